@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The tests, found by folder and name. Executables go to <build>/suites, where tests/run.sh finds them by prefix:
+#   test_<dir>       tests/<dir>/*.c, when one of them is a *_test.c: Criterion suites
+#   threads_<name>   tests/threads/<name>_main.c: plain programs (Criterion cannot run under ThreadSanitizer); exit code 77 skips
+#   replay_<name>    tests/fuzz/<name>_fuzz.c with replay.c: runs every input of tests/fuzz/corpus/<name>
+#   fuzz_<name>      the same fuzz target under libFuzzer (STRATA_FUZZ)
+# and shell scripts tests/<dir>/*_test.sh, which run as they lie; exit code 77 skips.
+set(suites ${PROJECT_BINARY_DIR}/suites)
+set(tests ${PROJECT_SOURCE_DIR}/tests)
+
+add_library(strata_test_options INTERFACE)
+target_link_libraries(strata_test_options INTERFACE strata_private strata_static cjson)
+target_compile_definitions(strata_test_options INTERFACE STRATA_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+  STRATA_TEST_COMMAND="${PROJECT_BINARY_DIR}/strata")
+
+function(strata_test_program name)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE strata_test_options)
+  foreach(part OPENCL VULKAN)
+    if(STRATA_WITH_${part})
+      target_include_directories(${name} SYSTEM PRIVATE ${STRATA_${part}_INCLUDE})
+    endif()
+  endforeach()
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${suites})
+endfunction()
+
+# Plain programs and fuzz targets need no test framework.
+file(GLOB mains CONFIGURE_DEPENDS ${tests}/threads/*_main.c)
+foreach(main IN LISTS mains)
+  string(REGEX REPLACE "^.*/([^/]*)_main\\.c$" "threads_\\1" name ${main})
+  strata_test_program(${name} ${main})
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
+endforeach()
+
+file(GLOB targets CONFIGURE_DEPENDS ${tests}/fuzz/*_fuzz.c)
+foreach(target IN LISTS targets)
+  string(REGEX REPLACE "^.*/([^/]*)_fuzz\\.c$" "\\1" name ${target})
+  strata_test_program(replay_${name} ${target} ${tests}/fuzz/replay.c)
+  add_test(NAME replay_${name} COMMAND replay_${name} ${tests}/fuzz/corpus/${name})
+  if(STRATA_FUZZ)
+    strata_test_program(fuzz_${name} ${target})
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  endif()
+endforeach()
+
+if(STRATA_SANITIZE MATCHES "thread")
+  return()
+endif()
+
+file(GLOB scripts CONFIGURE_DEPENDS ${tests}/*/*_test.sh)
+foreach(script IN LISTS scripts)
+  cmake_path(GET script STEM name)
+  add_test(NAME ${name} COMMAND sh ${script})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 ENVIRONMENT
+    "STRATA_SOURCE_DIR=${PROJECT_SOURCE_DIR};STRATA_BUILD_DIR=${PROJECT_BINARY_DIR};CC=${CMAKE_C_COMPILER}")
+endforeach()
+
+find_path(STRATA_CRITERION_INCLUDE criterion/criterion.h)
+find_library(STRATA_CRITERION_LIBRARY criterion)
+mark_as_advanced(STRATA_CRITERION_INCLUDE STRATA_CRITERION_LIBRARY)
+if(NOT STRATA_CRITERION_INCLUDE OR NOT STRATA_CRITERION_LIBRARY)
+  message(STATUS "Criterion suites: left out, Criterion was not found (Debian: libcriterion-dev)")
+  return()
+endif()
+
+file(GLOB support CONFIGURE_DEPENDS ${tests}/support/*.c)
+file(GLOB first_files CONFIGURE_DEPENDS ${tests}/*/*_test.c)
+set(folders "")
+foreach(file IN LISTS first_files)
+  cmake_path(GET file PARENT_PATH folder)
+  list(APPEND folders ${folder})
+endforeach()
+list(REMOVE_DUPLICATES folders)
+foreach(folder IN LISTS folders)
+  cmake_path(GET folder FILENAME name)
+  file(GLOB parts CONFIGURE_DEPENDS ${folder}/*.c)
+  strata_test_program(test_${name} ${parts} ${support})
+  target_include_directories(test_${name} SYSTEM PRIVATE ${STRATA_CRITERION_INCLUDE})
+  target_link_libraries(test_${name} PRIVATE ${STRATA_CRITERION_LIBRARY})
+  add_test(NAME test_${name} COMMAND test_${name})
+endforeach()
+
+# The allocation tests put a shim before the C library: every __wrap_<function> that it defines is wrapped.
+if(TARGET test_alloc AND EXISTS ${tests}/alloc/shim.c)
+  file(STRINGS ${tests}/alloc/shim.c wrappers REGEX "^[a-z].*__wrap_[a-z_]+\\(.*{$")
+  foreach(line IN LISTS wrappers)
+    string(REGEX REPLACE "^.*__wrap_([a-z_]+)\\(.*$" "\\1" function "${line}")
+    target_link_options(test_alloc PRIVATE LINKER:--wrap=${function})
+  endforeach()
+  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${tests}/alloc/shim.c)
+endif()

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The host backend: runs every op in the calling thread, by a loop of its own where fast.c has a row and by the op's reference
+ * otherwise. Always there; needs nothing. A run is finished when it returns, so tickets are already done and waiting is free. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/host/host.h"
+
+typedef struct host_device {
+    strata_device base;
+    uint64_t last_ticket;
+} host_device;
+
+struct strata_buffer {
+    int64_t bytes;
+    void *memory;
+};
+
+/* One node, ready to run: addresses depend on the slot only where an operand lies in the INPUT or OUTPUT arena. */
+typedef struct host_step {
+    const strata_tensor *node;
+    const host_fast_op *fast; /* NULL: the reference */
+    const void **inputs;      /* [slot * n_inputs + i] */
+    void **output;            /* [slot] */
+} host_step;
+
+struct strata_program {
+    host_device *device;
+    host_step *steps;
+    int n_steps, n_slots;
+    void **addresses; /* what the steps' inputs and output point into */
+    void **slots;     /* [slot * 2 + arena]: INPUT and OUTPUT arenas */
+    void *scratch;
+};
+
+/* ---- device and memory ---- */
+
+static uint64_t physical_memory(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+}
+
+static void cpu_name(char *out_name, size_t bytes) {
+    snprintf(out_name, bytes, "host CPU");
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    if (!file) return;
+    char line[256];
+    while (fgets(line, sizeof line, file)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) || !colon) continue;
+        line[strcspn(line, "\n")] = 0;
+        snprintf(out_name, bytes, "%s", colon + 2);
+        break;
+    }
+    fclose(file);
+}
+
+static strata_status host_list(strata_device_list *list, strata_error *err) {
+    strata_device_info info = {.id = "host",
+                               .backend = "host",
+                               .vendor = "Strata",
+                               .driver = "built in",
+                               .device_class = STRATA_DEVICE_HOST,
+                               .memory_bytes = physical_memory(),
+                               .max_allocation_bytes = INT64_MAX,
+                               .max_range_bytes = INT64_MAX,
+                               .compute_units = 1,
+                               .max_workgroup = 1,
+                               .vector_width = 1,
+                               .unified_memory = true,
+                               .dtypes = (1u << STRATA_DTYPE_COUNT) - 1};
+    cpu_name(info.name, sizeof info.name);
+    return strata_device_list_add(list, &info, err);
+}
+
+static void host_close(strata_device *device) {
+    free(device);
+}
+
+static strata_status host_buffer_create(strata_device *device, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
+    strata_buffer *buffer = calloc(1, sizeof *buffer);
+    size_t rounded = ((size_t)bytes + STRATA_PLACE_ALIGNMENT - 1) / STRATA_PLACE_ALIGNMENT * STRATA_PLACE_ALIGNMENT;
+    if (buffer) buffer->memory = aligned_alloc(STRATA_PLACE_ALIGNMENT, rounded);
+    if (!buffer || !buffer->memory) {
+        free(buffer);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for a buffer of %lld bytes", (long long)bytes);
+    }
+    memset(buffer->memory, 0, rounded);
+    buffer->bytes = bytes;
+    device->counters.allocations++;
+    device->counters.allocated_bytes += (uint64_t)bytes;
+    *out_buffer = buffer;
+    return STRATA_OK;
+}
+
+static void host_buffer_destroy(strata_device *device, strata_buffer *buffer) {
+    if (!buffer) return;
+    device->counters.allocated_bytes -= (uint64_t)buffer->bytes;
+    free(buffer->memory);
+    free(buffer);
+}
+
+static strata_status check_range(const strata_buffer *buffer, int64_t offset, int64_t bytes, strata_error *err) {
+    if (offset >= 0 && bytes >= 0 && offset <= buffer->bytes - bytes) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "host: bytes %lld..%lld are outside a buffer of %lld", (long long)offset,
+                       (long long)((uint64_t)offset + (uint64_t)bytes), (long long)buffer->bytes);
+}
+
+static strata_status host_upload(strata_device *device, strata_buffer *buffer, int64_t offset, const void *source,
+                                 int64_t bytes, strata_error *err) {
+    STRATA_TRY(check_range(buffer, offset, bytes, err));
+    memcpy((char *)buffer->memory + offset, source, (size_t)bytes);
+    device->counters.upload_bytes += (uint64_t)bytes;
+    return STRATA_OK;
+}
+
+static strata_status host_download(strata_device *device, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
+                                   strata_error *err) {
+    STRATA_TRY(check_range(buffer, offset, bytes, err));
+    memcpy(target, (const char *)buffer->memory + offset, (size_t)bytes);
+    device->counters.download_bytes += (uint64_t)bytes;
+    return STRATA_OK;
+}
+
+/* ---- programs ---- */
+
+static bool host_supports(strata_device *device, const strata_tensor *node, const char **reason) {
+    (void)device;
+    *reason = "the op has no reference";
+    return node->op->reference != NULL;
+}
+
+static void host_program_destroy(strata_program *program) {
+    if (!program) return;
+    for (int i = 0; program->slots && i < 2 * program->n_slots; i++) free(program->slots[i]);
+    free(program->slots);
+    free(program->addresses);
+    free(program->steps);
+    free(program->scratch);
+    free(program);
+}
+
+static void *address_of(const strata_program *program, const strata_piece *piece, int slot, const strata_tensor *tensor) {
+    strata_place place = piece->places[tensor->id];
+    if (place.bytes == 0) return NULL;
+    const strata_arena *arena = &piece->arenas[place.arena];
+    char *base = arena->kind <= STRATA_ARENA_OUTPUT ? program->slots[2 * slot + arena->kind] : arena->buffer->memory;
+    return base + place.offset;
+}
+
+static strata_status make_slots(strata_program *program, const strata_piece *piece, strata_error *err) {
+    for (int i = 0; i < 2 * program->n_slots; i++) {
+        int64_t bytes = piece->arenas[i % 2].bytes;
+        if (!bytes) continue;
+        program->slots[i] = aligned_alloc(STRATA_PLACE_ALIGNMENT, (size_t)bytes); /* the plan rounds arenas up */
+        if (!program->slots[i])
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for a slot of %lld bytes", (long long)bytes);
+        memset(program->slots[i], 0, (size_t)bytes);
+        program->device->base.counters.allocations++;
+    }
+    return STRATA_OK;
+}
+
+static strata_status make_steps(strata_program *program, const strata_piece *piece, strata_error *err) {
+    int64_t scratch = 0;
+    void **next = program->addresses;
+    for (int i = 0; i < piece->n_nodes; i++) {
+        const strata_tensor *node = piece->nodes[i];
+        host_step *step = &program->steps[i];
+        *step = (host_step){.node = node, .fast = host_fast_find(node), .inputs = (const void **)next};
+        for (int slot = 0; slot < program->n_slots; slot++)
+            for (int k = 0; k < node->n_inputs; k++) *next++ = address_of(program, piece, slot, node->inputs[k]);
+        step->output = next;
+        for (int slot = 0; slot < program->n_slots; slot++) *next++ = address_of(program, piece, slot, node);
+        int64_t wanted = step->fast && step->fast->scratch_bytes ? step->fast->scratch_bytes(node) : 0;
+        if (wanted > scratch) scratch = wanted;
+    }
+    if (!scratch) return STRATA_OK;
+    program->scratch = aligned_alloc(64, ((size_t)scratch + 63) / 64 * 64);
+    return program->scratch
+               ? STRATA_OK
+               : strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for %lld bytes of scratch", (long long)scratch);
+}
+
+static strata_status host_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
+                                  strata_error *err) {
+    strata_program *program = calloc(1, sizeof *program);
+    size_t n_addresses = 1;
+    for (int i = 0; i < piece->n_nodes; i++) n_addresses += (size_t)(piece->nodes[i]->n_inputs + 1) * (size_t)piece->n_slots;
+    if (program) {
+        program->device = (host_device *)device;
+        program->n_steps = piece->n_nodes;
+        program->n_slots = piece->n_slots;
+        program->steps = calloc((size_t)piece->n_nodes + 1, sizeof *program->steps);
+        program->addresses = calloc(n_addresses, sizeof(*program->addresses));
+        program->slots = calloc(2 * (size_t)piece->n_slots, sizeof(*program->slots));
+    }
+    strata_status status;
+    if (program && program->steps && program->addresses && program->slots) {
+        status = make_slots(program, piece, err);
+        if (!status) status = make_steps(program, piece, err);
+    } else {
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for a program of %d nodes", piece->n_nodes);
+    }
+    if (status) {
+        host_program_destroy(program);
+        return status;
+    }
+    device->counters.compilations++;
+    *out_program = program;
+    return STRATA_OK;
+}
+
+static void *host_program_input(strata_program *program, int slot) {
+    return program->slots[2 * slot + STRATA_ARENA_INPUT];
+}
+
+static const void *host_program_output(strata_program *program, int slot) {
+    return program->slots[2 * slot + STRATA_ARENA_OUTPUT];
+}
+
+static strata_status host_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
+    for (int i = 0; i < program->n_steps; i++) {
+        const host_step *step = &program->steps[i];
+        host_call call = {.call = {.node = step->node,
+                                   .inputs = step->inputs + (size_t)slot * (size_t)step->node->n_inputs,
+                                   .output = step->output[slot]},
+                          .scratch = program->scratch};
+        if (step->fast)
+            step->fast->run(&call);
+        else
+            STRATA_TRY(step->node->op->reference(&call.call, err));
+    }
+    program->device->base.counters.launches += (uint64_t)program->n_steps;
+    program->device->base.counters.submissions++;
+    *out_ticket = ++program->device->last_ticket;
+    return STRATA_OK;
+}
+
+static strata_status host_wait(strata_device *device, uint64_t ticket, strata_error *err) {
+    (void)device;
+    (void)ticket;
+    (void)err;
+    return STRATA_OK;
+}
+
+static const strata_device_api host_api = {
+    .close = host_close,
+    .buffer_create = host_buffer_create,
+    .buffer_destroy = host_buffer_destroy,
+    .upload = host_upload,
+    .download = host_download,
+    .supports = host_supports,
+    .compile = host_compile,
+    .program_destroy = host_program_destroy,
+    .program_input = host_program_input,
+    .program_output = host_program_output,
+    .run = host_run,
+    .wait = host_wait,
+};
+
+static strata_status host_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
+                               strata_error *err) {
+    (void)opts;
+    host_device *device = calloc(1, sizeof *device);
+    if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for the device");
+    device->base = (strata_device){.api = &host_api, .info = *info};
+    *out_device = &device->base;
+    return STRATA_OK;
+}
+
+extern const strata_backend strata_backend_host;
+const strata_backend strata_backend_host = {.name = "host", .list = host_list, .open = host_open};

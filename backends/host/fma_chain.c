@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fma_chain on the host: the most multiply-adds that a core does, as the products of matmul.c are to be compared with. Vectors
+ * stay in registers; the loop is compiled three times and the processor chooses, as there. */
+#include "core/op/fma_chain.h"
+
+#include <string.h>
+
+#include "backends/host/host.h"
+
+typedef float lanes __attribute__((vector_size(64))); /* 16; two or four registers where they are narrower */
+enum { LANES = 16, MOST_CHAINS = 24 };
+
+/* Advances `chains` vectors at v. */
+#define CHAINS(chains)                                                                           \
+    static inline __attribute__((always_inline)) void chains_##chains(float *v, int64_t steps) { \
+        lanes value[chains];                                                                     \
+        memcpy(value, v, sizeof value);                                                          \
+        for (int64_t s = 0; s < steps; s++)                                                      \
+            _Pragma("GCC unroll 24") for (int c = 0; c < chains; c++) value[c] =                 \
+                value[c] * STRATA_FMA_CHAIN_FACTOR + STRATA_FMA_CHAIN_TERM;                      \
+        memcpy(v, value, sizeof value);                                                          \
+    }
+CHAINS(24)
+CHAINS(6)
+CHAINS(3)
+
+/* A block of `elements` at a time. */
+typedef struct chain_loop {
+    int64_t elements;
+    void (*run)(float *v, int64_t steps);
+} chain_loop;
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f,fma"))) static void run_avx512(float *v, int64_t steps) {
+    chains_24(v, steps);
+}
+__attribute__((target("avx2,fma"))) static void run_avx2(float *v, int64_t steps) {
+    chains_6(v, steps);
+}
+#endif
+
+static void run_portable(float *v, int64_t steps) {
+    chains_3(v, steps);
+}
+
+static chain_loop choose_loop(void) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) return (chain_loop){24 * LANES, run_avx512};
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return (chain_loop){6 * LANES, run_avx2};
+#endif
+    return (chain_loop){3 * LANES, run_portable};
+}
+
+bool host_fma_chain_takes(const strata_tensor *node) {
+    (void)node;
+    return true; /* the op takes f32 only */
+}
+
+void host_fma_chain(const host_call *host) {
+    const strata_op_call *call = &host->call;
+    const strata_fma_chain_attrs *attrs = call->node->attrs;
+    const int64_t n = strata_shape_elements(call->node->shape);
+    const chain_loop loop = choose_loop();
+    const float *x = call->inputs[0];
+    float *y = call->output;
+    float block[MOST_CHAINS * LANES] __attribute__((aligned(64)));
+    for (int64_t at = 0; at < n; at += loop.elements) {
+        int64_t count = n - at < loop.elements ? n - at : loop.elements;
+        memset(block, 0, sizeof block);
+        memcpy(block, x + at, (size_t)count * sizeof(float));
+        loop.run(block, attrs->steps);
+        memcpy(y + at, block, (size_t)count * sizeof(float));
+    }
+}

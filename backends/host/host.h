@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the host backend: the device, and the table of ops that have a loop of their own, faster than the reference. */
+#ifndef STRATA_BACKENDS_HOST_H
+#define STRATA_BACKENDS_HOST_H
+
+#include "core/device.h"
+
+/* One node's operands, with scratch memory of the program: `scratch_bytes` of the row that was chosen. */
+typedef struct host_call {
+    strata_op_call call;
+    void *scratch;
+} host_call;
+
+typedef struct host_fast_op {
+    const strata_op *op;
+    bool (*takes)(const strata_tensor *node);            /* dtype and shapes that the loop covers */
+    int64_t (*scratch_bytes)(const strata_tensor *node); /* NULL: none */
+    void (*run)(const host_call *call);
+} host_fast_op;
+
+/* The row for the node, or NULL: the reference is used. */
+const host_fast_op *host_fast_find(const strata_tensor *node);
+
+/* Whether the node and its operands are f32: what the loops are made for. */
+bool host_is_f32(const strata_tensor *node);
+
+/* A product of matrices in memory, for ops that are one: c = epilogue of a b, K folded ascending from 0 by fma. Strides in elements. */
+typedef struct host_product {
+    int64_t m, n, k;
+    int64_t a_row, a_k; /* a[m * a_row + k * a_k] */
+    int64_t b_k, b_col; /* b[k * b_k + n * b_col] */
+    int64_t c_row;      /* c[m * c_row + n] */
+    const float *bias;  /* (N) or NULL */
+    const float *aux;   /* laid out as c, and maybe c itself; or NULL */
+    int64_t activation, aux_form;
+} host_product;
+
+enum { HOST_PANEL = 32 }; /* columns of b that are packed together */
+/* panel: (k + 1) HOST_PANEL floats. */
+void host_multiply(const host_product *p, const float *a, const float *b, float *c, float *panel);
+
+/* matmul.c */
+bool host_matmul_takes(const strata_tensor *node);
+int64_t host_matmul_scratch(const strata_tensor *node);
+void host_matmul(const host_call *call);
+/* fma_chain.c */
+bool host_fma_chain_takes(const strata_tensor *node);
+void host_fma_chain(const host_call *call);
+/* conv2d.c: conv2d and conv2d_input_grad, conv2d_filter_grad */
+bool host_conv2d_takes(const strata_tensor *node);
+int64_t host_conv2d_scratch(const strata_tensor *node);
+void host_conv2d(const host_call *call);
+void host_conv2d_filter_grad(const host_call *call);
+/* pool2d.c */
+bool host_pool2d_takes(const strata_tensor *node);
+int64_t host_max_pool2d_scratch(const strata_tensor *node);
+void host_max_pool2d(const host_call *call);
+void host_max_pool2d_grad(const host_call *call);
+void host_avg_pool2d(const host_call *call);
+void host_avg_pool2d_grad(const host_call *call);
+/* elementwise.c: f32 of one shape, or with the second operand repeated along leading axes */
+bool host_unary_takes(const strata_tensor *node);
+void host_unary(const host_call *call);
+bool host_binary_takes(const strata_tensor *node);
+void host_binary(const host_call *call);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Compiled kernels on disk, a file each: header, key, data. Drivers crash on binaries that are not theirs, so everything that could differ
+ * is compared first: format, Strata's version, device, driver, the whole key (what was compiled), and a hash of the data. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/kernel/kernel.h"
+#include "core/file.h"
+#include "strata/version.h"
+
+enum { FORMAT = 1, MAX_FILE_BYTES = 512 << 20, PATH_BYTES = 640 };
+
+/* At the beginning of every file; in the machine's own byte order, since a binary moves to no other machine. */
+typedef struct cache_header {
+    char magic[8]; /* "STRATA-K" */
+    uint32_t format;
+    uint32_t header_bytes;
+    char version[32], backend[16], device[128], driver[128];
+    uint64_t key_bytes, data_bytes, data_hash;
+} cache_header;
+
+/* FNV-1a, 64 bits: against damage and accidents, not against an attacker, who could write the folder anyway. */
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n) {
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < n; i++) hash = (hash ^ at[i]) * 0x100000001b3u;
+    return hash;
+}
+#define HASH_START 0xcbf29ce484222325u
+
+/* ---- the folder ---- */
+static bool make_folders(char *path) {
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(path, 0700); /* one that is there already is fine */
+        *slash = '/';
+    }
+    mkdir(path, 0700);
+    return access(path, R_OK | W_OK | X_OK) == 0;
+}
+
+void strata_cache_open(strata_cache *cache, const strata_device_options *opts, const strata_device_info *info) {
+    *cache = (strata_cache){0};
+    memcpy(cache->backend, info->backend, sizeof cache->backend);
+    memcpy(cache->device, info->name, sizeof cache->device);
+    memcpy(cache->driver, info->driver, sizeof cache->driver);
+    if (opts && opts->no_cache) return;
+
+    const char *given = opts ? opts->cache_dir : NULL, *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = -1;
+    if (given)
+        n = snprintf(cache->dir, sizeof cache->dir, "%s", given);
+    else if (xdg && xdg[0] == '/')
+        n = snprintf(cache->dir, sizeof cache->dir, "%s/strata", xdg);
+    else if (home && home[0] == '/')
+        n = snprintf(cache->dir, sizeof cache->dir, "%s/.cache/strata", home);
+    if (n <= 0 || n >= (int)sizeof cache->dir || !make_folders(cache->dir)) cache->dir[0] = '\0';
+}
+
+/* ---- one file ---- */
+static void file_path(const strata_cache *cache, const void *key, size_t key_bytes, char path[PATH_BYTES]) {
+    uint64_t hash = hash_bytes(HASH_START, cache->device, strlen(cache->device) + 1);
+    hash = hash_bytes(hash, cache->driver, strlen(cache->driver) + 1);
+    hash = hash_bytes(hash, key, key_bytes);
+    snprintf(path, PATH_BYTES, "%s/%s-%016llx.kernel", cache->dir, cache->backend, (unsigned long long)hash);
+}
+
+static void fill_header(const strata_cache *cache, size_t key_bytes, const void *data, size_t bytes, cache_header *header) {
+    memset(header, 0, sizeof *header);
+    memcpy(header->magic, "STRATA-K", sizeof header->magic);
+    header->format = FORMAT;
+    header->header_bytes = sizeof *header;
+    snprintf(header->version, sizeof header->version, "%s", STRATA_VERSION);
+    memcpy(header->backend, cache->backend, sizeof header->backend);
+    memcpy(header->device, cache->device, sizeof header->device);
+    memcpy(header->driver, cache->driver, sizeof header->driver);
+    header->key_bytes = key_bytes;
+    header->data_bytes = bytes;
+    header->data_hash = hash_bytes(HASH_START, data, bytes);
+}
+
+void *strata_cache_load(const strata_cache *cache, const void *key, size_t key_bytes, size_t *out_bytes) {
+    if (!cache->dir[0]) return NULL;
+    char path[PATH_BYTES];
+    file_path(cache, key, key_bytes, path);
+    unsigned char *file = NULL;
+    size_t n = 0;
+    if (strata_file_read(path, MAX_FILE_BYTES, &file, &n, NULL)) return NULL;
+
+    size_t before = sizeof(cache_header) + key_bytes;
+    if (n >= before) {
+        cache_header header, wanted;
+        memcpy(&header, file, sizeof header);
+        fill_header(cache, key_bytes, file + before, n - before, &wanted);
+        if (!memcmp(&header, &wanted, sizeof header) && !memcmp(file + sizeof header, key, key_bytes)) {
+            memmove(file, file + before, n - before);
+            *out_bytes = n - before;
+            return file;
+        }
+    }
+    free(file);
+    unlink(path);
+    return NULL;
+}
+
+void strata_cache_store(const strata_cache *cache, const void *key, size_t key_bytes, const void *data, size_t bytes) {
+    if (!cache->dir[0] || bytes > (size_t)MAX_FILE_BYTES / 2 || key_bytes > (size_t)MAX_FILE_BYTES / 4) return;
+    char path[PATH_BYTES];
+    file_path(cache, key, key_bytes, path);
+    cache_header header;
+    fill_header(cache, key_bytes, data, bytes, &header);
+
+    /* A cache that lost its last file in a power cut is no loss, but half a file would be: the writer renames. */
+    strata_file_writer *writer = NULL;
+    if (strata_file_writer_create(path, &writer, NULL)) return;
+    strata_status status = strata_file_writer_add(writer, &header, sizeof header, NULL);
+    if (!status) status = strata_file_writer_add(writer, key, key_bytes, NULL);
+    if (!status) status = strata_file_writer_add(writer, data, bytes, NULL);
+    if (!status) status = strata_file_writer_commit(writer, NULL);
+    strata_file_writer_destroy(writer);
+    (void)status; /* the next start compiles again */
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The family cpu/matmul: shaders/cpu/matmul.kernel for OpenCL on CPUs. Which register tile, how the result is cut into blocks, and
+ * whether b is packed, from the sizes alone: a model of cycles ranks the tiles, the best few are the tuner's candidates. */
+#include <stdio.h>
+
+#include "backends/kernel/lowering.h"
+#include "core/op/matmul.h"
+
+/* A register tile: rows x cols vectors, within 32 (AVX-512) or 16 vector registers. */
+typedef struct tile_shape {
+    int rows, cols;
+} tile_shape;
+
+enum { TILES = 3 };
+static const tile_shape wide_tiles[TILES] = {{6, 4}, {8, 2}, {16, 1}};
+static const tile_shape narrow_tiles[TILES] = {{6, 2}, {4, 2}, {12, 1}};
+
+/* candidate->values. PANEL_K is 0 where b is read in place. */
+enum { ROWS, COLS, PANEL_K, BLOCK_M, BLOCK_N, BLOCK_K };
+enum {
+    SHORT_PANEL_K = 256, /* rows of b in local memory ... */
+    LONG_PANEL_K = 1536, /* ... where k is longer: 384 KiB in the second-level cache cost less than storing and loading c */
+    SMALL = 1 << 18,     /* multiply-adds */
+    VERY_SMALL = 1 << 14,
+    LARGE = 1 << 24
+};
+
+static int lanes(const strata_kernel_limits *limits) {
+    return limits->vector_width >= 16 ? 16 : limits->vector_width >= 8 ? 8 : 4;
+}
+
+static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
+    if (limits->device_class != STRATA_DEVICE_CPU || !limits->opencl_c || node->dtype != STRATA_DTYPE_F32) return false;
+    strata_matmul_sizes s = strata_matmul_sizes_of(node);
+    const int64_t most = INT32_MAX;
+    if (!s.m || !s.n || !s.k || !s.n_batch)
+        return false; /* no blocks to plan; the portable kernel has nothing or zeros to store */
+    return s.m * s.n <= most && s.m * s.k <= most && s.k * s.n <= most && s.m * s.n * s.n_batch <= most;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+/* How a product is done with one tile, and the cycles of the core that is last. */
+typedef struct plan {
+    tile_shape tile;
+    bool pack;
+    int64_t tiles_m, tiles_n; /* of one matrix */
+    int64_t block_m, block_n; /* tiles of a block */
+    double tile_cost, panel_cost, cost;
+} plan;
+
+/* Two multiply-adds a cycle, three instructions; a tile of few accumulators waits four cycles for them. */
+static double step_cost(tile_shape tile) {
+    double multiplies = tile.rows * tile.cols / 2.0, instructions = (tile.rows * tile.cols + tile.rows + tile.cols + 2) / 3.0;
+    double cost = multiplies < 4 ? 4 : multiplies;
+    return cost < instructions ? instructions : cost;
+}
+
+/* Cuts the matrix into blocks_m x blocks_n blocks where that is better than what the plan has. */
+static void try_blocks(plan *p, int64_t units, int64_t n_batch, int64_t blocks_m, int64_t blocks_n) {
+    int64_t block_m = ceil_div(p->tiles_m, blocks_m), block_n = ceil_div(p->tiles_n, blocks_n);
+    int64_t blocks = ceil_div(p->tiles_m, block_m) * ceil_div(p->tiles_n, block_n) * n_batch;
+    double block_cost = 200 + (double)block_n * (p->panel_cost + (double)block_m * p->tile_cost);
+    double cost = (double)ceil_div(blocks, units) * block_cost;
+    if (p->cost > 0 && cost >= p->cost) return;
+    p->cost = cost;
+    p->block_m = block_m;
+    p->block_n = block_n;
+}
+
+static plan plan_of(const strata_kernel_limits *limits, const strata_tensor *node, tile_shape tile) {
+    const strata_matmul_attrs *attrs = node->attrs;
+    strata_matmul_sizes s = strata_matmul_sizes_of(node);
+    const int64_t units = limits->compute_units, columns = tile.cols * lanes(limits);
+    /* b is packed where it must be, or where rows to use a panel on are many and b leaves the cache. */
+    plan p = {.tile = tile,
+              .pack = attrs->transpose_b || (s.m >= 96 && s.k * s.n > 48 * 1024) || s.m >= 512,
+              .tiles_m = ceil_div(s.m, tile.rows),
+              .tiles_n = ceil_div(s.n, columns),
+              .tile_cost = (double)s.k * step_cost(tile) + tile.rows * tile.cols * 4.0 + 20 /* storing it */};
+    p.panel_cost = p.pack ? (double)s.k * tile.cols * 2 : 0;
+    /* Up to four blocks a core, at least two of a large product, so that a core that is held up does not hold up the rest. A second
+     * core takes ~10 us to wake: small products are one block, very small ones where nobody must be woken. */
+    const int64_t work = s.m * s.n * s.k * s.n_batch, all = p.tiles_m * p.tiles_n * s.n_batch;
+    int64_t most = work < (limits->cheap_groups ? VERY_SMALL : SMALL) ? 1 : 4 * units, least = work < LARGE ? units : 2 * units;
+    if (least > most) least = most;
+    if (least > all) least = all;
+    for (int64_t n = 1; n <= p.tiles_n && n <= most; n++)
+        for (int64_t m = 1; m <= p.tiles_m && (m == 1 || (m - 1) * n * s.n_batch < most); m++)
+            if (m * n * s.n_batch >= least) try_blocks(&p, units, s.n_batch, m, n);
+    return p;
+}
+
+/* Rows of b that a panel in local memory has. */
+static int64_t panel_rows(const strata_kernel_limits *limits, int64_t k, int64_t columns) {
+    int64_t wanted = k <= SHORT_PANEL_K ? SHORT_PANEL_K : LONG_PANEL_K;
+    int64_t most = (int64_t)(limits->local_bytes / 2 / sizeof(float)) / columns;
+    return wanted < most ? wanted : most;
+}
+
+static strata_candidate candidate_of(const strata_kernel_limits *limits, const strata_tensor *node, const plan *p) {
+    int64_t k = strata_matmul_sizes_of(node).k, columns = p->tile.cols * lanes(limits);
+    int64_t panel_k = panel_rows(limits, k, columns);
+    int64_t block_k = p->pack ? ceil_div(k, ceil_div(k, panel_k)) : k; /* parts of k alike */
+    strata_candidate candidate = {.exact = true,
+                                  .values = {p->tile.rows, p->tile.cols, p->pack ? (int)panel_k : 0,
+                                             (int)(p->block_m * p->tile.rows), (int)(p->block_n * columns), (int)block_k}};
+    snprintf(candidate.name, sizeof candidate.name, "tile=%dx%d", p->tile.rows, p->tile.cols);
+    return candidate;
+}
+
+static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
+    const bool wide = lanes(limits) == 16;
+    const tile_shape *tiles = wide ? wide_tiles : narrow_tiles;
+    plan plans[TILES];
+    for (int t = 0; t < TILES; t++) { /* insertion by cost */
+        plan p = plan_of(limits, node, tiles[t]);
+        int at = t;
+        for (; at > 0 && plans[at - 1].cost > p.cost; at--) plans[at] = plans[at - 1];
+        plans[at] = p;
+    }
+    for (int t = 0; t < TILES; t++) out[t] = candidate_of(limits, node, &plans[t]);
+    return TILES;
+}
+
+static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
+                           strata_error *err) {
+    static const char *const variants[] = {[4] = "x4", [8] = "x8", [16] = "x16"};
+    const strata_matmul_attrs *attrs = node->attrs;
+    const int *v = candidate->values;
+    strata_matmul_sizes s = strata_matmul_sizes_of(node);
+    int64_t blocks = ceil_div(s.m, v[BLOCK_M]) * ceil_div(s.n, v[BLOCK_N]) * s.n_batch;
+    if (!s.m || !s.n || !s.n_batch) return STRATA_OK;
+    strata_launch launch = {
+        .kernel = "cpu/matmul",
+        .variant = variants[lanes(lowering->limits)],
+        .n_buffers = 5,
+        .buffers = {node->inputs[0], node->inputs[1], strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node},
+        .writes = 1u << 4,
+        .n_words = 14,
+        .words = {{(uint32_t)s.m},
+                  {(uint32_t)s.n},
+                  {(uint32_t)s.k},
+                  {(uint32_t)s.a_row},
+                  {(uint32_t)s.b_row},
+                  {(uint32_t)s.a_batch},
+                  {(uint32_t)s.b_batch},
+                  {(uint32_t)attrs->transpose_b},
+                  {(uint32_t)v[BLOCK_M]},
+                  {(uint32_t)v[BLOCK_N]},
+                  {(uint32_t)v[BLOCK_K]},
+                  {(uint32_t)attrs->epilogue.has_bias},
+                  {(uint32_t)attrs->epilogue.activation},
+                  {(uint32_t)attrs->epilogue.aux}},
+        .n_constants = 5,
+        .constants = {{"ROWS", v[ROWS]},
+                      {"COLS", v[COLS]},
+                      {"TRANSPOSE_A", (int32_t)attrs->transpose_a},
+                      {"PACK", v[PANEL_K] > 0},
+                      {"PANEL_K", v[PANEL_K] > 0 ? v[PANEL_K] : 1}},
+        .global = {blocks, 0},
+        .local = {1, 0},
+    };
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_family strata_family_cpu_matmul = {
+    .name = "cpu/matmul", .op = "matmul", .fits = fits, .candidates = candidates, .lower = lower};

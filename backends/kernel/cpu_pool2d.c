@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The families cpu/max_pool2d and cpu/max_pool2d_grad for OpenCL on CPUs: a vector of channels at a time. The gradient where windows
+ * lie side by side, as nearly all do; else the portable kernel looks through every window of an element. */
+#include "backends/kernel/lowering.h"
+#include "core/op/copy.h"
+#include "core/op/pool2d.h"
+
+static int lanes_of(const strata_kernel_limits *limits) {
+    return limits->vector_width >= 16 ? 16 : limits->vector_width >= 8 ? 8 : 4;
+}
+
+static const strata_window *window_of(const strata_tensor *node) {
+    return &((const strata_pool2d_attrs *)node->attrs)->window;
+}
+
+/* Input 0 of both is x. */
+static strata_pool2d_sizes sizes_of(const strata_tensor *node) {
+    const strata_shape x = node->inputs[0]->shape;
+    int64_t out[2];
+    strata_window_outputs(window_of(node), x.dims[1], x.dims[2], out);
+    return (strata_pool2d_sizes){x.dims[0], x.dims[1], x.dims[2], out[0], out[1], x.dims[3]};
+}
+
+/* Fewer channels than a vector has lanes would leave most of it idle. */
+static bool fits_any(const strata_kernel_limits *limits, const strata_tensor *node) {
+    if (limits->device_class != STRATA_DEVICE_CPU || !limits->opencl_c || node->dtype != STRATA_DTYPE_F32) return false;
+    const strata_shape x = node->inputs[0]->shape;
+    const strata_window *w = window_of(node);
+    return x.dims[3] >= lanes_of(limits) && strata_shape_elements(node->shape) > 0 && strata_shape_elements(x) <= INT32_MAX &&
+           w->dilation[0] == 1 && w->dilation[1] == 1;
+}
+
+static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
+    return node->n_inputs == 1 && fits_any(limits, node) && strata_shape_elements(node->shape) <= INT32_MAX;
+}
+
+static bool grad_fits(const strata_kernel_limits *limits, const strata_tensor *node) {
+    if (!fits_any(limits, node)) return false;
+    const strata_pool2d_sizes s = sizes_of(node);
+    const strata_window *w = window_of(node);
+    return w->stride[0] == w->size[0] && w->stride[1] == w->size[1] && w->padding[STRATA_PAD_TOP] == 0 &&
+           w->padding[STRATA_PAD_LEFT] == 0 && s.out_h <= s.in_h / w->size[0] && s.out_w <= s.in_w / w->size[1];
+}
+
+static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
+    (void)limits;
+    (void)node;
+    *out = (strata_candidate){.name = "rows", .exact = true};
+    return 1;
+}
+
+static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
+                           strata_error *err) {
+    static const char *const variants[] = {[4] = "x4", [8] = "x8", [16] = "x16"};
+    const strata_pool2d_sizes s = sizes_of(node);
+    const strata_window *w = window_of(node);
+    const bool grad = node->op == &strata_op_max_pool2d_grad;
+    const int64_t words[] = {s.n * s.out_h,
+                             s.in_h,
+                             s.in_w,
+                             s.out_h,
+                             s.out_w,
+                             s.c,
+                             w->size[0],
+                             w->size[1],
+                             w->stride[0],
+                             w->stride[1],
+                             w->padding[STRATA_PAD_TOP],
+                             w->padding[STRATA_PAD_LEFT]};
+    const int n_words = grad ? 8 : 12;
+    strata_launch launch = {.kernel = grad ? "cpu/max_pool2d_grad" : "cpu/max_pool2d",
+                            .variant = variants[lanes_of(lowering->limits)],
+                            .n_buffers = grad ? 3 : 2,
+                            .buffers = {node->inputs[0], grad ? node->inputs[1] : node, grad ? node : NULL},
+                            .writes = grad ? 1u << 2 : 1u << 1,
+                            .global = {s.n * s.out_h, 0},
+                            .local = {1, 0},
+                            .grid_stride = true};
+    (void)candidate;
+    for (int i = 0; i < n_words; i++) strata_launch_word(&launch)->i32 = (int32_t)words[i];
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_family strata_family_cpu_max_pool2d = {
+    .name = "cpu/max_pool2d", .op = "max_pool2d", .fits = fits, .candidates = candidates, .lower = lower};
+const strata_family strata_family_cpu_max_pool2d_grad = {
+    .name = "cpu/max_pool2d_grad", .op = "max_pool2d_grad", .fits = grad_fits, .candidates = candidates, .lower = lower};

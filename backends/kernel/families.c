@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The families: kernels shaped for one class of devices, instead of an op's portable ones. One row each; the first that fits
+ * wins. */
+#include "backends/kernel/lowering.h"
+
+extern const strata_family strata_family_cpu_matmul;
+extern const strata_family strata_family_cpu_conv2d;
+extern const strata_family strata_family_cpu_conv2d_input_grad;
+extern const strata_family strata_family_cpu_conv2d_filter_grad;
+extern const strata_family strata_family_cpu_max_pool2d;
+extern const strata_family strata_family_cpu_max_pool2d_grad;
+extern const strata_family strata_family_gpu_matmul;
+extern const strata_family strata_family_cpu_fma_chain;
+extern const strata_family strata_family_software_matmul;
+extern const strata_family strata_family_software_conv2d;
+extern const strata_family strata_family_software_conv2d_input_grad;
+extern const strata_family strata_family_software_conv2d_filter_grad;
+
+const strata_family *const strata_families[] = {
+    &strata_family_cpu_matmul,
+    &strata_family_cpu_conv2d,
+    &strata_family_cpu_conv2d_input_grad,
+    &strata_family_cpu_conv2d_filter_grad,
+    &strata_family_cpu_max_pool2d,
+    &strata_family_cpu_max_pool2d_grad,
+    &strata_family_gpu_matmul,
+    &strata_family_software_matmul,
+    &strata_family_cpu_fma_chain,
+    &strata_family_software_conv2d,
+    &strata_family_software_conv2d_input_grad,
+    &strata_family_software_conv2d_filter_grad,
+    NULL,
+};

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the kernel devices (OpenCL, Vulkan) share: a piece of graph as a flat list of launches, resolved down to arenas, offsets
+ * and work-group counts, so that a backend only makes kernel objects, records and submits. strata_kernel_limits  what the
+ * device can do, filled in by the backend when it opens the device strata_kernel_list    the launches of one piece, in order,
+ * with the barriers that they need strata_cache_*        compiled kernels on disk (cache.c) strata_tuner          which of
+ * several kernels is fastest here (tuner.c) No OpenCL or Vulkan word in here: who needs the API's handles keeps an array of its
+ * own beside the list. */
+#ifndef STRATA_BACKENDS_KERNEL_H
+#define STRATA_BACKENDS_KERNEL_H
+
+#include "core/device.h"
+#include "core/launch.h"
+#include "shaders/shaders.h"
+
+typedef struct strata_tuner strata_tuner;
+
+/* ---- what a device can do ---- */
+typedef struct strata_kernel_limits {
+    strata_device_class device_class;
+    bool opencl_c;          /* takes OpenCL C, so the families written in it (shaders/cpu/) too                    */
+    bool cheap_groups;      /* starting work on another core costs nothing (sequences of opencl/)                     */
+    bool fast;              /* strata_device_options.fast: kernels that change last bits are allowed               */
+    uint32_t dtypes;        /* bit (1 << strata_dtype): storage that kernels can use                               */
+    uint32_t max_workgroup; /* work-items in a work-group                                                          */
+    uint32_t max_local[2];  /* ... along x and along y                                                             */
+    uint32_t max_groups[2]; /* work-groups of one launch along x and y; UINT32_MAX: no limit                       */
+    uint64_t local_bytes;   /* work-group (shared) memory                                                          */
+    uint32_t compute_units; /* at least 1                                                                          */
+    uint32_t vector_width;  /* f32 lanes of a CPU; 1 elsewhere                                                     */
+    uint64_t max_range_bytes;
+    const strata_shader
+        *library; /* NULL: none. A kernel without source that the backend runs by a vendor's library (CLBlast) */
+} strata_kernel_limits;
+
+/* ---- what is compiled ---- */
+/* One kernel object to build: an OpenCL program or a Vulkan pipeline. No two of a list are equal. */
+typedef struct strata_kernel {
+    const strata_shader *shader;
+    uint32_t constants[STRATA_SHADER_MAX_CONSTANTS]; /* value of shader->constants[i], defaults filled in */
+} strata_kernel;
+
+/* ---- what is recorded ---- */
+/* Bytes of an arena that a launch may touch. */
+typedef struct strata_kernel_range {
+    int arena; /* index in piece->arenas; piece->n_arenas: the list's scratch buffer */
+    int64_t begin, end;
+} strata_kernel_range;
+
+typedef struct strata_kernel_launch {
+    int kernel;                /* index in list->kernels */
+    const strata_tensor *node; /* for messages and traces */
+
+    int n_buffers; /* bind whole arenas: the offsets are in the words */
+    strata_kernel_range buffers[STRATA_LAUNCH_BUFFERS];
+    unsigned writes; /* bit i: writes buffers[i], and may read it */
+
+    int n_words; /* the offsets (in elements of each buffer's dtype) first, then the kernel's own: 4 bytes each */
+    strata_word words[STRATA_LAUNCH_WORDS];
+
+    uint32_t local[2];   /* work-items in a group; equal to the constants LOCAL_X, LOCAL_Y */
+    uint32_t groups[2];  /* each at least 1 and at most limits.max_groups */
+    bool barrier_before; /* reads what a launch since the last barrier wrote, or writes what one read or wrote */
+} strata_kernel_launch;
+
+typedef struct strata_kernel_list {
+    strata_kernel *kernels;
+    int n_kernels;
+    strata_kernel_launch *launches;
+    int n_launches;
+    int64_t scratch_bytes; /* of the scratch buffer that the program owns; 0: none. Its arena index is piece->n_arenas */
+} strata_kernel_list;
+
+/* Lowers every node of the piece: by the family's row where one fits (families.c), else by op->lower. `tuner` chooses among a
+ * family's candidates; NULL: the first. Copies onto themselves are left out. Fails: UNSUPPORTED naming the node and what is
+ * missing; OUT_OF_MEMORY. The list borrows the piece's nodes. */
+strata_status strata_kernel_list_create(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_piece *piece,
+                                        strata_kernel_list *out_list, strata_error *err);
+void strata_kernel_list_finish(strata_kernel_list *list); /* a zeroed list is fine; leaves it zeroed */
+
+/* strata_device_api.supports: whether there is a kernel for the node and its dtypes on a device of these limits. */
+bool strata_kernel_supports(const strata_kernel_limits *limits, const strata_tensor *node, const char **reason);
+
+/* ---- compiled kernels on disk ---- */
+/* A folder for one opened device, or nothing at all: when it cannot be made or written every call does nothing. */
+typedef struct strata_cache {
+    char dir[512]; /* "" when off */
+    char backend[16], device[128], driver[128];
+} strata_cache;
+
+/* dir: opts->cache_dir, else $XDG_CACHE_HOME/strata, else ~/.cache/strata; off with opts->no_cache. opts may be NULL. */
+void strata_cache_open(strata_cache *cache, const strata_device_options *opts, const strata_device_info *info);
+/* Reads what was stored under the key (any bytes; the whole identity of what was compiled: source, constants). NULL when there
+ * is none, or it is of another version, device or driver, or damaged: it is then removed. Caller frees with free(). */
+void *strata_cache_load(const strata_cache *cache, const void *key, size_t key_bytes, size_t *out_bytes);
+/* By a temporary file and rename, so that a reader sees all or nothing. A failure is silent: the next start compiles again. */
+void strata_cache_store(const strata_cache *cache, const void *key, size_t key_bytes, const void *data, size_t bytes);
+
+/* ---- tuning ---- */
+/* Times candidates on `device` by its own table: compiles a piece of the one node for each, runs it on scratch buffers, and
+ * checks its result against the first candidate's. Winners are remembered in a text file in the cache's folder. The backend's
+ * compile hands the tuner to strata_kernel_list_create and needs nothing else. NULL with opts->no_tune, when memory runs out,
+ * or when the device class has no candidates: then the first candidate is always taken. */
+strata_tuner *strata_tuner_create(strata_device *device, const strata_kernel_limits *limits, const strata_cache *cache,
+                                  const strata_device_options *opts);
+/* Whether the piece being compiled is a candidate on trial, soon thrown away. */
+bool strata_tuner_is_trying(const strata_tuner *tuner);
+void strata_tuner_destroy(strata_tuner *tuner); /* before the device is closed; NULL is fine */
+
+#endif

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A piece to a list of launches: each node is lowered, each launch gets its arenas, element offsets, work-group size and number
+ * of groups, equal kernels are shared, and barriers are put where hazards are. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/kernel/lowering.h"
+
+enum {
+    GPU_LOCAL = 256,              /* work-items in a group where a launch asks for nothing */
+    SOFTWARE_LOCAL = 64,          /* the same on a GPU that a CPU plays */
+    CPU_GROUPS = 4,               /* groups a core of a looping kernel: enough to even out, few enough to cost nothing */
+    CPU_GROUP_BYTES = 65536,      /* that a group of a looping kernel should touch on a CPU: waking a core takes ~10 us */
+    CPU_CHEAP_GROUP_BYTES = 4096, /* the same where nobody must be woken */
+    MOST_GROUPS = 65535,          /* that any kernel is made for (shaders/README.md) */
+    SCRATCH_BYTES = 4             /* of an element of the scratch buffer */
+};
+
+/* Everything while one list is being made. */
+typedef struct list_builder {
+    const strata_kernel_limits *limits;
+    const strata_piece *piece;
+    strata_kernel_list *list;
+    int launches_capacity, kernels_capacity;
+    strata_hazards hazards;
+    const strata_tensor *node;
+    int64_t scratch_bytes; /* of this node */
+} list_builder;
+
+/* ---- work-groups ---- */
+/* The launch's wish, halved until the device can do it. Kernels that share a group's memory need powers of two, and get them.
+ */
+static void choose_local(const strata_kernel_limits *limits, const strata_launch *launch, uint32_t local[2]) {
+    bool cpu = limits->device_class == STRATA_DEVICE_CPU;
+    uint32_t any = cpu ? 1 : limits->device_class == STRATA_DEVICE_SOFTWARE_GPU ? SOFTWARE_LOCAL : GPU_LOCAL;
+    local[0] = launch->local[0] > 0 ? (uint32_t)launch->local[0] : any;
+    local[1] = launch->local[1] > 0 ? (uint32_t)launch->local[1] : 1;
+    while (local[0] > 1 && local[0] > limits->max_local[0]) local[0] /= 2;
+    while (local[1] > 1 && local[1] > limits->max_local[1]) local[1] /= 2;
+    while ((uint64_t)local[0] * local[1] > limits->max_workgroup) {
+        if (local[1] > 1)
+            local[1] /= 2;
+        else
+            local[0] /= 2;
+    }
+}
+
+/* Groups of a looping kernel along x. A GPU takes one for each group of work-items, as far as it goes: it hides latency by them, and some
+ * count a kernel's turns of a loop. A CPU gets as few as keep its cores busy, each with enough to do. */
+static int64_t enough_groups(const strata_kernel_limits *limits, int64_t bytes) {
+    if (limits->device_class != STRATA_DEVICE_CPU) return MOST_GROUPS;
+    int64_t units = limits->compute_units;
+    int64_t worth = bytes / (limits->cheap_groups ? CPU_CHEAP_GROUP_BYTES : CPU_GROUP_BYTES) + 1;
+    return worth < units * CPU_GROUPS ? worth : units * CPU_GROUPS;
+}
+
+static strata_status choose_groups(const strata_kernel_limits *limits, const strata_launch *launch, const uint32_t local[2],
+                                   int64_t bytes, uint32_t groups[2], strata_error *err) {
+    for (int axis = 0; axis < 2; axis++) {
+        int64_t items = launch->global[axis] > 0 ? launch->global[axis] : 1;
+        int64_t wanted = items / local[axis] + (items % local[axis] != 0);
+        if (axis == 0 && launch->grid_stride) {
+            int64_t enough = enough_groups(limits, bytes);
+            if (enough > limits->max_groups[0]) enough = limits->max_groups[0];
+            if (wanted > enough) wanted = enough;
+        }
+        if (wanted > limits->max_groups[axis])
+            return strata_fail(err, STRATA_UNSUPPORTED, "kernel %s wants %lld work-groups; a launch takes %u here",
+                               launch->kernel, (long long)wanted, limits->max_groups[axis]);
+        groups[axis] = (uint32_t)wanted;
+    }
+    return STRATA_OK;
+}
+
+/* ---- kernels ---- */
+/* Sets the constant of that name; false when the kernel has none. */
+static bool set_constant(strata_kernel *kernel, const char *name, int32_t value) {
+    for (int i = 0; i < kernel->shader->n_constants; i++) {
+        if (strcmp(kernel->shader->constants[i].name, name)) continue;
+        kernel->constants[i] = (uint32_t)value;
+        return true;
+    }
+    return false;
+}
+
+static strata_status choose_kernel(const strata_kernel_limits *limits, const strata_launch *launch, const uint32_t local[2],
+                                   strata_kernel *out, strata_error *err) {
+    const strata_shader *shader = strata_shader_find(launch->kernel, launch->variant);
+    if (!shader && limits->library && !strcmp(limits->library->stem, launch->kernel)) shader = limits->library;
+    if (!shader)
+        return strata_fail(err, STRATA_UNSUPPORTED, "there is no kernel %s%s%s", launch->kernel, launch->variant ? " for " : "",
+                           launch->variant ? launch->variant : "");
+    if (shader->n_buffers != launch->n_buffers || shader->n_words != launch->n_buffers + launch->n_words)
+        return strata_fail(err, STRATA_INTERNAL, "kernel %s takes %d buffers and %d words, the launch has %d and %d",
+                           launch->kernel, shader->n_buffers, shader->n_words - shader->n_buffers, launch->n_buffers,
+                           launch->n_words);
+    *out = (strata_kernel){.shader = shader};
+    for (int i = 0; i < shader->n_constants; i++) out->constants[i] = shader->constants[i].value;
+    set_constant(out, "LOCAL_X", (int32_t)local[0]);
+    set_constant(out, "LOCAL_Y", (int32_t)local[1]);
+    for (int i = 0; i < launch->n_constants; i++)
+        if (!set_constant(out, launch->constants[i].name, launch->constants[i].value))
+            return strata_fail(err, STRATA_INTERNAL, "kernel %s has no constant %s", launch->kernel, launch->constants[i].name);
+    return STRATA_OK;
+}
+
+static strata_status find_or_add_kernel(list_builder *builder, const strata_kernel *kernel, int *out_index, strata_error *err) {
+    strata_kernel_list *list = builder->list;
+    for (int i = 0; i < list->n_kernels; i++) {
+        const strata_kernel *other = &list->kernels[i];
+        if (other->shader != kernel->shader || memcmp(other->constants, kernel->constants, sizeof kernel->constants)) continue;
+        *out_index = i;
+        return STRATA_OK;
+    }
+    if (list->n_kernels == builder->kernels_capacity) {
+        int capacity = builder->kernels_capacity ? 2 * builder->kernels_capacity : 16;
+        strata_kernel *kernels = realloc(list->kernels, (size_t)capacity * sizeof *kernels);
+        if (!kernels) return strata_fail(err, STRATA_OUT_OF_MEMORY, "compile: no memory for %d kernels", capacity);
+        list->kernels = kernels;
+        builder->kernels_capacity = capacity;
+    }
+    *out_index = list->n_kernels;
+    list->kernels[list->n_kernels++] = *kernel;
+    return STRATA_OK;
+}
+
+/* ---- buffers ---- */
+/* Where buffer i of the launch lies, and its first element in its arena. */
+static strata_status place_buffer(const list_builder *builder, const strata_launch *launch, int i,
+                                  strata_kernel_range *out_range, uint32_t *out_first, strata_error *err) {
+    const strata_tensor *tensor = launch->buffers[i];
+    int64_t element = tensor ? (int64_t)strata_dtype_bytes(tensor->dtype) : SCRATCH_BYTES;
+    strata_place place = {.arena = builder->piece->n_arenas, .bytes = builder->scratch_bytes};
+    if (tensor) place = builder->piece->places[tensor->id];
+    if (place.arena < 0)
+        return strata_fail(err, STRATA_INTERNAL, "buffer %d of kernel %s (%s) has no place", i, launch->kernel,
+                           strata_tensor_name(tensor));
+    int64_t begin = place.offset + launch->offsets[i] * element;
+    int64_t end = launch->extents[i] > 0 ? begin + launch->extents[i] * element : place.offset + place.bytes;
+    if (begin % element || begin / element > UINT32_MAX)
+        return strata_fail(
+            err, STRATA_UNSUPPORTED,
+            "buffer %d of kernel %s begins at byte %lld of its arena; kernels count in 32 bits and whole elements", i,
+            launch->kernel, (long long)begin);
+    *out_range = (strata_kernel_range){place.arena, begin, end};
+    *out_first = (uint32_t)(begin / element);
+    return STRATA_OK;
+}
+
+/* Buffers that the launch's constants leave unused are NULL without scratch: any arena will do for them. */
+static void bind_unused(const list_builder *builder, const strata_launch *launch, strata_kernel_launch *out) {
+    if (builder->scratch_bytes > 0) return;
+    int any = 0;
+    while (any < launch->n_buffers - 1 && !launch->buffers[any]) any++;
+    for (int i = 0; i < launch->n_buffers; i++)
+        if (!launch->buffers[i]) out->buffers[i] = (strata_kernel_range){out->buffers[any].arena, 0, 0};
+}
+
+/* A copy of bytes onto themselves: an input of a pack that was computed in its place. */
+static bool copies_onto_itself(const strata_tensor *node, const strata_kernel_launch *launch) {
+    return (node->op->flags & STRATA_OP_SLICES) && launch->n_buffers == 2 &&
+           launch->buffers[0].arena == launch->buffers[1].arena && launch->buffers[0].begin == launch->buffers[1].begin &&
+           launch->buffers[0].begin < launch->buffers[0].end;
+}
+
+/* ---- launches ---- */
+static strata_status append_launch(list_builder *builder, const strata_kernel_launch *launch, strata_error *err) {
+    strata_kernel_list *list = builder->list;
+    if (list->n_launches == builder->launches_capacity) {
+        int capacity = builder->launches_capacity ? 2 * builder->launches_capacity : 32;
+        strata_kernel_launch *launches = realloc(list->launches, (size_t)capacity * sizeof *launches);
+        if (!launches) return strata_fail(err, STRATA_OUT_OF_MEMORY, "compile: no memory for %d launches", capacity);
+        list->launches = launches;
+        builder->launches_capacity = capacity;
+    }
+    list->launches[list->n_launches++] = *launch;
+    return STRATA_OK;
+}
+
+static strata_status resolve(list_builder *builder, const strata_launch *launch, strata_error *err) {
+    if (launch->n_buffers > STRATA_LAUNCH_BUFFERS || launch->n_buffers + launch->n_words > STRATA_LAUNCH_WORDS ||
+        launch->n_constants > STRATA_LAUNCH_CONSTANTS)
+        return strata_fail(err, STRATA_INTERNAL, "kernel %s has %d buffers, %d words, %d constants: too many", launch->kernel,
+                           launch->n_buffers, launch->n_words, launch->n_constants);
+    if (launch->global[0] <= 0) return STRATA_OK;
+
+    strata_kernel_launch out = {.node = builder->node, .n_buffers = launch->n_buffers, .writes = launch->writes};
+    for (int i = 0; i < launch->n_buffers; i++)
+        STRATA_TRY(place_buffer(builder, launch, i, &out.buffers[i], &out.words[i].u32, err));
+    bind_unused(builder, launch, &out);
+    if (copies_onto_itself(builder->node, &out)) return STRATA_OK;
+    out.n_words = launch->n_buffers + launch->n_words;
+    memcpy(out.words + launch->n_buffers, launch->words, (size_t)launch->n_words * sizeof *launch->words);
+
+    choose_local(builder->limits, launch, out.local);
+    strata_kernel kernel;
+    STRATA_TRY(choose_kernel(builder->limits, launch, out.local, &kernel, err));
+    STRATA_TRY(find_or_add_kernel(builder, &kernel, &out.kernel, err));
+    int64_t bytes = 0;
+    for (int i = 0; i < out.n_buffers; i++) bytes += out.buffers[i].end - out.buffers[i].begin;
+    STRATA_TRY(choose_groups(builder->limits, launch, out.local, bytes, out.groups, err));
+    STRATA_TRY(strata_hazards_add(&builder->hazards, out.buffers, out.n_buffers, out.writes, &out.barrier_before, err));
+    return append_launch(builder, &out, err);
+}
+
+static strata_status add_node(list_builder *builder, strata_tuner *tuner, const strata_tensor *node, strata_error *err) {
+    strata_lowering lowering = {.limits = builder->limits};
+    strata_status status = strata_lowering_run(&lowering, tuner, node, err);
+    builder->node = node;
+    builder->scratch_bytes = lowering.scratch_bytes;
+    if (lowering.scratch_bytes > builder->list->scratch_bytes) builder->list->scratch_bytes = lowering.scratch_bytes;
+    for (int i = 0; !status && i < lowering.n; i++) status = resolve(builder, &lowering.launches[i], err);
+    strata_lowering_finish(&lowering);
+    if (status)
+        return strata_fail_in(err, status, "%s %s %s", strata_tensor_name(node), strata_dtype_name(node->dtype),
+                              strata_shape_text(node->shape).text);
+    return STRATA_OK;
+}
+
+strata_status strata_kernel_list_create(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_piece *piece,
+                                        strata_kernel_list *out_list, strata_error *err) {
+    strata_kernel_list list = {0};
+    list_builder builder = {.limits = limits, .piece = piece, .list = &list};
+    strata_status status = STRATA_OK;
+    for (int i = 0; !status && i < piece->n_nodes; i++) status = add_node(&builder, tuner, piece->nodes[i], err);
+    if (!status && (uint64_t)list.scratch_bytes > limits->max_range_bytes)
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "compile: %lld bytes of scratch wanted, a buffer here holds %llu",
+                             (long long)list.scratch_bytes, (unsigned long long)limits->max_range_bytes);
+    strata_hazards_finish(&builder.hazards);
+    if (status)
+        strata_kernel_list_finish(&list);
+    else
+        *out_list = list;
+    return status;
+}
+
+void strata_kernel_list_finish(strata_kernel_list *list) {
+    free(list->kernels);
+    free(list->launches);
+    *list = (strata_kernel_list){0};
+}

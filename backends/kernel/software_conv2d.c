@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The families software/conv2d, ..input_grad and ..filter_grad: the portable convolution kernels with blocks for GPUs that a CPU plays. As for
+ * matmul (software_matmul.c) each work-item's elements are fetched one by one, so large blocks pay, and take long to compile. */
+#include <stdio.h>
+
+#include "backends/kernel/lowering.h"
+#include "core/op/conv2d.h"
+
+enum {
+    LANES = 8, /* work-items of a SIMD vector */
+    /* Nanoseconds of a vector of work-items for each step of the sum, times 0.6, measured on lavapipe 22.3: */
+    FETCH_COST = 10,
+    MULTIPLY_COST = 1,
+    MOST_STEPS = 65000 /* a work-item's loops are left, in silence, after 65,535 turns of all of them */
+};
+
+enum { WORK_M, WORK_N }; /* candidate->values */
+
+/* Each for results of at least so many multiply-adds. */
+static const struct {
+    int size[2];
+    double from;
+} blocks[] = {{{16, 8}, 16 << 20}, {{8, 8}, 4 << 20}, {{8, 4}, 1 << 20}, {{4, 8}, 1 << 20},
+              {{4, 4}, 1 << 17},   {{3, 8}, 1 << 20}, {{4, 1}, 0},       {{1, 1}, 0}};
+
+static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
+    (void)node;
+    return limits->device_class == STRATA_DEVICE_SOFTWARE_GPU;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+/* Rows and columns that blocks are cut from, how often (taps, groups, parts), and the steps of a sum. */
+typedef struct extent {
+    int64_t m, n, times, steps;
+} extent;
+
+static extent extent_of(const strata_tensor *node) {
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    const int64_t taps = s.kernel_h * s.kernel_w, rows = s.n * s.out_h * s.out_w;
+    if (node->op == &strata_op_conv2d) return (extent){rows, s.group_out, s.groups, taps * (s.group_in + 1)};
+    if (node->op == &strata_op_conv2d_input_grad)
+        return (extent){s.n * s.in_h * s.in_w, s.group_in, s.groups, taps * (s.group_out + 1)};
+    const int64_t part = strata_conv2d_part(&s);
+    return (extent){s.group_in, s.group_out, taps * s.groups * (rows ? ceil_div(rows, part) : 1), part};
+}
+
+/* The block whose rounds of work-groups over the cores cost least. One candidate: trying others takes longer than they save. */
+static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
+    const extent e = extent_of(node);
+    const double work = (double)e.m * (double)e.n * (double)e.times * (double)e.steps;
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        const int m = blocks[i].size[WORK_M], n = blocks[i].size[WORK_N];
+        if (work < blocks[i].from) continue;
+        const int64_t count = e.times * ceil_div(e.m, m) * ceil_div(e.n, n);
+        const int64_t cost =
+            ceil_div(ceil_div(count, LANES), limits->compute_units) * (FETCH_COST * (m + n) + MULTIPLY_COST * m * n);
+        if (cost >= least) continue;
+        least = cost;
+        *out = (strata_candidate){.exact = true, .values = {m, n}};
+        snprintf(out->name, sizeof out->name, "block=%dx%d", m, n);
+    }
+    return 1;
+}
+
+static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
+                           strata_error *err) {
+    const int64_t steps = extent_of(node).steps;
+    const int *v = candidate->values;
+    if (steps > MOST_STEPS)
+        return strata_fail(err, STRATA_UNSUPPORTED, "it sums over %lld steps an element; this device ends loops after %d",
+                           (long long)steps, MOST_STEPS);
+    if (node->op == &strata_op_conv2d_filter_grad)
+        return strata_conv2d_filter_grad_lower_blocks(node, v[WORK_M], v[WORK_N], lowering, err);
+    return strata_conv2d_lower_blocks(node, v[WORK_M], v[WORK_N], lowering, err);
+}
+
+#define FAMILY(which)                                      \
+    const strata_family strata_family_software_##which = { \
+        .name = "software/" #which, .op = #which, .fits = fits, .candidates = candidates, .lower = lower}
+FAMILY(conv2d);
+FAMILY(conv2d_input_grad);
+FAMILY(conv2d_filter_grad);

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The family software/matmul: shaders/matmul_registers.kernel for GPUs that a CPU plays. They run a SIMD vector of work-items at a time
+ * and fetch each work-item's element one by one, wherever it lies, so local memory is no gain and large blocks are. */
+#include <stdio.h>
+
+#include "backends/kernel/lowering.h"
+#include "core/op/matmul.h"
+
+enum {
+    LANES = 8, /* of a SIMD vector; more only makes work-groups larger */
+    /* Nanoseconds of a vector of work-items for each step of k, times 0.6, measured on lavapipe 22.3: */
+    FETCH_COST = 10,
+    MULTIPLY_COST = 1,
+    MOST_STEPS = 65000 /* lavapipe leaves a work-item's loops, in silence, after 65,535 turns of all of them */
+};
+
+enum { WORK_M, WORK_N }; /* candidate->values */
+
+/* Compiling takes time as well, up to 1.4 s for the largest block: each is for products of at least so many multiply-adds. */
+static const struct {
+    int size[2];
+    int64_t from;
+} blocks[] = {{{8, 8}, 4 << 20}, {{8, 4}, 1 << 20}, {{4, 4}, 1 << 17}, {{2, 4}, 1 << 14}, {{1, 1}, 0}};
+
+static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
+    (void)node;
+    return limits->device_class == STRATA_DEVICE_SOFTWARE_GPU;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static int64_t n_blocks(const strata_tensor *node, const int *block) {
+    strata_matmul_sizes s = strata_matmul_sizes_of(node);
+    return s.n_batch * ceil_div(s.m, block[WORK_M]) * ceil_div(s.n, block[WORK_N]);
+}
+
+/* The block whose rounds of work-groups over the cores cost least. One candidate: trying others takes longer than they save. */
+static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
+    strata_matmul_sizes s = strata_matmul_sizes_of(node);
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        const int *block = blocks[i].size;
+        if (s.m * s.n * s.n_batch < blocks[i].from / (s.k + 1)) continue;
+        int64_t rounds = ceil_div(ceil_div(n_blocks(node, block), LANES), limits->compute_units);
+        int64_t cost = rounds * (FETCH_COST * (block[WORK_M] + block[WORK_N]) + MULTIPLY_COST * block[WORK_M] * block[WORK_N]);
+        if (cost >= least) continue;
+        least = cost;
+        *out = (strata_candidate){.exact = true, .values = {block[WORK_M], block[WORK_N]}};
+        snprintf(out->name, sizeof out->name, "block=%dx%d", block[WORK_M], block[WORK_N]);
+    }
+    return 1;
+}
+
+static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
+                           strata_error *err) {
+    int64_t k = strata_matmul_sizes_of(node).k;
+    if (k > MOST_STEPS)
+        return strata_fail(err, STRATA_UNSUPPORTED, "it sums %lld products an element; this device ends loops after %d",
+                           (long long)k, MOST_STEPS);
+    strata_launch launch = strata_matmul_launch(node);
+    launch.kernel = "matmul_registers";
+    launch.constants[launch.n_constants++] = (strata_launch_constant){"WORK_M", candidate->values[WORK_M]};
+    launch.constants[launch.n_constants++] = (strata_launch_constant){"WORK_N", candidate->values[WORK_N]};
+    launch.global[0] = n_blocks(node, candidate->values);
+    launch.local[0] = LANES;
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_family strata_family_software_matmul = {
+    .name = "software/matmul", .op = "matmul", .fits = fits, .candidates = candidates, .lower = lower};

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which of a family's candidates is fastest on this device for one node's shapes: timed on first use, then remembered.
+ *
+ * A candidate is tried by compiling a piece of that one node, with buffers of its own, through the device's own table, so this works
+ * for every kernel device without knowing any. Its result must equal the first candidate's: bit for bit when it is marked exact, within
+ * TOLERANCE when only options.fast let it in. All the tuning of one opened device takes at most BUDGET_NS; what is left
+ * then keeps its first candidate, which is remembered too, so that the next start doesn't tune again.
+ *
+ * The file is text, a line a node: key, candidate, microseconds. It is read when the device is opened and written anew, by rename,
+ * with each result. Another device or driver has another file. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backends/kernel/lowering.h"
+#include "core/file.h"
+#include "core/text.h"
+
+enum {
+    KEY_BYTES = 512,
+    PATH_BYTES = 640,
+    MAX_FILE_BYTES = 4 << 20,
+    ROUNDS = 3,             /* the fastest of these counts */
+    ROUND_NS = 1000 * 1000, /* a round repeats the launch until it takes about this long */
+    MOST_REPEATS = 256,
+    SMALL_US = 20,
+    FIRST_ARENA = 2 /* after the empty INPUT and OUTPUT */
+};
+#define BUDGET_NS 2000000000u
+#define TOLERANCE 1e-3
+
+typedef struct record {
+    char key[KEY_BYTES], winner[48];
+    double us; /* 0: not timed */
+} record;
+
+struct strata_tuner {
+    strata_device *device;
+    char path[PATH_BYTES]; /* "" when nothing is kept */
+    char device_name[128], driver[128];
+    record *records;
+    int n_records, capacity;
+    uint64_t spent_ns;
+    bool trying; /* a candidate is being compiled: */
+    int trial;   /* this one */
+};
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ---- the file ---- */
+static record *find_record(strata_tuner *tuner, const char *key) {
+    for (int i = 0; i < tuner->n_records; i++)
+        if (!strcmp(tuner->records[i].key, key)) return &tuner->records[i];
+    return NULL;
+}
+
+static bool add_record(strata_tuner *tuner, const char *key, const char *winner, double us) {
+    record *place = find_record(tuner, key);
+    if (!place) {
+        if (tuner->n_records == tuner->capacity) {
+            int capacity = tuner->capacity ? 2 * tuner->capacity : 16;
+            record *records = realloc(tuner->records, (size_t)capacity * sizeof *records);
+            if (!records) return false;
+            tuner->records = records;
+            tuner->capacity = capacity;
+        }
+        place = &tuner->records[tuner->n_records++];
+    }
+    snprintf(place->key, sizeof place->key, "%s", key);
+    snprintf(place->winner, sizeof place->winner, "%s", winner);
+    place->us = us;
+    return true;
+}
+
+static void header(const strata_tuner *tuner, char out[320]) {
+    snprintf(out, 320, "strata-tune 1\ndevice %s\ndriver %s\n", tuner->device_name, tuner->driver);
+}
+
+/* Lines that are not ours are passed over; a file of another device, driver or format is as none. */
+static void read_file(strata_tuner *tuner) {
+    unsigned char *bytes = NULL;
+    size_t n = 0;
+    char head[320];
+    header(tuner, head);
+    if (strata_file_read(tuner->path, MAX_FILE_BYTES, &bytes, &n, NULL)) return;
+    char *text = (char *)bytes;
+    if (!strncmp(text, head, strlen(head))) {
+        char *rest = NULL;
+        for (char *line = strtok_r(text + strlen(head), "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+            char *winner = strchr(line, '\t');
+            char *us = winner ? strchr(winner + 1, '\t') : NULL;
+            if (!us || winner - line >= KEY_BYTES || us - winner > 48) continue;
+            *winner = *us = '\0';
+            add_record(tuner, line, winner + 1, strtod(us + 1, NULL));
+        }
+    }
+    free(bytes);
+}
+
+static void write_file(const strata_tuner *tuner) {
+    if (!tuner->path[0]) return;
+    strata_text text = {0};
+    char head[320], *bytes = NULL;
+    size_t n = 0;
+    header(tuner, head);
+    strata_text_add(&text, "%s", head);
+    for (int i = 0; i < tuner->n_records; i++)
+        strata_text_add(&text, "%s\t%s\t%.2f\n", tuner->records[i].key, tuner->records[i].winner, tuner->records[i].us);
+    if (strata_text_take(&text, &bytes, &n, NULL)) return;
+    strata_status status = strata_file_write(tuner->path, bytes, n, NULL);
+    (void)status; /* the next start tunes again */
+    free(bytes);
+}
+
+/* ---- create, destroy ---- */
+strata_tuner *strata_tuner_create(strata_device *device, const strata_kernel_limits *limits, const strata_cache *cache,
+                                  const strata_device_options *opts) {
+    (void)limits;
+    if (opts && opts->no_tune) return NULL;
+    strata_tuner *tuner = calloc(1, sizeof *tuner);
+    if (!tuner) return NULL;
+    tuner->device = device;
+    memcpy(tuner->device_name, cache->device, sizeof tuner->device_name);
+    memcpy(tuner->driver, cache->driver, sizeof tuner->driver);
+    if (cache->dir[0]) {
+        unsigned hash = 2166136261u; /* FNV-1a; the names themselves are compared when the file is read */
+        for (const char *c = cache->device; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
+        for (const char *c = cache->driver; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
+        snprintf(tuner->path, sizeof tuner->path, "%s/%s-%08x.tune", cache->dir, cache->backend, hash);
+        read_file(tuner);
+    }
+    return tuner;
+}
+
+bool strata_tuner_is_trying(const strata_tuner *tuner) {
+    return tuner && tuner->trying;
+}
+
+void strata_tuner_destroy(strata_tuner *tuner) {
+    if (!tuner) return;
+    free(tuner->records);
+    free(tuner);
+}
+
+/* ---- keys ---- */
+/* "cpu/matmul transpose_a=0 transpose_b=1 f32(64,784) f32(128,784)": all that a kernel's speed may depend on. */
+static void write_key(const strata_family *family, const strata_tensor *node, char key[KEY_BYTES]) {
+    int used = snprintf(key, KEY_BYTES, "%s", family->name);
+    const strata_attr_field *field = node->op->attrs;
+    for (; node->attrs && field < node->op->attrs + STRATA_MAX_ATTR_FIELDS && field->name && used < KEY_BYTES; field++) {
+        const char *at = (const char *)node->attrs + field->offset;
+        if (field->kind == STRATA_ATTR_INT)
+            used += snprintf(key + used, (size_t)(KEY_BYTES - used), " %s=%lld", field->name, (long long)*(const int64_t *)at);
+    }
+    for (int i = 0; i < node->n_inputs && used < KEY_BYTES; i++)
+        used += snprintf(key + used, (size_t)(KEY_BYTES - used), " %s%s", strata_dtype_name(node->inputs[i]->dtype),
+                         strata_shape_text(node->inputs[i]->shape).text);
+}
+
+/* ---- trying one ---- */
+/* A piece of one node whose inputs and output each have an arena and buffer of their own. */
+typedef struct bench {
+    strata_device *device;
+    const strata_tensor *node;
+    strata_place *places;
+    strata_arena arenas[FIRST_ARENA + STRATA_LAUNCH_BUFFERS + 1];
+    strata_piece piece;
+} bench;
+
+static int64_t tensor_bytes(const strata_tensor *tensor) {
+    return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
+}
+
+/* Floats in [-1, 1), the same each time; integers stay 0, which every op takes. */
+static strata_status fill(strata_device *device, const strata_tensor *tensor, strata_buffer *buffer, strata_error *err) {
+    if (!strata_dtype_is_float(tensor->dtype)) return STRATA_OK;
+    int64_t n = strata_shape_elements(tensor->shape);
+    void *data = malloc((size_t)tensor_bytes(tensor));
+    if (!data) return strata_fail(err, STRATA_OUT_OF_MEMORY, "tuning: no host memory");
+    uint32_t random = 12345;
+    for (int64_t i = 0; i < n; i++) {
+        random = random * 1664525u + 1013904223u;
+        strata_element_set(tensor->dtype, data, i, (double)(random >> 8) / (1 << 23) - 1);
+    }
+    strata_status status = device->api->upload(device, buffer, 0, data, tensor_bytes(tensor), err);
+    free(data);
+    return status;
+}
+
+static strata_status add_arena(bench *bench, const strata_tensor *tensor, strata_error *err) {
+    strata_place *place = &bench->places[tensor->id];
+    if (place->arena >= 0) return STRATA_OK; /* the same tensor twice */
+    strata_arena *arena = &bench->arenas[bench->piece.n_arenas];
+    *arena = (strata_arena){.kind = STRATA_ARENA_WORK, .bytes = tensor_bytes(tensor)};
+    STRATA_TRY(bench->device->api->buffer_create(bench->device, arena->bytes, &arena->buffer, err));
+    *place = (strata_place){.arena = bench->piece.n_arenas++, .bytes = arena->bytes};
+    return tensor == bench->node ? STRATA_OK : fill(bench->device, tensor, arena->buffer, err);
+}
+
+static void bench_finish(bench *bench) {
+    for (int i = FIRST_ARENA; i < bench->piece.n_arenas; i++)
+        bench->device->api->buffer_destroy(bench->device, bench->arenas[i].buffer);
+    free(bench->places);
+}
+
+static strata_status bench_init(bench *bench, strata_device *device, const strata_tensor *node, strata_error *err) {
+    int n_places = node->id + 1; /* inputs come before */
+    *bench = (struct bench){.device = device, .node = node};
+    bench->places = malloc((size_t)n_places * sizeof *bench->places);
+    if (!bench->places || node->n_inputs > STRATA_LAUNCH_BUFFERS)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "tuning: no host memory");
+    for (int i = 0; i < n_places; i++) bench->places[i] = (strata_place){.arena = -1};
+    bench->arenas[0].kind = STRATA_ARENA_INPUT;
+    bench->arenas[1].kind = STRATA_ARENA_OUTPUT;
+    bench->piece = (strata_piece){.nodes = &bench->node,
+                                  .n_nodes = 1,
+                                  .places = bench->places,
+                                  .n_places = n_places,
+                                  .arenas = bench->arenas,
+                                  .n_arenas = FIRST_ARENA,
+                                  .n_slots = 1};
+    for (int i = 0; i < node->n_inputs; i++) STRATA_TRY(add_arena(bench, node->inputs[i], err));
+    return add_arena(bench, node, err);
+}
+
+static strata_status time_runs(strata_device *device, strata_program *program, int n, uint64_t *out_ns, strata_error *err) {
+    uint64_t ticket = 0, start = now_ns();
+    for (int i = 0; i < n; i++) STRATA_TRY(device->api->run(program, 0, &ticket, err));
+    STRATA_TRY(device->api->wait(device, ticket, err));
+    *out_ns = now_ns() - start;
+    return STRATA_OK;
+}
+
+/* Compiles and times one candidate, downloads its result. */
+static strata_status try_candidate(strata_tuner *tuner, bench *bench, int candidate, void *result, double *out_us,
+                                   strata_error *err) {
+    strata_device *device = bench->device;
+    strata_program *program = NULL;
+    tuner->trying = true;
+    tuner->trial = candidate;
+    strata_status status = device->api->compile(device, &bench->piece, &program, err);
+    tuner->trying = false;
+    uint64_t ns = 0, best = UINT64_MAX;
+    if (!status) status = time_runs(device, program, 1, &ns, err); /* drivers compile or load on the first run */
+    if (!status) status = time_runs(device, program, 1, &ns, err);
+    int repeats = ns > 0 ? (int)(ROUND_NS / ns) : MOST_REPEATS;
+    repeats = repeats < 1 ? 1 : repeats > MOST_REPEATS ? MOST_REPEATS : repeats;
+    for (int round = 0; round < ROUNDS && !status; round++) {
+        status = time_runs(device, program, repeats, &ns, err);
+        if (!status && ns / (uint64_t)repeats < best) best = ns / (uint64_t)repeats;
+    }
+    const strata_place *place = &bench->places[bench->node->id];
+    if (!status) status = device->api->download(device, bench->arenas[place->arena].buffer, 0, result, place->bytes, err);
+    *out_us = (double)best / 1000;
+    device->api->program_destroy(program);
+    return status;
+}
+
+static bool same_result(const strata_tensor *node, bool exact, const void *a, const void *b) {
+    if (exact) return !memcmp(a, b, (size_t)tensor_bytes(node));
+    double largest = 0, difference = 0;
+    for (int64_t i = 0; i < strata_shape_elements(node->shape); i++) {
+        double x = strata_element_get(node->dtype, a, i), y = strata_element_get(node->dtype, b, i);
+        largest = fmax(largest, fabs(x));
+        difference = fmax(difference, isfinite(x - y) ? fabs(x - y) : HUGE_VAL);
+    }
+    return difference <= TOLERANCE * largest;
+}
+
+/* The fastest that gives the right result within the budget. A candidate that fails is passed over. The first one is compiled anyway, so
+ * only what comes after it counts; a node that takes SMALL_US is not worth more. */
+static int tune(strata_tuner *tuner, const strata_tensor *node, const strata_candidate *candidates, int n, double *out_us) {
+    size_t bytes = (size_t)tensor_bytes(node);
+    char *truth = malloc(bytes + 1), *result = malloc(bytes + 1);
+    bench bench = {0};
+    int best = 0;
+    double best_us = 0;
+    bool ready = tuner->spent_ns < BUDGET_NS && bytes > 0 && truth && result &&
+                 !bench_init(&bench, tuner->device, node, NULL) && !try_candidate(tuner, &bench, 0, truth, &best_us, NULL) &&
+                 best_us > SMALL_US;
+    for (int i = 1; i < n && ready && tuner->spent_ns < BUDGET_NS; i++) {
+        uint64_t start = now_ns();
+        double us;
+        bool good = !try_candidate(tuner, &bench, i, result, &us, NULL) && us < best_us &&
+                    same_result(node, candidates[i].exact, truth, result);
+        tuner->spent_ns += now_ns() - start;
+        if (!good) continue;
+        best = i;
+        best_us = us;
+    }
+    bench_finish(&bench);
+    free(truth);
+    free(result);
+    *out_us = best_us;
+    return best;
+}
+
+int strata_tuner_choose(strata_tuner *tuner, const strata_family *family, const strata_tensor *node,
+                        const strata_candidate *candidates, int n) {
+    if (!tuner) return 0;
+    if (tuner->trying) return tuner->trial;
+    char key[KEY_BYTES];
+    write_key(family, node, key);
+    const record *known = find_record(tuner, key);
+    for (int i = 0; known && i < n; i++)
+        if (!strcmp(known->winner, candidates[i].name)) return i;
+    double us = 0;
+    int best = tune(tuner, node, candidates, n, &us);
+    if (add_record(tuner, key, candidates[best].name, us)) write_file(tuner);
+    return best;
+}

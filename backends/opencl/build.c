@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Kernels' programs: the embedded sources with their constants, taken from the disk cache where there is one, else compiled. The cache
+ * is skipped where the driver keeps its own. What has been built stays with the device. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/opencl/opencl.h"
+
+enum { LOG_LINES = 6, LOG_BYTES = 600, MAX_BINARY_BYTES = 256 << 20 };
+/* Without denormals: the moments of Adam's dead units decay into them, and a CPU is 7 to 50 times slower there. Without warnings: PoCL
+ * prints how many there are, and `LOCAL_X == 1u || ...` is one where LOCAL_X is a constant. */
+static const char options[] = "-cl-std=CL1.2 -cl-denorms-are-zero -w";
+
+/* The log's first lines, on one line. */
+static void first_lines(char *log) {
+    int lines = 0;
+    char *to = log;
+    for (const char *from = log; *from && lines < LOG_LINES && to - log < LOG_BYTES; from++) {
+        if (*from == '\n') {
+            if (to > log && to[-1] != ' ') {
+                lines++;
+                *to++ = ' ';
+            }
+        } else {
+            *to++ = *from;
+        }
+    }
+    *to = '\0';
+}
+
+/* `what`: the kernels' names. */
+static strata_status build_failed(opencl_device *device, cl_program program, const char *what, cl_int code, strata_error *err) {
+    size_t bytes = 0;
+    char *log = NULL;
+    if (device->cl.GetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) == CL_SUCCESS && bytes > 0 &&
+        bytes < MAX_BINARY_BYTES)
+        log = calloc(1, bytes + 1);
+    if (log && device->cl.GetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL) != CL_SUCCESS)
+        log[0] = '\0';
+    if (log) first_lines(log);
+    strata_status status =
+        strata_fail(err, code == CL_OUT_OF_HOST_MEMORY ? STRATA_OUT_OF_MEMORY : STRATA_UNSUPPORTED,
+                    "%s: the driver (%s) does not compile kernel %s: %s (%d); its log begins: %s", device->base.info.id,
+                    device->base.info.driver, what, strata_opencl_error_name(code), (int)code, log && log[0] ? log : "(empty)");
+    free(log);
+    return status;
+}
+
+static strata_status compile_source(opencl_device *device, const char *source, const char *what, cl_program *out_program,
+                                    strata_error *err) {
+    cl_int code;
+    cl_program program = device->cl.CreateProgramWithSource(device->context, 1, &source, NULL, &code);
+    if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "making a program", err);
+    code = device->cl.BuildProgram(program, 1, &device->id, options, NULL, NULL);
+    if (code != CL_SUCCESS) {
+        strata_status status = build_failed(device, program, what, code, err);
+        device->cl.ReleaseProgram(program);
+        return status;
+    }
+    device->base.counters.compilations++;
+    *out_program = program;
+    return STRATA_OK;
+}
+
+/* ---- the disk cache: what was compiled, the source, is the key ---- */
+/* NULL when there is none, or the driver refuses it. */
+static cl_program load_binary(opencl_device *device, const char *source) {
+    size_t bytes = 0;
+    unsigned char *binary = strata_cache_load(&device->cache, source, strlen(source), &bytes);
+    if (!binary) return NULL;
+    const unsigned char *const binaries[] = {binary};
+    cl_int code, loaded = CL_SUCCESS;
+    cl_program program = device->cl.CreateProgramWithBinary(device->context, 1, &device->id, &bytes,
+                                                            (const unsigned char **)binaries, &loaded, &code);
+    free(binary);
+    if (code != CL_SUCCESS) return NULL;
+    if (loaded == CL_SUCCESS && device->cl.BuildProgram(program, 1, &device->id, options, NULL, NULL) == CL_SUCCESS)
+        return program;
+    device->cl.ReleaseProgram(program);
+    return NULL;
+}
+
+/* Some drivers compile only when a kernel is made, and only then have a binary worth keeping: makes one of each. */
+static void store_binary(opencl_device *device, cl_program program, const char *source, const char *const *entries, int n) {
+    for (int i = 0; i < n; i++) {
+        cl_int code;
+        cl_kernel kernel = device->cl.CreateKernel(program, entries[i], &code);
+        if (code == CL_SUCCESS) device->cl.ReleaseKernel(kernel);
+    }
+    size_t bytes = 0;
+    if (device->cl.GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL) != CL_SUCCESS) return;
+    if (bytes == 0 || bytes > MAX_BINARY_BYTES) return;
+    unsigned char *binary = malloc(bytes);
+    if (binary && device->cl.GetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS)
+        strata_cache_store(&device->cache, source, strlen(source), binary, bytes);
+    free(binary);
+}
+
+/* ---- what the device has built ---- */
+static int find_built(const opencl_device *device, const strata_kernel *kernel) {
+    bool trying = strata_tuner_is_trying(device->tuner);
+    for (int i = 0; i < device->n_built; i++) {
+        const strata_kernel *other = &device->built[i].kernel;
+        if (device->built[i].trial && !trying) continue;
+        if (other->shader == kernel->shader && !memcmp(other->constants, kernel->constants, sizeof kernel->constants)) return i;
+    }
+    return -1;
+}
+
+static strata_status reserve(opencl_device *device, int n, strata_error *err) {
+    if (device->n_built + n <= device->built_capacity) return STRATA_OK;
+    int capacity = 2 * (device->n_built + n);
+    opencl_built *built = realloc(device->built, (size_t)capacity * sizeof *built);
+    if (!built)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %d kernels", device->base.info.id, capacity);
+    device->built = built;
+    device->built_capacity = capacity;
+    return STRATA_OK;
+}
+
+static strata_status build_cached(opencl_device *device, const char *source, const char *what, const char *const *entries,
+                                  int n_entries, cl_program *out_program, strata_error *err) {
+    bool use_cache = !device->driver_caches && device->cache.dir[0];
+    cl_program program = use_cache ? load_binary(device, source) : NULL;
+    if (!program) {
+        STRATA_TRY(compile_source(device, source, what, &program, err));
+        if (use_cache) store_binary(device, program, source, entries, n_entries);
+    }
+    *out_program = program;
+    return STRATA_OK;
+}
+
+/* Builds n kernels as one program and adds them. */
+static strata_status build_together(opencl_device *device, const strata_kernel *const *kernels, int n, strata_error *err) {
+    STRATA_TRY(reserve(device, n, err));
+    opencl_built *built = device->built + device->n_built;
+    strata_text text = {0};
+    char *source = NULL, what[96];
+    for (int i = 0; i < n; i++) {
+        char suffix[16];
+        snprintf(suffix, sizeof suffix, "_%d", i);
+        built[i].kernel = *kernels[i];
+        strata_opencl_source_add(&text, kernels[i], suffix, "", built[i].entry);
+    }
+    STRATA_TRY(strata_text_take(&text, &source, NULL, err));
+    snprintf(what, sizeof what, "%s %s", kernels[0]->shader->stem, kernels[0]->shader->variant);
+
+    cl_program program = NULL;
+    const char *entries[1] = {built[0].entry};
+    strata_status status = build_cached(device, source, what, entries, 1, &program, err);
+    free(source);
+    if (status) return status;
+    for (int i = 0; i < n; i++) {
+        built[i].program = program;
+        built[i].trial = strata_tuner_is_trying(device->tuner);
+        if (i > 0) device->cl.RetainProgram(program);
+    }
+    device->n_built += n;
+    return STRATA_OK;
+}
+
+strata_status strata_opencl_build(opencl_device *device, const strata_kernel *kernels, int n, int *out_built,
+                                  strata_error *err) {
+    const strata_kernel **missing = malloc((size_t)(n + 1) * sizeof *missing);
+    if (!missing) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %d kernels", device->base.info.id, n);
+    int n_missing = 0;
+    for (int i = 0; i < n; i++)
+        if (kernels[i].shader->opencl_source && find_built(device, &kernels[i]) < 0) missing[n_missing++] = &kernels[i];
+    strata_status status = n_missing ? build_together(device, missing, n_missing, err) : STRATA_OK;
+    /* Which one does the driver not take? One by one they say. */
+    if (status == STRATA_UNSUPPORTED && n_missing > 1) {
+        status = STRATA_OK;
+        for (int i = 0; i < n_missing && !status; i++) status = build_together(device, &missing[i], 1, err);
+    }
+    for (int i = 0; i < n && !status; i++) out_built[i] = find_built(device, &kernels[i]);
+    free(missing);
+    return status;
+}
+
+strata_status strata_opencl_build_text(opencl_device *device, const char *source, const char *entry, cl_program *out_program,
+                                       strata_error *err) {
+    for (int i = 0; i < device->n_texts; i++) {
+        if (strcmp(device->texts[i].source, source)) continue;
+        *out_program = device->texts[i].program;
+        return STRATA_OK;
+    }
+    opencl_text *texts = realloc(device->texts, (size_t)(device->n_texts + 1) * sizeof *texts);
+    if (texts) device->texts = texts;
+    char *copy = texts ? malloc(strlen(source) + 1) : NULL;
+    if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program's text", device->base.info.id);
+    strcpy(copy, source);
+    strata_status status = build_cached(device, source, entry, &entry, 1, out_program, err);
+    if (status)
+        free(copy);
+    else
+        device->texts[device->n_texts++] = (opencl_text){copy, *out_program};
+    return status;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An opened OpenCL device: one context, one in-order queue; its memory; tickets and waiting. What a program is: program.c. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backends/opencl/opencl.h"
+
+enum {
+    ROUND_UP = 64, /* buffers are a multiple of this many bytes */
+    PROBE_BYTES = 4096,
+    FIRST_NAP_NS = 20 * 1000,    /* where waiting would spin: sleep this long first, */
+    LONGEST_NAP_NS = 500 * 1000, /* then twice as long each time up to this */
+    WORKERS_LET_GO_NS = 1000 * 1000 * 1000
+};
+
+/* ---- errors ---- */
+static strata_status status_of(cl_int code) {
+    switch (code) {
+        case CL_MEM_OBJECT_ALLOCATION_FAILURE:
+        case CL_OUT_OF_HOST_MEMORY:
+            return STRATA_OUT_OF_MEMORY;
+        case CL_OUT_OF_RESOURCES:
+        case CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST:
+        case CL_DEVICE_NOT_AVAILABLE:
+        case CL_INVALID_COMMAND_QUEUE:
+        case CL_INVALID_CONTEXT:
+            return STRATA_DEVICE_LOST;
+        default:
+            return STRATA_INTERNAL;
+    }
+}
+
+strata_status strata_opencl_fail(opencl_device *device, cl_int code, const char *what, strata_error *err) {
+    strata_status status = status_of(code);
+    if (status == STRATA_DEVICE_LOST) device->lost = status;
+    return strata_fail(err, status, "%s: %s failed: %s (%d)%s", device->base.info.id, what, strata_opencl_error_name(code),
+                       (int)code, status == STRATA_DEVICE_LOST ? "; the driver gave up, start again" : "");
+}
+
+static strata_status check_alive(const opencl_device *device, strata_error *err) {
+    if (!device->lost) return STRATA_OK;
+    return strata_fail(err, device->lost, "%s: the device was lost earlier; start again", device->base.info.id);
+}
+
+/* ---- memory ---- */
+static size_t rounded(int64_t bytes) {
+    return ((size_t)bytes + ROUND_UP - 1) / ROUND_UP * ROUND_UP;
+}
+
+static strata_status out_of_memory(const opencl_device *device, int64_t bytes, strata_error *err) {
+    uint64_t used = device->base.counters.allocated_bytes, all = device->base.info.memory_bytes;
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: %lld bytes wanted, %llu free of %llu; the largest buffer is %llu bytes",
+                       device->base.info.id, (long long)bytes, (unsigned long long)(all > used ? all - used : 0),
+                       (unsigned long long)all, (unsigned long long)device->base.info.max_allocation_bytes);
+}
+
+strata_status strata_opencl_allocate(opencl_device *device, cl_mem_flags flags, int64_t bytes, void *host, cl_mem *out_memory,
+                                     strata_error *err) {
+    const strata_device_info *info = &device->base.info;
+    uint64_t used = device->base.counters.allocated_bytes;
+    /* Drivers promise more than there is and die later, so the sum is kept here. */
+    if ((uint64_t)bytes > info->max_allocation_bytes || (uint64_t)bytes > info->memory_bytes - used)
+        return out_of_memory(device, bytes, err);
+    cl_int code;
+    cl_mem memory = device->cl.CreateBuffer(device->context, flags, rounded(bytes), host, &code);
+    if (code == CL_OUT_OF_RESOURCES || code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_INVALID_BUFFER_SIZE)
+        return out_of_memory(device, bytes, err);
+    if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "making a buffer", err);
+    device->base.counters.allocations++;
+    device->base.counters.allocated_bytes += (uint64_t)bytes;
+    *out_memory = memory;
+    return STRATA_OK;
+}
+
+void strata_opencl_release(opencl_device *device, cl_mem memory, int64_t bytes) {
+    if (!memory) return;
+    device->cl.ReleaseMemObject(memory);
+    device->base.counters.allocated_bytes -= (uint64_t)bytes;
+}
+
+static void buffer_destroy(strata_device *base, strata_buffer *buffer) {
+    if (!buffer) return;
+    strata_opencl_release((opencl_device *)base, buffer->memory, buffer->bytes);
+    free(buffer);
+}
+
+/* Oclgrind 21.10 knows what is initialised only where one write covers a whole buffer (a fill, or a write of a part, confuse it): it gets
+ * the whole buffer, with `bytes` at `offset` changed. CL_SUCCESS or a code. */
+static cl_int write_whole(opencl_device *device, const strata_buffer *buffer, int64_t offset, const void *source,
+                          int64_t bytes) {
+    const size_t all = rounded(buffer->bytes);
+    char *whole = calloc(1, all);
+    if (!whole) return CL_OUT_OF_HOST_MEMORY;
+    cl_int code = CL_SUCCESS;
+    if (source) {
+        code = device->cl.EnqueueReadBuffer(device->queue, buffer->memory, CL_TRUE, 0, all, whole, 0, NULL, NULL);
+        memcpy(whole + offset, source, (size_t)bytes);
+    }
+    if (code == CL_SUCCESS)
+        code = device->cl.EnqueueWriteBuffer(device->queue, buffer->memory, CL_TRUE, 0, all, whole, 0, NULL, NULL);
+    free(whole);
+    return code;
+}
+
+static cl_int clear(opencl_device *device, const strata_buffer *buffer) {
+    const cl_uint zero = 0;
+    if (device->is_oclgrind) return write_whole(device, buffer, 0, NULL, 0);
+    return device->cl.EnqueueFillBuffer(device->queue, buffer->memory, &zero, sizeof zero, 0, rounded(buffer->bytes), 0, NULL,
+                                        NULL);
+}
+
+static strata_status buffer_create(strata_device *base, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
+    opencl_device *device = (opencl_device *)base;
+    STRATA_TRY(check_alive(device, err));
+    strata_buffer *buffer = calloc(1, sizeof *buffer);
+    if (!buffer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a buffer", base->info.id);
+    buffer->bytes = bytes;
+    strata_status status = strata_opencl_allocate(device, CL_MEM_READ_WRITE, bytes, NULL, &buffer->memory, err);
+    if (status) {
+        free(buffer);
+        return status;
+    }
+    cl_int code = clear(device, buffer);
+    if (code != CL_SUCCESS) {
+        buffer_destroy(base, buffer);
+        if (code == CL_OUT_OF_RESOURCES || code == CL_MEM_OBJECT_ALLOCATION_FAILURE) return out_of_memory(device, bytes, err);
+        return strata_opencl_fail(device, code, "clearing a buffer", err);
+    }
+    *out_buffer = buffer;
+    return STRATA_OK;
+}
+
+static strata_status check_range(const opencl_device *device, const strata_buffer *buffer, int64_t offset, int64_t bytes,
+                                 strata_error *err) {
+    STRATA_TRY(check_alive(device, err));
+    if (offset >= 0 && bytes >= 0 && offset <= buffer->bytes && bytes <= buffer->bytes - offset) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s: bytes %lld to %lld of a buffer of %lld", device->base.info.id,
+                       (long long)offset, (long long)((uint64_t)offset + (uint64_t)bytes), (long long)buffer->bytes);
+}
+
+static strata_status upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source, int64_t bytes,
+                            strata_error *err) {
+    opencl_device *device = (opencl_device *)base;
+    STRATA_TRY(check_range(device, buffer, offset, bytes, err));
+    if (!bytes) return STRATA_OK;
+    cl_int code = device->is_oclgrind ? write_whole(device, buffer, offset, source, bytes)
+                                      : device->cl.EnqueueWriteBuffer(device->queue, buffer->memory, CL_TRUE, (size_t)offset,
+                                                                      (size_t)bytes, source, 0, NULL, NULL);
+    if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "an upload", err);
+    base->counters.waits++;
+    base->counters.upload_bytes += (uint64_t)bytes;
+    return STRATA_OK;
+}
+
+static strata_status download(strata_device *base, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
+                              strata_error *err) {
+    opencl_device *device = (opencl_device *)base;
+    STRATA_TRY(check_range(device, buffer, offset, bytes, err));
+    if (!bytes) return STRATA_OK;
+    cl_int code = device->cl.EnqueueReadBuffer(device->queue, buffer->memory, CL_TRUE, (size_t)offset, (size_t)bytes, target, 0,
+                                               NULL, NULL);
+    if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "a download", err);
+    base->counters.waits++;
+    base->counters.download_bytes += (uint64_t)bytes;
+    return STRATA_OK;
+}
+
+/* ---- tickets ---- */
+uint64_t strata_opencl_ticket(opencl_device *device, cl_event event) {
+    uint64_t ticket = ++device->last_ticket;
+    cl_event *place = &device->events[ticket % OPENCL_TICKETS];
+    if (*place) device->cl.ReleaseEvent(*place);
+    *place = event;
+    return ticket;
+}
+
+/* CL_COMPLETE, a positive number while it runs, a negative one when it failed. */
+static cl_int event_state(const opencl_device *device, cl_event event) {
+    cl_int state = CL_COMPLETE;
+    cl_int code = device->cl.GetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    return code == CL_SUCCESS ? state : code;
+}
+
+static cl_int nap_until_done(const opencl_device *device, cl_event event) {
+    struct timespec nap = {.tv_nsec = FIRST_NAP_NS};
+    for (;;) {
+        cl_int state = event_state(device, event);
+        if (state <= CL_COMPLETE) return state;
+        nanosleep(&nap, NULL);
+        nap.tv_nsec = nap.tv_nsec * 2 > LONGEST_NAP_NS ? LONGEST_NAP_NS : nap.tv_nsec * 2;
+    }
+}
+
+static strata_status wait_ticket(strata_device *base, uint64_t ticket, strata_error *err) {
+    opencl_device *device = (opencl_device *)base;
+    STRATA_TRY(check_alive(device, err));
+    if (ticket > device->last_ticket)
+        return strata_fail(err, STRATA_INVALID, "%s: ticket %llu has not been given; the last is %llu", base->info.id,
+                           (unsigned long long)ticket, (unsigned long long)device->last_ticket);
+    if (ticket + OPENCL_TICKETS <= device->last_ticket) ticket = device->last_ticket - OPENCL_TICKETS + 1;
+    cl_event *event = &device->events[ticket % OPENCL_TICKETS];
+    if (!*event) return STRATA_OK;
+
+    cl_int code = event_state(device, *event);
+    if (code > CL_COMPLETE) {
+        base->counters.waits++;
+        code = device->waits_spin ? nap_until_done(device, *event) : device->cl.WaitForEvents(1, event);
+    }
+    device->cl.ReleaseEvent(*event);
+    *event = NULL;
+    if (code == CL_COMPLETE) return STRATA_OK;
+    device->lost = STRATA_DEVICE_LOST;
+    return strata_fail(err, STRATA_DEVICE_LOST, "%s: a run failed on the device: %s (%d); start again", base->info.id,
+                       strata_opencl_error_name(code), (int)code);
+}
+
+/* ---- open, close ---- */
+/* Returns when only we hold the queue, or after a second. Workers of PoCL (3.1) release an event, which holds its queue, some time after
+ * clFinish returned; the queue does not hold its sub-device, so a sub-device released before that is used after it is freed. */
+static void wait_for_workers(const opencl_device *device) {
+    const struct timespec nap = {.tv_nsec = FIRST_NAP_NS};
+    for (int64_t slept = 0; slept < WORKERS_LET_GO_NS; slept += FIRST_NAP_NS) {
+        cl_uint holders = 1;
+        cl_int code = device->cl.GetCommandQueueInfo(device->queue, CL_QUEUE_REFERENCE_COUNT, sizeof holders, &holders, NULL);
+        if (code != CL_SUCCESS || holders <= 1) return;
+        nanosleep(&nap, NULL);
+    }
+}
+
+static void close_device(strata_device *base) {
+    opencl_device *device = (opencl_device *)base;
+    strata_tuner_destroy(device->tuner);
+    if (device->queue) {
+        device->cl.Finish(device->queue);
+        for (int i = 0; i < OPENCL_TICKETS; i++)
+            if (device->events[i]) device->cl.ReleaseEvent(device->events[i]);
+        if (device->is_sub_device) wait_for_workers(device);
+        device->cl.ReleaseCommandQueue(device->queue);
+    }
+    strata_opencl_clblast_close(device);
+    for (int i = 0; i < device->n_built; i++) device->cl.ReleaseProgram(device->built[i].program);
+    free(device->built);
+    for (int i = 0; i < device->n_texts; i++) {
+        device->cl.ReleaseProgram(device->texts[i].program);
+        free(device->texts[i].source);
+    }
+    free(device->texts);
+    if (device->context) device->cl.ReleaseContext(device->context);
+    if (device->is_sub_device) device->cl.ReleaseDevice(device->id);
+    strata_opencl_unload(&device->cl);
+    free(device);
+}
+
+static bool supports(strata_device *base, const strata_tensor *node, const char **reason) {
+    return strata_kernel_supports(&((opencl_device *)base)->limits, node, reason);
+}
+
+static const strata_device_api api = {
+    .close = close_device,
+    .buffer_create = buffer_create,
+    .buffer_destroy = buffer_destroy,
+    .upload = upload,
+    .download = download,
+    .supports = supports,
+    .compile = strata_opencl_compile,
+    .program_destroy = strata_opencl_program_destroy,
+    .program_input = strata_opencl_program_input,
+    .program_output = strata_opencl_program_output,
+    .run = strata_opencl_run,
+    .wait = wait_ticket,
+};
+
+static void fill_limits(opencl_device *device, const strata_device_options *opts) {
+    const strata_device_info *info = &device->base.info;
+    size_t sizes[8] = {1, 1, 1};
+    if (device->cl.GetDeviceInfo(device->id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof sizes, sizes, NULL) != CL_SUCCESS)
+        sizes[0] = sizes[1] = 1;
+    device->limits = (strata_kernel_limits){
+        .device_class = info->device_class,
+        .opencl_c = true,
+        .fast = opts->fast,
+        .dtypes = info->dtypes,
+        .max_workgroup = info->max_workgroup > 0 ? info->max_workgroup : 1,
+        .max_local = {(uint32_t)sizes[0], (uint32_t)sizes[1]},
+        .max_groups = {UINT32_MAX, UINT32_MAX},
+        .local_bytes = info->local_bytes,
+        .compute_units = info->compute_units > 0 ? info->compute_units : 1,
+        .vector_width = info->vector_width,
+        .max_range_bytes = info->max_range_bytes,
+    };
+}
+
+/* Whether kernels work in the very bytes of a CL_MEM_USE_HOST_PTR buffer. A driver may keep a copy instead (Oclgrind does): then what the
+ * host writes after the buffer was made is not read from it. */
+static bool shares_host_memory(opencl_device *device) {
+    void *host = NULL;
+    if (posix_memalign(&host, PROBE_BYTES, PROBE_BYTES)) return false;
+    memset(host, 0, PROBE_BYTES);
+    bool shares = false;
+    cl_int code;
+    cl_mem memory = device->cl.CreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, PROBE_BYTES, host, &code);
+    if (code == CL_SUCCESS) {
+        const cl_uint there = 0x5eed;
+        cl_uint back = 0, here = 0xca11;
+        memcpy(host, &here, sizeof here);
+        code = device->cl.EnqueueReadBuffer(device->queue, memory, CL_TRUE, 0, sizeof back, &back, 0, NULL, NULL);
+        if (code == CL_SUCCESS)
+            code = device->cl.EnqueueWriteBuffer(device->queue, memory, CL_TRUE, 4, sizeof there, &there, 0, NULL, NULL);
+        device->cl.Finish(device->queue); /* a blocking write may return when it has copied its source */
+        memcpy(&here, (char *)host + 4, sizeof here);
+        shares = code == CL_SUCCESS && back == 0xca11 && here == there;
+        device->cl.ReleaseMemObject(memory);
+    }
+    free(host);
+    return shares;
+}
+
+static bool contains(const char *text, const char *part) {
+    return strstr(text, part) != NULL;
+}
+
+strata_status strata_opencl_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
+                                 strata_error *err) {
+    opencl_device *device = calloc(1, sizeof *device);
+    if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory to open it", info->id);
+    device->base.api = &api;
+    opencl_found found;
+    cl_int code;
+    strata_status status;
+    STRATA_TRY_GOTO(strata_opencl_load(&device->cl, err));
+    STRATA_TRY_GOTO(strata_opencl_find(&device->cl, info->id, &found, err));
+    device->base.info = found.info;
+    device->id = found.device;
+    device->is_sub_device = found.is_sub_device;
+
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)found.platform, 0};
+    device->context = device->cl.CreateContext(properties, 1, &device->id, NULL, NULL, &code);
+    if (code == CL_SUCCESS) device->queue = device->cl.CreateCommandQueue(device->context, device->id, 0, &code);
+    if (code != CL_SUCCESS) {
+        status = strata_fail(err, STRATA_UNAVAILABLE, "%s: the driver (%s) does not open it: %s (%d)", info->id,
+                             found.info.driver, strata_opencl_error_name(code), (int)code);
+        goto cleanup;
+    }
+    fill_limits(device, opts);
+    device->host_memory = OPENCL_HOST_STAGED;
+    if (found.info.unified_memory) device->host_memory = OPENCL_HOST_MAPPED;
+    if (found.info.unified_memory && found.info.device_class == STRATA_DEVICE_CPU && shares_host_memory(device))
+        device->host_memory = OPENCL_HOST_SHARED;
+
+    bool nvidia = contains(found.info.vendor, "NVIDIA"), pocl = contains(found.info.driver, "Portable Computing Language");
+    device->makes_sequences = pocl && found.info.device_class == STRATA_DEVICE_CPU && device->host_memory == OPENCL_HOST_SHARED;
+    device->limits.cheap_groups = device->makes_sequences;
+    device->waits_spin = nvidia;
+    device->is_oclgrind = contains(found.info.driver, "Oclgrind");
+    device->driver_caches = nvidia || pocl;
+    strata_cache_open(&device->cache, opts, &device->base.info);
+    if (opts->fast && found.info.device_class != STRATA_DEVICE_CPU) strata_opencl_clblast_open(device);
+    device->tuner = strata_tuner_create(&device->base, &device->limits, &device->cache, opts);
+    *out_device = &device->base;
+    return STRATA_OK;
+
+cleanup:
+    close_device(&device->base);
+    return status;
+}

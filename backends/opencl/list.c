@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The devices of every OpenCL platform, numbered through: "opencl:0", "opencl:1", ... A CPU of several cores is also offered as two
+ * halves of its cores, "opencl:0.0" and "opencl:0.1" (clCreateSubDevices, EQUALLY; an odd core is left out), so that
+ * strategies over several devices run on any machine. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/opencl/opencl.h"
+
+enum { MAX_PLATFORMS = 32, MAX_DEVICES = 64, MAX_PARTITIONS = 8 };
+#define MAX_RANGE_BYTES (UINT64_C(1) << 32)
+
+/* ---- what a device says ---- */
+/* Drivers pad names with blanks, some inside. */
+static void tidy(char *text) {
+    char *to = text;
+    for (const char *from = text; *from; from++)
+        if (*from != ' ' || (to > text && to[-1] != ' ')) *to++ = *from;
+    while (to > text && to[-1] == ' ') to--;
+    *to = '\0';
+}
+
+void strata_opencl_device_text(const opencl_functions *cl, cl_device_id device, cl_device_info what, char *out, size_t bytes) {
+    char text[1024];
+    size_t n = 0;
+    if (cl->GetDeviceInfo(device, what, sizeof text - 1, text, &n) != CL_SUCCESS) n = 0;
+    text[n < sizeof text ? n : sizeof text - 1] = '\0';
+    tidy(text);
+    snprintf(out, bytes, "%.*s", (int)bytes - 1, text);
+}
+
+void strata_opencl_platform_text(const opencl_functions *cl, cl_platform_id platform, cl_platform_info what, char *out,
+                                 size_t bytes) {
+    char text[4096];
+    size_t n = 0;
+    if (cl->GetPlatformInfo(platform, what, sizeof text - 1, text, &n) != CL_SUCCESS) n = 0;
+    text[n < sizeof text ? n : sizeof text - 1] = '\0';
+    tidy(text);
+    snprintf(out, bytes, "%.*s", (int)bytes - 1, text);
+}
+
+static uint64_t device_number(const opencl_functions *cl, cl_device_id device, cl_device_info what) {
+    uint64_t value = 0; /* cl_bool, cl_uint, size_t and cl_ulong all fit; little-endian as every OpenCL host */
+    return cl->GetDeviceInfo(device, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : 0;
+}
+
+static strata_device_class device_class(cl_device_type type, bool unified) {
+    if (type & CL_DEVICE_TYPE_CPU) return STRATA_DEVICE_CPU;
+    if (type & CL_DEVICE_TYPE_GPU) return unified ? STRATA_DEVICE_INTEGRATED_GPU : STRATA_DEVICE_DISCRETE_GPU;
+    return STRATA_DEVICE_ACCELERATOR;
+}
+
+/* Why the device cannot be used, or nothing. */
+static void judge(const opencl_functions *cl, cl_device_id device, char *reason, size_t bytes) {
+    char version[128];
+    int major = 0, minor = 0;
+    strata_opencl_device_text(cl, device, CL_DEVICE_VERSION, version, sizeof version);
+    if (sscanf(version, "OpenCL %d.%d", &major, &minor) != 2 || major < 1 || (major == 1 && minor < 2))
+        snprintf(reason, bytes, "it speaks \"%s\"; OpenCL 1.2 or later is needed", version);
+    else if (!device_number(cl, device, CL_DEVICE_AVAILABLE))
+        snprintf(reason, bytes, "the driver says that it is not available now");
+    else if (!device_number(cl, device, CL_DEVICE_COMPILER_AVAILABLE))
+        snprintf(reason, bytes, "the driver has no compiler");
+    else if (!device_number(cl, device, CL_DEVICE_ENDIAN_LITTLE))
+        snprintf(reason, bytes, "it is big-endian");
+}
+
+static void describe(const opencl_functions *cl, cl_platform_id platform, cl_device_id device, strata_device_info *info) {
+    char platform_name[64], version[64];
+    strata_opencl_device_text(cl, device, CL_DEVICE_NAME, info->name, sizeof info->name);
+    strata_opencl_device_text(cl, device, CL_DEVICE_VENDOR, info->vendor, sizeof info->vendor);
+    strata_opencl_device_text(cl, device, CL_DRIVER_VERSION, version, sizeof version);
+    strata_opencl_platform_text(cl, platform, CL_PLATFORM_NAME, platform_name, sizeof platform_name);
+    snprintf(info->driver, sizeof info->driver, "%s %s", platform_name, version);
+    snprintf(info->backend, sizeof info->backend, "opencl");
+
+    cl_device_type type = device_number(cl, device, CL_DEVICE_TYPE);
+    info->unified_memory = device_number(cl, device, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0;
+    info->device_class = device_class(type, info->unified_memory);
+    info->memory_bytes = device_number(cl, device, CL_DEVICE_GLOBAL_MEM_SIZE);
+    info->max_allocation_bytes = device_number(cl, device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+    /* Kernels count elements in 32 bits, and an element may be one byte. */
+    info->max_range_bytes = info->max_allocation_bytes < MAX_RANGE_BYTES ? info->max_allocation_bytes : MAX_RANGE_BYTES;
+    info->compute_units = (uint32_t)device_number(cl, device, CL_DEVICE_MAX_COMPUTE_UNITS);
+    info->max_workgroup = (uint32_t)device_number(cl, device, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+    info->local_bytes = device_number(cl, device, CL_DEVICE_LOCAL_MEM_SIZE);
+    info->vector_width = 1;
+    if (info->device_class == STRATA_DEVICE_CPU) {
+        uint32_t preferred = (uint32_t)device_number(cl, device, CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT);
+        uint32_t native = (uint32_t)device_number(cl, device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
+        info->vector_width = preferred > native ? preferred : native ? native : 1;
+    }
+    /* Halves are loaded and stored by vload_half and vstore_half, which need no extension. */
+    info->dtypes = (1u << STRATA_DTYPE_COUNT) - 1;
+    judge(cl, device, info->skipped, sizeof info->skipped);
+}
+
+/* ---- walking all of them ---- */
+/* Called for each device; returning false ends the walk. */
+typedef bool (*opencl_visit)(const opencl_functions *cl, cl_platform_id platform, cl_device_id device, int index, void *user);
+
+/* Returns the number of devices; *out_code: why there is no platform. */
+static int walk(const opencl_functions *cl, opencl_visit visit, void *user, cl_int *out_code) {
+    cl_platform_id platforms[MAX_PLATFORMS];
+    cl_uint n_platforms = 0;
+    int index = 0;
+    *out_code = cl->GetPlatformIDs(MAX_PLATFORMS, platforms, &n_platforms);
+    if (*out_code != CL_SUCCESS) return 0;
+    if (n_platforms > MAX_PLATFORMS) n_platforms = MAX_PLATFORMS;
+    for (cl_uint p = 0; p < n_platforms; p++) {
+        cl_device_id devices[MAX_DEVICES];
+        cl_uint n_devices = 0;
+        if (cl->GetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, MAX_DEVICES, devices, &n_devices) != CL_SUCCESS) continue;
+        if (n_devices > MAX_DEVICES) n_devices = MAX_DEVICES;
+        for (cl_uint d = 0; d < n_devices; d++)
+            if (!visit(cl, platforms[p], devices[d], index++, user)) return index;
+    }
+    return index;
+}
+
+static bool partitions_equally(const opencl_functions *cl, cl_device_id device) {
+    cl_device_partition_property properties[MAX_PARTITIONS] = {0};
+    size_t bytes = 0;
+    if (device_number(cl, device, CL_DEVICE_PARTITION_MAX_SUB_DEVICES) < 2) return false;
+    if (cl->GetDeviceInfo(device, CL_DEVICE_PARTITION_PROPERTIES, sizeof properties, properties, &bytes) != CL_SUCCESS)
+        return false;
+    for (size_t i = 0; i < bytes / sizeof *properties && i < MAX_PARTITIONS; i++)
+        if (properties[i] == CL_DEVICE_PARTITION_EQUALLY) return true;
+    return false;
+}
+
+static bool has_halves(const opencl_functions *cl, cl_device_id device, const strata_device_info *info) {
+    return info->device_class == STRATA_DEVICE_CPU && info->compute_units >= 2 && !info->skipped[0] &&
+           partitions_equally(cl, device);
+}
+
+/* ---- the list ---- */
+typedef struct list_walk {
+    strata_device_list *list;
+    strata_status status;
+    strata_error *err;
+} list_walk;
+
+static bool list_device(const opencl_functions *cl, cl_platform_id platform, cl_device_id device, int index, void *user) {
+    list_walk *state = user;
+    strata_device_info info = {0};
+    describe(cl, platform, device, &info);
+    snprintf(info.id, sizeof info.id, "opencl:%d", index);
+    state->status = strata_device_list_add(state->list, &info, state->err);
+    if (state->status || !has_halves(cl, device, &info)) return !state->status;
+    info.compute_units /= 2;
+    for (int half = 0; half < 2 && !state->status; half++) {
+        snprintf(info.id, sizeof info.id, "opencl:%d.%d", index, half);
+        state->status = strata_device_list_add(state->list, &info, state->err);
+    }
+    return !state->status;
+}
+
+static strata_status list_reason(strata_device_list *list, const char *reason, strata_error *err) {
+    strata_device_info info = {.id = "opencl", .backend = "opencl", .name = "OpenCL"};
+    snprintf(info.skipped, sizeof info.skipped, "%.*s", (int)sizeof info.skipped - 1, reason);
+    return strata_device_list_add(list, &info, err);
+}
+
+static strata_status opencl_list(strata_device_list *list, strata_error *err) {
+    opencl_functions cl = {0};
+    strata_error why;
+    if (strata_opencl_load(&cl, &why)) return list_reason(list, why.message, err);
+    list_walk state = {.list = list, .err = err};
+    cl_int code;
+    int n = walk(&cl, list_device, &state, &code);
+    if (!n) {
+        char reason[160];
+        snprintf(reason, sizeof reason, "the loader finds no driver (%s); install one (Debian: pocl-opencl-icd for CPUs)",
+                 code == CL_SUCCESS ? "no device" : strata_opencl_error_name(code));
+        state.status = list_reason(list, reason, err);
+    }
+    strata_opencl_unload(&cl);
+    return state.status;
+}
+
+/* ---- finding one ---- */
+typedef struct find_walk {
+    int index;
+    bool found;
+    cl_platform_id platform;
+    cl_device_id device;
+} find_walk;
+
+static bool find_device(const opencl_functions *cl, cl_platform_id platform, cl_device_id device, int index, void *user) {
+    (void)cl;
+    find_walk *state = user;
+    if (index != state->index) return true;
+    state->found = true;
+    state->platform = platform;
+    state->device = device;
+    return false;
+}
+
+static strata_status take_half(const opencl_functions *cl, int half, opencl_found *found, strata_error *err) {
+    cl_device_partition_property properties[] = {CL_DEVICE_PARTITION_EQUALLY, found->info.compute_units / 2, 0};
+    cl_device_id parts[MAX_DEVICES];
+    cl_uint n = 0;
+    cl_int code = cl->CreateSubDevices(found->device, properties, MAX_DEVICES, parts, &n);
+    if (code != CL_SUCCESS || (int)n <= half)
+        return strata_fail(err, STRATA_UNAVAILABLE, "%s: the driver does not divide the device: %s", found->info.id,
+                           strata_opencl_error_name(code));
+    for (cl_uint i = 0; i < n; i++)
+        if ((int)i != half) cl->ReleaseDevice(parts[i]);
+    found->device = parts[half];
+    found->is_sub_device = true;
+    return STRATA_OK;
+}
+
+strata_status strata_opencl_find(const opencl_functions *cl, const char *id, opencl_found *out_found, strata_error *err) {
+    int index = -1, half = -1;
+    if (sscanf(id, "opencl:%d.%d", &index, &half) < 1)
+        return strata_fail(err, STRATA_UNAVAILABLE, "\"%s\" is not an OpenCL device; one is called opencl:0 or opencl:0.1", id);
+    find_walk state = {.index = index};
+    cl_int code;
+    walk(cl, find_device, &state, &code);
+    if (!state.found) return strata_fail(err, STRATA_UNAVAILABLE, "%s is not there any more", id);
+
+    opencl_found found = {.platform = state.platform, .device = state.device};
+    describe(cl, found.platform, found.device, &found.info);
+    snprintf(found.info.id, sizeof found.info.id, "%s", id);
+    if (half >= 0) {
+        if (!has_halves(cl, found.device, &found.info) || half > 1)
+            return strata_fail(err, STRATA_UNAVAILABLE, "%s: the device has no such part", id);
+        STRATA_TRY(take_half(cl, half, &found, err));
+        found.info.compute_units /= 2;
+    }
+    *out_found = found;
+    return STRATA_OK;
+}
+
+const strata_backend strata_backend_opencl = {.name = "opencl", .list = opencl_list, .open = strata_opencl_open};

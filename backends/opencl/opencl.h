@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the OpenCL backend.
+ *     loader.c   libOpenCL at run time, status codes in words
+ *     list.c     which devices there are, their row for strata_devices_list
+ *     device.c   opening one; memory; tickets and waiting
+ *     program.c  a piece of graph: kernels built, arguments set once; a run is only enqueueing
+ *     build.c    kernels' programs, from the disk cache or the compiler
+ *     source.c   several kernels' sources as one
+ *     sequence.c a whole piece as one kernel, on CPUs
+ *     clblast.c  CLBlast's matrix product, where it is installed and options.fast allows it */
+#ifndef STRATA_BACKENDS_OPENCL_H
+#define STRATA_BACKENDS_OPENCL_H
+
+#define CL_TARGET_OPENCL_VERSION 120
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#include <CL/cl.h>
+
+#include "backends/kernel/kernel.h"
+#include "core/text.h"
+
+/* ---- loader.c ---- */
+typedef struct opencl_functions {
+    void *library;
+#define FUNCTION(name) __typeof__(&cl##name) name;
+#include "backends/opencl/functions.def"
+#undef FUNCTION
+} opencl_functions;
+
+/* UNAVAILABLE when there is no loader, or it lacks a function of OpenCL 1.2. */
+strata_status strata_opencl_load(opencl_functions *out_cl, strata_error *err);
+void strata_opencl_unload(opencl_functions *cl); /* a zeroed table is fine */
+const char *strata_opencl_error_name(cl_int code);
+
+/* ---- list.c ---- */
+/* The device with this id ("opencl:1", "opencl:0.1"), its platform, and its row. A sub-device must be released. */
+typedef struct opencl_found {
+    cl_platform_id platform;
+    cl_device_id device;
+    bool is_sub_device;
+    strata_device_info info;
+} opencl_found;
+strata_status strata_opencl_find(const opencl_functions *cl, const char *id, opencl_found *out_found, strata_error *err);
+
+/* Text of a device or platform, "" when it has none; cut to the bytes there are. */
+void strata_opencl_device_text(const opencl_functions *cl, cl_device_id device, cl_device_info what, char *out, size_t bytes);
+void strata_opencl_platform_text(const opencl_functions *cl, cl_platform_id platform, cl_platform_info what, char *out,
+                                 size_t bytes);
+
+/* ---- device.c ---- */
+/* How the host's inputs and outputs reach the kernels. */
+typedef enum opencl_host_memory {
+    OPENCL_HOST_SHARED, /* kernels work in the host's own memory (CL_MEM_USE_HOST_PTR; checked when the device is opened)       */
+    OPENCL_HOST_MAPPED, /* the same memory, handed over by map and unmap around each run                                        */
+    OPENCL_HOST_STAGED /* pinned host memory, copied on the queue before and after each run                                    */
+} opencl_host_memory;
+
+/* Events of the newest runs. In-order queue: a ticket older than these is waited for by waiting for the oldest here. */
+enum { OPENCL_TICKETS = 64 };
+
+/* A compiled kernel. Kept as long as the device is open, since pieces have kernels in common (a batch and the shorter last one). */
+typedef struct opencl_built {
+    strata_kernel kernel;
+    cl_program program; /* retained; several kernels may share it */
+    char entry[64];     /* the kernel function's name in it */
+    bool trial; /* built for the tuner alone: a piece builds it again with its others, so that the program, and with it the
+                           driver's cache, is the same when the next start needs no tuning */
+} opencl_built;
+
+typedef struct opencl_text {
+    char *source;
+    cl_program program;
+} opencl_text;
+
+typedef struct opencl_device {
+    strata_device base; /* must be first */
+    opencl_functions cl;
+    cl_device_id id;
+    bool is_sub_device;
+    cl_context context;
+    cl_command_queue queue; /* in order, not profiled */
+    opencl_host_memory host_memory;
+    bool waits_spin;      /* clWaitForEvents burns a core here (NVIDIA): look and sleep instead */
+    bool makes_sequences; /* sequence.c: PoCL on a CPU; Intel's runtime was slower with them */
+    bool is_oclgrind;     /* the debugger, whose reports must be true */
+    bool driver_caches;   /* the driver keeps compiled programs on disk itself (PoCL, NVIDIA) */
+    strata_status lost;   /* STRATA_DEVICE_LOST after the first failure of a running command */
+    strata_kernel_limits limits;
+    strata_cache cache;
+    struct opencl_clblast *clblast; /* NULL: not used */
+    strata_tuner *tuner;            /* NULL: no tuning */
+    opencl_built *built;
+    int n_built, built_capacity;
+    opencl_text *texts; /* the same for sequences */
+    int n_texts;
+    uint64_t last_ticket;
+    cl_event events[OPENCL_TICKETS]; /* of ticket t at t % OPENCL_TICKETS; NULL once known to be done */
+} opencl_device;
+
+struct strata_buffer {
+    cl_mem memory;
+    int64_t bytes;
+};
+
+/* Fills err with "what: CL_..." and what the code means for the caller: DEVICE_LOST, OUT_OF_MEMORY, ... */
+strata_status strata_opencl_fail(opencl_device *device, cl_int code, const char *what, strata_error *err);
+/* Device memory, of undefined contents, counted. */
+strata_status strata_opencl_allocate(opencl_device *device, cl_mem_flags flags, int64_t bytes, void *host, cl_mem *out_memory,
+                                     strata_error *err);
+void strata_opencl_release(opencl_device *device, cl_mem memory, int64_t bytes); /* NULL is fine */
+/* Takes the event that ends a run, gives its ticket. */
+uint64_t strata_opencl_ticket(opencl_device *device, cl_event event);
+
+strata_status strata_opencl_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
+                                 strata_error *err);
+
+/* ---- program.c ---- */
+strata_status strata_opencl_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
+                                    strata_error *err);
+void strata_opencl_program_destroy(strata_program *program);
+void *strata_opencl_program_input(strata_program *program, int slot);
+const void *strata_opencl_program_output(strata_program *program, int slot);
+strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
+
+/* ---- build.c ---- */
+/* Builds what is not yet built of n kernels: in one program, from the disk cache where the driver has none, else compiled; compiled programs
+ * are counted. out_built[i]: index of kernels[i] in device->built, -1 for one without source.
+ * UNSUPPORTED with the kernel's name and the first lines of the compiler's log when the driver rejects it. */
+strata_status strata_opencl_build(opencl_device *device, const strata_kernel *kernels, int n, int *out_built,
+                                  strata_error *err);
+
+/* As strata_opencl_build, for one text that has a kernel function of that name. */
+strata_status strata_opencl_build_text(opencl_device *device, const char *source, const char *entry, cl_program *out_program,
+                                       strata_error *err);
+
+/* ---- source.c ---- */
+/* Puts the kernel's source behind what `text` has, with its constants as macros; its functions, the kernel too, get `suffix` behind
+ * their names, and the kernel `parameters` before its own. What the kernel function is called then: out_entry. */
+void strata_opencl_source_add(strata_text *text, const strata_kernel *kernel, const char *suffix, const char *parameters,
+                              char out_entry[64]);
+
+/* ---- sequence.c ---- */
+typedef struct opencl_sequence {
+    char *source; /* NULL: the list doesn't fit after all. Its kernel: strata_sequence(n_launches, table, sync, arenas...) */
+    uint32_t *table;
+    size_t table_words;
+    int64_t sync_bytes; /* of a buffer that is zero before the first run, and after each */
+    int *arenas;        /* the piece's arenas that it is given */
+    int n_arenas;
+    uint32_t n_workers; /* work-groups to launch, of one work-item each */
+} opencl_sequence;
+bool strata_opencl_sequence_fits(const opencl_device *device, const strata_kernel_list *list);
+strata_status strata_opencl_sequence_write(const opencl_device *device, const strata_kernel_list *list, opencl_sequence *out,
+                                           strata_error *err);
+void strata_opencl_sequence_finish(opencl_sequence *sequence); /* a zeroed one is fine */
+
+/* ---- clblast.c ---- */
+/* Sets device->clblast and limits.library when CLBlast can be opened; no CLBlast is no error. */
+void strata_opencl_clblast_open(opencl_device *device);
+void strata_opencl_clblast_close(opencl_device *device);
+/* Enqueues one of its launches; memory: of its three buffers. */
+strata_status strata_opencl_clblast_run(opencl_device *device, const strata_kernel_launch *launch, const cl_mem *memory,
+                                        strata_error *err);
+
+#endif

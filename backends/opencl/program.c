@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A piece of graph as kernel objects whose arguments are set once: one for each launch, and one for each slot where the launch touches an
+ * input or an output. On a CPU the whole list is one kernel where it fits (sequence.c). A run enqueues them and keeps the last event; it
+ * allocates and compiles nothing.
+ *
+ * The driver orders the queue, so the list's barriers are not needed here. An out-of-order queue with events between launches was not
+ * taken: a step's launches nearly all depend on the one before, and on the CPU drivers an event costs as much as a small kernel. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/opencl/opencl.h"
+
+enum { PAGE = 4096 };
+
+/* An INPUT or OUTPUT arena of one slot, on both sides. */
+typedef struct opencl_port {
+    int64_t bytes;
+    void *host;      /* what the caller sees; stable */
+    cl_mem memory;   /* what kernels see */
+    cl_mem pinned;   /* STAGED: owns `host`, mapped as long as it lives */
+    bool host_owned; /* `host` is ours to free */
+} opencl_port;
+
+typedef struct opencl_slot {
+    opencl_port input, output;
+} opencl_slot;
+
+/* What is enqueued on one slot for one launch, or for the whole sequence. */
+typedef struct opencl_call {
+    cl_kernel kernel;                     /* its arguments are set; NULL for a library's launch, */
+    cl_mem memory[STRATA_LAUNCH_BUFFERS]; /* which takes its buffers with each call */
+    size_t global[2], local[2];
+} opencl_call;
+
+struct strata_program {
+    opencl_device *device;
+    strata_kernel_list list;
+    int *built;         /* of each kernel of the list: index in device->built */
+    opencl_call *calls; /* of call c on slot s at s * n_calls + c; the kernel is slot 0's where the slot does not matter */
+    int n_calls;        /* the list's launches, or 1: the sequence */
+    int n_slots;
+    opencl_slot *slots;
+    strata_buffer *scratch;      /* NULL: none */
+    strata_buffer *table, *sync; /* of the sequence; NULL: none */
+};
+
+/* ---- ports ---- */
+static strata_status map_port(opencl_device *device, cl_mem memory, int64_t bytes, void **out_host, strata_error *err) {
+    cl_int code;
+    void *host = device->cl.EnqueueMapBuffer(device->queue, memory, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, (size_t)bytes, 0,
+                                             NULL, NULL, &code);
+    if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "mapping a buffer", err);
+    *out_host = host;
+    return STRATA_OK;
+}
+
+static strata_status port_open(opencl_device *device, int64_t bytes, opencl_port *port, strata_error *err) {
+    if (!bytes) return STRATA_OK;
+    port->bytes = bytes;
+    if (device->host_memory == OPENCL_HOST_STAGED) {
+        STRATA_TRY(strata_opencl_allocate(device, CL_MEM_READ_WRITE, bytes, NULL, &port->memory, err));
+        STRATA_TRY(strata_opencl_allocate(device, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL, &port->pinned, err));
+        STRATA_TRY(map_port(device, port->pinned, bytes, &port->host, err));
+    } else {
+        size_t whole = ((size_t)bytes + PAGE - 1) / PAGE * PAGE;
+        if (posix_memalign(&port->host, PAGE, whole))
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %lld bytes of inputs or outputs",
+                               device->base.info.id, (long long)bytes);
+        port->host_owned = true;
+        memset(port->host, 0, whole);
+        STRATA_TRY(
+            strata_opencl_allocate(device, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, port->host, &port->memory, err));
+        void *mapped; /* with CL_MEM_USE_HOST_PTR always port->host */
+        if (device->host_memory == OPENCL_HOST_MAPPED) return map_port(device, port->memory, bytes, &mapped, err);
+    }
+    memset(port->host, 0, (size_t)bytes);
+    return STRATA_OK;
+}
+
+static void port_close(opencl_device *device, opencl_port *port) {
+    if (port->pinned && port->host) device->cl.EnqueueUnmapMemObject(device->queue, port->pinned, port->host, 0, NULL, NULL);
+    if (port->memory && device->host_memory == OPENCL_HOST_MAPPED)
+        device->cl.EnqueueUnmapMemObject(device->queue, port->memory, port->host, 0, NULL, NULL);
+    if (port->memory) device->cl.Finish(device->queue);
+    strata_opencl_release(device, port->memory, port->bytes);
+    strata_opencl_release(device, port->pinned, port->bytes);
+    if (port->host_owned) free(port->host);
+    *port = (opencl_port){0};
+}
+
+/* Hands a port to the device before a run. */
+static cl_int port_give(opencl_device *device, const opencl_port *port, bool input) {
+    if (!port->bytes) return CL_SUCCESS;
+    if (device->host_memory == OPENCL_HOST_MAPPED)
+        return device->cl.EnqueueUnmapMemObject(device->queue, port->memory, port->host, 0, NULL, NULL);
+    if (device->host_memory != OPENCL_HOST_STAGED || !input) return CL_SUCCESS;
+    device->base.counters.upload_bytes += (uint64_t)port->bytes;
+    return device->cl.EnqueueWriteBuffer(device->queue, port->memory, CL_FALSE, 0, (size_t)port->bytes, port->host, 0, NULL,
+                                         NULL);
+}
+
+/* Hands it back to the host after a run. */
+static cl_int port_take(opencl_device *device, const opencl_port *port, bool input) {
+    if (!port->bytes) return CL_SUCCESS;
+    cl_int code = CL_SUCCESS;
+    if (device->host_memory == OPENCL_HOST_MAPPED) {
+        device->cl.EnqueueMapBuffer(device->queue, port->memory, CL_FALSE, CL_MAP_READ | CL_MAP_WRITE, 0, (size_t)port->bytes,
+                                    0, NULL, NULL, &code);
+        return code;
+    }
+    if (device->host_memory != OPENCL_HOST_STAGED || input) return code;
+    device->base.counters.download_bytes += (uint64_t)port->bytes;
+    return device->cl.EnqueueReadBuffer(device->queue, port->memory, CL_FALSE, 0, (size_t)port->bytes, port->host, 0, NULL,
+                                        NULL);
+}
+
+/* ---- kernel objects ---- */
+static cl_mem arena_memory(const strata_program *program, const strata_piece *piece, int arena, int slot) {
+    if (arena == piece->n_arenas) return program->scratch ? program->scratch->memory : NULL;
+    if (piece->arenas[arena].kind == STRATA_ARENA_INPUT) return program->slots[slot].input.memory;
+    if (piece->arenas[arena].kind == STRATA_ARENA_OUTPUT) return program->slots[slot].output.memory;
+    return piece->arenas[arena].buffer->memory;
+}
+
+static bool depends_on_slot(const strata_piece *piece, const strata_kernel_launch *launch) {
+    for (int i = 0; i < launch->n_buffers; i++) {
+        int arena = launch->buffers[i].arena;
+        if (arena < piece->n_arenas && piece->arenas[arena].kind <= STRATA_ARENA_OUTPUT) return true;
+    }
+    return false;
+}
+
+static strata_status make_call(strata_program *program, const strata_piece *piece, const strata_kernel_launch *launch, int slot,
+                               opencl_call *call, strata_error *err) {
+    opencl_device *device = program->device;
+    for (int i = 0; i < launch->n_buffers; i++) call->memory[i] = arena_memory(program, piece, launch->buffers[i].arena, slot);
+    for (int axis = 0; axis < 2; axis++) {
+        call->local[axis] = launch->local[axis];
+        call->global[axis] = (size_t)launch->groups[axis] * launch->local[axis];
+    }
+    if (!program->list.kernels[launch->kernel].shader->opencl_source) return STRATA_OK;
+
+    const opencl_built *built = &device->built[program->built[launch->kernel]];
+    cl_int code;
+    call->kernel = device->cl.CreateKernel(built->program, built->entry, &code);
+    cl_uint argument = 0;
+    for (int i = 0; i < launch->n_buffers && code == CL_SUCCESS; i++)
+        code = device->cl.SetKernelArg(call->kernel, argument++, sizeof call->memory[i], &call->memory[i]);
+    for (int i = 0; i < launch->n_words && code == CL_SUCCESS; i++)
+        code = device->cl.SetKernelArg(call->kernel, argument++, sizeof launch->words[i], &launch->words[i]);
+    return code == CL_SUCCESS ? STRATA_OK : strata_opencl_fail(device, code, built->entry, err);
+}
+
+static strata_status make_calls(strata_program *program, const strata_piece *piece, strata_error *err) {
+    const int n = program->n_calls = program->list.n_launches;
+    program->calls = calloc((size_t)n * (size_t)program->n_slots + 1, sizeof *program->calls);
+    if (!program->calls)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %d launches", program->device->base.info.id, n);
+    for (int l = 0; l < n; l++) {
+        const strata_kernel_launch *launch = &program->list.launches[l];
+        bool by_slot = depends_on_slot(piece, launch);
+        for (int slot = 0; slot < program->n_slots; slot++) {
+            opencl_call *call = &program->calls[(size_t)slot * (size_t)n + (size_t)l];
+            if (slot > 0 && !by_slot)
+                *call = program->calls[l];
+            else
+                STRATA_TRY(make_call(program, piece, launch, slot, call, err));
+        }
+    }
+    return STRATA_OK;
+}
+
+/* ---- the sequence ---- */
+static strata_status make_sequence_call(strata_program *program, const strata_piece *piece, const opencl_sequence *sequence,
+                                        cl_program built, int slot, strata_error *err) {
+    opencl_device *device = program->device;
+    opencl_call *call = &program->calls[slot];
+    const cl_uint n_launches = (cl_uint)program->list.n_launches;
+    cl_int code;
+    call->kernel = device->cl.CreateKernel(built, "strata_sequence", &code);
+    if (code == CL_SUCCESS) code = device->cl.SetKernelArg(call->kernel, 0, sizeof n_launches, &n_launches);
+    if (code == CL_SUCCESS) code = device->cl.SetKernelArg(call->kernel, 1, sizeof(cl_mem), &program->table->memory);
+    if (code == CL_SUCCESS) code = device->cl.SetKernelArg(call->kernel, 2, sizeof(cl_mem), &program->sync->memory);
+    for (int i = 0; i < sequence->n_arenas && code == CL_SUCCESS; i++) {
+        cl_mem memory = arena_memory(program, piece, sequence->arenas[i], slot);
+        code = device->cl.SetKernelArg(call->kernel, (cl_uint)i + 3, sizeof memory, &memory);
+    }
+    call->global[0] = sequence->n_workers;
+    call->global[1] = call->local[0] = call->local[1] = 1;
+    return code == CL_SUCCESS ? STRATA_OK : strata_opencl_fail(device, code, "making the sequence", err);
+}
+
+static strata_status make_sequence(strata_program *program, const strata_piece *piece, const opencl_sequence *sequence,
+                                   cl_program built, strata_error *err) {
+    strata_device *device = &program->device->base;
+    const int64_t table_bytes = (int64_t)(sequence->table_words * sizeof *sequence->table);
+    program->calls = calloc((size_t)program->n_slots, sizeof *program->calls);
+    if (!program->calls) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program", device->info.id);
+    program->n_calls = 1;
+    STRATA_TRY(device->api->buffer_create(device, table_bytes, &program->table, err));
+    STRATA_TRY(device->api->upload(device, program->table, 0, sequence->table, table_bytes, err));
+    STRATA_TRY(device->api->buffer_create(device, sequence->sync_bytes, &program->sync, err));
+    for (int slot = 0; slot < program->n_slots; slot++)
+        STRATA_TRY(make_sequence_call(program, piece, sequence, built, slot, err));
+    return STRATA_OK;
+}
+
+/* *out_built: NULL when the list is to be launched one by one; a driver that does not compile the sequence is such a reason. */
+static strata_status build_sequence(strata_program *program, opencl_sequence *out, cl_program *out_built, strata_error *err) {
+    opencl_device *device = program->device;
+    *out = (opencl_sequence){0};
+    *out_built = NULL;
+    if (strata_tuner_is_trying(device->tuner) || !strata_opencl_sequence_fits(device, &program->list)) return STRATA_OK;
+    STRATA_TRY(strata_opencl_sequence_write(device, &program->list, out, err));
+    if (!out->source) return STRATA_OK;
+    strata_status status = strata_opencl_build_text(device, out->source, "strata_sequence", out_built, err);
+    return status == STRATA_UNSUPPORTED ? STRATA_OK : status;
+}
+
+/* ---- compile ---- */
+/* The largest work-group that this driver gives a kernel may be less than the device's. */
+static bool fits_workgroup(const strata_program *program, int kernel_index, uint32_t items) {
+    opencl_device *device = program->device;
+    const opencl_built *built = &device->built[program->built[kernel_index]];
+    cl_int code;
+    size_t most = 0;
+    cl_kernel kernel = device->cl.CreateKernel(built->program, built->entry, &code);
+    if (code != CL_SUCCESS) return true; /* said by make_kernel */
+    code = device->cl.GetKernelWorkGroupInfo(kernel, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL);
+    device->cl.ReleaseKernel(kernel);
+    return code != CL_SUCCESS || items <= most;
+}
+
+/* *out_too_large: a kernel does not run with the work-group size it was given. */
+static strata_status build_kernels(strata_program *program, bool *out_too_large, strata_error *err) {
+    STRATA_TRY(strata_opencl_build(program->device, program->list.kernels, program->list.n_kernels, program->built, err));
+    for (int l = 0; l < program->list.n_launches; l++) {
+        const strata_kernel_launch *launch = &program->list.launches[l];
+        uint32_t items = launch->local[0] * launch->local[1];
+        if (items > 1 && !fits_workgroup(program, launch->kernel, items)) *out_too_large = true;
+    }
+    return STRATA_OK;
+}
+
+static strata_status compile_within(const strata_kernel_limits *limits, opencl_device *device, const strata_piece *piece,
+                                    strata_program **out_program, bool *out_too_large, strata_error *err) {
+    strata_program *program = calloc(1, sizeof *program);
+    if (!program) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program", device->base.info.id);
+    program->device = device;
+    program->n_slots = piece->n_slots;
+    opencl_sequence sequence = {0};
+    cl_program built = NULL; /* of the sequence */
+    strata_status status;
+    STRATA_TRY_GOTO(strata_kernel_list_create(limits, device->tuner, piece, &program->list, err));
+    STRATA_TRY_GOTO(build_sequence(program, &sequence, &built, err));
+    size_t n_slots = (size_t)piece->n_slots;
+    program->slots = calloc(n_slots, sizeof *program->slots);
+    program->built = calloc((size_t)program->list.n_kernels + 1, sizeof *program->built);
+    if (!program->slots || !program->built) {
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %d kernels", device->base.info.id,
+                             program->list.n_kernels);
+        goto cleanup;
+    }
+    if (!built) STRATA_TRY_GOTO(build_kernels(program, out_too_large, err));
+    if (*out_too_large) goto cleanup;
+    for (size_t s = 0; s < n_slots; s++) {
+        STRATA_TRY_GOTO(port_open(device, piece->arenas[0].bytes, &program->slots[s].input, err));
+        STRATA_TRY_GOTO(port_open(device, piece->arenas[1].bytes, &program->slots[s].output, err));
+    }
+    if (program->list.scratch_bytes > 0)
+        STRATA_TRY_GOTO(device->base.api->buffer_create(&device->base, program->list.scratch_bytes, &program->scratch, err));
+    if (built)
+        STRATA_TRY_GOTO(make_sequence(program, piece, &sequence, built, err));
+    else
+        STRATA_TRY_GOTO(make_calls(program, piece, err));
+    strata_opencl_sequence_finish(&sequence);
+    *out_program = program;
+    return STRATA_OK;
+
+cleanup:
+    strata_opencl_sequence_finish(&sequence);
+    strata_opencl_program_destroy(program);
+    return status;
+}
+
+strata_status strata_opencl_compile(strata_device *base, const strata_piece *piece, strata_program **out_program,
+                                    strata_error *err) {
+    opencl_device *device = (opencl_device *)base;
+    strata_kernel_limits limits = device->limits;
+    for (;;) {
+        bool too_large = false;
+        STRATA_TRY(compile_within(&limits, device, piece, out_program, &too_large, err));
+        if (!too_large) return STRATA_OK;
+        limits.max_workgroup /= 2;
+    }
+}
+
+void strata_opencl_program_destroy(strata_program *program) {
+    if (!program) return;
+    opencl_device *device = program->device;
+    int n = program->n_calls;
+    for (int slot = 0; program->calls && slot < program->n_slots; slot++) {
+        for (int l = 0; l < n; l++) {
+            cl_kernel kernel = program->calls[(size_t)slot * (size_t)n + (size_t)l].kernel;
+            if (kernel && (slot == 0 || kernel != program->calls[l].kernel)) device->cl.ReleaseKernel(kernel);
+        }
+    }
+    for (int slot = 0; program->slots && slot < program->n_slots; slot++) {
+        port_close(device, &program->slots[slot].input);
+        port_close(device, &program->slots[slot].output);
+    }
+    device->base.api->buffer_destroy(&device->base, program->scratch);
+    device->base.api->buffer_destroy(&device->base, program->table);
+    device->base.api->buffer_destroy(&device->base, program->sync);
+    free(program->slots);
+    free(program->calls);
+    free(program->built);
+    strata_kernel_list_finish(&program->list);
+    free(program);
+}
+
+/* ---- runs ---- */
+void *strata_opencl_program_input(strata_program *program, int slot) {
+    return program->slots[slot].input.host;
+}
+
+const void *strata_opencl_program_output(strata_program *program, int slot) {
+    return program->slots[slot].output.host;
+}
+
+strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
+    opencl_device *device = program->device;
+    const opencl_functions *cl = &device->cl;
+    if (device->lost)
+        return strata_fail(err, device->lost, "%s: the device was lost earlier; start again", device->base.info.id);
+    const opencl_slot *ports = &program->slots[slot];
+    const int n = program->n_calls;
+    const opencl_call *calls = program->calls + (size_t)slot * (size_t)n;
+
+    /* The run's event is its last command's, which is the last kernel where outputs need no copy; else a marker's. */
+    bool kernel_is_last = device->host_memory == OPENCL_HOST_SHARED;
+    cl_event event = NULL;
+    cl_int code = port_give(device, &ports->input, true);
+    if (code == CL_SUCCESS) code = port_give(device, &ports->output, false);
+    for (int c = 0; c < n && code == CL_SUCCESS; c++) {
+        const opencl_call *call = &calls[c];
+        if (!call->kernel) { /* a sequence has none of these, so calls are launches */
+            STRATA_TRY(strata_opencl_clblast_run(device, &program->list.launches[c], call->memory, err));
+            continue;
+        }
+        cl_uint dimensions = call->global[1] > 1 ? 2 : 1;
+        code = cl->EnqueueNDRangeKernel(device->queue, call->kernel, dimensions, NULL, call->global, call->local, 0, NULL,
+                                        kernel_is_last && c == n - 1 ? &event : NULL);
+    }
+    if (code == CL_SUCCESS) code = port_take(device, &ports->output, false);
+    if (code == CL_SUCCESS) code = port_take(device, &ports->input, true);
+    if (code == CL_SUCCESS && !event) code = cl->EnqueueMarkerWithWaitList(device->queue, 0, NULL, &event);
+    if (code == CL_SUCCESS) code = cl->Flush(device->queue);
+    if (code != CL_SUCCESS) {
+        if (event) cl->ReleaseEvent(event);
+        return strata_opencl_fail(device, code, "a run", err);
+    }
+    device->base.counters.launches += (uint64_t)program->list.n_launches;
+    device->base.counters.submissions++;
+    *out_ticket = strata_opencl_ticket(device, event);
+    return STRATA_OK;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every backend, one row each. The order is the order of `strata devices`; which device is taken unasked depends on its class.
+ */
+#include "core/device.h"
+
+extern const strata_backend strata_backend_host;
+#if STRATA_WITH_OPENCL
+extern const strata_backend strata_backend_opencl;
+#endif
+#if STRATA_WITH_VULKAN
+extern const strata_backend strata_backend_vulkan;
+#endif
+
+const strata_backend *const strata_backends[] = {
+#if STRATA_WITH_OPENCL
+    &strata_backend_opencl,
+#endif
+#if STRATA_WITH_VULKAN
+    &strata_backend_vulkan,
+#endif
+    &strata_backend_host,
+    NULL,
+};

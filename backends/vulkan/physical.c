@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Physical devices: what each one has, which of its features and extensions Strata will ask for, and its row in the list of
+ * devices. A device that lacks something is listed with the reason. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/vulkan/vulkan.h"
+
+static const struct {
+    uint32_t id;
+    const char *name;
+} vendors[] = {
+    {0x1002, "AMD"},          {0x10de, "NVIDIA"},       {0x8086, "Intel"},    {0x13b5, "Arm"},    {0x5143, "Qualcomm"},
+    {0x106b, "Apple"},        {0x1010, "Imagination"},  {0x14e4, "Broadcom"}, {0x19e5, "Huawei"}, {0x1414, "Microsoft"},
+    {0x10001, "VeriSilicon"}, {0x10002, "VeriSilicon"}, {0x10005, "Mesa"},
+};
+
+static const char *vendor_name(uint32_t id) {
+    for (size_t i = 0; i < sizeof vendors / sizeof *vendors; i++)
+        if (vendors[i].id == id) return vendors[i].name;
+    return "";
+}
+
+/* ---- extensions ---- */
+typedef struct extension_list {
+    VkExtensionProperties *names;
+    uint32_t n;
+} extension_list;
+
+static bool has(const extension_list *list, const char *name) {
+    for (uint32_t i = 0; i < list->n; i++)
+        if (!strcmp(list->names[i].extensionName, name)) return true;
+    return false;
+}
+
+static strata_status read_extensions(const vulkan_functions *vk, VkPhysicalDevice device, extension_list *out_list,
+                                     strata_error *err) {
+    extension_list list = {0};
+    if (vk->EnumerateDeviceExtensionProperties(device, NULL, &list.n, NULL)) list.n = 0;
+    list.names = calloc((size_t)list.n + 1, sizeof *list.names);
+    if (!list.names) return strata_fail(err, STRATA_OUT_OF_MEMORY, "vulkan: no host memory for %u extensions", list.n);
+    if (vk->EnumerateDeviceExtensionProperties(device, NULL, &list.n, list.names) < 0) list.n = 0;
+    *out_list = list;
+    return STRATA_OK;
+}
+
+/* Puts a structure at the head of a pNext chain. */
+static void chain(void **head, void *structure) {
+    ((VkBaseOutStructure *)structure)->pNext = *head;
+    *head = structure;
+}
+
+/* ---- features ---- */
+static void read_features(const vulkan_functions *vk, const extension_list *extensions, vulkan_physical *out) {
+    bool core_1_2 = out->version >= VK_API_VERSION_1_2;
+    bool has_8bit = core_1_2 || has(extensions, VK_KHR_8BIT_STORAGE_EXTENSION_NAME);
+    VkPhysicalDevice16BitStorageFeatures bits16 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES};
+    VkPhysicalDevice8BitStorageFeatures bits8 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES};
+    VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
+    chain(&features.pNext, &bits16);
+    if (has_8bit) chain(&features.pNext, &bits8);
+    vk->GetPhysicalDeviceFeatures2(out->handle, &features);
+    out->storage_16bit = bits16.storageBuffer16BitAccess;
+    out->storage_8bit = has_8bit && bits8.storageBuffer8BitAccess;
+    out->int64 = features.features.shaderInt64;
+    if (out->storage_8bit && !core_1_2) out->extensions[out->n_extensions++] = VK_KHR_8BIT_STORAGE_EXTENSION_NAME;
+    /* A layered implementation wants this to be enabled where it is listed. */
+    if (has(extensions, "VK_KHR_portability_subset")) out->extensions[out->n_extensions++] = "VK_KHR_portability_subset";
+
+    uint32_t dtypes = 1u << STRATA_DTYPE_F32 | 1u << STRATA_DTYPE_I32;
+    if (out->storage_16bit) dtypes |= 1u << STRATA_DTYPE_F16 | 1u << STRATA_DTYPE_BF16;
+    if (out->storage_8bit) dtypes |= 1u << STRATA_DTYPE_U8 | 1u << STRATA_DTYPE_BOOL;
+    if (out->int64) dtypes |= 1u << STRATA_DTYPE_I64;
+    out->info.dtypes = dtypes;
+}
+
+/* ---- properties ---- */
+static strata_device_class class_of(VkPhysicalDeviceType type) {
+    switch (type) {
+        case VK_PHYSICAL_DEVICE_TYPE_CPU:
+            return STRATA_DEVICE_SOFTWARE_GPU;
+        case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+            return STRATA_DEVICE_INTEGRATED_GPU;
+        default: /* discrete, virtual, other: what is not known to share memory is taken not to */
+            return STRATA_DEVICE_DISCRETE_GPU;
+    }
+}
+
+/* Vulkan has no word for cores: vendors' extensions do. 0: nobody says. */
+static uint32_t count_units(const VkPhysicalDeviceShaderSMBuiltinsPropertiesNV *nvidia,
+                            const VkPhysicalDeviceShaderCorePropertiesAMD *amd, strata_device_class device_class) {
+    long cpus = device_class == STRATA_DEVICE_SOFTWARE_GPU ? sysconf(_SC_NPROCESSORS_ONLN) : 0;
+    if (cpus > 0) return (uint32_t)cpus;
+    if (nvidia->shaderSMCount) return nvidia->shaderSMCount;
+    return amd->shaderEngineCount * amd->shaderArraysPerEngineCount * amd->computeUnitsPerShaderArray;
+}
+
+static void read_properties(const vulkan_functions *vk, const extension_list *extensions, vulkan_physical *out) {
+    VkPhysicalDeviceMaintenance3Properties limits = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES};
+    VkPhysicalDeviceDriverProperties driver = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
+    VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV};
+    VkPhysicalDeviceShaderCorePropertiesAMD amd = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD};
+    VkPhysicalDeviceProperties2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+    chain(&all.pNext, &limits);
+    bool has_driver = out->version >= VK_API_VERSION_1_2 || has(extensions, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME);
+    if (has_driver) chain(&all.pNext, &driver);
+    if (has(extensions, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) chain(&all.pNext, &nvidia);
+    if (has(extensions, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) chain(&all.pNext, &amd);
+    vk->GetPhysicalDeviceProperties2(out->handle, &all);
+
+    const VkPhysicalDeviceLimits *general = &out->properties.limits;
+    strata_device_info *info = &out->info;
+    snprintf(info->vendor, sizeof info->vendor, "%s", vendor_name(out->properties.vendorID));
+    if (!info->vendor[0]) snprintf(info->vendor, sizeof info->vendor, "vendor 0x%x", out->properties.vendorID);
+    if (has_driver && driver.driverName[0])
+        snprintf(info->driver, sizeof info->driver, "%.60s %.60s", driver.driverName, driver.driverInfo);
+    else
+        snprintf(info->driver, sizeof info->driver, "version 0x%x", out->properties.driverVersion);
+    info->device_class = class_of(out->properties.deviceType);
+    info->unified_memory = info->device_class != STRATA_DEVICE_DISCRETE_GPU;
+    for (uint32_t i = 0; i < out->memory.memoryHeapCount; i++) {
+        const VkMemoryHeap *heap = &out->memory.memoryHeaps[i];
+        bool counts = info->unified_memory || (heap->flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT);
+        if (counts && heap->size > info->memory_bytes) info->memory_bytes = heap->size;
+    }
+    info->max_allocation_bytes = limits.maxMemoryAllocationSize;
+    if (info->max_allocation_bytes > info->memory_bytes) info->max_allocation_bytes = info->memory_bytes;
+    info->max_range_bytes = general->maxStorageBufferRange;
+    info->compute_units = count_units(&nvidia, &amd, info->device_class);
+    info->max_workgroup = general->maxComputeWorkGroupInvocations;
+    info->local_bytes = general->maxComputeSharedMemorySize;
+    info->vector_width = 1;
+}
+
+/* A family that computes and does not draw leaves the desktop alone; else any that computes. */
+static strata_status choose_queue(const vulkan_functions *vk, vulkan_physical *out, strata_error *err) {
+    uint32_t n = 0;
+    vk->GetPhysicalDeviceQueueFamilyProperties(out->handle, &n, NULL);
+    VkQueueFamilyProperties *families = calloc((size_t)n + 1, sizeof *families);
+    if (!families) return strata_fail(err, STRATA_OUT_OF_MEMORY, "vulkan: no host memory for %u queue families", n);
+    vk->GetPhysicalDeviceQueueFamilyProperties(out->handle, &n, families);
+    out->queue_family = UINT32_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!(families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) || !families[i].queueCount) continue;
+        bool draws = families[i].queueFlags & VK_QUEUE_GRAPHICS_BIT;
+        if (out->queue_family == UINT32_MAX || !draws) out->queue_family = i;
+        if (!draws) break;
+    }
+    free(families);
+    return STRATA_OK;
+}
+
+/* Why kernels cannot run there, "" when they can. */
+static void find_obstacle(vulkan_physical *device) {
+    const VkPhysicalDeviceProperties *properties = &device->properties;
+    strata_device_info *info = &device->info;
+    uint32_t version = properties->apiVersion;
+    if (version < VK_API_VERSION_1_1)
+        snprintf(info->skipped, sizeof info->skipped, "its driver is of Vulkan %u.%u; 1.1 is needed",
+                 VK_API_VERSION_MAJOR(version), VK_API_VERSION_MINOR(version));
+    else if (device->queue_family == UINT32_MAX)
+        snprintf(info->skipped, sizeof info->skipped, "it has no queue for compute");
+    else if (properties->limits.maxPushConstantsSize < STRATA_SHADER_MAX_WORDS * sizeof(uint32_t))
+        snprintf(info->skipped, sizeof info->skipped, "it takes %u bytes of push constants; kernels need %zu",
+                 properties->limits.maxPushConstantsSize, STRATA_SHADER_MAX_WORDS * sizeof(uint32_t));
+    else if (properties->limits.maxPerStageDescriptorStorageBuffers < STRATA_SHADER_MAX_BUFFERS)
+        snprintf(info->skipped, sizeof info->skipped, "it binds %u buffers; kernels need %d",
+                 properties->limits.maxPerStageDescriptorStorageBuffers, STRATA_SHADER_MAX_BUFFERS);
+}
+
+static strata_status describe(const vulkan_instance *instance, VkPhysicalDevice handle, int index, vulkan_physical *out,
+                              strata_error *err) {
+    const vulkan_functions *vk = &instance->vk;
+    *out = (vulkan_physical){.handle = handle, .info = {.backend = "vulkan"}};
+    vk->GetPhysicalDeviceProperties(handle, &out->properties);
+    vk->GetPhysicalDeviceMemoryProperties(handle, &out->memory);
+    snprintf(out->info.id, sizeof out->info.id, "vulkan:%d", index);
+    snprintf(out->info.name, sizeof out->info.name, "%.127s", out->properties.deviceName);
+    out->version = out->properties.apiVersion < instance->version ? out->properties.apiVersion : instance->version;
+    STRATA_TRY(choose_queue(vk, out, err));
+    find_obstacle(out);
+    if (out->properties.apiVersion < VK_API_VERSION_1_1) return STRATA_OK;
+    extension_list extensions = {0};
+    STRATA_TRY(read_extensions(vk, handle, &extensions, err));
+    read_properties(vk, &extensions, out);
+    read_features(vk, &extensions, out);
+    free(extensions.names);
+    return STRATA_OK;
+}
+
+strata_status strata_vulkan_physical_list(const vulkan_instance *instance, vulkan_physical **out_devices, int *out_n,
+                                          strata_error *err) {
+    const vulkan_functions *vk = &instance->vk;
+    uint32_t n = 0;
+    VkResult result = vk->EnumeratePhysicalDevices(instance->handle, &n, NULL);
+    if (result < 0) return strata_vulkan_fail_result(result, "vulkan: vkEnumeratePhysicalDevices", err);
+    VkPhysicalDevice *handles = calloc((size_t)n + 1, sizeof(*handles));
+    vulkan_physical *devices = calloc((size_t)n + 1, sizeof *devices);
+    strata_status status = STRATA_OK;
+    if (!handles || !devices) {
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "vulkan: no host memory for %u devices", n);
+    } else {
+        result = vk->EnumeratePhysicalDevices(instance->handle, &n, handles);
+        if (result < 0) status = strata_vulkan_fail_result(result, "vulkan: vkEnumeratePhysicalDevices", err);
+    }
+    for (uint32_t i = 0; !status && i < n; i++) status = describe(instance, handles[i], (int)i, &devices[i], err);
+    free(handles);
+    if (status) {
+        free(devices);
+        return status;
+    }
+    *out_devices = devices;
+    *out_n = (int)n;
+    return STRATA_OK;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Kernels to compute pipelines. A device builds each (kernel, constants) once and keeps it until it is closed; what the driver
+ * compiled is kept on disk, in one file a device and driver. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/vulkan/vulkan.h"
+
+struct vulkan_pipeline {
+    strata_kernel kernel;
+    VkPipeline handle;
+    bool saved; /* the cache on disk has it */
+};
+
+/* ---- the cache on disk ---- */
+/* Whatever may make the driver refuse, or crash on, bytes that it wrote itself. */
+typedef struct cache_key {
+    char text[192];
+} cache_key;
+
+static cache_key key_of(const vulkan_device *device) {
+    const VkPhysicalDeviceProperties *properties = &device->physical.properties;
+    cache_key key = {{0}};
+    int n = snprintf(key.text, sizeof key.text, "pipeline cache vendor %08x device %08x driver %08x version %08x uuid ",
+                     properties->vendorID, properties->deviceID, properties->driverVersion, properties->apiVersion);
+    for (size_t i = 0; i < sizeof properties->pipelineCacheUUID; i++)
+        n += snprintf(key.text + n, sizeof key.text - (size_t)n, "%02x", properties->pipelineCacheUUID[i]);
+    return key;
+}
+
+/* The header that every driver puts before its own bytes. */
+typedef struct driver_header {
+    uint32_t bytes, version, vendor, device;
+    uint8_t uuid[VK_UUID_SIZE];
+} driver_header;
+
+bool strata_vulkan_pipeline_data_fits(const vulkan_device *device, const void *data, size_t bytes) {
+    const VkPhysicalDeviceProperties *properties = &device->physical.properties;
+    driver_header header;
+    if (bytes < sizeof header) return false;
+    memcpy(&header, data, sizeof header);
+    return header.bytes >= sizeof header && header.bytes <= bytes && header.version == VK_PIPELINE_CACHE_HEADER_VERSION_ONE &&
+           header.vendor == properties->vendorID && header.device == properties->deviceID &&
+           !memcmp(header.uuid, properties->pipelineCacheUUID, VK_UUID_SIZE);
+}
+
+static VkResult create_cache(vulkan_device *device, const void *data, size_t bytes) {
+    VkPipelineCacheCreateInfo info = {
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO, .initialDataSize = bytes, .pInitialData = data};
+    VkResult result = device->instance.vk.CreatePipelineCache(device->handle, &info, NULL, &device->pipeline_cache);
+    if (result) device->pipeline_cache = VK_NULL_HANDLE;
+    return result;
+}
+
+static strata_status load_cache(vulkan_device *device, strata_error *err) {
+    cache_key key = key_of(device);
+    size_t bytes = 0;
+    void *data = strata_cache_load(&device->cache, key.text, sizeof key.text, &bytes);
+    bool usable = data && strata_vulkan_pipeline_data_fits(device, data, bytes);
+    VkResult result = create_cache(device, usable ? data : NULL, usable ? bytes : 0);
+    if (result && usable) result = create_cache(device, NULL, 0);
+    free(data);
+    return result ? strata_vulkan_fail(device, result, "vkCreatePipelineCache", err) : STRATA_OK;
+}
+
+void strata_vulkan_pipelines_save(vulkan_device *device) {
+    const vulkan_functions *vk = &device->instance.vk;
+    bool all_saved = true;
+    for (int i = 0; i < device->n_pipelines; i++) all_saved = all_saved && device->pipelines[i].saved;
+    if (all_saved || !device->cache.dir[0]) return;
+    size_t bytes = 0;
+    if (vk->GetPipelineCacheData(device->handle, device->pipeline_cache, &bytes, NULL)) return;
+    void *data = bytes > sizeof(driver_header) ? malloc(bytes) : NULL; /* nothing but a header: the driver keeps its own */
+    if (data && !vk->GetPipelineCacheData(device->handle, device->pipeline_cache, &bytes, data)) {
+        cache_key key = key_of(device);
+        strata_cache_store(&device->cache, key.text, sizeof key.text, data, bytes);
+    }
+    free(data);
+    for (int i = 0; i < device->n_pipelines; i++) device->pipelines[i].saved = true;
+}
+
+/* ---- layouts ---- */
+/* Kernels differ in their number of buffers only: buffer i is binding i, and all push constants there may be are declared. */
+static VkResult create_layout(vulkan_device *device, int n_buffers) {
+    const vulkan_functions *vk = &device->instance.vk;
+    VkDescriptorSetLayoutBinding bindings[STRATA_SHADER_MAX_BUFFERS];
+    for (int i = 0; i < n_buffers; i++)
+        bindings[i] = (VkDescriptorSetLayoutBinding){.binding = (uint32_t)i,
+                                                     .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                                                     .descriptorCount = 1,
+                                                     .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT};
+    VkDescriptorSetLayoutCreateInfo set = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
+                                           .bindingCount = (uint32_t)n_buffers,
+                                           .pBindings = bindings};
+    VkResult result = vk->CreateDescriptorSetLayout(device->handle, &set, NULL, &device->set_layouts[n_buffers]);
+    if (result) return result;
+    VkPushConstantRange words = {.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT, .size = STRATA_SHADER_MAX_WORDS * sizeof(uint32_t)};
+    VkPipelineLayoutCreateInfo layout = {.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+                                         .setLayoutCount = 1,
+                                         .pSetLayouts = &device->set_layouts[n_buffers],
+                                         .pushConstantRangeCount = 1,
+                                         .pPushConstantRanges = &words};
+    return vk->CreatePipelineLayout(device->handle, &layout, NULL, &device->pipeline_layouts[n_buffers]);
+}
+
+strata_status strata_vulkan_pipelines_init(vulkan_device *device, strata_error *err) {
+    for (int n = 1; n <= STRATA_SHADER_MAX_BUFFERS; n++) {
+        VkResult result = create_layout(device, n);
+        if (result) return strata_vulkan_fail(device, result, "vkCreatePipelineLayout", err);
+    }
+    return load_cache(device, err);
+}
+
+void strata_vulkan_pipelines_finish(vulkan_device *device) {
+    const vulkan_functions *vk = &device->instance.vk;
+    for (int i = 0; i < device->n_pipelines; i++) vk->DestroyPipeline(device->handle, device->pipelines[i].handle, NULL);
+    free(device->pipelines);
+    device->pipelines = NULL;
+    device->n_pipelines = 0;
+    vk->DestroyPipelineCache(device->handle, device->pipeline_cache, NULL);
+    for (int n = 1; n <= STRATA_SHADER_MAX_BUFFERS; n++) {
+        vk->DestroyPipelineLayout(device->handle, device->pipeline_layouts[n], NULL);
+        vk->DestroyDescriptorSetLayout(device->handle, device->set_layouts[n], NULL);
+    }
+}
+
+/* ---- building ---- */
+static VkResult build(vulkan_device *device, const strata_kernel *kernel, VkPipeline *out_pipeline) {
+    const vulkan_functions *vk = &device->instance.vk;
+    const strata_shader *shader = kernel->shader;
+    VkShaderModuleCreateInfo module_info = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+                                            .codeSize = shader->spirv_words * sizeof(uint32_t),
+                                            .pCode = shader->spirv};
+    VkShaderModule module = VK_NULL_HANDLE;
+    VkResult result = vk->CreateShaderModule(device->handle, &module_info, NULL, &module);
+    if (result) return result;
+
+    VkSpecializationMapEntry entries[STRATA_SHADER_MAX_CONSTANTS];
+    for (int i = 0; i < shader->n_constants; i++)
+        entries[i] = (VkSpecializationMapEntry){(uint32_t)i, (uint32_t)i * (uint32_t)sizeof(uint32_t), sizeof(uint32_t)};
+    VkSpecializationInfo constants = {.mapEntryCount = (uint32_t)shader->n_constants,
+                                      .pMapEntries = entries,
+                                      .dataSize = (size_t)shader->n_constants * sizeof(uint32_t),
+                                      .pData = kernel->constants};
+    VkComputePipelineCreateInfo info = {.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+                                        .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                                                  .stage = VK_SHADER_STAGE_COMPUTE_BIT,
+                                                  .module = module,
+                                                  .pName = "main",
+                                                  .pSpecializationInfo = &constants},
+                                        .layout = device->pipeline_layouts[shader->n_buffers]};
+    result = vk->CreateComputePipelines(device->handle, device->pipeline_cache, 1, &info, NULL, out_pipeline);
+    vk->DestroyShaderModule(device->handle, module, NULL);
+    return result;
+}
+
+strata_status strata_vulkan_pipeline_get(vulkan_device *device, const strata_kernel *kernel, VkPipeline *out_pipeline,
+                                         strata_error *err) {
+    for (int i = 0; i < device->n_pipelines; i++) {
+        const strata_kernel *have = &device->pipelines[i].kernel;
+        if (have->shader != kernel->shader || memcmp(have->constants, kernel->constants, sizeof kernel->constants)) continue;
+        *out_pipeline = device->pipelines[i].handle;
+        return STRATA_OK;
+    }
+    if (!kernel->shader->spirv)
+        return strata_fail(err, STRATA_UNSUPPORTED, "%s: kernel %s (%s) has no SPIR-V", device->base.info.id,
+                           kernel->shader->stem, kernel->shader->variant);
+    if (device->n_pipelines == device->pipelines_capacity) {
+        int capacity = device->pipelines_capacity ? 2 * device->pipelines_capacity : 32;
+        vulkan_pipeline *pipelines = realloc(device->pipelines, (size_t)capacity * sizeof *pipelines);
+        if (!pipelines) return strata_fail(err, STRATA_OUT_OF_MEMORY, "vulkan: no host memory for %d pipelines", capacity);
+        device->pipelines = pipelines;
+        device->pipelines_capacity = capacity;
+    }
+    VkPipeline handle = VK_NULL_HANDLE;
+    VkResult result = build(device, kernel, &handle);
+    if (result) {
+        strata_status status = strata_vulkan_fail(device, result, "the driver refused it: vkCreateComputePipelines", err);
+        return strata_fail_in(err, status, "kernel %s (%s)", kernel->shader->stem, kernel->shader->variant);
+    }
+    device->pipelines[device->n_pipelines++] = (vulkan_pipeline){.kernel = *kernel, .handle = handle};
+    device->base.counters.compilations++;
+    *out_pipeline = handle;
+    return STRATA_OK;
+}

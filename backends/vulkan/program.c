@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A piece of graph as a program: one command buffer a slot, recorded when it is compiled and only submitted afterwards. What
+ * differs between slots is where the INPUT and OUTPUT arenas lie.
+ *
+ * Unified memory: kernels read and write the host's own memory of a slot. Else each slot has its arenas twice, for the host and
+ * for the kernels, with copies at both ends of the recording; the copy of the inputs comes before the barrier that waits for the
+ * runs before, so it goes on beside them.
+ *
+ * Each binding spans exactly the bytes that its launch may touch. That costs a descriptor set a launch, and buys that neither the
+ * validation layer nor a driver that tracks hazards by binding sees two neighbours in one arena as one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/vulkan/vulkan.h"
+
+/* The INPUT and OUTPUT arenas of a slot, by kind; NULL where the arena has no bytes. */
+typedef struct vulkan_slot {
+    VkCommandBuffer commands;
+    strata_buffer *host[2];
+    strata_buffer *device[2]; /* what kernels bind; the same as host[] where memory is unified */
+} vulkan_slot;
+
+struct strata_program {
+    vulkan_device *device;
+    vulkan_slot *slots;
+    int n_slots, n_launches;
+    strata_buffer *scratch;
+    VkDescriptorPool pool;
+};
+
+/* While a program is compiled. */
+typedef struct recording {
+    strata_program *program;
+    const strata_piece *piece;
+    strata_kernel_list list;
+    VkPipeline *pipelines; /* by kernel of the list */
+    VkDescriptorSet *sets; /* by launch, of the slot being recorded */
+} recording;
+
+/* ---- memory of the slots ---- */
+static strata_status make_slot_buffers(strata_program *program, vulkan_slot *slot, const strata_piece *piece,
+                                       strata_error *err) {
+    static const vulkan_memory_use shared[] = {VULKAN_MEMORY_SHARED_IN, VULKAN_MEMORY_SHARED_OUT};
+    static const vulkan_memory_use staging[] = {VULKAN_MEMORY_STAGING_IN, VULKAN_MEMORY_STAGING_OUT};
+    vulkan_device *device = program->device;
+    bool unified = device->base.info.unified_memory;
+    for (int kind = STRATA_ARENA_INPUT; kind <= STRATA_ARENA_OUTPUT; kind++) {
+        int64_t bytes = piece->arenas[kind].bytes;
+        if (!bytes) continue;
+        vulkan_memory_use use = unified ? shared[kind] : staging[kind];
+        STRATA_TRY(strata_vulkan_buffer_make(device, use, bytes, &slot->host[kind], err));
+        STRATA_TRY(strata_vulkan_clear(device, slot->host[kind], err));
+        if (unified) {
+            slot->device[kind] = slot->host[kind];
+            continue;
+        }
+        STRATA_TRY(strata_vulkan_buffer_make(device, VULKAN_MEMORY_DEVICE, bytes, &slot->device[kind], err));
+        STRATA_TRY(strata_vulkan_clear(device, slot->device[kind], err));
+    }
+    return STRATA_OK;
+}
+
+static strata_buffer *buffer_of(const recording *r, const vulkan_slot *slot, int arena) {
+    if (arena == r->piece->n_arenas) return r->program->scratch;
+    strata_arena_kind kind = r->piece->arenas[arena].kind;
+    return kind <= STRATA_ARENA_OUTPUT ? slot->device[kind] : r->piece->arenas[arena].buffer;
+}
+
+/* ---- descriptor sets ---- */
+/* Where a binding begins: the launch's first byte, rounded down to what the device can bind at and to a whole element, so that
+ * the word which counts elements from there has no remainder. */
+static int64_t binding_begin(const vulkan_device *device, const strata_kernel_range *range) {
+    int64_t alignment = (int64_t)device->physical.properties.limits.minStorageBufferOffsetAlignment;
+    if (alignment < 16) alignment = 16;
+    return range->begin / alignment * alignment;
+}
+
+static bool is_unused(const strata_kernel_range *range) {
+    return range->begin >= range->end;
+}
+
+static VkDescriptorBufferInfo binding_of(const recording *r, const vulkan_slot *slot, const strata_kernel_range *range) {
+    const strata_buffer *buffer = is_unused(range) ? NULL : buffer_of(r, slot, range->arena);
+    if (!buffer) return (VkDescriptorBufferInfo){r->program->device->nothing->handle, 0, VK_WHOLE_SIZE};
+    int64_t begin = binding_begin(r->program->device, range);
+    int64_t bytes = (range->end - begin + 3) / 4 * 4; /* buffers are larger than what was asked for, so this stays inside */
+    return (VkDescriptorBufferInfo){buffer->handle, (VkDeviceSize)begin, (VkDeviceSize)bytes};
+}
+
+/* Sets for every launch of every slot; the pool is exactly as large. */
+static strata_status make_pool(recording *r, strata_error *err) {
+    strata_program *program = r->program;
+    uint64_t buffers = 0, sets = (uint64_t)r->list.n_launches * (uint64_t)program->n_slots;
+    for (int i = 0; i < r->list.n_launches; i++) buffers += (uint64_t)r->list.launches[i].n_buffers;
+    buffers *= (uint64_t)program->n_slots;
+    if (!sets) return STRATA_OK;
+    if (buffers > UINT32_MAX)
+        return strata_fail(err, STRATA_UNSUPPORTED, "%s: a program of %d launches is too long", program->device->base.info.id,
+                           r->list.n_launches);
+    VkDescriptorPoolSize size = {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, (uint32_t)buffers};
+    VkDescriptorPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
+                                       .maxSets = (uint32_t)sets,
+                                       .poolSizeCount = 1,
+                                       .pPoolSizes = &size};
+    VkResult result = program->device->instance.vk.CreateDescriptorPool(program->device->handle, &info, NULL, &program->pool);
+    return result ? strata_vulkan_fail(program->device, result, "vkCreateDescriptorPool", err) : STRATA_OK;
+}
+
+static strata_status make_sets(recording *r, const vulkan_slot *slot, strata_error *err) {
+    vulkan_device *device = r->program->device;
+    const vulkan_functions *vk = &device->instance.vk;
+    for (int i = 0; i < r->list.n_launches; i++) {
+        const strata_kernel_launch *launch = &r->list.launches[i];
+        VkDescriptorSetAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
+                                                .descriptorPool = r->program->pool,
+                                                .descriptorSetCount = 1,
+                                                .pSetLayouts = &device->set_layouts[launch->n_buffers]};
+        VkResult result = vk->AllocateDescriptorSets(device->handle, &allocate, &r->sets[i]);
+        if (result) return strata_vulkan_fail(device, result, "vkAllocateDescriptorSets", err);
+        VkDescriptorBufferInfo buffers[STRATA_LAUNCH_BUFFERS];
+        VkWriteDescriptorSet writes[STRATA_LAUNCH_BUFFERS];
+        for (int b = 0; b < launch->n_buffers; b++) {
+            buffers[b] = binding_of(r, slot, &launch->buffers[b]);
+            writes[b] = (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                                               .dstSet = r->sets[i],
+                                               .dstBinding = (uint32_t)b,
+                                               .descriptorCount = 1,
+                                               .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                                               .pBufferInfo = &buffers[b]};
+        }
+        vk->UpdateDescriptorSets(device->handle, (uint32_t)launch->n_buffers, writes, 0, NULL);
+    }
+    return STRATA_OK;
+}
+
+/* ---- recording ---- */
+static void barrier(const vulkan_functions *vk, VkCommandBuffer commands, VkPipelineStageFlags from, VkAccessFlags wrote,
+                    VkPipelineStageFlags to, VkAccessFlags will) {
+    VkMemoryBarrier memory = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = wrote, .dstAccessMask = will};
+    vk->CmdPipelineBarrier(commands, from, to, 0, 1, &memory, 0, NULL, 0, NULL);
+}
+
+static void record_launch(const recording *r, VkCommandBuffer commands, int index) {
+    const vulkan_device *device = r->program->device;
+    const vulkan_functions *vk = &device->instance.vk;
+    const strata_kernel_launch *launch = &r->list.launches[index];
+    VkPipelineLayout layout = device->pipeline_layouts[launch->n_buffers];
+    strata_word words[STRATA_LAUNCH_WORDS];
+    memcpy(words, launch->words, (size_t)launch->n_words * sizeof *words);
+    const strata_shader *shader = r->list.kernels[launch->kernel].shader;
+    for (int b = 0; b < launch->n_buffers; b++) { /* offsets count from where the binding begins, not from the arena's start */
+        const strata_kernel_range *range = &launch->buffers[b];
+        int64_t skipped = is_unused(range) ? 0 : range->begin - binding_begin(device, range);
+        words[b].u32 = (uint32_t)(skipped / shader->buffers[b].element_bytes);
+    }
+    if (launch->barrier_before)
+        barrier(vk, commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
+                VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
+    vk->CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, r->pipelines[launch->kernel]);
+    vk->CmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, 1, &r->sets[index], 0, NULL);
+    vk->CmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, (uint32_t)launch->n_words * (uint32_t)sizeof *words,
+                         words);
+    vk->CmdDispatch(commands, launch->groups[0], launch->groups[1], 1);
+}
+
+static void record_copy(const vulkan_functions *vk, VkCommandBuffer commands, const strata_buffer *from,
+                        const strata_buffer *to) {
+    VkBufferCopy region = {0, 0, (VkDeviceSize)from->bytes};
+    vk->CmdCopyBuffer(commands, from->handle, to->handle, 1, &region);
+}
+
+/* Waits for the runs before (their writes, and their reads of what this run writes), launches, hands the outputs to the host. */
+static strata_status record_slot(recording *r, vulkan_slot *slot, strata_error *err) {
+    vulkan_device *device = r->program->device;
+    const vulkan_functions *vk = &device->instance.vk;
+    const VkPipelineStageFlags compute = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, transfer = VK_PIPELINE_STAGE_TRANSFER_BIT;
+    VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+    VkResult result = vk->BeginCommandBuffer(slot->commands, &begin);
+    if (result) return strata_vulkan_fail(device, result, "vkBeginCommandBuffer", err);
+
+    strata_buffer *const *host = slot->host, *const *own = slot->device;
+    if (own[STRATA_ARENA_INPUT] != host[STRATA_ARENA_INPUT])
+        record_copy(vk, slot->commands, host[STRATA_ARENA_INPUT], own[STRATA_ARENA_INPUT]);
+    barrier(
+        vk, slot->commands, compute | transfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, compute | transfer,
+        VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
+    for (int i = 0; i < r->list.n_launches; i++) record_launch(r, slot->commands, i);
+    if (own[STRATA_ARENA_OUTPUT] != host[STRATA_ARENA_OUTPUT]) {
+        barrier(vk, slot->commands, compute, VK_ACCESS_SHADER_WRITE_BIT, transfer, VK_ACCESS_TRANSFER_READ_BIT);
+        record_copy(vk, slot->commands, own[STRATA_ARENA_OUTPUT], host[STRATA_ARENA_OUTPUT]);
+    }
+    barrier(vk, slot->commands, compute | transfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+            VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+    result = vk->EndCommandBuffer(slot->commands);
+    return result ? strata_vulkan_fail(device, result, "vkEndCommandBuffer", err) : STRATA_OK;
+}
+
+static strata_status make_slot(recording *r, vulkan_slot *slot, strata_error *err) {
+    vulkan_device *device = r->program->device;
+    STRATA_TRY(make_slot_buffers(r->program, slot, r->piece, err));
+    STRATA_TRY(make_sets(r, slot, err));
+    VkCommandBufferAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                        .commandPool = device->command_pool,
+                                        .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                        .commandBufferCount = 1};
+    VkResult result = device->instance.vk.AllocateCommandBuffers(device->handle, &info, &slot->commands);
+    if (result) {
+        slot->commands = NULL;
+        return strata_vulkan_fail(device, result, "vkAllocateCommandBuffers", err);
+    }
+    return record_slot(r, slot, err);
+}
+
+/* ---- compile ---- */
+static strata_status record_all(recording *r, strata_error *err) {
+    strata_program *program = r->program;
+    vulkan_device *device = program->device;
+    STRATA_TRY(strata_kernel_list_create(&device->limits, device->tuner, r->piece, &r->list, err));
+    program->n_launches = r->list.n_launches;
+    r->pipelines = calloc((size_t)r->list.n_kernels + 1, sizeof(*r->pipelines));
+    r->sets = calloc((size_t)r->list.n_launches + 1, sizeof(*r->sets));
+    if (!r->pipelines || !r->sets)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program of %d launches", device->base.info.id,
+                           r->list.n_launches);
+    for (int i = 0; i < r->list.n_kernels; i++)
+        STRATA_TRY(strata_vulkan_pipeline_get(device, &r->list.kernels[i], &r->pipelines[i], err));
+    strata_vulkan_pipelines_save(device);
+    if (r->list.scratch_bytes)
+        STRATA_TRY(strata_vulkan_buffer_make(device, VULKAN_MEMORY_DEVICE, r->list.scratch_bytes, &program->scratch, err));
+    STRATA_TRY(make_pool(r, err));
+    for (int i = 0; i < program->n_slots; i++) STRATA_TRY(make_slot(r, &program->slots[i], err));
+    return strata_vulkan_check_messages(device, err);
+}
+
+strata_status strata_vulkan_compile(strata_device *base, const strata_piece *piece, strata_program **out_program,
+                                    strata_error *err) {
+    strata_program *program = calloc(1, sizeof *program);
+    if (program) program->slots = calloc((size_t)piece->n_slots, sizeof *program->slots);
+    if (!program || !program->slots) {
+        free(program);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program", base->info.id);
+    }
+    program->device = (vulkan_device *)base;
+    program->n_slots = piece->n_slots;
+    recording r = {.program = program, .piece = piece};
+    strata_status status = record_all(&r, err);
+    strata_kernel_list_finish(&r.list);
+    free(r.pipelines);
+    free(r.sets);
+    if (status)
+        strata_vulkan_program_destroy(program);
+    else
+        *out_program = program;
+    return status;
+}
+
+void strata_vulkan_program_destroy(strata_program *program) {
+    if (!program) return;
+    vulkan_device *device = program->device;
+    const vulkan_functions *vk = &device->instance.vk;
+    for (int i = 0; i < program->n_slots; i++) {
+        vulkan_slot *slot = &program->slots[i];
+        if (slot->commands) vk->FreeCommandBuffers(device->handle, device->command_pool, 1, &slot->commands);
+        for (int kind = 0; kind < 2; kind++) {
+            if (slot->device[kind] != slot->host[kind]) strata_vulkan_buffer_free(device, slot->device[kind]);
+            strata_vulkan_buffer_free(device, slot->host[kind]);
+        }
+    }
+    strata_vulkan_buffer_free(device, program->scratch);
+    vk->DestroyDescriptorPool(device->handle, program->pool, NULL);
+    free(program->slots);
+    free(program);
+}
+
+/* ---- run ---- */
+void *strata_vulkan_program_input(strata_program *program, int slot) {
+    const strata_buffer *host = program->slots[slot].host[STRATA_ARENA_INPUT];
+    return host ? host->mapped : NULL;
+}
+
+const void *strata_vulkan_program_output(strata_program *program, int slot) {
+    const strata_buffer *host = program->slots[slot].host[STRATA_ARENA_OUTPUT];
+    return host ? host->mapped : NULL;
+}
+
+strata_status strata_vulkan_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
+    vulkan_device *device = program->device;
+    STRATA_TRY(strata_vulkan_submit(device, program->slots[slot].commands, out_ticket, err));
+    device->base.counters.launches += (uint64_t)program->n_launches;
+    device->base.counters.submissions++;
+    return strata_vulkan_check_messages(device, err);
+}

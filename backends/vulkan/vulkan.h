@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the Vulkan backend. Reading order:
+ *     loader.c      libvulkan at run time, result codes in words
+ *     instance.c    the instance, and what the validation layer says
+ *     physical.c    one physical device: what it has, what of it is asked for; the rows for strata_devices_list
+ *     device.c      opening one; tickets and waiting
+ *     memory.c      buffers, cut from a few blocks of device memory
+ *     transfer.c    bytes in and out of buffers, at once
+ *     pipeline.c    kernels to pipelines, and the pipeline cache on disk
+ *     program.c     a piece of graph recorded once a slot; a run is one submission */
+#ifndef STRATA_BACKENDS_VULKAN_H
+#define STRATA_BACKENDS_VULKAN_H
+
+#define VK_NO_PROTOTYPES
+#include <vulkan/vulkan.h>
+
+#include "backends/kernel/kernel.h"
+
+/* ---- loader.c ---- */
+typedef struct vulkan_functions {
+    void *library;
+    PFN_vkGetInstanceProcAddr GetInstanceProcAddr;
+#define LOADER(name)   PFN_vk##name name;
+#define INSTANCE(name) PFN_vk##name name;
+#define OPTIONAL(name) PFN_vk##name name;
+#define DEVICE(name)   PFN_vk##name name;
+#include "backends/vulkan/functions.def"
+#undef LOADER
+#undef INSTANCE
+#undef OPTIONAL
+#undef DEVICE
+} vulkan_functions;
+
+/* The rows that need no instance. UNAVAILABLE when there is no loader, or one of Vulkan 1.0. */
+strata_status strata_vulkan_load(vulkan_functions *out_vk, strata_error *err);
+strata_status strata_vulkan_load_instance(vulkan_functions *vk, VkInstance instance, strata_error *err);
+strata_status strata_vulkan_load_device(vulkan_functions *vk, VkDevice device, strata_error *err);
+void strata_vulkan_unload(vulkan_functions *vk); /* a zeroed table is fine */
+const char *strata_vulkan_result_name(VkResult result);
+/* Fills err with "what: VK_..." and the status that tells the caller what to do. */
+strata_status strata_vulkan_fail_result(VkResult result, const char *what, strata_error *err);
+
+/* ---- instance.c ---- */
+/* What the validation layer said, warnings and errors. Its address stays while the instance lives. */
+typedef struct vulkan_messages {
+    int n;
+    char first[STRATA_ERROR_MESSAGE_BYTES];
+} vulkan_messages;
+
+typedef struct vulkan_instance {
+    vulkan_functions vk;
+    VkInstance handle;
+    uint32_t version;          /* of the API that Strata asked for: 1.1 or 1.2 */
+    vulkan_messages *messages; /* NULL: not validated */
+    VkDebugUtilsMessengerEXT messenger;
+} vulkan_instance;
+
+/* UNAVAILABLE: no loader, no driver, or validation asked for without its layer. */
+strata_status strata_vulkan_instance_create(bool validate, vulkan_instance *out_instance, strata_error *err);
+void strata_vulkan_instance_destroy(vulkan_instance *instance); /* leaves `messages` to the caller, with what this added */
+/* Whether STRATA_VULKAN_VALIDATION is set, to anything but 0. */
+bool strata_vulkan_validation_wanted(void);
+
+/* ---- physical.c ---- */
+enum { VULKAN_DEVICE_EXTENSIONS = 4 };
+
+typedef struct vulkan_physical {
+    VkPhysicalDevice handle;
+    VkPhysicalDeviceProperties properties;
+    VkPhysicalDeviceMemoryProperties memory;
+    uint32_t version;                                 /* what may be used: the smaller of the device's and the instance's */
+    uint32_t queue_family;                            /* UINT32_MAX: none computes */
+    bool storage_16bit, storage_8bit, int64;          /* there, and enabled when the device is opened */
+    const char *extensions[VULKAN_DEVICE_EXTENSIONS]; /* to enable */
+    int n_extensions;
+    strata_device_info info;
+} vulkan_physical;
+
+/* The devices of an instance, in the driver's order. Caller frees *out_devices. */
+strata_status strata_vulkan_physical_list(const vulkan_instance *instance, vulkan_physical **out_devices, int *out_n,
+                                          strata_error *err);
+
+/* ---- device.c ---- */
+/* Fences of the newest submissions: ticket t has number t % VULKAN_TICKETS. */
+enum { VULKAN_TICKETS = 64 };
+
+typedef struct vulkan_block vulkan_block;
+typedef struct vulkan_pipeline vulkan_pipeline;
+
+typedef struct vulkan_device {
+    strata_device base; /* must be first */
+    vulkan_instance instance;
+    vulkan_physical physical;
+    VkDevice handle;
+    VkQueue queue;
+    bool lost;
+    strata_kernel_limits limits;
+    strata_cache cache;
+    strata_tuner *tuner; /* NULL: no tuning */
+
+    VkFence fences[VULKAN_TICKETS];
+    uint64_t last_ticket, done_ticket; /* the newest submitted, the newest known to be done */
+
+    vulkan_block *blocks; /* memory.c */
+
+    VkCommandPool command_pool; /* everything that is recorded on the device */
+    VkCommandBuffer transfer_commands;
+    strata_buffer *upload_staging, *download_staging; /* NULL until needed */
+
+    VkDescriptorSetLayout set_layouts[STRATA_SHADER_MAX_BUFFERS + 1]; /* by number of buffers, from 1 */
+    VkPipelineLayout pipeline_layouts[STRATA_SHADER_MAX_BUFFERS + 1];
+    VkPipelineCache pipeline_cache;
+    vulkan_pipeline *pipelines;
+    int n_pipelines, pipelines_capacity;
+    strata_buffer *nothing; /* bound where a kernel leaves a binding unused */
+} vulkan_device;
+
+/* As strata_vulkan_fail_result, naming the device; remembers when it is lost. */
+strata_status strata_vulkan_fail(vulkan_device *device, VkResult result, const char *what, strata_error *err);
+/* INTERNAL with the first message of the validation layer, if it said any. */
+strata_status strata_vulkan_check_messages(const vulkan_device *device, strata_error *err);
+
+/* Submits after all that was submitted before. Waits for the oldest ticket when all fences are in use. */
+strata_status strata_vulkan_submit(vulkan_device *device, VkCommandBuffer commands, uint64_t *out_ticket, strata_error *err);
+strata_status strata_vulkan_wait(vulkan_device *device, uint64_t ticket, strata_error *err);
+
+/* For tests: messages so far; and closing while keeping what the layer says about that, in memory of the caller, who gives a
+ * zeroed struct. Only of devices opened under validation; else there are none. */
+int strata_vulkan_validation_messages(const strata_device *device);
+void strata_vulkan_close_and_report(strata_device *device, vulkan_messages *out_messages);
+
+/* ---- memory.c ---- */
+typedef enum vulkan_memory_use {
+    VULKAN_MEMORY_DEVICE,      /* kernels; mapped too where memory is unified              */
+    VULKAN_MEMORY_STAGING_IN,  /* the host writes, copies read                             */
+    VULKAN_MEMORY_STAGING_OUT, /* copies write, the host reads                             */
+    VULKAN_MEMORY_SHARED_IN,   /* the host writes, kernels read                            */
+    VULKAN_MEMORY_SHARED_OUT,  /* kernels write, the host reads                            */
+    VULKAN_MEMORY_USES
+} vulkan_memory_use;
+
+struct strata_buffer {
+    VkBuffer handle;
+    int64_t bytes;       /* as asked for */
+    vulkan_block *block; /* where its memory is */
+    VkDeviceSize offset; /* ... and where in it */
+    VkDeviceSize span;   /* bytes taken there */
+    char *mapped;        /* NULL: the host cannot reach it */
+    bool cached, counted;
+};
+
+/* Undefined contents. Counted as an allocation. */
+strata_status strata_vulkan_buffer_make(vulkan_device *device, vulkan_memory_use use, int64_t bytes, strata_buffer **out_buffer,
+                                        strata_error *err);
+void strata_vulkan_buffer_free(vulkan_device *device, strata_buffer *buffer); /* NULL is fine */
+void strata_vulkan_blocks_free(vulkan_device *device);                        /* all buffers must be gone */
+int strata_vulkan_count_blocks(const vulkan_device *device);                  /* for tests */
+
+/* ---- transfer.c ---- */
+strata_status strata_vulkan_buffer_create(strata_device *device, int64_t bytes, strata_buffer **out_buffer, strata_error *err);
+void strata_vulkan_buffer_destroy(strata_device *device, strata_buffer *buffer);
+strata_status strata_vulkan_upload(strata_device *device, strata_buffer *buffer, int64_t offset, const void *source,
+                                   int64_t bytes, strata_error *err);
+strata_status strata_vulkan_download(strata_device *device, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
+                                     strata_error *err);
+strata_status strata_vulkan_clear(vulkan_device *device, strata_buffer *buffer, strata_error *err); /* to zeros */
+
+/* ---- pipeline.c ---- */
+/* Layouts and the pipeline cache, as far as they come; strata_vulkan_pipelines_finish undoes what was made. */
+strata_status strata_vulkan_pipelines_init(vulkan_device *device, strata_error *err);
+void strata_vulkan_pipelines_finish(vulkan_device *device);
+/* The device's pipeline for the kernel, built when it is new. Lives as long as the device. */
+strata_status strata_vulkan_pipeline_get(vulkan_device *device, const strata_kernel *kernel, VkPipeline *out_pipeline,
+                                         strata_error *err);
+/* Writes the cache to disk when a pipeline was built since the last time. */
+void strata_vulkan_pipelines_save(vulkan_device *device);
+/* Whether the driver of this device, in this version, wrote the data: by the header that Vulkan prescribes. */
+bool strata_vulkan_pipeline_data_fits(const vulkan_device *device, const void *data, size_t bytes);
+
+/* ---- program.c ---- */
+strata_status strata_vulkan_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
+                                    strata_error *err);
+void strata_vulkan_program_destroy(strata_program *program);
+void *strata_vulkan_program_input(strata_program *program, int slot);
+const void *strata_vulkan_program_output(strata_program *program, int slot);
+strata_status strata_vulkan_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Batches of arrays by an order, of pipelines by an iterator. */
+#include "core/data/batches.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/data/stage.h"
+
+struct strata_batches {
+    strata_batches_options opts;
+    const strata_dataset *dataset;
+    /* arrays */
+    strata_order *order; /* NULL: a pipeline */
+    int64_t first, n;
+    /* a pipeline */
+    strata_dataset *batched; /* the dataset, with a batch stage over it where it had none */
+    strata_iterator *iterator;
+    strata_element element;
+};
+
+strata_status strata_batches_create(const strata_dataset *dataset, const strata_batches_options *opts,
+                                    strata_batches **out_batches, strata_error *err) {
+    strata_batches *b = calloc(1, sizeof *b);
+    if (!b) return strata_fail(err, STRATA_OUT_OF_MEMORY, "batches: no host memory");
+    *b = (strata_batches){.opts = *opts, .dataset = dataset, .first = opts->first * opts->batch};
+    strata_status status = STRATA_OK;
+    if (dataset->stage == &strata_stage_table) {
+        status = strata_order_create(dataset->n, opts->shuffle, opts->seed, opts->epoch, &b->order, err);
+    } else {
+        b->batched = strata_dataset_retain((strata_dataset *)dataset); /* only its count of owners changes */
+        if (!dataset->spec.is_batch) status = strata_dataset_batch(&b->batched, opts->batch, false, err);
+        if (!status) status = strata_iterator_create(b->batched, opts->seed, opts->epoch, opts->first, &b->iterator, err);
+    }
+    if (status)
+        strata_batches_destroy(b);
+    else
+        *out_batches = b;
+    return status;
+}
+
+void strata_batches_destroy(strata_batches *batches) {
+    if (!batches) return;
+    strata_order_destroy(batches->order);
+    strata_element_finish(&batches->element);
+    strata_iterator_destroy(batches->iterator);
+    strata_dataset_destroy(batches->batched);
+    free(batches);
+}
+
+/* All of an i32 array in 0..n-1. */
+static strata_status check_range(const strata_batches *b, int part, int64_t n, const char *what, strata_error *err) {
+    const strata_array *array = &b->element.parts[part];
+    const int32_t *values = array->data;
+    if (array->dtype != STRATA_DTYPE_I32 || n == 0) return STRATA_OK;
+    for (int64_t i = 0, size = strata_shape_elements(array->shape); i < size; i++)
+        if (values[i] < 0 || values[i] >= n)
+            return strata_fail(err, STRATA_DATA, "batch %lld, position %lld: the %s is %d; the model knows 0..%lld",
+                               (long long)b->element.key.index, (long long)i, what, values[i], (long long)n - 1);
+    return STRATA_OK;
+}
+
+static strata_status check_element(const strata_batches *b, strata_error *err) {
+    const strata_array *x = &b->element.parts[0], *y = &b->element.parts[1];
+    strata_shape example = {.rank = x->shape.rank - 1};
+    if (example.rank >= 0) memcpy(example.dims, x->shape.dims + 1, (size_t)example.rank * sizeof *example.dims);
+    if (example.rank < 0 || !strata_shape_equal(example, b->opts.input))
+        return strata_fail(err, STRATA_DATA, "batch %lld has shape %s; the model takes (n, ...) of %s",
+                           (long long)b->element.key.index, strata_shape_text(x->shape).text,
+                           strata_shape_text(b->opts.input).text);
+    STRATA_TRY(check_range(b, 0, b->opts.n_tokens, "token", err));
+    if (b->element.n_parts < 2) return STRATA_OK;
+    int64_t label_size = b->opts.label_size ? b->opts.label_size : 1;
+    if (y->shape.rank < 1 || y->shape.dims[0] != x->shape.dims[0] ||
+        strata_shape_elements(y->shape) != x->shape.dims[0] * label_size)
+        return strata_fail(err, STRATA_DATA, "batch %lld has %lld examples and labels %s; there must be one label an example",
+                           (long long)b->element.key.index, (long long)x->shape.dims[0], strata_shape_text(y->shape).text);
+    return check_range(b, 1, b->opts.n_classes, "label", err);
+}
+
+strata_status strata_batches_next(strata_batches *batches, int64_t *out_n, strata_error *err) {
+    strata_batches *b = batches;
+    if (b->order) {
+        b->first += b->n;
+        int64_t left = b->dataset->n - b->first;
+        *out_n = b->n = left < b->opts.batch ? left : b->opts.batch;
+        return STRATA_OK;
+    }
+    bool more;
+    strata_element_finish(&b->element);
+    STRATA_TRY(strata_iterator_next(b->iterator, &b->element, &more, err));
+    *out_n = 0;
+    if (!more) return STRATA_OK;
+    STRATA_TRY(check_element(b, err));
+    *out_n = b->element.parts[0].shape.dims[0];
+    return STRATA_OK;
+}
+
+void strata_batches_write(const strata_batches *batches, void *out_features, void *out_labels) {
+    const strata_batches *b = batches;
+    if (b->order) {
+        strata_dataset_fetch(b->dataset, b->order, b->first, b->n, out_features, out_labels);
+        return;
+    }
+    memcpy(out_features, b->element.parts[0].data, strata_array_bytes(&b->element.parts[0]));
+    if (out_labels && b->element.n_parts > 1)
+        memcpy(out_labels, b->element.parts[1].data, strata_array_bytes(&b->element.parts[1]));
+}
+
+int64_t strata_batches_count(const strata_dataset *dataset, int64_t batch) {
+    if (dataset->n < 0) return 0;
+    return dataset->spec.is_batch ? dataset->n : (dataset->n + batch - 1) / batch;
+}
+
+strata_status strata_batches_check_size(const strata_dataset *dataset, const char *verb, strata_error *err) {
+    if (dataset->n == 0) return strata_fail(err, STRATA_DATA, "%s: the data is empty", verb);
+    if (dataset->n != STRATA_SIZE_INFINITE) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s: the data repeats for ever; strata_dataset_take says how much an epoch is",
+                       verb);
+}

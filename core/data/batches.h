@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What fit, evaluate and predict read: the batches of one epoch of any dataset, one after the other. Arrays are gathered straight into the device's input memory; the batches of a
+ * pipeline are copied there. */
+#ifndef STRATA_CORE_DATA_BATCHES_H
+#define STRATA_CORE_DATA_BATCHES_H
+
+#include "strata/pipeline.h"
+
+typedef struct strata_batches strata_batches;
+
+typedef struct strata_batches_options {
+    int64_t batch; /* examples, where the dataset does not say */
+    bool shuffle;  /* of arrays; a pipeline is shuffled by its own stages */
+    uint64_t seed, epoch;
+    int64_t first;      /* batch to begin with */
+    strata_shape input; /* of one example: every batch must have it */
+    int64_t label_size; /* numbers in the labels of one example; 0: 1 */
+    int64_t n_tokens;   /* integer features are below; 0: any */
+    int64_t n_classes;  /* integer labels are below; 0: any */
+} strata_batches_options;
+
+/* Borrows the dataset. */
+STRATA_MUST_USE strata_status strata_batches_create(const strata_dataset *dataset, const strata_batches_options *opts,
+                                                    strata_batches **out_batches, strata_error *err);
+/* Goes to the next batch; *out_n: its examples, 0 at the end. */
+STRATA_MUST_USE strata_status strata_batches_next(strata_batches *batches, int64_t *out_n, strata_error *err);
+/* Writes its features and labels (NULL: not wanted). */
+void strata_batches_write(const strata_batches *batches, void *out_features, void *out_labels);
+void strata_batches_destroy(strata_batches *batches);
+
+/* Batches of an epoch when that is known, else 0. */
+int64_t strata_batches_count(const strata_dataset *dataset, int64_t batch);
+/* INVALID for a dataset without end, DATA for one without elements. */
+STRATA_MUST_USE strata_status strata_batches_check_size(const strata_dataset *dataset, const char *verb, strata_error *err);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The binary version of CIFAR-10: records of one label byte and three planes of 32x32 bytes (red, green, blue). */
+#ifndef STRATA_CORE_DATA_CIFAR10_H
+#define STRATA_CORE_DATA_CIFAR10_H
+
+#include "strata/tensor.h"
+
+enum { STRATA_CIFAR10_SIDE = 32, STRATA_CIFAR10_CLASSES = 10, STRATA_CIFAR10_RECORD = 1 + 3 * 32 * 32 };
+
+/* Parses records, plain, gzip or xz: images u8 (N,32,32,3), labels u8 (N), which the caller finishes.
+ *   name   stands in messages
+ * Fails: DATA with name, record and offset. */
+STRATA_MUST_USE strata_status strata_cifar10_parse(const char *name, const void *bytes, size_t n_bytes,
+                                                   strata_array *out_images, strata_array *out_labels, strata_error *err);
+
+#endif

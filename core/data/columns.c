@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Columns by name, classes by word, and datasets of numbers from a table. */
+#include "core/data/columns.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/data/dataset.h"
+#include "core/text.h"
+
+/* ---- which columns ---- */
+
+static strata_status all_but_label(strata_columns *columns, const strata_csv *csv, strata_error *err) {
+    for (int i = 0; i < strata_csv_n_columns(csv); i++)
+        if (i != columns->label) columns->features[columns->n_features++] = i;
+    if (columns->n_features) return STRATA_OK;
+    return strata_fail(err, STRATA_DATA, "%s: has no column but the label \"%s\"", strata_csv_name(csv),
+                       strata_csv_column(csv, columns->label));
+}
+
+strata_status strata_columns_choose(strata_columns *columns, const strata_csv *csv, const strata_csv_options *opts,
+                                    strata_error *err) {
+    int n = opts->features ? opts->n_features : strata_csv_n_columns(csv);
+    *columns = (strata_columns){.label = -1};
+    if (n < 1) return strata_fail(err, STRATA_INVALID, "csv: n_features is %d; name at least one column", n);
+    columns->features = calloc((size_t)n, sizeof *columns->features);
+    if (!columns->features) return strata_fail(err, STRATA_OUT_OF_MEMORY, "csv: no host memory for %d columns", n);
+    if (opts->label) STRATA_TRY(strata_csv_find(csv, opts->label, &columns->label, err));
+    if (opts->label && opts->n_classes > 0) {
+        STRATA_TRY(strata_names_copy(opts->classes, opts->n_classes, &columns->classes, err));
+        columns->n_classes = opts->n_classes;
+    }
+    if (!opts->features) return all_but_label(columns, csv, err);
+    for (int i = 0; i < n; i++) {
+        STRATA_TRY(strata_csv_find(csv, opts->features[i], &columns->features[i], err));
+        if (columns->features[i] == columns->label)
+            return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both a feature and the label", opts->label);
+    }
+    columns->n_features = n;
+    return STRATA_OK;
+}
+
+void strata_columns_finish(strata_columns *columns) {
+    free(columns->features);
+    strata_names_free(columns->classes, columns->n_classes);
+    *columns = (strata_columns){0};
+}
+
+/* ---- classes ---- */
+
+static int by_bytes(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+strata_status strata_columns_find_classes(strata_columns *columns, const strata_csv *csv, strata_error *err) {
+    enum { MOST_CLASSES = 65536 };
+    int64_t n = strata_csv_n_rows(csv), distinct = 0;
+    if (columns->n_classes) return STRATA_OK;
+    if (n == 0) return strata_fail(err, STRATA_DATA, "%s: has no rows", strata_csv_name(csv));
+    const char **words = malloc((size_t)n * sizeof *words);
+    if (!words) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", strata_csv_name(csv));
+    for (int64_t i = 0; i < n; i++) words[i] = strata_csv_cell(csv, i, columns->label);
+    qsort(words, (size_t)n, sizeof *words, by_bytes);
+    for (int64_t i = 0; i < n; i++)
+        if (i == 0 || strcmp(words[i], words[distinct - 1])) words[distinct++] = words[i];
+    strata_status status;
+    if (distinct > MOST_CLASSES)
+        status = strata_fail(err, STRATA_DATA, "%s: column \"%s\" holds %lld different words, too many for classes",
+                             strata_csv_name(csv), strata_csv_column(csv, columns->label), (long long)distinct);
+    else
+        status = strata_names_copy(words, (int)distinct, &columns->classes, err);
+    if (!status) columns->n_classes = (int)distinct;
+    free(words);
+    return status;
+}
+
+strata_status strata_columns_class(const strata_columns *columns, const strata_csv *csv, int64_t row, int *out_class,
+                                   strata_error *err) {
+    const char *word = strata_csv_cell(csv, row, columns->label);
+    for (int i = 0; i < columns->n_classes; i++)
+        if (!strcmp(word, columns->classes[i])) {
+            *out_class = i;
+            return STRATA_OK;
+        }
+    const char *nearest = strata_nearest_name(word, (const char *const *)columns->classes, (size_t)columns->n_classes);
+    return strata_fail(err, STRATA_DATA, "%s:%lld: the label \"%.64s\" in column \"%s\" is none of the %d classes%s%s%s",
+                       strata_csv_name(csv), (long long)strata_csv_line(csv, row), word, strata_csv_column(csv, columns->label),
+                       columns->n_classes, nearest ? "; the nearest is \"" : "", nearest ? nearest : "", nearest ? "\"" : "");
+}
+
+/* ---- numbers ---- */
+
+/* A whole cell as a decimal number, spaces around it allowed. Not strtod, which reads what the program's locale writes: 19 digits in long double
+ * are exact far beyond the f32 that this becomes. */
+static bool read_number(const char *cell, double *out) {
+    uint64_t digits = 0;
+    int n_digits = 0, exponent = 0, given = 0;
+    cell += strspn(cell, " \t");
+    bool negative = *cell == '-', behind_point = false;
+    if (*cell == '-' || *cell == '+') cell++;
+    for (; (*cell >= '0' && *cell <= '9') || (*cell == '.' && !behind_point); cell++) {
+        if (*cell == '.') {
+            behind_point = true;
+            continue;
+        }
+        n_digits++;
+        if (digits < UINT64_C(1000000000000000000))
+            digits = digits * 10 + (uint64_t)(*cell - '0'), exponent -= behind_point;
+        else
+            exponent += !behind_point;
+    }
+    if (n_digits && (*cell == 'e' || *cell == 'E')) {
+        bool down = cell[1] == '-';
+        cell += cell[1] == '-' || cell[1] == '+' ? 2 : 1;
+        if (*cell < '0' || *cell > '9') return false;
+        for (; *cell >= '0' && *cell <= '9'; cell++) given = given < 100000 ? given * 10 + (*cell - '0') : given;
+        exponent += down ? -given : given;
+    }
+    *out = (double)((long double)digits * powl(10, exponent)) * (negative ? -1 : 1);
+    if (digits == 0) *out = negative ? -0.0 : 0.0;
+    return n_digits && !cell[strspn(cell, " \t")] && isfinite(*out);
+}
+
+static strata_status fill_features(const strata_columns *columns, const strata_csv *csv, float *out, strata_error *err) {
+    for (int64_t row = 0; row < strata_csv_n_rows(csv); row++)
+        for (int i = 0; i < columns->n_features; i++) {
+            const char *cell = strata_csv_cell(csv, row, columns->features[i]);
+            double value = 0;
+            if (!read_number(cell, &value) || !isfinite((float)value))
+                return strata_fail(err, STRATA_DATA, "%s:%lld: column \"%s\" holds \"%.64s\", which is no finite f32 number",
+                                   strata_csv_name(csv), (long long)strata_csv_line(csv, row),
+                                   strata_csv_column(csv, columns->features[i]), cell);
+            *out++ = (float)value;
+        }
+    return STRATA_OK;
+}
+
+typedef enum label_kind { LABEL_CLASSES, LABEL_NUMBERS, LABEL_WORDS } label_kind;
+
+/* Words when the caller named classes or a cell is no number; classes when all are whole numbers from 0. */
+static label_kind find_kind(const strata_columns *columns, const strata_csv *csv) {
+    label_kind kind = columns->n_classes ? LABEL_WORDS : LABEL_CLASSES;
+    for (int64_t row = 0; kind != LABEL_WORDS && row < strata_csv_n_rows(csv); row++) {
+        double value;
+        if (!read_number(strata_csv_cell(csv, row, columns->label), &value))
+            kind = LABEL_WORDS;
+        else if (value < 0 || value > INT32_MAX || value != floor(value))
+            kind = LABEL_NUMBERS;
+    }
+    return kind;
+}
+
+static strata_status fill_labels(strata_columns *columns, const strata_csv *csv, strata_array *out_labels, strata_error *err) {
+    label_kind kind = find_kind(columns, csv);
+    int64_t n = strata_csv_n_rows(csv);
+    if (kind == LABEL_WORDS) STRATA_TRY(strata_columns_find_classes(columns, csv, err));
+    STRATA_TRY(
+        strata_array_create(kind == LABEL_NUMBERS ? STRATA_DTYPE_F32 : STRATA_DTYPE_I32, STRATA_SHAPE(n), out_labels, err));
+    for (int64_t row = 0; row < n; row++) {
+        double value = 0;
+        int label = 0;
+        if (kind == LABEL_WORDS) {
+            STRATA_TRY(strata_columns_class(columns, csv, row, &label, err));
+            value = label;
+        } else {
+            read_number(strata_csv_cell(csv, row, columns->label), &value);
+        }
+        strata_element_set(out_labels->dtype, out_labels->data, row, value);
+    }
+    return STRATA_OK;
+}
+
+static strata_status to_dataset(strata_columns *columns, const strata_csv *csv, strata_dataset **out_dataset,
+                                strata_error *err) {
+    strata_array features = {0}, labels = {0};
+    strata_dataset *dataset = NULL;
+    strata_status status = STRATA_OK;
+    int64_t n = strata_csv_n_rows(csv);
+    if (n == 0) return strata_fail(err, STRATA_DATA, "%s: has a header and no rows", strata_csv_name(csv));
+    STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, columns->n_features), &features, err));
+    STRATA_TRY_GOTO(fill_features(columns, csv, features.data, err));
+    if (columns->label >= 0) STRATA_TRY_GOTO(fill_labels(columns, csv, &labels, err));
+    STRATA_TRY_GOTO(strata_dataset_take_arrays(&features, columns->label >= 0 ? &labels : NULL, 0, &dataset, err));
+    STRATA_TRY_GOTO(strata_dataset_set_source(dataset, strata_csv_name(csv), err));
+    STRATA_TRY_GOTO(strata_dataset_set_class_names(dataset, (const char *const *)columns->classes, columns->n_classes, err));
+    *out_dataset = dataset;
+    dataset = NULL;
+cleanup:
+    strata_dataset_destroy(dataset);
+    strata_array_finish(&features);
+    strata_array_finish(&labels);
+    return status;
+}
+
+strata_status strata_dataset_csv(const char *path, const strata_csv_options *opts, strata_dataset **out_dataset,
+                                 strata_error *err) {
+    strata_csv *csv = NULL;
+    strata_columns columns = {0};
+    const strata_csv_options none = {0};
+    if (!opts) opts = &none;
+    STRATA_TRY(strata_csv_read(path, opts->separator, &csv, err));
+    strata_status status = strata_columns_choose(&columns, csv, opts, err);
+    if (!status) status = to_dataset(&columns, csv, out_dataset, err);
+    strata_columns_finish(&columns);
+    strata_csv_destroy(csv);
+    return status;
+}

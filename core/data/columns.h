@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which columns of a table are features and which is the label, and what the label's words mean. */
+#ifndef STRATA_CORE_DATA_COLUMNS_H
+#define STRATA_CORE_DATA_COLUMNS_H
+
+#include "strata/csv.h"
+
+/* Zero-initialize; finish when done. */
+typedef struct strata_columns {
+    int *features, n_features;
+    int label; /* -1: none */
+    char **classes;
+    int n_classes;
+} strata_columns;
+
+/* Finds the columns of `opts`; its classes, if given, are copied. */
+STRATA_MUST_USE strata_status strata_columns_choose(strata_columns *columns, const strata_csv *csv,
+                                                    const strata_csv_options *opts, strata_error *err);
+/* Makes the classes of the words that the label column holds, sorted by bytes, unless the options gave them. */
+STRATA_MUST_USE strata_status strata_columns_find_classes(strata_columns *columns, const strata_csv *csv, strata_error *err);
+/* The class of a row. DATA, with the line, when its label is none of them. */
+STRATA_MUST_USE strata_status strata_columns_class(const strata_columns *columns, const strata_csv *csv, int64_t row,
+                                                   int *out_class, strata_error *err);
+void strata_columns_finish(strata_columns *columns);
+
+#endif

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Datasets over arrays in memory, the order of their elements, and the gathering of a batch. Readers of files are beside this one. */
+#include "strata/dataset.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/data/dataset.h"
+#include "core/data/digits.h"
+#include "core/data/idx.h"
+#include "core/data/mnist.h"
+#include "core/data/npy.h"
+#include "core/data/stage.h"
+#include "core/philox.h"
+#include "core/text.h"
+
+struct strata_order {
+    int64_t n;
+    uint32_t *index; /* NULL: 0, 1, 2 ... */
+};
+
+/* ---- datasets ---- */
+
+static bool is_index(strata_dtype dtype) {
+    return dtype == STRATA_DTYPE_I32 || dtype == STRATA_DTYPE_I64;
+}
+
+static strata_status check_arrays(const strata_array *features, const strata_array *labels, double scale, strata_error *err) {
+    const strata_dtype dtype = features->dtype;
+    if (features->shape.rank < 1 || (dtype != STRATA_DTYPE_U8 && dtype != STRATA_DTYPE_F32 && !is_index(dtype)))
+        return strata_fail(err, STRATA_INVALID, "dataset: features are %s %s; they must be u8, f32, i32 or i64 (n, ...)",
+                           strata_dtype_name(dtype), strata_shape_text(features->shape).text);
+    if (is_index(dtype) && scale != 0 && scale != 1)
+        return strata_fail(err, STRATA_INVALID, "dataset: features are %s and scale is %g; integers are not scaled: give 0",
+                           strata_dtype_name(dtype), scale);
+    STRATA_TRY(strata_shape_check(features->shape, err));
+    if (features->shape.dims[0] > UINT32_MAX)
+        return strata_fail(err, STRATA_UNSUPPORTED, "dataset: %lld elements; at most 2^32 - 1 are shuffled in memory",
+                           (long long)features->shape.dims[0]);
+    if (!labels) return STRATA_OK;
+    STRATA_TRY(strata_shape_check(labels->shape, err));
+    if (labels->shape.rank < 1 || labels->shape.dims[0] != features->shape.dims[0])
+        return strata_fail(err, STRATA_INVALID, "dataset: features are %s, labels %s; there must be one label an element",
+                           strata_shape_text(features->shape).text, strata_shape_text(labels->shape).text);
+    if (labels->dtype != STRATA_DTYPE_U8 && labels->dtype != STRATA_DTYPE_I32 && labels->dtype != STRATA_DTYPE_I64 &&
+        labels->dtype != STRATA_DTYPE_F32)
+        return strata_fail(err, STRATA_INVALID, "dataset: labels are %s; they must be u8, i32, i64 or f32",
+                           strata_dtype_name(labels->dtype));
+    return STRATA_OK;
+}
+
+/* The largest integer label plus one; DATA for one that is negative or does not fit an i32. */
+static strata_status count_classes(strata_dataset *dataset, strata_error *err) {
+    if (!dataset->has_labels || dataset->labels.dtype == STRATA_DTYPE_F32) return STRATA_OK;
+    for (int64_t i = 0; i < dataset->n * dataset->label_size; i++) {
+        double label = strata_element_get(dataset->labels.dtype, dataset->labels.data, i);
+        if (label < 0 || label > INT32_MAX)
+            return strata_fail(err, STRATA_DATA, "dataset: label %lld is %.0f; classes are 0..%d", (long long)i, label,
+                               INT32_MAX);
+        if ((int64_t)label >= dataset->n_classes) dataset->n_classes = (int64_t)label + 1;
+    }
+    return STRATA_OK;
+}
+
+static int64_t integer_feature(const strata_dataset *dataset, int64_t i) {
+    return dataset->features.dtype == STRATA_DTYPE_I32 ? ((const int32_t *)dataset->features.data)[i]
+                                                       : ((const int64_t *)dataset->features.data)[i];
+}
+
+/* DATA for the first integer feature that is not in least..most. */
+static strata_status name_token(const strata_dataset *dataset, int64_t least, int64_t most, const char *whose,
+                                strata_error *err) {
+    for (int64_t i = 0; i < dataset->n * dataset->element_size; i++) {
+        const int64_t token = integer_feature(dataset, i);
+        if (token < least || token > most)
+            return strata_fail(err, STRATA_DATA, "element %lld, position %lld: the token is %lld; %s are %lld..%lld",
+                               (long long)(i / dataset->element_size), (long long)(i % dataset->element_size), (long long)token,
+                               whose, (long long)least, (long long)most);
+    }
+    return STRATA_OK;
+}
+
+/* The range of integer features; DATA for one that does not fit an i32. */
+static strata_status find_token_range(strata_dataset *dataset, strata_error *err) {
+    const int64_t n = is_index(dataset->features.dtype) ? dataset->n * dataset->element_size : 0;
+    int64_t least = n ? INT64_MAX : 0, most = n ? INT64_MIN : -1;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t token = integer_feature(dataset, i);
+        least = token < least ? token : least;
+        most = token > most ? token : most;
+    }
+    dataset->least_token = least;
+    dataset->most_token = most;
+    if (least >= INT32_MIN && most <= INT32_MAX) return STRATA_OK;
+    return name_token(dataset, INT32_MIN, INT32_MAX, "dataset: batches are i32, which", err);
+}
+
+strata_status strata_dataset_check_tokens(const strata_dataset *dataset, int64_t n_tokens, strata_error *err) {
+    if (dataset->least_token >= 0 && dataset->most_token < n_tokens) return STRATA_OK;
+    return name_token(dataset, 0, n_tokens - 1, "those the model knows", err);
+}
+
+strata_status strata_dataset_take_arrays(strata_array *features, strata_array *labels, double scale,
+                                         strata_dataset **out_dataset, strata_error *err) {
+    strata_status status = check_arrays(features, labels, scale, err);
+    strata_dataset *dataset = status ? NULL : calloc(1, sizeof *dataset);
+    if (!status && !dataset) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "dataset: no host memory");
+    if (status) {
+        strata_array_finish(features);
+        strata_array_finish(labels);
+        return status;
+    }
+    atomic_init(&dataset->references, 1);
+    dataset->stage = &strata_stage_table;
+    dataset->features = *features;
+    *features = (strata_array){0};
+    dataset->has_labels = labels != NULL;
+    if (labels) {
+        dataset->labels = *labels;
+        *labels = (strata_array){0};
+        dataset->label.rank = dataset->labels.shape.rank - 1;
+        memcpy(dataset->label.dims, dataset->labels.shape.dims + 1, (size_t)dataset->label.rank * sizeof(int64_t));
+    }
+    dataset->label_size = strata_shape_elements(dataset->label);
+    dataset->n = dataset->features.shape.dims[0];
+    dataset->element.rank = dataset->features.shape.rank - 1;
+    memcpy(dataset->element.dims, dataset->features.shape.dims + 1, (size_t)dataset->element.rank * sizeof(int64_t));
+    dataset->element_size = strata_shape_elements(dataset->element);
+    dataset->scale = scale == 0 ? 1 : (float)scale;
+    dataset->spec = (strata_element_spec){
+        .n_parts = labels ? 2 : 1,
+        .parts = {{is_index(dataset->features.dtype) ? STRATA_DTYPE_I32 : STRATA_DTYPE_F32, dataset->element},
+                  {dataset->labels.dtype == STRATA_DTYPE_F32 ? STRATA_DTYPE_F32 : STRATA_DTYPE_I32, dataset->label}}};
+    status = count_classes(dataset, err);
+    if (!status) status = find_token_range(dataset, err);
+    if (status)
+        strata_dataset_destroy(dataset);
+    else
+        *out_dataset = dataset;
+    return status;
+}
+
+strata_status strata_dataset_from_arrays(const strata_array *features, const strata_array *labels, double scale,
+                                         strata_dataset **out_dataset, strata_error *err) {
+    strata_array x = strata_array_view(features->dtype, features->shape, features->data), y = {0};
+    if (labels) y = strata_array_view(labels->dtype, labels->shape, labels->data);
+    return strata_dataset_take_arrays(&x, labels ? &y : NULL, scale, out_dataset, err);
+}
+
+strata_status strata_dataset_mnist(const char *folder, const char *split, uint64_t seed, strata_dataset **out_dataset,
+                                   strata_error *err) {
+    bool train;
+    STRATA_TRY(strata_split_check(split, &train, err));
+    strata_image_set set = {0};
+    if (folder)
+        STRATA_TRY(strata_mnist_load(folder, train ? STRATA_MNIST_TRAIN : STRATA_MNIST_TEST, &set, err));
+    else
+        STRATA_TRY(strata_digits_make(seed, train ? 0 : STRATA_DIGITS_TEST_FIRST, train ? 60000 : 10000, &set, err));
+    return strata_dataset_take_arrays(&set.images, &set.labels, 1.0 / 255, out_dataset, err);
+}
+
+/* (n, element...) over the array's elements, when they are whole elements of that shape: laid out as such, or as rows of numbers. */
+static bool as_elements(strata_shape given, strata_shape element, strata_shape *out_shape) {
+    int64_t size = strata_shape_elements(element), all = strata_shape_elements(given);
+    if (element.rank == 3 && element.dims[2] == 1) { /* pictures (H, W) are pictures (H, W, 1) */
+        element.rank = 2;
+        if (given.rank > 2 && given.dims[given.rank - 1] == 1) given.rank--;
+    }
+    bool one = strata_shape_equal(given, element), row = given.rank == 2 && given.dims[1] == size;
+    bool many = given.rank == element.rank + 1 && all && all % size == 0 && given.dims[0] == all / size;
+    for (int i = 0; many && i < element.rank; i++) many = given.dims[i + 1] == element.dims[i];
+    *out_shape = (strata_shape){.rank = element.rank + 1, .dims = {all / size}};
+    memcpy(out_shape->dims + 1, element.dims, (size_t)element.rank * sizeof(int64_t));
+    return one || row || many;
+}
+
+static bool is_npy(const char *path) {
+    char magic[6] = "";
+    FILE *file = fopen(path, "rb");
+    size_t n = file ? fread(magic, 1, sizeof magic, file) : 0;
+    if (file) fclose(file);
+    return n == sizeof magic && !memcmp(magic, "\x93NUMPY", sizeof magic);
+}
+
+strata_status strata_dataset_from_file(const char *path, strata_shape element, strata_dataset **out_dataset,
+                                       strata_error *err) {
+    strata_array array = {0};
+    strata_shape shape;
+    STRATA_TRY(strata_shape_check(element, err));
+    if (element.rank == STRATA_MAX_RANK || strata_shape_elements(element) < 1)
+        return strata_fail(err, STRATA_INVALID, "dataset: elements of %s; they need at least one number and at most %d axes",
+                           strata_shape_text(element).text, STRATA_MAX_RANK - 1);
+    STRATA_TRY(is_npy(path) ? strata_npy_read(path, &array, err) : strata_idx_read(path, &array, err));
+    strata_status status = STRATA_OK;
+    if (array.dtype != STRATA_DTYPE_U8 && array.dtype != STRATA_DTYPE_F32 && !is_index(array.dtype))
+        status = strata_fail(err, STRATA_DATA, "%s: elements are %s; u8 pixels, f32, or i32 or i64 tokens are taken", path,
+                             strata_dtype_name(array.dtype));
+    else if (!as_elements(array.shape, element, &shape))
+        status = strata_fail(err, STRATA_DATA, "%s: its shape is %s; the model takes %s, or (n, ...) of them", path,
+                             strata_shape_text(array.shape).text, strata_shape_text(element).text);
+    if (status) {
+        strata_array_finish(&array);
+        return status;
+    }
+    array.shape = shape;
+    return strata_dataset_take_arrays(&array, NULL, array.dtype == STRATA_DTYPE_U8 ? 1.0 / 255 : 1, out_dataset, err);
+}
+
+static void destroy_table(strata_dataset *dataset) {
+    strata_array_finish(&dataset->features);
+    strata_array_finish(&dataset->labels);
+}
+
+int64_t strata_dataset_size(const strata_dataset *dataset) {
+    return dataset->n;
+}
+strata_shape strata_dataset_element_shape(const strata_dataset *dataset) {
+    return dataset->element;
+}
+strata_dtype strata_dataset_feature_dtype(const strata_dataset *dataset) {
+    return dataset->spec.parts[0].dtype;
+}
+bool strata_dataset_has_labels(const strata_dataset *dataset) {
+    return dataset->has_labels;
+}
+strata_dtype strata_dataset_label_dtype(const strata_dataset *dataset) {
+    return dataset->has_labels ? dataset->spec.parts[1].dtype : STRATA_DTYPE_F32;
+}
+strata_shape strata_dataset_label_shape(const strata_dataset *dataset) {
+    return dataset->label;
+}
+int64_t strata_dataset_n_classes(const strata_dataset *dataset) {
+    return dataset->n_classes;
+}
+
+const char *strata_dataset_source(const strata_dataset *dataset) {
+    return dataset->source ? dataset->source : "";
+}
+const char *strata_dataset_class_name(const strata_dataset *dataset, int64_t label) {
+    return label >= 0 && label < dataset->n_class_names ? dataset->class_names[label] : NULL;
+}
+
+/* ---- what readers say ---- */
+
+strata_status strata_split_check(const char *split, bool *out_train, strata_error *err) {
+    *out_train = !strcmp(split, "train");
+    if (*out_train || !strcmp(split, "test")) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "dataset: there is no split \"%s\"; there are: train, test", split);
+}
+
+strata_status strata_dataset_set_source(strata_dataset *dataset, const char *source, strata_error *err) {
+    char *copy = strdup(source);
+    if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "dataset: no host memory");
+    free(dataset->source);
+    dataset->source = copy;
+    return STRATA_OK;
+}
+
+strata_status strata_dataset_set_class_names(strata_dataset *dataset, const char *const *names, int n_names,
+                                             strata_error *err) {
+    char **copy = NULL;
+    STRATA_TRY(strata_names_copy(names, n_names, &copy, err));
+    strata_names_free(dataset->class_names, dataset->n_class_names);
+    dataset->class_names = copy;
+    dataset->n_class_names = n_names;
+    if (dataset->n_classes < n_names) dataset->n_classes = n_names;
+    return STRATA_OK;
+}
+
+/* ---- order ---- */
+
+/* Fisher-Yates: position i from the top is swapped with one of 0..i, drawn by Philox keyed by (seed) at counter (i, epoch). The
+ * range is taken by multiplication (Lemire 2019); its bias, below 2^-32 per draw, is nothing to a shuffle. */
+static void shuffle_indices(uint32_t *index, int64_t n, uint64_t seed, uint64_t epoch) {
+    strata_philox_block random = {{0}};
+    for (int64_t i = 0; i < n; i++) index[i] = (uint32_t)i;
+    for (int64_t i = n - 1, drawn = 0; i > 0; i--, drawn++) {
+        if (drawn % 4 == 0) {
+            strata_philox_block counter = {{(uint32_t)(drawn / 4), (uint32_t)epoch, (uint32_t)(epoch >> 32), 0x5eedu}};
+            random = strata_philox(counter, (uint32_t)seed, (uint32_t)(seed >> 32));
+        }
+        uint64_t j = (random.words[drawn % 4] * (uint64_t)(i + 1)) >> 32;
+        uint32_t kept = index[i];
+        index[i] = index[j];
+        index[j] = kept;
+    }
+}
+
+strata_status strata_order_create(int64_t n, bool shuffle, uint64_t seed, uint64_t epoch, strata_order **out_order,
+                                  strata_error *err) {
+    if (n < 0 || n > UINT32_MAX) return strata_fail(err, STRATA_INVALID, "order: n is %lld", (long long)n);
+    strata_order *order = calloc(1, sizeof *order);
+    if (order && shuffle) order->index = malloc(((size_t)n + 1) * sizeof *order->index);
+    if (!order || (shuffle && !order->index)) {
+        strata_order_destroy(order);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "order: no host memory for %lld indices", (long long)n);
+    }
+    order->n = n;
+    if (shuffle) shuffle_indices(order->index, n, seed, epoch);
+    *out_order = order;
+    return STRATA_OK;
+}
+
+void strata_order_destroy(strata_order *order) {
+    if (!order) return;
+    free(order->index);
+    free(order);
+}
+
+int64_t strata_order_index(const strata_order *order, int64_t position) {
+    return order->index ? order->index[position] : position;
+}
+
+/* ---- batches ---- */
+
+/* Compiled twice, because a batch is converted while the device works and takes a core from it when that is a CPU. */
+static inline __attribute__((always_inline)) void convert_u8(const uint8_t *source, float scale, int64_t n, float *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = (float)source[i] * scale;
+}
+static void gather_u8(const uint8_t *source, float scale, int64_t n, float *out) {
+    convert_u8(source, scale, n, out);
+}
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void gather_u8_avx2(const uint8_t *source, float scale, int64_t n, float *out) {
+    convert_u8(source, scale, n, out);
+}
+#endif
+
+static void gather_f32(const float *source, float scale, int64_t n, float *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = source[i] * scale;
+}
+
+static void gather_i64(const int64_t *source, int64_t n, int32_t *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = (int32_t)source[i];
+}
+
+/* Shuffled elements are far apart in memory: asked for a few in advance, a batch is gathered in half the time. */
+enum { PREFETCH_AHEAD = 4, PREFETCH_BYTES = 1024, CACHE_LINE = 64 };
+
+static void prefetch_element(const strata_dataset *dataset, int64_t element) {
+    int64_t bytes = dataset->element_size * (int64_t)strata_dtype_bytes(dataset->features.dtype);
+    const char *at = (const char *)dataset->features.data + element * bytes;
+    for (int64_t i = 0; i < bytes && i < PREFETCH_BYTES; i += CACHE_LINE) __builtin_prefetch(at + i);
+}
+
+void strata_dataset_fetch(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
+                          void *out_features, void *out_labels) {
+    int64_t size = dataset->element_size;
+    strata_dtype kind = dataset->labels.dtype, from = dataset->features.dtype;
+    void (*from_u8)(const uint8_t *, float, int64_t, float *) = gather_u8;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) from_u8 = gather_u8_avx2;
+#endif
+    for (int64_t i = 0; i < n; i++) {
+        int64_t element = order->index ? order->index[first + i] : first + i;
+        if (order->index && first + i + PREFETCH_AHEAD < order->n)
+            prefetch_element(dataset, order->index[first + i + PREFETCH_AHEAD]);
+        if (from == STRATA_DTYPE_U8)
+            from_u8((const uint8_t *)dataset->features.data + element * size, dataset->scale, size,
+                    (float *)out_features + i * size);
+        else if (from == STRATA_DTYPE_F32)
+            gather_f32((const float *)dataset->features.data + element * size, dataset->scale, size,
+                       (float *)out_features + i * size);
+        else if (from == STRATA_DTYPE_I64)
+            gather_i64((const int64_t *)dataset->features.data + element * size, size, (int32_t *)out_features + i * size);
+        else if (size)
+            memcpy((int32_t *)out_features + i * size, (const int32_t *)dataset->features.data + element * size,
+                   (size_t)size * sizeof(int32_t));
+        if (!out_labels || !dataset->has_labels) continue;
+        for (int64_t k = 0; k < dataset->label_size; k++) {
+            int64_t from = element * dataset->label_size + k, to = i * dataset->label_size + k;
+            if (kind == STRATA_DTYPE_F32)
+                ((float *)out_labels)[to] = ((const float *)dataset->labels.data)[from];
+            else
+                ((int32_t *)out_labels)[to] = (int32_t)strata_element_get(kind, dataset->labels.data, from);
+        }
+    }
+}
+
+/* ---- as the source of a pipeline ---- */
+
+static strata_status table_at(const strata_dataset *dataset, uint64_t seed, uint64_t epoch, int64_t index,
+                              strata_element *out_element, strata_error *err) {
+    const strata_order in_order = {.n = dataset->n};
+    *out_element = (strata_element){.key = {seed, epoch, index}, .n_parts = dataset->spec.n_parts};
+    for (int i = 0; i < dataset->spec.n_parts; i++) {
+        strata_status status =
+            strata_array_create(dataset->spec.parts[i].dtype, dataset->spec.parts[i].shape, &out_element->parts[i], err);
+        if (!status) continue;
+        strata_element_finish(out_element);
+        return status;
+    }
+    strata_dataset_fetch(dataset, &in_order, index, 1, out_element->parts[0].data, out_element->parts[1].data);
+    return STRATA_OK;
+}
+
+const strata_stage strata_stage_table = {.name = "arrays", .at = table_at, .destroy = destroy_table};

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What readers of files say about the dataset they made. Users see strata/dataset.h. */
+#ifndef STRATA_CORE_DATA_DATASET_H
+#define STRATA_CORE_DATA_DATASET_H
+
+#include "strata/dataset.h"
+
+/* Sets the line that strata_dataset_source gives; copied. */
+STRATA_MUST_USE strata_status strata_dataset_set_source(strata_dataset *dataset, const char *source, strata_error *err);
+/* Sets the words of the classes; copied. The dataset then has at least n_names classes. */
+STRATA_MUST_USE strata_status strata_dataset_set_class_names(strata_dataset *dataset, const char *const *names, int n_names,
+                                                             strata_error *err);
+/* INVALID unless it is "train" or "test". */
+STRATA_MUST_USE strata_status strata_split_check(const char *split, bool *out_train, strata_error *err);
+
+#endif

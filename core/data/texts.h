@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Documents: one block of text, where each begins in it, and a label for each. Users see strata/tokenizer.h. */
+#ifndef STRATA_CORE_DATA_TEXTS_H
+#define STRATA_CORE_DATA_TEXTS_H
+
+#include "strata/tokenizer.h"
+
+struct strata_texts {
+    char *bytes; /* documents, each with a NUL */
+    size_t n_bytes, bytes_capacity;
+    struct strata_document {
+        size_t first, length; /* in bytes, the NUL not counted */
+        int32_t label;
+    } * documents;
+    int64_t n, capacity;
+    bool has_labels;
+    char **class_names;
+    int n_classes;
+    char *source;
+};
+
+/* Empty; `source` and the names are copied; n_classes 0: no labels. */
+STRATA_MUST_USE strata_status strata_texts_create(const char *source, const char *const *class_names, int n_classes,
+                                                  strata_texts **out_texts, strata_error *err);
+/* Adds a document made of parts joined by a space. */
+STRATA_MUST_USE strata_status strata_texts_add(strata_texts *texts, const char *const *parts, int n_parts, int label,
+                                               strata_error *err);
+
+#endif

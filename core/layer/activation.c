@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * activation: an element-wise function, or softmax over the last axis. The table serves every layer with an `activation` option. */
+#include <stddef.h>
+#include <string.h>
+
+#include "core/layer/layer.h"
+
+/* Slope and scale as in Keras. */
+static strata_tensor *leaky_relu(strata_tensor *x) {
+    return strata_leaky_relu(x, 0.2);
+}
+static strata_tensor *elu(strata_tensor *x) {
+    return strata_elu(x, 1);
+}
+
+static const struct {
+    const char *name;
+    strata_tensor *(*apply)(strata_tensor *x);
+} functions[] = {{"relu", strata_relu},         {"tanh", strata_tanh},          {"sigmoid", strata_sigmoid},
+                 {"softmax", strata_softmax},   {"gelu", strata_gelu},          {"silu", strata_silu},
+                 {"swish", strata_silu},        {"leaky_relu", leaky_relu},     {"elu", elu},
+                 {"softplus", strata_softplus}, {"gelu_tanh", strata_gelu_tanh}};
+enum { N_FUNCTIONS = sizeof functions / sizeof *functions };
+
+static strata_status list_functions(const char *wrong, strata_error *err) {
+    char names[256] = "";
+    for (int i = 0; i < N_FUNCTIONS; i++) {
+        if (i) strncat(names, ", ", sizeof names - strlen(names) - 1);
+        strncat(names, functions[i].name, sizeof names - strlen(names) - 1);
+    }
+    if (!wrong) return strata_fail(err, STRATA_INVALID, "function is missing; there are: %s", names);
+    return strata_fail(err, STRATA_INVALID, "there is no activation \"%s\"; there are: %s", wrong, names);
+}
+
+strata_status strata_activation_check(const char *function, strata_error *err) {
+    if (!function || !*function) return STRATA_OK;
+    for (int i = 0; i < N_FUNCTIONS; i++)
+        if (!strcmp(functions[i].name, function)) return STRATA_OK;
+    return list_functions(function, err);
+}
+
+strata_tensor *strata_activation_apply(const char *function, strata_tensor *x) {
+    for (int i = 0; function && i < N_FUNCTIONS; i++)
+        if (!strcmp(functions[i].name, function)) return functions[i].apply(x);
+    return x;
+}
+
+static strata_status activation_check(const void *options, strata_error *err) {
+    const strata_activation_options *opts = options;
+    if (!opts->function || !*opts->function) return list_functions(NULL, err);
+    return strata_activation_check(opts->function, err);
+}
+
+static strata_tensor *activation_build(const void *options, strata_layer_context *context, strata_tensor *x) {
+    (void)context;
+    return strata_activation_apply(((const strata_activation_options *)options)->function, x);
+}
+
+const strata_layer_kind strata_layer_activation = {
+    .name = "activation",
+    .options_bytes = sizeof(strata_activation_options),
+    .name_offset = offsetof(strata_activation_options, name),
+    .options = {{"function", STRATA_OPTION_STRING, offsetof(strata_activation_options, function), 0, 0, true}},
+    .check = activation_check,
+    .build = activation_build,
+};

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * batch_norm: y = activation(gamma (x - mean) / sqrt(variance + epsilon) + beta), by channel (the last axis). While training mean and
+ * variance are the batch's own, and moving averages of them are kept; else they are those averages. */
+#include <stddef.h>
+
+#include "core/layer/layer.h"
+
+static double momentum_of(const strata_batch_norm_options *opts) {
+    return opts->no_average ? 0 : opts->momentum == 0 ? 0.99 : opts->momentum;
+}
+
+static strata_status batch_norm_check(const void *options, strata_error *err) {
+    const strata_batch_norm_options *opts = options;
+    if (!(opts->momentum >= 0 && opts->momentum < 1))
+        return strata_fail(err, STRATA_INVALID, "momentum is %g; it must be at least 0 and below 1", opts->momentum);
+    if (!(opts->epsilon >= 0 && opts->epsilon < 1))
+        return strata_fail(err, STRATA_INVALID, "epsilon is %g; it must be at least 0 and below 1", opts->epsilon);
+    return strata_activation_check(opts->activation, err);
+}
+
+static strata_tensor *batch_norm_build(const void *options, strata_layer_context *context, strata_tensor *x) {
+    const strata_batch_norm_options *opts = options;
+    strata_graph *graph = strata_tensor_graph(x);
+    const double epsilon = opts->epsilon == 0 ? 1e-3 : opts->epsilon;
+    const strata_shape shape = strata_tensor_shape(x), channels = STRATA_SHAPE(shape.rank ? shape.dims[shape.rank - 1] : 0);
+    strata_tensor *gamma = strata_layer_parameter(context, graph, "gamma", channels, "ones", 0, 0);
+    strata_tensor *beta = strata_layer_parameter(context, graph, "beta", channels, "zeros", 0, 0);
+    strata_tensor *mean = strata_layer_state(context, graph, "moving_mean", channels, "zeros");
+    strata_tensor *variance = strata_layer_state(context, graph, "moving_variance", channels, "ones");
+    strata_tensor *y;
+    if (strata_layer_is_training(context)) {
+        y = strata_batch_norm_training(x, gamma, beta, epsilon, &mean, &variance);
+        strata_layer_update_state(context, "moving_mean", mean, 1 - momentum_of(opts));
+        strata_layer_update_state(context, "moving_variance", variance, 1 - momentum_of(opts));
+    } else {
+        y = strata_batch_norm(x, mean, variance, gamma, beta, epsilon);
+    }
+    return strata_activation_apply(opts->activation, y);
+}
+
+const strata_layer_kind strata_layer_batch_norm = {
+    .name = "batch_norm",
+    .options_bytes = sizeof(strata_batch_norm_options),
+    .name_offset = offsetof(strata_batch_norm_options, name),
+    .options = {{"momentum", STRATA_OPTION_NUMBER, offsetof(strata_batch_norm_options, momentum), 0, 1, false},
+                {"no_average", STRATA_OPTION_BOOL, offsetof(strata_batch_norm_options, no_average), 0, 0, false},
+                {"epsilon", STRATA_OPTION_NUMBER, offsetof(strata_batch_norm_options, epsilon), 0, 1, false},
+                {"activation", STRATA_OPTION_STRING, offsetof(strata_batch_norm_options, activation), 0, 0, false}},
+    .check = batch_norm_check,
+    .build = batch_norm_build,
+};

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * embedding: rows of a table by tokens.   x (N, ...) i32, embeddings (vocabulary, units) -> y (N, ..., units) */
+#include <stddef.h>
+
+#include "core/graph.h"
+#include "core/layer/layer.h"
+
+static strata_status embedding_check(const void *options, strata_error *err) {
+    const strata_embedding_options *opts = options;
+    const strata_initializer *ignored;
+    if (opts->vocabulary < 1 || opts->units < 1)
+        return strata_fail(err, STRATA_INVALID, "vocabulary is %lld, units is %lld; they must be at least 1",
+                           (long long)opts->vocabulary, (long long)opts->units);
+    return opts->initializer ? strata_initializer_find(opts->initializer, &ignored, err) : STRATA_OK;
+}
+
+static strata_tensor *embedding_build(const void *options, strata_layer_context *context, strata_tensor *x) {
+    const strata_embedding_options *opts = options;
+    strata_graph *graph = strata_tensor_graph(x);
+    if (strata_tensor_dtype(x) == STRATA_DTYPE_F32)
+        return strata_graph_poison(graph, NULL, STRATA_INVALID,
+                                   "it takes i32 tokens, x is f32; set the model's input_dtype to i32");
+    strata_layer_limit_tokens(context, x, opts->vocabulary);
+    strata_tensor *table =
+        strata_layer_parameter(context, graph, "embeddings", STRATA_SHAPE(opts->vocabulary, opts->units),
+                               opts->initializer ? opts->initializer : "uniform", opts->vocabulary, opts->units);
+    return strata_gather(table, x, 0);
+}
+
+const strata_layer_kind strata_layer_embedding = {
+    .name = "embedding",
+    .options_bytes = sizeof(strata_embedding_options),
+    .name_offset = offsetof(strata_embedding_options, name),
+    .options = {{"vocabulary", STRATA_OPTION_INT, offsetof(strata_embedding_options, vocabulary), 1, INT32_MAX, true},
+                {"units", STRATA_OPTION_INT, offsetof(strata_embedding_options, units), 1, 1 << 24, true},
+                {"initializer", STRATA_OPTION_STRING, offsetof(strata_embedding_options, initializer), 0, 0, false}},
+    .check = embedding_check,
+    .build = embedding_build,
+};

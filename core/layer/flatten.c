@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flatten: (N, ...) -> (N, product of the rest). */
+#include <stddef.h>
+
+#include "core/layer/layer.h"
+
+static strata_tensor *flatten_build(const void *options, strata_layer_context *context, strata_tensor *x) {
+    (void)options;
+    (void)context;
+    return strata_flatten(x);
+}
+
+const strata_layer_kind strata_layer_flatten = {
+    .name = "flatten",
+    .options_bytes = sizeof(strata_flatten_options),
+    .name_offset = offsetof(strata_flatten_options, name),
+    .build = flatten_build,
+};

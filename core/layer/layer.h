@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a layer kind says about itself. A new one is core/layer/<name>.c with its strata_layer_<name>, a row in layers.def, its
+ * options in strata/layers.h and tests/layer/<name>_test.c. A layer speaks only ops: no device, optimizer or strategy appears in it. */
+#ifndef STRATA_CORE_LAYER_H
+#define STRATA_CORE_LAYER_H
+
+#include "core/initializer.h"
+#include "core/option.h"
+#include "strata/layers.h"
+#include "strata/ops.h"
+
+/* What a layer is built in. The graph may be thrown away: layers are built once to find their parameters and once for each
+ * program (training, evaluation, another batch size). */
+typedef struct strata_layer_context strata_layer_context;
+
+/* The layer's parameter `name` ("kernel") as a tensor. The first call with a name declares it; later ones must agree. */
+strata_tensor *strata_layer_parameter(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
+                                      const char *initializer, int64_t fan_in, int64_t fan_out);
+/* The layer's state `name` ("moving_mean"), as it was before the step: kept from step to step and saved, but not trained. */
+strata_tensor *strata_layer_state(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
+                                  const char *initializer);
+/* After a training step the state is state + rate (value - state); rate 1: the value. A step that is undone because its loss was not finite
+ * leaves states as they were. Nothing happens in other programs. */
+void strata_layer_update_state(strata_layer_context *context, const char *name, strata_tensor *value, double rate);
+/* Adds l1 sum |x| + l2 sum x^2 to the loss of a batch; 0 and 0: nothing. */
+void strata_layer_penalize(strata_layer_context *context, strata_tensor *x, double l1, double l2);
+/* Rows of a layer's options for it, where they are called kernel_l1 and kernel_l2; INVALID for negative ones. */
+#define STRATA_LAYER_PENALTY(type)                                                   \
+    {"kernel_l1", STRATA_OPTION_NUMBER, offsetof(type, kernel_l1), 0, 1e6, false}, { \
+        "kernel_l2", STRATA_OPTION_NUMBER, offsetof(type, kernel_l2), 0, 1e6, false  \
+    }
+STRATA_MUST_USE strata_status strata_layer_check_penalty(double l1, double l2, strata_error *err);
+/* Whether the program trains (dropout works then and only then). */
+bool strata_layer_is_training(const strata_layer_context *context);
+/* The step's random state and a stream of its own for each call in a program. */
+strata_tensor *strata_layer_rng(strata_layer_context *context, uint32_t *out_stream);
+
+/* Says that x holds indices below n_tokens. Where x is the model's input, data beyond are refused before they get here. */
+void strata_layer_limit_tokens(strata_layer_context *context, const strata_tensor *x, int64_t n_tokens);
+
+/* What a branch of the layer being built makes of x: x itself, when it is empty. */
+strata_tensor *strata_layer_branch(strata_layer_context *context, int branch, strata_tensor *x);
+
+enum { STRATA_MAX_LAYER_OPTIONS = 16, STRATA_MAX_BRANCHES = 2, STRATA_MAX_NESTING = 16 };
+
+typedef struct strata_layer_kind {
+    const char *name;                                /* in JSON and in default layer names */
+    size_t options_bytes;                            /* sizeof the options struct */
+    size_t name_offset;                              /* of its `const char *name` */
+    strata_option options[STRATA_MAX_LAYER_OPTIONS]; /* ends at a NULL name; the layer's own name is not among them */
+    const char
+        *branches[STRATA_MAX_BRANCHES]; /* layers inside, by their key in JSON; the first must not be empty. NULL: none */
+    /* Options that are wrong by themselves; the message does not name the layer, the caller does. NULL: nothing to check. */
+    strata_status (*check)(const void *options, strata_error *err);
+    /* y for x (N, ...). Errors poison, as in every graph. */
+    strata_tensor *(*build)(const void *options, strata_layer_context *context, strata_tensor *x);
+} strata_layer_kind;
+
+/* Every kind, in the order of layers.def. */
+extern const strata_layer_kind *const strata_layer_kinds[];
+extern const int strata_n_layer_kinds;
+
+/* An activation function by name; NULL or "": x itself. activation.c; unknown names are caught by strata_activation_check. */
+strata_tensor *strata_activation_apply(const char *function, strata_tensor *x);
+STRATA_MUST_USE strata_status strata_activation_check(const char *function, strata_error *err);
+
+#define STRATA_LAYER(name) extern const strata_layer_kind strata_layer_##name;
+#include "core/layer/layers.def"
+#undef STRATA_LAYER
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * multi_head_attention: each place of x (N, T, C) looks at all others (Vaswani et al. 2017): queries, keys and values are products of x, cut into
+ * heads; what the heads give is brought back to C channels by a last product. */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/graph.h"
+#include "core/layer/layer.h"
+
+static strata_status attention_check(const void *options, strata_error *err) {
+    const strata_multi_head_attention_options *opts = options;
+    if (opts->heads >= 1 && opts->key_dim >= 0) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID,
+                       "heads is %lld, key_dim is %lld; there must be at least one head, and key_dim is not negative",
+                       (long long)opts->heads, (long long)opts->key_dim);
+}
+
+/* x (N, T, in) by the parameter `name`_kernel (in, out), plus its bias. */
+static strata_tensor *product(const strata_multi_head_attention_options *opts, strata_layer_context *context, strata_tensor *x,
+                              const char *name, int64_t out) {
+    char kernel[32], bias[32];
+    strata_graph *graph = strata_tensor_graph(x);
+    const int64_t in = strata_tensor_shape(x).dims[2];
+    snprintf(kernel, sizeof kernel, "%s_kernel", name);
+    snprintf(bias, sizeof bias, "%s_bias", name);
+    strata_tensor *weights = strata_layer_parameter(context, graph, kernel, STRATA_SHAPE(in, out), "glorot_uniform", in, out);
+    strata_tensor *y = strata_matmul(x, weights, false, false);
+    if (opts->no_bias) return y;
+    return strata_add(y, strata_layer_parameter(context, graph, bias, STRATA_SHAPE(out), "zeros", in, out));
+}
+
+/* (N, T, heads key_dim) -> (N, heads, T, key_dim) */
+static strata_tensor *to_heads(strata_tensor *x, int64_t n, int64_t t, int64_t heads, int64_t key_dim) {
+    return strata_transpose(strata_reshape(x, STRATA_SHAPE(n, t, heads, key_dim)), (int[]){0, 2, 1, 3});
+}
+
+/* bool (t, t): place i may look at the places up to itself. */
+static strata_tensor *causal_mask(strata_graph *graph, int64_t t) {
+    uint8_t *values = calloc((size_t)(t * t) + 1, 1);
+    if (!values)
+        return strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "no host memory for a mask of %lld places", (long long)t);
+    for (int64_t i = 0; i < t; i++) memset(values + i * t, 1, (size_t)i + 1);
+    strata_array view = strata_array_view(STRATA_DTYPE_BOOL, STRATA_SHAPE(t, t), values);
+    strata_tensor *mask = strata_constant(graph, &view);
+    free(values);
+    return mask;
+}
+
+static strata_tensor *attention_build(const void *options, strata_layer_context *context, strata_tensor *x) {
+    const strata_multi_head_attention_options *opts = options;
+    strata_graph *graph = strata_tensor_graph(x);
+    const strata_shape shape = strata_tensor_shape(x);
+    if (strata_tensor_is_poison(x)) return x;
+    if (shape.rank != 3)
+        return strata_graph_poison(graph, NULL, STRATA_INVALID, "x is %s; it must be (N, places, channels)",
+                                   strata_shape_text(shape).text);
+    const int64_t n = shape.dims[0], t = shape.dims[1], c = shape.dims[2], heads = opts->heads;
+    if (!opts->key_dim && c % heads)
+        return strata_graph_poison(graph, NULL, STRATA_INVALID,
+                                   "x has %lld channels and there are %lld heads; they do not divide: give key_dim",
+                                   (long long)c, (long long)heads);
+    const int64_t key_dim = opts->key_dim ? opts->key_dim : c / heads;
+    strata_tensor *q = to_heads(product(opts, context, x, "query", heads * key_dim), n, t, heads, key_dim);
+    strata_tensor *k = to_heads(product(opts, context, x, "key", heads * key_dim), n, t, heads, key_dim);
+    strata_tensor *v = to_heads(product(opts, context, x, "value", heads * key_dim), n, t, heads, key_dim);
+    strata_tensor *y = strata_attention(q, k, v, opts->causal ? causal_mask(graph, t) : NULL, 0);
+    y = strata_reshape(strata_transpose(y, (int[]){0, 2, 1, 3}), STRATA_SHAPE(n, t, heads * key_dim));
+    return strata_tensor_is_poison(y) ? y : product(opts, context, y, "output", c);
+}
+
+const strata_layer_kind strata_layer_multi_head_attention = {
+    .name = "multi_head_attention",
+    .options_bytes = sizeof(strata_multi_head_attention_options),
+    .name_offset = offsetof(strata_multi_head_attention_options, name),
+    .options = {{"heads", STRATA_OPTION_INT, offsetof(strata_multi_head_attention_options, heads), 1, 1 << 16, true},
+                {"key_dim", STRATA_OPTION_INT, offsetof(strata_multi_head_attention_options, key_dim), 0, 1 << 16, false},
+                {"causal", STRATA_OPTION_BOOL, offsetof(strata_multi_head_attention_options, causal), 0, 0, false},
+                {"no_bias", STRATA_OPTION_BOOL, offsetof(strata_multi_head_attention_options, no_bias), 0, 0, false}},
+    .check = attention_check,
+    .build = attention_build,
+};

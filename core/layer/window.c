@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of convolution layers that do not depend on how many axes the window slides along (window.h). */
+#include "core/layer/window.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    strata_padding padding;
+} paddings[] = {{"valid", STRATA_PADDING_VALID}, {"same", STRATA_PADDING_SAME}};
+enum { N_PADDINGS = sizeof paddings / sizeof *paddings };
+
+strata_padding strata_padding_of(const char *name) {
+    for (int i = 0; name && i < N_PADDINGS; i++)
+        if (!strcmp(paddings[i].name, name)) return paddings[i].padding;
+    return STRATA_PADDING_VALID;
+}
+
+strata_status strata_padding_check(const char *name, strata_error *err) {
+    if (!name || !*name) return STRATA_OK;
+    for (int i = 0; i < N_PADDINGS; i++)
+        if (!strcmp(paddings[i].name, name)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "there is no padding \"%s\"; there are: valid, same", name);
+}
+
+strata_status strata_conv_layer_check(const strata_conv_layer *layer, strata_error *err) {
+    const strata_initializer *ignored;
+    if (layer->filters < 1)
+        return strata_fail(err, STRATA_INVALID, "filters is %" PRId64 "; it must be at least 1", layer->filters);
+    for (int i = 0; i < layer->n_axes; i++)
+        if (layer->size[i] < 1)
+            return strata_fail(err, STRATA_INVALID, "kernel_size is %" PRId64 "; it must be at least 1", layer->size[i]);
+    if (layer->groups < 0 || layer->filters % strata_or_one(layer->groups))
+        return strata_fail(err, STRATA_INVALID, "%" PRId64 " filters can't be divided among %" PRId64 " groups", layer->filters,
+                           layer->groups);
+    STRATA_TRY(strata_padding_check(layer->padding, err));
+    if (layer->kernel_initializer) STRATA_TRY(strata_initializer_find(layer->kernel_initializer, &ignored, err));
+    if (layer->bias_initializer) STRATA_TRY(strata_initializer_find(layer->bias_initializer, &ignored, err));
+    return strata_activation_check(layer->activation, err);
+}
+
+/* Weights that one output joins, and that one input goes to, as Keras counts them. */
+static int64_t taps(const strata_conv_layer *layer) {
+    int64_t n = 1;
+    for (int i = 0; i < layer->n_axes; i++) n *= layer->size[i];
+    return n;
+}
+
+strata_tensor *strata_conv_layer_kernel(const strata_conv_layer *layer, strata_layer_context *context, strata_tensor *x) {
+    const strata_shape shape = strata_tensor_shape(x);
+    const int64_t channels = shape.rank ? shape.dims[shape.rank - 1] : 1, groups = strata_or_one(layer->groups);
+    strata_shape kernel = {.rank = layer->n_axes + 2};
+    for (int i = 0; i < layer->n_axes; i++) kernel.dims[i] = layer->size[i];
+    kernel.dims[layer->n_axes] = channels < groups ? 1 : channels / groups; /* where they don't divide, the op says so */
+    kernel.dims[layer->n_axes + 1] = layer->filters;
+    return strata_layer_parameter(context, strata_tensor_graph(x), "kernel", kernel,
+                                  layer->kernel_initializer ? layer->kernel_initializer : "glorot_uniform",
+                                  taps(layer) * kernel.dims[layer->n_axes], taps(layer) * layer->filters);
+}
+
+strata_tensor *strata_conv_layer_finish(const strata_conv_layer *layer, strata_layer_context *context, strata_tensor *y) {
+    if (!layer->no_bias)
+        y = strata_add(y, strata_layer_parameter(context, strata_tensor_graph(y), "bias", STRATA_SHAPE(layer->filters),
+                                                 layer->bias_initializer ? layer->bias_initializer : "zeros", taps(layer),
+                                                 layer->filters));
+    return strata_activation_apply(layer->activation, y);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the layers that slide a window share. */
+#ifndef STRATA_CORE_LAYER_WINDOW_H
+#define STRATA_CORE_LAYER_WINDOW_H
+
+#include "core/layer/layer.h"
+
+/* "valid", "same"; NULL or "": valid. Unknown names are caught by strata_padding_check. */
+strata_padding strata_padding_of(const char *name);
+STRATA_MUST_USE strata_status strata_padding_check(const char *name, strata_error *err);
+
+/* What conv1d and conv2d ask of their options alike; size: of the kernel, n_axes of them. */
+typedef struct strata_conv_layer {
+    int64_t filters, groups;
+    const int64_t *size, *stride, *dilation;
+    int n_axes;
+    const char *padding, *activation, *kernel_initializer, *bias_initializer;
+    bool no_bias;
+} strata_conv_layer;
+
+STRATA_MUST_USE strata_status strata_conv_layer_check(const strata_conv_layer *layer, strata_error *err);
+/* The kernel (size..., channels of a group, filters) for x (N, ..., channels). */
+strata_tensor *strata_conv_layer_kernel(const strata_conv_layer *layer, strata_layer_context *context, strata_tensor *x);
+/* Bias and activation. */
+strata_tensor *strata_conv_layer_finish(const strata_conv_layer *layer, strata_layer_context *context, strata_tensor *y);
+
+/* 1 where an option was not given. */
+static inline int64_t strata_or_one(int64_t value) {
+    return value ? value : 1;
+}
+
+#endif

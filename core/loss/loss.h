@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Losses: what each says about itself. A new one is core/loss/<name>.c, one row in core/loss/losses.c, its test. */
+#ifndef STRATA_CORE_LOSS_H
+#define STRATA_CORE_LOSS_H
+
+#include "core/option.h"
+#include "strata/losses.h"
+#include "strata/ops.h"
+
+/* What "accuracy" means for a loss, and so what is counted beside it. */
+typedef enum strata_answers {
+    STRATA_ANSWERS_NONE,        /* numbers: there is no right or wrong                                           */
+    STRATA_ANSWERS_BINARY,      /* each output says yes or no: right when it and its label lie on the same side  */
+    STRATA_ANSWERS_CLASS,       /* the largest logit is the answer, the label its index                          */
+    STRATA_ANSWERS_DISTRIBUTION /* the same, the label a probability for each class                              */
+} strata_answers;
+
+enum { STRATA_MAX_LOSS_OPTIONS = 4 };
+
+typedef struct strata_loss {
+    const char *name;
+    strata_answers answers;
+    strata_option options[STRATA_MAX_LOSS_OPTIONS]; /* of strata_loss_options; ends at a NULL name */
+    /* Puts the documented defaults where options are 0, then checks them. NULL: there are none. */
+    strata_status (*check)(strata_loss_options *opts, strata_error *err);
+    /* outputs (B, ...), labels as strata_loss_label_shape says -> the loss of each example (B), f32 */
+    strata_tensor *(*build)(const strata_loss_options *opts, strata_tensor *outputs, strata_tensor *labels);
+    /* Outputs as a person wants them; NULL: as they are. */
+    strata_tensor *(*predict)(const strata_loss_options *opts, strata_tensor *outputs);
+    /* BINARY: an output above it says yes. */
+    double (*threshold)(const strata_loss_options *opts);
+} strata_loss;
+
+/* INVALID, with the list of names, when there is none. */
+STRATA_MUST_USE strata_status strata_loss_find(const char *name, const strata_loss **out_loss, strata_error *err);
+
+/* Of the labels in a batch: i32 for classes, else f32. */
+strata_dtype strata_loss_label_dtype(const strata_loss *loss);
+/* Of one example's labels, for a model with these outputs an example. */
+strata_shape strata_loss_label_shape(const strata_loss *loss, strata_shape output);
+/* Whether a model with these outputs an example can have the loss. */
+STRATA_MUST_USE strata_status strata_loss_check_output(const strata_loss *loss, strata_shape output, strata_error *err);
+
+/* For losses of numbers: labels in the outputs' shape; the mean of an example's (B, ...) -> (B). */
+strata_tensor *strata_loss_match(strata_tensor *outputs, strata_tensor *labels);
+strata_tensor *strata_loss_mean(strata_tensor *each);
+/* y (1 - s) + s / classes; y itself for s = 0 */
+strata_tensor *strata_loss_smooth(strata_tensor *labels, double smoothing, int64_t classes);
+#define STRATA_LOSS_SMOOTHING \
+    { "label_smoothing", STRATA_OPTION_NUMBER, offsetof(strata_loss_options, label_smoothing), 0, 1, false }
+STRATA_MUST_USE strata_status strata_loss_check_smoothing(strata_loss_options *opts, strata_error *err);
+
+extern const strata_loss strata_loss_sparse_categorical_crossentropy, strata_loss_categorical_crossentropy,
+    strata_loss_binary_crossentropy, strata_loss_mse, strata_loss_mae, strata_loss_huber;
+
+#endif

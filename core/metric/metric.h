@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Metrics besides loss and accuracy: what each says about itself. A metric is a number of words that the device adds up over batches, and what the host makes of
+ * the sums at the end. A new one is core/metric/<name>.c, one row in metrics.c, its test. */
+#ifndef STRATA_CORE_METRIC_H
+#define STRATA_CORE_METRIC_H
+
+#include "core/loss/loss.h"
+
+/* What a metric is made for. */
+typedef struct strata_metric_case {
+    const strata_loss *loss;
+    const strata_loss_options *opts;
+    strata_shape output; /* of one example */
+    int k;               /* the number in a name like top_5_accuracy */
+} strata_metric_case;
+
+/* A sum over examples. Metrics that need the same share it. */
+typedef struct strata_metric_words {
+    int64_t (*n)(const strata_metric_case *c);
+    /* outputs (B, ...), labels as the loss takes them -> (n) f32 */
+    strata_tensor *(*build)(const strata_metric_case *c, strata_tensor *outputs, strata_tensor *labels);
+} strata_metric_words;
+
+typedef struct strata_metric_kind {
+    const char *name; /* with %d where a number belongs */
+    const strata_metric_words *words;
+    /* INVALID for a loss or outputs that it makes no sense for. */
+    strata_status (*check)(const strata_metric_case *c, strata_error *err);
+    /* From the sums over `examples` of them; NULL: the sums themselves are the result (confusion_matrix). */
+    double (*value)(const strata_metric_case *c, const double *sums, int64_t examples);
+} strata_metric_kind;
+
+/* Finds the kind of "top_5_accuracy" and its number; INVALID with the list of names. */
+STRATA_MUST_USE strata_status strata_metric_find(const char *name, const strata_metric_kind **out_kind, int *out_k,
+                                                 strata_error *err);
+
+/* confusion_matrix.c: classes that answers and labels fall into, 2 for yes-or-no outputs. */
+int64_t strata_metric_classes(const strata_metric_case *c);
+STRATA_MUST_USE strata_status strata_metric_check_classes(const strata_metric_case *c, strata_error *err);
+/* The classes' counts, row the label, column the answer. */
+extern const strata_metric_words strata_metric_confusion_words;
+/* The outputs as the loss's predictions, (B, n). */
+strata_tensor *strata_metric_predictions(const strata_metric_case *c, strata_tensor *outputs);
+
+extern const strata_metric_kind strata_metric_top_k_accuracy, strata_metric_precision, strata_metric_recall, strata_metric_auc,
+    strata_metric_confusion_matrix, strata_metric_mae;
+
+#endif

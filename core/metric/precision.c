@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * precision: of the examples taken for a class, the share that are of it; recall: of the examples of a class, the share taken for it. For yes-or-no outputs the
+ * class is "yes"; else the mean over all classes. A class that nothing was taken for, or that has no examples, counts 0. */
+#include "core/metric/metric.h"
+
+/* Of the counts first, first + step, ... the share that is right: a row of the matrix, or a column. */
+static double share(const double *counts, int64_t classes, int64_t class, int64_t first, int64_t step) {
+    double all = 0;
+    for (int64_t i = 0; i < classes; i++) all += counts[first + i * step];
+    return all > 0 ? counts[class * classes + class] / all : 0;
+}
+
+static double over_classes(const strata_metric_case *c, const double *counts, bool rows) {
+    int64_t classes = strata_metric_classes(c), from = c->loss->answers == STRATA_ANSWERS_BINARY ? 1 : 0;
+    double sum = 0;
+    for (int64_t k = from; k < classes; k++)
+        sum += rows ? share(counts, classes, k, k * classes, 1) : share(counts, classes, k, k, classes);
+    return sum / (double)(classes - from);
+}
+
+static double precision_value(const strata_metric_case *c, const double *sums, int64_t examples) {
+    (void)examples;
+    return over_classes(c, sums, false);
+}
+
+static double recall_value(const strata_metric_case *c, const double *sums, int64_t examples) {
+    (void)examples;
+    return over_classes(c, sums, true);
+}
+
+const strata_metric_kind strata_metric_precision = {.name = "precision",
+                                                    .words = &strata_metric_confusion_words,
+                                                    .check = strata_metric_check_classes,
+                                                    .value = precision_value};
+const strata_metric_kind strata_metric_recall = {
+    .name = "recall", .words = &strata_metric_confusion_words, .check = strata_metric_check_classes, .value = recall_value};

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Evaluation and prediction: the same walk over batches, with the results taken up as slots come round. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/data/batches.h"
+#include "core/model/model.h"
+
+enum { DEFAULT_BATCH = 256, MAX_IN_FLIGHT = 8 };
+
+typedef struct flight {
+    strata_model_program *program;
+    int slot;
+    int64_t first;
+} flight;
+
+/* One walk. `take` receives a batch's output 0. */
+typedef struct walk {
+    strata_model *model;
+    const strata_dataset *dataset;
+    strata_program_kind kind;
+    strata_batches *batches;
+    int64_t n; /* examples submitted */
+    void (*take)(struct walk *walk, const flight *done, const float *output);
+    float *predictions; /* prediction: (capacity, output...) */
+    int64_t output_size, capacity;
+    flight flights[MAX_IN_FLIGHT];
+    int n_flights;
+} walk;
+
+static void take_sums(walk *w, const flight *done, const float *output) {
+    (void)done;
+    for (int64_t i = 0; i < w->model->n_sums; i++) w->model->sums[i] += (double)output[i];
+}
+
+static void take_predictions(walk *w, const flight *done, const float *output) {
+    memcpy(w->predictions + done->first * w->output_size, output,
+           (size_t)(done->program->batch * w->output_size) * sizeof(float));
+}
+
+static strata_status retire(walk *w, strata_error *err) {
+    flight done = w->flights[0];
+    memmove(w->flights, w->flights + 1, (size_t)--w->n_flights * sizeof *w->flights);
+    STRATA_TRY(strata_executable_wait(done.program->executable, done.slot, err));
+    w->take(w, &done, strata_executable_output(done.program->executable, done.slot, 0));
+    return STRATA_OK;
+}
+
+/* Room for the predictions of n more examples: exactly enough where the number of examples is known. */
+static strata_status make_room(walk *w, int64_t n, strata_error *err) {
+    if (w->kind != STRATA_PROGRAM_PREDICT || w->n + n <= w->capacity) return STRATA_OK;
+    int64_t capacity = w->n + n > 2 * w->capacity ? w->n + n : 2 * w->capacity;
+    float *larger = realloc(w->predictions, (size_t)(capacity * w->output_size) * sizeof *larger);
+    if (!larger)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "predict: no host memory for %lld predictions", (long long)capacity);
+    w->predictions = larger;
+    w->capacity = capacity;
+    return STRATA_OK;
+}
+
+/* The current batch of n examples. */
+static strata_status submit(walk *w, int64_t n, strata_error *err) {
+    flight *next = &w->flights[w->n_flights];
+    *next = (flight){.first = w->n};
+    STRATA_TRY(make_room(w, n, err));
+    STRATA_TRY(strata_model_get_program(w->model, w->kind, n, &next->program, err));
+    strata_executable *exe = next->program->executable;
+    STRATA_TRY(strata_executable_acquire(exe, &next->slot, err));
+    void *labels = next->program->y >= 0 ? strata_executable_input(exe, next->slot, next->program->y) : NULL;
+    strata_batches_write(w->batches, strata_executable_input(exe, next->slot, next->program->x), labels);
+    if (labels) strata_model_convert_labels(w->model, w->dataset, n, labels);
+    STRATA_TRY(strata_executable_submit(exe, next->slot, err));
+    w->n_flights++;
+    w->n += n;
+    return STRATA_OK;
+}
+
+static strata_status over_batches(walk *w, strata_error *err) {
+    for (;;) {
+        int64_t n;
+        STRATA_TRY(strata_batches_next(w->batches, &n, err));
+        if (!n) break;
+        int in_flight = w->n_flights ? strata_executable_n_slots(w->flights[0].program->executable) : 1;
+        if (w->n_flights == in_flight) STRATA_TRY(retire(w, err));
+        STRATA_TRY(submit(w, n, err));
+    }
+    while (w->n_flights) STRATA_TRY(retire(w, err));
+    return w->n ? STRATA_OK : strata_fail(err, STRATA_DATA, "the data is empty");
+}
+
+static strata_status run(walk *w, int64_t batch, strata_error *err) {
+    const strata_model *model = w->model;
+    bool labels = w->kind == STRATA_PROGRAM_EVALUATE;
+    const strata_batches_options opts = {.batch = batch,
+                                         .input = model->input,
+                                         .n_tokens = model->n_tokens,
+                                         .label_size = strata_model_label_size(model),
+                                         .n_classes = labels ? strata_model_n_classes(model) : 0};
+    STRATA_TRY(strata_batches_create(w->dataset, &opts, &w->batches, err));
+    strata_status status = over_batches(w, err);
+    while (w->n_flights) {
+        flight *left = &w->flights[--w->n_flights];
+        strata_status ignored = strata_executable_wait(left->program->executable, left->slot, NULL);
+        (void)ignored;
+    }
+    strata_batches_destroy(w->batches);
+    return status;
+}
+
+static strata_status check(strata_model *model, const strata_dataset *dataset, strata_program_kind kind, int64_t *batch,
+                           strata_error *err) {
+    bool labels = kind == STRATA_PROGRAM_EVALUATE;
+    const char *verb = labels ? "evaluate" : "predict";
+    STRATA_TRY(strata_model_check_compiled(model, verb, err));
+    STRATA_TRY(strata_model_check_dataset(model, dataset, labels, verb, err));
+    if (!*batch) *batch = DEFAULT_BATCH;
+    if (*batch < 1)
+        return strata_fail(err, STRATA_INVALID, "%s: batch is %lld; it must be at least 1", verb, (long long)*batch);
+    STRATA_TRY(strata_batches_check_size(dataset, verb, err));
+    /* A smaller one is checked when its program is made. */
+    if (strata_dataset_size(dataset) >= 0 && *batch > strata_dataset_size(dataset) && *batch > DEFAULT_BATCH)
+        return strata_model_check_batch(model, kind, *batch, err);
+    return STRATA_OK;
+}
+
+strata_status strata_model_evaluate(strata_model *model, const strata_dataset *dataset, int64_t batch,
+                                    strata_metrics *out_metrics, strata_error *err) {
+    STRATA_TRY(check(model, dataset, STRATA_PROGRAM_EVALUATE, &batch, err));
+    walk w = {.model = model, .dataset = dataset, .kind = STRATA_PROGRAM_EVALUATE, .take = take_sums};
+    memset(model->sums, 0, (size_t)model->n_sums * sizeof *model->sums);
+    STRATA_TRY(run(&w, batch, err));
+    *out_metrics = strata_model_metrics(model, w.n);
+    return STRATA_OK;
+}
+
+strata_status strata_model_predict(strata_model *model, const strata_dataset *dataset, int64_t batch,
+                                   strata_array *out_predictions, strata_error *err) {
+    STRATA_TRY(check(model, dataset, STRATA_PROGRAM_PREDICT, &batch, err));
+    int64_t size = strata_dataset_size(dataset);
+    bool known = size > 0 && !strata_dataset_element_spec(dataset).is_batch;
+    walk w = {.model = model,
+              .dataset = dataset,
+              .kind = STRATA_PROGRAM_PREDICT,
+              .take = take_predictions,
+              .output_size = strata_shape_elements(model->output)};
+    strata_array predictions = {0};
+    strata_status status = known ? make_room(&w, size, err) : STRATA_OK;
+    if (!status) status = run(&w, batch, err);
+    if (!status) {
+        strata_shape shape = {.rank = model->output.rank + 1, .dims = {w.n}};
+        memcpy(shape.dims + 1, model->output.dims, (size_t)model->output.rank * sizeof(int64_t));
+        status = strata_array_create(STRATA_DTYPE_F32, shape, &predictions, err);
+    }
+    if (!status) {
+        memcpy(predictions.data, w.predictions, strata_array_bytes(&predictions));
+        *out_predictions = predictions;
+    }
+    free(w.predictions);
+    return status;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Training. The host gathers batch k + n_slots while the device works on batch k: each slot of the program has its own inputs and its own
+ * loss, which is read when the slot comes round again, so no step waits for the host to look. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/data/batches.h"
+#include "core/model/model.h"
+
+enum { MAX_IN_FLIGHT = 8 };
+
+/* A step that was submitted and not looked at yet. */
+typedef struct flight {
+    strata_model_program *program;
+    int slot;
+    int64_t step; /* in the epoch, and the number of its batch */
+    int64_t t;    /* the optimizer's count, from 1 */
+    float words[STRATA_STEP_WORDS];
+    int32_t rng[STRATA_RNG_WORDS];
+} flight;
+
+typedef struct fit {
+    strata_model *model;
+    const strata_dataset *dataset;
+    strata_fit_options opts;
+    strata_history *history;
+    strata_batches *batches;       /* of this epoch */
+    int64_t n_examples;            /* submitted in this epoch */
+    flight flights[MAX_IN_FLIGHT]; /* a queue: oldest at [0] */
+    int n_flights;
+    strata_progress progress;
+    double began, epoch_began, metrics_read;
+} fit;
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void strata_history_finish(strata_history *history) {
+    if (!history) return;
+    free(history->epochs);
+    free(history->epoch_seconds);
+    *history = (strata_history){0};
+}
+
+/* ---- one step out, one step in ---- */
+
+/* Waits for what is in flight without looking, after a failure. */
+static void drain(fit *f) {
+    while (f->n_flights) {
+        flight *last = &f->flights[--f->n_flights];
+        strata_status ignored = strata_executable_wait(last->program->executable, last->slot, NULL);
+        (void)ignored;
+    }
+}
+
+/* The batches of this epoch from number `first` on. */
+static strata_status open_batches(fit *f, int64_t first, strata_error *err) {
+    const strata_model *model = f->model;
+    const strata_batches_options opts = {.batch = f->opts.batch,
+                                         .shuffle = !f->opts.no_shuffle,
+                                         .seed = f->opts.seed,
+                                         .epoch = (uint64_t)f->progress.epoch,
+                                         .first = first,
+                                         .input = model->input,
+                                         .n_tokens = model->n_tokens,
+                                         .label_size = strata_model_label_size(model),
+                                         .n_classes = strata_model_n_classes(model)};
+    return strata_batches_create(f->dataset, &opts, &f->batches, err);
+}
+
+/* The step and those submitted behind it changed nothing: the optimizer counts on from before it. */
+static strata_status report_not_finite(fit *f, const flight *done, strata_error *err) {
+    char where[64];
+    drain(f);
+    f->model->optimizer_steps = done->t - 1;
+    STRATA_TRY(strata_model_reset_sums(f->model, err));
+    snprintf(where, sizeof where, "epoch %d, step %lld", f->progress.epoch + 1, (long long)done->step + 1);
+    int64_t n = done->program->batch;
+    void *x = malloc((size_t)n * strata_model_element_bytes(f->model));
+    void *y = malloc((size_t)n * strata_model_label_bytes(f->model));
+    strata_status status;
+    strata_batches_destroy(f->batches);
+    f->batches = NULL;
+    if (x && y && !open_batches(f, done->step, NULL) && !strata_batches_next(f->batches, &n, NULL)) {
+        strata_batches_write(f->batches, x, y);
+        strata_model_convert_labels(f->model, f->dataset, n, y);
+        status = strata_model_diagnose(f->model, x, y, n, done->words, done->rng, where, err);
+    } else {
+        status = strata_fail(err, STRATA_DATA, "the loss is not finite at %s", where);
+    }
+    free(x);
+    free(y);
+    return status;
+}
+
+/* The sums since the epoch began, over the examples submitted: reading waits for them. */
+static strata_status read_sums(fit *f, int64_t examples, strata_error *err) {
+    STRATA_TRY(strata_model_read_sums(f->model, err));
+    f->progress.metrics = strata_model_metrics(f->model, examples);
+    f->metrics_read = seconds();
+    return STRATA_OK;
+}
+
+static strata_status tell(fit *f, strata_error *err) {
+    if (!f->opts.on_progress) return STRATA_OK;
+    f->progress.epoch_seconds = seconds() - f->epoch_began;
+    return f->opts.on_progress(&f->progress, f->opts.user, err);
+}
+
+/* Looks at the oldest step in flight. */
+static strata_status retire(fit *f, strata_error *err) {
+    flight done = f->flights[0];
+    memmove(f->flights, f->flights + 1, (size_t)--f->n_flights * sizeof *f->flights);
+    STRATA_TRY(strata_executable_wait(done.program->executable, done.slot, err));
+    const float *sums = strata_executable_output(done.program->executable, done.slot, 0);
+    float loss = sums[0] / (float)done.program->batch;
+    strata_history *h = f->history;
+    if (!isfinite(loss)) return report_not_finite(f, &done, err);
+    if (h->n_losses < (int)(sizeof h->losses / sizeof *h->losses)) h->losses[h->n_losses++] = loss;
+    if (h->n_steps++ == 0) h->first_step_seconds = seconds() - f->began;
+    f->progress.loss = loss;
+    f->progress.step = done.step + 1;
+    f->progress.total_step = h->n_steps;
+    return tell(f, err);
+}
+
+static void fill_words(fit *f, flight *step) {
+    strata_model *model = f->model;
+    int64_t t = step->t = ++model->optimizer_steps;
+    strata_optimizer_step(model->optimizer_kind, &model->optimizer, t, step->words);
+    uint64_t words[] = {model->seed, (uint64_t)t, 0, 0}; /* Philox: seed, step, first row */
+    memcpy(step->rng, words, sizeof step->rng);
+}
+
+/* Gathers and submits the current batch of n examples. */
+static strata_status submit(fit *f, int64_t number, int64_t n, strata_error *err) {
+    flight *step = &f->flights[f->n_flights];
+    *step = (flight){.step = number};
+    STRATA_TRY(strata_model_get_program(f->model, STRATA_PROGRAM_TRAIN, n, &step->program, err));
+    strata_executable *exe = step->program->executable;
+    STRATA_TRY(strata_executable_acquire(exe, &step->slot, err));
+    fill_words(f, step);
+    strata_batches_write(f->batches, strata_executable_input(exe, step->slot, step->program->x),
+                         strata_executable_input(exe, step->slot, step->program->y));
+    strata_model_convert_labels(f->model, f->dataset, n, strata_executable_input(exe, step->slot, step->program->y));
+    float *weights = strata_executable_input(exe, step->slot, step->program->weights);
+    for (int64_t i = 0; i < n; i++) weights[i] = 1.0f / (float)n;
+    memcpy(strata_executable_input(exe, step->slot, step->program->step), step->words, sizeof step->words);
+    if (step->program->rng >= 0)
+        memcpy(strata_executable_input(exe, step->slot, step->program->rng), step->rng, sizeof step->rng);
+    STRATA_TRY(strata_executable_submit(exe, step->slot, err));
+    f->n_flights++;
+    return STRATA_OK;
+}
+
+/* ---- epochs ---- */
+
+static strata_status run_epoch(fit *f, strata_error *err) {
+    int64_t n;
+    STRATA_TRY(open_batches(f, 0, err));
+    f->n_examples = 0;
+    STRATA_TRY(strata_model_reset_sums(f->model, err));
+    f->progress.step = 0;
+    f->progress.epoch_end = false;
+    f->progress.metrics = (strata_metrics){0};
+    for (int64_t number = 0;; number++) {
+        STRATA_TRY(strata_batches_next(f->batches, &n, err));
+        if (!n) break;
+        /* Runs finish in the order of submission, so with one free place the next slot of any program is free. */
+        int in_flight = f->n_flights ? strata_executable_n_slots(f->flights[0].program->executable) : 1;
+        if (f->n_flights == in_flight) STRATA_TRY(retire(f, err));
+        STRATA_TRY(submit(f, number, n, err));
+        f->n_examples += n;
+        if (f->opts.metrics_seconds > 0 && seconds() - f->metrics_read > f->opts.metrics_seconds)
+            STRATA_TRY(read_sums(f, f->n_examples, err));
+    }
+    if (!f->n_examples) return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
+    while (f->n_flights) STRATA_TRY(retire(f, err));
+    STRATA_TRY(read_sums(f, f->n_examples, err));
+    f->progress.epoch_end = true;
+    f->history->epochs[f->progress.epoch] = f->progress.metrics;
+    f->history->epoch_seconds[f->progress.epoch] = seconds() - f->epoch_began;
+    f->history->n_epochs = f->progress.epoch + 1;
+    return tell(f, err);
+}
+
+static strata_status run_epochs(fit *f, strata_error *err) {
+    for (f->progress.epoch = 0; f->progress.epoch < f->opts.epochs; f->progress.epoch++) {
+        f->epoch_began = seconds();
+        strata_status status = run_epoch(f, err);
+        strata_batches_destroy(f->batches);
+        f->batches = NULL;
+        if (status) return status;
+    }
+    return STRATA_OK;
+}
+
+static strata_status check(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
+                           strata_error *err) {
+    STRATA_TRY(strata_model_check_compiled(model, "fit", err));
+    STRATA_TRY(strata_model_check_dataset(model, dataset, true, "fit", err));
+    if (opts->epochs < 1) return strata_fail(err, STRATA_INVALID, "fit: epochs is %d; it must be at least 1", opts->epochs);
+    if (opts->batch < 1)
+        return strata_fail(err, STRATA_INVALID, "fit: batch is %lld; it must be at least 1", (long long)opts->batch);
+    return strata_batches_check_size(dataset, "fit", err);
+}
+
+strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
+                               strata_history *out_history, strata_error *err) {
+    strata_history own = {0};
+    fit f = {.model = model, .dataset = dataset, .history = out_history ? out_history : &own, .began = seconds()};
+    if (opts) f.opts = *opts;
+    if (!f.opts.epochs) f.opts.epochs = 1;
+    if (!f.opts.batch) f.opts.batch = 32;
+    STRATA_TRY(check(model, dataset, &f.opts, err));
+    int64_t size = strata_dataset_size(dataset);
+    /* A smaller one is checked when its program is made. */
+    if (size >= 0 && f.opts.batch > size) STRATA_TRY(strata_model_check_batch(model, STRATA_PROGRAM_TRAIN, f.opts.batch, err));
+    f.progress = (strata_progress){.epochs = f.opts.epochs, .steps = strata_batches_count(dataset, f.opts.batch)};
+    *f.history = (strata_history){0};
+    f.history->epochs = calloc((size_t)f.opts.epochs, sizeof *f.history->epochs);
+    f.history->epoch_seconds = calloc((size_t)f.opts.epochs, sizeof *f.history->epoch_seconds);
+    strata_status status = f.history->epochs && f.history->epoch_seconds
+                               ? run_epochs(&f, err)
+                               : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d epochs", f.opts.epochs);
+    drain(&f);
+    strata_history_finish(&own);
+    return status;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the model. Users see strata/model.h. Reading order: model.c (layers, parameters, compile), programs.c (the graphs of a training,
+ * an evaluation and a prediction step), fit.c, evaluate.c, summary.c, json.c, file.c.
+ *
+ * All parameters lie in one flat f32 variable, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements; so do
+ * gradients and optimizer slots, and one kernel updates all. */
+#ifndef STRATA_CORE_MODEL_H
+#define STRATA_CORE_MODEL_H
+
+#include "core/executable.h"
+#include "core/layer/layer.h"
+#include "core/loss/loss.h"
+#include "core/metric/metric.h"
+#include "core/optimizer/optimizer.h"
+#include "strata/model.h"
+
+enum { STRATA_PARAMETER_ALIGNMENT = STRATA_SEGMENT_CHUNK };
+
+typedef struct strata_layer_list {
+    struct strata_model_layer *layers;
+    int n, capacity;
+} strata_layer_list;
+
+typedef struct strata_model_layer {
+    const strata_layer_kind *kind;
+    void *options; /* a copy; its strings are the model's own */
+    char *name;    /* after that of the layer that it is in, if any: "residual/conv2d" */
+    strata_layer_list branches[STRATA_MAX_BRANCHES];
+} strata_model_layer;
+
+typedef struct strata_parameter_spec {
+    char *name; /* "dense/kernel" */
+    strata_shape shape;
+    bool state;     /* not trained, but what the layer keeps from step to step: it lies in the range of the states */
+    int64_t offset; /* first element in its flat range */
+    const strata_initializer *initializer;
+    int64_t fan_in, fan_out;
+} strata_parameter_spec;
+
+/* A metric besides loss and accuracy. */
+typedef struct strata_model_metric {
+    char name[32];
+    const strata_metric_kind *kind;
+    strata_metric_case c;
+    int64_t first; /* of its words among the sums */
+} strata_model_metric;
+
+typedef enum strata_program_kind { STRATA_PROGRAM_TRAIN, STRATA_PROGRAM_EVALUATE, STRATA_PROGRAM_PREDICT } strata_program_kind;
+
+/* One compiled step for one batch size, kept until the model goes. */
+typedef struct strata_model_program {
+    strata_program_kind kind;
+    int64_t batch;
+    strata_executable *executable;
+    int x, y, weights, step, rng; /* input indices; -1: the program has none */
+    struct strata_model_program *next;
+} strata_model_program;
+
+struct strata_model {
+    strata_shape input;
+    strata_dtype input_dtype;
+    int64_t n_tokens; /* integer inputs are below it; 0: no layer says. Known once the layers are declared */
+    strata_layer_list list;
+    int open[STRATA_MAX_NESTING], n_open; /* branches being filled, outermost first, each of the last layer of its list */
+    strata_status status;                 /* of the first error while layers were added */
+    strata_error error;
+    char *label;
+    struct strata_model_note {
+        char *key, *text; /* key as in the file's metadata, "strata.tokenizer" */
+    } * notes;
+    int n_notes;
+    strata_optimizer optimizer; /* name NULL: not said yet */
+    const strata_optimizer_kind *optimizer_kind;
+    const strata_loss *loss; /* NULL: not said yet */
+    strata_loss_options loss_options;
+
+    strata_parameter_spec *parameters;
+    int n_parameters, parameters_capacity;
+    int64_t flat_size;                     /* elements of the flat range */
+    int64_t state_size;                    /* of the range of the states */
+    int32_t *segment_ends, *segment_owner; /* behind `segments`; made at compile */
+    strata_segments segments;
+    strata_shape output; /* of one example; known once the layers are declared */
+    float *loaded;       /* (flat_size + state_size) from a file, until compile; NULL: none */
+
+    strata_device *device; /* NULL until compile */
+    uint64_t seed;
+    strata_variable *flat, *slots[STRATA_MAX_OPTIMIZER_SLOTS];
+    strata_variable *state; /* NULL: no layer has any */
+    strata_variable
+        *metrics;       /* f32 (n_sums): sum of losses, number of right answers, words of `extra`, since the epoch began */
+    char *metric_names; /* "auc,precision", as JSON or compile said; NULL: none */
+    strata_model_metric extra[STRATA_MAX_METRICS];
+    int n_extra;
+    int64_t n_sums;
+    double *sums;            /* [n_sums] of the newest evaluation or epoch, on the host */
+    int64_t optimizer_steps; /* updates so far */
+    strata_model_program *programs;
+};
+
+/* What a layer costs in a program's graph. */
+typedef struct strata_layer_cost {
+    strata_shape output; /* of the batch */
+    double flops;        /* forward, as the layer builds it: before anything is folded together */
+} strata_layer_cost;
+
+struct strata_layer_context {
+    strata_model *model;
+    const strata_model_layer *layer; /* being built */
+    const strata_tensor *input;      /* of the model */
+    bool declaring, training;
+    strata_tensor *flat;       /* the parameters' read; NULL while declaring */
+    strata_tensor *state;      /* the states' read; NULL while declaring, and where there are none */
+    strata_tensor **new_state; /* [n_parameters], what states become in the step; NULL: not asked for */
+    double *state_rates;       /* [n_parameters] */
+    strata_tensor *rng;        /* made at first use */
+    strata_tensor *penalty;    /* sum of what layers add to the loss; NULL: none does */
+    uint32_t n_streams;
+    strata_layer_cost *costs; /* [n_layers], filled while building; NULL: not asked for */
+};
+
+/* model.c: builds all layers; x (B, input...) -> outputs. Declares parameters when context->declaring. */
+strata_tensor *strata_model_build_layers(strata_layer_context *context, strata_tensor *x);
+/* What strata_layer_update_state asked for while `context` was built, as one update. */
+strata_tensor *strata_model_update_state(strata_layer_context *context, strata_tensor *gate);
+/* Makes parameters[], flat_size and output from the layers, once; reports the first error of building. */
+STRATA_MUST_USE strata_status strata_model_declare(strata_model *model, strata_error *err);
+/* Elements of both ranges, the states behind the parameters; and a parameter's first element in them. */
+int64_t strata_model_all_size(const strata_model *model);
+int64_t strata_model_place(const strata_model *model, const strata_parameter_spec *parameter);
+/* All parameters and states as they are on the device. values: (all_size). */
+STRATA_MUST_USE strata_status strata_model_read_all(strata_model *model, float *values, strata_error *err);
+/* Layers added from now on go into this branch of the layer that was added last; until close. The model keeps the first error. */
+void strata_model_open_branch(strata_model *model, int branch);
+void strata_model_close_branch(strata_model *model);
+/* Adds a layer with a copy of its options; the model keeps the first error. */
+void strata_model_add(strata_model *model, const strata_layer_kind *kind, const void *options);
+
+/* programs.c: the program for this batch size, compiled at first use. */
+STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,
+                                                       strata_model_program **out_program, strata_error *err);
+/* Whether the program for this batch size would fit the device; OUT_OF_MEMORY with bytes wanted and free and a batch that does. */
+STRATA_MUST_USE strata_status strata_model_check_batch(strata_model *model, strata_program_kind kind, int64_t batch,
+                                                       strata_error *err);
+/* What the program for this batch size would cost, and each layer in it ([n_layers]; NULL: not asked for). */
+STRATA_MUST_USE strata_status strata_model_measure(strata_model *model, strata_program_kind kind, int64_t batch,
+                                                   strata_layer_cost *out_layers, strata_program_cost *out_cost,
+                                                   strata_error *err);
+/* Names the first tensor of a training step on this batch that is not finite: fills err with DATA "epoch .., step ..: ..". */
+strata_status strata_model_diagnose(strata_model *model, const void *x, const void *y, int64_t batch, const float *step,
+                                    const int32_t *rng, const char *where, strata_error *err);
+/* Labels that the dataset wrote for n examples, in place, as the loss takes them: integers become f32 where it wants numbers. */
+void strata_model_convert_labels(const strata_model *model, const strata_dataset *dataset, int64_t n, void *labels);
+/* Of the labels of one example. */
+int64_t strata_model_label_size(const strata_model *model);
+size_t strata_model_label_bytes(const strata_model *model);
+/* Integer labels are below; 0: they are numbers. */
+int64_t strata_model_n_classes(const strata_model *model);
+/* metrics.c: takes the list of names over; finds what each needs, once loss and outputs are known. */
+STRATA_MUST_USE strata_status strata_model_set_metrics(strata_model *model, const char *names, strata_error *err);
+STRATA_MUST_USE strata_status strata_model_choose_metrics(strata_model *model, const char *list, strata_error *err);
+/* A batch's words, behind loss and accuracy (2). */
+strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor *sums, strata_tensor *outputs,
+                                        strata_tensor *labels);
+/* From model->sums. */
+strata_metrics strata_model_metrics(const strata_model *model, int64_t examples);
+/* The device's sums: set to zeros; read into model->sums. */
+STRATA_MUST_USE strata_status strata_model_reset_sums(strata_model *model, strata_error *err);
+STRATA_MUST_USE strata_status strata_model_read_sums(strata_model *model, strata_error *err);
+void strata_model_free_programs(strata_model *model);
+
+/* model.c */
+size_t strata_model_element_bytes(const strata_model *model); /* of one element's features in a batch */
+STRATA_MUST_USE strata_status strata_model_check_compiled(const strata_model *model, const char *verb, strata_error *err);
+/* Whether the dataset's elements and labels fit the model. */
+STRATA_MUST_USE strata_status strata_model_check_dataset(const strata_model *model, const strata_dataset *dataset, bool labels,
+                                                         const char *verb, strata_error *err);
+
+#endif

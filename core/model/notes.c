@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Texts that travel with a model: its tokenizer, names of its classes, what a user adds. In a model file they are metadata beside the model's JSON. */
+#include "core/model/notes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/model/model.h"
+#include "strata/tokenizer.h"
+
+static const char prefix[] = "strata.", own_key[] = "model", tokenizer_key[] = "tokenizer";
+enum { LONGEST_KEY = 64 };
+
+static int find(const strata_model *model, const char *key) {
+    for (int i = 0; i < model->n_notes; i++)
+        if (!strcmp(model->notes[i].key + sizeof prefix - 1, key)) return i;
+    return -1;
+}
+
+static void remove_note(strata_model *model, int index) {
+    free(model->notes[index].key);
+    free(model->notes[index].text);
+    model->notes[index] = model->notes[--model->n_notes];
+}
+
+void strata_model_free_notes(strata_model *model) {
+    while (model->n_notes) remove_note(model, model->n_notes - 1);
+    free(model->notes);
+    model->notes = NULL;
+}
+
+static strata_status add(strata_model *model, const char *key, const char *text, strata_error *err) {
+    struct strata_model_note note = {.key = malloc(strlen(key) + sizeof prefix), .text = strdup(text)};
+    struct strata_model_note *larger = realloc(model->notes, (size_t)(model->n_notes + 1) * sizeof *larger);
+    if (larger) model->notes = larger;
+    if (!note.key || !note.text || !larger) {
+        free(note.key);
+        free(note.text);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its %s", key);
+    }
+    memcpy(note.key, prefix, sizeof prefix - 1);
+    memcpy(note.key + sizeof prefix - 1, key, strlen(key) + 1);
+    int old = find(model, key);
+    if (old >= 0) remove_note(model, old);
+    model->notes[model->n_notes++] = note;
+    return STRATA_OK;
+}
+
+strata_status strata_model_set_note(strata_model *model, const char *key, const char *text, strata_error *err) {
+    size_t length = strlen(key);
+    if (!length || length > LONGEST_KEY || strspn(key, "abcdefghijklmnopqrstuvwxyz_") != length || !strcmp(key, own_key))
+        return strata_fail(err, STRATA_INVALID,
+                           "model: a note's key is \"%.80s\"; it must be lower-case letters and _, and not \"%s\"", key,
+                           own_key);
+    if (text) return add(model, key, text, err);
+    int old = find(model, key);
+    if (old >= 0) remove_note(model, old);
+    return STRATA_OK;
+}
+
+const char *strata_model_note(const strata_model *model, const char *key) {
+    int index = find(model, key);
+    return index < 0 ? NULL : model->notes[index].text;
+}
+
+strata_status strata_model_read_notes(strata_model *model, const strata_safetensors *file, strata_error *err) {
+    strata_json metadata, item;
+    if (!strata_json_find(&file->header, "__metadata__", &metadata)) return STRATA_OK;
+    for (bool more = strata_json_first(&metadata, &item); more; more = strata_json_next(&item)) {
+        const char *text;
+        if (strncmp(item.name, prefix, sizeof prefix - 1) || !strcmp(item.name + sizeof prefix - 1, own_key)) continue;
+        STRATA_TRY(strata_json_to_string(&item, &text, err));
+        STRATA_TRY(add(model, item.name + sizeof prefix - 1, text, err));
+    }
+    return STRATA_OK;
+}
+
+/* ---- the tokenizer ---- */
+
+strata_status strata_model_set_tokenizer(strata_model *model, const strata_tokenizer *tokenizer, strata_error *err) {
+    char *json = NULL;
+    if (tokenizer) STRATA_TRY(strata_tokenizer_to_json(tokenizer, &json, err));
+    strata_status status = strata_model_set_note(model, tokenizer_key, json, err);
+    free(json);
+    return status;
+}
+
+strata_status strata_model_tokenizer(const strata_model *model, strata_tokenizer **out_tokenizer, strata_error *err) {
+    const char *json = strata_model_note(model, tokenizer_key);
+    if (!json)
+        return strata_fail(err, STRATA_UNAVAILABLE,
+                           "the model has no tokenizer: it was not trained on text, or saved without one");
+    return strata_tokenizer_from_json(json, strlen(json), "strata.tokenizer", out_tokenizer, err);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model's summary: read off the graphs of a prediction and of a training step, so that it tells what runs and no formula stands twice. */
+#include "strata/summary.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/model/model.h"
+
+enum { DEFAULT_BATCH = 32 };
+
+static int64_t parameters_of(const strata_model *model, const char *layer) {
+    int64_t sum = 0;
+    size_t n = strlen(layer);
+    for (int i = 0; i < model->n_parameters; i++) {
+        const strata_parameter_spec *p = &model->parameters[i];
+        if (!strncmp(p->name, layer, n) && p->name[n] == '/') sum += strata_shape_elements(p->shape);
+    }
+    return sum;
+}
+
+static void fill_layers(const strata_model *model, const strata_layer_cost *costs, strata_model_summary *summary) {
+    for (int i = 0; i < model->list.n; i++) {
+        const strata_model_layer *layer = &model->list.layers[i];
+        summary->layers[i] = (strata_layer_summary){.name = layer->name,
+                                                    .kind = layer->kind->name,
+                                                    .output = costs[i].output,
+                                                    .parameters = parameters_of(model, layer->name),
+                                                    .flops = costs[i].flops};
+        summary->parameters += summary->layers[i].parameters;
+        summary->forward_flops += costs[i].flops;
+    }
+}
+
+strata_status strata_model_summarize(strata_model *model, int64_t batch, strata_model_summary *out_summary, strata_error *err) {
+    *out_summary = (strata_model_summary){.batch = batch ? batch : DEFAULT_BATCH, .n_layers = model->list.n};
+    STRATA_TRY(strata_model_check_compiled(model, "summarize", err));
+    if (batch < 0) return strata_fail(err, STRATA_INVALID, "summarize: batch is %lld; it must be at least 1", (long long)batch);
+    strata_layer_cost *costs = calloc((size_t)model->list.n, sizeof *costs);
+    out_summary->layers = calloc((size_t)model->list.n, sizeof *out_summary->layers);
+    strata_program_cost forward, step;
+    strata_status status = STRATA_OK;
+    if (!costs || !out_summary->layers)
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "summarize: no host memory for %d layers", model->list.n);
+    if (!status) status = strata_model_measure(model, STRATA_PROGRAM_PREDICT, out_summary->batch, costs, &forward, err);
+    if (!status) status = strata_model_measure(model, STRATA_PROGRAM_TRAIN, out_summary->batch, NULL, &step, err);
+    if (!status) {
+        fill_layers(model, costs, out_summary);
+        out_summary->step_flops = step.flops;
+        out_summary->step_bytes = step.moved_bytes;
+        out_summary->step_memory_bytes = step.device_bytes;
+    } else {
+        strata_model_summary_finish(out_summary);
+    }
+    free(costs);
+    return status;
+}
+
+void strata_model_summary_finish(strata_model_summary *summary) {
+    if (!summary) return;
+    free(summary->layers);
+    *summary = (strata_model_summary){0};
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One step of Adam or AdamW over flat ranges, in place: formulas in strata/ops.h. The bias corrections are in the step's rate, so that nothing here
+ * depends on the number of the step. */
+#include <math.h>
+#include <stddef.h>
+
+#include "core/op/copy.h"
+#include "core/op/update.h"
+#include "strata/ops.h"
+
+typedef struct adam_attrs {
+    double beta1, beta2, epsilon, decay;
+    int64_t has_gate;
+} adam_attrs;
+
+enum { PARAMETERS, M, V, GRADIENTS, STEP };
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    static const char *const names[] = {"parameters", "m", "v", "gradients"};
+    const adam_attrs *attrs = node->attrs;
+    if (!(attrs->beta1 >= 0 && attrs->beta1 < 1 && attrs->beta2 >= 0 && attrs->beta2 < 1))
+        return strata_fail(err, STRATA_INVALID, "beta1 is %g, beta2 is %g; they must be at least 0 and below 1", attrs->beta1,
+                           attrs->beta2);
+    STRATA_TRY(strata_check_not_negative(attrs->epsilon, "epsilon", err));
+    STRATA_TRY(strata_check_not_negative(attrs->decay, "decay", err));
+    return strata_check_update(node, 1u << PARAMETERS | 1u << M | 1u << V, STEP, names, attrs->has_gate, err);
+}
+
+static void element(const void *attributes, const float *step, double g, double *p, double *slots) {
+    const adam_attrs *attrs = attributes;
+    slots[0] += (1 - attrs->beta1) * (g - slots[0]);
+    slots[1] += (1 - attrs->beta2) * (g * g - slots[1]);
+    if (attrs->decay != 0) *p -= (double)step[STRATA_STEP_PLAIN_RATE] * attrs->decay * *p;
+    *p -= (double)step[STRATA_STEP_LEARNING_RATE] * slots[0] / (sqrt(slots[1]) + attrs->epsilon);
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    strata_update_reference(call, 2, element);
+    return STRATA_OK;
+}
+
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const adam_attrs *attrs = node->attrs;
+    strata_launch launch;
+    STRATA_TRY(strata_update_launch(node, "adam", 2, &launch, err));
+    strata_launch_constant_add(&launch, "DECAY", attrs->decay != 0);
+    strata_launch_word(&launch)->f32 = (float)(1 - attrs->beta1);
+    strata_launch_word(&launch)->f32 = (float)(1 - attrs->beta2);
+    strata_launch_word(&launch)->f32 = (float)attrs->epsilon;
+    strata_launch_word(&launch)->f32 = (float)attrs->decay;
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_op strata_op_adam = {
+    .name = "adam",
+    .min_inputs = 5,
+    .max_inputs = 6,
+    .flags = STRATA_OP_UPDATE,
+    .attrs_bytes = sizeof(adam_attrs),
+    .attrs = {{"beta1", STRATA_ATTR_FLOAT, offsetof(adam_attrs, beta1)},
+              {"beta2", STRATA_ATTR_FLOAT, offsetof(adam_attrs, beta2)},
+              {"epsilon", STRATA_ATTR_FLOAT, offsetof(adam_attrs, epsilon)},
+              {"decay", STRATA_ATTR_FLOAT, offsetof(adam_attrs, decay)},
+              {"has_gate", STRATA_ATTR_INT, offsetof(adam_attrs, has_gate)}},
+    .also_writes = 1u << M | 1u << V,
+    .shape = shape,
+    .no_gradient = "it changes variables",
+    .reference = reference,
+    .lower = lower,
+};
+
+strata_tensor *strata_adamw(strata_tensor *parameters, strata_tensor *m, strata_tensor *v, strata_tensor *gradients,
+                            strata_tensor *step, strata_tensor *gate, double beta1, double beta2, double epsilon,
+                            double decay) {
+    adam_attrs attrs = {.beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .decay = decay, .has_gate = gate != NULL};
+    strata_tensor *inputs[] = {parameters, m, v, gradients, step, gate};
+    return strata_node(NULL, &strata_op_adam, gate ? 6 : 5, inputs, &attrs);
+}
+
+strata_tensor *strata_adam(strata_tensor *parameters, strata_tensor *m, strata_tensor *v, strata_tensor *gradients,
+                           strata_tensor *step, strata_tensor *gate, double beta1, double beta2, double epsilon) {
+    return strata_adamw(parameters, m, v, gradients, step, gate, beta1, beta2, epsilon, 0);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * all_reduce: y = x of replica 0 + x of replica 1 + ..., folded in that order, the same bits on every replica; MEAN divides by the
+ * number of replicas. A communication node: it divides a replica's graph into segments (core/segments.h) and is carried out between them,
+ * so it has no kernel. With one replica y = x.
+ * gradient: the sum over replicas of dy, that is all_reduce of dy; MEAN likewise. */
+#include "core/op/all_reduce.h"
+
+#include <string.h>
+
+#include "core/op/rules.h"
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    const strata_all_reduce_attrs *attrs = node->attrs;
+    const bool mean = attrs->reduction == STRATA_REDUCE_MEAN;
+    if (!mean && attrs->reduction != STRATA_REDUCE_SUM)
+        return strata_fail(err, STRATA_INVALID, "reduction %d is neither SUM (%d) nor MEAN (%d)", (int)attrs->reduction,
+                           STRATA_REDUCE_SUM, STRATA_REDUCE_MEAN);
+    STRATA_TRY(strata_check_dtype(node->inputs[0], "x", mean ? STRATA_FLOATS : STRATA_NUMBERS, err));
+    node->dtype = node->inputs[0]->dtype;
+    node->shape = node->inputs[0]->shape;
+    return STRATA_OK;
+}
+
+static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = strata_all_reduce(dy, (strata_reduction)((const strata_all_reduce_attrs *)node->attrs)->reduction);
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    size_t bytes = (size_t)strata_shape_elements(call->node->shape) * strata_dtype_bytes(call->node->dtype);
+    if (bytes) memcpy(call->output, call->inputs[0], bytes);
+    return STRATA_OK;
+}
+
+const strata_op strata_op_all_reduce = {
+    .name = "all_reduce",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .flags = STRATA_OP_COMMUNICATION,
+    .attrs_bytes = sizeof(strata_all_reduce_attrs),
+    .attrs = {{"reduction", STRATA_ATTR_INT, offsetof(strata_all_reduce_attrs, reduction)}},
+    .shape = shape,
+    .gradient = gradient,
+    .reference = reference,
+};
+
+strata_tensor *strata_all_reduce(strata_tensor *x, strata_reduction reduction) {
+    return strata_node(NULL, &strata_op_all_reduce, 1, &x, &(strata_all_reduce_attrs){.reduction = reduction});
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Index of the first maximum along one axis. */
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+
+#include "core/op/axes.h"
+#include "core/op/copy.h"
+#include "core/op/element.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+typedef struct argmax_attrs {
+    int64_t axis;
+} argmax_attrs;
+
+static strata_axes axes_of(const strata_tensor *node) {
+    const strata_tensor *x = node->inputs[0];
+    int64_t axis = ((const argmax_attrs *)node->attrs)->axis;
+    return strata_axes_of(x->shape, axis < 0 ? axis + x->shape.rank : axis, 1);
+}
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    const strata_tensor *x = node->inputs[0];
+    int axis;
+    STRATA_TRY(strata_check_axis(((const argmax_attrs *)node->attrs)->axis, x->shape.rank, &axis, err));
+    if (x->shape.dims[axis] < 1 || x->shape.dims[axis] > INT32_MAX)
+        return strata_fail(err, STRATA_INVALID, "x is %s; axis %d must have 1 to %" PRId32 " elements",
+                           strata_shape_text(x->shape).text, axis, INT32_MAX);
+    node->dtype = STRATA_DTYPE_I32;
+    node->shape = (strata_shape){0};
+    for (int i = 0; i < x->shape.rank; i++)
+        if (i != axis) node->shape.dims[node->shape.rank++] = x->shape.dims[i];
+    return STRATA_OK;
+}
+
+/* Whether element b comes before element a as the maximum: NaN is above all, and the first of equals stays. */
+static bool above(strata_dtype dtype, const void *x, int64_t b, int64_t a) {
+    if (!strata_dtype_is_float(dtype)) return strata_integer_get(dtype, x, b) > strata_integer_get(dtype, x, a);
+    double v = strata_element_get(dtype, x, b), most = strata_element_get(dtype, x, a);
+    return !isnan(most) && (v > most || isnan(v));
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    strata_axes axes = axes_of(call->node);
+    strata_dtype dtype = call->node->inputs[0]->dtype;
+    for (int64_t at = 0; at < axes.outer * axes.inner; at++) {
+        int64_t first = at / axes.inner * axes.n * axes.inner + at % axes.inner, best = 0;
+        for (int64_t i = 1; i < axes.n; i++)
+            if (above(dtype, call->inputs[0], first + i * axes.inner, first + best * axes.inner)) best = i;
+        ((int32_t *)call->output)[at] = (int32_t)best;
+    }
+    return STRATA_OK;
+}
+
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    strata_axes axes = axes_of(node);
+    strata_launch launch = {.kernel = "argmax",
+                            .variant = strata_dtype_name(node->inputs[0]->dtype),
+                            .n_buffers = 2,
+                            .buffers = {node->inputs[0], node},
+                            .writes = 1u << 1};
+    STRATA_TRY(strata_launch_rows(&launch, axes.outer * axes.inner, axes.n, axes.inner, err));
+    strata_launch_word(&launch)->u32 = (uint32_t)axes.inner;
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_op strata_op_argmax = {
+    .name = "argmax",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .attrs_bytes = sizeof(argmax_attrs),
+    .attrs = {{"axis", STRATA_ATTR_INT, offsetof(argmax_attrs, axis)}},
+    .shape = shape,
+    .reference = reference,
+    .lower = lower,
+};
+
+strata_tensor *strata_argmax(strata_tensor *x, int axis) {
+    argmax_attrs attrs = {.axis = axis};
+    return strata_node(NULL, &strata_op_argmax, 1, &x, &attrs);
+}

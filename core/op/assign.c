@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * assign: variable = value.   assign_add: variable += value (integers wrap).   Both write their first operand in place;
+ * the node is the variable's new value. No gradient passes through a variable that changes. */
+#include <string.h>
+
+#include "core/op/copy.h"
+#include "core/op/element.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+/* The kernel's number of each row. */
+enum {
+#define BINARY_NUMBER(code, name, expression) name##_code = code,
+#include "core/op/elementwise.def"
+};
+
+/* A read of a variable, or what an earlier update made of it. */
+static bool is_variable(const strata_tensor *tensor) {
+    while (tensor->op->flags & STRATA_OP_UPDATE) tensor = tensor->inputs[0];
+    return tensor->op == &strata_op_read;
+}
+
+static strata_status update_shape(strata_tensor *node, unsigned allowed, strata_error *err) {
+    const strata_tensor *variable = node->inputs[0], *value = node->inputs[1];
+    if (!is_variable(variable))
+        return strata_fail(err, STRATA_INVALID, "its first operand is %s; it must come from strata_variable_read",
+                           strata_tensor_name(variable));
+    STRATA_TRY(strata_check_dtype(variable, "the variable", allowed, err));
+    STRATA_TRY(strata_check_same_dtype(variable, "the variable", value, "the value", err));
+    if (!strata_shape_equal(variable->shape, value->shape))
+        return strata_fail(err, STRATA_INVALID, "%s is %s, the value is %s; they must be equal", strata_tensor_name(variable),
+                           strata_shape_text(variable->shape).text, strata_shape_text(value->shape).text);
+    node->dtype = variable->dtype;
+    node->shape = variable->shape;
+    return STRATA_OK;
+}
+
+static strata_status assign_shape(strata_tensor *node, strata_error *err) {
+    return update_shape(node, STRATA_ANY_DTYPE, err);
+}
+
+static strata_status assign_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    size_t bytes = (size_t)strata_shape_elements(call->node->shape) * strata_dtype_bytes(call->node->dtype);
+    if (bytes) memmove(call->output, call->inputs[1], bytes);
+    return STRATA_OK;
+}
+
+static strata_status assign_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    strata_copy copy = strata_copy_flat(node->inputs[1], node, 0);
+    return strata_copy_lower(&copy, lowering, err);
+}
+
+static strata_status assign_add_shape(strata_tensor *node, strata_error *err) {
+    return update_shape(node, 1 << STRATA_DTYPE_F32 | STRATA_INDICES, err);
+}
+
+static strata_status assign_add_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const strata_dtype dtype = call->node->dtype;
+    const int64_t n = strata_shape_elements(call->node->shape);
+    const void *value = call->inputs[1];
+    for (int64_t i = 0; i < n; i++) {
+        if (strata_dtype_is_float(dtype)) {
+            strata_element_set(dtype, call->output, i,
+                               strata_element_get(dtype, call->output, i) + strata_element_get(dtype, value, i));
+        } else {
+            uint64_t sum = (uint64_t)strata_integer_get(dtype, call->output, i) + (uint64_t)strata_integer_get(dtype, value, i);
+            strata_integer_set(dtype, call->output, i, (int64_t)sum);
+        }
+    }
+    return STRATA_OK;
+}
+
+/* shaders/binary.kernel, row add, with the variable as operand and result. */
+static strata_status assign_add_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const int64_t n = strata_shape_elements(node->shape);
+    const strata_strided flat = {.rank = 4, .sizes = {1, 1, 1, n}, .n_tensors = 2, .strides = {{0, 0, 0, 1}, {0, 0, 0, 1}}};
+    strata_launch launch = {.kernel = "binary",
+                            .variant = strata_dtype_name(node->dtype),
+                            .n_buffers = 3,
+                            .buffers = {node, node->inputs[1], node},
+                            .writes = 1 << 2};
+    if (n == 0) return STRATA_OK;
+    strata_launch_constant_add(&launch, "OP", add_code);
+    STRATA_TRY(strata_launch_over(&launch, &flat, err));
+    STRATA_TRY(strata_launch_strides(&launch, &flat, 0, err));
+    STRATA_TRY(strata_launch_strides(&launch, &flat, 1, err));
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+static const char changes_variable[] = "it changes a variable; differentiate before updating";
+
+const strata_op strata_op_assign = {.name = "assign",
+                                    .min_inputs = 2,
+                                    .max_inputs = 2,
+                                    .flags = STRATA_OP_UPDATE,
+                                    .shape = assign_shape,
+                                    .no_gradient = changes_variable,
+                                    .reference = assign_reference,
+                                    .lower = assign_lower};
+
+const strata_op strata_op_assign_add = {.name = "assign_add",
+                                        .min_inputs = 2,
+                                        .max_inputs = 2,
+                                        .flags = STRATA_OP_UPDATE,
+                                        .shape = assign_add_shape,
+                                        .no_gradient = changes_variable,
+                                        .reference = assign_add_reference,
+                                        .lower = assign_add_lower};
+
+strata_tensor *strata_assign(strata_tensor *variable, strata_tensor *value) {
+    return strata_node(NULL, &strata_op_assign, 2, (strata_tensor *[]){variable, value}, NULL);
+}
+
+strata_tensor *strata_assign_add(strata_tensor *variable, strata_tensor *value) {
+    return strata_node(NULL, &strata_op_assign_add, 2, (strata_tensor *[]){variable, value}, NULL);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * batch_norm: normalisation by channel (Ioffe & Szegedy 2015).   x (..., C) floats; mean, variance, scale, shift (C) f32
+ *   n = (x - mean) r,  r = 1 / sqrt(variance + epsilon)        y = scale n + shift, of x's dtype and shape
+ * gradient: with the sums over rows s0 of dy and s1 of dy n (batch_norm_sums, (2, C)),
+ *   dshift = s0,  dscale = s1,  dx = scale r dy,  dmean = -scale r s0,  dvariance = -1/2 scale r^2 s1
+ * and where mean and variance are x's own ("own"), the whole of it goes to x in one op (batch_norm_grad):
+ *   dx = scale r (dy - (s0 + n s1) / rows), dmean and dvariance none.
+ * The two ops of the gradient are not differentiated again. */
+#include <math.h>
+#include <stddef.h>
+
+#include "core/op/channels.h"
+#include "core/op/copy.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+typedef struct batch_norm_attrs {
+    double epsilon;
+    int64_t own; /* whether mean and variance are x's own, in the gradient */
+} batch_norm_attrs;
+
+static strata_status check_epsilon(const strata_tensor *node, strata_error *err) {
+    const double epsilon = ((const batch_norm_attrs *)node->attrs)->epsilon;
+    if (epsilon >= 0 && isfinite(epsilon)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "epsilon is %g; it must be at least 0", epsilon);
+}
+
+/* x's dy, of its dtype and shape. */
+static strata_status check_like(const strata_tensor *x, const strata_tensor *dy, strata_error *err) {
+    STRATA_TRY(strata_check_same_dtype(x, "x", dy, "dy", err));
+    if (strata_shape_equal(x->shape, dy->shape)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "x is %s, dy is %s; they must be equal", strata_shape_text(x->shape).text,
+                       strata_shape_text(dy->shape).text);
+}
+
+static double inverse_deviation(const strata_tensor *node, const void *variance, int64_t k) {
+    return 1 / sqrt((double)((const float *)variance)[k] + ((const batch_norm_attrs *)node->attrs)->epsilon);
+}
+
+/* ---- batch_norm ---- */
+
+enum { X, MEAN, VARIANCE, SCALE, SHIFT };
+
+static strata_status batch_norm_shape(strata_tensor *node, strata_error *err) {
+    static const char *const names[] = {"x", "mean", "variance", "scale", "shift"};
+    STRATA_TRY(check_epsilon(node, err));
+    STRATA_TRY(strata_check_channels(node, X, 1 << MEAN | 1 << VARIANCE | 1 << SCALE | 1 << SHIFT, names, err));
+    node->dtype = node->inputs[X]->dtype;
+    node->shape = node->inputs[X]->shape;
+    return STRATA_OK;
+}
+
+static strata_tensor *row(strata_tensor *sums, int64_t index) {
+    const int64_t channels = sums->shape.dims[1];
+    strata_tensor *slice = strata_slice(sums, (int64_t[]){index, 0}, (int64_t[]){1, channels});
+    return strata_reshape(slice, STRATA_SHAPE(channels));
+}
+
+static void batch_norm_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    const batch_norm_attrs *attrs = node->attrs;
+    strata_tensor *const *in = node->inputs;
+    strata_tensor *sums =
+        strata_node(NULL, &strata_op_batch_norm_sums, 4, (strata_tensor *[]){in[X], in[MEAN], in[VARIANCE], dy}, attrs);
+    if (strata_tensor_is_poison(sums)) return;
+    strata_tensor *terms[] = {in[X], in[MEAN], in[VARIANCE], in[SCALE], sums, dy};
+    dx[X] = strata_node(NULL, &strata_op_batch_norm_grad, 6, terms, attrs);
+    dx[SHIFT] = row(sums, 0);
+    dx[SCALE] = row(sums, 1);
+    if (attrs->own) return;
+    strata_graph *graph = node->graph;
+    strata_tensor *r = strata_rsqrt(strata_add(in[VARIANCE], strata_scalar(graph, STRATA_DTYPE_F32, attrs->epsilon)));
+    strata_tensor *factor = strata_mul(in[SCALE], r);
+    dx[MEAN] = strata_neg(strata_mul(factor, row(sums, 0)));
+    strata_tensor *half = strata_mul(strata_mul(factor, r), strata_scalar(graph, STRATA_DTYPE_F32, -0.5));
+    dx[VARIANCE] = strata_mul(half, row(sums, 1));
+}
+
+static strata_status batch_norm_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const strata_dtype dtype = call->node->dtype;
+    const strata_channels c = strata_channels_of(call->node->shape);
+    const float *mean = call->inputs[MEAN], *scale = call->inputs[SCALE], *shift = call->inputs[SHIFT];
+    for (int64_t k = 0; k < c.channels; k++) {
+        const double factor = (double)scale[k] * inverse_deviation(call->node, call->inputs[VARIANCE], k);
+        for (int64_t r = 0; r < c.rows; r++) {
+            const int64_t i = r * c.channels + k;
+            const double x = strata_element_get(dtype, call->inputs[X], i);
+            strata_element_set(dtype, call->output, i, (x - (double)mean[k]) * factor + (double)shift[k]);
+        }
+    }
+    return STRATA_OK;
+}
+
+static strata_status batch_norm_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    strata_tensor *const *in = node->inputs;
+    strata_launch launch = {.kernel = "batch_norm",
+                            .variant = strata_channels_variant(node->dtype),
+                            .n_buffers = 6,
+                            .buffers = {in[X], in[MEAN], in[VARIANCE], in[SCALE], in[SHIFT], node},
+                            .writes = 1 << 5};
+    STRATA_TRY(strata_launch_blocks(&launch, strata_channels_of(node->shape), err));
+    if (!launch.global[0]) return STRATA_OK;
+    strata_launch_word(&launch)->f32 = (float)((const batch_norm_attrs *)node->attrs)->epsilon;
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_op strata_op_batch_norm = {.name = "batch_norm",
+                                        .min_inputs = 5,
+                                        .max_inputs = 5,
+                                        .flags = STRATA_OP_ELEMENTWISE,
+                                        .attrs_bytes = sizeof(batch_norm_attrs),
+                                        .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(batch_norm_attrs, epsilon)},
+                                                  {"own", STRATA_ATTR_INT, offsetof(batch_norm_attrs, own)}},
+                                        .shape = batch_norm_shape,
+                                        .gradient = batch_norm_gradient,
+                                        .reference = batch_norm_reference,
+                                        .lower = batch_norm_lower};
+
+strata_tensor *strata_batch_norm(strata_tensor *x, strata_tensor *mean, strata_tensor *variance, strata_tensor *scale,
+                                 strata_tensor *shift, double epsilon) {
+    batch_norm_attrs attrs = {.epsilon = epsilon};
+    return strata_node(NULL, &strata_op_batch_norm, 5, (strata_tensor *[]){x, mean, variance, scale, shift}, &attrs);
+}
+
+strata_tensor *strata_batch_norm_training(strata_tensor *x, strata_tensor *scale, strata_tensor *shift, double epsilon,
+                                          strata_tensor **out_mean, strata_tensor **out_variance) {
+    batch_norm_attrs attrs = {.epsilon = epsilon, .own = 1};
+    strata_tensor *moments = strata_moments(x);
+    if (!moments || strata_tensor_is_poison(moments)) return *out_mean = *out_variance = moments;
+    *out_mean = row(moments, 0);
+    *out_variance = row(moments, 1);
+    strata_tensor *inputs[] = {x, *out_mean, *out_variance, scale, shift};
+    return strata_node(NULL, &strata_op_batch_norm, 5, inputs, &attrs);
+}
+
+/* ---- batch_norm_sums: x, mean, variance, dy -> (2, C) ---- */
+
+static strata_status sums_shape(strata_tensor *node, strata_error *err) {
+    static const char *const names[] = {"x", "mean", "variance", "dy"};
+    STRATA_TRY(strata_check_channels(node, X, 1 << MEAN | 1 << VARIANCE, names, err));
+    STRATA_TRY(check_like(node->inputs[X], node->inputs[3], err));
+    node->dtype = STRATA_DTYPE_F32;
+    node->shape = STRATA_SHAPE(2, strata_channels_of(node->inputs[X]->shape).channels);
+    return STRATA_OK;
+}
+
+static strata_status sums_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const strata_tensor *x = call->node->inputs[X];
+    const strata_channels c = strata_channels_of(x->shape);
+    const float *mean = call->inputs[MEAN];
+    float *y = call->output;
+    for (int64_t k = 0; k < c.channels; k++) {
+        const double r = inverse_deviation(call->node, call->inputs[VARIANCE], k);
+        double sum = 0, product = 0;
+        for (int64_t i = k; i < c.rows * c.channels; i += c.channels) {
+            const double d = strata_element_get(x->dtype, call->inputs[3], i);
+            sum += d;
+            product += d * (strata_element_get(x->dtype, call->inputs[X], i) - (double)mean[k]) * r;
+        }
+        y[k] = (float)sum;
+        y[c.channels + k] = (float)product;
+    }
+    return STRATA_OK;
+}
+
+static strata_status sums_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    strata_tensor *const *in = node->inputs;
+    return strata_channel_sums_lower(node, in[X], in[MEAN], in[VARIANCE], in[3],
+                                     ((const batch_norm_attrs *)node->attrs)->epsilon, lowering, err);
+}
+
+static const char once[] = "the gradient of batch_norm is not differentiated again";
+
+const strata_op strata_op_batch_norm_sums = {.name = "batch_norm_sums",
+                                             .min_inputs = 4,
+                                             .max_inputs = 4,
+                                             .attrs_bytes = sizeof(batch_norm_attrs),
+                                             .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(batch_norm_attrs, epsilon)}},
+                                             .shape = sums_shape,
+                                             .no_gradient = once,
+                                             .reference = sums_reference,
+                                             .lower = sums_lower};
+
+/* ---- batch_norm_grad: x, mean, variance, scale, sums, dy -> dx ---- */
+
+enum { SUMS = 4, DY = 5 };
+
+static strata_status grad_shape(strata_tensor *node, strata_error *err) {
+    static const char *const names[] = {"x", "mean", "variance", "scale", "sums", "dy"};
+    const strata_tensor *x = node->inputs[X], *sums = node->inputs[SUMS];
+    STRATA_TRY(strata_check_channels(node, X, 1 << MEAN | 1 << VARIANCE | 1 << SCALE, names, err));
+    STRATA_TRY(check_like(x, node->inputs[DY], err));
+    STRATA_TRY(strata_check_dtype(sums, "sums", 1u << STRATA_DTYPE_F32, err));
+    if (!strata_shape_equal(sums->shape, STRATA_SHAPE(2, strata_channels_of(x->shape).channels)))
+        return strata_fail(err, STRATA_INVALID, "x is %s, sums are %s; they must be (2, channels)",
+                           strata_shape_text(x->shape).text, strata_shape_text(sums->shape).text);
+    node->dtype = x->dtype;
+    node->shape = x->shape;
+    return STRATA_OK;
+}
+
+static double inverse_rows(const strata_tensor *node) {
+    const strata_channels c = strata_channels_of(node->shape);
+    return ((const batch_norm_attrs *)node->attrs)->own && c.rows ? 1 / (double)c.rows : 0;
+}
+
+static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const strata_dtype dtype = call->node->dtype;
+    const strata_channels c = strata_channels_of(call->node->shape);
+    const float *mean = call->inputs[MEAN], *scale = call->inputs[SCALE], *sums = call->inputs[SUMS];
+    const double inverse = inverse_rows(call->node);
+    for (int64_t k = 0; k < c.channels; k++) {
+        const double r = inverse_deviation(call->node, call->inputs[VARIANCE], k), factor = (double)scale[k] * r;
+        for (int64_t i = k; i < c.rows * c.channels; i += c.channels) {
+            const double n = (strata_element_get(dtype, call->inputs[X], i) - (double)mean[k]) * r;
+            const double common = inverse * ((double)sums[k] + n * (double)sums[c.channels + k]);
+            strata_element_set(dtype, call->output, i, factor * (strata_element_get(dtype, call->inputs[DY], i) - common));
+        }
+    }
+    return STRATA_OK;
+}
+
+static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    strata_tensor *const *in = node->inputs;
+    strata_launch launch = {.kernel = "batch_norm_grad",
+                            .variant = strata_channels_variant(node->dtype),
+                            .n_buffers = 7,
+                            .buffers = {in[X], in[MEAN], in[VARIANCE], in[SCALE], in[SUMS], in[DY], node},
+                            .writes = 1 << 6};
+    STRATA_TRY(strata_launch_blocks(&launch, strata_channels_of(node->shape), err));
+    if (!launch.global[0]) return STRATA_OK;
+    strata_launch_word(&launch)->f32 = (float)((const batch_norm_attrs *)node->attrs)->epsilon;
+    strata_launch_word(&launch)->f32 = (float)inverse_rows(node);
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_op strata_op_batch_norm_grad = {.name = "batch_norm_grad",
+                                             .min_inputs = 6,
+                                             .max_inputs = 6,
+                                             .flags = STRATA_OP_ELEMENTWISE,
+                                             .attrs_bytes = sizeof(batch_norm_attrs),
+                                             .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(batch_norm_attrs, epsilon)},
+                                                       {"own", STRATA_ATTR_INT, offsetof(batch_norm_attrs, own)}},
+                                             .shape = grad_shape,
+                                             .no_gradient = once,
+                                             .reference = grad_reference,
+                                             .lower = grad_lower};

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Element-wise ops of two operands of one dtype, with NumPy broadcasting: arithmetic (y of the operands' dtype), comparisons (y
+ * is bool) and the fused gradients of activations. The formulas are the binary and comparison rows of elementwise.def, which
+ * shaders/binary.kernel and compare.kernel read too. Gradients are summed back over broadcast axes. */
+#include <math.h>
+
+#include "core/op/broadcast.h"
+#include "core/op/copy.h"
+#include "core/op/element.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+/* ---- the formulas, in double ---- */
+
+static double max_of(double a, double b) {
+    return isnan(a) ? a : isnan(b) ? b : a < b ? b : a;
+}
+
+static double min_of(double a, double b) {
+    return isnan(a) ? a : isnan(b) ? b : b < a ? b : a;
+}
+
+static double sigmoid_of(double x) {
+    double e = exp(-fabs(x));
+    return (x < 0 ? e : 1) / (1 + e);
+}
+
+#define ZERO         0.0
+#define EXP(x)       exp(x)
+#define TANH(x)      tanh(x)
+#define ERF(x)       erf(x)
+#define EXPM1(x)     expm1(x)
+#define SIGMOID(x)   sigmoid_of(x)
+#define DIVIDE(a, b) ((a) / (b))
+#define POW(a, b)    pow(a, b)
+#define MIN(a, b)    min_of(a, b)
+#define MAX(a, b)    max_of(a, b)
+#define ABS(x)       fabs(x)
+#define LOG(x)       log(x)
+#define EQUAL(a, b)  ((a) == (b))
+#define LESS(a, b)   ((a) < (b))
+
+#define ROW(code, name, expression)                  \
+    enum { name##_code = code };                     \
+    static double name##_value(double a, double b) { \
+        return expression;                           \
+    }
+#define BINARY_NUMBER ROW
+#define BINARY_FLOAT  ROW
+#define COMPARE(code, name, expression)                   \
+    enum { name##_code = code };                          \
+    static double name##_value(double a, double b) {      \
+        return expression;                                \
+    }                                                     \
+    static int64_t name##_integer(int64_t a, int64_t b) { \
+        return expression;                                \
+    }
+#include "core/op/elementwise.def"
+
+/* The same for integers, which wrap. */
+static int64_t add_integer(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+static int64_t sub_integer(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+static int64_t mul_integer(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
+static int64_t min_integer(int64_t a, int64_t b) {
+    return b < a ? b : a;
+}
+static int64_t max_integer(int64_t a, int64_t b) {
+    return a < b ? b : a;
+}
+
+/* ---- rule, truth, launch ---- */
+
+typedef double real_function(double a, double b);
+typedef int64_t integer_function(int64_t a, int64_t b); /* NULL where the op takes floats only */
+
+static strata_status binary_shape(strata_tensor *node, unsigned allowed, strata_error *err) {
+    const strata_tensor *a = node->inputs[0], *b = node->inputs[1];
+    STRATA_TRY(strata_check_dtype(a, "a", allowed, err));
+    STRATA_TRY(strata_check_same_dtype(a, "a", b, "b", err));
+    node->dtype = a->dtype;
+    return strata_broadcast_shape(a->shape, "a", b->shape, "b", &node->shape, err);
+}
+
+/* The index space of tensors a, b, y = 0, 1, 2. */
+static strata_strided binary_space(const strata_tensor *node) {
+    strata_strided space = {.rank = node->shape.rank, .n_tensors = 3};
+    for (int d = 0; d < node->shape.rank; d++) space.sizes[d] = node->shape.dims[d];
+    strata_broadcast_strides(node->inputs[0]->shape, node->shape, space.strides[0]);
+    strata_broadcast_strides(node->inputs[1]->shape, node->shape, space.strides[1]);
+    strata_row_major_strides(node->shape, space.strides[2]);
+    strata_strided_merge(&space);
+    return space;
+}
+
+typedef struct evaluation {
+    const strata_op_call *call;
+    real_function *real;
+    integer_function *integer;
+} evaluation;
+
+static strata_status evaluate_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
+    (void)err;
+    const evaluation *e = user;
+    const strata_tensor *node = e->call->node;
+    const strata_dtype from = node->inputs[0]->dtype;
+    const void *a = e->call->inputs[0], *b = e->call->inputs[1];
+    const int64_t *sizes = inner->sizes;
+    int64_t y = offsets[2]; /* contiguous */
+    for (int64_t i = 0; i < sizes[0] * sizes[1] * sizes[2]; i++) {
+        const int64_t c[3] = {i / sizes[2] / sizes[1], i / sizes[2] % sizes[1], i % sizes[2]};
+        int64_t at[2];
+        for (int t = 0; t < 2; t++)
+            at[t] = offsets[t] + c[0] * inner->strides[t][0] + c[1] * inner->strides[t][1] + c[2] * inner->strides[t][2];
+        for (int64_t j = 0; j < sizes[3]; j++, y++, at[0] += inner->strides[0][3], at[1] += inner->strides[1][3]) {
+            if (strata_dtype_is_float(from))
+                strata_element_set(node->dtype, e->call->output, y,
+                                   e->real(strata_element_get(from, a, at[0]), strata_element_get(from, b, at[1])));
+            else
+                strata_integer_set(node->dtype, e->call->output, y,
+                                   e->integer(strata_integer_get(from, a, at[0]), strata_integer_get(from, b, at[1])));
+        }
+    }
+    return STRATA_OK;
+}
+
+static strata_status binary_reference(const strata_op_call *call, real_function *real, integer_function *integer,
+                                      strata_error *err) {
+    evaluation e = {call, real, integer};
+    strata_strided space = binary_space(call->node);
+    return strata_strided_split(&space, evaluate_inner, &e, err);
+}
+
+typedef struct emission {
+    const strata_tensor *node;
+    const char *kernel;
+    int code;
+    strata_lowering *lowering;
+} emission;
+
+static strata_status emit_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
+    const emission *e = user;
+    strata_launch launch = {.kernel = e->kernel,
+                            .variant = strata_dtype_name(e->node->inputs[0]->dtype),
+                            .n_buffers = 3,
+                            .buffers = {e->node->inputs[0], e->node->inputs[1], e->node},
+                            .writes = 1 << 2};
+    strata_launch_constant_add(&launch, "OP", e->code);
+    for (int t = 0; t < 3; t++) {
+        launch.offsets[t] = offsets[t];
+        launch.extents[t] = strata_strided_extent(inner, t);
+    }
+    STRATA_TRY(strata_launch_over(&launch, inner, err));
+    STRATA_TRY(strata_launch_strides(&launch, inner, 0, err));
+    STRATA_TRY(strata_launch_strides(&launch, inner, 1, err));
+    return strata_lowering_add(e->lowering, &launch, err);
+}
+
+static strata_status binary_lower(const strata_tensor *node, const char *kernel, int code, strata_lowering *lowering,
+                                  strata_error *err) {
+    emission e = {node, kernel, code, lowering};
+    strata_strided space = binary_space(node);
+    return strata_strided_split(&space, emit_inner, &e, err);
+}
+
+/* ---- gradients: da and db from dy, a and b and y ---- */
+
+static strata_tensor *scalar_like(strata_tensor *x, double value) {
+    return strata_scalar(x->graph, x->dtype, value);
+}
+
+/* Sums what reached y's shape back to the shapes of a and b; NULL stays NULL. */
+static void pass_back(strata_tensor *y, strata_tensor *da, strata_tensor *db, strata_tensor **dx) {
+    dx[0] = da ? strata_sum_to(da, y->inputs[0]->shape) : NULL;
+    dx[1] = db ? strata_sum_to(db, y->inputs[1]->shape) : NULL;
+}
+
+static void add_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    pass_back(y, dy, dy, dx);
+}
+
+static void sub_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    pass_back(y, dy, strata_neg(dy), dx);
+}
+
+static void mul_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    pass_back(y, strata_mul(dy, y->inputs[1]), strata_mul(dy, y->inputs[0]), dx);
+}
+
+/* d(a/b)/db = -a / b^2 = -y / b */
+static void div_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    strata_tensor *b = y->inputs[1];
+    pass_back(y, strata_div(dy, b), strata_neg(strata_div(strata_mul(dy, y), b)), dx);
+}
+
+/* d(a^b)/da = b a^(b-1), 0 where b is 0 (even at a = 0);  d(a^b)/db = y log a, 0 where a <= 0. */
+static void pow_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
+    strata_tensor *zero = scalar_like(a, 0), *one = scalar_like(a, 1);
+    strata_tensor *exponent = strata_where(strata_equal(b, zero), one, strata_sub(b, one));
+    strata_tensor *logarithm = strata_log(strata_where(strata_greater(a, zero), a, one));
+    pass_back(y, strata_mul(dy, strata_mul(b, strata_pow(a, exponent))), strata_mul(dy, strata_mul(y, logarithm)), dx);
+}
+
+/* dy to the operand that was taken: a where `takes_a`. */
+static void choice_gradient(strata_tensor *y, strata_tensor *takes_a, strata_tensor *dy, strata_tensor **dx) {
+    strata_tensor *zero = scalar_like(dy, 0);
+    pass_back(y, strata_where(takes_a, dy, zero), strata_where(takes_a, zero, dy), dx);
+}
+
+static void min_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    choice_gradient(y, strata_less_equal(y->inputs[0], y->inputs[1]), dy, dx);
+}
+
+static void max_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    choice_gradient(y, strata_greater_equal(y->inputs[0], y->inputs[1]), dy, dx);
+}
+
+/* The fused gradients are g(a, b) = a f'(b), with a the gradient that arrived and b the activation's output. */
+static void relu_grad_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    strata_tensor *da = strata_node(NULL, &strata_op_relu_grad, 2, (strata_tensor *[]){dy, y->inputs[1]}, NULL);
+    pass_back(y, da, NULL, dx);
+}
+
+/* a (1 - b^2): the second factor's derivative is -2 b. */
+static void tanh_grad_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
+    strata_tensor *da = strata_node(NULL, &strata_op_tanh_grad, 2, (strata_tensor *[]){dy, b}, NULL);
+    pass_back(y, da, strata_mul(strata_mul(dy, a), strata_mul(b, scalar_like(b, -2))), dx);
+}
+
+/* a b (1 - b): the derivative of b (1 - b) is 1 - 2 b. */
+static void sigmoid_grad_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
+    strata_tensor *da = strata_node(NULL, &strata_op_sigmoid_grad, 2, (strata_tensor *[]){dy, b}, NULL);
+    strata_tensor *slope = strata_sub(scalar_like(b, 1), strata_add(b, b));
+    pass_back(y, da, strata_mul(strata_mul(dy, a), slope), dx);
+}
+
+/* dx = dy where x >= 0, else dy slope; dslope = dy x there. */
+static void leaky_relu_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    strata_tensor *x = y->inputs[0], *slope = y->inputs[1], *zero = scalar_like(x, 0);
+    strata_tensor *below = strata_less(x, zero);
+    pass_back(y, strata_where(below, strata_mul(dy, slope), dy), strata_where(below, strata_mul(dy, x), zero), dx);
+}
+
+/* dx = dy where x >= 0, else dy (y + scale); dscale = dy (e^x - 1) there. */
+static void elu_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    strata_tensor *x = y->inputs[0], *scale = y->inputs[1], *zero = scalar_like(x, 0);
+    strata_tensor *below = strata_less(x, zero), *below_zero = strata_where(below, x, zero);
+    strata_tensor *dscale =
+        strata_mul(dy, strata_node(NULL, &strata_op_elu, 2, (strata_tensor *[]){below_zero, scalar_like(x, 1)}, NULL));
+    pass_back(y, strata_where(below, strata_mul(dy, strata_add(y, scale)), dy), dscale, dx);
+}
+
+static void sigmoid_cross_entropy_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
+    strata_tensor *slope = strata_node(NULL, &strata_op_sigmoid_sub, 2, (strata_tensor *[]){a, b}, NULL);
+    pass_back(y, strata_mul(dy, slope), strata_neg(strata_mul(dy, a)), dx);
+}
+
+static void sigmoid_sub_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    strata_tensor *a = y->inputs[0];
+    strata_tensor *da = strata_node(NULL, &strata_op_sigmoid_grad, 2, (strata_tensor *[]){dy, strata_sigmoid(a)}, NULL);
+    pass_back(y, da, strata_neg(dy), dx);
+}
+
+/* ---- the ops ---- */
+
+#define BINARY(op, allowed, integer, gradient_function) BINARY_OP(op, allowed, integer, gradient_function, NULL)
+#define BINARY_OP(op, allowed, integer, gradient_function, why_not)                                            \
+    static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
+        return binary_shape(node, allowed, err);                                                               \
+    }                                                                                                          \
+    static strata_status op##_reference(const strata_op_call *call, strata_error *err) {                       \
+        return binary_reference(call, op##_value, integer, err);                                               \
+    }                                                                                                          \
+    static strata_status op##_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) { \
+        return binary_lower(node, "binary", op##_code, lowering, err);                                         \
+    }                                                                                                          \
+    const strata_op strata_op_##op = {.name = #op,                                                             \
+                                      .min_inputs = 2,                                                         \
+                                      .max_inputs = 2,                                                         \
+                                      .flags = STRATA_OP_ELEMENTWISE,                                          \
+                                      .shape = op##_shape,                                                     \
+                                      .gradient = gradient_function,                                           \
+                                      .no_gradient = why_not,                                                  \
+                                      .reference = op##_reference,                                             \
+                                      .lower = op##_lower};
+
+#define COMPARISON(op)                                                                                         \
+    static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
+        STRATA_TRY(binary_shape(node, STRATA_ANY_DTYPE, err));                                                 \
+        node->dtype = STRATA_DTYPE_BOOL;                                                                       \
+        return STRATA_OK;                                                                                      \
+    }                                                                                                          \
+    static strata_status op##_reference(const strata_op_call *call, strata_error *err) {                       \
+        return binary_reference(call, op##_value, op##_integer, err);                                          \
+    }                                                                                                          \
+    static strata_status op##_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) { \
+        return binary_lower(node, "compare", op##_code, lowering, err);                                        \
+    }                                                                                                          \
+    const strata_op strata_op_##op = {.name = #op,                                                             \
+                                      .min_inputs = 2,                                                         \
+                                      .max_inputs = 2,                                                         \
+                                      .flags = STRATA_OP_ELEMENTWISE,                                          \
+                                      .shape = op##_shape,                                                     \
+                                      .reference = op##_reference,                                             \
+                                      .lower = op##_lower};
+
+#define BUILDER(op)                                                                    \
+    strata_tensor *strata_##op(strata_tensor *a, strata_tensor *b) {                   \
+        return strata_node(NULL, &strata_op_##op, 2, (strata_tensor *[]){a, b}, NULL); \
+    }
+
+BINARY(add, STRATA_NUMBERS, add_integer, add_gradient)
+BINARY(sub, STRATA_NUMBERS, sub_integer, sub_gradient)
+BINARY(mul, STRATA_NUMBERS, mul_integer, mul_gradient)
+BINARY(div, STRATA_FLOATS, NULL, div_gradient)
+BINARY(pow, STRATA_FLOATS, NULL, pow_gradient)
+BINARY(min, STRATA_NUMBERS, min_integer, min_gradient)
+BINARY(max, STRATA_NUMBERS, max_integer, max_gradient)
+BINARY(relu_grad, STRATA_FLOATS, NULL, relu_grad_gradient)
+BINARY(tanh_grad, STRATA_FLOATS, NULL, tanh_grad_gradient)
+BINARY(sigmoid_grad, STRATA_FLOATS, NULL, sigmoid_grad_gradient)
+BINARY(leaky_relu, STRATA_FLOATS, NULL, leaky_relu_gradient)
+BINARY(elu, STRATA_FLOATS, NULL, elu_gradient)
+
+static const char once[] = "the gradient of this activation is not differentiated again";
+BINARY_OP(gelu_grad, STRATA_FLOATS, NULL, NULL, once)
+BINARY_OP(gelu_tanh_grad, STRATA_FLOATS, NULL, NULL, once)
+BINARY_OP(silu_grad, STRATA_FLOATS, NULL, NULL, once)
+
+strata_tensor *strata_leaky_relu(strata_tensor *x, double slope) {
+    if (!x || strata_tensor_is_poison(x)) return x;
+    return strata_node(NULL, &strata_op_leaky_relu, 2, (strata_tensor *[]){x, scalar_like(x, slope)}, NULL);
+}
+
+strata_tensor *strata_elu(strata_tensor *x, double scale) {
+    if (!x || strata_tensor_is_poison(x)) return x;
+    return strata_node(NULL, &strata_op_elu, 2, (strata_tensor *[]){x, scalar_like(x, scale)}, NULL);
+}
+BINARY(sigmoid_cross_entropy, STRATA_FLOATS, NULL, sigmoid_cross_entropy_gradient)
+BINARY(sigmoid_sub, STRATA_FLOATS, NULL, sigmoid_sub_gradient)
+COMPARISON(equal)
+COMPARISON(not_equal)
+COMPARISON(less)
+COMPARISON(less_equal)
+COMPARISON(greater)
+COMPARISON(greater_equal)
+
+BUILDER(add)
+BUILDER(sub)
+BUILDER(mul)
+BUILDER(div)
+BUILDER(pow)
+BUILDER(min)
+BUILDER(max)
+BUILDER(sigmoid_cross_entropy)
+BUILDER(equal)
+BUILDER(not_equal)
+BUILDER(less)
+BUILDER(less_equal)
+BUILDER(greater)
+BUILDER(greater_equal)

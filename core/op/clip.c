@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * clip: y = min(max(x, low), high); NaN stays NaN.   gradient: dy where low <= x <= high, that is where y is x.
+ * The op takes floats and i32. i64 is made of max and min with constants, since kernels get the bounds as 32-bit words. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "core/op/copy.h"
+#include "core/op/element.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+typedef struct clip_attrs {
+    double low, high;
+} clip_attrs;
+
+static strata_status check_bounds(strata_dtype dtype, double low, double high, strata_error *err) {
+    if (!(low <= high)) return strata_fail(err, STRATA_INVALID, "low is %g, high is %g; low must be at most high", low, high);
+    if (strata_dtype_is_float(dtype) || (low == floor(low) && high == floor(high))) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "low is %g, high is %g; for x of %s they must be whole numbers or infinite", low,
+                       high, strata_dtype_name(dtype));
+}
+
+static strata_status clip_shape(strata_tensor *node, strata_error *err) {
+    const clip_attrs *attrs = node->attrs;
+    const strata_tensor *x = node->inputs[0];
+    STRATA_TRY(strata_check_dtype(x, "x", STRATA_FLOATS | 1 << STRATA_DTYPE_I32, err));
+    STRATA_TRY(check_bounds(x->dtype, attrs->low, attrs->high, err));
+    node->dtype = x->dtype;
+    node->shape = x->shape;
+    return STRATA_OK;
+}
+
+static void clip_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    strata_tensor *inside = strata_equal(node->inputs[0], node);
+    dx[0] = strata_where(inside, dy, strata_scalar(dy->graph, dy->dtype, 0));
+}
+
+/* A bound as an i32: beyond its range the nearest one. */
+static int32_t whole_bound(double bound) {
+    int32_t whole;
+    strata_element_set(STRATA_DTYPE_I32, &whole, 0, bound);
+    return whole;
+}
+
+static strata_status clip_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const clip_attrs *attrs = call->node->attrs;
+    const strata_dtype dtype = call->node->dtype;
+    const int64_t n = strata_shape_elements(call->node->shape);
+    for (int64_t i = 0; i < n; i++) {
+        double x = strata_element_get(dtype, call->inputs[0], i); /* i32 fits exactly */
+        strata_element_set(dtype, call->output, i, x < attrs->low ? attrs->low : x > attrs->high ? attrs->high : x);
+    }
+    return STRATA_OK;
+}
+
+static strata_status clip_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const clip_attrs *attrs = node->attrs;
+    const int64_t n = strata_shape_elements(node->shape);
+    strata_launch launch = {.kernel = "clip",
+                            .variant = strata_dtype_name(node->dtype),
+                            .n_buffers = 2,
+                            .buffers = {node->inputs[0], node},
+                            .writes = 1 << 1};
+    if (n == 0) return STRATA_OK;
+    STRATA_TRY(strata_launch_flat(&launch, n, err));
+    strata_word *low = strata_launch_word(&launch), *high = strata_launch_word(&launch);
+    if (strata_dtype_is_float(node->dtype)) {
+        low->f32 = (float)attrs->low;
+        high->f32 = (float)attrs->high;
+    } else {
+        low->i32 = whole_bound(attrs->low);
+        high->i32 = whole_bound(attrs->high);
+    }
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_op strata_op_clip = {
+    .name = "clip",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .flags = STRATA_OP_ELEMENTWISE,
+    .attrs_bytes = sizeof(clip_attrs),
+    .attrs = {{"low", STRATA_ATTR_FLOAT, offsetof(clip_attrs, low)}, {"high", STRATA_ATTR_FLOAT, offsetof(clip_attrs, high)}},
+    .shape = clip_shape,
+    .gradient = clip_gradient,
+    .reference = clip_reference,
+    .lower = clip_lower};
+
+strata_tensor *strata_clip(strata_tensor *x, double low, double high) {
+    if (strata_tensor_is_poison(x) || x->dtype != STRATA_DTYPE_I64)
+        return strata_node(NULL, &strata_op_clip, 1, &x, &(clip_attrs){low, high});
+    strata_error err;
+    strata_status status = check_bounds(x->dtype, low, high, &err);
+    if (status) return strata_graph_poison(x->graph, &strata_op_clip, status, "%s", err.message);
+    strata_tensor *raised = strata_max(x, strata_scalar(x->graph, x->dtype, low));
+    return strata_min(raised, strata_scalar(x->graph, x->dtype, high));
+}

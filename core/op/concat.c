@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * concat: tensors that differ in the size of one axis only, one behind the other along it.
+ * gradient: the slices of dy where each came to lie. */
+#include <inttypes.h>
+
+#include "core/op/copy.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+typedef struct concat_attrs {
+    int64_t axis; /* may count from the back */
+} concat_attrs;
+
+static int axis_of(const strata_tensor *node) {
+    int64_t axis = ((const concat_attrs *)node->attrs)->axis;
+    return (int)(axis < 0 ? axis + node->shape.rank : axis);
+}
+
+/* Whether the shapes are alike but for the axis. */
+static bool alike(strata_shape a, strata_shape b, int axis) {
+    if (a.rank != b.rank) return false;
+    for (int d = 0; d < a.rank; d++)
+        if (d != axis && a.dims[d] != b.dims[d]) return false;
+    return true;
+}
+
+static strata_status concat_shape(strata_tensor *node, strata_error *err) {
+    const concat_attrs *attrs = node->attrs;
+    const strata_tensor *first = node->inputs[0];
+    int axis;
+    STRATA_TRY(strata_check_axis(attrs->axis, first->shape.rank, &axis, err));
+    node->dtype = first->dtype;
+    node->shape = first->shape;
+    for (int i = 1; i < node->n_inputs; i++) {
+        const strata_tensor *x = node->inputs[i];
+        if (x->dtype != first->dtype)
+            return strata_fail(err, STRATA_INVALID, "x[0] is %s, x[%d] is %s; they must be of one dtype: use strata_cast",
+                               strata_dtype_name(first->dtype), i, strata_dtype_name(x->dtype));
+        if (!alike(first->shape, x->shape, axis))
+            return strata_fail(err, STRATA_INVALID, "x[0] is %s, x[%d] is %s; all axes but %d must be equal",
+                               strata_shape_text(first->shape).text, i, strata_shape_text(x->shape).text, axis);
+        if (__builtin_add_overflow(node->shape.dims[axis], x->shape.dims[axis], &node->shape.dims[axis]))
+            return strata_fail(err, STRATA_INVALID, "axis %d of the result is beyond 2^63", axis);
+    }
+    return STRATA_OK;
+}
+
+static void concat_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    const int axis = axis_of(node);
+    int64_t begin[STRATA_MAX_RANK] = {0};
+    for (int i = 0; i < node->n_inputs; i++) {
+        dx[i] = strata_slice(dy, begin, node->inputs[i]->shape.dims);
+        begin[axis] += node->inputs[i]->shape.dims[axis];
+    }
+}
+
+/* Operand i, which begins at `position` along the axis. */
+static strata_copy describe(const strata_tensor *node, int i, int64_t position) {
+    strata_copy copy = {.source = node->inputs[i], .target = node, .shape = node->inputs[i]->shape};
+    strata_row_major_strides(copy.shape, copy.source_strides);
+    strata_row_major_strides(node->shape, copy.target_strides);
+    copy.target_offset = position * copy.target_strides[axis_of(node)];
+    return copy;
+}
+
+static strata_status concat_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    int64_t position = 0;
+    for (int i = 0; i < call->node->n_inputs; i++) {
+        strata_copy copy = describe(call->node, i, position);
+        strata_copy_reference(&copy, call->inputs[i], call->output);
+        position += copy.shape.dims[axis_of(call->node)];
+    }
+    return STRATA_OK;
+}
+
+static strata_status concat_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    int64_t position = 0;
+    for (int i = 0; i < node->n_inputs; i++) {
+        strata_copy copy = describe(node, i, position);
+        STRATA_TRY(strata_copy_lower(&copy, lowering, err));
+        position += copy.shape.dims[axis_of(node)];
+    }
+    return STRATA_OK;
+}
+
+const strata_op strata_op_concat = {.name = "concat",
+                                    .min_inputs = 1,
+                                    .max_inputs = -1,
+                                    .attrs_bytes = sizeof(concat_attrs),
+                                    .attrs = {{"axis", STRATA_ATTR_INT, offsetof(concat_attrs, axis)}},
+                                    .shape = concat_shape,
+                                    .gradient = concat_gradient,
+                                    .reference = concat_reference,
+                                    .lower = concat_lower};
+
+strata_tensor *strata_concat(strata_tensor *const *x, int n_x, int axis) {
+    return strata_node(NULL, &strata_op_concat, n_x, x, &(concat_attrs){.axis = axis});
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The three products of a convolution, for each other and for the backends. With x (N,H,W,C), filter (KH,KW,C/groups,K), y (N,OH,OW,K),
+ * group g owning channels g C/groups .. of x and filters g K/groups .. of y, and h, w as in window.h:
+ *     conv2d (x, filter)                y[n,oh,ow,f]      = sum kh,kw,c  x[n,h,w,c] filter[kh,kw,c,f]
+ *     conv2d_input_grad (dy, filter)    dx[n,h,w,c]       = sum kh,kw,f  dy[n,oh,ow,f] filter[kh,kw,c,f]
+ *     conv2d_filter_grad (x, dy)        df[kh,kw,c,f]     = sum n,oh,ow  x[n,h,w,c] dy[n,oh,ow,f]
+ * Each is linear in both operands, and the gradients of each are the other two. The first two take epilogues.
+ *
+ * Order of folding in f32, the same in every kernel: for the first two kh, kw, then the channel ascending, one accumulator an element
+ * from 0 by fma, padding counting as zeros; for the third, parts of strata_conv2d_part rows (n, oh, ow), each folded ascending from 0 by
+ * fma over the rows whose tap lies inside, the parts then folded as reduce_sum does. */
+#ifndef STRATA_CORE_OP_CONV2D_H
+#define STRATA_CORE_OP_CONV2D_H
+
+#include "core/op/epilogue.h"
+#include "core/op/window.h"
+
+typedef struct strata_conv2d_attrs {
+    strata_window window; /* size is the filter's */
+    int64_t groups;
+    int64_t input_size[STRATA_MAX_RANK]; /* H, W of x, for conv2d_input_grad: dy does not tell; else 0 */
+    strata_epilogue epilogue;            /* of conv2d and conv2d_input_grad */
+} strata_conv2d_attrs;
+
+/* Every size of the convolution that one of the three nodes belongs to. */
+typedef struct strata_conv2d_sizes {
+    int64_t n, in_h, in_w, in_c;         /* x      */
+    int64_t out_h, out_w, out_c;         /* y      */
+    int64_t kernel_h, kernel_w;          /* filter */
+    int64_t groups, group_in, group_out; /* group_in = in_c / groups, group_out = out_c / groups */
+    int64_t stride[2], dilation[2], top, left;
+} strata_conv2d_sizes;
+
+/* The node must be a valid conv2d, conv2d_input_grad or conv2d_filter_grad. */
+strata_conv2d_sizes strata_conv2d_sizes_of(const strata_tensor *node);
+
+/* Where along an axis tap k of the output at o lies: outside 0..in-1 it is padding. d: 0 for H, 1 for W. */
+static inline int64_t strata_conv2d_at(const strata_conv2d_sizes *s, int d, int64_t o, int64_t k) {
+    return o * s->stride[d] + k * s->dilation[d] - (d ? s->left : s->top);
+}
+
+/* How many rows (n, oh, ow) conv2d_filter_grad folds into one sum before sums are added: by the shape alone. */
+int64_t strata_conv2d_part(const strata_conv2d_sizes *sizes);
+
+/* The launch of shaders/conv2d.kernel for a conv2d or conv2d_input_grad node, and of shaders/conv2d_filter_grad.kernel, with blocks of
+ * work_m x work_n elements of the result for each work-item. Neither block changes a bit. */
+STRATA_MUST_USE strata_status strata_conv2d_lower_blocks(const strata_tensor *node, int work_m, int work_n,
+                                                         strata_lowering *lowering, strata_error *err);
+STRATA_MUST_USE strata_status strata_conv2d_filter_grad_lower_blocks(const strata_tensor *node, int work_m, int work_n,
+                                                                     strata_lowering *lowering, strata_error *err);
+
+/* Of any of the three: 2 for each product, those with padding too. */
+double strata_conv2d_flops(const strata_tensor *node);
+
+/* For the three shape rules: a pair of operands by their names, of one float dtype. */
+STRATA_MUST_USE strata_status strata_conv2d_check_pair(const strata_tensor *node, const char *a_name, const char *b_name,
+                                                       strata_error *err);
+/* The sum of products that one of the ops (conv2d, conv2d_input_grad, conv2d_filter_grad) is; attrs as of a node of the same convolution. */
+strata_tensor *strata_conv2d_product(const strata_op *op, strata_tensor *a, strata_tensor *b, const strata_tensor *like);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The gradient of a convolution by its filter: for each tap, channel and filter a sum over all outputs (conv2d.h).
+ *
+ * The result is small and the sum long, so it is cut into parts, whose sums go to scratch memory and are folded by the reduce kernel: by
+ * the shape alone, since it decides the bits. */
+#include <inttypes.h>
+#include <stddef.h>
+
+#include "core/op/conv2d.h"
+#include "core/op/copy.h"
+#include "core/op/reduce.h"
+
+enum {
+    NOMINAL_BLOCK = 16,  /* elements of the result that a work-item owns, about                        */
+    ENOUGH_ITEMS = 8192, /* work-items that keep a large device busy                                   */
+    LEAST_PART = 256,    /* rows: shorter sums than this are not worth another launch                   */
+    MOST_PART = 16384    /* rows: some drivers end a work-item's loops after 65,535 turns               */
+};
+
+static const strata_conv2d_attrs *attrs_of(const strata_tensor *node) {
+    return node->attrs;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    const strata_conv2d_attrs *attrs = attrs_of(node);
+    const strata_shape x = node->inputs[0]->shape, dy = node->inputs[1]->shape;
+    int64_t out[2];
+    STRATA_TRY(strata_conv2d_check_pair(node, "x", "dy", err));
+    STRATA_TRY(strata_window_check(&attrs->window, x, "x", out, err));
+    if (dy.rank != 4 || dy.dims[0] != x.dims[0] || dy.dims[1] != out[0] || dy.dims[2] != out[1])
+        return strata_fail(err, STRATA_INVALID,
+                           "dy is %s; the convolution's result is (%" PRId64 ",%" PRId64 ",%" PRId64 ",filters)",
+                           strata_shape_text(dy).text, x.dims[0], out[0], out[1]);
+    if (x.dims[3] < 1 || dy.dims[3] < 1 || x.dims[3] % attrs->groups || dy.dims[3] % attrs->groups)
+        return strata_fail(err, STRATA_INVALID,
+                           "x is %s, dy is %s; their %" PRId64 " and %" PRId64 " channels can't be divided among %" PRId64
+                           " groups",
+                           strata_shape_text(x).text, strata_shape_text(dy).text, x.dims[3], dy.dims[3], attrs->groups);
+    node->dtype = node->inputs[0]->dtype;
+    node->shape = STRATA_SHAPE(attrs->window.size[0], attrs->window.size[1], x.dims[3] / attrs->groups, dy.dims[3]);
+    return STRATA_OK;
+}
+
+static void gradient(strata_tensor *node, strata_tensor *g, strata_tensor **dx) {
+    strata_tensor *x = node->inputs[0], *dy = node->inputs[1];
+    strata_conv2d_attrs attrs = *attrs_of(node);
+    attrs.input_size[0] = x->shape.dims[1];
+    attrs.input_size[1] = x->shape.dims[2];
+    dx[0] = strata_node(NULL, &strata_op_conv2d_input_grad, 2, (strata_tensor *[]){dy, g}, &attrs);
+    dx[1] = strata_conv2d_product(&strata_op_conv2d, x, g, node);
+}
+
+/* ---- reference ---- */
+
+static double sum_of(const strata_op_call *call, const strata_conv2d_sizes *s, int64_t kh, int64_t kw, int64_t c, int64_t f) {
+    const strata_dtype dtype = call->node->dtype;
+    const int64_t channel = f / s->group_out * s->group_in + c;
+    double sum = 0;
+    for (int64_t n = 0; n < s->n; n++)
+        for (int64_t oh = 0; oh < s->out_h; oh++) {
+            const int64_t h = strata_conv2d_at(s, 0, oh, kh);
+            for (int64_t ow = 0; ow < s->out_w && h >= 0 && h < s->in_h; ow++) {
+                const int64_t w = strata_conv2d_at(s, 1, ow, kw);
+                if (w < 0 || w >= s->in_w) continue;
+                sum += strata_element_get(dtype, call->inputs[0], ((n * s->in_h + h) * s->in_w + w) * s->in_c + channel) *
+                       strata_element_get(dtype, call->inputs[1], ((n * s->out_h + oh) * s->out_w + ow) * s->out_c + f);
+            }
+        }
+    return sum;
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    strata_conv2d_sizes s = strata_conv2d_sizes_of(call->node);
+    int64_t at = 0;
+    for (int64_t kh = 0; kh < s.kernel_h; kh++)
+        for (int64_t kw = 0; kw < s.kernel_w; kw++)
+            for (int64_t c = 0; c < s.group_in; c++)
+                for (int64_t f = 0; f < s.out_c; f++, at++)
+                    strata_element_set(call->node->dtype, call->output, at, sum_of(call, &s, kh, kw, c, f));
+    return STRATA_OK;
+}
+
+/* ---- lower ---- */
+
+int64_t strata_conv2d_part(const strata_conv2d_sizes *s) {
+    const int64_t rows = s->n * s->out_h * s->out_w;
+    const int64_t items = ceil_div(s->kernel_h * s->kernel_w * s->group_in * s->out_c, NOMINAL_BLOCK);
+    int64_t parts = 1;
+    while ((parts * items < ENOUGH_ITEMS && rows >= 2 * parts * LEAST_PART) || rows > parts * MOST_PART) parts *= 2;
+    return rows ? ceil_div(rows, parts) : 1;
+}
+
+/* dy's dtype to the filter's, and to f32 sums in scratch. */
+static const char *variant_of(strata_dtype dtype, bool in_parts) {
+    static const char *const variants[2][3] = {
+        {[STRATA_DTYPE_F32] = "f32_f32", [STRATA_DTYPE_F16] = "f16_f16", [STRATA_DTYPE_BF16] = "bf16_bf16"},
+        {[STRATA_DTYPE_F32] = "f32_f32", [STRATA_DTYPE_F16] = "f16_f32", [STRATA_DTYPE_BF16] = "bf16_f32"}};
+    return variants[in_parts][dtype];
+}
+
+strata_status strata_conv2d_filter_grad_lower_blocks(const strata_tensor *node, int work_m, int work_n,
+                                                     strata_lowering *lowering, strata_error *err) {
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    const int64_t rows = s.n * s.out_h * s.out_w, part = strata_conv2d_part(&s), parts = rows ? ceil_div(rows, part) : 1;
+    const int64_t taps = s.kernel_h * s.kernel_w, elements = strata_shape_elements(node->shape);
+    const uint32_t words[] = {(uint32_t)rows,        (uint32_t)s.out_h,       (uint32_t)s.out_w,       (uint32_t)s.in_h,
+                              (uint32_t)s.in_w,      (uint32_t)s.kernel_h,    (uint32_t)s.kernel_w,    (uint32_t)s.stride[0],
+                              (uint32_t)s.stride[1], (uint32_t)s.dilation[0], (uint32_t)s.dilation[1], (uint32_t)s.top,
+                              (uint32_t)s.left,      (uint32_t)s.groups,      (uint32_t)s.group_in,    (uint32_t)s.group_out,
+                              (uint32_t)parts,       (uint32_t)part};
+    strata_launch launch = {.kernel = "conv2d_filter_grad",
+                            .variant = variant_of(node->dtype, parts > 1),
+                            .n_buffers = 3,
+                            .buffers = {node->inputs[0], node->inputs[1], parts > 1 ? NULL : node},
+                            .writes = 1u << 2,
+                            .n_constants = 2,
+                            .constants = {{"WORK_M", work_m}, {"WORK_N", work_n}},
+                            .grid_stride = true};
+    if (rows == 0) return strata_fill_lower(node, 0, lowering, err); /* the sum of none */
+    for (int i = 0; i < 2; i++) STRATA_TRY(strata_check_countable(node->inputs[i], err));
+    STRATA_TRY(strata_check_countable(node, err));
+    if (parts * elements > INT64_C(1) << 31)
+        return strata_fail(err, STRATA_UNSUPPORTED, "%" PRId64 " partial sums of %" PRId64 " elements; kernels count to 2^31",
+                           parts, elements);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(&launch)->u32 = words[i];
+    launch.global[0] = parts * taps * ceil_div(s.group_in, work_m) * s.groups * ceil_div(s.group_out, work_n);
+    if (parts > 1) strata_lowering_scratch(lowering, parts * elements * (int64_t)sizeof(float));
+    STRATA_TRY(strata_lowering_add(lowering, &launch, err));
+    return parts > 1 ? strata_reduce_scratch(node, parts, lowering, err) : STRATA_OK;
+}
+
+/* Blocks for any device; the three channels of colour pictures are one. */
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    int work_m = s.group_in == 1 || s.group_in == 3 ? (int)s.group_in : 4, work_n = s.group_out >= 8  ? 8
+                                                                                    : s.group_out > 1 ? 4
+                                                                                                      : 1;
+    return strata_conv2d_filter_grad_lower_blocks(node, work_m, work_n, lowering, err);
+}
+
+const strata_op strata_op_conv2d_filter_grad = {
+    .name = "conv2d_filter_grad",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .attrs_bytes = sizeof(strata_conv2d_attrs),
+    .attrs = {STRATA_WINDOW_ATTRS(strata_conv2d_attrs), {"groups", STRATA_ATTR_INT, offsetof(strata_conv2d_attrs, groups)}},
+    .shape = shape,
+    .gradient = gradient,
+    .reference = reference,
+    .flops = strata_conv2d_flops,
+    .lower = lower,
+};

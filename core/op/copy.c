@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The strided copy, on the host and as launches of shaders/copy_strided.kernel, and the parts of launches that ops over index
+ * spaces share. */
+#include "core/op/copy.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Kernels count elements in 32 bits and loop up to 2^31 of them (FOR_EACH in shaders/dialect.h). */
+static const int64_t most_elements = INT64_C(1) << 31;
+
+/* ---- launches ---- */
+
+strata_word *strata_launch_word(strata_launch *launch) {
+    return &launch->words[launch->n_words++];
+}
+
+void strata_launch_constant_add(strata_launch *launch, const char *name, int32_t value) {
+    launch->constants[launch->n_constants++] = (strata_launch_constant){name, value};
+}
+
+strata_status strata_launch_flat(strata_launch *launch, int64_t n, strata_error *err) {
+    if (n > most_elements)
+        return strata_fail(err, STRATA_UNSUPPORTED, "%" PRId64 " elements; kernels take at most %" PRId64 " at a time", n,
+                           most_elements);
+    strata_launch_word(launch)->u32 = (uint32_t)n;
+    launch->global[0] = n;
+    launch->grid_stride = true;
+    return STRATA_OK;
+}
+
+strata_status strata_launch_over(strata_launch *launch, const strata_strided *inner, strata_error *err) {
+    const int rank = STRATA_STRIDED_KERNEL_AXES;
+    int64_t n = 1;
+    int unused = 0; /* leading axes of size 1 */
+    for (int d = 0; d < rank; d++) n *= inner->sizes[d];
+    while (unused < rank - 1 && inner->sizes[unused] == 1) unused++;
+    STRATA_TRY(strata_launch_flat(launch, n, err));
+    for (int d = 0; d < rank; d++) strata_launch_word(launch)->u32 = (uint32_t)inner->sizes[d];
+    strata_launch_constant_add(launch, "RANK", rank - unused);
+    return STRATA_OK;
+}
+
+strata_status strata_launch_strides(strata_launch *launch, const strata_strided *inner, int t, strata_error *err) {
+    if (strata_strided_extent(inner, t) > UINT32_MAX)
+        return strata_fail(err, STRATA_UNSUPPORTED, "buffer %d spans %" PRId64 " elements; kernels count in 32 bits", t,
+                           strata_strided_extent(inner, t));
+    for (int d = 0; d < STRATA_STRIDED_KERNEL_AXES; d++)
+        strata_launch_word(launch)->u32 = inner->sizes[d] > 1 ? (uint32_t)inner->strides[t][d] : 0;
+    return STRATA_OK;
+}
+
+int64_t strata_strided_extent(const strata_strided *inner, int t) {
+    int64_t last = 0;
+    for (int d = 0; d < inner->rank; d++) last += (inner->sizes[d] - 1) * inner->strides[t][d];
+    return last + 1;
+}
+
+const char *strata_bits_variant(strata_dtype dtype) {
+    static const char *const variants[] = {[1] = "b8", [2] = "b16", [4] = "b32", [8] = "b64"};
+    return variants[strata_dtype_bytes(dtype)];
+}
+
+void strata_bits_words(strata_launch *launch, strata_dtype dtype, double value) {
+    /* The element lies in the first bytes of memory, whatever the order of bytes in a word. */
+    union {
+        uint8_t b8;
+        uint16_t b16;
+        uint32_t b32;
+        uint64_t b64;
+    } element = {.b64 = 0};
+    strata_element_set(dtype, &element, 0, value);
+    const size_t bytes = strata_dtype_bytes(dtype);
+    const uint64_t bits = bytes == 1 ? element.b8 : bytes == 2 ? element.b16 : bytes == 4 ? element.b32 : element.b64;
+    strata_launch_word(launch)->u32 = (uint32_t)bits;
+    strata_launch_word(launch)->u32 = (uint32_t)(bits >> 32);
+}
+
+strata_status strata_fill_lower(const strata_tensor *node, double value, strata_lowering *lowering, strata_error *err) {
+    strata_launch launch = {
+        .kernel = "fill", .variant = strata_bits_variant(node->dtype), .n_buffers = 1, .buffers = {node}, .writes = 1 << 0};
+    if (strata_shape_elements(node->shape) == 0) return STRATA_OK;
+    STRATA_TRY(strata_launch_flat(&launch, strata_shape_elements(node->shape), err));
+    strata_bits_words(&launch, node->dtype, value);
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+/* ---- the copy ---- */
+
+void strata_row_major_strides(strata_shape shape, int64_t *out_strides) {
+    int64_t stride = 1;
+    for (int d = shape.rank - 1; d >= 0; d--) {
+        out_strides[d] = stride;
+        stride *= shape.dims[d];
+    }
+}
+
+strata_copy strata_copy_flat(const strata_tensor *source, const strata_tensor *target, int64_t first) {
+    return (strata_copy){.source = source,
+                         .target = target,
+                         .shape = STRATA_SHAPE(strata_shape_elements(source->shape)),
+                         .target_offset = first,
+                         .source_strides = {1},
+                         .target_strides = {1}};
+}
+
+static strata_strided copy_space(const strata_copy *copy) {
+    strata_strided space = {.rank = copy->shape.rank, .n_tensors = 2};
+    for (int d = 0; d < copy->shape.rank; d++) {
+        space.sizes[d] = copy->shape.dims[d];
+        space.strides[0][d] = copy->source_strides[d];
+        space.strides[1][d] = copy->target_strides[d];
+    }
+    strata_strided_merge(&space);
+    return space;
+}
+
+typedef struct host_copy {
+    const strata_copy *copy;
+    const char *source;
+    char *target;
+} host_copy;
+
+static strata_status copy_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
+    (void)err;
+    const host_copy *h = user;
+    const int64_t bytes = (int64_t)strata_dtype_bytes(h->copy->source->dtype);
+    const int64_t *sizes = inner->sizes, *from = inner->strides[0], *to = inner->strides[1];
+    const bool run = from[3] == 1 && to[3] == 1;
+    for (int64_t i = 0; i < sizes[0] * sizes[1] * sizes[2]; i++) {
+        const int64_t c0 = i / sizes[2] / sizes[1], c1 = i / sizes[2] % sizes[1], c2 = i % sizes[2];
+        const char *source =
+            h->source + (h->copy->source_offset + offsets[0] + c0 * from[0] + c1 * from[1] + c2 * from[2]) * bytes;
+        char *target = h->target + (h->copy->target_offset + offsets[1] + c0 * to[0] + c1 * to[1] + c2 * to[2]) * bytes;
+        if (run) {
+            memmove(target, source, (size_t)(sizes[3] * bytes));
+            continue;
+        }
+        for (int64_t j = 0; j < sizes[3]; j++) memcpy(target + j * to[3] * bytes, source + j * from[3] * bytes, (size_t)bytes);
+    }
+    return STRATA_OK;
+}
+
+void strata_copy_reference(const strata_copy *copy, const void *source, void *target) {
+    host_copy h = {copy, source, target};
+    strata_strided space = copy_space(copy);
+    (void)!strata_strided_split(&space, copy_inner, &h, NULL); /* copy_inner does not fail */
+}
+
+typedef struct launched_copy {
+    const strata_copy *copy;
+    strata_lowering *lowering;
+} launched_copy;
+
+static strata_status launch_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
+    const launched_copy *l = user;
+    strata_launch launch = {.kernel = "copy_strided",
+                            .variant = strata_bits_variant(l->copy->source->dtype),
+                            .n_buffers = 2,
+                            .buffers = {l->copy->source, l->copy->target},
+                            .offsets = {l->copy->source_offset + offsets[0], l->copy->target_offset + offsets[1]},
+                            .extents = {strata_strided_extent(inner, 0), strata_strided_extent(inner, 1)},
+                            .writes = 1 << 1};
+    STRATA_TRY(strata_launch_over(&launch, inner, err));
+    STRATA_TRY(strata_launch_strides(&launch, inner, 0, err));
+    STRATA_TRY(strata_launch_strides(&launch, inner, 1, err));
+    return strata_lowering_add(l->lowering, &launch, err);
+}
+
+strata_status strata_copy_lower(const strata_copy *copy, strata_lowering *lowering, strata_error *err) {
+    launched_copy l = {copy, lowering};
+    strata_strided space = copy_space(copy);
+    return strata_strided_split(&space, launch_inner, &l, err);
+}

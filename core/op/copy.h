@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The strided copy that every op which only moves elements comes down to: transpose, broadcast_to, concat, slice, pad, pack,
+ * assign. An op describes its copies once; reference and `lower` both run the description. */
+#ifndef STRATA_CORE_OP_COPY_H
+#define STRATA_CORE_OP_COPY_H
+
+#include "core/launch.h"
+
+/* target[target_offset + sum c_d target_strides[d]] = source[source_offset + sum c_d source_strides[d]] for each c in shape. */
+typedef struct strata_copy {
+    const strata_tensor *source, *target; /* one dtype */
+    strata_shape shape;
+    int64_t source_offset, target_offset; /* elements, as the strides */
+    int64_t source_strides[STRATA_MAX_RANK], target_strides[STRATA_MAX_RANK];
+} strata_copy;
+
+/* The whole of source, in its order, to `first` of target on. */
+strata_copy strata_copy_flat(const strata_tensor *source, const strata_tensor *target, int64_t first);
+/* Row-major strides of a shape. */
+void strata_row_major_strides(strata_shape shape, int64_t *out_strides);
+
+void strata_copy_reference(const strata_copy *copy, const void *source, void *target);
+STRATA_MUST_USE strata_status strata_copy_lower(const strata_copy *copy, strata_lowering *lowering, strata_error *err);
+
+/* Sets all elements of node to a value of its dtype. */
+STRATA_MUST_USE strata_status strata_fill_lower(const strata_tensor *node, double value, strata_lowering *lowering,
+                                                strata_error *err);
+
+/* A launch over an index space: the words that every strided kernel begins with (n, size_0..size_3), RANK, and the grid. */
+STRATA_MUST_USE strata_status strata_launch_over(strata_launch *launch, const strata_strided *inner, strata_error *err);
+/* Appends the 4 stride words of tensor t of the space. */
+STRATA_MUST_USE strata_status strata_launch_strides(strata_launch *launch, const strata_strided *inner, int t,
+                                                    strata_error *err);
+/* Elements from the first to the last that tensor t of the space touches. */
+int64_t strata_strided_extent(const strata_strided *inner, int t);
+/* A launch over n elements in order: the word n and the grid. */
+STRATA_MUST_USE strata_status strata_launch_flat(strata_launch *launch, int64_t n, strata_error *err);
+/* "b8", "b16", "b32" or "b64": the variant of kernels that only move bits. */
+const char *strata_bits_variant(strata_dtype dtype);
+/* Appends the two words of a constant element: its low and its high 32 bits. */
+void strata_bits_words(strata_launch *launch, strata_dtype dtype, double value);
+void strata_launch_constant_add(strata_launch *launch, const char *name, int32_t value);
+strata_word *strata_launch_word(strata_launch *launch);
+
+#endif

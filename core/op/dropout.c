@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Dropout: y = u >= rate ? x / (1 - rate) : 0, with u as random_uniform gives it for the same state and stream. The mask is never stored:
+ * the gradient is the same op on dy. */
+#include <stddef.h>
+
+#include "core/op/copy.h"
+#include "core/op/random.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+typedef struct dropout_attrs {
+    int64_t stream;
+    double rate;
+} dropout_attrs;
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    const dropout_attrs *attrs = node->attrs;
+    STRATA_TRY(strata_check_dtype(node->inputs[0], "x", STRATA_FLOATS, err));
+    if (!(attrs->rate >= 0 && attrs->rate < 1))
+        return strata_fail(err, STRATA_INVALID, "rate is %g; it must be at least 0 and below 1", attrs->rate);
+    node->dtype = node->inputs[0]->dtype;
+    node->shape = node->inputs[0]->shape;
+    return strata_check_random(node->inputs[1], attrs->stream, err);
+}
+
+static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = strata_node(NULL, &strata_op_dropout, 2, (strata_tensor *[]){dy, node->inputs[1]}, node->attrs);
+}
+
+/* Rate and scale are rounded as the kernels have them, so that every device drops the same elements. */
+static float rate_of(const strata_tensor *node) {
+    return (float)((const dropout_attrs *)node->attrs)->rate;
+}
+
+static float scale_of(const strata_tensor *node) {
+    return (float)(1 / (1 - ((const dropout_attrs *)node->attrs)->rate));
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const strata_tensor *node = call->node;
+    const int64_t stream = ((const dropout_attrs *)node->attrs)->stream;
+    strata_random_sequence sequence = strata_random_sequence_of(call->inputs[1], stream, node->shape);
+    const double rate = rate_of(node), scale = scale_of(node);
+    int64_t n = strata_shape_elements(node->shape);
+    for (int64_t i = 0; i < n; i++) {
+        bool kept = strata_random_uniform_at(&sequence, i) >= rate;
+        strata_element_set(node->dtype, call->output, i,
+                           kept ? strata_element_get(node->dtype, call->inputs[0], i) * scale : 0);
+    }
+    return STRATA_OK;
+}
+
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const dropout_attrs *attrs = node->attrs;
+    strata_launch launch = {.kernel = "dropout",
+                            .variant = strata_dtype_name(node->dtype),
+                            .n_buffers = 3,
+                            .buffers = {node->inputs[0], node->inputs[1], node},
+                            .writes = 4};
+    STRATA_TRY(strata_random_grid(&launch, node->shape, attrs->stream, err));
+    strata_launch_word(&launch)->f32 = rate_of(node);
+    strata_launch_word(&launch)->f32 = scale_of(node);
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_op strata_op_dropout = {
+    .name = "dropout",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .attrs_bytes = sizeof(dropout_attrs),
+    .attrs = {{"stream", STRATA_ATTR_INT, offsetof(dropout_attrs, stream)},
+              {"rate", STRATA_ATTR_FLOAT, offsetof(dropout_attrs, rate)}},
+    .shape = shape,
+    .gradient = gradient,
+    .reference = reference,
+    .lower = lower,
+};
+
+strata_tensor *strata_dropout(strata_tensor *x, strata_tensor *state, uint32_t stream, double rate) {
+    dropout_attrs attrs = {.stream = stream, .rate = rate};
+    return strata_node(NULL, &strata_op_dropout, 2, (strata_tensor *[]){x, state}, &attrs);
+}

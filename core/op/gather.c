@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gather: rows of x along one axis, chosen by indices; an index not in 0..A-1 reads as 0.
+ * x: (outer..., A, inner...), indices: (J...) -> y: (outer..., J..., inner...)
+ * gradient: gather_grad adds each row of dy to the row of dx that it came from, in ascending order of position in the
+ * indices; an index out of range adds nothing. The gradient of gather_grad is gather. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/op/copy.h"
+#include "core/op/element.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+typedef struct gather_attrs {
+    int64_t axis; /* of x; may count from the back */
+} gather_attrs;
+
+typedef struct gather_grad_attrs {
+    int64_t axis; /* of x, from the front */
+    int64_t size; /* of x along it */
+} gather_grad_attrs;
+
+/* x as (outer, axis, inner), y as (outer, n_indices, inner). */
+typedef struct gather_sizes {
+    int64_t outer, axis, inner, n_indices;
+} gather_sizes;
+
+static gather_sizes sizes_of(strata_shape x, int axis, strata_shape indices) {
+    gather_sizes sizes = {1, x.dims[axis], 1, strata_shape_elements(indices)};
+    for (int d = 0; d < x.rank; d++)
+        if (d != axis) *(d < axis ? &sizes.outer : &sizes.inner) *= x.dims[d];
+    return sizes;
+}
+
+static int gather_axis(const strata_tensor *node) {
+    const gather_attrs *attrs = node->attrs;
+    return (int)(attrs->axis < 0 ? attrs->axis + node->inputs[0]->shape.rank : attrs->axis);
+}
+
+/* `shape` with `count` axes from `axis` on replaced by those of `by`. */
+static strata_status replace_axes(strata_shape shape, int axis, int count, strata_shape by, strata_shape *out_shape,
+                                  strata_error *err) {
+    strata_shape result = {.rank = shape.rank - count + by.rank};
+    if (result.rank > STRATA_MAX_RANK)
+        return strata_fail(err, STRATA_INVALID, "x is %s, indices are %s; the result would have rank %d, the limit is %d",
+                           strata_shape_text(shape).text, strata_shape_text(by).text, result.rank, STRATA_MAX_RANK);
+    for (int d = 0; d < axis; d++) result.dims[d] = shape.dims[d];
+    for (int d = 0; d < by.rank; d++) result.dims[axis + d] = by.dims[d];
+    for (int d = axis + count; d < shape.rank; d++) result.dims[d - count + by.rank] = shape.dims[d];
+    *out_shape = result;
+    return STRATA_OK;
+}
+
+/* Where kernels keep "no such row": one past the last. */
+static strata_status check_kernel_axis(int64_t size, strata_error *err) {
+    if (size <= INT32_MAX) return STRATA_OK;
+    return strata_fail(err, STRATA_UNSUPPORTED, "the axis has %" PRId64 " rows; kernels take at most %d", size, INT32_MAX);
+}
+
+static strata_status lower_rows(const strata_tensor *node, const char *kernel, const char *variant, gather_sizes sizes,
+                                strata_lowering *lowering, strata_error *err) {
+    const int64_t n = strata_shape_elements(node->shape);
+    strata_launch launch = {.kernel = kernel,
+                            .variant = variant,
+                            .n_buffers = 3,
+                            .buffers = {node->inputs[0], node->inputs[1], node},
+                            .writes = 1 << 2};
+    if (n == 0) return STRATA_OK;
+    STRATA_TRY(check_kernel_axis(sizes.axis, err));
+    STRATA_TRY(check_kernel_axis(sizes.n_indices, err));
+    STRATA_TRY(strata_launch_flat(&launch, n, err));
+    strata_launch_word(&launch)->u32 = (uint32_t)sizes.axis;
+    strata_launch_word(&launch)->u32 = (uint32_t)sizes.inner;
+    strata_launch_word(&launch)->u32 = (uint32_t)sizes.n_indices;
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+/* ---- gather ---- */
+
+static strata_status gather_shape(strata_tensor *node, strata_error *err) {
+    const strata_tensor *x = node->inputs[0], *indices = node->inputs[1];
+    int axis;
+    STRATA_TRY(strata_check_dtype(indices, "indices", STRATA_INDICES, err));
+    STRATA_TRY(strata_check_axis(((const gather_attrs *)node->attrs)->axis, x->shape.rank, &axis, err));
+    node->dtype = x->dtype;
+    return replace_axes(x->shape, axis, 1, indices->shape, &node->shape, err);
+}
+
+static void gather_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    const int axis = gather_axis(node);
+    gather_grad_attrs attrs = {.axis = axis, .size = node->inputs[0]->shape.dims[axis]};
+    dx[0] = strata_node(NULL, &strata_op_gather_grad, 2, (strata_tensor *[]){dy, node->inputs[1]}, &attrs);
+}
+
+static strata_status gather_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const strata_tensor *x = call->node->inputs[0], *indices = call->node->inputs[1];
+    const gather_sizes s = sizes_of(x->shape, gather_axis(call->node), indices->shape);
+    const size_t row = (size_t)s.inner * strata_dtype_bytes(x->dtype);
+    if (row == 0) return STRATA_OK;
+    for (int64_t o = 0; o < s.outer; o++) {
+        for (int64_t j = 0; j < s.n_indices; j++) {
+            int64_t index = strata_integer_get(indices->dtype, call->inputs[1], j);
+            char *target = (char *)call->output + (size_t)(o * s.n_indices + j) * row;
+            if (index >= 0 && index < s.axis)
+                memcpy(target, (const char *)call->inputs[0] + (size_t)(o * s.axis + index) * row, row);
+            else
+                memset(target, 0, row);
+        }
+    }
+    return STRATA_OK;
+}
+
+static strata_status gather_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    static const char *const variants[2][9] = {{[1] = "b8_i32", [2] = "b16_i32", [4] = "b32_i32", [8] = "b64_i32"},
+                                               {[1] = "b8_i64", [2] = "b16_i64", [4] = "b32_i64", [8] = "b64_i64"}};
+    const strata_tensor *x = node->inputs[0], *indices = node->inputs[1];
+    /* Of no rows at all: every index is out of range, and there is no memory to name. */
+    if (strata_shape_elements(x->shape) == 0) return strata_fill_lower(node, 0, lowering, err);
+    const char *variant = variants[indices->dtype == STRATA_DTYPE_I64][strata_dtype_bytes(x->dtype)];
+    return lower_rows(node, "gather", variant, sizes_of(x->shape, gather_axis(node), indices->shape), lowering, err);
+}
+
+const strata_op strata_op_gather = {.name = "gather",
+                                    .min_inputs = 2,
+                                    .max_inputs = 2,
+                                    .attrs_bytes = sizeof(gather_attrs),
+                                    .attrs = {{"axis", STRATA_ATTR_INT, offsetof(gather_attrs, axis)}},
+                                    .shape = gather_shape,
+                                    .gradient = gather_gradient,
+                                    .reference = gather_reference,
+                                    .lower = gather_lower};
+
+strata_tensor *strata_gather(strata_tensor *x, strata_tensor *indices, int axis) {
+    return strata_node(NULL, &strata_op_gather, 2, (strata_tensor *[]){x, indices}, &(gather_attrs){.axis = axis});
+}
+
+/* ---- gather_grad ---- */
+
+/* dy has the indices' axes where dx has the one axis. */
+static strata_status gather_grad_shape(strata_tensor *node, strata_error *err) {
+    const gather_grad_attrs *attrs = node->attrs;
+    const strata_tensor *dy = node->inputs[0], *indices = node->inputs[1];
+    const int axis = (int)attrs->axis;
+    STRATA_TRY(strata_check_dtype(dy, "dy", STRATA_FLOATS, err));
+    STRATA_TRY(strata_check_dtype(indices, "indices", STRATA_INDICES, err));
+    bool fits = attrs->axis >= 0 && attrs->axis + indices->shape.rank <= dy->shape.rank && attrs->size >= 0;
+    for (int d = 0; fits && d < indices->shape.rank; d++) fits = dy->shape.dims[axis + d] == indices->shape.dims[d];
+    if (!fits)
+        return strata_fail(err, STRATA_INVALID, "dy is %s; it does not have the indices' shape %s from axis %" PRId64 " on",
+                           strata_shape_text(dy->shape).text, strata_shape_text(indices->shape).text, attrs->axis);
+    node->dtype = dy->dtype;
+    return replace_axes(dy->shape, axis, indices->shape.rank, STRATA_SHAPE(attrs->size), &node->shape, err);
+}
+
+static void gather_grad_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    const gather_grad_attrs *attrs = node->attrs;
+    dx[0] = strata_gather(dy, node->inputs[1], (int)attrs->axis);
+}
+
+static gather_sizes gather_grad_sizes(const strata_tensor *node) {
+    const gather_grad_attrs *attrs = node->attrs;
+    return sizes_of(node->shape, (int)attrs->axis, node->inputs[1]->shape);
+}
+
+/* Sums in double for one outer index at a time. */
+static strata_status gather_grad_reference(const strata_op_call *call, strata_error *err) {
+    const strata_dtype dtype = call->node->dtype;
+    const strata_tensor *indices = call->node->inputs[1];
+    const gather_sizes s = gather_grad_sizes(call->node);
+    const int64_t slab = s.axis * s.inner;
+    if (slab == 0 || s.outer == 0) return STRATA_OK;
+    double *sums = malloc((size_t)slab * sizeof *sums);
+    if (!sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " sums", slab);
+    for (int64_t o = 0; o < s.outer; o++) {
+        for (int64_t i = 0; i < slab; i++) sums[i] = 0;
+        for (int64_t j = 0; j < s.n_indices; j++) {
+            const int64_t row = strata_integer_get(indices->dtype, call->inputs[1], j);
+            if (row < 0 || row >= s.axis) continue;
+            for (int64_t c = 0; c < s.inner; c++)
+                sums[row * s.inner + c] += strata_element_get(dtype, call->inputs[0], (o * s.n_indices + j) * s.inner + c);
+        }
+        for (int64_t i = 0; i < slab; i++) strata_element_set(dtype, call->output, o * slab + i, sums[i]);
+    }
+    free(sums);
+    return STRATA_OK;
+}
+
+enum {
+    FEW_READS = 1 << 12,  /* axis n_indices up to which each element reads all indices itself */
+    RANGE_ELEMENTS = 256, /* of dx that a work-group of scatter_rows owns, about */
+    LEAST_ITEMS = 64,     /* in its work-groups, where there is more than one: a CPU counts no turns */
+    MOST_TURNS = 60000    /* that a work-item may make of its loops (shaders/README.md) */
+};
+
+/* Launches over runs of the indices, each short enough for the loops of a work-item even if all of it hits one row. */
+static strata_status lower_ranges(const strata_tensor *node, const char *variant, gather_sizes s, strata_lowering *lowering,
+                                  strata_error *err) {
+    const int64_t range = s.inner < RANGE_ELEMENTS ? RANGE_ELEMENTS / s.inner : 1;
+    const int64_t turns_a_place = range * s.inner / LEAST_ITEMS + 2;
+    const int64_t run = turns_a_place < MOST_TURNS ? MOST_TURNS / turns_a_place : 1;
+    for (int64_t first = 0; first < s.n_indices; first += run) {
+        const int64_t n = s.n_indices - first < run ? s.n_indices - first : run;
+        strata_launch launch = {.kernel = "scatter_rows",
+                                .variant = variant,
+                                .n_buffers = 3,
+                                .buffers = {node->inputs[0], node->inputs[1], node},
+                                .offsets = {first * s.inner, first},
+                                .extents = {n * s.inner, n},
+                                .writes = 1 << 2,
+                                .global = {((s.axis - 1) / range + 1) * RANGE_ELEMENTS},
+                                .grid_stride = true};
+        strata_launch_constant_add(&launch, "FIRST", first == 0);
+        strata_launch_word(&launch)->u32 = (uint32_t)s.axis;
+        strata_launch_word(&launch)->u32 = (uint32_t)s.inner;
+        strata_launch_word(&launch)->u32 = (uint32_t)n;
+        strata_launch_word(&launch)->u32 = (uint32_t)range;
+        STRATA_TRY(strata_lowering_add(lowering, &launch, err));
+    }
+    return STRATA_OK;
+}
+
+static strata_status gather_grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    static const char *const variants[2][3] = {
+        {[STRATA_DTYPE_F32] = "f32_i32", [STRATA_DTYPE_F16] = "f16_i32", [STRATA_DTYPE_BF16] = "bf16_i32"},
+        {[STRATA_DTYPE_F32] = "f32_i64", [STRATA_DTYPE_F16] = "f16_i64", [STRATA_DTYPE_BF16] = "bf16_i64"}};
+    if (strata_shape_elements(node->inputs[1]->shape) == 0) return strata_fill_lower(node, 0, lowering, err);
+    const char *variant = variants[node->inputs[1]->dtype == STRATA_DTYPE_I64][node->dtype];
+    const gather_sizes s = gather_grad_sizes(node);
+    const bool fits = s.axis * s.inner <= INT32_MAX && s.n_indices <= INT32_MAX / (s.inner ? s.inner : 1);
+    if (s.outer == 1 && s.inner > 0 && node->dtype == STRATA_DTYPE_F32 && fits && s.axis > FEW_READS / s.n_indices)
+        return lower_ranges(node, variant, s, lowering, err);
+    return lower_rows(node, "scatter_add", variant, s, lowering, err);
+}
+
+const strata_op strata_op_gather_grad = {.name = "gather_grad",
+                                         .min_inputs = 2,
+                                         .max_inputs = 2,
+                                         .attrs_bytes = sizeof(gather_grad_attrs),
+                                         .attrs = {{"axis", STRATA_ATTR_INT, offsetof(gather_grad_attrs, axis)},
+                                                   {"size", STRATA_ATTR_INT, offsetof(gather_grad_attrs, size)}},
+                                         .shape = gather_grad_shape,
+                                         .gradient = gather_grad_gradient,
+                                         .reference = gather_grad_reference,
+                                         .lower = gather_grad_lower};

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The first half of a step of LAMB over flat ranges: where to go, before the norms of each parameter say how far. Formulas in strata/ops.h. */
+#include <math.h>
+#include <stddef.h>
+
+#include "core/op/copy.h"
+#include "core/op/update.h"
+#include "strata/ops.h"
+
+typedef struct lamb_attrs {
+    double beta1, beta2, epsilon, decay;
+    int64_t has_gate;
+} lamb_attrs;
+
+enum { DIRECTION, M, V, PARAMETERS, GRADIENTS, STEP };
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    static const char *const names[] = {"direction", "m", "v", "parameters", "gradients"};
+    const lamb_attrs *attrs = node->attrs;
+    STRATA_TRY(strata_check_rate(attrs->beta1, "beta1", err));
+    STRATA_TRY(strata_check_rate(attrs->beta2, "beta2", err));
+    STRATA_TRY(strata_check_not_negative(attrs->epsilon, "epsilon", err));
+    STRATA_TRY(strata_check_not_negative(attrs->decay, "decay", err));
+    return strata_check_update(node, 1u << DIRECTION | 1u << M | 1u << V, STEP, names, attrs->has_gate, err);
+}
+
+static void element(const void *attributes, const float *step, double g, double *direction, double *slots) {
+    const lamb_attrs *attrs = attributes;
+    slots[0] += (1 - attrs->beta1) * (g - slots[0]);
+    slots[1] += (1 - attrs->beta2) * (g * g - slots[1]);
+    double m = slots[0] * (double)step[STRATA_STEP_CORRECTION_1], v = slots[1] * (double)step[STRATA_STEP_CORRECTION_2];
+    *direction = m / (sqrt(v) + attrs->epsilon) + attrs->decay * slots[2];
+}
+
+/* The parameters stand where others have a third slot; they are written back as they were. */
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    strata_update_reference(call, 3, element);
+    return STRATA_OK;
+}
+
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const lamb_attrs *attrs = node->attrs;
+    strata_launch launch;
+    STRATA_TRY(strata_update_launch(node, "lamb", 3, &launch, err));
+    launch.writes = 1u << DIRECTION | 1u << M | 1u << V;
+    strata_launch_word(&launch)->f32 = (float)(1 - attrs->beta1);
+    strata_launch_word(&launch)->f32 = (float)(1 - attrs->beta2);
+    strata_launch_word(&launch)->f32 = (float)attrs->epsilon;
+    strata_launch_word(&launch)->f32 = (float)attrs->decay;
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_op strata_op_lamb = {
+    .name = "lamb",
+    .min_inputs = 6,
+    .max_inputs = 7,
+    .flags = STRATA_OP_UPDATE,
+    .attrs_bytes = sizeof(lamb_attrs),
+    .attrs = {{"beta1", STRATA_ATTR_FLOAT, offsetof(lamb_attrs, beta1)},
+              {"beta2", STRATA_ATTR_FLOAT, offsetof(lamb_attrs, beta2)},
+              {"epsilon", STRATA_ATTR_FLOAT, offsetof(lamb_attrs, epsilon)},
+              {"decay", STRATA_ATTR_FLOAT, offsetof(lamb_attrs, decay)},
+              {"has_gate", STRATA_ATTR_INT, offsetof(lamb_attrs, has_gate)}},
+    .also_writes = 1u << M | 1u << V,
+    .shape = shape,
+    .no_gradient = "it changes variables",
+    .reference = reference,
+    .lower = lower,
+};
+
+strata_tensor *strata_lamb(strata_tensor *direction, strata_tensor *m, strata_tensor *v, strata_tensor *parameters,
+                           strata_tensor *gradients, strata_tensor *step, strata_tensor *gate, double beta1, double beta2,
+                           double epsilon, double decay) {
+    lamb_attrs attrs = {.beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .decay = decay, .has_gate = gate != NULL};
+    strata_tensor *inputs[] = {direction, m, v, parameters, gradients, step, gate};
+    return strata_node(NULL, &strata_op_lamb, gate ? 7 : 6, inputs, &attrs);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * layer_norm: normalisation of each row, over the last axis (Ba et al. 2016).   x (..., C) floats; scale, shift (C) f32
+ *   n = (x - mean) r,  r = 1 / sqrt(variance + epsilon), both of the row, biased        y = scale n + shift, like x
+ * gradient: dshift = sum of dy, dscale = sum of dy n over the rows; dx by layer_norm_grad, with g = dy scale:
+ *   dx = r (g - mean of g - n mean of g n), which is not differentiated again. */
+#include <math.h>
+#include <stddef.h>
+
+#include "core/op/axes.h"
+#include "core/op/broadcast.h"
+#include "core/op/channels.h"
+#include "core/op/copy.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+typedef struct layer_norm_attrs {
+    double epsilon;
+} layer_norm_attrs;
+
+enum { X, SCALE, SHIFT, DY = SHIFT };
+
+static strata_status shape_rule(strata_tensor *node, unsigned by_channel, const char *const *names, strata_error *err) {
+    const double epsilon = ((const layer_norm_attrs *)node->attrs)->epsilon;
+    if (!(epsilon >= 0 && isfinite(epsilon)))
+        return strata_fail(err, STRATA_INVALID, "epsilon is %g; it must be at least 0", epsilon);
+    STRATA_TRY(strata_check_channels(node, X, by_channel, names, err));
+    node->dtype = node->inputs[X]->dtype;
+    node->shape = node->inputs[X]->shape;
+    return STRATA_OK;
+}
+
+/* Mean and 1 / sqrt(variance + epsilon) of the row that begins at `start`. */
+static void row_moments(const strata_op_call *call, int64_t start, int64_t columns, double *out_mean, double *out_r) {
+    const strata_dtype dtype = call->node->dtype;
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < columns; i++) sum += strata_element_get(dtype, call->inputs[X], start + i);
+    const double mean = sum / (double)columns;
+    for (int64_t i = 0; i < columns; i++) {
+        const double d = strata_element_get(dtype, call->inputs[X], start + i) - mean;
+        squares += d * d;
+    }
+    *out_mean = mean;
+    *out_r = 1 / sqrt(squares / (double)columns + ((const layer_norm_attrs *)call->node->attrs)->epsilon);
+}
+
+static strata_status lower(const strata_tensor *node, bool gradient, strata_lowering *lowering, strata_error *err) {
+    strata_tensor *const *in = node->inputs;
+    const strata_channels c = strata_channels_of(node->shape);
+    strata_launch launch = {.kernel = "layer_norm",
+                            .variant = strata_channels_variant(node->dtype),
+                            .n_buffers = 5,
+                            .buffers = {in[X], in[SCALE], gradient ? NULL : in[SHIFT], gradient ? in[DY] : NULL, node},
+                            .writes = 1 << 4};
+    if (c.rows == 0 || c.channels == 0) return STRATA_OK;
+    strata_launch_constant_add(&launch, "GRADIENT", gradient);
+    STRATA_TRY(strata_launch_rows(&launch, c.rows, c.channels, 1, err));
+    strata_launch_word(&launch)->f32 = (float)((const layer_norm_attrs *)node->attrs)->epsilon;
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+/* ---- layer_norm ---- */
+
+static strata_status layer_norm_shape(strata_tensor *node, strata_error *err) {
+    static const char *const names[] = {"x", "scale", "shift"};
+    return shape_rule(node, 1 << SCALE | 1 << SHIFT, names, err);
+}
+
+static void layer_norm_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    const layer_norm_attrs *attrs = node->attrs;
+    strata_tensor *x = node->inputs[X], *scale = node->inputs[SCALE];
+    strata_tensor *one = strata_broadcast_to(strata_scalar(node->graph, STRATA_DTYPE_F32, 1), scale->shape);
+    strata_tensor *zero = strata_broadcast_to(strata_scalar(node->graph, STRATA_DTYPE_F32, 0), scale->shape);
+    strata_tensor *wide = x->dtype == STRATA_DTYPE_F32 ? dy : strata_cast(dy, STRATA_DTYPE_F32);
+    strata_tensor *n = strata_layer_norm(x, one, zero, attrs->epsilon);
+    if (x->dtype != STRATA_DTYPE_F32) n = strata_cast(n, STRATA_DTYPE_F32);
+    dx[X] = strata_node(NULL, &strata_op_layer_norm_grad, 3, (strata_tensor *[]){x, scale, dy}, attrs);
+    dx[SCALE] = strata_sum_to(strata_mul(wide, n), scale->shape);
+    dx[SHIFT] = strata_sum_to(wide, scale->shape);
+}
+
+static strata_status layer_norm_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const strata_dtype dtype = call->node->dtype;
+    const strata_channels c = strata_channels_of(call->node->shape);
+    const float *scale = call->inputs[SCALE], *shift = call->inputs[SHIFT];
+    for (int64_t row = 0; row < c.rows; row++) {
+        double mean, r;
+        row_moments(call, row * c.channels, c.channels, &mean, &r);
+        for (int64_t k = 0; k < c.channels; k++) {
+            const int64_t i = row * c.channels + k;
+            const double n = (strata_element_get(dtype, call->inputs[X], i) - mean) * r;
+            strata_element_set(dtype, call->output, i, n * (double)scale[k] + (double)shift[k]);
+        }
+    }
+    return STRATA_OK;
+}
+
+static strata_status layer_norm_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    return lower(node, false, lowering, err);
+}
+
+const strata_op strata_op_layer_norm = {
+    .name = "layer_norm",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .attrs_bytes = sizeof(layer_norm_attrs),
+    .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(layer_norm_attrs, epsilon)}},
+    .shape = layer_norm_shape,
+    .gradient = layer_norm_gradient,
+    .reference = layer_norm_reference,
+    .lower = layer_norm_lower,
+};
+
+strata_tensor *strata_layer_norm(strata_tensor *x, strata_tensor *scale, strata_tensor *shift, double epsilon) {
+    return strata_node(NULL, &strata_op_layer_norm, 3, (strata_tensor *[]){x, scale, shift},
+                       &(layer_norm_attrs){.epsilon = epsilon});
+}
+
+/* ---- layer_norm_grad: x, scale, dy -> dx ---- */
+
+static strata_status grad_shape(strata_tensor *node, strata_error *err) {
+    static const char *const names[] = {"x", "scale", "dy"};
+    STRATA_TRY(shape_rule(node, 1 << SCALE, names, err));
+    STRATA_TRY(strata_check_same_dtype(node->inputs[X], "x", node->inputs[DY], "dy", err));
+    if (strata_shape_equal(node->shape, node->inputs[DY]->shape)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "x is %s, dy is %s; they must be equal", strata_shape_text(node->shape).text,
+                       strata_shape_text(node->inputs[DY]->shape).text);
+}
+
+static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const strata_dtype dtype = call->node->dtype;
+    const strata_channels c = strata_channels_of(call->node->shape);
+    const float *scale = call->inputs[SCALE];
+    for (int64_t row = 0; row < c.rows; row++) {
+        const int64_t start = row * c.channels;
+        double mean, r, slopes = 0, products = 0;
+        row_moments(call, start, c.channels, &mean, &r);
+        for (int64_t k = 0; k < c.channels; k++) {
+            const double g = strata_element_get(dtype, call->inputs[DY], start + k) * (double)scale[k];
+            slopes += g / (double)c.channels;
+            products += g * (strata_element_get(dtype, call->inputs[X], start + k) - mean) * r / (double)c.channels;
+        }
+        for (int64_t k = 0; k < c.channels; k++) {
+            const double g = strata_element_get(dtype, call->inputs[DY], start + k) * (double)scale[k];
+            const double n = (strata_element_get(dtype, call->inputs[X], start + k) - mean) * r;
+            strata_element_set(dtype, call->output, start + k, r * (g - slopes - n * products));
+        }
+    }
+    return STRATA_OK;
+}
+
+static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    return lower(node, true, lowering, err);
+}
+
+const strata_op strata_op_layer_norm_grad = {
+    .name = "layer_norm_grad",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .attrs_bytes = sizeof(layer_norm_attrs),
+    .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(layer_norm_attrs, epsilon)}},
+    .shape = grad_shape,
+    .no_gradient = "the gradient of layer_norm is not differentiated again",
+    .reference = grad_reference,
+    .lower = grad_lower,
+};

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * max_pool2d: y[n,oh,ow,c] = the largest x[n,h,w,c] of a window; NaN counts as the largest. With a second operand v of x's shape: v where
+ * that x is, the first of equals. gradient: max_pool2d_grad(x, dy), each dy added at that first place, by x none where v is given; and
+ * max_pool2d_grad's own by dy is max_pool2d(x, g). */
+#include <math.h>
+#include <stddef.h>
+
+#include "core/op/copy.h"
+#include "core/op/pool2d.h"
+#include "core/op/rules.h"
+
+static const strata_window *window_of(const strata_tensor *node) {
+    return &((const strata_pool2d_attrs *)node->attrs)->window;
+}
+
+/* x is input 0 of both ops. */
+static strata_pool2d_sizes sizes_of(const strata_tensor *node) {
+    const strata_shape x = node->inputs[0]->shape;
+    int64_t out[2];
+    strata_window_outputs(window_of(node), x.dims[1], x.dims[2], out);
+    return (strata_pool2d_sizes){x.dims[0], x.dims[1], x.dims[2], out[0], out[1], x.dims[3]};
+}
+
+/* ---- shape rules ---- */
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    const strata_tensor *x = node->inputs[0], *v = node->n_inputs > 1 ? node->inputs[1] : NULL;
+    node->dtype = x->dtype;
+    STRATA_TRY(strata_pool2d_check(window_of(node), x, x->shape, "x", &node->shape, err));
+    if (!v) return STRATA_OK;
+    STRATA_TRY(strata_check_same_dtype(x, "x", v, "v", err));
+    if (strata_shape_equal(x->shape, v->shape)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "x is %s, v is %s; they must be equal", strata_shape_text(x->shape).text,
+                       strata_shape_text(v->shape).text);
+}
+
+static strata_status grad_shape(strata_tensor *node, strata_error *err) {
+    const strata_tensor *x = node->inputs[0], *dy = node->inputs[1];
+    strata_shape y;
+    STRATA_TRY(strata_pool2d_check(window_of(node), x, x->shape, "x", &y, err));
+    STRATA_TRY(strata_check_same_dtype(x, "x", dy, "dy", err));
+    if (!strata_shape_equal(dy->shape, y))
+        return strata_fail(err, STRATA_INVALID, "dy is %s; the pool's result is %s", strata_shape_text(dy->shape).text,
+                           strata_shape_text(y).text);
+    node->dtype = x->dtype;
+    node->shape = x->shape;
+    return STRATA_OK;
+}
+
+/* ---- gradients ---- */
+
+static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    dx[node->n_inputs - 1] =
+        strata_node(NULL, &strata_op_max_pool2d_grad, 2, (strata_tensor *[]){node->inputs[0], dy}, node->attrs);
+}
+
+static void grad_gradient(strata_tensor *node, strata_tensor *g, strata_tensor **dx) {
+    dx[1] = strata_node(NULL, &strata_op_max_pool2d, 2, (strata_tensor *[]){node->inputs[0], g}, node->attrs);
+}
+
+/* ---- references ---- */
+
+/* Index in x of the first largest element of the window at output (n, oh, ow), channel c. */
+static int64_t largest(const strata_op_call *call, const strata_pool2d_sizes *s, int64_t n, int64_t oh, int64_t ow, int64_t c) {
+    const strata_window *window = window_of(call->node);
+    int64_t first_h, end_h, h, first_w, end_w, w, best = -1;
+    double most = 0;
+    strata_window_taps(window, 0, oh, s->in_h, &first_h, &end_h, &h);
+    strata_window_taps(window, 1, ow, s->in_w, &first_w, &end_w, &w);
+    for (int64_t kh = first_h; kh < end_h; kh++)
+        for (int64_t kw = first_w; kw < end_w; kw++) {
+            int64_t at = ((n * s->in_h + h + kh) * s->in_w + w + kw) * s->c + c;
+            double v = strata_element_get(call->node->dtype, call->inputs[0], at);
+            if (best >= 0 && (isnan(most) || !(v > most || isnan(v)))) continue;
+            best = at;
+            most = v;
+        }
+    return best;
+}
+
+/* Calls visit for every output, ascending, with the place of its largest input. */
+static void each_output(const strata_op_call *call, void (*visit)(const strata_op_call *call, int64_t y_at, int64_t x_at)) {
+    const strata_pool2d_sizes s = sizes_of(call->node);
+    int64_t at = 0;
+    for (int64_t n = 0; n < s.n; n++)
+        for (int64_t oh = 0; oh < s.out_h; oh++)
+            for (int64_t ow = 0; ow < s.out_w; ow++)
+                for (int64_t c = 0; c < s.c; c++, at++) visit(call, at, largest(call, &s, n, oh, ow, c));
+}
+
+static void take(const strata_op_call *call, int64_t y_at, int64_t x_at) {
+    const strata_tensor *node = call->node;
+    strata_element_set(node->dtype, call->output, y_at,
+                       strata_element_get(node->dtype, call->inputs[node->n_inputs - 1], x_at));
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    each_output(call, take);
+    return STRATA_OK;
+}
+
+static void add(const strata_op_call *call, int64_t y_at, int64_t x_at) {
+    const strata_dtype dtype = call->node->dtype;
+    strata_element_set(dtype, call->output, x_at,
+                       strata_element_get(dtype, call->output, x_at) + strata_element_get(dtype, call->inputs[1], y_at));
+}
+
+static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const int64_t n = strata_shape_elements(call->node->shape);
+    for (int64_t i = 0; i < n; i++) strata_element_set(call->node->dtype, call->output, i, 0);
+    each_output(call, add);
+    return STRATA_OK;
+}
+
+/* ---- lower ---- */
+
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const strata_pool2d_sizes s = sizes_of(node);
+    strata_launch launch = {.kernel = "max_pool2d",
+                            .variant = strata_dtype_name(node->dtype),
+                            .n_buffers = 3,
+                            .buffers = {node->inputs[0], node->inputs[node->n_inputs - 1], node},
+                            .writes = 1u << 2,
+                            .n_constants = 1,
+                            .constants = {{"PICK", node->n_inputs > 1}}};
+    if (strata_shape_elements(node->shape) == 0) return STRATA_OK;
+    STRATA_TRY(
+        strata_pool2d_launch(&launch, window_of(node), &s, s.n * s.out_h * s.out_w, strata_pool2d_taps(window_of(node)), err));
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const strata_pool2d_sizes s = sizes_of(node);
+    const strata_window *window = window_of(node);
+    const bool cells = window->stride[0] >= window->size[0] && window->stride[1] >= window->size[1];
+    strata_launch launch = {.kernel = "max_pool2d_grad",
+                            .variant = strata_dtype_name(node->dtype),
+                            .n_buffers = 3,
+                            .buffers = {node->inputs[0], node->inputs[1], node},
+                            .writes = 1u << 2,
+                            .n_constants = 1,
+                            .constants = {{"CELLS", cells}}};
+    if (strata_shape_elements(node->shape) == 0) return STRATA_OK;
+    const int64_t pixels = cells ? s.n * s.out_h * s.out_w : s.n * s.in_h * s.in_w;
+    const double taps = strata_pool2d_taps(window), cell = 4.0 * (double)window->stride[0] * (double)window->stride[1];
+    const double turns = cells ? taps + cell : taps * strata_pool2d_covers(window);
+    STRATA_TRY(strata_pool2d_launch(&launch, window_of(node), &s, pixels, turns, err));
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_op strata_op_max_pool2d = {
+    .name = "max_pool2d",
+    .min_inputs = 1,
+    .max_inputs = 2,
+    .attrs_bytes = sizeof(strata_pool2d_attrs),
+    .attrs = {STRATA_WINDOW_ATTRS(strata_pool2d_attrs)},
+    .shape = shape,
+    .gradient = gradient,
+    .reference = reference,
+    .lower = lower,
+};
+
+const strata_op strata_op_max_pool2d_grad = {
+    .name = "max_pool2d_grad",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .attrs_bytes = sizeof(strata_pool2d_attrs),
+    .attrs = {STRATA_WINDOW_ATTRS(strata_pool2d_attrs)},
+    .shape = grad_shape,
+    .gradient = grad_gradient,
+    .reference = grad_reference,
+    .lower = grad_lower,
+};
+
+strata_tensor *strata_max_pool2d(strata_tensor *x, strata_pool2d_window opts) {
+    strata_pool2d_attrs attrs = {.window = strata_pool2d_window_over(x, opts)};
+    return strata_node(NULL, &strata_op_max_pool2d, 1, &x, &attrs);
+}
+
+strata_tensor *strata_max_pool1d(strata_tensor *x, strata_pool1d_window opts) {
+    return strata_pool1d_close(strata_max_pool2d(strata_pool1d_open(x, "max_pool1d"), strata_pool1d_widen(opts)));
+}

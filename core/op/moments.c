@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * moments: mean and (biased) variance of each channel.   x (..., C) floats -> y (2, C) f32: y[0] = mean, y[1] = mean of (x - y[0])^2
+ * gradient: dx = (dy[0] + 2 (x - y[0]) dy[1]) / rows. */
+#include <math.h>
+
+#include "core/op/channels.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    static const char *const names[] = {"x"};
+    STRATA_TRY(strata_check_channels(node, 0, 0, names, err));
+    node->dtype = STRATA_DTYPE_F32;
+    node->shape = STRATA_SHAPE(2, strata_channels_of(node->inputs[0]->shape).channels);
+    return STRATA_OK;
+}
+
+static strata_tensor *row(strata_tensor *x, int64_t index) {
+    const int64_t channels = x->shape.dims[1];
+    strata_tensor *slice = strata_slice(x, (int64_t[]){index, 0}, (int64_t[]){1, channels});
+    return strata_reshape(slice, STRATA_SHAPE(channels));
+}
+
+static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    strata_tensor *x = node->inputs[0];
+    const double rows = (double)strata_channels_of(x->shape).rows;
+    strata_tensor *wide = x->dtype == STRATA_DTYPE_F32 ? x : strata_cast(x, STRATA_DTYPE_F32);
+    strata_tensor *slope = strata_mul(row(dy, 1), strata_scalar(x->graph, STRATA_DTYPE_F32, 2 / rows));
+    strata_tensor *constant = strata_mul(row(dy, 0), strata_scalar(x->graph, STRATA_DTYPE_F32, 1 / rows));
+    strata_tensor *sum = strata_add(strata_mul(strata_sub(wide, row(node, 0)), slope), constant);
+    dx[0] = x->dtype == STRATA_DTYPE_F32 ? sum : strata_cast(sum, x->dtype);
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const strata_tensor *x = call->node->inputs[0];
+    const strata_channels c = strata_channels_of(x->shape);
+    float *y = call->output;
+    for (int64_t k = 0; k < c.channels; k++) {
+        double sum = 0, squares = 0;
+        for (int64_t r = 0; r < c.rows; r++) sum += strata_element_get(x->dtype, call->inputs[0], r * c.channels + k);
+        const double mean = c.rows ? sum / (double)c.rows : (double)NAN;
+        for (int64_t r = 0; r < c.rows; r++) {
+            const double d = strata_element_get(x->dtype, call->inputs[0], r * c.channels + k) - mean;
+            squares += d * d;
+        }
+        y[k] = (float)mean;
+        y[c.channels + k] = (float)(c.rows ? squares / (double)c.rows : (double)NAN);
+    }
+    return STRATA_OK;
+}
+
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    return strata_channel_sums_lower(node, node->inputs[0], NULL, NULL, NULL, 0, lowering, err);
+}
+
+const strata_op strata_op_moments = {.name = "moments",
+                                     .min_inputs = 1,
+                                     .max_inputs = 1,
+                                     .shape = shape,
+                                     .gradient = gradient,
+                                     .reference = reference,
+                                     .lower = lower};
+
+strata_tensor *strata_moments(strata_tensor *x) {
+    return strata_node(NULL, &strata_op_moments, 1, &x, NULL);
+}

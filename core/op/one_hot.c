@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * one_hot: y[..., d] = 1 where indices[...] is d, else 0; an index not in 0..depth-1 gives a row of zeros. No gradient. */
+#include <inttypes.h>
+
+#include "core/op/copy.h"
+#include "core/op/element.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+typedef struct one_hot_attrs {
+    int64_t depth;
+    int64_t dtype; /* strata_dtype, of y */
+} one_hot_attrs;
+
+static strata_status one_hot_shape(strata_tensor *node, strata_error *err) {
+    const one_hot_attrs *attrs = node->attrs;
+    const strata_tensor *indices = node->inputs[0];
+    STRATA_TRY(strata_check_dtype(indices, "indices", STRATA_INDICES, err));
+    if (attrs->dtype < 0 || attrs->dtype >= STRATA_DTYPE_COUNT)
+        return strata_fail(err, STRATA_INVALID, "dtype %d is not known", (int)attrs->dtype);
+    if (attrs->depth < 1 || attrs->depth > INT32_MAX)
+        return strata_fail(err, STRATA_INVALID, "depth is %" PRId64 "; it must be 1 to %d", attrs->depth, INT32_MAX);
+    if (indices->shape.rank == STRATA_MAX_RANK)
+        return strata_fail(err, STRATA_INVALID, "indices are %s; the result would have rank %d, the limit is %d",
+                           strata_shape_text(indices->shape).text, STRATA_MAX_RANK + 1, STRATA_MAX_RANK);
+    node->dtype = (strata_dtype)attrs->dtype;
+    node->shape = indices->shape;
+    node->shape.dims[node->shape.rank++] = attrs->depth;
+    return STRATA_OK;
+}
+
+static strata_status one_hot_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const one_hot_attrs *attrs = call->node->attrs;
+    const int64_t n = strata_shape_elements(call->node->shape);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t index = strata_integer_get(call->node->inputs[0]->dtype, call->inputs[0], i / attrs->depth);
+        strata_element_set(call->node->dtype, call->output, i, index == i % attrs->depth);
+    }
+    return STRATA_OK;
+}
+
+static strata_status one_hot_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    static const char *const variants[2][9] = {{[1] = "b8_i32", [2] = "b16_i32", [4] = "b32_i32", [8] = "b64_i32"},
+                                               {[1] = "b8_i64", [2] = "b16_i64", [4] = "b32_i64", [8] = "b64_i64"}};
+    const one_hot_attrs *attrs = node->attrs;
+    const strata_tensor *indices = node->inputs[0];
+    const int64_t n = strata_shape_elements(node->shape);
+    strata_launch launch = {.kernel = "one_hot",
+                            .variant = variants[indices->dtype == STRATA_DTYPE_I64][strata_dtype_bytes(node->dtype)],
+                            .n_buffers = 2,
+                            .buffers = {indices, node},
+                            .writes = 1 << 1};
+    if (n == 0) return STRATA_OK;
+    STRATA_TRY(strata_launch_flat(&launch, n, err));
+    strata_launch_word(&launch)->u32 = (uint32_t)attrs->depth;
+    strata_bits_words(&launch, node->dtype, 1);
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_op strata_op_one_hot = {.name = "one_hot",
+                                     .min_inputs = 1,
+                                     .max_inputs = 1,
+                                     .attrs_bytes = sizeof(one_hot_attrs),
+                                     .attrs = {{"depth", STRATA_ATTR_INT, offsetof(one_hot_attrs, depth)},
+                                               {"dtype", STRATA_ATTR_INT, offsetof(one_hot_attrs, dtype)}},
+                                     .shape = one_hot_shape,
+                                     .reference = one_hot_reference,
+                                     .lower = one_hot_lower};
+
+strata_tensor *strata_one_hot(strata_tensor *indices, int64_t depth, strata_dtype dtype) {
+    return strata_node(NULL, &strata_op_one_hot, 1, &indices, &(one_hot_attrs){.depth = depth, .dtype = dtype});
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pack: f32 tensors end to end in one flat tensor, with zeros in the gaps: the gradients of a bucket, which one optimizer
+ * kernel then takes as a whole. The planner lets operands be computed straight into their places, where that is possible; the
+ * launches copy the others, and find the gaps zeroed, since arenas begin so and nothing else is ever put there.
+ * gradient: the slices of dy. */
+#include "core/op/pack.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/op/copy.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+static strata_status pack_shape(strata_tensor *node, strata_error *err) {
+    const strata_pack_attrs *attrs = node->attrs;
+    int64_t end = 0; /* of what was laid down so far */
+    STRATA_TRY(strata_shape_check(STRATA_SHAPE(attrs->size), err));
+    for (int i = 0; i < node->n_inputs; i++) {
+        const strata_tensor *x = node->inputs[i];
+        const int64_t first = attrs->offsets[i], elements = strata_shape_elements(x->shape);
+        if (x->dtype != STRATA_DTYPE_F32)
+            return strata_fail(err, STRATA_INVALID, "x[%d] is %s; it must be f32", i, strata_dtype_name(x->dtype));
+        if (first < end || first > attrs->size || elements > attrs->size - first)
+            return strata_fail(err, STRATA_INVALID,
+                               "offsets[%d] is %" PRId64 " and x[%d] is %s; it must begin at %" PRId64
+                               " or later and end by %" PRId64,
+                               i, first, i, strata_shape_text(x->shape).text, end, attrs->size);
+        end = first + elements;
+    }
+    node->dtype = STRATA_DTYPE_F32;
+    node->shape = STRATA_SHAPE(attrs->size);
+    return STRATA_OK;
+}
+
+static void pack_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    const strata_pack_attrs *attrs = node->attrs;
+    for (int i = 0; i < node->n_inputs; i++) {
+        const strata_shape shape = node->inputs[i]->shape;
+        const int64_t elements = strata_shape_elements(shape);
+        dx[i] = strata_reshape(strata_slice(dy, &attrs->offsets[i], &elements), shape);
+    }
+}
+
+static strata_status pack_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const strata_pack_attrs *attrs = call->node->attrs;
+    float *target = call->output;
+    int64_t end = 0;
+    for (int i = 0; i < call->node->n_inputs; i++) {
+        const int64_t first = attrs->offsets[i], elements = strata_shape_elements(call->node->inputs[i]->shape);
+        for (; end < first; end++) target[end] = 0;
+        /* An operand that was computed in its place stays as it is. */
+        if (elements && call->inputs[i] != target + first)
+            memmove(target + first, call->inputs[i], (size_t)elements * sizeof *target);
+        end = first + elements;
+    }
+    for (; end < attrs->size; end++) target[end] = 0;
+    return STRATA_OK;
+}
+
+static strata_status pack_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const strata_pack_attrs *attrs = node->attrs;
+    for (int i = 0; i < node->n_inputs; i++) {
+        strata_copy copy = strata_copy_flat(node->inputs[i], node, attrs->offsets[i]);
+        STRATA_TRY(strata_copy_lower(&copy, lowering, err));
+    }
+    return STRATA_OK;
+}
+
+const strata_op strata_op_pack = {.name = "pack",
+                                  .min_inputs = 1,
+                                  .max_inputs = -1,
+                                  .flags = STRATA_OP_SLICES,
+                                  .attrs_bytes = sizeof(strata_pack_attrs),
+                                  .attrs = {{"offsets", STRATA_ATTR_POINTER, offsetof(strata_pack_attrs, offsets)},
+                                            {"size", STRATA_ATTR_INT, offsetof(strata_pack_attrs, size)}},
+                                  .shape = pack_shape,
+                                  .gradient = pack_gradient,
+                                  .reference = pack_reference,
+                                  .lower = pack_lower};
+
+strata_tensor *strata_pack(strata_tensor *const *x, const int64_t *offsets, int n_x, int64_t size) {
+    strata_graph *graph = NULL;
+    for (int i = 0; i < n_x && !graph; i++) graph = strata_tensor_graph(x[i]);
+    if (!graph) return NULL;
+    int64_t *own = strata_graph_alloc(graph, (size_t)n_x * sizeof *own);
+    if (!own) return &graph->poison;
+    memcpy(own, offsets, (size_t)n_x * sizeof *own);
+    return strata_node(graph, &strata_op_pack, n_x, x, &(strata_pack_attrs){.offsets = own, .size = size});
+}

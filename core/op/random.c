@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * random_uniform and random_normal: element e of stream s at a step is a function of (seed, step, s, e) alone, by Philox-4x32-10. Which
+ * word of which counter it takes is told in shaders/README.md; dropout.c draws from the same. */
+#include "core/op/random.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+
+#include "core/op/copy.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+/* ---- shared with dropout ---- */
+
+strata_status strata_check_random(const strata_tensor *state, int64_t stream, strata_error *err) {
+    STRATA_TRY(strata_check_dtype(state, "state", 1u << STRATA_DTYPE_I32, err));
+    if (!strata_shape_equal(state->shape, STRATA_SHAPE(STRATA_RNG_WORDS)))
+        return strata_fail(err, STRATA_INVALID, "state is %s; it must be (%d)", strata_shape_text(state->shape).text,
+                           STRATA_RNG_WORDS);
+    if (stream >= 0 && stream <= UINT32_MAX) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "stream is %" PRId64 "; it must be 0 to 2^32 - 1", stream);
+}
+
+/* Four elements share one counter: e / 4 in its first two words, then stream and step; the seed is the key. */
+/* Elements of one index of the leading axis. */
+static uint64_t row_of(strata_shape shape) {
+    return shape.rank && shape.dims[0] ? (uint64_t)(strata_shape_elements(shape) / shape.dims[0]) : 1;
+}
+
+strata_random_sequence strata_random_sequence_of(const int32_t *state, int64_t stream, strata_shape shape) {
+    const uint32_t *words = (const uint32_t *)state;
+    return (strata_random_sequence){
+        .key = {words[0], words[1]},
+        .step = words[2],
+        .stream = (uint32_t)stream,
+        .first = ((uint64_t)words[5] << 32 | words[4]) * row_of(shape),
+    };
+}
+
+strata_philox_block strata_random_quad(const strata_random_sequence *sequence, uint64_t element) {
+    uint64_t quad = element / 4;
+    strata_philox_block counter = {{(uint32_t)quad, (uint32_t)(quad >> 32), sequence->stream, sequence->step}};
+    return strata_philox(counter, sequence->key[0], sequence->key[1]);
+}
+
+double strata_random_uniform_at(const strata_random_sequence *sequence, int64_t index) {
+    uint64_t element = sequence->first + (uint64_t)index;
+    return strata_uniform_from_word(strata_random_quad(sequence, element).words[element % 4]);
+}
+
+strata_status strata_random_grid(strata_launch *launch, strata_shape shape, int64_t stream, strata_error *err) {
+    const int64_t n = strata_shape_elements(shape);
+    STRATA_TRY(strata_launch_flat(launch, n, err));
+    strata_launch_word(launch)->u32 = (uint32_t)stream;
+    strata_launch_word(launch)->u32 = (uint32_t)row_of(shape); /* at most n, which fits */
+    launch->global[0] = n ? (n + 6) / 4 : 0; /* quads that n elements touch, wherever the first lies in its own */
+    return STRATA_OK;
+}
+
+/* ---- the two ops ---- */
+
+typedef struct random_attrs {
+    int64_t stream;
+    strata_shape shape;
+} random_attrs;
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    const random_attrs *attrs = node->attrs;
+    STRATA_TRY(strata_shape_check(attrs->shape, err));
+    node->dtype = STRATA_DTYPE_F32;
+    node->shape = attrs->shape;
+    return strata_check_random(node->inputs[0], attrs->stream, err);
+}
+
+static strata_status uniform_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const random_attrs *attrs = call->node->attrs;
+    strata_random_sequence sequence = strata_random_sequence_of(call->inputs[0], attrs->stream, attrs->shape);
+    int64_t n = strata_shape_elements(attrs->shape);
+    for (int64_t i = 0; i < n; i++) ((float *)call->output)[i] = (float)strata_random_uniform_at(&sequence, i);
+    return STRATA_OK;
+}
+
+/* Box and Muller: of a quad's words (0, 1) and (2, 3), each pair gives a radius and an angle, and these two normal values. */
+static double normal_at(const strata_random_sequence *sequence, int64_t index) {
+    const double two_pi = 6.283185307179586476925;
+    uint64_t element = sequence->first + (uint64_t)index;
+    const strata_philox_block quad = strata_random_quad(sequence, element);
+    const uint32_t *pair = quad.words + element % 4 / 2 * 2;
+    double radius = sqrt(-2 * log(strata_uniform_from_word(pair[0]) + 0x1p-24));
+    double angle = two_pi * strata_uniform_from_word(pair[1]);
+    return radius * (element % 2 ? sin(angle) : cos(angle));
+}
+
+static strata_status normal_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const random_attrs *attrs = call->node->attrs;
+    strata_random_sequence sequence = strata_random_sequence_of(call->inputs[0], attrs->stream, attrs->shape);
+    int64_t n = strata_shape_elements(attrs->shape);
+    for (int64_t i = 0; i < n; i++) ((float *)call->output)[i] = (float)normal_at(&sequence, i);
+    return STRATA_OK;
+}
+
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const random_attrs *attrs = node->attrs;
+    strata_launch launch = {
+        .kernel = node->op->name, .variant = "f32", .n_buffers = 2, .buffers = {node->inputs[0], node}, .writes = 2};
+    STRATA_TRY(strata_random_grid(&launch, attrs->shape, attrs->stream, err));
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+#define RANDOM(which)                                                           \
+    const strata_op strata_op_random_##which = {                                \
+        .name = "random_" #which,                                               \
+        .min_inputs = 1,                                                        \
+        .max_inputs = 1,                                                        \
+        .attrs_bytes = sizeof(random_attrs),                                    \
+        .attrs = {{"stream", STRATA_ATTR_INT, offsetof(random_attrs, stream)},  \
+                  {"shape", STRATA_ATTR_SHAPE, offsetof(random_attrs, shape)}}, \
+        .shape = shape,                                                         \
+        .reference = which##_reference,                                         \
+        .lower = lower,                                                         \
+    }
+
+RANDOM(uniform);
+RANDOM(normal);
+
+strata_tensor *strata_random_uniform(strata_tensor *state, uint32_t stream, strata_shape shape) {
+    random_attrs attrs = {.stream = stream, .shape = shape};
+    return strata_node(NULL, &strata_op_random_uniform, 1, &state, &attrs);
+}
+
+strata_tensor *strata_random_normal(strata_tensor *state, uint32_t stream, strata_shape shape) {
+    random_attrs attrs = {.stream = stream, .shape = shape};
+    return strata_node(NULL, &strata_op_random_normal, 1, &state, &attrs);
+}

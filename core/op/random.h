@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The random numbers behind random_uniform, random_normal and dropout, for references. */
+#ifndef STRATA_CORE_OP_RANDOM_H
+#define STRATA_CORE_OP_RANDOM_H
+
+#include "core/launch.h"
+#include "core/philox.h"
+
+/* What tells one sequence from all others, out of a state tensor's words and an op's stream. */
+typedef struct strata_random_sequence {
+    uint32_t key[2]; /* the seed */
+    uint32_t step, stream;
+    uint64_t first; /* number of element 0 in the whole of which this is one part */
+} strata_random_sequence;
+
+/* Rule for the operand `state` and the attribute `stream`. */
+STRATA_MUST_USE strata_status strata_check_random(const strata_tensor *state, int64_t stream, strata_error *err);
+strata_random_sequence strata_random_sequence_of(const int32_t *state, int64_t stream, strata_shape shape);
+/* The four words that the element (of the whole) shares with its neighbours; its own is words[element % 4]. */
+strata_philox_block strata_random_quad(const strata_random_sequence *sequence, uint64_t element);
+/* The uniform number of element `index` of this part. */
+double strata_random_uniform_at(const strata_random_sequence *sequence, int64_t index);
+
+/* The first 24 bits as a number in [0, 1): exact in f32. */
+static inline double strata_uniform_from_word(uint32_t word) {
+    return (double)(word >> 8) * 0x1p-24;
+}
+
+/* The words n, stream and row (elements of one), and a grid of one work-item for each four elements. */
+STRATA_MUST_USE strata_status strata_random_grid(strata_launch *launch, strata_shape shape, int64_t stream, strata_error *err);
+
+#endif

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sum, mean, maximum and minimum over axes. Four ops of one form; argmax is argmax.c. */
+#include "core/op/reduce.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+
+#include "core/op/axes.h"
+#include "core/op/copy.h"
+#include "core/op/element.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+static const strata_reduce_attrs *attrs_of(const strata_tensor *node) {
+    return node->attrs;
+}
+
+static strata_axes axes_of(const strata_tensor *node) {
+    return strata_axes_of(node->inputs[0]->shape, attrs_of(node)->axis, attrs_of(node)->n_axes);
+}
+
+/* ---- shape rules ---- */
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    const strata_reduce_attrs *attrs = attrs_of(node);
+    const strata_tensor *x = node->inputs[0];
+    if (attrs->axis < 0 || attrs->n_axes < 0 || attrs->axis > x->shape.rank || attrs->n_axes > x->shape.rank - attrs->axis)
+        return strata_fail(err, STRATA_INVALID, "%" PRId64 " axes from axis %" PRId64 " do not lie in x %s", attrs->n_axes,
+                           attrs->axis, strata_shape_text(x->shape).text);
+    node->dtype = x->dtype;
+    node->shape = (strata_shape){0};
+    for (int i = 0; i < x->shape.rank; i++) {
+        bool reduced = i >= attrs->axis && i < attrs->axis + attrs->n_axes;
+        if (!reduced || attrs->keep_dims) node->shape.dims[node->shape.rank++] = reduced ? 1 : x->shape.dims[i];
+    }
+    return STRATA_OK;
+}
+
+static strata_status sum_shape(strata_tensor *node, strata_error *err) {
+    STRATA_TRY(strata_check_dtype(node->inputs[0], "x", STRATA_NUMBERS, err));
+    return shape(node, err);
+}
+
+static strata_status mean_shape(strata_tensor *node, strata_error *err) {
+    STRATA_TRY(strata_check_dtype(node->inputs[0], "x", STRATA_FLOATS, err));
+    return shape(node, err);
+}
+
+static strata_status extreme_shape(strata_tensor *node, strata_error *err) {
+    STRATA_TRY(sum_shape(node, err));
+    if (axes_of(node).n > 0) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "x is %s; the axes reduced have no elements, and nothing is the extreme of none",
+                       strata_shape_text(node->inputs[0]->shape).text);
+}
+
+/* ---- gradients ---- */
+
+/* A tensor of the node's shape over x's shape: the axes that went get size 1, then are repeated. */
+static strata_tensor *spread(const strata_tensor *node, strata_tensor *value) {
+    const strata_reduce_attrs *attrs = attrs_of(node);
+    strata_shape kept = node->inputs[0]->shape;
+    for (int64_t i = attrs->axis; i < attrs->axis + attrs->n_axes; i++) kept.dims[i] = 1;
+    if (!attrs->keep_dims) value = strata_reshape(value, kept);
+    return strata_broadcast_to(value, node->inputs[0]->shape);
+}
+
+static void sum_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = spread(node, dy);
+}
+
+static void mean_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    int64_t n = axes_of(node).n;
+    dx[0] = spread(node, strata_mul(dy, strata_scalar(node->graph, node->dtype, 1.0 / (double)(n ? n : 1))));
+}
+
+/* dy, split evenly among the elements that are equal to the extreme (as JAX and TensorFlow do). Where the extreme is NaN none is. */
+static void extreme_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    const strata_reduce_attrs *attrs = attrs_of(node);
+    strata_tensor *x = node->inputs[0];
+    strata_tensor *is_extreme = strata_equal(x, spread(node, node));
+    strata_tensor *count =
+        strata_node(NULL, &strata_op_reduce_sum, 1, (strata_tensor *[]){strata_cast(is_extreme, node->dtype)}, attrs);
+    strata_tensor *share = spread(node, strata_div(dy, count));
+    dx[0] = strata_where(is_extreme, share, strata_scalar(node->graph, node->dtype, 0));
+}
+
+/* ---- references ---- */
+
+/* Each folds elements first, first + stride, .. n of them. */
+typedef double (*fold)(strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n);
+
+static double fold_sum(strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += strata_element_get(dtype, x, first + i * stride);
+    return sum;
+}
+
+static double fold_mean(strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n) {
+    return n ? fold_sum(dtype, x, first, stride, n) / (double)n : NAN;
+}
+
+/* NaN wins, as in numpy. */
+static double fold_max(strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n) {
+    double most = strata_element_get(dtype, x, first);
+    for (int64_t i = 1; i < n && !isnan(most); i++) {
+        double v = strata_element_get(dtype, x, first + i * stride);
+        if (v > most || isnan(v)) most = v;
+    }
+    return most;
+}
+
+static double fold_min(strata_dtype dtype, const void *x, int64_t first, int64_t stride, int64_t n) {
+    double least = strata_element_get(dtype, x, first);
+    for (int64_t i = 1; i < n && !isnan(least); i++) {
+        double v = strata_element_get(dtype, x, first + i * stride);
+        if (v < least || isnan(v)) least = v;
+    }
+    return least;
+}
+
+static strata_status run(const strata_op_call *call, fold fold) {
+    strata_axes axes = axes_of(call->node);
+    strata_dtype dtype = call->node->dtype;
+    for (int64_t o = 0; o < axes.outer; o++)
+        for (int64_t j = 0; j < axes.inner; j++)
+            strata_element_set(dtype, call->output, o * axes.inner + j,
+                               fold(dtype, call->inputs[0], o * axes.n * axes.inner + j, axes.inner, axes.n));
+    return STRATA_OK;
+}
+
+/* Integers do not go through a double: i64 would lose bits, and sums wrap. */
+typedef int64_t (*integer_fold)(int64_t so_far, int64_t v);
+
+static int64_t integer_sum(int64_t so_far, int64_t v) {
+    return (int64_t)((uint64_t)so_far + (uint64_t)v);
+}
+
+static int64_t integer_max(int64_t so_far, int64_t v) {
+    return v > so_far ? v : so_far;
+}
+
+static int64_t integer_min(int64_t so_far, int64_t v) {
+    return v < so_far ? v : so_far;
+}
+
+static strata_status run_integer(const strata_op_call *call, int64_t start, integer_fold fold) {
+    strata_axes axes = axes_of(call->node);
+    for (int64_t at = 0; at < axes.outer * axes.inner; at++) {
+        int64_t first = at / axes.inner * axes.n * axes.inner + at % axes.inner, so_far = start;
+        for (int64_t i = 0; i < axes.n; i++)
+            so_far = fold(so_far, strata_integer_get(call->node->dtype, call->inputs[0], first + i * axes.inner));
+        strata_integer_set(call->node->dtype, call->output, at, so_far);
+    }
+    return STRATA_OK;
+}
+
+static strata_status sum_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    return strata_dtype_is_float(call->node->dtype) ? run(call, fold_sum) : run_integer(call, 0, integer_sum);
+}
+
+static strata_status mean_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    return run(call, fold_mean);
+}
+
+static strata_status max_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    return strata_dtype_is_float(call->node->dtype) ? run(call, fold_max) : run_integer(call, INT64_MIN, integer_max);
+}
+
+static strata_status min_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    return strata_dtype_is_float(call->node->dtype) ? run(call, fold_min) : run_integer(call, INT64_MAX, integer_min);
+}
+
+/* ---- lower ---- */
+
+/* The kernel's constant OP. */
+enum { SUM = 0, MAX = 1, MIN = 2, MEAN = 3 };
+
+/* One launch of shaders/reduce.kernel: x (outer, axis, inner) to y (outer, parts, inner), `part` elements of the axis to each. NULL stands
+ * for the scratch buffer. */
+typedef struct fold_launch {
+    const strata_tensor *x, *y;
+    const char *variant;
+    int op;
+    strata_axes axes;
+    int64_t parts, part;
+    int64_t divisor; /* of a mean */
+} fold_launch;
+
+static strata_status add_fold(const fold_launch *fold, strata_lowering *lowering, strata_error *err) {
+    strata_launch launch = {
+        .kernel = "reduce",
+        .variant = fold->variant,
+        .n_buffers = 2,
+        .buffers = {fold->x, fold->y},
+        .writes = 1u << 1,
+        .n_constants = 1,
+        .constants = {{"OP", fold->op}},
+    };
+    int64_t rows = fold->axes.outer * fold->parts * fold->axes.inner;
+    STRATA_TRY(strata_launch_rows(&launch, rows, fold->part, fold->axes.inner, err));
+    launch.words[1].u32 = (uint32_t)fold->axes.n;
+    strata_launch_word(&launch)->u32 = (uint32_t)fold->axes.inner;
+    strata_launch_word(&launch)->u32 = (uint32_t)fold->parts;
+    strata_launch_word(&launch)->u32 = (uint32_t)fold->part;
+    strata_launch_word(&launch)->f32 = (float)fold->divisor;
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+/* Into how many parts a long axis with few results is cut, so that a whole device has work: by the shape alone, since it decides the
+ * order of folding. A contiguous row has a work-group to itself, any other a single work-item. */
+static int64_t parts_of(strata_axes axes) {
+    const bool grouped = axes.inner == 1;
+    const int64_t least_part = grouped ? 4096 : 128, enough_rows = grouped ? 256 : 4096;
+    int64_t parts = 1;
+    while (parts * 2 * least_part <= axes.n && parts * axes.outer * axes.inner < enough_rows) parts *= 2;
+    return parts;
+}
+
+/* Element types of x, of the partial results and of y, as the kernel's variants are called. Partial floats are f32. */
+static const struct {
+    const char *whole, *first, *second;
+} variants[STRATA_DTYPE_COUNT] = {
+    [STRATA_DTYPE_F32] = {"f32_f32", "f32_f32", "f32_f32"},      [STRATA_DTYPE_F16] = {"f16_f16", "f16_f32", "f32_f16"},
+    [STRATA_DTYPE_BF16] = {"bf16_bf16", "bf16_f32", "f32_bf16"}, [STRATA_DTYPE_I32] = {"i32_i32", "i32_i32", "i32_i32"},
+    [STRATA_DTYPE_I64] = {"i64_i64", "i64_i64", "i64_i64"},
+};
+
+static strata_status lower_as(const strata_tensor *node, int op, strata_lowering *lowering, strata_error *err) {
+    strata_axes axes = axes_of(node);
+    int64_t parts = parts_of(axes), part = (axes.n + parts - 1) / parts;
+    fold_launch last = {.x = node->inputs[0], .y = node, .op = op, .axes = axes, .parts = 1, .part = axes.n, .divisor = axes.n};
+    last.variant = variants[node->dtype].whole;
+    if (parts > 1) {
+        fold_launch first = last;
+        first.y = last.x = NULL;
+        first.variant = variants[node->dtype].first;
+        last.variant = variants[node->dtype].second;
+        first.op = op == MEAN ? SUM : op;
+        first.parts = last.axes.n = last.part = parts;
+        first.part = part;
+        strata_lowering_scratch(lowering, axes.outer * parts * axes.inner * (node->dtype == STRATA_DTYPE_I64 ? 8 : 4));
+        STRATA_TRY(add_fold(&first, lowering, err));
+    }
+    return add_fold(&last, lowering, err);
+}
+
+strata_status strata_reduce_scratch(const strata_tensor *node, int64_t parts, strata_lowering *lowering, strata_error *err) {
+    const strata_axes axes = {1, parts, strata_shape_elements(node->shape)};
+    return add_fold(&(fold_launch){.y = node,
+                                   .variant = variants[node->dtype].second,
+                                   .op = SUM,
+                                   .axes = axes,
+                                   .parts = 1,
+                                   .part = parts,
+                                   .divisor = 1},
+                    lowering, err);
+}
+
+static strata_status sum_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    return lower_as(node, SUM, lowering, err);
+}
+
+static strata_status mean_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    return lower_as(node, MEAN, lowering, err);
+}
+
+static strata_status max_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    return lower_as(node, MAX, lowering, err);
+}
+
+static strata_status min_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    return lower_as(node, MIN, lowering, err);
+}
+
+/* ---- the four ops ---- */
+
+#define REDUCTION(which, shape_rule, gradient_rule)                                          \
+    const strata_op strata_op_reduce_##which = {                                             \
+        .name = "reduce_" #which,                                                            \
+        .min_inputs = 1,                                                                     \
+        .max_inputs = 1,                                                                     \
+        .attrs_bytes = sizeof(strata_reduce_attrs),                                          \
+        .attrs = {{"axis", STRATA_ATTR_INT, offsetof(strata_reduce_attrs, axis)},            \
+                  {"n_axes", STRATA_ATTR_INT, offsetof(strata_reduce_attrs, n_axes)},        \
+                  {"keep_dims", STRATA_ATTR_INT, offsetof(strata_reduce_attrs, keep_dims)}}, \
+        .shape = shape_rule,                                                                 \
+        .gradient = gradient_rule,                                                           \
+        .reference = which##_reference,                                                      \
+        .lower = which##_lower,                                                              \
+    }
+
+REDUCTION(sum, sum_shape, sum_gradient);
+REDUCTION(mean, mean_shape, mean_gradient);
+REDUCTION(max, extreme_shape, extreme_gradient);
+REDUCTION(min, extreme_shape, extreme_gradient);
+
+/* ---- builders ---- */
+
+/* reduced[i]: axis i is one of `axes`; false with the graph poisoned when they are wrong. */
+static bool mark_axes(strata_tensor *x, const strata_op *op, const int *axes, int n_axes, bool *reduced) {
+    int rank = x->shape.rank;
+    for (int i = 0; i < rank; i++) reduced[i] = n_axes == 0;
+    for (int i = 0; i < n_axes; i++) {
+        int axis;
+        strata_error err;
+        if (strata_check_axis(axes[i], rank, &axis, &err)) {
+            strata_graph_poison(x->graph, op, STRATA_INVALID, "%s", err.message);
+            return false;
+        }
+        if (reduced[axis]) {
+            strata_graph_poison(x->graph, op, STRATA_INVALID, "axis %d is given twice", axes[i]);
+            return false;
+        }
+        reduced[axis] = true;
+    }
+    return true;
+}
+
+/* Where reduced axes have others between them, all of them go to the end first. */
+static strata_tensor *reduce(const strata_op *op, strata_tensor *x, const int *axes, int n_axes, bool keep_dims) {
+    bool reduced[STRATA_MAX_RANK];
+    if (strata_tensor_is_poison(x)) return x;
+    if (!mark_axes(x, op, axes, n_axes, reduced)) return &x->graph->poison;
+    int order[STRATA_MAX_RANK], n_kept = 0, n_reduced = 0, first = 0, last = -1, rank = x->shape.rank;
+    strata_shape result = {0};
+    for (int i = 0; i < rank; i++) {
+        if (!reduced[i]) order[n_kept++] = i;
+        if (reduced[i] && n_reduced++ == 0) first = i;
+        if (reduced[i]) last = i;
+        if (!reduced[i] || keep_dims) result.dims[result.rank++] = reduced[i] ? 1 : x->shape.dims[i];
+    }
+    if (n_reduced == 0 || last - first + 1 == n_reduced) {
+        strata_reduce_attrs attrs = {.axis = first, .n_axes = n_reduced, .keep_dims = keep_dims};
+        return strata_node(NULL, op, 1, &x, &attrs);
+    }
+    for (int i = 0, at = n_kept; i < rank; i++)
+        if (reduced[i]) order[at++] = i;
+    strata_tensor *moved = strata_transpose(x, order);
+    strata_reduce_attrs attrs = {.axis = n_kept, .n_axes = n_reduced};
+    strata_tensor *y = strata_node(NULL, op, 1, &moved, &attrs);
+    return keep_dims ? strata_reshape(y, result) : y;
+}
+
+strata_tensor *strata_reduce_sum(strata_tensor *x, const int *axes, int n_axes, bool keep_dims) {
+    return reduce(&strata_op_reduce_sum, x, axes, n_axes, keep_dims);
+}
+
+strata_tensor *strata_reduce_mean(strata_tensor *x, const int *axes, int n_axes, bool keep_dims) {
+    return reduce(&strata_op_reduce_mean, x, axes, n_axes, keep_dims);
+}
+
+strata_tensor *strata_reduce_max(strata_tensor *x, const int *axes, int n_axes, bool keep_dims) {
+    return reduce(&strata_op_reduce_max, x, axes, n_axes, keep_dims);
+}
+
+strata_tensor *strata_reduce_min(strata_tensor *x, const int *axes, int n_axes, bool keep_dims) {
+    return reduce(&strata_op_reduce_min, x, axes, n_axes, keep_dims);
+}

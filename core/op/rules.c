@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checks that shape rules share. */
+#include "core/op/rules.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* "f32, f16 or bf16" */
+static void list_dtypes(unsigned allowed, char *text, size_t bytes) {
+    int left = __builtin_popcount(allowed & STRATA_ANY_DTYPE);
+    text[0] = '\0';
+    for (int dtype = 0; dtype < STRATA_DTYPE_COUNT; dtype++) {
+        if (!(allowed >> dtype & 1)) continue;
+        size_t used = strlen(text);
+        left--;
+        snprintf(text + used, bytes - used, "%s%s", strata_dtype_name((strata_dtype)dtype),
+                 left > 1    ? ", "
+                 : left == 1 ? " or "
+                             : "");
+    }
+}
+
+strata_status strata_check_dtype(const strata_tensor *tensor, const char *name, unsigned allowed, strata_error *err) {
+    if (allowed >> tensor->dtype & 1) return STRATA_OK;
+    char text[96];
+    list_dtypes(allowed, text, sizeof text);
+    return strata_fail(err, STRATA_INVALID, "%s is %s; it must be %s", name, strata_dtype_name(tensor->dtype), text);
+}
+
+strata_status strata_check_same_dtype(const strata_tensor *a, const char *a_name, const strata_tensor *b, const char *b_name,
+                                      strata_error *err) {
+    if (a->dtype == b->dtype) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s is %s, %s is %s; they must be of one dtype: use strata_cast", a_name,
+                       strata_dtype_name(a->dtype), b_name, strata_dtype_name(b->dtype));
+}
+
+strata_status strata_check_axis(int64_t axis, int rank, int *out_axis, strata_error *err) {
+    if (axis >= -rank && axis < rank) {
+        *out_axis = (int)(axis < 0 ? axis + rank : axis);
+        return STRATA_OK;
+    }
+    if (rank == 0) return strata_fail(err, STRATA_INVALID, "axis is %" PRId64 "; a scalar has no axes", axis);
+    return strata_fail(err, STRATA_INVALID, "axis is %" PRId64 "; a tensor of rank %d has axes %d to %d", axis, rank, -rank,
+                       rank - 1);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the shape rules of several ops check alike, with one wording of their messages. */
+#ifndef STRATA_CORE_OP_RULES_H
+#define STRATA_CORE_OP_RULES_H
+
+#include "core/graph.h"
+
+/* Sets of dtypes: bit per strata_dtype. */
+enum {
+    STRATA_FLOATS = 1 << STRATA_DTYPE_F32 | 1 << STRATA_DTYPE_F16 | 1 << STRATA_DTYPE_BF16,
+    STRATA_INDICES = 1 << STRATA_DTYPE_I32 | 1 << STRATA_DTYPE_I64,
+    STRATA_NUMBERS = STRATA_FLOATS | STRATA_INDICES,
+    STRATA_ANY_DTYPE = (1 << STRATA_DTYPE_COUNT) - 1
+};
+
+/* INVALID "x is u8; it must be f32, f16 or bf16" unless the tensor's dtype is one of `allowed`. */
+STRATA_MUST_USE strata_status strata_check_dtype(const strata_tensor *tensor, const char *name, unsigned allowed,
+                                                 strata_error *err);
+/* INVALID with both dtypes unless they are one. */
+STRATA_MUST_USE strata_status strata_check_same_dtype(const strata_tensor *a, const char *a_name, const strata_tensor *b,
+                                                      const char *b_name, strata_error *err);
+/* An axis counted from the front, for one that may count from the back (-1: the last). */
+STRATA_MUST_USE strata_status strata_check_axis(int64_t axis, int rank, int *out_axis, strata_error *err);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * segment_sum: sums of neighbouring elements, one for each segment: y_s = x_e(s-1) + ... + x_(e(s) - 1), e the segments' ends. With it the parameters
+ * that lie in one flat range have their own norms. */
+#include "core/launch.h"
+#include "core/op/copy.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+enum { X, ENDS };
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    const strata_tensor *x = node->inputs[X], *ends = node->inputs[ENDS];
+    STRATA_TRY(strata_check_dtype(x, "x", 1u << STRATA_DTYPE_F32, err));
+    STRATA_TRY(strata_check_dtype(ends, "ends", 1u << STRATA_DTYPE_I32, err));
+    if (x->shape.rank != 1 || ends->shape.rank != 1)
+        return strata_fail(err, STRATA_INVALID, "x is %s, ends are %s; both must have one axis",
+                           strata_shape_text(x->shape).text, strata_shape_text(ends->shape).text);
+    node->dtype = x->dtype;
+    node->shape = ends->shape;
+    return STRATA_OK;
+}
+
+/* Ends come from the caller at run time: they are kept within x, and a segment whose end lies before its beginning is empty. */
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const float *x = call->inputs[X];
+    const int32_t *ends = call->inputs[ENDS];
+    int64_t n = strata_shape_elements(call->node->inputs[X]->shape);
+    for (int64_t s = 0; s < strata_shape_elements(call->node->shape); s++) {
+        int64_t first = s && ends[s - 1] > 0 ? ends[s - 1] : 0, end = ends[s] < n ? ends[s] : n;
+        double sum = 0;
+        for (int64_t i = first; i < end; i++) sum += (double)x[i];
+        ((float *)call->output)[s] = (float)sum;
+    }
+    return STRATA_OK;
+}
+
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    enum { LOCAL = 64 };
+    const strata_tensor *x = node->inputs[X];
+    if (strata_shape_elements(x->shape) > INT32_MAX)
+        return strata_fail(err, STRATA_UNSUPPORTED, "x is %s; kernels take at most 2^31 elements at a time",
+                           strata_shape_text(x->shape).text);
+    strata_launch launch = {
+        .kernel = "segment_sum",
+        .variant = "f32",
+        .n_buffers = 3,
+        .buffers = {x, node->inputs[ENDS], node},
+        .writes = 1u << 2,
+        .n_words = 2,
+        .words = {{(uint32_t)strata_shape_elements(node->shape)}, {(uint32_t)strata_shape_elements(x->shape)}},
+        .global = {LOCAL * strata_shape_elements(node->shape), 0},
+        .local = {LOCAL, 0},
+        .grid_stride = true,
+    };
+    return strata_shape_elements(node->shape) ? strata_lowering_add(lowering, &launch, err) : STRATA_OK;
+}
+
+const strata_op strata_op_segment_sum = {
+    .name = "segment_sum",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .shape = shape,
+    .no_gradient = "it serves optimizers",
+    .reference = reference,
+    .lower = lower,
+};
+
+strata_tensor *strata_segment_sum(strata_tensor *x, strata_tensor *ends) {
+    return strata_node(NULL, &strata_op_segment_sum, 2, (strata_tensor *[]){x, ends}, NULL);
+}

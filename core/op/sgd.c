@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One step of stochastic gradient descent over flat ranges, in place: formulas in strata/ops.h. */
+#include <stddef.h>
+
+#include "core/op/copy.h"
+#include "core/op/update.h"
+#include "strata/ops.h"
+
+typedef struct sgd_attrs {
+    double momentum;
+    int64_t nesterov, has_gate;
+} sgd_attrs;
+
+enum { PARAMETERS, VELOCITY, GRADIENTS, STEP };
+
+static bool has_velocity(const strata_tensor *node) {
+    return ((const sgd_attrs *)node->attrs)->momentum != 0;
+}
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    static const char *const names[] = {"parameters", "velocity", "gradients"};
+    const sgd_attrs *attrs = node->attrs;
+    STRATA_TRY(strata_check_not_negative(attrs->momentum, "momentum", err));
+    if (attrs->nesterov && !has_velocity(node)) return strata_fail(err, STRATA_INVALID, "nesterov needs momentum, which is 0");
+    return strata_check_update(node, has_velocity(node) ? 3 : 1, STEP, names, attrs->has_gate, err);
+}
+
+static void element(const void *attributes, const float *step, double g, double *p, double *slots) {
+    const sgd_attrs *attrs = attributes;
+    double change = g;
+    if (attrs->momentum != 0) {
+        slots[0] = attrs->momentum * slots[0] + g;
+        change = attrs->nesterov ? g + attrs->momentum * slots[0] : slots[0];
+    }
+    *p -= (double)step[STRATA_STEP_LEARNING_RATE] * change;
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    strata_update_reference(call, 1, element);
+    return STRATA_OK;
+}
+
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const sgd_attrs *attrs = node->attrs;
+    strata_launch launch;
+    STRATA_TRY(strata_update_launch(node, "sgd", 1, &launch, err));
+    strata_launch_constant_add(&launch, "MOMENTUM", has_velocity(node));
+    strata_launch_constant_add(&launch, "NESTEROV", attrs->nesterov != 0);
+    strata_launch_word(&launch)->f32 = (float)attrs->momentum;
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_op strata_op_sgd = {
+    .name = "sgd",
+    .min_inputs = 4,
+    .max_inputs = 5,
+    .flags = STRATA_OP_UPDATE,
+    .attrs_bytes = sizeof(sgd_attrs),
+    .attrs = {{"momentum", STRATA_ATTR_FLOAT, offsetof(sgd_attrs, momentum)},
+              {"nesterov", STRATA_ATTR_INT, offsetof(sgd_attrs, nesterov)},
+              {"has_gate", STRATA_ATTR_INT, offsetof(sgd_attrs, has_gate)}},
+    .also_writes = 1u << VELOCITY,
+    .shape = shape,
+    .no_gradient = "it changes variables",
+    .reference = reference,
+    .lower = lower,
+};
+
+strata_tensor *strata_sgd(strata_tensor *parameters, strata_tensor *velocity, strata_tensor *gradients, strata_tensor *step,
+                          strata_tensor *gate, double momentum, bool nesterov) {
+    if (parameters && !velocity && momentum > 0)
+        return strata_graph_poison(parameters->graph, &strata_op_sgd, STRATA_INVALID,
+                                   "velocity is NULL; with momentum %g it must be a variable", momentum);
+    if (parameters && velocity && momentum == 0)
+        return strata_graph_poison(parameters->graph, &strata_op_sgd, STRATA_INVALID,
+                                   "velocity is given; with momentum 0 it must be NULL");
+    sgd_attrs attrs = {.momentum = momentum, .nesterov = nesterov, .has_gate = gate != NULL};
+    strata_tensor *inputs[] = {parameters, velocity ? velocity : parameters, gradients, step, gate};
+    return strata_node(NULL, &strata_op_sgd, gate ? 5 : 4, inputs, &attrs);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * softmax over the last axis, its gradient as an op of its own, and what its relatives share (softmax.h). */
+#include "core/op/softmax.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "core/op/axes.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+/* ---- shared ---- */
+
+strata_rows strata_rows_of(strata_shape shape) {
+    strata_rows rows = {1, shape.dims[shape.rank - 1]};
+    for (int i = 0; i < shape.rank - 1; i++) rows.n *= shape.dims[i];
+    return rows;
+}
+
+double strata_row_log_sum_exp(strata_dtype dtype, const void *x, int64_t row, int64_t c) {
+    double most = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < c; i++) {
+        double v = strata_element_get(dtype, x, row * c + i);
+        if (v > most || isnan(v)) most = v;
+    }
+    for (int64_t i = 0; i < c; i++) sum += exp(strata_element_get(dtype, x, row * c + i) - most);
+    return most + log(sum);
+}
+
+strata_status strata_check_rows(const strata_tensor *x, const char *name, strata_error *err) {
+    STRATA_TRY(strata_check_dtype(x, name, STRATA_FLOATS, err));
+    if (x->shape.rank > 0) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s is a scalar; it must have at least 1 axis", name);
+}
+
+strata_status strata_check_rows_pair(strata_tensor *node, const char *a_name, const char *b_name, strata_error *err) {
+    const strata_tensor *a = node->inputs[0], *b = node->inputs[1];
+    STRATA_TRY(strata_check_rows(a, a_name, err));
+    STRATA_TRY(strata_check_same_dtype(a, a_name, b, b_name, err));
+    if (!strata_shape_equal(a->shape, b->shape))
+        return strata_fail(err, STRATA_INVALID, "%s is %s, %s is %s; they must be equal", a_name,
+                           strata_shape_text(a->shape).text, b_name, strata_shape_text(b->shape).text);
+    node->dtype = a->dtype;
+    node->shape = a->shape;
+    return STRATA_OK;
+}
+
+strata_status strata_check_per_row(const strata_tensor *x, const char *name, const strata_tensor *logits, strata_error *err) {
+    strata_shape rows = strata_shape_of_rows(logits->shape);
+    if (strata_shape_equal(x->shape, rows)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s is %s, logits is %s; %s must be %s", name, strata_shape_text(x->shape).text,
+                       strata_shape_text(logits->shape).text, name, strata_shape_text(rows).text);
+}
+
+strata_shape strata_shape_of_rows(strata_shape shape) {
+    shape.dims[--shape.rank] = 0;
+    return shape;
+}
+
+strata_tensor *strata_sum_of_rows(strata_tensor *x) {
+    return strata_reduce_sum(x, (int[]){-1}, 1, true);
+}
+
+strata_status strata_softmax_lower(const strata_tensor *node, bool log_softmax, strata_lowering *lowering, strata_error *err) {
+    strata_rows rows = strata_rows_of(node->shape);
+    strata_launch launch = {.kernel = "softmax",
+                            .variant = strata_dtype_name(node->dtype),
+                            .n_buffers = 2,
+                            .buffers = {node->inputs[0], node},
+                            .writes = 1u << 1,
+                            .n_constants = 1,
+                            .constants = {{"LOG_SOFTMAX", log_softmax}}};
+    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, err));
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+strata_status strata_softmax_grad_lower(const strata_tensor *node, bool log_softmax, strata_lowering *lowering,
+                                        strata_error *err) {
+    strata_rows rows = strata_rows_of(node->shape);
+    strata_launch launch = {.kernel = "softmax_grad",
+                            .variant = strata_dtype_name(node->dtype),
+                            .n_buffers = 3,
+                            .buffers = {node->inputs[0], node->inputs[1], node},
+                            .writes = 1u << 2,
+                            .n_constants = 1,
+                            .constants = {{"LOG_SOFTMAX", log_softmax}}};
+    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, err));
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+/* ---- softmax: y = exp(x - log sum exp x) ---- */
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    STRATA_TRY(strata_check_rows(node->inputs[0], "x", err));
+    node->dtype = node->inputs[0]->dtype;
+    node->shape = node->inputs[0]->shape;
+    return STRATA_OK;
+}
+
+static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = strata_node(NULL, &strata_op_softmax_grad, 2, (strata_tensor *[]){node, dy}, NULL);
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    strata_rows rows = strata_rows_of(call->node->shape);
+    strata_dtype dtype = call->node->dtype;
+    for (int64_t row = 0; row < rows.n; row++) {
+        double log_sum = strata_row_log_sum_exp(dtype, call->inputs[0], row, rows.c);
+        for (int64_t i = row * rows.c; i < (row + 1) * rows.c; i++)
+            strata_element_set(dtype, call->output, i, exp(strata_element_get(dtype, call->inputs[0], i) - log_sum));
+    }
+    return STRATA_OK;
+}
+
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    return strata_softmax_lower(node, false, lowering, err);
+}
+
+const strata_op strata_op_softmax = {
+    .name = "softmax",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .shape = shape,
+    .gradient = gradient,
+    .reference = reference,
+    .lower = lower,
+};
+
+/* ---- softmax_grad(y, dy): dx = y (dy - sum_c y dy) ---- */
+
+static strata_status grad_shape(strata_tensor *node, strata_error *err) {
+    return strata_check_rows_pair(node, "y", "dy", err);
+}
+
+/* With s = sum y dy and t = sum y g:   by dy: y (g - t), the same op;   by y: g (dy - s) - dy t. */
+static void grad_gradient(strata_tensor *node, strata_tensor *g, strata_tensor **dx) {
+    strata_tensor *y = node->inputs[0], *dy = node->inputs[1];
+    strata_tensor *s = strata_sum_of_rows(strata_mul(y, dy)), *t = strata_sum_of_rows(strata_mul(y, g));
+    dx[0] = strata_sub(strata_mul(g, strata_sub(dy, s)), strata_mul(dy, t));
+    dx[1] = strata_node(NULL, &strata_op_softmax_grad, 2, (strata_tensor *[]){y, g}, NULL);
+}
+
+static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    strata_rows rows = strata_rows_of(call->node->shape);
+    strata_dtype dtype = call->node->dtype;
+    const void *y = call->inputs[0], *dy = call->inputs[1];
+    for (int64_t row = 0; row < rows.n; row++) {
+        double sum = 0;
+        int64_t first = row * rows.c, end = first + rows.c;
+        for (int64_t i = first; i < end; i++) sum += strata_element_get(dtype, y, i) * strata_element_get(dtype, dy, i);
+        for (int64_t i = first; i < end; i++)
+            strata_element_set(dtype, call->output, i,
+                               strata_element_get(dtype, y, i) * (strata_element_get(dtype, dy, i) - sum));
+    }
+    return STRATA_OK;
+}
+
+static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    return strata_softmax_grad_lower(node, false, lowering, err);
+}
+
+const strata_op strata_op_softmax_grad = {
+    .name = "softmax_grad",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .shape = grad_shape,
+    .gradient = grad_gradient,
+    .reference = grad_reference,
+    .lower = grad_lower,
+};
+
+strata_tensor *strata_softmax(strata_tensor *x) {
+    return strata_node(NULL, &strata_op_softmax, 1, &x, NULL);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What softmax, log_softmax and the cross entropies share: rows of C logits along the last axis. */
+#ifndef STRATA_CORE_OP_SOFTMAX_H
+#define STRATA_CORE_OP_SOFTMAX_H
+
+#include "core/launch.h"
+
+/* The shape as rows of its last axis. The rank must be at least 1. */
+typedef struct strata_rows {
+    int64_t n, c;
+} strata_rows;
+strata_rows strata_rows_of(strata_shape shape);
+
+/* log sum exp of row `row` of x, in double and without overflow; of no elements: -infinity. */
+double strata_row_log_sum_exp(strata_dtype dtype, const void *x, int64_t row, int64_t c);
+
+/* Rule for `x`: a float tensor of rank at least 1. */
+STRATA_MUST_USE strata_status strata_check_rows(const strata_tensor *x, const char *name, strata_error *err);
+/* Rule of an op of two tensors of the same dtype and shape, which the node takes too: softmax_grad and its like. */
+STRATA_MUST_USE strata_status strata_check_rows_pair(strata_tensor *node, const char *a_name, const char *b_name,
+                                                     strata_error *err);
+/* Rule for `x`, one value for each row of logits. */
+STRATA_MUST_USE strata_status strata_check_per_row(const strata_tensor *x, const char *name, const strata_tensor *logits,
+                                                   strata_error *err);
+/* The shape without its last axis. */
+strata_shape strata_shape_of_rows(strata_shape shape);
+/* softmax and log_softmax, and their gradients, are one kernel each. */
+STRATA_MUST_USE strata_status strata_softmax_lower(const strata_tensor *node, bool log_softmax, strata_lowering *lowering,
+                                                   strata_error *err);
+STRATA_MUST_USE strata_status strata_softmax_grad_lower(const strata_tensor *node, bool log_softmax, strata_lowering *lowering,
+                                                        strata_error *err);
+/* sum_c x, kept as an axis of size 1. */
+strata_tensor *strata_sum_of_rows(strata_tensor *x);
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Softmax cross-entropy with dense labels: loss = -sum_c labels log softmax(logits), which is sum_c labels (L - logits) with
+ * L = log sum exp logits. Integer labels: sparse_softmax_cross_entropy.c. */
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+
+#include "core/op/axes.h"
+#include "core/op/rules.h"
+#include "core/op/softmax.h"
+#include "strata/ops.h"
+
+/* Which operand the gradient is of; the values are the kernel's GRADIENT. */
+enum { OF_LOSS = 0, OF_LOGITS = 1, OF_LABELS = 2 };
+
+typedef struct grad_attrs {
+    int64_t of;
+} grad_attrs;
+
+enum { LOGITS, LABELS, DY };
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    STRATA_TRY(strata_check_rows_pair(node, "logits", "labels", err));
+    node->shape = strata_shape_of_rows(node->inputs[LOGITS]->shape);
+    return STRATA_OK;
+}
+
+static strata_tensor *grad(strata_tensor *node, strata_tensor *dy, int of) {
+    grad_attrs attrs = {.of = of};
+    return strata_node(NULL, &strata_op_softmax_cross_entropy_grad, 3,
+                       (strata_tensor *[]){node->inputs[LOGITS], node->inputs[LABELS], dy}, &attrs);
+}
+
+static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    dx[LOGITS] = grad(node, dy, OF_LOGITS);
+    dx[LABELS] = grad(node, dy, OF_LABELS);
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const strata_dtype dtype = call->node->dtype;
+    const void *logits = call->inputs[LOGITS], *labels = call->inputs[LABELS];
+    strata_rows rows = strata_rows_of(call->node->inputs[LOGITS]->shape);
+    for (int64_t row = 0; row < rows.n; row++) {
+        double log_sum = strata_row_log_sum_exp(dtype, logits, row, rows.c), loss = 0;
+        for (int64_t i = row * rows.c; i < (row + 1) * rows.c; i++)
+            loss += strata_element_get(dtype, labels, i) * (log_sum - strata_element_get(dtype, logits, i));
+        strata_element_set(dtype, call->output, row, loss);
+    }
+    return STRATA_OK;
+}
+
+static strata_status launch_of(const strata_tensor *node, int of, strata_lowering *lowering, strata_error *err) {
+    strata_rows rows = strata_rows_of(node->inputs[LOGITS]->shape);
+    strata_launch launch = {
+        .kernel = "softmax_cross_entropy",
+        .variant = strata_dtype_name(node->dtype),
+        .n_buffers = 4,
+        .buffers = {node->inputs[LOGITS], node->inputs[LABELS], of ? node->inputs[DY] : NULL, node},
+        .writes = 1u << 3,
+        .n_constants = 1,
+        .constants = {{"GRADIENT", of}},
+    };
+    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, err));
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    return launch_of(node, OF_LOSS, lowering, err);
+}
+
+const strata_op strata_op_softmax_cross_entropy = {
+    .name = "softmax_cross_entropy",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .shape = shape,
+    .gradient = gradient,
+    .reference = reference,
+    .lower = lower,
+};
+
+/* ---- softmax_cross_entropy_grad(logits, labels, dy), dy one value a row:
+ * of the logits   dy (softmax(logits) sum_c labels - labels)
+ * of the labels   dy (L - logits) ---- */
+
+static strata_status grad_shape(strata_tensor *node, strata_error *err) {
+    int64_t of = ((const grad_attrs *)node->attrs)->of;
+    if (of != OF_LOGITS && of != OF_LABELS)
+        return strata_fail(err, STRATA_INVALID, "of is %" PRId64 "; it must be %d (logits) or %d (labels)", of, OF_LOGITS,
+                           OF_LABELS);
+    STRATA_TRY(strata_check_rows_pair(node, "logits", "labels", err));
+    STRATA_TRY(strata_check_same_dtype(node->inputs[LOGITS], "logits", node->inputs[DY], "dy", err));
+    return strata_check_per_row(node->inputs[DY], "dy", node->inputs[LOGITS], err);
+}
+
+static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const strata_dtype dtype = call->node->dtype;
+    const void *logits = call->inputs[LOGITS], *labels = call->inputs[LABELS];
+    const bool of_logits = ((const grad_attrs *)call->node->attrs)->of == OF_LOGITS;
+    strata_rows rows = strata_rows_of(call->node->shape);
+    for (int64_t row = 0; row < rows.n; row++) {
+        double log_sum = strata_row_log_sum_exp(dtype, logits, row, rows.c), weight = 0;
+        double dy = strata_element_get(dtype, call->inputs[DY], row);
+        int64_t first = row * rows.c, end = first + rows.c;
+        for (int64_t i = first; i < end; i++) weight += strata_element_get(dtype, labels, i);
+        for (int64_t i = first; i < end; i++) {
+            double minus_log_p = log_sum - strata_element_get(dtype, logits, i);
+            double slope = of_logits ? exp(-minus_log_p) * weight - strata_element_get(dtype, labels, i) : minus_log_p;
+            strata_element_set(dtype, call->output, i, dy * slope);
+        }
+    }
+    return STRATA_OK;
+}
+
+static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    return launch_of(node, (int)((const grad_attrs *)node->attrs)->of, lowering, err);
+}
+
+const strata_op strata_op_softmax_cross_entropy_grad = {
+    .name = "softmax_cross_entropy_grad",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .attrs_bytes = sizeof(grad_attrs),
+    .attrs = {{"of", STRATA_ATTR_INT, offsetof(grad_attrs, of)}},
+    .shape = grad_shape,
+    .no_gradient = "for second derivatives build the loss from strata_log_softmax",
+    .reference = grad_reference,
+    .lower = grad_lower,
+};
+
+strata_tensor *strata_softmax_cross_entropy(strata_tensor *logits, strata_tensor *labels) {
+    return strata_node(NULL, &strata_op_softmax_cross_entropy, 2, (strata_tensor *[]){logits, labels}, NULL);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Softmax cross-entropy with an integer label a row: loss = L - logits[label], L = log sum exp logits. A label out of range makes the
+ * row's loss and gradient NaN, so that it is found. Dense labels: softmax_cross_entropy.c. */
+#include <math.h>
+
+#include "core/op/axes.h"
+#include "core/op/element.h"
+#include "core/op/rules.h"
+#include "core/op/softmax.h"
+#include "strata/ops.h"
+
+enum { LOGITS, LABELS, DY };
+
+static strata_status check_operands(const strata_tensor *node, strata_error *err) {
+    const strata_tensor *logits = node->inputs[LOGITS], *labels = node->inputs[LABELS];
+    STRATA_TRY(strata_check_rows(logits, "logits", err));
+    STRATA_TRY(strata_check_dtype(labels, "labels", STRATA_INDICES, err));
+    return strata_check_per_row(labels, "labels", logits, err);
+}
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    STRATA_TRY(check_operands(node, err));
+    node->dtype = node->inputs[LOGITS]->dtype;
+    node->shape = node->inputs[LABELS]->shape;
+    return STRATA_OK;
+}
+
+static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    dx[LOGITS] = strata_node(NULL, &strata_op_sparse_softmax_cross_entropy_grad, 3,
+                             (strata_tensor *[]){node->inputs[LOGITS], node->inputs[LABELS], dy}, NULL);
+}
+
+/* The label of a row, or -1 when it is out of range. */
+static int64_t label_of(const strata_op_call *call, int64_t row, int64_t c) {
+    int64_t label = strata_integer_get(call->node->inputs[LABELS]->dtype, call->inputs[LABELS], row);
+    return label >= 0 && label < c ? label : -1;
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const strata_dtype dtype = call->node->dtype;
+    const void *logits = call->inputs[LOGITS];
+    strata_rows rows = strata_rows_of(call->node->inputs[LOGITS]->shape);
+    for (int64_t row = 0; row < rows.n; row++) {
+        int64_t label = label_of(call, row, rows.c);
+        double loss = NAN;
+        if (label >= 0)
+            loss = strata_row_log_sum_exp(dtype, logits, row, rows.c) - strata_element_get(dtype, logits, row * rows.c + label);
+        strata_element_set(dtype, call->output, row, loss);
+    }
+    return STRATA_OK;
+}
+
+/* "f32_i64": logits and labels. */
+static const char *variant_of(const strata_tensor *node) {
+    static const char *const variants[3][2] = {[STRATA_DTYPE_F32] = {"f32_i32", "f32_i64"},
+                                               [STRATA_DTYPE_F16] = {"f16_i32", "f16_i64"},
+                                               [STRATA_DTYPE_BF16] = {"bf16_i32", "bf16_i64"}};
+    return variants[node->dtype][node->inputs[LABELS]->dtype == STRATA_DTYPE_I64];
+}
+
+static strata_status launch_of(const strata_tensor *node, bool is_gradient, strata_lowering *lowering, strata_error *err) {
+    strata_rows rows = strata_rows_of(node->inputs[LOGITS]->shape);
+    strata_launch launch = {
+        .kernel = "softmax_cross_entropy_sparse",
+        .variant = variant_of(node),
+        .n_buffers = 4,
+        .buffers = {node->inputs[LOGITS], node->inputs[LABELS], is_gradient ? node->inputs[DY] : NULL, node},
+        .writes = 1u << 3,
+        .n_constants = 1,
+        .constants = {{"GRADIENT", is_gradient}},
+    };
+    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, err));
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    return launch_of(node, false, lowering, err);
+}
+
+const strata_op strata_op_sparse_softmax_cross_entropy = {
+    .name = "sparse_softmax_cross_entropy",
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .shape = shape,
+    .gradient = gradient,
+    .reference = reference,
+    .lower = lower,
+};
+
+/* ---- sparse_softmax_cross_entropy_grad(logits, labels, dy), dy one value a row: dy (softmax(logits) - (column == label)) ---- */
+
+static strata_status grad_shape(strata_tensor *node, strata_error *err) {
+    const strata_tensor *logits = node->inputs[LOGITS], *dy = node->inputs[DY];
+    STRATA_TRY(check_operands(node, err));
+    STRATA_TRY(strata_check_same_dtype(logits, "logits", dy, "dy", err));
+    STRATA_TRY(strata_check_per_row(dy, "dy", logits, err));
+    node->dtype = logits->dtype;
+    node->shape = logits->shape;
+    return STRATA_OK;
+}
+
+static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const strata_dtype dtype = call->node->dtype;
+    strata_rows rows = strata_rows_of(call->node->shape);
+    for (int64_t row = 0; row < rows.n; row++) {
+        int64_t label = label_of(call, row, rows.c);
+        double log_sum = strata_row_log_sum_exp(dtype, call->inputs[LOGITS], row, rows.c);
+        double dy = label >= 0 ? strata_element_get(dtype, call->inputs[DY], row) : NAN;
+        for (int64_t i = 0; i < rows.c; i++) {
+            double p = exp(strata_element_get(dtype, call->inputs[LOGITS], row * rows.c + i) - log_sum);
+            strata_element_set(dtype, call->output, row * rows.c + i, dy * (p - (i == label)));
+        }
+    }
+    return STRATA_OK;
+}
+
+static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    return launch_of(node, true, lowering, err);
+}
+
+const strata_op strata_op_sparse_softmax_cross_entropy_grad = {
+    .name = "sparse_softmax_cross_entropy_grad",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .shape = grad_shape,
+    .no_gradient = "for second derivatives build the loss from strata_log_softmax",
+    .reference = grad_reference,
+    .lower = grad_lower,
+};
+
+strata_tensor *strata_sparse_softmax_cross_entropy(strata_tensor *logits, strata_tensor *labels) {
+    return strata_node(NULL, &strata_op_sparse_softmax_cross_entropy, 2, (strata_tensor *[]){logits, labels}, NULL);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * transpose: y's axis i is x's axis axes[i].   gradient: dy transposed by the inverse permutation. */
+#include <inttypes.h>
+
+#include "core/op/copy.h"
+#include "strata/ops.h"
+
+typedef struct transpose_attrs {
+    int64_t axes[STRATA_MAX_RANK]; /* a permutation of 0 .. rank-1; negative ones count from the back */
+} transpose_attrs;
+
+/* Axes from the front; says which one is out of range or twice. */
+static strata_status permutation(const strata_tensor *node, int *out_axes, strata_error *err) {
+    const transpose_attrs *attrs = node->attrs;
+    const int rank = node->inputs[0]->shape.rank;
+    bool taken[STRATA_MAX_RANK] = {false};
+    for (int i = 0; i < rank; i++) {
+        int64_t axis = attrs->axes[i] < 0 ? attrs->axes[i] + rank : attrs->axes[i];
+        if (axis < 0 || axis >= rank || taken[axis])
+            return strata_fail(err, STRATA_INVALID,
+                               "axes[%d] is %" PRId64 "; x is %s: each of its axes 0 to %d must be named once", i,
+                               attrs->axes[i], strata_shape_text(node->inputs[0]->shape).text, rank - 1);
+        taken[axis] = true;
+        out_axes[i] = (int)axis;
+    }
+    return STRATA_OK;
+}
+
+static strata_status transpose_shape(strata_tensor *node, strata_error *err) {
+    int axes[STRATA_MAX_RANK];
+    STRATA_TRY(permutation(node, axes, err));
+    node->dtype = node->inputs[0]->dtype;
+    node->shape.rank = node->inputs[0]->shape.rank;
+    for (int i = 0; i < node->shape.rank; i++) node->shape.dims[i] = node->inputs[0]->shape.dims[axes[i]];
+    return STRATA_OK;
+}
+
+static void transpose_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    int axes[STRATA_MAX_RANK], inverse[STRATA_MAX_RANK] = {0};
+    if (permutation(node, axes, NULL)) return; /* the shape rule has accepted it */
+    for (int i = 0; i < node->shape.rank; i++) inverse[axes[i]] = i;
+    dx[0] = strata_transpose(dy, inverse);
+}
+
+static strata_status describe(const strata_tensor *node, strata_copy *out_copy, strata_error *err) {
+    int axes[STRATA_MAX_RANK];
+    int64_t strides[STRATA_MAX_RANK];
+    strata_copy copy = {.source = node->inputs[0], .target = node, .shape = node->shape};
+    STRATA_TRY(permutation(node, axes, err));
+    strata_row_major_strides(node->inputs[0]->shape, strides);
+    strata_row_major_strides(node->shape, copy.target_strides);
+    for (int i = 0; i < node->shape.rank; i++) copy.source_strides[i] = strides[axes[i]];
+    *out_copy = copy;
+    return STRATA_OK;
+}
+
+static strata_status transpose_reference(const strata_op_call *call, strata_error *err) {
+    strata_copy copy;
+    STRATA_TRY(describe(call->node, &copy, err));
+    strata_copy_reference(&copy, call->inputs[0], call->output);
+    return STRATA_OK;
+}
+
+static strata_status transpose_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    strata_copy copy;
+    STRATA_TRY(describe(node, &copy, err));
+    return strata_copy_lower(&copy, lowering, err);
+}
+
+const strata_op strata_op_transpose = {.name = "transpose",
+                                       .min_inputs = 1,
+                                       .max_inputs = 1,
+                                       .attrs_bytes = sizeof(transpose_attrs),
+                                       .attrs = {{"axes", STRATA_ATTR_INTS, offsetof(transpose_attrs, axes)}},
+                                       .shape = transpose_shape,
+                                       .gradient = transpose_gradient,
+                                       .reference = transpose_reference,
+                                       .lower = transpose_lower};
+
+strata_tensor *strata_transpose(strata_tensor *x, const int *axes) {
+    transpose_attrs attrs = {{0}};
+    const int rank = strata_tensor_is_poison(x) ? 0 : x->shape.rank;
+    for (int i = 0; i < rank; i++) attrs.axes[i] = axes ? axes[i] : rank - 1 - i;
+    return strata_node(NULL, &strata_op_transpose, 1, &x, &attrs);
+}

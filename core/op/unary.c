@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Element-wise ops of one operand: y_i = f(x_i), of x's shape and dtype. The formulas are the unary rows of elementwise.def,
+ * which shaders/unary.kernel reads too; gradients are below. clip and cast have attributes and files of their own. */
+#include <math.h>
+
+#include "core/op/copy.h"
+#include "core/op/element.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+/* ---- the formulas, in double ---- */
+
+static double sigmoid_of(double x) {
+    double e = exp(-fabs(x));
+    return (x < 0 ? e : 1) / (1 + e);
+}
+
+static double sign_of(double x) {
+    return isnan(x) ? x : (x > 0) - (x < 0);
+}
+
+#define ABS(x)     fabs(x)
+#define EXP(x)     exp(x)
+#define LOG(x)     log(x)
+#define SQRT(x)    sqrt(x)
+#define RSQRT(x)   (1 / sqrt(x))
+#define TANH(x)    tanh(x)
+#define SIGMOID(x) sigmoid_of(x)
+#define SIGN(x)    sign_of(x)
+#define ERF(x)     erf(x)
+#define LOG1P(x)   log1p(x)
+#define ZERO       0.0
+
+#define ROW(code, name, expression)        \
+    enum { name##_code = code };           \
+    static double name##_value(double x) { \
+        return expression;                 \
+    }
+#define UNARY_NUMBER ROW
+#define UNARY_FLOAT  ROW
+#include "core/op/elementwise.def"
+
+/* The same for integers, which wrap. NULL where the op takes floats only. */
+typedef int64_t integer_function(int64_t x);
+
+static int64_t neg_integer(int64_t x) {
+    return (int64_t)(0 - (uint64_t)x);
+}
+static int64_t abs_integer(int64_t x) {
+    return x < 0 ? neg_integer(x) : x;
+}
+static int64_t sign_integer(int64_t x) {
+    return (x > 0) - (x < 0);
+}
+static int64_t square_integer(int64_t x) {
+    return (int64_t)((uint64_t)x * (uint64_t)x);
+}
+
+/* ---- rule, truth, launch ---- */
+
+static strata_status unary_shape(strata_tensor *node, unsigned allowed, strata_error *err) {
+    const strata_tensor *x = node->inputs[0];
+    node->dtype = x->dtype;
+    node->shape = x->shape;
+    return strata_check_dtype(x, "x", allowed, err);
+}
+
+static strata_status unary_reference(const strata_op_call *call, double (*real)(double), integer_function *integer) {
+    const strata_dtype dtype = call->node->dtype;
+    const int64_t n = strata_shape_elements(call->node->shape);
+    const void *x = call->inputs[0];
+    for (int64_t i = 0; i < n; i++) {
+        if (strata_dtype_is_float(dtype))
+            strata_element_set(dtype, call->output, i, real(strata_element_get(dtype, x, i)));
+        else
+            strata_integer_set(dtype, call->output, i, integer(strata_integer_get(dtype, x, i)));
+    }
+    return STRATA_OK;
+}
+
+static strata_status unary_lower(const strata_tensor *node, int code, strata_lowering *lowering, strata_error *err) {
+    const int64_t n = strata_shape_elements(node->shape);
+    strata_launch launch = {.kernel = "unary",
+                            .variant = strata_dtype_name(node->dtype),
+                            .n_buffers = 2,
+                            .buffers = {node->inputs[0], node},
+                            .writes = 1 << 1};
+    if (n == 0) return STRATA_OK;
+    strata_launch_constant_add(&launch, "OP", code);
+    STRATA_TRY(strata_launch_flat(&launch, n, err));
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+/* ---- gradients: dx from dy, x = node->inputs[0] and y = node ---- */
+
+static strata_tensor *scalar_like(strata_tensor *x, double value) {
+    return strata_scalar(x->graph, x->dtype, value);
+}
+
+static void neg_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    (void)y;
+    dx[0] = strata_neg(dy);
+}
+static void abs_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = strata_mul(dy, strata_sign(y->inputs[0]));
+}
+static void square_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = strata_mul(dy, strata_add(y->inputs[0], y->inputs[0]));
+}
+static void exp_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = strata_mul(dy, y);
+}
+static void log_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = strata_div(dy, y->inputs[0]);
+}
+/* 1 / (2 sqrt(x)) */
+static void sqrt_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = strata_div(dy, strata_add(y, y));
+}
+/* -1/2 x^(-3/2) = -1/2 y^3 */
+static void rsqrt_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = strata_mul(strata_mul(dy, scalar_like(dy, -0.5)), strata_mul(y, strata_square(y)));
+}
+/* The fused forms in binary.c: dy f'(y), from y alone. */
+static void tanh_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = strata_node(NULL, &strata_op_tanh_grad, 2, (strata_tensor *[]){dy, y}, NULL);
+}
+static void sigmoid_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = strata_node(NULL, &strata_op_sigmoid_grad, 2, (strata_tensor *[]){dy, y}, NULL);
+}
+static void relu_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = strata_node(NULL, &strata_op_relu_grad, 2, (strata_tensor *[]){dy, y}, NULL);
+}
+
+/* dy f'(x), one kernel each. */
+#define SLOPE_GRADIENT(name)                                                               \
+    static void name##_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) { \
+        strata_tensor *inputs[] = {dy, y->inputs[0]};                                      \
+        dx[0] = strata_node(NULL, &strata_op_##name##_grad, 2, inputs, NULL);              \
+    }
+SLOPE_GRADIENT(gelu)
+SLOPE_GRADIENT(gelu_tanh)
+SLOPE_GRADIENT(silu)
+static void softplus_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = strata_mul(dy, strata_sigmoid(y->inputs[0]));
+}
+
+/* ---- the ops ---- */
+
+#define UNARY(op, allowed, integer, gradient_function)                                                         \
+    static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
+        return unary_shape(node, allowed, err);                                                                \
+    }                                                                                                          \
+    static strata_status op##_reference(const strata_op_call *call, strata_error *err) {                       \
+        (void)err;                                                                                             \
+        return unary_reference(call, op##_value, integer);                                                     \
+    }                                                                                                          \
+    static strata_status op##_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) { \
+        return unary_lower(node, op##_code, lowering, err);                                                    \
+    }                                                                                                          \
+    const strata_op strata_op_##op = {.name = #op,                                                             \
+                                      .min_inputs = 1,                                                         \
+                                      .max_inputs = 1,                                                         \
+                                      .flags = STRATA_OP_ELEMENTWISE,                                          \
+                                      .shape = op##_shape,                                                     \
+                                      .gradient = gradient_function,                                           \
+                                      .reference = op##_reference,                                             \
+                                      .lower = op##_lower};                                                    \
+    strata_tensor *strata_##op(strata_tensor *x) {                                                             \
+        return strata_node(NULL, &strata_op_##op, 1, &x, NULL);                                                \
+    }
+
+UNARY(neg, STRATA_NUMBERS, neg_integer, neg_gradient)
+UNARY(abs, STRATA_NUMBERS, abs_integer, abs_gradient)
+UNARY(sign, STRATA_NUMBERS, sign_integer, NULL)
+UNARY(square, STRATA_NUMBERS, square_integer, square_gradient)
+UNARY(exp, STRATA_FLOATS, NULL, exp_gradient)
+UNARY(log, STRATA_FLOATS, NULL, log_gradient)
+UNARY(sqrt, STRATA_FLOATS, NULL, sqrt_gradient)
+UNARY(rsqrt, STRATA_FLOATS, NULL, rsqrt_gradient)
+UNARY(tanh, STRATA_FLOATS, NULL, tanh_gradient)
+UNARY(sigmoid, STRATA_FLOATS, NULL, sigmoid_gradient)
+UNARY(relu, STRATA_FLOATS, NULL, relu_gradient)
+UNARY(gelu, STRATA_FLOATS, NULL, gelu_gradient)
+UNARY(gelu_tanh, STRATA_FLOATS, NULL, gelu_tanh_gradient)
+UNARY(silu, STRATA_FLOATS, NULL, silu_gradient)
+UNARY(softplus, STRATA_FLOATS, NULL, softplus_gradient)

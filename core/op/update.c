@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the optimizers' ops share (update.h). */
+#include "core/op/update.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "core/op/copy.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+const strata_variable *strata_variable_behind(const strata_tensor *tensor) {
+    while (tensor->op->flags & STRATA_OP_UPDATE) tensor = tensor->inputs[0];
+    return tensor->op == &strata_op_read ? ((const strata_read_attrs *)tensor->attrs)->variable : NULL;
+}
+
+static strata_status check_variables(const strata_tensor *node, unsigned variables, const char *const *names,
+                                     strata_error *err) {
+    for (int i = 0; i < node->n_inputs; i++) {
+        if (!(variables >> i & 1)) continue;
+        const strata_variable *variable = strata_variable_behind(node->inputs[i]);
+        if (!variable)
+            return strata_fail(err, STRATA_INVALID,
+                               "%s is the result of %s; it is changed in place, so it must come from "
+                               "strata_variable_read",
+                               names[i], node->inputs[i]->op->name);
+        for (int j = 0; j < i; j++)
+            if (variables >> j & 1 && strata_variable_behind(node->inputs[j]) == variable)
+                return strata_fail(err, STRATA_INVALID, "%s and %s are one variable; they must be two", names[j], names[i]);
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_check_update(strata_tensor *node, unsigned variables, int n_ranges, const char *const *names,
+                                  bool has_gate, strata_error *err) {
+    const strata_tensor *first = node->inputs[0], *step = node->inputs[n_ranges];
+    STRATA_TRY(check_variables(node, variables, names, err));
+    for (int i = 0; i < n_ranges; i++) {
+        const strata_tensor *range = node->inputs[i];
+        STRATA_TRY(strata_check_dtype(range, names[i], 1u << STRATA_DTYPE_F32, err));
+        if (!strata_shape_equal(range->shape, first->shape))
+            return strata_fail(err, STRATA_INVALID, "%s is %s, %s is %s; they must be equal", names[0],
+                               strata_shape_text(first->shape).text, names[i], strata_shape_text(range->shape).text);
+    }
+    STRATA_TRY(strata_check_dtype(step, "step", 1u << STRATA_DTYPE_F32, err));
+    if (!strata_shape_equal(step->shape, STRATA_SHAPE(STRATA_STEP_WORDS)))
+        return strata_fail(err, STRATA_INVALID, "step is %s; it must be (%d)", strata_shape_text(step->shape).text,
+                           STRATA_STEP_WORDS);
+    node->dtype = first->dtype;
+    node->shape = first->shape;
+    if (!has_gate) return STRATA_OK;
+    const strata_tensor *gate = node->inputs[n_ranges + 1];
+    STRATA_TRY(strata_check_dtype(gate, "gate", 1u << STRATA_DTYPE_F32, err));
+    if (strata_shape_elements(gate->shape) == 1) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "gate is %s; it must be one number", strata_shape_text(gate->shape).text);
+}
+
+strata_status strata_check_rate(double value, const char *name, strata_error *err) {
+    if (value >= 0 && value < 1) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s is %g; it must be at least 0 and below 1", name, value);
+}
+
+strata_status strata_check_not_negative(double value, const char *name, strata_error *err) {
+    if (value >= 0 && isfinite(value)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s is %g; it must be at least 0", name, value);
+}
+
+bool strata_gate_is_open(const void *gate) {
+    return !gate || isfinite(*(const float *)gate);
+}
+
+void strata_update_reference(const strata_op_call *call, int n_slots, strata_update_element *element) {
+    const strata_tensor *node = call->node;
+    const float *gradients = call->inputs[n_slots + 1], *step = call->inputs[n_slots + 2];
+    float *parameters = call->output, *slots[STRATA_MAX_UPDATE_SLOTS];
+    if (!strata_gate_is_open(node->n_inputs > n_slots + 3 ? call->inputs[n_slots + 3] : NULL)) return;
+    for (int k = 0; k < n_slots; k++) slots[k] = (float *)call->inputs[k + 1];
+    for (int64_t i = 0; i < strata_shape_elements(node->shape); i++) {
+        double parameter = (double)parameters[i], values[STRATA_MAX_UPDATE_SLOTS];
+        for (int k = 0; k < n_slots; k++) values[k] = (double)slots[k][i];
+        element(node->attrs, step, (double)gradients[i], &parameter, values);
+        for (int k = 0; k < n_slots; k++)
+            if (node->inputs[k + 1] != node->inputs[0]) slots[k][i] = (float)values[k];
+        parameters[i] = (float)parameter;
+    }
+}
+
+strata_status strata_update_launch(const strata_tensor *node, const char *kernel, int n_slots, strata_launch *out_launch,
+                                   strata_error *err) {
+    const int n_inputs = n_slots + 4; /* with the gate */
+    *out_launch = (strata_launch){.kernel = kernel, .variant = "f32", .n_buffers = n_inputs, .writes = 1};
+    out_launch->buffers[0] = node;
+    for (int i = 1; i < n_inputs; i++) {
+        const bool left_out = i >= node->n_inputs || (i <= n_slots && node->inputs[i] == node->inputs[0]);
+        if (left_out) continue;
+        out_launch->buffers[i] = node->inputs[i];
+        if (i <= n_slots) out_launch->writes |= 1u << i;
+    }
+    strata_launch_constant_add(out_launch, "GATE", node->n_inputs == n_inputs);
+    return strata_launch_flat(out_launch, strata_shape_elements(node->shape), err);
+}

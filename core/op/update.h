@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the optimizers' ops share: flat f32 ranges of one size, the step's numbers, the gate, and their walk over elements. Their inputs are
+ *   parameters, slots ..., gradients, step [, gate]
+ * A slot that a setting does without has the parameters in its place, so that the others keep theirs. */
+#ifndef STRATA_CORE_OP_UPDATE_H
+#define STRATA_CORE_OP_UPDATE_H
+
+#include "core/launch.h"
+
+enum { STRATA_MAX_UPDATE_SLOTS = 3 };
+
+/* Inputs whose bit is in `variables` are values of different variables; inputs up to n_ranges (the gradients last) have one shape; then come step and,
+ * when has_gate, the gate. Sets the node's dtype and shape. names[i] names input i. */
+STRATA_MUST_USE strata_status strata_check_update(strata_tensor *node, unsigned variables, int n_ranges,
+                                                  const char *const *names, bool has_gate, strata_error *err);
+/* INVALID "beta1 is 1; it must be at least 0 and below 1". */
+STRATA_MUST_USE strata_status strata_check_rate(double value, const char *name, strata_error *err);
+/* INVALID unless 0 <= value and finite. */
+STRATA_MUST_USE strata_status strata_check_not_negative(double value, const char *name, strata_error *err);
+/* The variable that a tensor is a read of, maybe after updates of it; NULL: it is something else. */
+const strata_variable *strata_variable_behind(const strata_tensor *tensor);
+/* Whether the update is to be done: there is no gate (NULL), or it is finite. */
+bool strata_gate_is_open(const void *gate);
+
+/* The new values of one element, in double. slots: those of the op, in order; one that is done without holds the parameter and is not written back. */
+typedef void strata_update_element(const void *attrs, const float *step, double gradient, double *parameter, double *slots);
+/* Runs it over all elements unless the gate is closed. */
+void strata_update_reference(const strata_op_call *call, int n_slots, strata_update_element *element);
+/* A launch of `kernel` with the inputs in order as buffers, the constant GATE and the word n. The caller adds its own and hands it to
+ * strata_lowering_add. */
+STRATA_MUST_USE strata_status strata_update_launch(const strata_tensor *node, const char *kernel, int n_slots,
+                                                   strata_launch *out_launch, strata_error *err);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * where: y = condition ? a : b, the three broadcast together.
+ * gradient: dy to a where the condition holds, to b where it does not, 0 elsewhere; summed back over broadcast axes. */
+#include <string.h>
+
+#include "core/op/broadcast.h"
+#include "core/op/copy.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+static strata_status where_shape(strata_tensor *node, strata_error *err) {
+    const strata_tensor *condition = node->inputs[0], *a = node->inputs[1], *b = node->inputs[2];
+    strata_shape values;
+    STRATA_TRY(strata_check_dtype(condition, "condition", 1 << STRATA_DTYPE_BOOL, err));
+    STRATA_TRY(strata_check_same_dtype(a, "a", b, "b", err));
+    STRATA_TRY(strata_broadcast_shape(a->shape, "a", b->shape, "b", &values, err));
+    node->dtype = a->dtype;
+    return strata_broadcast_shape(condition->shape, "condition", values, "a with b", &node->shape, err);
+}
+
+static void where_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    strata_tensor *condition = node->inputs[0], *zero = strata_scalar(dy->graph, dy->dtype, 0);
+    dx[1] = strata_sum_to(strata_where(condition, dy, zero), node->inputs[1]->shape);
+    dx[2] = strata_sum_to(strata_where(condition, zero, dy), node->inputs[2]->shape);
+}
+
+/* The index space of condition, a, b, y = tensors 0 to 3. */
+static strata_strided where_space(const strata_tensor *node) {
+    strata_strided space = {.rank = node->shape.rank, .n_tensors = 4};
+    for (int d = 0; d < node->shape.rank; d++) space.sizes[d] = node->shape.dims[d];
+    for (int t = 0; t < 3; t++) strata_broadcast_strides(node->inputs[t]->shape, node->shape, space.strides[t]);
+    strata_row_major_strides(node->shape, space.strides[3]);
+    strata_strided_merge(&space);
+    return space;
+}
+
+static strata_status choose_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
+    (void)err;
+    const strata_op_call *call = user;
+    const size_t bytes = strata_dtype_bytes(call->node->dtype);
+    const uint8_t *condition = call->inputs[0];
+    const int64_t *sizes = inner->sizes;
+    char *y = (char *)call->output + (size_t)offsets[3] * bytes; /* contiguous */
+    for (int64_t i = 0; i < sizes[0] * sizes[1] * sizes[2]; i++) {
+        const int64_t c[3] = {i / sizes[2] / sizes[1], i / sizes[2] % sizes[1], i % sizes[2]};
+        int64_t at[3];
+        for (int t = 0; t < 3; t++)
+            at[t] = offsets[t] + c[0] * inner->strides[t][0] + c[1] * inner->strides[t][1] + c[2] * inner->strides[t][2];
+        for (int64_t j = 0; j < sizes[3]; j++, y += bytes) {
+            const int taken = condition[at[0] + j * inner->strides[0][3]] ? 1 : 2;
+            const char *source = call->inputs[taken];
+            memcpy(y, source + (size_t)(at[taken] + j * inner->strides[taken][3]) * bytes, bytes);
+        }
+    }
+    return STRATA_OK;
+}
+
+static strata_status where_reference(const strata_op_call *call, strata_error *err) {
+    strata_op_call own = *call;
+    strata_strided space = where_space(call->node);
+    return strata_strided_split(&space, choose_inner, &own, err);
+}
+
+typedef struct emission {
+    const strata_tensor *node;
+    strata_lowering *lowering;
+} emission;
+
+static strata_status emit_inner(const strata_strided *inner, const int64_t *offsets, void *user, strata_error *err) {
+    const emission *e = user;
+    strata_launch launch = {.kernel = "where",
+                            .variant = strata_bits_variant(e->node->dtype),
+                            .n_buffers = 4,
+                            .buffers = {e->node->inputs[0], e->node->inputs[1], e->node->inputs[2], e->node},
+                            .writes = 1 << 3};
+    for (int t = 0; t < 4; t++) {
+        launch.offsets[t] = offsets[t];
+        launch.extents[t] = strata_strided_extent(inner, t);
+    }
+    STRATA_TRY(strata_launch_over(&launch, inner, err));
+    for (int t = 0; t < 3; t++) STRATA_TRY(strata_launch_strides(&launch, inner, t, err));
+    return strata_lowering_add(e->lowering, &launch, err);
+}
+
+static strata_status where_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    emission e = {node, lowering};
+    strata_strided space = where_space(node);
+    return strata_strided_split(&space, emit_inner, &e, err);
+}
+
+const strata_op strata_op_where = {.name = "where",
+                                   .min_inputs = 3,
+                                   .max_inputs = 3,
+                                   .flags = STRATA_OP_ELEMENTWISE,
+                                   .shape = where_shape,
+                                   .gradient = where_gradient,
+                                   .reference = where_reference,
+                                   .lower = where_lower};
+
+strata_tensor *strata_where(strata_tensor *condition, strata_tensor *a, strata_tensor *b) {
+    return strata_node(NULL, &strata_op_where, 3, (strata_tensor *[]){condition, a, b}, NULL);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Adagrad (Duchi et al. 2011) in Keras' form: epsilon under the root. The update is the op adagrad. */
+#include <stddef.h>
+
+#include "core/optimizer/optimizer.h"
+
+static strata_status adagrad_check(strata_optimizer *settings, strata_error *err) {
+    if (settings->accumulator == 0) settings->accumulator = 0.1;
+    if (settings->epsilon == 0) settings->epsilon = 1e-7;
+    STRATA_TRY(strata_optimizer_check_above("adagrad", "accumulator", settings->accumulator, err));
+    return strata_optimizer_check_above("adagrad", "epsilon", settings->epsilon, err);
+}
+
+static int adagrad_n_slots(const strata_optimizer *settings) {
+    (void)settings;
+    return 1;
+}
+
+static double adagrad_slot_begins(const strata_optimizer *settings) {
+    return settings->accumulator;
+}
+
+static strata_tensor *adagrad_build(const strata_optimizer *settings, const strata_update *u) {
+    return strata_adagrad(u->parameters, u->slots[0], u->gradients, u->step, u->gate, settings->epsilon);
+}
+
+const strata_optimizer_kind strata_optimizer_adagrad = {
+    .name = "adagrad",
+    .options = {STRATA_OPTIMIZER_NUMBER(accumulator, 1e30), STRATA_OPTIMIZER_NUMBER(epsilon, 1), STRATA_OPTIMIZER_CLIPPING},
+    .check = adagrad_check,
+    .learning_rate = 0.001,
+    .n_slots = adagrad_n_slots,
+    .slot_begins = adagrad_slot_begins,
+    .build = adagrad_build,
+};

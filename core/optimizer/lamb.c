@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * LAMB (You et al. 2020): Adam's direction, with decay w in it, goes |w| / |direction| far for each parameter w, 1 where a norm is 0. The direction is the
+ * op lamb; the step along it is plain SGD. */
+#include <math.h>
+#include <stddef.h>
+
+#include "core/optimizer/optimizer.h"
+
+static strata_status lamb_check(strata_optimizer *settings, strata_error *err) {
+    STRATA_TRY(strata_optimizer_check_decay("lamb", settings->weight_decay, err));
+    return strata_optimizer_check_moments("lamb", settings, 1e-6, err);
+}
+
+static int lamb_n_slots(const strata_optimizer *settings) {
+    (void)settings;
+    return 3;
+}
+
+static void lamb_fill_step(const strata_optimizer *settings, int64_t t, double *words) {
+    words[STRATA_STEP_CORRECTION_1] = 1 / (1 - pow(settings->beta1, (double)t));
+    words[STRATA_STEP_CORRECTION_2] = 1 / (1 - pow(settings->beta2, (double)t));
+}
+
+static strata_tensor *lamb_build(const strata_optimizer *settings, const strata_update *u) {
+    strata_tensor *direction = strata_lamb(u->slots[2], u->slots[0], u->slots[1], u->parameters, u->gradients, u->step, u->gate,
+                                           settings->beta1, settings->beta2, settings->epsilon, settings->weight_decay);
+    strata_tensor *w = strata_sqrt(strata_segment_squares(u->segments, u->parameters));
+    strata_tensor *far = strata_ratio_or_one(w, strata_sqrt(strata_segment_squares(u->segments, direction)));
+    return strata_sgd(u->parameters, NULL, strata_segment_scale(u->segments, direction, far), u->step, u->gate, 0, false);
+}
+
+const strata_optimizer_kind strata_optimizer_lamb = {
+    .name = "lamb",
+    .options = {STRATA_OPTIMIZER_NUMBER(beta1, 1), STRATA_OPTIMIZER_NUMBER(beta2, 1), STRATA_OPTIMIZER_NUMBER(epsilon, 1),
+                STRATA_OPTIMIZER_NUMBER(weight_decay, 1e6), STRATA_OPTIMIZER_CLIPPING},
+    .check = lamb_check,
+    .learning_rate = 0.001,
+    .n_slots = lamb_n_slots,
+    .fill_step = lamb_fill_step,
+    .build = lamb_build,
+};

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * LARS (You et al. 2017): each parameter w has its own rate trust |w| / (|g| + decay |w|), 1 where a norm is 0, on g + decay w; then SGD with momentum. */
+#include <stddef.h>
+
+#include "core/optimizer/optimizer.h"
+
+static strata_status lars_check(strata_optimizer *settings, strata_error *err) {
+    if (settings->momentum == 0) settings->momentum = 0.9;
+    if (settings->trust == 0) settings->trust = 0.001;
+    if (settings->weight_decay == 0) settings->weight_decay = 1e-4;
+    STRATA_TRY(strata_optimizer_check_share("lars", "momentum", settings->momentum, err));
+    STRATA_TRY(strata_optimizer_check_above("lars", "trust", settings->trust, err));
+    return strata_optimizer_check_decay("lars", settings->weight_decay, err);
+}
+
+static int lars_n_slots(const strata_optimizer *settings) {
+    (void)settings;
+    return 1;
+}
+
+static strata_tensor *lars_build(const strata_optimizer *settings, const strata_update *u) {
+    strata_graph *graph = strata_tensor_graph(u->parameters);
+    strata_tensor *decay = strata_scalar(graph, STRATA_DTYPE_F32, settings->weight_decay);
+    strata_tensor *trust = strata_scalar(graph, STRATA_DTYPE_F32, settings->trust);
+    strata_tensor *zero = strata_scalar(graph, STRATA_DTYPE_F32, 0), *one = strata_scalar(graph, STRATA_DTYPE_F32, 1);
+    strata_tensor *w = strata_sqrt(strata_segment_squares(u->segments, u->parameters));
+    strata_tensor *g = strata_sqrt(strata_segment_squares(u->segments, u->gradients));
+    strata_tensor *rate = strata_div(strata_mul(trust, w), strata_add(g, strata_mul(decay, w)));
+    rate = strata_where(strata_greater(strata_min(w, g), zero), rate, one);
+    strata_tensor *decayed = strata_add(u->gradients, strata_mul(decay, u->parameters));
+    return strata_sgd(u->parameters, u->slots[0], strata_segment_scale(u->segments, decayed, rate), u->step, u->gate,
+                      settings->momentum, false);
+}
+
+const strata_optimizer_kind strata_optimizer_lars = {
+    .name = "lars",
+    .options = {STRATA_OPTIMIZER_NUMBER(momentum, 1), STRATA_OPTIMIZER_NUMBER(trust, 1e6),
+                STRATA_OPTIMIZER_NUMBER(weight_decay, 1e6), STRATA_OPTIMIZER_CLIPPING},
+    .check = lars_check,
+    .learning_rate = 0.01,
+    .n_slots = lars_n_slots,
+    .build = lars_build,
+};

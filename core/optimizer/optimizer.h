@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Optimizers: what each says about itself. A new one is core/optimizer/<name>.c, one row in optimizers.c, its test; its update is an op.
+ * Gradients are clipped before an optimizer sees them (clip.c); the learning rate of a step is schedule.c's. */
+#ifndef STRATA_CORE_OPTIMIZER_H
+#define STRATA_CORE_OPTIMIZER_H
+
+#include "core/option.h"
+#include "strata/ops.h"
+#include "strata/optimizers.h"
+
+enum { STRATA_MAX_OPTIMIZER_SLOTS = 3, STRATA_MAX_OPTIMIZER_OPTIONS = 12 };
+
+/* Where each parameter lies in the flat ranges, for norms of their own. A chunk is STRATA_SEGMENT_CHUNK neighbouring elements; parameters begin at
+ * chunks, and what lies behind a parameter's end in its last chunk is zero. */
+enum { STRATA_SEGMENT_CHUNK = 64 };
+typedef struct strata_segments {
+    int n;                /* parameters */
+    int64_t n_chunks;     /* of the flat range */
+    const int32_t *ends;  /* [n] chunk behind the parameter's last */
+    const int32_t *owner; /* [n_chunks] the parameter that a chunk belongs to */
+} strata_segments;
+
+/* One update of all parameters: flat tensors of one size; `step` and `gate` as in strata/ops.h. */
+typedef struct strata_update {
+    strata_tensor *parameters, *slots[STRATA_MAX_OPTIMIZER_SLOTS], *gradients, *step, *gate;
+    const strata_segments *segments;
+} strata_update;
+
+typedef struct strata_optimizer_kind {
+    const char *name;
+    strata_option options
+        [STRATA_MAX_OPTIMIZER_OPTIONS]; /* of strata_optimizer, in JSON, besides the learning rate; ends at a NULL name */
+    /* Puts the documented defaults where settings are 0, then checks them; the learning rate and clipping apart. */
+    strata_status (*check)(strata_optimizer *settings, strata_error *err);
+    double learning_rate; /* where the settings say 0 */
+    /* How many flat slots (momentum, m, v) these settings need. */
+    int (*n_slots)(const strata_optimizer *settings);
+    /* What the slots hold at first; NULL: zeros. */
+    double (*slot_begins)(const strata_optimizer *settings);
+    /* Words of step t = 1, 2, ... besides the rates; may change words[STRATA_STEP_LEARNING_RATE], which is the scheduled rate. NULL: none. */
+    void (*fill_step)(const strata_optimizer *settings, int64_t t, double *words);
+    strata_tensor *(*build)(const strata_optimizer *settings, const strata_update *update);
+} strata_optimizer_kind;
+
+/* Rows of `options`. */
+#define STRATA_OPTIMIZER_NUMBER(field, most) \
+    { #field, STRATA_OPTION_NUMBER, offsetof(strata_optimizer, field), 0, most, false }
+#define STRATA_OPTIMIZER_FLAG(field) \
+    { #field, STRATA_OPTION_BOOL, offsetof(strata_optimizer, field), 0, 0, false }
+/* Those that all have. */
+#define STRATA_OPTIMIZER_CLIPPING                                                        \
+    STRATA_OPTIMIZER_NUMBER(clip_value, 1e30), STRATA_OPTIMIZER_NUMBER(clip_norm, 1e30), \
+        STRATA_OPTIMIZER_NUMBER(clip_global_norm, 1e30)
+
+/* INVALID, with the list of names, when there is none. */
+STRATA_MUST_USE strata_status strata_optimizer_find(const char *name, const strata_optimizer_kind **out_kind,
+                                                    strata_error *err);
+/* Finds the kind, puts defaults where settings are 0, checks all of them. */
+STRATA_MUST_USE strata_status strata_optimizer_check(strata_optimizer *settings, const strata_optimizer_kind **out_kind,
+                                                     strata_error *err);
+/* The words of update t = 1, 2, ... (STRATA_STEP_WORDS). */
+void strata_optimizer_step(const strata_optimizer_kind *kind, const strata_optimizer *settings, int64_t t, float *out_words);
+
+/* clip.c: the gradients as the settings clip them. *out_square is the sum of their squares (one number) where that was needed, else NULL. */
+strata_tensor *strata_clip_gradients(const strata_optimizer *settings, strata_tensor *gradients,
+                                     const strata_segments *segments, strata_tensor **out_square);
+
+/* segments.c: sum of squares of each parameter's elements (n). */
+strata_tensor *strata_segment_squares(const strata_segments *segments, strata_tensor *flat);
+/* Each parameter's elements times its factor. */
+strata_tensor *strata_segment_scale(const strata_segments *segments, strata_tensor *flat, strata_tensor *factors);
+/* a / b where both are above 0, else 1. */
+strata_tensor *strata_ratio_or_one(strata_tensor *a, strata_tensor *b);
+
+/* schedule.c: the learning rate of update t = 0, 1, ... from the rate at the beginning. */
+double strata_schedule_rate(const strata_schedule *schedule, double rate, int64_t t);
+/* INVALID for what is wrong; the name becomes static memory. */
+STRATA_MUST_USE strata_status strata_schedule_check(strata_schedule *schedule, strata_error *err);
+/* The options of a schedule in JSON, by name; UNKNOWN names are INVALID with the list. */
+STRATA_MUST_USE strata_status strata_schedule_find(const char *name, const char **out_name, const strata_option **out_options,
+                                                   strata_error *err);
+
+extern const strata_optimizer_kind strata_optimizer_sgd, strata_optimizer_adam, strata_optimizer_adamw,
+    strata_optimizer_rmsprop, strata_optimizer_adagrad, strata_optimizer_lars, strata_optimizer_lamb;
+
+/* What several of them check: 0 < value < 1; 0 < value. */
+STRATA_MUST_USE strata_status strata_optimizer_check_share(const char *kind, const char *name, double value, strata_error *err);
+STRATA_MUST_USE strata_status strata_optimizer_check_above(const char *kind, const char *name, double value, strata_error *err);
+STRATA_MUST_USE strata_status strata_optimizer_check_decay(const char *kind, double value, strata_error *err);
+/* Defaults and checks of beta1, beta2 and epsilon. */
+STRATA_MUST_USE strata_status strata_optimizer_check_moments(const char *kind, strata_optimizer *settings, double epsilon,
+                                                             strata_error *err);
+
+#endif

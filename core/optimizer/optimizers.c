@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of optimizers, and what several of them share. */
+#include <math.h>
+#include <string.h>
+
+#include "core/optimizer/optimizer.h"
+
+static const strata_optimizer_kind *const kinds[] = {
+    &strata_optimizer_sgd,     &strata_optimizer_adam, &strata_optimizer_adamw, &strata_optimizer_rmsprop,
+    &strata_optimizer_adagrad, &strata_optimizer_lars, &strata_optimizer_lamb};
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+strata_status strata_optimizer_find(const char *name, const strata_optimizer_kind **out_kind, strata_error *err) {
+    char names[256] = "";
+    for (int i = 0; i < N_KINDS; i++) {
+        if (!strcmp(kinds[i]->name, name)) {
+            *out_kind = kinds[i];
+            return STRATA_OK;
+        }
+        if (i) strncat(names, ", ", sizeof names - strlen(names) - 1);
+        strncat(names, kinds[i]->name, sizeof names - strlen(names) - 1);
+    }
+    return strata_fail(err, STRATA_INVALID, "there is no optimizer \"%s\"; there are: %s", name, names);
+}
+
+static strata_status check_clipping(const strata_optimizer *settings, strata_error *err) {
+    const struct {
+        const char *name;
+        double value;
+    } clips[] = {{"clip_value", settings->clip_value},
+                 {"clip_norm", settings->clip_norm},
+                 {"clip_global_norm", settings->clip_global_norm}};
+    int given = 0;
+    for (int i = 0; i < 3; i++) {
+        if (!(clips[i].value >= 0 && isfinite(clips[i].value)))
+            return strata_fail(err, STRATA_INVALID, "%s: %s is %g; it must be above 0, or 0 for none", settings->name,
+                               clips[i].name, clips[i].value);
+        given += clips[i].value > 0;
+    }
+    if (given <= 1) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID,
+                       "%s: at most one of clip_value, clip_norm and clip_global_norm can be given; %d are", settings->name,
+                       given);
+}
+
+strata_status strata_optimizer_check(strata_optimizer *settings, const strata_optimizer_kind **out_kind, strata_error *err) {
+    const strata_optimizer_kind *kind = NULL;
+    STRATA_TRY(strata_optimizer_find(settings->name, &kind, err));
+    settings->name = kind->name;
+    if (settings->learning_rate == 0) settings->learning_rate = kind->learning_rate;
+    if (!(settings->learning_rate > 0 && settings->learning_rate < 1e6))
+        return strata_fail(err, STRATA_INVALID, "%s: learning_rate is %g; it must be above 0", kind->name,
+                           settings->learning_rate);
+    STRATA_TRY(strata_schedule_check(&settings->schedule, err));
+    STRATA_TRY(check_clipping(settings, err));
+    STRATA_TRY(kind->check(settings, err));
+    *out_kind = kind;
+    return STRATA_OK;
+}
+
+void strata_optimizer_step(const strata_optimizer_kind *kind, const strata_optimizer *settings, int64_t t, float *out_words) {
+    double words[STRATA_STEP_WORDS] = {0};
+    double rate = strata_schedule_rate(&settings->schedule, settings->learning_rate, t - 1);
+    words[STRATA_STEP_LEARNING_RATE] = words[STRATA_STEP_PLAIN_RATE] = rate;
+    words[STRATA_STEP_SHARE] = 1;
+    if (kind->fill_step) kind->fill_step(settings, t, words);
+    for (int i = 0; i < STRATA_STEP_WORDS; i++) out_words[i] = (float)words[i];
+}
+
+strata_status strata_optimizer_check_share(const char *kind, const char *name, double value, strata_error *err) {
+    if (value > 0 && value < 1) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s: %s is %g; it must be above 0 and below 1", kind, name, value);
+}
+
+strata_status strata_optimizer_check_above(const char *kind, const char *name, double value, strata_error *err) {
+    if (value > 0 && isfinite(value)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s: %s is %g; it must be above 0", kind, name, value);
+}
+
+strata_status strata_optimizer_check_decay(const char *kind, double value, strata_error *err) {
+    if (value >= 0 && isfinite(value)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s: weight_decay is %g; it must be at least 0", kind, value);
+}
+
+strata_status strata_optimizer_check_moments(const char *kind, strata_optimizer *settings, double epsilon, strata_error *err) {
+    if (settings->beta1 == 0) settings->beta1 = 0.9;
+    if (settings->beta2 == 0) settings->beta2 = 0.999;
+    if (settings->epsilon == 0) settings->epsilon = epsilon;
+    if (!(settings->beta1 > 0 && settings->beta1 < 1 && settings->beta2 > 0 && settings->beta2 < 1))
+        return strata_fail(err, STRATA_INVALID, "%s: beta1 is %g, beta2 %g; they must be above 0 and below 1", kind,
+                           settings->beta1, settings->beta2);
+    return strata_optimizer_check_above(kind, "epsilon", settings->epsilon, err);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tables of text with a header (RFC 4180: commas, "quoted" cells that may hold commas, line breaks and doubled quotes), read whole. Datasets of numbers
+ * from them: strata_dataset_csv in dataset.h; documents: strata_texts_csv in tokenizer.h. */
+#ifndef STRATA_CSV_H
+#define STRATA_CSV_H
+
+#include "strata/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct strata_csv strata_csv;
+
+/* Reads a file, plain, .gz or .xz (told apart by its first bytes). The first record names the columns; empty lines are skipped; a byte-order mark too.
+ *   separator  0: ','
+ * Fails: DATA with line and column for a record with another number of cells than the header, a quote inside a bare cell, text behind a closing quote, an open quote, a
+ * NUL, bytes that are not UTF-8, a column named twice; UNAVAILABLE when the file can't be read. */
+STRATA_API STRATA_MUST_USE strata_status strata_csv_read(const char *path, char separator, strata_csv **out_csv,
+                                                         strata_error *err);
+/* The same from memory; `name` stands in messages. */
+STRATA_API STRATA_MUST_USE strata_status strata_csv_parse(const char *name, const void *bytes, size_t n_bytes, char separator,
+                                                          strata_csv **out_csv, strata_error *err);
+STRATA_API void strata_csv_destroy(strata_csv *csv); /* NULL is fine */
+
+STRATA_API int64_t strata_csv_n_rows(const strata_csv *csv); /* the header is none */
+STRATA_API int strata_csv_n_columns(const strata_csv *csv);
+STRATA_API const char *strata_csv_column(const strata_csv *csv, int column); /* its name */
+STRATA_API const char *strata_csv_name(const strata_csv *csv);               /* the file, for messages */
+/* Index of the column of this name. DATA with the nearest name, or all of them, when there is none. */
+STRATA_API STRATA_MUST_USE strata_status strata_csv_find(const strata_csv *csv, const char *column, int *out_column,
+                                                         strata_error *err);
+/* NUL-terminated UTF-8, unquoted; lives as long as the table. */
+STRATA_API const char *strata_csv_cell(const strata_csv *csv, int64_t row, int column);
+STRATA_API int64_t strata_csv_line(const strata_csv *csv, int64_t row); /* where the row begins in the file, from 1 */
+
+/* Which columns are used. Zero-initialize. */
+typedef struct strata_csv_options {
+    const char *const *features; /* column names, in this order; NULL: every column but the label's */
+    int n_features;
+    const char *label;          /* column name; NULL: no labels */
+    const char *const *classes; /* the words that a label may be, in the order of their classes; NULL: see strata_dataset_csv */
+    int n_classes;
+    char separator; /* 0: ',' */
+} strata_csv_options;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

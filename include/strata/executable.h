@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An executable: one graph compiled for one device, then replayed. After the first run it allocates nothing, compiles nothing
+ * and waits only for a free slot.
+ *
+ * Slots let the host prepare the next run while the device works: each has its own inputs and outputs.
+ *     strata_executable_acquire(exe, &slot, err)        waits for the oldest slot's run; its outputs may be read now
+ *     memcpy(strata_executable_input(exe, slot, x), ..) fill every input
+ *     strata_executable_submit(exe, slot, err)          runs start in the order of submission
+ * and at the end strata_executable_wait(exe, slot, err) for each slot still running. strata_executable_run does it all for one
+ * run. */
+#ifndef STRATA_EXECUTABLE_H
+#define STRATA_EXECUTABLE_H
+
+#include "strata/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct strata_executable strata_executable;
+
+typedef struct strata_executable_options {
+    int n_slots;    /* 1..8; 0: 3 */
+    bool no_fusion; /* keep every node as built (debugging, tests) */
+} strata_executable_options;
+
+typedef struct strata_executable_stats {
+    int n_nodes;        /* after the passes */
+    int64_t work_bytes; /* temporaries, as planned */
+    int64_t slot_bytes; /* inputs and outputs of one slot */
+    int64_t constant_bytes;
+} strata_executable_stats;
+
+/* Compiles what `outputs` (read by the host) and `updates` (strata_assign, strata_adam ...; may be none) need, on the device
+ * where the graph's variables live. The graph is borrowed during the call only. opts may be NULL. Fails: the graph's building
+ * error; UNSUPPORTED naming the node and why; OUT_OF_MEMORY with bytes wanted and free. */
+STRATA_API STRATA_MUST_USE strata_status strata_executable_create(strata_device *device, strata_tensor *const *outputs,
+                                                                  int n_outputs, strata_tensor *const *updates, int n_updates,
+                                                                  const strata_executable_options *opts,
+                                                                  strata_executable **out_executable, strata_error *err);
+STRATA_API void strata_executable_destroy(strata_executable *executable); /* waits for its runs; NULL is fine */
+
+STRATA_API int strata_executable_n_slots(const strata_executable *executable);
+STRATA_API strata_executable_stats strata_executable_get_stats(const strata_executable *executable);
+/* Index of the input of that name, or -1: it is not there or nothing asked for depends on it. */
+STRATA_API int strata_executable_input_index(const strata_executable *executable, const char *name);
+
+STRATA_API STRATA_MUST_USE strata_status strata_executable_acquire(strata_executable *executable, int *out_slot,
+                                                                   strata_error *err);
+/* Host memory of input `index` in an acquired slot, to be written wholly; NULL for an index out of range. */
+STRATA_API void *strata_executable_input(strata_executable *executable, int slot, int index);
+STRATA_API STRATA_MUST_USE strata_status strata_executable_submit(strata_executable *executable, int slot, strata_error *err);
+/* Waits for the slot's last run; nothing to do when there is none. Keeps the slot's inputs and outputs. */
+STRATA_API STRATA_MUST_USE strata_status strata_executable_wait(strata_executable *executable, int slot, strata_error *err);
+/* Output `index` of the slot's last finished run: borrowed until the slot is submitted again. */
+STRATA_API const void *strata_executable_output(const strata_executable *executable, int slot, int index);
+
+/* One run, waited for. inputs[i] feeds the input called names[i]; outputs[i] (dtype, shape and memory given by the caller, as
+ * strata_array_create makes them) receives output i. */
+STRATA_API STRATA_MUST_USE strata_status strata_executable_run(strata_executable *executable, const char *const *names,
+                                                               const strata_array *inputs, int n_inputs, strata_array *outputs,
+                                                               int n_outputs, strata_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

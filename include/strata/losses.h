@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Losses by name. Outputs are (B, ...) of the model; a loss is one number for each example, the mean over what is left of its outputs. Formulas:
+ * core/loss/<name>.c.
+ *
+ *   name                              outputs          labels
+ *   mse, mae, huber                   (B, ...)         numbers like the outputs; (B) where there is one output an example
+ *   binary_crossentropy               (B, ...) logits  0, 1 or between, like the outputs; (B) where there is one output
+ *   sparse_categorical_crossentropy   (B, C) logits    integers (B) in 0..C-1
+ *   categorical_crossentropy          (B, C) logits    probabilities (B, C) */
+#ifndef STRATA_LOSSES_H
+#define STRATA_LOSSES_H
+
+#include "strata/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct strata_loss_options {
+    double delta;           /* huber: from this error on it is linear; 0: 1 */
+    double label_smoothing; /* the crossentropies: labels become y (1 - s) + s / classes (two for the binary one); 0 <= s < 1 */
+    bool from_probabilities; /* binary_crossentropy: outputs are probabilities, not logits */
+} strata_loss_options;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

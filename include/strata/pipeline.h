@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pipelines: a dataset is a source (arrays, files, a generator) or a stage over other datasets, and fit, evaluate and predict take any of them:
+ *
+ *     strata_dataset_cifar10("data", "train", &train, &err);                       a source: elements are an image and its label
+ *     strata_dataset_shuffle(&train, NULL, &err);                                  each call puts a stage over what `train` was
+ *     strata_dataset_map(&train, strata_augment_flip_crop, &crop, &(strata_map_options){.threads = 2}, &err);
+ *     strata_dataset_batch(&train, 64, false, &err);
+ *     strata_dataset_prefetch(&train, 2, &err);
+ *
+ * Stages mean what tf.data's of the same name mean. What a stage gives is a function of (seed, epoch, index): the same on every run, and a position is these three
+ * numbers, from which strata_iterator_create goes on. A stage call that fails leaves the dataset as it was.
+ *
+ * Threads: a dataset may be iterated any number of times at once; an iterator is for one thread. Threads that a stage runs (map, prefetch) are as many as its options say, and
+ * are joined when the iterator is destroyed. Callbacks of a map with threads > 1 run in several threads at once. */
+#ifndef STRATA_PIPELINE_H
+#define STRATA_PIPELINE_H
+
+#include "strata/dataset.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { STRATA_MAX_PARTS = 4 };
+/* Sizes of datasets that are not numbers. */
+enum { STRATA_SIZE_UNKNOWN = -1, STRATA_SIZE_INFINITE = -2 };
+
+/* ---- elements ---- */
+
+/* Where an element comes from: the run's seed, the epoch (each pass of a repeat is one), and its number in its source, which shuffle, filter, take, skip, shard and
+ * map keep. So what a map draws for an element does not depend on the order, nor on the number of workers. */
+typedef struct strata_key {
+    uint64_t seed, epoch;
+    int64_t index;
+} strata_key;
+
+/* parts[0] is what the model sees; parts[1], where there is one, the label; more are the program's own. Each array is owned by the element. */
+typedef struct strata_element {
+    strata_key key;
+    int n_parts;
+    strata_array parts[STRATA_MAX_PARTS];
+} strata_element;
+STRATA_API void strata_element_finish(strata_element *element); /* NULL and a zeroed element are fine; leaves it zeroed */
+
+/* What every element of a dataset is. A dimension of -1 may differ from element to element. */
+typedef struct strata_element_spec {
+    int n_parts;
+    struct {
+        strata_dtype dtype;
+        strata_shape shape;
+    } parts[STRATA_MAX_PARTS];
+    bool is_batch; /* the first axis of each part counts examples */
+} strata_element_spec;
+STRATA_API strata_element_spec strata_dataset_element_spec(const strata_dataset *dataset);
+
+/* The draw-th random word of an element: a function of key and draw alone. */
+STRATA_API uint32_t strata_key_random(const strata_key *key, uint32_t draw);
+
+/* ---- walking ---- */
+typedef struct strata_iterator strata_iterator;
+
+/* At element `first` of the epoch; the dataset must outlive the iterator. Sources in memory and stages over them get there without making what lies before. */
+STRATA_API STRATA_MUST_USE strata_status strata_iterator_create(const strata_dataset *dataset, uint64_t seed, uint64_t epoch,
+                                                                int64_t first, strata_iterator **out_iterator,
+                                                                strata_error *err);
+/* The next element, which the caller finishes; *out_more false at the end. After a failure every further call fails the same way. */
+STRATA_API STRATA_MUST_USE strata_status strata_iterator_next(strata_iterator *iterator, strata_element *out_element,
+                                                              bool *out_more, strata_error *err);
+STRATA_API void strata_iterator_destroy(strata_iterator *iterator); /* stops and joins its threads; NULL is fine */
+
+/* Another owner of the dataset, for a source that two pipelines share: each owner calls strata_dataset_destroy. */
+STRATA_API strata_dataset *strata_dataset_retain(strata_dataset *dataset);
+
+/* ---- sources ---- */
+
+/* Elements from a callback. `open` (NULL: state is user) makes the state of one iteration, `next` fills out_element's parts (strata_array_create) or sets *out_end, `close` (may be
+ * NULL) ends it. For the order to be a function of (seed, epoch, index), what they give must be one. size: how many there will be, or STRATA_SIZE_UNKNOWN. */
+typedef struct strata_generator {
+    strata_element_spec spec;
+    int64_t size;
+    strata_status (*open)(void *user, uint64_t seed, uint64_t epoch, void **out_state, strata_error *err);
+    strata_status (*next)(void *state, int64_t index, strata_element *out_element, bool *out_end, strata_error *err);
+    void (*close)(void *state);
+    void *user;
+} strata_generator;
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_generator(const strata_generator *generator,
+                                                                       strata_dataset **out_dataset, strata_error *err);
+
+/* ---- stages: *dataset becomes the stage over what it was ---- */
+
+typedef struct strata_shuffle_options {
+    int64_t buffer; /* each element is drawn from the next `buffer`; 0: from all (for sources in memory without holding any) */
+    bool same_each_epoch;
+} strata_shuffle_options;
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_shuffle(strata_dataset **dataset, const strata_shuffle_options *opts,
+                                                                strata_error *err);
+/* n elements on a new first axis; they must have the same shapes. The last may be shorter, unless drop_remainder. */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_batch(strata_dataset **dataset, int64_t n, bool drop_remainder,
+                                                              strata_error *err);
+/* As batch, for elements of different lengths: dimensions that are -1 in shapes[part] grow to the longest of the batch, others are as they say; what is missing is
+ * filled with pad[part]. shapes NULL: the element's own, where it varies -1. pad NULL: 0. An element that is longer than a given dimension is DATA. */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_padded_batch(strata_dataset **dataset, int64_t n, bool drop_remainder,
+                                                                     const strata_shape *shapes, const double *pad,
+                                                                     strata_error *err);
+/* count times; 0: for ever. */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_repeat(strata_dataset **dataset, int64_t count, strata_error *err);
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_take(strata_dataset **dataset, int64_t n, strata_error *err);
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_skip(strata_dataset **dataset, int64_t n, strata_error *err);
+/* Elements index, index + n, index + 2 n ... */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_shard(strata_dataset **dataset, int64_t n, int64_t index,
+                                                              strata_error *err);
+
+/* Changes the element in place: writes to its parts, or finishes one and puts another there. */
+typedef strata_status (*strata_map_function)(strata_element *element, void *user, strata_error *err);
+typedef struct strata_map_options {
+    int threads;                     /* 0: none, the caller's own; at most 64. The order stays */
+    const strata_element_spec *spec; /* of the result; NULL: as before */
+} strata_map_options;
+/* A failure of the function is reported with the element's index, after all elements before it. */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_map(strata_dataset **dataset, strata_map_function function, void *user,
+                                                            const strata_map_options *opts, strata_error *err);
+typedef strata_status (*strata_filter_function)(const strata_element *element, void *user, bool *out_keep, strata_error *err);
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_filter(strata_dataset **dataset, strata_filter_function function,
+                                                               void *user, strata_error *err);
+/* The first whole walk keeps its elements in memory; later ones, in any epoch, give these. What lies below is walked as epoch 0. */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_cache(strata_dataset **dataset, strata_error *err);
+/* A thread keeps up to n elements ready. */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_prefetch(strata_dataset **dataset, int64_t n, strata_error *err);
+/* The parts of one element of each, side by side; ends with the shortest. Takes the datasets on success (and zeroes the pointers). */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_zip(strata_dataset **datasets, int n_datasets,
+                                                            strata_dataset **out_dataset, strata_error *err);
+/* Makes a dataset of each element and takes block_length elements of each of cycle_length of them in turn. */
+typedef strata_status (*strata_interleave_function)(const strata_element *element, void *user, strata_dataset **out_dataset,
+                                                    strata_error *err);
+typedef struct strata_interleave_options {
+    int cycle_length;         /* 0: 1 */
+    int64_t block_length;     /* 0: 1 */
+    strata_element_spec spec; /* of the elements of the datasets that are made */
+} strata_interleave_options;
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_interleave(strata_dataset **dataset,
+                                                                   strata_interleave_function function, void *user,
+                                                                   const strata_interleave_options *opts, strata_error *err);
+
+/* ---- map functions ---- */
+
+/* Pictures (rows, columns, channels) of any 4-byte type: mirrored left to right in half of the cases (flip), and moved by up to `padding` pixels in each
+ * direction, with zeros from beyond the edge. Drawn from the element's key. user: a strata_flip_crop. */
+typedef struct strata_flip_crop {
+    bool flip;
+    int padding;
+} strata_flip_crop;
+STRATA_API STRATA_MUST_USE strata_status strata_augment_flip_crop(strata_element *element, void *user, strata_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

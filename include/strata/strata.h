@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * All of Strata: train neural networks on any accelerator. A program includes this one. */
+#ifndef STRATA_STRATA_H
+#define STRATA_STRATA_H
+
+#include "strata/csv.h"
+#include "strata/dataset.h"
+#include "strata/device.h"
+#include "strata/executable.h"
+#include "strata/graph.h"
+#include "strata/layers.h"
+#include "strata/model.h"
+#include "strata/ops.h"
+#include "strata/optimizers.h"
+#include "strata/pipeline.h"
+#include "strata/status.h"
+#include "strata/strategy.h"
+#include "strata/summary.h"
+#include "strata/tensor.h"
+#include "strata/tokenizer.h"
+#include "strata/version.h"
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Strategies: on which devices a program trains, with the words of tf.distribute:
+ *
+ *     strata_strategy_create("mirrored", &(strata_strategy_options){.devices = ids, .n_devices = 2}, &strategy, &err);
+ *     strata_strategy_device(strategy, replica)      for each of strata_strategy_num_replicas_in_sync(strategy)
+ *
+ * A *replica* is one copy of the training step on one device. Replicas share a global batch; what strata_all_reduce adds up, it adds in
+ * replica order, so that losses are those of one device on the same batches. */
+#ifndef STRATA_STRATEGY_H
+#define STRATA_STRATEGY_H
+
+#include "strata/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct strata_strategy strata_strategy;
+
+typedef struct strata_strategy_options {
+    const char *const *devices; /* as strata_device_open takes them; NULL: what the strategy chooses by itself */
+    int n_devices;
+    const strata_device_options *device_options; /* NULL: the defaults */
+} strata_strategy_options;
+
+/* Opens the devices. `name` is one of strata_strategy_names:
+ *   "default"     the best device there is; takes no device names
+ *   "one_device"  the one device that is named, or the best
+ *   "mirrored"    a replica on each device named; without names on every accelerator (GPU or plugin; one that several APIs show counts once),
+ *                 or on the best CPU where there is none. Any APIs and vendors together.
+ *   "auto"        mirrored where there are several accelerators, else one_device
+ * Fails: INVALID for an unknown name (with the nearest), a device named twice, a wrong number of devices; what opening a device fails with.
+ * Thread: as strata_device_open. opts may be NULL. */
+STRATA_API STRATA_MUST_USE strata_status strata_strategy_create(const char *name, const strata_strategy_options *opts,
+                                                                strata_strategy **out_strategy, strata_error *err);
+/* A mirrored strategy over devices that the caller opened, which it takes, even on failure; the same hardware may be there several times (tests). */
+STRATA_API STRATA_MUST_USE strata_status strata_strategy_from_devices(strata_device *const *devices, int n_devices,
+                                                                      strata_strategy **out_strategy, strata_error *err);
+/* Closes the devices: after all made on them is destroyed. NULL is fine. */
+STRATA_API void strata_strategy_destroy(strata_strategy *strategy);
+
+/* NULL-terminated. */
+extern STRATA_API const char *const strata_strategy_names[];
+
+STRATA_API const char *strata_strategy_name(const strata_strategy *strategy);   /* "auto" has become what it chose */
+STRATA_API const char *strata_strategy_choice(const strata_strategy *strategy); /* one line: which devices, and why */
+STRATA_API int strata_strategy_num_replicas_in_sync(const strata_strategy *strategy);
+STRATA_API strata_device *strata_strategy_device(const strata_strategy *strategy, int replica); /* borrowed */
+
+/* Examples [*out_first, *out_first + *out_n) of a global batch are the replica's: each has floor or ceil of global / replicas, the first ones the
+ * larger share; 0 where there are fewer examples than replicas. */
+STRATA_API void strata_strategy_share(const strata_strategy *strategy, int64_t global_batch, int replica, int64_t *out_first,
+                                      int64_t *out_n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * strata bench matmul, conv2d: how fast a device multiplies matrices and convolves (bench_conv2d.c), beside what its multiply-add units do at
+ * best (fma_chain). A product is checked against a sum of doubles before it is timed. */
+#include "bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CHAIN = BENCH_CHAIN,
+    REPEATS = 7,             /* the median of so many is told */
+    SLOTS = 3,               /* runs that the device has in its queue */
+    CHECKED = 16,            /* elements of a product */
+    PEAK_ELEMENTS = 1 << 18, /* of the chains */
+    PEAK_STEPS = 4096,
+    MOST_SIZE = 32768
+};
+static const double MOST_PRODUCT_SECONDS = 10, /* a larger product is skipped */
+    LONG_RUN_SECONDS = 1,                      /* a run of CHAIN products that would take longer gets fewer */
+    PEAK_SECONDS = 0.02;                       /* for measuring the peak again, between repeats */
+
+/* a (m,k), or (k,m) when transpose_a; b (k,n), or (n,k) when transpose_b. */
+typedef struct shape {
+    int64_t m, n, k;
+    bool transpose_a, transpose_b;
+} shape;
+
+static const char default_sizes[] = "64,128,192,256,384,512,768,1024,1152,1536,2048";
+/* The products of a training step of 784-128-10 with batch 64: forward, the gradients of the weights, of the hidden layer. */
+static const shape mnist_shapes[] = {{64, 128, 784, false, false},
+                                     {64, 10, 128, false, false},
+                                     {784, 128, 64, true, false},
+                                     {128, 10, 64, true, false},
+                                     {64, 128, 10, false, true}};
+
+static const option_row rows[] = {
+    DEVICE_OPTION_ROWS(bench_options, device),
+    {"sizes", "N,N,...", "square products to time; default: 64 to 2048", OPTION_TEXT, offsetof(bench_options, sizes), 0, 0},
+    {"batch", "N", "conv2d: pictures; default: 64", OPTION_INT, offsetof(bench_options, batch), 1, 65536},
+    {"mnist", NULL, "the five products of an MNIST training step too", OPTION_FLAG, offsetof(bench_options, mnist), 0, 0},
+    {"seconds", "S", "time for each shape; default: 1", OPTION_NUMBER, offsetof(bench_options, seconds), 0.01, 3600},
+    {"json", NULL, "one JSON line a shape", OPTION_FLAG, offsetof(bench_options, json), 0, 0},
+    {0}};
+
+/* ---- running ---- */
+
+strata_status bench_run(strata_executable *exe, int64_t runs, double *out_seconds, strata_error *err) {
+    double begin = now_seconds();
+    int slot = 0;
+    for (int64_t i = 0; i < runs; i++) {
+        STRATA_TRY(strata_executable_acquire(exe, &slot, err));
+        STRATA_TRY(strata_executable_submit(exe, slot, err));
+    }
+    STRATA_TRY(strata_executable_wait(exe, slot, err)); /* runs end in the order of submission */
+    *out_seconds = now_seconds() - begin;
+    return STRATA_OK;
+}
+
+strata_status bench_compile(bench *b, strata_tensor *const *outputs, int n_outputs, strata_executable **out_exe,
+                            strata_error *err) {
+    const strata_executable_options opts = {.n_slots = SLOTS};
+    return strata_executable_create(b->device, outputs, n_outputs, NULL, 0, &opts, out_exe, err);
+}
+
+strata_tensor *bench_first_element(strata_tensor *y) {
+    return strata_slice(y, (const int64_t[STRATA_MAX_RANK]){0}, (const int64_t[STRATA_MAX_RANK]){1, 1, 1, 1, 1, 1, 1, 1});
+}
+
+float *bench_random(int64_t n, double scale, uint32_t seed, strata_error *err) {
+    float *values = malloc((size_t)n * sizeof *values);
+    if (!values) strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %lld numbers on the host", (long long)n);
+    for (int64_t i = 0; values && i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        values[i] = (float)(((double)(seed >> 8) / (1 << 23) - 1) * scale);
+    }
+    return values;
+}
+
+strata_status bench_variable(bench *b, strata_shape shape, float *values, strata_variable **out_variable, strata_error *err) {
+    if (!values) return STRATA_OUT_OF_MEMORY; /* bench_random said so */
+    const strata_array array = strata_array_view(STRATA_DTYPE_F32, shape, values);
+    STRATA_TRY(strata_variable_create(b->device, "operand", array.dtype, array.shape, out_variable, err));
+    return strata_variable_set(*out_variable, &array, err);
+}
+
+/* ---- the peak ---- */
+
+static strata_status open_peak(bench *b, strata_error *err) {
+    float *values = bench_random(PEAK_ELEMENTS, 1, 1, err);
+    strata_status status = bench_variable(b, STRATA_SHAPE(1, PEAK_ELEMENTS), values, &b->chains, err);
+    free(values);
+    STRATA_TRY(status);
+    STRATA_TRY(strata_graph_create(&b->chain_graph, err));
+    strata_tensor *y = bench_first_element(strata_fma_chain(strata_variable_read(b->chain_graph, b->chains), PEAK_STEPS));
+    STRATA_TRY(bench_compile(b, &y, 1, &b->chain, err));
+    double seconds;
+    return bench_run(b->chain, 1, &seconds, err); /* the first run is not like the others */
+}
+
+/* Measures once more, *out_rate, and keeps the best: other work on the machine only lowers what is measured. */
+static strata_status measure_peak(bench *b, double seconds, double *out_rate, strata_error *err) {
+    const double flops = 2.0 * PEAK_ELEMENTS * PEAK_STEPS;
+    double spent = 0, took;
+    *out_rate = 0;
+    for (int64_t runs = 1; spent < seconds; spent += took) {
+        STRATA_TRY(bench_run(b->chain, runs, &took, err));
+        double rate = (double)runs * flops / took * 1e-9;
+        if (rate > *out_rate) *out_rate = rate;
+        if (took < PEAK_SECONDS) runs *= 2;
+    }
+    if (*out_rate > b->peak) b->peak = *out_rate;
+    return STRATA_OK;
+}
+
+/* ---- one shape ---- */
+
+typedef struct product {
+    shape shape;
+    float *a_values, *b_values;
+    strata_variable *a[CHAIN], *b;
+    strata_graph *graph;
+    strata_executable *one, *many; /* one product, whose result is read; `chain` products */
+    int chain;
+    bench_rates rates;
+} product;
+
+static void product_finish(product *p) {
+    strata_executable_destroy(p->one);
+    strata_executable_destroy(p->many);
+    strata_graph_destroy(p->graph);
+    for (int i = 0; i < CHAIN; i++) strata_variable_destroy(p->a[i]);
+    strata_variable_destroy(p->b);
+    free(p->a_values);
+    free(p->b_values);
+}
+
+static double flops_of(const shape *s) {
+    return 2.0 * (double)s->m * (double)s->n * (double)s->k;
+}
+
+static bool is_square(const shape *s) {
+    return s->m == s->n && s->n == s->k && !s->transpose_a && !s->transpose_b;
+}
+
+/* Operands and the executable of one product. b is scaled so that a chain c = c b stays bounded. */
+static strata_status open_product(bench *b, product *p, strata_error *err) {
+    const shape *s = &p->shape;
+    p->a_values = bench_random(s->m * s->k, 1, 2, err);
+    STRATA_TRY(bench_variable(b, STRATA_SHAPE(s->transpose_a ? s->k : s->m, s->transpose_a ? s->m : s->k), p->a_values,
+                              &p->a[0], err));
+    p->b_values = bench_random(s->k * s->n, 1 / sqrt((double)s->k), 3, err);
+    STRATA_TRY(
+        bench_variable(b, STRATA_SHAPE(s->transpose_b ? s->n : s->k, s->transpose_b ? s->k : s->n), p->b_values, &p->b, err));
+    STRATA_TRY(strata_graph_create(&p->graph, err));
+    strata_tensor *c = strata_matmul(strata_variable_read(p->graph, p->a[0]), strata_variable_read(p->graph, p->b),
+                                     s->transpose_a, s->transpose_b);
+    return bench_compile(b, &c, 1, &p->one, err);
+}
+
+/* c[row, column] of the product in doubles, and the largest difference that folding k in f32 may make. */
+static double reference(const product *p, int64_t row, int64_t column, double *out_tolerance) {
+    const shape *s = &p->shape;
+    double sum = 0, magnitude = 0;
+    for (int64_t k = 0; k < s->k; k++) {
+        double term = (double)p->a_values[s->transpose_a ? k * s->m + row : row * s->k + k] *
+                      (double)p->b_values[s->transpose_b ? column * s->k + k : k * s->n + column];
+        sum += term;
+        magnitude += fabs(term);
+    }
+    *out_tolerance = magnitude * (double)s->k * ldexp(1, -24) + ldexp(1, -126);
+    return sum;
+}
+
+/* Runs one product, *out_seconds, and compares elements spread over it with sums of doubles. */
+static strata_status check(product *p, double *out_seconds, strata_error *err) {
+    const shape *s = &p->shape;
+    STRATA_TRY(bench_run(p->one, 1, out_seconds, err));
+    const float *c = strata_executable_output(p->one, 0, 0);
+    for (int64_t i = 0; i < CHECKED; i++) {
+        double tolerance;
+        int64_t row = i * (s->m - 1) / (CHECKED - 1), column = (i * 7 % CHECKED) * (s->n - 1) / (CHECKED - 1);
+        double got = (double)c[row * s->n + column], want = reference(p, row, column, &tolerance);
+        if (!(fabs(got - want) <= tolerance))
+            return strata_fail(err, STRATA_INTERNAL, "%lld x %lld x %lld: element (%lld, %lld) is %.9g; it should be %.9g",
+                               (long long)s->m, (long long)s->n, (long long)s->k, (long long)row, (long long)column, got, want);
+    }
+    return STRATA_OK;
+}
+
+/* What is timed: of a square, c = c b again and again; of another shape, products of several a, equal ones but in other memory, since
+ * equal products would be computed once. */
+static strata_status compile_many(bench *b, product *p, strata_error *err) {
+    const shape *s = &p->shape;
+    strata_tensor *c[CHAIN];
+    strata_tensor *by = strata_variable_read(p->graph, p->b);
+    if (is_square(s)) {
+        c[0] = strata_variable_read(p->graph, p->a[0]);
+        for (int i = 0; i < p->chain; i++) c[0] = strata_matmul(c[0], by, false, false);
+        c[0] = bench_first_element(c[0]);
+        return bench_compile(b, c, 1, &p->many, err);
+    }
+    for (int i = 0; i < p->chain; i++) {
+        if (i)
+            STRATA_TRY(bench_variable(b, STRATA_SHAPE(s->transpose_a ? s->k : s->m, s->transpose_a ? s->m : s->k), p->a_values,
+                                      &p->a[i], err));
+        c[i] = strata_matmul(strata_variable_read(p->graph, p->a[i]), by, s->transpose_a, s->transpose_b);
+    }
+    return bench_compile(b, c, p->chain, &p->many, err);
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+strata_status bench_time(bench *b, strata_executable *exe, double flops_of_run, bench_rates *out, strata_error *err) {
+    const double a_repeat = b->options.seconds / REPEATS, a_run = flops_of_run * 1e-9;
+    double rates[REPEATS], ratios[REPEATS], seconds, before, after;
+    STRATA_TRY(bench_run(exe, 1, &seconds, err)); /* the first run is not like the others */
+    STRATA_TRY(bench_run(exe, 1, &seconds, err));
+    int64_t runs = (int64_t)(a_repeat / seconds) + 1;
+    STRATA_TRY(measure_peak(b, PEAK_SECONDS, &before, err));
+    for (int i = 0; i < REPEATS; i++, before = after) { /* between the repeats the peak is measured too */
+        STRATA_TRY(bench_run(exe, runs, &seconds, err));
+        STRATA_TRY(measure_peak(b, PEAK_SECONDS, &after, err));
+        rates[i] = (double)runs * a_run / seconds;
+        ratios[i] = 2 * rates[i] / (before + after);
+    }
+    qsort(rates, REPEATS, sizeof *rates, ascending);
+    qsort(ratios, REPEATS, sizeof *ratios, ascending);
+    *out = (bench_rates){rates[REPEATS / 2], rates[REPEATS - 1], ratios[REPEATS / 2]};
+    return STRATA_OK;
+}
+
+static void print_product(const bench *b, const product *p) {
+    const shape *s = &p->shape;
+    const char *id = strata_device_get_info(b->device)->id;
+    if (b->options.json) {
+        printf("{\"device\":");
+        print_json_string(id);
+        printf(",\"m\":%lld,\"n\":%lld,\"k\":%lld,\"transpose_a\":%s,\"transpose_b\":%s,\"gflops\":%.3f", (long long)s->m,
+               (long long)s->n, (long long)s->k, s->transpose_a ? "true" : "false", s->transpose_b ? "true" : "false",
+               p->rates.gflops);
+        printf(",\"best_gflops\":%.3f,\"peak_gflops\":%.3f,\"ratio\":%.4f", p->rates.best_gflops, b->peak,
+               p->rates.gflops / b->peak);
+        printf(",\"paired_ratio\":%.4f}\n", p->rates.paired_ratio);
+    } else {
+        printf("%6lld %6lld %6lld  %c%c %10.1f %10.1f %7.3f %8.3f\n", (long long)s->m, (long long)s->n, (long long)s->k,
+               s->transpose_a ? 'T' : 'N', s->transpose_b ? 'T' : 'N', p->rates.gflops, p->rates.best_gflops,
+               p->rates.gflops / b->peak, p->rates.paired_ratio);
+    }
+    fflush(stdout);
+}
+
+static strata_status bench_shape(bench *b, const shape *s, strata_error *err) {
+    double expected = b->rate > 0 ? flops_of(s) * 1e-9 / b->rate : 0, seconds;
+    if (expected > MOST_PRODUCT_SECONDS) {
+        fprintf(stderr, "strata: %lld x %lld x %lld is skipped: one product would take about %.0f s\n", (long long)s->m,
+                (long long)s->n, (long long)s->k, expected);
+        return STRATA_OK;
+    }
+    product p = {.shape = *s};
+    strata_status status = open_product(b, &p, err);
+    if (!status) status = check(&p, &seconds, err);
+    if (!status) {
+        p.chain = seconds * CHAIN > LONG_RUN_SECONDS ? (int)(LONG_RUN_SECONDS / seconds) + 1 : CHAIN;
+        status = compile_many(b, &p, err);
+    }
+    if (!status) status = bench_time(b, p.many, flops_of(&p.shape) * p.chain, &p.rates, err);
+    if (!status) {
+        b->rate = p.rates.gflops;
+        print_product(b, &p);
+    }
+    product_finish(&p);
+    return status;
+}
+
+/* ---- the command ---- */
+
+/* The next size of a list, 0 at its end, -1 for what is none. */
+static int64_t next_size(const char **list) {
+    char *end = NULL;
+    if (!**list) return 0;
+    long long size = strtoll(*list, &end, 10);
+    if (end == *list || size < 1 || size > MOST_SIZE || (*end && (*end != ',' || !end[1]))) return -1;
+    *list = *end ? end + 1 : end;
+    return size;
+}
+
+static int check_sizes(const char *list) {
+    const char *rest = list;
+    int64_t size = 1;
+    while (size > 0) size = next_size(&rest);
+    if (!size) return EXIT_OK;
+    return usage_error("--sizes is \"%s\"; it must be whole numbers from 1 to %d with commas between them", list, MOST_SIZE);
+}
+
+static strata_status bench_matmul(bench *b, strata_error *err) {
+    const char *sizes = b->options.sizes;
+    if (!b->options.json) {
+        printf("%6s %6s %6s     %10s %10s %7s %8s\n", "m", "n", "k", "GFLOP/s", "best", "of peak", "paired");
+    }
+    for (int64_t n; (n = next_size(&sizes)) > 0;) STRATA_TRY(bench_shape(b, &(shape){n, n, n, false, false}, err));
+    const size_t n_mnist = sizeof mnist_shapes / sizeof *mnist_shapes;
+    if (b->options.mnist && !b->options.json) printf("products of an MNIST training step (784-128-10, batch 64)\n");
+    for (size_t i = 0; b->options.mnist && i < n_mnist; i++) STRATA_TRY(bench_shape(b, &mnist_shapes[i], err));
+    return STRATA_OK;
+}
+
+static const struct {
+    const char *name;
+    strata_status (*run)(bench *b, strata_error *err);
+} benchmarks[] = {{"matmul", bench_matmul}, {"conv2d", bench_conv2d}};
+enum { BENCHMARKS = sizeof benchmarks / sizeof benchmarks[0] };
+
+/* Measures the peak first, on which all else is based. */
+static strata_status run_benchmark(bench *b, int which, strata_error *err) {
+    double rate;
+    STRATA_TRY(open_peak(b, err));
+    STRATA_TRY(measure_peak(b, b->options.seconds, &rate, err));
+    const strata_device_info *info = strata_device_get_info(b->device);
+    if (!b->options.json) printf("%s (%s): multiply-adds alone reach %.1f GFLOP/s\n", info->id, info->name, b->peak);
+    STRATA_TRY(benchmarks[which].run(b, err));
+    if (!b->options.json) printf("peak over the whole run: %.1f GFLOP/s\n", b->peak);
+    return STRATA_OK;
+}
+
+static int run(const command *command, int argc, char **argv) {
+    bench b = {.options = {.sizes = default_sizes, .seconds = 1, .batch = 64}};
+    const char *what = NULL;
+    int n_arguments = 0;
+    int code = read_options(command, argc, argv, &b.options, &what, &n_arguments);
+    if (code) return code < 0 ? EXIT_OK : code;
+    int which = 0;
+    while (which < BENCHMARKS && strcmp(what, benchmarks[which].name) != 0) which++;
+    if (which == BENCHMARKS) return usage_error("there is no benchmark \"%s\"; there are: matmul, conv2d", what);
+    code = check_sizes(b.options.sizes);
+    if (!code) code = open_device(&b.options.device, &b.device);
+    if (code) return code;
+    strata_error err = {0};
+    strata_status status = run_benchmark(&b, which, &err);
+    if (status) code = report(FAILING_RUN, status, &err);
+    strata_executable_destroy(b.chain);
+    strata_graph_destroy(b.chain_graph);
+    strata_variable_destroy(b.chains);
+    strata_device_close(b.device);
+    return code;
+}
+
+const command command_bench = {
+    .name = "bench",
+    .arguments = "matmul|conv2d",
+    .summary = "measure a device: products of matrices, convolutions, beside the peak of its multiply-adds",
+    .details =
+        "GFLOP/s is the median of 7 repeats, best the fastest of them; of peak compares the median with the best that "
+        "fma_chain\n"
+        "reached up to then, paired each repeat with what it reached just before and after (a clock that changes is in "
+        "neither)\n",
+    .options = rows,
+    .least_arguments = 1,
+    .most_arguments = 1,
+    .run = run,
+};

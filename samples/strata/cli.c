@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options from tables (getopt_long does the reading), help made from the same tables, messages and their exit codes. */
+#include "cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+enum { MAX_OPTIONS = 32 };
+
+/* ---- messages ---- */
+
+int usage_error(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("strata: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    return EXIT_USAGE;
+}
+
+int report(failing about, strata_status status, const strata_error *err) {
+    static const int by_subject[] = {[FAILING_USAGE] = EXIT_USAGE,
+                                     [FAILING_DATA] = EXIT_DATA,
+                                     [FAILING_DEVICE] = EXIT_DEVICE,
+                                     [FAILING_RUN] = EXIT_INTERNAL};
+    fprintf(stderr, "strata: %s\n", err->message);
+    switch (status) {
+        case STRATA_OK:
+            return EXIT_OK;
+        case STRATA_INVALID:
+            return about == FAILING_DATA ? EXIT_DATA : EXIT_USAGE;
+        case STRATA_DATA:
+            return EXIT_DATA;
+        case STRATA_UNAVAILABLE:
+            return by_subject[about];
+        case STRATA_UNSUPPORTED:
+            return about == FAILING_DATA ? EXIT_DATA : EXIT_DEVICE;
+        case STRATA_OUT_OF_MEMORY:
+            return EXIT_DEVICE;
+        case STRATA_OUT_OF_DISK:
+            return EXIT_OUT_OF_DISK;
+        case STRATA_DEVICE_LOST:
+            return EXIT_DEVICE_LOST;
+        case STRATA_PEER_LOST:
+            return EXIT_PEER_LOST;
+        case STRATA_TIMEOUT:
+            return EXIT_TIMEOUT;
+        case STRATA_INTERRUPTED:
+            return EXIT_INTERRUPTED;
+        case STRATA_INTERNAL:
+            return EXIT_INTERNAL;
+    }
+    return EXIT_INTERNAL;
+}
+
+/* ---- words ---- */
+
+/* Levenshtein distance of two short words. */
+static int distance(const char *a, const char *b) {
+    int row[64];
+    size_t n = strlen(b);
+    if (n >= sizeof row / sizeof *row) return 99;
+    for (size_t j = 0; j <= n; j++) row[j] = (int)j;
+    for (size_t i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= n; j++) {
+            int change = diagonal + (a[i - 1] != b[j - 1]), least = row[j] < row[j - 1] ? row[j] : row[j - 1];
+            diagonal = row[j];
+            row[j] = change < least + 1 ? change : least + 1;
+        }
+    }
+    return row[n];
+}
+
+const char *nearest_word(const char *given, const char *const *words, int n) {
+    const char *best = NULL;
+    int least = 3 < (int)strlen(given) ? 3 : (int)strlen(given);
+    for (int i = 0; i < n; i++) {
+        int d = distance(given, words[i]);
+        if (d < least) {
+            least = d;
+            best = words[i];
+        }
+    }
+    return best;
+}
+
+/* ---- options ---- */
+
+void print_command_help(const command *command) {
+    printf("%s\n\nusage: strata %s%s%s [OPTIONS]\n", command->summary, command->name, *command->arguments ? " " : "",
+           command->arguments);
+    if (command->details) printf("\n%s", command->details);
+    if (command->print_more) putchar('\n'), command->print_more();
+    printf("\noptions\n");
+    for (const option_row *row = command->options; row->name; row++) {
+        char left[64];
+        snprintf(left, sizeof left, "--%s%s%s", row->name, row->value ? " " : "", row->value ? row->value : "");
+        printf("  %-22s %s\n", left, row->help);
+    }
+    printf("  %-22s %s\n", "--help", "this text");
+}
+
+static int unknown_option(const command *command, const char *given) {
+    const char *words[MAX_OPTIONS + 1] = {"help"};
+    int n = 1;
+    char name[64];
+    if (given[0] != '-' || given[1] != '-')
+        return usage_error("%s has no option %s; strata help %s lists them", command->name, given, command->name);
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(given + 2, "="), given + 2);
+    for (const option_row *row = command->options; row->name && n < MAX_OPTIONS; row++) words[n++] = row->name;
+    const char *near = nearest_word(name, words, n);
+    if (near) return usage_error("%s has no option --%s. Did you mean --%s?", command->name, name, near);
+    return usage_error("%s has no option --%s; strata help %s lists them", command->name, name, command->name);
+}
+
+static int set_option(const option_row *row, const char *text, void *options) {
+    void *target = (char *)options + row->offset;
+    char *end = NULL;
+    errno = 0;
+    if (row->kind == OPTION_FLAG) {
+        *(bool *)target = true;
+    } else if (row->kind == OPTION_TEXT) {
+        if (!*text) return usage_error("--%s needs a %s", row->name, row->value);
+        *(const char **)target = text;
+    } else if (row->kind == OPTION_INT) {
+        long long value = strtoll(text, &end, 10);
+        if (!*text || *end || errno || (double)value < row->least || (double)value > row->most)
+            return usage_error("--%s is \"%s\"; it must be a whole number from %.0f to %.0f", row->name, text, row->least,
+                               row->most);
+        *(int64_t *)target = value;
+    } else {
+        double value = strtod(text, &end);
+        if (!*text || *end || errno || !isfinite(value) || value < row->least || value > row->most)
+            return usage_error("--%s is \"%s\"; it must be a number from %g to %g", row->name, text, row->least, row->most);
+        *(double *)target = value;
+    }
+    return EXIT_OK;
+}
+
+int read_options(const command *command, int argc, char **argv, void *options, const char **arguments, int *n_arguments) {
+    struct option table[MAX_OPTIONS + 2] = {{"help", no_argument, NULL, 'h'}};
+    int n = 1, found = 0, index = 0;
+    for (const option_row *row = command->options; row->name && n <= MAX_OPTIONS; row++, n++)
+        table[n] = (struct option){row->name, row->value ? required_argument : no_argument, NULL, 'o'};
+    opterr = 0;
+    *n_arguments = 0;
+    /* "-" first: arguments are handed over in order, mixed with options. */
+    while ((found = getopt_long(argc, argv, "-:h", table, &index)) != -1) {
+        if (found == 'h') {
+            print_command_help(command);
+            return -1;
+        }
+        if (found == ':') return usage_error("%s needs a value", argv[optind - 1]);
+        if (found == '?') return unknown_option(command, argv[optind - 1]);
+        if (found == 'o') {
+            int code = set_option(&command->options[index - 1], optarg, options);
+            if (code) return code;
+        } else if (*n_arguments < command->most_arguments) {
+            arguments[(*n_arguments)++] = optarg;
+        } else {
+            return usage_error("%s: \"%s\" is one argument too many; strata help %s", command->name, optarg, command->name);
+        }
+    }
+    for (; optind < argc; optind++) { /* behind "--" */
+        if (*n_arguments == command->most_arguments)
+            return usage_error("%s: \"%s\" is one argument too many; strata help %s", command->name, argv[optind],
+                               command->name);
+        arguments[(*n_arguments)++] = argv[optind];
+    }
+    if (*n_arguments < command->least_arguments)
+        return usage_error("%s needs %s; strata help %s", command->name, command->arguments, command->name);
+    return EXIT_OK;
+}
+
+/* ---- what several commands do ---- */
+
+int open_device(const device_flags *flags, strata_device **out_device) {
+    strata_error err = {0};
+    strata_device_options opts = {.fast = flags->fast, .no_tune = flags->no_tune, .no_cache = flags->no_cache};
+    strata_status status = strata_device_open(flags->which, &opts, out_device, &err);
+    return status ? report(FAILING_DEVICE, status, &err) : EXIT_OK;
+}
+
+int64_t peak_rss_mib(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) ? 0 : usage.ru_maxrss / 1024;
+}
+
+void print_json_string(const char *text) {
+    putchar('"');
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            printf("\\%c", *c);
+        else if (*c < 0x20)
+            printf("\\u%04x", *c);
+        else
+            putchar(*c);
+    }
+    putchar('"');
+}
+
+void print_json_shape(strata_shape shape) {
+    putchar('[');
+    for (int i = 0; i < shape.rank; i++) printf("%s%lld", i ? "," : "", (long long)shape.dims[i]);
+    putchar(']');
+}
+
+readable_number readable(double value) {
+    static const char *const units[] = {"", " k", " M", " G", " T", " P"};
+    readable_number number;
+    size_t unit = 0;
+    while (value >= 999.5 && unit + 1 < sizeof units / sizeof *units) value /= 1000, unit++;
+    snprintf(number.text, sizeof number.text, "%.*f%s",
+             !unit || value >= 99.95 ? 0
+             : value >= 9.995        ? 1
+                                     : 2,
+             value, units[unit]);
+    return number;
+}
+
+bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+double now_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void print_more(const strata_metrics *metrics) {
+    for (int i = 0; i < metrics->n; i++) printf("  %s %.4f", metrics->more[i].name, metrics->more[i].value);
+}
+
+static void print_matrix(const strata_array *counts) {
+    int64_t classes = counts->shape.dims[0];
+    for (int64_t i = 0; i < classes * classes; i++)
+        printf("%s%lld%s",
+               i % classes ? ","
+               : i         ? ",["
+                           : "[[",
+               (long long)((int64_t *)counts->data)[i], i % classes == classes - 1 ? "]" : "");
+    printf("]");
+}
+
+void print_more_json(const strata_model *model, const strata_metrics *metrics) {
+    strata_array counts;
+    bool matrix = !strata_model_confusion_matrix(model, &counts, NULL);
+    if (!metrics->n && !matrix) return;
+    printf(",\"metrics\":{");
+    for (int i = 0; i < metrics->n; i++) printf("%s\"%s\":%.9g", i ? "," : "", metrics->more[i].name, metrics->more[i].value);
+    if (matrix) {
+        printf("%s\"confusion_matrix\":", metrics->n ? "," : "");
+        print_matrix(&counts);
+        strata_array_finish(&counts);
+    }
+    printf("}");
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the commands of `strata` share: the table of commands, options read from tables, exit codes, messages. */
+#ifndef STRATA_SAMPLES_CLI_H
+#define STRATA_SAMPLES_CLI_H
+
+#include <strata/strata.h>
+
+/* Exit codes: `strata help exit-codes` prints the same list (main.c). */
+enum {
+    EXIT_OK = 0,
+    EXIT_USAGE = 2,
+    EXIT_DATA = 3,
+    EXIT_DEVICE = 4,
+    EXIT_INTERNAL = 5,
+    EXIT_INTERRUPTED = 130,
+    EXIT_DEVICE_LOST = 160,
+    EXIT_OUT_OF_DISK = 161,
+    EXIT_PEER_LOST = 162,
+    EXIT_TIMEOUT = 163
+};
+
+/* ---- options ---- */
+typedef enum option_kind { OPTION_FLAG, OPTION_INT, OPTION_NUMBER, OPTION_TEXT } option_kind;
+
+typedef struct option_row {
+    const char *name;  /* without the dashes */
+    const char *value; /* what stands for its value in the help: "DIR"; NULL for flags */
+    const char *help;
+    option_kind kind;
+    size_t offset;      /* in the command's options struct: bool, int64_t, double, const char * */
+    double least, most; /* INT and NUMBER */
+} option_row;
+
+typedef struct command {
+    const char *name;
+    const char *arguments;     /* "NAME|MODEL.json" */
+    const char *summary;       /* one line, for the list of commands */
+    const char *details;       /* further lines of its help; NULL: none */
+    void (*print_more)(void);  /* what stands behind them, from tables; NULL: nothing */
+    const option_row *options; /* ends at a NULL name */
+    int least_arguments, most_arguments;
+    int (*run)(const struct command *command, int argc, char **argv);
+} command;
+
+extern const command command_devices, command_train, command_evaluate, command_predict, command_summary, command_inspect,
+    command_data, command_bench;
+extern const command *const commands[]; /* ends with NULL */
+
+/* Reads argv[1..] by the command's table into `options`; what is no option goes to arguments[0..n_arguments), in order. Returns EXIT_OK,
+ * EXIT_USAGE after a message on stderr, or -1 after printing the help. */
+int read_options(const command *command, int argc, char **argv, void *options, const char **arguments, int *n_arguments);
+void print_command_help(const command *command);
+/* The word of `words` (n of them) nearest to `given`, or NULL when none is near. */
+const char *nearest_word(const char *given, const char *const *words, int n);
+
+/* ---- messages ---- */
+/* What the failing call was about: the same status means another exit code for a missing file and a missing device. */
+typedef enum failing { FAILING_USAGE, FAILING_DATA, FAILING_DEVICE, FAILING_RUN } failing;
+/* Prints "strata: <message>" on stderr; returns the exit code. */
+int report(failing about, strata_status status, const strata_error *err);
+int usage_error(const char *format, ...) STRATA_PRINTF(1, 2);
+
+/* ---- what several commands do ---- */
+typedef struct device_flags {
+    const char *which;
+    bool fast, no_tune, no_cache;
+} device_flags;
+#define DEVICE_OPTION_ROWS(type, member)                                                                                      \
+    {"device",                                                                                                                \
+     "WHICH",                                                                                                                 \
+     "opencl:0, vulkan:1, host, part of a name, or opencl:part; default: the best",                                           \
+     OPTION_TEXT,                                                                                                             \
+     offsetof(type, member.which),                                                                                            \
+     0,                                                                                                                       \
+     0},                                                                                                                      \
+        {"fast", NULL, "allow kernels that change last bits (CLBlast)", OPTION_FLAG, offsetof(type, member.fast), 0, 0},      \
+        {"no-tune", NULL, "take default kernels; read and write no tuning file", OPTION_FLAG, offsetof(type, member.no_tune), \
+         0,         0},                                                                                                       \
+    {                                                                                                                         \
+        "no-cache", NULL, "keep no compiled kernels on disk", OPTION_FLAG, offsetof(type, member.no_cache), 0, 0              \
+    }
+
+int open_device(const device_flags *flags, strata_device **out_device);
+
+/* ",\"metrics\":{\"auc\":0.9, ...}" for those that the model was asked for, its confusion matrix among them; nothing where there are none. */
+void print_more_json(const strata_model *model, const strata_metrics *metrics);
+/* "  auc 0.9000" for each. */
+void print_more(const strata_metrics *metrics);
+/* Megabytes of memory that the process held at most. */
+int64_t peak_rss_mib(void);
+/* Write a JSON string with quotes, and an array of the shape's dimensions. */
+void print_json_string(const char *text);
+void print_json_shape(strata_shape shape);
+/* 1234567.0 as "1.23 M", for people. */
+typedef struct readable_number {
+    char text[32];
+} readable_number;
+readable_number readable(double value);
+bool ends_with(const char *text, const char *end);
+double now_seconds(void);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * strata evaluate: loss and accuracy of a saved model on the test set. */
+#include <stdio.h>
+
+#include "samples.h"
+
+typedef struct evaluate_options {
+    data_options data;
+    const char *metrics;
+    device_flags device;
+    int64_t batch;
+    bool json;
+} evaluate_options;
+
+static const option_row rows[] = {
+    DATA_OPTION_ROWS(evaluate_options, data),
+    {"batch", "N", "examples a step (256)", OPTION_INT, offsetof(evaluate_options, batch), 1, 1e12},
+    {"metrics", "A,B", "besides loss and accuracy; as strata train", OPTION_TEXT, offsetof(evaluate_options, metrics), 0, 0},
+    {"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(evaluate_options, json), 0, 0},
+    DEVICE_OPTION_ROWS(evaluate_options, device),
+    {0}};
+
+static int evaluate(const evaluate_options *options, strata_model *model, strata_device *device, strata_dataset *test) {
+    strata_error err = {0};
+    strata_metrics metrics;
+    strata_status status = strata_model_compile(model, device, &(strata_compile_options){.metrics = options->metrics}, &err);
+    if (!status) status = strata_model_evaluate(model, test, options->batch, &metrics, &err);
+    if (status) return report(FAILING_RUN, status, &err);
+    if (options->json) {
+        printf("{\"examples\":%lld,\"loss\":%.9g,\"accuracy\":%.6f,\"device\":", (long long)metrics.examples, metrics.loss,
+               metrics.accuracy);
+        print_json_string(strata_device_get_info(device)->id);
+        print_more_json(model, &metrics);
+        printf("}\n");
+    } else {
+        print_metrics(model, &metrics);
+        print_more(&metrics);
+        putchar('\n');
+    }
+    return EXIT_OK;
+}
+
+/* Texts become tokens as the model learned them. */
+static int open_test_data(const strata_model *model, const data_options *options, sample_data *data) {
+    strata_shape shape = strata_model_input_shape(model);
+    const sample *sample = sample_of_model(model, options);
+    int code = model_tokenizer(model, sample, &data->tokenizer);
+    data->length = shape.rank ? shape.dims[0] : 0;
+    return code ? code : open_data(sample, options, "test", data);
+}
+
+static int run(const command *command, int argc, char **argv) {
+    evaluate_options options = {0};
+    const char *path = NULL;
+    int n_arguments = 0;
+    int code = read_options(command, argc, argv, &options, &path, &n_arguments);
+    if (code) return code < 0 ? EXIT_OK : code;
+    strata_error err = {0};
+    strata_model *model = NULL;
+    strata_device *device = NULL;
+    sample_data test = {0};
+    strata_status status = strata_model_load(path, &model, &err);
+    code = status ? report(FAILING_DATA, status, &err) : open_test_data(model, &options.data, &test);
+    if (!code) code = open_device(&options.device, &device);
+    if (!code) code = evaluate(&options, model, device, test.dataset);
+    strata_model_destroy(model);
+    strata_device_close(device);
+    close_data(&test);
+    return code;
+}
+
+const command command_evaluate = {.name = "evaluate",
+                                  .arguments = "MODEL.strata",
+                                  .summary = "loss and accuracy of a saved model on the test set",
+                                  .options = rows,
+                                  .least_arguments = 1,
+                                  .most_arguments = 1,
+                                  .run = run};

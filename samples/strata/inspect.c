@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * strata inspect: what is in a model or data file. What a file is is seen from its first bytes (its name decides only where a format
+ * has no mark); each format is a row of `formats` and gives one list of parts, which one printer shows. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "core/data/cifar10.h"
+#include "core/data/idx.h"
+#include "core/data/npy.h"
+#include "core/data/safetensors.h"
+#include "core/file.h"
+
+typedef struct inspect_options {
+    bool json;
+} inspect_options;
+
+static const option_row rows[] = {{"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(inspect_options, json), 0, 0}, {0}};
+
+/* What the printer needs to know of a part of a file. */
+typedef struct part {
+    const char *name, *dtype;
+    strata_shape shape;
+    int64_t bytes;
+} part;
+
+/* Collects parts and notes, in text or JSON, as a format's reader finds them. */
+typedef struct listing {
+    bool json;
+    int n_parts;
+} listing;
+
+static void begin(listing *list, const char *path, const char *format) {
+    if (list->json) {
+        printf("{\"file\":");
+        print_json_string(path);
+        printf(",\"format\":\"%s\",\"tensors\":[", format);
+    } else {
+        printf("%s: %s\n", path, format);
+    }
+}
+
+static void add(listing *list, part p) {
+    if (list->json) {
+        printf("%s{\"name\":", list->n_parts ? "," : "");
+        print_json_string(p.name);
+        printf(",\"dtype\":\"%s\",\"shape\":", p.dtype);
+        print_json_shape(p.shape);
+        printf(",\"bytes\":%lld}", (long long)p.bytes);
+    } else {
+        printf("  %-32s %-6s %-20s %12lld bytes\n", p.name, p.dtype, strata_shape_text(p.shape).text, (long long)p.bytes);
+    }
+    list->n_parts++;
+}
+
+static void end(const listing *list) {
+    if (list->json) printf("]}\n");
+}
+
+/* ---- the formats ---- */
+
+static bool is_safetensors(const char *path, const unsigned char *head, size_t n) {
+    (void)path;
+    return n > 8 && head[8] == '{' && !head[7] && !head[6] && !head[5];
+}
+
+/* A text of the metadata that is JSON stands in the output as it is; another one as a string. */
+static void print_model(const listing *list, const char *model) {
+    if (list->json)
+        printf("],\"model\":%s}\n", model);
+    else
+        printf("  model: %s\n", model);
+}
+
+static strata_status inspect_safetensors(const char *path, listing *list, strata_error *err) {
+    strata_safetensors file = {0};
+    STRATA_TRY(strata_safetensors_read(path, &file, err));
+    const char *text = strata_safetensors_metadata(&file, "strata.model");
+    strata_json model = {0};
+    /* A model's text is looked at before it is put into our own JSON. */
+    strata_status status = text ? strata_json_parse(path, text, strlen(text), strlen(text), &model, err) : STRATA_OK;
+    if (!status) {
+        begin(list, path, text ? "a Strata model (safetensors)" : "safetensors");
+        for (size_t i = 0; i < file.n_tensors; i++) {
+            const strata_safetensor *t = &file.tensors[i];
+            add(list, (part){t->name, t->dtype_name, t->shape, (int64_t)t->n_bytes});
+        }
+        if (text)
+            print_model(list, text);
+        else
+            end(list);
+    }
+    strata_json_finish(&model);
+    strata_safetensors_finish(&file);
+    return status;
+}
+
+static void add_array(listing *list, const char *name, const strata_array *array) {
+    add(list, (part){name, strata_dtype_name(array->dtype), array->shape,
+                     strata_shape_elements(array->shape) * (int64_t)strata_dtype_bytes(array->dtype)});
+}
+
+static strata_status list_array(const char *path, const char *format, strata_array *array, listing *list) {
+    begin(list, path, format);
+    add_array(list, "elements", array);
+    end(list);
+    strata_array_finish(array);
+    return STRATA_OK;
+}
+
+static bool is_npy(const char *path, const unsigned char *head, size_t n) {
+    (void)path;
+    return n > 6 && !memcmp(head, "\x93NUMPY", 6);
+}
+
+static strata_status inspect_npy(const char *path, listing *list, strata_error *err) {
+    strata_array array = {0};
+    STRATA_TRY(strata_npy_read(path, &array, err));
+    return list_array(path, "npy", &array, list);
+}
+
+static bool is_idx(const char *path, const unsigned char *head, size_t n) {
+    (void)path;
+    return (n > 4 && !head[0] && !head[1] && head[2] >= 8 && head[2] <= 14) || (n > 2 && head[0] == 0x1f && head[1] == 0x8b);
+}
+
+static strata_status inspect_idx(const char *path, listing *list, strata_error *err) {
+    strata_array array = {0};
+    STRATA_TRY(strata_idx_read(path, &array, err));
+    return list_array(path, "IDX", &array, list);
+}
+
+/* Ends of names, plain or compressed. */
+static bool is_called(const char *path, const char *end) {
+    char gz[32], xz[32];
+    snprintf(gz, sizeof gz, "%s.gz", end);
+    snprintf(xz, sizeof xz, "%s.xz", end);
+    return ends_with(path, end) || ends_with(path, gz) || ends_with(path, xz);
+}
+
+static bool is_cifar10(const char *path, const unsigned char *head, size_t n) {
+    (void)head;
+    return n && strstr(path, "_batch") && is_called(path, ".bin");
+}
+
+static strata_status inspect_cifar10(const char *path, listing *list, strata_error *err) {
+    unsigned char *bytes = NULL;
+    size_t n = 0;
+    strata_array images = {0}, labels = {0};
+    STRATA_TRY(strata_file_read(path, (size_t)1 << 32, &bytes, &n, err));
+    strata_status status = strata_cifar10_parse(path, bytes, n, &images, &labels, err);
+    free(bytes);
+    STRATA_TRY(status);
+    begin(list, path, "CIFAR-10 records");
+    add_array(list, "images", &images);
+    add_array(list, "labels", &labels);
+    end(list);
+    strata_array_finish(&images);
+    strata_array_finish(&labels);
+    return STRATA_OK;
+}
+
+static bool is_csv(const char *path, const unsigned char *head, size_t n) {
+    (void)head;
+    return n && is_called(path, ".csv");
+}
+
+/* A column is of numbers when all its cells are. */
+static part look_at_column(const strata_csv *csv, int column) {
+    part found = {strata_csv_column(csv, column), "number", STRATA_SHAPE(strata_csv_n_rows(csv)), 0};
+    for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
+        const char *cell = strata_csv_cell(csv, row, column);
+        char *rest = NULL;
+        double value = strtod(cell, &rest);
+        if (rest == cell || *rest || !isfinite(value)) found.dtype = "text";
+        found.bytes += (int64_t)strlen(cell);
+    }
+    return found;
+}
+
+static strata_status inspect_csv(const char *path, listing *list, strata_error *err) {
+    strata_csv *csv = NULL;
+    STRATA_TRY(strata_csv_read(path, 0, &csv, err));
+    begin(list, path, "CSV");
+    for (int i = 0; i < strata_csv_n_columns(csv); i++) add(list, look_at_column(csv, i));
+    end(list);
+    strata_csv_destroy(csv);
+    return STRATA_OK;
+}
+
+static const struct {
+    const char *name;
+    bool (*matches)(const char *path, const unsigned char *head, size_t n);
+    strata_status (*inspect)(const char *path, listing *list, strata_error *err);
+} formats[] = {{"npy", is_npy, inspect_npy},
+               {"safetensors", is_safetensors, inspect_safetensors},
+               {"CIFAR-10", is_cifar10, inspect_cifar10},
+               {"CSV", is_csv, inspect_csv},
+               {"IDX", is_idx, inspect_idx}};
+
+static strata_status inspect(const char *path, listing *list, strata_error *err) {
+    unsigned char head[64] = {0};
+    FILE *file = fopen(path, "rb");
+    if (!file) return strata_file_fail(err, errno, path, "open");
+    size_t n = fread(head, 1, sizeof head, file);
+    int problem = ferror(file) ? errno : 0;
+    fclose(file);
+    if (problem) return strata_file_fail(err, problem, path, "read");
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (formats[i].matches(path, head, n)) return formats[i].inspect(path, list, err);
+    return strata_fail(
+        err, STRATA_DATA,
+        "%s: begins like none of the formats that are known: safetensors, npy, IDX; nor is it called .csv or _batch_1.bin",
+        path);
+}
+
+static int run(const command *command, int argc, char **argv) {
+    inspect_options options = {0};
+    const char *path = NULL;
+    int n_arguments = 0;
+    int code = read_options(command, argc, argv, &options, &path, &n_arguments);
+    if (code) return code < 0 ? EXIT_OK : code;
+    strata_error err = {0};
+    strata_status status = inspect(path, &(listing){.json = options.json}, &err);
+    return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
+}
+
+const command command_inspect = {.name = "inspect",
+                                 .arguments = "FILE",
+                                 .summary = "what is in a model or data file",
+                                 .options = rows,
+                                 .least_arguments = 1,
+                                 .most_arguments = 1,
+                                 .run = run};

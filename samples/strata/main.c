@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * strata, the command: finds the command that argv names, and helps where it can't. Each command is a file beside this one. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+const command *const commands[] = {&command_devices, &command_train,   &command_evaluate,
+                                   &command_predict, &command_summary, &command_inspect,
+                                   &command_data,    &command_bench,   NULL};
+
+static const char exit_codes[] =
+    "strata's exit codes\n"
+    "    0  success\n"
+    "    2  wrong usage: an option or argument is wrong\n"
+    "    3  bad data: a file or folder is missing, damaged, or does not fit the model; the loss is not finite\n"
+    "    4  no such device, or the device cannot do this (memory, dtype)\n"
+    "    5  internal error: please report it\n"
+    "  130  interrupted by Ctrl-C, after the step that was running\n"
+    "A restart may cure these:\n"
+    "  160  the device or its driver died\n"
+    "  161  no space left on the disk; the file that was there before is whole\n"
+    "  162  another worker died\n"
+    "  163  no progress until the deadline\n";
+
+static void print_help(void) {
+    printf("strata trains neural networks on any accelerator.\n\nusage: strata COMMAND [ARGUMENTS] [OPTIONS]\n\n");
+    for (int i = 0; commands[i]; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    printf("  %-10s %s\n", "help", "help on a command, or on exit-codes");
+    printf("\nstrata help COMMAND tells its options. A start: strata train mnist\n");
+}
+
+static const command *find_command(const char *name) {
+    for (int i = 0; commands[i]; i++)
+        if (!strcmp(commands[i]->name, name)) return commands[i];
+    return NULL;
+}
+
+static int unknown_command(const char *name) {
+    const char *words[16] = {"help", "exit-codes"};
+    int n = 2;
+    for (int i = 0; commands[i]; i++) words[n++] = commands[i]->name;
+    const char *near = nearest_word(name, words, n);
+    if (near) return usage_error("\"%s\" is not a command. Did you mean \"%s\"? strata --help lists them", name, near);
+    return usage_error("\"%s\" is not a command; strata --help lists them", name);
+}
+
+static int help(const char *about) {
+    if (!about) {
+        print_help();
+        return EXIT_OK;
+    }
+    if (!strcmp(about, "exit-codes")) {
+        fputs(exit_codes, stdout);
+        return EXIT_OK;
+    }
+    const command *found = find_command(about);
+    if (!found) return unknown_command(about);
+    print_command_help(found);
+    return EXIT_OK;
+}
+
+static int dispatch(int argc, char **argv) {
+    if (argc < 2) {
+        print_help();
+        return EXIT_USAGE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return help(NULL);
+    if (!strcmp(argv[1], "help")) return help(argc > 2 ? argv[2] : NULL);
+    if (!strcmp(argv[1], "--version")) {
+        printf("strata %s\n", STRATA_VERSION);
+        return EXIT_OK;
+    }
+    if (argv[1][0] == '-') return usage_error("\"%s\" is not an option; strata --help tells more", argv[1]);
+    const command *found = find_command(argv[1]);
+    if (!found) return unknown_command(argv[1]);
+    return found->run(found, argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv) {
+    int code = dispatch(argc, argv);
+    if ((fflush(stdout) || ferror(stdout)) && code == EXIT_OK) {
+        usage_error("cannot write to standard output: %s", strerror(errno));
+        code = EXIT_OUT_OF_DISK;
+    }
+    return code;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of samples. Each model is samples/<name>/model.json, put into the program when it is built. */
+#include "samples.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sample_models.h"
+
+static const sample samples[] = {
+    {.name = "mnist",
+     .about = "handwritten digits, two dense layers",
+     .model = model_mnist,
+     .open = open_mnist,
+     .made = "images that the program draws",
+     .fetch = "mnist",
+     .epochs = 5,
+     .batch = 64},
+    {.name = "mnist_cnn",
+     .about = "the same digits, two convolutions",
+     .model = model_mnist_cnn,
+     .open = open_mnist,
+     .made = "images that the program draws",
+     .fetch = "mnist",
+     .epochs = 5,
+     .batch = 64},
+    {.name = "cifar10",
+     .about = "small colour pictures of ten kinds, two convolutions",
+     .model = model_cifar10,
+     .open = open_cifar10,
+     .fetch = "cifar10",
+     .epochs = 10,
+     .batch = 64,
+     .classes = "airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck"},
+    {.name = "imdb",
+     .about = "whether a film review is kind: word embedding and mean",
+     .model = model_imdb,
+     .open = open_imdb,
+     .fetch = "imdb",
+     .epochs = 5,
+     .batch = 64,
+     .classes = "negative,positive",
+     .vocabulary = 10000},
+    {.name = "fake_news",
+     .about = "whether a tweet is true: words, 1-D convolution; or the texts of your CSV",
+     .model = model_fake_news,
+     .open = open_text_table,
+     .fetch = "fake_news",
+     .epochs = 8,
+     .batch = 64,
+     .classes = "fake,real",
+     .vocabulary = 10000,
+     .label = "label",
+     .columns = "tweet",
+     .tables = {{"covid_train", "train", "Constraint_Train"}, {"covid_test", "test", "english_test_with_labels"}}},
+    {.name = "linear",
+     .about = "a line through one point: the smallest model",
+     .model = model_linear,
+     .open = open_linear,
+     .made = "the point (1, 1)",
+     .epochs = 2,
+     .batch = 10},
+    {.name = "regression",
+     .about = "a number from ten numbers, or from the columns of your CSV",
+     .model = model_regression,
+     .open = open_regression,
+     .made = "numbers that the program makes",
+     .epochs = 10,
+     .batch = 64,
+     .any_width = true,
+     .tables = {{"train"}, {"test"}}},
+};
+enum { N_SAMPLES = sizeof samples / sizeof *samples };
+
+/* What a model of the user's own learns from a CSV. */
+static const sample table = {.name = "table", .open = open_table, .tables = {{"train"}, {"test"}}};
+
+const sample *find_sample(const char *name) {
+    for (int i = 0; i < N_SAMPLES; i++)
+        if (!strcmp(samples[i].name, name)) return &samples[i];
+    return NULL;
+}
+
+const sample *sample_of_model(const strata_model *model, const data_options *options) {
+    static const char *const ends[] = {".csv", ".csv.gz", ".csv.xz"};
+    const sample *found = find_sample(strata_model_label(model));
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && !found; i++)
+        if (options->path && ends_with(options->path, ends[i])) found = &table;
+    return found ? found : &samples[0];
+}
+
+const char *class_name(const sample *sample, int64_t class) {
+    static char word[64];
+    const char *at = sample->classes;
+    for (; at && class > 0; class --) {
+        at = strchr(at, ',');
+        if (at) at++;
+    }
+    if (!at) return NULL;
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
+    return word;
+}
+
+bool classifies(const strata_model *model) {
+    static const char *const of_numbers[] = {"mse", "mae", "huber"};
+    char *text = NULL;
+    bool numbers = false;
+    strata_error err = {0};
+    if (strata_model_to_json(model, &text, &err)) return true;
+    cJSON *json = cJSON_Parse(text), *loss = cJSON_GetObjectItemCaseSensitive(json, "loss");
+    if (cJSON_IsObject(loss)) loss = cJSON_GetObjectItemCaseSensitive(loss, "name");
+    for (size_t i = 0; i < sizeof of_numbers / sizeof *of_numbers && cJSON_IsString(loss); i++)
+        numbers = numbers || !strcmp(loss->valuestring, of_numbers[i]);
+    cJSON_Delete(json);
+    free(text);
+    return !numbers;
+}
+
+void print_metrics(const strata_model *model, const strata_metrics *metrics) {
+    if (classifies(model))
+        printf("accuracy %.2f %% on %lld test examples, loss %.4g", 100 * metrics->accuracy, (long long)metrics->examples,
+               metrics->loss);
+    else
+        printf("loss %.4g on %lld test examples", metrics->loss, (long long)metrics->examples);
+}
+
+void print_samples(void) {
+    printf("samples\n");
+    for (int i = 0; i < N_SAMPLES; i++) printf("  %-22s %s\n", samples[i].name, samples[i].about);
+}
+
+static int unknown_sample(const char *name) {
+    const char *words[N_SAMPLES];
+    char list[512] = "";
+    for (int i = 0; i < N_SAMPLES; i++) {
+        words[i] = samples[i].name;
+        size_t n = strlen(list);
+        snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", words[i]);
+    }
+    const char *near = nearest_word(name, words, N_SAMPLES);
+    if (near)
+        return usage_error("there is no sample \"%s\". Did you mean \"%s\"? A model of your own is a file MODEL.json", name,
+                           near);
+    return usage_error("there is no sample \"%s\"; there are: %s. A model of your own is a file MODEL.json", name, list);
+}
+
+int open_model(const char *name, bool saved, strata_model **out_model) {
+    strata_error err = {0};
+    strata_status status;
+    const sample *found = find_sample(name);
+    if (found)
+        status = strata_model_from_json(found->model, strlen(found->model), name, out_model, &err);
+    else if (ends_with(name, ".json"))
+        status = strata_model_read_json(name, out_model, &err);
+    else if (saved && (strchr(name, '.') || strchr(name, '/')))
+        status = strata_model_load(name, out_model, &err);
+    else
+        return unknown_sample(name);
+    return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The samples that `strata train NAME` knows, one row each (samples.c), and how each gets its data (open.c). */
+#ifndef STRATA_SAMPLES_SAMPLES_H
+#define STRATA_SAMPLES_SAMPLES_H
+
+#include <strata/tokenizer.h>
+
+#include "cli.h"
+
+/* Where data are and which part of them is meant; the options of every command that reads them. */
+typedef struct data_options {
+    const char *path;            /* --data: folder or file; NULL: made data */
+    const char *label, *columns; /* of a CSV; NULL: the sample's own */
+    bool subwords;               /* a new tokenizer cuts words into pieces */
+} data_options;
+#define DATA_OPTION_ROWS(type, member)                                                                            \
+    {"data",                                                                                                      \
+     "DIR",                                                                                                       \
+     "folder (or file) of the data; default: data that the program makes",                                        \
+     OPTION_TEXT,                                                                                                 \
+     offsetof(type, member.path),                                                                                 \
+     0,                                                                                                           \
+     0},                                                                                                          \
+        {"label", "COLUMN", "CSV: the column to be learned", OPTION_TEXT, offsetof(type, member.label), 0, 0}, {  \
+        "columns", "A,B,...", "CSV: the columns to learn from", OPTION_TEXT, offsetof(type, member.columns), 0, 0 \
+    }
+
+typedef struct sample sample;
+enum { TABLE_STEMS = 3 };
+
+/* What opening gives. */
+typedef struct sample_data {
+    strata_dataset *dataset;
+    strata_tokenizer *tokenizer; /* of texts: used when it is there, else made from the texts */
+    int64_t length;              /* of texts: tokens of an example, told by the model */
+} sample_data;
+
+struct sample {
+    const char *name;
+    const char *about; /* one line, for the help */
+    const char *model; /* JSON, as in a model file: samples/<name>/model.json */
+    /* split: "train" or "test". Returns an exit code. options->path is NULL only where there are made data. */
+    int (*open)(const sample *sample, const data_options *options, const char *split, sample_data *data);
+    const char *made;  /* what the program makes where there is no --data, for messages; NULL: it makes none */
+    const char *fetch; /* what `strata data fetch` calls the data; NULL: there is nothing to fetch */
+    int epochs;
+    int64_t batch;
+    bool any_width;                     /* the data say how many numbers an example has: the model's "input" follows */
+    const char *classes;                /* their words, separated by commas, in order; NULL: they are their numbers */
+    int64_t vocabulary;                 /* of texts */
+    const char *label, *columns;        /* of a CSV */
+    const char *tables[2][TABLE_STEMS]; /* of CSV files in a folder: names for training and for testing, without .csv */
+};
+
+/* The sample of that name, or NULL. */
+const sample *find_sample(const char *name);
+/* The row whose data a model learns: by its label, else what the data look like, else the first row. */
+const sample *sample_of_model(const strata_model *model, const data_options *options);
+/* The word for a class; NULL: it is its number. Holds until the next call. */
+const char *class_name(const sample *sample, int64_t class);
+/* Whether answers are right or wrong, so that accuracy says something: by the model's loss. */
+bool classifies(const strata_model *model);
+/* "accuracy 97.00 % on 10000 test examples, loss 0.1", without an end of line; the loss alone where answers are no classes. */
+void print_metrics(const strata_model *model, const strata_metrics *metrics);
+/* The model that `name` means: a sample's own, a file of JSON, or a saved model where `saved` allows one.
+ * Prints what is wrong; returns an exit code. */
+int open_model(const char *name, bool saved, strata_model **out_model);
+/* Prints the samples' rows of a help. */
+void print_samples(void);
+
+/* ---- open.c ---- */
+/* The names in "a,b,c". */
+enum { MOST_COLUMNS = 1024 };
+typedef struct column_list {
+    const char *names[MOST_COLUMNS];
+    int n;
+    char *text;
+} column_list;
+STRATA_MUST_USE strata_status column_list_split(const char *list, column_list *out_columns, strata_error *err);
+void column_list_finish(column_list *columns);
+/* Opens one part of a sample's data, or says how to get them. Returns an exit code. */
+int open_data(const sample *sample, const data_options *options, const char *split, sample_data *data);
+void close_data(sample_data *data);
+/* The tokenizer that a model of texts was trained with; NULL for other samples' models. */
+int model_tokenizer(const strata_model *model, const sample *sample, strata_tokenizer **out_tokenizer);
+/* Where the sample takes any width: the model anew with the data's number of numbers. */
+int fit_model_to_data(const sample *sample, const sample_data *data, strata_model **model);
+int open_table(const sample *sample, const data_options *options, const char *split, sample_data *data);
+int open_linear(const sample *sample, const data_options *options, const char *split, sample_data *data);
+int open_regression(const sample *sample, const data_options *options, const char *split, sample_data *data);
+int open_cifar10(const sample *sample, const data_options *options, const char *split, sample_data *data);
+int open_imdb(const sample *sample, const data_options *options, const char *split, sample_data *data);
+int open_text_table(const sample *sample, const data_options *options, const char *split, sample_data *data);
+int open_mnist(const sample *sample, const data_options *options, const char *split, sample_data *data);
+
+#endif

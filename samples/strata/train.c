@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * strata train: a sample or a model of the user's own, on the best device or the one named. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "samples.h"
+
+typedef struct train_options {
+    data_options data;
+    const char *save, *metrics;
+    device_flags device;
+    int64_t epochs, batch, seed;
+    double learning_rate;
+    bool json;
+} train_options;
+
+static const option_row rows[] = {
+    DATA_OPTION_ROWS(train_options, data),
+    {"subwords", NULL, "texts: cut words into pieces, so that no word is unknown", OPTION_FLAG,
+     offsetof(train_options, data.subwords), 0, 0},
+    {"epochs", "N", "times over the data (as the sample says, else 5)", OPTION_INT, offsetof(train_options, epochs), 1, 1e6},
+    {"batch", "N", "examples a step (as the sample says, else 64)", OPTION_INT, offsetof(train_options, batch), 1, 1e12},
+    {"learning-rate", "R", "of the optimizer (as the model says)", OPTION_NUMBER, offsetof(train_options, learning_rate), 1e-12,
+     1e6},
+    {"metrics", "A,B", "besides loss and accuracy: top_5_accuracy, precision, recall, auc, confusion_matrix, mae", OPTION_TEXT,
+     offsetof(train_options, metrics), 0, 0},
+    {"seed", "N", "of weights, shuffles and dropout (0)", OPTION_INT, offsetof(train_options, seed), 0, 9e15},
+    {"save", "FILE", "write the trained model there", OPTION_TEXT, offsetof(train_options, save), 0, 0},
+    {"json", NULL, "one line of JSON at the end", OPTION_FLAG, offsetof(train_options, json), 0, 0},
+    DEVICE_OPTION_ROWS(train_options, device),
+    {0}};
+
+/* What one run of the command holds, freed together. */
+typedef struct training {
+    train_options options;
+    const sample *sample;
+    const char *name; /* as the user gave it */
+    strata_device *device;
+    strata_model *model;
+    sample_data train, test;
+    strata_history history;
+    strata_metrics test_metrics;
+    char sha256[65];
+    double began, fit_began; /* seconds, of the command and of the fit */
+} training;
+
+/* ---- Ctrl-C: the first ends the fit after its step, the second ends the process ---- */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal_number) {
+    interrupted = 1;
+    signal(signal_number, SIG_DFL);
+}
+
+/* ---- progress ---- */
+
+typedef struct progress_line {
+    bool terminal, quiet, numbers; /* numbers: answers are no classes, so that there is no accuracy */
+    int64_t batch;
+    double shown; /* when the line was last drawn */
+} progress_line;
+
+static void draw(const progress_line *line, const strata_progress *p) {
+    double rate = p->epoch_seconds > 0 ? (double)p->step / p->epoch_seconds : 0; /* steps a second */
+    double left = rate > 0 ? ((double)(p->steps - p->step) + (double)p->steps * (p->epochs - p->epoch - 1)) / rate : 0;
+    char accuracy[32] = "";
+    if (p->metrics.examples && !line->numbers) snprintf(accuracy, sizeof accuracy, "  accuracy %.4f", p->metrics.accuracy);
+    fprintf(stderr, "\r\033[Kepoch %d/%d  step %lld/%lld  %.0f samples/s  loss %.4g%s  %.0f s left", p->epoch + 1, p->epochs,
+            (long long)p->step, (long long)p->steps, rate * (double)line->batch, p->loss, accuracy, left);
+    fflush(stderr);
+}
+
+static strata_status on_progress(const strata_progress *p, void *user, strata_error *err) {
+    progress_line *line = user;
+    double now = now_seconds();
+    if (p->epoch_end) {
+        if (line->terminal) fprintf(stderr, "\r\033[K");
+        if (!line->quiet) {
+            printf("epoch %d/%d  loss %.4g", p->epoch + 1, p->epochs, p->metrics.loss);
+            if (!line->numbers) printf("  accuracy %.4f", p->metrics.accuracy);
+            print_more(&p->metrics);
+            printf("  %.0f samples/s  %.2f s\n", (double)p->metrics.examples / p->epoch_seconds, p->epoch_seconds);
+            fflush(stdout);
+        }
+    } else if (line->terminal && now - line->shown > 0.1) {
+        draw(line, p);
+        line->shown = now;
+    }
+    if (!interrupted) return STRATA_OK;
+    if (line->terminal) fprintf(stderr, "\r\033[K");
+    return strata_fail(err, STRATA_INTERRUPTED, "interrupted in epoch %d after step %lld; nothing was saved", p->epoch + 1,
+                       (long long)p->step);
+}
+
+/* ---- the parts ---- */
+
+/* A tokenizer is made from the training texts and saved with the model. */
+static int open_both(training *t) {
+    strata_error err = {0};
+    strata_shape shape = strata_model_input_shape(t->model);
+    t->train.length = t->test.length = shape.rank ? shape.dims[0] : 0;
+    int code = open_data(t->sample, &t->options.data, "train", &t->train);
+    if (code) return code;
+    t->test.tokenizer = t->train.tokenizer;
+    t->train.tokenizer = NULL;
+    code = open_data(t->sample, &t->options.data, "test", &t->test);
+    if (!code) code = fit_model_to_data(t->sample, &t->train, &t->model);
+    if (code) return code;
+    strata_status status = t->test.tokenizer ? strata_model_set_tokenizer(t->model, t->test.tokenizer, &err) : STRATA_OK;
+    if (status) return report(FAILING_DATA, status, &err);
+    int64_t n = strata_dataset_size(t->train.dataset);
+    if (t->options.batch > n && !t->options.json)
+        fprintf(stderr, "strata: the batch of %lld is all of the %lld examples\n", (long long)t->options.batch, (long long)n);
+    return EXIT_OK;
+}
+
+static int fit(training *t) {
+    strata_error err = {0};
+    strata_compile_options compile = {.seed = (uint64_t)t->options.seed, .metrics = t->options.metrics};
+    if (t->options.learning_rate > 0) {
+        compile.optimizer = strata_model_optimizer(t->model);
+        if (!compile.optimizer.name) compile.optimizer = strata_adam_optimizer(0);
+        compile.optimizer.learning_rate = t->options.learning_rate;
+    }
+    strata_status status = strata_model_compile(t->model, t->device, &compile, &err);
+    if (status) return report(FAILING_RUN, status, &err);
+    progress_line line = {.terminal = isatty(STDERR_FILENO),
+                          .quiet = t->options.json,
+                          .numbers = !classifies(t->model),
+                          .batch = t->options.batch};
+    strata_fit_options opts = {.epochs = (int)t->options.epochs,
+                               .batch = t->options.batch,
+                               .seed = (uint64_t)t->options.seed,
+                               .metrics_seconds = line.terminal ? 0.5 : 0,
+                               .on_progress = on_progress,
+                               .user = &line};
+    signal(SIGINT, on_interrupt);
+    t->fit_began = now_seconds();
+    status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
+    if (!status && !interrupted) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);
+    if (!status && !interrupted) status = strata_model_sha256(t->model, t->sha256, &err);
+    if (!status && interrupted)
+        status = strata_fail(&err, STRATA_INTERRUPTED, "interrupted after the last step; nothing was saved");
+    if (status) return report(FAILING_RUN, status, &err);
+    status = t->options.save ? strata_model_save(t->model, t->options.save, &err) : STRATA_OK;
+    return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median of the epochs after the first, which compiles kernels; of a single epoch, its own time. */
+static double median_epoch(const strata_history *h) {
+    int first = h->n_epochs > 1 ? 1 : 0, n = h->n_epochs - first;
+    double *sorted = malloc((size_t)n * sizeof *sorted);
+    if (!sorted) return h->epoch_seconds[first];
+    memcpy(sorted, h->epoch_seconds + first, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, ascending);
+    double median = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+    free(sorted);
+    return median;
+}
+
+static void print_result(const training *t) {
+    const strata_history *h = &t->history;
+    double epoch_s = median_epoch(h), rate = (double)strata_dataset_size(t->train.dataset) / epoch_s;
+    if (!t->options.json) {
+        print_metrics(t->model, &t->test_metrics);
+        print_more(&t->test_metrics);
+        printf(", %.0f samples/s on %s\n", rate, strata_device_get_info(t->device)->id);
+        if (t->options.save) printf("saved %s\n", t->options.save);
+        return;
+    }
+    printf("{\"sample\":");
+    print_json_string(strata_model_label(t->model)[0] ? strata_model_label(t->model) : t->name);
+    printf(",\"strategy\":\"%s\",\"devices\":[", t->options.device.which ? "one_device" : "default");
+    print_json_string(strata_device_get_info(t->device)->id);
+    printf("],\"replicas\":1,\"workers\":1,\"batch\":%lld,\"epochs\":%d,\"steps\":%lld", (long long)t->options.batch,
+           h->n_epochs, (long long)h->n_steps);
+    printf(",\"start_to_first_step_s\":%.4f", t->fit_began - t->began + h->first_step_seconds);
+    printf(",\"first_step_s\":%.4f,\"epoch_s\":%.6f,\"samples_per_s\":%.1f,\"losses\":[", h->first_step_seconds, epoch_s, rate);
+    for (int i = 0; i < h->n_losses; i++) printf("%s%.9g", i ? "," : "", (double)h->losses[i]);
+    printf("],\"loss\":%.9g,\"accuracy\":%.6f,\"test_loss\":%.9g", h->epochs[h->n_epochs - 1].loss, t->test_metrics.accuracy,
+           t->test_metrics.loss);
+    print_more_json(t->model, &t->test_metrics);
+    printf(",\"weights_sha256\":\"%s\",\"peak_rss_mib\":%lld}\n", t->sha256, (long long)peak_rss_mib());
+}
+
+/* Whether a file could be made at `path`, so that nobody learns after the training that it can't. */
+static int check_save(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    struct stat info;
+    int code = EXIT_OK;
+    if (!folder || access(folder, W_OK | X_OK))
+        usage_error("--save %s: cannot write in %s: %s", path, folder ? folder : path, strerror(errno)), code = EXIT_DATA;
+    else if (!stat(path, &info) && S_ISDIR(info.st_mode))
+        usage_error("--save %s: it is a folder; give the name of a file", path), code = EXIT_DATA;
+    free(folder);
+    return code;
+}
+
+static void choose_defaults(training *t) {
+    enum { EPOCHS = 5, BATCH = 64 };
+    if (!t->options.epochs) t->options.epochs = t->sample->epochs ? t->sample->epochs : EPOCHS;
+    if (!t->options.batch) t->options.batch = t->sample->batch ? t->sample->batch : BATCH;
+}
+
+/* What the data are, when they do not say it by themselves. */
+static void print_source(const training *t) {
+    const char *source = strata_dataset_source(t->train.dataset);
+    if (!t->options.data.path) printf(", with %s", t->sample->made);
+    printf("\n");
+    if (*source) printf("%s\n", source);
+}
+
+static int train(training *t) {
+    int code = t->options.save ? check_save(t->options.save) : EXIT_OK;
+    if (!code) code = open_model(t->name, false, &t->model);
+    if (!code) t->sample = sample_of_model(t->model, &t->options.data);
+    if (!code) choose_defaults(t);
+    if (!code) code = open_both(t);
+    if (!code) code = open_device(&t->options.device, &t->device);
+    if (code) return code;
+    const strata_device_info *info = strata_device_get_info(t->device);
+    if (!t->options.json) printf("%s on %s (%s)", t->name, info->id, info->name), print_source(t);
+    fflush(stdout);
+    code = fit(t);
+    if (!code) print_result(t);
+    return code;
+}
+
+static int run(const command *command, int argc, char **argv) {
+    training t = {.began = now_seconds()};
+    int n_arguments = 0;
+    int code = read_options(command, argc, argv, &t.options, &t.name, &n_arguments);
+    if (code) return code < 0 ? EXIT_OK : code;
+    code = train(&t);
+    strata_history_finish(&t.history);
+    strata_model_destroy(t.model);
+    strata_device_close(t.device);
+    close_data(&t.train);
+    close_data(&t.test);
+    return code;
+}
+
+const command command_train = {
+    .name = "train",
+    .arguments = "NAME|MODEL.json",
+    .summary = "train a sample or a model of your own",
+    .print_more = print_samples,
+    .options = rows,
+    .least_arguments = 1,
+    .most_arguments = 1,
+    .run = run,
+};

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Walking (rows, channels) with numbers of each channel at hand: a work-group takes `block` rows of up to 256 channels at a time, puts what
+ * the channels need into local arrays of 256, and goes through the elements. A kernel has the words rows, channels and block. */
+
+/* FOR_EACH_BLOCK { FOR_EACH_CHANNEL(k, c) fill; BARRIER; FOR_EACH_ELEMENT(i, k) { ... } BARRIER; } */
+#define FOR_EACH_BLOCK                                            \
+    const uint across = (channels + 255u) / 256u;                 \
+    const uint n_blocks = ((rows + block - 1u) / block) * across; \
+    FOR_EACH_GROUP(g, n_blocks)
+#define BLOCK_BOUNDS                                                                              \
+    const uint first = (g - g / across * across) * 256u, width = MIN_U32(256u, channels - first); \
+    const uint begin = g / across * block, end = MIN_U32(begin + block, rows);
+/* Channel c is the block's k-th. */
+#define FOR_EACH_CHANNEL(k, c) for (uint k = LOCAL_ID(0), c = first + k; k < width; k += LOCAL_X, c += LOCAL_X)
+/* Does `body` once for each element i of the block, whose channel is the block's k-th. */
+#define EACH_ELEMENT(i, k, body)                                              \
+    if (LOCAL_X == 1u) {                                                      \
+        for (uint row = begin; row < end; row++)                              \
+            for (uint k = 0u; k < width; k++) {                               \
+                const uint i = row * channels + first + k;                    \
+                body                                                          \
+            }                                                                 \
+    } else {                                                                  \
+        for (uint e = LOCAL_ID(0); e < (end - begin) * width; e += LOCAL_X) { \
+            const uint row = e / width, k = e - row * width;                  \
+            const uint i = (begin + row) * channels + first + k;              \
+            body                                                              \
+        }                                                                     \
+    }

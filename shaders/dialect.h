@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernel dialect: one source, read three times by the C preprocessor at build time.
+ *   STRATA_OPENCL   gives OpenCL C 1.2 text
+ *   STRATA_GLSL     gives GLSL 450 for Vulkan 1.1
+ *   STRATA_META     gives the kernel's launch interface as a C initializer (see shaders.h)
+ * It must stay tiny; what does not fit in it is a family of its own in a subfolder. How to write a kernel: README.md.
+ *
+ * A kernel file defines four lists and then includes this header once:
+ *   #define CONSTANTS(X) X(0, LOCAL_X, 64) X(1, OP, 0)      id, name, default: unsigned, fixed when the kernel is compiled
+ *   #define BUFFERS(X)   X(0, READ, T, x) X(1, WRITE, T, y) binding, READ | WRITE | UPDATE, element type, name
+ *   #define WORDS(X)     X(uint, n) X(float, alpha)         parameters of a launch; each buffer's `x_offset` comes before
+ *   #define LOCALS(X)    X(float, tile, 256)                optional: memory of a work-group, with LOCAL_ARRAYS in the body
+ * then helper functions (values only, no pointers), then KERNEL { body }.
+ *
+ * Element types: f32 f16 bf16 i32 i64 u8 bool, and b8 b16 b32 b64 for kernels that only move bits. VALUE(T) is the type to
+ * compute in: float for the three floats, int, INT64, and uint for what is left. */
+#define PASTE_(a, b)      a##b
+#define PASTE(a, b)       PASTE_(a, b)
+#define TEXT_(a)          #a
+#define TEXT(a)           TEXT_(a)
+#define DROP_(first, ...) __VA_ARGS__
+#define DROP(...)         DROP_(__VA_ARGS__)
+
+/* For #if: IS_FLOAT(T) and so on. */
+#define IS_FLOAT(T)    PASTE(IS_FLOAT_, T)
+#define IS_FLOAT_f32   1
+#define IS_FLOAT_f16   1
+#define IS_FLOAT_bf16  1
+#define IS_FLOAT_i32   0
+#define IS_FLOAT_i64   0
+#define IS_FLOAT_u8    0
+#define IS_FLOAT_bool  0
+#define IS_SIGNED(T)   PASTE(IS_SIGNED_, T)
+#define IS_SIGNED_f32  1
+#define IS_SIGNED_f16  1
+#define IS_SIGNED_bf16 1
+#define IS_SIGNED_i32  1
+#define IS_SIGNED_i64  1
+#define IS_SIGNED_u8   0
+#define IS_SIGNED_bool 0
+#define IS_BOOL(T)     PASTE(IS_BOOL_, T)
+#define IS_BOOL_f32    0
+#define IS_BOOL_f16    0
+#define IS_BOOL_bf16   0
+#define IS_BOOL_i32    0
+#define IS_BOOL_i64    0
+#define IS_BOOL_u8     0
+#define IS_BOOL_bool   1
+
+/* Element i of buffer x as a VALUE(T), and back with the rounding of the element type (nearest even). The launch's offset is
+ * added here: a kernel's index 0 is the tensor's first element. */
+#define VALUE(T)            PASTE(VALUE_, T)
+#define LOAD(T, x, i)       PASTE(LOAD_, T)(x, i)
+#define STORE(T, y, i, v)   PASTE(STORE_, T)(y, i, v)
+#define VALUE_f32           float
+#define VALUE_f16           float
+#define VALUE_bf16          float
+#define VALUE_i32           int
+#define VALUE_i64           INT64
+#define VALUE_u8            uint
+#define VALUE_bool          uint
+#define VALUE_b8            uint
+#define VALUE_b16           uint
+#define VALUE_b32           uint
+#define VALUE_b64           INT64
+#define LOAD_f32(x, i)      AT(x, i)
+#define LOAD_bf16(x, i)     FLOAT_FROM_BITS(U32(AT(x, i)) << 16)
+#define LOAD_i32(x, i)      AT(x, i)
+#define LOAD_i64(x, i)      AT(x, i)
+#define LOAD_u8(x, i)       U32(AT(x, i))
+#define LOAD_bool(x, i)     (U32(AT(x, i)) != 0u ? 1u : 0u)
+#define LOAD_b8(x, i)       U32(AT(x, i))
+#define LOAD_b16(x, i)      U32(AT(x, i))
+#define LOAD_b32(x, i)      AT(x, i)
+#define LOAD_b64(x, i)      AT(x, i)
+#define STORE_f32(y, i, v)  AT(y, i) = (v)
+#define STORE_bf16(y, i, v) AT(y, i) = U16(bf16_bits(v))
+#define STORE_i32(y, i, v)  AT(y, i) = (v)
+#define STORE_i64(y, i, v)  AT(y, i) = (v)
+#define STORE_u8(y, i, v)   AT(y, i) = U8(v)
+#define STORE_bool(y, i, v) AT(y, i) = U8((v) != 0u ? 1u : 0u)
+#define STORE_b8(y, i, v)   AT(y, i) = U8(v)
+#define STORE_b16(y, i, v)  AT(y, i) = U16(v)
+#define STORE_b32(y, i, v)  AT(y, i) = (v)
+#define STORE_b64(y, i, v)  AT(y, i) = (v)
+
+/* Floats by their bits, because a Vulkan driver may assume that NaN never happens in a comparison. */
+#define INFINITE       FLOAT_FROM_BITS(0x7f800000u)
+#define NOT_A_NUMBER   FLOAT_FROM_BITS(0x7fc00000u)
+#define IS_NAN(v)      ((BITS_FROM_FLOAT(v) & 0x7fffffffu) > 0x7f800000u)
+#define IS_FINITE(v)   ((BITS_FROM_FLOAT(v) & 0x7f800000u) != 0x7f800000u)
+#define IS_NEGATIVE(v) ((BITS_FROM_FLOAT(v) >> 31) != 0u)
+
+/* Every element i of n (at most 2^31) once, whatever the number of work-groups. In groups of several work-items neighbours take
+ * neighbouring elements (what GPUs want); a group of one takes one run of elements (what a CPU's compiler vectorizes). */
+#define FOR_EACH(i, n)                                                                      \
+    const uint i##_run = LOCAL_X == 1u ? ((n) + GLOBAL_SIZE(0) - 1u) / GLOBAL_SIZE(0) : 1u; \
+    const uint i##_end = LOCAL_X == 1u ? MIN_U32((GLOBAL_ID(0) + 1u) * i##_run, (n)) : (n); \
+    for (uint i = GLOBAL_ID(0) * i##_run; i < i##_end; i += LOCAL_X == 1u ? 1u : GLOBAL_SIZE(0))
+/* UNROLL goes before a loop whose bounds are constants, so that arrays which it indexes stay in registers. IN_ORDER goes before
+ * a loop that sums floats: Intel's compiler for CPUs would make 16 partial sums of it. */
+/* Every row of n once; the work-items of a group share a row, so barriers are allowed in the body. */
+#define FOR_EACH_GROUP(row, n) for (uint row = GROUP_ID(0); row < (n); row += GROUPS(0))
+#define MIN_U32(a, b)          ((a) < (b) ? (a) : (b))
+#define MAX_U32(a, b)          ((a) > (b) ? (a) : (b))
+
+#if defined(STRATA_OPENCL)
+#pragma OPENCL FP_CONTRACT OFF
+#define INT64               long
+#define F32(v)              ((float)(v))
+#define I32(v)              ((int)(v))
+#define U32(v)              ((uint)(v))
+#define I64(v)              ((long)(v))
+#define U16(v)              ((ushort)(v))
+#define U8(v)               ((uchar)(v))
+#define BITS_FROM_FLOAT(v)  as_uint(v)
+#define FLOAT_FROM_BITS(u)  as_float(u)
+#define MULTIPLY_HIGH(a, b) ((uint)(((ulong)(a) * (b)) >> 32))
+#define EXACT
+#define GLOBAL_ID(d)       ((uint)get_global_id(d))
+#define GLOBAL_SIZE(d)     ((uint)get_global_size(d))
+#define LOCAL_ID(d)        ((uint)get_local_id(d))
+#define GROUP_ID(d)        ((uint)get_group_id(d))
+#define GROUPS(d)          ((uint)get_num_groups(d))
+#define BARRIER            barrier(CLK_LOCAL_MEM_FENCE)
+#define UNROLL             _Pragma("unroll")
+#define IN_ORDER           _Pragma("clang loop vectorize(disable)")
+#define AT(x, i)           (x + x##_offset)[i]
+#define LOAD_f16(x, i)     vload_half(i, x + x##_offset)
+#define STORE_f16(y, i, v) vstore_half_rte(v, i, y + y##_offset)
+#define STORAGE_f32        float
+#define STORAGE_f16        half
+#define STORAGE_bf16       ushort
+#define STORAGE_i32        int
+#define STORAGE_i64        long
+#define STORAGE_u8         uchar
+#define STORAGE_bool       uchar
+#define STORAGE_b8         uchar
+#define STORAGE_b16        ushort
+#define STORAGE_b32        uint
+#define STORAGE_b64        long
+#define ACCESS_READ        const
+#define ACCESS_WRITE
+#define ACCESS_UPDATE
+#define BUFFER_ARGUMENT(binding, access, T, x) , __global ACCESS_##access PASTE(STORAGE_, T) * x
+#define OFFSET_ARGUMENT(binding, access, T, x) , uint x##_offset
+#define WORD_ARGUMENT(type, name)              , type name
+#define LOCAL_DECLARATION(type, name, count)   __local type name[count];
+#define LOCAL_ARRAYS                           LOCALS(LOCAL_DECLARATION)
+#define KERNEL_WITH_LOCAL(y)                                                  \
+    __kernel __attribute__((reqd_work_group_size(LOCAL_X, y, 1))) void PASTE( \
+        strata_, STEM)(DROP(unused BUFFERS(BUFFER_ARGUMENT) BUFFERS(OFFSET_ARGUMENT) WORDS(WORD_ARGUMENT)))
+#define KERNEL    KERNEL_WITH_LOCAL(1)
+#define KERNEL_2D KERNEL_WITH_LOCAL(LOCAL_Y)
+#include "opencl_math.h"
+
+#elif defined(STRATA_GLSL)
+/* clang-format off */
+#define DIRECTIVE #
+DIRECTIVE version 450
+DIRECTIVE extension GL_EXT_control_flow_attributes : require
+DIRECTIVE extension GL_EXT_shader_16bit_storage : require
+DIRECTIVE extension GL_EXT_shader_8bit_storage : require
+DIRECTIVE extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+/* clang-format on */
+#define INT64               int64_t
+#define F32(v)              float(v)
+#define I32(v)              int(v)
+#define U32(v)              uint(v)
+#define I64(v)              int64_t(v)
+#define U16(v)              uint16_t(v)
+#define U8(v)               uint8_t(v)
+#define BITS_FROM_FLOAT(v)  floatBitsToUint(v)
+#define FLOAT_FROM_BITS(u)  uintBitsToFloat(u)
+#define MULTIPLY_HIGH(a, b) multiply_high(a, b)
+#define EXACT               precise
+#define GLOBAL_ID(d)        gl_GlobalInvocationID[d]
+#define GLOBAL_SIZE(d)      (gl_NumWorkGroups[d] * gl_WorkGroupSize[d])
+#define LOCAL_ID(d)         gl_LocalInvocationID[d]
+#define GROUP_ID(d)         gl_WorkGroupID[d]
+#define GROUPS(d)           gl_NumWorkGroups[d]
+#define BARRIER             barrier()
+#define UNROLL              [[unroll]]
+#define IN_ORDER
+#define AT(x, i)           x[x##_offset + (i)]
+#define LOAD_f16(x, i)     f16_value(uint(AT(x, i)))
+#define STORE_f16(y, i, v) AT(y, i) = uint16_t(f16_bits(v))
+#define STORAGE_f32        float
+#define STORAGE_f16        uint16_t
+#define STORAGE_bf16       uint16_t
+#define STORAGE_i32        int
+#define STORAGE_i64        int64_t
+#define STORAGE_u8         uint8_t
+#define STORAGE_bool       uint8_t
+#define STORAGE_b8         uint8_t
+#define STORAGE_b16        uint16_t
+#define STORAGE_b32        uint
+#define STORAGE_b64        int64_t
+#define ACCESS_READ        readonly
+#define ACCESS_WRITE
+#define ACCESS_UPDATE
+#define CONSTANT_DECLARATION(id, name, value) layout(constant_id = id) const uint name = value;
+#define BUFFER_DECLARATION(number, access, T, x)                                   \
+    layout(std430, set = 0, binding = number) ACCESS_##access buffer x##_binding { \
+        PASTE(STORAGE_, T) x[];                                                    \
+    };
+#define OFFSET_DECLARATION(binding, access, T, x) uint x##_offset;
+#define WORD_DECLARATION(type, name)              type name;
+#define LOCAL_DECLARATION(type, name, count)      shared type name[count];
+/* clang-format off */
+#define LOCAL_ARRAYS
+CONSTANTS(CONSTANT_DECLARATION)
+BUFFERS(BUFFER_DECLARATION)
+layout(push_constant) uniform launch_words { BUFFERS(OFFSET_DECLARATION) WORDS(WORD_DECLARATION) };
+/* clang-format on */
+#ifdef LOCALS
+LOCALS(LOCAL_DECLARATION)
+#endif
+#define KERNEL                      \
+    layout(local_size_x_id = 0) in; \
+    void main()
+#define KERNEL_2D                                        \
+    layout(local_size_x_id = 0, local_size_y_id = 1) in; \
+    void main()
+#include "glsl_math.h"
+
+#elif defined(STRATA_META)
+/* What embed.c copies into the generated table; the rest of the text in this reading is dropped. */
+#define META_CONSTANT(id, name, value)         {#name, value},
+#define META_BUFFER(binding, access, T, x)     {#x, TEXT(T), PASTE(BYTES_, T), STRATA_SHADER_##access},
+#define META_OFFSET(binding, access, T, x)     {TEXT(PASTE(x, _offset)), STRATA_SHADER_UINT},
+#define META_WORD(type, name)                  {#name, PASTE(META_TYPE_, type)},
+#define META_ONE_CONSTANT(id, name, value)     +1
+#define META_ONE_BUFFER(binding, access, T, x) +1
+#define META_ONE_WORD(type, name)              +1
+#define META_NEEDS(binding, access, T, x)      | PASTE(NEEDS_, T)
+#define META_TYPE_uint                         STRATA_SHADER_UINT
+#define META_TYPE_int                          STRATA_SHADER_INT
+#define META_TYPE_float                        STRATA_SHADER_FLOAT
+#define BYTES_f32                              4
+#define BYTES_f16                              2
+#define BYTES_bf16                             2
+#define BYTES_i32                              4
+#define BYTES_i64                              8
+#define BYTES_u8                               1
+#define BYTES_bool                             1
+#define BYTES_b8                               1
+#define BYTES_b16                              2
+#define BYTES_b32                              4
+#define BYTES_b64                              8
+#define NEEDS_f32                              0
+#define NEEDS_f16                              STRATA_SHADER_NEEDS_16BIT_STORAGE
+#define NEEDS_bf16                             STRATA_SHADER_NEEDS_16BIT_STORAGE
+#define NEEDS_i32                              0
+#define NEEDS_i64                              STRATA_SHADER_NEEDS_INT64
+#define NEEDS_u8                               STRATA_SHADER_NEEDS_8BIT_STORAGE
+#define NEEDS_bool                             STRATA_SHADER_NEEDS_8BIT_STORAGE
+#define NEEDS_b8                               STRATA_SHADER_NEEDS_8BIT_STORAGE
+#define NEEDS_b16                              STRATA_SHADER_NEEDS_16BIT_STORAGE
+#define NEEDS_b32                              0
+#define NEEDS_b64                              STRATA_SHADER_NEEDS_INT64
+/* clang-format off */
+STRATA_META_BEGIN
+.opencl_entry = TEXT(PASTE(strata_, STEM)),
+.needs = 0 BUFFERS(META_NEEDS),
+.n_buffers = 0 BUFFERS(META_ONE_BUFFER),
+.buffers = (const strata_shader_buffer[]){BUFFERS(META_BUFFER)},
+.n_words = 0 BUFFERS(META_ONE_BUFFER) WORDS(META_ONE_WORD),
+.words = (const strata_shader_word[]){BUFFERS(META_OFFSET) WORDS(META_WORD)},
+.n_constants = 0 CONSTANTS(META_ONE_CONSTANT),
+.constants = (const strata_shader_constant[]){CONSTANTS(META_CONSTANT)},
+STRATA_META_END
+/* clang-format on */
+#endif

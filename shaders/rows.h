@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Folding rows (sum, maximum), with the bits independent of the device. The constant TREE chooses the order and must be chosen
+ * by the shape alone (README.md: 1 for contiguous rows longer than 32 elements):
+ *   TREE 0   a work-item owns a row and folds it from the identity, elements ascending
+ *   TREE 1   a work-group owns a row. 256 lanes, whatever the group's size: lane l folds elements l, l + 256, ... from the
+ *            identity; then lane l takes lane l + 128 for l < 128, l + 64 for l < 64, ..., l + 1 for l = 0
+ * A kernel that folds has LOCALS(X) = FOLD_LOCALS(X, type), 256 elements of local memory. */
+#define FOLD_LOCALS(X, type) X(type, lanes, 256)
+
+#define FOR_EACH_ROW(row, n) \
+    for (uint row = TREE != 0u ? GROUP_ID(0) : GLOBAL_ID(0); row < (n); row += TREE != 0u ? GROUPS(0) : GLOBAL_SIZE(0))
+/* Every column once, among those who own the row. */
+#define FOR_EACH_COLUMN(i, n) for (uint i = TREE != 0u ? LOCAL_ID(0) : 0u; i < (n); i += TREE != 0u ? LOCAL_X : 1u)
+
+/* result = the fold by COMBINE of `element`, an expression of i, over i = 0 .. count-1. All owners of the row get the result.
+ * A group of one work-item (what CPUs want) walks the lanes together, which is the same order and vectorizes. */
+#define FOLD(type, result, identity, count, element, COMBINE)                                               \
+    type result = identity;                                                                                 \
+    if (TREE == 0u) {                                                                                       \
+        IN_ORDER for (uint i = 0u; i < (count); i++) result = COMBINE(result, (element));                   \
+    } else {                                                                                                \
+        if (LOCAL_X == 1u) {                                                                                \
+            for (uint lane = 0u; lane < 256u; lane++) lanes[lane] = identity;                               \
+            for (uint first = 0u; first < (count); first += 256u)                                           \
+                for (uint i = first; i < MIN_U32(first + 256u, (count)); i++)                               \
+                    lanes[i - first] = COMBINE(lanes[i - first], (element));                                \
+        } else {                                                                                            \
+            for (uint lane = LOCAL_ID(0); lane < 256u; lane += LOCAL_X) {                                   \
+                type partial = identity;                                                                    \
+                IN_ORDER for (uint i = lane; i < (count); i += 256u) partial = COMBINE(partial, (element)); \
+                lanes[lane] = partial;                                                                      \
+            }                                                                                               \
+        }                                                                                                   \
+        BARRIER;                                                                                            \
+        for (uint rest = 128u; rest > 0u; rest = rest / 2u) {                                               \
+            for (uint lane = LOCAL_ID(0); lane < rest; lane += LOCAL_X)                                     \
+                lanes[lane] = COMBINE(lanes[lane], lanes[lane + rest]);                                     \
+            BARRIER;                                                                                        \
+        }                                                                                                   \
+        result = lanes[0];                                                                                  \
+        BARRIER;                                                                                            \
+    }
+#define SUM(a, b) ((a) + (b))

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Looks kernels up in the generated table. The table itself is one list a stem, written by embed.c; the build generates
+ * shader_table.h, a row STEM(name) for each. */
+#include "shaders/shaders.h"
+
+#include <string.h>
+
+typedef struct stem_table {
+    const strata_shader *shaders;
+    const size_t *n_shaders;
+} stem_table;
+
+#define STEM(name)                                      \
+    extern const strata_shader strata_shaders_##name[]; \
+    extern const size_t strata_n_shaders_##name;
+#include "shader_table.h"
+#undef STEM
+
+static const stem_table stems[] = {
+#define STEM(name) {strata_shaders_##name, &strata_n_shaders_##name},
+#include "shader_table.h"
+#undef STEM
+};
+
+enum { N_STEMS = sizeof(stems) / sizeof(stems[0]) };
+
+const strata_shader *strata_shader_find(const char *stem, const char *variant) {
+    for (size_t s = 0; s < N_STEMS; s++) {
+        if (strcmp(stems[s].shaders[0].stem, stem) != 0) continue;
+        for (size_t i = 0; i < *stems[s].n_shaders; i++)
+            if (!variant || strcmp(stems[s].shaders[i].variant, variant) == 0) return &stems[s].shaders[i];
+        return NULL;
+    }
+    return NULL;
+}
+
+size_t strata_shader_count(void) {
+    size_t count = 0;
+    for (size_t s = 0; s < N_STEMS; s++) count += *stems[s].n_shaders;
+    return count;
+}
+
+const strata_shader *strata_shader_at(size_t index) {
+    for (size_t s = 0; s < N_STEMS; s++) {
+        if (index < *stems[s].n_shaders) return &stems[s].shaders[index];
+        index -= *stems[s].n_shaders;
+    }
+    return NULL;
+}

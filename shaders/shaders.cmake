@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Turns shaders/*.kernel and shaders/*/*.kernel into C files: defines STRATA_SHADER_SOURCES, to be added to the library. Reads
+# STRATA_WITH_OPENCL and STRATA_WITH_VULKAN (what is 0 is left out), STRATA_GLSLC and STRATA_SPIRV_VAL.
+#
+# Each variant of a kernel is read up to three times by the C preprocessor (dialect.h); GLSL goes through glslc and, where it is
+# installed, spirv-val; embed.c puts all variants of a kernel in one C file. Only what changed is built again. Kernels in
+# shaders/cpu/ are OpenCL C only.
+
+set(shader_dir ${CMAKE_CURRENT_LIST_DIR})
+get_filename_component(shader_root ${shader_dir} DIRECTORY)
+set(shader_out ${CMAKE_CURRENT_BINARY_DIR}/shaders)
+file(MAKE_DIRECTORY ${shader_out})
+
+add_executable(strata_embed ${shader_dir}/embed.c)
+
+file(GLOB shader_kernels CONFIGURE_DEPENDS ${shader_dir}/*.kernel ${shader_dir}/*/*.kernel)
+file(GLOB shader_headers CONFIGURE_DEPENDS ${shader_dir}/*.h ${shader_dir}/*/*.h)
+list(APPEND shader_headers ${shader_root}/core/op/elementwise.def)
+set(shader_preprocess ${CMAKE_C_COMPILER} -E -P -x c -std=c11 -undef -nostdinc -I${shader_dir})
+set(shader_table "")
+set(STRATA_SHADER_SOURCES ${shader_dir}/shaders.c)
+set_source_files_properties(${shader_dir}/shaders.c PROPERTIES INCLUDE_DIRECTORIES ${shader_out})
+
+foreach(kernel IN LISTS shader_kernels)
+    file(RELATIVE_PATH stem ${shader_dir} ${kernel})
+    string(REGEX REPLACE "\\.kernel$" "" stem ${stem}) # "softmax", "cpu/matmul"
+    string(REPLACE "/" "_" name ${stem})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${kernel}) # its list of variants is read here
+    file(STRINGS ${kernel} variants REGEX "variants:")
+    string(REGEX REPLACE ".*variants: *([a-z0-9_ ]*[a-z0-9_]).*" "\\1" variants "${variants}")
+    if(NOT variants)
+        message(FATAL_ERROR "${kernel} has no line `variants: ...` in its first comment")
+    endif()
+    string(REPLACE " " ";" variants "${variants}")
+
+    set(embed_arguments "")
+    set(embed_inputs "")
+    foreach(variant IN LISTS variants)
+        # f16_i64 is -DT=f16 -DU=i64
+        string(REPLACE "_" ";" types ${variant})
+        list(GET types 0 type)
+        set(defines -DSTEM=${name} -DT=${type})
+        list(LENGTH types n_types)
+        if(n_types GREATER 1)
+            list(GET types 1 type)
+            list(APPEND defines -DU=${type})
+        endif()
+        set(base ${shader_out}/${name}.${variant})
+        set(outputs ${base}.meta)
+        set(commands COMMAND ${shader_preprocess} -DSTRATA_META ${defines} ${kernel} -o ${base}.meta)
+        set(opencl -)
+        set(spirv -)
+        if(STRATA_WITH_OPENCL)
+            set(opencl ${base}.cl)
+            list(APPEND outputs ${opencl})
+            list(APPEND commands COMMAND ${shader_preprocess} -DSTRATA_OPENCL ${defines} ${kernel} -o ${opencl})
+        endif()
+        if(STRATA_WITH_VULKAN AND NOT stem MATCHES "^cpu/")
+            set(spirv ${base}.spv)
+            list(APPEND outputs ${spirv})
+            list(APPEND commands
+                COMMAND ${shader_preprocess} -DSTRATA_GLSL ${defines} ${kernel} -o ${base}.comp
+                COMMAND ${STRATA_GLSLC} --target-env=vulkan1.1 -O ${base}.comp -o ${spirv})
+            if(STRATA_SPIRV_VAL)
+                list(APPEND commands COMMAND ${STRATA_SPIRV_VAL} --target-env vulkan1.1 ${spirv})
+            endif()
+        endif()
+        add_custom_command(OUTPUT ${outputs} ${commands} DEPENDS ${kernel} ${shader_headers}
+            COMMENT "Kernel ${stem} ${variant}" VERBATIM)
+        list(APPEND embed_arguments ${variant} ${base}.meta ${opencl} ${spirv})
+        list(APPEND embed_inputs ${outputs})
+    endforeach()
+
+    add_custom_command(OUTPUT ${shader_out}/${name}.c
+        COMMAND strata_embed ${shader_out}/${name}.c ${stem} ${name} ${embed_arguments}
+        DEPENDS strata_embed ${embed_inputs}
+        COMMENT "Embedding kernel ${stem}" VERBATIM)
+    list(APPEND STRATA_SHADER_SOURCES ${shader_out}/${name}.c)
+    string(APPEND shader_table "STEM(${name})\n")
+endforeach()
+
+file(CONFIGURE OUTPUT ${shader_out}/shader_table.h CONTENT "${shader_table}" @ONLY)

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which devices a strategy takes when the user names none. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/device.h"
+#include "strategies/kinds.h"
+
+strata_status strata_choice_add(strata_device_choice *choice, const char *id, strata_error *err) {
+    if (choice->n == choice->capacity) {
+        const int capacity = choice->capacity ? 2 * choice->capacity : 8;
+        void *ids = realloc(choice->ids, (size_t)capacity * sizeof *choice->ids);
+        if (!ids) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d devices", capacity);
+        choice->ids = ids;
+        choice->capacity = capacity;
+    }
+    snprintf(choice->ids[choice->n++], sizeof *choice->ids, "%s", id);
+    return STRATA_OK;
+}
+
+static bool is_accelerator(const strata_device_info *row) {
+    return !row->skipped[0] && row->device_class > STRATA_DEVICE_CPU && !strchr(row->id, '.');
+}
+
+/* Letters and digits decide: "NVIDIA H200" and "NVIDIA_H200" are one. */
+static bool same_name(const char *a, const char *b) {
+    for (;;) {
+        while (*a && !isalnum((unsigned char)*a)) a++;
+        while (*b && !isalnum((unsigned char)*b)) b++;
+        if (!*a || !*b) return !*a && !*b;
+        if (tolower((unsigned char)*a++) != tolower((unsigned char)*b++)) return false;
+    }
+}
+
+static int count_like(const strata_device_info *rows, int n_rows, const strata_device_info *like, const char *backend) {
+    int n = 0;
+    for (int i = 0; i < n_rows; i++)
+        n += is_accelerator(&rows[i]) && !strcmp(rows[i].backend, backend) && same_name(rows[i].name, like->name);
+    return n;
+}
+
+/* Whether the row's API is the one that gives devices of its name: it shows most of them; among equals it is listed first. */
+static bool is_giver(const strata_device_info *rows, int n_rows, const strata_device_info *row) {
+    const int own = count_like(rows, n_rows, row, row->backend);
+    bool before = true;
+    for (int i = 0; i < n_rows; i++) {
+        if (!strcmp(rows[i].backend, row->backend)) {
+            before = false;
+            continue;
+        }
+        const int other = count_like(rows, n_rows, row, rows[i].backend);
+        if (other > own || (other == own && before)) return false;
+    }
+    return true;
+}
+
+strata_status strata_choose_accelerators(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
+                                         strata_error *err) {
+    for (int i = 0; i < n_rows; i++)
+        if (is_accelerator(&rows[i]) && is_giver(rows, n_rows, &rows[i]))
+            STRATA_TRY(strata_choice_add(choice, rows[i].id, err));
+    snprintf(choice->reason, sizeof choice->reason, "%s", choice->n > 1 ? "all accelerators" : "the only accelerator");
+    return STRATA_OK;
+}
+
+strata_status strata_choose_best(const strata_device_info *rows, int n_rows, strata_device_choice *choice, strata_error *err) {
+    const strata_device_info *best = strata_device_best(rows, n_rows);
+    if (!best) return strata_fail(err, STRATA_UNAVAILABLE, "strategy: no device can be used; `strata devices` says why");
+    const char *reason = is_accelerator(best) ? "the best device" : "there is no accelerator; the best CPU";
+    snprintf(choice->reason, sizeof choice->reason, "%s", reason);
+    return strata_choice_add(choice, best->id, err);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a kind of strategy says about itself. A new one is strategies/<name>.c with its strata_strategy_<name>, a row in strategies.def, its test. */
+#ifndef STRATA_STRATEGIES_KINDS_H
+#define STRATA_STRATEGIES_KINDS_H
+
+#include "core/strategy.h"
+
+/* Devices by id, to be opened. */
+typedef struct strata_device_choice {
+    char (*ids)[32];
+    int n, capacity;
+    char reason[128]; /* why these */
+} strata_device_choice;
+STRATA_MUST_USE strata_status strata_choice_add(strata_device_choice *choice, const char *id, strata_error *err);
+
+typedef struct strata_strategy_kind {
+    const char *name;
+    int most_devices; /* that a user may name; 0: none, -1: any number */
+    /* Which devices, when the user names none. `rows`: all there are. *out_kind is the kind itself, or what it stands for ("auto"). */
+    strata_status (*choose)(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
+                            const struct strata_strategy_kind **out_kind, strata_error *err);
+} strata_strategy_kind;
+
+/* Accelerators among the rows, each once: where several APIs show devices of one name, the API that shows most of them gives them. */
+STRATA_MUST_USE strata_status strata_choose_accelerators(const strata_device_info *rows, int n_rows,
+                                                         strata_device_choice *choice, strata_error *err);
+/* The best device, as strata_device_open(NULL) takes it. */
+STRATA_MUST_USE strata_status strata_choose_best(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
+                                                 strata_error *err);
+
+#define STRATA_STRATEGY(name) extern const strata_strategy_kind strata_strategy_##name;
+#include "strategies/strategies.def"
+#undef STRATA_STRATEGY
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory that runs out in the calls of a model: each call is made with its k-th allocation failing, then once more with enough
+ * memory, which must do. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "strata/strata.h"
+#include "tests/alloc/shim.h"
+#include "tests/support/folder.h"
+
+TestSuite(alloc_model, .init = test_folder_make, .fini = test_folder_remove);
+
+enum { EXAMPLES = 10, FEATURES = 6, CLASSES = 3 };
+
+typedef struct fixture {
+    strata_device *device;
+    strata_dataset *dataset;
+    strata_model *model;
+} fixture;
+
+static float features[EXAMPLES * FEATURES];
+static int32_t labels[EXAMPLES];
+
+static strata_status make_dataset(strata_dataset **out, strata_error *err) {
+    for (int i = 0; i < EXAMPLES * FEATURES; i++) features[i] = (float)(i * 7 % 13) / 13;
+    for (int i = 0; i < EXAMPLES; i++) labels[i] = i % CLASSES;
+    strata_array x = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(EXAMPLES, 2, 3), features);
+    strata_array y = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(EXAMPLES), labels);
+    return strata_dataset_from_arrays(&x, &y, 0, out, err);
+}
+
+static void add_layers(strata_model *model) {
+    strata_model_add_flatten(model, (strata_flatten_options){0});
+    strata_model_add_dense(model, (strata_dense_options){.units = 5, .activation = "relu", .name = "hidden"});
+    strata_model_add_dropout(model, (strata_dropout_options){.rate = 0.25});
+    strata_model_add_dense(model, (strata_dense_options){.units = CLASSES});
+}
+
+/* ---- calls on a model, in the order in which they are made ---- */
+static strata_status call_compile(fixture *f, strata_error *err) {
+    return strata_model_compile(f->model, f->device, &(strata_compile_options){.seed = 3}, err);
+}
+static strata_status call_fit(fixture *f, strata_error *err) {
+    strata_history history = {0};
+    strata_status status = strata_model_fit(f->model, f->dataset, &(strata_fit_options){.batch = 4}, &history, err);
+    strata_history_finish(&history);
+    return status;
+}
+static strata_status call_evaluate(fixture *f, strata_error *err) {
+    strata_metrics metrics;
+    return strata_model_evaluate(f->model, f->dataset, 4, &metrics, err);
+}
+static strata_status call_summarize(fixture *f, strata_error *err) {
+    strata_model_summary summary = {0};
+    strata_status status = strata_model_summarize(f->model, 4, &summary, err);
+    strata_model_summary_finish(&summary);
+    return status;
+}
+static strata_status call_predict(fixture *f, strata_error *err) {
+    strata_array predictions = {0};
+    strata_status status = strata_model_predict(f->model, f->dataset, 4, &predictions, err);
+    strata_array_finish(&predictions);
+    return status;
+}
+static strata_status call_sha256(fixture *f, strata_error *err) {
+    char hex[65];
+    return strata_model_sha256(f->model, hex, err);
+}
+static strata_status call_label(fixture *f, strata_error *err) {
+    return strata_model_set_label(f->model, "a label", err);
+}
+static strata_status call_to_json(fixture *f, strata_error *err) {
+    char *text = NULL;
+    strata_status status = strata_model_to_json(f->model, &text, err);
+    free(text);
+    return status;
+}
+static strata_status call_save(fixture *f, strata_error *err) {
+    return strata_model_save(f->model, test_path("model.strata"), err);
+}
+
+static const struct {
+    const char *name;
+    strata_status (*call)(fixture *f, strata_error *err);
+} calls[] = {{"compile", call_compile},
+             {"fit", call_fit},
+             {"evaluate", call_evaluate},
+             {"predict", call_predict},
+             {"summarize", call_summarize},
+             {"sha256", call_sha256},
+             {"label", call_label},
+             {"to_json", call_to_json},
+             {"save", call_save}};
+enum { CALLS = sizeof calls / sizeof *calls };
+
+static void fixture_make(fixture *f, int n_calls) {
+    strata_error err = {0};
+    cr_assert_eq(strata_device_open("host", NULL, &f->device, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(make_dataset(&f->dataset, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_model_create(STRATA_SHAPE(2, 3), &f->model, &err), STRATA_OK, "%s", err.message);
+    add_layers(f->model);
+    for (int i = 0; i < n_calls; i++) cr_assert_eq(calls[i].call(f, &err), STRATA_OK, "%s: %s", calls[i].name, err.message);
+}
+
+static void fixture_finish(fixture *f) {
+    strata_model_destroy(f->model);
+    strata_dataset_destroy(f->dataset);
+    strata_device_close(f->device);
+}
+
+/* The call with its k-th allocation failing; false: it makes fewer. */
+static bool fail_in_call(int c, int64_t k) {
+    fixture f;
+    strata_error err = {0};
+    int64_t before = shim_live();
+    fixture_make(&f, c);
+    shim_fail_at(k);
+    strata_status status = calls[c].call(&f, &err);
+    bool failed = shim_failed();
+    shim_fail_at(0);
+    cr_assert(status == STRATA_OK || (failed && status == STRATA_OUT_OF_MEMORY), "%s, allocation %d: %s \"%s\"", calls[c].name,
+              (int)k, strata_status_name(status), err.message);
+    cr_assert(status == STRATA_OK || (err.status == status && err.message[0]));
+    if (status) {
+        status = calls[c].call(&f, &err);
+        cr_assert_eq(status, STRATA_OK, "%s failed at allocation %d, and again with enough memory: %s", calls[c].name, (int)k,
+                     err.message);
+    }
+    fixture_finish(&f);
+    cr_assert_eq(shim_live(), before, "%s, allocation %d: %d blocks leak", calls[c].name, (int)k, (int)(shim_live() - before));
+    return failed;
+}
+
+Test(alloc_model, every_call_can_be_made_again) {
+    for (int c = 0; c < CALLS; c++)
+        for (int64_t k = 1; fail_in_call(c, k); k++) cr_assert_lt(k, 20000);
+}
+
+/* ---- calls that make a model ---- */
+static strata_status tell_add(strata_error *err) {
+    strata_model *model = NULL;
+    strata_device *device = NULL;
+    STRATA_TRY(strata_model_create(STRATA_SHAPE(2, 3), &model, err));
+    add_layers(model);
+    strata_status status = strata_device_open("host", NULL, &device, err);
+    if (!status) status = strata_model_compile(model, device, NULL, err);
+    strata_model_destroy(model);
+    strata_device_close(device);
+    return status;
+}
+
+static strata_status tell_json(strata_error *err) {
+    static const char text[] =
+        "{\"input\": [2, 3], \"layers\": [{\"layer\": \"flatten\"}, {\"layer\": \"dense\", \"units\": 4, \"activation\": "
+        "\"tanh\", "
+        "\"name\": \"first\"}, {\"layer\": \"dense\", \"units\": 3}], \"optimizer\": {\"name\": \"sgd\", \"learning_rate\": "
+        "0.1}}";
+    strata_model *model = NULL;
+    STRATA_TRY(strata_model_from_json(text, sizeof text - 1, "story", &model, err));
+    strata_model_destroy(model);
+    return STRATA_OK;
+}
+
+static strata_status tell_load(strata_error *err) {
+    strata_model *model = NULL;
+    STRATA_TRY(strata_model_load(test_path("model.strata"), &model, err));
+    strata_model_destroy(model);
+    return STRATA_OK;
+}
+
+static void tell(const char *name, strata_status (*story)(strata_error *err)) {
+    strata_error err = {0};
+    cr_assert_eq(story(&err), STRATA_OK, "%s: %s", name, err.message);
+    bool failed = true;
+    for (int64_t k = 1; failed; k++) {
+        int64_t before = shim_live();
+        err = (strata_error){0};
+        shim_fail_at(k);
+        strata_status status = story(&err);
+        failed = shim_failed();
+        shim_fail_at(0);
+        cr_assert_eq(shim_live(), before, "%s, allocation %d: %d blocks leak", name, (int)k, (int)(shim_live() - before));
+        cr_assert_eq(status, failed ? STRATA_OUT_OF_MEMORY : STRATA_OK, "%s, allocation %d: %s \"%s\"", name, (int)k,
+                     strata_status_name(status), err.message);
+    }
+}
+
+Test(alloc_model, layers_json_and_files) {
+    fixture f;
+    fixture_make(&f, CALLS); /* saves a file */
+    fixture_finish(&f);
+    tell("add", tell_add);
+    tell("json", tell_json);
+    tell("load", tell_load);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The wrapped functions. An allocation is alive from the call that made it to its free; the ones that other libraries make and we
+ * free (or the other way round) are told apart by a table of addresses. Every __wrap_ function defined here is wrapped by the build. */
+#include "tests/alloc/shim.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__real_realloc(void *old, size_t bytes);
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+void __real_free(void *memory);
+
+enum { SLOTS = 1 << 17 };
+static void *alive[SLOTS]; /* open addressing; TOMB: something was here */
+static char tomb;
+#define TOMB ((void *)&tomb)
+
+static int64_t count, live, fail_at;
+static bool failed;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* drivers' threads may free what we gave them */
+
+static size_t slot_of(const void *memory) {
+    return (size_t)(((uintptr_t)memory >> 4) * 0x9E3779B97F4A7C15u >> 20) % SLOTS;
+}
+
+static void *remember(void *memory) {
+    if (!memory) return NULL;
+    pthread_mutex_lock(&lock);
+    size_t slot = slot_of(memory);
+    while (alive[slot] && alive[slot] != TOMB) slot = (slot + 1) % SLOTS;
+    alive[slot] = memory;
+    live++;
+    pthread_mutex_unlock(&lock);
+    return memory;
+}
+
+static void forget(const void *memory) {
+    pthread_mutex_lock(&lock);
+    size_t slot = slot_of(memory);
+    for (size_t i = 0; memory && alive[slot] && i < SLOTS; i++, slot = (slot + 1) % SLOTS) {
+        if (alive[slot] != memory) continue;
+        alive[slot] = TOMB;
+        live--;
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Counts an allocation; true: it is to fail. */
+static bool fails(void) {
+    pthread_mutex_lock(&lock);
+    bool now = ++count == fail_at;
+    failed = failed || now;
+    pthread_mutex_unlock(&lock);
+    if (now) errno = ENOMEM;
+    return now;
+}
+
+void shim_fail_at(int64_t k) {
+    pthread_mutex_lock(&lock);
+    count = 0;
+    fail_at = k;
+    failed = false;
+    pthread_mutex_unlock(&lock);
+}
+
+bool shim_failed(void) {
+    return failed;
+}
+
+int64_t shim_count(void) {
+    return count;
+}
+
+int64_t shim_live(void) {
+    return live;
+}
+
+void *__wrap_malloc(size_t bytes) {
+    return fails() ? NULL : remember(__real_malloc(bytes));
+}
+
+void *__wrap_calloc(size_t n, size_t bytes) {
+    return fails() ? NULL : remember(__real_calloc(n, bytes));
+}
+
+void *__wrap_realloc(void *old, size_t bytes) {
+    if (fails()) return NULL;
+    forget(old);
+    void *memory = __real_realloc(old, bytes);
+    remember(memory ? memory : old);
+    return memory;
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
+    return fails() ? NULL : remember(__real_aligned_alloc(alignment, bytes));
+}
+
+int __wrap_posix_memalign(void **out_memory, size_t alignment, size_t bytes) {
+    if (fails()) return ENOMEM;
+    *out_memory = remember(__real_aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment));
+    return *out_memory ? 0 : ENOMEM;
+}
+
+char *__wrap_strdup(const char *text) {
+    size_t bytes = strlen(text) + 1;
+    char *copy = __wrap_malloc(bytes);
+    return copy ? memcpy(copy, text, bytes) : NULL;
+}
+
+char *__wrap_strndup(const char *text, size_t most) {
+    size_t bytes = strnlen(text, most);
+    char *copy = __wrap_malloc(bytes + 1);
+    if (!copy) return NULL;
+    copy[bytes] = '\0';
+    return memcpy(copy, text, bytes);
+}
+
+void __wrap_free(void *memory) {
+    forget(memory);
+    __real_free(memory);
+}

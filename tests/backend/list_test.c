@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A piece to launches: offsets, shared kernels, work-groups within the device's limits, barriers, and what cannot be. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "backends/kernel/lowering.h"
+#include "strata/ops.h"
+
+/* ---- a piece by hand: every tensor at a place that the test gives, in arena 2 ---- */
+enum { MAX_TENSORS = 16, WORK = 2 };
+
+typedef struct hand {
+    strata_graph *graph;
+    const strata_tensor *nodes[MAX_TENSORS];
+    strata_place places[MAX_TENSORS];
+    strata_arena arenas[3];
+    strata_piece piece;
+    strata_kernel_limits limits;
+    strata_kernel_list list;
+    strata_error err;
+} hand;
+
+static hand *hand_make(strata_device_class device_class) {
+    static hand made;
+    memset(&made, 0, sizeof made);
+    hand *h = &made;
+    cr_assert_eq(strata_graph_create(&h->graph, NULL), STRATA_OK);
+    for (int i = 0; i < MAX_TENSORS; i++) h->places[i].arena = -1;
+    for (int i = 0; i < 3; i++) h->arenas[i] = (strata_arena){.kind = (strata_arena_kind)i, .bytes = INT64_MAX};
+    h->piece = (strata_piece){
+        .nodes = h->nodes, .places = h->places, .n_places = MAX_TENSORS, .arenas = h->arenas, .n_arenas = 3, .n_slots = 1};
+    h->limits = (strata_kernel_limits){.device_class = device_class,
+                                       .opencl_c = true,
+                                       .dtypes = ~0u,
+                                       .max_workgroup = 256,
+                                       .max_local = {256, 256},
+                                       .max_groups = {65535, 65535},
+                                       .local_bytes = 32768,
+                                       .compute_units = 2,
+                                       .vector_width = 1,
+                                       .max_range_bytes = 1u << 30};
+    return h;
+}
+
+static void place(hand *h, const strata_tensor *tensor, int64_t offset) {
+    int64_t bytes = strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
+    h->places[tensor->id] = (strata_place){.arena = WORK, .offset = offset, .bytes = bytes};
+}
+
+static void node(hand *h, const strata_tensor *tensor, int64_t offset) {
+    place(h, tensor, offset);
+    h->nodes[h->piece.n_nodes++] = tensor;
+}
+
+static strata_tensor *input(hand *h, const char *name, strata_dtype dtype, strata_shape shape, int64_t offset) {
+    strata_tensor *tensor = strata_input(h->graph, name, dtype, shape);
+    place(h, tensor, offset);
+    return tensor;
+}
+
+static strata_status list(hand *h) {
+    return strata_kernel_list_create(&h->limits, NULL, &h->piece, &h->list, &h->err);
+}
+
+static void hand_finish(hand *h) {
+    strata_kernel_list_finish(&h->list);
+    strata_graph_destroy(h->graph);
+}
+
+static uint32_t constant(const strata_kernel *kernel, const char *name) {
+    for (int i = 0; i < kernel->shader->n_constants; i++)
+        if (!strcmp(kernel->shader->constants[i].name, name)) return kernel->constants[i];
+    cr_assert_fail("kernel %s has no constant %s", kernel->shader->stem, name);
+    return 0;
+}
+
+Test(list, words_begin_with_offsets_in_elements) {
+    hand *h = hand_make(STRATA_DEVICE_DISCRETE_GPU);
+    strata_tensor *x = input(h, "x", STRATA_DTYPE_F32, STRATA_SHAPE(100), 512);
+    node(h, strata_exp(x), 1024);
+    cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+    cr_assert_eq(h->list.n_launches, 1);
+    const strata_kernel_launch *launch = &h->list.launches[0];
+    cr_assert_eq(launch->n_buffers, 2);
+    cr_assert_eq(launch->words[0].u32, 512 / 4);
+    cr_assert_eq(launch->words[1].u32, 1024 / 4);
+    cr_assert_eq(launch->buffers[0].begin, 512);
+    cr_assert_eq(launch->buffers[0].end, 912);
+    cr_assert_eq(launch->writes, 2);
+    cr_assert_eq(launch->n_words, launch->n_buffers + 1);
+    cr_assert_eq(launch->words[2].u32, 100);
+    hand_finish(h);
+}
+
+Test(list, equal_kernels_are_built_once) {
+    hand *h = hand_make(STRATA_DEVICE_DISCRETE_GPU);
+    strata_tensor *x = input(h, "x", STRATA_DTYPE_F32, STRATA_SHAPE(100), 0);
+    node(h, strata_exp(x), 1024);
+    node(h, strata_exp(strata_exp(x)), 2048);
+    node(h, strata_log(x), 3072);
+    h->places[h->nodes[1]->inputs[0]->id] = h->places[h->nodes[0]->id];
+    cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+    cr_assert_eq(h->list.n_launches, 3);
+    cr_assert_eq(h->list.n_kernels, 2);
+    cr_assert_eq(h->list.launches[0].kernel, h->list.launches[1].kernel);
+    cr_assert_neq(constant(&h->list.kernels[0], "OP"), constant(&h->list.kernels[1], "OP"));
+    hand_finish(h);
+}
+
+Test(list, only_a_launch_that_depends_waits) {
+    hand *h = hand_make(STRATA_DEVICE_DISCRETE_GPU);
+    strata_tensor *x = input(h, "x", STRATA_DTYPE_F32, STRATA_SHAPE(100), 0);
+    strata_tensor *a = strata_exp(x), *b = strata_log(x), *c = strata_add(a, b);
+    node(h, a, 1024);
+    node(h, b, 2048);
+    node(h, c, 3072);
+    cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+    cr_assert_not(h->list.launches[0].barrier_before);
+    cr_assert_not(h->list.launches[1].barrier_before);
+    cr_assert(h->list.launches[2].barrier_before);
+    hand_finish(h);
+}
+
+Test(list, groups_stay_within_the_limits) {
+    hand *h = hand_make(STRATA_DEVICE_DISCRETE_GPU);
+    h->limits.max_groups[0] = 7;
+    h->limits.max_workgroup = 100;
+    strata_tensor *x = input(h, "x", STRATA_DTYPE_F32, STRATA_SHAPE(1000003), 0);
+    node(h, strata_exp(x), 8 << 20);
+    cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+    const strata_kernel_launch *launch = &h->list.launches[0];
+    cr_assert_leq(launch->groups[0], 7);
+    cr_assert_eq(launch->local[0], 64, "a power of two within 100, not %u", launch->local[0]);
+    cr_assert_eq(constant(&h->list.kernels[0], "LOCAL_X"), 64);
+    hand_finish(h);
+}
+
+Test(list, a_cpu_gets_few_groups_of_one_item_with_enough_to_do) {
+    hand *h = hand_make(STRATA_DEVICE_CPU);
+    strata_tensor *small = input(h, "s", STRATA_DTYPE_F32, STRATA_SHAPE(100), 0);
+    strata_tensor *large = input(h, "l", STRATA_DTYPE_F32, STRATA_SHAPE(1 << 20), 1024);
+    node(h, strata_exp(small), 8 << 20);
+    node(h, strata_exp(large), 16 << 20);
+    cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+    cr_assert_eq(h->list.launches[0].local[0], 1);
+    cr_assert_eq(h->list.launches[0].groups[0], 1);
+    cr_assert_eq(h->list.launches[1].groups[0], 8);
+    hand_finish(h);
+}
+
+Test(list, an_offset_beyond_32_bits_is_refused_with_the_node) {
+    hand *h = hand_make(STRATA_DEVICE_DISCRETE_GPU);
+    strata_tensor *x = input(h, "x", STRATA_DTYPE_F32, STRATA_SHAPE(100), 0);
+    strata_tensor *y = strata_tensor_set_name(strata_exp(x), "far away");
+    node(h, y, (int64_t)4 << 32);
+    cr_assert_eq(list(h), STRATA_UNSUPPORTED);
+    cr_assert(strstr(h->err.message, "far away"), "%s", h->err.message);
+    h->places[y->id].offset -= 256;
+    cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+    hand_finish(h);
+}
+
+Test(list, a_tensor_without_a_place_is_our_bug) {
+    hand *h = hand_make(STRATA_DEVICE_DISCRETE_GPU);
+    strata_tensor *x = input(h, "x", STRATA_DTYPE_F32, STRATA_SHAPE(100), 0);
+    node(h, strata_exp(x), 1024);
+    h->places[x->id].arena = -1;
+    cr_assert_eq(list(h), STRATA_INTERNAL);
+    hand_finish(h);
+}
+
+Test(list, a_pack_of_tensors_in_their_place_launches_nothing) {
+    hand *h = hand_make(STRATA_DEVICE_DISCRETE_GPU);
+    strata_tensor *parts[] = {input(h, "a", STRATA_DTYPE_F32, STRATA_SHAPE(64), 4096),
+                              input(h, "b", STRATA_DTYPE_F32, STRATA_SHAPE(64), 4096 + 256)};
+    strata_tensor *pack = strata_pack(parts, (int64_t[]){0, 64}, 2, 128);
+    node(h, pack, 4096);
+    cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+    cr_assert_eq(h->list.n_launches, 0);
+    strata_kernel_list_finish(&h->list);
+
+    place(h, parts[1], 0);
+    cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+    cr_assert_eq(h->list.n_launches, 1, "the part that lies elsewhere is copied");
+    cr_assert_eq(h->list.launches[0].words[1].u32, 4096 / 4 + 64);
+    hand_finish(h);
+}
+
+Test(list, an_empty_tensor_launches_nothing) {
+    hand *h = hand_make(STRATA_DEVICE_DISCRETE_GPU);
+    strata_tensor *x = input(h, "x", STRATA_DTYPE_F32, STRATA_SHAPE(0, 5), 0);
+    node(h, strata_exp(x), 256);
+    cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+    cr_assert_eq(h->list.n_launches, 0);
+    hand_finish(h);
+}
+
+Test(list, supports_asks_for_the_dtypes_storage) {
+    hand *h = hand_make(STRATA_DEVICE_DISCRETE_GPU);
+    strata_tensor *x = input(h, "x", STRATA_DTYPE_I64, STRATA_SHAPE(5), 0), *y = strata_add(x, x);
+    const char *reason = NULL;
+    cr_assert(strata_kernel_supports(&h->limits, y, &reason));
+    h->limits.dtypes = 1u << STRATA_DTYPE_F32;
+    cr_assert_not(strata_kernel_supports(&h->limits, y, &reason));
+    cr_assert(strstr(reason, "dtype"));
+    hand_finish(h);
+}

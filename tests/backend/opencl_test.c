@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is OpenCL's own, on every OpenCL device there is: its list, its memory, tickets, halves of a CPU, kernels that are shared and kept,
+ * and the tiles of the GPU kernels, which a CPU's driver runs as well. That results are right is for tests/conformance. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if STRATA_WITH_OPENCL
+#include "backends/opencl/opencl.h"
+#include "strata/executable.h"
+#include "strata/ops.h"
+#include "tests/support/check.h"
+#include "tests/support/folder.h"
+
+TestSuite(opencl, .init = test_folder_make, .fini = test_folder_remove);
+
+/* The first OpenCL device that can be opened; the test is skipped when there is none. */
+static strata_device *open_device(const strata_device_options *opts) {
+    strata_device_info *rows;
+    strata_error err;
+    int n;
+    cr_assert_eq(strata_devices_list(&rows, &n, &err), STRATA_OK, "%s", err.message);
+    strata_device *device = NULL;
+    for (int i = 0; i < n && !device; i++) {
+        if (strcmp(rows[i].backend, "opencl") || rows[i].skipped[0]) continue;
+        cr_assert_eq(strata_device_open(rows[i].id, opts, &device, &err), STRATA_OK, "%s", err.message);
+    }
+    strata_devices_free(rows);
+    if (!device) cr_skip_test("no OpenCL device");
+    return device;
+}
+
+/* Runs once the graph that has inputs a and b and the output y. Caller finishes the result. */
+static strata_array run(strata_device *device, strata_tensor *a, strata_tensor *b, strata_tensor *y) {
+    strata_error err = {0};
+    strata_executable *exe;
+    cr_assert_eq(strata_executable_create(device, &y, 1, NULL, 0, NULL, &exe, &err), STRATA_OK, "%s", err.message);
+    strata_array inputs[] = {strata_test_random(STRATA_DTYPE_F32, strata_tensor_shape(a), -1, 1, 1),
+                             strata_test_random(STRATA_DTYPE_F32, strata_tensor_shape(b), -1, 1, 2)};
+    strata_array result = strata_test_full(STRATA_DTYPE_F32, strata_tensor_shape(y), -1);
+    const char *const names[] = {"a", "b"};
+    cr_assert_eq(strata_executable_run(exe, names, inputs, 2, &result, 1, &err), STRATA_OK, "%s", err.message);
+    strata_executable_destroy(exe);
+    strata_array_finish(&inputs[0]);
+    strata_array_finish(&inputs[1]);
+    strata_graph_destroy(strata_tensor_graph(y));
+    return result;
+}
+
+static strata_tensor *matrix(strata_graph *graph, const char *name, int64_t rows, int64_t columns) {
+    return strata_input(graph, name, STRATA_DTYPE_F32, STRATA_SHAPE(rows, columns));
+}
+
+/* relu(a b) of (m,k) and (k,n). */
+static strata_array product(strata_device *device, int64_t m, int64_t k, int64_t n) {
+    strata_graph *graph;
+    cr_assert_eq(strata_graph_create(&graph, NULL), STRATA_OK);
+    strata_tensor *a = matrix(graph, "a", m, k), *b = matrix(graph, "b", k, n);
+    return run(device, a, b, strata_relu(strata_matmul(a, b, false, false)));
+}
+
+/* a^T b of (k,m) and (k,n). */
+static strata_array plain_product(strata_device *device, int64_t m, int64_t k, int64_t n) {
+    strata_graph *graph;
+    cr_assert_eq(strata_graph_create(&graph, NULL), STRATA_OK);
+    strata_tensor *a = matrix(graph, "a", k, m), *b = matrix(graph, "b", k, n);
+    return run(device, a, b, strata_matmul(a, b, true, false));
+}
+
+Test(opencl, an_id_that_is_no_device_is_refused) {
+    strata_device *device = open_device(&(strata_device_options){.no_cache = true});
+    strata_error err;
+    opencl_found found;
+    const char *const ids[] = {"opencl", "opencl:x", "opencl:99", "opencl:0.7", "opencl:-1"};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        cr_assert_eq(strata_opencl_find(&((opencl_device *)device)->cl, ids[i], &found, &err), STRATA_UNAVAILABLE, "%s",
+                     ids[i]);
+    strata_device_close(device);
+}
+
+Test(opencl, a_new_buffer_is_zero_and_bytes_come_back) {
+    strata_device *device = open_device(&(strata_device_options){.no_cache = true});
+    strata_error err;
+    strata_buffer *buffer;
+    unsigned char bytes[1001], back[1001];
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i * 7);
+    cr_assert_eq(device->api->buffer_create(device, sizeof bytes, &buffer, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(device->api->download(device, buffer, 0, back, sizeof back, &err), STRATA_OK, "%s", err.message);
+    for (size_t i = 0; i < sizeof back; i++) cr_assert_eq(back[i], 0);
+    cr_assert_eq(device->api->upload(device, buffer, 3, bytes, sizeof bytes - 3, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(device->api->download(device, buffer, 3, back, sizeof back - 3, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(memcmp(bytes, back, sizeof bytes - 3), 0);
+    cr_assert_eq(device->api->upload(device, buffer, 999, bytes, 3, &err), STRATA_INVALID);
+    device->api->buffer_destroy(device, buffer);
+    cr_assert_eq(device->counters.allocated_bytes, 0);
+    strata_device_close(device);
+}
+
+Test(opencl, more_memory_than_there_is_says_how_much_there_is) {
+    strata_device *device = open_device(&(strata_device_options){.no_cache = true});
+    strata_error err;
+    strata_buffer *buffer;
+    cr_assert_eq(device->api->buffer_create(device, INT64_C(1) << 60, &buffer, &err), STRATA_OUT_OF_MEMORY);
+    cr_assert(strstr(err.message, "1152921504606846976 bytes wanted"), "%s", err.message);
+    cr_assert(strstr(err.message, "free"), "%s", err.message);
+    strata_device_close(device);
+}
+
+Test(opencl, a_ticket_that_was_not_given_is_refused) {
+    strata_device *device = open_device(&(strata_device_options){.no_cache = true, .no_tune = true});
+    strata_array result = product(device, 3, 4, 5);
+    strata_error err;
+    uint64_t last = ((opencl_device *)device)->last_ticket;
+    cr_assert_eq(device->api->wait(device, last, &err), STRATA_OK);
+    cr_assert_eq(device->api->wait(device, 0, &err), STRATA_OK, "older than any");
+    cr_assert_eq(device->api->wait(device, last + 1, &err), STRATA_INVALID);
+    strata_array_finish(&result);
+    strata_device_close(device);
+}
+
+Test(opencl, pieces_share_their_kernels) {
+    strata_device *device = open_device(&(strata_device_options){.no_cache = true, .no_tune = true});
+    strata_array first = product(device, 8, 16, 32);
+    uint64_t compiled = device->counters.compilations;
+    strata_array second = product(device, 8, 16, 32);
+    cr_assert_eq(device->counters.compilations, compiled);
+    cr_assert(strata_test_same(&first, &second).ok);
+    strata_array_finish(&first);
+    strata_array_finish(&second);
+    strata_device_close(device);
+}
+
+Test(opencl, the_next_start_takes_kernels_from_the_disk) {
+    strata_device_options opts = {.cache_dir = test_path("cache"), .no_tune = true};
+    strata_array results[2];
+    for (int start = 0; start < 2; start++) {
+        strata_device *device = open_device(&opts);
+        ((opencl_device *)device)->driver_caches = false;
+        results[start] = product(device, 8, 16, 32);
+        cr_assert_eq(device->counters.compilations, start == 0 ? 1 : 0);
+        strata_device_close(device);
+    }
+    cr_assert(strata_test_same(&results[0], &results[1]).ok);
+    strata_array_finish(&results[0]);
+    strata_array_finish(&results[1]);
+}
+
+Test(opencl, halves_of_a_cpu_have_half_its_cores) {
+    strata_device_info *rows;
+    strata_error err;
+    int n, n_halves = 0;
+    cr_assert_eq(strata_devices_list(&rows, &n, &err), STRATA_OK, "%s", err.message);
+    uint32_t whole = 0;
+    for (int i = 0; i < n; i++) {
+        if (strcmp(rows[i].backend, "opencl") || rows[i].skipped[0]) continue;
+        if (!strchr(rows[i].id, '.')) {
+            whole = rows[i].compute_units;
+            continue;
+        }
+        cr_assert_eq(rows[i].compute_units, whole / 2);
+        strata_device *device;
+        cr_assert_eq(strata_device_open(rows[i].id, &(strata_device_options){.no_cache = true, .no_tune = true}, &device, &err),
+                     STRATA_OK, "%s", err.message);
+        strata_array result = product(device, 3, 4, 5);
+        strata_array_finish(&result);
+        strata_device_close(device);
+        n_halves++;
+    }
+    strata_devices_free(rows);
+    if (!n_halves) cr_skip_test("no OpenCL CPU of two cores");
+}
+
+/* All ways by which inputs and outputs reach kernels give the same result, whatever the device would choose. */
+Test(opencl, shared_mapped_and_staged_memory_agree) {
+    strata_array results[3];
+    for (int way = 0; way < 3; way++) {
+        strata_device *device = open_device(&(strata_device_options){.no_cache = true, .no_tune = true});
+        opencl_device *opened = (opencl_device *)device;
+        if (way != OPENCL_HOST_SHARED || opened->host_memory == OPENCL_HOST_SHARED)
+            opened->host_memory = (opencl_host_memory)way;
+        results[way] = product(device, 17, 33, 9);
+        cr_assert_eq(device->counters.allocated_bytes, 0, "all is given back");
+        cr_assert_eq(device->counters.upload_bytes > 0, way == OPENCL_HOST_STAGED);
+        strata_device_close(device);
+    }
+    cr_assert(strata_test_same(&results[0], &results[1]).ok);
+    cr_assert(strata_test_same(&results[0], &results[2]).ok);
+    for (int way = 0; way < 3; way++) strata_array_finish(&results[way]);
+}
+
+/* As if the device were a GPU: the kernels with local memory and barriers, at every tile, against the CPU's own kernel. */
+Test(opencl, every_gpu_tile_gives_the_same_bits, .timeout = 300) {
+    strata_device *device = open_device(&(strata_device_options){.no_cache = true, .no_tune = true});
+    opencl_device *opened = (opencl_device *)device;
+    strata_array want = product(device, 67, 35, 130);
+    opened->limits.device_class = STRATA_DEVICE_DISCRETE_GPU;
+    const uint32_t units[] = {1000, 3, 2}; /* from small tiles to large ones */
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        opened->limits.compute_units = units[i];
+        strata_array got = product(device, 67, 35, 130);
+        strata_test_result same = strata_test_same(&got, &want);
+        cr_assert(same.ok, "%s", same.text);
+        strata_array_finish(&got);
+    }
+    strata_array_finish(&want);
+    strata_device_close(device);
+}
+
+/* As if the device were a GPU, and CLBlast what the tuner once chose for this product: its file says so. */
+Test(opencl, a_choice_of_clblast_is_obeyed_with_options_fast_only, .timeout = 300) {
+    strata_array results[3];
+    for (int start = 0; start < 3; start++) { /* deterministic, which makes the file; fast; deterministic again */
+        strata_device *device = open_device(&(strata_device_options){.cache_dir = test_path("cache"), .fast = start == 1});
+        opencl_device *opened = (opencl_device *)device;
+        opened->limits.device_class = STRATA_DEVICE_DISCRETE_GPU;
+        strata_opencl_clblast_open(opened);
+        if (!opened->clblast) {
+            strata_device_close(device);
+            cr_skip_test("CLBlast is not installed");
+        }
+        results[start] = plain_product(device, 67, 35, 130);
+        cr_assert_eq(device->counters.compilations == 0, start == 1, "our kernels are built unless CLBlast multiplies");
+        strata_device_close(device);
+        char command[1024];
+        snprintf(command, sizeof command, "sed -i 's/\\t[^\\t]*\\t/\\tlibrary\\t/' '%s'/*.tune", test_path("cache"));
+        if (start == 0) cr_assert_eq(system(command), 0);
+    }
+    strata_test_result close = strata_test_compare(&results[1], &results[0], strata_test_tolerance_of(STRATA_DTYPE_F32, 35));
+    strata_test_result same = strata_test_same(&results[2], &results[0]);
+    cr_assert(close.ok, "%s", close.text);
+    cr_assert(same.ok, "%s", same.text);
+    for (int start = 0; start < 3; start++) strata_array_finish(&results[start]);
+}
+
+/* sum_i softmax(relu(a b)) and so on, replayed while a variable changes: launches that depend on each other and some that don't. */
+static strata_array replayed(strata_device *device, int runs) {
+    strata_graph *graph;
+    strata_variable *count;
+    strata_executable *exe;
+    strata_error err = {0};
+    cr_assert_eq(strata_graph_create(&graph, NULL), STRATA_OK);
+    cr_assert_eq(strata_variable_create(device, "count", STRATA_DTYPE_F32, STRATA_SHAPE(70), &count, &err), STRATA_OK);
+    strata_tensor *a = matrix(graph, "a", 50, 70), *b = matrix(graph, "b", 70, 40), *read = strata_variable_read(graph, count);
+    strata_tensor *product = strata_matmul(strata_add(a, read), b, false, false), *rows = strata_softmax(strata_tanh(product));
+    strata_tensor *update = strata_assign_add(read, strata_reduce_mean(a, (int[]){0}, 1, false));
+    strata_tensor *y = strata_concat((strata_tensor *[]){rows, strata_exp(product)}, 2, 0);
+    cr_assert_eq(strata_executable_create(device, &y, 1, &update, 1, NULL, &exe, &err), STRATA_OK, "%s", err.message);
+    strata_array inputs[] = {strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(50, 70), -1, 1, 1),
+                             strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(70, 40), -0.1, 0.1, 2)};
+    strata_array result = strata_test_full(STRATA_DTYPE_F32, STRATA_SHAPE(100, 40), -1);
+    for (int run = 0; run < runs; run++)
+        cr_assert_eq(strata_executable_run(exe, (const char *const[]){"a", "b"}, inputs, 2, &result, 1, &err), STRATA_OK);
+    strata_executable_destroy(exe);
+    strata_variable_destroy(count);
+    strata_graph_destroy(graph);
+    strata_array_finish(&inputs[0]);
+    strata_array_finish(&inputs[1]);
+    return result;
+}
+
+Test(opencl, a_sequence_gives_the_bits_of_separate_launches, .timeout = 300) {
+    strata_array results[2];
+    for (int way = 0; way < 2; way++) {
+        strata_device *device = open_device(&(strata_device_options){.no_cache = true, .no_tune = true});
+        opencl_device *opened = (opencl_device *)device;
+        if (!opened->makes_sequences) {
+            strata_device_close(device);
+            cr_skip_test("the device takes launches one by one");
+        }
+        opened->makes_sequences = way == 1;
+        results[way] = replayed(device, 200);
+        cr_assert_eq(opened->n_texts, way, "a program is %s", way ? "one sequence" : "launches");
+        cr_assert_eq(device->counters.allocated_bytes, 0);
+        strata_device_close(device);
+    }
+    strata_test_result same = strata_test_same(&results[0], &results[1]);
+    cr_assert(same.ok, "%s", same.text);
+    strata_array_finish(&results[0]);
+    strata_array_finish(&results[1]);
+}
+
+/* Tuned or not: the same bits. */
+Test(opencl, tuning_does_not_change_a_bit, .timeout = 300) {
+    strata_array results[2];
+    for (int tuned = 0; tuned < 2; tuned++) {
+        strata_device *device = open_device(&(strata_device_options){.cache_dir = test_path("cache"), .no_tune = !tuned});
+        results[tuned] = product(device, 128, 200, 96);
+        strata_device_close(device);
+    }
+    strata_test_result same = strata_test_same(&results[0], &results[1]);
+    cr_assert(same.ok, "%s", same.text);
+    strata_array_finish(&results[0]);
+    strata_array_finish(&results[1]);
+}
+
+Test(opencl, a_kernel_that_does_not_compile_is_named_with_the_log) {
+    strata_device *device = open_device(&(strata_device_options){.no_cache = true});
+    strata_shader broken = {.stem = "broken",
+                            .variant = "f32",
+                            .opencl_source = "__kernel void strata_broken() { nonsense; }",
+                            .opencl_entry = "strata_broken"};
+    strata_kernel kernels[] = {{.shader = strata_shader_find("unary", "f32")}, {.shader = &broken}};
+    for (int i = 0; i < kernels[0].shader->n_constants; i++) kernels[0].constants[i] = kernels[0].shader->constants[i].value;
+    strata_error err;
+    int built[2];
+    cr_assert_eq(strata_opencl_build((opencl_device *)device, kernels, 2, built, &err), STRATA_UNSUPPORTED);
+    cr_assert(strstr(err.message, "broken f32"), "%s", err.message);
+    cr_assert(strstr(err.message, "nonsense"), "%s", err.message);
+    cr_assert_eq(strata_opencl_build((opencl_device *)device, kernels, 1, built, &err), STRATA_OK, "the device still works");
+    strata_device_close(device);
+}
+
+Test(opencl_source, functions_of_several_kernels_do_not_meet) {
+    strata_shader shader = {.stem = "x",
+                            .opencl_entry = "strata_x",
+                            .opencl_source =
+                                "#pragma OPENCL FP_CONTRACT OFF\n"
+                                "uint helper(uint a) {\n    return inner(a) + N;\n}\n"
+                                "__kernel __attribute__((reqd_work_group_size(N, 1, 1))) void strata_x(uint n) {\n"
+                                "    if (helper(n)) {\n    }\n}\n",
+                            .n_constants = 1,
+                            .constants = (const strata_shader_constant[]){{"N", 1}}};
+    strata_kernel kernel = {.shader = &shader, .constants = {64}};
+    strata_text text = {0};
+    char entry[64], *source;
+    strata_opencl_source_add(&text, &kernel, "_5", "uint task, ", entry);
+    cr_assert_eq(strata_text_take(&text, &source, NULL, NULL), STRATA_OK);
+    cr_assert_str_eq(entry, "strata_x_5");
+    cr_assert(strstr(source, "#define N 64u\n"));
+    cr_assert(strstr(source, "#define helper helper_5\n"));
+    cr_assert(strstr(source, "#define strata_x strata_x_5\n"));
+    cr_assert(strstr(source, "#undef helper\n"));
+    cr_assert(strstr(source, "#undef N\n"));
+    cr_assert_null(strstr(source, "#define inner"));
+    cr_assert_null(strstr(source, "#define if"));
+    cr_assert(strstr(source, "void strata_x(uint task, uint n) {"));
+    free(source);
+}
+#else
+Test(opencl, opencl) {
+    cr_skip_test("built without OpenCL");
+}
+#endif

@@ -1,0 +1,59 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# What is in a file, and what a model consists of and costs.
+. "$(dirname "$0")/support.sh"
+make_data "$work/data"
+python3 "$here/files.py" images "$work/data"
+expect 0 "saved" train mnist --device host --data "$work/data" --epochs 1 --save "$work/model.strata"
+
+# ---- inspect ----
+expect 0 "a Strata model (safetensors)" inspect "$work/model.strata"
+stdout "dense/kernel "
+stdout "(784,128)"
+stdout '"units":128'
+quiet stderr
+expect 0 "" inspect "$work/model.strata" --json
+json 'r["format"] == "a Strata model (safetensors)" and r["model"]["label"] == "mnist"'
+json '{t["name"]: (t["dtype"], t["shape"], t["bytes"]) for t in r["tensors"]}["dense/kernel"] == ("F32", [784, 128], 401408)'
+expect 0 "npy" inspect "$work/data/images.npy"
+stdout "(5,28,28)"
+expect 0 "" inspect "$work/data/images_f32.npy" --json
+json 'r["tensors"] == [{"name": "elements", "dtype": "f32", "shape": [5, 28, 28], "bytes": 15680}]'
+for name in images.idx images.idx.gz; do
+    expect 0 "" inspect "$work/data/$name" --json
+    json 'r["format"] == "IDX" and r["tensors"][0]["dtype"] == "u8" and r["tensors"][0]["bytes"] == 3920'
+done
+
+expect 2 "inspect needs FILE" inspect
+expect 3 "nowhere: cannot open" inspect "$work/nowhere"
+expect 3 "it is a folder" inspect "$work"
+: >"$work/empty"
+expect 3 "$work/empty: begins like none of the formats" inspect "$work/empty"
+head -c 3000 "$work/data/images.idx" >"$work/cut"
+expect 3 "it is cut off" inspect "$work/cut"
+python3 "$here/files.py" models "$work/model.strata" "$work/damaged"
+for name in cut_header cut_data overlapping cut_json; do
+    expect 3 "$work/damaged/$name" inspect "$work/damaged/$name"
+    quiet stdout
+done
+
+# ---- summary ----
+expect 0 "parameters      101770" summary mnist
+stdout "dense_1"
+stdout "(64,128)"
+expect 0 "" summary mnist --batch 2 --json
+json 'r["batch"] == 2 and r["parameters"] == 101770 and r["forward_flops"] == 2 * (2 * 784 * 128 + 2 * 128 + 2 * 128 * 10 + 10)'
+json '[(l["kind"], l["output"], l["parameters"]) for l in r["layers"]] == [
+    ("flatten", [2, 784], 0), ("dense", [2, 128], 100480), ("dense", [2, 10], 1290)]'
+json '2 * 2 * (2 * 784 * 128 + 2 * 128 * 10) < r["step_flops"] < 3 * 2 * (2 * 784 * 128 + 2 * 128 * 10)'
+json 'r["step_bytes"] > 7 * 4 * 101770 and r["step_memory_bytes"] > 0'
+expect 0 "" summary "$work/model.strata" --json
+json 'r["parameters"] == 101770'
+printf '%s\n' '{"input": [4, 4], "layers": [{"layer": "flatten"}, {"layer": "dense", "units": 3}]}' >"$work/small.json"
+expect 0 "parameters      51 " summary "$work/small.json"
+expect 2 'Did you mean "mnist"?' summary mnits
+expect 3 "nowhere.json: cannot open" summary "$work/nowhere.json"
+expect 3 "nowhere.strata: cannot open" summary "$work/nowhere.strata"
+expect 2 '--batch is "0"' summary mnist --batch 0
+finish

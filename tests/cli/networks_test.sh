@@ -1,0 +1,87 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The samples with convolutions and with texts, on small files in the originals' layouts: they train, save, evaluate and predict.
+. "$(dirname "$0")/support.sh"
+python3 - "$work" <<'END_OF_PYTHON'
+import os, random, struct, sys
+work, rng = sys.argv[1], random.Random(5)
+def put(name, data):
+    os.makedirs(os.path.dirname(work + "/" + name), exist_ok=True)
+    open(work + "/" + name, "wb").write(data if isinstance(data, bytes) else data.encode())
+def record(label):  # one bright plane, dark others: three kinds are learned at once
+    planes = [bytes(rng.randrange(200, 256) if label % 3 == p else rng.randrange(40) for _ in range(1024)) for p in range(3)]
+    return bytes([label]) + b"".join(planes)
+put("cifar/data_batch_1.bin", b"".join(record(i % 3) for i in range(120)))
+put("cifar/test_batch.bin", b"".join(record(i % 3) for i in range(30)))
+put("short/data_batch_1.bin", record(1)[:-1])
+put("short/test_batch.bin", record(1))
+kind, cruel, rest = ["wonderful", "lovely", "great"], ["dull", "awful", "bad"], ["film", "the", "a", "story", "and", "plot"]
+def text(good):
+    words = [rng.choice(kind if good else cruel)] * 3 + [rng.choice(rest) for _ in range(6)]
+    rng.shuffle(words)
+    return " ".join(words)
+def table(n, head, names):
+    rows = [f'"{text(i % 2)}",{names[i % 2]}' for i in range(n)]
+    return head + "\n" + "\n".join(rows) + "\n"
+put("imdb/imdb_train.csv", table(300, "review,sentiment", ("negative", "positive")))
+put("imdb/imdb_test.csv", table(60, "review,sentiment", ("negative", "positive")))
+put("news/covid_train.csv", table(300, "tweet,label", ("fake", "real")))
+put("news/covid_test.csv", table(60, "tweet,label", ("fake", "real")))
+put("mail/train.csv", table(300, "body,kind", ("ham", "spam")))
+put("mail/test.csv", table(60, "body,kind", ("ham", "spam")))
+put("lines.txt", "a wonderful great lovely film\nan awful dull story\n")
+END_OF_PYTHON
+python3 "$here/files.py" data "$work/digits" 120 40
+python3 "$here/files.py" images "$work/digits"
+
+# ---- pictures ----
+expect 0 "saved" train mnist_cnn --device host --data "$work/digits" --epochs 1 --batch 40 --save "$work/cnn.strata"
+expect 0 "on 40 test examples" evaluate "$work/cnn.strata" --device host --data "$work/digits"
+expect 0 "index" predict "$work/cnn.strata" --device host --input "$work/digits/images.npy"
+check "a line for each picture" test "$(wc -l <"$work/out")" = 6
+expect 0 "parameters      34826 " summary mnist_cnn
+expect 0 "saved" train cifar10 --device host --data "$work/cifar" --epochs 4 --batch 20 --seed 1 --save "$work/cifar.strata"
+expect 0 "" evaluate "$work/cifar.strata" --device host --data "$work/cifar" --json
+json 'r["examples"] == 30 and r["accuracy"] > 0.9'
+{ printf 'P6 64 48 255\n' && python3 -c 'import sys; sys.stdout.buffer.write(bytes([20, 230, 20]) * (64 * 48))'; } >"$work/green.ppm"
+expect 0 "automobile" predict "$work/cifar.strata" --device host --input "$work/green.ppm" # the second plane is the second class
+expect 0 "" predict "$work/cifar.strata" --device host --input "$work/green.ppm" --json
+json 'r["class"] == 1 and r["name"] == "automobile" and r["probability"] > 0.5'
+expect 3 "strata data fetch cifar10 --to DIR" train cifar10 --device host
+expect 3 "data_batch_1.bin" train cifar10 --device host --data "$work/short"
+expect 3 "data_batch" train cifar10 --device host --data "$work/imdb"
+expect 0 "CIFAR-10 records" inspect "$work/cifar/data_batch_1.bin"
+stdout "(120,32,32,3)"
+(cd "$work" && "$STRATA_BUILD_DIR/samples/cifar10" "$work/cifar" "$STRATA_SOURCE_DIR/samples/cifar10/model.json" 1) >"$work/out" 2>"$work/err"
+stdout "accuracy"
+(cd "$work" && "$STRATA_BUILD_DIR/samples/mnist_cnn" "$work/digits" 1) >"$work/out" 2>"$work/err"
+stdout "epoch 1 of 1"
+
+# ---- texts ----
+expect 0 "saved" train imdb --device host --data "$work/imdb" --epochs 40 --seed 1 --save "$work/imdb.strata"
+expect 0 "" evaluate "$work/imdb.strata" --device host --data "$work/imdb" --json
+json 'r["examples"] == 60 and r["accuracy"] > 0.9'
+expect 0 "positive" predict "$work/imdb.strata" --device host --text "a wonderful great lovely film"
+expect 0 "" predict "$work/imdb.strata" --device host --input "$work/lines.txt" --json
+json 'r["index"] == 1 and r["class"] == 0 and r["name"] == "negative" and r["probability"] > 0.5'
+expect 2 "--text needs a LINE" predict "$work/imdb.strata" --device host --text ""
+expect 3 "" predict "$work/imdb.strata" --device host --text "..."
+expect 0 "" train imdb --device host --data "$work/imdb" --epochs 1 --subwords --json
+json 'r["sample"] == "imdb" and r["steps"] == 5'
+expect 3 "strata data fetch imdb --to DIR" train imdb --device host
+expect 3 "imdb" train imdb --device host --data "$work/cifar"
+expect 0 "saved" train fake_news --device host --data "$work/news" --epochs 15 --seed 1 --save "$work/news.strata"
+expect 0 "" evaluate "$work/news.strata" --device host --data "$work/news" --json
+json 'r["accuracy"] > 0.9'
+expect 0 "real" predict "$work/news.strata" --device host --text "the lovely wonderful great story"
+expect 0 "" train fake_news --device host --data "$work/mail" --columns body --label kind --epochs 1 --json
+expect 3 '"kind"' train fake_news --device host --data "$work/mail" --columns body --label kin --epochs 1
+expect 3 "has no covid_train.csv" train fake_news --device host --data "$work/imdb"
+expect 0 "body" inspect "$work/mail/train.csv"
+stdout "text"
+(cd "$work" && "$STRATA_BUILD_DIR/samples/fake_news" mail/train.csv mail/test.csv body kind) >"$work/out" 2>"$work/err"
+stdout "accuracy"
+(cd "$work" && "$STRATA_BUILD_DIR/samples/imdb" "$work/imdb" "a lovely film") >"$work/out" 2>"$work/err"
+stdout "is kind with probability"
+finish

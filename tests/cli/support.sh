@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the tests of the command share; each begins with `. "$(dirname "$0")/support.sh"` and ends with `finish`.
+#   STRATA_BUILD_DIR   where the command was built (set by ctest and tests/run.sh)
+# A folder of its own is in $work and removed at the end. Commands run on the host unless a test says otherwise.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+strata=$STRATA_BUILD_DIR/strata
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+checks=0 failures=0
+
+bad() {
+    failures=$((failures + 1))
+    echo "FAILED: $1"
+    [ ! -s "$work/out" ] || sed 's/^/    stdout: /' "$work/out" | head -n 12
+    [ ! -s "$work/err" ] || sed 's/^/    stderr: /' "$work/err" | head -n 12
+}
+
+# expect CODE TEXT ARGUMENT...: runs the command; its exit code must be CODE and TEXT must stand in what it printed.
+expect() {
+    expect_code=$1 expect_text=$2
+    shift 2
+    checks=$((checks + 1))
+    "$strata" "$@" >"$work/out" 2>"$work/err" </dev/null
+    code=$?
+    if [ $code != "$expect_code" ]; then
+        bad "strata $*: exit code $code, not $expect_code"
+    elif ! cat "$work/out" "$work/err" | grep -qF -- "$expect_text"; then
+        bad "strata $*: nothing says \"$expect_text\""
+    fi
+}
+
+# stderr TEXT, stdout TEXT: what the last run must also have said there; `quiet stdout|stderr`: that it said nothing there.
+stderr() {
+    checks=$((checks + 1))
+    grep -qF -- "$1" "$work/err" || bad "the message lacks \"$1\""
+}
+stdout() {
+    checks=$((checks + 1))
+    grep -qF -- "$1" "$work/out" || bad "the output lacks \"$1\""
+}
+quiet() {
+    checks=$((checks + 1))
+    case $1 in stdout) stream=$work/out ;; *) stream=$work/err ;; esac
+    [ ! -s "$stream" ] || bad "$1 should be empty"
+}
+
+# json EXPRESSION: Python over the last line of stdout, as `r`; must be true.
+json() {
+    checks=$((checks + 1))
+    tail -n 1 "$work/out" | python3 -c "import json, sys; r = json.loads(sys.stdin.read()); sys.exit(not ($1))" ||
+        bad "the line of JSON does not fulfil: $1"
+}
+
+check() { # DESCRIPTION COMMAND...
+    what=$1
+    shift
+    checks=$((checks + 1))
+    "$@" >"$work/check.log" 2>&1 || bad "$what"
+}
+
+# A small data set that is learned in seconds: 600 images to train on, 200 to test.
+make_data() { python3 "$here/files.py" data "$1" 600 200; }
+
+finish() {
+    echo "$checks checks, $failures failed"
+    [ $failures = 0 ]
+    exit
+}

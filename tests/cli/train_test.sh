@@ -1,0 +1,77 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Training, evaluating, predicting: what is printed, what --json has, and that two runs give the same weights.
+. "$(dirname "$0")/support.sh"
+make_data "$work/data"
+python3 "$here/files.py" images "$work/data"
+train="train mnist --device host --data $work/data --batch 60"
+# shellcheck disable=SC2086 # words
+{
+expect 0 "saved $work/a.strata" $train --epochs 3 --seed 1 --save "$work/a.strata"
+stdout "mnist on host"
+stdout "epoch 3/3  loss"
+stdout "% on 200 test examples"
+quiet stderr
+
+expect 0 "" $train --epochs 3 --seed 1 --json --save "$work/b.strata"
+quiet stderr
+check "one line of JSON and nothing else" test "$(wc -l <"$work/out")" = 1
+expect 0 "" $train --epochs 3 --seed 1 --json
+json 'r["sample"] == "mnist" and r["devices"] == ["host"] and isinstance(r["strategy"], str)'
+json 'r["replicas"] == 1 and r["workers"] == 1 and r["batch"] == 60 and r["epochs"] == 3 and r["steps"] == 30'
+json 'r["first_step_s"] > 0 and r["epoch_s"] > 0 and abs(r["samples_per_s"] * r["epoch_s"] - 600) < 6'
+json 'len(r["losses"]) == 30 and all(isinstance(x, float) for x in r["losses"]) and 1.5 < r["losses"][0] < 4'
+json '0 < r["loss"] < r["losses"][0] and 0.5 < r["accuracy"] <= 1'
+json 'len(r["weights_sha256"]) == 64 and set(r["weights_sha256"]) <= set("0123456789abcdef") and r["peak_rss_mib"] > 1'
+sha=$(grep -o '"weights_sha256":"[0-9a-f]*"' "$work/out")
+expect 0 "$sha" $train --epochs 3 --seed 1 --json
+check "two runs write the same file" cmp "$work/a.strata" "$work/b.strata"
+expect 0 "" $train --epochs 3 --seed 2 --json
+checks=$((checks + 1))
+! grep -q "$sha" "$work/out" || bad "another seed gives the same weights"
+expect 0 "" $train --epochs 13 --json
+json 'r["steps"] == 130 and len(r["losses"]) == 100'
+expect 0 "" $train --epochs 1 --batch 512 --json # a second, shorter batch
+json 'r["steps"] == 2 and r["batch"] == 512'
+expect 0 "" train mnist --device host --data "$work/data" --epochs 1 --json
+json 'r["batch"] == 64'
+}
+
+# A learning rate is taken with and without an optimizer in the model's JSON.
+printf '%s\n' '{"input": [28, 28], "layers": [{"layer": "flatten"}, {"layer": "dense", "units": 10}]}' >"$work/plain.json"
+expect 0 "" train "$work/plain.json" --device host --data "$work/data" --epochs 1 --json
+json 'r["sample"].endswith("plain.json")'
+first=$(grep -o '"weights_sha256":"[0-9a-f]*"' "$work/out")
+expect 0 "" train "$work/plain.json" --device host --data "$work/data" --epochs 1 --learning-rate 0.01 --json
+checks=$((checks + 1))
+! grep -q "$first" "$work/out" || bad "--learning-rate changed nothing"
+
+# ---- evaluate ----
+expect 0 "" $train --epochs 3 --seed 1 --json
+accuracy=$(grep -o '"accuracy":[0-9.]*' "$work/out")
+expect 0 "$accuracy" evaluate "$work/a.strata" --device host --data "$work/data" --json
+json 'r["examples"] == 200 and r["loss"] > 0 and r["device"] == "host"'
+quiet stderr
+# As scripts read it.
+check "the accuracy can be cut out of the line" sh -c "tail -n 1 '$work/out' | grep -oE '\"accuracy\": *[0-9.e-]+' | grep -oE '[0-9.e-]+\$'"
+expect 0 "on 200 test examples" evaluate "$work/a.strata" --device host --data "$work/data" --batch 7
+
+# ---- predict ----
+expect 0 "index	class	probability" predict "$work/a.strata" --device host --input "$work/data/images.npy"
+cp "$work/out" "$work/first"
+check "a line for each image" test "$(wc -l <"$work/first")" = 6
+for name in images.idx images.idx.gz rows.npy images_f32.npy; do
+    expect 0 "index" predict "$work/a.strata" --device host --input "$work/data/$name"
+    check "$name gives the same as images.npy" cmp "$work/out" "$work/first"
+done
+expect 0 "index" predict "$work/a.strata" --device host --input "$work/data/one.npy"
+check "one image is one line" test "$(wc -l <"$work/out")" = 2
+expect 0 "" predict "$work/a.strata" --device host --input "$work/data/images.npy" --json --batch 2
+check "the last of five" test "$(wc -l <"$work/out")" = 5
+expect 0 "" predict "$work/a.strata" --device host --input "$work/data/images.npy" --json
+json 'r["index"] == 4 and 0 <= r["class"] <= 9 and 0 < r["probability"] <= 1'
+expect 3 "cannot open" predict "$work/a.strata" --device host --input "$work/nowhere.npy"
+expect 3 "its shape is (2,28,30); the model takes (28,28)" predict "$work/a.strata" --device host --input "$work/data/wide.npy"
+expect 3 "the data's features are i32, the model takes f32" predict "$work/a.strata" --device host --input "$work/data/i64.npy"
+finish

@@ -1,0 +1,59 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Words on the command line: help, and what is said to a wrong one.
+. "$(dirname "$0")/support.sh"
+
+expect 2 "usage: strata COMMAND"
+expect 0 "usage: strata COMMAND" --help
+quiet stderr
+expect 0 "usage: strata COMMAND" help
+for command in devices train evaluate predict summary inspect data bench; do stdout "  $command "; done
+for command in devices train evaluate predict summary inspect data bench; do
+    expect 0 "usage: strata $command" help $command
+    expect 0 "usage: strata $command" $command --help
+    quiet stderr
+done
+expect 0 "--learning-rate" help train
+expect 0 "strata 0." --version
+
+expect 0 "wrong usage" help exit-codes
+for code in 0 2 3 4 5 130 160 161 162 163; do stdout " $code "; done
+
+expect 2 'Did you mean "train"?' trian mnist
+quiet stdout
+expect 2 'Did you mean "devices"?' help devises
+expect 2 '"quux" is not a command' quux
+expect 2 '"--verbos" is not an option' --verbos
+expect 2 "Did you mean --epochs?" train mnist --epocs 3
+expect 2 "Did you mean --learning-rate?" train mnist --learning_rate=1
+expect 2 "has no option --nothing-like-it" train mnist --nothing-like-it
+expect 2 "has no option -x" train mnist -x
+expect 2 "--epochs needs a value" train mnist --epochs
+expect 2 "one argument too many" train mnist mnist
+expect 2 "one argument too many" devices all
+expect 2 "train needs NAME|MODEL.json" train
+expect 2 "evaluate needs MODEL.strata" evaluate
+expect 2 "predict needs --input" predict model.strata
+expect 2 'Did you mean "mnist"?' train mnits
+expect 2 "there are: mnist, mnist_cnn" train imagenet
+
+for wrong in "--epochs -1" "--epochs 0" "--epochs 1.5" "--epochs x" "--epochs 99999999999999999999" "--batch 0" "--batch -5" \
+    "--learning-rate 0" "--learning-rate nan" "--learning-rate 1x" "--seed -1"; do
+    # shellcheck disable=SC2086 # an option and its value
+    expect 2 "${wrong%% *} is \"${wrong#* }\"" train mnist --device host $wrong
+done
+expect 2 "--device needs" train mnist --device ""
+
+expect 4 'there is no "opencl:77"' train mnist --device opencl:77
+stderr "host ("
+expect 4 'there is no "hots"' train mnist --device hots
+expect 4 'there is no "opencl:2.5"' train mnist --device opencl:2.5
+
+# Output that cannot be written is not success.
+if [ -w /dev/full ]; then
+    checks=$((checks + 1))
+    "$strata" --help >/dev/full 2>"$work/err" && bad "help into a full device succeeded"
+    "$strata" devices >/dev/full 2>"$work/err" && bad "devices into a full device succeeded"
+fi
+finish

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rows for products, reductions, softmax and its losses. Every shape, transpose and epilogue of matmul: matmul_test.c. */
+#include "core/op/rules.h"
+#include "tests/conformance/case.h"
+
+#define BUILD(name) static strata_tensor *build_##name(strata_tensor *const *x, const int64_t *p, strata_dtype dtype)
+#define UNUSED      (void)p, (void)dtype
+
+BUILD(matmul) {
+    UNUSED;
+    return strata_matmul(x[0], x[1], p[0], p[1]);
+}
+/* p: keep_dims, n_axes, axes. */
+#define REDUCE(name)                                                 \
+    BUILD(name) {                                                    \
+        int axes[STRATA_MAX_RANK];                                   \
+        UNUSED;                                                      \
+        for (int i = 0; i < (int)p[1]; i++) axes[i] = (int)p[2 + i]; \
+        return strata_##name(x[0], axes, (int)p[1], p[0]);           \
+    }
+REDUCE(reduce_sum)
+REDUCE(reduce_mean)
+REDUCE(reduce_max)
+REDUCE(reduce_min)
+BUILD(argmax) {
+    UNUSED;
+    return strata_argmax(x[0], (int)p[0]);
+}
+/* p[0]: of the logits (0) or the labels (1). */
+BUILD(softmax_cross_entropy_grad) {
+    strata_tensor *dx[2] = {NULL, NULL};
+    UNUSED;
+    strata_gradients(strata_softmax_cross_entropy(x[0], x[1]), x[2], x, 2, dx);
+    return dx[p[0]];
+}
+
+static const case_instance products[] = {
+    {.shapes = {{2, {1, 1}}, {2, {1, 1}}}},
+    {.shapes = {{2, {7, 5}}, {2, {5, 13}}}, .terms = 5},
+    {.shapes = {{2, {5, 7}}, {2, {13, 5}}}, .p = {1, 1}, .terms = 5},
+    {.shapes = {{2, {0, 5}}, {2, {5, 3}}}},
+    {.shapes = {{2, {2, 0}}, {2, {0, 3}}}},
+    {.shapes = {{3, {2, 9, 17}}, {3, {2, 17, 10}}}, .terms = 17},
+};
+static const case_instance reductions[] = {
+    {.shapes = {{1, {1}}}, .p = {0, 0}},
+    {.shapes = {{1, {257}}}, .p = {0, 0}, .terms = 257},
+    {.shapes = {{2, {13, 31}}}, .p = {1, 1, 0}, .terms = 13},
+    {.shapes = {{2, {13, 31}}}, .p = {0, 1, 1}, .terms = 31},
+    {.shapes = {{4, {3, 4, 5, 6}}}, .p = {0, 2, 1, 2}, .terms = 20},
+    {.shapes = {{4, {3, 4, 5, 6}}}, .p = {1, 2, 0, 3}, .terms = 18},
+    {.shapes = {{2, {0, 3}}}, .p = {0, 1, 1}},
+    {.shapes = {{1, {10007}}}, .p = {0, 0}, .terms = 10007, .big = true},
+    {.shapes = {{2, {3, 1031}}}, .p = {0, 1, 1}, .terms = 1031, .big = true},
+    {.shapes = {{2, {1031, 3}}}, .p = {0, 1, 0}, .terms = 1031, .big = true},
+};
+static const case_instance empty_sums[] = {{.shapes = {{2, {0, 3}}}, .p = {0, 1, 0}}};
+static const case_instance argmaxes[] = {
+    {.shapes = {{1, {1}}}, .p = {0}},         {.shapes = {{2, {13, 31}}}, .p = {-1}}, {.shapes = {{2, {13, 31}}}, .p = {0}},
+    {.shapes = {{3, {3, 257, 5}}}, .p = {1}}, {.shapes = {{2, {0, 3}}}, .p = {1}},
+};
+
+#define FLOAT \
+    { CASE_UNIFORM, -2, 2, 0, false }
+#define ROW(name, set, list, ...)                                                                                     \
+    {                                                                                                                 \
+        .op = #name, .build = build_##name, .dtypes = set, .operands = {__VA_ARGS__},                                 \
+        .n_operands = sizeof((case_operand[]){__VA_ARGS__}) / sizeof(case_operand), .instances = CASE_INSTANCES(list) \
+    }
+
+static const op_row product[] = {
+    ROW(matmul, STRATA_FLOATS, products, FLOAT, FLOAT),
+    ROW(reduce_sum, STRATA_NUMBERS, reductions, {CASE_UNIFORM, -9, 9, 0, false}),
+    ROW(reduce_sum, STRATA_NUMBERS, empty_sums, {CASE_UNIFORM, -9, 9, 0, false}),
+    ROW(reduce_mean, STRATA_FLOATS, reductions, {CASE_UNIFORM, -9, 9, 0, false}),
+    ROW(reduce_mean, STRATA_FLOATS, empty_sums, {CASE_UNIFORM, -9, 9, 0, false}),
+    ROW(reduce_max, STRATA_NUMBERS, reductions, {CASE_SPECIAL, -9, 9, 0, false}),
+    ROW(reduce_min, STRATA_NUMBERS, reductions, {CASE_SPECIAL, -9, 9, 0, false}),
+    ROW(argmax, STRATA_NUMBERS, argmaxes, {CASE_WHOLE, -3, 3, 0, false}),
+    ROW(argmax, STRATA_FLOATS, argmaxes, {CASE_SPECIAL, -3, 3, 0, false}),
+};
+const op_table case_products = {"products and reductions", product, (int)(sizeof product / sizeof *product)};
+
+/* ---- softmax ---- */
+static const case_instance rows[] = {
+    {.shapes = {{1, {1}}, {1, {1}}}, .terms = 16},
+    {.shapes = {{2, {7, 10}}, {2, {7, 10}}}, .terms = 64},
+    {.shapes = {{2, {3, 257}}, {2, {3, 257}}}, .terms = 512},
+    {.shapes = {{2, {0, 10}}, {2, {0, 10}}}},
+    {.shapes = {{3, {2, 65, 3}}, {3, {2, 65, 3}}}, .terms = 64},
+};
+static const case_instance losses[] = {
+    {.shapes = {{2, {1, 1}}, {1, {1}}, {1, {1}}}, .terms = 16},
+    {.shapes = {{2, {65, 10}}, {1, {65}}, {1, {65}}}, .terms = 64},
+    {.shapes = {{2, {3, 257}}, {1, {3}}, {1, {3}}}, .terms = 512},
+    {.shapes = {{2, {0, 10}}, {1, {0}}, {1, {0}}}},
+    {.shapes = {{3, {2, 5, 3}}, {2, {2, 5}}, {2, {2, 5}}}, .terms = 64},
+};
+static const case_instance soft_losses[] = {
+    {.shapes = {{2, {65, 10}}, {2, {65, 10}}, {1, {65}}}, .p = {0}, .terms = 128},
+    {.shapes = {{2, {65, 10}}, {2, {65, 10}}, {1, {65}}}, .p = {1}, .terms = 128},
+    {.shapes = {{2, {3, 257}}, {2, {3, 257}}, {1, {3}}}, .p = {0}, .terms = 1024},
+    {.shapes = {{2, {3, 257}}, {2, {3, 257}}, {1, {3}}}, .p = {1}, .terms = 1024},
+    {.shapes = {{2, {0, 10}}, {2, {0, 10}}, {1, {0}}}},
+};
+#define LABEL(dtype) \
+    { CASE_WHOLE, 0, 12, CASE_DTYPE(STRATA_DTYPE_##dtype), false }
+#define GENERIC(name, list, ...)                                                                                      \
+    {                                                                                                                 \
+        .op = #name, .generic = &strata_op_##name, .dtypes = STRATA_FLOATS, .operands = {__VA_ARGS__},                \
+        .n_operands = sizeof((case_operand[]){__VA_ARGS__}) / sizeof(case_operand), .instances = CASE_INSTANCES(list) \
+    }
+#define PROBABILITY \
+    { CASE_UNIFORM, 0, 1, 0, false }
+
+/* losses, logits (with ties), labels */
+static const case_instance metrics[] = {
+    {.shapes = {{1, {1}}, {2, {1, 1}}, {1, {1}}}},
+    {.shapes = {{1, {65}}, {2, {65, 10}}, {1, {65}}}, .terms = 65},
+    {.shapes = {{1, {257}}, {2, {257, 3}}, {1, {257}}}, .terms = 257},
+    {.shapes = {{1, {0}}, {2, {0, 10}}, {1, {0}}}},
+};
+#define METRICS(dtype)                                                                                                         \
+    {                                                                                                                          \
+        .op = "classification_sums", .generic = &strata_op_classification_sums, .dtypes = 1u << STRATA_DTYPE_F32,              \
+        .n_operands = 3,                                                                                                       \
+        .operands = {PROBABILITY, {CASE_WHOLE, 0, 4, 0, false}, {CASE_WHOLE, 0, 10, CASE_DTYPE(STRATA_DTYPE_##dtype), false}}, \
+        .instances = CASE_INSTANCES(metrics)                                                                                   \
+    }
+
+/* losses, outputs (with some at the threshold), labels */
+static const case_instance yes_or_no[] = {
+    {.shapes = {{1, {1}}, {2, {1, 1}}, {2, {1, 1}}}},
+    {.shapes = {{1, {65}}, {2, {65, 1}}, {2, {65, 1}}}, .terms = 65},
+    {.shapes = {{1, {257}}, {2, {257, 3}}, {2, {257, 3}}}, .terms = 257},
+    {.shapes = {{1, {0}}, {2, {0, 1}}, {2, {0, 1}}}},
+};
+static strata_tensor *build_binary_sums(strata_tensor *const *x, const int64_t *p, strata_dtype dtype) {
+    (void)p, (void)dtype;
+    return strata_binary_sums(x[0], x[1], x[2], 0);
+}
+
+static const op_row softmax[] = {
+    {.op = "binary_sums",
+     .build = build_binary_sums,
+     .dtypes = 1u << STRATA_DTYPE_F32,
+     .n_operands = 3,
+     .operands = {PROBABILITY, {CASE_WHOLE, -2, 2, 0, false}, PROBABILITY},
+     .instances = CASE_INSTANCES(yes_or_no)},
+    GENERIC(softmax, rows, {CASE_UNIFORM, -5, 5, 0, false}),
+    GENERIC(log_softmax, rows, {CASE_UNIFORM, -5, 5, 0, false}),
+    GENERIC(softmax_grad, rows, PROBABILITY, FLOAT),
+    GENERIC(log_softmax_grad, rows, {CASE_UNIFORM, -5, 0, 0, false}, FLOAT),
+    GENERIC(sparse_softmax_cross_entropy, losses, FLOAT, LABEL(I32)),
+    GENERIC(sparse_softmax_cross_entropy, losses, FLOAT, LABEL(I64)),
+    GENERIC(sparse_softmax_cross_entropy_grad, losses, FLOAT, LABEL(I32), FLOAT),
+    GENERIC(sparse_softmax_cross_entropy_grad, losses, FLOAT, LABEL(I64), FLOAT),
+    GENERIC(softmax_cross_entropy, soft_losses, FLOAT, PROBABILITY),
+    METRICS(I32),
+    METRICS(I64),
+    ROW(softmax_cross_entropy_grad, STRATA_FLOATS, soft_losses, FLOAT, PROBABILITY, FLOAT),
+};
+const op_table case_softmax = {"softmax", softmax, (int)(sizeof softmax / sizeof *softmax)};

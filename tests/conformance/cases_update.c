@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rows for random numbers and for updates of variables. */
+#include "core/op/rules.h"
+#include "tests/conformance/case.h"
+
+#define BUILD(name) static strata_tensor *build_##name(strata_tensor *const *x, const int64_t *p, strata_dtype dtype)
+#define UNUSED      (void)p, (void)dtype
+
+BUILD(random_uniform) {
+    UNUSED;
+    return strata_random_uniform(x[0], 3, STRATA_SHAPE(p[0], p[1]));
+}
+BUILD(random_normal) {
+    UNUSED;
+    return strata_random_normal(x[0], 4, STRATA_SHAPE(p[0], p[1]));
+}
+BUILD(dropout) {
+    UNUSED;
+    return strata_dropout(x[0], x[1], 5, 0.25);
+}
+BUILD(sgd) {
+    UNUSED;
+    return strata_sgd(x[0], NULL, x[1], x[2], NULL, 0, false);
+}
+/* p: gate, nesterov. */
+BUILD(sgd_momentum) {
+    UNUSED;
+    return strata_sgd(x[0], x[3], x[1], x[2], p[0] ? x[4] : NULL, 0.9, p[1]);
+}
+BUILD(adam) {
+    UNUSED;
+    return strata_adam(x[0], x[3], x[4], x[1], x[2], p[0] ? x[5] : NULL, 0.9, 0.999, 1e-7);
+}
+BUILD(adamw) {
+    UNUSED;
+    return strata_adamw(x[0], x[3], x[4], x[1], x[2], p[0] ? x[5] : NULL, 0.9, 0.999, 1e-7, 0.1);
+}
+BUILD(rmsprop) {
+    UNUSED;
+    return strata_rmsprop(x[0], x[3], NULL, NULL, x[1], x[2], NULL, 0.9, 0, 1e-5);
+}
+/* p: gate, centered, momentum. A spread below 0 would be NaN: squares are above the square of the mean. */
+BUILD(rmsprop_more) {
+    UNUSED;
+    return strata_rmsprop(x[0], x[3], p[1] ? x[4] : NULL, p[2] ? (p[1] ? x[5] : x[4]) : NULL, x[1], x[2], NULL, 0.9,
+                          p[2] ? 0.7 : 0, 1e-5);
+}
+BUILD(adagrad) {
+    UNUSED;
+    return strata_adagrad(x[0], x[3], x[1], x[2], p[0] ? x[4] : NULL, 1e-7);
+}
+BUILD(lamb) {
+    UNUSED;
+    return strata_lamb(x[0], x[3], x[4], x[1], x[5], x[2], NULL, 0.9, 0.999, 1e-6, 0.1);
+}
+BUILD(segment_sum) {
+    UNUSED;
+    return strata_segment_sum(x[0], x[1]);
+}
+/* The gradient of dropout is dropout of the gradient, by the same mask. */
+BUILD(dropout_grad) {
+    strata_tensor *dx = NULL;
+    UNUSED;
+    strata_gradients(strata_dropout(x[0], x[1], 5, 0.25), x[2], x, 1, &dx);
+    return dx;
+}
+
+/* p[0]: gate. */
+BUILD(moving_average) {
+    UNUSED;
+    return strata_moving_average(x[0], x[1], x[2], p[0] ? x[3] : NULL);
+}
+
+static const case_instance draws[] = {
+    {.shapes = {{1, {STRATA_RNG_WORDS}}}, .p = {1, 1}},
+    {.shapes = {{1, {STRATA_RNG_WORDS}}}, .p = {1, 257}},
+    {.shapes = {{1, {STRATA_RNG_WORDS}}}, .p = {33, 31}},
+    {.shapes = {{1, {STRATA_RNG_WORDS}}}, .p = {0, 31}},
+};
+static const case_instance normal_draws[] = {
+    {.shapes = {{1, {STRATA_RNG_WORDS}}}, .p = {1, 257}, .terms = 256},
+    {.shapes = {{1, {STRATA_RNG_WORDS}}}, .p = {33, 31}, .terms = 256},
+};
+static const case_instance dropouts[] = {
+    {.shapes = {{1, {257}}, {1, {STRATA_RNG_WORDS}}, {1, {257}}}},
+    {.shapes = {{2, {3, 7}}, {1, {STRATA_RNG_WORDS}}, {2, {3, 7}}}},
+    {.shapes = {{2, {0, 7}}, {1, {STRATA_RNG_WORDS}}, {2, {0, 7}}}},
+};
+static const case_instance assigns[] = {
+    {.shapes = {{1, {1}}, {1, {1}}}},
+    {.shapes = {{1, {257}}, {1, {257}}}},
+    {.shapes = {{2, {33, 31}}, {2, {33, 31}}}},
+};
+/* parameters, gradients, step, velocity or m, gate or v, gate */
+static const case_instance steps[] = {
+    {.shapes = {{1, {257}}, {1, {257}}, {1, {STRATA_STEP_WORDS}}, {1, {257}}, {0}}, .p = {0, 0}, .terms = 16},
+    {.shapes = {{1, {64}}, {1, {64}}, {1, {STRATA_STEP_WORDS}}, {1, {64}}, {0}}, .p = {1, 1}, .terms = 16},
+};
+static const case_instance adam_steps[] = {
+    {.shapes = {{1, {257}}, {1, {257}}, {1, {STRATA_STEP_WORDS}}, {1, {257}}, {1, {257}}, {0}}, .p = {0}, .terms = 64},
+    {.shapes = {{1, {64}}, {1, {64}}, {1, {STRATA_STEP_WORDS}}, {1, {64}}, {1, {64}}, {0}}, .p = {1}, .terms = 64},
+};
+
+static const case_instance averages[] = {
+    {.shapes = {{1, {257}}, {1, {257}}, {1, {257}}, {0}}, .p = {1}, .terms = 4},
+    {.shapes = {{2, {3, 7}}, {2, {3, 7}}, {2, {3, 7}}, {0}}, .p = {0}, .terms = 4},
+};
+static const case_instance lamb_steps[] = {
+    {.shapes = {{1, {257}}, {1, {257}}, {1, {STRATA_STEP_WORDS}}, {1, {257}}, {1, {257}}, {1, {257}}}, .terms = 256},
+};
+static const case_instance rmsprop_steps[] = {
+    {.shapes = {{1, {257}}, {1, {257}}, {1, {STRATA_STEP_WORDS}}, {1, {257}}, {1, {257}}, {1, {257}}},
+     .p = {0, 1, 0},
+     .terms = 256},
+    {.shapes = {{1, {64}}, {1, {64}}, {1, {STRATA_STEP_WORDS}}, {1, {64}}, {1, {64}}, {1, {64}}}, .p = {0, 0, 1}, .terms = 256},
+    {.shapes = {{1, {61}}, {1, {61}}, {1, {STRATA_STEP_WORDS}}, {1, {61}}, {1, {61}}, {1, {61}}}, .p = {0, 1, 1}, .terms = 256},
+};
+/* x, ends in any order: empty segments, ends outside x */
+static const case_instance segments[] = {
+    {.shapes = {{1, {1}}, {1, {1}}}, .terms = 8},
+    {.shapes = {{1, {1009}}, {1, {7}}}, .terms = 1024},
+    {.shapes = {{1, {300}}, {1, {61}}}, .terms = 300},
+    {.shapes = {{1, {0}}, {1, {3}}}},
+    {.shapes = {{1, {5}}, {1, {0}}}},
+};
+
+#define F32 (1u << STRATA_DTYPE_F32)
+#define FLOAT \
+    { CASE_UNIFORM, -2, 2, 0, false }
+#define STEP \
+    { CASE_UNIFORM, 0.001, 0.1, 0, false }
+#define STATE \
+    { CASE_STATE, 0, 0, CASE_DTYPE(STRATA_DTYPE_I32), false }
+#define VARIABLE(low, high) \
+    { CASE_UNIFORM, low, high, 0, true }
+
+static const op_row update[] = {
+    {.op = "random_uniform",
+     .build = build_random_uniform,
+     .dtypes = F32,
+     .n_operands = 1,
+     .operands = {STATE},
+     .instances = CASE_INSTANCES(draws),
+     .exact = true},
+    {.op = "random_normal",
+     .build = build_random_normal,
+     .dtypes = F32,
+     .n_operands = 1,
+     .operands = {STATE},
+     .instances = CASE_INSTANCES(normal_draws)},
+    {.op = "dropout",
+     .build = build_dropout,
+     .dtypes = STRATA_FLOATS,
+     .n_operands = 2,
+     .operands = {FLOAT, STATE},
+     .instances = CASE_INSTANCES(dropouts)},
+    {.op = "dropout",
+     .variant = "gradient",
+     .build = build_dropout_grad,
+     .dtypes = STRATA_FLOATS,
+     .n_operands = 3,
+     .operands = {FLOAT, STATE, FLOAT},
+     .instances = CASE_INSTANCES(dropouts)},
+    {.op = "assign",
+     .generic = &strata_op_assign,
+     .dtypes = STRATA_ANY_DTYPE,
+     .n_operands = 2,
+     .operands = {{CASE_WHOLE, 0, 2, 0, true}, {CASE_SPECIAL, 0, 9, 0, false}},
+     .instances = CASE_INSTANCES(assigns)},
+    {.op = "assign_add",
+     .generic = &strata_op_assign_add,
+     .dtypes = F32 | STRATA_INDICES,
+     .n_operands = 2,
+     .operands = {VARIABLE(-9, 9), {CASE_UNIFORM, -9, 9, 0, false}},
+     .instances = CASE_INSTANCES(assigns)},
+    {.op = "moving_average",
+     .build = build_moving_average,
+     .dtypes = F32,
+     .n_operands = 4,
+     .operands = {VARIABLE(-2, 2), FLOAT, {CASE_WHOLE, 0, 2, 0, false}, FLOAT},
+     .instances = CASE_INSTANCES(averages)},
+    {.op = "sgd",
+     .build = build_sgd,
+     .dtypes = F32,
+     .n_operands = 3,
+     .operands = {VARIABLE(-2, 2), FLOAT, STEP},
+     .instances = CASE_INSTANCES(steps)},
+    {.op = "sgd",
+     .variant = "momentum",
+     .build = build_sgd_momentum,
+     .dtypes = F32,
+     .n_operands = 5,
+     .operands = {VARIABLE(-2, 2), FLOAT, STEP, VARIABLE(-1, 1), FLOAT},
+     .instances = CASE_INSTANCES(steps)},
+    {.op = "adam",
+     .build = build_adam,
+     .dtypes = F32,
+     .n_operands = 6,
+     .operands = {VARIABLE(-2, 2), FLOAT, STEP, VARIABLE(-1, 1), VARIABLE(0.1, 1), FLOAT},
+     .instances = CASE_INSTANCES(adam_steps)},
+    {.op = "adam",
+     .variant = "decay",
+     .build = build_adamw,
+     .dtypes = F32,
+     .n_operands = 6,
+     .operands = {VARIABLE(-2, 2), FLOAT, STEP, VARIABLE(-1, 1), VARIABLE(0, 1), FLOAT},
+     .instances = CASE_INSTANCES(adam_steps)},
+    {.op = "rmsprop",
+     .build = build_rmsprop,
+     .dtypes = F32,
+     .n_operands = 4,
+     .operands = {VARIABLE(-2, 2), FLOAT, STEP, VARIABLE(0.1, 1)},
+     .instances = CASE_INSTANCES(steps)},
+    {.op = "rmsprop",
+     .variant = "centered or with momentum",
+     .build = build_rmsprop_more,
+     .dtypes = F32,
+     .n_operands = 6,
+     .operands = {VARIABLE(-2, 2), FLOAT, STEP, VARIABLE(1, 2), VARIABLE(-0.5, 0.5), VARIABLE(-1, 1)},
+     .instances = CASE_INSTANCES(rmsprop_steps)},
+    {.op = "adagrad",
+     .build = build_adagrad,
+     .dtypes = F32,
+     .n_operands = 5,
+     .operands = {VARIABLE(-2, 2), FLOAT, STEP, VARIABLE(0.1, 1), FLOAT},
+     .instances = CASE_INSTANCES(steps)},
+    {.op = "lamb",
+     .build = build_lamb,
+     .dtypes = F32,
+     .n_operands = 6,
+     .operands = {VARIABLE(-2, 2), FLOAT, STEP, VARIABLE(-1, 1), VARIABLE(0.1, 1), FLOAT},
+     .instances = CASE_INSTANCES(lamb_steps)},
+    {.op = "segment_sum",
+     .build = build_segment_sum,
+     .dtypes = F32,
+     .n_operands = 2,
+     .operands = {FLOAT, {CASE_WHOLE, -5, 1100, CASE_DTYPE(STRATA_DTYPE_I32), false}},
+     .instances = CASE_INSTANCES(segments)},
+};
+const op_table case_update = {"random and updates", update, (int)(sizeof update / sizeof *update)};

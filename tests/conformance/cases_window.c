@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rows for convolutions and pools. */
+#include "core/op/rules.h"
+#include "tests/conformance/case.h"
+
+#define BUILD(name) static strata_tensor *build_##name(strata_tensor *const *x, const int64_t *p, strata_dtype dtype)
+#define UNUSED      (void)dtype
+
+/* p: stride, dilation, groups, padding, top, bottom, left, right. */
+enum { STRIDE = 0, DILATION = 2, GROUPS = 4, PADDING = 5, EXPLICIT = 6 };
+#define SAME  STRATA_PADDING_SAME
+#define GIVEN STRATA_PADDING_EXPLICIT
+
+static strata_conv2d_window conv_options(const int64_t *p) {
+    return (strata_conv2d_window){.stride = {p[STRIDE], p[STRIDE + 1]},
+                                  .dilation = {p[DILATION], p[DILATION + 1]},
+                                  .groups = p[GROUPS],
+                                  .padding = (strata_padding)p[PADDING],
+                                  .explicit_padding = {p[EXPLICIT], p[EXPLICIT + 1], p[EXPLICIT + 2], p[EXPLICIT + 3]}};
+}
+
+/* The gradients by a dy that is y's own values (times 2, so that nothing is merged). */
+static strata_tensor *conv_gradient(strata_tensor *const *x, const int64_t *p, int which) {
+    strata_tensor *dx[2] = {NULL, NULL}, *y = strata_conv2d(x[0], x[1], conv_options(p));
+    strata_gradients(y, strata_add(y, y), x, 2, dx);
+    return dx[which];
+}
+
+BUILD(conv2d) {
+    UNUSED;
+    return strata_conv2d(x[0], x[1], conv_options(p));
+}
+/* Fused: a bias, which is the filter's first values, and activations. */
+static strata_tensor *with_bias(strata_tensor *const *x, const int64_t *p) {
+    const int64_t k = x[1]->shape.dims[3];
+    strata_tensor *bias = strata_slice(x[1], (const int64_t[]){0, 0, 0, 0}, (const int64_t[]){1, 1, 1, k});
+    return strata_add(strata_conv2d(x[0], x[1], conv_options(p)), strata_reshape(bias, STRATA_SHAPE(k)));
+}
+BUILD(conv2d_relu) {
+    UNUSED;
+    return strata_relu(with_bias(x, p));
+}
+BUILD(conv2d_tanh) {
+    UNUSED;
+    return strata_tanh(with_bias(x, p));
+}
+BUILD(conv2d_input_grad) {
+    UNUSED;
+    return conv_gradient(x, p, 0);
+}
+BUILD(conv2d_filter_grad) {
+    UNUSED;
+    return conv_gradient(x, p, 1);
+}
+
+/* Shapes of x and filter. terms: those of y, and of a gradient's. */
+static const case_instance convolutions[] = {
+    {.shapes = {{4, {1, 1, 1, 1}}, {4, {1, 1, 1, 1}}}, .terms = 4},
+    {.shapes = {{4, {2, 5, 5, 3}}, {4, {3, 3, 3, 8}}}, .p = {[PADDING] = SAME}, .terms = 400},
+    {.shapes = {{4, {1, 6, 7, 2}}, {4, {2, 2, 2, 5}}}, .p = {2, 2, [PADDING] = SAME}, .terms = 200},   /* more after */
+    {.shapes = {{4, {2, 7, 5, 4}}, {4, {3, 2, 4, 7}}}, .p = {2, 1, 1, 2}, .terms = 400},               /* dilated */
+    {.shapes = {{4, {3, 9, 8, 6}}, {4, {3, 3, 2, 9}}}, .p = {1, 2, [GROUPS] = 3, SAME}, .terms = 400}, /* groups */
+    {.shapes = {{4, {2, 6, 6, 5}}, {4, {3, 3, 1, 5}}}, .p = {[GROUPS] = 5, SAME}, .terms = 300},       /* depthwise */
+    {.shapes = {{4, {2, 4, 4, 3}}, {4, {3, 3, 1, 6}}}, .p = {[GROUPS] = 3, SAME}, .terms = 300},       /* ... times 2 */
+    {.shapes = {{4, {2, 4, 3, 17}}, {4, {1, 1, 17, 13}}}, .terms = 400},                               /* 1 x 1, primes */
+    {.shapes = {{4, {3, 4, 5, 3}}, {4, {4, 5, 3, 4}}}, .terms = 300},                                  /* the whole image */
+    {.shapes = {{4, {0, 4, 4, 3}}, {4, {3, 3, 3, 4}}}},                                                /* no images */
+    {.shapes = {{4, {1, 3, 4, 2}}, {4, {3, 2, 2, 3}}}, .p = {3, 2, [PADDING] = GIVEN, 2, 1, 0, 3}, .terms = 300},
+    {.shapes = {{4, {1, 1, 11, 3}}, {4, {1, 4, 3, 10}}}, .p = {1, 3, 1, 2, [PADDING] = SAME}, .terms = 300}, /* one row */
+};
+/* Sums that are long enough for parts. */
+static const case_instance long_convolutions[] = {
+    {.shapes = {{4, {3, 17, 19, 3}}, {4, {3, 3, 3, 10}}}, .p = {[PADDING] = SAME}, .terms = 32000, .big = true},
+    {.shapes = {{4, {4, 16, 16, 16}}, {4, {3, 3, 16, 32}}}, .terms = 64000, .big = true},
+};
+
+/* As many channels as vectors of a CPU have lanes, and more that are no multiple of them; tiles of pixels that overlap. */
+static const case_instance wide_convolutions[] = {
+    {.shapes = {{4, {2, 5, 15, 16}}, {4, {3, 3, 16, 32}}}, .terms = 8000},
+    {.shapes = {{4, {1, 3, 31, 3}}, {4, {3, 3, 3, 16}}}, .p = {[PADDING] = SAME}, .terms = 4000},
+    {.shapes = {{4, {2, 4, 29, 17}}, {4, {2, 3, 17, 37}}}, .p = {[PADDING] = SAME}, .terms = 8000},
+    {.shapes = {{4, {3, 7, 9, 16}}, {4, {3, 3, 16, 48}}}, .p = {2, 2, [PADDING] = SAME}, .terms = 8000},
+    {.shapes = {{4, {2, 9, 8, 18}}, {4, {3, 2, 18, 64}}}, .p = {2, 1, 1, 3}, .terms = 8000},
+    {.shapes = {{4, {2, 5, 6, 20}}, {4, {3, 3, 20, 16}}}, .p = {3, 2, [PADDING] = GIVEN, 3, 1, 0, 4}, .terms = 8000},
+    {.shapes = {{4, {5, 1, 1, 33}}, {4, {1, 1, 33, 65}}}, .terms = 4000},
+    {.shapes = {{4, {9, 1, 23, 16}}, {4, {1, 5, 16, 32}}}, .p = {[PADDING] = SAME}, .terms = 8000},
+    {.shapes = {{4, {1, 4, 4, 16}}, {4, {3, 3, 16, 128}}}, .p = {[PADDING] = SAME}, .terms = 16000},
+    {.shapes = {{4, {2, 6, 6, 16}}, {4, {1, 1, 16, 16}}}, .p = {3, 3}, .terms = 4000}, /* pixels that nobody reads */
+    {.shapes = {{4, {1, 5, 5, 16}}, {4, {2, 2, 16, 16}}}, .p = {[PADDING] = GIVEN, 3, 3, 3, 3}, .terms = 4000},
+};
+static const case_instance fused_convolutions[] = {
+    {.shapes = {{4, {2, 4, 29, 17}}, {4, {2, 3, 17, 37}}}, .p = {[PADDING] = SAME}, .terms = 400},
+    {.shapes = {{4, {1, 5, 15, 3}}, {4, {3, 3, 3, 32}}}, .terms = 400},
+    {.shapes = {{4, {2, 4, 4, 3}}, {4, {3, 3, 1, 6}}}, .p = {[GROUPS] = 3, SAME}, .terms = 300},
+};
+
+/* p: stride, -, padding, size. */
+static strata_pool2d_window pool_options(const int64_t *p) {
+    return (strata_pool2d_window){.size = {p[10], p[11]},
+                                  .stride = {p[STRIDE], p[STRIDE + 1]},
+                                  .padding = (strata_padding)p[PADDING],
+                                  .explicit_padding = {p[EXPLICIT], p[EXPLICIT + 1], p[EXPLICIT + 2], p[EXPLICIT + 3]}};
+}
+static strata_tensor *pool_gradient(strata_tensor *x, strata_tensor *y) {
+    strata_tensor *dx = NULL;
+    strata_gradients(y, strata_add(y, y), &x, 1, &dx);
+    return dx;
+}
+
+BUILD(max_pool2d) {
+    UNUSED;
+    return strata_max_pool2d(x[0], pool_options(p));
+}
+BUILD(max_pool2d_grad) {
+    UNUSED;
+    return pool_gradient(x[0], strata_max_pool2d(x[0], pool_options(p)));
+}
+/* Where the largest are, of other values: the gradient of the gradient, by a dy that is independent of x. */
+BUILD(max_pool2d_pick) {
+    strata_tensor *dx = NULL, *ddy = NULL, *y = strata_max_pool2d(x[0], pool_options(p));
+    strata_tensor *dy = strata_broadcast_to(strata_scalar(x[0]->graph, dtype, 1), strata_tensor_shape(y));
+    strata_gradients(y, dy, x, 1, &dx);
+    strata_gradients(dx, x[1], &dy, 1, &ddy);
+    return ddy;
+}
+BUILD(avg_pool2d) {
+    UNUSED;
+    return strata_avg_pool2d(x[0], pool_options(p));
+}
+BUILD(avg_pool2d_grad) {
+    UNUSED;
+    return pool_gradient(x[0], strata_avg_pool2d(x[0], pool_options(p)));
+}
+
+#define IMAGES(...)           \
+    {                         \
+        {4, {__VA_ARGS__}}, { \
+            4, {              \
+                __VA_ARGS__   \
+            }                 \
+        }                     \
+    }
+static const case_instance pools[] = {
+    {.shapes = IMAGES(1, 1, 1, 1), .p = {[10] = 1, 1}, .terms = 4},
+    {.shapes = IMAGES(2, 6, 4, 8), .p = {[10] = 2, 2}, .terms = 16},
+    {.shapes = IMAGES(2, 7, 5, 3), .p = {[10] = 2, 2}, .terms = 16},
+    {.shapes = IMAGES(1, 7, 6, 12), .p = {2, 2, [PADDING] = SAME, [10] = 3, 3}, .terms = 32},
+    {.shapes = IMAGES(2, 5, 5, 2), .p = {1, 1, [PADDING] = SAME, [10] = 3, 2}, .terms = 32},
+    {.shapes = IMAGES(1, 4, 9, 17), .p = {3, 1, [PADDING] = GIVEN, 1, 2, 0, 3, 3, 4}, .terms = 64},
+    {.shapes = IMAGES(2, 5, 3, 6), .p = {[10] = 5, 3}, .terms = 32},
+    {.shapes = IMAGES(0, 4, 4, 3), .p = {[10] = 2, 2}},
+    {.shapes = IMAGES(3, 7, 5, 37), .p = {[10] = 2, 2}, .terms = 16}, /* vectors of channels, and some more */
+    {.shapes = IMAGES(2, 5, 6, 16), .p = {1, 2, [PADDING] = SAME, [10] = 3, 3}, .terms = 32},
+    {.shapes = IMAGES(1, 8, 8, 5), .p = {3, 3, [10] = 2, 2}, .terms = 16}, /* elements that no window covers */
+};
+
+#define FLOAT \
+    { CASE_UNIFORM, -1, 1, 0, false }
+#define ROW(name, builder, list, ...)                                                                                   \
+    {                                                                                                                   \
+        .op = #name, .variant = #builder, .build = build_##builder, .dtypes = STRATA_FLOATS, .operands = {__VA_ARGS__}, \
+        .n_operands = sizeof((case_operand[]){__VA_ARGS__}) / sizeof(case_operand), .instances = CASE_INSTANCES(list)   \
+    }
+#define POOL_GRAD(values)                                                                                                  \
+    {                                                                                                                      \
+        .op = "max_pool2d_grad", .variant = #values, .build = build_max_pool2d_grad, .dtypes = STRATA_FLOATS,              \
+        .operands = {{values, -3, 3, 0, false}}, .n_operands = 1, .instances = CASE_INSTANCES(pools), .not_oclgrind = true \
+    }
+/* Sums of sums in f16 and bf16 lose more than a row's tolerance knows. */
+#define LONG(name)                                                                                   \
+    {                                                                                                \
+        .op = #name, .variant = "in parts", .build = build_##name, .dtypes = 1u << STRATA_DTYPE_F32, \
+        .operands = {FLOAT, FLOAT}, .n_operands = 2, .instances = CASE_INSTANCES(long_convolutions)  \
+    }
+#define F32_ROW(of, name, what, list, ...)                                                                               \
+    {                                                                                                                    \
+        .op = #of, .variant = what, .build = build_##name, .dtypes = 1u << STRATA_DTYPE_F32, .operands = {FLOAT, FLOAT}, \
+        .n_operands = 2, .instances = CASE_INSTANCES(list), __VA_ARGS__                                                  \
+    }
+#define WIDE(name, ...) F32_ROW(name, name, "wide", wide_convolutions, __VA_ARGS__)
+
+static const op_row window[] = {
+    ROW(conv2d, conv2d, convolutions, FLOAT, FLOAT),
+    ROW(conv2d_input_grad, conv2d_input_grad, convolutions, FLOAT, FLOAT),
+    ROW(conv2d_filter_grad, conv2d_filter_grad, convolutions, FLOAT, FLOAT),
+    WIDE(conv2d, ),
+    WIDE(conv2d_input_grad, ),
+    WIDE(conv2d_filter_grad, .not_oclgrind = true),
+    F32_ROW(conv2d, conv2d_relu, "relu", fused_convolutions, ),
+    F32_ROW(conv2d, conv2d_tanh, "tanh", fused_convolutions, ),
+    LONG(conv2d),
+    LONG(conv2d_input_grad),
+    LONG(conv2d_filter_grad),
+    ROW(max_pool2d, max_pool2d, pools, {CASE_SPECIAL, -3, 3, 0, false}),
+    ROW(max_pool2d, max_pool2d_pick, pools, {CASE_WHOLE, -3, 3, 0, false}, FLOAT),
+    POOL_GRAD(CASE_WHOLE),
+    POOL_GRAD(CASE_SPECIAL),
+    ROW(avg_pool2d, avg_pool2d, pools, FLOAT),
+    ROW(avg_pool2d_grad, avg_pool2d_grad, pools, FLOAT),
+};
+const op_table case_window = {"convolutions and pools", window, (int)(sizeof window / sizeof *window)};

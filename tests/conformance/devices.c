@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Choosing, opening and closing the devices under test. */
+#include "tests/conformance/devices.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if STRATA_WITH_VULKAN
+#include "backends/vulkan/vulkan.h"
+#endif
+
+bool conformance_small(void) {
+    const char *small = getenv("STRATA_TEST_SMALL");
+    return small && *small && strcmp(small, "0") != 0;
+}
+
+/* Whether `id` begins with one of the prefixes of a comma list. */
+static bool wanted(const char *id) {
+    const char *list = getenv("STRATA_TEST_DEVICES");
+    bool part = strchr(id, '.') != NULL;
+    if (!list || !*list) return !part;
+    while (*list) {
+        size_t n = strcspn(list, ",");
+        if (n && !strncmp(id, list, n) && (!part || strlen(id) == n)) return true;
+        list += n + (list[n] == ',');
+    }
+    return false;
+}
+
+int conformance_device_ids(char (*out_ids)[32], int most) {
+    strata_device_info *rows = NULL;
+    strata_error err = {0};
+    int n = 0, found = 0;
+    cr_assert_eq(strata_devices_list(&rows, &n, &err), STRATA_OK, "%s", err.message);
+    for (int i = 0; i < n && found < most; i++)
+        if (!rows[i].skipped[0] && wanted(rows[i].id)) memcpy(out_ids[found++], rows[i].id, sizeof rows[i].id);
+    strata_devices_free(rows);
+    return found;
+}
+
+strata_device *conformance_open(const char *id, const strata_device_options *opts) {
+    strata_device *device = NULL;
+    strata_error err = {0};
+    bool chosen = getenv("STRATA_VULKAN_VALIDATION") != NULL;
+    if (!chosen) setenv("STRATA_VULKAN_VALIDATION", "1", 1);
+    strata_status status = strata_device_open(id, opts, &device, &err);
+    if (status && !chosen && strstr(err.message, "STRATA_VULKAN_VALIDATION")) {
+        cr_log_warn("%s runs without validation: %s", id, err.message);
+        unsetenv("STRATA_VULKAN_VALIDATION");
+        status = strata_device_open(id, opts, &device, &err);
+    }
+    cr_assert_eq(status, STRATA_OK, "%s: %s", id, err.message);
+    return device;
+}
+
+void conformance_close(strata_device *device) {
+    char id[32];
+    memcpy(id, device->info.id, sizeof id);
+#if STRATA_WITH_VULKAN
+    if (!strcmp(device->info.backend, "vulkan")) {
+        vulkan_messages messages = {0};
+        strata_vulkan_close_and_report(device, &messages);
+        cr_assert_eq(messages.n, 0, "%s: %d validation messages, the first: %s", id, messages.n, messages.first);
+        return;
+    }
+#endif
+    strata_device_close(device);
+}
+
+void conformance_each_device(const strata_device_options *opts, void (*visit)(strata_device *device)) {
+    enum { MOST = 32 };
+    char ids[MOST][32];
+    int n = conformance_device_ids(ids, MOST);
+    const char *list = getenv("STRATA_TEST_DEVICES");
+    if (!n) cr_skip_test("no device matches STRATA_TEST_DEVICES=%s", list ? list : "");
+    for (int i = 0; i < n; i++) {
+        strata_device *device = conformance_open(ids[i], opts);
+        visit(device);
+        conformance_close(device);
+    }
+}

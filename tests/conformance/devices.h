@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which devices the conformance suite runs on: every one that can be opened, or those named in the environment.
+ *     STRATA_TEST_DEVICES   prefixes of ids, joined by commas: "opencl", "vulkan:0,host". Parts of a device ("opencl:0.1") run only
+ *                           when they are named in full.
+ *     STRATA_TEST_SMALL     1: small shapes only, for checkers that are a thousand times slower */
+#ifndef STRATA_TESTS_CONFORMANCE_DEVICES_H
+#define STRATA_TESTS_CONFORMANCE_DEVICES_H
+
+#include "core/device.h"
+
+bool conformance_small(void);
+
+/* Opens each device in turn, calls visit, closes it. Vulkan runs under its validation layer where that is installed, and what it
+ * says fails the test. Skips the running test, with the reason, when no device matches. */
+void conformance_each_device(const strata_device_options *opts, void (*visit)(strata_device *device));
+
+/* Ids of the devices that match, at most `most`; returns how many. */
+int conformance_device_ids(char (*out_ids)[32], int most);
+/* As strata_device_open with validation; fails the running test when it can't. */
+strata_device *conformance_open(const char *id, const strata_device_options *opts);
+/* Fails the running test when validation said something; closes. */
+void conformance_close(strata_device *device);
+
+#endif

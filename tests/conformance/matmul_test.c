@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrix products on every device: tails of tiles, transposes, batches, fused epilogues, and every kernel that the tuner may
+ * choose. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/kernel/lowering.h"
+#include "core/file.h"
+#include "strata/ops.h"
+#include "tests/conformance/devices.h"
+#include "tests/conformance/run_case.h"
+#include "tests/support/folder.h"
+
+TestSuite(conformance_matmul, .init = test_folder_make, .fini = test_folder_remove);
+
+typedef struct product {
+    int64_t m, k, n; /* k = 300 and 784 are beyond one block of 256 */
+    bool big;
+} product;
+static const product products[] = {{1, 1, 1, false},    {7, 5, 13, false},    {33, 17, 65, false},
+                                   {64, 128, 10, true}, {64, 784, 128, true}, {130, 300, 70, true}};
+
+static strata_tensor *operand(run_case *run, int64_t batch, int64_t rows, int64_t columns, bool transposed, strata_dtype dtype,
+                              uint64_t seed) {
+    strata_shape shape = {.rank = batch ? 3 : 2, .dims = {batch, rows, columns}};
+    if (!batch) shape.dims[0] = rows, shape.dims[1] = columns, shape.dims[2] = 0;
+    if (transposed) shape.dims[shape.rank - 1] = rows, shape.dims[shape.rank - 2] = columns;
+    return run_case_leaf(run, strata_test_random(dtype, shape, -1, 1, seed), false);
+}
+
+static void check(run_case *run, const char *what, strata_dtype dtype, const product *p) {
+    int wrong = 0;
+    strata_test_result result = run_case_check(run, &wrong);
+    cr_expect(result.ok, "%s: matmul %s %s %dx%dx%d, output %d: %s", run->device->info.id, what, strata_dtype_name(dtype),
+              (int)p->m, (int)p->k, (int)p->n, wrong, result.text);
+    run_case_end(run);
+}
+
+static void run_transposes(strata_device *device) {
+    for (strata_dtype dtype = STRATA_DTYPE_F32; dtype <= STRATA_DTYPE_BF16; dtype++)
+        for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+            const product *p = &products[i];
+            run_case run;
+            if (p->big && (conformance_small() || dtype != STRATA_DTYPE_F32)) continue;
+            run_case_begin(&run, device);
+            for (int flags = 0; flags < 4; flags++) {
+                bool ta = flags & 1, tb = flags & 2;
+                strata_tensor *a = operand(&run, 0, p->m, p->k, ta, dtype, 1), *b = operand(&run, 0, p->k, p->n, tb, dtype, 2);
+                run_case_output(&run, strata_matmul(a, b, ta, tb), strata_test_tolerance_of(dtype, p->k));
+            }
+            check(&run, "of every transpose", dtype, p);
+        }
+}
+
+Test(conformance_matmul, every_transpose_and_tail) {
+    conformance_each_device(&(strata_device_options){.no_tune = true}, run_transposes);
+}
+
+static void run_batches(strata_device *device) {
+    static const product p = {9, 17, 10, false};
+    const strata_test_tolerance tolerance = strata_test_tolerance_of(STRATA_DTYPE_F32, p.k);
+    run_case run;
+    run_case_begin(&run, device);
+    for (int flags = 0; flags < 4; flags++) {
+        bool ta = flags & 1, tb = flags & 2;
+        strata_tensor *a = operand(&run, 3, p.m, p.k, ta, STRATA_DTYPE_F32, 1);
+        strata_tensor *b = operand(&run, 3, p.k, p.n, tb, STRATA_DTYPE_F32, 2);
+        strata_tensor *one_a = operand(&run, 0, p.m, p.k, ta, STRATA_DTYPE_F32, 3);
+        strata_tensor *one_b = operand(&run, 0, p.k, p.n, tb, STRATA_DTYPE_F32, 4);
+        run_case_output(&run, strata_matmul(a, b, ta, tb), tolerance);
+        run_case_output(&run, strata_matmul(one_a, b, ta, tb), tolerance);
+        run_case_output(&run, strata_matmul(a, one_b, ta, tb), tolerance);
+    }
+    check(&run, "in batches", STRATA_DTYPE_F32, &p);
+}
+
+Test(conformance_matmul, batches_of_either_operand) {
+    conformance_each_device(&(strata_device_options){.no_tune = true}, run_batches);
+}
+
+/* ---- epilogues: what fusion makes of them, against the plain nodes ---- */
+static const struct {
+    const strata_op *unary, *gradient; /* NULL: none */
+    bool bias, residual;
+} epilogues[] = {
+    {NULL, NULL, true, false},
+    {&strata_op_relu, NULL, true, false},
+    {&strata_op_tanh, NULL, true, false},
+    {&strata_op_sigmoid, NULL, false, false},
+    {NULL, NULL, false, true},
+    {NULL, &strata_op_relu_grad, false, false},
+    {NULL, &strata_op_tanh_grad, false, false},
+    {NULL, &strata_op_sigmoid_grad, true, false},
+    {&strata_op_relu, NULL, true, true},
+};
+
+static void run_epilogues(strata_device *device) {
+    enum { N = sizeof epilogues / sizeof *epilogues };
+    static const product shapes[] = {{7, 5, 13, false}, {33, 300, 66, true}};
+    for (strata_dtype dtype = STRATA_DTYPE_F32; dtype <= STRATA_DTYPE_BF16; dtype++)
+        for (size_t s = 0; s < 2; s++) {
+            const product *p = &shapes[s];
+            run_case run;
+            if (p->big && (conformance_small() || dtype != STRATA_DTYPE_F32)) continue;
+            run_case_begin(&run, device);
+            run.fusion = true;
+            strata_tensor *a = operand(&run, 0, p->m, p->k, false, dtype, 1),
+                          *b = operand(&run, 0, p->k, p->n, false, dtype, 2);
+            strata_tensor *bias = run_case_leaf(&run, strata_test_random(dtype, STRATA_SHAPE(p->n), -1, 1, 3), false);
+            strata_tensor *aux = operand(&run, 0, p->m, p->n, false, dtype, 4);
+            for (int i = 0; i < N; i++) {
+                /* A product of its own for each, or only one of them could be folded into. */
+                strata_tensor *y = strata_matmul(a, strata_mul(b, strata_scalar(run.graph, dtype, 1 + 0.25 * i)), false, false);
+                if (epilogues[i].bias) y = strata_add(y, bias);
+                if (epilogues[i].unary) y = strata_node(NULL, epilogues[i].unary, 1, &y, NULL);
+                if (epilogues[i].residual) y = strata_add(aux, y);
+                if (epilogues[i].gradient) y = strata_node(NULL, epilogues[i].gradient, 2, (strata_tensor *[]){y, aux}, NULL);
+                strata_test_tolerance tolerance = strata_test_tolerance_of(dtype, 9 * p->k);
+                /* A fused product rounds once; the plain nodes of narrow floats round after each, then cancel. */
+                if (dtype != STRATA_DTYPE_F32) tolerance.absolute += 4 * tolerance.relative;
+                run_case_output(&run, y, tolerance);
+            }
+            check(&run, "with epilogues", dtype, p);
+        }
+}
+
+Test(conformance_matmul, fused_epilogues) {
+    conformance_each_device(&(strata_device_options){.no_tune = true}, run_epilogues);
+}
+
+/* ---- the tuner's candidates ---- */
+
+/* The only file of the folder that ends in ".tune"; returns its text, or NULL: the device does not tune. */
+static char *read_tuning(const char *id, char path[512]) {
+    char command[700];
+    snprintf(command, sizeof command, "find %s -name '*.tune'", test_path(id));
+    FILE *find = popen(command, "r");
+    cr_assert_not_null(find);
+    char *line = fgets(path, 512, find);
+    pclose(find);
+    if (!line) return NULL;
+    path[strcspn(path, "\n")] = '\0';
+    unsigned char *text = NULL;
+    size_t n = 0;
+    strata_error err = {0};
+    cr_assert_eq(strata_file_read(path, 1 << 20, &text, &n, &err), STRATA_OK, "%s", err.message);
+    return (char *)text;
+}
+
+/* Rewrites "key<tab>winner<tab>us" in every line of the file. */
+static void choose_winner(const char *path, const char *text, const char *winner) {
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    for (const char *line = text; *line;) {
+        size_t n = strcspn(line, "\n"), key = strcspn(line, "\t\n");
+        if (key < n)
+            fprintf(file, "%.*s\t%s\t100.00\n", (int)key, line, winner);
+        else
+            fprintf(file, "%.*s\n", (int)n, line);
+        line += n + (line[n] == '\n');
+    }
+    cr_assert_eq(fclose(file), 0);
+}
+
+/* One product and its value on a newly opened device. */
+static strata_array product_on(const char *id, const product *p) {
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s", test_path(id));
+    strata_device *device = conformance_open(id, &(strata_device_options){.cache_dir = folder});
+    run_case run;
+    strata_array value;
+    strata_error err = {0};
+    run_case_begin(&run, device);
+    strata_tensor *a = operand(&run, 0, p->m, p->k, false, STRATA_DTYPE_F32, 1);
+    strata_tensor *b = operand(&run, 0, p->k, p->n, true, STRATA_DTYPE_F32, 2);
+    run_case_output(&run, strata_matmul(a, b, false, true), (strata_test_tolerance){0});
+    cr_assert_eq(run_case_on_device(&run, &value, &err), STRATA_OK, "%s: %s", id, err.message);
+    run_case_end(&run);
+    conformance_close(device);
+    return value;
+}
+
+/* The exact candidates of the family that takes this product on the device; returns how many. */
+static int candidate_names(const char *id, const product *p, strata_candidate *out) {
+    strata_device *device = conformance_open(id, &(strata_device_options){.no_tune = true});
+    const strata_device_info *info = &device->info;
+    strata_kernel_limits limits = {.device_class = info->device_class,
+                                   .opencl_c = !strcmp(info->backend, "opencl"),
+                                   .dtypes = info->dtypes,
+                                   .max_workgroup = info->max_workgroup,
+                                   .max_local = {info->max_workgroup, info->max_workgroup},
+                                   .max_groups = {65535, 65535},
+                                   .local_bytes = info->local_bytes,
+                                   .compute_units = info->compute_units ? info->compute_units : 1,
+                                   .vector_width = info->vector_width,
+                                   .max_range_bytes = info->max_range_bytes};
+    run_case run;
+    int n = 0;
+    run_case_begin(&run, device);
+    strata_tensor *y = strata_matmul(operand(&run, 0, p->m, p->k, false, STRATA_DTYPE_F32, 1),
+                                     operand(&run, 0, p->k, p->n, true, STRATA_DTYPE_F32, 2), false, true);
+    for (int i = 0; strata_families[i] && !n; i++)
+        if (!strcmp(strata_families[i]->op, "matmul") && strata_families[i]->fits(&limits, y))
+            n = strata_families[i]->candidates(&limits, y, out);
+    run_case_end(&run);
+    conformance_close(device);
+    return n;
+}
+
+Test(conformance_matmul, the_tuners_choice_does_not_change_a_bit) {
+    static const product p = {65, 300, 129, true};
+    char ids[32][32];
+    int n = conformance_device_ids(ids, 32), tried = 0;
+    for (int i = 0; i < n; i++) {
+        strata_candidate candidates[STRATA_CANDIDATES];
+        int n_candidates = candidate_names(ids[i], &p, candidates);
+        if (n_candidates < 2) continue;
+        strata_array want = product_on(ids[i], &p);
+        char path[512];
+        char *text = read_tuning(ids[i], path);
+        cr_assert(text && strchr(text, '\t'), "%s: there are %d candidates, but nothing was tuned", ids[i], n_candidates);
+        for (int c = 0; c < n_candidates; c++) {
+            if (!candidates[c].exact) continue;
+            choose_winner(path, text, candidates[c].name);
+            strata_array got = product_on(ids[i], &p);
+            strata_test_result result = strata_test_same(&got, &want);
+            cr_expect(result.ok, "%s: %s: %s", ids[i], candidates[c].name, result.text);
+            strata_array_finish(&got);
+            tried++;
+        }
+        strata_array_finish(&want);
+        free(text);
+        char command[700];
+        snprintf(command, sizeof command, "rm -rf %s", test_path(ids[i]));
+        cr_assert_eq(system(command), 0);
+    }
+    if (!tried) cr_skip_test("no device here has more than one kernel for a product");
+}

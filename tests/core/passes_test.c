@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Passes, seen through executables: how many nodes are left, and that values stay what they were. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "strata/executable.h"
+#include "strata/ops.h"
+
+static const strata_dtype f32 = STRATA_DTYPE_F32;
+
+typedef struct scene {
+    strata_device *device;
+    strata_graph *graph;
+    strata_tensor *x;
+} scene;
+
+static scene begin(void) {
+    scene s = {0};
+    strata_error err = {0};
+    cr_assert_eq(strata_device_open("host", NULL, &s.device, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_graph_create(&s.graph, &err), STRATA_OK);
+    s.x = strata_input(s.graph, "x", f32, STRATA_SHAPE(4, 4));
+    return s;
+}
+
+static void end(scene *s) {
+    strata_graph_destroy(s->graph);
+    strata_device_close(s->device);
+}
+
+static int nodes_of(const scene *s, strata_tensor *const *outputs, int n, bool no_fusion) {
+    strata_executable *exe = NULL;
+    strata_error err = {0};
+    strata_executable_options opts = {.no_fusion = no_fusion};
+    cr_assert_eq(strata_executable_create(s->device, outputs, n, NULL, 0, &opts, &exe, &err), STRATA_OK, "%s", err.message);
+    int nodes = strata_executable_get_stats(exe).n_nodes;
+    strata_executable_destroy(exe);
+    return nodes;
+}
+
+Test(passes, dead_nodes_are_left_out) {
+    scene s = begin();
+    strata_tensor *y = strata_exp(s.x);
+    strata_tanh(strata_neg(y));
+    cr_assert_eq(nodes_of(&s, &y, 1, false), 1);
+    end(&s);
+}
+
+Test(passes, equal_values_are_computed_once) {
+    scene s = begin();
+    strata_tensor *a = strata_tanh(strata_exp(s.x)), *b = strata_tanh(strata_exp(s.x));
+    strata_tensor *y = strata_mul(a, b), *other = strata_mul(a, strata_tanh(strata_neg(s.x)));
+    cr_assert_eq(nodes_of(&s, &y, 1, true), 3);
+    cr_assert_eq(nodes_of(&s, &other, 1, true), 5);
+    strata_tensor *clips = strata_add(strata_clip(s.x, 0, 1), strata_clip(s.x, 0, 2)); /* not the same attributes */
+    cr_assert_eq(nodes_of(&s, &clips, 1, true), 3);
+    end(&s);
+}
+
+Test(passes, bias_and_activation_go_into_the_product) {
+    scene s = begin();
+    strata_tensor *w = strata_input(s.graph, "w", f32, STRATA_SHAPE(4, 3));
+    strata_tensor *b = strata_input(s.graph, "b", f32, STRATA_SHAPE(3));
+    strata_tensor *y = strata_relu(strata_add(strata_matmul(s.x, w, false, false), b));
+    cr_assert_eq(nodes_of(&s, &y, 1, true), 3);
+    cr_assert_eq(nodes_of(&s, &y, 1, false), 1);
+    strata_tensor *product = strata_matmul(s.x, w, false, false), *used_twice = strata_mul(product, strata_relu(product));
+    cr_assert_eq(nodes_of(&s, &used_twice, 1, false), 3);
+    end(&s);
+}
+
+Test(passes, outputs_that_are_inputs_views_constants_or_twice_the_same) {
+    scene s = begin();
+    strata_executable *exe = NULL;
+    strata_error err = {0};
+    strata_tensor *y = strata_neg(s.x), *seven = strata_scalar(s.graph, f32, 7);
+    strata_tensor *outputs[] = {s.x,
+                                strata_reshape(s.x, STRATA_SHAPE(16)),
+                                y,
+                                y,
+                                strata_reshape(y, STRATA_SHAPE(2, 8)),
+                                seven,
+                                strata_slice(s.x, (int64_t[]){1, 0}, (int64_t[]){1, 4})};
+    enum { N = sizeof outputs / sizeof *outputs };
+    float in[16], out[N][16];
+    strata_array input = strata_array_view(f32, STRATA_SHAPE(4, 4), in), arrays[N];
+    for (int i = 0; i < 16; i++) in[i] = (float)i + 1;
+    for (int i = 0; i < N; i++) arrays[i] = strata_array_view(f32, strata_tensor_shape(outputs[i]), out[i]);
+    cr_assert_eq(strata_executable_create(s.device, outputs, N, NULL, 0, NULL, &exe, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_executable_run(exe, (const char *[]){"x"}, &input, 1, arrays, N, &err), STRATA_OK, "%s", err.message);
+    for (int i = 0; i < 16; i++) {
+        cr_assert(out[0][i] == in[i] && out[1][i] == in[i]);
+        cr_assert(out[2][i] == -in[i] && out[3][i] == -in[i] && out[4][i] == -in[i]);
+    }
+    cr_assert_eq(out[5][0], 7);
+    cr_assert_arr_eq(out[6], in + 4, 4 * sizeof(float));
+    strata_executable_destroy(exe);
+    end(&s);
+}
+
+/* v is 10 at first; every tensor is asked for after all updates. */
+static void expect_history(strata_tensor *(*use)(strata_tensor *value), bool of_update, float want) {
+    scene s = begin();
+    strata_variable *v = NULL;
+    strata_executable *exe = NULL;
+    strata_error err = {0};
+    float ten = 10, got = 0;
+    strata_array array = strata_array_view(f32, STRATA_SHAPE(1), &ten), result = strata_array_view(f32, STRATA_SHAPE(1), &got);
+    cr_assert_eq(strata_variable_create(s.device, "v", f32, STRATA_SHAPE(1), &v, &err), STRATA_OK);
+    cr_assert_eq(strata_variable_set(v, &array, &err), STRATA_OK);
+    strata_tensor *old = strata_variable_read(s.graph, v),
+                  *one = strata_broadcast_to(strata_scalar(s.graph, f32, 1), STRATA_SHAPE(1));
+    strata_tensor *first = strata_assign_add(old, one),
+                  *second = strata_assign(strata_variable_read(s.graph, v), strata_neg(one));
+    strata_tensor *y = use(of_update ? first : old), *updates[] = {first, second};
+    cr_assert_eq(strata_executable_create(s.device, &y, 1, updates, 2, NULL, &exe, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_executable_run(exe, NULL, NULL, 0, &result, 1, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(got, want, "got %g, not %g", got, want);
+    cr_assert_eq(strata_variable_get(v, &result, &err), STRATA_OK);
+    cr_assert_eq(got, -1, "the variable is %g, not -1", got);
+    strata_executable_destroy(exe);
+    strata_variable_destroy(v);
+    end(&s);
+}
+
+static strata_tensor *negated(strata_tensor *value) {
+    return strata_neg(value);
+}
+static strata_tensor *itself(strata_tensor *value) {
+    return value;
+}
+static strata_tensor *slice_of_view(strata_tensor *value) {
+    strata_tensor *view = strata_reshape(value, STRATA_SHAPE(1, 1));
+    return strata_neg(strata_reshape(strata_slice(view, (int64_t[]){0, 0}, (int64_t[]){1, 1}), STRATA_SHAPE(1)));
+}
+
+Test(passes, a_read_used_after_updates_sees_the_value_before_them) {
+    expect_history(negated, false, -10);
+    expect_history(itself, false, 10);
+    expect_history(slice_of_view, false, -10);
+}
+
+Test(passes, the_value_of_an_update_used_after_another_is_what_the_first_made) {
+    expect_history(negated, true, -11);
+    expect_history(itself, true, 11);
+    expect_history(slice_of_view, true, -11);
+}

@@ -1,0 +1,574 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Stages against tf.data's sequences (golden/pipeline.py made them), shuffles, positions, failures, threads. */
+#include "strata/pipeline.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static strata_error err;
+#define OK(call) cr_assert_eq((call), STRATA_OK, "%s", err.message)
+
+/* ---- sources ---- */
+
+/* first, first + 1, ... below `end`, as i32 scalars in an array. */
+static strata_dataset *range(int first, int end) {
+    strata_array x = {0};
+    strata_dataset *data = NULL;
+    OK(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(end - first), &x, &err));
+    for (int i = first; i < end; i++) ((int32_t *)x.data)[i - first] = i;
+    OK(strata_dataset_take_arrays(&x, NULL, 0, &data, &err));
+    return data;
+}
+
+/* Element i is the vector 1 .. i. */
+static strata_status next_ragged(void *state, int64_t index, strata_element *out, bool *out_end, strata_error *e) {
+    *out_end = index >= *(int *)state;
+    if (*out_end) return STRATA_OK;
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(index), &out->parts[0], e));
+    for (int i = 0; i < index; i++) ((int32_t *)out->parts[0].data)[i] = i + 1;
+    return STRATA_OK;
+}
+
+static strata_dataset *ragged(int n) {
+    static int sizes[32];
+    strata_dataset *data = NULL;
+    sizes[n] = n;
+    OK(strata_dataset_from_generator(
+        &(strata_generator){.spec = {.n_parts = 1, .parts = {{STRATA_DTYPE_I32, STRATA_SHAPE(-1)}}},
+                            .size = n,
+                            .next = next_ragged,
+                            .user = &sizes[n]},
+        &data, &err));
+    return data;
+}
+
+/* ---- callbacks ---- */
+
+static strata_status square(strata_element *element, void *user, strata_error *e) {
+    int32_t *x = element->parts[0].data;
+    (void)user, (void)e;
+    for (int64_t i = 0; i < strata_shape_elements(element->parts[0].shape); i++) x[i] *= x[i];
+    return STRATA_OK;
+}
+
+static strata_status has_remainder(const strata_element *element, void *user, bool *out_keep, strata_error *e) {
+    const int *of = user;
+    (void)e;
+    *out_keep = ((int32_t *)element->parts[0].data)[0] % of[0] == of[1];
+    return STRATA_OK;
+}
+
+/* 10 x, 10 x + 1, ...: user's number of them, or x of them when it is 0. */
+static strata_status tens(const strata_element *element, void *user, strata_dataset **out_dataset, strata_error *e) {
+    int x = ((int32_t *)element->parts[0].data)[0], n = *(int *)user ? *(int *)user : x;
+    strata_array values;
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(n), &values, e));
+    for (int i = 0; i < n; i++) ((int32_t *)values.data)[i] = 10 * x + i;
+    return strata_dataset_take_arrays(&values, NULL, 0, out_dataset, e);
+}
+
+static const strata_element_spec scalar_spec = {.n_parts = 1, .parts = {{STRATA_DTYPE_I32, {0}}}};
+
+/* ---- texts of sequences, as in the golden file ---- */
+
+static void add_array(char *out, const strata_array *array) {
+    int64_t n = strata_shape_elements(array->shape), row = array->shape.rank == 2 ? array->shape.dims[1] : n;
+    for (int64_t i = 0; i < n; i++)
+        sprintf(out + strlen(out), "%s%d", i == 0 ? "" : i % row == 0 ? "/" : " ", ((int32_t *)array->data)[i]);
+}
+
+/* The elements of an epoch from number `first` on. */
+static const char *sequence_from(const strata_dataset *data, uint64_t seed, uint64_t epoch, int64_t first) {
+    static char out[4096];
+    strata_iterator *it = NULL;
+    OK(strata_iterator_create(data, seed, epoch, first, &it, &err));
+    out[0] = 0;
+    for (int n = 0;; n++) {
+        strata_element element;
+        bool more;
+        OK(strata_iterator_next(it, &element, &more, &err));
+        if (!more) break;
+        if (n) strcat(out, "|");
+        for (int i = 0; i < element.n_parts; i++) {
+            if (i) strcat(out, " ");
+            add_array(out, &element.parts[i]);
+        }
+        strata_element_finish(&element);
+    }
+    strata_iterator_destroy(it);
+    return out;
+}
+
+static const char *sequence(const strata_dataset *data) {
+    return sequence_from(data, 1, 0, 0);
+}
+
+static const char *golden(const char *name) {
+    static char lines[16384], out[2048];
+    if (!lines[0]) {
+        FILE *file = fopen(STRATA_TEST_SOURCE_DIR "/tests/data/golden/pipeline.txt", "rb");
+        cr_assert_not_null(file);
+        lines[0] = '\n';
+        lines[1 + fread(lines + 1, 1, sizeof lines - 2, file)] = 0;
+        fclose(file);
+    }
+    char key[64];
+    snprintf(key, sizeof key, "\n%s:", name);
+    const char *line = strstr(lines, key);
+    cr_assert_not_null(line, "%s is not in the golden file", name);
+    line += strlen(key);
+    snprintf(out, sizeof out, "%.*s", (int)strcspn(line, "\n"), line);
+    return out;
+}
+
+/* Must be tf.data's, and from any position the rest of it; takes the dataset. */
+static void is_golden(const char *name, strata_dataset *data) {
+    char whole[4096];
+    int n = 0;
+    snprintf(whole, sizeof whole, "%s", sequence(data));
+    cr_assert_str_eq(whole, golden(name), "%s", name);
+    for (const char *rest = whole[0] ? whole : NULL; rest; n++) {
+        cr_assert_str_eq(sequence_from(data, 1, 0, n), rest, "%s from %d", name, n);
+        rest = strchr(rest, '|');
+        if (rest) rest++;
+    }
+    cr_assert_str_eq(sequence_from(data, 1, 0, n + 3), "", "%s beyond its end", name);
+    int64_t size = strata_dataset_size(data);
+    cr_assert(size == n || size == STRATA_SIZE_UNKNOWN, "%s: size %d, elements %d", name, (int)size, n);
+    strata_dataset_destroy(data);
+}
+
+Test(pipeline, batches_are_those_of_tf_data) {
+    strata_dataset *d;
+    OK(strata_dataset_batch((d = range(0, 10), &d), 4, false, &err));
+    is_golden("batch", d);
+    OK(strata_dataset_batch((d = range(0, 10), &d), 4, true, &err));
+    is_golden("batch_drop", d);
+    OK(strata_dataset_batch((d = range(0, 8), &d), 4, false, &err));
+    is_golden("batch_whole", d);
+    OK(strata_dataset_batch((d = range(0, 9), &d), 2, false, &err));
+    OK(strata_dataset_batch(&d, 2, false, &err));
+    is_golden("batch_batch", d);
+    OK(strata_dataset_padded_batch((d = ragged(6), &d), 4, false, NULL, NULL, &err));
+    is_golden("padded", d);
+    OK(strata_dataset_padded_batch((d = ragged(5), &d), 3, false, (strata_shape[]){STRATA_SHAPE(5)}, NULL, &err));
+    is_golden("padded_to_5", d);
+    OK(strata_dataset_padded_batch((d = ragged(4), &d), 3, false, NULL, (double[]){9}, &err));
+    is_golden("padded_with_9", d);
+    OK(strata_dataset_padded_batch((d = ragged(5), &d), 2, true, NULL, NULL, &err));
+    is_golden("padded_drop", d);
+}
+
+Test(pipeline, repeat_take_skip_shard_filter_are_those_of_tf_data) {
+    strata_dataset *d;
+    OK(strata_dataset_repeat((d = range(0, 3), &d), 3, &err));
+    is_golden("repeat", d);
+    OK(strata_dataset_repeat((d = range(0, 5), &d), 2, &err));
+    OK(strata_dataset_batch(&d, 3, false, &err));
+    is_golden("repeat_batch", d);
+    OK(strata_dataset_batch((d = range(0, 5), &d), 3, false, &err));
+    OK(strata_dataset_repeat(&d, 2, &err));
+    is_golden("batch_repeat", d);
+    OK(strata_dataset_take((d = range(0, 10), &d), 3, &err));
+    is_golden("take", d);
+    OK(strata_dataset_take((d = range(0, 3), &d), 10, &err));
+    is_golden("take_more", d);
+    OK(strata_dataset_take((d = range(0, 3), &d), 0, &err));
+    is_golden("take_none", d);
+    OK(strata_dataset_skip((d = range(0, 10), &d), 7, &err));
+    is_golden("skip", d);
+    OK(strata_dataset_skip((d = range(0, 3), &d), 5, &err));
+    is_golden("skip_more", d);
+    OK(strata_dataset_skip((d = range(0, 10), &d), 2, &err));
+    OK(strata_dataset_take(&d, 3, &err));
+    is_golden("skip_take", d);
+    OK(strata_dataset_repeat((d = range(0, 3), &d), 0, &err));
+    cr_assert_eq(strata_dataset_size(d), STRATA_SIZE_INFINITE);
+    OK(strata_dataset_take(&d, 8, &err));
+    is_golden("repeat_take", d);
+    OK(strata_dataset_repeat((d = range(0, 3), &d), 0, &err));
+    OK(strata_dataset_skip(&d, 7, &err));
+    OK(strata_dataset_take(&d, 4, &err));
+    is_golden("repeat_skip_take", d);
+    for (int i = 0; i < 3; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "shard_%d", i);
+        OK(strata_dataset_shard((d = range(0, 10), &d), 3, i, &err));
+        is_golden(name, d);
+    }
+    OK(strata_dataset_shard((d = range(0, 2), &d), 4, 3, &err));
+    is_golden("shard_beyond", d);
+    OK(strata_dataset_shard((d = range(0, 10), &d), 2, 1, &err));
+    OK(strata_dataset_batch(&d, 2, false, &err));
+    is_golden("shard_batch", d);
+    OK(strata_dataset_batch((d = range(0, 10), &d), 2, false, &err));
+    OK(strata_dataset_shard(&d, 2, 1, &err));
+    is_golden("batch_shard", d);
+    static int third[] = {3, 1}, even[] = {2, 0};
+    OK(strata_dataset_filter((d = range(0, 10), &d), has_remainder, third, &err));
+    is_golden("filter", d);
+    OK(strata_dataset_filter((d = range(0, 10), &d), has_remainder, even, &err));
+    OK(strata_dataset_batch(&d, 2, false, &err));
+    is_golden("filter_batch", d);
+}
+
+Test(pipeline, map_cache_prefetch_zip_interleave_are_those_of_tf_data) {
+    strata_dataset *d;
+    OK(strata_dataset_map((d = range(0, 6), &d), square, NULL, NULL, &err));
+    is_golden("map", d);
+    OK(strata_dataset_map((d = range(0, 40), &d), square, NULL, &(strata_map_options){.threads = 4}, &err));
+    is_golden("map_parallel", d);
+    OK(strata_dataset_map((d = range(0, 6), &d), square, NULL, NULL, &err));
+    OK(strata_dataset_batch(&d, 4, false, &err));
+    OK(strata_dataset_map(&d, square, NULL, &(strata_map_options){.threads = 2}, &err));
+    is_golden("map_batch_map", d);
+    OK(strata_dataset_cache((d = range(0, 4), &d), &err));
+    OK(strata_dataset_repeat(&d, 2, &err));
+    is_golden("cache_repeat", d);
+    OK(strata_dataset_prefetch((d = range(0, 6), &d), 2, &err));
+    is_golden("prefetch", d);
+    strata_dataset *two[] = {range(0, 5), range(10, 13)};
+    OK(strata_dataset_zip(two, 2, &d, &err));
+    is_golden("zip", d);
+    cr_assert(!two[0] && !two[1]);
+    static int sizes[] = {0, 3, 4, 5, 6};
+    const struct {
+        const char *name;
+        int first, end, *inner, cycle;
+        int64_t block;
+    } cases[] = {{"interleave_1_1", 1, 4, &sizes[2], 1, 1},     {"interleave_2_1", 1, 6, &sizes[1], 2, 1},
+                 {"interleave_2_2", 1, 5, &sizes[3], 2, 2},     {"interleave_3_4", 1, 6, &sizes[4], 3, 4},
+                 {"interleave_growing", 0, 6, &sizes[0], 3, 2}, {"interleave_wide", 1, 3, &sizes[1], 7, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        OK(strata_dataset_interleave((d = range(cases[i].first, cases[i].end), &d), tens, cases[i].inner,
+                                     &(strata_interleave_options){cases[i].cycle, cases[i].block, scalar_spec}, &err));
+        is_golden(cases[i].name, d);
+    }
+}
+
+/* ---- shuffle ---- */
+
+static void numbers_of(const strata_dataset *data, uint64_t seed, uint64_t epoch, int *out, int n) {
+    strata_iterator *it = NULL;
+    OK(strata_iterator_create(data, seed, epoch, 0, &it, &err));
+    for (int i = 0; i <= n; i++) {
+        strata_element element;
+        bool more;
+        OK(strata_iterator_next(it, &element, &more, &err));
+        cr_assert_eq(more, i < n);
+        if (more) out[i] = ((int32_t *)element.parts[0].data)[0];
+        strata_element_finish(&element);
+    }
+    strata_iterator_destroy(it);
+}
+
+Test(pipeline, a_shuffle_is_a_permutation_within_its_buffer) {
+    enum { N = 200 };
+    const int64_t buffers[] = {0, 1, 2, 7, 50, 200, 1000};
+    for (size_t k = 0; k < sizeof buffers / sizeof *buffers; k++) {
+        strata_dataset *d = range(0, N);
+        int order[N], again[N], other[N], seen[N] = {0}, moved = 0;
+        OK(strata_dataset_shuffle(&d, &(strata_shuffle_options){.buffer = buffers[k]}, &err));
+        numbers_of(d, 5, 3, order, N);
+        numbers_of(d, 5, 3, again, N);
+        cr_assert(!memcmp(order, again, sizeof order));
+        for (int i = 0; i < N; i++) {
+            seen[order[i]]++;
+            cr_assert(!buffers[k] || order[i] < i + buffers[k], "element %d at %d from a buffer of %d", order[i], i,
+                      (int)buffers[k]);
+            moved += order[i] != i;
+        }
+        for (int i = 0; i < N; i++) cr_assert_eq(seen[i], 1);
+        cr_assert(buffers[k] == 1 ? moved == 0 : moved > N / 4, "buffer %d: %d moved", (int)buffers[k], moved);
+        numbers_of(d, 5, 4, other, N);
+        cr_assert(buffers[k] == 1 || memcmp(order, other, sizeof order), "another epoch has another order");
+        numbers_of(d, 6, 3, other, N);
+        cr_assert(buffers[k] == 1 || memcmp(order, other, sizeof order), "another seed has another order");
+        char rest[4096];
+        snprintf(rest, sizeof rest, "%s", sequence_from(d, 5, 3, 0));
+        const char *at = rest;
+        for (int i = 0; i < 100; i++) at = strchr(at, '|') + 1;
+        char tail[4096];
+        snprintf(tail, sizeof tail, "%s", at);
+        cr_assert_str_eq(sequence_from(d, 5, 3, 100), tail);
+        strata_dataset_destroy(d);
+    }
+}
+
+Test(pipeline, a_full_shuffle_of_arrays_is_the_order_of_fit) {
+    strata_dataset *d = range(0, 100);
+    strata_order *order = NULL;
+    int numbers[100];
+    int32_t fetched[100];
+    OK(strata_order_create(100, true, 7, 2, &order, &err));
+    strata_dataset_fetch(d, order, 0, 100, fetched, NULL);
+    OK(strata_dataset_shuffle(&d, NULL, &err));
+    numbers_of(d, 7, 2, numbers, 100);
+    for (int i = 0; i < 100; i++) cr_assert_eq(numbers[i], fetched[i]);
+    OK(strata_dataset_shuffle(&d, &(strata_shuffle_options){.buffer = 10}, &err)); /* a second one draws from another stream */
+    numbers_of(d, 7, 2, numbers, 100);
+    strata_order_destroy(order);
+    strata_dataset_destroy(d);
+    d = range(0, 100);
+    OK(strata_dataset_shuffle(&d, &(strata_shuffle_options){.same_each_epoch = true}, &err));
+    int other[100];
+    numbers_of(d, 7, 2, numbers, 100);
+    numbers_of(d, 7, 5, other, 100);
+    cr_assert(!memcmp(numbers, other, sizeof numbers));
+    strata_dataset_destroy(d);
+}
+
+/* Shuffled before repeat, each pass is whole and no two are alike; after it, passes mix. */
+Test(pipeline, repeat_keeps_or_mixes_epochs) {
+    strata_dataset *d = range(0, 20);
+    int order[60], seen[20];
+    OK(strata_dataset_shuffle(&d, NULL, &err));
+    OK(strata_dataset_repeat(&d, 3, &err));
+    numbers_of(d, 1, 0, order, 60);
+    for (int pass = 0; pass < 3; pass++) {
+        memset(seen, 0, sizeof seen);
+        for (int i = 0; i < 20; i++) seen[order[20 * pass + i]]++;
+        for (int i = 0; i < 20; i++) cr_assert_eq(seen[i], 1);
+    }
+    cr_assert(memcmp(order, order + 20, 20 * sizeof *order) && memcmp(order + 20, order + 40, 20 * sizeof *order));
+    strata_dataset_destroy(d);
+    d = range(0, 20);
+    OK(strata_dataset_repeat(&d, 3, &err));
+    OK(strata_dataset_shuffle(&d, NULL, &err));
+    numbers_of(d, 1, 0, order, 60);
+    int twice = 0;
+    memset(seen, 0, sizeof seen);
+    for (int i = 0; i < 20; i++) twice += seen[order[i]]++ > 0;
+    cr_assert_gt(twice, 0);
+    strata_dataset_destroy(d);
+}
+
+/* ---- keys ---- */
+
+static strata_status stamp(strata_element *element, void *user, strata_error *e) {
+    (void)user, (void)e;
+    ((int32_t *)element->parts[0].data)[0] = (int32_t)(strata_key_random(&element->key, 0) >> 2);
+    return STRATA_OK;
+}
+
+/* What a map draws depends on the element, not on shuffle, shard or threads; and it changes with the epoch, above a cache too. */
+Test(pipeline, what_a_map_draws_is_keyed_by_the_element) {
+    enum { N = 30 };
+    int plain[N], threaded[N], next_epoch[N], sharded[N / 2], cached[N], n = 0;
+    strata_dataset *d = range(0, N);
+    OK(strata_dataset_map(&d, stamp, NULL, NULL, &err));
+    numbers_of(d, 9, 1, plain, N);
+    numbers_of(d, 9, 2, next_epoch, N);
+    strata_dataset_destroy(d);
+    for (int i = 0; i < N; i++) n += plain[i] == next_epoch[i];
+    cr_assert_eq(n, 0);
+    d = range(0, N);
+    OK(strata_dataset_map(&d, stamp, NULL, &(strata_map_options){.threads = 3}, &err));
+    numbers_of(d, 9, 1, threaded, N);
+    cr_assert(!memcmp(plain, threaded, sizeof plain));
+    strata_dataset_destroy(d);
+    d = range(0, N);
+    OK(strata_dataset_shard(&d, 2, 1, &err));
+    OK(strata_dataset_map(&d, stamp, NULL, NULL, &err));
+    numbers_of(d, 9, 1, sharded, N / 2);
+    for (int i = 0; i < N / 2; i++) cr_assert_eq(sharded[i], plain[2 * i + 1]);
+    strata_dataset_destroy(d);
+    d = range(0, N);
+    OK(strata_dataset_cache(&d, &err));
+    OK(strata_dataset_map(&d, stamp, NULL, NULL, &err));
+    numbers_of(d, 9, 1, cached, N);
+    cr_assert(!memcmp(plain, cached, sizeof plain));
+    numbers_of(d, 9, 2, cached, N);
+    cr_assert(!memcmp(next_epoch, cached, sizeof cached));
+    strata_dataset_destroy(d);
+}
+
+static strata_status count_call(strata_element *element, void *user, strata_error *e) {
+    (void)element, (void)e;
+    ++*(int *)user;
+    return STRATA_OK;
+}
+
+Test(pipeline, a_cache_calls_what_is_below_once) {
+    int calls = 0, numbers[10];
+    strata_dataset *d = range(0, 10);
+    OK(strata_dataset_map(&d, count_call, &calls, NULL, &err));
+    OK(strata_dataset_cache(&d, &err));
+    for (uint64_t epoch = 3; epoch < 6; epoch++) numbers_of(d, 1, epoch, numbers, 10);
+    cr_assert_eq(calls, 10);
+    strata_dataset_destroy(d);
+}
+
+/* ---- failures and threads ---- */
+
+static strata_status fail_at_13(strata_element *element, void *user, strata_error *e) {
+    (void)user;
+    usleep(element->key.index % 3 * 300);
+    if (element->key.index == 13) return strata_fail(e, STRATA_DATA, "unlucky");
+    return STRATA_OK;
+}
+
+Test(pipeline, a_failing_map_is_reported_after_the_elements_before_it) {
+    for (int threads = 0; threads <= 8; threads += 4) {
+        strata_dataset *d = range(0, 40);
+        strata_iterator *it = NULL;
+        OK(strata_dataset_map(&d, fail_at_13, NULL, &(strata_map_options){.threads = threads}, &err));
+        OK(strata_dataset_prefetch(&d, 3, &err));
+        OK(strata_iterator_create(d, 1, 4, 0, &it, &err));
+        strata_element element;
+        bool more;
+        for (int i = 0; i < 13; i++) {
+            OK(strata_iterator_next(it, &element, &more, &err));
+            cr_assert_eq(((int32_t *)element.parts[0].data)[0], i);
+            strata_element_finish(&element);
+        }
+        for (int again = 0; again < 2; again++) {
+            cr_assert_eq(strata_iterator_next(it, &element, &more, &err), STRATA_DATA);
+            cr_assert_str_eq(err.message, "map: element 13, epoch 4: unlucky");
+        }
+        strata_iterator_destroy(it);
+        strata_dataset_destroy(d);
+    }
+}
+
+Test(pipeline, an_iterator_may_be_left_at_any_time) {
+    for (int taken = 0; taken < 12; taken++) {
+        strata_dataset *d = range(0, 10);
+        strata_iterator *it = NULL;
+        OK(strata_dataset_map(&d, fail_at_13, NULL, &(strata_map_options){.threads = 3}, &err));
+        OK(strata_dataset_shuffle(&d, &(strata_shuffle_options){.buffer = 4}, &err));
+        OK(strata_dataset_prefetch(&d, 2, &err));
+        OK(strata_iterator_create(d, 1, 0, 0, &it, &err));
+        for (int i = 0; i < taken; i++) {
+            strata_element element;
+            bool more;
+            OK(strata_iterator_next(it, &element, &more, &err));
+            cr_assert_eq(more, i < 10);
+            strata_element_finish(&element);
+        }
+        strata_iterator_destroy(it);
+        strata_dataset_destroy(d);
+    }
+}
+
+static strata_status wrong_shape(strata_element *element, void *user, strata_error *e) {
+    (void)user;
+    strata_array_finish(&element->parts[0]);
+    return strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(2), &element->parts[0], e);
+}
+
+static void next_fails(strata_dataset *d, strata_status status, const char *part) {
+    strata_iterator *it = NULL;
+    strata_element element;
+    bool more = true;
+    OK(strata_iterator_create(d, 1, 0, 0, &it, &err));
+    strata_status got = STRATA_OK;
+    while (!got && more) {
+        got = strata_iterator_next(it, &element, &more, &err);
+        strata_element_finish(&element);
+    }
+    cr_assert_eq(got, status, "%s", err.message);
+    cr_assert(strstr(err.message, part), "%s", err.message);
+    strata_iterator_destroy(it);
+    strata_dataset_destroy(d);
+}
+
+static strata_status no_more(void *state, int64_t index, strata_element *out, bool *out_end, strata_error *e) {
+    (void)state, (void)out, (void)out_end;
+    return index < 2 ? strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(), &out->parts[0], e)
+                     : strata_fail(e, STRATA_UNAVAILABLE, "gone");
+}
+
+Test(pipeline, what_does_not_fit_is_named) {
+    strata_dataset *d = range(0, 5);
+    OK(strata_dataset_map(&d, wrong_shape, NULL, NULL, &err));
+    next_fails(d, STRATA_DATA, "map: part 0 of element 0 is i32 (2); it was said to be i32 ()");
+    d = ragged(4);
+    OK(strata_dataset_batch(&d, 3, false, &err));
+    next_fails(d, STRATA_DATA, "batch: part 0 of element 1 is i32 (1), the first of the batch (0); use padded_batch");
+    d = ragged(6);
+    OK(strata_dataset_padded_batch(&d, 6, false, (strata_shape[]){STRATA_SHAPE(3)}, NULL, &err));
+    next_fails(d, STRATA_DATA, "padded_batch: part 0 of element 4 is i32 (4), the batch's (3); it must fit");
+    OK(strata_dataset_from_generator(&(strata_generator){.spec = scalar_spec, .size = STRATA_SIZE_UNKNOWN, .next = no_more}, &d,
+                                     &err));
+    OK(strata_dataset_prefetch(&d, 2, &err));
+    next_fails(d, STRATA_UNAVAILABLE, "generator: element 2, epoch 0: gone");
+}
+
+Test(pipeline, refuses_wrong_options_and_leaves_the_dataset) {
+    strata_dataset *d = range(0, 5), *before = d, *none = NULL;
+    cr_assert_eq(strata_dataset_batch(&d, 0, false, &err), STRATA_INVALID);
+    cr_assert_eq(strata_dataset_take(&d, -1, &err), STRATA_INVALID);
+    cr_assert_eq(strata_dataset_skip(&d, -1, &err), STRATA_INVALID);
+    cr_assert_eq(strata_dataset_repeat(&d, -1, &err), STRATA_INVALID);
+    cr_assert_eq(strata_dataset_shard(&d, 3, 3, &err), STRATA_INVALID);
+    cr_assert_eq(strata_dataset_shuffle(&d, &(strata_shuffle_options){.buffer = -1}, &err), STRATA_INVALID);
+    cr_assert_eq(strata_dataset_map(&d, NULL, NULL, NULL, &err), STRATA_INVALID);
+    cr_assert_eq(strata_dataset_map(&d, square, NULL, &(strata_map_options){.threads = 65}, &err), STRATA_INVALID);
+    cr_assert_eq(strata_dataset_filter(&d, NULL, NULL, &err), STRATA_INVALID);
+    cr_assert_eq(strata_dataset_prefetch(&d, 0, &err), STRATA_INVALID);
+    cr_assert_eq(strata_dataset_interleave(&d, NULL, NULL, NULL, &err), STRATA_INVALID);
+    cr_assert_eq(strata_dataset_padded_batch(&d, 2, false, (strata_shape[]){STRATA_SHAPE(2)}, NULL, &err), STRATA_INVALID);
+    cr_assert_eq(strata_dataset_from_generator(&(strata_generator){.spec = scalar_spec}, &none, &err), STRATA_INVALID);
+    cr_assert_eq(strata_dataset_zip(&d, 0, &none, &err), STRATA_INVALID);
+    cr_assert(d == before && !none);
+    OK(strata_dataset_repeat(&d, 0, &err));
+    cr_assert_eq(strata_dataset_cache(&d, &err), STRATA_INVALID);
+    cr_assert_eq(strata_dataset_shuffle(&d, NULL, &err), STRATA_INVALID);
+    strata_dataset_destroy(d);
+}
+
+Test(pipeline, two_pipelines_may_share_a_source) {
+    strata_dataset *train = range(0, 10), *held_out = strata_dataset_retain(train);
+    OK(strata_dataset_take(&train, 8, &err));
+    OK(strata_dataset_skip(&held_out, 8, &err));
+    cr_assert_str_eq(sequence(train), "0|1|2|3|4|5|6|7");
+    strata_dataset_destroy(train);
+    cr_assert_str_eq(sequence(held_out), "8|9");
+    strata_dataset_destroy(held_out);
+}
+
+/* ---- augmentation ---- */
+
+Test(pipeline, flip_and_crop_move_pixels_by_the_key) {
+    enum { SIDE = 6, N = 200 };
+    static float pixels[N * SIDE * SIDE * 2];
+    for (int i = 0; i < N * SIDE * SIDE * 2; i++) pixels[i] = (float)(i % (SIDE * SIDE * 2) + 1);
+    strata_array x = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(N, SIDE, SIDE, 2), pixels);
+    strata_dataset *d = NULL;
+    strata_iterator *it = NULL;
+    strata_flip_crop options = {.flip = true, .padding = 2};
+    int flips = 0, shifts[5][5] = {{0}};
+    OK(strata_dataset_from_arrays(&x, NULL, 0, &d, &err));
+    OK(strata_dataset_map(&d, strata_augment_flip_crop, &options, &(strata_map_options){.threads = 2}, &err));
+    OK(strata_iterator_create(d, 4, 1, 0, &it, &err));
+    for (int i = 0; i < N; i++) {
+        strata_element e;
+        bool more;
+        OK(strata_iterator_next(it, &e, &more, &err));
+        const float *out = e.parts[0].data;
+        int found = 0;
+        for (int flip = 0; flip < 2; flip++)
+            for (int down = -2; down <= 2; down++)
+                for (int right = -2; right <= 2; right++) {
+                    bool same = true;
+                    for (int r = 0; r < SIDE && same; r++)
+                        for (int c = 0; c < SIDE && same; c++) {
+                            int from_r = r + down, from_c = (flip ? SIDE - 1 - c : c) + right;
+                            bool inside = from_r >= 0 && from_r < SIDE && from_c >= 0 && from_c < SIDE;
+                            same = out[(r * SIDE + c) * 2 + 1] == (inside ? pixels[(from_r * SIDE + from_c) * 2 + 1] : 0);
+                        }
+                    if (same) found++, flips += flip, shifts[down + 2][right + 2]++;
+                }
+        cr_assert_eq(found, 1, "picture %d is %d of the allowed ones", i, found);
+        strata_element_finish(&e);
+    }
+    strata_iterator_destroy(it);
+    strata_dataset_destroy(d);
+    cr_assert(flips > N / 2 - 40 && flips < N / 2 + 40, "%d flips", flips);
+    for (int i = 0; i < 25; i++) cr_assert_gt(shifts[i / 5][i % 5], 0);
+}

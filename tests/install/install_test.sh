@@ -1,0 +1,48 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs the build into a folder of its own, moves that folder, and builds and runs consumer.c against it as a user would:
+# with pkg-config, and with find_package for the shared and for the static library. Every installed header must also
+# compile alone, as C11 and as C++.
+#   STRATA_BUILD_DIR   the build to install      CC   its compiler      (both are set by ctest and tests/run.sh)
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+
+if grep -q '^STRATA_SANITIZE:STRING=.' "$STRATA_BUILD_DIR/CMakeCache.txt"; then
+    echo "skipped: a build with sanitizers is not for installing"
+    exit 77
+fi
+
+cmake --install "$STRATA_BUILD_DIR" --prefix "$work/first" >"$work/install.log" || { cat "$work/install.log"; exit 1; }
+mv "$work/first" "$prefix"
+libdir=$(dirname "$(find "$prefix" -name libstrata.so)")
+
+"$prefix/bin/strata" --version >/dev/null || { echo "the installed command does not run"; exit 1; }
+
+# Only what STRATA_API marks may be visible.
+foreign=$(nm -D --defined-only "$libdir/libstrata.so" | awk '$3 !~ /^strata_/ && $2 != "A" { print $3 }')
+[ -z "$foreign" ] || { echo "libstrata.so exports names without the prefix strata_:" $foreign; exit 1; }
+
+export PKG_CONFIG_PATH="$libdir/pkgconfig"
+# shellcheck disable=SC2046 # the flags are words
+"$CC" -std=c11 -Wall -Wextra -Werror "$here/consumer.c" -o "$work/by_pkg_config" $(pkg-config --cflags --libs strata)
+LD_LIBRARY_PATH=$libdir "$work/by_pkg_config"
+
+{ cmake -G Ninja -S "$here/consumer" -B "$work/consumer" -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$prefix" &&
+    cmake --build "$work/consumer"; } >"$work/cmake.log" 2>&1 || { cat "$work/cmake.log"; exit 1; }
+"$work/consumer/with_shared"
+"$work/consumer/with_static"
+
+for header in "$prefix"/include/strata/*.h; do
+    name=strata/$(basename "$header")
+    printf '#include <%s>\n' "$name" >"$work/alone.c"
+    alone="-Wall -Wextra -Werror -fsyntax-only -I$prefix/include $work/alone.c"
+    # shellcheck disable=SC2086 # words
+    "$CC" -std=c11 $alone || { echo "$name does not compile alone as C11"; exit 1; }
+    # shellcheck disable=SC2086
+    c++ -x c++ -std=c++11 $alone || { echo "$name does not compile alone as C++"; exit 1; }
+done
+echo "installed, moved, and used by pkg-config, find_package (shared, static); headers compile alone"

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * embedding: rows by tokens, what it refuses. */
+#include "layer_case.h"
+
+static strata_model *token_model(strata_shape input) {
+    strata_error err = {0};
+    strata_model *model = layer_model(input);
+    cr_assert_eq(strata_model_set_input_dtype(model, STRATA_DTYPE_I32, &err), STRATA_OK, "%s", err.message);
+    return model;
+}
+
+Test(embedding, gives_the_rows_of_the_tokens) {
+    strata_model *model = token_model(STRATA_SHAPE(3));
+    strata_model_add_embedding(model, (strata_embedding_options){.vocabulary = 4, .units = 2});
+    strata_array x = strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(2, 3), (double[]){0, 3, 3, 1, 2, 0});
+    layer_gives(model, &x, (double[]){1, 2, 3, 4, 5, 6, 7, 8}, STRATA_SHAPE(2, 3, 2),
+                (double[]){1, 2, 7, 8, 7, 8, 3, 4, 5, 6, 1, 2});
+    cr_assert_str_eq(strata_model_parameter(model, 0).name, "embedding/embeddings");
+    strata_array_finish(&x);
+    strata_model_destroy(model);
+}
+
+Test(embedding, tells_the_model_how_many_tokens_there_are) {
+    strata_error err = {0};
+    strata_model *model = token_model(STRATA_SHAPE(3));
+    strata_model_add_flatten(model, (strata_flatten_options){0});
+    strata_model_add_embedding(model, (strata_embedding_options){.vocabulary = 4, .units = 2});
+    cr_assert_eq(strata_model_declare(model, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(model->n_tokens, 4);
+    strata_model_destroy(model);
+}
+
+Test(embedding, refuses_wrong_options_and_numbers_that_are_no_tokens) {
+    const strata_embedding_options wrong[] = {
+        {.units = 2}, {.vocabulary = 2}, {.vocabulary = 2, .units = 2, .initializer = "x"}};
+    const char *const messages[] = {"embedding: vocabulary is 0, units is 2", "units is 0", "no initializer \"x\""};
+    for (int i = 0; i < 3; i++) {
+        strata_model *model = token_model(STRATA_SHAPE(3));
+        strata_model_add_embedding(model, wrong[i]);
+        layer_refuses(model, messages[i]);
+    }
+    strata_model *floats = layer_model(STRATA_SHAPE(3));
+    strata_model_add_embedding(floats, (strata_embedding_options){.vocabulary = 4, .units = 2});
+    layer_refuses(floats, "set the model's input_dtype to i32");
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every loss and its gradient against PyTorch; what losses and a model's labels refuse. */
+#include "core/loss/loss.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model_case.h"
+#include "tests/support/check.h"
+#include "tests/support/eval.h"
+#include "tests/support/golden.h"
+
+static strata_error err;
+
+static const struct {
+    const char *golden, *name, *outputs, *labels;
+    strata_loss_options opts;
+} rows[] = {
+    {"mse", "mse", "outputs", "numbers", {.delta = 0}},
+    {"mae", "mae", "outputs", "numbers", {.delta = 0}},
+    {"huber", "huber", "outputs", "numbers", {.delta = 0.75}},
+    {"bce", "binary_crossentropy", "outputs", "yes", {.delta = 0}},
+    {"bce_smooth", "binary_crossentropy", "outputs", "yes", {.label_smoothing = 0.2}},
+    {"bce_probabilities", "binary_crossentropy", "probabilities", "yes", {.from_probabilities = true}},
+    {"sparse", "sparse_categorical_crossentropy", "outputs", "classes", {.delta = 0}},
+    {"sparse_smooth", "sparse_categorical_crossentropy", "outputs", "classes", {.label_smoothing = 0.2}},
+    {"dense", "categorical_crossentropy", "outputs", "distribution", {.delta = 0}},
+    {"dense_smooth", "categorical_crossentropy", "outputs", "distribution", {.label_smoothing = 0.2}},
+};
+
+Test(loss, each_equals_pytorch_with_its_gradient) {
+    strata_golden *golden = strata_golden_load("losses");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const strata_loss *loss = NULL;
+        strata_loss_options opts = rows[i].opts;
+        const strata_array *x = strata_golden_get(golden, rows[i].outputs), *y = strata_golden_get(golden, rows[i].labels);
+        strata_graph *graph = NULL;
+        strata_array got[2];
+        char name[64];
+        OK(strata_loss_find(rows[i].name, &loss, &err));
+        if (loss->check) OK(loss->check(&opts, &err));
+        OK(strata_graph_create(&graph, &err));
+        strata_tensor *outputs = strata_input(graph, "x", x->dtype, x->shape),
+                      *labels = strata_input(graph, "y", y->dtype, y->shape);
+        strata_tensor *results[2] = {loss->build(&opts, outputs, labels)};
+        strata_gradients(results[0], NULL, &outputs, 1, &results[1]);
+        strata_test_feed feeds[] = {{outputs, (strata_array *)x}, {labels, (strata_array *)y}};
+        OK(strata_test_eval(results, 2, feeds, 2, got, &err));
+        for (int k = 0; k < 2; k++) {
+            snprintf(name, sizeof name, "%s%s", rows[i].golden, k ? "_grad" : "");
+            strata_test_result same =
+                strata_test_compare(&got[k], strata_golden_get(golden, name), (strata_test_tolerance){1e-6, 1e-6});
+            cr_assert(same.ok, "%s: %s", name, same.text);
+            strata_array_finish(&got[k]);
+        }
+        strata_graph_destroy(graph);
+    }
+    strata_golden_destroy(golden);
+}
+
+Test(loss, options_that_are_wrong_say_so) {
+    static const struct {
+        const char *name, *text;
+        strata_loss_options opts;
+    } wrong[] = {{"huber", "delta is -1", {.delta = -1}},
+                 {"huber", "delta is inf", {.delta = INFINITY}},
+                 {"binary_crossentropy", "label_smoothing is 1;", {.label_smoothing = 1}},
+                 {"categorical_crossentropy", "label_smoothing is -0.5", {.label_smoothing = -0.5}},
+                 {"sparse_categorical_crossentropy", "label_smoothing is nan", {.label_smoothing = NAN}}};
+    strata_device *host = NULL;
+    OK(strata_device_open("host", NULL, &host, &err));
+    strata_model *model = case_model_uncompiled();
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        strata_compile_options compile = {.loss = wrong[i].name, .loss_options = wrong[i].opts};
+        FAILS(strata_model_compile(model, host, &compile, &err), STRATA_INVALID, wrong[i].text);
+    }
+    strata_model_destroy(model);
+    strata_device_close(host);
+}
+
+/* ---- in a model: labels of each kind ---- */
+
+static strata_model *dense_model(strata_device *device, int64_t units, const char *loss) {
+    strata_model *model = NULL;
+    OK(strata_model_create(STRATA_SHAPE(2, 3), &model, &err));
+    strata_model_add_flatten(model, (strata_flatten_options){0});
+    strata_model_add_dense(model, (strata_dense_options){.units = units});
+    strata_compile_options compile = {.loss = loss, .optimizer = strata_adam_optimizer(0.05), .seed = 4};
+    OK(strata_model_compile(model, device, &compile, &err));
+    return model;
+}
+
+/* The case's elements with labels of one's own. */
+static strata_dataset *labelled(strata_dtype dtype, strata_shape shape, double (*label)(int32_t right, int64_t k)) {
+    strata_array x, y, labels;
+    strata_dataset *data = NULL;
+    int64_t n = shape.dims[0], each = strata_shape_elements(shape) / n;
+    case_arrays(n, &x, &y);
+    OK(strata_array_create(dtype, shape, &labels, &err));
+    for (int64_t i = 0; i < n * each; i++)
+        strata_element_set(dtype, labels.data, i, label(((int32_t *)y.data)[i / each], i % each));
+    strata_array_finish(&y);
+    OK(strata_dataset_take_arrays(&x, &labels, 0, &data, &err));
+    return data;
+}
+
+static double is_first(int32_t right, int64_t k) {
+    (void)k;
+    return right == 0;
+}
+static double is_class(int32_t right, int64_t k) {
+    return right == k;
+}
+static double the_class(int32_t right, int64_t k) {
+    (void)k;
+    return right;
+}
+
+static strata_metrics trained(strata_device *device, int64_t units, const char *loss, strata_dataset *data) {
+    strata_model *model = dense_model(device, units, loss);
+    strata_metrics metrics;
+    OK(strata_model_fit(model, data, &(strata_fit_options){.epochs = 30, .batch = 32}, NULL, &err));
+    OK(strata_model_evaluate(model, data, 0, &metrics, &err));
+    strata_array predictions;
+    OK(strata_model_predict(model, data, 0, &predictions, &err));
+    for (int64_t i = 0; i < strata_shape_elements(predictions.shape); i++)
+        cr_assert(((float *)predictions.data)[i] >= 0 && ((float *)predictions.data)[i] <= 1, "not a probability");
+    strata_array_finish(&predictions);
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+    return metrics;
+}
+
+TEST_ON_DEVICES(loss, yes_or_no_is_learnt_from_integers_and_from_numbers) {
+    strata_metrics integers =
+        trained(device, 1, "binary_crossentropy", labelled(STRATA_DTYPE_I32, STRATA_SHAPE(301), is_first));
+    strata_metrics numbers =
+        trained(device, 1, "binary_crossentropy", labelled(STRATA_DTYPE_F32, STRATA_SHAPE(301, 1), is_first));
+    cr_assert_gt(integers.accuracy, 0.9);
+    cr_assert(integers.loss == numbers.loss && integers.accuracy == numbers.accuracy);
+}
+
+TEST_ON_DEVICES(loss, several_yes_or_no_and_distributions_are_learnt) {
+    strata_metrics yes = trained(device, 3, "binary_crossentropy", labelled(STRATA_DTYPE_U8, STRATA_SHAPE(301, 3), is_class));
+    cr_assert_gt(yes.accuracy, 0.85);
+    strata_metrics dense =
+        trained(device, 3, "categorical_crossentropy", labelled(STRATA_DTYPE_F32, STRATA_SHAPE(301, 3), is_class));
+    strata_metrics sparse =
+        trained(device, 3, "sparse_categorical_crossentropy", labelled(STRATA_DTYPE_I64, STRATA_SHAPE(301), the_class));
+    cr_assert_gt(dense.accuracy, 0.9);
+    cr_assert_float_eq(dense.loss, sparse.loss, 1e-4);
+    cr_assert_float_eq(dense.accuracy, sparse.accuracy, 0.01);
+}
+
+TEST_ON_HOST(loss, labels_that_do_not_fit_are_refused) {
+    const struct {
+        int64_t units;
+        const char *loss;
+        strata_dataset *data;
+        const char *text;
+    } wrong[] = {
+        {1, "binary_crossentropy", labelled(STRATA_DTYPE_I32, STRATA_SHAPE(30), the_class), "the largest label is 2"},
+        {3, "mse", labelled(STRATA_DTYPE_F32, STRATA_SHAPE(30), is_first), "there is one label an example"},
+        {3, "mae", labelled(STRATA_DTYPE_F32, STRATA_SHAPE(30, 2), is_class), "the labels are (2) an example"},
+        {3, "sparse_categorical_crossentropy", labelled(STRATA_DTYPE_F32, STRATA_SHAPE(30), the_class), "the labels are f32"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        strata_model *model = dense_model(device, wrong[i].units, wrong[i].loss);
+        FAILS(strata_model_fit(model, wrong[i].data, NULL, NULL, &err), STRATA_DATA, wrong[i].text);
+        strata_model_destroy(model);
+        strata_dataset_destroy(wrong[i].data);
+    }
+}
+
+Test(loss, json_reads_options_and_writes_them) {
+    static const char text[] =
+        "{\"label\":\"\",\"input\":[3],\"layers\":[{\"layer\":\"dense\",\"name\":\"dense\",\"units\":2}],"
+        "\"loss\":{\"name\":\"huber\",\"delta\":2.5}}";
+    strata_model *model = NULL;
+    char *again = NULL;
+    OK(strata_model_from_json(text, sizeof text - 1, "m.json", &model, &err));
+    OK(strata_model_to_json(model, &again, &err));
+    cr_assert_str_eq(again, text);
+    free(again);
+    strata_model_destroy(model);
+}

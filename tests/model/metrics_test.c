@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Metrics: against counting on the host, in training and evaluation, on every kind of labels; what they refuse. The areas under curves are those of Keras' AUC. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model_case.h"
+#include "tests/support/check.h"
+
+static strata_error err;
+
+static double value_of(const strata_metrics *metrics, const char *name) {
+    for (int i = 0; i < metrics->n; i++)
+        if (!strcmp(metrics->more[i].name, name)) return metrics->more[i].value;
+    cr_assert(false, "there is no %s", name);
+    return NAN;
+}
+
+/* Outputs are the inputs: one dense unit with weight 1 for each, so that a test says what the model answers. */
+static strata_model *identity(strata_device *device, int64_t n, const char *loss, const char *metrics) {
+    strata_model *model = NULL;
+    float ones[16] = {0};
+    for (int64_t i = 0; i < n; i++) ones[i * n + i] = 1;
+    strata_array kernel = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(n, n), ones);
+    OK(strata_model_create(STRATA_SHAPE(n), &model, &err));
+    strata_model_add_dense(model, (strata_dense_options){.units = n, .no_bias = true});
+    OK(strata_model_compile(model, device, &(strata_compile_options){.loss = loss, .metrics = metrics}, &err));
+    OK(strata_model_set_parameter(model, 0, &kernel, &err));
+    return model;
+}
+
+TEST_ON_DEVICES(metrics, classes_are_counted_as_on_the_host) {
+    enum { N = 101, C = 4 };
+    strata_array x = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(N, C), -1, 1, 3), y;
+    OK(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(N), &y, &err));
+    int64_t counts[C][C] = {{0}}, top_2 = 0;
+    for (int i = 0; i < N; i++) {
+        const float *row = (float *)x.data + i * C;
+        int label = (i * 7 + i / 3) % C, best = 0, above = 0;
+        for (int c = 0; c < C; c++) {
+            if (row[c] > row[best]) best = c;
+            above += row[c] > row[label];
+        }
+        ((int32_t *)y.data)[i] = label;
+        counts[label][best]++;
+        top_2 += above < 2;
+    }
+    double precision = 0, recall = 0;
+    for (int c = 0; c < C; c++) {
+        int64_t taken = 0, are = 0;
+        for (int k = 0; k < C; k++) taken += counts[k][c], are += counts[c][k];
+        precision += taken ? (double)counts[c][c] / (double)taken / C : 0;
+        recall += are ? (double)counts[c][c] / (double)are / C : 0;
+    }
+    strata_dataset *data = NULL;
+    OK(strata_dataset_take_arrays(&x, &y, 0, &data, &err));
+    strata_model *model = identity(device, C, "sparse_categorical_crossentropy",
+                                   "precision,top_2_accuracy, recall,confusion_matrix,accuracy,top_4_accuracy");
+    strata_metrics got;
+    strata_array matrix;
+    OK(strata_model_evaluate(model, data, 17, &got, &err));
+    cr_assert_eq(got.n, 4);
+    cr_assert_float_eq(value_of(&got, "precision"), precision, 1e-9);
+    cr_assert_float_eq(value_of(&got, "recall"), recall, 1e-9);
+    cr_assert_float_eq(value_of(&got, "top_2_accuracy"), (double)top_2 / N, 1e-9);
+    cr_assert_eq(value_of(&got, "top_4_accuracy"), 1);
+    OK(strata_model_confusion_matrix(model, &matrix, &err));
+    cr_assert_arr_eq(matrix.data, counts, sizeof counts);
+    strata_array_finish(&matrix);
+    /* Training adds up the same words over an epoch; with a rate of next to nothing its model is the same one. */
+    strata_history history = {0};
+    strata_model_destroy(model);
+    model = NULL;
+    OK(strata_model_create(STRATA_SHAPE(C), &model, &err));
+    strata_model_add_dense(model, (strata_dense_options){.units = C});
+    strata_compile_options compile = {.metrics = "recall,top_2_accuracy", .optimizer = strata_sgd_optimizer(1e-12, 0, false)};
+    OK(strata_model_compile(model, device, &compile, &err));
+    OK(strata_model_fit(model, data, &(strata_fit_options){.epochs = 2, .batch = 17}, &history, &err));
+    OK(strata_model_evaluate(model, data, 0, &got, &err));
+    for (int epoch = 0; epoch < 2; epoch++)
+        for (int i = 0; i < 2; i++) cr_assert_float_eq(history.epochs[epoch].more[i].value, got.more[i].value, 1e-6);
+    strata_history_finish(&history);
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+}
+
+/* keras.metrics.AUC, Precision, Recall and MeanAbsoluteError of the sigmoids. */
+TEST_ON_DEVICES(metrics, yes_or_no_equals_keras) {
+    float x[10] = {-2, -1, -0.5f, 0.25f, 0.5f, 1, 1.5f, -0.25f, 3, -3}, y[10] = {0, 0, 1, 0, 1, 1, 1, 0, 0, 1};
+    strata_array features = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(10, 1), x);
+    strata_array labels = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(10), y);
+    strata_dataset *data = NULL;
+    OK(strata_dataset_from_arrays(&features, &labels, 0, &data, &err));
+    strata_model *model = identity(device, 1, "binary_crossentropy", "auc,precision,recall,mae,confusion_matrix");
+    strata_metrics got;
+    strata_array matrix;
+    OK(strata_model_evaluate(model, data, 4, &got, &err));
+    cr_assert_float_eq(value_of(&got, "auc"), 0.56, 1e-6);
+    cr_assert_float_eq(value_of(&got, "precision"), 0.6, 1e-9);
+    cr_assert_float_eq(value_of(&got, "recall"), 0.6, 1e-9);
+    cr_assert_float_eq(value_of(&got, "mae"), 0.47446597, 1e-6);
+    cr_assert_float_eq(got.accuracy, 0.6, 1e-9);
+    OK(strata_model_confusion_matrix(model, &matrix, &err));
+    cr_assert_arr_eq(matrix.data, ((int64_t[]){3, 2, 2, 3}), 4 * sizeof(int64_t));
+    strata_array_finish(&matrix);
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+}
+
+Test(metrics, what_makes_no_sense_is_refused) {
+    static const struct {
+        const char *loss, *metrics, *text;
+    } wrong[] = {
+        {"mse", "precision", "metric precision: mse has no right and wrong answers"},
+        {"mse", "top_3_accuracy", "mse has no classes"},
+        {"sparse_categorical_crossentropy", "mae", "has classes, not numbers"},
+        {"sparse_categorical_crossentropy", "auc", "it needs one yes-or-no output"},
+        {"binary_crossentropy", "confusion_matrix", "it needs one yes-or-no output, or classes"},
+        {"sparse_categorical_crossentropy", "top_0_accuracy", "the number is 0"},
+        {"sparse_categorical_crossentropy", "top__accuracy", "there is no metric \"top__accuracy\""},
+        {"sparse_categorical_crossentropy", "recall,f1", "there is no metric \"f1\"; there are: loss, accuracy,"},
+        {"sparse_categorical_crossentropy",
+         "top_1_accuracy,top_2_accuracy,top_3_accuracy,top_4_accuracy,top_5_accuracy,top_6_accuracy,top_7_accuracy,top_8_"
+         "accuracy,"
+         "top_9_accuracy",
+         "there can be 8 metrics"},
+    };
+    strata_device *host = NULL;
+    OK(strata_device_open("host", NULL, &host, &err));
+    strata_model *model = case_model_uncompiled();
+    strata_array matrix;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        strata_compile_options compile = {.loss = wrong[i].loss, .metrics = wrong[i].metrics};
+        FAILS(strata_model_compile(model, host, &compile, &err), STRATA_INVALID, wrong[i].text);
+    }
+    OK(strata_model_compile(model, host, NULL, &err)); /* what was refused left nothing behind */
+    FAILS(strata_model_confusion_matrix(model, &matrix, &err), STRATA_INVALID, "not among the model's metrics");
+    strata_model_destroy(model);
+    strata_device_close(host);
+}
+
+Test(metrics, json_names_them) {
+    static const char text[] =
+        "{\"label\":\"\",\"input\":[3],\"layers\":[{\"layer\":\"dense\",\"name\":\"dense\",\"units\":2}],"
+        "\"metrics\":[\"recall\",\"top_2_accuracy\"]}";
+    static const char wrong[] = "{\"input\":[3],\"layers\":[{\"layer\":\"dense\",\"units\":2}],\"metrics\":[\"f1\"]}";
+    strata_model *model = NULL;
+    char *again = NULL;
+    OK(strata_model_from_json(text, sizeof text - 1, "m.json", &model, &err));
+    OK(strata_model_to_json(model, &again, &err));
+    cr_assert_str_eq(again, text);
+    free(again);
+    strata_model_destroy(model);
+    model = NULL;
+    FAILS(strata_model_from_json(wrong, sizeof wrong - 1, "m.json", &model, &err), STRATA_DATA, "metrics[0]");
+    cr_assert_not_null(strstr(err.message, "no metric \"f1\""));
+}

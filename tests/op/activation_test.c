@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gelu, silu, softplus, leaky_relu and elu against PyTorch, at the ends, and by finite differences. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/op/op_case.h"
+
+static strata_tensor *leaky_relu(strata_tensor *x) {
+    return strata_leaky_relu(x, 0.25);
+}
+static strata_tensor *elu(strata_tensor *x) {
+    return strata_elu(x, 1.5);
+}
+static const struct {
+    const char *name;
+    strata_tensor *(*f)(strata_tensor *x);
+    double at_infinity[2]; /* at -infinity and infinity */
+} functions[] = {{"gelu", strata_gelu, {NAN, INFINITY}},
+                 {"gelu_tanh", strata_gelu_tanh, {NAN, INFINITY}},
+                 {"silu", strata_silu, {NAN, INFINITY}},
+                 {"softplus", strata_softplus, {0, INFINITY}},
+                 {"leaky_relu", leaky_relu, {-INFINITY, INFINITY}},
+                 {"elu", elu, {-1.5, INFINITY}}};
+enum { N_FUNCTIONS = sizeof functions / sizeof *functions };
+
+static strata_tensor *value(strata_tensor *const *x, const void *user) {
+    return functions[*(const int *)user].f(x[0]);
+}
+static strata_tensor *gradient(strata_tensor *const *x, const void *user) {
+    strata_tensor *dx;
+    strata_gradients(value(x, user), x[1], x, 1, &dx);
+    return dx;
+}
+
+/* The formulas have their constants as f32. */
+static void expect_near(op_case c, const strata_array *want, const char *name) {
+    strata_array got = evaluate(c);
+    strata_test_result same = strata_test_compare(&got, want, (strata_test_tolerance){3e-7, 3e-7});
+    cr_assert(same.ok, "%s: %s", name, same.text);
+    strata_array_finish(&got);
+}
+
+Test(activation, matches_pytorch_in_value_and_gradient) {
+    strata_golden *golden = strata_golden_load("activation");
+    strata_array x[2] = {*strata_golden_get(golden, "x"), *strata_golden_get(golden, "dy")};
+    for (int i = 0; i < N_FUNCTIONS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s_grad", functions[i].name);
+        expect_near((op_case){value, &i, x, 1}, strata_golden_get(golden, functions[i].name), functions[i].name);
+        expect_near((op_case){gradient, &i, x, 2}, strata_golden_get(golden, name), name);
+    }
+    strata_golden_destroy(golden);
+}
+
+Test(activation, agrees_with_finite_differences) {
+    strata_array x = strata_test_distinct(STRATA_DTYPE_F32, STRATA_SHAPE(3, 4), 0.2, 1);
+    for (int i = 0; i < N_FUNCTIONS; i++) expect_gradient((op_case){value, &i, &x, 1});
+    strata_array_finish(&x);
+}
+
+Test(activation, keeps_its_ends) {
+    strata_array x =
+        strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(4), (double[]){(double)-INFINITY, (double)INFINITY, 0, (double)NAN});
+    for (int i = 3; i < N_FUNCTIONS; i++) {
+        strata_array y = evaluate((op_case){value, &i, &x, 1});
+        const float *got = y.data;
+        for (int k = 0; k < 2; k++) cr_assert_eq((double)got[k], functions[i].at_infinity[k], "%s", functions[i].name);
+        cr_assert_float_eq((double)got[2], functions[i].f == strata_softplus ? log(2) : 0, 1e-7);
+        cr_assert(isnan(got[3]), "%s", functions[i].name);
+        strata_array_finish(&y);
+    }
+    strata_array_finish(&x);
+}
+
+Test(activation, says_which_gradients_are_not_differentiated_again) {
+    for (int i = 0; i < 3; i++) {
+        strata_error err = {0};
+        strata_graph *graph = NULL;
+        cr_assert_eq(strata_graph_create(&graph, &err), STRATA_OK);
+        strata_tensor *x[] = {strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE(2)),
+                              strata_input(graph, "dy", STRATA_DTYPE_F32, STRATA_SHAPE(2))};
+        strata_tensor *twice;
+        strata_gradients(gradient(x, &i), NULL, x, 1, &twice);
+        cr_assert_eq(strata_graph_check(graph, &err), STRATA_UNSUPPORTED);
+        cr_assert(strstr(err.message, "not differentiated again"), "%s", err.message);
+        strata_graph_destroy(graph);
+    }
+}

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the golden numbers of the ops' tests from NumPy: tests/op/golden/<op>.txt from tests/op/golden/<op>.py.
+
+    python3 tests/op/golden/make.py [op ...]        (Debian: python3-numpy; without arguments: every op)
+
+A module that needs more than NumPy says so in its LIBRARY ("PyTorch"), and is made by a Python that has it; another leaves its file as it was.
+Each <op>.py defines cases(golden) and calls golden.add(name, array): the dtype in the file is the array's own (float32, int32,
+int64, uint8, bool; float16), or the one named by dtype=, for bf16. Values are computed in float64 from inputs that were rounded to the
+dtype in the file, so that an expected value is right to its last bit. golden.random(shape, low, high) gives float32 inputs, always
+the same. Format of the files: tests/support/golden.h."""
+import importlib.util
+import os
+import sys
+import zlib
+
+folder = os.path.dirname(os.path.abspath(__file__))
+sys.path = [p for p in sys.path if os.path.abspath(p or ".") != folder]  # an op may be called like a module ("random")
+import numpy
+
+names = {"float32": "f32", "float64": "f32", "float16": "f16", "int32": "i32", "int64": "i64", "uint8": "u8", "bool": "bool"}
+
+
+class Golden:
+    def __init__(self, op):
+        self.generator = numpy.random.RandomState(zlib.crc32(op.encode()))
+        self.lines = []
+
+    def random(self, shape, low=-2.0, high=2.0):
+        return self.generator.uniform(low, high, shape).astype(numpy.float32)
+
+    def integers(self, shape, low, high, dtype=numpy.int32):
+        return self.generator.randint(low, high, shape).astype(dtype)
+
+    def held(self, array, dtype):
+        """The array as float64 values that the dtype f32, f16 or bf16 (cut off) can hold."""
+        array = numpy.asarray(array, numpy.float32)
+        if dtype == "bf16":
+            array = (array.view(numpy.uint32) & numpy.uint32(0xFFFF0000)).view(numpy.float32)
+        return (array.astype(numpy.float16) if dtype == "f16" else array).astype(numpy.float64)
+
+    def add(self, name, array, dtype=None):
+        array = numpy.asarray(array)
+        shape = "x".join(str(d) for d in array.shape) or "()"
+        real = array.dtype.kind == "f"
+        values = " ".join("%.17g" % v if real else "%d" % v for v in array.ravel())
+        self.lines.append(("%s %s %s %s" % (name, dtype or names[str(array.dtype)], shape, values)).rstrip())
+
+
+def make(op):
+    spec = importlib.util.spec_from_file_location("golden_" + op, os.path.join(folder, op + ".py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    golden = Golden(op)
+    module.cases(golden)
+    with open(os.path.join(folder, op + ".txt"), "w") as file:
+        file.write("# Made by make.py from %s.py with %s.\n" % (op, getattr(module, "LIBRARY", "NumPy")))
+        file.write("\n".join(golden.lines) + "\n")
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True
+    ops = sys.argv[1:] or sorted(f[:-3] for f in os.listdir(folder) if f.endswith(".py") and f != "make.py")
+    for op in ops:
+        try:
+            make(op)
+        except ImportError as missing:
+            print("%s is left as it was: %s" % (op, missing))

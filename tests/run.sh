@@ -1,0 +1,278 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs what the tests need, builds them, runs them, and counts their cases: one line a suite, and last the sum.
+# Every skipped case shows its reason; a message of Vulkan's validation layers or of Oclgrind fails the suite it came from.
+set -u
+
+usage() {
+    cat <<'END'
+usage: sh tests/run.sh [--all-drivers] [--filter TEXT] [--preset NAME] [--no-install]
+
+  --all-drivers   run the conformance suite on each driver by itself: the host, PoCL, PoCL as two devices, lavapipe with core
+                  and synchronization validation, Oclgrind with data races and uninitialised reads (small shapes), Intel's
+                  OpenCL runtime (fetched with pip into build/, once)
+  --filter TEXT   only suites and cases whose name contains TEXT (suite/case, as in the failures shown)
+  --preset NAME   a preset of CMakePresets.json: tests (the default), debug, asan, tsan, ...
+  --no-install    do not look for packages
+
+Environment: STRATA_TEST_DATA  a folder with mnist/ in it, for the tests on real files (default ../shared/data, where it is)
+             STRATA_TEST_LIMIT seconds that a suite may take (default 1200)
+END
+}
+
+all_drivers="" filter="" preset=tests packages=yes
+while [ $# -gt 0 ]; do
+    case $1 in
+    --all-drivers) all_drivers=yes ;;
+    --filter | --preset)
+        [ $# -gt 1 ] || { echo "run.sh: $1 needs a value" >&2; exit 2; }
+        if [ "$1" = --filter ]; then filter=$2; else preset=$2; fi
+        shift
+        ;;
+    --no-install) packages="" ;;
+    -h | --help) usage; exit 0 ;;
+    *) usage >&2; exit 2 ;;
+    esac
+    shift
+done
+
+cd "$(dirname "$0")/.." || exit 1
+root=$PWD
+build=$root/build/$preset
+logs=$build/logs
+mkdir -p "$logs" "$build/cache"
+limit=${STRATA_TEST_LIMIT:-1200}
+if [ -z "${STRATA_TEST_DATA:-}" ] && [ -d "$root/../shared/data/mnist" ]; then
+    STRATA_TEST_DATA=$(cd "$root/../shared/data" && pwd)
+    export STRATA_TEST_DATA
+fi
+
+passed=0 failed=0 skipped=0
+finish() {
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+    exit
+}
+
+# ---- packages and build -----------------------------------------------------------------------------------------------
+if [ -n "$packages" ]; then sh samples/install-packages.sh build run test || { failed=1; finish; }; fi
+if ! { cmake --preset "$preset" && cmake --build --preset "$preset"; } >"$logs/build.log" 2>&1; then
+    grep -vE '^(/usr/bin/|: && )|^\[' "$logs/build.log" | grep -E -A 6 'rror|FAILED|undefined' | cut -c 1-240 | head -n 60
+    echo "build: FAILED; all of it is in $logs/build.log"
+    failed=1
+    finish
+fi
+
+# ---- what the suites run under ----------------------------------------------------------------------------------------
+export XDG_CACHE_HOME="$build/cache" # the user's tuning and kernel caches stay out of the tests
+export STRATA_SOURCE_DIR="$root" STRATA_BUILD_DIR="$build" CC="${CC:-cc}"
+export ASAN_OPTIONS="abort_on_error=1:detect_leaks=1:allocator_may_return_null=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
+export LSAN_OPTIONS="suppressions=$root/tests/leaks.supp:print_suppressions=0"
+export UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
+
+# Where there is no hardware GPU, Vulkan means lavapipe.
+lavapipe=$(ls /usr/share/vulkan/icd.d/lvp_icd*.json 2>/dev/null | head -n 1)
+if [ -n "$lavapipe" ] && [ ! -e /dev/nvidiactl ] && ! ls /dev/dri/renderD* >/dev/null 2>&1; then
+    export VK_DRIVER_FILES="$lavapipe" VK_ICD_FILENAMES="$lavapipe"
+fi
+
+# Validation layers and Oclgrind write to a pipe, which all processes of a suite can open at once, unlike a file.
+messages=$logs/messages.pipe
+rm -f "$messages"
+mkfifo "$messages"
+exec 9<>"$messages"
+: >"$logs/messages.log"
+cat <&9 >>"$logs/messages.log" 9>&- &
+reader=$!
+trap 'kill $reader 2>/dev/null; rm -f "$messages"' EXIT
+trap 'exit 130' INT TERM
+
+validation=""
+if [ -e /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json ]; then
+    cat >"$logs/vk_layer_settings.txt" <<END
+khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG
+khronos_validation.report_flags = error,warn
+khronos_validation.log_filename = $messages
+khronos_validation.enables = VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT
+END
+    export VK_LAYER_SETTINGS_PATH="$logs/vk_layer_settings.txt" VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation
+    validation=yes
+else
+    echo "Vulkan runs without validation: the layers are not installed (vulkan-validationlayers)"
+fi
+
+messages_mark() { # waits until all written so far is in the log
+    echo "-- $1" >&9
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        [ "$(tail -n 1 "$logs/messages.log")" = "-- $1" ] && return
+        sleep 0.1
+    done
+}
+
+# ---- running one suite ------------------------------------------------------------------------------------------------
+# Reads Criterion's TAP; prints `passed failed skipped` and then what to show. Cases left out by a filter are not counted.
+# A suite that ended before its plan was done has lost cases: the exit code says so, see below.
+tap_summary='
+function flush() { for (r in reasons) show = show sprintf("    skipped %d: %s\n", reasons[r], r) }
+/^1\.\.[0-9]+/     { plan = substr($0, 4) + 0; next }
+/^(not )?ok /      { seen++; failing = 0 }
+/^ok .*# SKIP/     { reason = $0; sub(/^.*# SKIP */, "", reason)
+                     if (reason == "test was skipped") { if (filtered) next; reason = "disabled" }
+                     skipped++; reasons[reason]++; next }
+/^ok /             { passed++; next }
+/^not ok /         { failed++; failing = 1; name = $0; sub(/^not ok - */, "", name); show = show "    FAILED " name "\n"; next }
+failing && !/^ *(---|\.\.\.|assertions:|failures:)/ { if (++lines[failed] <= 20) show = show "    " $0 "\n" }
+END { if (seen < plan) { failed++; show = show sprintf("    FAILED: %d of %d cases never reported\n", plan - seen, plan) }
+      flush(); printf "%d %d %d\n%s", passed, failed, skipped, show }'
+
+# suite LABEL PROGRAM [ENV=VALUE ...]: runs PROGRAM and adds its cases. PROGRAM is a Criterion suite (test_*), or is one case.
+suite() {
+    label=$1 program=$2
+    shift 2
+    log=$logs/$(echo "$label" | tr '/ ' '--')
+    rm -f "$log.tap"
+    start=$(date +%s)
+    case $program in
+    */test_*) set -- "$@" "$program" -q "--tap=$log.tap" ${filter:+--filter "*$filter*"} ;;
+    */replay_*) set -- "$@" "$program" "$root/tests/fuzz/corpus/${program##*/replay_}" ;;
+    *.sh) set -- "$@" sh "$program" ;;
+    *) set -- "$@" "$program" ;;
+    esac
+    messages_mark "$label"
+    timeout -k 10 "$limit" env "$@" >"$log.log" 2>&1 </dev/null 9>&-
+    code=$?
+    # LeakSanitizer's tracer can die of a driver's thread that ends while it looks; that says nothing about the suite.
+    if [ "$code" != 0 ] && grep -q 'LeakSanitizer has encountered a fatal error' "$log.log"; then
+        echo "$label: the leak checker itself crashed; once more"
+        rm -f "$log.tap"
+        timeout -k 10 "$limit" env "$@" >"$log.log" 2>&1 </dev/null 9>&-
+        code=$?
+    fi
+    messages_mark "end of $label"
+    seconds=$(($(date +%s) - start))
+
+    if [ -s "$log.tap" ]; then
+        awk -v filtered="$filter" "$tap_summary" "$log.tap" >"$log.summary"
+    else
+        case $program:$code in
+        */test_*) echo "0 1 0" ;;
+        *:0) echo "1 0 0" ;;
+        *:77) echo "0 0 1"; echo "    skipped 1: $(tail -n 1 "$log.log" | sed 's/^skipped: //')" ;;
+        *) echo "0 1 0" ;;
+        esac >"$log.summary"
+    fi
+    read -r n_passed n_failed n_skipped <"$log.summary"
+    [ "$code" = 77 ] && code=0
+    if [ "$code" != 0 ] && [ "$n_failed" = 0 ]; then n_failed=1; fi
+    if [ "$n_failed" != 0 ]; then
+        {
+            if [ "$code" = 124 ]; then echo "    stopped after $limit s"; else echo "    exit code $code"; fi
+            echo "    the end of $log.log:"
+            tail -n 30 "$log.log" | sed 's/^/      /'
+        } >>"$log.summary"
+    fi
+    said=$(sed -n "/^-- $(echo "$label" | sed 's,/,\\/,g')\$/,/^-- end of/p" "$logs/messages.log" | grep -v '^-- ' | grep .)
+    if [ -n "$said" ]; then
+        n_failed=$((n_failed + 1))
+        {
+            echo "    FAILED: $(echo "$said" | grep -c '^[^[:space:]]') messages of the checker; the first of them:"
+            echo "$said" | head -n 20 | cut -c 1-600 | sed 's/^/      /'
+        } >>"$log.summary"
+    fi
+    if [ -n "$filter" ] && [ "$n_passed$n_failed$n_skipped" = 000 ]; then return; fi
+    printf '%-36s %4d passed, %d failed, %d skipped  (%d s)\n' "$label" "$n_passed" "$n_failed" "$n_skipped" "$seconds"
+    sed 1d "$log.summary"
+    passed=$((passed + n_passed)) failed=$((failed + n_failed)) skipped=$((skipped + n_skipped))
+}
+
+# ---- the conformance suite, a driver at a time ------------------------------------------------------------------------
+conformance=$build/suites/test_conformance
+
+# driver NAME ENV=VALUE...: a driver that is there and on which no case ran is a failure, not a skip.
+driver() {
+    name=$1
+    shift
+    suite "conformance on $name" "$conformance" "$@"
+    if [ -z "$filter" ] && [ "$n_passed" = 0 ] && [ "$n_failed" = 0 ]; then
+        echo "    FAILED: the driver is there, but no case ran on it"
+        failed=$((failed + 1))
+    fi
+}
+
+no_driver() {
+    printf '%-36s skipped: %s\n' "conformance on $1" "$2"
+    skipped=$((skipped + 1))
+}
+
+icd_folder() { # NAME LIBRARY: prints a folder that makes an OpenCL loader see only that library
+    mkdir -p "$logs/icd-$1"
+    echo "$2" >"$logs/icd-$1/$1.icd"
+    echo "$logs/icd-$1"
+}
+
+run_drivers() {
+    driver host STRATA_TEST_DEVICES=host
+
+    pocl=$(ls /etc/OpenCL/vendors/pocl*.icd 2>/dev/null | head -n 1)
+    if [ -n "$pocl" ]; then
+        only_pocl=OCL_ICD_VENDORS=$(icd_folder pocl "$(cat "$pocl")")
+        # PoCL's CPU driver is named pthread up to 3.1 and cpu since 4.0; the other name gives no device at all.
+        pocl_name=pthread
+        env "$only_pocl" POCL_DEVICES="pthread pthread" "$build/strata" devices 2>/dev/null | grep -q 'opencl:1' || pocl_name=cpu
+        driver PoCL STRATA_TEST_DEVICES=opencl "$only_pocl"
+        driver "PoCL as two devices" STRATA_TEST_DEVICES=opencl "$only_pocl" "POCL_DEVICES=$pocl_name $pocl_name"
+    else
+        no_driver PoCL "not installed (pocl-opencl-icd)"
+        no_driver "PoCL as two devices" "not installed (pocl-opencl-icd)"
+    fi
+
+    if [ -n "$lavapipe" ] && [ -n "$validation" ]; then
+        driver lavapipe STRATA_TEST_DEVICES=vulkan "VK_DRIVER_FILES=$lavapipe" "VK_ICD_FILENAMES=$lavapipe"
+    else
+        no_driver lavapipe "not installed (mesa-vulkan-drivers, vulkan-validationlayers)"
+    fi
+
+    oclgrind=$(ls /usr/lib/oclgrind/liboclgrind-rt-icd.so /usr/lib/*/oclgrind/liboclgrind-rt-icd.so 2>/dev/null | head -n 1)
+    if [ -n "$oclgrind" ]; then
+        driver Oclgrind STRATA_TEST_DEVICES=opencl STRATA_TEST_SMALL=1 "OCL_ICD_VENDORS=$(icd_folder oclgrind "$oclgrind")" \
+            OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 "OCLGRIND_LOG=$messages"
+        no_driver "Oclgrind, 3 kernels" \
+            "it takes memset's memory for uninitialised (cpu/conv2d_filter_grad, scatter_rows) or selects otherwise (cpu/max_pool2d_grad)"
+    else
+        no_driver Oclgrind "not installed (oclgrind)"
+    fi
+
+    intel=$root/build/intel-opencl
+    if [ ! -e "$intel/complete" ]; then
+        rm -rf "$intel"
+        python3 -m venv "$intel" >"$logs/intel.log" 2>&1 &&
+            "$intel/bin/pip" install -q intel-opencl-rt intel-cmplr-lib-rt >>"$logs/intel.log" 2>&1 && touch "$intel/complete"
+    fi
+    if [ -e "$intel/complete" ]; then
+        driver "Intel's runtime" STRATA_TEST_DEVICES=opencl "LD_LIBRARY_PATH=$intel/lib" \
+            "OCL_ICD_VENDORS=$(icd_folder intel "$intel/lib/libintelocl.so")"
+    else
+        no_driver "Intel's runtime" "pip could not fetch it: $(tail -n 1 "$logs/intel.log")"
+    fi
+}
+
+# ---- all of it --------------------------------------------------------------------------------------------------------
+for program in "$build"/suites/test_* "$build"/suites/threads_* "$build"/suites/replay_*; do
+    [ -x "$program" ] || continue
+    name=${program##*/}
+    if [ "$program" = "$conformance" ]; then
+        [ -z "$all_drivers" ] || continue
+    elif [ "${name#test_}" = "$name" ]; then # one case: the filter is for its name
+        case $name in *"$filter"*) ;; *) continue ;; esac
+    fi
+    suite "${name#test_}" "$program"
+done
+if [ "$preset" != tsan ]; then
+    for script in tests/*/*_test.sh; do
+        name=$(basename "$script" _test.sh)
+        case $name in *"$filter"*) suite "$name" "$root/$script" ;; esac
+    done
+    [ -z "$all_drivers" ] || run_drivers
+fi
+finish

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Strategies by name: which devices they take, what they refuse, how they share a batch. */
+#include "strata/strategy.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "strategies/kinds.h"
+
+static strata_strategy *create(const char *name, const char *const *devices, int n) {
+    strata_strategy *strategy = NULL;
+    strata_error err = {0};
+    strata_strategy_options opts = {.devices = devices, .n_devices = n};
+    cr_assert_eq(strata_strategy_create(name, &opts, &strategy, &err), STRATA_OK, "%s", err.message);
+    return strategy;
+}
+
+static void expect_refused(const char *name, const char *const *devices, int n, strata_status status, const char *words) {
+    strata_strategy *strategy = NULL;
+    strata_error err = {0};
+    strata_strategy_options opts = {.devices = devices, .n_devices = n};
+    cr_assert_eq(strata_strategy_create(name, &opts, &strategy, &err), status, "%s", err.message);
+    cr_assert_not_null(strstr(err.message, words), "\"%s\" is not in \"%s\"", words, err.message);
+    cr_assert_null(strategy);
+}
+
+Test(strategy, one_device_is_the_device_that_is_named) {
+    strata_strategy *strategy = create("one_device", (const char *[]){"host"}, 1);
+    cr_assert_str_eq(strata_strategy_name(strategy), "one_device");
+    cr_assert_eq(strata_strategy_num_replicas_in_sync(strategy), 1);
+    cr_assert_str_eq(strata_device_get_info(strata_strategy_device(strategy, 0))->id, "host");
+    cr_assert_null(strata_strategy_device(strategy, 1));
+    cr_assert_not_null(strstr(strata_strategy_choice(strategy), "one_device on host"));
+    strata_strategy_destroy(strategy);
+}
+
+Test(strategy, automatic_over_one_device_is_one_device) {
+    strata_strategy *strategy = create("auto", (const char *[]){"host"}, 1);
+    cr_assert_str_eq(strata_strategy_name(strategy), "one_device");
+    strata_strategy_destroy(strategy);
+}
+
+Test(strategy, the_default_opens_what_opening_without_a_name_does) {
+    strata_device *best = NULL;
+    cr_assert_eq(strata_device_open(NULL, NULL, &best, NULL), STRATA_OK);
+    strata_strategy *strategy = create(NULL, NULL, 0);
+    cr_assert_str_eq(strata_device_get_info(strata_strategy_device(strategy, 0))->id, strata_device_get_info(best)->id);
+    strata_strategy_destroy(strategy);
+    strata_device_close(best);
+}
+
+Test(strategy, refuses_what_makes_no_sense) {
+    const char *twice[] = {"host", "host"}, *missing[] = {"host", "opencl:77"};
+    expect_refused("miror", NULL, 0, STRATA_INVALID, "did you mean \"mirrored\"");
+    expect_refused("xyzzy", NULL, 0, STRATA_INVALID, "there are: default");
+    expect_refused("mirrored", twice, 2, STRATA_INVALID, "named twice");
+    expect_refused("mirrored", missing, 2, STRATA_UNAVAILABLE, "opencl:77");
+    expect_refused("one_device", twice, 2, STRATA_INVALID, "2 devices");
+    expect_refused("default", twice, 1, STRATA_INVALID, "no device by name");
+    strata_strategy *strategy = NULL;
+    cr_assert_eq(strata_strategy_from_devices(NULL, 0, &strategy, NULL), STRATA_INVALID);
+}
+
+Test(strategy, shares_are_balanced_and_cover_the_batch) {
+    strata_device *devices[20];
+    strata_strategy *strategy = NULL;
+    for (int n = 1; n <= 20; n++) {
+        for (int i = 0; i < n; i++) cr_assert_eq(strata_device_open("host", NULL, &devices[i], NULL), STRATA_OK);
+        cr_assert_eq(strata_strategy_from_devices(devices, n, &strategy, NULL), STRATA_OK);
+        for (int64_t global = 0; global <= 41; global++) {
+            int64_t next = 0, before = global;
+            for (int r = 0; r < n; r++) {
+                int64_t first = -1, share = -1;
+                strata_strategy_share(strategy, global, r, &first, &share);
+                cr_assert_eq(first, next);
+                cr_assert(share == global / n || share == (global + n - 1) / n);
+                cr_assert_leq(share, before, "the first replicas have the larger shares");
+                next = first + share;
+                before = share;
+            }
+            cr_assert_eq(next, global);
+        }
+        strata_strategy_destroy(strategy);
+    }
+}
+
+/* ---- choosing ---- */
+
+static strata_device_info row(const char *id, const char *name, strata_device_class device_class) {
+    strata_device_info info = {.device_class = device_class, .memory_bytes = 1 << 20};
+    snprintf(info.id, sizeof info.id, "%s", id);
+    snprintf(info.backend, sizeof info.backend, "%.*s", (int)strcspn(id, ":"), id);
+    snprintf(info.name, sizeof info.name, "%s", name);
+    return info;
+}
+
+static void expect_chosen(const strata_strategy_kind *kind, const strata_device_info *rows, int n, const char *wanted,
+                          const strata_strategy_kind *becomes) {
+    strata_device_choice choice = {0};
+    strata_error err = {0};
+    const strata_strategy_kind *found = NULL;
+    char ids[256] = "";
+    cr_assert_eq(kind->choose(rows, n, &choice, &found, &err), STRATA_OK, "%s", err.message);
+    for (int i = 0; i < choice.n; i++) snprintf(ids + strlen(ids), sizeof ids - strlen(ids), "%s ", choice.ids[i]);
+    cr_assert_str_eq(ids, wanted);
+    cr_assert_eq(found, becomes);
+    free(choice.ids);
+}
+
+Test(strategy, an_accelerator_that_two_apis_show_counts_once) {
+    const strata_device_class gpu = STRATA_DEVICE_DISCRETE_GPU, cpu = STRATA_DEVICE_CPU;
+    const strata_strategy_kind *mirrored = &strata_strategy_mirrored, *automatic = &strata_strategy_auto;
+    const strata_device_info both[] = {row("host", "cpu", STRATA_DEVICE_HOST), row("opencl:0", "NVIDIA A1", gpu),
+                                       row("opencl:1", "pocl", cpu),           row("opencl:1.0", "pocl", cpu),
+                                       row("vulkan:0", "NVIDIA_A1", gpu),      row("vulkan:1", "Radeon", gpu)};
+    expect_chosen(mirrored, both, 6, "opencl:0 vulkan:1 ", mirrored);
+    expect_chosen(automatic, both, 6, "opencl:0 vulkan:1 ", mirrored);
+    expect_chosen(automatic, both, 5, "opencl:0 ", &strata_strategy_one_device);
+    const strata_device_info more[] = {row("opencl:0", "Arc", gpu), row("vulkan:0", "Arc", gpu), row("vulkan:1", "Arc", gpu)};
+    expect_chosen(mirrored, more, 3, "vulkan:0 vulkan:1 ", mirrored);
+    const strata_device_info none[] = {row("host", "cpu", STRATA_DEVICE_HOST), row("opencl:0", "pocl", cpu),
+                                       row("vulkan:0", "llvmpipe", STRATA_DEVICE_SOFTWARE_GPU)};
+    expect_chosen(mirrored, none, 3, "opencl:0 ", mirrored);
+    expect_chosen(automatic, none, 3, "opencl:0 ", &strata_strategy_one_device);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Temporary folders and real data for tests. */
+#include "tests/support/folder.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[64];
+
+void test_folder_make(void) {
+    strcpy(folder, "/tmp/strata_test_XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+}
+
+const char *test_folder(void) {
+    return folder;
+}
+
+const char *test_path(const char *name) {
+    static char paths[8][512];
+    static unsigned next;
+    char *path = paths[next++ % 8];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+const char *test_file(const char *name, const void *bytes, size_t n_bytes) {
+    const char *path = test_path(name);
+    FILE *file = fopen(path, "wb");
+    cr_assert_not_null(file);
+    cr_assert_eq(fwrite(bytes, 1, n_bytes, file), n_bytes);
+    cr_assert_eq(fclose(file), 0);
+    return path;
+}
+
+/* Calls visit on each entry but . and .. */
+static int each_entry(void (*visit)(const char *name)) {
+    int n = 0;
+    DIR *directory = opendir(folder);
+    if (!directory) return 0;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        n++;
+        if (visit) visit(entry->d_name);
+    }
+    closedir(directory);
+    return n;
+}
+
+static void remove_entry(const char *name) {
+    remove(test_path(name));
+}
+
+int test_folder_count(void) {
+    return each_entry(NULL);
+}
+
+void test_folder_remove(void) {
+    each_entry(remove_entry);
+    rmdir(folder);
+}
+
+const char *test_data(const char *name) {
+#ifdef STRATA_TEST_SOURCE_DIR
+    static const char beside[] = STRATA_TEST_SOURCE_DIR "/../shared/data";
+#else
+    static const char beside[] = "../shared/data";
+#endif
+    static char path[1024];
+    const char *root = getenv("STRATA_TEST_DATA");
+    snprintf(path, sizeof path, "%s/%s", root && root[0] ? root : beside, name);
+    return access(path, R_OK) == 0 ? path : NULL;
+}
