@@ -10,7 +10,7 @@ set(suites ${PROJECT_BINARY_DIR}/suites)
 set(tests ${PROJECT_SOURCE_DIR}/tests)
 
 add_library(strata_test_options INTERFACE)
-target_link_libraries(strata_test_options INTERFACE strata_private strata_static cjson)
+target_link_libraries(strata_test_options INTERFACE strata_program cjson)
 target_compile_definitions(strata_test_options INTERFACE STRATA_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
   STRATA_TEST_COMMAND="${PROJECT_BINARY_DIR}/strata")
 

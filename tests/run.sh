@@ -49,7 +49,12 @@ if [ -z "${STRATA_TEST_DATA:-}" ] && [ -d "$root/../shared/data/mnist" ]; then
 fi
 
 passed=0 failed=0 skipped=0
+: >"$logs/failures.txt"
 finish() {
+    if [ -s "$logs/failures.txt" ]; then
+        echo "what failed, once more:"
+        cat "$logs/failures.txt"
+    fi
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
     exit
@@ -183,6 +188,7 @@ suite() {
     if [ -n "$filter" ] && [ "$n_passed$n_failed$n_skipped" = 000 ]; then return; fi
     printf '%-36s %4d passed, %d failed, %d skipped  (%d s)\n' "$label" "$n_passed" "$n_failed" "$n_skipped" "$seconds"
     sed 1d "$log.summary"
+    if [ "$n_failed" != 0 ]; then { echo "  $label"; sed 1d "$log.summary" | tail -n 16; } >>"$logs/failures.txt"; fi
     passed=$((passed + n_passed)) failed=$((failed + n_failed)) skipped=$((skipped + n_skipped))
 }
 
