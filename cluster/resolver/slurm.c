@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A step of Slurm (srun): SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST, SLURM_STEP_TASKS_PER_NODE, SLURM_LOCALID. A script of
+ * sbatch outside of srun has no SLURM_STEP_*: it is alone. Task k of a host listens at port base + k; the base is STRATA_PORT, or made
+ * from job and step so that two jobs on a node don't meet. Hosts stay in Slurm's order, by which it counts tasks: sorting them as text
+ * would put n10 before n2. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/resolver/resolver.h"
+
+static bool present(const strata_cluster_options *opts) {
+    return strata_environment_get(opts, "SLURM_PROCID") && strata_environment_get(opts, "SLURM_STEP_NODELIST");
+}
+
+static strata_status port_base(const strata_cluster_options *opts, int *out_port, strata_error *err) {
+    const char *job = strata_environment_get(opts, "SLURM_JOB_ID"), *step = strata_environment_get(opts, "SLURM_STEP_ID");
+    char name[64];
+    snprintf(name, sizeof name, "%.30s.%.30s", job ? job : "", step ? step : "");
+    return strata_environment_int(opts, "Slurm", "STRATA_PORT", 1, 65535, strata_port_of(name), out_port, err);
+}
+
+/* Rank r's place: ranks fill one node after the other (block, the default), or go round the nodes that still have room (cyclic). */
+static strata_status add_tasks(const strata_host_list *list, const int *counts, bool cyclic, int world, int port,
+                               strata_cluster_spec *spec, strata_error *err) {
+    strata_status status = STRATA_OK;
+    int *used = calloc((size_t)list->n_hosts, sizeof *used);
+    if (!used) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d nodes", list->n_hosts);
+    for (int rank = 0, node = 0; rank < world && !status; rank++) {
+        while (used[node] == counts[node]) node = (node + 1) % list->n_hosts;
+        char *address = strata_address_make(list->hosts[node], port + used[node]++);
+        status = address ? strata_cluster_spec_add(spec, STRATA_TASK_WORKER, address, strlen(address), err)
+                         : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for an address");
+        free(address);
+        if (cyclic) node = (node + 1) % list->n_hosts;
+    }
+    free(used);
+    return status;
+}
+
+static strata_status place_tasks(const strata_cluster_options *opts, const strata_host_list *list, const int *counts, int world,
+                                 strata_cluster_spec *spec, strata_error *err) {
+    const char *order = strata_environment_get(opts, "SLURM_DISTRIBUTION");
+    int64_t total = 0;
+    int port = 0, node = 0, most = 0;
+    for (int i = 0; i < list->n_hosts; i++) {
+        total += counts[i];
+        if (counts[i] > most) most = counts[i];
+    }
+    if (total != world)
+        return strata_fail(err, STRATA_DATA, "Slurm: SLURM_STEP_NUM_TASKS is %d, but SLURM_STEP_TASKS_PER_NODE adds up to %lld",
+                           world, (long long)total);
+    STRATA_TRY(port_base(opts, &port, err));
+    if (port + most - 1 > 65535)
+        return strata_fail(err, STRATA_DATA,
+                           "Slurm: STRATA_PORT is %d; with %d tasks on a node the last port would be beyond 65535", port, most);
+    STRATA_TRY(strata_environment_int(opts, "Slurm", "SLURM_NODEID", 0, list->n_hosts - 1, 0, &node, err));
+    spec->local_size = counts[node];
+    STRATA_TRY(strata_environment_int(opts, "Slurm", "SLURM_LOCALID", 0, spec->local_size - 1, -1, &spec->local_rank, err));
+    bool cyclic = order && !strncmp(order, "cyclic", 6);
+    if (!order || cyclic || !strncmp(order, "block", 5)) return add_tasks(list, counts, cyclic, world, port, spec, err);
+    /* A plane or an arbitrary order says where rank 0 is and no more. */
+    spec->jobs[STRATA_TASK_WORKER].n_tasks = world;
+    spec->rendezvous = strata_address_make(list->hosts[0], port);
+    return spec->rendezvous ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for an address");
+}
+
+static strata_status resolve(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err) {
+    const char *nodes = strata_environment_get(opts, "SLURM_STEP_NODELIST");
+    const char *tasks = strata_environment_get(opts, "SLURM_STEP_TASKS_PER_NODE");
+    strata_host_list list = {0};
+    int world = 0, *counts = NULL;
+    strata_status status = STRATA_OK;
+    STRATA_TRY(strata_environment_int(opts, "Slurm", "SLURM_STEP_NUM_TASKS", 1, STRATA_CLUSTER_MAX_TASKS, -1, &world, err));
+    STRATA_TRY(strata_environment_int(opts, "Slurm", "SLURM_PROCID", 0, world - 1, -1, &spec->task_index, err));
+    if (!tasks)
+        return strata_fail(err, STRATA_DATA,
+                           "Slurm: SLURM_STEP_TASKS_PER_NODE is not set, SLURM_STEP_NODELIST is; srun sets both");
+    STRATA_TRY_GOTO(strata_host_list_expand("SLURM_STEP_NODELIST", nodes, &list, err));
+    counts = calloc((size_t)list.n_hosts, sizeof *counts);
+    if (!counts) {
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d nodes", list.n_hosts);
+        goto cleanup;
+    }
+    STRATA_TRY_GOTO(strata_task_counts_expand("SLURM_STEP_TASKS_PER_NODE", tasks, counts, list.n_hosts, err));
+    STRATA_TRY_GOTO(place_tasks(opts, &list, counts, world, spec, err));
+cleanup:
+    free(counts);
+    strata_host_list_finish(&list);
+    return status;
+}
+
+const strata_resolver strata_resolver_slurm = {.name = "Slurm", .present = present, .resolve = resolve};

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * torchrun, Open MPI and Kubernetes: their variables as they set them. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/resolver/resolved.h"
+
+#define TORCH(rank, world) "RANK=" rank, "WORLD_SIZE=" world, "MASTER_ADDR=n1", "MASTER_PORT=29500"
+
+Test(torchrun, names_the_rendezvous_and_no_other_address) {
+    tells(VARIABLES(TORCH("5", "8"), "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=4"),
+          "worker x8; I am worker:5, rank 5 of 8, local 1 of 4; n1:29500");
+    tells(VARIABLES(TORCH("0", "2")), "worker x2; I am worker:0, rank 0 of 2, local 0 of 1, chief; n1:29500");
+    tells(VARIABLES("RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=fe80::1", "MASTER_PORT=5", "LOCAL_RANK=1"),
+          "worker x2; I am worker:1, rank 1 of 2, local 1 of 2; [fe80::1]:5");
+}
+
+Test(torchrun, leaves_the_agents_port_to_the_agent) {
+    tells(VARIABLES(TORCH("0", "2"), "TORCHELASTIC_USE_AGENT_STORE=True"),
+          "worker x2; I am worker:0, rank 0 of 2, local 0 of 1, chief; n1:29501");
+}
+
+Test(torchrun, one_rank_needs_no_rendezvous) {
+    tells(VARIABLES("RANK=0", "WORLD_SIZE=1"), "worker x1; I am worker:0, rank 0 of 1, local 0 of 1, chief; no rendezvous");
+}
+
+Test(torchrun, explains_what_is_wrong) {
+    refuses(VARIABLES("RANK=2", "WORLD_SIZE=2"), "torchrun: RANK is \"2\"; it must be a whole number from 0 to 1");
+    refuses(VARIABLES("RANK=0", "WORLD_SIZE=zwei"),
+            "torchrun: WORLD_SIZE is \"zwei\"; it must be a whole number from 1 to 65536");
+    refuses(VARIABLES("RANK=0", "WORLD_SIZE=2"),
+            "torchrun: there are 2 ranks, but nothing says where rank 0 listens; set STRATA_RENDEZVOUS=HOST:PORT, the same for "
+            "all ranks");
+    refuses(VARIABLES("RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a"),
+            "torchrun: MASTER_PORT is not set; the launcher sets it, or say who is in the job by --cluster and --task");
+    refuses(VARIABLES("RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=65536"),
+            "torchrun: MASTER_PORT is \"65536\"; it must be a whole number from 1 to 65535");
+    refuses(VARIABLES("RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a b", "MASTER_PORT=6"),
+            "torchrun: the rendezvous, \"a b:6\", has a character that no host name has");
+    refuses(VARIABLES(TORCH("0", "2"), "LOCAL_RANK=2"), "torchrun: LOCAL_RANK is \"2\"; it must be a whole number from 0 to 1");
+    refuses(VARIABLES(TORCH("0", "2"), "LOCAL_WORLD_SIZE=3"),
+            "torchrun: LOCAL_WORLD_SIZE is \"3\"; it must be a whole number from 1 to 2");
+}
+
+#define MPI(rank, world, local_rank, local_size)                                                           \
+    "OMPI_COMM_WORLD_RANK=" rank, "OMPI_COMM_WORLD_SIZE=" world, "OMPI_COMM_WORLD_LOCAL_RANK=" local_rank, \
+        "OMPI_COMM_WORLD_LOCAL_SIZE=" local_size
+
+Test(open_mpi, ranks_of_one_host_meet_on_the_loopback) {
+    strata_cluster_spec a = resolved(VARIABLES(MPI("1", "2", "1", "2"), "PMIX_NAMESPACE=2183987201"));
+    strata_cluster_spec b = resolved(VARIABLES(MPI("0", "2", "0", "2"), "PMIX_NAMESPACE=2183987201"));
+    strata_cluster_spec other = resolved(VARIABLES(MPI("0", "2", "0", "2"), "PMIX_NAMESPACE=2183987202"));
+    cr_expect_eq(a.rank, 1);
+    cr_expect_eq(a.local_size, 2);
+    cr_expect_str_eq(a.rendezvous, b.rendezvous);
+    cr_expect_eq(strncmp(a.rendezvous, "127.0.0.1:", 10), 0);
+    int port = atoi(a.rendezvous + 10);
+    cr_expect(port >= 16384 && port < 28672, "port %d", port);
+    cr_expect_str_neq(a.rendezvous, other.rendezvous);
+    strata_cluster_spec_finish(&a);
+    strata_cluster_spec_finish(&b);
+    strata_cluster_spec_finish(&other);
+}
+
+Test(open_mpi, ranks_of_several_hosts_are_told_where_to_meet) {
+    tells(VARIABLES(MPI("2", "4", "0", "2"), "PMIX_NAMESPACE=1", "STRATA_RENDEZVOUS=h1:7"),
+          "worker x4; I am worker:2, rank 2 of 4, local 0 of 2; h1:7");
+    refuses(VARIABLES(MPI("2", "4", "0", "2"), "PMIX_NAMESPACE=1"),
+            "Open MPI: there are 4 ranks, but nothing says where rank 0 listens; set STRATA_RENDEZVOUS=HOST:PORT, the same for "
+            "all ranks");
+}
+
+Test(open_mpi, explains_what_is_wrong) {
+    refuses(
+        VARIABLES("OMPI_COMM_WORLD_RANK=0"),
+        "Open MPI: OMPI_COMM_WORLD_SIZE is not set; the launcher sets it, or say who is in the job by --cluster and --task");
+    refuses(VARIABLES(MPI("4", "4", "0", "4")),
+            "Open MPI: OMPI_COMM_WORLD_RANK is \"4\"; it must be a whole number from 0 to 3");
+    refuses(VARIABLES(MPI("1", "4", "0", "5")),
+            "Open MPI: OMPI_COMM_WORLD_LOCAL_SIZE is \"5\"; it must be a whole number from 1 to 4");
+    refuses(VARIABLES(MPI("1", "4", "4", "4")),
+            "Open MPI: OMPI_COMM_WORLD_LOCAL_RANK is \"4\"; it must be a whole number from 0 to 3");
+}
+
+Test(kubernetes, pods_are_named_by_their_index) {
+    tells(VARIABLES("JOB_COMPLETION_INDEX=1", "HOSTNAME=fit-1", "STRATA_WORLD_SIZE=2"),
+          "worker fit-0.fit:2222 fit-1.fit:2222; I am worker:1, rank 1 of 2, local 0 of 1; fit-0.fit:2222");
+    tells(VARIABLES("JOB_COMPLETION_INDEX=10", "HOSTNAME=fit-1-10.pods.ns.svc", "STRATA_WORLD_SIZE=11", "STRATA_SERVICE=s.ns",
+                    "STRATA_PORT=80"),
+          "worker fit-1-0.s.ns:80 fit-1-1.s.ns:80 fit-1-2.s.ns:80 fit-1-3.s.ns:80 fit-1-4.s.ns:80 fit-1-5.s.ns:80 "
+          "fit-1-6.s.ns:80 "
+          "fit-1-7.s.ns:80 fit-1-8.s.ns:80 fit-1-9.s.ns:80 fit-1-10.s.ns:80; I am worker:10, rank 10 of 11, local 0 of 1; "
+          "fit-1-0.s.ns:80");
+}
+
+Test(kubernetes, explains_what_is_wrong) {
+    refuses(VARIABLES("JOB_COMPLETION_INDEX=1", "HOSTNAME=fit-1"),
+            "Kubernetes: JOB_COMPLETION_INDEX is set, STRATA_WORLD_SIZE is not; in the pod's template set it to the job's "
+            "completions");
+    refuses(VARIABLES("JOB_COMPLETION_INDEX=2", "HOSTNAME=fit-2", "STRATA_WORLD_SIZE=2"),
+            "Kubernetes: JOB_COMPLETION_INDEX is \"2\"; it must be a whole number from 0 to 1");
+    refuses(VARIABLES("JOB_COMPLETION_INDEX=1", "HOSTNAME=fit-11", "STRATA_WORLD_SIZE=2"),
+            "Kubernetes: HOSTNAME is \"fit-11\"; in an indexed job it must end in -1, the completion index; set "
+            "completionMode: Indexed "
+            "and no hostname");
+    refuses(VARIABLES("JOB_COMPLETION_INDEX=1", "STRATA_WORLD_SIZE=2"),
+            "Kubernetes: HOSTNAME is \"\"; in an indexed job it must end in -1, the completion index; set completionMode: "
+            "Indexed and no "
+            "hostname");
+    refuses(VARIABLES("JOB_COMPLETION_INDEX=0", "HOSTNAME=fit_x y-0", "STRATA_WORLD_SIZE=1", "STRATA_SERVICE=s"),
+            "Kubernetes: the address of worker:0, \"fit_x y-0.s:2222\", has a character that no host name has");
+}
