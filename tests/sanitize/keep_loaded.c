@@ -4,8 +4,7 @@
  * whose code allocated, and tests/leaks.supp can match it. Loaders unload drivers with their last instance. */
 int dlclose(void *library) __attribute__((visibility("default")));
 
-int dlclose(void *library)
-{
+int dlclose(void *library) {
     (void)library;
     return 0;
 }
