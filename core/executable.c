@@ -310,11 +310,12 @@ int strata_executable_n_communications(const strata_executable *exe) {
 
 strata_executable_communication strata_executable_get_communication(const strata_executable *exe, int index, int slot_index) {
     const strata_communication *c = &exe->plan.communications[index];
-    return (strata_executable_communication){.node = c->node,
-                                             .after = c->after,
-                                             .before = c->before,
-                                             .operand = host_memory(exe, slot_index, c->node->inputs[0], false),
-                                             .result = host_memory(exe, slot_index, c->node, true)};
+    return (strata_executable_communication){
+        .node = c->node,
+        .after = c->after,
+        .before = c->before,
+        .operand = c->after < 0 ? NULL : host_memory(exe, slot_index, c->node->inputs[0], false),
+        .result = c->before < 0 ? NULL : host_memory(exe, slot_index, c->node, true)};
 }
 
 /* ---- one run ---- */

@@ -22,7 +22,7 @@ STRATA_MUST_USE strata_status strata_executable_measure(strata_device *device, s
 
 /* As strata_executable_create, but communication nodes stay: they divide the executable into segments. To run a slot, which is acquired and
  * waited for as ever: submit its segments in order; before segment k, each communication whose `before` is at most k must have been
- * carried out; that can be done once segment `after` has been waited for, on every replica. */
+ * carried out; that can be done once segment `after` has been waited for, on every replica that gives. */
 STRATA_MUST_USE strata_status strata_executable_create_replica(strata_device *device, strata_tensor *const *outputs,
                                                                int n_outputs, strata_tensor *const *updates, int n_updates,
                                                                const strata_executable_options *opts,
@@ -35,9 +35,9 @@ STRATA_MUST_USE strata_status strata_executable_wait_segment(strata_executable *
 
 typedef struct strata_executable_communication {
     const strata_tensor *node; /* dtype, shape and what to do; borrowed */
-    int after, before;         /* segments */
-    const void *operand;       /* host memory; NULL when it has 0 bytes */
-    void *result;              /* host memory */
+    int after, before;         /* segments; after -1: it gives nothing; before -1: nothing reads it */
+    const void *operand;       /* host memory; NULL when it has 0 bytes, or gives nothing */
+    void *result;              /* host memory; NULL when it has 0 bytes, or takes nothing */
 } strata_executable_communication;
 int strata_executable_n_communications(const strata_executable *executable);
 strata_executable_communication strata_executable_get_communication(const strata_executable *executable, int index, int slot);

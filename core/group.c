@@ -11,14 +11,21 @@
 #include "core/graph.h"
 #include "core/op/all_reduce.h"
 
+typedef struct member {
+    strata_executable *executable;
+    int next;     /* segment to submit */
+    int *limit;   /* by communication: segments below it need neither this one nor a later one */
+    double spent; /* seconds to the first communication, in the steps in which it was looked at first */
+    uint64_t looks;
+} member;
+
 struct strata_group {
-    strata_executable **replicas;
-    int n_replicas;
-    int n_communications, n_segments; /* of each replica */
-    bool *done;                       /* by communication, of the step being submitted */
-    const void **operands;            /* by contributing replica */
-    void **results;                   /* by replica */
-    strata_status failed;             /* of the first failure; the group is of no use after it */
+    member *members; /* one a replica */
+    int n_replicas, n_communications;
+    const void **operands; /* of those who give */
+    void **results;        /* of those who take */
+    double started;        /* the step that is going on */
+    strata_status failed;  /* of the first failure; the group is of no use after it */
     strata_group_counters counters;
 };
 
@@ -28,56 +35,78 @@ static double seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+static strata_executable_communication communication(const strata_group *group, int replica, int index, int slot) {
+    return strata_executable_get_communication(group->members[replica].executable, index, slot);
+}
+
+static const strata_all_reduce_attrs *attrs_of(const strata_tensor *node) {
+    return node->attrs;
+}
+
 /* ---- create ---- */
 
 static strata_status check_same(const strata_group *group, int replica, int index, strata_error *err) {
-    const strata_tensor *a = strata_executable_get_communication(group->replicas[0], index, 0).node;
-    const strata_tensor *b = strata_executable_get_communication(group->replicas[replica], index, 0).node;
-    const strata_all_reduce_attrs *x = a->attrs, *y = b->attrs;
-    if (a->op == b->op && a->dtype == b->dtype && strata_shape_equal(a->shape, b->shape) && x->reduction == y->reduction)
+    const strata_tensor *a = communication(group, 0, index, 0).node, *b = communication(group, replica, index, 0).node;
+    const strata_all_reduce_attrs *x = attrs_of(a), *y = attrs_of(b);
+    if (a->op == b->op && x->dtype == y->dtype && strata_shape_equal(x->shape, y->shape) && x->reduction == y->reduction)
         return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "communication %d: replica 0 has %s %s %s, replica %d has %s %s %s", index,
-                       strata_tensor_name(a), strata_dtype_name(a->dtype), strata_shape_text(a->shape).text, replica,
-                       strata_tensor_name(b), strata_dtype_name(b->dtype), strata_shape_text(b->shape).text);
+                       strata_tensor_name(a), strata_dtype_name(x->dtype), strata_shape_text(x->shape).text, replica,
+                       strata_tensor_name(b), strata_dtype_name(y->dtype), strata_shape_text(y->shape).text);
+}
+
+static strata_status check_given(const strata_group *group, int index, strata_error *err) {
+    for (int r = 0; r < group->n_replicas; r++)
+        if (communication(group, r, index, 0).after >= 0) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "communication %d, %s: no replica gives a value", index,
+                       strata_tensor_name(communication(group, 0, index, 0).node));
 }
 
 static strata_status check_replicas(const strata_group *group, strata_error *err) {
     for (int r = 1; r < group->n_replicas; r++) {
-        const int n = strata_executable_n_communications(group->replicas[r]);
-        const int n_segments = strata_executable_n_segments(group->replicas[r]);
-        if (n != group->n_communications || n_segments != group->n_segments)
-            return strata_fail(err, STRATA_INVALID,
-                               "replica 0 has %d communications in %d segments, replica %d has %d in %d; they must be the same",
-                               group->n_communications, group->n_segments, r, n, n_segments);
+        const int n = strata_executable_n_communications(group->members[r].executable);
+        if (n != group->n_communications)
+            return strata_fail(err, STRATA_INVALID, "replica 0 has %d communications, replica %d has %d; they must be the same",
+                               group->n_communications, r, n);
         for (int c = 0; c < n; c++) STRATA_TRY(check_same(group, r, c, err));
+    }
+    for (int c = 0; c < group->n_communications; c++) STRATA_TRY(check_given(group, c, err));
+    return STRATA_OK;
+}
+
+static strata_status find_limits(strata_group *group, strata_error *err) {
+    const int n = group->n_communications;
+    for (int r = 0; r < group->n_replicas; r++) {
+        int *limit = group->members[r].limit = calloc((size_t)n + 1, sizeof *limit);
+        if (!limit) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d communications", n);
+        limit[n] = strata_executable_n_segments(group->members[r].executable);
+        for (int c = n - 1; c >= 0; c--) {
+            const int before = communication(group, r, c, 0).before;
+            limit[c] = before >= 0 && before < limit[c + 1] ? before : limit[c + 1];
+        }
     }
     return STRATA_OK;
 }
 
 strata_status strata_group_create(strata_executable *const *replicas, int n_replicas, strata_group **out_group,
                                   strata_error *err) {
-    const size_t n = (size_t)n_replicas;
     strata_group *group = calloc(1, sizeof *group);
-    strata_executable **own = calloc(n + 1, sizeof(*own));
-    if (!group || !own || n_replicas < 1) {
+    if (group && n_replicas > 0) {
+        group->members = calloc((size_t)n_replicas, sizeof *group->members);
+        group->operands = calloc((size_t)n_replicas, sizeof(*group->operands));
+        group->results = calloc((size_t)n_replicas, sizeof(*group->results));
+    }
+    if (!group || !group->members || !group->operands || !group->results) {
         for (int r = 0; r < n_replicas; r++) strata_executable_destroy(replicas[r]);
-        free(group);
-        free(own);
+        strata_group_destroy(group);
         if (n_replicas < 1) return strata_fail(err, STRATA_INVALID, "a group of %d replicas; it needs one", n_replicas);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a group of %d replicas", n_replicas);
     }
-    memcpy(own, replicas, n * sizeof(*own));
-    group->replicas = own;
     group->n_replicas = n_replicas;
-    group->n_communications = strata_executable_n_communications(own[0]);
-    group->n_segments = strata_executable_n_segments(own[0]);
-    group->done = calloc((size_t)group->n_communications + 1, sizeof *group->done);
-    group->operands = calloc(n, sizeof(*group->operands));
-    group->results = calloc(n, sizeof(*group->results));
-    strata_status status =
-        group->done && group->operands && group->results
-            ? check_replicas(group, err)
-            : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a group of %d replicas", n_replicas);
+    for (int r = 0; r < n_replicas; r++) group->members[r].executable = replicas[r];
+    group->n_communications = strata_executable_n_communications(replicas[0]);
+    strata_status status = check_replicas(group, err);
+    if (!status) status = find_limits(group, err);
     if (status)
         strata_group_destroy(group);
     else
@@ -87,9 +116,11 @@ strata_status strata_group_create(strata_executable *const *replicas, int n_repl
 
 void strata_group_destroy(strata_group *group) {
     if (!group) return;
-    for (int r = 0; r < group->n_replicas; r++) strata_executable_destroy(group->replicas[r]);
-    free(group->replicas);
-    free(group->done);
+    for (int r = 0; r < group->n_replicas; r++) {
+        strata_executable_destroy(group->members[r].executable);
+        free(group->members[r].limit);
+    }
+    free(group->members);
     free(group->operands);
     free(group->results);
     free(group);
@@ -100,11 +131,20 @@ int strata_group_n_replicas(const strata_group *group) {
 }
 
 strata_executable *strata_group_replica(const strata_group *group, int replica) {
-    return replica >= 0 && replica < group->n_replicas ? group->replicas[replica] : NULL;
+    return replica >= 0 && replica < group->n_replicas ? group->members[replica].executable : NULL;
+}
+
+int strata_group_n_slots(const strata_group *group) {
+    return strata_executable_n_slots(group->members[0].executable);
 }
 
 strata_group_counters strata_group_get_counters(const strata_group *group) {
     return group->counters;
+}
+
+double strata_group_replica_seconds(const strata_group *group, int replica) {
+    const member *m = &group->members[replica];
+    return m->looks ? m->spent / (double)m->looks : 0;
 }
 
 /* ---- a step ---- */
@@ -124,7 +164,7 @@ strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_er
     STRATA_TRY(check_alive(group, err));
     for (int r = 0; r < group->n_replicas; r++) {
         int slot = 0;
-        strata_status status = strata_executable_acquire(group->replicas[r], &slot, err);
+        strata_status status = strata_executable_acquire(group->members[r].executable, &slot, err);
         if (status) return fail(group, r, status, err);
         if (r > 0 && slot != *out_slot)
             return strata_fail(err, STRATA_INVALID,
@@ -135,49 +175,89 @@ strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_er
     return STRATA_OK;
 }
 
-static strata_status carry_out(strata_group *group, int index, int slot, const bool *contributes, strata_error *err) {
-    strata_executable_communication c = {0};
-    int n_operands = 0;
-    const double began = seconds();
-    for (int r = 0; r < group->n_replicas; r++) {
-        c = strata_executable_get_communication(group->replicas[r], index, slot);
-        strata_status status = strata_executable_wait_segment(group->replicas[r], slot, c.after, err);
-        if (status) return fail(group, r, status, err);
-        group->results[r] = c.result;
-        if (!contributes || contributes[r]) group->operands[n_operands++] = c.operand;
+/* Submits the replica's segments below `end`. */
+static strata_status advance(strata_group *group, int replica, int slot, int end, strata_error *err) {
+    member *m = &group->members[replica];
+    for (; m->next < end; m->next++) {
+        strata_status status = strata_executable_submit_segment(m->executable, slot, m->next, err);
+        if (status) return fail(group, replica, status, err);
     }
-    const double waited = seconds();
-    const int64_t elements = strata_shape_elements(c.node->shape);
-    const uint64_t bytes = (uint64_t)elements * strata_dtype_bytes(c.node->dtype);
-    strata_fold(c.node->dtype, (strata_reduction)((const strata_all_reduce_attrs *)c.node->attrs)->reduction, group->operands,
-                n_operands, elements, group->results, group->n_replicas);
-    group->done[index] = true;
-    group->counters.wait_seconds += waited - began;
-    group->counters.fold_seconds += seconds() - waited;
-    group->counters.bytes_read += bytes * (uint64_t)n_operands;
-    group->counters.bytes_written += bytes * (uint64_t)group->n_replicas;
     return STRATA_OK;
 }
 
-strata_status strata_group_submit(strata_group *group, int slot, const bool *contributes, strata_error *err) {
+strata_status strata_group_start(strata_group *group, int slot, strata_error *err) {
     STRATA_TRY(check_alive(group, err));
-    memset(group->done, 0, (size_t)group->n_communications * sizeof *group->done);
-    for (int k = 0; k < group->n_segments; k++) {
-        for (int c = 0; c < group->n_communications; c++) {
-            if (group->done[c] || strata_executable_get_communication(group->replicas[0], c, slot).before > k) continue;
-            STRATA_TRY(carry_out(group, c, slot, contributes, err));
-        }
-        for (int r = 0; r < group->n_replicas; r++) {
-            strata_status status = strata_executable_submit_segment(group->replicas[r], slot, k, err);
-            if (status) return fail(group, r, status, err);
+    group->started = seconds();
+    for (int r = 0; r < group->n_replicas; r++) {
+        group->members[r].next = 0;
+        STRATA_TRY(advance(group, r, slot, group->members[r].limit[0], err));
+    }
+    return STRATA_OK;
+}
+
+/* Waits for every giver's operand, the one whose turn it is first. */
+static strata_status wait_for_operands(strata_group *group, int index, int slot, strata_error *err) {
+    const int n = group->n_replicas, first = (int)(group->counters.steps % (uint64_t)n);
+    for (int i = 0; i < n; i++) {
+        const int r = (first + i) % n, after = communication(group, r, index, slot).after;
+        if (after < 0) continue;
+        strata_status status = strata_executable_wait_segment(group->members[r].executable, slot, after, err);
+        if (status) return fail(group, r, status, err);
+        if (index == 0 && i == 0) {
+            group->members[r].spent += seconds() - group->started;
+            group->members[r].looks++;
         }
     }
+    return STRATA_OK;
+}
+
+/* Whether some replica has been given segments behind the communication's operand. */
+static bool devices_go_on(const strata_group *group, int index, int slot) {
+    for (int r = 0; r < group->n_replicas; r++) {
+        const int after = communication(group, r, index, slot).after;
+        if (after >= 0 && group->members[r].next > after + 1) return true;
+    }
+    return false;
+}
+
+static strata_status carry_out(strata_group *group, int index, int slot, const bool *contributes, strata_error *err) {
+    int n_givers = 0, n_operands = 0, n_results = 0;
+    const double began = seconds();
+    STRATA_TRY(wait_for_operands(group, index, slot, err));
+    const double waited = seconds();
+    const strata_all_reduce_attrs *attrs = attrs_of(communication(group, 0, index, slot).node);
+    for (int r = 0; r < group->n_replicas; r++) n_givers += communication(group, r, index, slot).after >= 0;
+    for (int r = 0; r < group->n_replicas; r++) {
+        const strata_executable_communication c = communication(group, r, index, slot);
+        if (attrs_of(c.node)->takes && c.before >= 0) group->results[n_results++] = c.result;
+        if (c.after >= 0 && (n_givers == 1 || !contributes || contributes[r])) group->operands[n_operands++] = c.operand;
+    }
+    const int64_t elements = strata_shape_elements(attrs->shape);
+    const uint64_t bytes = (uint64_t)elements * strata_dtype_bytes(attrs->dtype);
+    strata_fold(attrs->dtype, (strata_reduction)attrs->reduction, group->operands, n_operands, elements, group->results,
+                n_results);
+    const double folded = seconds() - waited;
+    group->counters.wait_seconds += waited - began;
+    group->counters.fold_seconds += folded;
+    if (devices_go_on(group, index, slot)) group->counters.hidden_seconds += folded;
+    group->counters.bytes_read += bytes * (uint64_t)n_operands;
+    group->counters.bytes_written += bytes * (uint64_t)n_results;
+    return STRATA_OK;
+}
+
+strata_status strata_group_finish(strata_group *group, int slot, const bool *contributes, strata_error *err) {
+    STRATA_TRY(check_alive(group, err));
+    for (int c = 0; c <= group->n_communications; c++) {
+        for (int r = 0; r < group->n_replicas; r++) STRATA_TRY(advance(group, r, slot, group->members[r].limit[c], err));
+        if (c < group->n_communications) STRATA_TRY(carry_out(group, c, slot, contributes, err));
+    }
+    group->counters.steps++;
     return STRATA_OK;
 }
 
 strata_status strata_group_wait(strata_group *group, int slot, strata_error *err) {
     for (int r = 0; r < group->n_replicas; r++) {
-        strata_status status = strata_executable_wait(group->replicas[r], slot, err);
+        strata_status status = strata_executable_wait(group->members[r].executable, slot, err);
         if (status) return fail(group, r, status, err);
     }
     return STRATA_OK;

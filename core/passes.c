@@ -31,7 +31,7 @@ static bool pinned_to_input(const strata_tensor *node) {
 }
 
 static bool is_dropped(const rewriter *r, const strata_tensor *node) {
-    return r->alone && (node->op->flags & STRATA_OP_COMMUNICATION);
+    return r->alone && (node->op->flags & STRATA_OP_COMMUNICATION) && node->n_inputs;
 }
 
 /* Whether the planner may leave the node in its input's memory: reshape, and slices that are one run of it. */

@@ -117,7 +117,9 @@ static void make_schedule(planner *p) {
         if (strata_is_communication(node)) {
             strata_segment_of_next(&counter, false);
             plan->communications[plan->n_communications++] =
-                (strata_communication){.node = node, .after = plan->segment_of[node->inputs[0]->id], .before = NONE};
+                (strata_communication){.node = node, .after = NONE, .before = NONE};
+            plan->segment_of[id] = NONE;
+            if (node->n_inputs) plan->communications[plan->n_communications - 1].after = plan->segment_of[node->inputs[0]->id];
             continue;
         }
         int segment = plan->segment_of[id] = strata_segment_of_next(&counter, true);
@@ -138,8 +140,11 @@ static void find_homes(planner *p) {
             if (node->op == &strata_op_input || strata_is_communication(node))
                 plan->segment_of[root] = plan->segment_of[plan->schedule[s]->id];
         }
-    for (int i = 0; i < plan->n_communications; i++)
-        plan->communications[i].before = plan->segment_of[plan->communications[i].node->id];
+    for (int i = 0; i < plan->n_communications; i++) {
+        int *segment = &plan->segment_of[plan->communications[i].node->id];
+        plan->communications[i].before = *segment;
+        if (*segment == NONE) *segment = plan->n_segments - 1; /* nothing reads it */
+    }
 }
 
 static strata_status add_arena(planner *p, strata_arena_kind kind, int64_t bytes, strata_variable *variable, int *out_index,
@@ -405,7 +410,8 @@ static strata_status plan_all(planner *p, strata_tensor *const *outputs, int n_o
     }
     for (int i = 0; i < n_updates; i++) mark_live(p, updates[i]);
     for (int id = 0; id < p->graph->n_nodes; id++)
-        if (p->live[id] && strata_is_communication(p->graph->nodes[id])) p->output[p->graph->nodes[id]->inputs[0]->id] = true;
+        if (p->live[id] && strata_is_communication(p->graph->nodes[id]) && p->graph->nodes[id]->n_inputs)
+            p->output[p->graph->nodes[id]->inputs[0]->id] = true;
     STRATA_TRY(add_arena(p, STRATA_ARENA_INPUT, 0, NULL, &index, err));
     STRATA_TRY(add_arena(p, STRATA_ARENA_OUTPUT, 0, NULL, &index, err));
     find_owners(p);

@@ -82,9 +82,9 @@ static void find_segments(cutter *c) {
         c->first_use[id] = c->last_use[id] = -1;
         if (!c->live[id] || (node->op->flags & STRATA_OP_LEAF) || is_view(node)) continue;
         if (strata_is_communication(node)) {
-            const strata_tensor *operand = node->inputs[0];
-            c->segment[id] = c->segment[operand->id];
-            if (needs_copy(c, operand)) {
+            const strata_tensor *operand = node->n_inputs ? node->inputs[0] : NULL;
+            c->segment[id] = operand ? c->segment[operand->id] : counter.segment;
+            if (operand && needs_copy(c, operand)) {
                 c->segment[id] = strata_segment_of_next(&counter, true);
                 use(c, operand, c->segment[id]);
             }
@@ -124,7 +124,7 @@ static void rewrite_node(cutter *c, const strata_tensor *node, strata_tensor **i
     const bool communicates = strata_is_communication(node);
     for (int i = 0; i < node->n_inputs; i++)
         inputs[i] = is_view(node) ? c->mapped[node->inputs[i]->id] : value_in(c, node->inputs[i], c->segment[node->id]);
-    if (communicates && needs_copy(c, node->inputs[0])) inputs[0] = copy_of(inputs[0]);
+    if (communicates && node->n_inputs && needs_copy(c, node->inputs[0])) inputs[0] = copy_of(inputs[0]);
     c->mapped[node->id] = clone(c, node, inputs);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the model sees of a strategy. Kinds of strategies: strategies/. */
+ * What the model sees of a strategy: devices, what each does in a step, shares of a batch. Kinds of strategies: strategies/. */
 #ifndef STRATA_CORE_STRATEGY_H
 #define STRATA_CORE_STRATEGY_H
 
@@ -9,8 +9,22 @@
 struct strata_strategy {
     const char *name; /* of its kind */
     char choice[256];
-    strata_device **devices; /* its own; one a replica */
-    int n_replicas;
+    strata_device **devices; /* its own; first one a replica, then one that keeps parameters only, if there is one */
+    int n_devices, n_replicas;
+    int updater; /* the device that makes the update and sends the parameters to the others; -1: each updates its own copy */
+    int64_t *weights;     /* [n_replicas] of the shares; NULL: equal */
+    int64_t bucket_bytes; /* gradients are communicated in parts of about this size, each as soon as it is there */
 };
+
+enum { STRATA_DEFAULT_BUCKET_BYTES = 256 << 10 };
+
+/* Whether the device makes updates. */
+static inline bool strata_strategy_updates(const strata_strategy *strategy, int device) {
+    return strategy->updater < 0 || strategy->updater == device;
+}
+/* A device that does: the one whose variables are read. */
+static inline int strata_strategy_root(const strata_strategy *strategy) {
+    return strategy->updater < 0 ? 0 : strategy->updater;
+}
 
 #endif

@@ -29,33 +29,84 @@ static strata_status find_kind(const char *name, const strata_strategy_kind **ou
         }
     const char *near = strata_nearest_name(name, strata_strategy_names, N_KINDS);
     if (near) return strata_fail(err, STRATA_INVALID, "there is no strategy \"%s\"; did you mean \"%s\"?", name, near);
-    return strata_fail(err, STRATA_INVALID, "there is no strategy \"%s\"; there are: default, one_device, mirrored, auto",
-                       name);
+    return strata_fail(err, STRATA_INVALID,
+                       "there is no strategy \"%s\"; there are: default, one_device, mirrored, central_storage, auto", name);
 }
 
 /* ---- devices ---- */
+
+/* The device of that id, or -1. */
+static int find_device(const strata_strategy *strategy, const char *id) {
+    for (int i = 0; i < strategy->n_devices; i++)
+        if (!strcmp(strata_device_get_info(strategy->devices[i])->id, id)) return i;
+    return -1;
+}
 
 static strata_status open_one(strata_strategy *strategy, const char *which, const strata_device_options *opts,
                               strata_error *err) {
     strata_device *device = NULL;
     STRATA_TRY(strata_device_open(which, opts, &device, err));
     const char *id = strata_device_get_info(device)->id;
-    for (int i = 0; i < strategy->n_replicas; i++) {
-        if (strcmp(strata_device_get_info(strategy->devices[i])->id, id)) continue;
+    if (find_device(strategy, id) >= 0) {
         strata_status status =
             strata_fail(err, STRATA_INVALID, "strategy %s: device %s is named twice (\"%s\")", strategy->name, id, which);
         strata_device_close(device);
         return status;
     }
-    strategy->devices[strategy->n_replicas++] = device;
+    strategy->devices[strategy->n_devices++] = device;
+    strategy->n_replicas++;
     return STRATA_OK;
 }
 
 static strata_status open_all(strata_strategy *strategy, const char *const *which, int n, const strata_device_options *opts,
                               strata_error *err) {
-    strategy->devices = calloc((size_t)n + 1, sizeof(*strategy->devices));
+    strategy->devices = calloc((size_t)n + 2, sizeof(*strategy->devices)); /* and one that keeps parameters */
     if (!strategy->devices) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d devices", n);
     for (int i = 0; i < n; i++) STRATA_TRY(open_one(strategy, which[i], opts, err));
+    return STRATA_OK;
+}
+
+/* The device that keeps the parameters: one of the replicas', or another. */
+static strata_status open_parameter_device(strata_strategy *strategy, const char *which, const strata_device_options *opts,
+                                           strata_error *err) {
+    strata_device *device = NULL;
+    strata_status status = strata_device_open(which ? which : "host", opts, &device, err);
+    if (status) return strata_fail_in(err, status, "strategy %s: the parameter device", strategy->name);
+    strategy->updater = find_device(strategy, strata_device_get_info(device)->id);
+    if (strategy->updater >= 0) {
+        strata_device_close(device);
+    } else {
+        strategy->updater = strategy->n_devices;
+        strategy->devices[strategy->n_devices++] = device;
+    }
+    return STRATA_OK;
+}
+
+/* Devices of one kind round alike: each updates its own copy of the variables, and the copies keep the same bits. Others need not (a square root,
+ * a multiply-add that one of them rounds once), so one updates for all. */
+static int choose_updater(const strata_strategy *strategy) {
+    const strata_device_info *first = strata_device_get_info(strategy->devices[0]);
+    for (int i = 1; i < strategy->n_replicas; i++) {
+        const strata_device_info *other = strata_device_get_info(strategy->devices[i]);
+        if (strcmp(first->backend, other->backend) || strcmp(first->name, other->name) || strcmp(first->driver, other->driver))
+            return 0;
+    }
+    return -1;
+}
+
+static strata_status set_split(strata_strategy *strategy, const int64_t *split, int n, strata_error *err) {
+    const int64_t most = 1000000;
+    if (n != strategy->n_replicas)
+        return strata_fail(err, STRATA_INVALID, "strategy %s: the split has %d parts, there are %d replicas", strategy->name, n,
+                           strategy->n_replicas);
+    strategy->weights = calloc((size_t)n, sizeof *strategy->weights);
+    if (!strategy->weights) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d weights", n);
+    for (int i = 0; i < n; i++) {
+        if (split[i] < 1 || split[i] > most)
+            return strata_fail(err, STRATA_INVALID, "strategy %s: part %d of the split is %lld; it must be 1..%lld",
+                               strategy->name, i, (long long)split[i], (long long)most);
+        strategy->weights[i] = split[i];
+    }
     return STRATA_OK;
 }
 
@@ -86,11 +137,16 @@ static strata_status choose(strata_strategy *strategy, const strata_strategy_kin
 }
 
 static void describe(strata_strategy *strategy, const char *reason) {
-    size_t used = (size_t)snprintf(strategy->choice, sizeof strategy->choice, "%s on ", strategy->name);
-    for (int i = 0; i < strategy->n_replicas && used < sizeof strategy->choice; i++)
-        used += (size_t)snprintf(strategy->choice + used, sizeof strategy->choice - used, "%s%s", i ? ", " : "",
-                                 strata_device_get_info(strategy->devices[i])->id);
-    if (used < sizeof strategy->choice) snprintf(strategy->choice + used, sizeof strategy->choice - used, ": %s", reason);
+    char *text = strategy->choice;
+    const size_t size = sizeof strategy->choice;
+    size_t used = (size_t)snprintf(text, size, "%s on ", strategy->name);
+    for (int i = 0; i < strategy->n_replicas && used < size; i++)
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", strata_device_get_info(strategy->devices[i])->id);
+    if (strategy->updater >= 0 && used < size)
+        used += (size_t)snprintf(text + used, size - used, ", updated on %s",
+                                 strata_device_get_info(strategy->devices[strategy->updater])->id);
+    if (used < size) snprintf(text + used, size - used, ": %s", reason);
 }
 
 static strata_status create(strata_strategy *strategy, const strata_strategy_kind *kind, const strata_strategy_options *opts,
@@ -101,14 +157,31 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     if (kind->most_devices >= 0 && n > kind->most_devices)
         return strata_fail(err, STRATA_INVALID, "strategy %s takes %s; %d devices are named", kind->name,
                            kind->most_devices ? "one device" : "no device by name", n);
+    if (opts->parameter_device && !kind->central)
+        return strata_fail(err, STRATA_INVALID, "strategy %s has no parameter device; central_storage has", kind->name);
+    if (opts->bytes_per_pack < 0)
+        return strata_fail(err, STRATA_INVALID, "strategy %s: bytes_per_pack is %lld; it must be 0 (the default) or more",
+                           kind->name, (long long)opts->bytes_per_pack);
+    if (opts->bytes_per_pack) strategy->bucket_bytes = opts->bytes_per_pack;
     if (n && kind == &strata_strategy_auto)
         strategy->name = n > 1 ? strata_strategy_mirrored.name : strata_strategy_one_device.name;
     if (n)
         STRATA_TRY(open_all(strategy, opts->devices, n, opts->device_options, err));
     else
         STRATA_TRY(choose(strategy, kind, opts->device_options, reason, err));
+    if (kind->central)
+        STRATA_TRY(open_parameter_device(strategy, opts->parameter_device, opts->device_options, err));
+    else
+        strategy->updater = choose_updater(strategy);
+    if (opts->split) STRATA_TRY(set_split(strategy, opts->split, opts->n_split, err));
     describe(strategy, reason);
     return STRATA_OK;
+}
+
+static strata_strategy *new_strategy(void) {
+    strata_strategy *strategy = calloc(1, sizeof *strategy);
+    if (strategy) *strategy = (strata_strategy){.updater = -1, .bucket_bytes = STRATA_DEFAULT_BUCKET_BYTES};
+    return strategy;
 }
 
 strata_status strata_strategy_create(const char *name, const strata_strategy_options *opts, strata_strategy **out_strategy,
@@ -116,7 +189,7 @@ strata_status strata_strategy_create(const char *name, const strata_strategy_opt
     static const strata_strategy_options defaults = {0};
     const strata_strategy_kind *kind = NULL;
     STRATA_TRY(find_kind(name ? name : "default", &kind, err));
-    strata_strategy *strategy = calloc(1, sizeof *strategy);
+    strata_strategy *strategy = new_strategy();
     if (!strategy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory");
     strata_status status = create(strategy, kind, opts ? opts : &defaults, err);
     if (status)
@@ -128,7 +201,7 @@ strata_status strata_strategy_create(const char *name, const strata_strategy_opt
 
 strata_status strata_strategy_from_devices(strata_device *const *devices, int n_devices, strata_strategy **out_strategy,
                                            strata_error *err) {
-    strata_strategy *strategy = n_devices > 0 ? calloc(1, sizeof *strategy) : NULL;
+    strata_strategy *strategy = n_devices > 0 ? new_strategy() : NULL;
     if (strategy) strategy->devices = calloc((size_t)n_devices, sizeof(*strategy->devices));
     if (!strategy || !strategy->devices) {
         free(strategy);
@@ -138,7 +211,8 @@ strata_status strata_strategy_from_devices(strata_device *const *devices, int n_
     }
     strategy->name = strata_strategy_mirrored.name;
     memcpy(strategy->devices, devices, (size_t)n_devices * sizeof(*devices));
-    strategy->n_replicas = n_devices;
+    strategy->n_devices = strategy->n_replicas = n_devices;
+    strategy->updater = choose_updater(strategy);
     describe(strategy, "given");
     *out_strategy = strategy;
     return STRATA_OK;
@@ -146,8 +220,9 @@ strata_status strata_strategy_from_devices(strata_device *const *devices, int n_
 
 void strata_strategy_destroy(strata_strategy *strategy) {
     if (!strategy) return;
-    for (int i = 0; i < strategy->n_replicas; i++) strata_device_close(strategy->devices[i]);
+    for (int i = 0; i < strategy->n_devices; i++) strata_device_close(strategy->devices[i]);
     free(strategy->devices);
+    free(strategy->weights);
     free(strategy);
 }
 
@@ -167,11 +242,4 @@ int strata_strategy_num_replicas_in_sync(const strata_strategy *strategy) {
 
 strata_device *strata_strategy_device(const strata_strategy *strategy, int replica) {
     return replica >= 0 && replica < strategy->n_replicas ? strategy->devices[replica] : NULL;
-}
-
-void strata_strategy_share(const strata_strategy *strategy, int64_t global_batch, int replica, int64_t *out_first,
-                           int64_t *out_n) {
-    const int64_t n = strategy->n_replicas, share = global_batch / n, larger = global_batch % n;
-    *out_n = share + (replica < larger);
-    *out_first = replica * share + (replica < larger ? replica : larger);
 }

@@ -97,15 +97,20 @@ strata_status strata_batches_next(strata_batches *batches, int64_t *out_n, strat
     return STRATA_OK;
 }
 
-void strata_batches_write(const strata_batches *batches, void *out_features, void *out_labels) {
+/* Rows of a batch's part. */
+static void copy_rows(const strata_array *part, int64_t first, int64_t n, void *out) {
+    const size_t row = strata_array_bytes(part) / (size_t)part->shape.dims[0];
+    memcpy(out, (const char *)part->data + (size_t)first * row, (size_t)n * row);
+}
+
+void strata_batches_write(const strata_batches *batches, int64_t first, int64_t n, void *out_features, void *out_labels) {
     const strata_batches *b = batches;
     if (b->order) {
-        strata_dataset_fetch(b->dataset, b->order, b->first, b->n, out_features, out_labels);
+        strata_dataset_fetch(b->dataset, b->order, b->first + first, n, out_features, out_labels);
         return;
     }
-    memcpy(out_features, b->element.parts[0].data, strata_array_bytes(&b->element.parts[0]));
-    if (out_labels && b->element.n_parts > 1)
-        memcpy(out_labels, b->element.parts[1].data, strata_array_bytes(&b->element.parts[1]));
+    copy_rows(&b->element.parts[0], first, n, out_features);
+    if (out_labels && b->element.n_parts > 1) copy_rows(&b->element.parts[1], first, n, out_labels);
 }
 
 int64_t strata_batches_count(const strata_dataset *dataset, int64_t batch) {

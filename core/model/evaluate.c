@@ -15,35 +15,39 @@ typedef struct flight {
     int64_t first;
 } flight;
 
-/* One walk. `take` receives a batch's output 0. */
+/* One walk. `take` receives a replica's output 0 of a batch. */
 typedef struct walk {
     strata_model *model;
     const strata_dataset *dataset;
     strata_program_kind kind;
     strata_batches *batches;
     int64_t n; /* examples submitted */
-    void (*take)(struct walk *walk, const flight *done, const float *output);
+    void (*take)(struct walk *walk, const flight *done, const strata_program_part *part, const float *output);
     float *predictions; /* prediction: (capacity, output...) */
     int64_t output_size, capacity;
     flight flights[MAX_IN_FLIGHT];
     int n_flights;
 } walk;
 
-static void take_sums(walk *w, const flight *done, const float *output) {
+static void take_sums(walk *w, const flight *done, const strata_program_part *part, const float *output) {
     (void)done;
+    (void)part;
     for (int64_t i = 0; i < w->model->n_sums; i++) w->model->sums[i] += (double)output[i];
 }
 
-static void take_predictions(walk *w, const flight *done, const float *output) {
-    memcpy(w->predictions + done->first * w->output_size, output,
-           (size_t)(done->program->batch * w->output_size) * sizeof(float));
+static void take_predictions(walk *w, const flight *done, const strata_program_part *part, const float *output) {
+    memcpy(w->predictions + (done->first + part->first) * w->output_size, output,
+           (size_t)(part->n * w->output_size) * sizeof(float));
 }
 
 static strata_status retire(walk *w, strata_error *err) {
     flight done = w->flights[0];
     memmove(w->flights, w->flights + 1, (size_t)--w->n_flights * sizeof *w->flights);
-    STRATA_TRY(strata_executable_wait(done.program->executable, done.slot, err));
-    w->take(w, &done, strata_executable_output(done.program->executable, done.slot, 0));
+    STRATA_TRY(strata_group_wait(done.program->group, done.slot, err));
+    for (int r = 0; r < done.program->n_parts; r++) {
+        const strata_program_part *part = &done.program->parts[r];
+        if (part->n) w->take(w, &done, part, strata_executable_output(part->executable, done.slot, 0));
+    }
     return STRATA_OK;
 }
 
@@ -59,18 +63,25 @@ static strata_status make_room(walk *w, int64_t n, strata_error *err) {
     return STRATA_OK;
 }
 
+static void fill_part(walk *w, const flight *next, const strata_program_part *part) {
+    if (!part->n) return;
+    void *labels = part->y >= 0 ? strata_executable_input(part->executable, next->slot, part->y) : NULL;
+    strata_batches_write(w->batches, part->first, part->n, strata_executable_input(part->executable, next->slot, part->x),
+                         labels);
+    if (labels) strata_model_convert_labels(w->model, w->dataset, part->n, labels);
+}
+
 /* The current batch of n examples. */
 static strata_status submit(walk *w, int64_t n, strata_error *err) {
     flight *next = &w->flights[w->n_flights];
     *next = (flight){.first = w->n};
     STRATA_TRY(make_room(w, n, err));
     STRATA_TRY(strata_model_get_program(w->model, w->kind, n, &next->program, err));
-    strata_executable *exe = next->program->executable;
-    STRATA_TRY(strata_executable_acquire(exe, &next->slot, err));
-    void *labels = next->program->y >= 0 ? strata_executable_input(exe, next->slot, next->program->y) : NULL;
-    strata_batches_write(w->batches, strata_executable_input(exe, next->slot, next->program->x), labels);
-    if (labels) strata_model_convert_labels(w->model, w->dataset, n, labels);
-    STRATA_TRY(strata_executable_submit(exe, next->slot, err));
+    strata_group *group = next->program->group;
+    STRATA_TRY(strata_group_acquire(group, &next->slot, err));
+    for (int r = 0; r < next->program->n_parts; r++) fill_part(w, next, &next->program->parts[r]);
+    STRATA_TRY(strata_group_start(group, next->slot, err));
+    STRATA_TRY(strata_group_finish(group, next->slot, NULL, err));
     w->n_flights++;
     w->n += n;
     return STRATA_OK;
@@ -81,7 +92,7 @@ static strata_status over_batches(walk *w, strata_error *err) {
         int64_t n;
         STRATA_TRY(strata_batches_next(w->batches, &n, err));
         if (!n) break;
-        int in_flight = w->n_flights ? strata_executable_n_slots(w->flights[0].program->executable) : 1;
+        int in_flight = w->n_flights ? strata_group_n_slots(w->flights[0].program->group) : 1;
         if (w->n_flights == in_flight) STRATA_TRY(retire(w, err));
         STRATA_TRY(submit(w, n, err));
     }
@@ -101,7 +112,7 @@ static strata_status run(walk *w, int64_t batch, strata_error *err) {
     strata_status status = over_batches(w, err);
     while (w->n_flights) {
         flight *left = &w->flights[--w->n_flights];
-        strata_status ignored = strata_executable_wait(left->program->executable, left->slot, NULL);
+        strata_status ignored = strata_group_wait(left->program->group, left->slot, NULL);
         (void)ignored;
     }
     strata_batches_destroy(w->batches);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training. The host gathers batch k + n_slots while the device works on batch k: each slot of the program has its own inputs and its own
- * loss, which is read when the slot comes round again, so no step waits for the host to look. */
+ * Training. The host gathers batch k + n_slots while the devices work on batch k: each slot of the program has its own inputs and its own
+ * loss, which is read when the slot comes round again, so no step waits for the host to look. With several replicas a step is finished
+ * (their gradients added up, the update submitted) after the next one's inputs were gathered. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,8 @@ typedef struct fit {
     int64_t n_examples;            /* submitted in this epoch */
     flight flights[MAX_IN_FLIGHT]; /* a queue: oldest at [0] */
     int n_flights;
+    strata_model_program *unfinished; /* of the newest of them, if it was only started; NULL */
+    int unfinished_slot;
     strata_progress progress;
     double began, epoch_began, metrics_read;
 } fit;
@@ -51,11 +54,20 @@ void strata_history_finish(strata_history *history) {
 
 /* ---- one step out, one step in ---- */
 
+/* What is left to do of the newest step. */
+static strata_status finish_step(fit *f, strata_error *err) {
+    const strata_model_program *program = f->unfinished;
+    f->unfinished = NULL;
+    return program ? strata_group_finish(program->group, f->unfinished_slot, program->contributes, err) : STRATA_OK;
+}
+
 /* Waits for what is in flight without looking, after a failure. */
 static void drain(fit *f) {
+    strata_status unfinished = finish_step(f, NULL); /* a group that failed does no more */
+    (void)unfinished;
     while (f->n_flights) {
         flight *last = &f->flights[--f->n_flights];
-        strata_status ignored = strata_executable_wait(last->program->executable, last->slot, NULL);
+        strata_status ignored = strata_group_wait(last->program->group, last->slot, NULL);
         (void)ignored;
     }
 }
@@ -89,7 +101,7 @@ static strata_status report_not_finite(fit *f, const flight *done, strata_error 
     strata_batches_destroy(f->batches);
     f->batches = NULL;
     if (x && y && !open_batches(f, done->step, NULL) && !strata_batches_next(f->batches, &n, NULL)) {
-        strata_batches_write(f->batches, x, y);
+        strata_batches_write(f->batches, 0, n, x, y);
         strata_model_convert_labels(f->model, f->dataset, n, y);
         status = strata_model_diagnose(f->model, x, y, n, done->words, done->rng, where, err);
     } else {
@@ -102,6 +114,7 @@ static strata_status report_not_finite(fit *f, const flight *done, strata_error 
 
 /* The sums since the epoch began, over the examples submitted: reading waits for them. */
 static strata_status read_sums(fit *f, int64_t examples, strata_error *err) {
+    STRATA_TRY(finish_step(f, err));
     STRATA_TRY(strata_model_read_sums(f->model, err));
     f->progress.metrics = strata_model_metrics(f->model, examples);
     f->metrics_read = seconds();
@@ -118,8 +131,9 @@ static strata_status tell(fit *f, strata_error *err) {
 static strata_status retire(fit *f, strata_error *err) {
     flight done = f->flights[0];
     memmove(f->flights, f->flights + 1, (size_t)--f->n_flights * sizeof *f->flights);
-    STRATA_TRY(strata_executable_wait(done.program->executable, done.slot, err));
-    const float *sums = strata_executable_output(done.program->executable, done.slot, 0);
+    STRATA_TRY(strata_group_wait(done.program->group, done.slot, err));
+    const strata_program_part *root = &done.program->parts[strata_strategy_root(f->model->strategy)];
+    const float *sums = strata_executable_output(root->executable, done.slot, 0);
     float loss = sums[0] / (float)done.program->batch;
     strata_history *h = f->history;
     if (!isfinite(loss)) return report_not_finite(f, &done, err);
@@ -139,24 +153,40 @@ static void fill_words(fit *f, flight *step) {
     memcpy(step->rng, words, sizeof step->rng);
 }
 
+/* Writes a replica's inputs: its share of the current batch, and what it counts in the whole. */
+static void fill_part(fit *f, const flight *step, const strata_program_part *part) {
+    strata_executable *exe = part->executable;
+    const int64_t n = step->program->batch;
+    float words[STRATA_STEP_WORDS];
+    memcpy(words, step->words, sizeof words);
+    words[STRATA_STEP_SHARE] = (float)part->n / (float)n;
+    memcpy(strata_executable_input(exe, step->slot, part->step), words, sizeof words);
+    if (!part->n) return;
+    void *labels = strata_executable_input(exe, step->slot, part->y);
+    strata_batches_write(f->batches, part->first, part->n, strata_executable_input(exe, step->slot, part->x), labels);
+    strata_model_convert_labels(f->model, f->dataset, part->n, labels);
+    float *weights = strata_executable_input(exe, step->slot, part->weights);
+    for (int64_t i = 0; i < part->n; i++) weights[i] = 1.0f / (float)n;
+    if (part->rng < 0) return;
+    int32_t rng[STRATA_RNG_WORDS];
+    memcpy(rng, step->rng, sizeof rng);
+    memcpy(rng + STRATA_RNG_FIRST_ROW, &part->first, sizeof part->first);
+    memcpy(strata_executable_input(exe, step->slot, part->rng), rng, sizeof rng);
+}
+
 /* Gathers and submits the current batch of n examples. */
 static strata_status submit(fit *f, int64_t number, int64_t n, strata_error *err) {
     flight *step = &f->flights[f->n_flights];
     *step = (flight){.step = number};
     STRATA_TRY(strata_model_get_program(f->model, STRATA_PROGRAM_TRAIN, n, &step->program, err));
-    strata_executable *exe = step->program->executable;
-    STRATA_TRY(strata_executable_acquire(exe, &step->slot, err));
+    STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
     fill_words(f, step);
-    strata_batches_write(f->batches, strata_executable_input(exe, step->slot, step->program->x),
-                         strata_executable_input(exe, step->slot, step->program->y));
-    strata_model_convert_labels(f->model, f->dataset, n, strata_executable_input(exe, step->slot, step->program->y));
-    float *weights = strata_executable_input(exe, step->slot, step->program->weights);
-    for (int64_t i = 0; i < n; i++) weights[i] = 1.0f / (float)n;
-    memcpy(strata_executable_input(exe, step->slot, step->program->step), step->words, sizeof step->words);
-    if (step->program->rng >= 0)
-        memcpy(strata_executable_input(exe, step->slot, step->program->rng), step->rng, sizeof step->rng);
-    STRATA_TRY(strata_executable_submit(exe, step->slot, err));
+    for (int r = 0; r < step->program->n_parts; r++) fill_part(f, step, &step->program->parts[r]);
+    STRATA_TRY(finish_step(f, err));
+    STRATA_TRY(strata_group_start(step->program->group, step->slot, err));
     f->n_flights++;
+    f->unfinished = step->program;
+    f->unfinished_slot = step->slot;
     return STRATA_OK;
 }
 
@@ -174,7 +204,7 @@ static strata_status run_epoch(fit *f, strata_error *err) {
         STRATA_TRY(strata_batches_next(f->batches, &n, err));
         if (!n) break;
         /* Runs finish in the order of submission, so with one free place the next slot of any program is free. */
-        int in_flight = f->n_flights ? strata_executable_n_slots(f->flights[0].program->executable) : 1;
+        int in_flight = f->n_flights ? strata_group_n_slots(f->flights[0].program->group) : 1;
         if (f->n_flights == in_flight) STRATA_TRY(retire(f, err));
         STRATA_TRY(submit(f, number, n, err));
         f->n_examples += n;
@@ -182,6 +212,7 @@ static strata_status run_epoch(fit *f, strata_error *err) {
             STRATA_TRY(read_sums(f, f->n_examples, err));
     }
     if (!f->n_examples) return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
+    STRATA_TRY(finish_step(f, err));
     while (f->n_flights) STRATA_TRY(retire(f, err));
     STRATA_TRY(read_sums(f, f->n_examples, err));
     f->progress.epoch_end = true;

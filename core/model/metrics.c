@@ -87,7 +87,9 @@ strata_status strata_model_reset_sums(strata_model *model, strata_error *err) {
     strata_array zeros;
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(model->n_sums), &zeros, err));
     memset(zeros.data, 0, (size_t)model->n_sums * sizeof(float));
-    strata_status status = strata_variable_set(model->metrics, &zeros, err);
+    strata_status status = STRATA_OK;
+    for (int r = 0; r < model->strategy->n_devices && !status; r++)
+        if (model->replicas[r].metrics) status = strata_variable_set(model->replicas[r].metrics, &zeros, err);
     strata_array_finish(&zeros);
     return status;
 }
@@ -95,7 +97,7 @@ strata_status strata_model_reset_sums(strata_model *model, strata_error *err) {
 strata_status strata_model_read_sums(strata_model *model, strata_error *err) {
     strata_array sums;
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(model->n_sums), &sums, err));
-    strata_status status = strata_variable_get(model->metrics, &sums, err);
+    strata_status status = strata_variable_get(model->replicas[strata_strategy_root(model->strategy)].metrics, &sums, err);
     for (int64_t i = 0; i < model->n_sums && !status; i++) model->sums[i] = (double)((float *)sums.data)[i];
     strata_array_finish(&sums);
     return status;

@@ -1,21 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the model. Users see strata/model.h. Reading order: model.c (layers, parameters, compile), programs.c (the graphs of a training,
- * an evaluation and a prediction step), fit.c, evaluate.c, summary.c, json.c, file.c.
+ * Inside of the model. Users see strata/model.h. Reading order: model.c (a list of layers), layers.c (their parameters, their graph), compile.c
+ * (variables on each device of the strategy), step.c (the graphs of a training, an evaluation and a prediction step), programs.c (their
+ * executables), fit.c, evaluate.c, summary.c, json.c, file.c.
  *
  * All parameters lie in one flat f32 variable, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements; so do
  * gradients and optimizer slots, and one kernel updates all. */
 #ifndef STRATA_CORE_MODEL_H
 #define STRATA_CORE_MODEL_H
 
-#include "core/executable.h"
+#include "core/group.h"
 #include "core/layer/layer.h"
 #include "core/loss/loss.h"
 #include "core/metric/metric.h"
 #include "core/optimizer/optimizer.h"
+#include "core/strategy.h"
 #include "strata/model.h"
 
-enum { STRATA_PARAMETER_ALIGNMENT = STRATA_SEGMENT_CHUNK };
+enum {
+    STRATA_PARAMETER_ALIGNMENT = STRATA_SEGMENT_CHUNK,
+    STRATA_MAX_BUCKETS = 8,
+    STRATA_MAX_STEP_UPDATES = STRATA_MAX_BUCKETS + 8
+};
 
 typedef struct strata_layer_list {
     struct strata_model_layer *layers;
@@ -48,14 +54,53 @@ typedef struct strata_model_metric {
 
 typedef enum strata_program_kind { STRATA_PROGRAM_TRAIN, STRATA_PROGRAM_EVALUATE, STRATA_PROGRAM_PREDICT } strata_program_kind;
 
+/* The model on one device of its strategy. */
+typedef struct strata_model_replica {
+    strata_device *device;
+    strata_variable *flat;
+    strata_variable *state; /* NULL: no layer has any */
+    /* On the devices that update: */
+    strata_variable *slots[STRATA_MAX_OPTIMIZER_SLOTS];
+    strata_variable
+        *metrics; /* f32 (n_sums): sum of losses, number of right answers, words of `extra`, since the epoch began */
+} strata_model_replica;
+
+/* A replica's part of a program: examples [first, first + n) of the batch. Where n is 0, the executable is for one example, which counts nothing. */
+typedef struct strata_program_part {
+    strata_executable *executable; /* the group's */
+    int64_t first, n;
+    int x, y, weights, step, rng; /* input indices; -1: the program has none */
+} strata_program_part;
+
 /* One compiled step for one batch size, kept until the model goes. */
 typedef struct strata_model_program {
     strata_program_kind kind;
-    int64_t batch;
-    strata_executable *executable;
-    int x, y, weights, step, rng; /* input indices; -1: the program has none */
+    int64_t batch; /* of all replicas */
+    strata_group *group;
+    int n_parts;
+    strata_program_part *parts;
+    bool *contributes; /* [n_parts] whether it has examples */
     struct strata_model_program *next;
 } strata_model_program;
+
+/* What a device does in a step. */
+typedef struct strata_step_role {
+    int replica;    /* the device, whose variables it uses */
+    int64_t batch;  /* examples; 0: it computes nothing */
+    bool updates;   /* parameters, slots, states, the epoch's sums; else it receives parameters and states, */
+    bool receives;  /* if so */
+    bool gives_new; /* parameters and states, to those that receive them */
+    bool exchanges; /* there are other replicas */
+} strata_step_role;
+
+/* A step's graph, until strata_graph_destroy(graph). */
+typedef struct strata_step {
+    strata_graph *graph;
+    strata_tensor *flat; /* the parameters' read */
+    strata_tensor *output;
+    strata_tensor *updates[STRATA_MAX_STEP_UPDATES];
+    int n_updates;
+} strata_step;
 
 struct strata_model {
     strata_shape input;
@@ -84,12 +129,11 @@ struct strata_model {
     strata_shape output; /* of one example; known once the layers are declared */
     float *loaded;       /* (flat_size + state_size) from a file, until compile; NULL: none */
 
-    strata_device *device; /* NULL until compile */
+    const strata_strategy *strategy; /* NULL until compile */
+    strata_strategy alone;           /* that of a model without one */
+    strata_device *only;             /* its device */
+    strata_model_replica *replicas;  /* [strategy->n_devices] */
     uint64_t seed;
-    strata_variable *flat, *slots[STRATA_MAX_OPTIMIZER_SLOTS];
-    strata_variable *state; /* NULL: no layer has any */
-    strata_variable
-        *metrics;       /* f32 (n_sums): sum of losses, number of right answers, words of `extra`, since the epoch began */
     char *metric_names; /* "auc,precision", as JSON or compile said; NULL: none */
     strata_model_metric extra[STRATA_MAX_METRICS];
     int n_extra;
@@ -122,10 +166,14 @@ struct strata_layer_context {
 
 /* model.c: builds all layers; x (B, input...) -> outputs. Declares parameters when context->declaring. */
 strata_tensor *strata_model_build_layers(strata_layer_context *context, strata_tensor *x);
-/* What strata_layer_update_state asked for while `context` was built, as one update. */
-strata_tensor *strata_model_update_state(strata_layer_context *context, strata_tensor *gate);
+/* What strata_layer_update_state asked for while `context` was built: the states' new values, laid out as they are, and how far each moves there. */
+strata_tensor *strata_model_new_state(strata_layer_context *context);
+strata_tensor *strata_model_state_rates(strata_layer_context *context, strata_graph *graph);
 /* Makes parameters[], flat_size and output from the layers, once; reports the first error of building. */
 STRATA_MUST_USE strata_status strata_model_declare(strata_model *model, strata_error *err);
+void strata_model_free_parameters(strata_model *model);
+/* The layer that is begun and not ended; NULL: none. */
+const strata_model_layer *strata_model_open_layer(const strata_model *model);
 /* Elements of both ranges, the states behind the parameters; and a parameter's first element in them. */
 int64_t strata_model_all_size(const strata_model *model);
 int64_t strata_model_place(const strata_model *model, const strata_parameter_spec *parameter);
@@ -137,13 +185,17 @@ void strata_model_close_branch(strata_model *model);
 /* Adds a layer with a copy of its options; the model keeps the first error. */
 void strata_model_add(strata_model *model, const strata_layer_kind *kind, const void *options);
 
+/* step.c: the graph of a step; layers: [n_layers], filled with what each costs; NULL: not asked for. */
+STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind,
+                                                strata_step_role role, strata_layer_cost *layers, strata_error *err);
+
 /* programs.c: the program for this batch size, compiled at first use. */
 STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,
                                                        strata_model_program **out_program, strata_error *err);
-/* Whether the program for this batch size would fit the device; OUT_OF_MEMORY with bytes wanted and free and a batch that does. */
+/* Whether the program for this batch size would fit the devices; OUT_OF_MEMORY with bytes wanted and free and a batch that does. */
 STRATA_MUST_USE strata_status strata_model_check_batch(strata_model *model, strata_program_kind kind, int64_t batch,
                                                        strata_error *err);
-/* What the program for this batch size would cost, and each layer in it ([n_layers]; NULL: not asked for). */
+/* What the program for this batch size would cost on the first device, and each layer in it ([n_layers]; NULL: not asked for). */
 STRATA_MUST_USE strata_status strata_model_measure(strata_model *model, strata_program_kind kind, int64_t batch,
                                                    strata_layer_cost *out_layers, strata_program_cost *out_cost,
                                                    strata_error *err);
@@ -170,7 +222,10 @@ STRATA_MUST_USE strata_status strata_model_reset_sums(strata_model *model, strat
 STRATA_MUST_USE strata_status strata_model_read_sums(strata_model *model, strata_error *err);
 void strata_model_free_programs(strata_model *model);
 
-/* model.c */
+/* compile.c */
+void strata_model_free_variables(strata_model *model);
+
+/* data.c */
 size_t strata_model_element_bytes(const strata_model *model); /* of one element's features in a batch */
 STRATA_MUST_USE strata_status strata_model_check_compiled(const strata_model *model, const char *verb, strata_error *err);
 /* Whether the dataset's elements and labels fit the model. */

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The graphs of a model's steps, and their executables, one for each kind and batch size.
- *
- *   training      x (B, ...), y (B), weights (B), step, rng -> sums;  updates parameters, optimizer slots, the epoch's sums
- *   evaluation    x, y -> sums
- *   prediction    x -> outputs, as probabilities where the loss classifies
- *
- * sums (2): of the examples' losses, and of right answers. weights: what each example's loss counts in the gradient, 1 / B for
- * the mean of a batch. */
+ * The executables of a model's steps: one group of replicas for each kind and batch size. What they would need, and a training step taken
+ * apart to find where it went wrong. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,223 +11,76 @@
 #include "core/graph.h"
 #include "core/model/model.h"
 
-/* A step's graph while it is built. */
-typedef struct step_graph {
-    strata_graph *graph;
-    strata_layer_context context;
-    strata_tensor *x, *y, *step;
-    strata_tensor *outputs[2];
-    int n_outputs;
-    strata_tensor *updates[3];
-    int n_updates;
-} step_graph;
-
-static strata_tensor *forward(step_graph *s, strata_model *model, int64_t batch) {
-    strata_shape shape = {.rank = model->input.rank + 1, .dims = {batch}};
-    memcpy(shape.dims + 1, model->input.dims, (size_t)model->input.rank * sizeof(int64_t));
-    s->x = strata_input(s->graph, "x", model->input_dtype, shape);
-    s->context.flat = strata_variable_read(s->graph, model->flat);
-    strata_tensor_set_name(s->context.flat, "parameters");
-    if (model->state) s->context.state = strata_tensor_set_name(strata_variable_read(s->graph, model->state), "states");
-    return strata_model_build_layers(&s->context, s->x);
-}
-
-static strata_tensor *labels_input(step_graph *s, const strata_model *model, int64_t batch) {
-    strata_shape one = strata_loss_label_shape(model->loss, model->output), shape = {.rank = one.rank + 1, .dims = {batch}};
-    memcpy(shape.dims + 1, one.dims, (size_t)one.rank * sizeof(int64_t));
-    return s->y = strata_input(s->graph, "y", strata_loss_label_dtype(model->loss), shape);
-}
-
-/* Sum of losses and number of right answers (0 where the loss does not classify), f32 (2). */
-static strata_tensor *answer_sums(const strata_model *model, strata_tensor *per_example, strata_tensor *outputs,
-                                  strata_tensor *labels) {
-    switch (model->loss->answers) {
-        case STRATA_ANSWERS_CLASS:
-            return strata_classification_sums(per_example, outputs, labels);
-        case STRATA_ANSWERS_DISTRIBUTION:
-            return strata_classification_sums(per_example, outputs, strata_argmax(labels, 1));
-        case STRATA_ANSWERS_BINARY:
-            outputs = strata_flatten(outputs);
-            return strata_binary_sums(per_example, outputs, strata_loss_match(outputs, labels),
-                                      model->loss->threshold(&model->loss_options));
-        case STRATA_ANSWERS_NONE:
-            break;
+/* What the device does in a program for a batch of all replicas. A replica without examples runs one, which counts nothing. */
+static strata_step_role role_of(const strata_model *model, strata_program_kind kind, int replica, int64_t batch) {
+    const strata_strategy *strategy = model->strategy;
+    strata_step_role role = {.replica = replica};
+    if (replica < strategy->n_replicas) {
+        int64_t first;
+        strata_strategy_share(strategy, batch, replica, &first, &role.batch);
+        if (!role.batch) role.batch = 1;
     }
-    strata_tensor *sum = strata_reshape(strata_reduce_sum(per_example, NULL, 0, false), STRATA_SHAPE(1));
-    return strata_pad(sum, (int64_t[]){0}, (int64_t[]){1}, 0);
+    if (kind != STRATA_PROGRAM_TRAIN) return role;
+    role.updates = strata_strategy_updates(strategy, replica);
+    role.receives = !role.updates;
+    role.gives_new = role.updates && strategy->updater >= 0 && strategy->n_devices > 1;
+    role.exchanges = strategy->n_devices > 1;
+    return role;
 }
 
-/* `value` (one number) added to the sum of losses, sums[0]. */
-static strata_tensor *add_to_loss(strata_tensor *sums, strata_tensor *value) {
-    int64_t before = 0, after = strata_shape_elements(strata_tensor_shape(sums)) - 1;
-    return strata_add(sums, strata_pad(strata_reshape(value, STRATA_SHAPE(1)), &before, &after, 0));
+/* Devices that run a program: those that only keep parameters do nothing but train. */
+static int n_parts(const strata_model *model, strata_program_kind kind) {
+    return kind == STRATA_PROGRAM_TRAIN ? model->strategy->n_devices : model->strategy->n_replicas;
 }
 
-static strata_tensor *times(strata_tensor *x, double factor) {
-    return strata_mul(x, strata_scalar(strata_tensor_graph(x), STRATA_DTYPE_F32, factor));
-}
+/* ---- what a program would need ---- */
 
-/* What a batch adds to the epoch's sums; its examples' losses have the layers' penalty in them. */
-static strata_tensor *batch_sums(const step_graph *s, const strata_model *model, strata_tensor *per_example,
-                                 strata_tensor *outputs, strata_tensor *labels) {
-    strata_tensor *sums = strata_model_metric_sums(model, answer_sums(model, per_example, outputs, labels), outputs, labels);
-    if (!s->context.penalty) return sums;
-    return add_to_loss(sums, times(s->context.penalty, (double)strata_tensor_shape(per_example).dims[0]));
-}
-
-/* The node of that name; NULL: there is none. */
-static strata_tensor *find_named(const strata_graph *graph, const char *name) {
-    for (int id = 0; id < graph->n_nodes; id++)
-        if (graph->nodes[id]->name && !strcmp(graph->nodes[id]->name, name)) return graph->nodes[id];
-    return NULL;
-}
-
-/* Gradients of the sum of `per_example` times `weights` (B), and of the layers' penalty for the step's share, laid out as the parameters are. */
-static strata_tensor *flat_gradients(step_graph *s, strata_model *model, strata_tensor *per_example, strata_tensor *weights) {
-    strata_graph *graph = strata_tensor_graph(per_example);
-    strata_tensor **views = calloc(2 * (size_t)model->n_parameters, sizeof *views), **gradients = views + model->n_parameters;
-    int64_t *offsets = calloc((size_t)model->n_parameters, sizeof *offsets);
-    strata_tensor *flat = NULL;
-    int n = 0;
-    for (int i = 0; i < model->n_parameters && views && offsets && !flat; i++) {
-        const strata_parameter_spec *p = &model->parameters[i];
-        if (p->state) continue;
-        offsets[n] = p->offset;
-        views[n] = find_named(graph, p->name);
-        if (!views[n++] && !graph->status)
-            flat = strata_graph_poison(graph, NULL, STRATA_INTERNAL, "parameter %s is not in the graph", p->name);
-    }
-    if (!views || !offsets) {
-        flat = strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for gradients");
-    } else if (!flat) {
-        strata_tensor *y = per_example, *dy = weights;
-        if (s->context.penalty) {
-            int64_t first = STRATA_STEP_SHARE, one = 1;
-            strata_tensor *share = strata_reshape(strata_slice(s->step, &first, &one), STRATA_SHAPE());
-            y = strata_reduce_sum(strata_mul(per_example, weights), NULL, 0, false);
-            y = strata_add(y, strata_mul(s->context.penalty, share));
-            dy = NULL;
-        }
-        strata_gradients(y, dy, views, n, gradients);
-        flat = strata_pack(gradients, offsets, n, model->flat_size);
-    }
-    free(views);
-    free(offsets);
-    return flat;
-}
-
-static strata_tensor *build_loss(const strata_model *model, strata_tensor *outputs, strata_tensor *labels) {
-    return model->loss->build(&model->loss_options, outputs, labels);
-}
-
-static void build_train(step_graph *s, strata_model *model, int64_t batch) {
-    s->context.training = true;
-    s->context.rng = strata_input(s->graph, "rng", STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS));
-    strata_tensor *outputs = forward(s, model, batch), *labels = labels_input(s, model, batch);
-    strata_tensor *per_example = strata_tensor_set_name(build_loss(model, outputs, labels), "loss");
-    s->step = strata_input(s->graph, "step", STRATA_DTYPE_F32, STRATA_SHAPE(STRATA_STEP_WORDS));
-    strata_tensor *weights = strata_input(s->graph, "weights", STRATA_DTYPE_F32, STRATA_SHAPE(batch));
-    strata_tensor *sums = strata_tensor_set_name(batch_sums(s, model, per_example, outputs, labels), "sums");
-
-    strata_tensor *slots[STRATA_MAX_OPTIMIZER_SLOTS] = {NULL};
-    for (int i = 0; i < model->optimizer_kind->n_slots(&model->optimizer); i++)
-        slots[i] = strata_variable_read(s->graph, model->slots[i]);
-    strata_tensor *square = NULL;
-    strata_update update = {.parameters = s->context.flat, .step = s->step, .segments = &model->segments};
-    memcpy(update.slots, slots, sizeof slots);
-    update.gradients =
-        strata_clip_gradients(&model->optimizer, flat_gradients(s, model, per_example, weights), &model->segments, &square);
-    /* Where the norm of all gradients is known anyway, one that is not finite spoils the loss, and so closes the gate. */
-    if (square) sums = add_to_loss(sums, times(square, 0));
-    /* The gate is the epoch's sum, not the batch's: steps submitted behind one whose loss is not finite change nothing either. */
-    s->updates[1] = strata_assign_add(strata_variable_read(s->graph, model->metrics), sums);
-    int64_t first = 0, one = 1;
-    update.gate = strata_reshape(strata_slice(s->updates[1], &first, &one), STRATA_SHAPE());
-    s->updates[0] = model->optimizer_kind->build(&model->optimizer, &update);
-    s->n_updates = 2;
-    if (model->state) s->updates[s->n_updates++] = strata_model_update_state(&s->context, update.gate);
-    s->outputs[0] = sums;
-    s->n_outputs = 1;
-}
-
-static void build_evaluate(step_graph *s, strata_model *model, int64_t batch) {
-    strata_tensor *outputs = forward(s, model, batch), *labels = labels_input(s, model, batch);
-    s->outputs[0] = batch_sums(s, model, build_loss(model, outputs, labels), outputs, labels);
-    s->n_outputs = 1;
-}
-
-static void build_predict(step_graph *s, strata_model *model, int64_t batch) {
-    strata_tensor *outputs = forward(s, model, batch);
-    s->outputs[0] = model->loss->predict ? model->loss->predict(&model->loss_options, outputs) : outputs;
-    s->n_outputs = 1;
-}
-
-/* layers: [n_layers], filled with what each costs; NULL: not asked for. */
-static strata_status build_traced(step_graph *s, strata_model *model, strata_program_kind kind, int64_t batch,
-                                  strata_layer_cost *layers, strata_error *err) {
-    static void (*const builders[])(step_graph *, strata_model *, int64_t) = {[STRATA_PROGRAM_TRAIN] = build_train,
-                                                                              [STRATA_PROGRAM_EVALUATE] = build_evaluate,
-                                                                              [STRATA_PROGRAM_PREDICT] = build_predict};
-    *s = (step_graph){.context = {.model = model, .costs = layers}};
-    STRATA_TRY(strata_graph_create(&s->graph, err));
-    s->context.new_state = calloc((size_t)model->n_parameters, sizeof(*s->context.new_state));
-    s->context.state_rates = calloc((size_t)model->n_parameters, sizeof(*s->context.state_rates));
-    strata_status status = STRATA_OK;
-    if (s->context.new_state && s->context.state_rates)
-        builders[kind](s, model, batch);
-    else
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for states");
-    if (!status) status = strata_graph_check(s->graph, err);
-    free(s->context.new_state);
-    free(s->context.state_rates);
-    s->context.new_state = NULL;
-    s->context.state_rates = NULL;
-    if (status) strata_graph_destroy(s->graph);
-    return status;
-}
-
-static strata_status build(step_graph *s, strata_model *model, strata_program_kind kind, int64_t batch, strata_error *err) {
-    return build_traced(s, model, kind, batch, NULL, err);
-}
-
-strata_status strata_model_measure(strata_model *model, strata_program_kind kind, int64_t batch, strata_layer_cost *out_layers,
-                                   strata_program_cost *out_cost, strata_error *err) {
-    step_graph s;
-    STRATA_TRY(build_traced(&s, model, kind, batch, out_layers, err));
-    strata_status status =
-        strata_executable_measure(model->device, s.outputs, s.n_outputs, s.updates, s.n_updates, out_cost, err);
+static strata_status measure(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
+                             strata_layer_cost *layers, strata_program_cost *out_cost, strata_error *err) {
+    strata_step s;
+    STRATA_TRY(strata_step_build(&s, model, kind, role_of(model, kind, replica, batch), layers, err));
+    strata_status status = strata_executable_measure(model->replicas[replica].device, &s.output, s.output != NULL, s.updates,
+                                                     s.n_updates, out_cost, err);
     strata_graph_destroy(s.graph);
     return status;
 }
 
-/* Device bytes that the program needs. */
-static strata_status measure(strata_model *model, strata_program_kind kind, int64_t batch, int64_t *out_bytes,
-                             strata_error *err) {
-    strata_program_cost cost = {0};
-    strata_status status = strata_model_measure(model, kind, batch, NULL, &cost, err);
-    *out_bytes = cost.device_bytes;
-    return status;
+strata_status strata_model_measure(strata_model *model, strata_program_kind kind, int64_t batch, strata_layer_cost *out_layers,
+                                   strata_program_cost *out_cost, strata_error *err) {
+    return measure(model, kind, 0, batch, out_layers, out_cost, err);
 }
 
-static int64_t free_bytes(const strata_model *model) {
-    uint64_t all = strata_device_get_info(model->device)->memory_bytes;
-    uint64_t used = strata_device_get_counters(model->device).allocated_bytes;
+static int64_t free_bytes(const strata_device *device) {
+    uint64_t all = strata_device_get_info(device)->memory_bytes;
+    uint64_t used = strata_device_get_counters(device).allocated_bytes;
     if (!all) return INT64_MAX; /* the device does not say */
     return all > used ? (int64_t)(all - used) : 0;
 }
 
+/* Whether every device has room for its part; *out_device: the one that is looked at last, the first without room. */
+static strata_status check_parts(strata_model *model, strata_program_kind kind, int64_t batch, const strata_device **out_device,
+                                 strata_error *err) {
+    for (int r = 0; r < n_parts(model, kind); r++) {
+        strata_program_cost cost = {0};
+        const strata_device *device = *out_device = model->replicas[r].device;
+        STRATA_TRY(measure(model, kind, r, batch, NULL, &cost, err));
+        if (cost.device_bytes > free_bytes(device))
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "the program needs %.1f MiB", (double)cost.device_bytes / 1048576);
+    }
+    return STRATA_OK;
+}
+
 /* The largest batch below `batch`, by halving, whose program fits in what is free; 0: none does. */
 static int64_t batch_that_fits(strata_model *model, strata_program_kind kind, int64_t batch) {
-    for (batch /= 2; batch >= 1; batch /= 2) {
-        int64_t bytes = 0;
-        if (!measure(model, kind, batch, &bytes, NULL) && bytes <= free_bytes(model)) return batch;
-    }
+    const strata_device *device;
+    for (batch /= 2; batch >= 1; batch /= 2)
+        if (!check_parts(model, kind, batch, &device, NULL)) return batch;
     return 0;
 }
 
-/* Adds to an error of memory what batch would fit. */
-static strata_status explain_memory(strata_model *model, strata_program_kind kind, int64_t batch, strata_status status,
-                                    strata_error *err) {
+/* Adds to an error of memory on the device what batch would fit. */
+static strata_status explain_memory(strata_model *model, strata_program_kind kind, int64_t batch, const strata_device *device,
+                                    strata_status status, strata_error *err) {
     bool memory = status == STRATA_OUT_OF_MEMORY || status == STRATA_UNSUPPORTED || status == STRATA_INVALID;
     int64_t fits = memory && batch > 1 ? batch_that_fits(model, kind, batch) : 0;
     if (!fits) return status;
@@ -241,34 +88,74 @@ static strata_status explain_memory(strata_model *model, strata_program_kind kin
     if (err) reason = *err;
     return strata_fail(err, STRATA_OUT_OF_MEMORY,
                        "batch %lld does not fit on %s, where %.1f MiB are free (%s); a batch of %lld does", (long long)batch,
-                       strata_device_get_info(model->device)->id, (double)free_bytes(model) / 1048576, reason.message,
+                       strata_device_get_info(device)->id, (double)free_bytes(device) / 1048576, reason.message,
                        (long long)fits);
 }
 
 strata_status strata_model_check_batch(strata_model *model, strata_program_kind kind, int64_t batch, strata_error *err) {
-    int64_t bytes = 0, left = free_bytes(model);
+    const strata_device *device = NULL;
     strata_error reason = {0};
-    strata_status status = measure(model, kind, batch, &bytes, &reason);
-    if (!status && bytes > left)
-        status = strata_fail(&reason, STRATA_OUT_OF_MEMORY, "the program needs %.1f MiB", (double)bytes / 1048576);
+    strata_status status = check_parts(model, kind, batch, &device, &reason);
     if (!status) return STRATA_OK;
-    status = explain_memory(model, kind, batch, status, &reason);
+    status = explain_memory(model, kind, batch, device, status, &reason);
     return strata_fail(err, status, "%s", reason.message);
 }
 
-static strata_status compile(strata_model *model, strata_model_program *program, strata_error *err) {
-    step_graph s;
-    STRATA_TRY(build(&s, model, program->kind, program->batch, err));
-    strata_status status = strata_executable_create(model->device, s.outputs, s.n_outputs, s.updates, s.n_updates, NULL,
-                                                    &program->executable, err);
+/* ---- programs ---- */
+
+static strata_status compile_part(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
+                                  strata_program_part *part, strata_error *err) {
+    strata_step s;
+    const strata_step_role role = role_of(model, kind, replica, batch);
+    STRATA_TRY(strata_step_build(&s, model, kind, role, NULL, err));
+    strata_device *device = model->replicas[replica].device;
+    strata_status status = role.exchanges ? strata_executable_create_replica(device, &s.output, s.output != NULL, s.updates,
+                                                                             s.n_updates, NULL, &part->executable, err)
+                                          : strata_executable_create(device, &s.output, s.output != NULL, s.updates,
+                                                                     s.n_updates, NULL, &part->executable, err);
     strata_graph_destroy(s.graph);
     if (status) return status;
-    program->x = strata_executable_input_index(program->executable, "x");
-    program->y = strata_executable_input_index(program->executable, "y");
-    program->step = strata_executable_input_index(program->executable, "step");
-    program->weights = strata_executable_input_index(program->executable, "weights");
-    program->rng = strata_executable_input_index(program->executable, "rng");
+    if (replica < model->strategy->n_replicas) strata_strategy_share(model->strategy, batch, replica, &part->first, &part->n);
+    part->x = strata_executable_input_index(part->executable, "x");
+    part->y = strata_executable_input_index(part->executable, "y");
+    part->step = strata_executable_input_index(part->executable, "step");
+    part->weights = strata_executable_input_index(part->executable, "weights");
+    part->rng = strata_executable_input_index(part->executable, "rng");
     return STRATA_OK;
+}
+
+static void destroy_program(strata_model_program *program) {
+    for (int r = 0; !program->group && program->parts && r < program->n_parts; r++)
+        strata_executable_destroy(program->parts[r].executable);
+    strata_group_destroy(program->group);
+    free(program->parts);
+    free(program->contributes);
+    free(program);
+}
+
+static strata_status make_group(strata_model_program *program, strata_error *err) {
+    strata_executable **executables = calloc((size_t)program->n_parts, sizeof(*executables));
+    if (!executables) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    for (int r = 0; r < program->n_parts; r++) executables[r] = program->parts[r].executable;
+    strata_status status = strata_group_create(executables, program->n_parts, &program->group, err);
+    for (int r = 0; status && r < program->n_parts; r++) program->parts[r].executable = NULL; /* taken even so */
+    free(executables);
+    return status;
+}
+
+static strata_status compile(strata_model *model, strata_model_program *program, strata_error *err) {
+    const size_t n = (size_t)program->n_parts;
+    program->parts = calloc(n, sizeof *program->parts);
+    program->contributes = calloc(n, sizeof *program->contributes);
+    if (!program->parts || !program->contributes)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    for (int r = 0; r < program->n_parts; r++) {
+        strata_program_part *part = &program->parts[r];
+        strata_status status = compile_part(model, program->kind, r, program->batch, part, err);
+        if (status) return explain_memory(model, program->kind, program->batch, model->replicas[r].device, status, err);
+        program->contributes[r] = part->n > 0;
+    }
+    return make_group(program, err);
 }
 
 strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,
@@ -282,10 +169,11 @@ strata_status strata_model_get_program(strata_model *model, strata_program_kind 
     if (!program) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     program->kind = kind;
     program->batch = batch;
+    program->n_parts = n_parts(model, kind);
     strata_status status = compile(model, program, err);
     if (status) {
-        free(program);
-        return explain_memory(model, kind, batch, status, err);
+        destroy_program(program);
+        return status;
     }
     program->next = model->programs;
     model->programs = program;
@@ -296,8 +184,7 @@ strata_status strata_model_get_program(strata_model *model, strata_program_kind 
 void strata_model_free_programs(strata_model *model) {
     for (strata_model_program *p = model->programs, *next; p; p = next) {
         next = p->next;
-        strata_executable_destroy(p->executable);
-        free(p);
+        destroy_program(p);
     }
     model->programs = NULL;
 }
@@ -326,7 +213,7 @@ static strata_status run_and_look(strata_model *model, strata_tensor **tensors, 
                                   int64_t batch, const float *step, const int32_t *rng, int *out_first, strata_error *err) {
     strata_executable *exe = NULL;
     strata_executable_options opts = {.n_slots = 1, .no_fusion = true};
-    STRATA_TRY(strata_executable_create(model->device, tensors, n, NULL, 0, &opts, &exe, err));
+    STRATA_TRY(strata_executable_create(model->replicas[0].device, tensors, n, NULL, 0, &opts, &exe, err));
     int slot = 0;
     strata_status status = strata_executable_acquire(exe, &slot, err);
     const struct {
@@ -354,15 +241,16 @@ static strata_status run_and_look(strata_model *model, strata_tensor **tensors, 
 
 strata_status strata_model_diagnose(strata_model *model, const void *x, const void *y, int64_t batch, const float *step,
                                     const int32_t *rng, const char *where, strata_error *err) {
-    step_graph s;
-    STRATA_TRY(build(&s, model, STRATA_PROGRAM_TRAIN, batch, err));
+    strata_step s;
+    const strata_step_role role = {.batch = batch}; /* on the first replica, without an update */
+    STRATA_TRY(strata_step_build(&s, model, STRATA_PROGRAM_TRAIN, role, NULL, err));
     int first = -1;
     strata_error reason = {0};
     strata_tensor **tensors = calloc((size_t)s.graph->n_nodes, sizeof *tensors);
     strata_status status =
         tensors ? run_and_look(model, tensors, float_tensors(s.graph, tensors), x, y, batch, step, rng, &first, &reason)
                 : strata_fail(&reason, STRATA_OUT_OF_MEMORY, "no host memory");
-    if (!status && first >= 0 && tensors[first] == s.context.flat)
+    if (!status && first >= 0 && tensors[first] == s.flat)
         status = strata_fail(err, STRATA_DATA,
                              "the loss is not finite at %s; the first tensor that is not is %s %s: in an earlier step the loss "
                              "was finite, but its gradient was not. A smaller learning rate, or checking the data, may help",

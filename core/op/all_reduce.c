@@ -16,9 +16,9 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     if (!mean && attrs->reduction != STRATA_REDUCE_SUM)
         return strata_fail(err, STRATA_INVALID, "reduction %d is neither SUM (%d) nor MEAN (%d)", (int)attrs->reduction,
                            STRATA_REDUCE_SUM, STRATA_REDUCE_MEAN);
-    STRATA_TRY(strata_check_dtype(node->inputs[0], "x", mean ? STRATA_FLOATS : STRATA_NUMBERS, err));
-    node->dtype = node->inputs[0]->dtype;
-    node->shape = node->inputs[0]->shape;
+    if (node->n_inputs) STRATA_TRY(strata_check_dtype(node->inputs[0], "x", mean ? STRATA_FLOATS : STRATA_NUMBERS, err));
+    node->dtype = attrs->dtype;
+    node->shape = attrs->takes ? attrs->shape : STRATA_SHAPE(0);
     return STRATA_OK;
 }
 
@@ -29,13 +29,13 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
 static strata_status reference(const strata_op_call *call, strata_error *err) {
     (void)err;
     size_t bytes = (size_t)strata_shape_elements(call->node->shape) * strata_dtype_bytes(call->node->dtype);
-    if (bytes) memcpy(call->output, call->inputs[0], bytes);
+    if (bytes && call->node->n_inputs) memcpy(call->output, call->inputs[0], bytes);
     return STRATA_OK;
 }
 
 const strata_op strata_op_all_reduce = {
     .name = "all_reduce",
-    .min_inputs = 1,
+    .min_inputs = 0,
     .max_inputs = 1,
     .flags = STRATA_OP_COMMUNICATION,
     .attrs_bytes = sizeof(strata_all_reduce_attrs),
@@ -45,6 +45,13 @@ const strata_op strata_op_all_reduce = {
     .reference = reference,
 };
 
+strata_tensor *strata_exchange(strata_graph *graph, strata_tensor *x, strata_dtype dtype, strata_shape shape,
+                               strata_reduction reduction, bool takes) {
+    strata_all_reduce_attrs attrs = {.reduction = reduction, .takes = takes, .dtype = dtype, .shape = shape};
+    return strata_node(graph, &strata_op_all_reduce, x != NULL, &x, &attrs);
+}
+
 strata_tensor *strata_all_reduce(strata_tensor *x, strata_reduction reduction) {
-    return strata_node(NULL, &strata_op_all_reduce, 1, &x, &(strata_all_reduce_attrs){.reduction = reduction});
+    if (!x || strata_tensor_is_poison(x)) return x;
+    return strata_exchange(x->graph, x, x->dtype, x->shape, reduction, true);
 }

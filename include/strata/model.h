@@ -22,6 +22,7 @@
 #include "strata/layers.h"
 #include "strata/losses.h"
 #include "strata/optimizers.h"
+#include "strata/strategy.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -68,10 +69,13 @@ typedef struct strata_compile_options {
      * over classes), auc (Keras' 200 thresholds), confusion_matrix, mae. They add up on the device; each costs some kernels a step. */
     const char *metrics;
     uint64_t seed; /* of initial parameters and dropout */
+    /* On which devices: borrowed, must outlive the model; the call's device is NULL then. NULL: on that device alone. */
+    const strata_strategy *strategy;
 } strata_compile_options;
 
-/* Binds the model to a device (borrowed: it must outlive the model), makes parameters and optimizer slots and initializes those that were not
- * loaded. Once per model. */
+/* Binds the model to a device or a strategy (borrowed: it must outlive the model), makes parameters and optimizer slots and initializes those that
+ * were not loaded. With a strategy of several replicas, batches in fit, evaluate and predict are of all replicas together, each of which takes its
+ * share; results are those of one device on the same batches. Once per model. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_compile(strata_model *model, strata_device *device,
                                                               const strata_compile_options *opts, strata_error *err);
 
@@ -154,6 +158,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_get_parameter(strata_model
                                                                     strata_error *err);
 STRATA_API STRATA_MUST_USE strata_status strata_model_set_parameter(strata_model *model, int index, const strata_array *value,
                                                                     strata_error *err);
+/* Whether all devices of the strategy hold the same bits of parameters and states. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_replicas_equal(strata_model *model, bool *out_equal, strata_error *err);
 /* SHA-256 of all parameters' little-endian f32 bytes, in the order of their names, as 64 hexadecimal digits. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_sha256(strata_model *model, char out_hex[65], strata_error *err);
 

@@ -180,7 +180,7 @@ STRATA_API strata_tensor *strata_attention(strata_tensor *q, strata_tensor *k, s
  * (of the whole, where this is one part of a split batch; a row is an index of the leading axis), 0, 0. `stream` tells apart the
  * ops of one program. The value of element e is a function of (seed, step, stream, first row * elements of a row + e) alone: the same
  * on every device. Layout of the counter: shaders/README.md. */
-enum { STRATA_RNG_WORDS = 8 };
+enum { STRATA_RNG_FIRST_ROW = 4, STRATA_RNG_WORDS = 8 };
 STRATA_API strata_tensor *strata_random_uniform(strata_tensor *state, uint32_t stream, strata_shape shape); /* f32 in [0, 1) */
 STRATA_API strata_tensor *strata_random_normal(strata_tensor *state, uint32_t stream,
                                                strata_shape shape); /* f32, mean 0, std 1 */

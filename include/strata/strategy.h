@@ -22,13 +22,20 @@ typedef struct strata_strategy_options {
     const char *const *devices; /* as strata_device_open takes them; NULL: what the strategy chooses by itself */
     int n_devices;
     const strata_device_options *device_options; /* NULL: the defaults */
+    const char *parameter_device;                /* central_storage: where parameters are kept and updated; NULL: "host" */
+    const int64_t *split;                        /* weights of the replicas' shares of a batch, 1..1000000; NULL: equal */
+    int n_split;                                 /* one for each replica */
+    int64_t bytes_per_pack;                      /* gradients travel in parts of about this size; 0: 256 KiB */
 } strata_strategy_options;
 
 /* Opens the devices. `name` is one of strata_strategy_names:
  *   "default"     the best device there is; takes no device names
  *   "one_device"  the one device that is named, or the best
  *   "mirrored"    a replica on each device named; without names on every accelerator (GPU or plugin; one that several APIs show counts once),
- *                 or on the best CPU where there is none. Any APIs and vendors together.
+ *                 or on the best CPU where there is none. Any APIs and vendors together. Devices of one kind each make the
+ *                 same update; in a mixed group, whose arithmetic may differ in the last bit, the first device makes it for all
+ *   "central_storage"  replicas as in mirrored; one device, the parameter device, keeps the optimizer's slots, makes the update and sends the new
+ *                 parameters to the replicas
  *   "auto"        mirrored where there are several accelerators, else one_device
  * Fails: INVALID for an unknown name (with the nearest), a device named twice, a wrong number of devices; what opening a device fails with.
  * Thread: as strata_device_open. opts may be NULL. */
@@ -49,7 +56,7 @@ STRATA_API int strata_strategy_num_replicas_in_sync(const strata_strategy *strat
 STRATA_API strata_device *strata_strategy_device(const strata_strategy *strategy, int replica); /* borrowed */
 
 /* Examples [*out_first, *out_first + *out_n) of a global batch are the replica's: each has floor or ceil of global / replicas, the first ones the
- * larger share; 0 where there are fewer examples than replicas. */
+ * larger share; 0 where there are fewer examples than replicas. With a split: of its exact share, the largest remainders rounded up. */
 STRATA_API void strata_strategy_share(const strata_strategy *strategy, int64_t global_batch, int replica, int64_t *out_first,
                                       int64_t *out_n);
 

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whether a dataset fits a model, and its labels as the loss takes them. */
+#include <string.h>
+
+#include "core/model/model.h"
+
+size_t strata_model_element_bytes(const strata_model *model) {
+    return (size_t)strata_shape_elements(model->input) * strata_dtype_bytes(model->input_dtype);
+}
+
+strata_status strata_model_check_compiled(const strata_model *model, const char *verb, strata_error *err) {
+    if (model->strategy) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s: the model is not compiled; call strata_model_compile first", verb);
+}
+
+/* Pictures (H, W) are pictures (H, W, 1). */
+static bool same_elements(strata_shape data, strata_shape model) {
+    if (model.rank == 3 && data.rank == 2 && model.dims[2] == 1) model.rank = 2;
+    return strata_shape_equal(data, model);
+}
+
+int64_t strata_model_n_classes(const strata_model *model) {
+    if (model->loss->answers == STRATA_ANSWERS_CLASS) return model->output.dims[0];
+    return model->loss->answers == STRATA_ANSWERS_BINARY ? 2 : 0;
+}
+
+static strata_status check_labels(const strata_model *model, const strata_dataset *dataset, const char *verb,
+                                  strata_error *err) {
+    strata_dtype given = strata_dataset_label_dtype(dataset), wanted = strata_loss_label_dtype(model->loss);
+    strata_shape shape = strata_dataset_label_shape(dataset),
+                 wanted_shape = strata_loss_label_shape(model->loss, model->output);
+    int64_t classes = strata_model_n_classes(model);
+    if (given != wanted && given != STRATA_DTYPE_I32) /* integers are taken as numbers too */
+        return strata_fail(err, STRATA_DATA, "%s: the labels are %s; %s takes %s", verb, strata_dtype_name(given),
+                           model->loss->name, strata_dtype_name(wanted));
+    if (!strata_shape_equal(shape, wanted_shape) && strata_shape_elements(shape) != 1)
+        return strata_fail(err, STRATA_DATA, "%s: the labels are %s an example; %s takes %s for outputs of %s", verb,
+                           strata_shape_text(shape).text, model->loss->name, strata_shape_text(wanted_shape).text,
+                           strata_shape_text(model->output).text);
+    if (strata_shape_elements(shape) != strata_shape_elements(wanted_shape))
+        return strata_fail(err, STRATA_DATA,
+                           "%s: there is one label an example; the model has outputs of %s, and %s takes as many", verb,
+                           strata_shape_text(model->output).text, model->loss->name);
+    if (classes && strata_dataset_n_classes(dataset) > classes)
+        return strata_fail(err, STRATA_DATA, "%s: the largest label is %lld; the model's classes are 0..%lld", verb,
+                           (long long)strata_dataset_n_classes(dataset) - 1, (long long)classes - 1);
+    return STRATA_OK;
+}
+
+strata_status strata_model_check_dataset(const strata_model *model, const strata_dataset *dataset, bool labels,
+                                         const char *verb, strata_error *err) {
+    strata_shape element = strata_dataset_element_shape(dataset), fixed = element;
+    for (int i = 0; i < fixed.rank && i < model->input.rank; i++) /* what a pipeline leaves open is seen batch by batch */
+        if (fixed.dims[i] < 0) fixed.dims[i] = model->input.dims[i];
+    if (!same_elements(fixed, model->input))
+        return strata_fail(err, STRATA_DATA, "%s: the data's elements are %s, the model takes %s", verb,
+                           strata_shape_text(element).text, strata_shape_text(model->input).text);
+    strata_dtype dtype = strata_dataset_feature_dtype(dataset);
+    if (dtype != model->input_dtype)
+        return strata_fail(err, STRATA_DATA, "%s: the data's features are %s, the model takes %s (its input_dtype)", verb,
+                           strata_dtype_name(dtype), strata_dtype_name(model->input_dtype));
+    if (model->n_tokens) {
+        strata_status status = strata_dataset_check_tokens(dataset, model->n_tokens, err);
+        if (status) return strata_fail_in(err, status, "%s", verb);
+    }
+    if (!labels) return STRATA_OK;
+    if (!strata_dataset_has_labels(dataset)) return strata_fail(err, STRATA_DATA, "%s: the data has no labels", verb);
+    return check_labels(model, dataset, verb, err);
+}
+
+int64_t strata_model_label_size(const strata_model *model) {
+    return strata_shape_elements(strata_loss_label_shape(model->loss, model->output));
+}
+
+size_t strata_model_label_bytes(const strata_model *model) {
+    return (size_t)strata_model_label_size(model) * strata_dtype_bytes(strata_loss_label_dtype(model->loss));
+}
+
+void strata_model_convert_labels(const strata_model *model, const strata_dataset *dataset, int64_t n, void *labels) {
+    if (strata_dataset_label_dtype(dataset) == strata_loss_label_dtype(model->loss)) return;
+    int64_t numbers = n * strata_shape_elements(strata_loss_label_shape(model->loss, model->output));
+    for (int64_t i = 0; i < numbers; i++) {
+        int32_t label;
+        memcpy(&label, (char *)labels + i * 4, sizeof label);
+        float number = (float)label;
+        memcpy((char *)labels + i * 4, &number, sizeof number);
+    }
+}

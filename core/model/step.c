@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The graph of a model's step, on one device of its strategy.
+ *
+ *   training      x (B, ...), y (B), weights (B), step, rng -> sums;  updates parameters, optimizer slots, states, the epoch's sums
+ *   evaluation    x, y -> sums
+ *   prediction    x -> outputs, as probabilities where the loss classifies
+ *
+ * sums: of the examples' losses, of right answers, then the words of the metrics. weights: what each example's loss counts in the gradient,
+ * 1 / (batch of all replicas). Training with several replicas, in the order of the nodes:
+ *
+ *   gradients of the last layers, their exchange; gradients of the layers before, ...    one bucket after the other
+ *   exchange of sums, of new states (their mean), of the last bucket
+ *   the update, on the devices that make it
+ *   new parameters and states to the devices that do not
+ *
+ * Every device has the same exchanges in the same order; who gives and who takes is its role's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/graph.h"
+#include "core/model/model.h"
+#include "core/op/all_reduce.h"
+
+/* A step while it is built. */
+typedef struct builder {
+    strata_graph *graph;
+    strata_model *model;
+    strata_step *step;
+    strata_step_role role;
+    strata_layer_context context;
+    strata_tensor *words; /* the step's numbers, f32 (STRATA_STEP_WORDS) */
+} builder;
+
+static strata_tensor *forward(builder *b) {
+    const strata_model *model = b->model;
+    strata_shape shape = {.rank = model->input.rank + 1, .dims = {b->role.batch}};
+    memcpy(shape.dims + 1, model->input.dims, (size_t)model->input.rank * sizeof(int64_t));
+    strata_tensor *x = strata_input(b->graph, "x", model->input_dtype, shape);
+    return strata_model_build_layers(&b->context, x);
+}
+
+static strata_tensor *labels_input(builder *b) {
+    const strata_loss *loss = b->model->loss;
+    const strata_shape one = strata_loss_label_shape(loss, b->model->output);
+    strata_shape shape = {.rank = one.rank + 1, .dims = {b->role.batch}};
+    memcpy(shape.dims + 1, one.dims, (size_t)one.rank * sizeof(int64_t));
+    return strata_input(b->graph, "y", strata_loss_label_dtype(loss), shape);
+}
+
+/* Sum of losses and number of right answers (0 where the loss does not classify), f32 (2). */
+static strata_tensor *answer_sums(const strata_model *model, strata_tensor *per_example, strata_tensor *outputs,
+                                  strata_tensor *labels) {
+    switch (model->loss->answers) {
+        case STRATA_ANSWERS_CLASS:
+            return strata_classification_sums(per_example, outputs, labels);
+        case STRATA_ANSWERS_DISTRIBUTION:
+            return strata_classification_sums(per_example, outputs, strata_argmax(labels, 1));
+        case STRATA_ANSWERS_BINARY:
+            outputs = strata_flatten(outputs);
+            return strata_binary_sums(per_example, outputs, strata_loss_match(outputs, labels),
+                                      model->loss->threshold(&model->loss_options));
+        case STRATA_ANSWERS_NONE:
+            break;
+    }
+    strata_tensor *sum = strata_reshape(strata_reduce_sum(per_example, NULL, 0, false), STRATA_SHAPE(1));
+    return strata_pad(sum, (int64_t[]){0}, (int64_t[]){1}, 0);
+}
+
+/* `value` (one number) added to the sum of losses, sums[0]. */
+static strata_tensor *add_to_loss(strata_tensor *sums, strata_tensor *value) {
+    int64_t before = 0, after = strata_shape_elements(strata_tensor_shape(sums)) - 1;
+    return strata_add(sums, strata_pad(strata_reshape(value, STRATA_SHAPE(1)), &before, &after, 0));
+}
+
+static strata_tensor *times(strata_tensor *x, double factor) {
+    return strata_mul(x, strata_scalar(strata_tensor_graph(x), STRATA_DTYPE_F32, factor));
+}
+
+/* What a batch adds to the epoch's sums; its examples' losses have the layers' penalty in them. */
+static strata_tensor *batch_sums(const builder *b, strata_tensor *per_example, strata_tensor *outputs, strata_tensor *labels) {
+    strata_tensor *sums =
+        strata_model_metric_sums(b->model, answer_sums(b->model, per_example, outputs, labels), outputs, labels);
+    if (!b->context.penalty) return sums;
+    return add_to_loss(sums, times(b->context.penalty, (double)strata_tensor_shape(per_example).dims[0]));
+}
+
+/* The node of that name; NULL: there is none. */
+static strata_tensor *find_named(const strata_graph *graph, const char *name) {
+    for (int id = 0; id < graph->n_nodes; id++)
+        if (graph->nodes[id]->name && !strcmp(graph->nodes[id]->name, name)) return graph->nodes[id];
+    return NULL;
+}
+
+/* ---- training ---- */
+
+/* Parameters [first, last) of the model, whose gradients are communicated together: elements [begin, end) of the flat range. */
+typedef struct bucket {
+    int first, last;
+    int64_t begin, end;
+} bucket;
+
+/* Of about the strategy's size, the last layers' first, as their gradients are ready first; at most STRATA_MAX_BUCKETS. */
+static int make_buckets(const builder *b, bucket buckets[STRATA_MAX_BUCKETS]) {
+    const strata_model *model = b->model;
+    const int64_t share = model->flat_size / STRATA_MAX_BUCKETS, asked = model->strategy->bucket_bytes / 4;
+    const int64_t least = asked > share ? asked : share;
+    int n = 0;
+    bucket next = {model->n_parameters, model->n_parameters, model->flat_size, model->flat_size};
+    for (int i = model->n_parameters - 1; i >= 0; i--) {
+        next.first = i;
+        if (!model->parameters[i].state) next.begin = model->parameters[i].offset;
+        const bool enough = next.end - next.begin > least || next.begin == 0;
+        if (!b->role.exchanges || !enough || (n == STRATA_MAX_BUCKETS - 1 && next.begin)) continue;
+        if (next.end > next.begin) buckets[n++] = next;
+        next = (bucket){i, i, next.begin, next.begin};
+    }
+    if (next.end > next.begin) buckets[n++] = (bucket){0, next.last, 0, next.end};
+    return n;
+}
+
+/* Gradients of y, with dy, by the bucket's parameters, laid out as they are. */
+static strata_tensor *bucket_gradients(const builder *b, const bucket *range, strata_tensor *y, strata_tensor *dy) {
+    const strata_model *model = b->model;
+    const size_t most = (size_t)(range->last - range->first);
+    strata_tensor **views = calloc(2 * most, sizeof *views), **gradients = views + most, *flat = NULL;
+    int64_t *offsets = calloc(most, sizeof *offsets);
+    int n = 0;
+    for (int i = range->first; i < range->last && views && offsets && !flat; i++) {
+        const strata_parameter_spec *p = &model->parameters[i];
+        if (p->state) continue;
+        offsets[n] = p->offset - range->begin;
+        views[n] = find_named(b->graph, p->name);
+        if (!views[n++] && !b->graph->status)
+            flat = strata_graph_poison(b->graph, NULL, STRATA_INTERNAL, "parameter %s is not in the graph", p->name);
+    }
+    if (!views || !offsets) {
+        flat = strata_graph_poison(b->graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for gradients");
+    } else if (!flat) {
+        strata_gradients(y, dy, views, n, gradients);
+        flat = strata_pack(gradients, offsets, n, range->end - range->begin);
+    }
+    free(views);
+    free(offsets);
+    return flat;
+}
+
+/* x of this device, f32 (n), becomes the replicas' fold on those that take it. Without other replicas nothing happens. */
+static strata_tensor *exchange(builder *b, strata_tensor *x, int64_t n, strata_reduction reduction, bool takes) {
+    if (!b->role.exchanges) return x;
+    strata_tensor *node = strata_exchange(b->graph, x, STRATA_DTYPE_F32, STRATA_SHAPE(n), reduction, takes);
+    if (!takes) b->step->updates[b->step->n_updates++] = node; /* what keeps it alive */
+    return node;
+}
+
+/* What replicas compute; NULL each where this one computes nothing. */
+typedef struct computed {
+    strata_tensor *y, *dy; /* the gradients are of y, with dy */
+    strata_tensor *sums, *state;
+} computed;
+
+static computed compute(builder *b) {
+    computed c = {0};
+    if (!b->role.batch) { /* its layers say how states move, and are left out of the program */
+        b->role.batch = 1;
+        if (b->model->state_size) forward(b);
+        b->role.batch = 0;
+        return c;
+    }
+    b->context.training = true;
+    b->context.rng = strata_input(b->graph, "rng", STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS));
+    strata_tensor *outputs = forward(b), *labels = labels_input(b);
+    c.y = strata_tensor_set_name(b->model->loss->build(&b->model->loss_options, outputs, labels), "loss");
+    c.dy = strata_input(b->graph, "weights", STRATA_DTYPE_F32, STRATA_SHAPE(b->role.batch));
+    c.sums = strata_tensor_set_name(batch_sums(b, c.y, outputs, labels), "sums");
+    if (b->model->state_size) c.state = strata_model_new_state(&b->context);
+    if (!b->context.penalty) return c;
+    /* The layers' penalty counts by the step's share of the whole batch. */
+    const int64_t first = STRATA_STEP_SHARE, one = 1;
+    strata_tensor *share = strata_reshape(strata_slice(b->words, &first, &one), STRATA_SHAPE());
+    c.y = strata_reduce_sum(strata_mul(c.y, c.dy), NULL, 0, false);
+    c.y = strata_add(c.y, strata_mul(b->context.penalty, share));
+    c.dy = NULL;
+    return c;
+}
+
+/* Gradients of all parameters and the other sums over replicas. */
+static strata_tensor *reduce(builder *b, computed *c) {
+    const bool updates = b->role.updates, computes = b->role.batch > 0;
+    bucket buckets[STRATA_MAX_BUCKETS];
+    strata_tensor *parts[STRATA_MAX_BUCKETS] = {NULL};
+    const int n = make_buckets(b, buckets);
+    for (int k = 0; k < n; k++) {
+        strata_tensor *own = computes ? bucket_gradients(b, &buckets[k], c->y, c->dy) : NULL;
+        if (k == n - 1) {
+            c->sums = exchange(b, c->sums, b->model->n_sums, STRATA_REDUCE_SUM, updates);
+            if (b->model->state_size) c->state = exchange(b, c->state, b->model->state_size, STRATA_REDUCE_MEAN, updates);
+        }
+        /* By place: the last bucket has the first parameters. */
+        parts[n - 1 - k] = exchange(b, own, buckets[k].end - buckets[k].begin, STRATA_REDUCE_SUM, updates);
+    }
+    if (!updates) return NULL;
+    return n > 1 ? strata_concat(parts, n, 0) : parts[0];
+}
+
+static strata_tensor *add_update(builder *b, strata_tensor *update) {
+    return b->step->updates[b->step->n_updates++] = update;
+}
+
+/* What the device's parameters and states become. */
+static void update(builder *b, const computed *c, strata_tensor *gradients, strata_tensor **out_flat,
+                   strata_tensor **out_state) {
+    strata_model *model = b->model;
+    const strata_model_replica *own = &model->replicas[b->role.replica];
+    strata_tensor *square = NULL, *sums = c->sums;
+    strata_update u = {.parameters = b->step->flat, .step = b->words, .segments = &model->segments};
+    for (int i = 0; i < model->optimizer_kind->n_slots(&model->optimizer); i++)
+        u.slots[i] = strata_variable_read(b->graph, own->slots[i]);
+    u.gradients = strata_clip_gradients(&model->optimizer, gradients, &model->segments, &square);
+    /* Where the norm of all gradients is known anyway, one that is not finite spoils the loss, and so closes the gate. */
+    if (square) sums = add_to_loss(sums, times(square, 0));
+    b->step->output = sums;
+    /* The gate is the epoch's sum, not the batch's: steps submitted behind one whose loss is not finite change nothing either. */
+    strata_tensor *epoch = add_update(b, strata_assign_add(strata_variable_read(b->graph, own->metrics), sums));
+    const int64_t first = 0, one = 1;
+    u.gate = strata_reshape(strata_slice(epoch, &first, &one), STRATA_SHAPE());
+    *out_flat = add_update(b, model->optimizer_kind->build(&model->optimizer, &u));
+    if (model->state_size)
+        *out_state = add_update(
+            b, strata_moving_average(b->context.state, c->state, strata_model_state_rates(&b->context, b->graph), u.gate));
+}
+
+/* New parameters or states travel from the device that made them. */
+static void send(builder *b, strata_tensor *variable, strata_tensor *updated, int64_t n) {
+    if (!b->role.gives_new && !b->role.receives) return;
+    strata_tensor *taken = exchange(b, updated, n, STRATA_REDUCE_SUM, b->role.receives);
+    if (b->role.receives) add_update(b, strata_assign(variable, taken));
+}
+
+static void build_train(builder *b) {
+    strata_tensor *flat = NULL, *state = NULL;
+    b->words = strata_input(b->graph, "step", STRATA_DTYPE_F32, STRATA_SHAPE(STRATA_STEP_WORDS));
+    computed c = compute(b);
+    strata_tensor *gradients = reduce(b, &c);
+    if (b->role.updates) update(b, &c, gradients, &flat, &state);
+    send(b, b->step->flat, flat, b->model->flat_size);
+    if (b->model->state_size) send(b, b->context.state, state, b->model->state_size);
+}
+
+/* ---- the others ---- */
+
+static void build_evaluate(builder *b) {
+    strata_tensor *outputs = forward(b), *labels = labels_input(b);
+    b->step->output = batch_sums(b, b->model->loss->build(&b->model->loss_options, outputs, labels), outputs, labels);
+}
+
+static void build_predict(builder *b) {
+    const strata_loss *loss = b->model->loss;
+    strata_tensor *outputs = forward(b);
+    b->step->output = loss->predict ? loss->predict(&b->model->loss_options, outputs) : outputs;
+}
+
+strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind, strata_step_role role,
+                                strata_layer_cost *layers, strata_error *err) {
+    static void (*const builders[])(builder *) = {[STRATA_PROGRAM_TRAIN] = build_train,
+                                                  [STRATA_PROGRAM_EVALUATE] = build_evaluate,
+                                                  [STRATA_PROGRAM_PREDICT] = build_predict};
+    const strata_model_replica *own = &model->replicas[role.replica];
+    builder b = {.model = model, .step = step, .role = role, .context = {.model = model, .costs = layers}};
+    *step = (strata_step){0};
+    STRATA_TRY(strata_graph_create(&b.graph, err));
+    step->graph = b.graph;
+    b.context.new_state = calloc((size_t)model->n_parameters, sizeof(*b.context.new_state));
+    b.context.state_rates = calloc((size_t)model->n_parameters, sizeof(*b.context.state_rates));
+    strata_status status = STRATA_OK;
+    if (b.context.new_state && b.context.state_rates) {
+        step->flat = b.context.flat = strata_tensor_set_name(strata_variable_read(b.graph, own->flat), "parameters");
+        if (own->state) b.context.state = strata_tensor_set_name(strata_variable_read(b.graph, own->state), "states");
+        builders[kind](&b);
+    } else {
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for states");
+    }
+    if (!status) status = strata_graph_check(b.graph, err);
+    free(b.context.new_state);
+    free(b.context.state_rates);
+    if (status) strata_graph_destroy(b.graph);
+    return status;
+}
