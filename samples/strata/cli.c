@@ -97,15 +97,20 @@ const char *nearest_word(const char *given, const char *const *words, int n) {
 
 /* ---- options ---- */
 
+/* A name of one letter is a short option. */
+static const char *dashes(const option_row *row) {
+    return row->name[1] ? "--" : "-";
+}
+
 void print_command_help(const command *command) {
-    printf("%s\n\nusage: strata %s%s%s [OPTIONS]\n", command->summary, command->name, *command->arguments ? " " : "",
+    printf("%s\n\nusage: strata %s [OPTIONS]%s%s\n", command->summary, command->name, *command->arguments ? " " : "",
            command->arguments);
     if (command->details) printf("\n%s", command->details);
     if (command->print_more) putchar('\n'), command->print_more();
     printf("\noptions\n");
     for (const option_row *row = command->options; row->name; row++) {
         char left[64];
-        snprintf(left, sizeof left, "--%s%s%s", row->name, row->value ? " " : "", row->value ? row->value : "");
+        snprintf(left, sizeof left, "%s%s%s%s", dashes(row), row->name, row->value ? " " : "", row->value ? row->value : "");
         printf("  %-22s %s\n", left, row->help);
     }
     printf("  %-22s %s\n", "--help", "this text");
@@ -131,18 +136,19 @@ static int set_option(const option_row *row, const char *text, void *options) {
     if (row->kind == OPTION_FLAG) {
         *(bool *)target = true;
     } else if (row->kind == OPTION_TEXT) {
-        if (!*text) return usage_error("--%s needs a %s", row->name, row->value);
+        if (!*text) return usage_error("%s%s needs a %s", dashes(row), row->name, row->value);
         *(const char **)target = text;
     } else if (row->kind == OPTION_INT) {
         long long value = strtoll(text, &end, 10);
         if (!*text || *end || errno || (double)value < row->least || (double)value > row->most)
-            return usage_error("--%s is \"%s\"; it must be a whole number from %.0f to %.0f", row->name, text, row->least,
-                               row->most);
+            return usage_error("%s%s is \"%s\"; it must be a whole number from %.0f to %.0f", dashes(row), row->name, text,
+                               row->least, row->most);
         *(int64_t *)target = value;
     } else {
         double value = strtod(text, &end);
         if (!*text || *end || errno || !isfinite(value) || value < row->least || value > row->most)
-            return usage_error("--%s is \"%s\"; it must be a number from %g to %g", row->name, text, row->least, row->most);
+            return usage_error("%s%s is \"%s\"; it must be a number from %g to %g", dashes(row), row->name, text, row->least,
+                               row->most);
         *(double *)target = value;
     }
     return EXIT_OK;
@@ -150,19 +156,23 @@ static int set_option(const option_row *row, const char *text, void *options) {
 
 int read_options(const command *command, int argc, char **argv, void *options, const char **arguments, int *n_arguments) {
     struct option table[MAX_OPTIONS + 2] = {{"help", no_argument, NULL, 'h'}};
-    int n = 1, found = 0, index = 0;
-    for (const option_row *row = command->options; row->name && n <= MAX_OPTIONS; row++, n++)
+    char letters[2 * MAX_OPTIONS + 4] = "-:h"; /* "-" first: arguments are handed over in order, mixed with options */
+    int n = 1, n_letters = 3, found = 0, index = 0;
+    for (const option_row *row = command->options; row->name && n <= MAX_OPTIONS; row++, n++) {
         table[n] = (struct option){row->name, row->value ? required_argument : no_argument, NULL, 'o'};
+        if (!row->name[1]) n_letters += snprintf(letters + n_letters, 3, row->value ? "%c:" : "%c", *row->name);
+    }
     opterr = 0;
     *n_arguments = 0;
-    /* "-" first: arguments are handed over in order, mixed with options. */
-    while ((found = getopt_long(argc, argv, "-:h", table, &index)) != -1) {
+    while ((found = getopt_long(argc, argv, letters, table, &index)) != -1) {
         if (found == 'h') {
             print_command_help(command);
             return -1;
         }
         if (found == ':') return usage_error("%s needs a value", argv[optind - 1]);
         if (found == '?') return unknown_option(command, argv[optind - 1]);
+        for (int i = 1; i < n && found != 'o' && found != 1; i++)
+            if (!table[i].name[1] && *table[i].name == found) index = i, found = 'o';
         if (found == 'o') {
             int code = set_option(&command->options[index - 1], optarg, options);
             if (code) return code;

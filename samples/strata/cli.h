@@ -24,7 +24,7 @@ enum {
 typedef enum option_kind { OPTION_FLAG, OPTION_INT, OPTION_NUMBER, OPTION_TEXT } option_kind;
 
 typedef struct option_row {
-    const char *name;  /* without the dashes */
+    const char *name;  /* without the dashes; a single letter has one dash */
     const char *value; /* what stands for its value in the help: "DIR"; NULL for flags */
     const char *help;
     option_kind kind;
@@ -44,7 +44,7 @@ typedef struct command {
 } command;
 
 extern const command command_devices, command_train, command_evaluate, command_predict, command_summary, command_inspect,
-    command_data, command_bench;
+    command_data, command_bench, command_launch;
 extern const command *const commands[]; /* ends with NULL */
 
 /* Reads argv[1..] by the command's table into `options`; what is no option goes to arguments[0..n_arguments), in order. Returns EXIT_OK,

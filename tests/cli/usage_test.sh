@@ -8,8 +8,8 @@ expect 2 "usage: strata COMMAND"
 expect 0 "usage: strata COMMAND" --help
 quiet stderr
 expect 0 "usage: strata COMMAND" help
-for command in devices train evaluate predict summary inspect data bench; do stdout "  $command "; done
-for command in devices train evaluate predict summary inspect data bench; do
+for command in devices train evaluate predict summary inspect data bench launch; do stdout "  $command "; done
+for command in devices train evaluate predict summary inspect data bench launch; do
     expect 0 "usage: strata $command" help $command
     expect 0 "usage: strata $command" $command --help
     quiet stderr

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * strata launch: starts the workers of a job, on this host or on several over ssh. Each finds in its environment what the resolvers
+ * (cluster/resolver/) understand: TF_CONFIG with all addresses and its own index, its place on the host, the job's secret. On remote hosts
+ * `strata launch --agent` does what launch does here; it hears over ssh's stdin what the job is, and ends when that closes. */
+#include "launch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+static const option_row rows[] = {
+    {"n", "N", "workers on this host (1)", OPTION_INT, offsetof(launch_options, n), 1, MAX_WORKERS},
+    {"hosts", "A:2,B:2", "workers on these hosts, over ssh; :N may be left out for one", OPTION_TEXT,
+     offsetof(launch_options, hosts), 0, 0},
+    {"restarts", "K", "start all again, at most K times, after a failure that a restart may cure (0)", OPTION_INT,
+     offsetof(launch_options, restarts), 0, 1e6},
+    {"grace", "S", "seconds from SIGTERM to SIGKILL (10)", OPTION_NUMBER, offsetof(launch_options, grace_s), 0, 1e5},
+    {"port", "P", "worker k of a host listens at P + k (free ones; on --hosts by chance from 20000 to 29999)", OPTION_INT,
+     offsetof(launch_options, port), 1, 65535},
+    {"no-bind", NULL, "let every worker use all cores", OPTION_FLAG, offsetof(launch_options, no_bind), 0, 0},
+    {"ssh", "COMMAND", "how to reach a host (STRATA_SSH, else ssh)", OPTION_TEXT, offsetof(launch_options, ssh), 0, 0},
+    {"strata", "PATH", "this command on the other hosts (the path that it has here)", OPTION_TEXT,
+     offsetof(launch_options, strata), 0, 0},
+    {"agent", NULL, "what launch runs on each of --hosts: the job comes on stdin", OPTION_FLAG, offsetof(launch_options, agent),
+     0, 0},
+    {0}};
+
+int no_memory(void) {
+    return report(FAILING_RUN, STRATA_OUT_OF_MEMORY, &(strata_error){.message = "launch: not enough memory"});
+}
+
+static void free_addresses(job *j) {
+    for (int i = 0; j->addresses && i < j->n_ranks; i++) free(j->addresses[i]);
+    free(j->addresses);
+    j->addresses = NULL;
+}
+
+/* ---- the whole ---- */
+
+static int make_secret(char *out_text) {
+    unsigned char bytes[SECRET_BYTES];
+    const char *given = getenv("STRATA_SECRET");
+    if (given && *given) {
+        if (strlen(given) < SECRET_TEXT && !strpbrk(given, " \n")) return strcpy(out_text, given), EXIT_OK;
+        return usage_error("launch: STRATA_SECRET must have at most %d characters and no blanks", SECRET_TEXT - 1);
+    }
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        return report(FAILING_RUN, STRATA_UNAVAILABLE, &(strata_error){.message = "launch: the system gives no random bytes"});
+    for (int i = 0; i < SECRET_BYTES; i++) snprintf(out_text + 2 * i, 3, "%02x", bytes[i]);
+    return EXIT_OK;
+}
+
+/* 160 to 163 say that a restart may cure them; a signal's end (128 + n; ssh's 255) may be a machine's trouble. Ctrl-C is none. */
+static bool may_be_cured(int code) {
+    return code > 128 && code != EXIT_INTERRUPTED;
+}
+
+static int run_job(job *j, host *hosts, int n_hosts) {
+    for (;; j->restart++) {
+        bool stopped = false;
+        int code = make_secret(j->secret);
+        j->addresses = calloc((size_t)j->n_ranks, sizeof *j->addresses);
+        if (!code && !j->addresses) code = no_memory();
+        if (!code) code = hosts ? choose_remote_addresses(j, hosts, n_hosts) : choose_local_addresses(j);
+        if (!code) code = hosts ? run_hosts(j, hosts, n_hosts, &stopped) : run_workers(j, &stopped);
+        free_addresses(j);
+        if (!code || stopped || !may_be_cured(code) || j->restart >= j->options->restarts) return code;
+        fprintf(stderr, "strata: restart %d of %lld\n", j->restart + 1, (long long)j->options->restarts);
+    }
+}
+
+static int run_agent(job *j) {
+    bool stopped = false;
+    int code = read_job(j);
+    if (!code) code = run_workers(j, &stopped);
+    free_addresses(j);
+    return code;
+}
+
+/* As if all workers were on one host. */
+static int check_ports(const job *j) {
+    if (j->options->port + j->n_ranks - 1 <= 65535) return EXIT_OK;
+    return usage_error("launch: --port is %lld; with %d workers the last port would be beyond 65535",
+                       (long long)j->options->port, j->n_ranks);
+}
+
+static int run_on_hosts(job *j) {
+    host *hosts = NULL;
+    int n_hosts = 0, code = read_hosts(j->options->hosts, &hosts, &n_hosts);
+    j->n_ranks = n_hosts ? hosts[n_hosts - 1].first + hosts[n_hosts - 1].n : 0;
+    if (!code) code = check_ports(j);
+    if (!code) code = run_job(j, hosts, n_hosts);
+    free_hosts(hosts, n_hosts);
+    return code;
+}
+
+static int run(const command *command, int argc, char **argv) {
+    launch_options options = {.grace_s = 10};
+    int n_words = 0;
+    const char **words = calloc((size_t)argc + 1, sizeof *words); /* ends with NULL */
+    if (!words) return no_memory();
+    int code = read_options(command, argc, argv, &options, words, &n_words);
+    job j = {.options = &options, .command = words};
+    if (!code && options.hosts && options.n) code = usage_error("launch: give -n or --hosts, not both");
+    if (!code && options.hosts) {
+        code = run_on_hosts(&j);
+    } else if (!code) {
+        j.n_ranks = j.n_here = options.n ? (int)options.n : 1;
+        code = options.agent ? run_agent(&j) : check_ports(&j);
+        if (!code && !options.agent) code = run_job(&j, NULL, 0);
+    }
+    free(words);
+    return code < 0 ? EXIT_OK : code;
+}
+
+const command command_launch = {
+    .name = "launch",
+    .arguments = "-- COMMAND...",
+    .summary = "start the workers of a job, here or on several hosts",
+    .details =
+        "Each worker finds in its environment what --strategy multi_worker_mirrored needs: TF_CONFIG, STRATA_LOCAL_RANK,\n"
+        "STRATA_LOCAL_SIZE, STRATA_SECRET and STRATA_RESTART (how often the job was started again). Its lines are shown\n"
+        "with its rank, and it gets its share of the cores. The first worker that fails ends the others, and its exit\n"
+        "code is launch's; a restart may cure 160 to 163, and a worker that a signal ended.\n"
+        "  strata launch -n 4 -- strata train mnist --data DIR\n"
+        "  strata launch --hosts a:2,me@b:2 --restarts 3 -- strata train mnist --data DIR\n",
+    .options = rows,
+    .least_arguments = 1,
+    .most_arguments = INT32_MAX,
+    .run = run,
+};

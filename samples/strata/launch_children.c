@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Starting, watching and ending the processes of `strata launch`. One loop over poll: their pipes, our signals (a signalfd), our stdin.
+ * What they should do is decided in launch.c. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "launch.h"
+
+enum { MAX_LINE = 1 << 20, READ_BYTES = 1 << 16 };
+
+/* ---- starting ---- */
+
+static void close_pair(int pair[2]) {
+    if (pair[0] >= 0) close(pair[0]);
+    if (pair[1] >= 0) close(pair[1]);
+    pair[0] = pair[1] = -1;
+}
+
+/* In the child: never returns. What went wrong is written to `failure`, an errno. */
+static void become(const child *self, int in, int out, int err, int failure, pid_t parent) {
+    sigset_t none;
+    sigemptyset(&none);
+    setpgid(0, 0); /* Ctrl-C of the terminal goes to us alone, and its own children can be ended with it */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(128 + SIGKILL);
+    static const int ours[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) signal(ours[i], SIG_DFL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (self->cores) sched_setaffinity(0, sizeof *self->cores, self->cores);
+    int code = 0;
+    for (const char *const *row = self->environment; *row && !code; row++)
+        code = strchr(*row, '=') ? putenv((char *)*row) : unsetenv(*row);
+    if (!code && dup2(in, 0) >= 0 && dup2(out, 1) >= 0 && dup2(err, 2) >= 0) execvp(self->argv[0], (char *const *)self->argv);
+    int reason = errno;
+    if (write(failure, &reason, sizeof reason) < 0) _exit(127);
+    _exit(127);
+}
+
+static int cannot_start(const child *self, int reason) {
+    int code = usage_error("launch: \"%s\" cannot be started: %s", self->argv[0], strerror(reason));
+    return reason == ENOENT || reason == EACCES || reason == ENOEXEC ? code : EXIT_INTERNAL;
+}
+
+static int start_child(child *self) {
+    int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1}, failure[2] = {-1, -1}, reason = 0, code = EXIT_OK;
+    pid_t parent = getpid(), pid = -1;
+    self->input_fd = self->lines[0].fd = self->lines[1].fd = -1;
+    if (self->input ? pipe2(in, O_CLOEXEC) : (in[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0) goto failed;
+    if (pipe2(out, O_CLOEXEC) || pipe2(err, O_CLOEXEC) || pipe2(failure, O_CLOEXEC)) goto failed;
+    fflush(NULL);
+    pid = fork();
+    if (pid < 0) goto failed;
+    if (!pid) become(self, in[0], out[1], err[1], failure[1], parent);
+    close(failure[1]);
+    failure[1] = -1;
+    ssize_t n;
+    do n = read(failure[0], &reason, sizeof reason);
+    while (n < 0 && errno == EINTR);
+    if (n > 0) { /* exec failed */
+        waitpid(pid, NULL, 0);
+        errno = reason;
+        goto failed;
+    }
+    self->pid = pid;
+    self->running = true;
+    self->lines[0] = (line_stream){.fd = out[0], .target = 1};
+    self->lines[1] = (line_stream){.fd = err[0], .target = 2};
+    self->input_fd = in[1];
+    fcntl(out[0], F_SETFL, O_NONBLOCK);
+    fcntl(err[0], F_SETFL, O_NONBLOCK);
+    out[0] = err[0] = in[1] = -1;
+    goto cleanup;
+failed:
+    code = cannot_start(self, errno);
+cleanup:
+    close_pair(in);
+    close_pair(out);
+    close_pair(err);
+    close_pair(failure);
+    return code;
+}
+
+/* ---- lines ---- */
+
+static bool write_all(int fd, const char *bytes, size_t n) {
+    while (n) {
+        ssize_t done = write(fd, bytes, n);
+        if (done < 0 && errno != EINTR && errno != EAGAIN) return false;
+        if (done > 0) bytes += done, n -= (size_t)done;
+    }
+    return true;
+}
+
+/* Writes the whole lines of the stream, each with its prefix, by one write; all that is there with `all`. */
+static bool write_lines(line_stream *stream, int rank, bool all) {
+    size_t n_lines = 0, n_whole = 0;
+    for (size_t i = 0; i < stream->n; i++)
+        if (stream->bytes[i] == '\n') n_lines++, n_whole = i + 1;
+    bool tail = stream->n > n_whole && (all || stream->n - n_whole >= MAX_LINE);
+    size_t n_used = tail ? stream->n : n_whole, n_text = 0;
+    if (!n_used) return true;
+    char prefix[16] = "";
+    int n_prefix = rank < 0 ? 0 : snprintf(prefix, sizeof prefix, "[%d] ", rank);
+    char *text = malloc(n_used + (n_lines + 1) * (size_t)(n_prefix + 1));
+    if (!text) return false;
+    for (size_t at = 0; at < n_used;) {
+        const char *newline = memchr(stream->bytes + at, '\n', n_used - at);
+        size_t n = newline ? (size_t)(newline - stream->bytes) - at : n_used - at;
+        memcpy(text + n_text, prefix, (size_t)n_prefix);
+        memcpy(text + n_text + n_prefix, stream->bytes + at, n);
+        n_text += (size_t)n_prefix + n;
+        text[n_text++] = '\n';
+        at += n + 1;
+    }
+    bool written = write_all(stream->target, text, n_text);
+    free(text);
+    stream->n -= n_used;
+    memmove(stream->bytes, stream->bytes + n_used, stream->n);
+    return written;
+}
+
+/* Reads what is there. False: our own output is gone. */
+static bool read_lines(line_stream *stream, int rank) {
+    for (;;) {
+        if (stream->capacity - stream->n < READ_BYTES) {
+            char *grown = realloc(stream->bytes, stream->n + 2 * READ_BYTES);
+            if (!grown) return false;
+            stream->bytes = grown;
+            stream->capacity = stream->n + 2 * READ_BYTES;
+        }
+        ssize_t n = read(stream->fd, stream->bytes + stream->n, READ_BYTES);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN) return true;
+        if (n <= 0) {
+            close(stream->fd);
+            stream->fd = -1;
+            return write_lines(stream, rank, true);
+        }
+        stream->n += (size_t)n;
+        if (!write_lines(stream, rank, false)) return false;
+    }
+}
+
+static void finish_stream(line_stream *stream) {
+    if (stream->fd >= 0) close(stream->fd);
+    free(stream->bytes);
+    *stream = (line_stream){.fd = -1};
+}
+
+/* ---- watching and ending ---- */
+
+typedef enum watch_phase {
+    PHASE_RUNNING,
+    PHASE_ASKING,  /* one failed because of another: that other one is about to be seen */
+    PHASE_ENDING,  /* all were told to end */
+    PHASE_KILLING, /* all were killed */
+} watch_phase;
+
+typedef struct watch {
+    child *children;
+    int n, n_running, signals, code;
+    watch_phase phase;
+    double deadline, grace_s;
+    bool stopped;     /* somebody told us to */
+    bool mute;        /* nobody reads what we write */
+    bool obeys_stdin; /* and it is still open */
+} watch;
+
+/* A remote host's agent is told by word, a worker by signal. */
+static void tell(child *c, int signal_number) {
+    const char *word = signal_number == SIGINT ? "INT\n" : "TERM\n";
+    if (!c->running) return;
+    if (c->input_fd < 0 || signal_number == SIGKILL)
+        kill(-c->pid, signal_number);
+    else if (write(c->input_fd, word, strlen(word)) < 0)
+        kill(-c->pid, SIGKILL); /* its end sees the pipe closed */
+}
+
+static void end_all(watch *w, int signal_number) {
+    w->phase = signal_number == SIGKILL ? PHASE_KILLING : PHASE_ENDING;
+    w->deadline = now_seconds() + w->grace_s;
+    for (int i = 0; i < w->n; i++) tell(&w->children[i], signal_number);
+}
+
+static void stop_for(watch *w, int signal_number) {
+    if (w->stopped) {
+        end_all(w, SIGKILL);
+        return;
+    }
+    w->stopped = true;
+    w->code = signal_number == SIGINT ? EXIT_INTERRUPTED : 128 + signal_number;
+    end_all(w, signal_number == SIGINT ? SIGINT : SIGTERM);
+}
+
+static void print_failure(const watch *w, const child *c) {
+    char how[80];
+    if (c->code > 128 && c->code < 128 + 65 && c->code < EXIT_DEVICE_LOST)
+        snprintf(how, sizeof how, "was ended by signal %d (%s)", c->code - 128, strsignal(c->code - 128));
+    else
+        snprintf(how, sizeof how, "ended with exit code %d", c->code);
+    fprintf(stderr, "strata: %s %s%s\n", c->name, how, w->n_running ? "; the others are ended" : "");
+}
+
+/* A worker that only lost a peer (162) is not the one to name: the peer's own end is here or comes at once. */
+static void note_end(watch *w, const child *c) {
+    const double patience_s = 1;
+    if (w->phase == PHASE_ENDING || w->phase == PHASE_KILLING || !c->code) return;
+    if (c->code == EXIT_PEER_LOST && w->n_running) {
+        if (w->phase == PHASE_RUNNING) {
+            fprintf(stderr, "strata: %s lost another worker\n", c->name);
+            w->deadline = now_seconds() + patience_s;
+            w->phase = PHASE_ASKING;
+        }
+        if (!w->code) w->code = c->code;
+        return;
+    }
+    w->code = c->code;
+    print_failure(w, c);
+    end_all(w, SIGTERM);
+}
+
+static void reap(watch *w) {
+    for (int i = 0; i < w->n; i++) {
+        child *c = &w->children[i];
+        siginfo_t info = {0};
+        if (!c->running || waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid) continue;
+        kill(-c->pid, SIGKILL); /* what it started and left; the group's number is ours until the wait below */
+        waitpid(c->pid, NULL, 0);
+        c->running = false;
+        c->code = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+        w->n_running--;
+        for (int k = 0; k < 2; k++) {
+            line_stream *stream = &c->lines[k];
+            if (stream->fd >= 0 && !w->mute)
+                w->mute = !read_lines(stream, c->rank) || (stream->n && !write_lines(stream, c->rank, true));
+            finish_stream(stream);
+        }
+        if (c->input_fd >= 0) close(c->input_fd);
+        c->input_fd = -1;
+        note_end(w, c);
+    }
+}
+
+static void read_signals(watch *w) {
+    struct signalfd_siginfo info;
+    while (read(w->signals, &info, sizeof info) == sizeof info)
+        if (info.ssi_signo != SIGCHLD) stop_for(w, (int)info.ssi_signo);
+}
+
+/* Words of the host that started us; its end, seen as the end of stdin, is ours too. */
+static void read_words(watch *w) {
+    char words[256];
+    ssize_t n = read(0, words, sizeof words);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (n <= 0) {
+        w->obeys_stdin = false;
+        end_all(w, SIGTERM);
+        w->stopped = true;
+        w->code = 128 + SIGHUP;
+        return;
+    }
+    stop_for(w, memchr(words, 'I', (size_t)n) ? SIGINT : SIGTERM);
+}
+
+static int milliseconds_left(const watch *w) {
+    if (w->phase == PHASE_RUNNING) return -1;
+    double left = (w->deadline - now_seconds()) * 1e3;
+    return left < 0 ? 0 : left > 1e6 ? 1000000 : (int)left + 1;
+}
+
+static void pass_deadline(watch *w) {
+    if (w->phase == PHASE_RUNNING || now_seconds() < w->deadline) return;
+    end_all(w, w->phase == PHASE_ASKING ? SIGTERM : SIGKILL);
+}
+
+static void watch_all(watch *w, struct pollfd *polls) {
+    while (w->n_running) {
+        int n = 0;
+        polls[n++] = (struct pollfd){.fd = w->signals, .events = POLLIN};
+        polls[n++] = (struct pollfd){.fd = w->obeys_stdin ? 0 : -1, .events = POLLIN};
+        for (int i = 0; i < 2 * w->n; i++)
+            polls[n++] = (struct pollfd){.fd = w->mute ? -1 : w->children[i / 2].lines[i % 2].fd, .events = POLLIN};
+        if (poll(polls, (nfds_t)n, milliseconds_left(w)) < 0 && errno != EINTR) break;
+        for (int i = 0; i < 2 * w->n && !w->mute; i++)
+            if (polls[2 + i].revents) w->mute = !read_lines(&w->children[i / 2].lines[i % 2], w->children[i / 2].rank);
+        if (w->mute && !w->stopped) stop_for(w, SIGPIPE);
+        if (polls[0].revents) read_signals(w);
+        if (polls[1].revents) read_words(w);
+        reap(w);
+        pass_deadline(w);
+    }
+}
+
+static int start_all(watch *w) {
+    for (int i = 0; i < w->n; i++) {
+        child *c = &w->children[i];
+        int code = start_child(c);
+        if (code) return code;
+        w->n_running++;
+        if (c->input && !write_all(c->input_fd, c->input, strlen(c->input))) return EXIT_INTERNAL;
+    }
+    return EXIT_OK;
+}
+
+int run_children(child *children, int n, double grace_s, bool obeys_stdin, bool *out_stopped) {
+    watch w = {.children = children, .n = n, .grace_s = grace_s, .obeys_stdin = obeys_stdin, .signals = -1};
+    struct pollfd *polls = calloc(2 + 2 * (size_t)n, sizeof *polls);
+    sigset_t ours, before;
+    sigemptyset(&ours);
+    static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) sigaddset(&ours, watched[i]);
+    sigprocmask(SIG_BLOCK, &ours, &before);
+    void (*pipe_before)(int) = signal(SIGPIPE, SIG_IGN);
+    if (obeys_stdin)
+        prctl(PR_SET_PDEATHSIG, 0); /* inherited through a ssh that became us: the end of stdin tells it in good order */
+    w.signals = signalfd(-1, &ours, SFD_NONBLOCK | SFD_CLOEXEC);
+    for (int i = 0; i < n; i++)
+        children[i].running = false, children[i].lines[0].fd = children[i].lines[1].fd = children[i].input_fd = -1;
+    if (!polls || w.signals < 0) {
+        w.code =
+            report(FAILING_RUN, STRATA_OUT_OF_MEMORY, &(strata_error){.message = "launch: no memory to watch the workers"});
+    } else {
+        int code = start_all(&w);
+        if (code) end_all(&w, SIGKILL);
+        watch_all(&w, polls);
+        if (code) w.code = code;
+    }
+    if (w.signals >= 0) close(w.signals);
+    free(polls);
+    signal(SIGPIPE, pipe_before);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    *out_stopped = w.stopped;
+    return w.code;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The workers of one host: what each finds in its environment, and its share of the cores. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/json.h"
+#include "launch.h"
+
+enum { N_VARIABLES = 16 };
+
+/* ---- what a worker finds in its environment ---- */
+
+typedef struct worker_setup {
+    char *variables[N_VARIABLES + 1];
+    char name[32];
+    cpu_set_t cores;
+} worker_setup;
+
+static char *tf_config_of(const job *j, int rank) {
+    strata_json_writer writer = {0};
+    char *text = NULL;
+    strata_json_begin_object(&writer);
+    strata_json_key(&writer, "cluster");
+    strata_json_begin_object(&writer);
+    strata_json_key(&writer, "worker");
+    strata_json_begin_array(&writer);
+    for (int i = 0; i < j->n_ranks; i++) strata_json_write_string(&writer, j->addresses[i]);
+    strata_json_end_array(&writer);
+    strata_json_end_object(&writer);
+    strata_json_key(&writer, "task");
+    strata_json_begin_object(&writer);
+    strata_json_key(&writer, "type");
+    strata_json_write_string(&writer, "worker");
+    strata_json_key(&writer, "index");
+    strata_json_write_int(&writer, rank);
+    strata_json_end_object(&writer);
+    strata_json_end_object(&writer);
+    return strata_json_take(&writer, &text, NULL, NULL) ? NULL : text;
+}
+
+/* Worker `local` of n gets a run of this process's cores, or shares one where there are more workers than cores. Returns how many. */
+static int divide_cores(int local, int n, cpu_set_t *out_cores) {
+    cpu_set_t all;
+    CPU_ZERO(out_cores);
+    if (sched_getaffinity(0, sizeof all, &all)) return 0; /* more than 1024 cores: left alone */
+    int n_cores = CPU_COUNT(&all), first = (int)((int64_t)local * n_cores / n), end = (int)((int64_t)(local + 1) * n_cores / n);
+    if (end == first) end = first + 1;
+    for (int core = 0, seen = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &all)) {
+            if (seen >= first && seen < end) CPU_SET(core, out_cores);
+            seen++;
+        }
+    return end - first;
+}
+
+static bool add_variable(worker_setup *setup, int *n, const char *name, const char *value) {
+    char *text = NULL;
+    if (asprintf(&text, "%s=%s", name, value) < 0) return false;
+    setup->variables[(*n)++] = text;
+    return true;
+}
+
+static bool add_number(worker_setup *setup, int *n, const char *name, int value) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    return add_variable(setup, n, name, text);
+}
+
+static bool set_up_worker(const job *j, int local, worker_setup *setup, child *out_child) {
+    /* A worker's drivers start as many threads as it has cores. PoCL's variable is the second one since 4.0; LP is lavapipe. */
+    static const char *const limits[] = {"POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "LP_NUM_THREADS",
+                                         "OMP_NUM_THREADS"};
+    static const char *const removed[] = {"STRATA_CLUSTER", "STRATA_TASK", "STRATA_RENDEZVOUS"};
+    int rank = j->first + local, n = 0, n_cores = j->options->no_bind ? 0 : divide_cores(local, j->n_here, &setup->cores);
+    char *config = tf_config_of(j, rank);
+    bool made = config && add_variable(setup, &n, "TF_CONFIG", config) && add_number(setup, &n, "STRATA_LOCAL_RANK", local) &&
+                add_number(setup, &n, "STRATA_LOCAL_SIZE", j->n_here) && add_number(setup, &n, "STRATA_RESTART", j->restart) &&
+                add_variable(setup, &n, "STRATA_SECRET", j->secret);
+    free(config);
+    for (size_t i = 0; made && n_cores && i < sizeof limits / sizeof *limits; i++)
+        if (!getenv(limits[i])) made = add_number(setup, &n, limits[i], n_cores);
+    for (size_t i = 0; made && i < sizeof removed / sizeof *removed; i++)
+        made = (setup->variables[n] = strdup(removed[i])) != NULL && ++n;
+    snprintf(setup->name, sizeof setup->name, "worker %d", rank);
+    *out_child = (child){.argv = j->command,
+                         .environment = (const char *const *)setup->variables,
+                         .cores = n_cores ? &setup->cores : NULL,
+                         .name = setup->name,
+                         .rank = rank};
+    return made;
+}
+
+int run_workers(const job *j, bool *out_stopped) {
+    int code = EXIT_OK;
+    child *children = calloc((size_t)j->n_here, sizeof *children);
+    worker_setup *setups = calloc((size_t)j->n_here, sizeof *setups);
+    for (int i = 0; i < j->n_here && !code; i++)
+        if (!children || !setups || !set_up_worker(j, i, &setups[i], &children[i])) code = no_memory();
+    if (!code) code = run_children(children, j->n_here, j->options->grace_s, j->options->agent, out_stopped);
+    for (int i = 0; setups && i < j->n_here; i++)
+        for (int k = 0; k < N_VARIABLES; k++) free(setups[i].variables[k]);
+    free(setups);
+    free(children);
+    return code;
+}
+
+/* ---- a job on this host ---- */
+
+/* A port that nobody listens at now; *out_socket holds it until all are chosen. */
+static int free_port(int *out_socket) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof address;
+    *out_socket = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (*out_socket < 0 || bind(*out_socket, (struct sockaddr *)&address, n) ||
+        getsockname(*out_socket, (struct sockaddr *)&address, &n))
+        return -1;
+    return ntohs(address.sin_port);
+}
+
+int choose_local_addresses(job *j) {
+    int code = EXIT_OK, *sockets = malloc((size_t)j->n_ranks * sizeof *sockets), n = 0;
+    if (!sockets) return no_memory();
+    for (int i = 0; i < j->n_ranks && !code; i++) {
+        sockets[n] = -1;
+        int port = j->options->port ? (int)j->options->port + i : free_port(&sockets[n++]);
+        if (port < 0)
+            code = usage_error("launch: there is no free port: %s", strerror(errno)), code = EXIT_INTERNAL;
+        else if (asprintf(&j->addresses[i], "127.0.0.1:%d", port) < 0)
+            j->addresses[i] = NULL, code = no_memory();
+    }
+    while (n--)
+        if (sockets[n] >= 0) close(sockets[n]);
+    free(sockets);
+    return code;
+}
