@@ -102,8 +102,9 @@
  * a loop that sums floats: Intel's compiler for CPUs would make 16 partial sums of it. */
 /* Every row of n once; the work-items of a group share a row, so barriers are allowed in the body. */
 #define FOR_EACH_GROUP(row, n) for (uint row = GROUP_ID(0); row < (n); row += GROUPS(0))
-#define MIN_U32(a, b)          ((a) < (b) ? (a) : (b))
-#define MAX_U32(a, b)          ((a) > (b) ? (a) : (b))
+/* WIDE(i) + k for k = 0, 1 .. are neighbours to a CPU's compiler, where i + k of 32 bits might wrap and keep it from vectorizing. */
+#define MIN_U32(a, b) ((a) < (b) ? (a) : (b))
+#define MAX_U32(a, b) ((a) > (b) ? (a) : (b))
 
 #if defined(STRATA_OPENCL)
 #pragma OPENCL FP_CONTRACT OFF
@@ -114,6 +115,7 @@
 #define I64(v)              ((long)(v))
 #define U16(v)              ((ushort)(v))
 #define U8(v)               ((uchar)(v))
+#define WIDE(i)             ((size_t)(i))
 #define BITS_FROM_FLOAT(v)  as_uint(v)
 #define FLOAT_FROM_BITS(u)  as_float(u)
 #define MULTIPLY_HIGH(a, b) ((uint)(((ulong)(a) * (b)) >> 32))
@@ -171,6 +173,7 @@ DIRECTIVE extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #define I64(v)              int64_t(v)
 #define U16(v)              uint16_t(v)
 #define U8(v)               uint8_t(v)
+#define WIDE(i)             (i)
 #define BITS_FROM_FLOAT(v)  floatBitsToUint(v)
 #define FLOAT_FROM_BITS(u)  uintBitsToFloat(u)
 #define MULTIPLY_HIGH(a, b) multiply_high(a, b)

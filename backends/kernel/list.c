@@ -48,9 +48,10 @@ static void choose_local(const strata_kernel_limits *limits, const strata_launch
 
 /* Groups of a looping kernel along x. A GPU takes one for each group of work-items, as far as it goes: it hides latency by them, and some
  * count a kernel's turns of a loop. A CPU gets as few as keep its cores busy, each with enough to do. */
-static int64_t enough_groups(const strata_kernel_limits *limits, int64_t bytes) {
+static int64_t enough_groups(const strata_kernel_limits *limits, const strata_launch *launch, int64_t bytes) {
     if (limits->device_class != STRATA_DEVICE_CPU) return MOST_GROUPS;
     int64_t units = limits->compute_units;
+    if (launch->few_groups) return units;
     int64_t worth = bytes / (limits->cheap_groups ? CPU_CHEAP_GROUP_BYTES : CPU_GROUP_BYTES) + 1;
     return worth < units * CPU_GROUPS ? worth : units * CPU_GROUPS;
 }
@@ -61,7 +62,7 @@ static strata_status choose_groups(const strata_kernel_limits *limits, const str
         int64_t items = launch->global[axis] > 0 ? launch->global[axis] : 1;
         int64_t wanted = items / local[axis] + (items % local[axis] != 0);
         if (axis == 0 && launch->grid_stride) {
-            int64_t enough = enough_groups(limits, bytes);
+            int64_t enough = enough_groups(limits, launch, bytes);
             if (enough > limits->max_groups[0]) enough = limits->max_groups[0];
             if (wanted > enough) wanted = enough;
         }

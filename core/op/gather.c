@@ -211,7 +211,8 @@ static strata_status lower_ranges(const strata_tensor *node, const char *variant
                                 .extents = {n * s.inner, n},
                                 .writes = 1 << 2,
                                 .global = {((s.axis - 1) / range + 1) * RANGE_ELEMENTS},
-                                .grid_stride = true};
+                                .grid_stride = true,
+                                .few_groups = true};
         strata_launch_constant_add(&launch, "FIRST", first == 0);
         strata_launch_word(&launch)->u32 = (uint32_t)s.axis;
         strata_launch_word(&launch)->u32 = (uint32_t)s.inner;
