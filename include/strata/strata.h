@@ -4,6 +4,7 @@
 #ifndef STRATA_STRATA_H
 #define STRATA_STRATA_H
 
+#include "strata/cluster.h"
 #include "strata/cluster_spec.h"
 #include "strata/csv.h"
 #include "strata/dataset.h"

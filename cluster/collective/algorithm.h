@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What collectives are made of: an algorithm folds the ranks' inputs on all of them; a move carries bytes between ranks. */
+#ifndef STRATA_CLUSTER_COLLECTIVE_ALGORITHM_H
+#define STRATA_CLUSTER_COLLECTIVE_ALGORITHM_H
+
+#include "cluster/communicator.h"
+
+/* out[0 .. count) = the fold of every rank's in[0 .. count), on every rank. in may be out. */
+typedef struct strata_algorithm {
+    const char *name;
+    strata_status (*all_reduce)(const strata_operation *op, strata_error *err);
+} strata_algorithm;
+
+strata_status strata_one_shot(const strata_operation *op, strata_error *err);
+strata_status strata_two_shot(const strata_operation *op, strata_error *err);
+strata_status strata_ring(const strata_operation *op, strata_error *err);
+strata_status strata_halving_doubling(const strata_operation *op, strata_error *err);
+
+extern const strata_algorithm strata_algorithms[]; /* as strata_algorithm_names */
+/* The row for so many bytes: the forced one, or by the table. */
+int strata_algorithm_choose(const strata_communicator *comm, size_t n_bytes);
+
+/* A range of elements, and who owns its sum. */
+typedef struct strata_slice {
+    size_t first, count;
+} strata_slice;
+/* Rank r's share of count elements: equal, the first ones one more; or counts. */
+strata_slice strata_slice_of(const strata_operation *op, int rank);
+
+/* Each rank folds its slice of `in` from all, and gives it to: every rank (into out, at its place), the root, or keeps it (out is then the
+ * slice). Segment by segment: while one is folded, the next is on its way. */
+typedef enum strata_recipients { STRATA_TO_ALL, STRATA_TO_ROOT, STRATA_TO_NONE } strata_recipients;
+STRATA_MUST_USE strata_status strata_fold_slices(const strata_operation *op, strata_recipients recipients, strata_error *err);
+
+/* Bytes for, or from, one rank. */
+typedef struct strata_span {
+    const void *data;
+    size_t bytes;
+    bool used; /* a message of 0 bytes is one too */
+} strata_span;
+
+/* Sends to_all to each other rank (unless NULL) and to_each[r] to rank r, and fills from_each[r] from rank r; NULL: none. Own entries are not
+ * looked at. */
+STRATA_MUST_USE strata_status strata_move(const strata_operation *op, const strata_span *to_all, const strata_span *to_each,
+                                          const strata_span *from_each, strata_error *err);
+/* One message each way between neighbours, in as many exchanges as it takes. */
+STRATA_MUST_USE strata_status strata_shift(const strata_operation *op, int to, const void *data, size_t n_bytes, int from,
+                                           void *out, size_t out_bytes, strata_error *err);
+
+/* The transport's exchange, counted. */
+STRATA_MUST_USE strata_status strata_exchange(const strata_operation *op, int n_sends, int n_receives, strata_error *err);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which algorithm an all_reduce takes. Measured with `strata bench allreduce --algorithm`; cluster/README.md has the costs. */
+#include <stdint.h>
+#include <string.h>
+
+#include "cluster/collective/algorithm.h"
+
+const strata_algorithm strata_algorithms[] = {{"one_shot", strata_one_shot},
+                                              {"two_shot", strata_two_shot},
+                                              {"ring", strata_ring},
+                                              {"halving_doubling", strata_halving_doubling}};
+const char *const strata_algorithm_names[] = {"one_shot", "two_shot", "ring", "halving_doubling", NULL};
+enum { ONE_SHOT, TWO_SHOT, RING, HALVING_DOUBLING };
+
+/* The first row that fits. */
+static const struct {
+    const char *transport; /* NULL: any */
+    int most_ranks;
+    size_t most_bytes;
+    int algorithm;
+} choices[] = {
+    {"tcp", 2, 16 << 10, ONE_SHOT},    {"tcp", 8, 8 << 10, ONE_SHOT},  {NULL, 8, 16 << 10, ONE_SHOT},
+    {NULL, 16, 2 << 10, ONE_SHOT},     {NULL, 16, SIZE_MAX, TWO_SHOT}, {NULL, INT32_MAX, 256 << 10, HALVING_DOUBLING},
+    {NULL, INT32_MAX, SIZE_MAX, RING},
+};
+
+int strata_algorithm_choose(const strata_communicator *comm, size_t n_bytes) {
+    if (comm->algorithm >= 0) return comm->algorithm;
+    size_t i = 0;
+    while (comm->world > choices[i].most_ranks || n_bytes > choices[i].most_bytes ||
+           (choices[i].transport && strcmp(choices[i].transport, comm->transport->name) != 0))
+        i++;
+    return choices[i].algorithm;
+}
+
+strata_slice strata_slice_of(const strata_operation *op, int rank) {
+    strata_slice slice = {0, 0};
+    if (op->counts) {
+        for (int r = 0; r < rank; r++) slice.first += op->counts[r];
+        slice.count = op->counts[rank];
+        return slice;
+    }
+    const size_t world = (size_t)op->comm->world, r = (size_t)rank, share = op->count / world, rest = op->count % world;
+    slice.first = r * share + (r < rest ? r : rest);
+    slice.count = share + (r < rest);
+    return slice;
+}
+
+strata_status strata_exchange(const strata_operation *op, int n_sends, int n_receives, strata_error *err) {
+    strata_communicator *comm = op->comm;
+    if (comm->world == 1) return STRATA_OK;
+    for (int i = 0; i < n_sends; i++) {
+        const int copies = comm->sends[i].peer == STRATA_ALL_PEERS ? comm->world - 1 : 1;
+        atomic_fetch_add_explicit(&comm->bytes_sent, comm->sends[i].bytes * (size_t)copies, memory_order_relaxed);
+    }
+    return comm->transport->exchange(comm, &op->call, comm->sends, n_sends, comm->receives, n_receives, err);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A fold works block by block, so that sums stay in the first cache. */
+#include "cluster/collective/fold.h"
+
+#include <string.h>
+
+enum { BLOCK = 1024 }; /* elements */
+
+const char *strata_wire_dtype_name(strata_dtype dtype) {
+    return dtype == STRATA_DTYPE_F64 ? "f64" : strata_dtype_name(dtype);
+}
+
+size_t strata_wire_dtype_bytes(strata_dtype dtype) {
+    return dtype == STRATA_DTYPE_F64 ? sizeof(double) : strata_dtype_bytes(dtype);
+}
+
+/* ---- one operation on n elements: out = a op b; out may be a or b ---- */
+typedef void combine(const void *a, const void *b, void *out, size_t n);
+
+#define COMBINE(name, type, expression)                                      \
+    static void name(const void *a_, const void *b_, void *out_, size_t n) { \
+        const type *a = a_, *b = b_;                                         \
+        type *out = out_;                                                    \
+        for (size_t i = 0; i < n; i++) {                                     \
+            const type x = a[i], y = b[i];                                   \
+            out[i] = (type)(expression);                                     \
+        }                                                                    \
+    }
+#define COMBINE_FLOATS(suffix, type)                     \
+    COMBINE(sum_##suffix, type, x + y)                   \
+    COMBINE(max_##suffix, type, x > y || x != x ? x : y) \
+    COMBINE(min_##suffix, type, x < y || x != x ? x : y) \
+    COMBINE(prod_##suffix, type, x *y)
+#define COMBINE_INTEGERS(suffix, type, wrapping)           \
+    COMBINE(sum_##suffix, type, (wrapping)x + (wrapping)y) \
+    COMBINE(max_##suffix, type, x > y ? x : y)             \
+    COMBINE(min_##suffix, type, x < y ? x : y)             \
+    COMBINE(prod_##suffix, type, (wrapping)x *(wrapping)y)
+COMBINE_FLOATS(f32, float)
+COMBINE_FLOATS(f64, double)
+COMBINE_INTEGERS(i32, int32_t, uint32_t)
+COMBINE_INTEGERS(i64, int64_t, uint64_t)
+COMBINE_INTEGERS(u8, uint8_t, uint32_t)
+
+#define ROW(suffix) \
+    { sum_##suffix, sum_##suffix, max_##suffix, min_##suffix, prod_##suffix } /* in the order of strata_reducer */
+static combine *const combines[][STRATA_REDUCER_COUNT] = {
+    [STRATA_DTYPE_F32] = ROW(f32), [STRATA_DTYPE_F16] = ROW(f32), [STRATA_DTYPE_BF16] = ROW(f32),
+    [STRATA_DTYPE_I32] = ROW(i32), [STRATA_DTYPE_I64] = ROW(i64), [STRATA_DTYPE_U8] = ROW(u8)};
+static combine *const combines_f64[STRATA_REDUCER_COUNT] = ROW(f64);
+
+static combine *find(strata_dtype dtype, strata_reducer reducer) {
+    if (dtype == STRATA_DTYPE_F64) return combines_f64[reducer];
+    return combines[dtype][reducer];
+}
+
+strata_status strata_fold_check(strata_dtype dtype, strata_reducer reducer, strata_error *err) {
+    if (reducer < 0 || reducer >= STRATA_REDUCER_COUNT)
+        return strata_fail(err, STRATA_INVALID, "reducer is %d; it must be one of strata_reducer", (int)reducer);
+    const bool known =
+        dtype == STRATA_DTYPE_F64 || ((unsigned)dtype < sizeof combines / sizeof *combines && combines[dtype][0]);
+    if (!known)
+        return strata_fail(err, STRATA_INVALID, "%s cannot be reduced; f32, f64, f16, bf16, i32, i64 and u8 can",
+                           strata_wire_dtype_name(dtype));
+    if (reducer == STRATA_REDUCER_MEAN && dtype != STRATA_DTYPE_F64 && !strata_dtype_is_float(dtype))
+        return strata_fail(err, STRATA_INVALID, "the mean of %s is not defined; take the sum and divide as you wish",
+                           strata_wire_dtype_name(dtype));
+    return STRATA_OK;
+}
+
+/* ---- pieces ---- */
+
+strata_dtype strata_fold_sum_type(strata_dtype dtype) {
+    return dtype == STRATA_DTYPE_F16 || dtype == STRATA_DTYPE_BF16 ? STRATA_DTYPE_F32 : dtype;
+}
+
+void strata_fold_widen(strata_dtype dtype, const void *operand, size_t elements, void *sum) {
+    const uint16_t *bits = operand;
+    float *wide = sum;
+    if (dtype == STRATA_DTYPE_F16)
+        for (size_t i = 0; i < elements; i++) wide[i] = strata_f16_to_f32(bits[i]);
+    else if (dtype == STRATA_DTYPE_BF16)
+        for (size_t i = 0; i < elements; i++) wide[i] = strata_bf16_to_f32(bits[i]);
+    else if (elements)
+        memmove(sum, operand, elements * strata_wire_dtype_bytes(dtype));
+}
+
+void strata_fold_add(strata_dtype dtype, strata_reducer reducer, const void *sum, const void *operand, size_t elements,
+                     void *out_sum) {
+    combine *const add = find(dtype, reducer);
+    if (strata_fold_sum_type(dtype) == dtype) {
+        add(sum, operand, out_sum, elements);
+        return;
+    }
+    float wide[BLOCK];
+    for (size_t first = 0; first < elements; first += BLOCK) {
+        const size_t n = elements - first < BLOCK ? elements - first : BLOCK;
+        strata_fold_widen(dtype, (const uint16_t *)operand + first, n, wide);
+        add((const float *)sum + first, wide, (float *)out_sum + first, n);
+    }
+}
+
+void strata_fold_finish(strata_dtype dtype, strata_reducer reducer, const void *sum, int n_operands, size_t elements,
+                        void *out) {
+    const bool mean = reducer == STRATA_REDUCER_MEAN;
+    if (dtype == STRATA_DTYPE_F64 && mean) {
+        for (size_t i = 0; i < elements; i++) ((double *)out)[i] = ((const double *)sum)[i] / n_operands;
+    } else if (dtype == STRATA_DTYPE_F32 && mean) {
+        for (size_t i = 0; i < elements; i++) ((float *)out)[i] = ((const float *)sum)[i] / (float)n_operands;
+    } else if (dtype == STRATA_DTYPE_F16 || dtype == STRATA_DTYPE_BF16) {
+        uint16_t *bits = out;
+        for (size_t i = 0; i < elements; i++) {
+            const float x = ((const float *)sum)[i], y = mean ? x / (float)n_operands : x;
+            bits[i] = dtype == STRATA_DTYPE_F16 ? strata_f16_from_f32(y) : strata_bf16_from_f32(y);
+        }
+    } else if (sum != out && elements) {
+        memcpy(out, sum, elements * strata_wire_dtype_bytes(dtype));
+    }
+}
+
+/* ---- all at once ---- */
+
+void strata_fold_ranks(strata_dtype dtype, strata_reducer reducer, const void *const *operands, int n_operands, size_t elements,
+                       void *out) {
+    const size_t bytes = strata_wire_dtype_bytes(dtype);
+    const bool direct = strata_fold_sum_type(dtype) == dtype; /* no other type between */
+    double sum[BLOCK];
+    for (size_t first = 0; first < elements; first += BLOCK) {
+        const size_t n = elements - first < BLOCK ? elements - first : BLOCK;
+        char *const out_block = (char *)out + first * bytes;
+        const void *so_far = (const char *)operands[0] + first * bytes;
+        if (!direct) {
+            strata_fold_widen(dtype, so_far, n, sum);
+            so_far = sum;
+        }
+        for (int r = 1; r < n_operands;
+             r++) { /* the last one is written where it belongs; earlier ones may be operands still */
+            void *const to = direct && r == n_operands - 1 ? (void *)out_block : sum;
+            strata_fold_add(dtype, reducer, so_far, (const char *)operands[r] + first * bytes, n, to);
+            so_far = to;
+        }
+        strata_fold_finish(dtype, reducer, so_far, n_operands, n, out_block);
+    }
+}

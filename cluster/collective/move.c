@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Bytes from rank to rank, cut into messages that the transport takes. */
+#include "cluster/collective/algorithm.h"
+
+/* How many messages so many bytes are: at least one. */
+static size_t messages_of(const strata_communicator *comm, size_t bytes) {
+    return bytes ? (bytes - 1) / comm->segment_bytes + 1 : 1;
+}
+
+/* Message k of a span: its bytes, *out_data where they are. False when the span has no message k. */
+static bool message_of(const strata_communicator *comm, const strata_span *span, size_t k, const char **out_data,
+                       size_t *out_bytes) {
+    if (!span || !span->used || k >= messages_of(comm, span->bytes)) return false;
+    const size_t first = k * comm->segment_bytes, left = span->bytes - first;
+    *out_data = (const char *)span->data + first;
+    *out_bytes = left < comm->segment_bytes ? left : comm->segment_bytes;
+    return true;
+}
+
+strata_status strata_move(const strata_operation *op, const strata_span *to_all, const strata_span *to_each,
+                          const strata_span *from_each, strata_error *err) {
+    strata_communicator *comm = op->comm;
+    const char *data;
+    size_t bytes;
+    for (size_t k = 0;; k++) {
+        int n_sends = 0, n_receives = 0;
+        if (message_of(comm, to_all, k, &data, &bytes)) comm->sends[n_sends++] = (strata_send){STRATA_ALL_PEERS, data, bytes};
+        for (int i = 1; i < comm->world; i++) {
+            const int to = (comm->rank + i) % comm->world, from = (comm->rank + comm->world - i) % comm->world;
+            if (to_each && message_of(comm, &to_each[to], k, &data, &bytes))
+                comm->sends[n_sends++] = (strata_send){to, data, bytes};
+            if (from_each && message_of(comm, &from_each[from], k, &data, &bytes)) {
+                void *const place = bytes ? (void *)(uintptr_t)data : comm; /* 0 bytes need one too, or they would be lent */
+                comm->receives[n_receives++] = (strata_receive){.peer = from, .data = place, .bytes = bytes};
+            }
+        }
+        if (!n_sends && !n_receives) return STRATA_OK;
+        STRATA_TRY(strata_exchange(op, n_sends, n_receives, err));
+    }
+}
+
+strata_status strata_shift(const strata_operation *op, int to, const void *data, size_t n_bytes, int from, void *out,
+                           size_t out_bytes, strata_error *err) {
+    strata_communicator *comm = op->comm;
+    const strata_span sent = {data, n_bytes, true}, taken = {out, out_bytes, true};
+    for (size_t k = 0;; k++) {
+        const char *at;
+        size_t bytes;
+        int n_sends = 0, n_receives = 0;
+        if (message_of(comm, &sent, k, &at, &bytes)) comm->sends[n_sends++] = (strata_send){to, at, bytes};
+        if (message_of(comm, &taken, k, &at, &bytes))
+            comm->receives[n_receives++] = (strata_receive){.peer = from, .data = (char *)(uintptr_t)at, .bytes = bytes};
+        if (!n_sends && !n_receives) return STRATA_OK;
+        STRATA_TRY(strata_exchange(op, n_sends, n_receives, err));
+    }
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Communicators: how they come to be, their names in the store and in messages. What runs on them is in collective/. */
+#include "cluster/communicator.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cluster/collective/algorithm.h"
+
+static const double CONNECT_SECONDS = 60, STALL_SECONDS = 300;
+
+/* ---- messages ---- */
+
+strata_peer_string strata_peer_text(const strata_communicator *comm, int rank) {
+    strata_peer_string s;
+    const strata_peer *peer = &comm->peers[rank];
+    snprintf(s.text, sizeof s.text, "rank %d (host %s, process %d)", peer->job_rank, peer->host, peer->pid);
+    return s;
+}
+
+strata_status strata_communicator_fail(strata_communicator *comm, const strata_call *call, strata_status status,
+                                       strata_error *err, const char *format, ...) {
+    char text[STRATA_ERROR_MESSAGE_BYTES / 2];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    char whole[STRATA_ERROR_MESSAGE_BYTES];
+    if (call)
+        snprintf(whole, sizeof whole, "%s: %s", strata_call_text(call).text, text);
+    else
+        snprintf(whole, sizeof whole, "%s", text);
+    return comm->member->report(comm->member, status, whole, err);
+}
+
+strata_status strata_communicator_mismatch(strata_communicator *comm, const strata_call *mine, int peer,
+                                           const strata_call *theirs, strata_error *err) {
+    return strata_communicator_fail(
+        comm, NULL, STRATA_INVALID, err,
+        "the ranks call different things: %s calls %s, and %s calls %s%s; all must call the same collectives, with the same "
+        "arguments, in the same order",
+        strata_peer_text(comm, comm->rank).text, strata_call_text(mine).text, strata_peer_text(comm, peer).text,
+        strata_call_text(theirs).text,
+        mine->algorithm != theirs->algorithm && mine->kind == theirs->kind ? " (by another algorithm)" : "");
+}
+
+/* ---- keys ---- */
+
+static strata_status key_of(const strata_communicator *comm, const char *what, int rank, char out_key[STRATA_STORE_KEY_BYTES],
+                            strata_error *err) {
+    const int n = snprintf(out_key, STRATA_STORE_KEY_BYTES, "strata/%s/%s/%d", comm->name, what, rank);
+    return n < STRATA_STORE_KEY_BYTES ? STRATA_OK : strata_fail(err, STRATA_INVALID, "communicators are split too often");
+}
+
+strata_status strata_communicator_set_own(strata_communicator *comm, const char *what, int rank, const void *value,
+                                          size_t n_bytes, strata_error *err) {
+    char key[STRATA_STORE_KEY_BYTES];
+    STRATA_TRY(key_of(comm, what, rank, key, err));
+    return strata_communicator_set(comm, key, value, n_bytes, err);
+}
+
+strata_status strata_communicator_get_of(strata_communicator *comm, const char *what, int rank, void *out_value, size_t n_bytes,
+                                         strata_error *err) {
+    char key[STRATA_STORE_KEY_BYTES];
+    void *value = NULL;
+    size_t n = 0;
+    STRATA_TRY(key_of(comm, what, rank, key, err));
+    strata_status status = strata_communicator_get(comm, key, comm->connect_seconds, &value, &n, err);
+    if (status == STRATA_TIMEOUT && !strata_member_failed(comm->member))
+        return strata_fail(err, status, "rank %d of %d did not come within %g s", rank, comm->world, comm->connect_seconds);
+    if (!status && n != n_bytes)
+        status = strata_fail(err, STRATA_INTERNAL, "key \"%s\" has %zu bytes, not %zu: the ranks run different versions", key,
+                             n, n_bytes);
+    if (!status) memcpy(out_value, value, n);
+    free(value);
+    return status;
+}
+
+strata_status strata_communicator_set(strata_communicator *comm, const char *key, const void *value, size_t n_bytes,
+                                      strata_error *err) {
+    strata_store_reply reply;
+    const strata_store_request request = {.op = STRATA_STORE_SET, .key = key, .value = value, .n_value = n_bytes};
+    return comm->member->store(comm->member, &request, comm->connect_seconds, &reply, err);
+}
+
+strata_status strata_communicator_get(strata_communicator *comm, const char *key, double seconds, void **out_value,
+                                      size_t *out_n_bytes, strata_error *err) {
+    strata_store_reply reply;
+    const strata_store_request request = {.op = STRATA_STORE_GET, .key = key};
+    *out_value = NULL;
+    *out_n_bytes = 0;
+    STRATA_TRY(comm->member->store(comm->member, &request, seconds, &reply, err));
+    *out_value = reply.value;
+    *out_n_bytes = reply.n_value;
+    return STRATA_OK;
+}
+
+strata_status strata_communicator_add(strata_communicator *comm, const char *key, int64_t amount, int64_t *out_sum,
+                                      strata_error *err) {
+    strata_store_reply reply;
+    const strata_store_request request = {.op = STRATA_STORE_ADD, .key = key, .amount = amount};
+    STRATA_TRY(comm->member->store(comm->member, &request, comm->connect_seconds, &reply, err));
+    *out_sum = reply.number;
+    return STRATA_OK;
+}
+
+strata_status strata_communicator_compare_and_set(strata_communicator *comm, const char *key, const void *expected,
+                                                  size_t n_expected, const void *value, size_t n_bytes, bool *out_swapped,
+                                                  strata_error *err) {
+    strata_store_reply reply;
+    const strata_store_request request = {.op = STRATA_STORE_SWAP,
+                                          .key = key,
+                                          .value = value,
+                                          .n_value = n_bytes,
+                                          .expected = expected,
+                                          .n_expected = n_expected};
+    STRATA_TRY(comm->member->store(comm->member, &request, comm->connect_seconds, &reply, err));
+    *out_swapped = reply.number != 0;
+    return STRATA_OK;
+}
+
+/* ---- life ---- */
+
+void *strata_communicator_scratch(strata_communicator *comm, size_t n_bytes, strata_error *err) {
+    if (n_bytes <= comm->scratch_bytes) return comm->scratch;
+    void *bytes = NULL;
+    if (posix_memalign(&bytes, 64, n_bytes)) {
+        strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory: %zu bytes for a collective of %d ranks", n_bytes, comm->world);
+        return NULL;
+    }
+    free(comm->scratch);
+    comm->scratch = bytes;
+    comm->scratch_bytes = n_bytes;
+    return bytes;
+}
+
+void strata_communicator_destroy(strata_communicator *comm) {
+    if (!comm) return;
+    strata_requests_finish(comm);
+    if (comm->link) comm->transport->close(comm);
+    strata_member_release(comm->member);
+    pthread_cond_destroy(&comm->changed);
+    pthread_mutex_destroy(&comm->lock);
+    free(comm->scratch);
+    free(comm->sends);
+    free(comm->receives);
+    free(comm->peers);
+    free(comm);
+}
+
+strata_status strata_communicator_allocate(int rank, int world, strata_member *member, strata_communicator **out_comm,
+                                           strata_error *err) {
+    strata_communicator *comm = *out_comm = calloc(1, sizeof *comm);
+    if (!comm) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator");
+    pthread_mutex_init(&comm->lock, NULL);
+    pthread_cond_init(&comm->changed, NULL);
+    comm->rank = rank;
+    comm->world = world;
+    comm->member = strata_member_retain(member);
+    comm->algorithm = -1;
+    comm->peers = calloc((size_t)world, sizeof *comm->peers);
+    comm->sends = calloc((size_t)world * 2 + 2, sizeof *comm->sends);
+    comm->receives = calloc((size_t)world * 2 + 2, sizeof *comm->receives);
+    if (comm->peers && comm->sends && comm->receives) return STRATA_OK;
+    strata_communicator_destroy(comm);
+    *out_comm = NULL;
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", world);
+}
+
+strata_status strata_communicator_set_options(strata_communicator *comm, const strata_communicator_options *opts,
+                                              strata_error *err) {
+    comm->connect_seconds = opts->connect_seconds > 0 ? opts->connect_seconds : CONNECT_SECONDS;
+    comm->stall_seconds = opts->stall_seconds > 0 ? opts->stall_seconds : STALL_SECONDS;
+    for (int i = 0; opts->algorithm && strata_algorithm_names[i]; i++)
+        if (!strcmp(strata_algorithm_names[i], opts->algorithm)) comm->algorithm = i;
+    if (opts->algorithm && comm->algorithm < 0)
+        return strata_fail(err, STRATA_INVALID,
+                           "\"%s\" is no algorithm; there are one_shot, two_shot, ring and halving_doubling", opts->algorithm);
+    return STRATA_OK;
+}
+
+strata_status strata_communicator_create_local(int world, const strata_communicator_options *opts,
+                                               strata_communicator **out_comms, strata_error *err) {
+    const strata_communicator_options defaults = {0};
+    if (world < 1) return strata_fail(err, STRATA_INVALID, "world is %d; it must be at least 1", world);
+    memset(out_comms, 0, (size_t)world * sizeof *out_comms);
+    strata_member **members = calloc((size_t)world, sizeof *members);
+    if (!members) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d ranks", world);
+    strata_status status = strata_member_create_local(world, members, err);
+    for (int r = 0; r < world && !status; r++) {
+        status = strata_communicator_allocate(r, world, members[r], &out_comms[r], err);
+        if (status) break;
+        strata_communicator *comm = out_comms[r];
+        strcpy(comm->name, "0");
+        for (int p = 0; p < world; p++) comm->peers[p] = (strata_peer){.job_rank = p, .pid = getpid(), .host = "local"};
+        comm->transport = &strata_transport_inproc;
+        status = strata_communicator_set_options(comm, opts ? opts : &defaults, err);
+        if (!status) status = comm->transport->open(comm, err);
+    }
+    for (int r = 0; r < world; r++) strata_member_release(members[r]);
+    for (int r = 0; r < world && status; r++) {
+        strata_communicator_destroy(out_comms[r]);
+        out_comms[r] = NULL;
+    }
+    free(members);
+    return status;
+}
+
+/* ---- splitting ---- */
+
+typedef struct choice {
+    int32_t color, key;
+} choice;
+
+/* The child's ranks, in order of key and rank; returns how many, *out_rank the own place among them. */
+static int list_group(const strata_communicator *comm, const choice *choices, int *ranks, int *out_rank) {
+    int n = 0;
+    for (int r = 0; r < comm->world; r++) {
+        if (choices[r].color != choices[comm->rank].color) continue;
+        int at = n++;
+        for (; at > 0 && choices[ranks[at - 1]].key > choices[r].key; at--) ranks[at] = ranks[at - 1];
+        ranks[at] = r;
+    }
+    for (int i = 0; i < n; i++)
+        if (ranks[i] == comm->rank) *out_rank = i;
+    return n;
+}
+
+/* The lowest rank takes a number for the communicator, which the others read. */
+static strata_status number(strata_communicator *child, strata_error *err) {
+    int64_t id;
+    if (child->rank == 0) {
+        STRATA_TRY(strata_communicator_add(child, "strata/communicators", 1, &id, err));
+        child->id = (uint32_t)id;
+        return strata_communicator_set_own(child, "id", 0, &child->id, sizeof child->id, err);
+    }
+    return strata_communicator_get_of(child, "id", 0, &child->id, sizeof child->id, err);
+}
+
+static strata_status make_child(strata_communicator *comm, const choice *choices, strata_communicator *child, const int *ranks,
+                                strata_error *err) {
+    const int n = snprintf(child->name, sizeof child->name, "%s/%d.%d", comm->name, comm->splits, choices[comm->rank].color);
+    if (n >= (int)sizeof child->name) return strata_fail(err, STRATA_INVALID, "communicators are split too often");
+    child->algorithm = comm->algorithm;
+    child->connect_seconds = comm->connect_seconds;
+    child->stall_seconds = comm->stall_seconds;
+    for (int i = 0; i < child->world; i++) child->peers[i] = comm->peers[ranks[i]];
+    child->transport = comm->transport;
+    STRATA_TRY(number(child, err));
+    STRATA_TRY(child->transport->open(child, err));
+    STRATA_TRY(strata_communicator_barrier(child, err));
+    if (child->transport->opened) child->transport->opened(child);
+    child->sequence = 0; /* users count from here */
+    return STRATA_OK;
+}
+
+strata_status strata_communicator_split(strata_communicator *comm, int color, int key, strata_communicator **out_comm,
+                                        strata_error *err) {
+    *out_comm = NULL;
+    const size_t world = (size_t)comm->world;
+    choice *choices = malloc(world * (sizeof *choices + sizeof(int)));
+    if (!choices) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory to split %d ranks", comm->world);
+    int *ranks = (int *)(choices + world), rank = 0;
+    choices[comm->rank] = (choice){color, key};
+    strata_status status = strata_communicator_all_gather(comm, NULL, choices, sizeof *choices, NULL, STRATA_DTYPE_U8, err);
+    comm->splits++;
+    if (!status && color >= 0) {
+        const int n = list_group(comm, choices, ranks, &rank);
+        status = strata_communicator_allocate(rank, n, comm->member, out_comm, err);
+        if (!status) status = make_child(comm, choices, *out_comm, ranks, err);
+        if (status) {
+            strata_communicator_destroy(*out_comm);
+            *out_comm = NULL;
+        }
+    }
+    free(choices);
+    return status;
+}
+
+/* ---- what users ask ---- */
+
+int strata_communicator_rank(const strata_communicator *comm) {
+    return comm->rank;
+}
+int strata_communicator_world(const strata_communicator *comm) {
+    return comm->world;
+}
+const char *strata_communicator_transport(const strata_communicator *comm) {
+    return comm->transport->name;
+}
+const char *strata_communicator_algorithm(const strata_communicator *comm, size_t n_bytes) {
+    return strata_algorithms[strata_algorithm_choose(comm, n_bytes)].name;
+}
+uint64_t strata_communicator_bytes_sent(const strata_communicator *comm) {
+    return atomic_load(&((strata_communicator *)comm)->bytes_sent);
+}
+
+void strata_communicator_abort(strata_communicator *comm, const char *text) {
+    strata_status told = strata_communicator_fail(comm, NULL, STRATA_INTERRUPTED, NULL, "%s gave up: %s",
+                                                  strata_peer_text(comm, comm->rank).text, text);
+    (void)told; /* what the others are told is what matters */
+}

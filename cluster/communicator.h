@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A communicator inside: who is in it, its links, and what runs on it. The user's side is strata/cluster.h. */
+#ifndef STRATA_CLUSTER_COMMUNICATOR_H
+#define STRATA_CLUSTER_COMMUNICATOR_H
+
+#include <pthread.h>
+
+#include "cluster/store/member.h"
+#include "cluster/transport.h"
+#include "strata/cluster.h"
+
+/* What a rank tells the others about itself when they connect. */
+typedef struct strata_peer {
+    int job_rank;
+    int32_t pid;
+    char host[STRATA_HOST_BYTES];       /* its name, for messages */
+    char machine[STRATA_HOST_BYTES];    /* equal where ranks can share memory */
+    char address[STRATA_ADDRESS_BYTES]; /* where it takes links, "" for none */
+} strata_peer;
+
+struct strata_communicator {
+    int rank, world;
+    uint32_t id;   /* in the job; the world's is 0 */
+    char name[80]; /* begins its keys in the store: "0", "0/3.1" is color 1 of its split 3 */
+    strata_member *member;
+    strata_peer *peers; /* [world] */
+    const strata_transport *transport;
+    void *link;           /* the transport's */
+    size_t segment_bytes; /* the largest message */
+    int algorithm;        /* forced, or -1 */
+    double stall_seconds, connect_seconds;
+    uint64_t sequence; /* collectives begun */
+    int splits;
+    atomic_uint_fast64_t bytes_sent;
+    strata_send *sends;       /* [2 world + 2], for algorithms */
+    strata_receive *receives; /* [2 world + 2] */
+    void *scratch;
+    size_t scratch_bytes;
+
+    /* Requests: a thread, made at the first one, runs them in order. `lock` guards all of it. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool has_thread, leaving;
+    strata_request *first, *last; /* the first one runs */
+};
+
+/* A collective that this rank runs. in == NULL: in place. */
+typedef struct strata_operation {
+    strata_communicator *comm;
+    strata_call call;
+    const void *in;
+    void *out;
+    size_t count;
+    const size_t *counts;
+    strata_dtype dtype;
+    strata_reducer reducer;
+    int root;
+    size_t element_bytes;
+} strata_operation;
+
+/* One without peers and links; the member is retained. */
+STRATA_MUST_USE strata_status strata_communicator_allocate(int rank, int world, strata_member *member,
+                                                           strata_communicator **out_comm, strata_error *err);
+/* Those of links: algorithm, seconds. */
+STRATA_MUST_USE strata_status strata_communicator_set_options(strata_communicator *comm,
+                                                              const strata_communicator_options *opts, strata_error *err);
+/* How many of its ranks share this machine; how many cores this process may use. */
+int strata_communicator_ranks_here(const strata_communicator *comm);
+int strata_cores(void);
+
+/* Runs it now, on this thread. Arguments are checked before anything is sent. */
+STRATA_MUST_USE strata_status strata_operation_run(strata_communicator *comm, const strata_collective *what, strata_error *err);
+
+/* Tells all ranks that this one failed and why, "all_reduce 12 of 1000 f32 (sum): " before it; returns the verdict. `call` may be NULL. */
+strata_status strata_communicator_fail(strata_communicator *comm, const strata_call *call, strata_status status,
+                                       strata_error *err, const char *format, ...) STRATA_PRINTF(5, 6);
+/* The verdict that both sides of a link call different things. */
+strata_status strata_communicator_mismatch(strata_communicator *comm, const strata_call *mine, int peer,
+                                           const strata_call *theirs, strata_error *err);
+
+/* "rank 2 (host b, process 17)"; ranks of the job. */
+typedef struct strata_peer_string {
+    char text[STRATA_HOST_BYTES + 64];
+} strata_peer_string;
+strata_peer_string strata_peer_text(const strata_communicator *comm, int rank);
+typedef struct strata_call_string {
+    char text[128];
+} strata_call_string;
+strata_call_string strata_call_text(const strata_call *call);
+
+/* At least so many bytes, kept by the communicator until the next call of this. NULL (with err): no memory. */
+void *strata_communicator_scratch(strata_communicator *comm, size_t n_bytes, strata_error *err);
+
+/* Keys below the communicator's name: "0/3.1/address/2". */
+STRATA_MUST_USE strata_status strata_communicator_set_own(strata_communicator *comm, const char *what, int rank,
+                                                          const void *value, size_t n_bytes, strata_error *err);
+/* Fails, TIMEOUT, naming the rank that did not come, after connect_seconds; the value has to have n_bytes. */
+STRATA_MUST_USE strata_status strata_communicator_get_of(strata_communicator *comm, const char *what, int rank, void *out_value,
+                                                         size_t n_bytes, strata_error *err);
+
+/* Ends the thread of requests once they have run. */
+void strata_requests_finish(strata_communicator *comm);
+
+#endif

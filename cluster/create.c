@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A communicator of processes: each comes to the store and tells about itself; rank 0 waits for all, and gives all the list. */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cluster/clock.h"
+#include "cluster/communicator.h"
+#include "cluster/store/remote.h"
+#include "cluster/wire/socket.h"
+
+static const double CONNECT_SECONDS = 60, LIST_SECONDS = 15; /* more, for rank 0 to tell who is absent */
+enum { LISTED = 128 };                                       /* peers in one value of the store */
+
+int strata_cores(void) {
+    cpu_set_t cpus;
+    return sched_getaffinity(0, sizeof cpus, &cpus) ? 1 : CPU_COUNT(&cpus);
+}
+
+int strata_communicator_ranks_here(const strata_communicator *comm) {
+    int n = 0;
+    for (int r = 0; r < comm->world; r++) n += !strcmp(comm->peers[r].machine, comm->peers[comm->rank].machine);
+    return n;
+}
+
+/* Equal where processes can share memory: the boot of a kernel, its /dev/shm, the user. */
+static void describe_machine(char out[STRATA_HOST_BYTES]) {
+    char boot[40] = "";
+    struct stat shm = {0};
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (file && !fgets(boot, 37, file)) boot[0] = 0;
+    if (file) fclose(file);
+    if (stat("/dev/shm", &shm)) shm.st_ino = 0;
+    snprintf(out, STRATA_HOST_BYTES, "%.8s%.27s %lx %lx %x", boot, boot + 9, (unsigned long)shm.st_dev & 0xffff,
+             (unsigned long)shm.st_ino & 0xffff, (unsigned)geteuid() & 0xffff);
+}
+
+/* ---- options ---- */
+
+static strata_status check(const strata_communicator_options *o, strata_error *err) {
+    char host[256], port[8];
+    if (o->world < 1 || o->rank < 0 || o->rank >= o->world)
+        return strata_fail(err, STRATA_INVALID, "rank %d of %d: a rank is 0 to world - 1", o->rank, o->world);
+    if (o->transport && strcmp(o->transport, "auto") != 0 && strcmp(o->transport, "shm") != 0 &&
+        strcmp(o->transport, "tcp") != 0)
+        return strata_fail(err, STRATA_INVALID, "\"%s\" is no transport; there are auto, shm and tcp", o->transport);
+    if (o->secret_bytes && !o->secret)
+        return strata_fail(err, STRATA_INVALID, "secret_bytes is %zu without a secret", o->secret_bytes);
+    return strata_address_split(o->store, host, port, err);
+}
+
+/* ---- meeting ---- */
+
+static strata_status tell_about_self(strata_communicator *comm, const char *address, strata_error *err) {
+    strata_peer self = {.job_rank = comm->rank, .pid = getpid()};
+    gethostname(self.host, sizeof self.host - 1);
+    describe_machine(self.machine);
+    snprintf(self.address, sizeof self.address, "%s", address);
+    return strata_communicator_set_own(comm, "peer", comm->rank, &self, sizeof self, err);
+}
+
+/* Rank 0: everyone, or the verdict on who is absent. */
+static strata_status wait_for_all(strata_communicator *comm, double seconds, strata_error *err) {
+    const double deadline = strata_clock_seconds() + seconds;
+    char absent[200] = "";
+    int n_absent = 0;
+    for (int r = 0; r < comm->world; r++) {
+        const double left = deadline - strata_clock_seconds();
+        comm->connect_seconds = left > 0 ? left : 0;
+        strata_status status = strata_communicator_get_of(comm, "peer", r, &comm->peers[r], sizeof comm->peers[r], err);
+        if (status && (status != STRATA_TIMEOUT || strata_member_failed(comm->member))) return status;
+        if (!status) continue;
+        const size_t used = strlen(absent);
+        if (n_absent++ < 20) snprintf(absent + used, sizeof absent - used, "%s%d", used ? ", " : "", r);
+    }
+    comm->connect_seconds = seconds;
+    if (!n_absent) return STRATA_OK;
+    return strata_communicator_fail(comm, NULL, STRATA_TIMEOUT, err, "%d of %d ranks did not come within %g s: rank%s %s%s",
+                                    n_absent, comm->world, seconds, n_absent > 1 ? "s" : "", absent,
+                                    n_absent > 20 ? ", ..." : "");
+}
+
+/* Fills comm->peers on every rank. */
+static strata_status meet(strata_communicator *comm, strata_error *err) {
+    const double seconds = comm->connect_seconds;
+    strata_status status = STRATA_OK;
+    if (comm->rank == 0)
+        status = wait_for_all(comm, seconds, err);
+    else
+        comm->connect_seconds = seconds + LIST_SECONDS;
+    for (int first = 0; first < comm->world && !status; first += LISTED) {
+        const size_t n = (size_t)(comm->world - first < LISTED ? comm->world - first : LISTED) * sizeof *comm->peers;
+        status = comm->rank == 0 ? strata_communicator_set_own(comm, "peers", first, &comm->peers[first], n, err)
+                                 : strata_communicator_get_of(comm, "peers", first, &comm->peers[first], n, err);
+    }
+    for (int r = 0; r < comm->world; r++) { /* texts from outside end within their room */
+        strata_peer *p = &comm->peers[r];
+        p->host[sizeof p->host - 1] = p->machine[sizeof p->machine - 1] = p->address[sizeof p->address - 1] = 0;
+    }
+    comm->connect_seconds = seconds;
+    return status;
+}
+
+static strata_status open_links(strata_communicator *comm, const char *wanted, strata_error *err) {
+    const bool together = strata_communicator_ranks_here(comm) == comm->world;
+    if (!wanted || !strcmp(wanted, "auto")) wanted = together ? "shm" : "tcp";
+    comm->transport = strata_transport_find(wanted);
+    if (comm->transport == &strata_transport_shm && !together)
+        return strata_fail(err, STRATA_INVALID, "the transport shm is for ranks of one host and user; these are on several");
+    STRATA_TRY(comm->transport->open(comm, err));
+    STRATA_TRY(strata_communicator_barrier(comm, err));
+    if (comm->transport->opened) comm->transport->opened(comm);
+    comm->sequence = 0; /* users count from here */
+    return STRATA_OK;
+}
+
+strata_status strata_communicator_create(const strata_communicator_options *opts, strata_communicator **out_comm,
+                                         strata_error *err) {
+    strata_communicator_options o = *opts;
+    char address[STRATA_ADDRESS_BYTES];
+    strata_member *member;
+    *out_comm = NULL;
+    if (!o.world) o.world = 1;
+    if (o.world == 1 && !o.store) return strata_communicator_create_local(1, &o, out_comm, err);
+    if (!(o.connect_seconds > 0)) o.connect_seconds = CONNECT_SECONDS;
+    STRATA_TRY(check(&o, err));
+    STRATA_TRY(strata_member_create_remote(&o, &member, address, err));
+    strata_status status = strata_communicator_allocate(o.rank, o.world, member, out_comm, err);
+    strata_member_release(member);
+    STRATA_TRY(status);
+    strata_communicator *comm = *out_comm;
+    strcpy(comm->name, "0");
+    status = strata_communicator_set_options(comm, &o, err);
+    if (!status) status = tell_about_self(comm, address, err);
+    if (!status) status = meet(comm, err);
+    if (!status) status = open_links(comm, o.transport, err);
+    if (!status) return STRATA_OK;
+    strata_communicator_destroy(comm);
+    *out_comm = NULL;
+    return status;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Requests, and the calls that run at once. A communicator's thread, made for the first request, runs them in order; a blocking call runs in
+ * its caller when there is no request before it, else it becomes one. */
+#include <stdlib.h>
+
+#include "cluster/communicator.h"
+
+struct strata_request {
+    strata_communicator *comm;
+    strata_request *next;
+    strata_collective what;
+    bool done;
+    strata_status status;
+    strata_error error;
+};
+
+static void *run_requests(void *user) {
+    strata_communicator *comm = user;
+    pthread_mutex_lock(&comm->lock);
+    for (;;) {
+        while (!comm->first && !comm->leaving) pthread_cond_wait(&comm->changed, &comm->lock);
+        strata_request *request = comm->first;
+        if (!request) break;
+        pthread_mutex_unlock(&comm->lock);
+        request->status = strata_operation_run(comm, &request->what, &request->error);
+        pthread_mutex_lock(&comm->lock);
+        comm->first = request->next;
+        request->done = true;
+        pthread_cond_broadcast(&comm->changed);
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return NULL;
+}
+
+void strata_requests_finish(strata_communicator *comm) {
+    if (!comm->has_thread) return;
+    pthread_mutex_lock(&comm->lock);
+    comm->leaving = true;
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->lock);
+    pthread_join(comm->thread, NULL);
+    comm->has_thread = false;
+}
+
+strata_status strata_communicator_start(strata_communicator *comm, const strata_collective *what, strata_request **out_request,
+                                        strata_error *err) {
+    strata_request *request = *out_request = calloc(1, sizeof *request);
+    if (!request) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a request");
+    request->comm = comm;
+    request->what = *what;
+    pthread_mutex_lock(&comm->lock);
+    if (!comm->has_thread) comm->has_thread = !pthread_create(&comm->thread, NULL, run_requests, comm);
+    const bool runs = comm->has_thread;
+    if (runs) {
+        if (comm->first)
+            comm->last->next = request;
+        else
+            comm->first = request;
+        comm->last = request;
+        pthread_cond_broadcast(&comm->changed);
+    }
+    pthread_mutex_unlock(&comm->lock);
+    if (runs) return STRATA_OK;
+    free(request);
+    *out_request = NULL;
+    return strata_fail(err, STRATA_UNAVAILABLE, "no thread could be made for the requests of a communicator");
+}
+
+strata_status strata_request_wait(strata_request *request, strata_error *err) {
+    if (!request) return STRATA_OK;
+    strata_communicator *comm = request->comm;
+    pthread_mutex_lock(&comm->lock);
+    while (!request->done) pthread_cond_wait(&comm->changed, &comm->lock);
+    pthread_mutex_unlock(&comm->lock);
+    strata_status status = request->status;
+    if (status) strata_fail(err, status, "%s", request->error.message);
+    free(request);
+    return status;
+}
+
+bool strata_request_test(strata_request *request) {
+    pthread_mutex_lock(&request->comm->lock);
+    const bool done = request->done;
+    pthread_mutex_unlock(&request->comm->lock);
+    return done;
+}
+
+strata_status strata_communicator_run(strata_communicator *comm, const strata_collective *what, strata_error *err) {
+    bool behind = false;
+    if (comm->has_thread) {
+        pthread_mutex_lock(&comm->lock);
+        behind = comm->first != NULL;
+        pthread_mutex_unlock(&comm->lock);
+    }
+    if (!behind) return strata_operation_run(comm, what, err);
+    strata_request *request;
+    STRATA_TRY(strata_communicator_start(comm, what, &request, err));
+    return strata_request_wait(request, err);
+}
+
+/* ---- the calls by name ---- */
+
+strata_status strata_communicator_all_reduce(strata_communicator *comm, void *data, size_t count, strata_dtype dtype,
+                                             strata_reducer reducer, strata_error *err) {
+    const strata_collective what = {STRATA_ALL_REDUCE, .out = data, .count = count, .dtype = dtype, .reducer = reducer};
+    return strata_communicator_run(comm, &what, err);
+}
+
+strata_status strata_communicator_reduce(strata_communicator *comm, void *data, size_t count, strata_dtype dtype,
+                                         strata_reducer reducer, int root, strata_error *err) {
+    const strata_collective what = {STRATA_REDUCE,  .out = data,        .count = count,
+                                    .dtype = dtype, .reducer = reducer, .root = root};
+    return strata_communicator_run(comm, &what, err);
+}
+
+strata_status strata_communicator_broadcast(strata_communicator *comm, void *data, size_t count, strata_dtype dtype, int root,
+                                            strata_error *err) {
+    const strata_collective what = {STRATA_BROADCAST, .out = data, .count = count, .dtype = dtype, .root = root};
+    return strata_communicator_run(comm, &what, err);
+}
+
+strata_status strata_communicator_all_gather(strata_communicator *comm, const void *in, void *out, size_t count,
+                                             const size_t *counts, strata_dtype dtype, strata_error *err) {
+    const strata_collective what = {STRATA_ALL_GATHER, in, out, count, counts, .dtype = dtype};
+    return strata_communicator_run(comm, &what, err);
+}
+
+strata_status strata_communicator_reduce_scatter(strata_communicator *comm, const void *in, void *out, size_t count,
+                                                 const size_t *counts, strata_dtype dtype, strata_reducer reducer,
+                                                 strata_error *err) {
+    const strata_collective what = {STRATA_REDUCE_SCATTER, in, out, count, counts, dtype, reducer, 0};
+    return strata_communicator_run(comm, &what, err);
+}
+
+strata_status strata_communicator_all_to_all(strata_communicator *comm, const void *in, void *out, size_t count,
+                                             strata_dtype dtype, strata_error *err) {
+    const strata_collective what = {STRATA_ALL_TO_ALL, in, out, count, .dtype = dtype};
+    return strata_communicator_run(comm, &what, err);
+}
+
+strata_status strata_communicator_gather(strata_communicator *comm, const void *in, void *out, size_t count,
+                                         const size_t *counts, strata_dtype dtype, int root, strata_error *err) {
+    const strata_collective what = {STRATA_GATHER, in, out, count, counts, .dtype = dtype, .root = root};
+    return strata_communicator_run(comm, &what, err);
+}
+
+strata_status strata_communicator_scatter(strata_communicator *comm, const void *in, void *out, size_t count,
+                                          const size_t *counts, strata_dtype dtype, int root, strata_error *err) {
+    const strata_collective what = {STRATA_SCATTER, in, out, count, counts, .dtype = dtype, .root = root};
+    return strata_communicator_run(comm, &what, err);
+}
+
+strata_status strata_communicator_barrier(strata_communicator *comm, strata_error *err) {
+    return strata_communicator_run(comm, &(strata_collective){.kind = STRATA_BARRIER}, err);
+}
+
+strata_status strata_communicator_send(strata_communicator *comm, const void *data, size_t count, strata_dtype dtype, int peer,
+                                       strata_error *err) {
+    const strata_collective what = {STRATA_SEND, .in = data, .count = count, .dtype = dtype, .root = peer};
+    return strata_communicator_run(comm, &what, err);
+}
+
+strata_status strata_communicator_recv(strata_communicator *comm, void *data, size_t count, strata_dtype dtype, int peer,
+                                       strata_error *err) {
+    const strata_collective what = {STRATA_RECV, .out = data, .count = count, .dtype = dtype, .root = peer};
+    return strata_communicator_run(comm, &what, err);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Accepting connections: handshakes of unknown peers, a few at a time, each in a struct of fixed size and for 5 s at most. A peer that proves the
+ * secret becomes a session of the store or a link that a communicator asks for; any other is dropped, and nobody else notices. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cluster/clock.h"
+#include "cluster/store/loop.h"
+#include "cluster/wire/socket.h"
+
+static const double HANDSHAKE_SECONDS = 5;
+
+static void drop(strata_loop *loop, strata_pending *pending, bool close_it) {
+    strata_pending **at = &loop->pending;
+    while (*at != pending) at = &(*at)->next;
+    *at = pending->next;
+    loop->n_pending--;
+    if (close_it) close(pending->fd);
+    free(pending);
+}
+
+static void hand_over(strata_loop *loop, strata_pending *pending) {
+    const strata_hello hello = pending->handshake.hello;
+    const int fd = pending->fd;
+    strata_loop_forget(loop, fd);
+    drop(loop, pending, false);
+    strata_socket_prepare(fd);
+    strata_accepted *link = hello.purpose == STRATA_FOR_LINK ? malloc(sizeof *link) : NULL;
+    if (link) {
+        *link = (strata_accepted){.next = loop->accepted, .fd = fd, .hello = hello};
+        loop->accepted = link;
+        pthread_cond_broadcast(&loop->changed);
+    } else if (hello.purpose == STRATA_FOR_STORE && loop->sessions) {
+        strata_loop_new_session(loop, fd, &hello);
+    } else {
+        close(fd);
+    }
+}
+
+static void shake(strata_loop *loop, strata_source *source) {
+    strata_pending *p = (strata_pending *)source;
+    for (;;) {
+        const ssize_t n = recv(p->fd, p->in + p->n_in, p->handshake.wanted - p->n_in, MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+        if (n <= 0) {
+            drop(loop, p, true);
+            return;
+        }
+        p->n_in += (size_t)n;
+        if (p->n_in < p->handshake.wanted) continue;
+        unsigned char out[STRATA_HANDSHAKE_BYTES];
+        size_t n_out = 0;
+        p->n_in = 0;
+        const bool ok = !strata_handshake_step(&p->handshake, p->in, out, &n_out, NULL) &&
+                        send(p->fd, out, n_out, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n_out; /* fits an empty buffer */
+        if (!ok) {
+            drop(loop, p, true);
+            return;
+        }
+        if (p->handshake.done) {
+            hand_over(loop, p);
+            return;
+        }
+    }
+}
+
+static void begin(strata_loop *loop, int fd) {
+    strata_pending *p = calloc(1, sizeof *p);
+    unsigned char out[STRATA_HANDSHAKE_BYTES];
+    size_t n_out;
+    if (loop->n_pending ==
+        STRATA_MOST_PENDING) { /* an honest peer takes milliseconds: the oldest is the least likely to be one */
+        strata_pending *oldest = loop->pending;
+        while (oldest->next) oldest = oldest->next;
+        drop(loop, oldest, true);
+    }
+    if (!p || strata_handshake_begin(&p->handshake, NULL, loop->secret, loop->secret_bytes, out, &n_out, NULL) ||
+        strata_loop_watch(loop, fd, &p->source, NULL)) {
+        free(p);
+        close(fd);
+        return;
+    }
+    p->source.ready = shake;
+    p->fd = fd;
+    p->deadline = strata_clock_seconds() + HANDSHAKE_SECONDS;
+    p->next = loop->pending;
+    loop->pending = p;
+    loop->n_pending++;
+}
+
+void strata_loop_accept(strata_loop *loop, strata_source *listener) {
+    (void)listener;
+    for (int i = 0; i < STRATA_MOST_PENDING; i++) {
+        const int fd = accept4(loop->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) return;
+        begin(loop, fd);
+    }
+}
+
+void strata_loop_drop_late(strata_loop *loop, double now) {
+    for (strata_pending *p = loop->pending, *next; p; p = next) {
+        next = p->next;
+        if (now > p->deadline) drop(loop, p, true);
+    }
+}
+
+void strata_loop_finish_accepting(strata_loop *loop) {
+    while (loop->pending) drop(loop, loop->pending, true);
+    for (strata_accepted *a = loop->accepted, *next; a; a = next) {
+        next = a->next;
+        close(a->fd);
+        free(a);
+    }
+    if (loop->listener >= 0) close(loop->listener);
+}
+
+/* Takes the link out of the list; -1 when it has not come. */
+static int find_link(strata_loop *loop, uint32_t communicator, int rank) {
+    for (strata_accepted **at = &loop->accepted; *at; at = &(*at)->next) {
+        strata_accepted *a = *at;
+        if (a->hello.communicator != communicator || a->hello.rank != (uint32_t)rank) continue;
+        const int fd = a->fd;
+        *at = a->next;
+        free(a);
+        return fd;
+    }
+    return -1;
+}
+
+strata_status strata_loop_accept_link(strata_member *member, uint32_t communicator, int rank, double seconds, int *out_fd,
+                                      strata_error *err) {
+    strata_loop *loop = (strata_loop *)member;
+    const struct timespec deadline = strata_clock_after(seconds);
+    int late = 0;
+    pthread_mutex_lock(&loop->lock);
+    while ((*out_fd = find_link(loop, communicator, rank)) < 0 && !late && !strata_board_failed(loop->board))
+        late = pthread_cond_timedwait(&loop->changed, &loop->lock, &deadline);
+    pthread_mutex_unlock(&loop->lock);
+    if (*out_fd >= 0) return STRATA_OK;
+    STRATA_TRY(strata_member_verdict(member, err));
+    return strata_fail(err, STRATA_TIMEOUT, "rank %d did not connect within %g s", rank, seconds);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Entries are a list: a job has a handful of keys for each rank. */
+#include "cluster/store/board.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cluster/clock.h"
+
+typedef struct entry {
+    struct entry *next;
+    size_t n_value;
+    char *value;
+    char key[STRATA_STORE_KEY_BYTES + 1];
+} entry;
+
+struct strata_board {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    entry *entries;
+    int n_entries;
+    atomic_bool failed; /* verdict is written before, and never again */
+    strata_error verdict;
+};
+
+strata_status strata_board_create(strata_board **out_board, strata_error *err) {
+    *out_board = NULL;
+    strata_board *board = calloc(1, sizeof *board);
+    if (!board) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for the store");
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&board->lock, NULL);
+    pthread_cond_init(&board->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    *out_board = board;
+    return STRATA_OK;
+}
+
+void strata_board_destroy(strata_board *board) {
+    if (!board) return;
+    for (entry *e = board->entries, *next; e; e = next) {
+        next = e->next;
+        free(e->value);
+        free(e);
+    }
+    pthread_cond_destroy(&board->changed);
+    pthread_mutex_destroy(&board->lock);
+    free(board);
+}
+
+/* ---- entries ---- */
+
+static entry *find(strata_board *board, const char *key) {
+    for (entry *e = board->entries; e; e = e->next)
+        if (!strcmp(e->key, key)) return e;
+    return NULL;
+}
+
+static strata_status put(strata_board *board, entry *e, const char *key, const void *value, size_t n, strata_error *err) {
+    if (!e && board->n_entries == STRATA_STORE_KEYS)
+        return strata_fail(err, STRATA_INVALID, "the store holds %d keys already: no room for \"%s\"", STRATA_STORE_KEYS, key);
+    char *copy = malloc(n + 1);
+    entry *made = e ? NULL : calloc(1, sizeof *made);
+    if (!copy || (!e && !made)) {
+        free(copy);
+        free(made);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for key \"%s\" of %zu bytes in the store", key, n);
+    }
+    if (n) memcpy(copy, value, n);
+    copy[n] = 0;
+    if (made) {
+        strcpy(made->key, key); /* the length was checked */
+        made->next = board->entries;
+        board->entries = e = made;
+        board->n_entries++;
+    }
+    free(e->value);
+    e->value = copy;
+    e->n_value = n;
+    return STRATA_OK;
+}
+
+/* ---- what each request does ---- */
+typedef strata_status apply_function(strata_board *board, entry *e, const strata_store_request *r, strata_store_reply *reply,
+                                     strata_error *err);
+
+static strata_status apply_set(strata_board *board, entry *e, const strata_store_request *r, strata_store_reply *reply,
+                               strata_error *err) {
+    (void)reply;
+    return put(board, e, r->key, r->value, r->n_value, err);
+}
+
+static strata_status apply_get(strata_board *board, entry *e, const strata_store_request *r, strata_store_reply *reply,
+                               strata_error *err) {
+    (void)board;
+    if (!e) return strata_fail(err, STRATA_TIMEOUT, "key \"%s\" is not in the store", r->key);
+    reply->value = malloc(e->n_value + 1);
+    if (!reply->value) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %zu bytes", e->n_value);
+    memcpy(reply->value, e->value, e->n_value + 1);
+    reply->n_value = e->n_value;
+    return STRATA_OK;
+}
+
+static strata_status apply_add(strata_board *board, entry *e, const strata_store_request *r, strata_store_reply *reply,
+                               strata_error *err) {
+    int64_t sum = 0;
+    if (e && e->n_value != sizeof sum)
+        return strata_fail(err, STRATA_INVALID, "key \"%s\" holds %zu bytes, which is no number to add to", r->key, e->n_value);
+    if (e) memcpy(&sum, e->value, sizeof sum);
+    sum = (int64_t)((uint64_t)sum + (uint64_t)r->amount);
+    reply->number = sum;
+    return put(board, e, r->key, &sum, sizeof sum, err);
+}
+
+static strata_status apply_swap(strata_board *board, entry *e, const strata_store_request *r, strata_store_reply *reply,
+                                strata_error *err) {
+    const bool same =
+        e ? r->n_expected && e->n_value == r->n_expected && !memcmp(e->value, r->expected, e->n_value) : !r->n_expected;
+    reply->number = same;
+    return same ? put(board, e, r->key, r->value, r->n_value, err) : STRATA_OK;
+}
+
+static apply_function *const applies[STRATA_STORE_OPS] = {apply_set, apply_get, apply_add, apply_swap};
+
+static strata_status check(const strata_store_request *r, strata_error *err) {
+    const size_t n = strlen(r->key);
+    if (r->op < 0 || r->op >= STRATA_STORE_OPS || !n || n > STRATA_STORE_KEY_BYTES)
+        return strata_fail(err, STRATA_INVALID, "a key of the store has %zu bytes; it must have 1 to %d", n,
+                           STRATA_STORE_KEY_BYTES);
+    if (r->n_value > STRATA_STORE_VALUE_BYTES || r->n_expected > STRATA_STORE_VALUE_BYTES)
+        return strata_fail(err, STRATA_INVALID, "the value of \"%s\" has %zu bytes; the store takes %d", r->key, r->n_value,
+                           STRATA_STORE_VALUE_BYTES);
+    return STRATA_OK;
+}
+
+static strata_status apply_locked(strata_board *board, const strata_store_request *request, strata_store_reply *out_reply,
+                                  strata_error *err) {
+    if (board->failed) return strata_board_verdict(board, err);
+    strata_status status = applies[request->op](board, find(board, request->key), request, out_reply, err);
+    if (!status && request->op != STRATA_STORE_GET) pthread_cond_broadcast(&board->changed);
+    return status;
+}
+
+strata_status strata_board_apply(strata_board *board, const strata_store_request *request, strata_store_reply *out_reply,
+                                 strata_error *err) {
+    *out_reply = (strata_store_reply){0};
+    STRATA_TRY(check(request, err));
+    pthread_mutex_lock(&board->lock);
+    strata_status status = apply_locked(board, request, out_reply, err);
+    pthread_mutex_unlock(&board->lock);
+    return status;
+}
+
+strata_status strata_board_wait(strata_board *board, const strata_store_request *request, double seconds,
+                                strata_store_reply *out_reply, strata_error *err) {
+    *out_reply = (strata_store_reply){0};
+    STRATA_TRY(check(request, err));
+    const struct timespec deadline = strata_clock_after(seconds);
+    int late = 0;
+    pthread_mutex_lock(&board->lock);
+    strata_status status = apply_locked(board, request, out_reply, err);
+    while (status == STRATA_TIMEOUT && !board->failed && late != ETIMEDOUT) {
+        late = pthread_cond_timedwait(&board->changed, &board->lock, &deadline);
+        status = apply_locked(board, request, out_reply, err);
+    }
+    pthread_mutex_unlock(&board->lock);
+    return status;
+}
+
+/* ---- the verdict ---- */
+
+bool strata_board_fail(strata_board *board, strata_status status, const char *text) {
+    pthread_mutex_lock(&board->lock);
+    const bool first = !board->failed;
+    if (first) {
+        strata_fail(&board->verdict, status, "%s", text);
+        board->failed = true;
+        pthread_cond_broadcast(&board->changed);
+    }
+    pthread_mutex_unlock(&board->lock);
+    return first;
+}
+
+bool strata_board_failed(const strata_board *board) {
+    return atomic_load_explicit(&((strata_board *)board)->failed, memory_order_acquire);
+}
+
+strata_status strata_board_verdict(const strata_board *board, strata_error *err) {
+    if (!strata_board_failed(board)) return STRATA_OK;
+    return strata_fail(err, board->verdict.status, "%s", board->verdict.message);
+}

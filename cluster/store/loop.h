@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loop of a process inside, shared by its parts: accepting (accept.c), serving the board (serve.c, rank 0), the connection to rank 0
+ * (follow.c), the thread and the member (remote.c). All of it is guarded by one lock. */
+#ifndef STRATA_CLUSTER_STORE_LOOP_H
+#define STRATA_CLUSTER_STORE_LOOP_H
+
+#include <pthread.h>
+
+#include "cluster/store/remote.h"
+#include "cluster/wire/connection.h"
+#include "cluster/wire/handshake.h"
+
+enum { STRATA_MOST_PENDING = 64, STRATA_MISSED_BEATS = 5 };
+
+typedef struct strata_loop strata_loop;
+
+/* What epoll wakes the loop for: the first member of each thing that has a descriptor. */
+typedef struct strata_source {
+    void (*ready)(strata_loop *loop, struct strata_source *source);
+} strata_source;
+
+/* A connection that has not proved anything yet. */
+typedef struct strata_pending {
+    strata_source source;
+    struct strata_pending *next;
+    int fd;
+    double deadline;
+    strata_handshake handshake;
+    size_t n_in;
+    unsigned char in[STRATA_HANDSHAKE_BYTES];
+} strata_pending;
+
+/* One that was made for a link, until it is asked for. */
+typedef struct strata_accepted {
+    struct strata_accepted *next;
+    int fd;
+    strata_hello hello;
+} strata_accepted;
+
+/* Rank 0's side of another rank. */
+typedef struct strata_session {
+    strata_source source;
+    int rank;
+    bool connected, left;
+    strata_connection connection;
+    double heard;
+    uint64_t collective;
+    bool waiting; /* for a key */
+    double deadline;
+    uint64_t request;
+    char key[STRATA_STORE_KEY_BYTES + 1];
+} strata_session;
+
+struct strata_loop {
+    strata_member member;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool has_thread, leaving;
+    int epoll, wake, listener;
+    strata_source wake_source, listener_source, control_source;
+    strata_board *board; /* rank 0's is the job's; the others' holds the verdict only */
+    char *secret;
+    size_t secret_bytes;
+    double heartbeat, last_tick;
+    strata_pending *pending; /* newest first */
+    int n_pending;
+    strata_accepted *accepted;
+    /* rank 0 */
+    strata_session *sessions; /* [world]; [0] is unused */
+    bool spread;              /* the verdict was sent to all */
+    /* the others */
+    char store_address[STRATA_ADDRESS_BYTES];
+    strata_connection control;
+    double heard, said; /* of rank 0; to it */
+    bool store_left;
+    uint64_t request; /* the one in flight; replies to earlier ones are dropped */
+    bool in_flight, answered;
+    strata_error answer;
+    strata_store_reply reply;
+};
+
+/* Watches the descriptor for input, and for room to send where `output`. */
+strata_status strata_loop_watch(strata_loop *loop, int fd, strata_source *source, strata_error *err);
+void strata_loop_forget(strata_loop *loop, int fd);
+void strata_loop_want_output(strata_loop *loop, int fd, strata_source *source, bool output);
+
+/* accept.c */
+void strata_loop_accept(strata_loop *loop, strata_source *listener);
+void strata_loop_drop_late(strata_loop *loop, double now);
+void strata_loop_finish_accepting(strata_loop *loop);
+strata_status strata_loop_accept_link(strata_member *member, uint32_t communicator, int rank, double seconds, int *out_fd,
+                                      strata_error *err);
+
+/* serve.c */
+void strata_loop_new_session(strata_loop *loop, int fd, const strata_hello *hello); /* takes fd */
+strata_status strata_loop_serve(strata_member *member, const strata_store_request *request, double seconds,
+                                strata_store_reply *out_reply, strata_error *err);
+strata_status strata_loop_judge(strata_member *member, strata_status status, const char *text, strata_error *err);
+void strata_loop_check_sessions(strata_loop *loop, double now);
+/* Waits for the others to leave, tells those who stay. */
+void strata_loop_finish_serving(strata_loop *loop);
+
+/* follow.c */
+strata_status strata_loop_follow(strata_loop *loop, const strata_communicator_options *opts, strata_error *err);
+strata_status strata_loop_ask(strata_member *member, const strata_store_request *request, double seconds,
+                              strata_store_reply *out_reply, strata_error *err);
+strata_status strata_loop_tell(strata_member *member, strata_status status, const char *text, strata_error *err);
+void strata_loop_check_control(strata_loop *loop, double now);
+void strata_loop_finish_following(strata_loop *loop);
+
+#endif

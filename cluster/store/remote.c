@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loop's thread, and the member that is made of it. */
+#include "cluster/store/remote.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "cluster/clock.h"
+#include "cluster/store/loop.h"
+#include "cluster/wire/socket.h"
+
+static const double HEARTBEAT_SECONDS = 1;
+
+strata_status strata_loop_watch(strata_loop *loop, int fd, strata_source *source, strata_error *err) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = source};
+    if (!epoll_ctl(loop->epoll, EPOLL_CTL_ADD, fd, &event)) return STRATA_OK;
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "the kernel cannot watch another descriptor");
+}
+
+void strata_loop_forget(strata_loop *loop, int fd) {
+    if (fd >= 0) epoll_ctl(loop->epoll, EPOLL_CTL_DEL, fd, NULL);
+}
+
+void strata_loop_want_output(strata_loop *loop, int fd, strata_source *source, bool output) {
+    struct epoll_event event = {.events = EPOLLIN | (output ? EPOLLOUT : 0), .data.ptr = source};
+    epoll_ctl(loop->epoll, EPOLL_CTL_MOD, fd, &event);
+}
+
+/* ---- the thread ---- */
+
+static void woken(strata_loop *loop, strata_source *source) {
+    uint64_t count;
+    (void)source;
+    if (read(loop->wake, &count, sizeof count) < 0) return;
+}
+
+static void *run(void *user) {
+    strata_loop *loop = user;
+    const int tick_ms = (int)(loop->heartbeat * 1000 / 4) + 1;
+    struct epoll_event event;
+    pthread_mutex_lock(&loop->lock);
+    loop->last_tick = strata_clock_seconds();
+    while (!loop->leaving) {
+        pthread_mutex_unlock(&loop->lock);
+        /* One event at a time: handling it may end what another event of the same call would point to. */
+        const int n = epoll_wait(loop->epoll, &event, 1, tick_ms);
+        pthread_mutex_lock(&loop->lock);
+        const double now = strata_clock_seconds();
+        if (loop->leaving) break;
+        if (n > 0) {
+            strata_source *source = event.data.ptr;
+            source->ready(loop, source);
+        }
+        if (now - loop->last_tick < tick_ms / 1000.0) continue;
+        strata_loop_drop_late(loop, now);
+        if (loop->sessions)
+            strata_loop_check_sessions(loop, now);
+        else
+            strata_loop_check_control(loop, now);
+        loop->last_tick = now;
+    }
+    pthread_mutex_unlock(&loop->lock);
+    return NULL;
+}
+
+/* ---- the member ---- */
+
+static strata_status connect_link(strata_member *member, uint32_t communicator, const char *address, double seconds,
+                                  int *out_fd, strata_error *err) {
+    const strata_loop *loop = (strata_loop *)member;
+    const strata_hello hello = {STRATA_FOR_LINK, communicator, (uint32_t)member->rank, (uint32_t)member->world};
+    const double deadline = strata_clock_seconds() + seconds;
+    return strata_socket_connect(address, &hello, loop->secret, loop->secret_bytes, deadline, out_fd, err);
+}
+
+static void destroy(strata_member *member) {
+    strata_loop *loop = (strata_loop *)member;
+    pthread_mutex_lock(&loop->lock);
+    if (loop->sessions && loop->has_thread) strata_loop_finish_serving(loop);
+    if (!loop->sessions && loop->control.fd >= 0) strata_loop_finish_following(loop);
+    loop->leaving = true;
+    pthread_mutex_unlock(&loop->lock);
+    const uint64_t one = 1;
+    if (loop->has_thread && write(loop->wake, &one, sizeof one) >= 0) pthread_join(loop->thread, NULL);
+    strata_loop_finish_accepting(loop);
+    if (loop->epoll >= 0) close(loop->epoll);
+    if (loop->wake >= 0) close(loop->wake);
+    strata_board_destroy(loop->board);
+    pthread_cond_destroy(&loop->changed);
+    pthread_mutex_destroy(&loop->lock);
+    free(loop->sessions);
+    free(loop->secret);
+    free(loop);
+}
+
+static strata_loop *allocate(const strata_communicator_options *opts, strata_error *err) {
+    strata_loop *loop = calloc(1, sizeof *loop);
+    const bool is_first = opts->rank == 0;
+    if (loop) loop->secret = malloc(opts->secret_bytes + 1);
+    if (loop && is_first) loop->sessions = calloc((size_t)opts->world, sizeof *loop->sessions);
+    if (!loop || !loop->secret || (is_first && !loop->sessions) || strata_board_create(&loop->board, err)) {
+        if (loop) {
+            free(loop->secret);
+            free(loop->sessions);
+        }
+        free(loop);
+        strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a job of %d ranks", opts->world);
+        return NULL;
+    }
+    if (opts->secret_bytes) memcpy(loop->secret, opts->secret, opts->secret_bytes);
+    loop->secret_bytes = opts->secret_bytes;
+    loop->heartbeat = opts->heartbeat_seconds > 0 ? opts->heartbeat_seconds : HEARTBEAT_SECONDS;
+    loop->epoll = loop->wake = loop->listener = loop->control.fd = -1;
+    for (int r = 0; r < opts->world && is_first; r++) loop->sessions[r].connection.fd = -1;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&loop->lock, NULL);
+    pthread_cond_init(&loop->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    loop->member = (strata_member){.references = 1,
+                                   .rank = opts->rank,
+                                   .world = opts->world,
+                                   .board = loop->board,
+                                   .store = is_first ? strata_loop_serve : strata_loop_ask,
+                                   .report = is_first ? strata_loop_judge : strata_loop_tell,
+                                   .accept_link = strata_loop_accept_link,
+                                   .connect_link = connect_link,
+                                   .destroy = destroy};
+    return loop;
+}
+
+/* Rank 0 at the store's address; another at that of the interface, or of its connection to the store. */
+static strata_status listen_for_links(strata_loop *loop, const strata_communicator_options *opts,
+                                      char out_address[STRATA_ADDRESS_BYTES], strata_error *err) {
+    char host[256], port[8];
+    bool beyond = false;
+    STRATA_TRY(strata_address_split(opts->store, host, port, err));
+    if (opts->rank) {
+        char own[STRATA_ADDRESS_BYTES];
+        strata_socket_address(loop->control.fd, false, own);
+        strcpy(host, own);
+        strcpy(port, "0");
+        if (opts->interface) STRATA_TRY(strata_interface_address(opts->interface, host, err));
+    }
+    STRATA_TRY(strata_socket_listen(host, port, !opts->rank, &loop->listener, &beyond, err));
+    if (beyond && !opts->secret_bytes && !opts->insecure)
+        return strata_fail(
+            err, STRATA_INVALID,
+            "listening on %s without a secret: anyone who reaches it could join the job. Give all ranks a secret, "
+            "or say that it is insecure on purpose",
+            host);
+    if (opts->rank)
+        strata_socket_address(loop->listener, true, out_address);
+    else
+        snprintf(out_address, STRATA_ADDRESS_BYTES, "%s", opts->store);
+    loop->listener_source.ready = strata_loop_accept;
+    return strata_loop_watch(loop, loop->listener, &loop->listener_source, err);
+}
+
+strata_status strata_member_create_remote(const strata_communicator_options *opts, strata_member **out_member,
+                                          char out_address[STRATA_ADDRESS_BYTES], strata_error *err) {
+    *out_member = NULL;
+    strata_loop *loop = allocate(opts, err);
+    if (!loop) return STRATA_OUT_OF_MEMORY;
+    strata_status status = STRATA_OK;
+    loop->epoll = epoll_create1(EPOLL_CLOEXEC);
+    loop->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    loop->wake_source.ready = woken;
+    if (loop->epoll < 0 || loop->wake < 0)
+        status = strata_fail(err, STRATA_UNAVAILABLE, "the process has no descriptors left (ulimit -n)");
+    if (!status) status = strata_loop_watch(loop, loop->wake, &loop->wake_source, err);
+    if (!status && opts->rank) status = strata_loop_follow(loop, opts, err);
+    if (!status) status = listen_for_links(loop, opts, out_address, err);
+    if (!status) {
+        loop->has_thread = !pthread_create(&loop->thread, NULL, run, loop);
+        if (!loop->has_thread) status = strata_fail(err, STRATA_UNAVAILABLE, "no thread could be made for the connections");
+    }
+    if (status)
+        strata_member_release(&loop->member);
+    else
+        *out_member = &loop->member;
+    return status;
+}

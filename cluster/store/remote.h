@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Members that are processes. Rank 0 holds the board and serves the others; each process has one thread, the *loop*, that accepts connections,
+ * gives signs of life, and learns of lost ranks, whatever the program does meanwhile. */
+#ifndef STRATA_CLUSTER_STORE_REMOTE_H
+#define STRATA_CLUSTER_STORE_REMOTE_H
+
+#include "cluster/store/member.h"
+#include "cluster/transport.h"
+
+/* Rank 0 listens at opts->store, the others connect to it; all listen for links. opts->store and the numbers were checked.
+ * *out_address: where this process takes links; of rank 0 the store's own address. */
+STRATA_MUST_USE strata_status strata_member_create_remote(const strata_communicator_options *opts, strata_member **out_member,
+                                                          char out_address[STRATA_ADDRESS_BYTES], strata_error *err);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a transport is: messages between each two ranks of a communicator, in order. Algorithms are sequences of *exchanges*, in each of
+ * which a rank gives and takes messages; both sides know from the collective's arguments which ones, so a message says what it belongs
+ * to only for checking. A new transport is one file and one row (cluster/transport/transports.c). */
+#ifndef STRATA_CLUSTER_TRANSPORT_H
+#define STRATA_CLUSTER_TRANSPORT_H
+
+#include "strata/cluster.h"
+
+enum { STRATA_ALL_PEERS = -1, STRATA_ADDRESS_BYTES = 72 };
+
+/* What both sides of a message must agree on. No padding: compared and sent as bytes (wire/frame.c). */
+typedef struct strata_call {
+    uint8_t kind, dtype, reducer, algorithm;
+    int32_t root;
+    uint32_t counts_crc; /* of the counts array; 0: none */
+    uint32_t communicator;
+    uint64_t sequence; /* collectives before it; 0 in send and recv */
+    uint64_t count;
+} strata_call;
+
+/* At most the communicator's segment_bytes; 0 bytes are a message too. */
+typedef struct strata_send {
+    int peer; /* or STRATA_ALL_PEERS: each other rank */
+    const void *data;
+    size_t bytes;
+} strata_send;
+
+typedef struct strata_receive {
+    int peer;
+    void *data; /* where it goes; NULL: memory of the transport, lent as `view` until the next exchange; one a peer */
+    size_t bytes;
+    const void *view;
+} strata_receive;
+
+typedef struct strata_transport {
+    const char *name;
+    /* Connects to all peers, comm->peers being known; sets comm->link and comm->segment_bytes. On failure nothing is left. */
+    strata_status (*open)(strata_communicator *comm, strata_error *err);
+    /* After all ranks have opened; NULL: nothing to do. */
+    void (*opened)(strata_communicator *comm);
+    void (*close)(strata_communicator *comm);
+    /* Returns when every message was given (data may change again) and taken. Messages to, and from, one peer keep the order of the arrays.
+     * Fails with the verdict, after telling what it saw itself: a call that differs, a peer gone, no progress for stall_seconds. */
+    strata_status (*exchange)(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
+                              strata_receive *receives, int n_receives, strata_error *err);
+} strata_transport;
+
+extern const strata_transport strata_transport_inproc, strata_transport_shm, strata_transport_tcp;
+
+/* NULL for a name that no row has. */
+const strata_transport *strata_transport_find(const char *name);
+
+#endif

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Order of memory: a block is written, then its place is put into a lane (release), then the reader's doorbell rings. The reader takes the
+ * place (acquire), reads, counts down (release); the writer sees 0 (acquire) before it writes there again. */
+#define _GNU_SOURCE
+#include "cluster/transport/memory.h"
+
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "cluster/clock.h"
+
+enum {
+    LINE = 64,
+    LANE_PLACES = 32,
+    MOST_SEGMENT = 256 << 10,
+    LEAST_SEGMENT = 4 << 10,
+    ARENA = 2 << 20, /* of few ranks; many share what lies in the last cache */
+    SPINS = 2000,    /* of about 20 ns */
+};
+static const double TICK = 0.02; /* between looks at the verdict */
+
+typedef struct block {
+    strata_call call;
+    uint32_t bytes;
+    uint32_t span;       /* of the arena, this header too */
+    atomic_uint readers; /* that have not read it */
+} block;
+_Static_assert(sizeof(block) <= LINE, "a block's header is a line");
+
+typedef struct lane {
+    _Alignas(LINE) atomic_uint head; /* places put, by the writer */
+    _Alignas(LINE) atomic_uint tail; /* places taken, by the reader */
+    _Alignas(LINE) uint32_t places[LANE_PLACES];
+} lane;
+
+typedef struct bell {
+    _Alignas(LINE) atomic_uint rings;
+    atomic_uint wake_at;
+    atomic_uint sleeping;
+    atomic_uint wants_room; /* for its own blocks: readers ring too */
+} bell;
+
+struct strata_memory {
+    int world;
+    int spins;
+    size_t segment, arena_bytes;
+    bell *bells;            /* [world] */
+    lane *lanes;            /* [from][to] */
+    char *arenas;           /* [world][arena_bytes] */
+    uint64_t cut, returned; /* bytes of the own arena, counted on without end */
+    block **lent;           /* [world] by the last exchange */
+};
+
+/* ---- the region ---- */
+
+static size_t round_up(size_t n, size_t to) {
+    return (n + to - 1) / to * to;
+}
+
+/* Two exchanges of a two-shot all_reduce: a slice's segment for each peer and a result. */
+size_t strata_memory_segment_bytes(int world) {
+    size_t segment = (size_t)ARENA / (size_t)(2 * world) / 4096 * 4096;
+    return segment > MOST_SEGMENT ? MOST_SEGMENT : segment < LEAST_SEGMENT ? LEAST_SEGMENT : segment;
+}
+
+static size_t arena_bytes(int world) {
+    return round_up((strata_memory_segment_bytes(world) + LINE) * (size_t)(2 * world + 2), 4096);
+}
+static size_t bells_bytes(int world) {
+    return (size_t)world * sizeof(bell);
+}
+static size_t lanes_bytes(int world) {
+    return (size_t)world * (size_t)world * sizeof(lane);
+}
+
+size_t strata_memory_region_bytes(int world) {
+    return round_up(bells_bytes(world) + lanes_bytes(world), 4096) + (size_t)world * arena_bytes(world);
+}
+
+strata_status strata_memory_create(void *region, int world, int ranks_here, strata_memory **out_memory, strata_error *err) {
+    strata_memory *m = calloc(1, sizeof *m);
+    block **lent = calloc((size_t)world, sizeof *lent);
+    *out_memory = m;
+    if (!m || !lent) {
+        free(m);
+        free(lent);
+        *out_memory = NULL;
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for the links of %d ranks", world);
+    }
+    char *at = region;
+    *m = (strata_memory){.world = world,
+                         .spins = ranks_here <= strata_cores() ? SPINS : 0,
+                         .segment = strata_memory_segment_bytes(world),
+                         .arena_bytes = arena_bytes(world),
+                         .bells = region,
+                         .lanes = (lane *)(at + bells_bytes(world)),
+                         .arenas = at + round_up(bells_bytes(world) + lanes_bytes(world), 4096),
+                         .lent = lent};
+    return STRATA_OK;
+}
+
+void strata_memory_destroy(strata_memory *m) {
+    if (!m) return;
+    free(m->lent);
+    free(m);
+}
+
+/* ---- doorbells ---- */
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static void ring(bell *b) {
+    const uint32_t rings = atomic_fetch_add(&b->rings, 1) + 1;
+    if (atomic_load(&b->sleeping) && (int32_t)(rings - atomic_load(&b->wake_at)) >= 0) {
+        atomic_store(&b->sleeping, 0);
+        syscall(SYS_futex, &b->rings, FUTEX_WAKE, 1, NULL, NULL, 0);
+    }
+}
+
+/* Sleeps until `wanted` rings have come after the `seen`-th, or a tick is over. */
+static void sleep_on(bell *b, uint32_t seen, uint32_t wanted) {
+    const struct timespec tick = {0, (long)(TICK * 1e9)};
+    atomic_store(&b->wake_at, seen + wanted);
+    atomic_store(&b->sleeping, 1);
+    const uint32_t now = atomic_load(&b->rings);
+    if ((int32_t)(now - (seen + wanted)) < 0) syscall(SYS_futex, &b->rings, FUTEX_WAIT, now, &tick, NULL, 0);
+    atomic_store(&b->sleeping, 0);
+}
+
+/* ---- blocks ---- */
+
+static block *block_at(strata_memory *m, int rank, uint64_t place) {
+    return (block *)(m->arenas + (size_t)rank * m->arena_bytes + place % m->arena_bytes);
+}
+
+/* A block of the own arena, or NULL while there is no room. */
+static block *cut_block(strata_memory *m, int rank, size_t bytes) {
+    const size_t span = LINE + round_up(bytes, LINE), left = m->arena_bytes - m->cut % m->arena_bytes;
+    const size_t skipped = span > left ? left : 0;
+    while (m->returned < m->cut) {
+        block *oldest = block_at(m, rank, m->returned);
+        if (atomic_load_explicit(&oldest->readers, memory_order_acquire)) break;
+        m->returned += oldest->span;
+    }
+    if (m->cut + skipped + span - m->returned > m->arena_bytes) return NULL;
+    if (skipped) {
+        block *rest = block_at(m, rank, m->cut);
+        rest->span = (uint32_t)skipped;
+        atomic_store_explicit(&rest->readers, 0, memory_order_relaxed);
+        m->cut += skipped;
+    }
+    block *b = block_at(m, rank, m->cut);
+    b->span = (uint32_t)span;
+    b->bytes = (uint32_t)bytes;
+    return b;
+}
+
+static bool lane_full(const lane *l) {
+    return atomic_load_explicit(&l->head, memory_order_relaxed) - atomic_load_explicit(&l->tail, memory_order_acquire) ==
+           LANE_PLACES;
+}
+
+static void put_place(strata_memory *m, int from, int to, uint64_t place) {
+    lane *l = &m->lanes[from * m->world + to];
+    const uint32_t head = atomic_load_explicit(&l->head, memory_order_relaxed);
+    l->places[head % LANE_PLACES] = (uint32_t)(place % m->arena_bytes);
+    atomic_store_explicit(&l->head, head + 1, memory_order_release);
+    ring(&m->bells[to]);
+}
+
+/* False while there is no room. */
+static bool give(strata_memory *m, int rank, const strata_call *call, const strata_send *send) {
+    const bool all = send->peer == STRATA_ALL_PEERS;
+    const int first = all ? 0 : send->peer, end = all ? m->world : send->peer + 1;
+    for (int to = first; to < end; to++)
+        if (to != rank && lane_full(&m->lanes[rank * m->world + to])) return false;
+    block *b = cut_block(m, rank, send->bytes);
+    if (!b) return false;
+    b->call = *call;
+    if (send->bytes) memcpy((char *)b + LINE, send->data, send->bytes);
+    atomic_store_explicit(&b->readers, all ? (unsigned)m->world - 1 : 1u, memory_order_relaxed);
+    const uint64_t place = m->cut;
+    m->cut += b->span;
+    for (int to = first; to < end; to++)
+        if (to != rank) put_place(m, rank, to, place);
+    return true;
+}
+
+static void give_back(strata_memory *m, int owner, block *b) {
+    atomic_fetch_sub(&b->readers, 1);
+    if (atomic_load(&m->bells[owner].wants_room)) ring(&m->bells[owner]);
+}
+
+/* The next block from the peer, or NULL. */
+static block *next_block(strata_memory *m, int rank, int from) {
+    const lane *l = &m->lanes[from * m->world + rank];
+    const uint32_t tail = atomic_load_explicit(&l->tail, memory_order_relaxed);
+    if (atomic_load_explicit(&l->head, memory_order_acquire) == tail) return NULL;
+    return block_at(m, from, l->places[tail % LANE_PLACES]);
+}
+
+static void take_place(strata_memory *m, int rank, int from) {
+    atomic_fetch_add_explicit(&m->lanes[from * m->world + rank].tail, 1, memory_order_release);
+}
+
+/* ---- an exchange ---- */
+
+static strata_status take(strata_memory *m, strata_communicator *comm, const strata_call *call, strata_receive *receive,
+                          block *b, strata_error *err) {
+    if (memcmp(&b->call, call, sizeof *call) != 0)
+        return strata_communicator_mismatch(comm, call, receive->peer, &b->call, err);
+    if (b->bytes != receive->bytes || b->bytes > m->segment)
+        return strata_communicator_fail(comm, call, STRATA_INTERNAL, err, "a message of %s has %u bytes; it should have %zu",
+                                        strata_peer_text(comm, receive->peer).text, b->bytes, receive->bytes);
+    const char *payload = (const char *)b + LINE;
+    if (receive->data) {
+        if (b->bytes) memcpy(receive->data, payload, b->bytes);
+        receive->view = receive->data;
+    } else {
+        receive->view = payload;
+        m->lent[receive->peer] = b;
+    }
+    take_place(m, comm->rank, receive->peer);
+    if (receive->data) give_back(m, receive->peer, b);
+    return STRATA_OK;
+}
+
+/* Takes what is there. A peer's messages are taken in order: one that isn't there holds up those behind it. */
+static strata_status take_all(strata_memory *m, strata_communicator *comm, const strata_call *call, strata_receive *receives,
+                              int n_receives, int *n_taken, strata_error *err) {
+    for (int i = 0; i < n_receives; i++) {
+        if (receives[i].view) continue;
+        bool behind = false;
+        for (int j = 0; j < i && !behind; j++) behind = receives[j].peer == receives[i].peer && !receives[j].view;
+        block *b = behind ? NULL : next_block(m, comm->rank, receives[i].peer);
+        if (!b) continue;
+        STRATA_TRY(take(m, comm, call, &receives[i], b, err));
+        ++*n_taken;
+    }
+    return STRATA_OK;
+}
+
+static strata_status stalled(strata_communicator *comm, const strata_call *call, const strata_receive *receives, int n_receives,
+                             strata_error *err) {
+    for (int i = 0; i < n_receives; i++)
+        if (!receives[i].view)
+            return strata_communicator_fail(comm, call, STRATA_TIMEOUT, err, "no progress for %g s: %s sends nothing",
+                                            comm->stall_seconds, strata_peer_text(comm, receives[i].peer).text);
+    return strata_communicator_fail(comm, call, STRATA_TIMEOUT, err, "no progress for %g s: nobody takes what this rank sends",
+                                    comm->stall_seconds);
+}
+
+strata_status strata_memory_exchange(strata_memory *m, strata_communicator *comm, const strata_call *call,
+                                     const strata_send *sends, int n_sends, strata_receive *receives, int n_receives,
+                                     strata_error *err) {
+    bell *own = &m->bells[comm->rank];
+    for (int r = 0; r < m->world; r++) {
+        if (m->lent[r]) give_back(m, r, m->lent[r]);
+        m->lent[r] = NULL;
+    }
+    for (int i = 0; i < n_receives; i++) receives[i].view = NULL;
+    int sent = 0, taken = 0, idle = 0;
+    double last_progress = 0;
+    for (;;) {
+        const uint32_t seen = atomic_load(&own->rings);
+        const int before = sent + taken;
+        while (sent < n_sends && give(m, comm->rank, call, &sends[sent])) sent++;
+        STRATA_TRY(take_all(m, comm, call, receives, n_receives, &taken, err));
+        if (sent == n_sends && taken == n_receives) break;
+        if (sent + taken > before) {
+            idle = 0;
+            last_progress = 0;
+            continue;
+        }
+        if (idle++ < m->spins) {
+            relax();
+            continue;
+        }
+        if (sent < n_sends && !atomic_load(&own->wants_room)) {
+            atomic_store(&own->wants_room, 1); /* and look once more */
+            continue;
+        }
+        if (strata_member_failed(comm->member)) return strata_member_verdict(comm->member, err);
+        const double now = strata_clock_seconds();
+        if (last_progress == 0) last_progress = now;
+        if (now - last_progress > comm->stall_seconds) return stalled(comm, call, receives, n_receives, err);
+        sleep_on(own, seen, sent < n_sends ? 1 : (uint32_t)(n_receives - taken));
+    }
+    if (atomic_load_explicit(&own->wants_room, memory_order_relaxed)) atomic_store(&own->wants_room, 0);
+    return STRATA_OK;
+}

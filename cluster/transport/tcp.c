@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * TCP: one socket between each two ranks, made by the higher one. A message is a frame (wire/frame.h) whose header and payload go out in one
+ * call and come in by one, straight to where they belong. Checksums are computed while the bytes are in the cache anyway. */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "cluster/clock.h"
+#include "cluster/communicator.h"
+#include "cluster/wire/crc32c.h"
+#include "cluster/wire/frame.h"
+#include "cluster/wire/socket.h"
+
+enum {
+    SEGMENT = 256 << 10, /* a message, its copy in the kernel and the fold's operand fit the second cache */
+    TICK_MS = 20,        /* between looks at the verdict */
+    SMALL = 32 << 10,    /* all that is missing fits the sockets: wait for one rank at a time */
+};
+static const double SPIN_SECONDS = 40e-6;
+
+/* One direction of a socket, within an exchange. */
+typedef struct flow {
+    int index;      /* of the message under way in the list; the list's length: all are done */
+    size_t done;    /* of its header and payload */
+    uint32_t count; /* frames so far */
+    unsigned char header[STRATA_FRAME_BYTES];
+} flow;
+
+typedef struct peer_link {
+    int fd;
+    flow out, in;
+    char *lent; /* a segment, for messages that are lent */
+} peer_link;
+
+typedef struct tcp {
+    bool spins;
+    peer_link *links;    /* [world]; the own one is unused */
+    struct pollfd *fds;  /* [world] */
+    uint32_t *send_crcs; /* of the payloads of sends; [2 world + 2] */
+} tcp;
+
+/* ---- life ---- */
+
+static void close_links(strata_communicator *comm) {
+    tcp *t = comm->link;
+    if (!t) return;
+    for (int r = 0; r < comm->world && t->links; r++) {
+        if (t->links[r].fd >= 0) close(t->links[r].fd);
+        free(t->links[r].lent);
+    }
+    free(t->links);
+    free(t->fds);
+    free(t->send_crcs);
+    free(t);
+    comm->link = NULL;
+}
+
+static strata_status connect_link(strata_communicator *comm, int peer, strata_error *err) {
+    strata_member *member = comm->member;
+    int *fd = &((tcp *)comm->link)->links[peer].fd;
+    if (peer > comm->rank)
+        return member->accept_link(member, comm->id, comm->peers[peer].job_rank, comm->connect_seconds, fd, err);
+    return member->connect_link(member, comm->id, comm->peers[peer].address, comm->connect_seconds, fd, err);
+}
+
+static strata_status open_links(strata_communicator *comm, strata_error *err) {
+    const size_t world = (size_t)comm->world;
+    tcp *t = comm->link = calloc(1, sizeof *t);
+    if (t) {
+        t->links = calloc(world, sizeof *t->links);
+        t->fds = calloc(world, sizeof *t->fds);
+        t->send_crcs = calloc(2 * world + 2, sizeof *t->send_crcs);
+    }
+    for (int r = 0; t && t->links && r < comm->world; r++) t->links[r].fd = -1;
+    strata_status status = STRATA_OK;
+    if (!t || !t->links || !t->fds || !t->send_crcs)
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for the links of %d ranks", comm->world);
+    for (int r = 0; r < comm->world && !status; r++) {
+        if (r == comm->rank) continue;
+        t->links[r].lent = malloc(SEGMENT);
+        status = t->links[r].lent ? connect_link(comm, r, err)
+                                  : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for the links of %d ranks", comm->world);
+    }
+    comm->segment_bytes = SEGMENT;
+    if (status)
+        close_links(comm);
+    else
+        t->spins = strata_communicator_ranks_here(comm) <= strata_cores();
+    return status;
+}
+
+/* ---- an exchange ---- */
+
+typedef struct exchange {
+    strata_communicator *comm;
+    tcp *tcp;
+    const strata_call *call;
+    const strata_send *sends;
+    strata_receive *receives;
+    int n_sends, n_receives;
+    int unsent, missing;  /* messages */
+    size_t missing_bytes; /* payloads */
+} exchange;
+
+static int next_send(const exchange *x, int peer, int from) {
+    while (from < x->n_sends && x->sends[from].peer != peer && x->sends[from].peer != STRATA_ALL_PEERS) from++;
+    return from;
+}
+
+static int next_receive(const exchange *x, int peer, int from) {
+    while (from < x->n_receives && x->receives[from].peer != peer) from++;
+    return from;
+}
+
+static strata_status lost(const exchange *x, int peer, const char *how, strata_error *err) {
+    return strata_communicator_fail(x->comm, x->call, STRATA_PEER_LOST, err, "%s was lost: %s",
+                                    strata_peer_text(x->comm, peer).text, how);
+}
+
+static void write_header(exchange *x, int peer) {
+    flow *out = &x->tcp->links[peer].out;
+    const strata_send *send = &x->sends[out->index];
+    const strata_frame frame = {.type = STRATA_FRAME_DATA,
+                                .number = out->count,
+                                .bytes = (uint32_t)send->bytes,
+                                .payload_crc = x->tcp->send_crcs[out->index],
+                                .call = *x->call};
+    strata_frame_encode(&frame, out->header);
+    out->done = 0;
+}
+
+/* Both parts of a message from its byte `done` on. */
+static int parts(struct iovec parts_out[2], void *header, const void *payload, size_t bytes, size_t done) {
+    int n = 0;
+    if (done < STRATA_FRAME_BYTES) {
+        parts_out[n++] = (struct iovec){(char *)header + done, STRATA_FRAME_BYTES - done};
+        done = STRATA_FRAME_BYTES;
+    }
+    if (done - STRATA_FRAME_BYTES < bytes) {
+        const size_t first = done - STRATA_FRAME_BYTES;
+        parts_out[n++] = (struct iovec){(char *)(uintptr_t)payload + first, bytes - first};
+    }
+    return n;
+}
+
+/* Sends to the peer what its socket takes. */
+static strata_status push(exchange *x, int peer, bool *out_moved, strata_error *err) {
+    peer_link *l = &x->tcp->links[peer];
+    while (l->out.index < x->n_sends) {
+        const strata_send *send = &x->sends[l->out.index];
+        struct iovec iov[2];
+        struct msghdr message = {.msg_iov = iov};
+        message.msg_iovlen = (size_t)parts(iov, l->out.header, send->data, send->bytes, l->out.done);
+        const ssize_t n = sendmsg(l->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN) return STRATA_OK;
+        if (n < 0) return lost(x, peer, errno == ETIMEDOUT ? "its link is cut" : "its connection closed", err);
+        *out_moved = true;
+        l->out.done += (size_t)n;
+        if (l->out.done < STRATA_FRAME_BYTES + send->bytes) return STRATA_OK; /* the socket is full */
+        l->out.count++;
+        x->unsent--;
+        l->out.index = next_send(x, peer, l->out.index + 1);
+        if (l->out.index < x->n_sends) write_header(x, peer);
+    }
+    return STRATA_OK;
+}
+
+static strata_status check_header(exchange *x, int peer, const strata_receive *receive, strata_error *err) {
+    const flow *in = &x->tcp->links[peer].in;
+    strata_frame frame;
+    strata_error why = {0};
+    if (strata_frame_decode(in->header, SEGMENT, &frame, &why) || frame.type != STRATA_FRAME_DATA || frame.number != in->count)
+        return strata_communicator_fail(x->comm, x->call, STRATA_PEER_LOST, err, "what came from %s was damaged: %s",
+                                        strata_peer_text(x->comm, peer).text, why.status ? why.message : "a frame is missing");
+    if (memcmp(&frame.call, x->call, sizeof frame.call) != 0)
+        return strata_communicator_mismatch(x->comm, x->call, peer, &frame.call, err);
+    if (frame.bytes != receive->bytes)
+        return strata_communicator_fail(x->comm, x->call, STRATA_INTERNAL, err,
+                                        "a message of %s has %u bytes; it should have %zu",
+                                        strata_peer_text(x->comm, peer).text, frame.bytes, receive->bytes);
+    return STRATA_OK;
+}
+
+static strata_status finish_receive(exchange *x, int peer, strata_receive *receive, const void *payload, strata_error *err) {
+    flow *in = &x->tcp->links[peer].in;
+    const uint32_t told = strata_frame_payload_crc(in->header);
+    if (strata_crc32c(0, payload, receive->bytes) != told)
+        return strata_communicator_fail(x->comm, x->call, STRATA_PEER_LOST, err,
+                                        "a message of %zu bytes from %s was damaged on its way: its checksum differs",
+                                        receive->bytes, strata_peer_text(x->comm, peer).text);
+    receive->view = payload;
+    in->count++;
+    in->done = 0;
+    x->missing--;
+    x->missing_bytes -= receive->bytes;
+    in->index = next_receive(x, peer, in->index + 1);
+    return STRATA_OK;
+}
+
+/* Takes what came from the peer. */
+static strata_status pull(exchange *x, int peer, bool *out_moved, strata_error *err) {
+    peer_link *l = &x->tcp->links[peer];
+    while (l->in.index < x->n_receives) {
+        strata_receive *receive = &x->receives[l->in.index];
+        void *payload = receive->data ? receive->data : l->lent;
+        const size_t before = l->in.done;
+        struct iovec iov[2];
+        struct msghdr message = {.msg_iov = iov};
+        message.msg_iovlen = (size_t)parts(iov, l->in.header, payload, receive->bytes, before);
+        const ssize_t n = recvmsg(l->fd, &message, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN) return STRATA_OK;
+        if (n <= 0) return lost(x, peer, n && errno == ETIMEDOUT ? "its link is cut" : "its connection closed", err);
+        *out_moved = true;
+        l->in.done += (size_t)n;
+        if (before < STRATA_FRAME_BYTES && l->in.done >= STRATA_FRAME_BYTES) STRATA_TRY(check_header(x, peer, receive, err));
+        if (l->in.done < STRATA_FRAME_BYTES + receive->bytes) continue;
+        STRATA_TRY(finish_receive(x, peer, receive, payload, err));
+    }
+    return STRATA_OK;
+}
+
+/* Waits until a socket is ready, at most a tick. */
+static void wait_ready(exchange *x) {
+    const bool one = !x->unsent && x->missing_bytes <= SMALL;
+    int n = 0;
+    for (int r = 0; r < x->comm->world && !(one && n); r++) {
+        const peer_link *l = &x->tcp->links[r];
+        const bool out = l->out.index < x->n_sends, in = l->in.index < x->n_receives;
+        if (r == x->comm->rank || (!out && !in)) continue;
+        x->tcp->fds[n++] = (struct pollfd){.fd = l->fd, .events = (short)((out ? POLLOUT : 0) | (in ? POLLIN : 0))};
+    }
+    poll(x->tcp->fds, (nfds_t)n, TICK_MS);
+}
+
+static strata_status stalled(const exchange *x, strata_error *err) {
+    for (int r = 0; r < x->comm->world; r++)
+        if (r != x->comm->rank && x->tcp->links[r].in.index < x->n_receives)
+            return strata_communicator_fail(x->comm, x->call, STRATA_TIMEOUT, err, "no progress for %g s: %s sends nothing",
+                                            x->comm->stall_seconds, strata_peer_text(x->comm, r).text);
+    return strata_communicator_fail(x->comm, x->call, STRATA_TIMEOUT, err,
+                                    "no progress for %g s: nobody takes what this rank sends", x->comm->stall_seconds);
+}
+
+static void begin(exchange *x) {
+    for (int i = 0; i < x->n_sends; i++) {
+        x->tcp->send_crcs[i] = strata_crc32c(0, x->sends[i].data, x->sends[i].bytes);
+        x->unsent += x->sends[i].peer == STRATA_ALL_PEERS ? x->comm->world - 1 : 1;
+    }
+    x->missing = x->n_receives;
+    for (int i = 0; i < x->n_receives; i++) x->missing_bytes += x->receives[i].bytes;
+    for (int r = 0; r < x->comm->world; r++) {
+        if (r == x->comm->rank) continue;
+        peer_link *l = &x->tcp->links[r];
+        l->out.index = next_send(x, r, 0);
+        l->in.index = next_receive(x, r, 0);
+        l->in.done = 0;
+        if (l->out.index < x->n_sends) write_header(x, r);
+    }
+}
+
+static strata_status run_exchange(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
+                                  strata_receive *receives, int n_receives, strata_error *err) {
+    exchange x = {.comm = comm,
+                  .tcp = comm->link,
+                  .call = call,
+                  .sends = sends,
+                  .receives = receives,
+                  .n_sends = n_sends,
+                  .n_receives = n_receives};
+    begin(&x);
+    double idle_since = 0;
+    while (x.unsent || x.missing) {
+        bool moved = false;
+        for (int i = 1; i < comm->world; i++) STRATA_TRY(push(&x, (comm->rank + i) % comm->world, &moved, err));
+        for (int i = 1; i < comm->world; i++) STRATA_TRY(pull(&x, (comm->rank + comm->world - i) % comm->world, &moved, err));
+        if (moved) {
+            idle_since = 0;
+            continue;
+        }
+        const double now = strata_clock_seconds();
+        if (idle_since == 0) idle_since = now;
+        if (x.tcp->spins && now - idle_since < SPIN_SECONDS) continue;
+        if (strata_member_failed(comm->member)) return strata_member_verdict(comm->member, err);
+        if (now - idle_since > comm->stall_seconds) return stalled(&x, err);
+        wait_ready(&x);
+    }
+    return STRATA_OK;
+}
+
+const strata_transport strata_transport_tcp = {
+    .name = "tcp",
+    .open = open_links,
+    .close = close_links,
+    .exchange = run_exchange,
+};

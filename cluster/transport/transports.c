@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The transports there are. */
+#include <string.h>
+
+#include "cluster/transport.h"
+
+static const strata_transport *const transports[] = {&strata_transport_inproc, &strata_transport_shm, &strata_transport_tcp};
+
+const char *const strata_transport_names[] = {"auto", "shm", "tcp", NULL};
+
+const strata_transport *strata_transport_find(const char *name) {
+    for (size_t i = 0; i < sizeof transports / sizeof *transports; i++)
+        if (!strcmp(transports[i]->name, name)) return transports[i];
+    return NULL;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sockets. Connecting is done by the caller's thread, with poll and a deadline; accepting belongs to the loop (store/loop.c). */
+#define _GNU_SOURCE
+#include "cluster/wire/socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cluster/clock.h"
+
+enum { BACKLOG = 1024, GONE_MS = 8000, HANDSHAKE_MS = 5000 };
+
+strata_status strata_address_split(const char *address, char out_host[256], char out_port[8], strata_error *err) {
+    const char *colon = address ? strrchr(address, ':') : NULL, *host = address, *end = colon;
+    if (colon && *address == '[' && colon > address && colon[-1] == ']') {
+        host = address + 1;
+        end = colon - 1;
+    } else if (colon && memchr(address, ':', (size_t)(colon - address))) {
+        colon = NULL; /* a v6 address without brackets: which colon is the port's? */
+    }
+    const size_t n_host = colon ? (size_t)(end - host) : 0, n_port = colon ? strlen(colon + 1) : 0;
+    const bool fits = n_host && n_host < 256 && n_port && n_port < 6 && strspn(colon + 1, "0123456789") == n_port;
+    if (!fits || atoi(colon + 1) > 65535)
+        return strata_fail(err, STRATA_INVALID, "\"%s\" is no address; write host:port, as 10.0.0.1:2222 or [fd00::1]:2222",
+                           address ? address : "");
+    memcpy(out_host, host, n_host);
+    out_host[n_host] = 0;
+    memcpy(out_port, colon + 1, n_port + 1);
+    return STRATA_OK;
+}
+
+static strata_status resolve(const char *host, const char *port, int flags, struct addrinfo **out_list, strata_error *err) {
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags};
+    const int code = getaddrinfo(host, port, &hints, out_list);
+    return code ? strata_fail(err, STRATA_UNAVAILABLE, "the address of \"%s\" is not known: %s", host, gai_strerror(code))
+                : STRATA_OK;
+}
+
+/* ---- listening ---- */
+
+static bool is_loopback(const struct sockaddr *address) {
+    if (address->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+}
+
+/* A listening socket, or -1 with errno. */
+static int listen_on(const struct sockaddr *address, socklen_t size) {
+    const int yes = 1, fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (!bind(fd, address, size) && !listen(fd, BACKLOG)) return fd;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+strata_status strata_socket_listen(const char *host, const char *port, bool anywhere, int *out_fd, bool *out_beyond,
+                                   strata_error *err) {
+    struct addrinfo *list;
+    STRATA_TRY(resolve(host, port, AI_PASSIVE, &list, err));
+    *out_fd = -1;
+    for (struct addrinfo *a = list; a && *out_fd < 0; a = a->ai_next) {
+        *out_fd = listen_on(a->ai_addr, a->ai_addrlen);
+        *out_beyond = !is_loopback(a->ai_addr);
+    }
+    if (*out_fd < 0 && errno == EADDRNOTAVAIL && anywhere) {
+        struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any, .sin6_port = htons((uint16_t)atoi(port))};
+        *out_fd = listen_on((struct sockaddr *)&any, sizeof any);
+        *out_beyond = true;
+    }
+    const int error = errno;
+    freeaddrinfo(list);
+    if (*out_fd >= 0) return STRATA_OK;
+    return strata_fail(err, STRATA_UNAVAILABLE, "cannot listen on %s port %s: %s", host, port, strerror(error));
+}
+
+strata_status strata_interface_address(const char *name, char out_host[256], strata_error *err) {
+    struct ifaddrs *list;
+    unsigned char any[16];
+    if (inet_pton(AF_INET, name, any) == 1 || inet_pton(AF_INET6, name, any) == 1 || getifaddrs(&list)) {
+        snprintf(out_host, 256, "%s", name);
+        return STRATA_OK;
+    }
+    char names[200] = "";
+    *out_host = 0;
+    for (struct ifaddrs *a = list; a; a = a->ifa_next) {
+        const int family = a->ifa_addr ? a->ifa_addr->sa_family : 0;
+        if (family != AF_INET && family != AF_INET6) continue;
+        const size_t used = strlen(names);
+        if (!strstr(names, a->ifa_name)) snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", a->ifa_name);
+        if (strcmp(a->ifa_name, name) != 0 || (*out_host && family == AF_INET6)) continue; /* v4 where there are both */
+        getnameinfo(a->ifa_addr, family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6), out_host, 256,
+                    NULL, 0, NI_NUMERICHOST);
+    }
+    freeifaddrs(list);
+    if (*out_host) return STRATA_OK;
+    return strata_fail(err, STRATA_UNAVAILABLE, "there is no network interface \"%s\" with an address; there are: %s", name,
+                       names);
+}
+
+void strata_socket_address(int fd, bool with_port, char out[STRATA_ADDRESS_BYTES]) {
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    char host[64] = "", port[8] = "";
+    if (!getsockname(fd, (struct sockaddr *)&address, &size))
+        getnameinfo((struct sockaddr *)&address, size, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+    if (!with_port)
+        snprintf(out, STRATA_ADDRESS_BYTES, "%s", host);
+    else
+        snprintf(out, STRATA_ADDRESS_BYTES, strchr(host, ':') ? "[%.63s]:%.7s" : "%.63s:%.7s", host, port);
+}
+
+/* ---- connecting ---- */
+
+void strata_socket_prepare(int fd) {
+    const int yes = 1, idle = 2, every = 1, times = 6, gone = GONE_MS;
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &gone, sizeof gone);
+}
+
+/* Waits for the socket; false, with errno, when the deadline passed. */
+static bool ready(int fd, short events, double deadline) {
+    const double left = deadline - strata_clock_seconds();
+    struct pollfd p = {.fd = fd, .events = events};
+    const int n = poll(&p, 1, left > 0 ? (int)(left * 1000) + 1 : 0);
+    if (n == 0) errno = ETIMEDOUT;
+    return n > 0 || (n < 0 && errno == EINTR && left > 0);
+}
+
+/* All n bytes to, or from, the socket. False with errno; a side that closed is ECONNRESET. */
+static bool transfer(int fd, unsigned char *bytes, size_t n, bool out, double deadline) {
+    for (size_t done = 0; done < n;) {
+        const ssize_t got = out ? send(fd, bytes + done, n - done, MSG_NOSIGNAL) : recv(fd, bytes + done, n - done, 0);
+        if (got > 0) {
+            done += (size_t)got;
+            continue;
+        }
+        if (got == 0) errno = ECONNRESET;
+        if (got == 0 || (errno != EAGAIN && errno != EINTR)) return false;
+        if (!ready(fd, out ? POLLOUT : POLLIN, deadline)) return false;
+    }
+    return true;
+}
+
+/* *out_again: the other side never spoke, it may be too busy. */
+static strata_status shake_hands(int fd, const char *address, const strata_hello *hello, const void *secret,
+                                 size_t secret_bytes, double deadline, bool *out_again, strata_error *err) {
+    strata_handshake h;
+    unsigned char bytes[STRATA_HANDSHAKE_BYTES], in[STRATA_HANDSHAKE_BYTES];
+    size_t n = 0;
+    *out_again = false;
+    STRATA_TRY(strata_handshake_begin(&h, hello, secret, secret_bytes, bytes, &n, err));
+    for (;;) {
+        if (!transfer(fd, bytes, n, true, deadline) || !transfer(fd, in, h.wanted, false, deadline)) {
+            *out_again = h.step == 0;
+            if (h.step)
+                return strata_fail(err, STRATA_UNAVAILABLE, "%s refuses this rank: is its secret another one?", address);
+            return strata_fail(err, STRATA_TIMEOUT, "%s does not shake hands: %s", address, strerror(errno));
+        }
+        if (strata_handshake_step(&h, in, bytes, &n, err)) return strata_fail_in(err, STRATA_UNAVAILABLE, "%s", address);
+        if (h.done) return STRATA_OK;
+    }
+}
+
+/* Connects to one of the addresses; -1 with errno. */
+static int connect_to(const struct addrinfo *list, double deadline) {
+    int error = ECONNREFUSED;
+    for (const struct addrinfo *a = list; a; a = a->ai_next) {
+        const int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (fd < 0) continue;
+        socklen_t size = sizeof error;
+        const bool started = !connect(fd, a->ai_addr, a->ai_addrlen) || errno == EINPROGRESS;
+        error = errno;
+        if (started && ready(fd, POLLOUT, deadline) && !getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) && !error)
+            return fd;
+        if (started && errno == ETIMEDOUT) error = ETIMEDOUT;
+        close(fd);
+    }
+    errno = error;
+    return -1;
+}
+
+/* One try. *out_again where another may do better. */
+static strata_status try_once(const char *address, const char *host, const char *port, const strata_hello *hello,
+                              const void *secret, size_t secret_bytes, double deadline, int *out_fd, bool *out_again,
+                              strata_error *err) {
+    struct addrinfo *list;
+    *out_again = true;
+    STRATA_TRY(resolve(host, port, 0, &list, err));
+    *out_fd = connect_to(list, deadline);
+    const int error = errno;
+    freeaddrinfo(list);
+    if (*out_fd < 0) return strata_fail(err, STRATA_TIMEOUT, "%s does not answer: %s", address, strerror(error));
+    strata_socket_prepare(*out_fd);
+    const double limit = strata_clock_seconds() + HANDSHAKE_MS / 1000.0;
+    return shake_hands(*out_fd, address, hello, secret, secret_bytes, limit < deadline ? limit : deadline, out_again, err);
+}
+
+strata_status strata_socket_connect(const char *address, const strata_hello *hello, const void *secret, size_t secret_bytes,
+                                    double deadline, int *out_fd, strata_error *err) {
+    char host[256], port[8];
+    *out_fd = -1;
+    STRATA_TRY(strata_address_split(address, host, port, err));
+    for (int tries = 0;; tries++) {
+        bool again;
+        const strata_status status = try_once(address, host, port, hello, secret, secret_bytes, deadline, out_fd, &again, err);
+        if (!status) return STRATA_OK;
+        if (*out_fd >= 0) close(*out_fd);
+        *out_fd = -1;
+        if (!again || strata_clock_seconds() >= deadline) return status;
+        /* Nobody there yet: again after 5 ms, later half a second, and not all ranks at the same time. */
+        const long pause_ms = (tries < 7 ? 5L << tries : 500) + hello->rank * 7 % 50;
+        nanosleep(&(struct timespec){pause_ms / 1000, pause_ms % 1000 * 1000000}, NULL);
+    }
+}
