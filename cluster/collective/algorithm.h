@@ -49,6 +49,7 @@ STRATA_MUST_USE strata_status strata_shift(const strata_operation *op, int to, c
                                            void *out, size_t out_bytes, strata_error *err);
 
 /* The transport's exchange, counted. */
-STRATA_MUST_USE strata_status strata_exchange(const strata_operation *op, int n_sends, int n_receives, strata_error *err);
+STRATA_MUST_USE strata_status strata_operation_exchange(const strata_operation *op, int n_sends, int n_receives,
+                                                        strata_error *err);
 
 #endif

@@ -47,7 +47,7 @@ strata_slice strata_slice_of(const strata_operation *op, int rank) {
     return slice;
 }
 
-strata_status strata_exchange(const strata_operation *op, int n_sends, int n_receives, strata_error *err) {
+strata_status strata_operation_exchange(const strata_operation *op, int n_sends, int n_receives, strata_error *err) {
     strata_communicator *comm = op->comm;
     if (comm->world == 1) return STRATA_OK;
     for (int i = 0; i < n_sends; i++) {

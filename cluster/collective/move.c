@@ -36,7 +36,7 @@ strata_status strata_move(const strata_operation *op, const strata_span *to_all,
             }
         }
         if (!n_sends && !n_receives) return STRATA_OK;
-        STRATA_TRY(strata_exchange(op, n_sends, n_receives, err));
+        STRATA_TRY(strata_operation_exchange(op, n_sends, n_receives, err));
     }
 }
 
@@ -52,6 +52,6 @@ strata_status strata_shift(const strata_operation *op, int to, const void *data,
         if (message_of(comm, &taken, k, &at, &bytes))
             comm->receives[n_receives++] = (strata_receive){.peer = from, .data = (char *)(uintptr_t)at, .bytes = bytes};
         if (!n_sends && !n_receives) return STRATA_OK;
-        STRATA_TRY(strata_exchange(op, n_sends, n_receives, err));
+        STRATA_TRY(strata_operation_exchange(op, n_sends, n_receives, err));
     }
 }

@@ -68,7 +68,7 @@ strata_status strata_ring(const strata_operation *op, strata_error *err) {
     for (size_t t = 0; t <= c.n_segments + (size_t)comm->world; t++) {
         int n_sends = 0, n_receives = 0;
         list_messages(&c, t, &n_sends, &n_receives);
-        if (n_sends + n_receives) STRATA_TRY(strata_exchange(op, n_sends, n_receives, err));
+        if (n_sends + n_receives) STRATA_TRY(strata_operation_exchange(op, n_sends, n_receives, err));
         if (t < c.n_segments) add_own(&c, t);
     }
     return STRATA_OK;

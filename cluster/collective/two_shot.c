@@ -98,7 +98,7 @@ strata_status strata_fold_slices(const strata_operation *op, strata_recipients r
         int n_sends = 0, n_receives = 0;
         if (k < p.n_segments) add_raw(&p, k, &n_sends, &n_receives);
         if (k > 0) add_sums(&p, k - 1, &n_sends, &n_receives);
-        if (n_sends + n_receives) STRATA_TRY(strata_exchange(op, n_sends, n_receives, err));
+        if (n_sends + n_receives) STRATA_TRY(strata_operation_exchange(op, n_sends, n_receives, err));
         if (k < p.n_segments) fold_segment(&p, k);
     }
     return STRATA_OK;
