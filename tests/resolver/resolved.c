@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+const char *const NO_VARIABLES[] = {NULL};
+
 static const char *get(void *context, const char *name) {
     size_t n = strlen(name);
     for (const char *const *row = context; *row; row++)

@@ -8,7 +8,7 @@
 
 /* The variables given, and no others: "NAME=value" each, ending with NULL. */
 #define VARIABLES(...) ((const char *const[]){__VA_ARGS__, NULL})
-#define NO_VARIABLES   ((const char *const[]){NULL})
+extern const char *const NO_VARIABLES[];
 
 strata_cluster_options options_in(const char *const *variables);
 /* Resolves, which must succeed; the spec is the caller's to finish. */
