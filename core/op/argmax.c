@@ -2,7 +2,6 @@
  *
  * Index of the first maximum along one axis. */
 #include <inttypes.h>
-#include <math.h>
 #include <stddef.h>
 
 #include "core/op/axes.h"
@@ -35,13 +34,6 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Whether element b comes before element a as the maximum: NaN is above all, and the first of equals stays. */
-static bool above(strata_dtype dtype, const void *x, int64_t b, int64_t a) {
-    if (!strata_dtype_is_float(dtype)) return strata_integer_get(dtype, x, b) > strata_integer_get(dtype, x, a);
-    double v = strata_element_get(dtype, x, b), most = strata_element_get(dtype, x, a);
-    return !isnan(most) && (v > most || isnan(v));
-}
-
 static strata_status reference(const strata_op_call *call, strata_error *err) {
     (void)err;
     strata_axes axes = axes_of(call->node);
@@ -49,7 +41,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
     for (int64_t at = 0; at < axes.outer * axes.inner; at++) {
         int64_t first = at / axes.inner * axes.n * axes.inner + at % axes.inner, best = 0;
         for (int64_t i = 1; i < axes.n; i++)
-            if (above(dtype, call->inputs[0], first + i * axes.inner, first + best * axes.inner)) best = i;
+            if (strata_element_above(dtype, call->inputs[0], first + i * axes.inner, first + best * axes.inner)) best = i;
         ((int32_t *)call->output)[at] = (int32_t)best;
     }
     return STRATA_OK;

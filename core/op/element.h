@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Elements of the integer dtypes for references: exactly, through int64_t, where strata_element_get would lose bits beyond
- * 2^53. */
+ * 2^53; and the order of elements of any dtype. */
 #ifndef STRATA_CORE_OP_ELEMENT_H
 #define STRATA_CORE_OP_ELEMENT_H
+
+#include <math.h>
 
 #include "strata/tensor.h"
 
@@ -35,6 +37,13 @@ static inline void strata_integer_set(strata_dtype dtype, void *data, int64_t in
             ((uint8_t *)data)[index] = (uint8_t)(uint64_t)value;
             break;
     }
+}
+
+/* Whether element b is larger than element a; NaN is above all others. */
+static inline bool strata_element_above(strata_dtype dtype, const void *x, int64_t b, int64_t a) {
+    if (!strata_dtype_is_float(dtype)) return strata_integer_get(dtype, x, b) > strata_integer_get(dtype, x, a);
+    const double v = strata_element_get(dtype, x, b), most = strata_element_get(dtype, x, a);
+    return !isnan(most) && (v > most || isnan(v));
 }
 
 #endif

@@ -114,6 +114,12 @@ STRATA_API strata_tensor *strata_flatten(strata_tensor *x);                    /
 STRATA_API strata_tensor *strata_transpose(strata_tensor *x, const int *axes); /* out axis i = x axis axes[i]; NULL: reversed */
 STRATA_API strata_tensor *strata_broadcast_to(strata_tensor *x, strata_shape shape);
 STRATA_API strata_tensor *strata_concat(strata_tensor *const *x, int n_x, int axis);
+/* n_x tensors of one shape along a new axis, which is `axis` of the result. */
+STRATA_API strata_tensor *strata_stack(strata_tensor *const *x, int n_x, int axis);
+/* n_parts equal parts of x along `axis`, to out_parts[0..n_parts). Along the first axis they are views: no copies. */
+STRATA_API void strata_split(strata_tensor *x, int n_parts, int axis, strata_tensor **out_parts);
+/* x repeated times[i] times along each axis i; `times` has x's rank, 0 gives an empty tensor. */
+STRATA_API strata_tensor *strata_tile(strata_tensor *x, const int64_t *times);
 /* x[begin[i] : begin[i] + size[i]] along each axis i; both have x's rank. */
 STRATA_API strata_tensor *strata_slice(strata_tensor *x, const int64_t *begin, const int64_t *size);
 /* `before[i]` and `after[i]` elements of `value` around axis i. */
@@ -134,6 +140,9 @@ STRATA_API strata_tensor *strata_reduce_max(strata_tensor *x, const int *axes, i
 STRATA_API strata_tensor *strata_reduce_min(strata_tensor *x, const int *axes, int n_axes, bool keep_dims);
 /* Index (i32) of the first maximum along one axis, which is removed; NaN counts as the maximum. No gradient. */
 STRATA_API strata_tensor *strata_argmax(strata_tensor *x, int axis);
+/* x (..., C) -> the k largest of each row, (..., k), largest first; the lower index first among equals, NaN above all. Their indices (i32,
+ * out_indices may be NULL) pass no gradient; the values pass theirs to the elements they are. Cost: k passes over x. */
+STRATA_API strata_tensor *strata_top_k(strata_tensor *x, int64_t k, strata_tensor **out_indices);
 
 /* ---- softmax and its losses, over the last axis C; floats ---- */
 STRATA_API strata_tensor *strata_softmax(strata_tensor *x);

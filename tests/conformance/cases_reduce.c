@@ -27,6 +27,16 @@ BUILD(argmax) {
     UNUSED;
     return strata_argmax(x[0], (int)p[0]);
 }
+BUILD(top_k) {
+    strata_tensor *indices;
+    UNUSED;
+    strata_top_k(x[0], p[0], &indices);
+    return indices;
+}
+BUILD(top_k_values) {
+    UNUSED;
+    return strata_top_k(x[0], p[0], NULL);
+}
 /* p[0]: of the logits (0) or the labels (1). */
 BUILD(softmax_cross_entropy_grad) {
     strata_tensor *dx[2] = {NULL, NULL};
@@ -60,6 +70,16 @@ static const case_instance argmaxes[] = {
     {.shapes = {{1, {1}}}, .p = {0}},         {.shapes = {{2, {13, 31}}}, .p = {-1}}, {.shapes = {{2, {13, 31}}}, .p = {0}},
     {.shapes = {{3, {3, 257, 5}}}, .p = {1}}, {.shapes = {{2, {0, 3}}}, .p = {1}},
 };
+/* 300 of 4099 takes two launches. */
+static const case_instance top_ks[] = {
+    {.shapes = {{1, {1}}}, .p = {1}},
+    {.shapes = {{2, {13, 31}}}, .p = {5}},
+    {.shapes = {{2, {13, 31}}}, .p = {31}},
+    {.shapes = {{3, {2, 3, 257}}}, .p = {7}},
+    {.shapes = {{1, {300}}}, .p = {300}},
+    {.shapes = {{2, {0, 3}}}, .p = {2}},
+    {.shapes = {{2, {2, 4099}}}, .p = {300}, .big = true},
+};
 
 #define FLOAT \
     { CASE_UNIFORM, -2, 2, 0, false }
@@ -79,6 +99,16 @@ static const op_row product[] = {
     ROW(reduce_min, STRATA_NUMBERS, reductions, {CASE_SPECIAL, -9, 9, 0, false}),
     ROW(argmax, STRATA_NUMBERS, argmaxes, {CASE_WHOLE, -3, 3, 0, false}),
     ROW(argmax, STRATA_FLOATS, argmaxes, {CASE_SPECIAL, -3, 3, 0, false}),
+    ROW(top_k, STRATA_ANY_DTYPE, top_ks, {CASE_WHOLE, -3, 3, 0, false}),
+    ROW(top_k, STRATA_FLOATS, top_ks, {CASE_SPECIAL, -3, 3, 0, false}),
+    {.op = "top_k",
+     .variant = "values",
+     .build = build_top_k_values,
+     .dtypes = STRATA_FLOATS,
+     .n_operands = 1,
+     .operands = {{CASE_SPECIAL, -3, 3, 0, false}},
+     .instances = CASE_INSTANCES(top_ks),
+     .exact = true},
 };
 const op_table case_products = {"products and reductions", product, (int)(sizeof product / sizeof *product)};
 

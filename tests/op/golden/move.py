@@ -25,3 +25,8 @@ def cases(golden):
     condition = golden.integers((3, 1, 1), 0, 2) > 0
     golden.add("condition", condition)
     golden.add("where", np.where(condition, x, row))
+    golden.add("tile_1213", np.tile(x, (1, 2, 1, 3)))
+    golden.add("stack_0", np.stack([x, x + 1, x], axis=0))
+    golden.add("stack_last", np.stack([x, x + 1, x], axis=-1))
+    for i, part in enumerate(np.split(x, 2, axis=2)):
+        golden.add("split_2_%d" % i, part)

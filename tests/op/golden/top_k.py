@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The 3 largest of each row of x (2,5,7), with ties: a stable sort of what was turned round keeps the lower index first."""
+import numpy as np
+
+
+def cases(golden):
+    for dtype in ("f32", "f16", "bf16", "i32", "i64"):
+        whole = golden.integers((2, 5, 7), -4, 5, np.int64 if dtype == "i64" else np.int32)
+        x = golden.held(whole, dtype) if dtype[0] != "i" else whole
+        indices = np.argsort(-x, axis=-1, kind="stable")[..., :3]
+        golden.add("x_" + dtype, x, dtype=dtype)
+        golden.add("indices_" + dtype, indices.astype(np.int32))
+        golden.add("values_" + dtype, np.take_along_axis(x, indices, axis=-1), dtype=dtype)
