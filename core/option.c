@@ -43,6 +43,20 @@ static strata_status read_pair(const strata_json *object, const strata_option *o
     return STRATA_OK;
 }
 
+static strata_status read_shape(const strata_json *object, const strata_option *option, strata_shape *out, strata_error *err) {
+    strata_json list, item;
+    if (!option->required && !strata_json_find(object, option->name, &list)) return STRATA_OK;
+    STRATA_TRY(strata_json_get(object, option->name, &list, err));
+    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
+    if (strata_json_length(&list) > STRATA_MAX_RANK)
+        return strata_json_fail(&list, err, STRATA_DATA, "has %lld dimensions; at most %d",
+                                (long long)strata_json_length(&list), STRATA_MAX_RANK);
+    *out = (strata_shape){0};
+    for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item))
+        STRATA_TRY(strata_json_to_int(&item, (int64_t)option->least, (int64_t)option->most, &out->dims[out->rank++], err));
+    return STRATA_OK;
+}
+
 static strata_status read_option(const strata_json *object, const strata_option *option, void *options, strata_error *err) {
     strata_json_presence presence = option->required ? STRATA_JSON_REQUIRED : STRATA_JSON_OPTIONAL;
     void *target = (char *)options + option->offset;
@@ -60,6 +74,8 @@ static strata_status read_option(const strata_json *object, const strata_option 
             return strata_json_get_string(object, option->name, presence, target, err);
         case STRATA_OPTION_NUMBERS:
             return read_numbers(object, option, target, err);
+        case STRATA_OPTION_SHAPE:
+            return read_shape(object, option, target, err);
     }
     return STRATA_OK;
 }
@@ -82,6 +98,12 @@ static void write_numbers(strata_json_writer *w, const strata_numbers *numbers) 
     strata_json_end_array(w);
 }
 
+static void write_ints(strata_json_writer *w, const int64_t *values, int n) {
+    strata_json_begin_array(w);
+    for (int i = 0; i < n; i++) strata_json_write_int(w, values[i]);
+    strata_json_end_array(w);
+}
+
 static bool is_given(const strata_option *option, const void *options) {
     const void *value = (const char *)options + option->offset;
     switch (option->kind) {
@@ -97,6 +119,8 @@ static bool is_given(const strata_option *option, const void *options) {
             return *(const char *const *)value != NULL;
         case STRATA_OPTION_NUMBERS:
             return ((const strata_numbers *)value)->n != 0;
+        case STRATA_OPTION_SHAPE:
+            return ((const strata_shape *)value)->rank != 0;
     }
     return false;
 }
@@ -116,10 +140,7 @@ static void write_option(strata_json_writer *w, const strata_option *option, con
             strata_json_write_int(w, *(const int64_t *)value);
             break;
         case STRATA_OPTION_PAIR:
-            strata_json_begin_array(w);
-            strata_json_write_int(w, ((const int64_t *)value)[0]);
-            strata_json_write_int(w, ((const int64_t *)value)[1]);
-            strata_json_end_array(w);
+            write_ints(w, value, 2);
             break;
         case STRATA_OPTION_NUMBER:
             strata_json_write_number(w, *(const double *)value);
@@ -132,6 +153,9 @@ static void write_option(strata_json_writer *w, const strata_option *option, con
             break;
         case STRATA_OPTION_NUMBERS:
             write_numbers(w, value);
+            break;
+        case STRATA_OPTION_SHAPE:
+            write_ints(w, ((const strata_shape *)value)->dims, ((const strata_shape *)value)->rank);
             break;
     }
 }

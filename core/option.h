@@ -6,14 +6,16 @@
 #define STRATA_CORE_OPTION_H
 
 #include "strata/optimizers.h"
+#include "strata/tensor.h"
 
 typedef enum strata_option_kind {
-    STRATA_OPTION_INT,    /* int64_t in least..most                                       */
-    STRATA_OPTION_PAIR,   /* int64_t[2], each in least..most; in JSON [a, b], or one number for both */
-    STRATA_OPTION_NUMBER, /* double in least..most                                        */
-    STRATA_OPTION_BOOL,   /* bool                                                         */
-    STRATA_OPTION_STRING, /* const char *; NULL: not given                                */
-    STRATA_OPTION_NUMBERS /* strata_numbers, each in least..most                          */
+    STRATA_OPTION_INT,     /* int64_t in least..most                                       */
+    STRATA_OPTION_PAIR,    /* int64_t[2], each in least..most; in JSON [a, b], or one number for both */
+    STRATA_OPTION_NUMBER,  /* double in least..most                                        */
+    STRATA_OPTION_BOOL,    /* bool                                                         */
+    STRATA_OPTION_STRING,  /* const char *; NULL: not given                                */
+    STRATA_OPTION_NUMBERS, /* strata_numbers, each in least..most                          */
+    STRATA_OPTION_SHAPE    /* strata_shape, each dimension in least..most; in JSON [a, b, c] */
 } strata_option_kind;
 
 typedef struct strata_option {

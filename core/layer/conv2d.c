@@ -16,7 +16,9 @@ static strata_conv_layer common(const strata_conv2d_options *opts) {
                                .activation = opts->activation,
                                .kernel_initializer = opts->kernel_initializer,
                                .bias_initializer = opts->bias_initializer,
-                               .no_bias = opts->no_bias};
+                               .no_bias = opts->no_bias,
+                               .kernel_l1 = opts->kernel_l1,
+                               .kernel_l2 = opts->kernel_l2};
 }
 
 static strata_status conv2d_check(const void *options, strata_error *err) {
@@ -49,7 +51,8 @@ const strata_layer_kind strata_layer_conv2d = {
                 {"activation", STRATA_OPTION_STRING, AT(activation), 0, 0, false},
                 {"no_bias", STRATA_OPTION_BOOL, AT(no_bias), 0, 0, false},
                 {"kernel_initializer", STRATA_OPTION_STRING, AT(kernel_initializer), 0, 0, false},
-                {"bias_initializer", STRATA_OPTION_STRING, AT(bias_initializer), 0, 0, false}},
+                {"bias_initializer", STRATA_OPTION_STRING, AT(bias_initializer), 0, 0, false},
+                STRATA_LAYER_PENALTY(strata_conv2d_options)},
     .check = conv2d_check,
     .build = conv2d_build,
 };

@@ -36,6 +36,7 @@ strata_status strata_conv_layer_check(const strata_conv_layer *layer, strata_err
         return strata_fail(err, STRATA_INVALID, "%" PRId64 " filters can't be divided among %" PRId64 " groups", layer->filters,
                            layer->groups);
     STRATA_TRY(strata_padding_check(layer->padding, err));
+    STRATA_TRY(strata_layer_check_penalty(layer->kernel_l1, layer->kernel_l2, err));
     if (layer->kernel_initializer) STRATA_TRY(strata_initializer_find(layer->kernel_initializer, &ignored, err));
     if (layer->bias_initializer) STRATA_TRY(strata_initializer_find(layer->bias_initializer, &ignored, err));
     return strata_activation_check(layer->activation, err);
@@ -55,9 +56,11 @@ strata_tensor *strata_conv_layer_kernel(const strata_conv_layer *layer, strata_l
     for (int i = 0; i < layer->n_axes; i++) kernel.dims[i] = layer->size[i];
     kernel.dims[layer->n_axes] = channels < groups ? 1 : channels / groups; /* where they don't divide, the op says so */
     kernel.dims[layer->n_axes + 1] = layer->filters;
-    return strata_layer_parameter(context, strata_tensor_graph(x), "kernel", kernel,
-                                  layer->kernel_initializer ? layer->kernel_initializer : "glorot_uniform",
-                                  taps(layer) * kernel.dims[layer->n_axes], taps(layer) * layer->filters);
+    strata_tensor *weights = strata_layer_parameter(context, strata_tensor_graph(x), "kernel", kernel,
+                                                    layer->kernel_initializer ? layer->kernel_initializer : "glorot_uniform",
+                                                    taps(layer) * kernel.dims[layer->n_axes], taps(layer) * layer->filters);
+    strata_layer_penalize(context, weights, layer->kernel_l1, layer->kernel_l2);
+    return weights;
 }
 
 strata_tensor *strata_conv_layer_finish(const strata_conv_layer *layer, strata_layer_context *context, strata_tensor *y) {

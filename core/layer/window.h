@@ -17,10 +17,11 @@ typedef struct strata_conv_layer {
     int n_axes;
     const char *padding, *activation, *kernel_initializer, *bias_initializer;
     bool no_bias;
+    double kernel_l1, kernel_l2;
 } strata_conv_layer;
 
 STRATA_MUST_USE strata_status strata_conv_layer_check(const strata_conv_layer *layer, strata_error *err);
-/* The kernel (size..., channels of a group, filters) for x (N, ..., channels). */
+/* The kernel, with its penalties: (size..., channels of a group, filters) for x (N, ..., channels). */
 strata_tensor *strata_conv_layer_kernel(const strata_conv_layer *layer, strata_layer_context *context, strata_tensor *x);
 /* Bias and activation. */
 strata_tensor *strata_conv_layer_finish(const strata_conv_layer *layer, strata_layer_context *context, strata_tensor *y);

@@ -49,6 +49,13 @@ typedef struct strata_flatten_options {
 } strata_flatten_options;
 STRATA_API void strata_model_add_flatten(strata_model *model, strata_flatten_options opts);
 
+/* (N, ...) -> (N, shape...), the same elements in their order. */
+typedef struct strata_reshape_options {
+    strata_shape shape; /* of an example; one dimension may be -1: what is left. In JSON [4, 4, -1] */
+    const char *name;
+} strata_reshape_options;
+STRATA_API void strata_model_add_reshape(strata_model *model, strata_reshape_options opts);
+
 /* Rows of a table (vocabulary, units), "embeddings", by tokens: x (N, ...) i32 -> (N, ..., units). For a model whose input is i32
  * (strata_model_set_input_dtype). A token that is not in 0 .. vocabulary - 1 is an error when the model meets the data. */
 typedef struct strata_embedding_options {
@@ -86,6 +93,7 @@ typedef struct strata_conv2d_options {
     bool no_bias;
     const char *kernel_initializer; /* NULL: "glorot_uniform", over taps and channels of a group */
     const char *bias_initializer;   /* NULL: "zeros" */
+    double kernel_l1, kernel_l2;    /* penalties, as of dense */
     const char *name;
 } strata_conv2d_options;
 STRATA_API void strata_model_add_conv2d(strata_model *model, strata_conv2d_options opts);
@@ -101,6 +109,7 @@ typedef struct strata_conv1d_options {
     bool no_bias;
     const char *kernel_initializer; /* NULL: "glorot_uniform" */
     const char *bias_initializer;   /* NULL: "zeros" */
+    double kernel_l1, kernel_l2;    /* penalties, as of dense */
     const char *name;
 } strata_conv1d_options;
 STRATA_API void strata_model_add_conv1d(strata_model *model, strata_conv1d_options opts);

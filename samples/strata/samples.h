@@ -46,6 +46,7 @@ struct sample {
     const char *fetch; /* what `strata data fetch` calls the data; NULL: there is nothing to fetch */
     int epochs;
     int64_t batch;
+    strata_flip_crop *augment;          /* what pictures go through before they are learned from; NULL: nothing */
     bool any_width;                     /* the data say how many numbers an example has: the model's "input" follows */
     const char *classes;                /* their words, separated by commas, in order; NULL: they are their numbers */
     int64_t vocabulary;                 /* of texts */

@@ -114,6 +114,10 @@ static int open_both(training *t) {
     if (!code) code = fit_model_to_data(t->sample, &t->train, &t->model);
     if (code) return code;
     strata_status status = t->test.tokenizer ? strata_model_set_tokenizer(t->model, t->test.tokenizer, &err) : STRATA_OK;
+    if (!status && t->sample->augment) {
+        status = strata_dataset_shuffle(&t->train.dataset, NULL, &err); /* a pipeline has an order of its own */
+        if (!status) status = strata_dataset_map(&t->train.dataset, strata_augment_flip_crop, t->sample->augment, NULL, &err);
+    }
     if (status) return report(FAILING_DATA, status, &err);
     int64_t n = strata_dataset_size(t->train.dataset);
     if (t->options.batch > n && !t->options.json)

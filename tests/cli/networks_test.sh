@@ -48,6 +48,16 @@ json 'r["examples"] == 30 and r["accuracy"] > 0.9'
 expect 0 "automobile" predict "$work/cifar.strata" --device host --input "$work/green.ppm" # the second plane is the second class
 expect 0 "" predict "$work/cifar.strata" --device host --input "$work/green.ppm" --json
 json 'r["class"] == 1 and r["name"] == "automobile" and r["probability"] > 0.5'
+mkdir "$work/few"
+for file in data_batch_1 test_batch; do head -c $((6 * 3073)) "$work/cifar/$file.bin" >"$work/few/$file.bin"; done
+expect 0 "" train cifar10_resnet --device host --data "$work/few" --epochs 2 --batch 4 --seed 1 --save "$work/resnet.strata" --json
+json 'r["sample"] == "cifar10_resnet" and r["steps"] == 4 and all(0 < l < 20 for l in r["losses"])'
+cp "$work/out" "$work/first"
+expect 0 "" train cifar10_resnet --device host --data "$work/few" --epochs 2 --batch 4 --seed 1 --json
+json "r['weights_sha256'] == json.load(open('$work/first'))['weights_sha256']"
+expect 0 "on 6 test examples" evaluate "$work/resnet.strata" --device host --data "$work/few"
+(cd "$work" && "$STRATA_BUILD_DIR/samples/cifar10_resnet" "$work/few" 1) >"$work/out" 2>"$work/err"
+stdout "accuracy"
 expect 3 "strata data fetch cifar10 --to DIR" train cifar10 --device host
 expect 3 "data_batch_1.bin" train cifar10 --device host --data "$work/short"
 expect 3 "data_batch" train cifar10 --device host --data "$work/imdb"

@@ -81,6 +81,7 @@ Test(conv2d_layer, refuses_wrong_options) {
         {{.filters = 4, .kernel_size = {3, 3}, .stride = {-1, 2}}, "the stride along the height is -1"},
         {{.filters = 4, .kernel_size = {3, 3}, .activation = "rely"}, "no activation \"rely\""},
         {{.filters = 4, .kernel_size = {3, 3}, .kernel_initializer = "xavier"}, "no initializer \"xavier\""},
+        {{.filters = 4, .kernel_size = {3, 3}, .kernel_l2 = -1}, "kernel_l1 is 0, kernel_l2 -1; they must be 0..1e6"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         strata_model *model = layer_model(STRATA_SHAPE(8, 8, 6));
@@ -148,4 +149,44 @@ Test(conv1d_layer, slides_along_the_length) {
     strata_model *images = layer_model(STRATA_SHAPE(4, 4, 1));
     strata_model_add_conv1d(images, (strata_conv1d_options){.filters = 1, .kernel_size = 2});
     layer_refuses(images, "conv1d");
+}
+
+/* The loss that evaluate gives has the penalty in it: of the weights, not of the bias. */
+static double loss_with(strata_device *host, const strata_dataset *data, double l1, double l2, float *weights) {
+    strata_error err = {0};
+    strata_metrics metrics;
+    strata_model *model = layer_model(STRATA_SHAPE(4, 3));
+    strata_model_add_reshape(model, (strata_reshape_options){.shape = STRATA_SHAPE(2, 2, 3)});
+    strata_model_add_conv2d(
+        model, (strata_conv2d_options){
+                   .filters = 6, .kernel_size = {2, 2}, .bias_initializer = "ones", .kernel_l1 = l1, .kernel_l2 = l2});
+    strata_model_add_reshape(model, (strata_reshape_options){.shape = STRATA_SHAPE(-1, 2)});
+    strata_model_add_conv1d(
+        model, (strata_conv1d_options){
+                   .filters = 1, .kernel_size = 3, .kernel_initializer = "ones", .kernel_l1 = l1, .kernel_l2 = l2});
+    strata_model_add_flatten(model, (strata_flatten_options){0});
+    cr_assert_eq(strata_model_compile(model, host, &(strata_compile_options){.loss = "mse", .seed = 1}, &err), STRATA_OK, "%s",
+                 err.message);
+    cr_assert_eq(strata_model_evaluate(model, data, 0, &metrics, &err), STRATA_OK, "%s", err.message);
+    strata_array view = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(2, 2, 3, 6), weights);
+    cr_assert_eq(strata_model_get_parameter(model, 0, &view, &err), STRATA_OK, "%s", err.message);
+    strata_model_destroy(model);
+    return metrics.loss;
+}
+
+Test(conv_layers, penalties_of_their_kernels_are_in_the_loss) {
+    enum { N = 2 * 2 * 3 * 6, ONES = 3 * 2 };
+    strata_error err = {0};
+    strata_device *host = NULL;
+    strata_dataset *data = NULL;
+    float weights[N];
+    strata_array x = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(5, 4, 3), -1, 1, 1);
+    strata_array y = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(5), -1, 1, 2);
+    cr_assert_eq(strata_device_open("host", NULL, &host, &err), STRATA_OK);
+    cr_assert_eq(strata_dataset_take_arrays(&x, &y, 0, &data, &err), STRATA_OK, "%s", err.message);
+    double plain = loss_with(host, data, 0, 0, weights), penalty = ONES * (0.01 + 0.1);
+    for (int i = 0; i < N; i++) penalty += 0.01 * fabs((double)weights[i]) + 0.1 * (double)weights[i] * (double)weights[i];
+    cr_assert_float_eq(loss_with(host, data, 0.01, 0.1, weights), plain + penalty, 1e-4);
+    strata_dataset_destroy(data);
+    strata_device_close(host);
 }
