@@ -460,6 +460,36 @@ Test(alloc, pipelines) {
     tell("pipeline", pipeline_story, 1, 1, 5000);
 }
 
+/* ---- who is in the job ---- */
+
+static const char *variable_of(void *context, const char *name) {
+    const size_t n = strlen(name);
+    for (const char *const *row = context; *row; row++)
+        if (!strncmp(*row, name, n) && (*row)[n] == '=') return *row + n + 1;
+    return NULL;
+}
+
+static strata_status cluster_story(strata_error *err) {
+    static const char *const cases[][6] = {{"TF_CONFIG={\"cluster\":{\"chief\":[\"a:1\"],\"worker\":[\"b:1\",\"c:1\"]},"
+                                            "\"task\":{\"type\":\"worker\",\"index\":1}}"},
+                                           {"STRATA_CLUSTER=chief=a:1;worker=b:1,c:1,d:1", "STRATA_TASK=worker:2"},
+                                           {"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=3", "SLURM_STEP_NODELIST=n[1-2]",
+                                            "SLURM_STEP_TASKS_PER_NODE=2,1", "SLURM_LOCALID=1"},
+                                           {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1"},
+                                           {"JOB_COMPLETION_INDEX=1", "HOSTNAME=j-1", "STRATA_WORLD_SIZE=3"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strata_cluster_options opts = {.environment = {variable_of, (void *)cases[i]}};
+        strata_cluster_spec spec;
+        STRATA_TRY(strata_cluster_spec_resolve(&opts, &spec, err));
+        strata_cluster_spec_finish(&spec);
+    }
+    return STRATA_OK;
+}
+
+Test(alloc, clusters) {
+    tell("cluster", cluster_story, 1, 1, 1000);
+}
+
 static strata_status list_story(strata_error *err) {
     strata_device_info *rows = NULL;
     int n = 0;
