@@ -318,6 +318,16 @@ strata_executable_communication strata_executable_get_communication(const strata
         .result = c->before < 0 ? NULL : host_memory(exe, slot_index, c->node, true)};
 }
 
+int strata_executable_n_nodes(const strata_executable *exe) {
+    return exe->plan.n_schedule;
+}
+
+strata_executable_node strata_executable_get_node(const strata_executable *exe, int index) {
+    int segment = 0;
+    while (index >= exe->plan.segments[segment].first + exe->plan.segments[segment].n) segment++;
+    return (strata_executable_node){exe->plan.schedule[index], segment};
+}
+
 /* ---- one run ---- */
 
 static strata_status feed(strata_executable *exe, int slot_index, const char *name, const strata_array *value,

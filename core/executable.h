@@ -42,4 +42,12 @@ typedef struct strata_executable_communication {
 int strata_executable_n_communications(const strata_executable *executable);
 strata_executable_communication strata_executable_get_communication(const strata_executable *executable, int index, int slot);
 
+/* What it computes, in order, for those who show it. */
+typedef struct strata_executable_node {
+    const strata_tensor *node; /* borrowed */
+    int segment;
+} strata_executable_node;
+int strata_executable_n_nodes(const strata_executable *executable);
+strata_executable_node strata_executable_get_node(const strata_executable *executable, int index);
+
 #endif

@@ -160,7 +160,7 @@ static void fill_part(fit *f, const flight *step, const strata_program_part *par
     float words[STRATA_STEP_WORDS];
     memcpy(words, step->words, sizeof words);
     words[STRATA_STEP_SHARE] = (float)part->n / (float)n;
-    memcpy(strata_executable_input(exe, step->slot, part->step), words, sizeof words);
+    if (part->step >= 0) memcpy(strata_executable_input(exe, step->slot, part->step), words, sizeof words);
     if (!part->n) return;
     void *labels = strata_executable_input(exe, step->slot, part->y);
     strata_batches_write(f->batches, part->first, part->n, strata_executable_input(exe, step->slot, part->x), labels);

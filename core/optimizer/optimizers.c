@@ -24,6 +24,11 @@ strata_status strata_optimizer_find(const char *name, const strata_optimizer_kin
     return strata_fail(err, STRATA_INVALID, "there is no optimizer \"%s\"; there are: %s", name, names);
 }
 
+double strata_optimizer_default_rate(const char *name) {
+    const strata_optimizer_kind *kind = NULL;
+    return strata_optimizer_find(name, &kind, NULL) ? 0 : kind->learning_rate;
+}
+
 static strata_status check_clipping(const strata_optimizer *settings, strata_error *err) {
     const struct {
         const char *name;

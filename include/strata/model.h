@@ -70,7 +70,7 @@ typedef struct strata_compile_options {
     const char *metrics;
     uint64_t seed; /* of initial parameters and dropout */
     /* On which devices: borrowed, must outlive the model; the call's device is NULL then. NULL: on that device alone. */
-    const strata_strategy *strategy;
+    strata_strategy *strategy;
 } strata_compile_options;
 
 /* Binds the model to a device or a strategy (borrowed: it must outlive the model), makes parameters and optimizer slots and initializes those that
@@ -134,6 +134,18 @@ STRATA_API void strata_history_finish(strata_history *history);
 STRATA_API STRATA_MUST_USE strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset,
                                                           const strata_fit_options *opts, strata_history *out_history,
                                                           strata_error *err);
+/* Where a training step of this batch (of all replicas) has its variables, its nodes and its exchanges between replicas: a line each. Compiles the step's
+ * program, which fit then uses. Caller frees with free(). */
+STRATA_API STRATA_MUST_USE strata_status strata_model_placement(strata_model *model, int64_t batch, char **out_text,
+                                                                strata_error *err);
+/* What exchanges between the replicas have cost in all training steps so far; zeros (imbalance 1) with one replica. */
+typedef struct strata_communication_totals {
+    double seconds;        /* adding up and copying */
+    double hidden;         /* share of them while devices had further work of the same step */
+    double bytes_per_step; /* read and written, of all replicas */
+    double imbalance;      /* the slowest replica's time for its share of a step, over the mean */
+} strata_communication_totals;
+STRATA_API strata_communication_totals strata_model_communication(const strata_model *model);
 /* Counts (classes, classes), row the label, column the answer, of the newest evaluation or epoch of a model with the metric confusion_matrix: i64, which the caller
  * finishes. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_confusion_matrix(const strata_model *model, strata_array *out_counts,

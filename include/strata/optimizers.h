@@ -61,6 +61,8 @@ typedef struct strata_optimizer {
 
 STRATA_API strata_optimizer strata_sgd_optimizer(double learning_rate, double momentum, bool nesterov);
 STRATA_API strata_optimizer strata_adam_optimizer(double learning_rate); /* with the defaults above */
+/* What a learning_rate of 0 means for it; 0 for a name that is no optimizer's. */
+STRATA_API double strata_optimizer_default_rate(const char *name);
 
 #ifdef __cplusplus
 }

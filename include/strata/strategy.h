@@ -25,7 +25,8 @@ typedef struct strata_strategy_options {
     const char *parameter_device;                /* central_storage: where parameters are kept and updated; NULL: "host" */
     const int64_t *split;                        /* weights of the replicas' shares of a batch, 1..1000000; NULL: equal */
     int n_split;                                 /* one for each replica */
-    int64_t bytes_per_pack;                      /* gradients travel in parts of about this size; 0: 256 KiB */
+    bool auto_split;        /* by the replicas' measured speeds, looked at now and then while a model trains */
+    int64_t bytes_per_pack; /* gradients travel in parts of about this size; 0: 256 KiB */
 } strata_strategy_options;
 
 /* Opens the devices. `name` is one of strata_strategy_names:

@@ -83,6 +83,12 @@ typedef struct device_flags {
 
 int open_device(const device_flags *flags, strata_device **out_device);
 
+typedef struct strategy_flags {
+    const char *name, *devices, *parameter_device, *split;
+} strategy_flags;
+/* What --strategy, --devices (a,b,c), --parameter-device and --split (3:1, auto) say; --device names one device. */
+int open_strategy(const strategy_flags *flags, const device_flags *device, strata_strategy **out_strategy);
+
 /* ",\"metrics\":{\"auc\":0.9, ...}" for those that the model was asked for, its confusion matrix among them; nothing where there are none. */
 void print_more_json(const strata_model *model, const strata_metrics *metrics);
 /* "  auc 0.9000" for each. */

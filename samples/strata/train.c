@@ -15,9 +15,10 @@ typedef struct train_options {
     data_options data;
     const char *save, *metrics;
     device_flags device;
-    int64_t epochs, batch, seed;
+    strategy_flags strategy;
+    int64_t epochs, batch, global_batch, seed;
     double learning_rate;
-    bool json;
+    bool json, scale_lr, log_device_placement;
 } train_options;
 
 static const option_row rows[] = {
@@ -25,7 +26,22 @@ static const option_row rows[] = {
     {"subwords", NULL, "texts: cut words into pieces, so that no word is unknown", OPTION_FLAG,
      offsetof(train_options, data.subwords), 0, 0},
     {"epochs", "N", "times over the data (as the sample says, else 5)", OPTION_INT, offsetof(train_options, epochs), 1, 1e6},
-    {"batch", "N", "examples a step (as the sample says, else 64)", OPTION_INT, offsetof(train_options, batch), 1, 1e12},
+    {"batch", "N", "examples a step, on each replica (as the sample says, else 64)", OPTION_INT, offsetof(train_options, batch),
+     1, 1e12},
+    {"global-batch", "N", "examples a step, of all replicas together", OPTION_INT, offsetof(train_options, global_batch), 1,
+     1e12},
+    {"strategy", "NAME", "default, one_device, mirrored, central_storage or auto: on which devices", OPTION_TEXT,
+     offsetof(train_options, strategy.name), 0, 0},
+    {"devices", "A,B", "of the strategy, one a replica (mirrored: all accelerators)", OPTION_TEXT,
+     offsetof(train_options, strategy.devices), 0, 0},
+    {"parameter-device", "WHICH", "central_storage: where parameters are kept (host)", OPTION_TEXT,
+     offsetof(train_options, strategy.parameter_device), 0, 0},
+    {"split", "3:1", "shares of a batch, by replica; auto: by measured speed (equal)", OPTION_TEXT,
+     offsetof(train_options, strategy.split), 0, 0},
+    {"scale-lr", NULL, "learning rate times replicas, after a warm-up (Goyal et al. 2017)", OPTION_FLAG,
+     offsetof(train_options, scale_lr), 0, 0},
+    {"log-device-placement", NULL, "say where each variable, node and exchange is, on stderr", OPTION_FLAG,
+     offsetof(train_options, log_device_placement), 0, 0},
     {"learning-rate", "R", "of the optimizer (as the model says)", OPTION_NUMBER, offsetof(train_options, learning_rate), 1e-12,
      1e6},
     {"metrics", "A,B", "besides loss and accuracy: top_5_accuracy, precision, recall, auc, confusion_matrix, mae", OPTION_TEXT,
@@ -41,12 +57,14 @@ typedef struct training {
     train_options options;
     const sample *sample;
     const char *name; /* as the user gave it */
-    strata_device *device;
+    strata_strategy *strategy;
     strata_model *model;
+    int64_t batch; /* of all replicas */
     sample_data train, test;
     strata_history history;
     strata_metrics test_metrics;
     char sha256[65];
+    bool replicas_equal;
     double began, fit_began; /* seconds, of the command and of the fit */
 } training;
 
@@ -120,27 +138,51 @@ static int open_both(training *t) {
     }
     if (status) return report(FAILING_DATA, status, &err);
     int64_t n = strata_dataset_size(t->train.dataset);
-    if (t->options.batch > n && !t->options.json)
-        fprintf(stderr, "strata: the batch of %lld is all of the %lld examples\n", (long long)t->options.batch, (long long)n);
+    if (t->batch > n && !t->options.json)
+        fprintf(stderr, "strata: the batch of %lld is all of the %lld examples\n", (long long)t->batch, (long long)n);
     return EXIT_OK;
+}
+
+/* What the user or the model says, scaled by the replicas: from the plain rate to `replicas` times it within five epochs, or the first fifth of
+ * fewer. */
+static strata_optimizer choose_optimizer(const training *t) {
+    const int replicas = strata_strategy_num_replicas_in_sync(t->strategy);
+    const int64_t size = strata_dataset_size(t->train.dataset);
+    strata_optimizer optimizer = strata_model_optimizer(t->model);
+    if (!optimizer.name) optimizer = strata_adam_optimizer(0);
+    if (t->options.learning_rate > 0) optimizer.learning_rate = t->options.learning_rate;
+    if (!t->options.scale_lr || replicas == 1) return optimizer;
+    const int64_t steps = (size > 0 ? size + t->batch - 1 : t->batch) / t->batch;
+    const int64_t fifth = steps * t->options.epochs / 5;
+    optimizer.schedule.replicas = replicas;
+    if (optimizer.schedule.warmup_steps) return optimizer;
+    if (!optimizer.learning_rate) optimizer.learning_rate = strata_optimizer_default_rate(optimizer.name);
+    optimizer.schedule.warmup_steps = 5 * steps < fifth ? 5 * steps : fifth;
+    optimizer.schedule.warmup_from = optimizer.learning_rate / replicas;
+    return optimizer;
+}
+
+static strata_status log_placement(const training *t, strata_error *err) {
+    char *text = NULL;
+    STRATA_TRY(strata_model_placement(t->model, t->batch, &text, err));
+    fputs(text, stderr);
+    free(text);
+    return STRATA_OK;
 }
 
 static int fit(training *t) {
     strata_error err = {0};
-    strata_compile_options compile = {.seed = (uint64_t)t->options.seed, .metrics = t->options.metrics};
-    if (t->options.learning_rate > 0) {
-        compile.optimizer = strata_model_optimizer(t->model);
-        if (!compile.optimizer.name) compile.optimizer = strata_adam_optimizer(0);
-        compile.optimizer.learning_rate = t->options.learning_rate;
-    }
-    strata_status status = strata_model_compile(t->model, t->device, &compile, &err);
+    strata_compile_options compile = {.seed = (uint64_t)t->options.seed,
+                                      .metrics = t->options.metrics,
+                                      .strategy = t->strategy,
+                                      .optimizer = choose_optimizer(t)};
+    strata_status status = strata_model_compile(t->model, NULL, &compile, &err);
+    if (!status && t->options.log_device_placement) status = log_placement(t, &err);
     if (status) return report(FAILING_RUN, status, &err);
-    progress_line line = {.terminal = isatty(STDERR_FILENO),
-                          .quiet = t->options.json,
-                          .numbers = !classifies(t->model),
-                          .batch = t->options.batch};
+    progress_line line = {
+        .terminal = isatty(STDERR_FILENO), .quiet = t->options.json, .numbers = !classifies(t->model), .batch = t->batch};
     strata_fit_options opts = {.epochs = (int)t->options.epochs,
-                               .batch = t->options.batch,
+                               .batch = t->batch,
                                .seed = (uint64_t)t->options.seed,
                                .metrics_seconds = line.terminal ? 0.5 : 0,
                                .on_progress = on_progress,
@@ -149,6 +191,7 @@ static int fit(training *t) {
     t->fit_began = now_seconds();
     status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
     if (!status && !interrupted) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);
+    if (!status && !interrupted) status = strata_model_replicas_equal(t->model, &t->replicas_equal, &err);
     if (!status && !interrupted) status = strata_model_sha256(t->model, t->sha256, &err);
     if (!status && interrupted)
         status = strata_fail(&err, STRATA_INTERRUPTED, "interrupted after the last step; nothing was saved");
@@ -174,22 +217,34 @@ static double median_epoch(const strata_history *h) {
     return median;
 }
 
+static void print_strategy(const training *t) {
+    const int n = strata_strategy_num_replicas_in_sync(t->strategy);
+    const strata_communication_totals c = strata_model_communication(t->model);
+    printf(",\"strategy\":\"%s\",\"devices\":[", strata_strategy_name(t->strategy));
+    for (int r = 0; r < n; r++) {
+        if (r) printf(",");
+        print_json_string(strata_device_get_info(strata_strategy_device(t->strategy, r))->id);
+    }
+    printf("],\"replicas\":%d,\"replica_weights_equal\":%s,\"imbalance\":%.4f", n, t->replicas_equal ? "true" : "false",
+           c.imbalance);
+    printf(",\"comm_s\":%.6f,\"comm_hidden\":%.4f,\"comm_bytes_per_step\":%.0f", c.seconds, c.hidden, c.bytes_per_step);
+}
+
 static void print_result(const training *t) {
     const strata_history *h = &t->history;
     double epoch_s = median_epoch(h), rate = (double)strata_dataset_size(t->train.dataset) / epoch_s;
     if (!t->options.json) {
         print_metrics(t->model, &t->test_metrics);
         print_more(&t->test_metrics);
-        printf(", %.0f samples/s on %s\n", rate, strata_device_get_info(t->device)->id);
+        printf(", %.0f samples/s on %s\n", rate, strata_strategy_choice(t->strategy));
         if (t->options.save) printf("saved %s\n", t->options.save);
         return;
     }
     printf("{\"sample\":");
     print_json_string(strata_model_label(t->model)[0] ? strata_model_label(t->model) : t->name);
-    printf(",\"strategy\":\"%s\",\"devices\":[", t->options.device.which ? "one_device" : "default");
-    print_json_string(strata_device_get_info(t->device)->id);
-    printf("],\"replicas\":1,\"workers\":1,\"batch\":%lld,\"epochs\":%d,\"steps\":%lld", (long long)t->options.batch,
-           h->n_epochs, (long long)h->n_steps);
+    print_strategy(t);
+    printf(",\"workers\":1,\"batch\":%lld,\"epochs\":%d,\"steps\":%lld", (long long)t->batch, h->n_epochs,
+           (long long)h->n_steps);
     printf(",\"start_to_first_step_s\":%.4f", t->fit_began - t->began + h->first_step_seconds);
     printf(",\"first_step_s\":%.4f,\"epoch_s\":%.6f,\"samples_per_s\":%.1f,\"losses\":[", h->first_step_seconds, epoch_s, rate);
     for (int i = 0; i < h->n_losses; i++) printf("%s%.9g", i ? "," : "", (double)h->losses[i]);
@@ -217,6 +272,8 @@ static void choose_defaults(training *t) {
     enum { EPOCHS = 5, BATCH = 64 };
     if (!t->options.epochs) t->options.epochs = t->sample->epochs ? t->sample->epochs : EPOCHS;
     if (!t->options.batch) t->options.batch = t->sample->batch ? t->sample->batch : BATCH;
+    t->batch = t->options.global_batch ? t->options.global_batch
+                                       : t->options.batch * strata_strategy_num_replicas_in_sync(t->strategy);
 }
 
 /* What the data are, when they do not say it by themselves. */
@@ -227,16 +284,26 @@ static void print_source(const training *t) {
     if (*source) printf("%s\n", source);
 }
 
+/* "mnist on opencl:0 (a processor)", "mnist: mirrored on opencl:0, vulkan:0: as asked for" */
+static void print_start(const training *t) {
+    const strata_device_info *info = strata_device_get_info(strata_strategy_device(t->strategy, 0));
+    if (t->options.strategy.name || t->options.strategy.devices)
+        printf("%s: %s", t->name, strata_strategy_choice(t->strategy));
+    else
+        printf("%s on %s (%s)", t->name, info->id, info->name);
+    print_source(t);
+}
+
 static int train(training *t) {
     int code = t->options.save ? check_save(t->options.save) : EXIT_OK;
     if (!code) code = open_model(t->name, false, &t->model);
     if (!code) t->sample = sample_of_model(t->model, &t->options.data);
+    if (!code && t->options.batch && t->options.global_batch) code = usage_error("give --batch or --global-batch, not both");
+    if (!code) code = open_strategy(&t->options.strategy, &t->options.device, &t->strategy);
     if (!code) choose_defaults(t);
     if (!code) code = open_both(t);
-    if (!code) code = open_device(&t->options.device, &t->device);
     if (code) return code;
-    const strata_device_info *info = strata_device_get_info(t->device);
-    if (!t->options.json) printf("%s on %s (%s)", t->name, info->id, info->name), print_source(t);
+    if (!t->options.json) print_start(t);
     fflush(stdout);
     code = fit(t);
     if (!code) print_result(t);
@@ -251,7 +318,7 @@ static int run(const command *command, int argc, char **argv) {
     code = train(&t);
     strata_history_finish(&t.history);
     strata_model_destroy(t.model);
-    strata_device_close(t.device);
+    strata_strategy_destroy(t.strategy);
     close_data(&t.train);
     close_data(&t.test);
     return code;

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where a training step's variables, nodes and exchanges are, as text; and what its exchanges have cost so far. */
+#include <string.h>
+
+#include "core/model/model.h"
+#include "core/op/all_reduce.h"
+#include "core/text.h"
+
+static const char *device_id(const strata_model *model, int replica) {
+    return strata_device_get_info(model->replicas[replica].device)->id;
+}
+
+static void list_variables(const strata_model *model, strata_text *text) {
+    for (int i = 0; i < model->n_parameters; i++) {
+        const strata_parameter_spec *p = &model->parameters[i];
+        strata_text_add(text, "variable  %s f32 %s:", p->name, strata_shape_text(p->shape).text);
+        for (int r = 0; r < model->strategy->n_devices; r++) strata_text_add(text, " %s", device_id(model, r));
+        strata_text_add(text, "\n");
+    }
+    const int n_slots = model->optimizer_kind->n_slots(&model->optimizer);
+    for (int r = 0; r < model->strategy->n_devices && n_slots; r++)
+        if (model->replicas[r].slots[0])
+            strata_text_add(text, "variable  %d optimizer slots f32 (%lld): %s\n", n_slots, (long long)model->flat_size,
+                            device_id(model, r));
+}
+
+static void list_nodes(const strata_model *model, const strata_model_program *program, strata_text *text) {
+    for (int r = 0; r < program->n_parts; r++) {
+        const strata_executable *exe = program->parts[r].executable;
+        for (int i = 0; i < strata_executable_n_nodes(exe); i++) {
+            const strata_executable_node n = strata_executable_get_node(exe, i);
+            strata_text_add(text, "node      replica %d, segment %d: %s %s %s: %s\n", r, n.segment, strata_tensor_name(n.node),
+                            strata_dtype_name(n.node->dtype), strata_shape_text(n.node->shape).text, device_id(model, r));
+        }
+    }
+}
+
+/* "exchange  0: sum f32 (101888): from opencl:0.0 opencl:0.1, on the host, to opencl:0.0 opencl:0.1" */
+static void list_exchanges(const strata_model *model, const strata_model_program *program, strata_text *text) {
+    const int n = strata_executable_n_communications(program->parts[0].executable);
+    for (int c = 0; c < n; c++) {
+        const strata_all_reduce_attrs *attrs =
+            strata_executable_get_communication(program->parts[0].executable, c, 0).node->attrs;
+        int givers = 0;
+        for (int r = 0; r < program->n_parts; r++)
+            givers += strata_executable_get_communication(program->parts[r].executable, c, 0).after >= 0;
+        const char *what = givers == 1 ? "broadcast" : attrs->reduction == STRATA_REDUCE_MEAN ? "mean" : "sum";
+        strata_text_add(text, "exchange  %d: %s %s %s: from", c, what, strata_dtype_name(attrs->dtype),
+                        strata_shape_text(attrs->shape).text);
+        for (int r = 0; r < program->n_parts; r++)
+            if (strata_executable_get_communication(program->parts[r].executable, c, 0).after >= 0)
+                strata_text_add(text, " %s", device_id(model, r));
+        strata_text_add(text, ", on the host, to");
+        for (int r = 0; r < program->n_parts; r++) {
+            const strata_all_reduce_attrs *own =
+                strata_executable_get_communication(program->parts[r].executable, c, 0).node->attrs;
+            if (own->takes) strata_text_add(text, " %s", device_id(model, r));
+        }
+        strata_text_add(text, "\n");
+    }
+}
+
+strata_status strata_model_placement(strata_model *model, int64_t batch, char **out_text, strata_error *err) {
+    strata_model_program *program = NULL;
+    strata_text text = {0};
+    STRATA_TRY(strata_model_check_compiled(model, "placement", err));
+    if (batch < 1) return strata_fail(err, STRATA_INVALID, "placement: batch is %lld; it must be at least 1", (long long)batch);
+    STRATA_TRY(strata_model_get_program(model, STRATA_PROGRAM_TRAIN, batch, &program, err));
+    list_variables(model, &text);
+    list_nodes(model, program, &text);
+    list_exchanges(model, program, &text);
+    return strata_text_take(&text, out_text, NULL, err);
+}
+
+strata_communication_totals strata_model_communication(const strata_model *model) {
+    strata_communication_totals total = {.imbalance = 1};
+    double hidden = 0, bytes = 0;
+    uint64_t steps = 0, most = 0;
+    for (const strata_model_program *p = model->programs; p; p = p->next) {
+        if (p->kind != STRATA_PROGRAM_TRAIN) continue;
+        const strata_group_counters c = strata_group_get_counters(p->group);
+        total.seconds += c.fold_seconds;
+        hidden += c.hidden_seconds;
+        bytes += (double)(c.bytes_read + c.bytes_written);
+        steps += c.steps;
+        if (c.steps <= most) continue;
+        /* Of the batch size that most steps had. */
+        double slowest = 0, sum = 0;
+        most = c.steps;
+        for (int r = 0; r < model->strategy->n_replicas; r++) {
+            const double spent = strata_group_replica_seconds(p->group, r);
+            sum += spent;
+            if (spent > slowest) slowest = spent;
+        }
+        total.imbalance = sum > 0 ? slowest * model->strategy->n_replicas / sum : 1;
+    }
+    if (total.seconds > 0) total.hidden = hidden / total.seconds;
+    if (steps) total.bytes_per_step = bytes / (double)steps;
+    return total;
+}

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One program, trained under every strategy: the losses of one device on the same global batches, copies with the same bits. The numbers are those of the
+ * checklist of tf.distribute's semantics. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "strata/strata.h"
+#include "tests/support/check.h"
+
+enum { FEATURES = 7, CLASSES = 3, MOST_LOSSES = 100, MOST_REPLICAS = 8 };
+
+static strata_error err;
+#define OK(call) cr_assert_eq((call), STRATA_OK, "%s", err.message)
+
+/* ---- the program: what a run trains, and what came out of it ---- */
+
+typedef struct plan {
+    strata_optimizer optimizer; /* name NULL: adam */
+    bool dropout, penalty, batch_norm;
+    int64_t n, batch; /* examples; of the global batch */
+    int epochs;
+    const char *metrics;
+} plan;
+
+typedef struct outcome {
+    int n_losses;
+    float losses[MOST_LOSSES];
+    strata_metrics trained, evaluated;
+    double predictions[MOST_LOSSES][CLASSES];
+    bool equal;
+    char sha[65];
+    strata_communication_totals communication;
+} outcome;
+
+static strata_dataset *make_dataset(int64_t n) {
+    strata_array x = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(n, FEATURES), -1, 1, 11), y;
+    strata_dataset *dataset = NULL;
+    OK(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(n), &y, &err));
+    for (int64_t i = 0; i < n; i++) {
+        const float *row = (const float *)x.data + i * FEATURES;
+        ((int32_t *)y.data)[i] = row[0] > 0.3f ? 0 : row[1] + row[2] * row[3] > 0 ? 1 : 2;
+    }
+    OK(strata_dataset_from_arrays(&x, &y, 0, &dataset, &err));
+    return dataset;
+}
+
+static strata_model *make_model(const plan *p) {
+    strata_model *model = NULL;
+    OK(strata_model_create(STRATA_SHAPE(FEATURES), &model, &err));
+    strata_model_add_dense(model,
+                           (strata_dense_options){.units = 12, .activation = "relu", .kernel_l2 = p->penalty ? 0.01 : 0});
+    if (p->batch_norm) strata_model_add_batch_norm(model, (strata_batch_norm_options){0});
+    if (p->dropout) strata_model_add_dropout(model, (strata_dropout_options){.rate = 0.25});
+    strata_model_add_dense(model, (strata_dense_options){.units = CLASSES});
+    return model;
+}
+
+static void compile(strata_model *model, const plan *p, strata_strategy *strategy) {
+    const strata_compile_options opts = {.optimizer = p->optimizer, .metrics = p->metrics, .seed = 3, .strategy = strategy};
+    OK(strata_model_compile(model, NULL, &opts, &err));
+}
+
+static void look(strata_model *model, const strata_dataset *dataset, const plan *p, outcome *out) {
+    strata_array predictions = {0};
+    OK(strata_model_evaluate(model, dataset, p->batch, &out->evaluated, &err));
+    OK(strata_model_predict(model, dataset, p->batch, &predictions, &err));
+    cr_assert_eq(predictions.shape.dims[0], p->n);
+    for (int64_t i = 0; i < p->n && i < MOST_LOSSES; i++)
+        for (int c = 0; c < CLASSES; c++) out->predictions[i][c] = (double)((float *)predictions.data)[i * CLASSES + c];
+    strata_array_finish(&predictions);
+    OK(strata_model_replicas_equal(model, &out->equal, &err));
+    OK(strata_model_sha256(model, out->sha, &err));
+    out->communication = strata_model_communication(model);
+}
+
+/* Takes the strategy. */
+static outcome run(const plan *p, strata_strategy *strategy) {
+    outcome out = {0};
+    strata_history history = {0};
+    strata_dataset *dataset = make_dataset(p->n);
+    strata_model *model = make_model(p);
+    compile(model, p, strategy);
+    const strata_fit_options fit = {.epochs = p->epochs, .batch = p->batch, .seed = 5};
+    OK(strata_model_fit(model, dataset, &fit, &history, &err));
+    out.n_losses = history.n_losses;
+    memcpy(out.losses, history.losses, sizeof out.losses);
+    out.trained = history.epochs[history.n_epochs - 1];
+    look(model, dataset, p, &out);
+    strata_history_finish(&history);
+    strata_model_destroy(model);
+    strata_strategy_destroy(strategy);
+    strata_dataset_destroy(dataset);
+    return out;
+}
+
+/* ---- strategies ---- */
+
+static strata_strategy *hosts(int n) {
+    strata_device *devices[MOST_REPLICAS];
+    strata_strategy *strategy = NULL;
+    for (int r = 0; r < n; r++) OK(strata_device_open("host", NULL, &devices[r], &err));
+    OK(strata_strategy_from_devices(devices, n, &strategy, &err));
+    return strategy;
+}
+
+static strata_strategy *named(const char *name, const char *const *devices, int n, const strata_strategy_options *more) {
+    strata_strategy *strategy = NULL;
+    strata_strategy_options opts = more ? *more : (strata_strategy_options){0};
+    opts.devices = devices;
+    opts.n_devices = n;
+    OK(strata_strategy_create(name, &opts, &strategy, &err));
+    return strategy;
+}
+
+static bool there_is(const char *device) {
+    strata_device *opened = NULL;
+    if (strata_device_open(device, NULL, &opened, NULL)) return false;
+    strata_device_close(opened);
+    return true;
+}
+
+/* ---- what must be equal ---- */
+
+static void expect_like(const outcome *got, const outcome *wanted, double tolerance, const char *what) {
+    cr_assert_eq(got->n_losses, wanted->n_losses);
+    for (int i = 0; i < wanted->n_losses; i++)
+        cr_assert_float_eq(got->losses[i], wanted->losses[i], tolerance * fabs((double)wanted->losses[i]),
+                           "%s: loss %d is %.9g, on one device %.9g", what, i, (double)got->losses[i],
+                           (double)wanted->losses[i]);
+    cr_assert_eq(got->trained.examples, wanted->trained.examples);
+    cr_assert_float_eq(got->trained.loss, wanted->trained.loss, tolerance * wanted->trained.loss, "%s", what);
+    cr_assert_float_eq(got->evaluated.loss, wanted->evaluated.loss, 10 * tolerance * wanted->evaluated.loss, "%s: %g, not %g",
+                       what, got->evaluated.loss, wanted->evaluated.loss);
+    cr_assert_float_eq(got->evaluated.accuracy, wanted->evaluated.accuracy, 1e-9, "%s", what);
+    for (int m = 0; m < wanted->evaluated.n; m++)
+        cr_assert_float_eq(got->evaluated.more[m].value, wanted->evaluated.more[m].value, 1e-6, "%s", what);
+    for (int i = 0; i < MOST_LOSSES; i++)
+        for (int c = 0; c < CLASSES; c++)
+            cr_assert_float_eq(got->predictions[i][c], wanted->predictions[i][c], 100 * tolerance, "%s: prediction %d", what,
+                               i);
+    cr_assert(got->equal, "%s: the replicas' parameters differ", what);
+}
+
+static void expect_every_number_of_replicas_like_one(const plan *p) {
+    static const int counts[] = {2, 3, 5, 8};
+    const outcome one = run(p, hosts(1));
+    cr_assert_lt(one.losses[one.n_losses - 1], one.losses[0]);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        char what[32];
+        snprintf(what, sizeof what, "%d replicas", counts[i]);
+        const outcome many = run(p, hosts(counts[i]));
+        expect_like(&many, &one, 1e-5, what);
+    }
+}
+
+/* ---- 3: equivalence ---- */
+
+Test(training, replicas_train_as_one_device_with_sgd) {
+    expect_every_number_of_replicas_like_one(
+        &(plan){.optimizer = strata_sgd_optimizer(0.1, 0, false), .n = 80, .batch = 16, .epochs = 10});
+}
+
+Test(training, replicas_train_as_one_device_with_momentum) {
+    expect_every_number_of_replicas_like_one(
+        &(plan){.optimizer = strata_sgd_optimizer(0.05, 0.9, true), .n = 80, .batch = 16, .epochs = 10});
+}
+
+Test(training, replicas_train_as_one_device_with_adam_and_dropout) {
+    expect_every_number_of_replicas_like_one(
+        &(plan){.optimizer = strata_adam_optimizer(0.003), .dropout = true, .n = 80, .batch = 16, .epochs = 10});
+}
+
+/* 37: penalties count once; clipping sees the whole gradient. */
+Test(training, penalties_and_clipping_are_of_the_whole_batch) {
+    strata_optimizer clipped = strata_sgd_optimizer(0.1, 0, false);
+    clipped.clip_global_norm = 0.5;
+    expect_every_number_of_replicas_like_one(&(plan){.optimizer = clipped, .penalty = true, .n = 80, .batch = 16, .epochs = 5});
+}
+
+/* 34: short and empty shares. 53 = 3 x 16 + 5; 33 = 2 x 16 + 1. */
+Test(training, uneven_and_empty_last_batches_are_exact) {
+    expect_every_number_of_replicas_like_one(
+        &(plan){.optimizer = strata_adam_optimizer(0.003), .n = 53, .batch = 16, .epochs = 5});
+    expect_every_number_of_replicas_like_one(
+        &(plan){.optimizer = strata_adam_optimizer(0.003), .n = 33, .batch = 16, .epochs = 5});
+    expect_every_number_of_replicas_like_one(
+        &(plan){.optimizer = strata_sgd_optimizer(0.1, 0, false), .n = 6, .batch = 1, .epochs = 3});
+}
+
+/* 38, 39 */
+Test(training, metrics_and_predictions_do_not_depend_on_the_replicas) {
+    expect_every_number_of_replicas_like_one(&(plan){.optimizer = strata_adam_optimizer(0.003),
+                                                     .n = 67,
+                                                     .batch = 10,
+                                                     .epochs = 3,
+                                                     .metrics = "precision,recall,confusion_matrix"});
+}
+
+/* ---- 4: copies ---- */
+
+Test(training, copies_stay_identical_for_200_steps) {
+    const plan p = {
+        .optimizer = strata_adam_optimizer(0.003), .dropout = true, .batch_norm = true, .n = 80, .batch = 16, .epochs = 40};
+    const outcome out = run(&p, hosts(8));
+    cr_assert(out.equal);
+}
+
+Test(training, the_same_run_gives_the_same_bits) {
+    const plan p = {.optimizer = strata_adam_optimizer(0.003), .dropout = true, .n = 80, .batch = 16, .epochs = 4};
+    const outcome a = run(&p, hosts(3)), b = run(&p, hosts(3));
+    cr_assert_str_eq(a.sha, b.sha);
+}
+
+/* ---- 5: central storage ---- */
+
+Test(training, central_storage_is_like_mirrored_and_moves_only_what_it_must) {
+    const plan p = {.optimizer = strata_adam_optimizer(0.003), .n = 53, .batch = 16, .epochs = 5, .batch_norm = false};
+    if (!there_is("opencl:0")) cr_skip_test("opencl:0 is not there");
+    const char *devices[] = {"opencl:0"};
+    const outcome one = run(&p, named("one_device", devices, 1, NULL));
+    const outcome central = run(&p, named("central_storage", devices, 1, NULL));
+    expect_like(&central, &one, 1e-4, "central_storage on one device");
+    /* Gradients of the padded parameters once to the host, with the two sums; the new parameters once back: read and written. */
+    const double flat = central.communication.bytes_per_step / (2 * sizeof(float));
+    cr_assert_geq(flat, 2 * (FEATURES * 12 + 12 + 12 * CLASSES + CLASSES) + 2);
+    cr_assert_leq(flat, 2 * (FEATURES * 12 + 12 + 12 * CLASSES + CLASSES + 4 * 64) + 2);
+}
+
+/* ---- 20: devices of several APIs ---- */
+
+static void expect_mixed(const char *const *devices, int n) {
+    for (int i = 0; i < n; i++)
+        if (!there_is(devices[i])) cr_skip_test("%s is not there", devices[i]);
+    const plan p = {
+        .optimizer = strata_adam_optimizer(0.003), .dropout = true, .batch_norm = true, .n = 80, .batch = 16, .epochs = 40};
+    const outcome mixed = run(&p, named("mirrored", devices, n, NULL)), again = run(&p, named("mirrored", devices, n, NULL));
+    cr_assert(mixed.equal, "after 200 steps the copies differ");
+    cr_assert_str_eq(mixed.sha, again.sha);
+    plan plain = {.optimizer = strata_sgd_optimizer(0.1, 0, false), .n = 53, .batch = 16, .epochs = 5};
+    const outcome one = run(&plain, hosts(1)), many = run(&plain, named("mirrored", devices, n, NULL));
+    expect_like(&many, &one, 1e-5, "a mixed group");
+    const outcome central = run(&plain, named("central_storage", devices, n, NULL));
+    expect_like(&central, &one, 1e-5, "central_storage over a mixed group");
+}
+
+Test(training, host_and_opencl_train_together) {
+    expect_mixed((const char *[]){"opencl:0", "host"}, 2);
+}
+
+Test(training, host_opencl_and_vulkan_train_together) {
+    expect_mixed((const char *[]){"vulkan:0", "opencl:0", "host"}, 3);
+}
+
+Test(training, halves_of_a_cpu_train_together) {
+    expect_mixed((const char *[]){"opencl:0.0", "opencl:0.1"}, 2);
+}
+
+/* ---- 18: packing ---- */
+
+Test(training, the_size_of_packs_changes_no_bit) {
+    const plan p = {
+        .optimizer = strata_adam_optimizer(0.003), .penalty = true, .batch_norm = true, .n = 53, .batch = 16, .epochs = 3};
+    if (!there_is("opencl:0.1")) cr_skip_test("opencl:0.1 is not there");
+    const char *devices[] = {"opencl:0.0", "opencl:0.1"};
+    const outcome whole = run(&p, named("mirrored", devices, 2, NULL));
+    const int64_t sizes[] = {1, 256, 50000000};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const outcome parts = run(&p, named("mirrored", devices, 2, &(strata_strategy_options){.bytes_per_pack = sizes[i]}));
+        cr_assert_str_eq(parts.sha, whole.sha, "bytes_per_pack %lld", (long long)sizes[i]);
+        cr_assert(parts.equal);
+    }
+}
+
+/* ---- 57: uneven devices ---- */
+
+Test(training, a_split_by_weights_is_exact) {
+    const plan p = {.optimizer = strata_adam_optimizer(0.003), .dropout = true, .n = 53, .batch = 16, .epochs = 5};
+    if (!there_is("opencl:0.1")) cr_skip_test("opencl:0.1 is not there");
+    const char *devices[] = {"opencl:0.0", "opencl:0.1"};
+    const int64_t split[] = {1, 5};
+    const outcome one = run(&p, named("one_device", devices, 1, NULL));
+    const outcome uneven = run(&p, named("mirrored", devices, 2, &(strata_strategy_options){.split = split, .n_split = 2}));
+    expect_like(&uneven, &one, 1e-5, "1:5");
+}
+
+/* ---- batch norm: moments of each replica's share, running statistics their mean ---- */
+
+Test(training, batch_norm_normalizes_by_replica_and_keeps_the_mean_of_statistics) {
+    plan p = {.optimizer = strata_sgd_optimizer(1e-12, 0, false), .batch_norm = true, .n = 16, .batch = 16, .epochs = 1};
+    strata_dataset *dataset = make_dataset(p.n);
+    double mean[2] = {0};
+    for (int replicas = 1; replicas <= 2; replicas++) {
+        strata_strategy *strategy = hosts(replicas);
+        strata_model *model = make_model(&p);
+        compile(model, &p, strategy);
+        OK(strata_model_fit(model, dataset, &(strata_fit_options){.batch = p.batch, .seed = 5}, NULL, &err));
+        for (int i = 0; i < strata_model_n_parameters(model); i++) {
+            const strata_parameter parameter = strata_model_parameter(model, i);
+            float values[12];
+            strata_array view = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(12), values);
+            if (!parameter.state || !strstr(parameter.name, "mean")) continue;
+            OK(strata_model_get_parameter(model, i, &view, &err));
+            for (int k = 0; k < 12; k++) mean[replicas - 1] += (double)values[k];
+        }
+        strata_model_destroy(model);
+        strata_strategy_destroy(strategy);
+    }
+    cr_assert_gt(mean[0], 0);
+    cr_assert_float_eq(mean[1], mean[0], 1e-5 * mean[0]); /* equal shares: the mean of the means is the mean */
+    strata_dataset_destroy(dataset);
+}
+
+/* ---- 50: a model saved under one strategy is loaded under any other ---- */
+
+Test(training, a_model_file_does_not_know_its_strategy) {
+    const plan p = {.optimizer = strata_adam_optimizer(0.003), .batch_norm = true, .n = 53, .batch = 16, .epochs = 2};
+    const char *host[] = {"host"};
+    char path[] = "/tmp/strata-XXXXXX";
+    const int file = mkstemp(path);
+    cr_assert_geq(file, 0);
+    close(file);
+    for (int from = 0; from < 3; from++) {
+        strata_strategy *first =
+            from == 0 ? hosts(3) : named(from == 1 ? "default" : "central_storage", from == 1 ? NULL : host, from != 1, NULL);
+        strata_dataset *dataset = make_dataset(p.n);
+        strata_model *model = make_model(&p);
+        outcome saved = {0};
+        compile(model, &p, first);
+        OK(strata_model_fit(model, dataset, &(strata_fit_options){.batch = 16}, NULL, &err));
+        look(model, dataset, &p, &saved);
+        OK(strata_model_save(model, path, &err));
+        strata_model_destroy(model);
+        strata_strategy_destroy(first);
+        for (int n = 1; n <= 5; n += 2) {
+            strata_strategy *second = hosts(n);
+            outcome loaded = {0};
+            OK(strata_model_load(path, &model, &err));
+            compile(model, &p, second);
+            look(model, dataset, &p, &loaded);
+            cr_assert_str_eq(loaded.sha, saved.sha);
+            cr_assert_float_eq(loaded.evaluated.loss, saved.evaluated.loss, 1e-5);
+            cr_assert(loaded.equal);
+            strata_model_destroy(model);
+            strata_strategy_destroy(second);
+        }
+        strata_dataset_destroy(dataset);
+    }
+    unlink(path);
+}
+
+/* ---- no allocation, compilation or wait that the first steps did not have ---- */
+
+Test(training, later_steps_allocate_and_compile_nothing_on_any_replica) {
+    const plan p = {.optimizer = strata_adam_optimizer(0.003), .n = 64, .batch = 16, .epochs = 1};
+    strata_strategy *strategy = hosts(3);
+    strata_dataset *dataset = make_dataset(p.n);
+    strata_model *model = make_model(&p);
+    strata_device_counters before[3];
+    compile(model, &p, strategy);
+    OK(strata_model_fit(model, dataset, &(strata_fit_options){.batch = 16}, NULL, &err));
+    for (int r = 0; r < 3; r++) before[r] = strata_device_get_counters(strata_strategy_device(strategy, r));
+    OK(strata_model_fit(model, dataset, &(strata_fit_options){.batch = 16, .epochs = 3}, NULL, &err));
+    for (int r = 0; r < 3; r++) {
+        const strata_device_counters after = strata_device_get_counters(strata_strategy_device(strategy, r));
+        cr_assert_eq(after.allocations, before[r].allocations, "replica %d", r);
+        cr_assert_eq(after.compilations, before[r].compilations, "replica %d", r);
+    }
+    strata_model_destroy(model);
+    strata_strategy_destroy(strategy);
+    strata_dataset_destroy(dataset);
+}
+
+/* ---- what is refused ---- */
+
+Test(training, compile_takes_a_device_or_a_strategy) {
+    const plan p = {.n = 4};
+    strata_strategy *strategy = hosts(1);
+    strata_model *model = make_model(&p);
+    strata_compile_options opts = {.strategy = strategy};
+    cr_assert_eq(strata_model_compile(model, strata_strategy_device(strategy, 0), &opts, &err), STRATA_INVALID);
+    cr_assert_not_null(strstr(err.message, "both"), "%s", err.message);
+    cr_assert_eq(strata_model_compile(model, NULL, NULL, &err), STRATA_INVALID);
+    cr_assert_not_null(strstr(err.message, "neither"), "%s", err.message);
+    strata_model_destroy(model);
+    strata_strategy_destroy(strategy);
+}
