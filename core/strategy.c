@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shares of a batch, exact for any number of examples. */
+ * Shares of a batch, exact for any number of examples, and weights by measured speed. */
 #include "core/strategy.h"
 
 /* Equal: floor or ceil, the first ones larger. By weights: floors of the exact shares, then one more for each of those with the largest remainders. */
@@ -28,4 +28,30 @@ void strata_strategy_share(const strata_strategy *strategy, int64_t global_batch
     *out_first = 0;
     for (int r = 0; r < replica; r++) *out_first += share(strategy, global_batch, r);
     *out_n = share(strategy, global_batch, replica);
+}
+
+bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, const double *seconds) {
+    enum { WHOLE = 1000 };
+    const double patience = 1.1;
+    const int n = strategy->n_replicas;
+    double sum = 0, slowest = 0, speeds = 0;
+    if (!strategy->auto_split) return false;
+    for (int r = 0; r < n; r++) {
+        int64_t own = share(strategy, global_batch, r);
+        if (seconds[r] <= 0 || own < 1) return false;
+        sum += seconds[r];
+        slowest = seconds[r] > slowest ? seconds[r] : slowest;
+        speeds += (double)own / seconds[r];
+    }
+    if (slowest * n < patience * sum) return false;
+    bool changed = false;
+    for (int r = 0; r < n; r++) { /* all shares are read before any weight is set */
+        strategy->measured[r] = (int64_t)(WHOLE * (double)share(strategy, global_batch, r) / seconds[r] / speeds + 0.5);
+        if (strategy->measured[r] < 1) strategy->measured[r] = 1;
+    }
+    for (int r = 0; r < n; r++) {
+        changed |= strategy->weights[r] != strategy->measured[r];
+        strategy->weights[r] = strategy->measured[r];
+    }
+    return changed;
 }

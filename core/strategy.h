@@ -13,10 +13,16 @@ struct strata_strategy {
     int n_devices, n_replicas;
     int updater; /* the device that makes the update and sends the parameters to the others; -1: each updates its own copy */
     int64_t *weights;     /* [n_replicas] of the shares; NULL: equal */
+    bool auto_split;      /* weights are there, and follow the replicas' speeds */
+    int64_t *measured;    /* [n_replicas], room for new weights: the other half of `weights` */
     int64_t bucket_bytes; /* gradients are communicated in parts of about this size, each as soon as it is there */
 };
 
 enum { STRATA_DEFAULT_BUCKET_BYTES = 256 << 10 };
+
+/* seconds[r]: what replica r took for its share of a batch, 0: not known. With auto_split and one replica more than a tenth slower than the mean, sets
+ * the weights by speed. Returns whether shares have changed. */
+bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, const double *seconds);
 
 /* Whether the device makes updates. */
 static inline bool strata_strategy_updates(const strata_strategy *strategy, int device) {

@@ -94,18 +94,22 @@ static int choose_updater(const strata_strategy *strategy) {
     return -1;
 }
 
-static strata_status set_split(strata_strategy *strategy, const int64_t *split, int n, strata_error *err) {
+static strata_status set_split(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
     const int64_t most = 1000000;
-    if (n != strategy->n_replicas)
-        return strata_fail(err, STRATA_INVALID, "strategy %s: the split has %d parts, there are %d replicas", strategy->name, n,
-                           strategy->n_replicas);
-    strategy->weights = calloc((size_t)n, sizeof *strategy->weights);
+    const int n = strategy->n_replicas;
+    if (!opts->split && !opts->auto_split) return STRATA_OK;
+    if (opts->split && opts->n_split != n)
+        return strata_fail(err, STRATA_INVALID, "strategy %s: the split has %d parts, there are %d replicas", strategy->name,
+                           opts->n_split, n);
+    strategy->weights = calloc(2 * (size_t)n, sizeof *strategy->weights);
     if (!strategy->weights) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d weights", n);
+    strategy->measured = strategy->weights + n;
+    strategy->auto_split = opts->auto_split;
     for (int i = 0; i < n; i++) {
-        if (split[i] < 1 || split[i] > most)
+        strategy->weights[i] = opts->split ? opts->split[i] : 1;
+        if (strategy->weights[i] < 1 || strategy->weights[i] > most)
             return strata_fail(err, STRATA_INVALID, "strategy %s: part %d of the split is %lld; it must be 1..%lld",
-                               strategy->name, i, (long long)split[i], (long long)most);
-        strategy->weights[i] = split[i];
+                               strategy->name, i, (long long)strategy->weights[i], (long long)most);
     }
     return STRATA_OK;
 }
@@ -173,7 +177,7 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
         STRATA_TRY(open_parameter_device(strategy, opts->parameter_device, opts->device_options, err));
     else
         strategy->updater = choose_updater(strategy);
-    if (opts->split) STRATA_TRY(set_split(strategy, opts->split, opts->n_split, err));
+    STRATA_TRY(set_split(strategy, opts, err));
     describe(strategy, reason);
     return STRATA_OK;
 }

@@ -164,7 +164,7 @@ void strata_model_free_variables(strata_model *model) {
 
 strata_status strata_model_compile(strata_model *model, strata_device *device, const strata_compile_options *opts,
                                    strata_error *err) {
-    const strata_strategy *strategy = opts ? opts->strategy : NULL;
+    strata_strategy *strategy = opts ? opts->strategy : NULL;
     if (model->strategy) return strata_fail(err, STRATA_INVALID, "model: it is compiled already");
     if ((device != NULL) == (strategy != NULL))
         return strata_fail(err, STRATA_INVALID, "model: compile takes a device or a strategy; it was given %s",

@@ -12,7 +12,7 @@
 #include "core/data/batches.h"
 #include "core/model/model.h"
 
-enum { MAX_IN_FLIGHT = 8 };
+enum { MAX_IN_FLIGHT = 8, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
 
 /* A step that was submitted and not looked at yet. */
 typedef struct flight {
@@ -35,6 +35,7 @@ typedef struct fit {
     int n_flights;
     strata_model_program *unfinished; /* of the newest of them, if it was only started; NULL */
     int unfinished_slot;
+    int64_t next_balance; /* step since the fit began */
     strata_progress progress;
     double began, epoch_began, metrics_read;
 } fit;
@@ -190,6 +191,24 @@ static strata_status submit(fit *f, int64_t number, int64_t n, strata_error *err
     return STRATA_OK;
 }
 
+/* Shares of the batch by the replicas' speeds so far, for a strategy that wants it: programs are made anew. */
+static strata_status balance(fit *f, int64_t n, strata_error *err) {
+    strata_strategy *strategy = f->model->strategy;
+    strata_model_program *program = NULL;
+    f->next_balance += STEPS_BETWEEN_BALANCES;
+    double *spent = calloc((size_t)strategy->n_replicas, sizeof *spent);
+    if (!spent) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d replicas", strategy->n_replicas);
+    strata_status status = strata_model_get_program(f->model, STRATA_PROGRAM_TRAIN, n, &program, err);
+    for (int r = 0; r < strategy->n_replicas && !status; r++) spent[r] = strata_group_replica_seconds(program->group, r);
+    if (!status && strata_strategy_balance(strategy, n, spent)) {
+        status = finish_step(f, err);
+        while (f->n_flights && !status) status = retire(f, err);
+        if (!status) strata_model_free_programs(f->model);
+    }
+    free(spent);
+    return status;
+}
+
 /* ---- epochs ---- */
 
 static strata_status run_epoch(fit *f, strata_error *err) {
@@ -206,6 +225,7 @@ static strata_status run_epoch(fit *f, strata_error *err) {
         /* Runs finish in the order of submission, so with one free place the next slot of any program is free. */
         int in_flight = f->n_flights ? strata_group_n_slots(f->flights[0].program->group) : 1;
         if (f->n_flights == in_flight) STRATA_TRY(retire(f, err));
+        if (f->model->strategy->auto_split && f->history->n_steps >= f->next_balance) STRATA_TRY(balance(f, n, err));
         STRATA_TRY(submit(f, number, n, err));
         f->n_examples += n;
         if (f->opts.metrics_seconds > 0 && seconds() - f->metrics_read > f->opts.metrics_seconds)
@@ -246,7 +266,11 @@ static strata_status check(const strata_model *model, const strata_dataset *data
 strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                                strata_history *out_history, strata_error *err) {
     strata_history own = {0};
-    fit f = {.model = model, .dataset = dataset, .history = out_history ? out_history : &own, .began = seconds()};
+    fit f = {.model = model,
+             .dataset = dataset,
+             .history = out_history ? out_history : &own,
+             .began = seconds(),
+             .next_balance = FIRST_BALANCE};
     if (opts) f.opts = *opts;
     if (!f.opts.epochs) f.opts.epochs = 1;
     if (!f.opts.batch) f.opts.batch = 32;

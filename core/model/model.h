@@ -129,10 +129,10 @@ struct strata_model {
     strata_shape output; /* of one example; known once the layers are declared */
     float *loaded;       /* (flat_size + state_size) from a file, until compile; NULL: none */
 
-    const strata_strategy *strategy; /* NULL until compile */
-    strata_strategy alone;           /* that of a model without one */
-    strata_device *only;             /* its device */
-    strata_model_replica *replicas;  /* [strategy->n_devices] */
+    strata_strategy *strategy;      /* NULL until compile */
+    strata_strategy alone;          /* that of a model without one */
+    strata_device *only;            /* its device */
+    strata_model_replica *replicas; /* [strategy->n_devices] */
     uint64_t seed;
     char *metric_names; /* "auc,precision", as JSON or compile said; NULL: none */
     strata_model_metric extra[STRATA_MAX_METRICS];

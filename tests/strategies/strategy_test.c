@@ -87,6 +87,38 @@ Test(strategy, shares_are_balanced_and_cover_the_batch) {
     }
 }
 
+Test(strategy, shares_by_weights_cover_the_batch_and_follow_them) {
+    const int64_t weights[][3] = {{1, 1, 1}, {3, 1, 1}, {1, 5, 2}, {999, 1, 1}};
+    for (size_t k = 0; k < sizeof weights / sizeof *weights; k++) {
+        const int64_t total = weights[k][0] + weights[k][1] + weights[k][2];
+        strata_strategy strategy = {.n_replicas = 3, .weights = (int64_t *)weights[k]};
+        for (int64_t global = 0; global <= 60; global++) {
+            int64_t next = 0;
+            for (int r = 0; r < 3; r++) {
+                int64_t first = -1, share = -1;
+                strata_strategy_share(&strategy, global, r, &first, &share);
+                cr_assert_eq(first, next);
+                cr_assert_lt(llabs(share * total - global * weights[k][r]), total,
+                             "less than one example from its exact share");
+                next = first + share;
+            }
+            cr_assert_eq(next, global);
+        }
+    }
+}
+
+Test(strategy, an_automatic_split_follows_the_measured_speeds) {
+    int64_t weights[4] = {1, 1};
+    strata_strategy strategy = {.n_replicas = 2, .weights = weights, .measured = weights + 2, .auto_split = true};
+    int64_t first, share;
+    cr_assert_not(strata_strategy_balance(&strategy, 40, (double[]){1.0, 1.05}), "a twentieth is no reason");
+    cr_assert_not(strata_strategy_balance(&strategy, 40, (double[]){1.0, 0}), "one is not known");
+    cr_assert(strata_strategy_balance(&strategy, 40, (double[]){1.0, 3.0}));
+    strata_strategy_share(&strategy, 40, 0, &first, &share);
+    cr_assert_eq(share, 30);
+    cr_assert_not(strata_strategy_balance(&strategy, 40, (double[]){2.0, 2.0}));
+}
+
 /* ---- choosing ---- */
 
 static strata_device_info row(const char *id, const char *name, strata_device_class device_class) {

@@ -288,6 +288,15 @@ Test(training, a_split_by_weights_is_exact) {
     expect_like(&uneven, &one, 1e-5, "1:5");
 }
 
+Test(training, an_automatic_split_is_exact) {
+    const plan p = {.optimizer = strata_sgd_optimizer(0.1, 0, false), .n = 80, .batch = 16, .epochs = 10};
+    if (!there_is("vulkan:0")) cr_skip_test("vulkan:0 is not there");
+    const char *devices[] = {"host", "vulkan:0"};
+    const outcome one = run(&p, hosts(1));
+    const outcome uneven = run(&p, named("mirrored", devices, 2, &(strata_strategy_options){.auto_split = true}));
+    expect_like(&uneven, &one, 1e-5, "auto");
+}
+
 /* ---- batch norm: moments of each replica's share, running statistics their mean ---- */
 
 Test(training, batch_norm_normalizes_by_replica_and_keeps_the_mean_of_statistics) {

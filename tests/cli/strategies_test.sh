@@ -1,0 +1,60 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Training on several devices from the command line: what is chosen, printed, equal, and refused.
+. "$(dirname "$0")/support.sh"
+make_data "$work/data"
+train="train mnist --data $work/data --epochs 1 --seed 1"
+# shellcheck disable=SC2086 # words
+{
+expect 0 "" $train --devices host --strategy one_device --global-batch 60 --json
+json 'r["strategy"] == "one_device" and r["replicas"] == 1 and r["replica_weights_equal"] is True and r["imbalance"] == 1'
+json 'r["comm_s"] == 0 and r["comm_hidden"] == 0'
+cp "$work/out" "$work/one"
+
+# One copy of the parameters on the host, one replica there too: the same as one device, bit for bit.
+expect 0 "" $train --devices host --strategy central_storage --global-batch 60 --json
+json 'r["strategy"] == "central_storage" and r["devices"] == ["host"]'
+check "one replica gives the weights of one device" \
+    test "$(grep -o '"weights_sha256":"[0-9a-f]*"' "$work/out")" = "$(grep -o '"weights_sha256":"[0-9a-f]*"' "$work/one")"
+
+expect 0 "one_device on host" $train --devices host --strategy auto --batch 60
+expect 0 "default on " $train --strategy default --batch 60
+}
+
+# shellcheck disable=SC2086
+if "$strata" devices --json | grep -q '"opencl:0.1"'; then
+    group="--devices opencl:0.0,opencl:0.1"
+    expect 0 "mirrored on opencl:0.0, opencl:0.1" $train $group --batch 30
+    expect 0 "" $train $group --batch 30 --json
+    json 'r["strategy"] == "mirrored" and r["devices"] == ["opencl:0.0", "opencl:0.1"] and r["replicas"] == 2'
+    json 'r["batch"] == 60 and r["replica_weights_equal"] is True and r["imbalance"] >= 1 and r["comm_s"] > 0'
+    json '0 <= r["comm_hidden"] <= 1 and r["comm_bytes_per_step"] > 4 * 2 * 2 * 101770'
+    python3 - "$work/one" "$work/out" <<'END' || bad "two replicas' losses are not those of one device"
+import json, sys
+one, two = (json.loads(open(p).readlines()[-1])["losses"] for p in sys.argv[1:])
+assert len(one) == len(two) and all(abs(a - b) <= 1e-5 * abs(a) for a, b in zip(one, two))
+END
+    expect 0 "" $train --devices opencl:0.0,host --split 3:1 --global-batch 60 --json
+    json 'r["replica_weights_equal"] is True'
+    expect 0 "" $train $group --split auto --global-batch 60 --json
+    expect 0 "" $train $group --batch 30 --scale-lr --json
+    expect 0 "" $train $group --batch 30 --log-device-placement
+    for line in "variable  dense/kernel f32 (784,128): opencl:0.0 opencl:0.1" "node      replica 1, segment 0: " "exchange  0: sum f32 "; do
+        grep -q "$line" "$work/err" || bad "--log-device-placement does not say \"$line\""
+    done
+fi
+
+# shellcheck disable=SC2086
+{
+expect 2 "did you mean \"mirrored\"" $train --strategy miror
+expect 2 "named twice" $train --strategy mirrored --devices host,host
+expect 2 "not both" $train --device host --devices host
+expect 2 "not both" $train --device host --batch 1 --global-batch 2
+expect 2 "a part is empty" $train --devices host,,host
+expect 2 "no whole number" $train --devices host --split 1:x
+expect 2 "2 parts, there are 1" $train --devices host --split 1:2
+expect 2 "has no parameter device" $train --devices host --strategy mirrored --parameter-device host
+expect 4 "opencl:77" $train --devices host,opencl:77
+}
+finish
