@@ -68,16 +68,21 @@ static void shake(strata_loop *loop, strata_source *source) {
     }
 }
 
+/* An honest peer greets at once and takes milliseconds: the oldest that has not greeted goes, or the oldest. */
+static void make_room(strata_loop *loop) {
+    strata_pending *oldest = loop->pending, *silent = NULL;
+    for (strata_pending *p = loop->pending; p; p = p->next) {
+        oldest = p;
+        if (!p->handshake.step) silent = p;
+    }
+    drop(loop, silent ? silent : oldest, true);
+}
+
 static void begin(strata_loop *loop, int fd) {
     strata_pending *p = calloc(1, sizeof *p);
     unsigned char out[STRATA_HANDSHAKE_BYTES];
     size_t n_out;
-    if (loop->n_pending ==
-        STRATA_MOST_PENDING) { /* an honest peer takes milliseconds: the oldest is the least likely to be one */
-        strata_pending *oldest = loop->pending;
-        while (oldest->next) oldest = oldest->next;
-        drop(loop, oldest, true);
-    }
+    if (loop->n_pending == STRATA_MOST_PENDING) make_room(loop);
     if (!p || strata_handshake_begin(&p->handshake, NULL, loop->secret, loop->secret_bytes, out, &n_out, NULL) ||
         strata_loop_watch(loop, fd, &p->source, NULL)) {
         free(p);
@@ -90,6 +95,7 @@ static void begin(strata_loop *loop, int fd) {
     p->next = loop->pending;
     loop->pending = p;
     loop->n_pending++;
+    shake(loop, &p->source); /* what it said may be there already */
 }
 
 void strata_loop_accept(strata_loop *loop, strata_source *listener) {

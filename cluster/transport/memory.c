@@ -6,6 +6,7 @@
 #include "cluster/transport/memory.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -19,7 +20,8 @@ enum {
     MOST_SEGMENT = 256 << 10,
     LEAST_SEGMENT = 4 << 10,
     ARENA = 2 << 20, /* of few ranks; many share what lies in the last cache */
-    SPINS = 2000,    /* of about 20 ns */
+    SPINS = 2000,    /* of about 20 ns, where each rank has a core */
+    YIELDS = 8,      /* where ranks share cores: one of those that it waits for may run at once, and no one has to be woken */
 };
 static const double TICK = 0.02; /* between looks at the verdict */
 
@@ -46,6 +48,7 @@ typedef struct bell {
 
 struct strata_memory {
     int world;
+    bool shares_cores;
     int spins;
     size_t segment, arena_bytes;
     bell *bells;            /* [world] */
@@ -93,7 +96,8 @@ strata_status strata_memory_create(void *region, int world, int ranks_here, stra
     }
     char *at = region;
     *m = (strata_memory){.world = world,
-                         .spins = ranks_here <= strata_cores() ? SPINS : 0,
+                         .shares_cores = ranks_here > strata_cores(),
+                         .spins = ranks_here > strata_cores() ? YIELDS : SPINS,
                          .segment = strata_memory_segment_bytes(world),
                          .arena_bytes = arena_bytes(world),
                          .bells = region,
@@ -281,7 +285,7 @@ strata_status strata_memory_exchange(strata_memory *m, strata_communicator *comm
             continue;
         }
         if (idle++ < m->spins) {
-            relax();
+            m->shares_cores ? (void)sched_yield() : relax();
             continue;
         }
         if (sent < n_sends && !atomic_load(&own->wants_room)) {

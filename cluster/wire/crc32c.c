@@ -38,6 +38,7 @@ __attribute__((target("sse4.2,pclmul"))) static uint32_t by_instruction(uint32_t
     uint64_t a = crc, word;
     for (; n >= 3 * STRETCH; at += 3 * STRETCH, n -= 3 * STRETCH) {
         uint64_t b = 0, c = 0;
+#pragma GCC unroll 8
         for (size_t i = 0; i < STRETCH; i += 8) {
             memcpy(&word, at + i, 8);
             a = _mm_crc32_u64(a, word);

@@ -21,7 +21,7 @@
 
 #include "cluster/clock.h"
 
-enum { BACKLOG = 1024, GONE_MS = 8000, HANDSHAKE_MS = 5000 };
+enum { BACKLOG = 1024, GONE_MS = 8000, HANDSHAKE_MS = 5000, MOST_REFUSALS = 5 };
 
 strata_status strata_address_split(const char *address, char out_host[256], char out_port[8], strata_error *err) {
     const char *colon = address ? strrchr(address, ':') : NULL, *host = address, *end = colon;
@@ -163,9 +163,10 @@ static bool transfer(int fd, unsigned char *bytes, size_t n, bool out, double de
     return true;
 }
 
-/* *out_again: the other side never spoke, it may be too busy. */
+/* *out_again: the other side may be too busy. One that refuses because of the secret closes as one that drops us under a flood does: a few
+ * refusals tell. */
 static strata_status shake_hands(int fd, const char *address, const strata_hello *hello, const void *secret,
-                                 size_t secret_bytes, double deadline, bool *out_again, strata_error *err) {
+                                 size_t secret_bytes, double deadline, bool *out_again, int *n_refused, strata_error *err) {
     strata_handshake h;
     unsigned char bytes[STRATA_HANDSHAKE_BYTES], in[STRATA_HANDSHAKE_BYTES];
     size_t n = 0;
@@ -173,7 +174,8 @@ static strata_status shake_hands(int fd, const char *address, const strata_hello
     STRATA_TRY(strata_handshake_begin(&h, hello, secret, secret_bytes, bytes, &n, err));
     for (;;) {
         if (!transfer(fd, bytes, n, true, deadline) || !transfer(fd, in, h.wanted, false, deadline)) {
-            *out_again = h.step == 0;
+            *n_refused += h.step > 0;
+            *out_again = *n_refused < MOST_REFUSALS;
             if (h.step)
                 return strata_fail(err, STRATA_UNAVAILABLE, "%s refuses this rank: is its secret another one?", address);
             return strata_fail(err, STRATA_TIMEOUT, "%s does not shake hands: %s", address, strerror(errno));
@@ -204,7 +206,7 @@ static int connect_to(const struct addrinfo *list, double deadline) {
 /* One try. *out_again where another may do better. */
 static strata_status try_once(const char *address, const char *host, const char *port, const strata_hello *hello,
                               const void *secret, size_t secret_bytes, double deadline, int *out_fd, bool *out_again,
-                              strata_error *err) {
+                              int *n_refused, strata_error *err) {
     struct addrinfo *list;
     *out_again = true;
     STRATA_TRY(resolve(host, port, 0, &list, err));
@@ -214,7 +216,8 @@ static strata_status try_once(const char *address, const char *host, const char 
     if (*out_fd < 0) return strata_fail(err, STRATA_TIMEOUT, "%s does not answer: %s", address, strerror(error));
     strata_socket_prepare(*out_fd);
     const double limit = strata_clock_seconds() + HANDSHAKE_MS / 1000.0;
-    return shake_hands(*out_fd, address, hello, secret, secret_bytes, limit < deadline ? limit : deadline, out_again, err);
+    return shake_hands(*out_fd, address, hello, secret, secret_bytes, limit < deadline ? limit : deadline, out_again, n_refused,
+                       err);
 }
 
 strata_status strata_socket_connect(const char *address, const strata_hello *hello, const void *secret, size_t secret_bytes,
@@ -222,9 +225,11 @@ strata_status strata_socket_connect(const char *address, const strata_hello *hel
     char host[256], port[8];
     *out_fd = -1;
     STRATA_TRY(strata_address_split(address, host, port, err));
+    int n_refused = 0;
     for (int tries = 0;; tries++) {
         bool again;
-        const strata_status status = try_once(address, host, port, hello, secret, secret_bytes, deadline, out_fd, &again, err);
+        const strata_status status =
+            try_once(address, host, port, hello, secret, secret_bytes, deadline, out_fd, &again, &n_refused, err);
         if (!status) return STRATA_OK;
         if (*out_fd >= 0) close(*out_fd);
         *out_fd = -1;

@@ -38,10 +38,17 @@ static const shape mnist_shapes[] = {{64, 128, 784, false, false},
 
 static const option_row rows[] = {
     DEVICE_OPTION_ROWS(bench_options, device),
-    {"sizes", "N,N,...", "square products to time; default: 64 to 2048", OPTION_TEXT, offsetof(bench_options, sizes), 0, 0},
+    {"sizes", "N,N,...", "square products to time, default 64 to 2048; bytes for allreduce", OPTION_TEXT,
+     offsetof(bench_options, sizes), 0, 0},
     {"batch", "N", "conv2d: pictures; default: 64", OPTION_INT, offsetof(bench_options, batch), 1, 65536},
     {"mnist", NULL, "the five products of an MNIST training step too", OPTION_FLAG, offsetof(bench_options, mnist), 0, 0},
     {"seconds", "S", "time for each shape; default: 1", OPTION_NUMBER, offsetof(bench_options, seconds), 0.01, 3600},
+    {"ranks", "N", "allreduce: processes; default: 2", OPTION_INT, offsetof(bench_options, ranks), 1, 64},
+    {"transport", "NAME", "allreduce: tcp (the default), shm or inproc (threads)", OPTION_TEXT,
+     offsetof(bench_options, transport), 0, 0},
+    {"algorithm", "NAME", "allreduce: one_shot, two_shot, ring, halving_doubling; default: by size", OPTION_TEXT,
+     offsetof(bench_options, algorithm), 0, 0},
+    {"peer", "NAME", "allreduce: gloo or mpi beside", OPTION_TEXT, offsetof(bench_options, peer), 0, 0},
     {"json", NULL, "one JSON line a shape", OPTION_FLAG, offsetof(bench_options, json), 0, 0},
     {0}};
 
@@ -329,14 +336,16 @@ static strata_status run_benchmark(bench *b, int which, strata_error *err) {
 }
 
 static int run(const command *command, int argc, char **argv) {
-    bench b = {.options = {.sizes = default_sizes, .seconds = 1, .batch = 64}};
+    bench b = {.options = {.seconds = 1, .batch = 64, .ranks = 2, .transport = "tcp"}};
     const char *what = NULL;
     int n_arguments = 0;
     int code = read_options(command, argc, argv, &b.options, &what, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
+    if (!strcmp(what, "allreduce")) return bench_allreduce(&b.options);
+    if (!b.options.sizes) b.options.sizes = default_sizes;
     int which = 0;
     while (which < BENCHMARKS && strcmp(what, benchmarks[which].name) != 0) which++;
-    if (which == BENCHMARKS) return usage_error("there is no benchmark \"%s\"; there are: matmul, conv2d", what);
+    if (which == BENCHMARKS) return usage_error("there is no benchmark \"%s\"; there are: matmul, conv2d, allreduce", what);
     code = check_sizes(b.options.sizes);
     if (!code) code = open_device(&b.options.device, &b.device);
     if (code) return code;
@@ -352,13 +361,18 @@ static int run(const command *command, int argc, char **argv) {
 
 const command command_bench = {
     .name = "bench",
-    .arguments = "matmul|conv2d",
-    .summary = "measure a device: products of matrices, convolutions, beside the peak of its multiply-adds",
+    .arguments = "matmul|conv2d|allreduce",
+    .summary = "measure a device (products of matrices, convolutions, beside its peak) or the sum over processes",
     .details =
         "GFLOP/s is the median of 7 repeats, best the fastest of them; of peak compares the median with the best that "
         "fma_chain\n"
         "reached up to then, paired each repeat with what it reached just before and after (a clock that changes is in "
-        "neither)\n",
+        "neither)\n"
+        "allreduce sums f32 over processes of this machine: the time of the slowest of them, and of a peer in the same run. "
+        "The peer gloo\n"
+        "is torch of $STRATA_BENCH_PYTHON (default python3); mpi runs $STRATA_BENCH_MPI, a command to which sizes are added "
+        "and whose lines\n"
+        "end in \"BYTES B median X us min Y us\"\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,

@@ -10,7 +10,8 @@ typedef struct bench_options {
     device_flags device;
     const char *sizes;
     double seconds;
-    int64_t batch;
+    int64_t batch, ranks;
+    const char *transport, *algorithm, *peer; /* of allreduce; peer NULL: none */
     bool mnist, json;
 } bench_options;
 
@@ -45,6 +46,9 @@ strata_status bench_time(bench *b, strata_executable *exe, double flops_of_run, 
 
 /* The benchmarks: peak is measured by then. */
 strata_status bench_conv2d(bench *b, strata_error *err);
+
+/* Needs no device. Returns the exit code. */
+int bench_allreduce(const bench_options *options);
 
 enum {
     BENCH_CHAIN = 8 /* products in one run, so that submitting a run is not what is timed */

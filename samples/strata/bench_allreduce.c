@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * strata bench allreduce: how long a sum over processes takes. The ranks are forked from the command (threads for inproc); rank 0 writes what was
+ * measured to a pipe, as it goes. A peer is another program that measures the same, run before on the same machine. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+enum {
+    MOST_SIZES = 64,
+    MOST_RANKS = 64,
+    WARM_UPS = 3,
+    LEAST_REPEATS = 5,
+    MOST_REPEATS = 2000,
+    REPEATED_BYTES = 64 << 20 /* of a size, in all repeats */
+};
+static const char default_sizes[] = "4,64,1024,4096,16384,65536,262144,1048576,4194304,16777216,67108864,268435456";
+
+typedef struct measured {
+    int64_t bytes;
+    double median_us, min_us;
+    char algorithm[24];
+} measured;
+
+typedef struct job {
+    const bench_options *options;
+    int64_t sizes[MOST_SIZES];
+    int n_sizes;
+    char store[32];
+    unsigned char secret[32];
+    int results; /* pipe: the end that rank 0 writes */
+} job;
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* ---- one rank ---- */
+
+static strata_status check_sum(strata_communicator *comm, float *data, int64_t n, strata_error *err) {
+    const float world = (float)strata_communicator_world(comm);
+    for (int64_t i = 0; i < n; i++) data[i] = (float)(i % 1000 + strata_communicator_rank(comm));
+    STRATA_TRY(strata_communicator_all_reduce(comm, data, (size_t)n, STRATA_DTYPE_F32, STRATA_REDUCER_SUM, err));
+    for (int64_t i = 0; i < n; i++) {
+        const float want = world * (float)(i % 1000) + world * (world - 1) / 2;
+        if (data[i] != want)
+            return strata_fail(err, STRATA_INTERNAL, "element %lld of %lld is %g; it should be %g", (long long)i, (long long)n,
+                               (double)data[i], (double)want);
+    }
+    return STRATA_OK;
+}
+
+/* The slowest rank's time, once. */
+static strata_status time_once(strata_communicator *comm, float *data, int64_t n, double *out_seconds, strata_error *err) {
+    memset(data, 0, (size_t)n * sizeof *data);
+    STRATA_TRY(strata_communicator_barrier(comm, err));
+    const double begin = now_seconds();
+    STRATA_TRY(strata_communicator_all_reduce(comm, data, (size_t)n, STRATA_DTYPE_F32, STRATA_REDUCER_SUM, err));
+    *out_seconds = now_seconds() - begin;
+    return strata_communicator_all_reduce(comm, out_seconds, 1, STRATA_DTYPE_F64, STRATA_REDUCER_MAX, err);
+}
+
+static strata_status measure(const job *j, strata_communicator *comm, int64_t bytes, float *data, double *times,
+                             strata_error *err) {
+    const int64_t n = bytes / 4, wanted = REPEATED_BYTES / bytes;
+    const int repeats = (int)(wanted < LEAST_REPEATS ? LEAST_REPEATS : wanted > MOST_REPEATS ? MOST_REPEATS : wanted);
+    STRATA_TRY(check_sum(comm, data, n, err));
+    for (int i = -WARM_UPS; i < repeats; i++) STRATA_TRY(time_once(comm, data, n, &times[i < 0 ? 0 : i], err));
+    if (strata_communicator_rank(comm)) return STRATA_OK;
+    qsort(times, (size_t)repeats, sizeof *times, ascending);
+    measured m = {.bytes = bytes, .median_us = times[repeats / 2] * 1e6, .min_us = times[0] * 1e6};
+    snprintf(m.algorithm, sizeof m.algorithm, "%s", strata_communicator_algorithm(comm, (size_t)bytes));
+    if (write(j->results, &m, sizeof m) != sizeof m)
+        return strata_fail(err, STRATA_INTERNAL, "cannot write a result: %s", strerror(errno));
+    return STRATA_OK;
+}
+
+static strata_status measure_all(const job *j, strata_communicator *comm, strata_error *err) {
+    int64_t largest = 0;
+    for (int i = 0; i < j->n_sizes; i++) largest = j->sizes[i] > largest ? j->sizes[i] : largest;
+    float *data = NULL;
+    double *times = malloc(MOST_REPEATS * sizeof *times);
+    if (!times || posix_memalign((void **)&data, 64, (size_t)largest)) {
+        free(times);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %lld bytes", (long long)largest);
+    }
+    strata_status status = STRATA_OK;
+    for (int i = 0; i < j->n_sizes && !status; i++) status = measure(j, comm, j->sizes[i], data, times, err);
+    free(times);
+    free(data);
+    return status;
+}
+
+static int run_rank(const job *j, int rank) {
+    const strata_communicator_options opts = {.rank = rank,
+                                              .world = (int)j->options->ranks,
+                                              .store = j->store,
+                                              .transport = j->options->transport,
+                                              .algorithm = j->options->algorithm,
+                                              .secret = j->secret,
+                                              .secret_bytes = sizeof j->secret};
+    strata_communicator *comm = NULL;
+    strata_error err = {0};
+    strata_status status = strata_communicator_create(&opts, &comm, &err);
+    if (!status) status = measure_all(j, comm, &err);
+    strata_communicator_destroy(comm);
+    if (!status) return EXIT_OK;
+    return rank ? EXIT_INTERNAL : report(FAILING_RUN, status, &err); /* all ranks fail alike: one tells */
+}
+
+/* ---- all ranks ---- */
+
+typedef struct thread_rank {
+    pthread_t thread;
+    const job *job;
+    strata_communicator *comm;
+    strata_status status;
+    strata_error err;
+} thread_rank;
+
+static void *run_thread(void *user) {
+    thread_rank *r = user;
+    r->status = measure_all(r->job, r->comm, &r->err);
+    strata_communicator_destroy(r->comm);
+    return NULL;
+}
+
+static int run_threads(const job *j) {
+    static thread_rank ranks[MOST_RANKS];
+    strata_communicator *comms[MOST_RANKS];
+    strata_error err = {0};
+    const int world = (int)j->options->ranks;
+    const strata_communicator_options opts = {.algorithm = j->options->algorithm};
+    strata_status status = strata_communicator_create_local(world, &opts, comms, &err);
+    if (status) return report(FAILING_RUN, status, &err);
+    for (int r = 0; r < world; r++) {
+        ranks[r] = (thread_rank){.job = j, .comm = comms[r]};
+        if (pthread_create(&ranks[r].thread, NULL, run_thread, &ranks[r])) {
+            fprintf(stderr, "strata: no thread for rank %d\n", r);
+            exit(EXIT_INTERNAL);
+        }
+    }
+    for (int r = 0; r < world; r++) pthread_join(ranks[r].thread, NULL);
+    return ranks[0].status ? report(FAILING_RUN, ranks[0].status, &ranks[0].err) : EXIT_OK;
+}
+
+/* An address of this host that nobody listens on. */
+static void find_store(char out[32]) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd >= 0 && !bind(fd, (struct sockaddr *)&address, size)) getsockname(fd, (struct sockaddr *)&address, &size);
+    if (fd >= 0) close(fd);
+    snprintf(out, 32, "127.0.0.1:%d", ntohs(address.sin_port));
+}
+
+/* Forks the ranks; returns how many were. */
+static int start_ranks(job *j, int pipe_in, pid_t *pids) {
+    const bool threads = !strcmp(j->options->transport, "inproc");
+    const int n = threads ? 1 : (int)j->options->ranks;
+    fflush(stdout);
+    for (int r = 0; r < n; r++) {
+        pids[r] = fork();
+        if (pids[r] < 0) return r;
+        if (pids[r]) continue;
+        close(pipe_in);
+        _exit(threads ? run_threads(j) : run_rank(j, r));
+    }
+    return n;
+}
+
+/* ---- peers ---- */
+
+/* Measures as measure() does. argv: ranks, sizes. */
+static const char gloo_program[] =
+    "import os, sys, tempfile, time\n"
+    "world, sizes = int(sys.argv[1]), [int(s) for s in sys.argv[2:]]\n"
+    "store = tempfile.mktemp()\n"
+    "rank, pids = 0, []\n"
+    "for r in range(1, world):\n"
+    "    pid = os.fork()\n"
+    "    if not pid:\n"
+    "        rank = r\n"
+    "        break\n"
+    "    pids.append(pid)\n"
+    "import torch, torch.distributed as d\n"
+    "torch.set_num_threads(1)\n"
+    "d.init_process_group('gloo', init_method='file://' + store, rank=rank, world_size=world)\n"
+    "for size in sizes:\n"
+    "    data = torch.zeros(size // 4)\n"
+    "    times = []\n"
+    "    for i in range(-3, max(5, min(500, (64 << 20) // size))):\n"
+    "        d.barrier()\n"
+    "        begin = time.perf_counter()\n"
+    "        d.all_reduce(data)\n"
+    "        slowest = torch.tensor([time.perf_counter() - begin], dtype=torch.float64)\n"
+    "        d.all_reduce(slowest, op=d.ReduceOp.MAX)\n"
+    "        if i >= 0: times.append(slowest.item() * 1e6)\n"
+    "    times.sort()\n"
+    "    if not rank: print(f'{size} B median {times[len(times) // 2]:.1f} us min {times[0]:.1f} us', flush=True)\n"
+    "d.destroy_process_group()\n"
+    "if not rank:\n"
+    "    for pid in pids: os.waitpid(pid, 0)\n";
+
+/* The command's arguments; NULL-terminated. False where the peer is not known. */
+static bool peer_command(const job *j, char texts[][24], const char **argv) {
+    int n = 0;
+    if (!strcmp(j->options->peer, "gloo")) {
+        const char *python = getenv("STRATA_BENCH_PYTHON");
+        argv[n++] = python ? python : "python3";
+        argv[n++] = "-c";
+        argv[n++] = gloo_program;
+        snprintf(texts[MOST_SIZES], 24, "%d", (int)j->options->ranks);
+        argv[n++] = texts[MOST_SIZES];
+    } else if (!strcmp(j->options->peer, "mpi") && getenv("STRATA_BENCH_MPI")) {
+        argv[n++] = "sh";
+        argv[n++] = "-c";
+        argv[n++] = "exec $STRATA_BENCH_MPI \"$@\"";
+        argv[n++] = "sh";
+    } else {
+        return false;
+    }
+    for (int i = 0; i < j->n_sizes; i++) {
+        snprintf(texts[i], 24, "%lld", (long long)j->sizes[i]);
+        argv[n++] = texts[i];
+    }
+    argv[n] = NULL;
+    return true;
+}
+
+/* Fills peer[i] for sizes[i]; left 0 where the peer told nothing. */
+static int run_peer(const job *j, measured *peer) {
+    static char texts[MOST_SIZES + 1][24];
+    const char *argv[MOST_SIZES + 8];
+    int ends[2];
+    if (!peer_command(j, texts, argv))
+        return usage_error("--peer is \"%s\"; it must be gloo, or mpi with its command in $STRATA_BENCH_MPI", j->options->peer);
+    if (pipe(ends)) return usage_error("no pipe: %s", strerror(errno));
+    const pid_t pid = fork();
+    if (!pid) {
+        dup2(ends[1], STDOUT_FILENO);
+        close(ends[0]);
+        execvp(argv[0], (char *const *)(uintptr_t)argv);
+        fprintf(stderr, "strata: %s: %s\n", argv[0], strerror(errno));
+        _exit(EXIT_USAGE);
+    }
+    close(ends[1]);
+    FILE *lines = fdopen(ends[0], "r");
+    char line[256];
+    while (lines && fgets(line, sizeof line, lines)) {
+        const char *at = strstr(line, " B "), *from = at;
+        while (from && from > line && from[-1] != ' ') from--;
+        measured m = {.bytes = from ? atoll(from) : 0};
+        if (!at || sscanf(at, " B median %lf us min %lf us", &m.median_us, &m.min_us) != 2) continue;
+        for (int i = 0; i < j->n_sizes; i++)
+            if (j->sizes[i] == m.bytes) peer[i] = m;
+    }
+    if (lines) fclose(lines);
+    int status = 0;
+    if (pid > 0) waitpid(pid, &status, 0);
+    if (pid < 0 || status) return usage_error("the peer %s did not run to its end", j->options->peer);
+    return EXIT_OK;
+}
+
+/* ---- the command ---- */
+
+static int read_sizes(job *j) {
+    const char *text = j->options->sizes ? j->options->sizes : default_sizes;
+    for (const char *at = text;;) {
+        char *end;
+        const long long size = strtoll(at, &end, 10);
+        if (end == at || size < 4 || size % 4 || size > (4LL << 30) || j->n_sizes == MOST_SIZES || (*end && *end != ','))
+            return usage_error("--sizes is \"%s\"; for allreduce it must be bytes, multiples of 4, with commas between them",
+                               text);
+        j->sizes[j->n_sizes++] = size;
+        if (!*end) return EXIT_OK;
+        at = end + 1;
+    }
+}
+
+static void print_one(const job *j, const measured *m, const measured *peer) {
+    if (j->options->json) {
+        printf("{\"bytes\":%lld,\"median_us\":%.2f,\"min_us\":%.2f,\"algorithm\":\"%s\",\"ranks\":%d,\"transport\":\"%s\"",
+               (long long)m->bytes, m->median_us, m->min_us, m->algorithm, (int)j->options->ranks, j->options->transport);
+        if (peer->median_us > 0)
+            printf(",\"peer\":\"%s\",\"peer_median_us\":%.2f,\"ratio\":%.4f", j->options->peer, peer->median_us,
+                   m->median_us / peer->median_us);
+        printf("}\n");
+    } else {
+        printf("%12lld %12.1f %12.1f  %-16s", (long long)m->bytes, m->median_us, m->min_us, m->algorithm);
+        if (peer->median_us > 0) printf(" %12.1f %7.2f", peer->median_us, m->median_us / peer->median_us);
+        printf("\n");
+    }
+    fflush(stdout);
+}
+
+static int run_job(job *j, const measured *peer) {
+    pid_t pids[MOST_RANKS];
+    int ends[2], code = EXIT_OK, i = 0;
+    measured m;
+    if (pipe(ends)) return usage_error("no pipe: %s", strerror(errno));
+    j->results = ends[1];
+    const int n = start_ranks(j, ends[0], pids);
+    close(ends[1]);
+    if (!j->options->json)
+        printf("f32 sum over %d ranks, %s; us\n%12s %12s %12s  %-16s%s%s\n", (int)j->options->ranks, j->options->transport,
+               "bytes", "median", "min", "algorithm", j->options->peer ? "         peer" : "",
+               j->options->peer ? "   ratio" : "");
+    while (read(ends[0], &m, sizeof m) == sizeof m) print_one(j, &m, &peer[i++]);
+    close(ends[0]);
+    for (int r = 0; r < n; r++) {
+        int status;
+        waitpid(pids[r], &status, 0);
+        const int ended = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_INTERNAL;
+        if (!code) code = ended;
+    }
+    return code;
+}
+
+int bench_allreduce(const bench_options *options) {
+    job j = {.options = options};
+    measured peer[MOST_SIZES] = {0};
+    const char *const transports[] = {"tcp", "shm", "inproc"};
+    int known = 0;
+    while (known < 3 && strcmp(options->transport, transports[known]) != 0) known++;
+    if (known == 3) return usage_error("--transport is \"%s\"; it must be tcp, shm or inproc", options->transport);
+    int code = read_sizes(&j);
+    if (!code && options->peer) code = run_peer(&j, peer);
+    if (code) return code;
+    find_store(j.store);
+    if (getrandom(j.secret, sizeof j.secret, 0) != sizeof j.secret)
+        return usage_error("no random numbers: %s", strerror(errno));
+    return run_job(&j, peer);
+}

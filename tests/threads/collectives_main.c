@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks as threads, over the in-process transport and over TCP with its loops: collectives, requests beside them, a split, the store, and an
+ * end by failure. Under ThreadSanitizer it finds what they share without order. */
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "strata/cluster.h"
+
+enum { RANKS = 4, ELEMENTS = 30000, ROUNDS = 5 };
+
+typedef struct rank {
+    pthread_t thread;
+    int rank;
+    const char *store; /* NULL: comm is there already */
+    strata_communicator *comm;
+    float data[ELEMENTS], more[ELEMENTS];
+    strata_error err;
+    const char *wrong;
+} rank;
+
+static strata_status sum_twice(rank *r, strata_communicator *comm) {
+    strata_request *request;
+    for (int i = 0; i < ELEMENTS; i++) r->data[i] = r->more[i] = (float)(i % 100 + r->rank);
+    const strata_collective what = {STRATA_ALL_REDUCE, .out = r->more, .count = ELEMENTS, .dtype = STRATA_DTYPE_F32};
+    STRATA_TRY(strata_communicator_start(comm, &what, &request, &r->err));
+    strata_status status =
+        strata_communicator_all_reduce(comm, r->data, ELEMENTS, STRATA_DTYPE_F32, STRATA_REDUCER_SUM, &r->err);
+    const strata_status waited = strata_request_wait(request, &r->err);
+    if (memcmp(r->data, r->more, sizeof r->data) != 0) r->wrong = "a request and a call differ";
+    return status ? status : waited;
+}
+
+static strata_status use(rank *r) {
+    strata_communicator *half = NULL;
+    int64_t sum;
+    for (int i = 0; i < ROUNDS; i++) {
+        STRATA_TRY(sum_twice(r, r->comm));
+        for (int j = 0; j < ELEMENTS; j++)
+            if (r->data[j] != (float)(RANKS * (j % 100) + RANKS * (RANKS - 1) / 2)) r->wrong = "the sum is wrong";
+    }
+    STRATA_TRY(strata_communicator_add(r->comm, "visits", 1, &sum, &r->err));
+    STRATA_TRY(strata_communicator_split(r->comm, r->rank % 2, 0, &half, &r->err));
+    strata_status status = sum_twice(r, half);
+    if (!status) status = strata_communicator_barrier(r->comm, &r->err);
+    strata_communicator_destroy(half);
+    STRATA_TRY(status);
+    if (r->rank == 1) strata_communicator_abort(r->comm, "enough");
+    if (strata_communicator_barrier(r->comm, &r->err) != STRATA_INTERRUPTED) r->wrong = "the end of one rank was not seen";
+    return STRATA_OK;
+}
+
+static void *start(void *user) {
+    rank *r = user;
+    const strata_communicator_options opts = {
+        .rank = r->rank, .world = RANKS, .store = r->store, .transport = "tcp", .secret = "s", .secret_bytes = 1};
+    strata_status status = r->store ? strata_communicator_create(&opts, &r->comm, &r->err) : STRATA_OK;
+    if (!status) status = use(r);
+    if (status) r->wrong = r->err.message;
+    strata_communicator_destroy(r->comm);
+    return NULL;
+}
+
+static int run(const char *store) {
+    static rank ranks[RANKS];
+    strata_communicator *comms[RANKS] = {0};
+    int failed = 0;
+    if (!store && strata_communicator_create_local(RANKS, NULL, comms, NULL)) return 1;
+    for (int r = 0; r < RANKS; r++) {
+        ranks[r] = (rank){.rank = r, .store = store, .comm = comms[r]};
+        if (pthread_create(&ranks[r].thread, NULL, start, &ranks[r])) return 1;
+    }
+    for (int r = 0; r < RANKS; r++) pthread_join(ranks[r].thread, NULL);
+    for (int r = 0; r < RANKS; r++) {
+        if (!ranks[r].wrong) continue;
+        fprintf(stderr, "%s, rank %d: %s\n", store ? "tcp" : "inproc", r, ranks[r].wrong);
+        failed = 1;
+    }
+    return failed;
+}
+
+int main(void) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    char store[32];
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) || getsockname(fd, (struct sockaddr *)&address, &size)) return 77;
+    close(fd);
+    snprintf(store, sizeof store, "127.0.0.1:%d", ntohs(address.sin_port));
+    return run(NULL) | run(store);
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks as real processes, some of which die, stop, come late, never, twice, or with another secret; and strangers at the door. Every rank
+ * that lives must end with the same error in time. A program of its own: an assertion of a test framework in a forked child would hang it. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "strata/cluster.h"
+
+enum { RANKS = 3, ELEMENTS = 200000, JUNK = 500 };
+
+typedef struct outcome {
+    strata_status status;
+    double at; /* when the call returned */
+    strata_error err;
+} outcome;
+
+/* What the processes of a scenario share. */
+typedef struct board {
+    outcome outcomes[RANKS];
+    volatile int stop; /* the ranks end well after this round */
+    volatile int rounds[RANKS];
+} board;
+
+typedef struct scenario {
+    const char *name, *transport;
+    double heartbeat, connect;
+    int victim;             /* rank; -1: none */
+    int signal;             /* that it gets after `delay` seconds; 0: none */
+    double delay;           /* of rank 1's coming where there is no signal */
+    bool absent;            /* the victim never comes */
+    bool twice;             /* the victim comes as rank 1 */
+    bool stranger;          /* the victim has another secret */
+    bool junk;              /* others knock meanwhile */
+    strata_status expected; /* on all but the victim */
+    const char *text;       /* in the message */
+    double most_seconds;    /* from the signal */
+} scenario;
+
+static board *shared;
+static struct sockaddr_in store_address;
+static char store[32];
+static int failures;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void pause_for(double seconds) {
+    nanosleep(&(struct timespec){(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)}, NULL);
+}
+
+static void bad(const scenario *s, const char *what, int rank) {
+    const outcome *o = &shared->outcomes[rank < 0 ? 0 : rank];
+    fprintf(stderr, "%s over %s: %s (rank %d: %s: %s)\n", s->name, s->transport, what, rank, strata_status_name(o->status),
+            o->err.message);
+    failures++;
+}
+
+/* ---- a rank ---- */
+
+static strata_status work(strata_communicator *comm, int rank, strata_error *err) {
+    static float data[ELEMENTS];
+    for (;;) {
+        float more = rank == 0 ? (float)!shared->stop : 0; /* rank 0 says when it is over */
+        memset(data, 0, sizeof data);
+        STRATA_TRY(strata_communicator_all_reduce(comm, data, ELEMENTS, STRATA_DTYPE_F32, STRATA_REDUCER_SUM, err));
+        STRATA_TRY(strata_communicator_broadcast(comm, &more, 1, STRATA_DTYPE_F32, 0, err));
+        shared->rounds[rank]++;
+        if (more == 0) return STRATA_OK;
+    }
+}
+
+static void run_rank(const scenario *s, int rank) {
+    const bool victim = rank == s->victim;
+    const strata_communicator_options opts = {.rank = victim && s->twice ? 1 : rank,
+                                              .world = RANKS,
+                                              .store = store,
+                                              .transport = s->transport,
+                                              .secret = victim && s->stranger ? "another" : "one of us",
+                                              .secret_bytes = 7,
+                                              .heartbeat_seconds = s->heartbeat,
+                                              .connect_seconds = s->connect};
+    strata_communicator *comm = NULL;
+    outcome *o = &shared->outcomes[rank];
+    if (victim && s->absent) return;
+    if (victim && s->twice) pause_for(0.3);
+    if (rank == 1 && !s->signal) pause_for(s->delay);
+    o->status = strata_communicator_create(&opts, &comm, &o->err);
+    if (!o->status) o->status = work(comm, rank, &o->err);
+    o->at = now();
+    strata_communicator_destroy(comm);
+}
+
+/* ---- strangers ---- */
+
+static void knock(void) {
+    static const char *const words[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "", "STRATA1\n", "\x16\x03\x01"};
+    int fds[JUNK];
+    for (int i = 0; i < JUNK; i++) {
+        const char *text = words[i % 4];
+        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(fds[i], (struct sockaddr *)&store_address, sizeof store_address) || !*text) continue;
+        if (send(fds[i], text, strlen(text), MSG_NOSIGNAL) < 0) continue; /* it was thrown out already */
+    }
+    pause_for(0.2);
+    for (int i = 0; i < JUNK; i++) close(fds[i]);
+}
+
+/* ---- a scenario ---- */
+
+static void find_store(void) {
+    socklen_t size = sizeof store_address;
+    store_address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&store_address, size) ||
+        getsockname(fd, (struct sockaddr *)&store_address, &size)) {
+        printf("no sockets here: %s\n", strerror(errno));
+        exit(77);
+    }
+    close(fd);
+    snprintf(store, sizeof store, "127.0.0.1:%d", ntohs(store_address.sin_port));
+}
+
+static void check(const scenario *s, double since) {
+    const outcome *first = NULL;
+    for (int r = 0; r < RANKS; r++) {
+        const outcome *o = &shared->outcomes[r];
+        if (r == s->victim) continue;
+        if (o->status != s->expected) bad(s, "another status was expected", r);
+        if (s->expected && !strstr(o->err.message, s->text)) bad(s, s->text, r);
+        if (s->expected && first && strcmp(first->err.message, o->err.message) != 0)
+            bad(s, "another message than the first rank's", r);
+        if (s->most_seconds > 0 && o->at - since > s->most_seconds) {
+            fprintf(stderr, "%.2f s after the signal: ", o->at - since);
+            bad(s, "too late", r);
+        }
+        if (!first) first = o;
+    }
+}
+
+static void run(const scenario *s) {
+    pid_t pids[RANKS];
+    memset(shared, 0, sizeof *shared);
+    find_store();
+    for (int r = 0; r < RANKS; r++) {
+        pids[r] = fork();
+        if (pids[r]) continue;
+        alarm(60); /* a rank that hangs is a failure by its status */
+        run_rank(s, r);
+        _exit(0);
+    }
+    double since = now();
+    if (s->signal) {
+        for (int i = 0; i < 2000 && !shared->rounds[s->victim]; i++) pause_for(0.005);
+        pause_for(s->delay);
+        kill(pids[s->victim], s->signal);
+        since = now();
+    }
+    if (s->junk) knock();
+    if (!s->expected) {
+        for (int i = 0; i < 2000 && !shared->rounds[0]; i++) pause_for(0.005);
+        shared->stop = 1;
+    }
+    for (int r = 0; r < RANKS; r++)
+        if (r != s->victim) waitpid(pids[r], NULL, 0);
+    if (s->victim >= 0) {
+        kill(pids[s->victim], SIGKILL);
+        waitpid(pids[s->victim], NULL, 0);
+    }
+    check(s, since);
+}
+
+int main(void) {
+    static const char *const transports[] = {"shm", "tcp"};
+    static const char *const names[RANKS] = {"rank 0", "rank 1", "rank 2"};
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return 1;
+    for (int t = 0; t < 2; t++) {
+        const char *transport = transports[t];
+        const scenario common = {.transport = transport, .victim = -1, .connect = 10, .heartbeat = 1};
+        scenario s = common;
+        s.name = "a late rank";
+        s.delay = 0.6;
+        run(&s);
+        s.name = "strangers at the door";
+        s.delay = 0;
+        s.junk = true;
+        run(&s);
+        for (int i = 0; i < 9; i++) { /* at different times of different ranks */
+            s = common;
+            s.name = "a killed rank";
+            s.victim = i % RANKS;
+            s.signal = SIGKILL;
+            s.delay = 0.013 * i;
+            s.expected = STRATA_PEER_LOST;
+            s.text = names[s.victim];
+            s.most_seconds = 1;
+            run(&s);
+        }
+        for (int victim = 0; victim < RANKS; victim += 1 + t) {
+            s = common;
+            s.name = "a stopped rank";
+            s.victim = victim;
+            s.signal = SIGSTOP;
+            s.heartbeat = 0.2;
+            s.expected = STRATA_PEER_LOST;
+            s.text = names[victim];
+            s.most_seconds = 3;
+            run(&s);
+        }
+        s = common;
+        s.name = "an absent rank";
+        s.victim = 2;
+        s.absent = true;
+        s.connect = 0.5;
+        s.expected = STRATA_TIMEOUT;
+        s.text = "rank 2";
+        run(&s);
+    }
+    scenario s = {.name = "a stopped rank with default times",
+                  .transport = "tcp",
+                  .victim = 1,
+                  .signal = SIGSTOP,
+                  .connect = 10,
+                  .expected = STRATA_PEER_LOST,
+                  .text = "rank 1",
+                  .most_seconds = 10};
+    run(&s);
+    s = (scenario){.name = "another secret",
+                   .transport = "tcp",
+                   .victim = 2,
+                   .stranger = true,
+                   .connect = 1,
+                   .expected = STRATA_TIMEOUT,
+                   .text = "rank 2"};
+    run(&s);
+    if (shared->outcomes[2].status != STRATA_UNAVAILABLE || !strstr(shared->outcomes[2].err.message, "secret"))
+        bad(&s, "what the stranger is told", 2);
+    s = (scenario){.name = "a rank twice",
+                   .transport = "tcp",
+                   .victim = 2,
+                   .twice = true,
+                   .connect = 1,
+                   .expected = STRATA_TIMEOUT,
+                   .text = "rank 2"};
+    run(&s);
+    if (shared->outcomes[2].status != STRATA_INVALID || !strstr(shared->outcomes[2].err.message, "there already"))
+        bad(&s, "what the second is told", 2);
+    return failures ? 1 : 0;
+}
