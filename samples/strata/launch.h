@@ -23,7 +23,8 @@ typedef struct child {
     const cpu_set_t *cores; /* NULL: ours */
     const char *name;       /* "worker 2", "host b": for messages */
     int rank;               /* its lines get "[rank] " before them; -1: they have it already */
-    const char *input; /* what it reads from stdin at its start, which then stays open for words like "TERM"; NULL: no stdin */
+    const char *
+        input; /* what it reads from stdin at its start, which then stays open for words like "TERM"; NULL: no stdin. Moves on as it is taken */
     /* While it runs. */
     int pid, input_fd, code; /* code: its exit code, 128 + the signal that ended it */
     bool running;

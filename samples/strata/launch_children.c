@@ -79,6 +79,7 @@ static int start_child(child *self) {
     self->input_fd = in[1];
     fcntl(out[0], F_SETFL, O_NONBLOCK);
     fcntl(err[0], F_SETFL, O_NONBLOCK);
+    if (self->input) fcntl(in[1], F_SETFL, O_NONBLOCK);
     out[0] = err[0] = in[1] = -1;
     goto cleanup;
 failed:
@@ -181,10 +182,17 @@ typedef struct watch {
 static void tell(child *c, int signal_number) {
     const char *word = signal_number == SIGINT ? "INT\n" : "TERM\n";
     if (!c->running) return;
-    if (c->input_fd < 0 || signal_number == SIGKILL)
+    if (!c->input || *c->input || signal_number == SIGKILL) /* no agent, or one that does not know its job yet */
         kill(-c->pid, signal_number);
     else if (write(c->input_fd, word, strlen(word)) < 0)
         kill(-c->pid, SIGKILL); /* its end sees the pipe closed */
+}
+
+/* Hands on as much of the child's input as its pipe takes. Where it is gone already its end tells more than the broken pipe does. */
+static void feed(child *c) {
+    ssize_t n = write(c->input_fd, c->input, strlen(c->input));
+    if (n > 0) c->input += n;
+    if (n < 0 && errno != EINTR && errno != EAGAIN) c->input += strlen(c->input);
 }
 
 static void end_all(watch *w, int signal_number) {
@@ -291,9 +299,15 @@ static void watch_all(watch *w, struct pollfd *polls) {
         polls[n++] = (struct pollfd){.fd = w->obeys_stdin ? 0 : -1, .events = POLLIN};
         for (int i = 0; i < 2 * w->n; i++)
             polls[n++] = (struct pollfd){.fd = w->mute ? -1 : w->children[i / 2].lines[i % 2].fd, .events = POLLIN};
+        for (int i = 0; i < w->n; i++) {
+            const child *c = &w->children[i];
+            polls[n++] = (struct pollfd){.fd = c->running && c->input && *c->input ? c->input_fd : -1, .events = POLLOUT};
+        }
         if (poll(polls, (nfds_t)n, milliseconds_left(w)) < 0 && errno != EINTR) break;
         for (int i = 0; i < 2 * w->n && !w->mute; i++)
             if (polls[2 + i].revents) w->mute = !read_lines(&w->children[i / 2].lines[i % 2], w->children[i / 2].rank);
+        for (int i = 0; i < w->n; i++)
+            if (polls[2 + 2 * w->n + i].revents) feed(&w->children[i]);
         if (w->mute && !w->stopped) stop_for(w, SIGPIPE);
         if (polls[0].revents) read_signals(w);
         if (polls[1].revents) read_words(w);
@@ -308,14 +322,13 @@ static int start_all(watch *w) {
         int code = start_child(c);
         if (code) return code;
         w->n_running++;
-        if (c->input && !write_all(c->input_fd, c->input, strlen(c->input))) return EXIT_INTERNAL;
     }
     return EXIT_OK;
 }
 
 int run_children(child *children, int n, double grace_s, bool obeys_stdin, bool *out_stopped) {
     watch w = {.children = children, .n = n, .grace_s = grace_s, .obeys_stdin = obeys_stdin, .signals = -1};
-    struct pollfd *polls = calloc(2 + 2 * (size_t)n, sizeof *polls);
+    struct pollfd *polls = calloc(2 + 3 * (size_t)n, sizeof *polls);
     sigset_t ours, before;
     sigemptyset(&ours);
     static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
