@@ -1,0 +1,53 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# How long an all_reduce takes beside Open MPI and gloo on the same cores: one table a transport and number of ranks.
+#     sh tests/bench/cluster.sh [--sizes 4096,65536,...] [--ranks "2 4"]
+#   STRATA_BUILD_DIR     where `strata` was built (build/)
+#   STRATA_MPI_PROGRAM   source of a program that measures MPI_Allreduce (../shared/peers/mpi_allreduce.c); mpicc and mpirun must be there
+#   STRATA_BENCH_PYTHON  a python3 with torch, for gloo (python3)
+# A peer that is missing is skipped, and said. Where `chrt` may, all run before other work of the machine.
+set -eu
+cd "$(dirname "$0")/../.."
+build=${STRATA_BUILD_DIR:-build}
+source=${STRATA_MPI_PROGRAM:-../shared/peers/mpi_allreduce.c}
+python=${STRATA_BENCH_PYTHON:-python3}
+sizes=4096,65536,1048576,16777216,67108864 ranks="2 4"
+while [ $# -gt 1 ]; do
+    case $1 in
+    --sizes) sizes=$2 ;;
+    --ranks) ranks=$2 ;;
+    *) echo "usage: sh tests/bench/cluster.sh [--sizes A,B] [--ranks \"2 4\"]" >&2; exit 2 ;;
+    esac
+    shift 2
+done
+[ -x "$build/strata" ] || { echo "cluster: $build/strata is missing; build first, or set STRATA_BUILD_DIR" >&2; exit 3; }
+first=""
+if chrt -f 1 true 2>/dev/null; then first="chrt -f 1"; fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+mpi="" gloo=""
+if command -v mpirun >/dev/null && [ -e "$source" ] && mpicc -O2 "$source" -o "$work/mpi_allreduce" 2>/dev/null; then
+    mpi=yes
+else
+    echo "skipped: Open MPI (needs mpicc, mpirun and $source)"
+fi
+if "$python" -c 'import torch.distributed' 2>/dev/null; then gloo=yes; else echo "skipped: gloo (needs torch in $python)"; fi
+
+bench() { # TRANSPORT RANKS PEER [MPI OPTIONS]
+    transport=$1 n=$2 peer=$3
+    shift 3
+    echo "-- $transport, $n ranks, beside $peer"
+    STRATA_BENCH_MPI="mpirun --oversubscribe --bind-to none -np $n $* $work/mpi_allreduce" \
+        $first "$build/strata" bench allreduce --ranks "$n" --transport "$transport" --sizes "$sizes" --peer "$peer"
+}
+for n in $ranks; do
+    [ -z "$gloo" ] || bench tcp "$n" gloo
+    [ -z "$mpi" ] || bench tcp "$n" mpi --mca btl self,tcp
+    [ -z "$mpi" ] || bench shm "$n" mpi
+    [ -n "$gloo$mpi" ] || for transport in tcp shm; do
+        $first "$build/strata" bench allreduce --ranks "$n" --transport "$transport" --sizes "$sizes"
+    done
+done

@@ -1,0 +1,20 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# strata bench allreduce: a line a size for each transport, a peer beside, and what is said of wrong options.
+. "$(dirname "$0")/support.sh"
+
+for transport in tcp shm inproc; do
+    expect 0 '"algorithm":"one_shot"' bench allreduce --ranks 2 --transport $transport --sizes 4,262144 --json
+    json "r['bytes'] == 262144 and 0 < r['min_us'] <= r['median_us'] and r['algorithm'] == 'two_shot' and r['transport'] == '$transport'"
+done
+expect 0 ring bench allreduce --ranks 3 --transport shm --sizes 64 --algorithm ring
+printf '#!/bin/sh\necho "mpi $1 B  median 1000000.0 us  min 9.0 us"\n' >"$work/peer"
+chmod +x "$work/peer"
+STRATA_BENCH_MPI=$work/peer expect 0 '"peer":"mpi"' bench allreduce --sizes 64 --peer mpi --json
+json "r['peer_median_us'] == 1000000 and r['ratio'] < 1"
+expect 2 "multiples of 4" bench allreduce --sizes 6
+expect 2 "tcp, shm or inproc" bench allreduce --transport carrier
+expect 2 "gloo, or mpi" bench allreduce --peer nccl
+expect 2 "no algorithm" bench allreduce --algorithm tree
+finish
