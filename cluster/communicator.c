@@ -175,12 +175,7 @@ strata_status strata_communicator_set_options(strata_communicator *comm, const s
                                               strata_error *err) {
     comm->connect_seconds = opts->connect_seconds > 0 ? opts->connect_seconds : CONNECT_SECONDS;
     comm->stall_seconds = opts->stall_seconds > 0 ? opts->stall_seconds : STALL_SECONDS;
-    for (int i = 0; opts->algorithm && strata_algorithm_names[i]; i++)
-        if (!strcmp(strata_algorithm_names[i], opts->algorithm)) comm->algorithm = i;
-    if (opts->algorithm && comm->algorithm < 0)
-        return strata_fail(err, STRATA_INVALID,
-                           "\"%s\" is no algorithm; there are one_shot, two_shot, ring and halving_doubling", opts->algorithm);
-    return STRATA_OK;
+    return strata_algorithm_find(opts->algorithm, &comm->algorithm, err);
 }
 
 strata_status strata_communicator_create_local(int world, const strata_communicator_options *opts,

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cluster/clock.h"
+#include "cluster/collective/algorithm.h"
 #include "cluster/communicator.h"
 #include "cluster/store/remote.h"
 #include "cluster/wire/socket.h"
@@ -124,11 +125,14 @@ strata_status strata_communicator_create(const strata_communicator_options *opts
     strata_communicator_options o = *opts;
     char address[STRATA_ADDRESS_BYTES];
     strata_member *member;
+    int algorithm;
     *out_comm = NULL;
     if (!o.world) o.world = 1;
     if (o.world == 1 && !o.store) return strata_communicator_create_local(1, &o, out_comm, err);
     if (!(o.connect_seconds > 0)) o.connect_seconds = CONNECT_SECONDS;
     STRATA_TRY(check(&o, err));
+    STRATA_TRY(
+        strata_algorithm_find(o.algorithm, &algorithm, err)); /* all that is wrong is told before anyone waits for this rank */
     STRATA_TRY(strata_member_create_remote(&o, &member, address, err));
     strata_status status = strata_communicator_allocate(o.rank, o.world, member, out_comm, err);
     strata_member_release(member);

@@ -25,6 +25,15 @@ static const struct {
     {NULL, INT32_MAX, SIZE_MAX, RING},
 };
 
+strata_status strata_algorithm_find(const char *name, int *out_row, strata_error *err) {
+    *out_row = -1;
+    for (int i = 0; name && strata_algorithm_names[i]; i++)
+        if (!strcmp(strata_algorithm_names[i], name)) *out_row = i;
+    if (!name || *out_row >= 0) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "\"%s\" is no algorithm; there are one_shot, two_shot, ring and halving_doubling",
+                       name);
+}
+
 int strata_algorithm_choose(const strata_communicator *comm, size_t n_bytes) {
     if (comm->algorithm >= 0) return comm->algorithm;
     size_t i = 0;
