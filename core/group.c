@@ -48,7 +48,8 @@ static const strata_all_reduce_attrs *attrs_of(const strata_tensor *node) {
 static strata_status check_same(const strata_group *group, int replica, int index, strata_error *err) {
     const strata_tensor *a = communication(group, 0, index, 0).node, *b = communication(group, replica, index, 0).node;
     const strata_all_reduce_attrs *x = attrs_of(a), *y = attrs_of(b);
-    if (a->op == b->op && x->dtype == y->dtype && strata_shape_equal(x->shape, y->shape) && x->reduction == y->reduction)
+    if (a->op == b->op && x->dtype == y->dtype && strata_shape_equal(x->shape, y->shape) && x->reduction == y->reduction &&
+        !x->merge == !y->merge)
         return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "communication %d: replica 0 has %s %s %s, replica %d has %s %s %s", index,
                        strata_tensor_name(a), strata_dtype_name(x->dtype), strata_shape_text(x->shape).text, replica,
@@ -234,8 +235,13 @@ static strata_status carry_out(strata_group *group, int index, int slot, const b
     }
     const int64_t elements = strata_shape_elements(attrs->shape);
     const uint64_t bytes = (uint64_t)elements * strata_dtype_bytes(attrs->dtype);
-    strata_fold(attrs->dtype, (strata_reduction)attrs->reduction, group->operands, n_operands, elements, group->results,
-                n_results);
+    strata_status status = STRATA_OK;
+    if (attrs->merge)
+        status = attrs->merge->run(attrs->merge, group->operands, n_operands, group->results, n_results, err);
+    else
+        strata_fold(attrs->dtype, (strata_reduction)attrs->reduction, group->operands, n_operands, elements, group->results,
+                    n_results);
+    if (status) return group->failed = status;
     const double folded = seconds() - waited;
     group->counters.wait_seconds += waited - began;
     group->counters.fold_seconds += folded;

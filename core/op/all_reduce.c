@@ -16,13 +16,18 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     if (!mean && attrs->reduction != STRATA_REDUCE_SUM)
         return strata_fail(err, STRATA_INVALID, "reduction %d is neither SUM (%d) nor MEAN (%d)", (int)attrs->reduction,
                            STRATA_REDUCE_SUM, STRATA_REDUCE_MEAN);
-    if (node->n_inputs) STRATA_TRY(strata_check_dtype(node->inputs[0], "x", mean ? STRATA_FLOATS : STRATA_NUMBERS, err));
+    if (node->n_inputs && !attrs->merge)
+        STRATA_TRY(strata_check_dtype(node->inputs[0], "x", mean ? STRATA_FLOATS : STRATA_NUMBERS, err));
     node->dtype = attrs->dtype;
     node->shape = attrs->takes ? attrs->shape : STRATA_SHAPE(0);
     return STRATA_OK;
 }
 
 static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    if (((const strata_all_reduce_attrs *)node->attrs)->merge) {
+        dx[0] = strata_graph_poison(node->graph, node->op, STRATA_UNSUPPORTED, "what a merge function does has no gradient");
+        return;
+    }
     dx[0] = strata_all_reduce(dy, (strata_reduction)((const strata_all_reduce_attrs *)node->attrs)->reduction);
 }
 
@@ -54,4 +59,10 @@ strata_tensor *strata_exchange(strata_graph *graph, strata_tensor *x, strata_dty
 strata_tensor *strata_all_reduce(strata_tensor *x, strata_reduction reduction) {
     if (!x || strata_tensor_is_poison(x)) return x;
     return strata_exchange(x->graph, x, x->dtype, x->shape, reduction, true);
+}
+
+strata_tensor *strata_exchange_merged(strata_tensor *x, const strata_merge *merge) {
+    if (!x || strata_tensor_is_poison(x)) return x;
+    strata_all_reduce_attrs attrs = {.merge = merge, .takes = true, .dtype = x->dtype, .shape = x->shape};
+    return strata_node(x->graph, &strata_op_all_reduce, 1, &x, &attrs);
 }

@@ -12,13 +12,25 @@
 #include "core/graph.h"
 #include "strata/ops.h"
 
+/* What stands in for the fold: operands[i] of the i-th giver, results[i] of the i-th taker, each of the node's shape. Runs on the host, between segments. */
+typedef struct strata_merge {
+    strata_status (*run)(const struct strata_merge *merge, const void *const *operands, int n_operands, void *const *results,
+                         int n_results, strata_error *err);
+    void *user;
+    strata_dtype dtype;
+    strata_shape shape;
+} strata_merge;
+
 typedef struct strata_all_reduce_attrs {
-    int64_t reduction; /* strata_reduction */
-    bool takes;        /* else the node is empty: its shape is (0) */
+    int64_t reduction;         /* strata_reduction */
+    const strata_merge *merge; /* instead of it, borrowed; NULL: none */
+    bool takes;                /* else the node is empty: its shape is (0) */
     strata_dtype dtype;
     strata_shape shape; /* of what travels */
 } strata_all_reduce_attrs;
 
+/* x of every replica through `merge`. */
+strata_tensor *strata_exchange_merged(strata_tensor *x, const strata_merge *merge);
 /* A replica's part: gives x (NULL: nothing) of that dtype and shape. An empty node is kept alive as an update of the executable. */
 strata_tensor *strata_exchange(strata_graph *graph, strata_tensor *x, strata_dtype dtype, strata_shape shape,
                                strata_reduction reduction, bool takes);

@@ -17,6 +17,7 @@
 #include "strata/optimizers.h"
 #include "strata/pipeline.h"
 #include "strata/status.h"
+#include "strata/distribute.h"
 #include "strata/strategy.h"
 #include "strata/summary.h"
 #include "strata/tensor.h"

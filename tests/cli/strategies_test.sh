@@ -45,6 +45,19 @@ END
     done
 fi
 
+# One program with a loop of its own, under every strategy.
+lists="default|one_device host|mirrored host|central_storage host|auto host"
+if "$strata" devices --json | grep -q '"opencl:0.1"'; then
+    lists="$lists|mirrored opencl:0.0 opencl:0.1|mirrored opencl:0 host|central_storage opencl:0.0 opencl:0.1"
+fi
+echo "$lists" | tr '|' '\n' >"$work/lists"
+while read -r list; do
+    checks=$((checks + 1))
+    # shellcheck disable=SC2086
+    "$STRATA_BUILD_DIR/samples/custom_loop" $list >"$work/out" 2>"$work/err" </dev/null
+    grep -q "after 2000 examples; weights 0.9997 -2.0004 2.9997" "$work/out" || bad "custom_loop $list"
+done <"$work/lists"
+
 # shellcheck disable=SC2086
 {
 expect 2 "did you mean \"mirrored\"" $train --strategy miror

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Custom training loops under a strategy, with the words of tf.distribute. samples/custom_loop.c is the whole of one:
+ *
+ *     strata_strategy_enter(strategy, &err);                                     with strategy.scope():
+ *     strata_distributed_create("w", f32, STRATA_SHAPE(8, 1), &opts, &w, &err);      w = tf.Variable(...)
+ *     strata_strategy_exit(strategy, &err);
+ *     strata_function_create(strategy, step, &state, &function, &err);           @tf.function
+ *     strata_distributed_batches_create(strategy, data, &b, &batches, &err);     strategy.experimental_distribute_dataset(data)
+ *     strata_distributed_batches_next(batches, inputs, &n, &err);                for inputs in batches:
+ *     strata_strategy_run(function, inputs, n, outputs, 1, &err);                    outputs = strategy.run(step, args=inputs)
+ *     strata_strategy_reduce(outputs[0], STRATA_REDUCE_SUM, STRATA_NO_AXIS, ..);      strategy.reduce("SUM", outputs, axis=None)
+ *
+ * Contexts. A thread is in the cross-replica context of the strategy whose scope it entered; while a function is being traced it is in a replica's
+ * context, and while a merge function runs in the cross-replica context again. Each call that belongs in one context fails with INVALID in the
+ * other, and says which it needs. Contexts are a thread's own. */
+#ifndef STRATA_DISTRIBUTE_H
+#define STRATA_DISTRIBUTE_H
+
+#include "strata/ops.h"
+#include "strata/pipeline.h"
+#include "strata/strategy.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- scope ---- */
+
+/* Entering the same strategy again is fine; another one, inside of a scope, is INVALID. Each enter needs its exit. */
+STRATA_API STRATA_MUST_USE strata_status strata_strategy_enter(strata_strategy *strategy, strata_error *err);
+STRATA_API STRATA_MUST_USE strata_status strata_strategy_exit(strata_strategy *strategy, strata_error *err);
+STRATA_API strata_strategy *strata_strategy_current(void); /* of this thread's scope; NULL: none */
+STRATA_API bool strata_in_cross_replica_context(void);     /* false while a replica's function is traced */
+
+/* ---- values, one a replica ---- */
+
+/* Replica r's value is arrays[r]; with n 1 all replicas share arrays[0]. */
+typedef struct strata_per_replica {
+    int n;
+    strata_array *arrays; /* [n] */
+} strata_per_replica;
+/* n zeroed arrays, which the caller fills. */
+STRATA_API STRATA_MUST_USE strata_status strata_per_replica_create(int n, strata_per_replica *out_values, strata_error *err);
+STRATA_API void strata_per_replica_finish(strata_per_replica *values); /* finishes the arrays; NULL and zeroed are fine */
+
+/* What a function of a replica's place gives each (strategy.experimental_distribute_values_from_function). */
+typedef struct strata_value_context {
+    int replica_id_in_sync_group, num_replicas_in_sync;
+} strata_value_context;
+typedef strata_status (*strata_value_function)(const strata_value_context *context, void *user, strata_array *out_value,
+                                               strata_error *err);
+STRATA_API STRATA_MUST_USE strata_status strata_strategy_distribute_values(strata_strategy *strategy,
+                                                                           strata_value_function function, void *user,
+                                                                           strata_per_replica *out_values, strata_error *err);
+
+enum { STRATA_NO_AXIS = STRATA_MAX_RANK + 1 };
+/* The replicas' values as one, in replica order. axis STRATA_NO_AXIS: element by element, all of one shape; MEAN divides by the replicas. Else the axis
+ * (negative: from the end) is summed over too; MEAN divides by the elements that there are along it in all replicas, which may differ. f32, i32
+ * and i64; MEAN: f32. Cross-replica. The caller finishes *out. */
+STRATA_API STRATA_MUST_USE strata_status strata_strategy_reduce(const strata_per_replica *values, strata_reduction reduction,
+                                                                int axis, strata_array *out, strata_error *err);
+/* The values end to end along the axis; they may differ in that axis alone. Cross-replica. The caller finishes *out. */
+STRATA_API STRATA_MUST_USE strata_status strata_strategy_gather(const strata_per_replica *values, int axis, strata_array *out,
+                                                                strata_error *err);
+/* The local replicas' values: all of them here. */
+static inline const strata_array *strata_strategy_local_results(const strata_per_replica *values, int *out_n) {
+    *out_n = values->n;
+    return values->arrays;
+}
+
+/* ---- variables ---- */
+
+/* ON_WRITE: copies are always equal, what replicas write is aggregated first. ON_READ: replicas write their own copies, which are aggregated when
+ * the cross-replica context reads (a metric's sums). */
+typedef enum strata_synchronization { STRATA_ON_WRITE = 0, STRATA_ON_READ } strata_synchronization;
+typedef enum strata_aggregation {
+    STRATA_AGGREGATION_NONE =
+        0, /* replicas must not write (ON_WRITE), the cross-replica context must not read (ON_READ, several replicas) */
+    STRATA_AGGREGATION_SUM,
+    STRATA_AGGREGATION_MEAN,
+    STRATA_AGGREGATION_ONLY_FIRST_REPLICA
+} strata_aggregation;
+
+typedef struct strata_distributed_variable strata_distributed_variable;
+typedef struct strata_distributed_options {
+    strata_synchronization synchronization;
+    strata_aggregation aggregation;
+} strata_distributed_options;
+
+/* A copy on each replica's device, zeros, for the strategy in whose scope the thread is. opts may be NULL. Cross-replica. */
+STRATA_API STRATA_MUST_USE strata_status strata_distributed_create(const char *name, strata_dtype dtype, strata_shape shape,
+                                                                   const strata_distributed_options *opts,
+                                                                   strata_distributed_variable **out_variable,
+                                                                   strata_error *err);
+STRATA_API void strata_distributed_destroy(strata_distributed_variable *variable); /* after its functions; NULL is fine */
+/* Cross-replica. Every copy becomes the value (ON_READ with SUM: its share of it, so that reading gives the value back). */
+STRATA_API STRATA_MUST_USE strata_status strata_distributed_set(strata_distributed_variable *variable,
+                                                                const strata_array *value, strata_error *err);
+/* Cross-replica. ON_READ: aggregated (f32 only). */
+STRATA_API STRATA_MUST_USE strata_status strata_distributed_get(strata_distributed_variable *variable, strata_array *value,
+                                                                strata_error *err);
+/* A replica's copy: borrowed. Equal for all replicas of an ON_WRITE variable. NULL for a replica that is not there. */
+STRATA_API strata_variable *strata_distributed_copy(const strata_distributed_variable *variable, int replica);
+
+/* ---- a replica's function ---- */
+
+typedef struct strata_replica_context strata_replica_context;
+
+/* Builds one replica's step into its graph: traced once for each replica and set of input shapes, then replayed. inputs[i]: the replica's part of what
+ * strata_strategy_run is given. Every replica must make the same calls of the functions below in the same order. */
+typedef strata_status (*strata_replica_function)(strata_replica_context *replica, strata_tensor *const *inputs, void *user,
+                                                 strata_error *err);
+
+STRATA_API int strata_replica_id(const strata_replica_context *replica); /* in the sync group, from 0 */
+STRATA_API int strata_replica_num_in_sync(const strata_replica_context *replica);
+STRATA_API strata_graph *strata_replica_graph(strata_replica_context *replica);
+
+/* Calls below in another context poison the graph of `replica`; the run then fails and says so. */
+
+/* The replica's copy as it is at this point of the step. */
+STRATA_API strata_tensor *strata_replica_read(strata_replica_context *replica, strata_distributed_variable *variable);
+/* The copy becomes the value: ON_READ the replica's own, ON_WRITE what the replicas' values aggregate to. */
+STRATA_API void strata_replica_assign(strata_replica_context *replica, strata_distributed_variable *variable,
+                                      strata_tensor *value);
+/* An optimizer's node (strata_sgd, strata_adam ...) on variables read with strata_replica_read, with gradients that are equal on all replicas (all_reduce).
+ * Where the strategy's devices are of several kinds, the first replica makes the update and sends the parameters to the others. */
+STRATA_API void strata_replica_update(strata_replica_context *replica, strata_distributed_variable *variable,
+                                      strata_tensor *update);
+/* The fold over the replicas, in their order: the same bits on each. Gradient: the same fold of the gradient. */
+STRATA_API strata_tensor *strata_replica_all_reduce(strata_replica_context *replica, strata_tensor *x,
+                                                    strata_reduction reduction);
+/* The replicas' values end to end along the axis (>= 0), in which alone they may differ. f32. Gradient: the replica's part of the sum of gradients. */
+STRATA_API strata_tensor *strata_replica_all_gather(strata_replica_context *replica, strata_tensor *x, int axis);
+/* What the function returns for this replica, in the order of the calls. */
+STRATA_API void strata_replica_return(strata_replica_context *replica, strata_tensor *value);
+
+/* Called once a step, in the cross-replica context, when all replicas have come here: values[r] is replica r's x, results[r] (same shape) what it goes on
+ * with. A failure ends the run. */
+typedef strata_status (*strata_merge_function)(strata_strategy *strategy, const strata_per_replica *values,
+                                               strata_per_replica *results, void *user, strata_error *err);
+STRATA_API strata_tensor *strata_replica_merge_call(strata_replica_context *replica, strata_merge_function merge, void *user,
+                                                    strata_tensor *x);
+
+/* ---- running ---- */
+
+typedef struct strata_function strata_function;
+/* Borrows the strategy and `user`. */
+STRATA_API STRATA_MUST_USE strata_status strata_function_create(strata_strategy *strategy, strata_replica_function function,
+                                                                void *user, strata_function **out_function, strata_error *err);
+STRATA_API void strata_function_destroy(strata_function *function); /* NULL is fine */
+/* One step of all replicas, waited for. inputs[i].n is 1 (shared) or the number of replicas. outputs[i], zeroed at first, receives what replicas return
+ * as their i-th value and is used again when it is given again. Cross-replica. Fails: what tracing or compiling fails with, naming the replica; a
+ * device's failure, after which the function is of no use. */
+STRATA_API STRATA_MUST_USE strata_status strata_strategy_run(strata_function *function, const strata_per_replica *inputs,
+                                                             int n_inputs, strata_per_replica *outputs, int n_outputs,
+                                                             strata_error *err);
+
+/* ---- data ---- */
+
+typedef struct strata_distributed_batches strata_distributed_batches;
+typedef struct strata_distributed_batches_options {
+    int64_t global_batch; /* examples of all replicas together; a dataset that ends in a batch stage has its own; 0: 32 */
+    bool shuffle;         /* arrays; a pipeline has its own stages for that */
+    uint64_t seed, epoch;
+} strata_distributed_batches_options;
+/* One epoch of the dataset, each batch divided among the replicas (strata_strategy_share): features f32 or i32, labels where it has some. Borrows strategy and
+ * dataset. Cross-replica. */
+STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_create(strata_strategy *strategy,
+                                                                           const strata_dataset *dataset,
+                                                                           const strata_distributed_batches_options *opts,
+                                                                           strata_distributed_batches **out_batches,
+                                                                           strata_error *err);
+/* The replicas' parts of the next batch: values[0] features, values[1] labels, borrowed until the next call. A part may have no examples. *out_n: examples of
+ * the whole batch; 0 at the end. */
+STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_next(strata_distributed_batches *batches,
+                                                                         strata_per_replica values[2], int64_t *out_n,
+                                                                         strata_error *err);
+STRATA_API void strata_distributed_batches_destroy(strata_distributed_batches *batches); /* NULL is fine */
+
+/* What a function that makes each worker's input is told (strategy.distribute_datasets_from_function). */
+typedef struct strata_input_context {
+    int num_input_pipelines, input_pipeline_id; /* workers; this one */
+    int num_replicas_in_sync;
+} strata_input_context;
+/* A replica's part of a global batch; INVALID where it does not divide. */
+STRATA_API STRATA_MUST_USE strata_status strata_input_context_per_replica_batch(const strata_input_context *context,
+                                                                                int64_t global_batch, int64_t *out_batch,
+                                                                                strata_error *err);
+typedef strata_status (*strata_dataset_function)(const strata_input_context *context, void *user, strata_dataset **out_dataset,
+                                                 strata_error *err);
+/* The function is called once a worker, here once; its dataset ends in a batch stage, whose batches go to the replicas one after the other: each step takes
+ * one for each. The last step of an epoch may leave replicas without one. Takes the dataset. */
+STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_from_function(strata_strategy *strategy,
+                                                                                  strata_dataset_function function, void *user,
+                                                                                  uint64_t seed, uint64_t epoch,
+                                                                                  strata_distributed_batches **out_batches,
+                                                                                  strata_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

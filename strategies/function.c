@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Functions of replicas: traced once for each replica and set of input shapes, compiled to a group, replayed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/graph.h"
+#include "core/group.h"
+#include "core/segments.h"
+#include "strategies/context.h"
+
+enum { MOST_INPUTS = 16 };
+
+/* What an input is on a replica. */
+typedef struct input_spec {
+    strata_dtype dtype;
+    strata_shape shape;
+} input_spec;
+
+/* The function for one set of input shapes. */
+typedef struct trace {
+    input_spec *specs; /* of input i on replica r at r * n_inputs + i */
+    int n_inputs, n_outputs;
+    input_spec *outputs; /* of output i on replica r at r * n_outputs + i */
+    strata_group *group;
+    struct trace *next;
+} trace;
+
+struct strata_function {
+    strata_strategy *strategy;
+    strata_replica_function body;
+    void *user;
+    trace *traces;
+};
+
+strata_status strata_function_create(strata_strategy *strategy, strata_replica_function body, void *user,
+                                     strata_function **out_function, strata_error *err) {
+    STRATA_TRY(strata_need_cross_replica("strata_function_create", "make functions before the run", err));
+    strata_function *function = calloc(1, sizeof *function);
+    if (!function) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
+    *function = (strata_function){.strategy = strategy, .body = body, .user = user};
+    *out_function = function;
+    return STRATA_OK;
+}
+
+static void destroy_trace(trace *t) {
+    strata_group_destroy(t->group);
+    free(t->specs);
+    free(t->outputs);
+    free(t);
+}
+
+void strata_function_destroy(strata_function *function) {
+    if (!function) return;
+    for (trace *t = function->traces, *next; t; t = next) {
+        next = t->next;
+        destroy_trace(t);
+    }
+    free(function);
+}
+
+/* ---- tracing ---- */
+
+static strata_status build(const strata_function *function, const trace *t, strata_replica_context *replica,
+                           strata_error *err) {
+    strata_tensor *inputs[MOST_INPUTS];
+    for (int i = 0; i < t->n_inputs; i++) {
+        char name[16];
+        const input_spec *spec = &t->specs[replica->id * t->n_inputs + i];
+        snprintf(name, sizeof name, "input%d", i);
+        inputs[i] = strata_input(replica->graph, name, spec->dtype, spec->shape);
+    }
+    const strata_replica_context *before = strata_set_replica(replica);
+    strata_status status = function->body(replica, inputs, function->user, err);
+    strata_set_replica(before);
+    return status ? status : strata_graph_check(replica->graph, err);
+}
+
+/* Makes the contexts' graphs; again where an all_gather learned of other replicas' lengths meanwhile. */
+static strata_status build_all(const strata_function *function, const trace *t, strata_replica_context *replicas,
+                               strata_gather_lengths *gathers, strata_error *err) {
+    const int n = function->strategy->n_replicas;
+    do {
+        gathers->differ = false;
+        for (int r = 0; r < n; r++) {
+            strata_graph_destroy(replicas[r].graph);
+            replicas[r] = (strata_replica_context){.strategy = function->strategy, .id = r, .gathers = gathers};
+            STRATA_TRY(strata_graph_create(&replicas[r].graph, err));
+            strata_status status = build(function, t, &replicas[r], err);
+            if (!status && replicas[r].n_outputs != replicas[0].n_outputs)
+                status = strata_fail(err, STRATA_INVALID, "it returns %d values, replica 0 returns %d", replicas[r].n_outputs,
+                                     replicas[0].n_outputs);
+            if (status) return strata_fail_in(err, status, "replica %d", r);
+        }
+    } while (gathers->differ);
+    return STRATA_OK;
+}
+
+/* Every exchange stays, also where this replica needs nothing of it: the others do. */
+static strata_status keep_exchanges(strata_replica_context *replica, strata_error *err) {
+    const strata_graph *graph = replica->graph;
+    for (int id = 0; id < graph->n_nodes; id++) {
+        strata_tensor *node = graph->nodes[id];
+        bool kept = !strata_is_communication(node);
+        for (int i = 0; i < replica->n_updates && !kept; i++) kept = replica->updates[i] == node;
+        if (kept) continue;
+        if (replica->n_updates == STRATA_MAX_FUNCTION_NODES)
+            return strata_fail(err, STRATA_INVALID, "it has more than %d updates and exchanges", STRATA_MAX_FUNCTION_NODES);
+        replica->updates[replica->n_updates++] = node;
+    }
+    return STRATA_OK;
+}
+
+static strata_status compile_all(const strata_function *function, trace *t, strata_replica_context *replicas,
+                                 strata_executable **executables, strata_error *err) {
+    const strata_strategy *strategy = function->strategy;
+    t->n_outputs = replicas[0].n_outputs;
+    t->outputs = calloc((size_t)(strategy->n_replicas * t->n_outputs) + 1, sizeof *t->outputs);
+    if (!t->outputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
+    for (int r = 0; r < strategy->n_replicas; r++) {
+        strata_replica_context *own = &replicas[r];
+        for (int i = 0; i < t->n_outputs; i++)
+            t->outputs[r * t->n_outputs + i] = (input_spec){own->outputs[i]->dtype, own->outputs[i]->shape};
+        strata_status status = keep_exchanges(own, err);
+        if (!status)
+            status = strata_executable_create_replica(strategy->devices[r], own->outputs, own->n_outputs, own->updates,
+                                                      own->n_updates, NULL, &executables[r], err);
+        if (status) return strata_fail_in(err, status, "replica %d", r);
+    }
+    return STRATA_OK;
+}
+
+static strata_status make_group(const strata_function *function, trace *t, strata_error *err) {
+    const size_t n = (size_t)function->strategy->n_replicas;
+    strata_replica_context *replicas = calloc(n, sizeof *replicas);
+    strata_executable **executables = calloc(n, sizeof(*executables));
+    strata_gather_lengths gathers = {.lengths = calloc(n * STRATA_MAX_GATHERS, sizeof *gathers.lengths)};
+    strata_status status = STRATA_OK;
+    if (!replicas || !executables || !gathers.lengths)
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory for %zu replicas", n);
+    if (!status) status = build_all(function, t, replicas, &gathers, err);
+    if (!status) status = compile_all(function, t, replicas, executables, err);
+    if (!status)
+        status = strata_group_create(executables, (int)n, &t->group, err);
+    else
+        for (size_t r = 0; executables && r < n; r++) strata_executable_destroy(executables[r]);
+    for (size_t r = 0; replicas && r < n; r++) strata_graph_destroy(replicas[r].graph);
+    free(replicas);
+    free(executables);
+    free(gathers.lengths);
+    return status;
+}
+
+/* ---- finding the trace of a run's inputs ---- */
+
+static const strata_array *value_of(const strata_per_replica *values, int replica) {
+    return &values->arrays[values->n == 1 ? 0 : replica];
+}
+
+static bool fits(const trace *t, const strata_per_replica *inputs, int n_inputs, int n_replicas) {
+    if (t->n_inputs != n_inputs) return false;
+    for (int r = 0; r < n_replicas; r++)
+        for (int i = 0; i < n_inputs; i++) {
+            const strata_array *value = value_of(&inputs[i], r);
+            const input_spec *spec = &t->specs[r * n_inputs + i];
+            if (value->dtype != spec->dtype || !strata_shape_equal(value->shape, spec->shape)) return false;
+        }
+    return true;
+}
+
+static strata_status check_inputs(const strata_function *function, const strata_per_replica *inputs, int n_inputs,
+                                  strata_error *err) {
+    const int n = function->strategy->n_replicas;
+    if (n_inputs > MOST_INPUTS)
+        return strata_fail(err, STRATA_INVALID, "run: %d inputs; there can be %d", n_inputs, MOST_INPUTS);
+    for (int i = 0; i < n_inputs; i++)
+        if (inputs[i].n != 1 && inputs[i].n != n)
+            return strata_fail(err, STRATA_INVALID, "run: input %d has %d values; there are %d replicas (1 is shared by all)",
+                               i, inputs[i].n, n);
+    return STRATA_OK;
+}
+
+static strata_status find_trace(strata_function *function, const strata_per_replica *inputs, int n_inputs, trace **out_trace,
+                                strata_error *err) {
+    const int n = function->strategy->n_replicas;
+    for (trace *t = function->traces; t; t = t->next)
+        if (fits(t, inputs, n_inputs, n)) {
+            *out_trace = t;
+            return STRATA_OK;
+        }
+    trace *t = calloc(1, sizeof *t);
+    if (t) t->specs = calloc((size_t)(n * n_inputs) + 1, sizeof *t->specs);
+    if (!t || !t->specs) {
+        free(t);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
+    }
+    t->n_inputs = n_inputs;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < n_inputs; i++) {
+            const strata_array *value = value_of(&inputs[i], r);
+            t->specs[r * n_inputs + i] = (input_spec){value->dtype, value->shape};
+        }
+    strata_status status = make_group(function, t, err);
+    if (status) {
+        destroy_trace(t);
+        return status;
+    }
+    t->next = function->traces;
+    *out_trace = function->traces = t;
+    return STRATA_OK;
+}
+
+/* ---- running ---- */
+
+static void feed(const trace *t, int replica, int slot, const strata_per_replica *inputs) {
+    strata_executable *exe = strata_group_replica(t->group, replica);
+    for (int i = 0; i < t->n_inputs; i++) {
+        char name[16];
+        const strata_array *value = value_of(&inputs[i], replica);
+        snprintf(name, sizeof name, "input%d", i);
+        const int index = strata_executable_input_index(exe, name);
+        const size_t bytes = strata_array_bytes(value);
+        if (index >= 0 && bytes) memcpy(strata_executable_input(exe, slot, index), value->data, bytes);
+    }
+}
+
+/* Copies output i of all replicas to arrays that fit, made anew where they do not. */
+static strata_status take(const strata_function *function, const trace *t, int slot, int i, strata_per_replica *out,
+                          strata_error *err) {
+    const int n = function->strategy->n_replicas;
+    if (out->n != n) {
+        strata_per_replica_finish(out);
+        STRATA_TRY(strata_per_replica_create(n, out, err));
+    }
+    for (int r = 0; r < n; r++) {
+        const input_spec *spec = &t->outputs[r * t->n_outputs + i];
+        strata_array *array = &out->arrays[r];
+        if (!array->data || array->dtype != spec->dtype || !strata_shape_equal(array->shape, spec->shape)) {
+            strata_array_finish(array);
+            STRATA_TRY(strata_array_create(spec->dtype, spec->shape, array, err));
+        }
+        const size_t bytes = strata_array_bytes(array);
+        if (bytes) memcpy(array->data, strata_executable_output(strata_group_replica(t->group, r), slot, i), bytes);
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_strategy_run(strata_function *function, const strata_per_replica *inputs, int n_inputs,
+                                  strata_per_replica *outputs, int n_outputs, strata_error *err) {
+    trace *t = NULL;
+    int slot = 0;
+    STRATA_TRY(strata_need_cross_replica("strata_strategy_run", "a function runs no functions", err));
+    STRATA_TRY(check_inputs(function, inputs, n_inputs, err));
+    STRATA_TRY(find_trace(function, inputs, n_inputs, &t, err));
+    if (n_outputs > t->n_outputs)
+        return strata_fail(err, STRATA_INVALID, "run: %d outputs are asked for, the function returns %d", n_outputs,
+                           t->n_outputs);
+    STRATA_TRY(strata_group_acquire(t->group, &slot, err));
+    for (int r = 0; r < function->strategy->n_replicas; r++) feed(t, r, slot, inputs);
+    STRATA_TRY(strata_group_start(t->group, slot, err));
+    STRATA_TRY(strata_group_finish(t->group, slot, NULL, err));
+    STRATA_TRY(strata_group_wait(t->group, slot, err));
+    for (int i = 0; i < n_outputs; i++) STRATA_TRY(take(function, t, slot, i, &outputs[i], err));
+    return STRATA_OK;
+}

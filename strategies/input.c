@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Data for the replicas: a dataset's batches divided among them, or each replica's own batches of a dataset that the user makes for a worker. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/data/batches.h"
+#include "strategies/context.h"
+
+enum { PARTS = 2, DEFAULT_BATCH = 32 };
+
+struct strata_distributed_batches {
+    strata_strategy *strategy;
+    bool labels;
+    strata_per_replica parts[PARTS]; /* features, labels; room for the largest so far */
+    /* divided */
+    strata_batches *batches; /* NULL: from a function */
+    strata_shape example[PARTS];
+    strata_dtype dtypes[PARTS];
+    /* from a function */
+    strata_dataset *dataset;
+    strata_iterator *iterator;
+    strata_element *elements; /* [n_replicas] */
+};
+
+static strata_status make(strata_strategy *strategy, strata_distributed_batches **out, strata_error *err) {
+    STRATA_TRY(strata_need_cross_replica("distributed batches", "make them before the run", err));
+    strata_distributed_batches *d = calloc(1, sizeof *d);
+    if (!d) return strata_fail(err, STRATA_OUT_OF_MEMORY, "distributed batches: no host memory");
+    d->strategy = strategy;
+    *out = d;
+    for (int i = 0; i < PARTS; i++) STRATA_TRY(strata_per_replica_create(strategy->n_replicas, &d->parts[i], err));
+    return STRATA_OK;
+}
+
+void strata_distributed_batches_destroy(strata_distributed_batches *d) {
+    if (!d) return;
+    for (int r = 0; d->elements && r < d->strategy->n_replicas; r++) strata_element_finish(&d->elements[r]);
+    free(d->elements);
+    for (int i = 0; i < PARTS; i++) strata_per_replica_finish(&d->parts[i]);
+    strata_batches_destroy(d->batches);
+    strata_iterator_destroy(d->iterator);
+    strata_dataset_destroy(d->dataset);
+    free(d);
+}
+
+/* ---- divided ---- */
+
+static strata_status divide(strata_distributed_batches *d, const strata_dataset *dataset,
+                            const strata_distributed_batches_options *opts, strata_error *err) {
+    const int64_t batch = opts && opts->global_batch ? opts->global_batch : DEFAULT_BATCH;
+    if (batch < 1)
+        return strata_fail(err, STRATA_INVALID, "distributed batches: global_batch is %lld; it must be at least 1",
+                           (long long)batch);
+    STRATA_TRY(strata_batches_check_size(dataset, "distributed batches", err));
+    d->labels = strata_dataset_has_labels(dataset);
+    d->example[0] = strata_dataset_element_shape(dataset);
+    d->dtypes[0] = strata_dataset_feature_dtype(dataset);
+    if (d->labels) d->dtypes[1] = strata_dataset_label_dtype(dataset), d->example[1] = strata_dataset_label_shape(dataset);
+    const strata_batches_options batches = {.batch = batch,
+                                            .shuffle = opts && opts->shuffle,
+                                            .seed = opts ? opts->seed : 0,
+                                            .epoch = opts ? opts->epoch : 0,
+                                            .input = d->example[0],
+                                            .label_size = strata_shape_elements(d->example[1])};
+    return strata_batches_create(dataset, &batches, &d->batches, err);
+}
+
+strata_status strata_distributed_batches_create(strata_strategy *strategy, const strata_dataset *dataset,
+                                                const strata_distributed_batches_options *opts,
+                                                strata_distributed_batches **out_batches, strata_error *err) {
+    strata_distributed_batches *d = NULL;
+    strata_status status = make(strategy, &d, err);
+    if (!status) status = divide(d, dataset, opts, err);
+    if (status)
+        strata_distributed_batches_destroy(d);
+    else
+        *out_batches = d;
+    return status;
+}
+
+/* Room for n examples in a replica's part. */
+static strata_status make_part(const strata_distributed_batches *d, int part, int replica, int64_t n, strata_error *err) {
+    strata_array *array = &d->parts[part].arrays[replica];
+    strata_shape shape = {.rank = d->example[part].rank + 1, .dims = {n}};
+    memcpy(shape.dims + 1, d->example[part].dims, (size_t)d->example[part].rank * sizeof(int64_t));
+    if (array->data && strata_shape_equal(array->shape, shape)) return STRATA_OK;
+    strata_array_finish(array);
+    return strata_array_create(d->dtypes[part], shape, array, err);
+}
+
+static strata_status next_divided(strata_distributed_batches *d, int64_t *out_n, strata_error *err) {
+    STRATA_TRY(strata_batches_next(d->batches, out_n, err));
+    for (int r = 0; r < d->strategy->n_replicas && *out_n; r++) {
+        int64_t first, n;
+        strata_strategy_share(d->strategy, *out_n, r, &first, &n);
+        STRATA_TRY(make_part(d, 0, r, n, err));
+        if (d->labels) STRATA_TRY(make_part(d, 1, r, n, err));
+        if (n) strata_batches_write(d->batches, first, n, d->parts[0].arrays[r].data, d->parts[1].arrays[r].data);
+    }
+    return STRATA_OK;
+}
+
+/* ---- from a function ---- */
+
+strata_status strata_input_context_per_replica_batch(const strata_input_context *context, int64_t global_batch,
+                                                     int64_t *out_batch, strata_error *err) {
+    if (global_batch > 0 && global_batch % context->num_replicas_in_sync == 0) {
+        *out_batch = global_batch / context->num_replicas_in_sync;
+        return STRATA_OK;
+    }
+    return strata_fail(err, STRATA_INVALID, "a global batch of %lld does not divide among %d replicas", (long long)global_batch,
+                       context->num_replicas_in_sync);
+}
+
+static strata_status open_made(strata_distributed_batches *d, strata_dataset_function function, void *user, uint64_t seed,
+                               uint64_t epoch, strata_error *err) {
+    const strata_input_context context = {1, 0, d->strategy->n_replicas};
+    STRATA_TRY(function(&context, user, &d->dataset, err));
+    if (!strata_dataset_element_spec(d->dataset).is_batch)
+        return strata_fail(err, STRATA_INVALID,
+                           "distributed batches: the function's dataset gives single elements; end it with "
+                           "strata_dataset_batch of a replica's batch");
+    d->elements = calloc((size_t)d->strategy->n_replicas, sizeof *d->elements);
+    if (!d->elements) return strata_fail(err, STRATA_OUT_OF_MEMORY, "distributed batches: no host memory");
+    d->labels = strata_dataset_element_spec(d->dataset).n_parts > 1;
+    return strata_iterator_create(d->dataset, seed, epoch, 0, &d->iterator, err);
+}
+
+strata_status strata_distributed_batches_from_function(strata_strategy *strategy, strata_dataset_function function, void *user,
+                                                       uint64_t seed, uint64_t epoch, strata_distributed_batches **out_batches,
+                                                       strata_error *err) {
+    strata_distributed_batches *d = NULL;
+    strata_status status = make(strategy, &d, err);
+    if (!status) status = open_made(d, function, user, seed, epoch, err);
+    if (status)
+        strata_distributed_batches_destroy(d);
+    else
+        *out_batches = d;
+    return status;
+}
+
+/* A part like replica 0's, without examples. */
+static strata_status make_empty(const strata_distributed_batches *d, int part, int replica, strata_error *err) {
+    const strata_array *like = &d->parts[part].arrays[0];
+    strata_array *array = &d->parts[part].arrays[replica];
+    strata_shape shape = like->shape;
+    shape.dims[0] = 0;
+    strata_array_finish(array);
+    return strata_array_create(like->dtype, shape, array, err);
+}
+
+static strata_status next_made(strata_distributed_batches *d, int64_t *out_n, strata_error *err) {
+    bool more = true;
+    *out_n = 0;
+    for (int r = 0; r < d->strategy->n_replicas; r++) {
+        strata_element *element = &d->elements[r];
+        strata_element_finish(element);
+        if (more) STRATA_TRY(strata_iterator_next(d->iterator, element, &more, err));
+        if (!more && r == 0) return STRATA_OK;
+        for (int i = 0; i < 1 + d->labels; i++) {
+            strata_array_finish(&d->parts[i].arrays[r]);
+            if (more)
+                d->parts[i].arrays[r] =
+                    strata_array_view(element->parts[i].dtype, element->parts[i].shape, element->parts[i].data);
+            else
+                STRATA_TRY(make_empty(d, i, r, err));
+        }
+        if (more) *out_n += element->parts[0].shape.dims[0];
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_distributed_batches_next(strata_distributed_batches *d, strata_per_replica values[2], int64_t *out_n,
+                                              strata_error *err) {
+    STRATA_TRY(strata_need_cross_replica("strata_distributed_batches_next", "give the function its inputs with the run", err));
+    STRATA_TRY(d->batches ? next_divided(d, out_n, err) : next_made(d, out_n, err));
+    for (int i = 0; i < 1 + d->labels; i++) values[i] = d->parts[i];
+    return STRATA_OK;
+}

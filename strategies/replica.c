@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a replica's function may say while it is traced. */
+#include <string.h>
+
+#include "core/graph.h"
+#include "core/op/all_reduce.h"
+#include "strategies/context.h"
+
+int strata_replica_id(const strata_replica_context *replica) {
+    return replica->id;
+}
+
+int strata_replica_num_in_sync(const strata_replica_context *replica) {
+    return replica->strategy->n_replicas;
+}
+
+strata_graph *strata_replica_graph(strata_replica_context *replica) {
+    return replica->graph;
+}
+
+static void add(strata_replica_context *replica, strata_tensor **list, int *n, strata_tensor *node) {
+    if (*n < STRATA_MAX_FUNCTION_NODES)
+        list[(*n)++] = node;
+    else
+        strata_graph_poison(replica->graph, NULL, STRATA_INVALID, "a replica's function updates and returns at most %d values",
+                            STRATA_MAX_FUNCTION_NODES);
+}
+
+static strata_tensor *wrong_context(strata_replica_context *replica) {
+    return strata_graph_poison(replica->graph, NULL, STRATA_INVALID, "called in the wrong context");
+}
+
+strata_tensor *strata_replica_read(strata_replica_context *replica, strata_distributed_variable *variable) {
+    if (!strata_need_replica(replica, "strata_replica_read")) return wrong_context(replica);
+    if (variable->strategy != replica->strategy)
+        return strata_graph_poison(replica->graph, NULL, STRATA_INVALID, "variable %s was made in another strategy's scope",
+                                   strata_variable_name(variable->copies[0]));
+    return strata_variable_read(replica->graph, variable->copies[replica->id]);
+}
+
+/* A value of one replica for all. */
+static strata_tensor *from_replica(strata_replica_context *replica, int giver, strata_tensor *x, strata_dtype dtype,
+                                   strata_shape shape) {
+    const bool gives = replica->id == giver;
+    strata_tensor *node = strata_exchange(replica->graph, gives ? x : NULL, dtype, shape, STRATA_REDUCE_SUM, !gives);
+    if (!gives) return node;
+    add(replica, replica->updates, &replica->n_updates, node); /* keeps it alive */
+    return x;
+}
+
+void strata_replica_assign(strata_replica_context *replica, strata_distributed_variable *variable, strata_tensor *value) {
+    strata_tensor *copy = strata_replica_read(replica, variable);
+    if (strata_tensor_is_poison(copy) || !value || strata_tensor_is_poison(value)) return;
+    if (variable->synchronization == STRATA_ON_WRITE && replica->strategy->n_replicas > 1) {
+        if (variable->aggregation == STRATA_AGGREGATION_NONE) {
+            strata_graph_poison(replica->graph, NULL, STRATA_INVALID,
+                                "variable %s is written by its replicas and has no aggregation (ON_WRITE, NONE): say how their "
+                                "values become one, or write it in the cross-replica context",
+                                strata_variable_name(variable->copies[0]));
+            return;
+        }
+        value = variable->aggregation == STRATA_AGGREGATION_ONLY_FIRST_REPLICA
+                    ? from_replica(replica, 0, value, value->dtype, value->shape)
+                    : strata_all_reduce(
+                          value, variable->aggregation == STRATA_AGGREGATION_MEAN ? STRATA_REDUCE_MEAN : STRATA_REDUCE_SUM);
+    }
+    add(replica, replica->updates, &replica->n_updates, strata_assign(copy, value));
+}
+
+/* The replica that makes updates for all; -1: each its own. One that keeps parameters only computes no function: the first replica stands in. */
+static int updater(const strata_strategy *strategy) {
+    return strategy->updater < strategy->n_replicas ? strategy->updater : 0;
+}
+
+void strata_replica_update(strata_replica_context *replica, strata_distributed_variable *variable, strata_tensor *update) {
+    if (!strata_need_replica(replica, "strata_replica_update") || !update || strata_tensor_is_poison(update)) return;
+    const int giver = updater(replica->strategy);
+    if (giver < 0 || replica->id == giver) add(replica, replica->updates, &replica->n_updates, update);
+    if (giver < 0 || replica->strategy->n_replicas == 1) return;
+    strata_tensor *updated = from_replica(replica, giver, update, update->dtype, update->shape);
+    if (replica->id == giver) return;
+    strata_tensor *copy = strata_variable_read(replica->graph, variable->copies[replica->id]);
+    add(replica, replica->updates, &replica->n_updates, strata_assign(copy, updated));
+}
+
+strata_tensor *strata_replica_all_reduce(strata_replica_context *replica, strata_tensor *x, strata_reduction reduction) {
+    if (!strata_need_replica(replica, "strata_replica_all_reduce")) return wrong_context(replica);
+    return strata_all_reduce(x, reduction);
+}
+
+/* Own values between zeros, where the others' will be, added up: x + 0 = x. */
+strata_tensor *strata_replica_all_gather(strata_replica_context *replica, strata_tensor *x, int axis) {
+    if (!strata_need_replica(replica, "strata_replica_all_gather")) return wrong_context(replica);
+    if (!x || strata_tensor_is_poison(x)) return x;
+    strata_gather_lengths *gathers = replica->gathers;
+    const int call = replica->n_gathers++;
+    if (axis < 0 || axis >= x->shape.rank || call >= STRATA_MAX_GATHERS)
+        return strata_graph_poison(replica->graph, NULL, STRATA_INVALID,
+                                   "all_gather: axis is %d of a value %s; there are at most %d all_gathers in a function", axis,
+                                   strata_shape_text(x->shape).text, STRATA_MAX_GATHERS);
+    int64_t *lengths = gathers->lengths + call * replica->strategy->n_replicas;
+    if (lengths[replica->id] != x->shape.dims[axis]) gathers->differ = true;
+    lengths[replica->id] = x->shape.dims[axis];
+    int64_t before[STRATA_MAX_RANK] = {0}, after[STRATA_MAX_RANK] = {0};
+    for (int r = 0; r < replica->strategy->n_replicas; r++) {
+        if (r < replica->id) before[axis] += lengths[r];
+        if (r > replica->id) after[axis] += lengths[r];
+    }
+    return strata_all_reduce(strata_pad(x, before, after, 0), STRATA_REDUCE_SUM);
+}
+
+void strata_replica_return(strata_replica_context *replica, strata_tensor *value) {
+    if (strata_need_replica(replica, "strata_replica_return")) add(replica, replica->outputs, &replica->n_outputs, value);
+}

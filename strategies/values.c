@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Values that each replica has its own of: made, added up, put end to end. All on the host. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/fold.h"
+#include "strategies/context.h"
+
+strata_status strata_per_replica_create(int n, strata_per_replica *out_values, strata_error *err) {
+    if (n < 1) return strata_fail(err, STRATA_INVALID, "values of %d replicas; there must be one", n);
+    strata_array *arrays = calloc((size_t)n, sizeof *arrays);
+    if (!arrays) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for the values of %d replicas", n);
+    *out_values = (strata_per_replica){n, arrays};
+    return STRATA_OK;
+}
+
+void strata_per_replica_finish(strata_per_replica *values) {
+    if (!values) return;
+    for (int r = 0; r < values->n; r++) strata_array_finish(&values->arrays[r]);
+    free(values->arrays);
+    *values = (strata_per_replica){0};
+}
+
+strata_status strata_strategy_distribute_values(strata_strategy *strategy, strata_value_function function, void *user,
+                                                strata_per_replica *out_values, strata_error *err) {
+    STRATA_TRY(strata_need_cross_replica("strata_strategy_distribute_values", "make values before the run", err));
+    STRATA_TRY(strata_per_replica_create(strategy->n_replicas, out_values, err));
+    for (int r = 0; r < strategy->n_replicas; r++) {
+        const strata_value_context context = {r, strategy->n_replicas};
+        strata_status status = function(&context, user, &out_values->arrays[r], err);
+        if (!status) continue;
+        strata_per_replica_finish(out_values);
+        return strata_fail_in(err, status, "value of replica %d", r);
+    }
+    return STRATA_OK;
+}
+
+/* The axis from 0, in an array of the rank. */
+static strata_status normal_axis(const char *call, int axis, int rank, int *out_axis, strata_error *err) {
+    *out_axis = axis < 0 ? axis + rank : axis;
+    if (*out_axis >= 0 && *out_axis < rank) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s: axis is %d; the values have %d axes", call, axis, rank);
+}
+
+/* All of one dtype and, but for `axis` (-1: none), of one shape. */
+static strata_status check_alike(const char *call, const strata_per_replica *values, int axis, strata_error *err) {
+    const strata_array *first = &values->arrays[0];
+    for (int r = 1; r < values->n; r++) {
+        strata_shape other = values->arrays[r].shape;
+        const bool same_rank = other.rank == first->shape.rank;
+        if (same_rank && axis >= 0) other.dims[axis] = first->shape.dims[axis];
+        if (same_rank && strata_shape_equal(other, first->shape) && values->arrays[r].dtype == first->dtype) continue;
+        return strata_fail(err, STRATA_INVALID, "%s: replica 0's value is %s %s, replica %d's %s %s; they must be equal%s",
+                           call, strata_dtype_name(first->dtype), strata_shape_text(first->shape).text, r,
+                           strata_dtype_name(values->arrays[r].dtype), strata_shape_text(values->arrays[r].shape).text,
+                           axis >= 0 ? " in all other axes" : "");
+    }
+    return STRATA_OK;
+}
+
+static strata_status reduce_elements(const strata_per_replica *values, strata_reduction reduction, strata_array *out,
+                                     strata_error *err) {
+    const strata_array *first = &values->arrays[0];
+    const void **operands = calloc((size_t)values->n, sizeof(*operands));
+    if (!operands) return strata_fail(err, STRATA_OUT_OF_MEMORY, "reduce: no host memory for %d values", values->n);
+    for (int r = 0; r < values->n; r++) operands[r] = values->arrays[r].data;
+    strata_status status = strata_array_create(first->dtype, first->shape, out, err);
+    if (!status) strata_fold(first->dtype, reduction, operands, values->n, strata_shape_elements(first->shape), &out->data, 1);
+    free(operands);
+    return status;
+}
+
+static double element(const strata_array *array, int64_t i) {
+    return array->dtype == STRATA_DTYPE_F32   ? (double)((const float *)array->data)[i]
+           : array->dtype == STRATA_DTYPE_I32 ? (double)((const int32_t *)array->data)[i]
+                                              : (double)((const int64_t *)array->data)[i];
+}
+
+static void store(strata_array *array, int64_t i, double value) {
+    if (array->dtype == STRATA_DTYPE_F32)
+        ((float *)array->data)[i] = (float)value;
+    else if (array->dtype == STRATA_DTYPE_I32)
+        ((int32_t *)array->data)[i] = (int32_t)value;
+    else
+        ((int64_t *)array->data)[i] = (int64_t)value;
+}
+
+/* Over the axis and the replicas, in double. */
+static strata_status reduce_axis(const strata_per_replica *values, strata_reduction reduction, int axis, strata_array *out,
+                                 strata_error *err) {
+    const strata_shape shape = values->arrays[0].shape;
+    strata_shape rest = {.rank = shape.rank - 1};
+    int64_t outer = 1, inner = 1, count = 0;
+    for (int i = 0, k = 0; i < shape.rank; i++) {
+        if (i == axis) continue;
+        rest.dims[k++] = shape.dims[i];
+        *(i < axis ? &outer : &inner) *= shape.dims[i];
+    }
+    for (int r = 0; r < values->n; r++) count += values->arrays[r].shape.dims[axis];
+    STRATA_TRY(strata_array_create(values->arrays[0].dtype, rest, out, err));
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t i = 0; i < inner; i++) {
+            double sum = 0;
+            for (int r = 0; r < values->n; r++) {
+                const int64_t n = values->arrays[r].shape.dims[axis];
+                for (int64_t k = 0; k < n; k++) sum += element(&values->arrays[r], (o * n + k) * inner + i);
+            }
+            store(out, o * inner + i, reduction == STRATA_REDUCE_MEAN ? (count ? sum / (double)count : 0) : sum);
+        }
+    return STRATA_OK;
+}
+
+strata_status strata_strategy_reduce(const strata_per_replica *values, strata_reduction reduction, int axis, strata_array *out,
+                                     strata_error *err) {
+    STRATA_TRY(strata_need_cross_replica("strata_strategy_reduce", "there strata_replica_all_reduce is the one", err));
+    if (values->n < 1) return strata_fail(err, STRATA_INVALID, "reduce: there are no values");
+    const strata_dtype dtype = values->arrays[0].dtype;
+    const bool number = dtype == STRATA_DTYPE_F32 || dtype == STRATA_DTYPE_I32 || dtype == STRATA_DTYPE_I64;
+    if (!number || (reduction == STRATA_REDUCE_MEAN && dtype != STRATA_DTYPE_F32))
+        return strata_fail(err, STRATA_INVALID, "reduce: %s of %s; SUM takes f32, i32 and i64, MEAN f32",
+                           reduction == STRATA_REDUCE_MEAN ? "MEAN" : "SUM", strata_dtype_name(dtype));
+    if (axis == STRATA_NO_AXIS) {
+        STRATA_TRY(check_alike("reduce", values, -1, err));
+        return reduce_elements(values, reduction, out, err);
+    }
+    STRATA_TRY(normal_axis("reduce", axis, values->arrays[0].shape.rank, &axis, err));
+    STRATA_TRY(check_alike("reduce", values, axis, err));
+    return reduce_axis(values, reduction, axis, out, err);
+}
+
+strata_status strata_strategy_gather(const strata_per_replica *values, int axis, strata_array *out, strata_error *err) {
+    STRATA_TRY(strata_need_cross_replica("strata_strategy_gather", "there strata_replica_all_gather is the one", err));
+    if (values->n < 1) return strata_fail(err, STRATA_INVALID, "gather: there are no values");
+    strata_shape shape = values->arrays[0].shape;
+    if (!shape.rank) return strata_fail(err, STRATA_INVALID, "gather: the values are scalars; they need an axis");
+    STRATA_TRY(normal_axis("gather", axis, shape.rank, &axis, err));
+    STRATA_TRY(check_alike("gather", values, axis, err));
+    size_t inner = strata_dtype_bytes(values->arrays[0].dtype), outer = 1;
+    for (int i = 0; i < axis; i++) outer *= (size_t)shape.dims[i];
+    for (int i = axis + 1; i < shape.rank; i++) inner *= (size_t)shape.dims[i];
+    shape.dims[axis] = 0;
+    for (int r = 0; r < values->n; r++) shape.dims[axis] += values->arrays[r].shape.dims[axis];
+    STRATA_TRY(strata_array_create(values->arrays[0].dtype, shape, out, err));
+    char *to = out->data;
+    for (size_t o = 0; o < outer; o++)
+        for (int r = 0; r < values->n; r++) {
+            const size_t bytes = (size_t)values->arrays[r].shape.dims[axis] * inner;
+            if (bytes) memcpy(to, (const char *)values->arrays[r].data + o * bytes, bytes);
+            to += bytes;
+        }
+    return STRATA_OK;
+}
