@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Epilogue fusion: bias, activation, gradient masks and a residual folded into the product (matmul, convolution) that feeds them. A node that can
- * be folded is turned into the fused product where it stands, so the order of nodes is kept; the plain product is dead then. */
+ * Fusion. Of epilogues: bias, activation, gradient masks and a residual folded into the product (matmul, convolution) that feeds them. A node that can
+ * be folded is turned into the fused product where it stands, so the order of nodes is kept; the plain product is dead then. Likewise relu's
+ * gradient into max-pool's. */
 #include <stdlib.h>
 
 #include "core/op/epilogue.h"
+#include "core/op/pool2d.h"
 #include "core/passes.h"
 
 /* Unary ops that are activations, and binary gradient ops (dy, y) that are aux forms. */
@@ -59,6 +61,13 @@ static void fold_function(strata_tensor *node, const int *uses) {
             become(node, strata_epilogue_fused(product, NULL, foldable[i].activation, foldable[i].aux, aux));
 }
 
+/* relu_grad(max_pool2d_grad(y, dy), y), which a network's relu before a max_pool2d leads to. */
+static void fold_relu_of_pool(strata_tensor *node, const int *uses) {
+    if (node->op != &strata_op_relu_grad || uses[node->inputs[0]->id] != 1) return;
+    const strata_tensor *fused = strata_max_pool2d_grad_rectified(node->inputs[0], node->inputs[1]);
+    if (fused) become(node, fused);
+}
+
 void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                            int n_updates) {
     int n = graph->n_nodes; /* fused nodes are appended beyond it and stay dead */
@@ -79,6 +88,7 @@ void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, i
                 fold_add(graph->nodes[id], uses);
             else
                 fold_function(graph->nodes[id], uses);
+            fold_relu_of_pool(graph->nodes[id], uses);
         }
     } else {
         strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "fusion: no host memory for %d nodes", n);

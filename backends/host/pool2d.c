@@ -107,6 +107,7 @@ void host_max_pool2d(const host_call *host) {
 
 void host_max_pool2d_grad(const host_call *host) {
     const strata_op_call *call = &host->call;
+    const bool rectified = ((const strata_pool2d_attrs *)call->node->attrs)->rectified != 0;
     place p = place_begin(call->node, call->node->inputs[0]);
     const int64_t n = p.size.c, elements = strata_shape_elements(call->node->shape);
     float *most = host->scratch;
@@ -118,7 +119,7 @@ void host_max_pool2d_grad(const host_call *host) {
         find_largest(&p, call->inputs[0], most, where);
         EACH_TAP(p, h, w) {
             float *dx = (float *)call->output + x_at(&p, h, w);
-            for (int64_t c = 0; c < n; c++) dx[c] += where[c] == tap ? dy[c] : 0;
+            for (int64_t c = 0; c < n; c++) dx[c] += where[c] == tap && (!rectified || most[c] > 0) ? dy[c] : 0;
             tap++;
         }
     }

@@ -83,9 +83,11 @@ static plan plan_of(const strata_kernel_limits *limits, const strata_tensor *nod
               .tile_cost = (double)s.k * step_cost(tile) + tile.rows * tile.cols * 4.0 + 20 /* storing it */};
     p.panel_cost = p.pack ? (double)s.k * tile.cols * 2 : 0;
     /* Up to four blocks a core, at least two of a large product, so that a core that is held up does not hold up the rest. A second
-     * core takes ~10 us to wake: small products are one block, very small ones where nobody must be woken. */
+     * core takes ~10 us to wake: small products are one block, very small ones where nobody must be woken. There a product of some size
+     * is four blocks a core too. */
     const int64_t work = s.m * s.n * s.k * s.n_batch, all = p.tiles_m * p.tiles_n * s.n_batch;
-    int64_t most = work < (limits->cheap_groups ? VERY_SMALL : SMALL) ? 1 : 4 * units, least = work < LARGE ? units : 2 * units;
+    int64_t most = work < (limits->cheap_groups ? VERY_SMALL : SMALL) ? 1 : 4 * units;
+    int64_t least = work < (limits->cheap_groups ? 16 * SMALL : LARGE) ? units : (limits->cheap_groups ? 4 : 2) * units;
     if (least > most) least = most;
     if (least > all) least = all;
     for (int64_t n = 1; n <= p.tiles_n && n <= most; n++)

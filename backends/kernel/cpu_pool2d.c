@@ -78,6 +78,7 @@ static strata_status lower(const strata_tensor *node, const strata_candidate *ca
                             .local = {1, 0},
                             .grid_stride = true};
     (void)candidate;
+    if (grad) strata_launch_constant_add(&launch, "RECTIFIED", ((const strata_pool2d_attrs *)node->attrs)->rectified != 0);
     for (int i = 0; i < n_words; i++) strata_launch_word(&launch)->i32 = (int32_t)words[i];
     return strata_lowering_add(lowering, &launch, err);
 }

@@ -12,7 +12,7 @@ enum {
     SOFTWARE_LOCAL = 64,          /* the same on a GPU that a CPU plays */
     CPU_GROUPS = 4,               /* groups a core of a looping kernel: enough to even out, few enough to cost nothing */
     CPU_GROUP_BYTES = 65536,      /* that a group of a looping kernel should touch on a CPU: waking a core takes ~10 us */
-    CPU_CHEAP_GROUP_BYTES = 4096, /* the same where nobody must be woken */
+    CPU_CHEAP_GROUP_BYTES = 1024, /* the same where nobody must be woken */
     MOST_GROUPS = 65535,          /* that any kernel is made for (shaders/README.md) */
     SCRATCH_BYTES = 4             /* of an element of the scratch buffer */
 };

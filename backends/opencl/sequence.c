@@ -103,8 +103,10 @@ static const char between[] =
     "#undef get_group_id\n#undef get_num_groups\n#undef get_global_id\n#undef get_global_size\n#undef get_local_id\n"
     "#undef barrier\n#undef __kernel\n#undef reqd_work_group_size\n#undef __local\n";
 
-/* A waiting worker lets others run, or it would burn the time slice of the worker that it waits for where cores are shared with other
- * programs. OpenCL C has no such function, so this is Linux's sched_yield; elsewhere a worker spins. */
+/* A waiting worker lets others run after some 20 us, or it would burn the time slice of the worker that it waits for where cores are shared
+ * with other programs. Not sooner: most waits between small kernels are shorter, and the thread that gathers the next batch would take the
+ * core for 30 us just then, while everyone waits for this worker. OpenCL C has no such function, so this is Linux's sched_yield;
+ * elsewhere a worker spins. */
 static const char yield[] =
     "static void strata_yield(void) {\n"
     "#if defined(__x86_64__) && defined(__linux__)\n"
@@ -131,7 +133,7 @@ static const char walk[] =
     "                if (task >= count) break;\n"
     "                for (__global const uint *after = table + row[3]; mine == 0 && *after < n_launches; after++)\n"
     "                    for (uint turns = 0u; finished[*after * LINE] < (int)table[*after * ROW]; turns++)\n"
-    "                        if (turns > 200u) strata_yield();\n"
+    "                        if (turns > 20000u) strata_yield();\n"
     "                mem_fence(CLK_GLOBAL_MEM_FENCE);\n"
     "                strata_call(row[1], begin + task, tasks, table + row[2] ARENAS);\n"
     "                mine++;\n"

@@ -2,7 +2,8 @@
  *
  * max_pool2d: y[n,oh,ow,c] = the largest x[n,h,w,c] of a window; NaN counts as the largest. With a second operand v of x's shape: v where
  * that x is, the first of equals. gradient: max_pool2d_grad(x, dy), each dy added at that first place, by x none where v is given; and
- * max_pool2d_grad's own by dy is max_pool2d(x, g). */
+ * max_pool2d_grad's own by dy is max_pool2d(x, g). The fusion pass makes it `rectified` where relu_grad by the same x follows: then
+ * it gives nothing where x is not above 0. */
 #include <math.h>
 #include <stddef.h>
 
@@ -55,7 +56,16 @@ static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx)
         strata_node(NULL, &strata_op_max_pool2d_grad, 2, (strata_tensor *[]){node->inputs[0], dy}, node->attrs);
 }
 
+static bool is_rectified(const strata_tensor *node) {
+    return ((const strata_pool2d_attrs *)node->attrs)->rectified != 0;
+}
+
 static void grad_gradient(strata_tensor *node, strata_tensor *g, strata_tensor **dx) {
+    if (is_rectified(node)) {
+        strata_graph_poison(node->graph, node->op, STRATA_UNSUPPORTED,
+                            "a fused max_pool2d_grad has no gradient; differentiate before the passes run");
+        return;
+    }
     dx[1] = strata_node(NULL, &strata_op_max_pool2d, 2, (strata_tensor *[]){node->inputs[0], g}, node->attrs);
 }
 
@@ -103,6 +113,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
 
 static void add(const strata_op_call *call, int64_t y_at, int64_t x_at) {
     const strata_dtype dtype = call->node->dtype;
+    if (is_rectified(call->node) && !(strata_element_get(dtype, call->inputs[0], x_at) > 0)) return;
     strata_element_set(dtype, call->output, x_at,
                        strata_element_get(dtype, call->output, x_at) + strata_element_get(dtype, call->inputs[1], y_at));
 }
@@ -141,8 +152,8 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
                             .n_buffers = 3,
                             .buffers = {node->inputs[0], node->inputs[1], node},
                             .writes = 1u << 2,
-                            .n_constants = 1,
-                            .constants = {{"CELLS", cells}}};
+                            .n_constants = 2,
+                            .constants = {{"CELLS", cells}, {"RECTIFIED", is_rectified(node)}}};
     if (strata_shape_elements(node->shape) == 0) return STRATA_OK;
     const int64_t pixels = cells ? s.n * s.out_h * s.out_w : s.n * s.in_h * s.in_w;
     const double taps = strata_pool2d_taps(window), cell = 4.0 * (double)window->stride[0] * (double)window->stride[1];
@@ -168,12 +179,20 @@ const strata_op strata_op_max_pool2d_grad = {
     .min_inputs = 2,
     .max_inputs = 2,
     .attrs_bytes = sizeof(strata_pool2d_attrs),
-    .attrs = {STRATA_WINDOW_ATTRS(strata_pool2d_attrs)},
+    .attrs = {STRATA_WINDOW_ATTRS(strata_pool2d_attrs),
+              {"rectified", STRATA_ATTR_INT, offsetof(strata_pool2d_attrs, rectified)}},
     .shape = grad_shape,
     .gradient = grad_gradient,
     .reference = grad_reference,
     .lower = grad_lower,
 };
+
+strata_tensor *strata_max_pool2d_grad_rectified(strata_tensor *node, const strata_tensor *x) {
+    if (node->op != &strata_op_max_pool2d_grad || node->inputs[0] != x || is_rectified(node)) return NULL;
+    strata_pool2d_attrs attrs = *(const strata_pool2d_attrs *)node->attrs;
+    attrs.rectified = 1;
+    return strata_node(NULL, &strata_op_max_pool2d_grad, 2, node->inputs, &attrs);
+}
 
 strata_tensor *strata_max_pool2d(strata_tensor *x, strata_pool2d_window opts) {
     strata_pool2d_attrs attrs = {.window = strata_pool2d_window_over(x, opts)};

@@ -11,6 +11,7 @@
 typedef struct strata_pool2d_attrs {
     strata_window window;
     int64_t input_size[STRATA_MAX_RANK]; /* H, W of x, for avg_pool2d_grad: dy does not tell; else 0 */
+    int64_t rectified;                   /* max_pool2d_grad: 1 where its result then went through relu_grad(dx, x) */
 } strata_pool2d_attrs;
 
 /* Sizes of the pooling that one of the nodes belongs to. */
@@ -28,6 +29,10 @@ strata_pool2d_window strata_pool1d_widen(strata_pool1d_window opts);
 /* x (N,L,C) as (N,1,L,C), or poison; and y back. */
 strata_tensor *strata_pool1d_open(strata_tensor *x, const char *op);
 strata_tensor *strata_pool1d_close(strata_tensor *y);
+
+/* What relu_grad(node, x) is, where `node` is a max_pool2d_grad and x its own x: the pooled values are then relu's, as in most networks. NULL
+ * where they are not that. */
+strata_tensor *strata_max_pool2d_grad_rectified(strata_tensor *node, const strata_tensor *x);
 
 /* Elements of a window, and how many outputs' windows cover a pixel, at most. Doubles, since the products of wild sizes leave 64 bits. */
 double strata_pool2d_taps(const strata_window *window);

@@ -20,6 +20,7 @@
 #define VSTORE     PASTE(VSTORE_, T)
 /* A vector at any address in one instruction, to load or to store: PoCL's vstore16 is four. */
 #define GLOBAL_VEC(p) (((__global struct { VEC v; } __attribute__((packed)) *)(p))->v)
+#define LOCAL_VEC(p)  (((__local struct { VEC v; } __attribute__((packed)) *)(p))->v)
 /* Loops over registers must be unrolled, or the accumulators go to memory; other loops must not be. */
 #define EACH(i, n) __attribute__((opencl_unroll_hint(n))) for (uint i = 0u; i < n; i++)
 #define PLAIN      __attribute__((opencl_unroll_hint(1)))

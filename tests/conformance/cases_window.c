@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rows for convolutions and pools. */
+#include "core/op/pool2d.h"
 #include "core/op/rules.h"
 #include "tests/conformance/case.h"
 
@@ -116,6 +117,9 @@ BUILD(max_pool2d_grad) {
     UNUSED;
     return pool_gradient(x[0], strata_max_pool2d(x[0], pool_options(p)));
 }
+BUILD(max_pool2d_grad_rectified) {
+    return strata_max_pool2d_grad_rectified(build_max_pool2d_grad(x, p, dtype), x[0]);
+}
 /* Where the largest are, of other values: the gradient of the gradient, by a dy that is independent of x. */
 BUILD(max_pool2d_pick) {
     strata_tensor *dx = NULL, *ddy = NULL, *y = strata_max_pool2d(x[0], pool_options(p));
@@ -162,9 +166,9 @@ static const case_instance pools[] = {
         .op = #name, .variant = #builder, .build = build_##builder, .dtypes = STRATA_FLOATS, .operands = {__VA_ARGS__}, \
         .n_operands = sizeof((case_operand[]){__VA_ARGS__}) / sizeof(case_operand), .instances = CASE_INSTANCES(list)   \
     }
-#define POOL_GRAD(values)                                                                                                  \
+#define POOL_GRAD(builder, values)                                                                                         \
     {                                                                                                                      \
-        .op = "max_pool2d_grad", .variant = #values, .build = build_max_pool2d_grad, .dtypes = STRATA_FLOATS,              \
+        .op = "max_pool2d_grad", .variant = #builder " " #values, .build = build_##builder, .dtypes = STRATA_FLOATS,       \
         .operands = {{values, -3, 3, 0, false}}, .n_operands = 1, .instances = CASE_INSTANCES(pools), .not_oclgrind = true \
     }
 /* Sums of sums in f16 and bf16 lose more than a row's tolerance knows. */
@@ -194,8 +198,10 @@ static const op_row window[] = {
     LONG(conv2d_filter_grad),
     ROW(max_pool2d, max_pool2d, pools, {CASE_SPECIAL, -3, 3, 0, false}),
     ROW(max_pool2d, max_pool2d_pick, pools, {CASE_WHOLE, -3, 3, 0, false}, FLOAT),
-    POOL_GRAD(CASE_WHOLE),
-    POOL_GRAD(CASE_SPECIAL),
+    POOL_GRAD(max_pool2d_grad, CASE_WHOLE),
+    POOL_GRAD(max_pool2d_grad_rectified, CASE_WHOLE),
+    POOL_GRAD(max_pool2d_grad, CASE_SPECIAL),
+    POOL_GRAD(max_pool2d_grad_rectified, CASE_SPECIAL),
     ROW(avg_pool2d, avg_pool2d, pools, FLOAT),
     ROW(avg_pool2d_grad, avg_pool2d_grad, pools, FLOAT),
 };

@@ -70,6 +70,16 @@ Test(passes, bias_and_activation_go_into_the_product) {
     end(&s);
 }
 
+Test(passes, relus_gradient_goes_into_that_of_a_max_pool_over_its_result) {
+    scene s = begin();
+    strata_tensor *x = strata_input(s.graph, "image", f32, STRATA_SHAPE(1, 4, 4, 2)), *dx = NULL;
+    strata_tensor *y = strata_max_pool2d(strata_relu(x), (strata_pool2d_window){.size = {2, 2}});
+    strata_gradients(y, y, &x, 1, &dx);
+    cr_assert_eq(nodes_of(&s, &dx, 1, true), 4);
+    cr_assert_eq(nodes_of(&s, &dx, 1, false), 3);
+    end(&s);
+}
+
 Test(passes, outputs_that_are_inputs_views_constants_or_twice_the_same) {
     scene s = begin();
     strata_executable *exe = NULL;
