@@ -2,10 +2,11 @@
  *
  * Fusion. Of epilogues: bias, activation, gradient masks and a residual folded into the product (matmul, convolution) that feeds them. A node that can
  * be folded is turned into the fused product where it stands, so the order of nodes is kept; the plain product is dead then. Likewise relu's
- * gradient into max-pool's. */
+ * gradient into max-pool's, and the repeated rows of a gather's gradient are read where they are one. */
 #include <stdlib.h>
 
 #include "core/op/epilogue.h"
+#include "core/op/gather.h"
 #include "core/op/pool2d.h"
 #include "core/passes.h"
 
@@ -89,6 +90,8 @@ void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, i
             else
                 fold_function(graph->nodes[id], uses);
             fold_relu_of_pool(graph->nodes[id], uses);
+            const strata_tensor *unrepeated = strata_gather_grad_unrepeated(graph->nodes[id]);
+            if (unrepeated) become(graph->nodes[id], unrepeated);
         }
     } else {
         strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "fusion: no host memory for %d nodes", n);

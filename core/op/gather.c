@@ -3,7 +3,10 @@
  * gather: rows of x along one axis, chosen by indices; an index not in 0..A-1 reads as 0.
  * x: (outer..., A, inner...), indices: (J...) -> y: (outer..., J..., inner...)
  * gradient: gather_grad adds each row of dy to the row of dx that it came from, in ascending order of position in the
- * indices; an index out of range adds nothing. The gradient of gather_grad is gather. */
+ * indices; an index out of range adds nothing. Where dy has size 1 along the indices' last axis, its one row stands for all of them: what
+ * the fusion pass makes of a dy that was repeated, as an average's gradient is. The gradient of gather_grad is gather, summed there. */
+#include "core/op/gather.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +63,7 @@ static strata_status check_kernel_axis(int64_t size, strata_error *err) {
 }
 
 static strata_status lower_rows(const strata_tensor *node, const char *kernel, const char *variant, gather_sizes sizes,
-                                strata_lowering *lowering, strata_error *err) {
+                                int64_t repeats, strata_lowering *lowering, strata_error *err) {
     const int64_t n = strata_shape_elements(node->shape);
     strata_launch launch = {.kernel = kernel,
                             .variant = variant,
@@ -74,6 +77,7 @@ static strata_status lower_rows(const strata_tensor *node, const char *kernel, c
     strata_launch_word(&launch)->u32 = (uint32_t)sizes.axis;
     strata_launch_word(&launch)->u32 = (uint32_t)sizes.inner;
     strata_launch_word(&launch)->u32 = (uint32_t)sizes.n_indices;
+    if (node->op == &strata_op_gather_grad) strata_launch_word(&launch)->u32 = (uint32_t)repeats;
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -120,7 +124,7 @@ static strata_status gather_lower(const strata_tensor *node, strata_lowering *lo
     /* Of no rows at all: every index is out of range, and there is no memory to name. */
     if (strata_shape_elements(x->shape) == 0) return strata_fill_lower(node, 0, lowering, err);
     const char *variant = variants[indices->dtype == STRATA_DTYPE_I64][strata_dtype_bytes(x->dtype)];
-    return lower_rows(node, "gather", variant, sizes_of(x->shape, gather_axis(node), indices->shape), lowering, err);
+    return lower_rows(node, "gather", variant, sizes_of(x->shape, gather_axis(node), indices->shape), 1, lowering, err);
 }
 
 const strata_op strata_op_gather = {.name = "gather",
@@ -139,7 +143,15 @@ strata_tensor *strata_gather(strata_tensor *x, strata_tensor *indices, int axis)
 
 /* ---- gather_grad ---- */
 
-/* dy has the indices' axes where dx has the one axis. */
+/* How many neighbouring indices share a row of dy. */
+static int64_t repeats_of(const strata_tensor *node) {
+    const gather_grad_attrs *attrs = node->attrs;
+    const strata_shape dy = node->inputs[0]->shape, indices = node->inputs[1]->shape;
+    const int last = indices.rank - 1;
+    return last >= 0 && dy.dims[attrs->axis + last] == 1 ? indices.dims[last] : 1;
+}
+
+/* dy has the indices' axes where dx has the one axis, or 1 for the last of them. */
 static strata_status gather_grad_shape(strata_tensor *node, strata_error *err) {
     const gather_grad_attrs *attrs = node->attrs;
     const strata_tensor *dy = node->inputs[0], *indices = node->inputs[1];
@@ -147,7 +159,9 @@ static strata_status gather_grad_shape(strata_tensor *node, strata_error *err) {
     STRATA_TRY(strata_check_dtype(dy, "dy", STRATA_FLOATS, err));
     STRATA_TRY(strata_check_dtype(indices, "indices", STRATA_INDICES, err));
     bool fits = attrs->axis >= 0 && attrs->axis + indices->shape.rank <= dy->shape.rank && attrs->size >= 0;
-    for (int d = 0; fits && d < indices->shape.rank; d++) fits = dy->shape.dims[axis + d] == indices->shape.dims[d];
+    for (int d = 0; fits && d < indices->shape.rank; d++)
+        fits = dy->shape.dims[axis + d] == indices->shape.dims[d] ||
+               (d == indices->shape.rank - 1 && dy->shape.dims[axis + d] == 1 && indices->shape.dims[d] > 0);
     if (!fits)
         return strata_fail(err, STRATA_INVALID, "dy is %s; it does not have the indices' shape %s from axis %" PRId64 " on",
                            strata_shape_text(dy->shape).text, strata_shape_text(indices->shape).text, attrs->axis);
@@ -157,7 +171,9 @@ static strata_status gather_grad_shape(strata_tensor *node, strata_error *err) {
 
 static void gather_grad_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
     const gather_grad_attrs *attrs = node->attrs;
+    const int last = (int)attrs->axis + node->inputs[1]->shape.rank - 1;
     dx[0] = strata_gather(dy, node->inputs[1], (int)attrs->axis);
+    if (repeats_of(node) > 1) dx[0] = strata_reduce_sum(dx[0], &last, 1, true);
 }
 
 static gather_sizes gather_grad_sizes(const strata_tensor *node) {
@@ -170,7 +186,7 @@ static strata_status gather_grad_reference(const strata_op_call *call, strata_er
     const strata_dtype dtype = call->node->dtype;
     const strata_tensor *indices = call->node->inputs[1];
     const gather_sizes s = gather_grad_sizes(call->node);
-    const int64_t slab = s.axis * s.inner;
+    const int64_t slab = s.axis * s.inner, repeats = repeats_of(call->node);
     if (slab == 0 || s.outer == 0) return STRATA_OK;
     double *sums = malloc((size_t)slab * sizeof *sums);
     if (!sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " sums", slab);
@@ -180,7 +196,8 @@ static strata_status gather_grad_reference(const strata_op_call *call, strata_er
             const int64_t row = strata_integer_get(indices->dtype, call->inputs[1], j);
             if (row < 0 || row >= s.axis) continue;
             for (int64_t c = 0; c < s.inner; c++)
-                sums[row * s.inner + c] += strata_element_get(dtype, call->inputs[0], (o * s.n_indices + j) * s.inner + c);
+                sums[row * s.inner + c] +=
+                    strata_element_get(dtype, call->inputs[0], (o * s.n_indices + j) / repeats * s.inner + c);
         }
         for (int64_t i = 0; i < slab; i++) strata_element_set(dtype, call->output, o * slab + i, sums[i]);
     }
@@ -200,15 +217,15 @@ static strata_status lower_ranges(const strata_tensor *node, const char *variant
                                   strata_error *err) {
     const int64_t range = s.inner < RANGE_ELEMENTS ? RANGE_ELEMENTS / s.inner : 1;
     const int64_t turns_a_place = range * s.inner / LEAST_ITEMS + 2;
-    const int64_t run = turns_a_place < MOST_TURNS ? MOST_TURNS / turns_a_place : 1;
+    const int64_t run = turns_a_place < MOST_TURNS ? MOST_TURNS / turns_a_place : 1, repeats = repeats_of(node);
     for (int64_t first = 0; first < s.n_indices; first += run) {
         const int64_t n = s.n_indices - first < run ? s.n_indices - first : run;
         strata_launch launch = {.kernel = "scatter_rows",
                                 .variant = variant,
                                 .n_buffers = 3,
                                 .buffers = {node->inputs[0], node->inputs[1], node},
-                                .offsets = {first * s.inner, first},
-                                .extents = {n * s.inner, n},
+                                .offsets = {first / repeats * s.inner, first},
+                                .extents = {((first + n - 1) / repeats - first / repeats + 1) * s.inner, n},
                                 .writes = 1 << 2,
                                 .global = {((s.axis - 1) / range + 1) * RANGE_ELEMENTS},
                                 .grid_stride = true,
@@ -218,6 +235,8 @@ static strata_status lower_ranges(const strata_tensor *node, const char *variant
         strata_launch_word(&launch)->u32 = (uint32_t)s.inner;
         strata_launch_word(&launch)->u32 = (uint32_t)n;
         strata_launch_word(&launch)->u32 = (uint32_t)range;
+        strata_launch_word(&launch)->u32 = (uint32_t)repeats;
+        strata_launch_word(&launch)->u32 = (uint32_t)(first % repeats);
         STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     }
     return STRATA_OK;
@@ -233,7 +252,7 @@ static strata_status gather_grad_lower(const strata_tensor *node, strata_lowerin
     const bool fits = s.axis * s.inner <= INT32_MAX && s.n_indices <= INT32_MAX / (s.inner ? s.inner : 1);
     if (s.outer == 1 && s.inner > 0 && node->dtype == STRATA_DTYPE_F32 && fits && s.axis > FEW_READS / s.n_indices)
         return lower_ranges(node, variant, s, lowering, err);
-    return lower_rows(node, "scatter_add", variant, s, lowering, err);
+    return lower_rows(node, "scatter_add", variant, s, repeats_of(node), lowering, err);
 }
 
 const strata_op strata_op_gather_grad = {.name = "gather_grad",
@@ -246,3 +265,16 @@ const strata_op strata_op_gather_grad = {.name = "gather_grad",
                                          .gradient = gather_grad_gradient,
                                          .reference = gather_grad_reference,
                                          .lower = gather_grad_lower};
+
+strata_tensor *strata_gather_grad_unrepeated(strata_tensor *node) {
+    if (node->op != &strata_op_gather_grad || node->inputs[0]->op != &strata_op_broadcast_to || repeats_of(node) != 1)
+        return NULL;
+    const gather_grad_attrs *attrs = node->attrs;
+    strata_tensor *indices = node->inputs[1], *once = node->inputs[0]->inputs[0];
+    const int last = (int)attrs->axis + indices->shape.rank - 1;
+    strata_shape wanted = node->inputs[0]->shape;
+    if (indices->shape.rank == 0) return NULL;
+    wanted.dims[last] = 1;
+    if (!strata_shape_equal(once->shape, wanted)) return NULL;
+    return strata_node(NULL, &strata_op_gather_grad, 2, (strata_tensor *[]){once, indices}, attrs);
+}

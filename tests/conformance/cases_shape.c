@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rows for ops that move elements: shapes, places, indices. */
+#include "core/op/gather.h"
 #include "core/op/rules.h"
 #include "tests/conformance/case.h"
 
@@ -44,6 +45,13 @@ BUILD(gather_grad) {
     UNUSED;
     strata_gradients(strata_gather(x[0], x[1], (int)p[0]), x[2], x, 1, &dx);
     return dx;
+}
+/* dy is repeated along the indices' last axis, and read where it is one. */
+BUILD(gather_grad_unrepeated) {
+    UNUSED;
+    strata_tensor *dx = NULL, *y = strata_gather(x[0], x[1], (int)p[0]);
+    strata_gradients(y, strata_broadcast_to(x[2], strata_tensor_shape(y)), x, 1, &dx);
+    return strata_gather_grad_unrepeated(dx);
 }
 BUILD(one_hot) {
     UNUSED;
@@ -118,6 +126,13 @@ static const case_instance gather_grads_wide[] = {
     {.shapes = {{2, {1000, 1}}, {1, {1024}}, {2, {1024, 1}}}, .p = {0}, .terms = 64},
     {.shapes = {{3, {997, 3, 7}}, {1, {5000}}, {3, {5000, 3, 7}}}, .p = {0}, .terms = 64},
 };
+static const case_instance gather_grads_unrepeated[] = {
+    {.shapes = {{2, {7, 5}}, {2, {3, 4}}, {3, {3, 1, 5}}}, .p = {0}, .terms = 16},
+    {.shapes = {{3, {3, 7, 5}}, {1, {4}}, {3, {3, 1, 5}}}, .p = {1}, .terms = 8},
+    {.shapes = {{2, {1031, 16}}, {2, {13, 257}}, {3, {13, 1, 16}}}, .p = {0}, .terms = 65536},
+    {.shapes = {{2, {5, 300}}, {1, {1025}}, {2, {1, 300}}}, .p = {0}, .terms = 4096},
+    {.shapes = {{2, {1009, 3}}, {2, {5, 3001}}, {3, {5, 1, 3}}}, .p = {0}, .terms = 16384},
+};
 static const case_instance one_hots[] = {
     {.shapes = {{1, {257}}}, .p = {7, STRATA_DTYPE_F32}}, {.shapes = {{2, {3, 5}}}, .p = {3, STRATA_DTYPE_F32}},
     {.shapes = {{1, {0}}}, .p = {7, STRATA_DTYPE_F32}},   {.shapes = {{1, {31}}}, .p = {7, STRATA_DTYPE_F16}},
@@ -134,9 +149,9 @@ static const case_instance packs[] = {
         .op = #name, .build = build_##name, .dtypes = set, .operands = {__VA_ARGS__},                                 \
         .n_operands = sizeof((case_operand[]){__VA_ARGS__}) / sizeof(case_operand), .instances = CASE_INSTANCES(list) \
     }
-#define GATHER_GRAD(set, list, highest, dtype)                                                                           \
+#define GATHER_GRAD(set, list, builder, highest, dtype)                                                                  \
     {                                                                                                                    \
-        .op = "gather_grad", .variant = #list, .build = build_gather_grad, .dtypes = set,                                \
+        .op = "gather_grad", .variant = #list, .build = build_##builder, .dtypes = set,                                  \
         .operands = {FLOAT, {CASE_WHOLE, -1, highest, CASE_DTYPE(STRATA_DTYPE_##dtype), false}, FLOAT}, .n_operands = 3, \
         .instances = CASE_INSTANCES(list), .not_oclgrind = true                                                          \
     }
@@ -156,10 +171,12 @@ static const op_row shape[] = {
     ROW(pad, STRATA_ANY_DTYPE, pads, ANY_VALUE),
     ROW(gather, STRATA_ANY_DTYPE, gathers, ANY_VALUE, INDEX(I32)),
     ROW(gather, STRATA_ANY_DTYPE, gathers, ANY_VALUE, INDEX(I64)),
-    GATHER_GRAD(STRATA_FLOATS, gather_grads, 9, I32),
-    GATHER_GRAD(STRATA_FLOATS, gather_grads, 9, I64),
-    GATHER_GRAD(1u << STRATA_DTYPE_F32, gather_grads_wide, 1030, I32),
-    GATHER_GRAD(1u << STRATA_DTYPE_F32, gather_grads_wide, 1030, I64),
+    GATHER_GRAD(STRATA_FLOATS, gather_grads, gather_grad, 9, I32),
+    GATHER_GRAD(STRATA_FLOATS, gather_grads, gather_grad, 9, I64),
+    GATHER_GRAD(1u << STRATA_DTYPE_F32, gather_grads_wide, gather_grad, 1030, I32),
+    GATHER_GRAD(1u << STRATA_DTYPE_F32, gather_grads_wide, gather_grad, 1030, I64),
+    GATHER_GRAD(STRATA_FLOATS, gather_grads_unrepeated, gather_grad_unrepeated, 9, I32),
+    GATHER_GRAD(1u << STRATA_DTYPE_F32, gather_grads_unrepeated, gather_grad_unrepeated, 9, I64),
     ROW(one_hot, STRATA_INDICES, one_hots, {CASE_WHOLE, -1, 9, 0, false}),
     ROW(pack, 1u << STRATA_DTYPE_F32, packs, FLOAT, FLOAT, FLOAT),
     {.op = "pack",

@@ -80,6 +80,17 @@ Test(passes, relus_gradient_goes_into_that_of_a_max_pool_over_its_result) {
     end(&s);
 }
 
+Test(passes, a_gathers_gradient_reads_repeated_rows_where_they_are_one) {
+    scene s = begin();
+    strata_tensor *table = strata_input(s.graph, "table", f32, STRATA_SHAPE(9, 2)), *dx = NULL;
+    strata_tensor *tokens = strata_input(s.graph, "tokens", STRATA_DTYPE_I32, STRATA_SHAPE(3, 5));
+    strata_tensor *y = strata_reduce_sum(strata_gather(table, tokens, 0), (int[]){1}, 1, true);
+    strata_gradients(y, strata_input(s.graph, "dy", f32, STRATA_SHAPE(3, 1, 2)), &table, 1, &dx);
+    cr_assert_eq(nodes_of(&s, &dx, 1, true), 2);
+    cr_assert_eq(nodes_of(&s, &dx, 1, false), 1);
+    end(&s);
+}
+
 Test(passes, outputs_that_are_inputs_views_constants_or_twice_the_same) {
     scene s = begin();
     strata_executable *exe = NULL;
