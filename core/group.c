@@ -22,10 +22,12 @@ typedef struct member {
 struct strata_group {
     member *members; /* one a replica */
     int n_replicas, n_communications;
-    const void **operands; /* of those who give */
-    void **results;        /* of those who take */
-    double started;        /* the step that is going on */
-    strata_status failed;  /* of the first failure; the group is of no use after it */
+    const void **operands;         /* of those who give */
+    void **results;                /* of those who take */
+    const strata_workers *workers; /* NULL: this one alone */
+    void *sum;                     /* with workers: room for the largest value */
+    double started;                /* the step that is going on */
+    strata_status failed;          /* of the first failure; the group is of no use after it */
     strata_group_counters counters;
 };
 
@@ -89,8 +91,21 @@ static strata_status find_limits(strata_group *group, strata_error *err) {
     return STRATA_OK;
 }
 
-strata_status strata_group_create(strata_executable *const *replicas, int n_replicas, strata_group **out_group,
-                                  strata_error *err) {
+static strata_status make_room(strata_group *group, const strata_workers *workers, strata_error *err) {
+    int64_t most = 1;
+    if (!workers || workers->n < 2) return STRATA_OK;
+    for (int c = 0; c < group->n_communications; c++) {
+        const strata_all_reduce_attrs *attrs = attrs_of(communication(group, 0, c, 0).node);
+        const int64_t bytes = strata_shape_elements(attrs->shape) * (int64_t)strata_dtype_bytes(attrs->dtype);
+        if (bytes > most) most = bytes;
+    }
+    group->workers = workers;
+    group->sum = malloc((size_t)most);
+    return group->sum ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for sums over workers");
+}
+
+strata_status strata_group_create(strata_executable *const *replicas, int n_replicas, const strata_workers *workers,
+                                  strata_group **out_group, strata_error *err) {
     strata_group *group = calloc(1, sizeof *group);
     if (group && n_replicas > 0) {
         group->members = calloc((size_t)n_replicas, sizeof *group->members);
@@ -108,6 +123,7 @@ strata_status strata_group_create(strata_executable *const *replicas, int n_repl
     group->n_communications = strata_executable_n_communications(replicas[0]);
     strata_status status = check_replicas(group, err);
     if (!status) status = find_limits(group, err);
+    if (!status) status = make_room(group, workers, err);
     if (status)
         strata_group_destroy(group);
     else
@@ -124,6 +140,7 @@ void strata_group_destroy(strata_group *group) {
     free(group->members);
     free(group->operands);
     free(group->results);
+    free(group->sum);
     free(group);
 }
 
@@ -221,23 +238,50 @@ static bool devices_go_on(const strata_group *group, int index, int slot) {
     return false;
 }
 
+/* The fold over the replicas of all workers, to this one's results. */
+static strata_status fold_over_workers(strata_group *group, const strata_all_reduce_attrs *attrs, int n_operands, int n_results,
+                                       strata_error *err) {
+    const int64_t elements = strata_shape_elements(attrs->shape);
+    const size_t bytes = (size_t)elements * strata_dtype_bytes(attrs->dtype);
+    float *values = group->sum, count = (float)n_operands;
+    strata_fold(attrs->dtype, STRATA_REDUCE_SUM, group->operands, n_operands, elements, &group->sum, 1);
+    STRATA_TRY(group->workers->sum(group->workers, attrs->dtype, group->sum, elements, err));
+    if (attrs->reduction == STRATA_REDUCE_MEAN) {
+        if (attrs->dtype != STRATA_DTYPE_F32)
+            return strata_fail(err, STRATA_UNSUPPORTED, "a mean of %s over workers; f32 has one",
+                               strata_dtype_name(attrs->dtype));
+        STRATA_TRY(group->workers->sum(group->workers, STRATA_DTYPE_F32, &count, 1, err));
+        for (int64_t i = 0; i < elements; i++) values[i] /= count;
+    }
+    for (int r = 0; r < n_results && bytes; r++) memcpy(group->results[r], group->sum, bytes);
+    return STRATA_OK;
+}
+
 static strata_status carry_out(strata_group *group, int index, int slot, const bool *contributes, strata_error *err) {
     int n_givers = 0, n_operands = 0, n_results = 0;
+    bool sent = false; /* by one device to the others, which is no fold */
     const double began = seconds();
     STRATA_TRY(wait_for_operands(group, index, slot, err));
     const double waited = seconds();
     const strata_all_reduce_attrs *attrs = attrs_of(communication(group, 0, index, slot).node);
-    for (int r = 0; r < group->n_replicas; r++) n_givers += communication(group, r, index, slot).after >= 0;
+    for (int r = 0; r < group->n_replicas; r++) {
+        const strata_executable_communication c = communication(group, r, index, slot);
+        n_givers += c.after >= 0;
+        sent |= c.after >= 0 && !attrs_of(c.node)->takes;
+    }
+    sent = sent && n_givers == 1;
     for (int r = 0; r < group->n_replicas; r++) {
         const strata_executable_communication c = communication(group, r, index, slot);
         if (attrs_of(c.node)->takes && c.before >= 0) group->results[n_results++] = c.result;
-        if (c.after >= 0 && (n_givers == 1 || !contributes || contributes[r])) group->operands[n_operands++] = c.operand;
+        if (c.after >= 0 && (sent || !contributes || contributes[r])) group->operands[n_operands++] = c.operand;
     }
     const int64_t elements = strata_shape_elements(attrs->shape);
     const uint64_t bytes = (uint64_t)elements * strata_dtype_bytes(attrs->dtype);
     strata_status status = STRATA_OK;
     if (attrs->merge)
         status = attrs->merge->run(attrs->merge, group->operands, n_operands, group->results, n_results, err);
+    else if (group->workers && !sent)
+        status = fold_over_workers(group, attrs, n_operands, n_results, err);
     else
         strata_fold(attrs->dtype, (strata_reduction)attrs->reduction, group->operands, n_operands, elements, group->results,
                     n_results);

@@ -23,11 +23,23 @@ static int64_t share(const strata_strategy *strategy, int64_t global, int replic
     return global / strategy->n_replicas + (replica < global % strategy->n_replicas);
 }
 
+void strata_strategy_local_share(const strata_strategy *strategy, int64_t batch, int replica, int64_t *out_first,
+                                 int64_t *out_n) {
+    *out_first = 0;
+    for (int r = 0; r < replica; r++) *out_first += share(strategy, batch, r);
+    *out_n = share(strategy, batch, replica);
+}
+
 void strata_strategy_share(const strata_strategy *strategy, int64_t global_batch, int replica, int64_t *out_first,
                            int64_t *out_n) {
-    *out_first = 0;
-    for (int r = 0; r < replica; r++) *out_first += share(strategy, global_batch, r);
-    *out_n = share(strategy, global_batch, replica);
+    if (!strata_strategy_has_workers(strategy)) {
+        strata_strategy_local_share(strategy, global_batch, replica, out_first, out_n);
+        return;
+    }
+    const int64_t n = strategy->workers.n_replicas, id = strategy->workers.first_replica + replica;
+    const int64_t least = global_batch / n, larger = global_batch % n;
+    *out_n = least + (id < larger);
+    *out_first = id * least + (id < larger ? id : larger);
 }
 
 bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, const double *seconds) {

@@ -6,19 +6,39 @@
 
 #include "strata/strategy.h"
 
+/* The workers of a job, each with a strategy of its own: what they do together. */
+typedef struct strata_workers {
+    int rank, n;                   /* n 0 or 1: there is this one alone */
+    int first_replica, n_replicas; /* of this worker's replicas; of all workers together */
+    /* In place, on all workers alike: the sum over them in rank order; rank 0's value. */
+    strata_status (*sum)(const struct strata_workers *workers, strata_dtype dtype, void *data, int64_t elements,
+                         strata_error *err);
+    strata_status (*broadcast)(const struct strata_workers *workers, strata_dtype dtype, void *data, int64_t elements,
+                               strata_error *err);
+    void *communicator; /* borrowed */
+} strata_workers;
+
 struct strata_strategy {
     const char *name; /* of its kind */
     char choice[256];
     strata_device **devices; /* its own; first one a replica, then one that keeps parameters only, if there is one */
     int n_devices, n_replicas;
     int updater; /* the device that makes the update and sends the parameters to the others; -1: each updates its own copy */
-    int64_t *weights;     /* [n_replicas] of the shares; NULL: equal */
-    bool auto_split;      /* weights are there, and follow the replicas' speeds */
-    int64_t *measured;    /* [n_replicas], room for new weights: the other half of `weights` */
+    int64_t *weights;  /* [n_replicas] of the shares; NULL: equal */
+    bool auto_split;   /* weights are there, and follow the replicas' speeds */
+    int64_t *measured; /* [n_replicas], room for new weights: the other half of `weights` */
+    strata_workers workers;
     int64_t bucket_bytes; /* gradients are communicated in parts of about this size, each as soon as it is there */
 };
 
 enum { STRATA_DEFAULT_BUCKET_BYTES = 256 << 10 };
+
+static inline bool strata_strategy_has_workers(const strata_strategy *strategy) {
+    return strategy->workers.n > 1;
+}
+/* As strata_strategy_share, of what this worker does by itself. */
+void strata_strategy_local_share(const strata_strategy *strategy, int64_t batch, int replica, int64_t *out_first,
+                                 int64_t *out_n);
 
 /* seconds[r]: what replica r took for its share of a batch, 0: not known. With auto_split and one replica more than a tenth slower than the mean, sets
  * the weights by speed. Returns whether shares have changed. */

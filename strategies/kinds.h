@@ -17,6 +17,7 @@ STRATA_MUST_USE strata_status strata_choice_add(strata_device_choice *choice, co
 typedef struct strata_strategy_kind {
     const char *name;
     int most_devices; /* that a user may name; 0: none, -1: any number */
+    bool workers;     /* one of several, which a communicator joins */
     bool central;     /* one device keeps optimizer slots and makes the update */
     /* Which devices, when the user names none. `rows`: all there are. *out_kind is the kind itself, or what it stands for ("auto"). */
     strata_status (*choose)(const strata_device_info *rows, int n_rows, strata_device_choice *choice,

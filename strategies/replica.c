@@ -8,11 +8,11 @@
 #include "strategies/context.h"
 
 int strata_replica_id(const strata_replica_context *replica) {
-    return replica->id;
+    return replica->strategy->workers.first_replica + replica->id;
 }
 
 int strata_replica_num_in_sync(const strata_replica_context *replica) {
-    return replica->strategy->n_replicas;
+    return strata_strategy_num_replicas_in_sync(replica->strategy);
 }
 
 strata_graph *strata_replica_graph(strata_replica_context *replica) {
@@ -93,6 +93,9 @@ strata_tensor *strata_replica_all_reduce(strata_replica_context *replica, strata
 strata_tensor *strata_replica_all_gather(strata_replica_context *replica, strata_tensor *x, int axis) {
     if (!strata_need_replica(replica, "strata_replica_all_gather")) return wrong_context(replica);
     if (!x || strata_tensor_is_poison(x)) return x;
+    if (strata_strategy_has_workers(replica->strategy))
+        return strata_graph_poison(replica->graph, NULL, STRATA_UNSUPPORTED,
+                                   "all_gather does not reach over workers yet; one worker's replicas have it");
     strata_gather_lengths *gathers = replica->gathers;
     const int call = replica->n_gathers++;
     if (axis < 0 || axis >= x->shape.rank || call >= STRATA_MAX_GATHERS)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/text.h"
-#include "strategies/kinds.h"
+#include "strategies/workers.h"
 
 static const strata_strategy_kind *const kinds[] = {
 #define STRATA_STRATEGY(name) &strata_strategy_##name,
@@ -30,7 +30,9 @@ static strata_status find_kind(const char *name, const strata_strategy_kind **ou
     const char *near = strata_nearest_name(name, strata_strategy_names, N_KINDS);
     if (near) return strata_fail(err, STRATA_INVALID, "there is no strategy \"%s\"; did you mean \"%s\"?", name, near);
     return strata_fail(err, STRATA_INVALID,
-                       "there is no strategy \"%s\"; there are: default, one_device, mirrored, central_storage, auto", name);
+                       "there is no strategy \"%s\"; there are: default, one_device, mirrored, multi_worker_mirrored, "
+                       "central_storage, auto",
+                       name);
 }
 
 /* ---- devices ---- */
@@ -150,6 +152,8 @@ static void describe(strata_strategy *strategy, const char *reason) {
     if (strategy->updater >= 0 && used < size)
         used += (size_t)snprintf(text + used, size - used, ", updated on %s",
                                  strata_device_get_info(strategy->devices[strategy->updater])->id);
+    if (strategy->workers.n > 1 && used < size)
+        used += (size_t)snprintf(text + used, size - used, ", worker %d of %d", strategy->workers.rank, strategy->workers.n);
     if (used < size) snprintf(text + used, size - used, ": %s", reason);
 }
 
@@ -163,6 +167,13 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
                            kind->most_devices ? "one device" : "no device by name", n);
     if (opts->parameter_device && !kind->central)
         return strata_fail(err, STRATA_INVALID, "strategy %s has no parameter device; central_storage has", kind->name);
+    if (kind->workers != (opts->communicator != NULL))
+        return strata_fail(err, STRATA_INVALID,
+                           kind->workers ? "strategy %s needs the workers' communicator (strata_communicator_create)"
+                                         : "strategy %s has one worker; a communicator is multi_worker_mirrored's",
+                           kind->name);
+    if (kind->workers && (opts->split || opts->auto_split))
+        return strata_fail(err, STRATA_INVALID, "strategy %s: a split is for the devices of one worker", kind->name);
     if (opts->bytes_per_pack < 0)
         return strata_fail(err, STRATA_INVALID, "strategy %s: bytes_per_pack is %lld; it must be 0 (the default) or more",
                            kind->name, (long long)opts->bytes_per_pack);
@@ -178,6 +189,7 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     else
         strategy->updater = choose_updater(strategy);
     STRATA_TRY(set_split(strategy, opts, err));
+    if (kind->workers) STRATA_TRY(strata_strategy_join(strategy, opts->communicator, err));
     describe(strategy, reason);
     return STRATA_OK;
 }
@@ -241,7 +253,15 @@ const char *strata_strategy_choice(const strata_strategy *strategy) {
 }
 
 int strata_strategy_num_replicas_in_sync(const strata_strategy *strategy) {
+    return strata_strategy_has_workers(strategy) ? strategy->workers.n_replicas : strategy->n_replicas;
+}
+
+int strata_strategy_num_local_replicas(const strata_strategy *strategy) {
     return strategy->n_replicas;
+}
+
+int strata_strategy_num_workers(const strata_strategy *strategy) {
+    return strata_strategy_has_workers(strategy) ? strategy->workers.n : 1;
 }
 
 strata_device *strata_strategy_device(const strata_strategy *strategy, int replica) {

@@ -73,9 +73,11 @@ static strata_status upload_parameters(strata_model *model, strata_error *err) {
     float *values = model->loaded ? model->loaded : calloc((size_t)size, sizeof *values);
     if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %lld parameters", (long long)size);
     if (!model->loaded) initialize(model, values);
+    strata_status status = STRATA_OK;
+    const strata_workers *workers = &model->strategy->workers;
+    if (workers->n > 1) status = workers->broadcast(workers, STRATA_DTYPE_F32, values, size, err); /* the chief's win */
     strata_array flat = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->flat_size), values);
     strata_array state = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->state_size), values + model->flat_size);
-    strata_status status = STRATA_OK;
     for (int r = 0; r < model->strategy->n_devices && !status; r++) {
         const strata_model_replica *own = &model->replicas[r];
         status = strata_variable_set(own->flat, &flat, err);
@@ -273,6 +275,15 @@ strata_status strata_model_replicas_equal(strata_model *model, bool *out_equal, 
     for (int r = 1; r < model->strategy->n_devices && !status; r++) {
         status = read_replica(model, r, other, err);
         if (!status && memcmp(first, other, size * sizeof *first)) *out_equal = false;
+    }
+    const strata_workers *workers = &model->strategy->workers;
+    if (!status && workers->n > 1) {
+        memcpy(other, first, size * sizeof *first);
+        int32_t differ = !*out_equal;
+        status = workers->broadcast(workers, STRATA_DTYPE_F32, other, (int64_t)size, err);
+        if (!status && memcmp(first, other, size * sizeof *first)) differ = 1;
+        if (!status) status = workers->sum(workers, STRATA_DTYPE_I32, &differ, 1, err);
+        *out_equal = !differ;
     }
     free(first);
     return status;

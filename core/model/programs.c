@@ -11,20 +11,29 @@
 #include "core/graph.h"
 #include "core/model/model.h"
 
+/* Training is shared by all workers; each evaluates and predicts by itself. */
+static void share(const strata_strategy *strategy, strata_program_kind kind, int64_t batch, int replica, int64_t *out_first,
+                  int64_t *out_n) {
+    if (kind == STRATA_PROGRAM_TRAIN)
+        strata_strategy_share(strategy, batch, replica, out_first, out_n);
+    else
+        strata_strategy_local_share(strategy, batch, replica, out_first, out_n);
+}
+
 /* What the device does in a program for a batch of all replicas. A replica without examples runs one, which counts nothing. */
 static strata_step_role role_of(const strata_model *model, strata_program_kind kind, int replica, int64_t batch) {
     const strata_strategy *strategy = model->strategy;
     strata_step_role role = {.replica = replica};
     if (replica < strategy->n_replicas) {
         int64_t first;
-        strata_strategy_share(strategy, batch, replica, &first, &role.batch);
+        share(strategy, kind, batch, replica, &first, &role.batch);
         if (!role.batch) role.batch = 1;
     }
     if (kind != STRATA_PROGRAM_TRAIN) return role;
     role.updates = strata_strategy_updates(strategy, replica);
     role.receives = !role.updates;
     role.gives_new = role.updates && strategy->updater >= 0 && strategy->n_devices > 1;
-    role.exchanges = strategy->n_devices > 1;
+    role.exchanges = strategy->n_devices > 1 || strata_strategy_has_workers(strategy);
     return role;
 }
 
@@ -115,7 +124,7 @@ static strata_status compile_part(strata_model *model, strata_program_kind kind,
                                                                      s.n_updates, NULL, &part->executable, err);
     strata_graph_destroy(s.graph);
     if (status) return status;
-    if (replica < model->strategy->n_replicas) strata_strategy_share(model->strategy, batch, replica, &part->first, &part->n);
+    if (replica < model->strategy->n_replicas) share(model->strategy, kind, batch, replica, &part->first, &part->n);
     part->x = strata_executable_input_index(part->executable, "x");
     part->y = strata_executable_input_index(part->executable, "y");
     part->step = strata_executable_input_index(part->executable, "step");
@@ -133,11 +142,11 @@ static void destroy_program(strata_model_program *program) {
     free(program);
 }
 
-static strata_status make_group(strata_model_program *program, strata_error *err) {
+static strata_status make_group(const strata_model *model, strata_model_program *program, strata_error *err) {
     strata_executable **executables = calloc((size_t)program->n_parts, sizeof(*executables));
     if (!executables) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     for (int r = 0; r < program->n_parts; r++) executables[r] = program->parts[r].executable;
-    strata_status status = strata_group_create(executables, program->n_parts, &program->group, err);
+    strata_status status = strata_group_create(executables, program->n_parts, &model->strategy->workers, &program->group, err);
     for (int r = 0; status && r < program->n_parts; r++) program->parts[r].executable = NULL; /* taken even so */
     free(executables);
     return status;
@@ -155,7 +164,7 @@ static strata_status compile(strata_model *model, strata_model_program *program,
         if (status) return explain_memory(model, program->kind, program->batch, model->replicas[r].device, status, err);
         program->contributes[r] = part->n > 0;
     }
-    return make_group(program, err);
+    return make_group(model, program, err);
 }
 
 strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,

@@ -170,7 +170,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_get_parameter(strata_model
                                                                     strata_error *err);
 STRATA_API STRATA_MUST_USE strata_status strata_model_set_parameter(strata_model *model, int index, const strata_array *value,
                                                                     strata_error *err);
-/* Whether all devices of the strategy hold the same bits of parameters and states. */
+/* Whether all devices of the strategy hold the same bits of parameters and states. With several workers all call it. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_replicas_equal(strata_model *model, bool *out_equal, strata_error *err);
 /* SHA-256 of all parameters' little-endian f32 bytes, in the order of their names, as 64 hexadecimal digits. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_sha256(strata_model *model, char out_hex[65], strata_error *err);

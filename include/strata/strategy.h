@@ -10,6 +10,7 @@
 #ifndef STRATA_STRATEGY_H
 #define STRATA_STRATEGY_H
 
+#include "strata/cluster.h"
 #include "strata/device.h"
 
 #ifdef __cplusplus
@@ -25,8 +26,9 @@ typedef struct strata_strategy_options {
     const char *parameter_device;                /* central_storage: where parameters are kept and updated; NULL: "host" */
     const int64_t *split;                        /* weights of the replicas' shares of a batch, 1..1000000; NULL: equal */
     int n_split;                                 /* one for each replica */
-    bool auto_split;        /* by the replicas' measured speeds, looked at now and then while a model trains */
-    int64_t bytes_per_pack; /* gradients travel in parts of about this size; 0: 256 KiB */
+    strata_communicator *communicator; /* multi_worker_mirrored: of the workers; borrowed, must outlive the strategy */
+    bool auto_split;                   /* by the replicas' measured speeds, looked at now and then while a model trains */
+    int64_t bytes_per_pack;            /* gradients travel in parts of about this size; 0: 256 KiB */
 } strata_strategy_options;
 
 /* Opens the devices. `name` is one of strata_strategy_names:
@@ -37,6 +39,8 @@ typedef struct strata_strategy_options {
  *                 same update; in a mixed group, whose arithmetic may differ in the last bit, the first device makes it for all
  *   "central_storage"  replicas as in mirrored; one device, the parameter device, keeps the optimizer's slots, makes the update and sends the new
  *                 parameters to the replicas
+ *   "multi_worker_mirrored"  mirrored in each worker of a job; every worker creates it at about the same time, trains the same model on the same
+ *                 data in the same order, and takes its share of each batch. The chief's (rank 0's) initial parameters are all workers'
  *   "auto"        mirrored where there are several accelerators, else one_device
  * Fails: INVALID for an unknown name (with the nearest), a device named twice, a wrong number of devices; what opening a device fails with.
  * Thread: as strata_device_open. opts may be NULL. */
@@ -51,9 +55,11 @@ STRATA_API void strata_strategy_destroy(strata_strategy *strategy);
 /* NULL-terminated. */
 extern STRATA_API const char *const strata_strategy_names[];
 
-STRATA_API const char *strata_strategy_name(const strata_strategy *strategy);   /* "auto" has become what it chose */
-STRATA_API const char *strata_strategy_choice(const strata_strategy *strategy); /* one line: which devices, and why */
-STRATA_API int strata_strategy_num_replicas_in_sync(const strata_strategy *strategy);
+STRATA_API const char *strata_strategy_name(const strata_strategy *strategy);         /* "auto" has become what it chose */
+STRATA_API const char *strata_strategy_choice(const strata_strategy *strategy);       /* one line: which devices, and why */
+STRATA_API int strata_strategy_num_replicas_in_sync(const strata_strategy *strategy); /* of all workers */
+STRATA_API int strata_strategy_num_local_replicas(const strata_strategy *strategy); /* of this worker, by the numbers from 0 */
+STRATA_API int strata_strategy_num_workers(const strata_strategy *strategy);
 STRATA_API strata_device *strata_strategy_device(const strata_strategy *strategy, int replica); /* borrowed */
 
 /* Examples [*out_first, *out_first + *out_n) of a global batch are the replica's: each has floor or ceil of global / replicas, the first ones the

@@ -84,10 +84,17 @@ typedef struct device_flags {
 int open_device(const device_flags *flags, strata_device **out_device);
 
 typedef struct strategy_flags {
-    const char *name, *devices, *parameter_device, *split;
+    const char *name, *devices, *parameter_device, *split, *cluster;
 } strategy_flags;
+/* A strategy and, where there are several workers, what joins them. */
+typedef struct opened_strategy {
+    strata_strategy *strategy;
+    strata_communicator *communicator;
+    bool chief; /* writes files and prints */
+} opened_strategy;
 /* What --strategy, --devices (a,b,c), --parameter-device and --split (3:1, auto) say; --device names one device. */
-int open_strategy(const strategy_flags *flags, const device_flags *device, strata_strategy **out_strategy);
+int open_strategy(const strategy_flags *flags, const device_flags *device, opened_strategy *out_opened);
+void close_strategy(opened_strategy *opened); /* after all made on it */
 
 /* ",\"metrics\":{\"auc\":0.9, ...}" for those that the model was asked for, its confusion matrix among them; nothing where there are none. */
 void print_more_json(const strata_model *model, const strata_metrics *metrics);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "strata/cluster_spec.h"
 
 enum { MOST = 64 };
 
@@ -39,8 +40,31 @@ static int read_split(char *text, int64_t split[MOST]) {
     return n;
 }
 
+/* Joins the workers that --cluster or the environment names. */
+static int join_workers(const strategy_flags *flags, opened_strategy *opened) {
+    strata_cluster_spec spec = {0};
+    strata_error err = {0};
+    const strata_cluster_options cluster = {.cluster = flags->cluster};
+    strata_status status = strata_cluster_spec_resolve(&cluster, &spec, &err);
+    if (status) return report(FAILING_USAGE, status, &err);
+    const char *secret = getenv("STRATA_SECRET");
+    const strata_communicator_options opts = {.rank = spec.rank,
+                                              .world = spec.world_size,
+                                              .store = spec.rendezvous,
+                                              .secret = secret,
+                                              .secret_bytes = secret ? strlen(secret) : 0};
+    opened->chief = spec.is_chief;
+    if (spec.rank < 0)
+        status = strata_fail(&err, STRATA_INVALID, "this task is %s %d; multi_worker_mirrored has chief and workers",
+                             strata_task_type_name(spec.task_type), spec.task_index);
+    else
+        status = strata_communicator_create(&opts, &opened->communicator, &err);
+    strata_cluster_spec_finish(&spec);
+    return status ? report(FAILING_RUN, status, &err) : EXIT_OK;
+}
+
 static int open_with(const strategy_flags *flags, const device_flags *device, char *devices, char *split,
-                     strata_strategy **out_strategy) {
+                     opened_strategy *opened) {
     const strata_device_options device_options = {
         .fast = device->fast, .no_tune = device->no_tune, .no_cache = device->no_cache};
     const char *names[MOST] = {device->which};
@@ -59,17 +83,30 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
         opts.split = weights;
     }
     const char *name = flags->name ? flags->name : device->which ? "one_device" : devices ? "mirrored" : "default";
-    strata_status status = strata_strategy_create(name, &opts, out_strategy, &err);
+    opened->chief = true;
+    if (!strcmp(name, "multi_worker_mirrored")) {
+        const int code = join_workers(flags, opened);
+        if (code) return code;
+        opts.communicator = opened->communicator;
+    } else if (flags->cluster) {
+        return usage_error("--cluster is for --strategy multi_worker_mirrored");
+    }
+    strata_status status = strata_strategy_create(name, &opts, &opened->strategy, &err);
     return status ? report(FAILING_DEVICE, status, &err) : EXIT_OK;
 }
 
-int open_strategy(const strategy_flags *flags, const device_flags *device, strata_strategy **out_strategy) {
+int open_strategy(const strategy_flags *flags, const device_flags *device, opened_strategy *out_opened) {
     char *devices = flags->devices ? strdup(flags->devices) : NULL, *split = flags->split ? strdup(flags->split) : NULL;
     const bool enough = (devices || !flags->devices) && (split || !flags->split);
     strata_error err = {0};
-    const int code = enough ? open_with(flags, device, devices, split, out_strategy)
+    const int code = enough ? open_with(flags, device, devices, split, out_opened)
                             : report(FAILING_RUN, strata_fail(&err, STRATA_OUT_OF_MEMORY, "no host memory"), &err);
     free(devices);
     free(split);
     return code;
+}
+
+void close_strategy(opened_strategy *opened) {
+    strata_strategy_destroy(opened->strategy);
+    strata_communicator_destroy(opened->communicator);
 }

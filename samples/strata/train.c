@@ -30,10 +30,12 @@ static const option_row rows[] = {
      1, 1e12},
     {"global-batch", "N", "examples a step, of all replicas together", OPTION_INT, offsetof(train_options, global_batch), 1,
      1e12},
-    {"strategy", "NAME", "default, one_device, mirrored, central_storage or auto: on which devices", OPTION_TEXT,
+    {"strategy", "NAME", "default, one_device, mirrored, multi_worker_mirrored, central_storage or auto", OPTION_TEXT,
      offsetof(train_options, strategy.name), 0, 0},
     {"devices", "A,B", "of the strategy, one a replica (mirrored: all accelerators)", OPTION_TEXT,
      offsetof(train_options, strategy.devices), 0, 0},
+    {"cluster", "A:PORT,B:PORT", "multi_worker_mirrored: the workers (TF_CONFIG or the launcher's environment)", OPTION_TEXT,
+     offsetof(train_options, strategy.cluster), 0, 0},
     {"parameter-device", "WHICH", "central_storage: where parameters are kept (host)", OPTION_TEXT,
      offsetof(train_options, strategy.parameter_device), 0, 0},
     {"split", "3:1", "shares of a batch, by replica; auto: by measured speed (equal)", OPTION_TEXT,
@@ -57,7 +59,8 @@ typedef struct training {
     train_options options;
     const sample *sample;
     const char *name; /* as the user gave it */
-    strata_strategy *strategy;
+    opened_strategy opened;
+    strata_strategy *strategy; /* of `opened` */
     strata_model *model;
     int64_t batch; /* of all replicas */
     sample_data train, test;
@@ -179,8 +182,10 @@ static int fit(training *t) {
     strata_status status = strata_model_compile(t->model, NULL, &compile, &err);
     if (!status && t->options.log_device_placement) status = log_placement(t, &err);
     if (status) return report(FAILING_RUN, status, &err);
-    progress_line line = {
-        .terminal = isatty(STDERR_FILENO), .quiet = t->options.json, .numbers = !classifies(t->model), .batch = t->batch};
+    progress_line line = {.terminal = isatty(STDERR_FILENO) && t->opened.chief,
+                          .quiet = t->options.json,
+                          .numbers = !classifies(t->model),
+                          .batch = t->batch};
     strata_fit_options opts = {.epochs = (int)t->options.epochs,
                                .batch = t->batch,
                                .seed = (uint64_t)t->options.seed,
@@ -196,7 +201,7 @@ static int fit(training *t) {
     if (!status && interrupted)
         status = strata_fail(&err, STRATA_INTERRUPTED, "interrupted after the last step; nothing was saved");
     if (status) return report(FAILING_RUN, status, &err);
-    status = t->options.save ? strata_model_save(t->model, t->options.save, &err) : STRATA_OK;
+    status = t->options.save && t->opened.chief ? strata_model_save(t->model, t->options.save, &err) : STRATA_OK;
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
 
@@ -218,15 +223,15 @@ static double median_epoch(const strata_history *h) {
 }
 
 static void print_strategy(const training *t) {
-    const int n = strata_strategy_num_replicas_in_sync(t->strategy);
+    const int n = strata_strategy_num_local_replicas(t->strategy);
     const strata_communication_totals c = strata_model_communication(t->model);
     printf(",\"strategy\":\"%s\",\"devices\":[", strata_strategy_name(t->strategy));
     for (int r = 0; r < n; r++) {
         if (r) printf(",");
         print_json_string(strata_device_get_info(strata_strategy_device(t->strategy, r))->id);
     }
-    printf("],\"replicas\":%d,\"replica_weights_equal\":%s,\"imbalance\":%.4f", n, t->replicas_equal ? "true" : "false",
-           c.imbalance);
+    printf("],\"replicas\":%d,\"replica_weights_equal\":%s,\"imbalance\":%.4f",
+           strata_strategy_num_replicas_in_sync(t->strategy), t->replicas_equal ? "true" : "false", c.imbalance);
     printf(",\"comm_s\":%.6f,\"comm_hidden\":%.4f,\"comm_bytes_per_step\":%.0f", c.seconds, c.hidden, c.bytes_per_step);
 }
 
@@ -243,8 +248,8 @@ static void print_result(const training *t) {
     printf("{\"sample\":");
     print_json_string(strata_model_label(t->model)[0] ? strata_model_label(t->model) : t->name);
     print_strategy(t);
-    printf(",\"workers\":1,\"batch\":%lld,\"epochs\":%d,\"steps\":%lld", (long long)t->batch, h->n_epochs,
-           (long long)h->n_steps);
+    printf(",\"workers\":%d,\"batch\":%lld,\"epochs\":%d,\"steps\":%lld", strata_strategy_num_workers(t->strategy),
+           (long long)t->batch, h->n_epochs, (long long)h->n_steps);
     printf(",\"start_to_first_step_s\":%.4f", t->fit_began - t->began + h->first_step_seconds);
     printf(",\"first_step_s\":%.4f,\"epoch_s\":%.6f,\"samples_per_s\":%.1f,\"losses\":[", h->first_step_seconds, epoch_s, rate);
     for (int i = 0; i < h->n_losses; i++) printf("%s%.9g", i ? "," : "", (double)h->losses[i]);
@@ -299,14 +304,15 @@ static int train(training *t) {
     if (!code) code = open_model(t->name, false, &t->model);
     if (!code) t->sample = sample_of_model(t->model, &t->options.data);
     if (!code && t->options.batch && t->options.global_batch) code = usage_error("give --batch or --global-batch, not both");
-    if (!code) code = open_strategy(&t->options.strategy, &t->options.device, &t->strategy);
+    if (!code) code = open_strategy(&t->options.strategy, &t->options.device, &t->opened);
+    t->strategy = t->opened.strategy;
     if (!code) choose_defaults(t);
     if (!code) code = open_both(t);
     if (code) return code;
-    if (!t->options.json) print_start(t);
+    if (!t->options.json && t->opened.chief) print_start(t);
     fflush(stdout);
     code = fit(t);
-    if (!code) print_result(t);
+    if (!code && t->opened.chief) print_result(t);
     return code;
 }
 
@@ -318,7 +324,7 @@ static int run(const command *command, int argc, char **argv) {
     code = train(&t);
     strata_history_finish(&t.history);
     strata_model_destroy(t.model);
-    strata_strategy_destroy(t.strategy);
+    close_strategy(&t.opened);
     close_data(&t.train);
     close_data(&t.test);
     return code;

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * multi_worker_mirrored: mirrored in each worker of a job, and the workers' sums added up by their communicator, in rank order. Every replica of every worker
+ * makes the same update of its copy. */
+#include <stdlib.h>
+
+#include "strategies/workers.h"
+
+static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
+                            const strata_strategy_kind **out_kind, strata_error *err) {
+    STRATA_TRY(strata_strategy_mirrored.choose(rows, n_rows, choice, out_kind, err));
+    *out_kind = &strata_strategy_multi_worker_mirrored;
+    return STRATA_OK;
+}
+
+const strata_strategy_kind strata_strategy_multi_worker_mirrored = {
+    .name = "multi_worker_mirrored", .most_devices = -1, .workers = true, .choose = choose};
+
+static strata_status sum(const strata_workers *workers, strata_dtype dtype, void *data, int64_t elements, strata_error *err) {
+    return strata_communicator_all_reduce(workers->communicator, data, (size_t)elements, dtype, STRATA_REDUCER_SUM, err);
+}
+
+static strata_status broadcast(const strata_workers *workers, strata_dtype dtype, void *data, int64_t elements,
+                               strata_error *err) {
+    return strata_communicator_broadcast(workers->communicator, data, (size_t)elements, dtype, 0, err);
+}
+
+strata_status strata_strategy_join(strata_strategy *strategy, strata_communicator *communicator, strata_error *err) {
+    const int world = strata_communicator_world(communicator), rank = strata_communicator_rank(communicator);
+    const int32_t own = strategy->n_replicas;
+    int32_t *all = calloc((size_t)world, sizeof *all);
+    if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d workers", world);
+    strategy->workers =
+        (strata_workers){.rank = rank, .n = world, .sum = sum, .broadcast = broadcast, .communicator = communicator};
+    strata_status status = strata_communicator_all_gather(communicator, &own, all, 1, NULL, STRATA_DTYPE_I32, err);
+    for (int w = 0; w < world && !status; w++) {
+        if (w < rank) strategy->workers.first_replica += all[w];
+        strategy->workers.n_replicas += all[w];
+    }
+    free(all);
+    return status;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A strategy as one worker of several. */
+#ifndef STRATA_STRATEGIES_WORKERS_H
+#define STRATA_STRATEGIES_WORKERS_H
+
+#include "strata/cluster.h"
+#include "strategies/kinds.h"
+
+/* Tells the others how many replicas there are here, and learns theirs: every worker calls it. The communicator is borrowed. */
+STRATA_MUST_USE strata_status strata_strategy_join(strata_strategy *strategy, strata_communicator *communicator,
+                                                   strata_error *err);
+
+#endif
