@@ -214,10 +214,10 @@ int main(void) {
             s.name = "a stopped rank";
             s.victim = victim;
             s.signal = SIGSTOP;
-            s.heartbeat = 0.2;
+            s.heartbeat = 0.4;
             s.expected = STRATA_PEER_LOST;
             s.text = names[victim];
-            s.most_seconds = 3;
+            s.most_seconds = 5;
             run(&s);
         }
         s = common;
