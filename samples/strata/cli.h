@@ -84,7 +84,7 @@ typedef struct device_flags {
 int open_device(const device_flags *flags, strata_device **out_device);
 
 typedef struct strategy_flags {
-    const char *name, *devices, *parameter_device, *split, *cluster;
+    const char *name, *devices, *parameter_device, *split, *cluster, *task;
 } strategy_flags;
 /* A strategy and, where there are several workers, what joins them. */
 typedef struct opened_strategy {

@@ -44,7 +44,7 @@ static int read_split(char *text, int64_t split[MOST]) {
 static int join_workers(const strategy_flags *flags, opened_strategy *opened) {
     strata_cluster_spec spec = {0};
     strata_error err = {0};
-    const strata_cluster_options cluster = {.cluster = flags->cluster};
+    const strata_cluster_options cluster = {.cluster = flags->cluster, .task = flags->task};
     strata_status status = strata_cluster_spec_resolve(&cluster, &spec, &err);
     if (status) return report(FAILING_USAGE, status, &err);
     const char *secret = getenv("STRATA_SECRET");
@@ -88,8 +88,8 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
         const int code = join_workers(flags, opened);
         if (code) return code;
         opts.communicator = opened->communicator;
-    } else if (flags->cluster) {
-        return usage_error("--cluster is for --strategy multi_worker_mirrored");
+    } else if (flags->cluster || flags->task) {
+        return usage_error("--cluster and --task are for --strategy multi_worker_mirrored");
     }
     strata_status status = strata_strategy_create(name, &opts, &opened->strategy, &err);
     return status ? report(FAILING_DEVICE, status, &err) : EXIT_OK;

@@ -36,6 +36,8 @@ static const option_row rows[] = {
      offsetof(train_options, strategy.devices), 0, 0},
     {"cluster", "A:PORT,B:PORT", "multi_worker_mirrored: the workers (TF_CONFIG or the launcher's environment)", OPTION_TEXT,
      offsetof(train_options, strategy.cluster), 0, 0},
+    {"task", "worker:1", "with --cluster: which of the workers this one is", OPTION_TEXT,
+     offsetof(train_options, strategy.task), 0, 0},
     {"parameter-device", "WHICH", "central_storage: where parameters are kept (host)", OPTION_TEXT,
      offsetof(train_options, strategy.parameter_device), 0, 0},
     {"split", "3:1", "shares of a batch, by replica; auto: by measured speed (equal)", OPTION_TEXT,
@@ -141,7 +143,7 @@ static int open_both(training *t) {
     }
     if (status) return report(FAILING_DATA, status, &err);
     int64_t n = strata_dataset_size(t->train.dataset);
-    if (t->batch > n && !t->options.json)
+    if (t->batch > n && !t->options.json && t->opened.chief)
         fprintf(stderr, "strata: the batch of %lld is all of the %lld examples\n", (long long)t->batch, (long long)n);
     return EXIT_OK;
 }
@@ -183,7 +185,7 @@ static int fit(training *t) {
     if (!status && t->options.log_device_placement) status = log_placement(t, &err);
     if (status) return report(FAILING_RUN, status, &err);
     progress_line line = {.terminal = isatty(STDERR_FILENO) && t->opened.chief,
-                          .quiet = t->options.json,
+                          .quiet = t->options.json || !t->opened.chief,
                           .numbers = !classifies(t->model),
                           .batch = t->batch};
     strata_fit_options opts = {.epochs = (int)t->options.epochs,
@@ -241,7 +243,12 @@ static void print_result(const training *t) {
     if (!t->options.json) {
         print_metrics(t->model, &t->test_metrics);
         print_more(&t->test_metrics);
-        printf(", %.0f samples/s on %s\n", rate, strata_strategy_choice(t->strategy));
+        printf(", %.0f samples/s on", rate);
+        for (int r = 0; r < strata_strategy_num_local_replicas(t->strategy); r++)
+            printf("%s %s", r ? "," : "", strata_device_get_info(strata_strategy_device(t->strategy, r))->id);
+        if (strata_strategy_num_workers(t->strategy) > 1)
+            printf(" and %d other workers", strata_strategy_num_workers(t->strategy) - 1);
+        printf("\n");
         if (t->options.save) printf("saved %s\n", t->options.save);
         return;
     }

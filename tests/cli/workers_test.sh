@@ -21,7 +21,32 @@ assert len(one) == len(many) and all(abs(a - b) <= 1e-5 * abs(a) for a, b in zip
 END
     expect 0 "200 test examples" evaluate "$work/model.strata" --device host --data "$work/data"
 done
+expect 0 "and 1 other workers" launch -n 2 -- "$strata" train mnist --data "$work/data" --epochs 1 --devices host --strategy multi_worker_mirrored
+stdout "[0] epoch 1/1"
+checks=$((checks + 1))
+! grep -q '^\[1\]' "$work/out" || bad "a worker that is not the chief prints"
+
+# Said by hand, in two terminals; when one dies the other says so.
+port=$((20000 + $$ % 10000))
+by_hand="train mnist --data $work/data --epochs 100000 --devices host --strategy multi_worker_mirrored --cluster 127.0.0.1:$port,127.0.0.1:$((port + 1))"
+"$strata" $by_hand --task worker:1 >"$work/other.out" 2>&1 &
+other=$!
+"$strata" $by_hand --task worker:0 >"$work/out" 2>"$work/err" &
+chief=$!
+for _ in $(seq 300); do
+    ! grep -q "epoch 2/" "$work/out" || break
+    sleep 0.1
+done
+check "two workers train" grep -q "epoch 2/" "$work/out"
+kill -9 $other
+wait $chief
+ended=$?
+check "a worker whose peer was killed ends with exit code 162, not $ended" test $ended = 162
+stderr "rank 1"
+
 expect 2 "multi_worker_mirrored" $train --cluster a:1,b:2
+expect 2 "multi_worker_mirrored" $train --task worker:1
+expect 2 "--task" $train --strategy multi_worker_mirrored --cluster a:1,b:2
 expect 2 "for the devices of one worker" $train --strategy multi_worker_mirrored --split auto
 }
 finish

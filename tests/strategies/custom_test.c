@@ -77,8 +77,6 @@ Test(custom, a_scope_is_its_threads_own) {
     strata_strategy_destroy(strategy);
 }
 
-static strata_replica_context *leaked;
-
 static strata_status calls_of_the_other_context(strata_replica_context *replica, strata_tensor *const *inputs, void *user,
                                                 strata_error *inner) {
     strata_strategy *strategy = user;
@@ -93,7 +91,6 @@ static strata_status calls_of_the_other_context(strata_replica_context *replica,
     FAILS(strata_function_create(strategy, calls_of_the_other_context, NULL, &function, &err), "cross-replica");
     FAILS(strata_strategy_reduce(&values, STRATA_REDUCE_SUM, STRATA_NO_AXIS, &out, &err), "strata_replica_all_reduce");
     FAILS(strata_strategy_gather(&values, 0, &out, &err), "strata_replica_all_gather");
-    leaked = replica;
     strata_replica_return(replica, inputs[0]);
     return STRATA_OK;
 }
@@ -110,6 +107,34 @@ Test(custom, each_call_says_which_context_it_needs) {
     cr_assert(strata_in_cross_replica_context());
     FAILS(strata_distributed_create("v", f32, STRATA_SHAPE(1), NULL, &variable, &err), "strata_strategy_enter");
     strata_per_replica_finish(&outputs);
+    strata_function_destroy(function);
+    strata_strategy_destroy(strategy);
+}
+
+static strata_replica_context *first_replica;
+
+/* Replica 1's trace speaks of replica 0. */
+static strata_status speak_for_another(strata_replica_context *replica, strata_tensor *const *inputs, void *user,
+                                       strata_error *inner) {
+    (void)user;
+    (void)inner;
+    if (strata_replica_id(replica) == 0)
+        first_replica = replica;
+    else
+        strata_replica_all_reduce(first_replica, inputs[0], STRATA_REDUCE_SUM);
+    strata_replica_return(replica, inputs[0]);
+    return STRATA_OK;
+}
+
+Test(custom, a_replicas_call_in_another_ones_context_fails_the_run) {
+    strata_strategy *strategy = hosts(2);
+    strata_function *function = NULL;
+    float number = 1;
+    strata_array value = strata_array_view(f32, STRATA_SHAPE(1), &number);
+    strata_per_replica inputs = {1, &value}, outputs = {0};
+    OK(strata_function_create(strategy, speak_for_another, NULL, &function, &err));
+    FAILS(strata_strategy_run(function, &inputs, 1, &outputs, 1, &err), "in another replica's");
+    cr_assert_not_null(strstr(err.message, "strata_replica_all_reduce"), "%s", err.message);
     strata_function_destroy(function);
     strata_strategy_destroy(strategy);
 }

@@ -7,15 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "strata/strata.h"
 #include "tests/support/check.h"
+#include "tests/support/folder.h"
 
 enum { FEATURES = 7, CLASSES = 3, MOST_LOSSES = 100, MOST_REPLICAS = 8 };
 
 static strata_error err;
 #define OK(call) cr_assert_eq((call), STRATA_OK, "%s", err.message)
+
+TestSuite(training, .init = test_folder_make, .fini = test_folder_remove);
 
 /* ---- the program: what a run trains, and what came out of it ---- */
 
@@ -335,10 +337,7 @@ Test(training, batch_norm_normalizes_by_replica_and_keeps_the_mean_of_statistics
 Test(training, a_model_file_does_not_know_its_strategy) {
     const plan p = {.optimizer = strata_adam_optimizer(0.003), .batch_norm = true, .n = 53, .batch = 16, .epochs = 2};
     const char *host[] = {"host"};
-    char path[] = "/tmp/strata-XXXXXX";
-    const int file = mkstemp(path);
-    cr_assert_geq(file, 0);
-    close(file);
+    const char *path = test_path("model.strata");
     for (int from = 0; from < 3; from++) {
         strata_strategy *first =
             from == 0 ? hosts(3) : named(from == 1 ? "default" : "central_storage", from == 1 ? NULL : host, from != 1, NULL);
@@ -365,7 +364,6 @@ Test(training, a_model_file_does_not_know_its_strategy) {
         }
         free_dataset(dataset);
     }
-    unlink(path);
 }
 
 /* ---- no allocation, compilation or wait that the first steps did not have ---- */
