@@ -77,8 +77,10 @@ strata_status strata_loop_follow(strata_loop *loop, const strata_communicator_op
     const strata_hello hello = {STRATA_FOR_STORE, 0, (uint32_t)opts->rank, (uint32_t)opts->world};
     const double deadline = strata_clock_seconds() + opts->connect_seconds;
     int fd;
-    if (strata_socket_connect(opts->store, &hello, loop->secret, loop->secret_bytes, deadline, &fd, err))
-        return strata_fail_in(err, STRATA_UNAVAILABLE, "rank %d of %d waited %g s for rank 0", opts->rank, opts->world,
+    const strata_status status =
+        strata_socket_connect(opts->store, &hello, loop->secret, loop->secret_bytes, deadline, &fd, err);
+    if (status)
+        return strata_fail_in(err, status, "rank %d of %d waited %g s for rank 0", opts->rank, opts->world,
                               opts->connect_seconds);
     strata_connection_init(&loop->control, fd);
     snprintf(loop->store_address, sizeof loop->store_address, "%s", opts->store);

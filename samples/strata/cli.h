@@ -4,6 +4,8 @@
 #ifndef STRATA_SAMPLES_CLI_H
 #define STRATA_SAMPLES_CLI_H
 
+#include <strata/cluster.h>
+#include <strata/cluster_spec.h>
 #include <strata/strata.h>
 
 /* Exit codes: `strata help exit-codes` prints the same list (main.c). */
@@ -44,7 +46,7 @@ typedef struct command {
 } command;
 
 extern const command command_devices, command_train, command_evaluate, command_predict, command_summary, command_inspect,
-    command_data, command_bench, command_launch;
+    command_data, command_bench, command_launch, command_cluster;
 extern const command *const commands[]; /* ends with NULL */
 
 /* Reads argv[1..] by the command's table into `options`; what is no option goes to arguments[0..n_arguments), in order. Returns EXIT_OK,
@@ -86,6 +88,17 @@ int open_device(const device_flags *flags, strata_device **out_device);
 typedef struct strategy_flags {
     const char *name, *devices, *parameter_device, *split, *cluster, *task;
 } strategy_flags;
+#define CLUSTER_OPTION_ROWS(type, member)                                                                                      \
+    {"cluster",                                                                                                                \
+     "A:PORT,B:PORT",                                                                                                          \
+     "multi_worker_mirrored: the workers (TF_CONFIG or the launcher's environment)",                                           \
+     OPTION_TEXT,                                                                                                              \
+     offsetof(type, member.cluster),                                                                                           \
+     0,                                                                                                                        \
+     0},                                                                                                                       \
+    {                                                                                                                          \
+        "task", "worker:1", "with --cluster: which of the workers this one is", OPTION_TEXT, offsetof(type, member.task), 0, 0 \
+    }
 /* A strategy and, where there are several workers, what joins them. */
 typedef struct opened_strategy {
     strata_strategy *strategy;
@@ -95,6 +108,10 @@ typedef struct opened_strategy {
 /* What --strategy, --devices (a,b,c), --parameter-device and --split (3:1, auto) say; --device names one device. */
 int open_strategy(const strategy_flags *flags, const device_flags *device, opened_strategy *out_opened);
 void close_strategy(opened_strategy *opened); /* after all made on it */
+/* Whom --cluster and --task or the environment name; and what joins them: `more` has what these do not say. */
+int resolve_workers(const strategy_flags *flags, strata_cluster_spec *out_spec);
+int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, const strata_communicator_options *more,
+                 strata_communicator **out_comm);
 
 /* ",\"metrics\":{\"auc\":0.9, ...}" for those that the model was asked for, its confusion matrix among them; nothing where there are none. */
 void print_more_json(const strata_model *model, const strata_metrics *metrics);

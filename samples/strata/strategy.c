@@ -40,27 +40,39 @@ static int read_split(char *text, int64_t split[MOST]) {
     return n;
 }
 
-/* Joins the workers that --cluster or the environment names. */
-static int join_workers(const strategy_flags *flags, opened_strategy *opened) {
-    strata_cluster_spec spec = {0};
+int resolve_workers(const strategy_flags *flags, strata_cluster_spec *out_spec) {
     strata_error err = {0};
     const strata_cluster_options cluster = {.cluster = flags->cluster, .task = flags->task};
-    strata_status status = strata_cluster_spec_resolve(&cluster, &spec, &err);
-    if (status) return report(FAILING_USAGE, status, &err);
-    const char *secret = getenv("STRATA_SECRET");
-    const strata_communicator_options opts = {.rank = spec.rank,
-                                              .world = spec.world_size,
-                                              .store = spec.rendezvous,
-                                              .secret = secret,
-                                              .secret_bytes = secret ? strlen(secret) : 0};
-    opened->chief = spec.is_chief;
-    if (spec.rank < 0)
+    strata_status status = strata_cluster_spec_resolve(&cluster, out_spec, &err);
+    if (!status && out_spec->rank < 0)
         status = strata_fail(&err, STRATA_INVALID, "this task is %s %d; multi_worker_mirrored has chief and workers",
-                             strata_task_type_name(spec.task_type), spec.task_index);
-    else
-        status = strata_communicator_create(&opts, &opened->communicator, &err);
+                             strata_task_type_name(out_spec->task_type), out_spec->task_index);
+    return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
+}
+
+int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, const strata_communicator_options *more,
+                 strata_communicator **out_comm) {
+    (void)flags;
+    strata_error err = {0};
+    const char *secret = getenv("STRATA_SECRET");
+    strata_communicator_options opts = *more;
+    opts.rank = spec->rank;
+    opts.world = spec->world_size;
+    opts.store = spec->rendezvous;
+    opts.secret = secret;
+    opts.secret_bytes = secret ? strlen(secret) : 0;
+    const strata_status status = strata_communicator_create(&opts, out_comm, &err);
+    return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
+}
+
+/* Joins the workers that --cluster or the environment names. */
+static int find_and_join_workers(const strategy_flags *flags, opened_strategy *opened) {
+    strata_cluster_spec spec = {0};
+    int code = resolve_workers(flags, &spec);
+    opened->chief = spec.is_chief;
+    if (!code) code = join_workers(flags, &spec, &(strata_communicator_options){0}, &opened->communicator);
     strata_cluster_spec_finish(&spec);
-    return status ? report(FAILING_RUN, status, &err) : EXIT_OK;
+    return code;
 }
 
 static int open_with(const strategy_flags *flags, const device_flags *device, char *devices, char *split,
@@ -85,7 +97,7 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
     const char *name = flags->name ? flags->name : device->which ? "one_device" : devices ? "mirrored" : "default";
     opened->chief = true;
     if (!strcmp(name, "multi_worker_mirrored")) {
-        const int code = join_workers(flags, opened);
+        const int code = find_and_join_workers(flags, opened);
         if (code) return code;
         opts.communicator = opened->communicator;
     } else if (flags->cluster || flags->task) {

@@ -1,0 +1,38 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# strata cluster check: what was resolved, who answers, what each pair of workers measures; and what is said where some do not come.
+. "$(dirname "$0")/support.sh"
+
+for transport in tcp shm; do
+    expect 0 "" launch -n 3 -- "$strata" cluster check --json --transport $transport
+    sed -i 's/^\[0\] //' "$work/out"
+    check "rank 0 alone prints" test "$(wc -l <"$work/out")" = 1
+    json "r['resolver'] == 'TF_CONFIG' and r['world'] == 3 and r['transport'] == '$transport' and r['rendezvous'] == r['ranks'][0]['address']"
+    json "[x['rank'] for x in r['ranks']] == [0, 1, 2] and len({x['process'] for x in r['ranks']}) == 3"
+    json "all(x['host'] and x['cores'] > 0 and 'strata ' + x['version'] == '$("$strata" --version)' for x in r['ranks'])"
+    json "[(p['from'], p['to']) for p in r['pairs']] == [(0, 1), (0, 2), (1, 2)]"
+    json "all(0 < p['latency_us'] < 1e5 and p['there_mb_s'] > 1 and p['back_mb_s'] > 1 for p in r['pairs'])"
+done
+expect 0 "all answer, over shm" launch -n 2 -- "$strata" cluster check
+stdout "TF_CONFIG: 2 workers, meeting at 127.0.0.1:"
+stdout "there MB/s"
+expect 0 "nothing names a cluster: 1 worker" cluster check
+
+# Absent ones are named, and who they are meant to be was printed before.
+port=$((30000 + $$ % 10000))
+three="127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))"
+expect 163 "2 of 3 ranks did not come within 0.5 s: ranks 1, 2" cluster check --cluster "$three" --task worker:0 --wait 0.5
+stdout "rank 2    127.0.0.1:$((port + 2))"
+expect 163 "waited 0.5 s for rank 0" cluster check --cluster "$three" --task worker:1 --wait 0.5
+"$strata" cluster check --cluster "$three" --task worker:1 --wait 1 >"$work/other.out" 2>&1 &
+expect 163 "1 of 3 ranks did not come within 1 s: rank 2" cluster check --cluster "$three" --task worker:0 --wait 1
+wait $!
+check "the other worker ends with 163 too" test $? = 163
+check "and says the same" grep -q "1 of 3 ranks did not come within 1 s: rank 2" "$work/other.out"
+
+expect 2 'there is: strata cluster check' cluster chek
+expect 2 "cluster needs check" cluster
+expect 2 "no transport" cluster check --transport carrier --cluster "$three" --task 0
+expect 2 "--task" cluster check --cluster "$three"
+finish
