@@ -229,6 +229,17 @@ static strata_status wait_for_operands(strata_group *group, int index, int slot,
     return STRATA_OK;
 }
 
+strata_status strata_group_look(strata_group *group, int slot, strata_error *err) {
+    const int r = (int)(group->counters.steps % (uint64_t)group->n_replicas);
+    member *m = &group->members[r];
+    STRATA_TRY(check_alive(group, err));
+    strata_status status = strata_executable_wait_segment(m->executable, slot, m->next - 1, err);
+    if (status) return fail(group, r, status, err);
+    m->spent += seconds() - group->started;
+    m->looks++;
+    return STRATA_OK;
+}
+
 /* Whether some replica has been given segments behind the communication's operand. */
 static bool devices_go_on(const strata_group *group, int index, int slot) {
     for (int r = 0; r < group->n_replicas; r++) {

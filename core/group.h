@@ -33,6 +33,9 @@ STRATA_MUST_USE strata_status strata_group_start(strata_group *group, int slot, 
  * results. NULL: all do. The slot is the one that was started last. A failure names the replica, and ends the group: nothing more is
  * submitted. */
 STRATA_MUST_USE strata_status strata_group_finish(strata_group *group, int slot, const bool *contributes, strata_error *err);
+/* Waits for one replica, each in its turn, to measure what its share of the step that was finished last takes: for groups that communicate nothing, as the others
+ * learn it by the way. */
+STRATA_MUST_USE strata_status strata_group_look(strata_group *group, int slot, strata_error *err);
 STRATA_MUST_USE strata_status strata_group_wait(strata_group *group, int slot, strata_error *err);
 
 /* What the group has communicated since it was made. */
@@ -44,7 +47,7 @@ typedef struct strata_group_counters {
     double wait_seconds;                /* for the devices, before folds */
 } strata_group_counters;
 strata_group_counters strata_group_get_counters(const strata_group *group);
-/* Mean seconds that replica r took from the start of a step to its first communication, over the steps in which it was looked at first; the
+/* Mean seconds that replica r took from the start of a step to its first communication or, when there is none, its end, over the steps in which it was looked at first; the
  * replicas take turns. 0: not looked at yet. */
 double strata_group_replica_seconds(const strata_group *group, int replica);
 

@@ -123,6 +123,21 @@ static strata_status make_segments(strata_model *model, strata_error *err) {
     return STRATA_OK;
 }
 
+int64_t strata_model_accumulates(const strata_model *model) {
+    const int64_t n = model->optimizer.gradient_accumulation_steps;
+    return n > 1 ? n : 1;
+}
+
+static strata_status make_held(const strata_model *model, strata_model_replica *own, strata_error *err) {
+    static const char *const names[] = {"held gradients", "held sums", "held states"};
+    const int64_t sizes[] = {model->flat_size, model->n_sums, model->state_size};
+    for (int i = 0; i < STRATA_N_HELD; i++)
+        if (sizes[i])
+            STRATA_TRY(
+                strata_variable_create(own->device, names[i], STRATA_DTYPE_F32, STRATA_SHAPE(sizes[i]), &own->held[i], err));
+    return STRATA_OK;
+}
+
 static strata_status make_replica(strata_model *model, int index, strata_error *err) {
     static const char *const slot_names[STRATA_MAX_OPTIMIZER_SLOTS] = {"optimizer slot 0", "optimizer slot 1",
                                                                        "optimizer slot 2"};
@@ -132,6 +147,7 @@ static strata_status make_replica(strata_model *model, int index, strata_error *
     STRATA_TRY(strata_variable_create(device, "parameters", f32, STRATA_SHAPE(model->flat_size), &own->flat, err));
     if (model->state_size)
         STRATA_TRY(strata_variable_create(device, "states", f32, STRATA_SHAPE(model->state_size), &own->state, err));
+    if (strata_model_accumulates(model) > 1 && index < model->strategy->n_replicas) STRATA_TRY(make_held(model, own, err));
     if (!strata_strategy_updates(model->strategy, index)) return STRATA_OK;
     STRATA_TRY(strata_variable_create(device, "metrics", f32, STRATA_SHAPE(model->n_sums), &own->metrics, err));
     for (int i = 0; i < model->optimizer_kind->n_slots(&model->optimizer); i++)
@@ -155,6 +171,7 @@ void strata_model_free_variables(strata_model *model) {
         strata_variable_destroy(own->state);
         strata_variable_destroy(own->metrics);
         for (int i = 0; i < STRATA_MAX_OPTIMIZER_SLOTS; i++) strata_variable_destroy(own->slots[i]);
+        for (int i = 0; i < STRATA_N_HELD; i++) strata_variable_destroy(own->held[i]);
     }
     free(model->replicas);
     model->replicas = NULL;

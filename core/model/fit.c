@@ -2,7 +2,9 @@
  *
  * Training. The host gathers batch k + n_slots while the devices work on batch k: each slot of the program has its own inputs and its own
  * loss, which is read when the slot comes round again, so no step waits for the host to look. With several replicas a step is finished
- * (their gradients added up, the update submitted) after the next one's inputs were gathered. */
+ * (their gradients added up, the update submitted) after the next one's inputs were gathered.
+ *
+ * Where gradients are accumulated, a step is several batches, whose programs only add to what replicas hold, and then the program that applies it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +16,13 @@
 
 enum { MAX_IN_FLIGHT = 8, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
 
-/* A step that was submitted and not looked at yet. */
+/* What is submitted and not looked at yet: a step; a batch of one whose gradients are accumulated; that step's update. */
 typedef struct flight {
     strata_model_program *program;
     int slot;
-    int64_t step; /* in the epoch, and the number of its batch */
-    int64_t t;    /* the optimizer's count, from 1 */
+    int64_t step;               /* in the epoch */
+    int64_t first, n, examples; /* its batches, those of the step so far, and their examples */
+    int64_t t;                  /* the optimizer's count, from 1 */
     float words[STRATA_STEP_WORDS];
     int32_t rng[STRATA_RNG_WORDS];
 } flight;
@@ -30,7 +33,11 @@ typedef struct fit {
     strata_fit_options opts;
     strata_history *history;
     strata_batches *batches;       /* of this epoch */
-    int64_t n_examples;            /* submitted in this epoch */
+    int64_t n_examples;            /* submitted in this epoch, with their updates */
+    strata_program_kind kind;      /* of a batch's program */
+    int64_t accumulate;            /* batches a step */
+    flight held;                   /* the step that batches are accumulated for: step, first, n, examples */
+    int64_t held_whole;            /* examples that it will have if all batches are like its first */
     flight flights[MAX_IN_FLIGHT]; /* a queue: oldest at [0] */
     int n_flights;
     strata_model_program *unfinished; /* of the newest of them, if it was only started; NULL */
@@ -88,6 +95,28 @@ static strata_status open_batches(fit *f, int64_t first, strata_error *err) {
     return strata_batches_create(f->dataset, &opts, &f->batches, err);
 }
 
+static void set_first_row(int32_t rng[STRATA_RNG_WORDS], int64_t row) {
+    memcpy(rng + STRATA_RNG_FIRST_ROW, &row, sizeof row);
+}
+
+/* Looks at the step's current batch, whose first row is `row` of its examples. OK: all in it is finite. */
+static strata_status diagnose_batch(fit *f, const flight *done, int64_t row, int64_t n, const char *where, strata_error *err) {
+    int32_t rng[STRATA_RNG_WORDS];
+    void *x = malloc((size_t)n * strata_model_element_bytes(f->model));
+    void *y = malloc((size_t)n * strata_model_label_bytes(f->model));
+    strata_status status = STRATA_OK;
+    memcpy(rng, done->rng, sizeof rng);
+    set_first_row(rng, row);
+    if (x && y) {
+        strata_batches_write(f->batches, 0, n, x, y);
+        strata_model_convert_labels(f->model, f->dataset, n, y);
+        status = strata_model_diagnose(f->model, x, y, n, done->words, rng, where, err);
+    }
+    free(x);
+    free(y);
+    return status;
+}
+
 /* The step and those submitted behind it changed nothing: the optimizer counts on from before it. */
 static strata_status report_not_finite(fit *f, const flight *done, strata_error *err) {
     char where[64];
@@ -95,22 +124,12 @@ static strata_status report_not_finite(fit *f, const flight *done, strata_error 
     f->model->optimizer_steps = done->t - 1;
     STRATA_TRY(strata_model_reset_sums(f->model, err));
     snprintf(where, sizeof where, "epoch %d, step %lld", f->progress.epoch + 1, (long long)done->step + 1);
-    int64_t n = done->program->batch;
-    void *x = malloc((size_t)n * strata_model_element_bytes(f->model));
-    void *y = malloc((size_t)n * strata_model_label_bytes(f->model));
-    strata_status status;
     strata_batches_destroy(f->batches);
     f->batches = NULL;
-    if (x && y && !open_batches(f, done->step, NULL) && !strata_batches_next(f->batches, &n, NULL)) {
-        strata_batches_write(f->batches, 0, n, x, y);
-        strata_model_convert_labels(f->model, f->dataset, n, y);
-        status = strata_model_diagnose(f->model, x, y, n, done->words, done->rng, where, err);
-    } else {
-        status = strata_fail(err, STRATA_DATA, "the loss is not finite at %s", where);
-    }
-    free(x);
-    free(y);
-    return status;
+    if (open_batches(f, done->first, NULL)) return strata_fail(err, STRATA_DATA, "the loss is not finite at %s", where);
+    for (int64_t i = 0, row = 0, n; i < done->n && !strata_batches_next(f->batches, &n, NULL) && n; i++, row += n)
+        STRATA_TRY(diagnose_batch(f, done, row, n, where, err));
+    return strata_fail(err, STRATA_DATA, "the loss was not finite at %s, but is when it is run again", where);
 }
 
 /* The sums since the epoch began, over the examples submitted: reading waits for them. */
@@ -133,9 +152,10 @@ static strata_status retire(fit *f, strata_error *err) {
     flight done = f->flights[0];
     memmove(f->flights, f->flights + 1, (size_t)--f->n_flights * sizeof *f->flights);
     STRATA_TRY(strata_group_wait(done.program->group, done.slot, err));
+    if (done.program->kind == STRATA_PROGRAM_ACCUMULATE) return STRATA_OK; /* its update tells */
     const strata_program_part *root = &done.program->parts[strata_strategy_root(f->model->strategy)];
     const float *sums = strata_executable_output(root->executable, done.slot, 0);
-    float loss = sums[0] / (float)done.program->batch;
+    float loss = sums[0] / (float)done.examples;
     strata_history *h = f->history;
     if (!isfinite(loss)) return report_not_finite(f, &done, err);
     if (h->n_losses < (int)(sizeof h->losses / sizeof *h->losses)) h->losses[h->n_losses++] = loss;
@@ -146,49 +166,105 @@ static strata_status retire(fit *f, strata_error *err) {
     return tell(f, err);
 }
 
+/* Of the update that the flight makes or belongs to. */
 static void fill_words(fit *f, flight *step) {
     strata_model *model = f->model;
-    int64_t t = step->t = ++model->optimizer_steps;
+    int64_t t = step->t = model->optimizer_steps + 1;
+    if (step->program->kind != STRATA_PROGRAM_ACCUMULATE) model->optimizer_steps = t;
     strata_optimizer_step(model->optimizer_kind, &model->optimizer, t, step->words);
     uint64_t words[] = {model->seed, (uint64_t)t, 0, 0}; /* Philox: seed, step, first row */
     memcpy(step->rng, words, sizeof step->rng);
 }
 
-/* Writes a replica's inputs: its share of the current batch, and what it counts in the whole. */
-static void fill_part(fit *f, const flight *step, const strata_program_part *part) {
+/* Writes a replica's inputs: its share of the current batch, whose first row is `row` of the step's, and what it counts in the step's `whole` examples. */
+static void fill_part(fit *f, const flight *step, const strata_program_part *part, int64_t row, int64_t whole) {
     strata_executable *exe = part->executable;
-    const int64_t n = step->program->batch;
     float words[STRATA_STEP_WORDS];
     memcpy(words, step->words, sizeof words);
-    words[STRATA_STEP_SHARE] = (float)part->n / (float)n;
+    words[STRATA_STEP_SHARE] = (float)part->n / (float)whole;
     if (part->step >= 0) memcpy(strata_executable_input(exe, step->slot, part->step), words, sizeof words);
     if (!part->n) return;
     void *labels = strata_executable_input(exe, step->slot, part->y);
     strata_batches_write(f->batches, part->first, part->n, strata_executable_input(exe, step->slot, part->x), labels);
     strata_model_convert_labels(f->model, f->dataset, part->n, labels);
     float *weights = strata_executable_input(exe, step->slot, part->weights);
-    for (int64_t i = 0; i < part->n; i++) weights[i] = 1.0f / (float)n;
+    for (int64_t i = 0; i < part->n; i++) weights[i] = 1.0f / (float)whole;
     if (part->rng < 0) return;
     int32_t rng[STRATA_RNG_WORDS];
     memcpy(rng, step->rng, sizeof rng);
-    memcpy(rng + STRATA_RNG_FIRST_ROW, &part->first, sizeof part->first);
+    set_first_row(rng, row + part->first);
     memcpy(strata_executable_input(exe, step->slot, part->rng), rng, sizeof rng);
 }
 
-/* Gathers and submits the current batch of n examples. */
-static strata_status submit(fit *f, int64_t number, int64_t n, strata_error *err) {
+/* A free slot of the program, as flights[n_flights], which is filled next. */
+static strata_status prepare(fit *f, strata_program_kind kind, int64_t n, flight what, strata_error *err) {
+    /* Runs finish in the order of submission, so with one free place the next slot of any program is free. */
+    int in_flight = f->n_flights ? strata_group_n_slots(f->flights[0].program->group) : 1;
+    if (f->n_flights == in_flight) STRATA_TRY(retire(f, err));
     flight *step = &f->flights[f->n_flights];
-    *step = (flight){.step = number};
-    STRATA_TRY(strata_model_get_program(f->model, STRATA_PROGRAM_TRAIN, n, &step->program, err));
+    *step = what;
+    STRATA_TRY(strata_model_get_program(f->model, kind, n, &step->program, err));
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
     fill_words(f, step);
-    for (int r = 0; r < step->program->n_parts; r++) fill_part(f, step, &step->program->parts[r]);
+    return STRATA_OK;
+}
+
+/* Submits flights[n_flights]. */
+static strata_status start(fit *f, strata_error *err) {
+    const flight *step = &f->flights[f->n_flights];
     STRATA_TRY(finish_step(f, err));
     STRATA_TRY(strata_group_start(step->program->group, step->slot, err));
     f->n_flights++;
     f->unfinished = step->program;
     f->unfinished_slot = step->slot;
     return STRATA_OK;
+}
+
+/* The update from what replicas hold: says what it is to be multiplied by, as batches may have been other than was thought at the first. */
+static strata_status submit_held(fit *f, strata_error *err) {
+    STRATA_TRY(prepare(f, STRATA_PROGRAM_APPLY, 0, f->held, err));
+    flight *step = &f->flights[f->n_flights];
+    step->words[STRATA_STEP_SCALE] = (float)((double)f->held_whole / (double)f->held.examples);
+    for (int r = 0; r < step->program->n_parts; r++) {
+        const strata_program_part *part = &step->program->parts[r];
+        const int64_t n = f->model->replicas[r].n_held;
+        step->program->contributes[r] = n > 0;
+        step->words[STRATA_STEP_STATE_SHARE] = n ? 1.0f / (float)n : 0;
+        if (part->step >= 0)
+            memcpy(strata_executable_input(part->executable, step->slot, part->step), step->words, sizeof step->words);
+        f->model->replicas[r].n_held = 0;
+    }
+    f->n_examples += f->held.examples;
+    f->held = (flight){.step = f->held.step + 1, .first = f->held.first + f->held.n};
+    return start(f, err);
+}
+
+/* Gathers and submits the current batch of n examples, for what is held. */
+static strata_status submit_to_hold(fit *f, int64_t n, strata_error *err) {
+    if (!f->held.n) f->held_whole = n * f->accumulate;
+    STRATA_TRY(prepare(f, STRATA_PROGRAM_ACCUMULATE, n, f->held, err));
+    flight *step = &f->flights[f->n_flights];
+    for (int r = 0; r < step->program->n_parts; r++) {
+        fill_part(f, step, &step->program->parts[r], f->held.examples, f->held_whole);
+        f->model->replicas[r].n_held += step->program->parts[r].n > 0;
+    }
+    f->held.n++;
+    f->held.examples += n;
+    STRATA_TRY(start(f, err));
+    if (f->model->strategy->auto_split) {
+        STRATA_TRY(finish_step(f, err));
+        STRATA_TRY(strata_group_look(step->program->group, step->slot, err));
+    }
+    return f->held.n < f->accumulate ? STRATA_OK : submit_held(f, err);
+}
+
+/* Gathers and submits the current batch of n examples and its update. */
+static strata_status submit(fit *f, int64_t number, int64_t n, strata_error *err) {
+    STRATA_TRY(prepare(f, STRATA_PROGRAM_TRAIN, n, (flight){.step = number, .first = number, .n = 1, .examples = n}, err));
+    flight *step = &f->flights[f->n_flights];
+    for (int r = 0; r < step->program->n_parts; r++) fill_part(f, step, &step->program->parts[r], 0, n);
+    f->n_examples += n;
+    return start(f, err);
 }
 
 /* Shares of the batch by the replicas' speeds so far, for a strategy that wants it: programs are made anew. */
@@ -198,7 +274,7 @@ static strata_status balance(fit *f, int64_t n, strata_error *err) {
     f->next_balance += STEPS_BETWEEN_BALANCES;
     double *spent = calloc((size_t)strategy->n_replicas, sizeof *spent);
     if (!spent) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d replicas", strategy->n_replicas);
-    strata_status status = strata_model_get_program(f->model, STRATA_PROGRAM_TRAIN, n, &program, err);
+    strata_status status = strata_model_get_program(f->model, f->kind, n, &program, err);
     for (int r = 0; r < strategy->n_replicas && !status; r++) spent[r] = strata_group_replica_seconds(program->group, r);
     if (!status && strata_strategy_balance(strategy, n, spent)) {
         status = finish_step(f, err);
@@ -215,6 +291,7 @@ static strata_status run_epoch(fit *f, strata_error *err) {
     int64_t n;
     STRATA_TRY(open_batches(f, 0, err));
     f->n_examples = 0;
+    f->held = (flight){0};
     STRATA_TRY(strata_model_reset_sums(f->model, err));
     f->progress.step = 0;
     f->progress.epoch_end = false;
@@ -222,15 +299,12 @@ static strata_status run_epoch(fit *f, strata_error *err) {
     for (int64_t number = 0;; number++) {
         STRATA_TRY(strata_batches_next(f->batches, &n, err));
         if (!n) break;
-        /* Runs finish in the order of submission, so with one free place the next slot of any program is free. */
-        int in_flight = f->n_flights ? strata_group_n_slots(f->flights[0].program->group) : 1;
-        if (f->n_flights == in_flight) STRATA_TRY(retire(f, err));
         if (f->model->strategy->auto_split && f->history->n_steps >= f->next_balance) STRATA_TRY(balance(f, n, err));
-        STRATA_TRY(submit(f, number, n, err));
-        f->n_examples += n;
-        if (f->opts.metrics_seconds > 0 && seconds() - f->metrics_read > f->opts.metrics_seconds)
+        STRATA_TRY(f->accumulate > 1 ? submit_to_hold(f, n, err) : submit(f, number, n, err));
+        if (f->opts.metrics_seconds > 0 && f->n_examples && seconds() - f->metrics_read > f->opts.metrics_seconds)
             STRATA_TRY(read_sums(f, f->n_examples, err));
     }
+    if (f->held.n) STRATA_TRY(submit_held(f, err));
     if (!f->n_examples) return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
     STRATA_TRY(finish_step(f, err));
     while (f->n_flights) STRATA_TRY(retire(f, err));
@@ -275,10 +349,13 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     if (!f.opts.epochs) f.opts.epochs = 1;
     if (!f.opts.batch) f.opts.batch = 32;
     STRATA_TRY(check(model, dataset, &f.opts, err));
+    f.accumulate = strata_model_accumulates(model);
+    f.kind = f.accumulate > 1 ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN;
     int64_t size = strata_dataset_size(dataset);
     /* A smaller one is checked when its program is made. */
-    if (size >= 0 && f.opts.batch > size) STRATA_TRY(strata_model_check_batch(model, STRATA_PROGRAM_TRAIN, f.opts.batch, err));
-    f.progress = (strata_progress){.epochs = f.opts.epochs, .steps = strata_batches_count(dataset, f.opts.batch)};
+    if (size >= 0 && f.opts.batch > size) STRATA_TRY(strata_model_check_batch(model, f.kind, f.opts.batch, err));
+    const int64_t batches = strata_batches_count(dataset, f.opts.batch);
+    f.progress = (strata_progress){.epochs = f.opts.epochs, .steps = (batches + f.accumulate - 1) / f.accumulate};
     *f.history = (strata_history){0};
     f.history->epochs = calloc((size_t)f.opts.epochs, sizeof *f.history->epochs);
     f.history->epoch_seconds = calloc((size_t)f.opts.epochs, sizeof *f.history->epoch_seconds);

@@ -83,15 +83,26 @@ strata_metrics strata_model_metrics(const strata_model *model, int64_t examples)
     return metrics;
 }
 
-strata_status strata_model_reset_sums(strata_model *model, strata_error *err) {
+static strata_status clear(strata_variable *variable, int64_t size, strata_error *err) {
     strata_array zeros;
-    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(model->n_sums), &zeros, err));
-    memset(zeros.data, 0, (size_t)model->n_sums * sizeof(float));
-    strata_status status = STRATA_OK;
-    for (int r = 0; r < model->strategy->n_devices && !status; r++)
-        if (model->replicas[r].metrics) status = strata_variable_set(model->replicas[r].metrics, &zeros, err);
+    if (!variable) return STRATA_OK;
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(size), &zeros, err));
+    memset(zeros.data, 0, (size_t)size * sizeof(float));
+    strata_status status = strata_variable_set(variable, &zeros, err);
     strata_array_finish(&zeros);
     return status;
+}
+
+strata_status strata_model_reset_sums(strata_model *model, strata_error *err) {
+    for (int r = 0; r < model->strategy->n_devices; r++) {
+        strata_model_replica *own = &model->replicas[r];
+        STRATA_TRY(clear(own->metrics, model->n_sums, err));
+        STRATA_TRY(clear(own->held[STRATA_HELD_GRADIENTS], model->flat_size, err));
+        STRATA_TRY(clear(own->held[STRATA_HELD_SUMS], model->n_sums, err));
+        STRATA_TRY(clear(own->held[STRATA_HELD_STATES], model->state_size, err));
+        own->n_held = 0;
+    }
+    return STRATA_OK;
 }
 
 strata_status strata_model_read_sums(strata_model *model, strata_error *err) {

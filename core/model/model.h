@@ -52,7 +52,16 @@ typedef struct strata_model_metric {
     int64_t first; /* of its words among the sums */
 } strata_model_metric;
 
-typedef enum strata_program_kind { STRATA_PROGRAM_TRAIN, STRATA_PROGRAM_EVALUATE, STRATA_PROGRAM_PREDICT } strata_program_kind;
+typedef enum strata_program_kind {
+    STRATA_PROGRAM_TRAIN,      /* a batch and its update */
+    STRATA_PROGRAM_ACCUMULATE, /* a batch, whose gradients, sums and new states are added to those that the replica holds */
+    STRATA_PROGRAM_APPLY,      /* the update from what replicas hold; its batch is 0 */
+    STRATA_PROGRAM_EVALUATE,
+    STRATA_PROGRAM_PREDICT
+} strata_program_kind;
+
+/* What a replica holds from one batch to the next while gradients are accumulated. */
+typedef enum strata_held { STRATA_HELD_GRADIENTS, STRATA_HELD_SUMS, STRATA_HELD_STATES, STRATA_N_HELD } strata_held;
 
 /* The model on one device of its strategy. */
 typedef struct strata_model_replica {
@@ -63,6 +72,9 @@ typedef struct strata_model_replica {
     strata_variable *slots[STRATA_MAX_OPTIMIZER_SLOTS];
     strata_variable
         *metrics; /* f32 (n_sums): sum of losses, number of right answers, words of `extra`, since the epoch began */
+    /* On those that compute, when gradients are accumulated: */
+    strata_variable *held[STRATA_N_HELD]; /* f32; of states NULL: there are none */
+    int64_t n_held;                       /* batches in them of which it had a share */
 } strata_model_replica;
 
 /* A replica's part of a program: examples [first, first + n) of the batch. Where n is 0, the executable is for one example, which counts nothing. */
@@ -75,11 +87,12 @@ typedef struct strata_program_part {
 /* One compiled step for one batch size, kept until the model goes. */
 typedef struct strata_model_program {
     strata_program_kind kind;
-    int64_t batch; /* of all replicas */
+    int64_t batch; /* of all replicas; 0: of the kind APPLY */
     strata_group *group;
     int n_parts;
     strata_program_part *parts;
-    bool *contributes; /* [n_parts] whether it has examples */
+    bool *
+        contributes; /* [n_parts] whether it has examples; of the kind APPLY, whether it had some of what is held: fit says it */
     struct strata_model_program *next;
 } strata_model_program;
 
@@ -199,7 +212,7 @@ STRATA_MUST_USE strata_status strata_model_check_batch(strata_model *model, stra
 STRATA_MUST_USE strata_status strata_model_measure(strata_model *model, strata_program_kind kind, int64_t batch,
                                                    strata_layer_cost *out_layers, strata_program_cost *out_cost,
                                                    strata_error *err);
-/* Names the first tensor of a training step on this batch that is not finite: fills err with DATA "epoch .., step ..: ..". */
+/* Names the first tensor of a training step on this batch that is not finite: fills err with DATA "epoch .., step ..: ..". OK: all are finite. */
 strata_status strata_model_diagnose(strata_model *model, const void *x, const void *y, int64_t batch, const float *step,
                                     const int32_t *rng, const char *where, strata_error *err);
 /* Labels that the dataset wrote for n examples, in place, as the loss takes them: integers become f32 where it wants numbers. */
@@ -217,12 +230,14 @@ strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor
                                         strata_tensor *labels);
 /* From model->sums. */
 strata_metrics strata_model_metrics(const strata_model *model, int64_t examples);
-/* The device's sums: set to zeros; read into model->sums. */
+/* The device's sums: set to zeros, as is what replicas hold; read into model->sums. */
 STRATA_MUST_USE strata_status strata_model_reset_sums(strata_model *model, strata_error *err);
 STRATA_MUST_USE strata_status strata_model_read_sums(strata_model *model, strata_error *err);
 void strata_model_free_programs(strata_model *model);
 
 /* compile.c */
+/* How many batches' gradients make an update. */
+int64_t strata_model_accumulates(const strata_model *model);
 void strata_model_free_variables(strata_model *model);
 
 /* data.c */

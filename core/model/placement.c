@@ -62,14 +62,19 @@ static void list_exchanges(const strata_model *model, const strata_model_program
 }
 
 strata_status strata_model_placement(strata_model *model, int64_t batch, char **out_text, strata_error *err) {
-    strata_model_program *program = NULL;
+    const bool accumulates = strata_model_accumulates(model) > 1;
+    strata_model_program *program = NULL, *apply = NULL;
     strata_text text = {0};
     STRATA_TRY(strata_model_check_compiled(model, "placement", err));
     if (batch < 1) return strata_fail(err, STRATA_INVALID, "placement: batch is %lld; it must be at least 1", (long long)batch);
-    STRATA_TRY(strata_model_get_program(model, STRATA_PROGRAM_TRAIN, batch, &program, err));
+    STRATA_TRY(
+        strata_model_get_program(model, accumulates ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN, batch, &program, err));
+    if (accumulates) STRATA_TRY(strata_model_get_program(model, STRATA_PROGRAM_APPLY, 0, &apply, err));
     list_variables(model, &text);
-    list_nodes(model, program, &text);
-    list_exchanges(model, program, &text);
+    for (const strata_model_program *p = program; p; p = p == program ? apply : NULL) {
+        list_nodes(model, p, &text);
+        list_exchanges(model, p, &text);
+    }
     return strata_text_take(&text, out_text, NULL, err);
 }
 
@@ -78,13 +83,14 @@ strata_communication_totals strata_model_communication(const strata_model *model
     double hidden = 0, bytes = 0;
     uint64_t steps = 0, most = 0;
     for (const strata_model_program *p = model->programs; p; p = p->next) {
-        if (p->kind != STRATA_PROGRAM_TRAIN) continue;
         const strata_group_counters c = strata_group_get_counters(p->group);
+        const bool updates = p->kind == STRATA_PROGRAM_TRAIN || p->kind == STRATA_PROGRAM_APPLY;
+        const bool computes = p->kind == STRATA_PROGRAM_TRAIN || p->kind == STRATA_PROGRAM_ACCUMULATE;
         total.seconds += c.fold_seconds;
         hidden += c.hidden_seconds;
         bytes += (double)(c.bytes_read + c.bytes_written);
-        steps += c.steps;
-        if (c.steps <= most) continue;
+        if (updates) steps += c.steps;
+        if (!computes || c.steps <= most) continue;
         /* Of the batch size that most steps had. */
         double slowest = 0, sum = 0;
         most = c.steps;

@@ -11,25 +11,29 @@
 #include "core/graph.h"
 #include "core/model/model.h"
 
+static bool trains(strata_program_kind kind) {
+    return kind <= STRATA_PROGRAM_APPLY;
+}
+
 /* Training is shared by all workers; each evaluates and predicts by itself. */
 static void share(const strata_strategy *strategy, strata_program_kind kind, int64_t batch, int replica, int64_t *out_first,
                   int64_t *out_n) {
-    if (kind == STRATA_PROGRAM_TRAIN)
+    if (trains(kind))
         strata_strategy_share(strategy, batch, replica, out_first, out_n);
     else
         strata_strategy_local_share(strategy, batch, replica, out_first, out_n);
 }
 
-/* What the device does in a program for a batch of all replicas. A replica without examples runs one, which counts nothing. */
+/* What the device does in a program for a batch of all replicas. A replica without examples runs one, which counts nothing, unless it would be added up. */
 static strata_step_role role_of(const strata_model *model, strata_program_kind kind, int replica, int64_t batch) {
     const strata_strategy *strategy = model->strategy;
     strata_step_role role = {.replica = replica};
-    if (replica < strategy->n_replicas) {
+    if (replica < strategy->n_replicas && kind != STRATA_PROGRAM_APPLY) {
         int64_t first;
         share(strategy, kind, batch, replica, &first, &role.batch);
-        if (!role.batch) role.batch = 1;
+        if (!role.batch && kind != STRATA_PROGRAM_ACCUMULATE) role.batch = 1;
     }
-    if (kind != STRATA_PROGRAM_TRAIN) return role;
+    if (kind != STRATA_PROGRAM_TRAIN && kind != STRATA_PROGRAM_APPLY) return role;
     role.updates = strata_strategy_updates(strategy, replica);
     role.receives = !role.updates;
     role.gives_new = role.updates && strategy->updater >= 0 && strategy->n_devices > 1;
@@ -37,9 +41,10 @@ static strata_step_role role_of(const strata_model *model, strata_program_kind k
     return role;
 }
 
-/* Devices that run a program: those that only keep parameters do nothing but train. */
+/* Devices that run a program: those that only keep parameters do nothing but update. */
 static int n_parts(const strata_model *model, strata_program_kind kind) {
-    return kind == STRATA_PROGRAM_TRAIN ? model->strategy->n_devices : model->strategy->n_replicas;
+    const bool updates = kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_APPLY;
+    return updates ? model->strategy->n_devices : model->strategy->n_replicas;
 }
 
 /* ---- what a program would need ---- */
@@ -269,9 +274,7 @@ strata_status strata_model_diagnose(strata_model *model, const void *x, const vo
                              "the loss is not finite at %s; the first tensor that is not is %s %s. A smaller learning rate, or "
                              "checking the data, may help",
                              where, strata_tensor_name(tensors[first]), strata_shape_text(tensors[first]->shape).text);
-    else if (!status)
-        status = strata_fail(err, STRATA_DATA, "the loss was not finite at %s, but is when the batch is run again", where);
-    else
+    else if (status)
         status = strata_fail(err, STRATA_DATA, "the loss is not finite at %s; where that began was not found: %s", where,
                              reason.message);
     free(tensors);

@@ -3,11 +3,14 @@
  * The graph of a model's step, on one device of its strategy.
  *
  *   training      x (B, ...), y (B), weights (B), step, rng -> sums;  updates parameters, optimizer slots, states, the epoch's sums
+ *   accumulation  x, y, weights, step, rng -> nothing;  adds gradients, sums, new states to those that the replica holds
+ *   application   step -> sums;  the training step's update from what replicas hold, which are zeros then
  *   evaluation    x, y -> sums
  *   prediction    x -> outputs, as probabilities where the loss classifies
  *
  * sums: of the examples' losses, of right answers, then the words of the metrics. weights: what each example's loss counts in the gradient,
- * 1 / (batch of all replicas). Training with several replicas, in the order of the nodes:
+ * 1 / (batch of all replicas); of batches that are accumulated, 1 / (about all of them), and the update's `step` says what that was to be multiplied by.
+ * Training with several replicas, in the order of the nodes:
  *
  *   gradients of the last layers, their exchange; gradients of the layers before, ...    one bucket after the other
  *   exchange of sums, of new states (their mean), of the last bucket
@@ -155,20 +158,26 @@ static strata_tensor *exchange(builder *b, strata_tensor *x, int64_t n, strata_r
 
 /* What replicas compute; NULL each where this one computes nothing. */
 typedef struct computed {
-    strata_tensor *y, *dy; /* the gradients are of y, with dy */
+    strata_tensor *y, *dy;    /* the gradients are of y, with dy */
+    strata_tensor *gradients; /* instead, where they are held */
     strata_tensor *sums, *state;
 } computed;
 
+static strata_tensor *step_word(const builder *b, int64_t word) {
+    const int64_t one = 1;
+    return strata_reshape(strata_slice(b->words, &word, &one), STRATA_SHAPE());
+}
+
 static computed compute(builder *b) {
     computed c = {0};
+    b->context.training = true;
+    b->context.rng = strata_input(b->graph, "rng", STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS));
     if (!b->role.batch) { /* its layers say how states move, and are left out of the program */
         b->role.batch = 1;
         if (b->model->state_size) forward(b);
         b->role.batch = 0;
         return c;
     }
-    b->context.training = true;
-    b->context.rng = strata_input(b->graph, "rng", STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS));
     strata_tensor *outputs = forward(b), *labels = labels_input(b);
     c.y = strata_tensor_set_name(b->model->loss->build(&b->model->loss_options, outputs, labels), "loss");
     c.dy = strata_input(b->graph, "weights", STRATA_DTYPE_F32, STRATA_SHAPE(b->role.batch));
@@ -176,22 +185,27 @@ static computed compute(builder *b) {
     if (b->model->state_size) c.state = strata_model_new_state(&b->context);
     if (!b->context.penalty) return c;
     /* The layers' penalty counts by the step's share of the whole batch. */
-    const int64_t first = STRATA_STEP_SHARE, one = 1;
-    strata_tensor *share = strata_reshape(strata_slice(b->words, &first, &one), STRATA_SHAPE());
     c.y = strata_reduce_sum(strata_mul(c.y, c.dy), NULL, 0, false);
-    c.y = strata_add(c.y, strata_mul(b->context.penalty, share));
+    c.y = strata_add(c.y, strata_mul(b->context.penalty, step_word(b, STRATA_STEP_SHARE)));
     c.dy = NULL;
     return c;
 }
 
+/* This device's gradients of a bucket's parameters; NULL: it has none. */
+static strata_tensor *own_gradients(const builder *b, const computed *c, const bucket *range) {
+    const int64_t size = range->end - range->begin;
+    if (c->gradients) return strata_slice(c->gradients, &range->begin, &size);
+    return c->y ? bucket_gradients(b, range, c->y, c->dy) : NULL;
+}
+
 /* Gradients of all parameters and the other sums over replicas. */
 static strata_tensor *reduce(builder *b, computed *c) {
-    const bool updates = b->role.updates, computes = b->role.batch > 0;
+    const bool updates = b->role.updates;
     bucket buckets[STRATA_MAX_BUCKETS];
     strata_tensor *parts[STRATA_MAX_BUCKETS] = {NULL};
     const int n = make_buckets(b, buckets);
     for (int k = 0; k < n; k++) {
-        strata_tensor *own = computes ? bucket_gradients(b, &buckets[k], c->y, c->dy) : NULL;
+        strata_tensor *own = own_gradients(b, c, &buckets[k]);
         if (k == n - 1) {
             c->sums = exchange(b, c->sums, b->model->n_sums, STRATA_REDUCE_SUM, updates);
             if (b->model->state_size) c->state = exchange(b, c->state, b->model->state_size, STRATA_REDUCE_MEAN, updates);
@@ -237,14 +251,51 @@ static void send(builder *b, strata_tensor *variable, strata_tensor *updated, in
     if (b->role.receives) add_update(b, strata_assign(variable, taken));
 }
 
-static void build_train(builder *b) {
+static void update_all(builder *b, const computed *c, strata_tensor *gradients) {
     strata_tensor *flat = NULL, *state = NULL;
-    b->words = strata_input(b->graph, "step", STRATA_DTYPE_F32, STRATA_SHAPE(STRATA_STEP_WORDS));
-    computed c = compute(b);
-    strata_tensor *gradients = reduce(b, &c);
-    if (b->role.updates) update(b, &c, gradients, &flat, &state);
+    if (b->role.updates) update(b, c, gradients, &flat, &state);
     send(b, b->step->flat, flat, b->model->flat_size);
     if (b->model->state_size) send(b, b->context.state, state, b->model->state_size);
+}
+
+static void build_train(builder *b) {
+    computed c = compute(b);
+    update_all(b, &c, reduce(b, &c));
+}
+
+/* ---- accumulation ---- */
+
+/* A replica without examples adds nothing. */
+static void build_accumulate(builder *b) {
+    const strata_model_replica *own = &b->model->replicas[b->role.replica];
+    const bucket all = {0, b->model->n_parameters, 0, b->model->flat_size};
+    if (!b->role.batch) {
+        b->step->output = strata_neg(b->words); /* as a program has to give something */
+        return;
+    }
+    const computed c = compute(b);
+    strata_tensor *const values[STRATA_N_HELD] = {
+        [STRATA_HELD_GRADIENTS] = own_gradients(b, &c, &all), [STRATA_HELD_SUMS] = c.sums, [STRATA_HELD_STATES] = c.state};
+    for (int i = 0; i < STRATA_N_HELD; i++)
+        if (own->held[i]) add_update(b, strata_assign_add(strata_variable_read(b->graph, own->held[i]), values[i]));
+}
+
+/* A replica gives the mean of its new states. */
+static void build_apply(builder *b) {
+    const strata_model_replica *own = &b->model->replicas[b->role.replica];
+    strata_tensor *held[STRATA_N_HELD] = {NULL};
+    for (int i = 0; i < STRATA_N_HELD; i++)
+        if (own->held[i]) held[i] = strata_variable_read(b->graph, own->held[i]);
+    computed c = compute(b);
+    c.gradients = held[STRATA_HELD_GRADIENTS];
+    c.sums = held[STRATA_HELD_SUMS];
+    if (held[STRATA_HELD_STATES]) c.state = strata_mul(held[STRATA_HELD_STATES], step_word(b, STRATA_STEP_STATE_SHARE));
+    strata_tensor *gradients = reduce(b, &c);
+    if (gradients) gradients = strata_mul(gradients, step_word(b, STRATA_STEP_SCALE));
+    update_all(b, &c, gradients);
+    strata_tensor *zero = strata_scalar(b->graph, STRATA_DTYPE_F32, 0);
+    for (int i = 0; i < STRATA_N_HELD; i++)
+        if (held[i]) add_update(b, strata_assign(held[i], strata_broadcast_to(zero, strata_tensor_shape(held[i]))));
 }
 
 /* ---- the others ---- */
@@ -263,6 +314,8 @@ static void build_predict(builder *b) {
 strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind, strata_step_role role,
                                 strata_layer_cost *layers, strata_error *err) {
     static void (*const builders[])(builder *) = {[STRATA_PROGRAM_TRAIN] = build_train,
+                                                  [STRATA_PROGRAM_ACCUMULATE] = build_accumulate,
+                                                  [STRATA_PROGRAM_APPLY] = build_apply,
                                                   [STRATA_PROGRAM_EVALUATE] = build_evaluate,
                                                   [STRATA_PROGRAM_PREDICT] = build_predict};
     const strata_model_replica *own = &model->replicas[role.replica];
@@ -276,6 +329,7 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
     if (b.context.new_state && b.context.state_rates) {
         step->flat = b.context.flat = strata_tensor_set_name(strata_variable_read(b.graph, own->flat), "parameters");
         if (own->state) b.context.state = strata_tensor_set_name(strata_variable_read(b.graph, own->state), "states");
+        b.words = strata_input(b.graph, "step", STRATA_DTYPE_F32, STRATA_SHAPE(STRATA_STEP_WORDS));
         builders[kind](&b);
     } else {
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for states");

@@ -27,7 +27,7 @@ static strata_tensor *adagrad_build(const strata_optimizer *settings, const stra
 
 const strata_optimizer_kind strata_optimizer_adagrad = {
     .name = "adagrad",
-    .options = {STRATA_OPTIMIZER_NUMBER(accumulator, 1e30), STRATA_OPTIMIZER_NUMBER(epsilon, 1), STRATA_OPTIMIZER_CLIPPING},
+    .options = {STRATA_OPTIMIZER_NUMBER(accumulator, 1e30), STRATA_OPTIMIZER_NUMBER(epsilon, 1), STRATA_OPTIMIZER_COMMON},
     .check = adagrad_check,
     .learning_rate = 0.001,
     .n_slots = adagrad_n_slots,

@@ -45,7 +45,7 @@ static strata_tensor *adamw_build(const strata_optimizer *settings, const strata
 
 const strata_optimizer_kind strata_optimizer_adam = {
     .name = "adam",
-    .options = {MOMENTS, STRATA_OPTIMIZER_CLIPPING},
+    .options = {MOMENTS, STRATA_OPTIMIZER_COMMON},
     .check = adam_check,
     .learning_rate = 0.001,
     .n_slots = adam_n_slots,
@@ -55,7 +55,7 @@ const strata_optimizer_kind strata_optimizer_adam = {
 
 const strata_optimizer_kind strata_optimizer_adamw = {
     .name = "adamw",
-    .options = {MOMENTS, STRATA_OPTIMIZER_NUMBER(weight_decay, 1e6), STRATA_OPTIMIZER_CLIPPING},
+    .options = {MOMENTS, STRATA_OPTIMIZER_NUMBER(weight_decay, 1e6), STRATA_OPTIMIZER_COMMON},
     .check = adamw_check,
     .learning_rate = 0.001,
     .n_slots = adam_n_slots,

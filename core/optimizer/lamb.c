@@ -33,7 +33,7 @@ static strata_tensor *lamb_build(const strata_optimizer *settings, const strata_
 const strata_optimizer_kind strata_optimizer_lamb = {
     .name = "lamb",
     .options = {STRATA_OPTIMIZER_NUMBER(beta1, 1), STRATA_OPTIMIZER_NUMBER(beta2, 1), STRATA_OPTIMIZER_NUMBER(epsilon, 1),
-                STRATA_OPTIMIZER_NUMBER(weight_decay, 1e6), STRATA_OPTIMIZER_CLIPPING},
+                STRATA_OPTIMIZER_NUMBER(weight_decay, 1e6), STRATA_OPTIMIZER_COMMON},
     .check = lamb_check,
     .learning_rate = 0.001,
     .n_slots = lamb_n_slots,

@@ -36,7 +36,7 @@ static strata_tensor *lars_build(const strata_optimizer *settings, const strata_
 const strata_optimizer_kind strata_optimizer_lars = {
     .name = "lars",
     .options = {STRATA_OPTIMIZER_NUMBER(momentum, 1), STRATA_OPTIMIZER_NUMBER(trust, 1e6),
-                STRATA_OPTIMIZER_NUMBER(weight_decay, 1e6), STRATA_OPTIMIZER_CLIPPING},
+                STRATA_OPTIMIZER_NUMBER(weight_decay, 1e6), STRATA_OPTIMIZER_COMMON},
     .check = lars_check,
     .learning_rate = 0.01,
     .n_slots = lars_n_slots,

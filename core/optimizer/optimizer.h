@@ -9,7 +9,7 @@
 #include "strata/ops.h"
 #include "strata/optimizers.h"
 
-enum { STRATA_MAX_OPTIMIZER_SLOTS = 3, STRATA_MAX_OPTIMIZER_OPTIONS = 12 };
+enum { STRATA_MAX_OPTIMIZER_SLOTS = 3, STRATA_MAX_OPTIMIZER_OPTIONS = 12, STRATA_MOST_ACCUMULATED = 1000000 };
 
 /* Where each parameter lies in the flat ranges, for norms of their own. A chunk is STRATA_SEGMENT_CHUNK neighbouring elements; parameters begin at
  * chunks, and what lies behind a parameter's end in its last chunk is zero. */
@@ -49,9 +49,12 @@ typedef struct strata_optimizer_kind {
 #define STRATA_OPTIMIZER_FLAG(field) \
     { #field, STRATA_OPTION_BOOL, offsetof(strata_optimizer, field), 0, 0, false }
 /* Those that all have. */
-#define STRATA_OPTIMIZER_CLIPPING                                                        \
-    STRATA_OPTIMIZER_NUMBER(clip_value, 1e30), STRATA_OPTIMIZER_NUMBER(clip_norm, 1e30), \
-        STRATA_OPTIMIZER_NUMBER(clip_global_norm, 1e30)
+#define STRATA_OPTIMIZER_COMMON                                                                                       \
+    STRATA_OPTIMIZER_NUMBER(clip_value, 1e30), STRATA_OPTIMIZER_NUMBER(clip_norm, 1e30),                              \
+        STRATA_OPTIMIZER_NUMBER(clip_global_norm, 1e30), {                                                            \
+        "gradient_accumulation_steps", STRATA_OPTION_INT, offsetof(strata_optimizer, gradient_accumulation_steps), 1, \
+            STRATA_MOST_ACCUMULATED, false                                                                            \
+    }
 
 /* INVALID, with the list of names, when there is none. */
 STRATA_MUST_USE strata_status strata_optimizer_find(const char *name, const strata_optimizer_kind **out_kind,

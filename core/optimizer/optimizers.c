@@ -59,6 +59,9 @@ strata_status strata_optimizer_check(strata_optimizer *settings, const strata_op
                            settings->learning_rate);
     STRATA_TRY(strata_schedule_check(&settings->schedule, err));
     STRATA_TRY(check_clipping(settings, err));
+    if (settings->gradient_accumulation_steps < 0 || settings->gradient_accumulation_steps > STRATA_MOST_ACCUMULATED)
+        return strata_fail(err, STRATA_INVALID, "%s: gradient_accumulation_steps is %lld; it must be 1..%d", kind->name,
+                           (long long)settings->gradient_accumulation_steps, STRATA_MOST_ACCUMULATED);
     STRATA_TRY(kind->check(settings, err));
     *out_kind = kind;
     return STRATA_OK;

@@ -29,7 +29,7 @@ static strata_tensor *rmsprop_build(const strata_optimizer *settings, const stra
 const strata_optimizer_kind strata_optimizer_rmsprop = {
     .name = "rmsprop",
     .options = {STRATA_OPTIMIZER_NUMBER(rho, 1), STRATA_OPTIMIZER_NUMBER(momentum, 1), STRATA_OPTIMIZER_FLAG(centered),
-                STRATA_OPTIMIZER_NUMBER(epsilon, 1), STRATA_OPTIMIZER_CLIPPING},
+                STRATA_OPTIMIZER_NUMBER(epsilon, 1), STRATA_OPTIMIZER_COMMON},
     .check = rmsprop_check,
     .learning_rate = 0.001,
     .n_slots = rmsprop_n_slots,

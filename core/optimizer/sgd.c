@@ -28,7 +28,7 @@ static strata_tensor *sgd_build(const strata_optimizer *settings, const strata_u
 
 const strata_optimizer_kind strata_optimizer_sgd = {
     .name = "sgd",
-    .options = {STRATA_OPTIMIZER_NUMBER(momentum, 1), STRATA_OPTIMIZER_FLAG(nesterov), STRATA_OPTIMIZER_CLIPPING},
+    .options = {STRATA_OPTIMIZER_NUMBER(momentum, 1), STRATA_OPTIMIZER_FLAG(nesterov), STRATA_OPTIMIZER_COMMON},
     .check = sgd_check,
     .learning_rate = 0.01,
     .n_slots = sgd_n_slots,

@@ -68,7 +68,8 @@ STRATA_API void strata_model_add_embedding(strata_model *model, strata_embedding
 
 /* y = activation(gamma (x - mean) / sqrt(variance + epsilon) + beta), by channel, the last axis (Ioffe & Szegedy 2015). While training mean and
  * (biased) variance are those of the batch over all other axes, and of them "moving_mean" and "moving_variance" keep
- * momentum * average + (1 - momentum) * batch; evaluation and prediction take these. */
+ * momentum * average + (1 - momentum) * batch; evaluation and prediction take these. Of batches whose gradients are accumulated each is normalized by itself, as is a
+ * replica's share; the averages move once an update, by the mean over them. */
 typedef struct strata_batch_norm_options {
     double momentum;        /* 0: 0.99; below 1 */
     bool no_average;        /* momentum is 0: evaluation takes the last batch's */

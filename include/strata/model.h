@@ -92,7 +92,7 @@ typedef struct strata_metrics {
     } more[STRATA_MAX_METRICS];
 } strata_metrics;
 
-/* Told after each step and each epoch; returning anything but STRATA_OK ends the fit with that status, after the step. */
+/* Told after each step (an update: of one batch, or of as many as the optimizer accumulates) and each epoch; returning anything but STRATA_OK ends the fit with that status, after the step. */
 typedef struct strata_progress {
     int epoch, epochs;      /* epoch counts from 0 */
     int64_t step, steps;    /* in this epoch; step counts finished ones; steps 0: a pipeline that does not know */
@@ -127,7 +127,7 @@ typedef struct strata_history {
 } strata_history;
 STRATA_API void strata_history_finish(strata_history *history);
 
-/* Trains. out_history may be NULL. A last, shorter batch is taken as it is. Arrays are shuffled and batched by the options; a pipeline (strata/pipeline.h) gives its own order
+/* Trains. out_history may be NULL. A last, shorter batch is taken as it is, and so is an epoch's last update of fewer batches than the optimizer accumulates. Arrays are shuffled and batched by the options; a pipeline (strata/pipeline.h) gives its own order
  * for (seed, epoch), and its own batches where it ends in a batch stage. Fails: INVALID for a batch below 1 or labels that do not fit;
  * OUT_OF_MEMORY with bytes wanted and free and a batch that fits; DATA for a loss that is not finite, naming the step and the first tensor that is
  * not finite (the parameters are those before that step); what a callback returned. */

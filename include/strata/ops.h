@@ -216,6 +216,8 @@ enum {
     STRATA_STEP_CORRECTION_1 = 2,  /* lamb: 1 / (1 - beta1^t) */
     STRATA_STEP_CORRECTION_2 = 3,  /* lamb: 1 / (1 - beta2^t) */
     STRATA_STEP_SHARE = 4,         /* of the update's examples that this batch is: what its penalties count */
+    STRATA_STEP_SCALE = 5,         /* what gradients that were held are multiplied by at their update */
+    STRATA_STEP_STATE_SHARE = 6,   /* the same of new states: 1 / how many were added up */
     STRATA_STEP_WORDS = 8
 };
 /* One step of SGD over flat f32 ranges (n), in place:   momentum 0:  p -= lr g.   else  v = momentum v + g;

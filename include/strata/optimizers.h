@@ -57,6 +57,10 @@ typedef struct strata_optimizer {
     double clip_value;       /* each element to -clip_value .. clip_value */
     double clip_norm;        /* each parameter's gradient to this norm */
     double clip_global_norm; /* all gradients together to this norm */
+
+    /* One update for the gradients of so many batches, as if they were one batch: examples weigh the same, also where an epoch's last batch is shorter or its last
+     * update has fewer of them. 0: 1. */
+    int64_t gradient_accumulation_steps;
 } strata_optimizer;
 
 STRATA_API strata_optimizer strata_sgd_optimizer(double learning_rate, double momentum, bool nesterov);

@@ -16,7 +16,7 @@ typedef struct train_options {
     const char *save, *metrics;
     device_flags device;
     strategy_flags strategy;
-    int64_t epochs, batch, global_batch, seed;
+    int64_t epochs, batch, global_batch, accumulate, seed;
     double learning_rate;
     bool json, scale_lr, log_device_placement;
 } train_options;
@@ -30,6 +30,8 @@ static const option_row rows[] = {
      1, 1e12},
     {"global-batch", "N", "examples a step, of all replicas together", OPTION_INT, offsetof(train_options, global_batch), 1,
      1e12},
+    {"accumulate", "N", "steps of N batches, whose gradients are added up (as the model says, else 1)", OPTION_INT,
+     offsetof(train_options, accumulate), 1, 1e6},
     {"strategy", "NAME", "default, one_device, mirrored, multi_worker_mirrored, central_storage or auto", OPTION_TEXT,
      offsetof(train_options, strategy.name), 0, 0},
     {"devices", "A,B", "of the strategy, one a replica (mirrored: all accelerators)", OPTION_TEXT,
@@ -153,8 +155,10 @@ static strata_optimizer choose_optimizer(const training *t) {
     strata_optimizer optimizer = strata_model_optimizer(t->model);
     if (!optimizer.name) optimizer = strata_adam_optimizer(0);
     if (t->options.learning_rate > 0) optimizer.learning_rate = t->options.learning_rate;
+    if (t->options.accumulate) optimizer.gradient_accumulation_steps = t->options.accumulate;
     if (!t->options.scale_lr || replicas == 1) return optimizer;
-    const int64_t steps = (size > 0 ? size + t->batch - 1 : t->batch) / t->batch;
+    const int64_t examples = t->batch * (optimizer.gradient_accumulation_steps > 1 ? optimizer.gradient_accumulation_steps : 1);
+    const int64_t steps = (size > 0 ? size + examples - 1 : examples) / examples;
     const int64_t fifth = steps * t->options.epochs / 5;
     optimizer.schedule.replicas = replicas;
     if (optimizer.schedule.warmup_steps) return optimizer;
@@ -181,10 +185,12 @@ static int fit(training *t) {
     strata_status status = strata_model_compile(t->model, NULL, &compile, &err);
     if (!status && t->options.log_device_placement) status = log_placement(t, &err);
     if (status) return report(FAILING_RUN, status, &err);
-    progress_line line = {.terminal = isatty(STDERR_FILENO) && t->opened.chief,
-                          .quiet = t->options.json || !t->opened.chief,
-                          .numbers = !classifies(t->model),
-                          .batch = t->batch};
+    progress_line line = {
+        .terminal = isatty(STDERR_FILENO) && t->opened.chief,
+        .quiet = t->options.json || !t->opened.chief,
+        .numbers = !classifies(t->model),
+        .batch =
+            t->batch * (compile.optimizer.gradient_accumulation_steps > 1 ? compile.optimizer.gradient_accumulation_steps : 1)};
     strata_fit_options opts = {.epochs = (int)t->options.epochs,
                                .batch = t->batch,
                                .seed = (uint64_t)t->options.seed,

@@ -36,6 +36,11 @@ expect 0 "" $train --epochs 1 --batch 512 --json # a second, shorter batch
 json 'r["steps"] == 2 and r["batch"] == 512'
 expect 0 "" train mnist --device host --data "$work/data" --epochs 1 --json
 json 'r["batch"] == 64'
+expect 0 "" $train --epochs 2 --json
+whole=$(sed 's/.*"losses":\(\[[^]]*\]\).*/\1/' "$work/out")
+expect 0 "" train mnist --device host --data "$work/data" --batch 15 --accumulate 4 --epochs 2 --json
+json 'r["batch"] == 15 and r["steps"] == 20'
+json "all(abs(a - b) < 1e-4 * b for a, b in zip(r['losses'], $whole))"
 }
 
 # A learning rate is taken with and without an optimizer in the model's JSON.

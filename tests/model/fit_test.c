@@ -75,6 +75,48 @@ TEST_ON_DEVICES(fit, last_shorter_batch_is_exact) {
     fit_equals_reference(device, strata_sgd_optimizer(0.5, 0, false), 17, 16, 2); /* one left over */
     fit_equals_reference(device, strata_sgd_optimizer(0.5, 0, false), 5, 8, 2);   /* all is one short batch */
 }
+TEST_ON_HOST(fit, a_step_that_is_accumulated_says_where_it_was_not_finite) {
+    strata_array x, y;
+    strata_dataset *data = NULL;
+    case_arrays(32, &x, &y);
+    ((float *)x.data)[21 * CASE_INPUTS] = NAN; /* the second batch of the second step */
+    OK(strata_dataset_take_arrays(&x, &y, 0, &data, &err));
+    strata_optimizer sgd = strata_sgd_optimizer(0.1, 0, false);
+    sgd.gradient_accumulation_steps = 4;
+    strata_model *model = case_model(device, sgd, 3), *other = case_model(device, sgd, 3);
+    const strata_fit_options opts = {.batch = 4, .no_shuffle = true};
+    FAILS(strata_model_fit(model, data, &opts, NULL, &err), STRATA_DATA,
+          "epoch 1, step 2; the first tensor that is not is x (4,2,3)");
+    strata_dataset_destroy(data);
+    case_arrays(16, &x, &y); /* what comes before it */
+    OK(strata_dataset_take_arrays(&x, &y, 0, &data, &err));
+    OK(strata_model_fit(other, data, &opts, NULL, &err));
+    cr_assert_str_eq(case_sha(model), case_sha(other));
+    OK(strata_model_fit(model, data, &opts, NULL, &err)); /* nothing of the step that failed is left */
+    OK(strata_model_fit(other, data, &opts, NULL, &err));
+    cr_assert_str_eq(case_sha(model), case_sha(other));
+    strata_model_destroy(model);
+    strata_model_destroy(other);
+    strata_dataset_destroy(data);
+}
+TEST_ON_HOST(fit, steps_are_updates_where_batches_are_accumulated) {
+    strata_dataset *data = case_dataset(22);
+    strata_optimizer adam = strata_adam_optimizer(0);
+    strata_history history = {0};
+    adam.gradient_accumulation_steps = 3;
+    strata_model *model = case_model(device, adam, 3);
+    OK(strata_model_fit(model, data, &(strata_fit_options){.epochs = 2, .batch = 4}, &history, &err));
+    cr_assert_eq(history.n_steps, 4);
+    cr_assert_eq(history.epochs[1].examples, 22);
+    strata_history_finish(&history);
+    strata_model_destroy(model);
+    model = case_model_uncompiled();
+    adam.gradient_accumulation_steps = -1;
+    FAILS(strata_model_compile(model, device, &(strata_compile_options){.optimizer = adam}, &err), STRATA_INVALID,
+          "gradient_accumulation_steps is -1; it must be 1..1000000");
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+}
 TEST_ON_HOST(fit, batch_of_one_equals_the_reference) {
     fit_equals_reference(device, strata_sgd_optimizer(0.1, 0, false), 7, 1, 1);
 }

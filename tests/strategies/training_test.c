@@ -211,6 +211,78 @@ Test(training, metrics_and_predictions_do_not_depend_on_the_replicas) {
                                                      .metrics = "precision,recall,confusion_matrix"});
 }
 
+/* ---- accumulation: as one batch of all that is accumulated, under every strategy ---- */
+
+/* The plan's batch in quarters. */
+static plan in_quarters(const plan *p) {
+    plan parts = *p;
+    parts.batch /= 4;
+    parts.optimizer.gradient_accumulation_steps = 4;
+    return parts;
+}
+
+static void expect_quarters_like_whole(const plan *p) {
+    static const int counts[] = {1, 2, 3, 8};
+    const outcome whole = run(p, hosts(1));
+    const plan parts = in_quarters(p);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        char what[48];
+        snprintf(what, sizeof what, "accumulated on %d replicas", counts[i]);
+        const outcome accumulated = run(&parts, hosts(counts[i]));
+        expect_like(&accumulated, &whole, 1e-5, what);
+    }
+}
+
+Test(training, accumulated_batches_train_as_one_batch) {
+    expect_quarters_like_whole(&(plan){.optimizer = strata_sgd_optimizer(0.1, 0.9, false), .n = 80, .batch = 16, .epochs = 5});
+    expect_quarters_like_whole(
+        &(plan){.optimizer = strata_adam_optimizer(0.003), .dropout = true, .n = 80, .batch = 16, .epochs = 5});
+}
+
+/* 53 = 3 x 16 + 4 + 1: the last update has two batches, the last of one example; 33: one of one; 6: less than a step. */
+Test(training, accumulation_weighs_examples_at_the_end_of_an_epoch) {
+    static const int64_t sizes[] = {53, 33, 6};
+    for (int i = 0; i < 3; i++)
+        expect_quarters_like_whole(
+            &(plan){.optimizer = strata_sgd_optimizer(0.1, 0, false), .n = sizes[i], .batch = 16, .epochs = 3});
+}
+
+Test(training, accumulation_counts_penalties_once_and_clips_the_sum) {
+    strata_optimizer clipped = strata_sgd_optimizer(0.1, 0, false);
+    clipped.clip_global_norm = 0.5;
+    expect_quarters_like_whole(&(plan){.optimizer = clipped,
+                                       .penalty = true,
+                                       .n = 53,
+                                       .batch = 16,
+                                       .epochs = 3,
+                                       .metrics = "precision,recall,confusion_matrix"});
+}
+
+Test(training, accumulation_works_with_a_parameter_device_and_a_mixed_group) {
+    const plan p = {.optimizer = strata_adam_optimizer(0.003), .n = 53, .batch = 16, .epochs = 3}, parts = in_quarters(&p);
+    static const char *const devices[] = {"opencl:0", "host", "vulkan:0"};
+    if (!there_is("opencl:0") || !there_is("vulkan:0")) cr_skip_test("opencl:0 or vulkan:0 is not there");
+    const outcome whole = run(&p, hosts(1));
+    const outcome alone = run(&parts, named("one_device", devices + 2, 1, NULL));
+    expect_like(&alone, &whole, 1e-5, "vulkan:0");
+    const outcome central = run(&parts, named("central_storage", devices, 2, NULL));
+    expect_like(&central, &whole, 1e-5, "central_storage");
+    const outcome mixed = run(&parts, named("mirrored", devices, 3, NULL));
+    expect_like(&mixed, &whole, 1e-5, "a mixed group");
+    const outcome measured = run(&parts, named("mirrored", devices, 3, &(strata_strategy_options){.auto_split = true}));
+    expect_like(&measured, &whole, 1e-5, "auto");
+}
+
+/* An update's exchanges carry what one batch's would, whatever it accumulates. */
+Test(training, accumulation_communicates_once_an_update) {
+    const plan p = {.optimizer = strata_adam_optimizer(0.003), .batch_norm = true, .n = 64, .batch = 16, .epochs = 2};
+    const plan parts = in_quarters(&p);
+    const outcome whole = run(&p, hosts(3)), accumulated = run(&parts, hosts(3));
+    cr_assert_gt(whole.communication.bytes_per_step, 0);
+    cr_assert_eq(accumulated.communication.bytes_per_step, whole.communication.bytes_per_step);
+    cr_assert(accumulated.equal);
+}
+
 /* ---- 4: copies ---- */
 
 Test(training, copies_stay_identical_for_200_steps) {
@@ -332,6 +404,23 @@ Test(training, batch_norm_normalizes_by_replica_and_keeps_the_mean_of_statistics
     free_dataset(dataset);
 }
 
+Test(training, a_parameter_device_keeps_the_statistics) {
+    static const char *const host[] = {"host"};
+    const plan p = {.optimizer = strata_sgd_optimizer(0.1, 0, false), .batch_norm = true, .n = 53, .batch = 16, .epochs = 4};
+    const outcome one = run(&p, hosts(1)), central = run(&p, named("central_storage", host, 1, NULL));
+    expect_like(&central, &one, 1e-5, "central_storage");
+}
+
+/* Accumulated batches are to the statistics what replicas' shares are: two of 8 on one device as one of 16 on two. */
+Test(training, batch_norm_sees_accumulated_batches_as_it_sees_replicas) {
+    plan p = {.optimizer = strata_sgd_optimizer(0.1, 0, false), .batch_norm = true, .n = 16, .batch = 16, .epochs = 4};
+    const outcome replicas = run(&p, hosts(2));
+    p.batch = 8;
+    p.optimizer.gradient_accumulation_steps = 2;
+    const outcome accumulated = run(&p, hosts(1));
+    expect_like(&accumulated, &replicas, 1e-5, "two halves");
+}
+
 /* ---- 50: a model saved under one strategy is loaded under any other ---- */
 
 Test(training, a_model_file_does_not_know_its_strategy) {
@@ -368,16 +457,15 @@ Test(training, a_model_file_does_not_know_its_strategy) {
 
 /* ---- no allocation, compilation or wait that the first steps did not have ---- */
 
-Test(training, later_steps_allocate_and_compile_nothing_on_any_replica) {
-    const plan p = {.optimizer = strata_adam_optimizer(0.003), .n = 64, .batch = 16, .epochs = 1};
+static void expect_no_later_allocation(plan p) {
     strata_strategy *strategy = hosts(3);
     strata_dataset *dataset = make_dataset(p.n);
     strata_model *model = make_model(&p);
     strata_device_counters before[3];
     compile(model, &p, strategy);
-    OK(strata_model_fit(model, dataset, &(strata_fit_options){.batch = 16}, NULL, &err));
+    OK(strata_model_fit(model, dataset, &(strata_fit_options){.batch = p.batch}, NULL, &err));
     for (int r = 0; r < 3; r++) before[r] = strata_device_get_counters(strata_strategy_device(strategy, r));
-    OK(strata_model_fit(model, dataset, &(strata_fit_options){.batch = 16, .epochs = 3}, NULL, &err));
+    OK(strata_model_fit(model, dataset, &(strata_fit_options){.batch = p.batch, .epochs = 3}, NULL, &err));
     for (int r = 0; r < 3; r++) {
         const strata_device_counters after = strata_device_get_counters(strata_strategy_device(strategy, r));
         cr_assert_eq(after.allocations, before[r].allocations, "replica %d", r);
@@ -386,6 +474,12 @@ Test(training, later_steps_allocate_and_compile_nothing_on_any_replica) {
     strata_model_destroy(model);
     strata_strategy_destroy(strategy);
     free_dataset(dataset);
+}
+
+Test(training, later_steps_allocate_and_compile_nothing_on_any_replica) {
+    const plan p = {.optimizer = strata_adam_optimizer(0.003), .n = 64, .batch = 16, .epochs = 1};
+    expect_no_later_allocation(p);
+    expect_no_later_allocation(in_quarters(&p));
 }
 
 /* ---- what is refused ---- */
