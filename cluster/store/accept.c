@@ -4,6 +4,7 @@
  * secret becomes a session of the store or a link that a communicator asks for; any other is dropped, and nobody else notices. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,39 +14,50 @@
 #include "cluster/wire/socket.h"
 
 static const double HANDSHAKE_SECONDS = 5;
+enum { TLS_HANDSHAKE = 0x16 /* the first byte of a side that begins TLS */ };
 
 static void drop(strata_loop *loop, strata_pending *pending, bool close_it) {
     strata_pending **at = &loop->pending;
     while (*at != pending) at = &(*at)->next;
     *at = pending->next;
     loop->n_pending--;
-    if (close_it) close(pending->fd);
+    if (close_it) strata_stream_close(&pending->stream);
     free(pending);
 }
 
 static void hand_over(strata_loop *loop, strata_pending *pending) {
     const strata_hello hello = pending->handshake.hello;
-    const int fd = pending->fd;
-    strata_loop_forget(loop, fd);
+    strata_stream stream = pending->stream;
+    strata_loop_forget(loop, stream.fd);
     drop(loop, pending, false);
-    strata_socket_prepare(fd);
+    strata_socket_prepare(stream.fd);
     strata_accepted *link = hello.purpose == STRATA_FOR_LINK ? malloc(sizeof *link) : NULL;
     if (link) {
-        *link = (strata_accepted){.next = loop->accepted, .fd = fd, .hello = hello};
+        *link = (strata_accepted){.next = loop->accepted, .stream = stream, .hello = hello};
         loop->accepted = link;
         pthread_cond_broadcast(&loop->changed);
     } else if (hello.purpose == STRATA_FOR_STORE && loop->sessions) {
-        strata_loop_new_session(loop, fd, &hello);
+        strata_loop_new_session(loop, stream, &hello);
     } else {
-        close(fd);
+        strata_stream_close(&stream);
     }
+}
+
+/* What fits an empty buffer: all or nothing. */
+static bool say(strata_stream *stream, const unsigned char *bytes, size_t n) {
+    const struct iovec all = {(void *)(uintptr_t)bytes, n};
+    return strata_stream_send(stream, &all, 1) == (ssize_t)n;
 }
 
 static void shake(strata_loop *loop, strata_source *source) {
     strata_pending *p = (strata_pending *)source;
     for (;;) {
-        const ssize_t n = recv(p->fd, p->in + p->n_in, p->handshake.wanted - p->n_in, MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+        const struct iovec rest = {p->in + p->n_in, p->handshake.wanted - p->n_in};
+        const ssize_t n = strata_stream_recv(&p->stream, &rest, 1);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+            strata_loop_want_output(loop, p->stream.fd, &p->source, strata_stream_events(&p->stream, POLLIN) == POLLOUT);
+            return;
+        }
         if (n <= 0) {
             drop(loop, p, true);
             return;
@@ -55,9 +67,9 @@ static void shake(strata_loop *loop, strata_source *source) {
         unsigned char out[STRATA_HANDSHAKE_BYTES];
         size_t n_out = 0;
         p->n_in = 0;
-        const bool ok = !strata_handshake_step(&p->handshake, p->in, out, &n_out, NULL) &&
-                        send(p->fd, out, n_out, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n_out; /* fits an empty buffer */
+        const bool ok = !strata_handshake_step(&p->handshake, p->in, out, &n_out, NULL) && say(&p->stream, out, n_out);
         if (!ok) {
+            if (!p->stream.tls && p->in[0] == TLS_HANDSHAKE) say(&p->stream, strata_tls_alert, STRATA_TLS_ALERT_BYTES);
             drop(loop, p, true);
             return;
         }
@@ -83,14 +95,17 @@ static void begin(strata_loop *loop, int fd) {
     unsigned char out[STRATA_HANDSHAKE_BYTES];
     size_t n_out;
     if (loop->n_pending == STRATA_MOST_PENDING) make_room(loop);
-    if (!p || strata_handshake_begin(&p->handshake, NULL, loop->secret, loop->secret_bytes, out, &n_out, NULL) ||
+    const strata_credentials *own = &loop->credentials;
+    strata_stream stream = {.fd = fd};
+    if (!p || (own->tls && strata_tls_begin(own->tls, &stream, NULL, NULL)) ||
+        strata_handshake_begin(&p->handshake, NULL, own->secret, own->secret_bytes, out, &n_out, NULL) ||
         strata_loop_watch(loop, fd, &p->source, NULL)) {
         free(p);
-        close(fd);
+        strata_stream_close(&stream);
         return;
     }
     p->source.ready = shake;
-    p->fd = fd;
+    p->stream = stream;
     p->deadline = strata_clock_seconds() + HANDSHAKE_SECONDS;
     p->next = loop->pending;
     loop->pending = p;
@@ -118,35 +133,35 @@ void strata_loop_finish_accepting(strata_loop *loop) {
     while (loop->pending) drop(loop, loop->pending, true);
     for (strata_accepted *a = loop->accepted, *next; a; a = next) {
         next = a->next;
-        close(a->fd);
+        strata_stream_close(&a->stream);
         free(a);
     }
     if (loop->listener >= 0) close(loop->listener);
 }
 
-/* Takes the link out of the list; -1 when it has not come. */
-static int find_link(strata_loop *loop, uint32_t communicator, int rank) {
+/* Takes the link out of the list; one of -1 when it has not come. */
+static strata_stream find_link(strata_loop *loop, uint32_t communicator, int rank) {
     for (strata_accepted **at = &loop->accepted; *at; at = &(*at)->next) {
         strata_accepted *a = *at;
         if (a->hello.communicator != communicator || a->hello.rank != (uint32_t)rank) continue;
-        const int fd = a->fd;
+        const strata_stream stream = a->stream;
         *at = a->next;
         free(a);
-        return fd;
+        return stream;
     }
-    return -1;
+    return (strata_stream){.fd = -1};
 }
 
-strata_status strata_loop_accept_link(strata_member *member, uint32_t communicator, int rank, double seconds, int *out_fd,
-                                      strata_error *err) {
+strata_status strata_loop_accept_link(strata_member *member, uint32_t communicator, int rank, double seconds,
+                                      strata_stream *out_stream, strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
     const struct timespec deadline = strata_clock_after(seconds);
     int late = 0;
     pthread_mutex_lock(&loop->lock);
-    while ((*out_fd = find_link(loop, communicator, rank)) < 0 && !late && !strata_board_failed(loop->board))
+    while ((*out_stream = find_link(loop, communicator, rank)).fd < 0 && !late && !strata_board_failed(loop->board))
         late = pthread_cond_timedwait(&loop->changed, &loop->lock, &deadline);
     pthread_mutex_unlock(&loop->lock);
-    if (*out_fd >= 0) return STRATA_OK;
+    if (out_stream->fd >= 0) return STRATA_OK;
     STRATA_TRY(strata_member_verdict(member, err));
     return strata_fail(err, STRATA_TIMEOUT, "rank %d did not connect within %g s", rank, seconds);
 }

@@ -16,7 +16,7 @@ static const double VERDICT_SECONDS = 3, /* for rank 0 to say what it decided */
 /* Rank 0 is gone. */
 static void lose_store(strata_loop *loop, const char *how) {
     char text[STRATA_ERROR_MESSAGE_BYTES];
-    strata_loop_forget(loop, loop->control.fd);
+    strata_loop_forget(loop, loop->control.stream.fd);
     strata_connection_finish(&loop->control);
     snprintf(text, sizeof text, "rank 0 (the store at %s) was lost: %.800s", loop->store_address, how);
     strata_board_fail(loop->board, STRATA_PEER_LOST, text);
@@ -24,12 +24,12 @@ static void lose_store(strata_loop *loop, const char *how) {
 }
 
 static void send_control(strata_loop *loop, strata_frame_type type, uint64_t sequence, const void *payload, size_t n) {
-    if (loop->control.fd < 0) return;
+    if (loop->control.stream.fd < 0) return;
     if (strata_connection_send(&loop->control, type, sequence, payload, n, NULL)) {
         lose_store(loop, "its connection closed");
         return;
     }
-    strata_loop_want_output(loop, loop->control.fd, &loop->control_source, strata_connection_has_output(&loop->control));
+    strata_loop_want_output(loop, loop->control.stream.fd, &loop->control_source, strata_connection_has_output(&loop->control));
 }
 
 static strata_status take_frame(void *user, const strata_frame *frame, const unsigned char *payload, strata_error *err) {
@@ -61,32 +61,33 @@ static strata_status take_frame(void *user, const strata_frame *frame, const uns
 static void control_ready(strata_loop *loop, strata_source *source) {
     strata_error err = {0};
     (void)source;
-    if (loop->control.fd < 0) return; /* another thread was quicker */
+    if (loop->control.stream.fd < 0) return; /* another thread was quicker */
     strata_status status = strata_connection_flush(&loop->control, &err);
     if (!status) status = strata_connection_read(&loop->control, take_frame, loop, &err);
-    if (loop->control.fd < 0) return;
+    if (loop->control.stream.fd < 0) return;
     if (status == STRATA_UNAVAILABLE)
         lose_store(loop, loop->store_left ? "it left while others still needed it" : "its connection closed");
     else if (status)
         lose_store(loop, err.message);
     else
-        strata_loop_want_output(loop, loop->control.fd, &loop->control_source, strata_connection_has_output(&loop->control));
+        strata_loop_want_output(loop, loop->control.stream.fd, &loop->control_source,
+                                strata_connection_has_output(&loop->control));
 }
 
 strata_status strata_loop_follow(strata_loop *loop, const strata_communicator_options *opts, strata_error *err) {
     const strata_hello hello = {STRATA_FOR_STORE, 0, (uint32_t)opts->rank, (uint32_t)opts->world};
     const double deadline = strata_clock_seconds() + opts->connect_seconds;
-    int fd;
-    const strata_status status =
-        strata_socket_connect(opts->store, &hello, loop->secret, loop->secret_bytes, deadline, &fd, err);
-    if (status)
+    strata_stream stream;
+    const strata_status status = strata_socket_connect(opts->store, &hello, &loop->credentials, deadline, &stream, err);
+    if (status == STRATA_TIMEOUT)
         return strata_fail_in(err, status, "rank %d of %d waited %g s for rank 0", opts->rank, opts->world,
                               opts->connect_seconds);
-    strata_connection_init(&loop->control, fd);
+    if (status) return strata_fail_in(err, status, "rank %d of %d cannot join rank 0", opts->rank, opts->world);
+    strata_connection_init(&loop->control, stream);
     snprintf(loop->store_address, sizeof loop->store_address, "%s", opts->store);
     loop->control_source.ready = control_ready;
     loop->heard = strata_clock_seconds();
-    return strata_loop_watch(loop, fd, &loop->control_source, err);
+    return strata_loop_watch(loop, stream.fd, &loop->control_source, err);
 }
 
 /* Waits on the loop until `done` or the verdict, or the time. The lock is held. */
@@ -152,7 +153,7 @@ strata_status strata_loop_tell(strata_member *member, strata_status status, cons
 void strata_loop_check_control(strata_loop *loop, double now) {
     const double silence = STRATA_MISSED_BEATS * loop->heartbeat;
     char how[160];
-    if (loop->control.fd < 0) return;
+    if (loop->control.stream.fd < 0) return;
     if (now - loop->last_tick > 2 * loop->heartbeat) loop->heard = now; /* this process was stopped */
     if (now - loop->heard > silence) {
         snprintf(how, sizeof how, "it gave no sign of life for %g s; it is stopped, or its link is cut", silence);

@@ -10,6 +10,7 @@
 #include "cluster/store/remote.h"
 #include "cluster/wire/connection.h"
 #include "cluster/wire/handshake.h"
+#include "cluster/wire/socket.h"
 
 enum { STRATA_MOST_PENDING = 64, STRATA_MISSED_BEATS = 5 };
 
@@ -24,7 +25,7 @@ typedef struct strata_source {
 typedef struct strata_pending {
     strata_source source;
     struct strata_pending *next;
-    int fd;
+    strata_stream stream;
     double deadline;
     strata_handshake handshake;
     size_t n_in;
@@ -34,7 +35,7 @@ typedef struct strata_pending {
 /* One that was made for a link, until it is asked for. */
 typedef struct strata_accepted {
     struct strata_accepted *next;
-    int fd;
+    strata_stream stream;
     strata_hello hello;
 } strata_accepted;
 
@@ -62,7 +63,8 @@ struct strata_loop {
     strata_source wake_source, listener_source, control_source;
     strata_board *board; /* rank 0's is the job's; the others' holds the verdict only */
     char *secret;
-    size_t secret_bytes;
+    strata_tls *tls;
+    strata_credentials credentials; /* these two, on loan */
     double heartbeat, last_tick;
     strata_pending *pending; /* newest first */
     int n_pending;
@@ -90,11 +92,11 @@ void strata_loop_want_output(strata_loop *loop, int fd, strata_source *source, b
 void strata_loop_accept(strata_loop *loop, strata_source *listener);
 void strata_loop_drop_late(strata_loop *loop, double now);
 void strata_loop_finish_accepting(strata_loop *loop);
-strata_status strata_loop_accept_link(strata_member *member, uint32_t communicator, int rank, double seconds, int *out_fd,
-                                      strata_error *err);
+strata_status strata_loop_accept_link(strata_member *member, uint32_t communicator, int rank, double seconds,
+                                      strata_stream *out_stream, strata_error *err);
 
 /* serve.c */
-void strata_loop_new_session(strata_loop *loop, int fd, const strata_hello *hello); /* takes fd */
+void strata_loop_new_session(strata_loop *loop, strata_stream stream, const strata_hello *hello); /* takes the stream */
 strata_status strata_loop_serve(strata_member *member, const strata_store_request *request, double seconds,
                                 strata_store_reply *out_reply, strata_error *err);
 strata_status strata_loop_judge(strata_member *member, strata_status status, const char *text, strata_error *err);

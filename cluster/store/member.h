@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "cluster/store/board.h"
+#include "cluster/wire/stream.h"
 
 enum { STRATA_HOST_BYTES = 64 };
 
@@ -25,11 +26,11 @@ struct strata_member {
     /* Tells a failure and returns the verdict, which may be an earlier one, or this where no other comes in time. */
     strata_status (*report)(strata_member *member, strata_status status, const char *text, strata_error *err);
     /* Hands over an authenticated connection of the rank for the communicator, waiting at most `seconds`; NULL: local. */
-    strata_status (*accept_link)(strata_member *member, uint32_t communicator, int rank, double seconds, int *out_fd,
-                                 strata_error *err);
+    strata_status (*accept_link)(strata_member *member, uint32_t communicator, int rank, double seconds,
+                                 strata_stream *out_stream, strata_error *err);
     /* Makes one, to a rank's address. */
     strata_status (*connect_link)(strata_member *member, uint32_t communicator, const char *address, double seconds,
-                                  int *out_fd, strata_error *err);
+                                  strata_stream *out_stream, strata_error *err);
     void (*destroy)(strata_member *member);
 };
 

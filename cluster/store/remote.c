@@ -71,18 +71,18 @@ static void *run(void *user) {
 /* ---- the member ---- */
 
 static strata_status connect_link(strata_member *member, uint32_t communicator, const char *address, double seconds,
-                                  int *out_fd, strata_error *err) {
+                                  strata_stream *out_stream, strata_error *err) {
     const strata_loop *loop = (strata_loop *)member;
     const strata_hello hello = {STRATA_FOR_LINK, communicator, (uint32_t)member->rank, (uint32_t)member->world};
     const double deadline = strata_clock_seconds() + seconds;
-    return strata_socket_connect(address, &hello, loop->secret, loop->secret_bytes, deadline, out_fd, err);
+    return strata_socket_connect(address, &hello, &loop->credentials, deadline, out_stream, err);
 }
 
 static void destroy(strata_member *member) {
     strata_loop *loop = (strata_loop *)member;
     pthread_mutex_lock(&loop->lock);
     if (loop->sessions && loop->has_thread) strata_loop_finish_serving(loop);
-    if (!loop->sessions && loop->control.fd >= 0) strata_loop_finish_following(loop);
+    if (!loop->sessions && loop->control.stream.fd >= 0) strata_loop_finish_following(loop);
     loop->leaving = true;
     pthread_mutex_unlock(&loop->lock);
     const uint64_t one = 1;
@@ -94,6 +94,7 @@ static void destroy(strata_member *member) {
     pthread_cond_destroy(&loop->changed);
     pthread_mutex_destroy(&loop->lock);
     free(loop->sessions);
+    strata_tls_destroy(loop->tls);
     free(loop->secret);
     free(loop);
 }
@@ -113,10 +114,10 @@ static strata_loop *allocate(const strata_communicator_options *opts, strata_err
         return NULL;
     }
     if (opts->secret_bytes) memcpy(loop->secret, opts->secret, opts->secret_bytes);
-    loop->secret_bytes = opts->secret_bytes;
+    loop->credentials = (strata_credentials){loop->secret, opts->secret_bytes, NULL};
     loop->heartbeat = opts->heartbeat_seconds > 0 ? opts->heartbeat_seconds : HEARTBEAT_SECONDS;
-    loop->epoll = loop->wake = loop->listener = loop->control.fd = -1;
-    for (int r = 0; r < opts->world && is_first; r++) loop->sessions[r].connection.fd = -1;
+    loop->epoll = loop->wake = loop->listener = loop->control.stream.fd = -1;
+    for (int r = 0; r < opts->world && is_first; r++) loop->sessions[r].connection.stream.fd = -1;
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -143,7 +144,7 @@ static strata_status listen_for_links(strata_loop *loop, const strata_communicat
     STRATA_TRY(strata_address_split(opts->store, host, port, err));
     if (opts->rank) {
         char own[STRATA_ADDRESS_BYTES];
-        strata_socket_address(loop->control.fd, false, own);
+        strata_socket_address(loop->control.stream.fd, false, own);
         strcpy(host, own);
         strcpy(port, "0");
         if (opts->interface) STRATA_TRY(strata_interface_address(opts->interface, host, err));
@@ -175,6 +176,8 @@ strata_status strata_member_create_remote(const strata_communicator_options *opt
     if (loop->epoll < 0 || loop->wake < 0)
         status = strata_fail(err, STRATA_UNAVAILABLE, "the process has no descriptors left (ulimit -n)");
     if (!status) status = strata_loop_watch(loop, loop->wake, &loop->wake_source, err);
+    if (!status) status = strata_tls_create(opts, &loop->tls, err);
+    loop->credentials.tls = loop->tls;
     if (!status && opts->rank) status = strata_loop_follow(loop, opts, err);
     if (!status) status = listen_for_links(loop, opts, out_address, err);
     if (!status) {

@@ -34,7 +34,7 @@ static void lose(strata_loop *loop, strata_session *s, const char *how) {
     describe(loop, s->rank, who, sizeof who);
     snprintf(text, sizeof text, "%s was lost at collective %llu: %s", who,
              (unsigned long long)atomic_load(&loop->member.collective), how);
-    strata_loop_forget(loop, s->connection.fd);
+    strata_loop_forget(loop, s->connection.stream.fd);
     strata_connection_finish(&s->connection);
     s->connected = s->waiting = false;
     strata_board_fail(loop->board, STRATA_PEER_LOST, text);
@@ -50,7 +50,7 @@ static void send_to(strata_loop *loop, strata_session *s, strata_frame_type type
         lose(loop, s, err.message);
         return;
     }
-    strata_loop_want_output(loop, s->connection.fd, &s->source, strata_connection_has_output(&s->connection));
+    strata_loop_want_output(loop, s->connection.stream.fd, &s->source, strata_connection_has_output(&s->connection));
 }
 
 static void spread_verdict(strata_loop *loop) {
@@ -140,7 +140,7 @@ static void session_ready(strata_loop *loop, strata_source *source) {
     if (!status) status = strata_connection_read(&s->connection, take_frame, user, &err);
     if (!s->connected) return;
     if (s->left) {
-        strata_loop_forget(loop, s->connection.fd);
+        strata_loop_forget(loop, s->connection.stream.fd);
         strata_connection_finish(&s->connection);
         s->connected = s->waiting = false;
         pthread_cond_broadcast(&loop->changed);
@@ -149,38 +149,38 @@ static void session_ready(strata_loop *loop, strata_source *source) {
     if (status)
         lose(loop, s, err.message);
     else
-        strata_loop_want_output(loop, s->connection.fd, &s->source, strata_connection_has_output(&s->connection));
+        strata_loop_want_output(loop, s->connection.stream.fd, &s->source, strata_connection_has_output(&s->connection));
 }
 
 /* Tells a rank that is not wanted why, on its own connection. */
-static void refuse(int fd, const char *text) {
+static void refuse(strata_stream stream, const char *text) {
     strata_connection c;
     unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES + 64];
-    strata_connection_init(&c, fd);
+    strata_connection_init(&c, stream);
     const size_t n = strata_answer_encode(STRATA_INVALID, text, NULL, bytes);
     if (strata_connection_send(&c, STRATA_FRAME_VERDICT, 0, bytes, n, NULL)) strata_connection_finish(&c);
     strata_connection_finish(&c);
 }
 
-void strata_loop_new_session(strata_loop *loop, int fd, const strata_hello *hello) {
+void strata_loop_new_session(strata_loop *loop, strata_stream stream, const strata_hello *hello) {
     char text[256];
     const uint32_t world = (uint32_t)loop->member.world;
     if (hello->world != world || !hello->rank || hello->rank >= world) {
         snprintf(text, sizeof text, "rank %u of %u came to a job of %u ranks: all must give the same world", hello->rank,
                  hello->world, world);
-        refuse(fd, text);
+        refuse(stream, text);
         return;
     }
     strata_session *s = &loop->sessions[hello->rank];
     if (s->connected || s->left) {
         snprintf(text, sizeof text, "rank %u is there already: each rank may come once", hello->rank);
-        refuse(fd, text);
+        refuse(stream, text);
         return;
     }
     *s = (strata_session){
         .source = {session_ready}, .rank = (int)hello->rank, .connected = true, .heard = strata_clock_seconds()};
-    strata_connection_init(&s->connection, fd);
-    if (strata_loop_watch(loop, fd, &s->source, NULL)) lose(loop, s, "no memory to watch its connection");
+    strata_connection_init(&s->connection, stream);
+    if (strata_loop_watch(loop, stream.fd, &s->source, NULL)) lose(loop, s, "no memory to watch its connection");
     if (loop->spread) { /* it came too late */
         loop->spread = false;
         spread_verdict(loop);

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * TCP: one socket between each two ranks, made by the higher one. A message is a frame (wire/frame.h) whose header and payload go out in one
- * call and come in by one, straight to where they belong. Checksums are computed while the bytes are in the cache anyway. */
+ * call and come in by one, straight to where they belong. Checksums are computed while the bytes are in the cache anyway; links under TLS
+ * have none. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "cluster/clock.h"
 #include "cluster/communicator.h"
@@ -33,13 +31,13 @@ typedef struct flow {
 } flow;
 
 typedef struct peer_link {
-    int fd;
+    strata_stream stream;
     flow out, in;
     char *lent; /* a segment, for messages that are lent */
 } peer_link;
 
 typedef struct tcp {
-    bool spins;
+    bool spins, checks;  /* checks: by sums of its own; TLS has better ones */
     peer_link *links;    /* [world]; the own one is unused */
     struct pollfd *fds;  /* [world] */
     uint32_t *send_crcs; /* of the payloads of sends; [2 world + 2] */
@@ -51,7 +49,7 @@ static void close_links(strata_communicator *comm) {
     tcp *t = comm->link;
     if (!t) return;
     for (int r = 0; r < comm->world && t->links; r++) {
-        if (t->links[r].fd >= 0) close(t->links[r].fd);
+        strata_stream_close(&t->links[r].stream);
         free(t->links[r].lent);
     }
     free(t->links);
@@ -63,10 +61,10 @@ static void close_links(strata_communicator *comm) {
 
 static strata_status connect_link(strata_communicator *comm, int peer, strata_error *err) {
     strata_member *member = comm->member;
-    int *fd = &((tcp *)comm->link)->links[peer].fd;
+    strata_stream *stream = &((tcp *)comm->link)->links[peer].stream;
     if (peer > comm->rank)
-        return member->accept_link(member, comm->id, comm->peers[peer].job_rank, comm->connect_seconds, fd, err);
-    return member->connect_link(member, comm->id, comm->peers[peer].address, comm->connect_seconds, fd, err);
+        return member->accept_link(member, comm->id, comm->peers[peer].job_rank, comm->connect_seconds, stream, err);
+    return member->connect_link(member, comm->id, comm->peers[peer].address, comm->connect_seconds, stream, err);
 }
 
 static strata_status open_links(strata_communicator *comm, strata_error *err) {
@@ -77,7 +75,7 @@ static strata_status open_links(strata_communicator *comm, strata_error *err) {
         t->fds = calloc(world, sizeof *t->fds);
         t->send_crcs = calloc(2 * world + 2, sizeof *t->send_crcs);
     }
-    for (int r = 0; t && t->links && r < comm->world; r++) t->links[r].fd = -1;
+    for (int r = 0; t && t->links && r < comm->world; r++) t->links[r].stream.fd = -1;
     strata_status status = STRATA_OK;
     if (!t || !t->links || !t->fds || !t->send_crcs)
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for the links of %d ranks", comm->world);
@@ -92,6 +90,7 @@ static strata_status open_links(strata_communicator *comm, strata_error *err) {
         close_links(comm);
     else
         t->spins = strata_communicator_ranks_here(comm) <= strata_cores();
+    for (int r = 0; r < comm->world && !status; r++) t->checks |= r != comm->rank && !t->links[r].stream.tls;
     return status;
 }
 
@@ -121,6 +120,12 @@ static int next_receive(const exchange *x, int peer, int from) {
 static strata_status lost(const exchange *x, int peer, const char *how, strata_error *err) {
     return strata_communicator_fail(x->comm, x->call, STRATA_PEER_LOST, err, "%s was lost: %s",
                                     strata_peer_text(x->comm, peer).text, how);
+}
+
+/* After a send or recv that gave n. */
+static strata_status failed(const exchange *x, int peer, ssize_t n, strata_error *err) {
+    if (n == 0 || (errno != EPROTO && errno != ETIMEDOUT)) return lost(x, peer, "its connection closed", err);
+    return lost(x, peer, strata_stream_problem(&x->tcp->links[peer].stream, errno), err);
 }
 
 static void write_header(exchange *x, int peer) {
@@ -155,15 +160,15 @@ static strata_status push(exchange *x, int peer, bool *out_moved, strata_error *
     while (l->out.index < x->n_sends) {
         const strata_send *send = &x->sends[l->out.index];
         struct iovec iov[2];
-        struct msghdr message = {.msg_iov = iov};
-        message.msg_iovlen = (size_t)parts(iov, l->out.header, send->data, send->bytes, l->out.done);
-        const ssize_t n = sendmsg(l->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        const int n_parts = parts(iov, l->out.header, send->data, send->bytes, l->out.done);
+        const ssize_t n = strata_stream_send(&l->stream, iov, n_parts);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) return STRATA_OK;
-        if (n < 0) return lost(x, peer, errno == ETIMEDOUT ? "its link is cut" : "its connection closed", err);
+        if (n < 0) return failed(x, peer, n, err);
         *out_moved = true;
         l->out.done += (size_t)n;
-        if (l->out.done < STRATA_FRAME_BYTES + send->bytes) return STRATA_OK; /* the socket is full */
+        if (l->out.done < STRATA_FRAME_BYTES + send->bytes && !l->stream.tls) return STRATA_OK; /* the socket is full */
+        if (l->out.done < STRATA_FRAME_BYTES + send->bytes) continue;
         l->out.count++;
         x->unsent--;
         l->out.index = next_send(x, peer, l->out.index + 1);
@@ -191,7 +196,7 @@ static strata_status check_header(exchange *x, int peer, const strata_receive *r
 static strata_status finish_receive(exchange *x, int peer, strata_receive *receive, const void *payload, strata_error *err) {
     flow *in = &x->tcp->links[peer].in;
     const uint32_t told = strata_frame_payload_crc(in->header);
-    if (strata_crc32c(0, payload, receive->bytes) != told)
+    if (x->tcp->checks && strata_crc32c(0, payload, receive->bytes) != told)
         return strata_communicator_fail(x->comm, x->call, STRATA_PEER_LOST, err,
                                         "a message of %zu bytes from %s was damaged on its way: its checksum differs",
                                         receive->bytes, strata_peer_text(x->comm, peer).text);
@@ -212,12 +217,11 @@ static strata_status pull(exchange *x, int peer, bool *out_moved, strata_error *
         void *payload = receive->data ? receive->data : l->lent;
         const size_t before = l->in.done;
         struct iovec iov[2];
-        struct msghdr message = {.msg_iov = iov};
-        message.msg_iovlen = (size_t)parts(iov, l->in.header, payload, receive->bytes, before);
-        const ssize_t n = recvmsg(l->fd, &message, MSG_DONTWAIT);
+        const int n_parts = parts(iov, l->in.header, payload, receive->bytes, before);
+        const ssize_t n = strata_stream_recv(&l->stream, iov, n_parts);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) return STRATA_OK;
-        if (n <= 0) return lost(x, peer, n && errno == ETIMEDOUT ? "its link is cut" : "its connection closed", err);
+        if (n <= 0) return failed(x, peer, n, err);
         *out_moved = true;
         l->in.done += (size_t)n;
         if (before < STRATA_FRAME_BYTES && l->in.done >= STRATA_FRAME_BYTES) STRATA_TRY(check_header(x, peer, receive, err));
@@ -235,7 +239,7 @@ static void wait_ready(exchange *x) {
         const peer_link *l = &x->tcp->links[r];
         const bool out = l->out.index < x->n_sends, in = l->in.index < x->n_receives;
         if (r == x->comm->rank || (!out && !in)) continue;
-        x->tcp->fds[n++] = (struct pollfd){.fd = l->fd, .events = (short)((out ? POLLOUT : 0) | (in ? POLLIN : 0))};
+        x->tcp->fds[n++] = (struct pollfd){.fd = l->stream.fd, .events = (short)((out ? POLLOUT : 0) | (in ? POLLIN : 0))};
     }
     poll(x->tcp->fds, (nfds_t)n, TICK_MS);
 }
@@ -251,7 +255,7 @@ static strata_status stalled(const exchange *x, strata_error *err) {
 
 static void begin(exchange *x) {
     for (int i = 0; i < x->n_sends; i++) {
-        x->tcp->send_crcs[i] = strata_crc32c(0, x->sends[i].data, x->sends[i].bytes);
+        if (x->tcp->checks) x->tcp->send_crcs[i] = strata_crc32c(0, x->sends[i].data, x->sends[i].bytes);
         x->unsent += x->sends[i].peer == STRATA_ALL_PEERS ? x->comm->world - 1 : 1;
     }
     x->missing = x->n_receives;

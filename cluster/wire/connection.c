@@ -6,28 +6,27 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "cluster/wire/crc32c.h"
 
-void strata_connection_init(strata_connection *c, int fd) {
-    *c = (strata_connection){.fd = fd};
+void strata_connection_init(strata_connection *c, strata_stream stream) {
+    *c = (strata_connection){.stream = stream};
 }
 
 void strata_connection_finish(strata_connection *c) {
-    if (c->fd >= 0) close(c->fd);
+    strata_stream_close(&c->stream);
     free(c->out);
     free(c->payload);
-    *c = (strata_connection){.fd = -1};
+    *c = (strata_connection){.stream.fd = -1};
 }
 
 strata_status strata_connection_flush(strata_connection *c, strata_error *err) {
     while (c->out_first < c->out_end) {
-        const ssize_t n = send(c->fd, c->out + c->out_first, c->out_end - c->out_first, MSG_NOSIGNAL | MSG_DONTWAIT);
+        const struct iovec rest = {c->out + c->out_first, c->out_end - c->out_first};
+        const ssize_t n = strata_stream_send(&c->stream, &rest, 1);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) return STRATA_OK;
-        if (n < 0) return strata_fail(err, STRATA_UNAVAILABLE, "cannot send: %s", strerror(errno));
+        if (n < 0) return strata_fail(err, STRATA_UNAVAILABLE, "cannot send: %s", strata_stream_problem(&c->stream, errno));
         c->out_first += (size_t)n;
     }
     c->out_first = c->out_end = 0;
@@ -46,7 +45,7 @@ strata_status strata_connection_send(strata_connection *c, strata_frame_type typ
     const strata_frame frame = {.type = type,
                                 .number = c->n_out++,
                                 .bytes = (uint32_t)n_bytes,
-                                .payload_crc = strata_crc32c(0, payload, n_bytes),
+                                .payload_crc = c->stream.tls ? 0 : strata_crc32c(0, payload, n_bytes),
                                 .call = {.sequence = sequence}};
     strata_frame_encode(&frame, c->out + c->out_end);
     if (n_bytes) memcpy(c->out + c->out_end + STRATA_FRAME_BYTES, payload, n_bytes);
@@ -64,7 +63,7 @@ static strata_status take_header(strata_connection *c, strata_error *err) {
 }
 
 static strata_status take_payload(strata_connection *c, strata_take_frame take, void *user, strata_error *err) {
-    if (strata_crc32c(0, c->payload, c->frame.bytes) != c->frame.payload_crc)
+    if (!c->stream.tls && strata_crc32c(0, c->payload, c->frame.bytes) != c->frame.payload_crc)
         return strata_fail(err, STRATA_DATA, "a frame was damaged on its way");
     unsigned char *payload = c->payload;
     c->payload = NULL;
@@ -79,9 +78,11 @@ strata_status strata_connection_read(strata_connection *c, strata_take_frame tak
         const bool in_header = c->in_n < STRATA_FRAME_BYTES;
         unsigned char *to = in_header ? c->header + c->in_n : c->payload + (c->in_n - STRATA_FRAME_BYTES);
         const size_t wanted = in_header ? STRATA_FRAME_BYTES - c->in_n : STRATA_FRAME_BYTES + c->frame.bytes - c->in_n;
-        const ssize_t n = recv(c->fd, to, wanted, MSG_DONTWAIT);
+        const struct iovec rest = {to, wanted};
+        const ssize_t n = strata_stream_recv(&c->stream, &rest, 1);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) return STRATA_OK;
+        if (n < 0 && errno == EPROTO) return strata_fail(err, STRATA_DATA, "%s", strata_stream_problem(&c->stream, errno));
         if (n <= 0) return strata_fail(err, STRATA_UNAVAILABLE, "%s", n ? strerror(errno) : "its connection closed");
         c->in_n += (size_t)n;
         if (in_header && c->in_n == STRATA_FRAME_BYTES) STRATA_TRY(take_header(c, err));

@@ -5,9 +5,10 @@
 #define STRATA_CLUSTER_WIRE_CONNECTION_H
 
 #include "cluster/wire/frame.h"
+#include "cluster/wire/stream.h"
 
 typedef struct strata_connection {
-    int fd; /* owned; -1: none */
+    strata_stream stream; /* owned */
     uint32_t n_in, n_out;
     unsigned char *out; /* [out_first, out_end) is to be sent */
     size_t out_first, out_end, out_room;
@@ -17,7 +18,7 @@ typedef struct strata_connection {
     unsigned char header[STRATA_FRAME_BYTES];
 } strata_connection;
 
-void strata_connection_init(strata_connection *c, int fd);
+void strata_connection_init(strata_connection *c, strata_stream stream);
 void strata_connection_finish(strata_connection *c);
 
 /* Adds a frame and sends what can be sent. Fails: OUT_OF_MEMORY; UNAVAILABLE when the other side is gone. */

@@ -148,38 +148,47 @@ static bool ready(int fd, short events, double deadline) {
     return n > 0 || (n < 0 && errno == EINTR && left > 0);
 }
 
-/* All n bytes to, or from, the socket. False with errno; a side that closed is ECONNRESET. */
-static bool transfer(int fd, unsigned char *bytes, size_t n, bool out, double deadline) {
-    for (size_t done = 0; done < n;) {
-        const ssize_t got = out ? send(fd, bytes + done, n - done, MSG_NOSIGNAL) : recv(fd, bytes + done, n - done, 0);
+/* All n bytes to, or from, the other side. False with errno; a side that closed is ECONNRESET. *out_done: how many came. */
+static bool transfer(strata_stream *s, unsigned char *bytes, size_t n, bool out, double deadline, size_t *out_done) {
+    for (*out_done = 0; *out_done < n;) {
+        const struct iovec rest = {bytes + *out_done, n - *out_done};
+        const ssize_t got = out ? strata_stream_send(s, &rest, 1) : strata_stream_recv(s, &rest, 1);
         if (got > 0) {
-            done += (size_t)got;
+            *out_done += (size_t)got;
             continue;
         }
         if (got == 0) errno = ECONNRESET;
         if (got == 0 || (errno != EAGAIN && errno != EINTR)) return false;
-        if (!ready(fd, out ? POLLOUT : POLLIN, deadline)) return false;
+        if (!ready(s->fd, strata_stream_events(s, out ? POLLOUT : POLLIN), deadline)) return false;
     }
     return true;
 }
 
-/* *out_again: the other side may be too busy. One that refuses because of the secret closes as one that drops us under a flood does: a few
- * refusals tell. */
-static strata_status shake_hands(int fd, const char *address, const strata_hello *hello, const void *secret,
-                                 size_t secret_bytes, double deadline, bool *out_again, int *n_refused, strata_error *err) {
+/* A handshake that broke off after `step` of its steps, n bytes of the next being in `in`. *out_again: the other side may be too busy. One that refuses
+ * because of the secret closes as one that drops us under a flood does: a few refusals tell. */
+static strata_status broke_off(const strata_stream *s, const char *address, int step, const unsigned char *in, size_t n,
+                               bool *out_again, int *n_refused, strata_error *err) {
+    const int error = errno;
+    if (error == EPROTO) return strata_fail(err, STRATA_UNAVAILABLE, "%s: %s", address, strata_stream_problem(s, error));
+    if (!s->tls && n == STRATA_TLS_ALERT_BYTES && !memcmp(in, strata_tls_alert, 2))
+        return strata_fail(err, STRATA_UNAVAILABLE, "%s uses TLS and this rank does not: all ranks must", address);
+    *n_refused += step > 0;
+    *out_again = *n_refused < MOST_REFUSALS;
+    if (step) return strata_fail(err, STRATA_UNAVAILABLE, "%s refuses this rank: is its secret another one?", address);
+    return strata_fail(err, STRATA_TIMEOUT, "%s does not shake hands: %s", address, strerror(error));
+}
+
+static strata_status shake_hands(strata_stream *s, const char *address, const strata_hello *hello,
+                                 const strata_credentials *credentials, double deadline, bool *out_again, int *n_refused,
+                                 strata_error *err) {
     strata_handshake h;
     unsigned char bytes[STRATA_HANDSHAKE_BYTES], in[STRATA_HANDSHAKE_BYTES];
-    size_t n = 0;
+    size_t n = 0, n_sent, n_in = 0;
     *out_again = false;
-    STRATA_TRY(strata_handshake_begin(&h, hello, secret, secret_bytes, bytes, &n, err));
+    STRATA_TRY(strata_handshake_begin(&h, hello, credentials->secret, credentials->secret_bytes, bytes, &n, err));
     for (;;) {
-        if (!transfer(fd, bytes, n, true, deadline) || !transfer(fd, in, h.wanted, false, deadline)) {
-            *n_refused += h.step > 0;
-            *out_again = *n_refused < MOST_REFUSALS;
-            if (h.step)
-                return strata_fail(err, STRATA_UNAVAILABLE, "%s refuses this rank: is its secret another one?", address);
-            return strata_fail(err, STRATA_TIMEOUT, "%s does not shake hands: %s", address, strerror(errno));
-        }
+        if (!transfer(s, bytes, n, true, deadline, &n_sent) || !transfer(s, in, h.wanted, false, deadline, &n_in))
+            return broke_off(s, address, h.step, in, n_in, out_again, n_refused, err);
         if (strata_handshake_step(&h, in, bytes, &n, err)) return strata_fail_in(err, STRATA_UNAVAILABLE, "%s", address);
         if (h.done) return STRATA_OK;
     }
@@ -205,34 +214,33 @@ static int connect_to(const struct addrinfo *list, double deadline) {
 
 /* One try. *out_again where another may do better. */
 static strata_status try_once(const char *address, const char *host, const char *port, const strata_hello *hello,
-                              const void *secret, size_t secret_bytes, double deadline, int *out_fd, bool *out_again,
-                              int *n_refused, strata_error *err) {
+                              const strata_credentials *credentials, double deadline, strata_stream *out_stream,
+                              bool *out_again, int *n_refused, strata_error *err) {
     struct addrinfo *list;
     *out_again = true;
     STRATA_TRY(resolve(host, port, 0, &list, err));
-    *out_fd = connect_to(list, deadline);
+    out_stream->fd = connect_to(list, deadline);
     const int error = errno;
     freeaddrinfo(list);
-    if (*out_fd < 0) return strata_fail(err, STRATA_TIMEOUT, "%s does not answer: %s", address, strerror(error));
-    strata_socket_prepare(*out_fd);
+    if (out_stream->fd < 0) return strata_fail(err, STRATA_TIMEOUT, "%s does not answer: %s", address, strerror(error));
+    strata_socket_prepare(out_stream->fd);
+    if (credentials->tls) STRATA_TRY(strata_tls_begin(credentials->tls, out_stream, host, err));
     const double limit = strata_clock_seconds() + HANDSHAKE_MS / 1000.0;
-    return shake_hands(*out_fd, address, hello, secret, secret_bytes, limit < deadline ? limit : deadline, out_again, n_refused,
-                       err);
+    return shake_hands(out_stream, address, hello, credentials, limit < deadline ? limit : deadline, out_again, n_refused, err);
 }
 
-strata_status strata_socket_connect(const char *address, const strata_hello *hello, const void *secret, size_t secret_bytes,
-                                    double deadline, int *out_fd, strata_error *err) {
+strata_status strata_socket_connect(const char *address, const strata_hello *hello, const strata_credentials *credentials,
+                                    double deadline, strata_stream *out_stream, strata_error *err) {
     char host[256], port[8];
-    *out_fd = -1;
+    *out_stream = (strata_stream){.fd = -1};
     STRATA_TRY(strata_address_split(address, host, port, err));
     int n_refused = 0;
     for (int tries = 0;; tries++) {
         bool again;
         const strata_status status =
-            try_once(address, host, port, hello, secret, secret_bytes, deadline, out_fd, &again, &n_refused, err);
+            try_once(address, host, port, hello, credentials, deadline, out_stream, &again, &n_refused, err);
         if (!status) return STRATA_OK;
-        if (*out_fd >= 0) close(*out_fd);
-        *out_fd = -1;
+        strata_stream_close(out_stream);
         if (!again || strata_clock_seconds() >= deadline) return status;
         /* Nobody there yet: again after 5 ms, later half a second, and not all ranks at the same time. */
         const long pause_ms = (tries < 7 ? 5L << tries : 500) + hello->rank * 7 % 50;

@@ -6,6 +6,14 @@
 
 #include "cluster/transport.h"
 #include "cluster/wire/handshake.h"
+#include "cluster/wire/stream.h"
+
+/* What a process shows to the others. */
+typedef struct strata_credentials {
+    const void *secret;
+    size_t secret_bytes;
+    const strata_tls *tls; /* NULL: none */
+} strata_credentials;
 
 /* Splits "host:port" or "[v6]:port". INVALID, with an example, for anything else. */
 STRATA_MUST_USE strata_status strata_address_split(const char *address, char out_host[256], char out_port[8],
@@ -20,10 +28,11 @@ STRATA_MUST_USE strata_status strata_interface_address(const char *name, char ou
 /* Where a socket is bound, as "host:port"; host alone when port is not wanted. */
 void strata_socket_address(int fd, bool with_port, char out[STRATA_ADDRESS_BYTES]);
 
-/* Connects and shakes hands; tries again while nobody listens there, until `deadline` (strata_clock_seconds). The socket does not block, and
- * notices within 8 s that its other side is gone. Fails: TIMEOUT; UNAVAILABLE, also when the other side proves another secret. */
-STRATA_MUST_USE strata_status strata_socket_connect(const char *address, const strata_hello *hello, const void *secret,
-                                                    size_t secret_bytes, double deadline, int *out_fd, strata_error *err);
+/* Connects, under TLS where we have it, and shakes hands; tries again while nobody listens there, until `deadline` (strata_clock_seconds). The
+ * socket does not block, and notices within 8 s that its other side is gone. Fails: TIMEOUT; UNAVAILABLE, also when one side refuses the other. */
+STRATA_MUST_USE strata_status strata_socket_connect(const char *address, const strata_hello *hello,
+                                                    const strata_credentials *credentials, double deadline,
+                                                    strata_stream *out_stream, strata_error *err);
 /* As connect leaves it. */
 void strata_socket_prepare(int fd);
 

@@ -51,7 +51,11 @@ typedef struct strata_communicator_options {
         *interface; /* name ("eth0") or address to listen on and tell to the others; NULL: the one that reaches the store */
     /* What the ranks prove to each other before anything else is read (HMAC-SHA256 over fresh nonces). Borrowed during create. */
     const void *secret;
-    size_t secret_bytes;      /* 0: none */
+    size_t secret_bytes; /* 0: none */
+    /* TLS 1.3 between the ranks of all hosts, each of which proves itself to the other: PEM files of this rank's certificate (with those between it
+     * and an authority), of its key (NULL: in tls_cert too), and of the authorities whose certificates are believed. NULL: no TLS.
+     * A certificate must have the host name or address that the others dial, or tls_name where that is given: then every rank's must. */
+    const char *tls_cert, *tls_key, *tls_ca, *tls_name;
     bool insecure;            /* listen beyond this host without a secret; otherwise that is INVALID */
     double connect_seconds;   /* until all ranks must have come; 0: 60 */
     double heartbeat_seconds; /* between signs of life; a rank that gives none for 5 of them is lost; 0: 1 */
@@ -65,7 +69,8 @@ extern STRATA_API const char *const strata_algorithm_names[];
 
 /* Returns when all ranks have come. opts is borrowed during the call.
  * Fails: INVALID for wrong options, a rank that came twice, listening beyond this host without a secret; TIMEOUT, naming the ranks that
- * are absent, when connect_seconds have passed; UNAVAILABLE when an address cannot be listened on, or the other side proves another secret. */
+ * are absent, when connect_seconds have passed; UNAVAILABLE when an address cannot be listened on, a file of TLS cannot be used, the other side
+ * proves another secret, or one of two does not accept the other's certificate. */
 STRATA_API STRATA_MUST_USE strata_status strata_communicator_create(const strata_communicator_options *opts,
                                                                     strata_communicator **out_comm, strata_error *err);
 /* All `world` ranks for threads of this process, out_comms[rank], without sockets. Of opts (NULL: defaults) only `algorithm` and

@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { MAX_OPTIONS = 32 };
+enum { MAX_OPTIONS = 64 };
 
 /* ---- messages ---- */
 

@@ -86,18 +86,42 @@ typedef struct device_flags {
 int open_device(const device_flags *flags, strata_device **out_device);
 
 typedef struct strategy_flags {
-    const char *name, *devices, *parameter_device, *split, *cluster, *task;
+    const char *name, *devices, *parameter_device, *split, *cluster, *task, *tls_cert, *tls_key, *tls_ca, *tls_name;
 } strategy_flags;
-#define CLUSTER_OPTION_ROWS(type, member)                                                                                      \
-    {"cluster",                                                                                                                \
-     "A:PORT,B:PORT",                                                                                                          \
-     "multi_worker_mirrored: the workers (TF_CONFIG or the launcher's environment)",                                           \
-     OPTION_TEXT,                                                                                                              \
-     offsetof(type, member.cluster),                                                                                           \
-     0,                                                                                                                        \
-     0},                                                                                                                       \
-    {                                                                                                                          \
-        "task", "worker:1", "with --cluster: which of the workers this one is", OPTION_TEXT, offsetof(type, member.task), 0, 0 \
+#define CLUSTER_OPTION_ROWS(type, member)                                                                                  \
+    {"cluster",                                                                                                            \
+     "A:PORT,B:PORT",                                                                                                      \
+     "the workers (TF_CONFIG or the launcher's environment)",                                                              \
+     OPTION_TEXT,                                                                                                          \
+     offsetof(type, member.cluster),                                                                                       \
+     0,                                                                                                                    \
+     0},                                                                                                                   \
+        {"task", "worker:1", "with --cluster: which of the workers this one is", OPTION_TEXT, offsetof(type, member.task), \
+         0,      0},                                                                                                       \
+        {"tls-cert",                                                                                                       \
+         "FILE",                                                                                                           \
+         "TLS between workers: this one's certificate, PEM (STRATA_TLS_CERT)",                                             \
+         OPTION_TEXT,                                                                                                      \
+         offsetof(type, member.tls_cert),                                                                                  \
+         0,                                                                                                                \
+         0},                                                                                                               \
+        {"tls-key",                                                                                                        \
+         "FILE",                                                                                                           \
+         "its key (STRATA_TLS_KEY; else in the certificate's file)",                                                       \
+         OPTION_TEXT,                                                                                                      \
+         offsetof(type, member.tls_key),                                                                                   \
+         0,                                                                                                                \
+         0},                                                                                                               \
+        {"tls-ca",                                                                                                         \
+         "FILE",                                                                                                           \
+         "the authorities whose certificates are believed (STRATA_TLS_CA)",                                                \
+         OPTION_TEXT,                                                                                                      \
+         offsetof(type, member.tls_ca),                                                                                    \
+         0,                                                                                                                \
+         0},                                                                                                               \
+    {                                                                                                                      \
+        "tls-name", "NAME", "that every certificate must have (STRATA_TLS_NAME; else the host dialled)", OPTION_TEXT,      \
+            offsetof(type, member.tls_name), 0, 0                                                                          \
     }
 /* A strategy and, where there are several workers, what joins them. */
 typedef struct opened_strategy {
@@ -108,6 +132,8 @@ typedef struct opened_strategy {
 /* What --strategy, --devices (a,b,c), --parameter-device and --split (3:1, auto) say; --device names one device. */
 int open_strategy(const strategy_flags *flags, const device_flags *device, opened_strategy *out_opened);
 void close_strategy(opened_strategy *opened); /* after all made on it */
+/* Whether --tls-cert or the environment asks for TLS. */
+bool wants_tls(const strategy_flags *flags);
 /* Whom --cluster and --task or the environment name; and what joins them: `more` has what these do not say. */
 int resolve_workers(const strategy_flags *flags, strata_cluster_spec *out_spec);
 int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, const strata_communicator_options *more,

@@ -159,9 +159,10 @@ static void print_resolved(const strata_cluster_spec *spec) {
     fflush(stdout);
 }
 
-static void print_text(const strata_communicator *comm, const answer *answers, const pair *pairs) {
+static void print_text(const strata_communicator *comm, bool tls, const answer *answers, const pair *pairs) {
     const int world = strata_communicator_world(comm);
-    printf("all answer, over %s\n  rank  process  cores  version  host\n", strata_communicator_transport(comm));
+    printf("all answer, over %s%s\n  rank  process  cores  version  host\n", strata_communicator_transport(comm),
+           tls ? ", met under TLS" : "");
     for (int r = 0; r < world; r++)
         printf("  %4d  %7d  %5d  %-7s  %s%s\n", r, answers[r].process, answers[r].cores, answers[r].version, answers[r].host,
                strcmp(answers[r].version, answers[0].version) ? "  (another version than rank 0's)" : "");
@@ -173,12 +174,12 @@ static void print_text(const strata_communicator *comm, const answer *answers, c
         }
 }
 
-static void print_json(const strata_cluster_spec *spec, const strata_communicator *comm, const answer *answers,
+static void print_json(const strata_cluster_spec *spec, const strata_communicator *comm, bool tls, const answer *answers,
                        const pair *pairs) {
     const int world = spec->world_size;
     printf("{\"resolver\":\"%s\",\"world\":%d,\"rendezvous\":", spec->source, world);
     print_json_string(spec->rendezvous ? spec->rendezvous : "");
-    printf(",\"transport\":\"%s\",\"ranks\":[", strata_communicator_transport(comm));
+    printf(",\"transport\":\"%s\",\"tls\":%s,\"ranks\":[", strata_communicator_transport(comm), tls ? "true" : "false");
     for (int r = 0; r < world; r++) {
         printf("%s{\"rank\":%d,\"address\":", r ? "," : "", r);
         print_json_string(address_of(spec, r));
@@ -207,12 +208,13 @@ static int check_all(const check_options *options, const strata_cluster_spec *sp
     uint8_t *bytes = malloc(MOST_BYTES);
     strata_error err = {0};
     strata_status status = STRATA_OK;
+    const bool tls = wants_tls(&options->strategy);
     if (!answers || !pairs || !bytes) status = strata_fail(&err, STRATA_OUT_OF_MEMORY, "no memory to check %zu ranks", world);
     if (!status) memset(bytes, 1, MOST_BYTES); /* no page is to be found while the clock runs */
     if (!status) status = ask_all(comm, answers, &err);
     if (!status) status = measure(comm, bytes, pairs, &err);
-    if (!status && spec->rank == 0 && options->json) print_json(spec, comm, answers, pairs);
-    if (!status && spec->rank == 0 && !options->json) print_text(comm, answers, pairs);
+    if (!status && spec->rank == 0 && options->json) print_json(spec, comm, tls, answers, pairs);
+    if (!status && spec->rank == 0 && !options->json) print_text(comm, tls, answers, pairs);
     free(bytes);
     free(pairs);
     free(answers);

@@ -78,6 +78,7 @@ int choose_remote_addresses(job *j, const host *hosts, int n_hosts) {
 /* What the remote shell runs; the words of the job go to its stdin, where `ps` does not see them. */
 static bool describe_host(const job *j, host *h) {
     static const char default_ssh[] = "ssh -T -o BatchMode=yes -o ServerAliveInterval=5 -o ServerAliveCountMax=2";
+    static const char *const tls_variables[] = {"STRATA_TLS_CERT", "STRATA_TLS_KEY", "STRATA_TLS_CA", "STRATA_TLS_NAME"};
     const launch_options *options = j->options;
     const char *ssh = options->ssh ? options->ssh : getenv("STRATA_SSH");
     char path[4096], folder[4096];
@@ -87,6 +88,12 @@ static bool describe_host(const job *j, host *h) {
     strata_text command = {0}, input = {0};
     strata_text_add(&command, "cd ");
     add_quoted(&command, folder);
+    for (size_t i = 0; i < sizeof tls_variables / sizeof *tls_variables; i++) { /* paths, no secrets */
+        const char *value = getenv(tls_variables[i]);
+        if (!value || !*value) continue;
+        strata_text_add(&command, " && export %s=", tls_variables[i]);
+        add_quoted(&command, value);
+    }
     strata_text_add(&command, " && exec ");
     add_quoted(&command, options->strata ? options->strata : path);
     strata_text_add(&command, " launch --agent -n %d --grace %g%s --", h->n, options->grace_s,

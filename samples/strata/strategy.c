@@ -50,9 +50,18 @@ int resolve_workers(const strategy_flags *flags, strata_cluster_spec *out_spec) 
     return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
 }
 
+/* An empty variable is none. */
+static const char *set_variable(const char *name) {
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+bool wants_tls(const strategy_flags *flags) {
+    return flags->tls_cert || set_variable("STRATA_TLS_CERT");
+}
+
 int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, const strata_communicator_options *more,
                  strata_communicator **out_comm) {
-    (void)flags;
     strata_error err = {0};
     const char *secret = getenv("STRATA_SECRET");
     strata_communicator_options opts = *more;
@@ -61,6 +70,10 @@ int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, c
     opts.store = spec->rendezvous;
     opts.secret = secret;
     opts.secret_bytes = secret ? strlen(secret) : 0;
+    opts.tls_cert = flags->tls_cert ? flags->tls_cert : set_variable("STRATA_TLS_CERT");
+    opts.tls_key = flags->tls_key ? flags->tls_key : set_variable("STRATA_TLS_KEY");
+    opts.tls_ca = flags->tls_ca ? flags->tls_ca : set_variable("STRATA_TLS_CA");
+    opts.tls_name = flags->tls_name ? flags->tls_name : set_variable("STRATA_TLS_NAME");
     const strata_status status = strata_communicator_create(&opts, out_comm, &err);
     return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
 }
@@ -100,8 +113,8 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
         const int code = find_and_join_workers(flags, opened);
         if (code) return code;
         opts.communicator = opened->communicator;
-    } else if (flags->cluster || flags->task) {
-        return usage_error("--cluster and --task are for --strategy multi_worker_mirrored");
+    } else if (flags->cluster || flags->task || flags->tls_cert || flags->tls_key || flags->tls_ca || flags->tls_name) {
+        return usage_error("--cluster, --task and --tls-... are for --strategy multi_worker_mirrored");
     }
     strata_status status = strata_strategy_create(name, &opts, &opened->strategy, &err);
     return status ? report(FAILING_DEVICE, status, &err) : EXIT_OK;

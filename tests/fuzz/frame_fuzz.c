@@ -37,7 +37,7 @@ static void read_stream(const uint8_t *data, size_t size, size_t piece) {
     strata_error err = {0};
     int ends[2], n_frames = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends)) return;
-    strata_connection_init(&c, ends[0]);
+    strata_connection_init(&c, (strata_stream){.fd = ends[0]});
     strata_status status = STRATA_OK;
     for (size_t at = 0; at < size && !status; at += piece) {
         const size_t n = size - at < piece ? size - at : piece;
