@@ -3,6 +3,8 @@
  * Shares of a batch, exact for any number of examples, and weights by measured speed. */
 #include "core/strategy.h"
 
+#include <stdlib.h>
+
 /* Equal: floor or ceil, the first ones larger. By weights: floors of the exact shares, then one more for each of those with the largest remainders. */
 static int64_t weighted_share(const strata_strategy *strategy, int64_t global, int replica) {
     const int n = strategy->n_replicas;
@@ -30,6 +32,12 @@ void strata_strategy_local_share(const strata_strategy *strategy, int64_t batch,
     *out_n = share(strategy, batch, replica);
 }
 
+/* Examples of all replicas before number `id`, of equal shares. */
+static int64_t before(int64_t global, int64_t id, int64_t n) {
+    const int64_t least = global / n, larger = global % n;
+    return id * least + (id < larger ? id : larger);
+}
+
 void strata_strategy_share(const strata_strategy *strategy, int64_t global_batch, int replica, int64_t *out_first,
                            int64_t *out_n) {
     if (!strata_strategy_has_workers(strategy)) {
@@ -37,9 +45,28 @@ void strata_strategy_share(const strata_strategy *strategy, int64_t global_batch
         return;
     }
     const int64_t n = strategy->workers.n_replicas, id = strategy->workers.first_replica + replica;
-    const int64_t least = global_batch / n, larger = global_batch % n;
-    *out_n = least + (id < larger);
-    *out_first = id * least + (id < larger ? id : larger);
+    *out_first = before(global_batch, id, n);
+    *out_n = before(global_batch, id + 1, n) - *out_first;
+}
+
+void strata_strategy_worker_share(const strata_strategy *strategy, int64_t global_batch, int worker, int64_t *out_first,
+                                  int64_t *out_n) {
+    *out_first = 0;
+    *out_n = global_batch;
+    if (!strata_strategy_has_workers(strategy)) return;
+    const strata_workers *workers = &strategy->workers;
+    *out_first = before(global_batch, workers->first_replicas[worker], workers->n_replicas);
+    *out_n = before(global_batch, workers->first_replicas[worker + 1], workers->n_replicas) - *out_first;
+}
+
+strata_status strata_workers_gather(const strata_workers *workers, const void *own, void *out_all, size_t bytes,
+                                    strata_error *err) {
+    size_t *each = calloc((size_t)workers->n, sizeof *each);
+    if (!each) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d workers", workers->n);
+    for (int w = 0; w < workers->n; w++) each[w] = bytes;
+    strata_status status = workers->all_gather(workers, own, out_all, each, err);
+    free(each);
+    return status;
 }
 
 bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, const double *seconds) {

@@ -15,7 +15,11 @@ typedef struct strata_workers {
                          strata_error *err);
     strata_status (*broadcast)(const struct strata_workers *workers, strata_dtype dtype, void *data, int64_t elements,
                                strata_error *err);
-    void *communicator; /* borrowed */
+    /* The workers' bytes end to end, in rank order: bytes[w] of worker w. */
+    strata_status (*all_gather)(const struct strata_workers *workers, const void *own, void *out_all, const size_t *bytes,
+                                strata_error *err);
+    int *first_replicas; /* [n + 1] of each worker's replicas; the last one: of all. The strategy's own */
+    void *communicator;  /* borrowed */
 } strata_workers;
 
 struct strata_strategy {
@@ -39,6 +43,13 @@ static inline bool strata_strategy_has_workers(const strata_strategy *strategy) 
 /* As strata_strategy_share, of what this worker does by itself. */
 void strata_strategy_local_share(const strata_strategy *strategy, int64_t batch, int replica, int64_t *out_first,
                                  int64_t *out_n);
+
+/* As all_gather, of as many bytes from each worker. */
+STRATA_MUST_USE strata_status strata_workers_gather(const strata_workers *workers, const void *own, void *out_all, size_t bytes,
+                                                    strata_error *err);
+/* As strata_strategy_share, of all replicas of a worker together. */
+void strata_strategy_worker_share(const strata_strategy *strategy, int64_t global_batch, int worker, int64_t *out_first,
+                                  int64_t *out_n);
 
 /* seconds[r]: what replica r took for its share of a batch, 0: not known. With auto_split and one replica more than a tenth slower than the mean, sets
  * the weights by speed. Returns whether shares have changed. */

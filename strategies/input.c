@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/data/batches.h"
+#include "core/data/worker_batches.h"
 #include "strategies/context.h"
 
 enum { PARTS = 2, DEFAULT_BATCH = 32 };
@@ -14,13 +14,14 @@ struct strata_distributed_batches {
     bool labels;
     strata_per_replica parts[PARTS]; /* features, labels; room for the largest so far */
     /* divided */
-    strata_batches *batches; /* NULL: from a function */
+    strata_worker_batches *batches; /* NULL: from a function */
     strata_shape example[PARTS];
     strata_dtype dtypes[PARTS];
     /* from a function */
     strata_dataset *dataset;
     strata_iterator *iterator;
     strata_element *elements; /* [n_replicas] */
+    bool ended;
 };
 
 static strata_status make(strata_strategy *strategy, strata_distributed_batches **out, strata_error *err) {
@@ -38,7 +39,7 @@ void strata_distributed_batches_destroy(strata_distributed_batches *d) {
     for (int r = 0; d->elements && r < d->strategy->n_replicas; r++) strata_element_finish(&d->elements[r]);
     free(d->elements);
     for (int i = 0; i < PARTS; i++) strata_per_replica_finish(&d->parts[i]);
-    strata_batches_destroy(d->batches);
+    strata_worker_batches_destroy(d->batches);
     strata_iterator_destroy(d->iterator);
     strata_dataset_destroy(d->dataset);
     free(d);
@@ -63,7 +64,8 @@ static strata_status divide(strata_distributed_batches *d, const strata_dataset 
                                             .epoch = opts ? opts->epoch : 0,
                                             .input = d->example[0],
                                             .label_size = strata_shape_elements(d->example[1])};
-    return strata_batches_create(dataset, &batches, &d->batches, err);
+    return strata_worker_batches_create(d->strategy, dataset, opts ? opts->auto_shard : STRATA_SHARD_DATA, &batches,
+                                        &d->batches, err);
 }
 
 strata_status strata_distributed_batches_create(strata_strategy *strategy, const strata_dataset *dataset,
@@ -90,13 +92,15 @@ static strata_status make_part(const strata_distributed_batches *d, int part, in
 }
 
 static strata_status next_divided(strata_distributed_batches *d, int64_t *out_n, strata_error *err) {
-    STRATA_TRY(strata_batches_next(d->batches, out_n, err));
-    for (int r = 0; r < d->strategy->n_replicas && *out_n; r++) {
+    strata_worker_step step;
+    STRATA_TRY(strata_worker_batches_next(d->batches, &step, err));
+    *out_n = step.n;
+    for (int r = 0; r < d->strategy->n_replicas && step.n; r++) {
         int64_t first, n;
-        strata_strategy_share(d->strategy, *out_n, r, &first, &n);
+        strata_strategy_local_share(d->strategy, step.own, r, &first, &n);
         STRATA_TRY(make_part(d, 0, r, n, err));
         if (d->labels) STRATA_TRY(make_part(d, 1, r, n, err));
-        if (n) strata_batches_write(d->batches, first, n, d->parts[0].arrays[r].data, d->parts[1].arrays[r].data);
+        if (n) strata_worker_batches_write(d->batches, first, n, d->parts[0].arrays[r].data, d->parts[1].arrays[r].data);
     }
     return STRATA_OK;
 }
@@ -115,7 +119,9 @@ strata_status strata_input_context_per_replica_batch(const strata_input_context 
 
 static strata_status open_made(strata_distributed_batches *d, strata_dataset_function function, void *user, uint64_t seed,
                                uint64_t epoch, strata_error *err) {
-    const strata_input_context context = {1, 0, d->strategy->n_replicas};
+    const bool workers = strata_strategy_has_workers(d->strategy);
+    const strata_input_context context = {strata_strategy_num_workers(d->strategy), workers ? d->strategy->workers.rank : 0,
+                                          strata_strategy_num_replicas_in_sync(d->strategy)};
     STRATA_TRY(function(&context, user, &d->dataset, err));
     if (!strata_dataset_element_spec(d->dataset).is_batch)
         return strata_fail(err, STRATA_INVALID,
@@ -140,35 +146,46 @@ strata_status strata_distributed_batches_from_function(strata_strategy *strategy
     return status;
 }
 
-/* A part like replica 0's, without examples. */
-static strata_status make_empty(const strata_distributed_batches *d, int part, int replica, strata_error *err) {
-    const strata_array *like = &d->parts[part].arrays[0];
-    strata_array *array = &d->parts[part].arrays[replica];
-    strata_shape shape = like->shape;
+/* A part as the dataset's are, without examples; where their shapes vary it is the smallest. */
+static strata_status make_empty(const strata_distributed_batches *d, int part, strata_array *out, strata_error *err) {
+    const strata_element_spec spec = strata_dataset_element_spec(d->dataset);
+    strata_shape shape = spec.parts[part].shape;
     shape.dims[0] = 0;
-    strata_array_finish(array);
-    return strata_array_create(like->dtype, shape, array, err);
+    for (int i = 0; i < shape.rank; i++)
+        if (shape.dims[i] < 0) shape.dims[i] = 0;
+    return strata_array_create(spec.parts[part].dtype, shape, out, err);
 }
 
-static strata_status next_made(strata_distributed_batches *d, int64_t *out_n, strata_error *err) {
-    bool more = true;
+/* A batch for each replica of this worker, as far as there are any. */
+static strata_status take_batches(strata_distributed_batches *d, int64_t *out_n, strata_error *err) {
     *out_n = 0;
     for (int r = 0; r < d->strategy->n_replicas; r++) {
         strata_element *element = &d->elements[r];
         strata_element_finish(element);
-        if (more) STRATA_TRY(strata_iterator_next(d->iterator, element, &more, err));
-        if (!more && r == 0) return STRATA_OK;
-        for (int i = 0; i < 1 + d->labels; i++) {
-            strata_array_finish(&d->parts[i].arrays[r]);
-            if (more)
-                d->parts[i].arrays[r] =
-                    strata_array_view(element->parts[i].dtype, element->parts[i].shape, element->parts[i].data);
-            else
-                STRATA_TRY(make_empty(d, i, r, err));
+        if (!d->ended) {
+            bool more;
+            STRATA_TRY(strata_iterator_next(d->iterator, element, &more, err));
+            d->ended = !more;
         }
-        if (more) *out_n += element->parts[0].shape.dims[0];
+        for (int i = 0; i < 1 + d->labels; i++) {
+            const strata_array *part = &element->parts[i];
+            strata_array_finish(&d->parts[i].arrays[r]);
+            if (d->ended)
+                STRATA_TRY(make_empty(d, i, &d->parts[i].arrays[r], err));
+            else
+                d->parts[i].arrays[r] = strata_array_view(part->dtype, part->shape, part->data);
+        }
+        if (!d->ended) *out_n += element->parts[0].shape.dims[0];
     }
     return STRATA_OK;
+}
+
+/* The end is where no worker has a batch. */
+static strata_status next_made(strata_distributed_batches *d, int64_t *out_n, strata_error *err) {
+    const strata_workers *workers = &d->strategy->workers;
+    STRATA_TRY(take_batches(d, out_n, err));
+    if (!strata_strategy_has_workers(d->strategy)) return STRATA_OK;
+    return workers->sum(workers, STRATA_DTYPE_I64, out_n, 1, err);
 }
 
 strata_status strata_distributed_batches_next(strata_distributed_batches *d, strata_per_replica values[2], int64_t *out_n,

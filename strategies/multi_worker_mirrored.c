@@ -25,18 +25,27 @@ static strata_status broadcast(const strata_workers *workers, strata_dtype dtype
     return strata_communicator_broadcast(workers->communicator, data, (size_t)elements, dtype, 0, err);
 }
 
+static strata_status all_gather(const strata_workers *workers, const void *own, void *out_all, const size_t *bytes,
+                                strata_error *err) {
+    return strata_communicator_all_gather(workers->communicator, own, out_all, 0, bytes, STRATA_DTYPE_U8, err);
+}
+
 strata_status strata_strategy_join(strata_strategy *strategy, strata_communicator *communicator, strata_error *err) {
     const int world = strata_communicator_world(communicator), rank = strata_communicator_rank(communicator);
-    const int32_t own = strategy->n_replicas;
-    int32_t *all = calloc((size_t)world, sizeof *all);
-    if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d workers", world);
-    strategy->workers =
-        (strata_workers){.rank = rank, .n = world, .sum = sum, .broadcast = broadcast, .communicator = communicator};
-    strata_status status = strata_communicator_all_gather(communicator, &own, all, 1, NULL, STRATA_DTYPE_I32, err);
-    for (int w = 0; w < world && !status; w++) {
-        if (w < rank) strategy->workers.first_replica += all[w];
-        strategy->workers.n_replicas += all[w];
-    }
-    free(all);
-    return status;
+    const int own = strategy->n_replicas;
+    strata_workers *workers = &strategy->workers;
+    *workers = (strata_workers){.rank = rank,
+                                .n = world,
+                                .sum = sum,
+                                .broadcast = broadcast,
+                                .all_gather = all_gather,
+                                .first_replicas = calloc((size_t)world + 1, sizeof(int)),
+                                .communicator = communicator};
+    if (!workers->first_replicas)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d workers", world);
+    STRATA_TRY(strata_communicator_all_gather(communicator, &own, workers->first_replicas + 1, 1, NULL, STRATA_DTYPE_I32, err));
+    for (int w = 0; w < world; w++) workers->first_replicas[w + 1] += workers->first_replicas[w];
+    workers->first_replica = workers->first_replicas[rank];
+    workers->n_replicas = workers->first_replicas[world];
+    return STRATA_OK;
 }

@@ -239,6 +239,7 @@ void strata_strategy_destroy(strata_strategy *strategy) {
     for (int i = 0; i < strategy->n_devices; i++) strata_device_close(strategy->devices[i]);
     free(strategy->devices);
     free(strategy->weights);
+    free(strategy->workers.first_replicas);
     free(strategy);
 }
 

@@ -178,10 +178,12 @@ static strata_status join(const batches *b, strata_dataset **out_dataset, strata
     strata_array images = {0}, labels = {0};
     strata_text source = {0};
     char *line = NULL;
+    int64_t ends[MOST_BATCHES];
     size_t n = 0, first = 0;
     for (int i = 0; i < b->n; i++) n += b->items[i].n;
     STRATA_TRY(create_arrays((int64_t)n, &images, &labels, err));
     for (int i = 0; i < b->n; first += b->items[i++].n) {
+        ends[i] = (int64_t)(first + b->items[i].n);
         store_records(b->items[i].records, b->items[i].n, (uint8_t *)images.data + first * 3 * PLANE,
                       (uint8_t *)labels.data + first);
         strata_text_add(&source, "%s%s", i ? ", " : "", b->items[i].name);
@@ -195,6 +197,7 @@ static strata_status join(const batches *b, strata_dataset **out_dataset, strata
         return status;
     }
     status = strata_dataset_take_arrays(&images, &labels, 1.0 / 255, &dataset, err);
+    if (!status) status = strata_dataset_set_files(dataset, ends, b->n, err);
     if (!status) status = strata_dataset_set_source(dataset, line, err);
     if (!status) status = strata_dataset_set_class_names(dataset, class_names, STRATA_CIFAR10_CLASSES, err);
     free(line);

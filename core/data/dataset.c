@@ -211,6 +211,7 @@ strata_status strata_dataset_from_file(const char *path, strata_shape element, s
 static void destroy_table(strata_dataset *dataset) {
     strata_array_finish(&dataset->features);
     strata_array_finish(&dataset->labels);
+    free(dataset->file_ends);
 }
 
 int64_t strata_dataset_size(const strata_dataset *dataset) {
@@ -266,6 +267,16 @@ strata_status strata_dataset_set_class_names(strata_dataset *dataset, const char
     dataset->class_names = copy;
     dataset->n_class_names = n_names;
     if (dataset->n_classes < n_names) dataset->n_classes = n_names;
+    return STRATA_OK;
+}
+
+strata_status strata_dataset_set_files(strata_dataset *dataset, const int64_t *ends, int64_t n_files, strata_error *err) {
+    int64_t *copy = malloc((size_t)n_files * sizeof *copy);
+    if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "dataset: no host memory for %lld files", (long long)n_files);
+    memcpy(copy, ends, (size_t)n_files * sizeof *copy);
+    free(dataset->file_ends);
+    dataset->file_ends = copy;
+    dataset->n_files = n_files;
     return STRATA_OK;
 }
 
@@ -396,4 +407,42 @@ static strata_status table_at(const strata_dataset *dataset, uint64_t seed, uint
     return STRATA_OK;
 }
 
-const strata_stage strata_stage_table = {.name = "arrays", .at = table_at, .destroy = destroy_table};
+/* Rows of the files index, index + n, ..., end to end. */
+static strata_status rows_of_files(const strata_dataset *dataset, const strata_array *from, int64_t n, int64_t index,
+                                   int64_t n_rows, strata_array *out, strata_error *err) {
+    strata_shape shape = from->shape;
+    shape.dims[0] = n_rows;
+    STRATA_TRY(strata_array_create(from->dtype, shape, out, err));
+    const size_t row = dataset->n ? strata_array_bytes(from) / (size_t)dataset->n : 0;
+    char *to = out->data;
+    for (int64_t f = index; f < dataset->n_files; f += n) {
+        const int64_t first = f ? dataset->file_ends[f - 1] : 0;
+        const size_t bytes = (size_t)(dataset->file_ends[f] - first) * row;
+        if (bytes) memcpy(to, (const char *)from->data + (size_t)first * row, bytes);
+        to += bytes;
+    }
+    return STRATA_OK;
+}
+
+static strata_status table_shard_files(const strata_dataset *dataset, int64_t n, int64_t index, strata_dataset **out_dataset,
+                                       strata_error *err) {
+    strata_array features = {0}, labels = {0};
+    strata_dataset *part = NULL;
+    int64_t n_rows = 0;
+    for (int64_t f = index; f < dataset->n_files; f += n) n_rows += dataset->file_ends[f] - (f ? dataset->file_ends[f - 1] : 0);
+    STRATA_TRY(rows_of_files(dataset, &dataset->features, n, index, n_rows, &features, err));
+    strata_status status =
+        dataset->has_labels ? rows_of_files(dataset, &dataset->labels, n, index, n_rows, &labels, err) : STRATA_OK;
+    if (status) {
+        strata_array_finish(&features);
+        return status;
+    }
+    STRATA_TRY(strata_dataset_take_arrays(&features, dataset->has_labels ? &labels : NULL, (double)dataset->scale, &part, err));
+    part->scale = dataset->scale;
+    part->n_classes = dataset->n_classes; /* also of those that other workers see */
+    *out_dataset = part;
+    return STRATA_OK;
+}
+
+const strata_stage strata_stage_table = {
+    .name = "arrays", .at = table_at, .destroy = destroy_table, .shard_files = table_shard_files};

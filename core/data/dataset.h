@@ -11,6 +11,9 @@ STRATA_MUST_USE strata_status strata_dataset_set_source(strata_dataset *dataset,
 /* Sets the words of the classes; copied. The dataset then has at least n_names classes. */
 STRATA_MUST_USE strata_status strata_dataset_set_class_names(strata_dataset *dataset, const char *const *names, int n_names,
                                                              strata_error *err);
+/* Says which elements came from which file: file f's are those up to number ends[f], from the end of the one before. Copied. */
+STRATA_MUST_USE strata_status strata_dataset_set_files(strata_dataset *dataset, const int64_t *ends, int64_t n_files,
+                                                       strata_error *err);
 /* INVALID unless it is "train" or "test". */
 STRATA_MUST_USE strata_status strata_split_check(const char *split, bool *out_train, strata_error *err);
 

@@ -104,6 +104,7 @@ static strata_status to_dataset(folder *f, const char *path, int channels, strat
     strata_array images = {0}, labels = {0};
     strata_dataset *dataset = NULL;
     char source[512];
+    int64_t *ends = NULL;
     int n_classes = 0;
     strata_status status = STRATA_OK;
     const char **class_names = calloc((size_t)f->n, sizeof *class_names);
@@ -113,6 +114,10 @@ static strata_status to_dataset(folder *f, const char *path, int channels, strat
     STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(f->n), &labels, err));
     STRATA_TRY_GOTO(label_all(f, labels.data, class_names, &n_classes, err));
     STRATA_TRY_GOTO(strata_dataset_take_arrays(&images, &labels, 1.0 / 255, &dataset, err));
+    ends = malloc((size_t)f->n * sizeof *ends);
+    if (!ends) STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path));
+    for (int64_t i = 0; i < f->n; i++) ends[i] = i + 1; /* each picture is a file */
+    STRATA_TRY_GOTO(strata_dataset_set_files(dataset, ends, f->n, err));
     snprintf(source, sizeof source, "%.400s: %lld pictures of %d classes", path, (long long)f->n, n_classes);
     STRATA_TRY_GOTO(strata_dataset_set_source(dataset, source, err));
     STRATA_TRY_GOTO(strata_dataset_set_class_names(dataset, class_names, n_classes, err));
@@ -120,6 +125,7 @@ static strata_status to_dataset(folder *f, const char *path, int channels, strat
     dataset = NULL;
 cleanup:
     strata_dataset_destroy(dataset);
+    free(ends);
     strata_array_finish(&images);
     strata_array_finish(&labels);
     free(class_names);

@@ -130,6 +130,7 @@ strata_status strata_stage_create(const strata_stage *stage, strata_dataset *con
         return status;
     }
     dataset->stage = stage;
+    dataset->state_bytes = state_bytes;
     for (int i = 0; i < n_parents; i++) {
         dataset->parents[i] = parents[i];
         dataset->n_shuffles += parents[i]->n_shuffles;

@@ -4,7 +4,7 @@
  *
  * Reading order: dataset.c (the source in memory), pipeline.c (iterators, and what every stage shares), stage_select.c (take, skip, shard, filter, repeat),
  * stage_shuffle.c, stage_batch.c, stage_join.c (zip, interleave), stage_cache.c, stage_ring.c (map and prefetch: the only ones with threads), generator.c,
- * batches.c (what fit, evaluate and predict read). */
+ * files.c, auto_shard.c (what one worker reads), batches.c (what fit, evaluate and predict read), worker_batches.c (the same over workers). */
 #ifndef STRATA_CORE_DATA_STAGE_H
 #define STRATA_CORE_DATA_STAGE_H
 
@@ -28,6 +28,11 @@ typedef struct strata_stage {
     strata_status (*at)(const strata_dataset *dataset, uint64_t seed, uint64_t epoch, int64_t index,
                         strata_element *out_element, strata_error *err);
     void (*destroy)(strata_dataset *dataset); /* frees what dataset->state holds. (optional) */
+    /* Makes a copy of another dataset's state its own, when datasets are made anew for a worker. (optional: the bytes are enough) */
+    void (*renew)(strata_dataset *dataset);
+    /* The same source over the files index, index + n, ... of its own. (optional: it has no files) */
+    strata_status (*shard_files)(const strata_dataset *dataset, int64_t n, int64_t index, strata_dataset **out_dataset,
+                                 strata_error *err);
 } strata_stage;
 
 struct strata_iterator {
@@ -47,6 +52,7 @@ struct strata_dataset {
     strata_dataset *parents[STRATA_MAX_PARENTS];
     int n_parents;
     void *state; /* the stage's own; freed with the dataset */
+    size_t state_bytes;
     strata_element_spec spec;
     int64_t n; /* elements, or a STRATA_SIZE_ */
     int64_t n_classes;
@@ -54,7 +60,8 @@ struct strata_dataset {
     char *source;                    /* where it came from; NULL: nothing to say */
     char **class_names;
     int n_class_names;
-    int n_shuffles; /* in it and below: shuffles draw from streams of their own */
+    int n_shuffles;  /* in it and below: shuffles draw from streams of their own */
+    int64_t n_files; /* that the source reads; 0: not known, or not from files */
 
     bool has_labels;
     strata_shape element; /* of one example's features */
@@ -64,6 +71,7 @@ struct strata_dataset {
     strata_array features, labels; /* views or owned; labels.data NULL: none */
     int64_t element_size, label_size;
     float scale;
+    int64_t *file_ends; /* [n_files] elements up to the end of each file; NULL: not from files */
 };
 
 /* A stage over n_parents datasets, which it takes on success (0: a source); size, classes and names are those of the first. `spec` NULL: of the first. */
@@ -73,7 +81,12 @@ STRATA_MUST_USE strata_status strata_stage_create(const strata_stage *stage, str
 /* The same over *dataset, which it replaces. */
 STRATA_MUST_USE strata_status strata_stage_put(const strata_stage *stage, strata_dataset **dataset, size_t state_bytes,
                                                const strata_element_spec *spec, strata_error *err);
-extern const strata_stage strata_stage_table;
+extern const strata_stage strata_stage_table, strata_stage_shard_hint;
+/* auto_shard.c: what AUTO is for this dataset; other policies are themselves. */
+strata_auto_shard strata_auto_shard_resolve(const strata_dataset *dataset, strata_auto_shard policy);
+/* stage_select.c: as strata_dataset_shard; an iteration that finds no element in the shard fails. */
+STRATA_MUST_USE strata_status strata_dataset_shard_required(strata_dataset **dataset, int64_t n, int64_t index,
+                                                            strata_error *err);
 /* dataset.c: element `position` of the order. */
 int64_t strata_order_index(const strata_order *order, int64_t position);
 

@@ -109,13 +109,20 @@ static void cache_destroy(strata_dataset *dataset) {
     pthread_mutex_destroy(&c->lock);
 }
 
+static void cache_renew(strata_dataset *dataset) {
+    cache *c = dataset->state;
+    c->kept = NULL;
+    pthread_mutex_init(&c->lock, NULL);
+}
+
 static const strata_stage cache_stage = {.name = "cache",
                                          .state_bytes = sizeof(caching),
                                          .open = cache_open,
                                          .next = cache_next,
                                          .advance = cache_advance,
                                          .close = cache_close,
-                                         .destroy = cache_destroy};
+                                         .destroy = cache_destroy,
+                                         .renew = cache_renew};
 
 strata_status strata_dataset_cache(strata_dataset **dataset, strata_error *err) {
     if ((*dataset)->n == STRATA_SIZE_INFINITE)

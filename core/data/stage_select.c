@@ -8,6 +8,7 @@
 /* Elements first, first + step, ... below `end`. */
 typedef struct selection {
     int64_t first, step, end;
+    bool required; /* there must be one */
 } selection;
 
 /* ---- take, skip and shard: every step-th element from first on, up to a number ---- */
@@ -25,7 +26,10 @@ static strata_status select_next(strata_iterator *it, strata_element *out, bool 
     const selection *s = selection_of(it->dataset);
     if (it->position >= s->end) return STRATA_OK;
     if (it->position) STRATA_TRY(strata_iterator_advance(it->parents[0], s->step - 1, err));
-    return strata_iterator_next(it->parents[0], out, out_more, err);
+    STRATA_TRY(strata_iterator_next(it->parents[0], out, out_more, err));
+    if (*out_more || it->position || !s->required) return STRATA_OK;
+    return strata_fail(err, STRATA_DATA, "shard_hint: part %lld of %lld has no element; there must be one for each worker",
+                       (long long)s->first, (long long)s->step);
 }
 
 /* Steps lie before each element but the first. */
@@ -63,19 +67,39 @@ static strata_status put_selection(const strata_stage *stage, strata_dataset **d
 
 strata_status strata_dataset_take(strata_dataset **dataset, int64_t n, strata_error *err) {
     if (n < 0) return strata_fail(err, STRATA_INVALID, "take: n is %lld; it must be at least 0", (long long)n);
-    return put_selection(&take_stage, dataset, (selection){0, 1, n}, err);
+    return put_selection(&take_stage, dataset, (selection){.step = 1, .end = n}, err);
 }
 
 strata_status strata_dataset_skip(strata_dataset **dataset, int64_t n, strata_error *err) {
     if (n < 0) return strata_fail(err, STRATA_INVALID, "skip: n is %lld; it must be at least 0", (long long)n);
-    return put_selection(&skip_stage, dataset, (selection){n, 1, INT64_MAX}, err);
+    return put_selection(&skip_stage, dataset, (selection){.first = n, .step = 1, .end = INT64_MAX}, err);
 }
 
 strata_status strata_dataset_shard(strata_dataset **dataset, int64_t n, int64_t index, strata_error *err) {
     if (n < 1 || index < 0 || index >= n)
         return strata_fail(err, STRATA_INVALID, "shard: %lld of %lld; the index must be 0 to n - 1", (long long)index,
                            (long long)n);
-    return put_selection(&shard_stage, dataset, (selection){index, n, INT64_MAX}, err);
+    return put_selection(&shard_stage, dataset, (selection){.first = index, .step = n, .end = INT64_MAX}, err);
+}
+
+strata_status strata_dataset_shard_required(strata_dataset **dataset, int64_t n, int64_t index, strata_error *err) {
+    return put_selection(&shard_stage, dataset, (selection){.first = index, .step = n, .end = INT64_MAX, .required = true},
+                         err);
+}
+
+static strata_status hint_open(strata_iterator *it, strata_error *err) {
+    (void)it;
+    return strata_fail(err, STRATA_INVALID,
+                       "shard_hint stands for a worker's part, and nobody said which: iterate what strata_dataset_auto_shard "
+                       "makes of the dataset with STRATA_SHARD_HINT, or say auto_shard in the options of fit");
+}
+
+const strata_stage strata_stage_shard_hint = {.name = "shard_hint", .open = hint_open};
+
+strata_status strata_dataset_shard_hint(strata_dataset **dataset, strata_error *err) {
+    STRATA_TRY(strata_stage_put(&strata_stage_shard_hint, dataset, 0, NULL, err));
+    (*dataset)->n = STRATA_SIZE_UNKNOWN;
+    return STRATA_OK;
 }
 
 /* ---- filter ---- */

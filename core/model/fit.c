@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/data/batches.h"
+#include "core/data/worker_batches.h"
 #include "core/model/model.h"
 
 enum { MAX_IN_FLIGHT = 8, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
@@ -20,9 +20,10 @@ enum { MAX_IN_FLIGHT = 8, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /*
 typedef struct flight {
     strata_model_program *program;
     int slot;
-    int64_t step;               /* in the epoch */
-    int64_t first, n, examples; /* its batches, those of the step so far, and their examples */
-    int64_t t;                  /* the optimizer's count, from 1 */
+    int64_t step;        /* in the epoch */
+    int64_t first, last; /* batches that this worker read for it */
+    int64_t n, examples; /* batches of the step so far, and their examples, of all workers */
+    int64_t t;           /* the optimizer's count, from 1 */
     float words[STRATA_STEP_WORDS];
     int32_t rng[STRATA_RNG_WORDS];
 } flight;
@@ -32,13 +33,13 @@ typedef struct fit {
     const strata_dataset *dataset;
     strata_fit_options opts;
     strata_history *history;
-    strata_batches *batches;       /* of this epoch */
-    int64_t n_examples;            /* submitted in this epoch, with their updates */
-    strata_program_kind kind;      /* of a batch's program */
-    int64_t accumulate;            /* batches a step */
-    flight held;                   /* the step that batches are accumulated for: step, first, n, examples */
-    int64_t held_whole;            /* examples that it will have if all batches are like its first */
-    flight flights[MAX_IN_FLIGHT]; /* a queue: oldest at [0] */
+    strata_worker_batches *batches; /* of this epoch */
+    int64_t n_examples;             /* submitted in this epoch, with their updates */
+    strata_program_kind kind;       /* of a batch's program */
+    int64_t accumulate;             /* batches a step */
+    flight held;                    /* the step that batches are accumulated for: step, first, last, n, examples */
+    int64_t held_whole;             /* examples that it will have if all batches are like its first */
+    flight flights[MAX_IN_FLIGHT];  /* a queue: oldest at [0] */
     int n_flights;
     strata_model_program *unfinished; /* of the newest of them, if it was only started; NULL */
     int unfinished_slot;
@@ -81,18 +82,28 @@ static void drain(fit *f) {
 }
 
 /* The batches of this epoch from number `first` on. */
-static strata_status open_batches(fit *f, int64_t first, strata_error *err) {
+static strata_batches_options batches_options(const fit *f, int64_t first) {
     const strata_model *model = f->model;
-    const strata_batches_options opts = {.batch = f->opts.batch,
-                                         .shuffle = !f->opts.no_shuffle,
-                                         .seed = f->opts.seed,
-                                         .epoch = (uint64_t)f->progress.epoch,
-                                         .first = first,
-                                         .input = model->input,
-                                         .n_tokens = model->n_tokens,
-                                         .label_size = strata_model_label_size(model),
-                                         .n_classes = strata_model_n_classes(model)};
-    return strata_batches_create(f->dataset, &opts, &f->batches, err);
+    return (strata_batches_options){.batch = f->opts.batch,
+                                    .shuffle = !f->opts.no_shuffle,
+                                    .seed = f->opts.seed,
+                                    .epoch = (uint64_t)f->progress.epoch,
+                                    .first = first,
+                                    .input = model->input,
+                                    .n_tokens = model->n_tokens,
+                                    .label_size = strata_model_label_size(model),
+                                    .n_classes = strata_model_n_classes(model)};
+}
+
+/* Those that this worker read, from number `first` on, to be read again: without the others. */
+static strata_status open_again(const fit *f, int64_t first, strata_dataset **out_dataset, strata_batches **out_batches,
+                                strata_error *err) {
+    const strata_workers *workers = &f->model->strategy->workers;
+    const bool many = strata_strategy_has_workers(f->model->strategy);
+    const strata_batches_options opts = batches_options(f, first);
+    STRATA_TRY(strata_dataset_auto_shard(f->dataset, f->opts.auto_shard, many ? workers->n : 1, many ? workers->rank : 0,
+                                         out_dataset, err));
+    return strata_batches_create(*out_dataset, &opts, out_batches, err);
 }
 
 static void set_first_row(int32_t rng[STRATA_RNG_WORDS], int64_t row) {
@@ -100,7 +111,8 @@ static void set_first_row(int32_t rng[STRATA_RNG_WORDS], int64_t row) {
 }
 
 /* Looks at the step's current batch, whose first row is `row` of its examples. OK: all in it is finite. */
-static strata_status diagnose_batch(fit *f, const flight *done, int64_t row, int64_t n, const char *where, strata_error *err) {
+static strata_status diagnose_batch(fit *f, const flight *done, const strata_batches *batches, int64_t row, int64_t n,
+                                    const char *where, strata_error *err) {
     int32_t rng[STRATA_RNG_WORDS];
     void *x = malloc((size_t)n * strata_model_element_bytes(f->model));
     void *y = malloc((size_t)n * strata_model_label_bytes(f->model));
@@ -108,7 +120,7 @@ static strata_status diagnose_batch(fit *f, const flight *done, int64_t row, int
     memcpy(rng, done->rng, sizeof rng);
     set_first_row(rng, row);
     if (x && y) {
-        strata_batches_write(f->batches, 0, n, x, y);
+        strata_batches_write(batches, 0, n, x, y);
         strata_model_convert_labels(f->model, f->dataset, n, y);
         status = strata_model_diagnose(f->model, x, y, n, done->words, rng, where, err);
     }
@@ -124,11 +136,17 @@ static strata_status report_not_finite(fit *f, const flight *done, strata_error 
     f->model->optimizer_steps = done->t - 1;
     STRATA_TRY(strata_model_reset_sums(f->model, err));
     snprintf(where, sizeof where, "epoch %d, step %lld", f->progress.epoch + 1, (long long)done->step + 1);
-    strata_batches_destroy(f->batches);
-    f->batches = NULL;
-    if (open_batches(f, done->first, NULL)) return strata_fail(err, STRATA_DATA, "the loss is not finite at %s", where);
-    for (int64_t i = 0, row = 0, n; i < done->n && !strata_batches_next(f->batches, &n, NULL) && n; i++, row += n)
-        STRATA_TRY(diagnose_batch(f, done, row, n, where, err));
+    strata_dataset *dataset = NULL;
+    strata_batches *batches = NULL;
+    strata_status status = STRATA_OK;
+    const bool opened = !open_again(f, done->first, &dataset, &batches, NULL);
+    for (int64_t i = done->first, row = 0, n; opened && !status && i <= done->last; i++, row += n) {
+        if (strata_batches_next(batches, &n, NULL) || !n) break;
+        status = diagnose_batch(f, done, batches, row, n, where, err);
+    }
+    strata_batches_destroy(batches);
+    strata_dataset_destroy(dataset);
+    if (status) return status;
     return strata_fail(err, STRATA_DATA, "the loss was not finite at %s, but is when it is run again", where);
 }
 
@@ -185,7 +203,7 @@ static void fill_part(fit *f, const flight *step, const strata_program_part *par
     if (part->step >= 0) memcpy(strata_executable_input(exe, step->slot, part->step), words, sizeof words);
     if (!part->n) return;
     void *labels = strata_executable_input(exe, step->slot, part->y);
-    strata_batches_write(f->batches, part->first, part->n, strata_executable_input(exe, step->slot, part->x), labels);
+    strata_worker_batches_write(f->batches, part->first, part->n, strata_executable_input(exe, step->slot, part->x), labels);
     strata_model_convert_labels(f->model, f->dataset, part->n, labels);
     float *weights = strata_executable_input(exe, step->slot, part->weights);
     for (int64_t i = 0; i < part->n; i++) weights[i] = 1.0f / (float)whole;
@@ -235,35 +253,40 @@ static strata_status submit_held(fit *f, strata_error *err) {
         f->model->replicas[r].n_held = 0;
     }
     f->n_examples += f->held.examples;
-    f->held = (flight){.step = f->held.step + 1, .first = f->held.first + f->held.n};
+    f->held = (flight){.step = f->held.step + 1};
     return start(f, err);
 }
 
-/* Gathers and submits the current batch of n examples, for what is held. */
-static strata_status submit_to_hold(fit *f, int64_t n, strata_error *err) {
-    if (!f->held.n) f->held_whole = n * f->accumulate;
-    STRATA_TRY(prepare(f, STRATA_PROGRAM_ACCUMULATE, n, f->held, err));
+/* Gathers and submits this worker's rows of a batch, for what is held. */
+static strata_status hold(fit *f, const strata_worker_step *rows, strata_error *err) {
+    STRATA_TRY(prepare(f, STRATA_PROGRAM_ACCUMULATE, rows->own, f->held, err));
     flight *step = &f->flights[f->n_flights];
     for (int r = 0; r < step->program->n_parts; r++) {
-        fill_part(f, step, &step->program->parts[r], f->held.examples, f->held_whole);
+        fill_part(f, step, &step->program->parts[r], f->held.examples + rows->first, f->held_whole);
         f->model->replicas[r].n_held += step->program->parts[r].n > 0;
     }
-    f->held.n++;
-    f->held.examples += n;
     STRATA_TRY(start(f, err));
-    if (f->model->strategy->auto_split) {
-        STRATA_TRY(finish_step(f, err));
-        STRATA_TRY(strata_group_look(step->program->group, step->slot, err));
-    }
+    if (!f->model->strategy->auto_split) return STRATA_OK;
+    STRATA_TRY(finish_step(f, err));
+    return strata_group_look(step->program->group, step->slot, err);
+}
+
+static strata_status submit_to_hold(fit *f, const strata_worker_step *rows, strata_error *err) {
+    if (!f->held.n) f->held_whole = rows->n * f->accumulate, f->held.first = rows->batch;
+    if (rows->own) STRATA_TRY(hold(f, rows, err)); /* nothing is exchanged: a worker without rows has nothing to do */
+    f->held.last = rows->batch;
+    f->held.n++;
+    f->held.examples += rows->n;
     return f->held.n < f->accumulate ? STRATA_OK : submit_held(f, err);
 }
 
-/* Gathers and submits the current batch of n examples and its update. */
-static strata_status submit(fit *f, int64_t number, int64_t n, strata_error *err) {
-    STRATA_TRY(prepare(f, STRATA_PROGRAM_TRAIN, n, (flight){.step = number, .first = number, .n = 1, .examples = n}, err));
+/* Gathers and submits this worker's rows of a batch and its update. */
+static strata_status submit(fit *f, int64_t number, const strata_worker_step *rows, strata_error *err) {
+    const flight what = {.step = number, .first = rows->batch, .last = rows->batch, .n = 1, .examples = rows->n};
+    STRATA_TRY(prepare(f, STRATA_PROGRAM_TRAIN, rows->own, what, err));
     flight *step = &f->flights[f->n_flights];
-    for (int r = 0; r < step->program->n_parts; r++) fill_part(f, step, &step->program->parts[r], 0, n);
-    f->n_examples += n;
+    for (int r = 0; r < step->program->n_parts; r++) fill_part(f, step, &step->program->parts[r], rows->first, rows->n);
+    f->n_examples += rows->n;
     return start(f, err);
 }
 
@@ -288,8 +311,10 @@ static strata_status balance(fit *f, int64_t n, strata_error *err) {
 /* ---- epochs ---- */
 
 static strata_status run_epoch(fit *f, strata_error *err) {
-    int64_t n;
-    STRATA_TRY(open_batches(f, 0, err));
+    strata_worker_step rows;
+    const strata_batches_options batches = batches_options(f, 0);
+    STRATA_TRY(strata_worker_batches_create(f->model->strategy, f->dataset, f->opts.auto_shard, &batches, &f->batches, err));
+    f->progress.steps = (strata_worker_batches_count(f->batches) + f->accumulate - 1) / f->accumulate;
     f->n_examples = 0;
     f->held = (flight){0};
     STRATA_TRY(strata_model_reset_sums(f->model, err));
@@ -297,10 +322,10 @@ static strata_status run_epoch(fit *f, strata_error *err) {
     f->progress.epoch_end = false;
     f->progress.metrics = (strata_metrics){0};
     for (int64_t number = 0;; number++) {
-        STRATA_TRY(strata_batches_next(f->batches, &n, err));
-        if (!n) break;
-        if (f->model->strategy->auto_split && f->history->n_steps >= f->next_balance) STRATA_TRY(balance(f, n, err));
-        STRATA_TRY(f->accumulate > 1 ? submit_to_hold(f, n, err) : submit(f, number, n, err));
+        STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
+        if (!rows.n) break;
+        if (f->model->strategy->auto_split && f->history->n_steps >= f->next_balance) STRATA_TRY(balance(f, rows.own, err));
+        STRATA_TRY(f->accumulate > 1 ? submit_to_hold(f, &rows, err) : submit(f, number, &rows, err));
         if (f->opts.metrics_seconds > 0 && f->n_examples && seconds() - f->metrics_read > f->opts.metrics_seconds)
             STRATA_TRY(read_sums(f, f->n_examples, err));
     }
@@ -320,7 +345,7 @@ static strata_status run_epochs(fit *f, strata_error *err) {
     for (f->progress.epoch = 0; f->progress.epoch < f->opts.epochs; f->progress.epoch++) {
         f->epoch_began = seconds();
         strata_status status = run_epoch(f, err);
-        strata_batches_destroy(f->batches);
+        strata_worker_batches_destroy(f->batches);
         f->batches = NULL;
         if (status) return status;
     }
@@ -351,11 +376,11 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     STRATA_TRY(check(model, dataset, &f.opts, err));
     f.accumulate = strata_model_accumulates(model);
     f.kind = f.accumulate > 1 ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN;
-    int64_t size = strata_dataset_size(dataset);
+    int64_t size = strata_dataset_size(dataset), first, share;
+    strata_strategy_worker_share(model->strategy, f.opts.batch, model->strategy->workers.rank, &first, &share);
     /* A smaller one is checked when its program is made. */
-    if (size >= 0 && f.opts.batch > size) STRATA_TRY(strata_model_check_batch(model, f.kind, f.opts.batch, err));
-    const int64_t batches = strata_batches_count(dataset, f.opts.batch);
-    f.progress = (strata_progress){.epochs = f.opts.epochs, .steps = (batches + f.accumulate - 1) / f.accumulate};
+    if (size >= 0 && f.opts.batch > size && share) STRATA_TRY(strata_model_check_batch(model, f.kind, share, err));
+    f.progress = (strata_progress){.epochs = f.opts.epochs};
     *f.history = (strata_history){0};
     f.history->epochs = calloc((size_t)f.opts.epochs, sizeof *f.history->epochs);
     f.history->epoch_seconds = calloc((size_t)f.opts.epochs, sizeof *f.history->epoch_seconds);

@@ -87,7 +87,7 @@ typedef struct strata_program_part {
 /* One compiled step for one batch size, kept until the model goes. */
 typedef struct strata_model_program {
     strata_program_kind kind;
-    int64_t batch; /* of all replicas; 0: of the kind APPLY */
+    int64_t batch; /* of this worker's replicas; 0: of the kind APPLY, or others have all of it */
     strata_group *group;
     int n_parts;
     strata_program_part *parts;
@@ -202,7 +202,7 @@ void strata_model_add(strata_model *model, const strata_layer_kind *kind, const 
 STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind,
                                                 strata_step_role role, strata_layer_cost *layers, strata_error *err);
 
-/* programs.c: the program for this batch size, compiled at first use. */
+/* programs.c: the program for this many examples on this worker's replicas, compiled at first use; 0: others have all of the batch. */
 STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,
                                                        strata_model_program **out_program, strata_error *err);
 /* Whether the program for this batch size would fit the devices; OUT_OF_MEMORY with bytes wanted and free and a batch that does. */

@@ -67,8 +67,10 @@ strata_status strata_model_placement(strata_model *model, int64_t batch, char **
     strata_text text = {0};
     STRATA_TRY(strata_model_check_compiled(model, "placement", err));
     if (batch < 1) return strata_fail(err, STRATA_INVALID, "placement: batch is %lld; it must be at least 1", (long long)batch);
-    STRATA_TRY(
-        strata_model_get_program(model, accumulates ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN, batch, &program, err));
+    int64_t first, own;
+    strata_strategy_worker_share(model->strategy, batch, model->strategy->workers.rank, &first, &own);
+    STRATA_TRY(strata_model_get_program(model, accumulates ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN, own ? own : 1,
+                                        &program, err));
     if (accumulates) STRATA_TRY(strata_model_get_program(model, STRATA_PROGRAM_APPLY, 0, &apply, err));
     list_variables(model, &text);
     for (const strata_model_program *p = program; p; p = p == program ? apply : NULL) {

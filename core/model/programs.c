@@ -11,26 +11,13 @@
 #include "core/graph.h"
 #include "core/model/model.h"
 
-static bool trains(strata_program_kind kind) {
-    return kind <= STRATA_PROGRAM_APPLY;
-}
-
-/* Training is shared by all workers; each evaluates and predicts by itself. */
-static void share(const strata_strategy *strategy, strata_program_kind kind, int64_t batch, int replica, int64_t *out_first,
-                  int64_t *out_n) {
-    if (trains(kind))
-        strata_strategy_share(strategy, batch, replica, out_first, out_n);
-    else
-        strata_strategy_local_share(strategy, batch, replica, out_first, out_n);
-}
-
-/* What the device does in a program for a batch of all replicas. A replica without examples runs one, which counts nothing, unless it would be added up. */
+/* What the device does in a program for a batch of this worker's replicas. A replica without examples runs one, which counts nothing, unless it would be added up. */
 static strata_step_role role_of(const strata_model *model, strata_program_kind kind, int replica, int64_t batch) {
     const strata_strategy *strategy = model->strategy;
     strata_step_role role = {.replica = replica};
     if (replica < strategy->n_replicas && kind != STRATA_PROGRAM_APPLY) {
         int64_t first;
-        share(strategy, kind, batch, replica, &first, &role.batch);
+        strata_strategy_local_share(strategy, batch, replica, &first, &role.batch);
         if (!role.batch && kind != STRATA_PROGRAM_ACCUMULATE) role.batch = 1;
     }
     if (kind != STRATA_PROGRAM_TRAIN && kind != STRATA_PROGRAM_APPLY) return role;
@@ -100,10 +87,10 @@ static strata_status explain_memory(strata_model *model, strata_program_kind kin
     if (!fits) return status;
     strata_error reason = {0};
     if (err) reason = *err;
-    return strata_fail(err, STRATA_OUT_OF_MEMORY,
-                       "batch %lld does not fit on %s, where %.1f MiB are free (%s); a batch of %lld does", (long long)batch,
-                       strata_device_get_info(device)->id, (double)free_bytes(device) / 1048576, reason.message,
-                       (long long)fits);
+    return strata_fail(
+        err, STRATA_OUT_OF_MEMORY, "batch %lld%s does not fit on %s, where %.1f MiB are free (%s); a batch of %lld does",
+        (long long)batch, strata_strategy_has_workers(model->strategy) ? ", this worker's part," : "",
+        strata_device_get_info(device)->id, (double)free_bytes(device) / 1048576, reason.message, (long long)fits);
 }
 
 strata_status strata_model_check_batch(strata_model *model, strata_program_kind kind, int64_t batch, strata_error *err) {
@@ -129,7 +116,8 @@ static strata_status compile_part(strata_model *model, strata_program_kind kind,
                                                                      s.n_updates, NULL, &part->executable, err);
     strata_graph_destroy(s.graph);
     if (status) return status;
-    if (replica < model->strategy->n_replicas) share(model->strategy, kind, batch, replica, &part->first, &part->n);
+    if (replica < model->strategy->n_replicas)
+        strata_strategy_local_share(model->strategy, batch, replica, &part->first, &part->n);
     part->x = strata_executable_input_index(part->executable, "x");
     part->y = strata_executable_input_index(part->executable, "y");
     part->step = strata_executable_input_index(part->executable, "step");

@@ -163,16 +163,17 @@ typedef struct strata_distributed_batches_options {
     int64_t global_batch; /* examples of all replicas together; a dataset that ends in a batch stage has its own; 0: 32 */
     bool shuffle;         /* arrays; a pipeline has its own stages for that */
     uint64_t seed, epoch;
+    strata_auto_shard auto_shard; /* several workers: what each reads (strata/pipeline.h) */
 } strata_distributed_batches_options;
 /* One epoch of the dataset, each batch divided among the replicas (strata_strategy_share): features f32 or i32, labels where it has some. Borrows strategy and
- * dataset. Cross-replica. */
+ * dataset. With several workers all make theirs, and take their batches in step. Cross-replica. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_create(strata_strategy *strategy,
                                                                            const strata_dataset *dataset,
                                                                            const strata_distributed_batches_options *opts,
                                                                            strata_distributed_batches **out_batches,
                                                                            strata_error *err);
 /* The replicas' parts of the next batch: values[0] features, values[1] labels, borrowed until the next call. A part may have no examples. *out_n: examples of
- * the whole batch; 0 at the end. */
+ * the whole batch, of all workers; 0 at the end, to which all workers come together. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_next(strata_distributed_batches *batches,
                                                                          strata_per_replica values[2], int64_t *out_n,
                                                                          strata_error *err);
@@ -189,7 +190,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_input_context_per_replica_batch(
                                                                                 strata_error *err);
 typedef strata_status (*strata_dataset_function)(const strata_input_context *context, void *user, strata_dataset **out_dataset,
                                                  strata_error *err);
-/* The function is called once a worker, here once; its dataset ends in a batch stage, whose batches go to the replicas one after the other: each step takes
+/* The function is called once on each worker, with its number; its dataset ends in a batch stage, whose batches go to the replicas one after the other: each step takes
  * one for each. The last step of an epoch may leave replicas without one. Takes the dataset. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_from_function(strata_strategy *strategy,
                                                                                   strata_dataset_function function, void *user,

@@ -17,11 +17,11 @@
 #ifndef STRATA_MODEL_H
 #define STRATA_MODEL_H
 
-#include "strata/dataset.h"
 #include "strata/device.h"
 #include "strata/layers.h"
 #include "strata/losses.h"
 #include "strata/optimizers.h"
+#include "strata/pipeline.h"
 #include "strata/strategy.h"
 
 #ifdef __cplusplus
@@ -109,6 +109,7 @@ typedef struct strata_fit_options {
     int64_t batch; /* 0: 32 */
     uint64_t seed; /* of the shuffles */
     bool no_shuffle;
+    strata_auto_shard auto_shard; /* several workers: what each reads (strata/pipeline.h) */
     double metrics_seconds; /* read the epoch's metrics for on_progress about this often; 0: at its end only. Each read waits
                                for the steps submitted */
     strata_progress_callback on_progress; /* NULL: none */
@@ -128,7 +129,8 @@ typedef struct strata_history {
 STRATA_API void strata_history_finish(strata_history *history);
 
 /* Trains. out_history may be NULL. A last, shorter batch is taken as it is, and so is an epoch's last update of fewer batches than the optimizer accumulates. Arrays are shuffled and batched by the options; a pipeline (strata/pipeline.h) gives its own order
- * for (seed, epoch), and its own batches where it ends in a batch stage. Fails: INVALID for a batch below 1 or labels that do not fit;
+ * for (seed, epoch), and its own batches where it ends in a batch stage. With several workers all call it, with the same options: by default they all read the same
+ * batches and compute their rows of each, which gives the losses of one process on one device. Fails: INVALID for a batch below 1 or labels that do not fit;
  * OUT_OF_MEMORY with bytes wanted and free and a batch that fits; DATA for a loss that is not finite, naming the step and the first tensor that is
  * not finite (the parameters are those before that step); what a callback returned. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset,

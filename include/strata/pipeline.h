@@ -87,6 +87,14 @@ typedef struct strata_generator {
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_generator(const strata_generator *generator,
                                                                        strata_dataset **out_dataset, strata_error *err);
 
+/* Elements of files: those of paths[0], then those of paths[1], ... `open` makes the dataset of one, whose elements are as `spec` says, when the walk comes to it; so a file that a
+ * worker does not read is not opened. Paths are copied. An element's number is that in its file + 2^32 * the file's number. */
+typedef strata_status (*strata_file_function)(const char *path, void *user, strata_dataset **out_dataset, strata_error *err);
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_files(const char *const *paths, int n_paths,
+                                                                   strata_file_function open, void *user,
+                                                                   const strata_element_spec *spec,
+                                                                   strata_dataset **out_dataset, strata_error *err);
+
 /* ---- stages: *dataset becomes the stage over what it was ---- */
 
 typedef struct strata_shuffle_options {
@@ -110,6 +118,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_skip(strata_dataset **da
 /* Elements index, index + n, index + 2 n ... */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_shard(strata_dataset **dataset, int64_t n, int64_t index,
                                                               strata_error *err);
+/* The place where STRATA_SHARD_HINT (below) puts each worker's shard. Walking it before that is INVALID. */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_shard_hint(strata_dataset **dataset, strata_error *err);
 
 /* Changes the element in place: writes to its parts, or finishes one and puts another there. */
 typedef strata_status (*strata_map_function)(strata_element *element, void *user, strata_error *err);
@@ -141,6 +151,26 @@ typedef struct strata_interleave_options {
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_interleave(strata_dataset **dataset,
                                                                    strata_interleave_function function, void *user,
                                                                    const strata_interleave_options *opts, strata_error *err);
+
+/* ---- several workers ---- */
+
+/* How the workers of a job divide a dataset, as in tf.data's auto-sharding. Of n workers, in every step of a global batch: */
+typedef enum strata_auto_shard {
+    STRATA_SHARD_DATA = 0, /* all read the same batches, and each computes its rows of every one: the numbers of one process */
+    STRATA_SHARD_FILE, /* file i is read by worker i mod n; what the files' elements go through, shuffles too, comes after that */
+    STRATA_SHARD_AUTO, /* FILE where the data come from files, else DATA */
+    STRATA_SHARD_HINT, /* strata_dataset_shard_hint becomes strata_dataset_shard(n, worker); no part may be empty */
+    STRATA_SHARD_OFF   /* each reads everything */
+} strata_auto_shard;
+/* With FILE, HINT and OFF a worker has batches of its own: one of G rows serves it n steps, in each of which it computes about G / n rows, so that all workers together compute G.
+ * The workers end together: one whose data are used up computes nothing until the last has done. */
+
+/* What worker `worker` of n reads: a dataset of its own over the same sources; for DATA and OFF (and AUTO without files) the same one, retained.
+ * Sources with files: strata_dataset_from_files, strata_dataset_cifar10 (its batches), strata_dataset_image_folder (its pictures).
+ * Fails: INVALID for FILE without files or with fewer files than workers, for HINT without a hint, or with fewer elements than workers. */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_auto_shard(const strata_dataset *dataset, strata_auto_shard policy,
+                                                                   int64_t n, int64_t worker, strata_dataset **out_dataset,
+                                                                   strata_error *err);
 
 /* ---- map functions ---- */
 

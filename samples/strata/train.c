@@ -13,7 +13,7 @@
 
 typedef struct train_options {
     data_options data;
-    const char *save, *metrics;
+    const char *save, *metrics, *auto_shard;
     device_flags device;
     strategy_flags strategy;
     int64_t epochs, batch, global_batch, accumulate, seed;
@@ -37,6 +37,8 @@ static const option_row rows[] = {
     {"devices", "A,B", "of the strategy, one a replica (mirrored: all accelerators)", OPTION_TEXT,
      offsetof(train_options, strategy.devices), 0, 0},
     CLUSTER_OPTION_ROWS(train_options, strategy),
+    {"auto-shard", "data|file|off|auto", "several workers: rows of all batches, or files, or everything for each (data)",
+     OPTION_TEXT, offsetof(train_options, auto_shard), 0, 0},
     {"parameter-device", "WHICH", "central_storage: where parameters are kept (host)", OPTION_TEXT,
      offsetof(train_options, strategy.parameter_device), 0, 0},
     {"split", "3:1", "shares of a batch, by replica; auto: by measured speed (equal)", OPTION_TEXT,
@@ -64,6 +66,7 @@ typedef struct training {
     strata_strategy *strategy; /* of `opened` */
     strata_model *model;
     int64_t batch; /* of all replicas */
+    strata_auto_shard auto_shard;
     sample_data train, test;
     strata_history history;
     strata_metrics test_metrics;
@@ -193,6 +196,7 @@ static int fit(training *t) {
             t->batch * (compile.optimizer.gradient_accumulation_steps > 1 ? compile.optimizer.gradient_accumulation_steps : 1)};
     strata_fit_options opts = {.epochs = (int)t->options.epochs,
                                .batch = t->batch,
+                               .auto_shard = t->auto_shard,
                                .seed = (uint64_t)t->options.seed,
                                .metrics_seconds = line.terminal ? 0.5 : 0,
                                .on_progress = on_progress,
@@ -309,8 +313,24 @@ static void print_start(const training *t) {
     print_source(t);
 }
 
+static int read_auto_shard(training *t) {
+    static const struct {
+        const char *name;
+        strata_auto_shard policy;
+    } policies[] = {
+        {"data", STRATA_SHARD_DATA}, {"file", STRATA_SHARD_FILE}, {"off", STRATA_SHARD_OFF}, {"auto", STRATA_SHARD_AUTO}};
+    const char *name = t->options.auto_shard;
+    for (size_t i = 0; name && i < sizeof policies / sizeof *policies; i++)
+        if (!strcmp(name, policies[i].name)) {
+            t->auto_shard = policies[i].policy;
+            return EXIT_OK;
+        }
+    return name ? usage_error("--auto-shard %s: it is data, file, off or auto", name) : EXIT_OK;
+}
+
 static int train(training *t) {
-    int code = t->options.save ? check_save(t->options.save) : EXIT_OK;
+    int code = read_auto_shard(t);
+    if (!code && t->options.save) code = check_save(t->options.save);
     if (!code) code = open_model(t->name, false, &t->model);
     if (!code) t->sample = sample_of_model(t->model, &t->options.data);
     if (!code && t->options.batch && t->options.global_batch) code = usage_error("give --batch or --global-batch, not both");

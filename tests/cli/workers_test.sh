@@ -26,6 +26,24 @@ stdout "[0] epoch 1/1"
 checks=$((checks + 1))
 ! grep -q '^\[1\]' "$work/out" || bad "a worker that is not the chief prints"
 
+# What each worker reads: rows of all batches, or files of its own; all end together.
+python3 - "$work" <<'END'
+import os, random, sys
+rng = random.Random(1)
+os.makedirs(sys.argv[1] + "/cifar")
+for name, n in ("data_batch_1", 20), ("data_batch_2", 40), ("test_batch", 10):
+    with open(f"{sys.argv[1]}/cifar/{name}.bin", "wb") as f:
+        f.write(b"".join(bytes([i % 3]) + rng.randbytes(3072) for i in range(n)))
+END
+pictures="train cifar10 --data $work/cifar --epochs 1 --global-batch 10 --devices host --strategy multi_worker_mirrored --json --auto-shard"
+for policy in data:6 file:8 auto:8 off:12; do # 60 pictures; 40 in batches that serve two steps each; 60 in such
+    expect 0 "" launch -n 2 -- "$strata" $pictures "${policy%:*}"
+    sed -i 's/^\[0\] //' "$work/out"
+    json "r['steps'] == ${policy#*:} and r['replica_weights_equal'] is True"
+done
+expect 2 "2 files among 3 workers" launch -n 3 -- "$strata" $pictures file
+expect 2 "data, file, off or auto" $pictures rows
+
 # Said by hand, in two terminals; when one dies the other says so.
 port=$((20000 + $$ % 10000))
 by_hand="train mnist --data $work/data --epochs 100000 --devices host --strategy multi_worker_mirrored --cluster 127.0.0.1:$port,127.0.0.1:$((port + 1))"

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A batch of G rows of a worker's own serves it as many steps as there are workers: in turn t worker w takes the rows of share (w + t) mod workers, so the
+ * parts of each step add up to G, and of one file set (OFF) the workers take different rows at the same time. */
+#include "core/data/worker_batches.h"
+
+#include <stdlib.h>
+
+#include "core/data/stage.h"
+
+struct strata_worker_batches {
+    const strata_strategy *strategy;
+    strata_dataset *dataset; /* what this worker reads */
+    strata_batches *batches;
+    bool own; /* batches of its own */
+    strata_worker_step step;
+    int64_t batch_size;
+    int turn;           /* own: of the batch, in this step */
+    bool ended;         /* own: the batches have */
+    int64_t (*said)[2]; /* own: [workers] examples in the step, and whether there are more */
+};
+
+strata_status strata_worker_batches_create(const strata_strategy *strategy, const strata_dataset *dataset,
+                                           strata_auto_shard policy, const strata_batches_options *opts,
+                                           strata_worker_batches **out_batches, strata_error *err) {
+    const bool workers = strata_strategy_has_workers(strategy);
+    const int n = workers ? strategy->workers.n : 1, rank = workers ? strategy->workers.rank : 0;
+    strata_worker_batches *b = calloc(1, sizeof *b);
+    if (b) b->said = calloc((size_t)n, sizeof *b->said);
+    if (!b || !b->said) {
+        free(b);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "batches: no host memory");
+    }
+    b->strategy = strategy;
+    b->own = workers && strata_auto_shard_resolve(dataset, policy) != STRATA_SHARD_DATA;
+    b->step.batch = opts->first - 1;
+    b->turn = n - 1;
+    b->batch_size = opts->batch;
+    strata_status status = strata_dataset_auto_shard(dataset, policy, n, rank, &b->dataset, err);
+    if (!status) status = strata_batches_create(b->dataset, opts, &b->batches, err);
+    if (status)
+        strata_worker_batches_destroy(b);
+    else
+        *out_batches = b;
+    return status;
+}
+
+void strata_worker_batches_destroy(strata_worker_batches *batches) {
+    if (!batches) return;
+    strata_batches_destroy(batches->batches);
+    strata_dataset_destroy(batches->dataset);
+    free(batches->said);
+    free(batches);
+}
+
+int64_t strata_worker_batches_count(const strata_worker_batches *batches) {
+    const int64_t n = strata_batches_count(batches->dataset, batches->batch_size);
+    return batches->own ? n * batches->strategy->workers.n : n;
+}
+
+/* All read the same batch. */
+static strata_status next_shared(strata_worker_batches *b, strata_error *err) {
+    strata_worker_step *step = &b->step;
+    STRATA_TRY(strata_batches_next(b->batches, &step->n, err));
+    strata_strategy_worker_share(b->strategy, step->n, b->strategy->workers.rank, &step->first, &step->own);
+    step->offset = step->first;
+    step->rows = step->n;
+    step->batch++;
+    return STRATA_OK;
+}
+
+/* The next rows of this worker's own batches; none when they have ended. */
+static strata_status next_rows(strata_worker_batches *b, strata_error *err) {
+    const strata_workers *workers = &b->strategy->workers;
+    strata_worker_step *step = &b->step;
+    step->own = 0;
+    if (!b->ended && ++b->turn == workers->n) {
+        b->turn = 0;
+        STRATA_TRY(strata_batches_next(b->batches, &step->rows, err));
+        step->batch++;
+        b->ended = step->rows == 0;
+    }
+    if (!b->ended)
+        strata_strategy_worker_share(b->strategy, step->rows, (workers->rank + b->turn) % workers->n, &step->offset,
+                                     &step->own);
+    return STRATA_OK;
+}
+
+/* Every worker says what it has. A step in which nobody has rows is none, unless nobody has more. */
+static strata_status next_own(strata_worker_batches *b, strata_error *err) {
+    const strata_workers *workers = &b->strategy->workers;
+    strata_worker_step *step = &b->step;
+    bool more;
+    do {
+        STRATA_TRY(next_rows(b, err));
+        const int64_t mine[2] = {step->own, !b->ended};
+        STRATA_TRY(strata_workers_gather(workers, mine, b->said, sizeof mine, err));
+        more = false;
+        step->n = step->first = 0;
+        for (int w = 0; w < workers->n; w++) {
+            if (w == workers->rank) step->first = step->n;
+            step->n += b->said[w][0];
+            more |= b->said[w][1] != 0;
+        }
+    } while (!step->n && more);
+    return STRATA_OK;
+}
+
+strata_status strata_worker_batches_next(strata_worker_batches *batches, strata_worker_step *out_step, strata_error *err) {
+    STRATA_TRY(batches->own ? next_own(batches, err) : next_shared(batches, err));
+    *out_step = batches->step;
+    return STRATA_OK;
+}
+
+void strata_worker_batches_write(const strata_worker_batches *batches, int64_t first, int64_t n, void *out_features,
+                                 void *out_labels) {
+    strata_batches_write(batches->batches, batches->step.offset + first, n, out_features, out_labels);
+}
