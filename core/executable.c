@@ -288,6 +288,10 @@ strata_status strata_executable_submit(strata_executable *exe, int slot_index, s
 
 /* ---- segments ---- */
 
+strata_device *strata_executable_device(const strata_executable *executable) {
+    return executable->device;
+}
+
 int strata_executable_n_segments(const strata_executable *exe) {
     return exe->plan.n_segments;
 }

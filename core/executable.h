@@ -27,6 +27,7 @@ STRATA_MUST_USE strata_status strata_executable_create_replica(strata_device *de
                                                                int n_outputs, strata_tensor *const *updates, int n_updates,
                                                                const strata_executable_options *opts,
                                                                strata_executable **out_executable, strata_error *err);
+strata_device *strata_executable_device(const strata_executable *executable); /* borrowed */
 int strata_executable_n_segments(const strata_executable *executable);
 STRATA_MUST_USE strata_status strata_executable_submit_segment(strata_executable *executable, int slot, int segment,
                                                                strata_error *err);

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/fold.h"
 #include "core/graph.h"
 #include "core/op/all_reduce.h"
 
@@ -22,8 +21,10 @@ typedef struct member {
 struct strata_group {
     member *members; /* one a replica */
     int n_replicas, n_communications;
-    const void **operands;         /* of those who give */
-    void **results;                /* of those who take */
+    const void **operands; /* of those who give */
+    void **results;        /* of those who take */
+    const strata_cross_device_ops *ops;
+    void **plans;                  /* of ops, by communication */
     const strata_workers *workers; /* NULL: this one alone */
     void *sum;                     /* with workers: room for the largest value */
     double started;                /* the step that is going on */
@@ -91,6 +92,38 @@ static strata_status find_limits(strata_group *group, strata_error *err) {
     return STRATA_OK;
 }
 
+/* Replicas that give a value; *out_sent: one device sends its own to the others, which is no fold. */
+static int givers(const strata_group *group, int index, bool *out_sent) {
+    int n = 0;
+    *out_sent = false;
+    for (int r = 0; r < group->n_replicas; r++) {
+        const strata_executable_communication c = communication(group, r, index, 0);
+        n += c.after >= 0;
+        *out_sent |= c.after >= 0 && !attrs_of(c.node)->takes;
+    }
+    *out_sent = *out_sent && n == 1;
+    return n;
+}
+
+static strata_status prepare_ops(strata_group *group, const strata_cross_device_ops *ops, strata_error *err) {
+    const int n = group->n_communications;
+    group->ops = ops ? ops : &strata_cross_device_host;
+    if (!group->ops->prepare || !n) return STRATA_OK;
+    group->plans = calloc((size_t)n, sizeof(*group->plans));
+    if (!group->plans) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d communications", n);
+    for (int c = 0; c < n; c++) {
+        const strata_all_reduce_attrs *attrs = attrs_of(communication(group, 0, c, 0).node);
+        bool sent;
+        const int n_givers = givers(group, c, &sent);
+        if (attrs->merge || sent) continue;
+        /* A mean over workers divides behind the sum of all. */
+        const strata_reduction reduction = group->workers ? STRATA_REDUCE_SUM : (strata_reduction)attrs->reduction;
+        STRATA_TRY(group->ops->prepare(strata_executable_device(group->members[0].executable), attrs->dtype, reduction,
+                                       n_givers, strata_shape_elements(attrs->shape), &group->plans[c], err));
+    }
+    return STRATA_OK;
+}
+
 static strata_status make_room(strata_group *group, const strata_workers *workers, strata_error *err) {
     int64_t most = 1;
     if (!workers || workers->n < 2) return STRATA_OK;
@@ -105,7 +138,7 @@ static strata_status make_room(strata_group *group, const strata_workers *worker
 }
 
 strata_status strata_group_create(strata_executable *const *replicas, int n_replicas, const strata_workers *workers,
-                                  strata_group **out_group, strata_error *err) {
+                                  const strata_cross_device_ops *ops, strata_group **out_group, strata_error *err) {
     strata_group *group = calloc(1, sizeof *group);
     if (group && n_replicas > 0) {
         group->members = calloc((size_t)n_replicas, sizeof *group->members);
@@ -124,6 +157,7 @@ strata_status strata_group_create(strata_executable *const *replicas, int n_repl
     strata_status status = check_replicas(group, err);
     if (!status) status = find_limits(group, err);
     if (!status) status = make_room(group, workers, err);
+    if (!status) status = prepare_ops(group, ops, err);
     if (status)
         strata_group_destroy(group);
     else
@@ -133,6 +167,8 @@ strata_status strata_group_create(strata_executable *const *replicas, int n_repl
 
 void strata_group_destroy(strata_group *group) {
     if (!group) return;
+    for (int c = 0; group->plans && c < group->n_communications; c++) group->ops->destroy(group->plans[c]);
+    free(group->plans);
     for (int r = 0; r < group->n_replicas; r++) {
         strata_executable_destroy(group->members[r].executable);
         free(group->members[r].limit);
@@ -250,12 +286,13 @@ static bool devices_go_on(const strata_group *group, int index, int slot) {
 }
 
 /* The fold over the replicas of all workers, to this one's results. */
-static strata_status fold_over_workers(strata_group *group, const strata_all_reduce_attrs *attrs, int n_operands, int n_results,
-                                       strata_error *err) {
+static strata_status fold_over_workers(strata_group *group, void *plan, const strata_all_reduce_attrs *attrs, int n_operands,
+                                       int n_results, strata_error *err) {
     const int64_t elements = strata_shape_elements(attrs->shape);
     const size_t bytes = (size_t)elements * strata_dtype_bytes(attrs->dtype);
     float *values = group->sum, count = (float)n_operands;
-    strata_fold(attrs->dtype, STRATA_REDUCE_SUM, group->operands, n_operands, elements, &group->sum, 1);
+    STRATA_TRY(
+        group->ops->reduce(plan, attrs->dtype, STRATA_REDUCE_SUM, group->operands, n_operands, elements, &group->sum, 1, err));
     STRATA_TRY(group->workers->sum(group->workers, attrs->dtype, group->sum, elements, err));
     if (attrs->reduction == STRATA_REDUCE_MEAN) {
         if (attrs->dtype != STRATA_DTYPE_F32)
@@ -269,18 +306,13 @@ static strata_status fold_over_workers(strata_group *group, const strata_all_red
 }
 
 static strata_status carry_out(strata_group *group, int index, int slot, const bool *contributes, strata_error *err) {
-    int n_givers = 0, n_operands = 0, n_results = 0;
-    bool sent = false; /* by one device to the others, which is no fold */
+    int n_operands = 0, n_results = 0;
+    bool sent;
+    givers(group, index, &sent);
     const double began = seconds();
     STRATA_TRY(wait_for_operands(group, index, slot, err));
     const double waited = seconds();
     const strata_all_reduce_attrs *attrs = attrs_of(communication(group, 0, index, slot).node);
-    for (int r = 0; r < group->n_replicas; r++) {
-        const strata_executable_communication c = communication(group, r, index, slot);
-        n_givers += c.after >= 0;
-        sent |= c.after >= 0 && !attrs_of(c.node)->takes;
-    }
-    sent = sent && n_givers == 1;
     for (int r = 0; r < group->n_replicas; r++) {
         const strata_executable_communication c = communication(group, r, index, slot);
         if (attrs_of(c.node)->takes && c.before >= 0) group->results[n_results++] = c.result;
@@ -288,14 +320,16 @@ static strata_status carry_out(strata_group *group, int index, int slot, const b
     }
     const int64_t elements = strata_shape_elements(attrs->shape);
     const uint64_t bytes = (uint64_t)elements * strata_dtype_bytes(attrs->dtype);
+    void *plan = group->plans ? group->plans[index] : NULL;
     strata_status status = STRATA_OK;
     if (attrs->merge)
         status = attrs->merge->run(attrs->merge, group->operands, n_operands, group->results, n_results, err);
     else if (group->workers && !sent)
-        status = fold_over_workers(group, attrs, n_operands, n_results, err);
+        status = fold_over_workers(group, plan, attrs, n_operands, n_results, err);
     else
-        strata_fold(attrs->dtype, (strata_reduction)attrs->reduction, group->operands, n_operands, elements, group->results,
-                    n_results);
+        status = (sent ? &strata_cross_device_host : group->ops)
+                     ->reduce(plan, attrs->dtype, (strata_reduction)attrs->reduction, group->operands, n_operands, elements,
+                              group->results, n_results, err);
     if (status) return group->failed = status;
     const double folded = seconds() - waited;
     group->counters.wait_seconds += waited - began;

@@ -10,6 +10,7 @@
 #ifndef STRATA_CORE_GROUP_H
 #define STRATA_CORE_GROUP_H
 
+#include "core/cross_device.h"
 #include "core/executable.h"
 #include "core/strategy.h"
 
@@ -18,9 +19,11 @@ typedef struct strata_group strata_group;
 /* Takes the executables, even on failure; all come from strata_executable_create_replica with the same options. INVALID, with both sides,
  * when two replicas' communication nodes differ in number, kind, dtype or shape, or when nobody gives what one takes.
  * workers: borrowed; folds go over the replicas of all of them, each worker's first and then in rank order (not what one device sends to the others of
- * its worker). NULL: this one alone. */
+ * its worker). NULL: this one alone.
+ * ops: how this worker's values are added up; NULL: on the host, in replica order. */
 STRATA_MUST_USE strata_status strata_group_create(strata_executable *const *replicas, int n_replicas,
-                                                  const strata_workers *workers, strata_group **out_group, strata_error *err);
+                                                  const strata_workers *workers, const strata_cross_device_ops *ops,
+                                                  strata_group **out_group, strata_error *err);
 void strata_group_destroy(strata_group *group); /* waits for its runs; NULL is fine */
 
 int strata_group_n_replicas(const strata_group *group);

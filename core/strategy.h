@@ -4,6 +4,7 @@
 #ifndef STRATA_CORE_STRATEGY_H
 #define STRATA_CORE_STRATEGY_H
 
+#include "core/cross_device.h"
 #include "strata/strategy.h"
 
 /* The workers of a job, each with a strategy of its own: what they do together. */
@@ -32,6 +33,7 @@ struct strata_strategy {
     bool auto_split;   /* weights are there, and follow the replicas' speeds */
     int64_t *measured; /* [n_replicas], room for new weights: the other half of `weights` */
     strata_workers workers;
+    const strata_cross_device_ops *cross_device;
     int64_t bucket_bytes; /* gradients are communicated in parts of about this size, each as soon as it is there */
 };
 

@@ -142,7 +142,8 @@ static strata_status make_group(const strata_function *function, trace *t, strat
     if (!status) status = build_all(function, t, replicas, &gathers, err);
     if (!status) status = compile_all(function, t, replicas, executables, err);
     if (!status)
-        status = strata_group_create(executables, (int)n, &function->strategy->workers, &t->group, err);
+        status = strata_group_create(executables, (int)n, &function->strategy->workers, function->strategy->cross_device,
+                                     &t->group, err);
     else
         for (size_t r = 0; executables && r < n; r++) strata_executable_destroy(executables[r]);
     for (size_t r = 0; replicas && r < n; r++) strata_graph_destroy(replicas[r].graph);

@@ -177,6 +177,7 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     if (opts->bytes_per_pack < 0)
         return strata_fail(err, STRATA_INVALID, "strategy %s: bytes_per_pack is %lld; it must be 0 (the default) or more",
                            kind->name, (long long)opts->bytes_per_pack);
+    STRATA_TRY(strata_cross_device_find(opts->cross_device_ops, &strategy->cross_device, err));
     if (opts->bytes_per_pack) strategy->bucket_bytes = opts->bytes_per_pack;
     if (n && kind == &strata_strategy_auto)
         strategy->name = n > 1 ? strata_strategy_mirrored.name : strata_strategy_one_device.name;

@@ -139,7 +139,8 @@ static strata_status make_group(const strata_model *model, strata_model_program 
     strata_executable **executables = calloc((size_t)program->n_parts, sizeof(*executables));
     if (!executables) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     for (int r = 0; r < program->n_parts; r++) executables[r] = program->parts[r].executable;
-    strata_status status = strata_group_create(executables, program->n_parts, &model->strategy->workers, &program->group, err);
+    strata_status status = strata_group_create(executables, program->n_parts, &model->strategy->workers,
+                                               model->strategy->cross_device, &program->group, err);
     for (int r = 0; status && r < program->n_parts; r++) program->parts[r].executable = NULL; /* taken even so */
     free(executables);
     return status;

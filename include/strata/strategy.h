@@ -29,7 +29,14 @@ typedef struct strata_strategy_options {
     strata_communicator *communicator; /* multi_worker_mirrored: of the workers; borrowed, must outlive the strategy */
     bool auto_split;                   /* by the replicas' measured speeds, looked at now and then while a model trains */
     int64_t bytes_per_pack;            /* gradients travel in parts of about this size; 0: 256 KiB */
+    const char *cross_device_ops;      /* how a worker's replicas add up; NULL: "host" */
 } strata_strategy_options;
+
+/* The cross-device ops, NULL-terminated:
+ *   "host"    folded on the host in replica order: r0 + r1 + r2 + ...
+ *   "tree"    on the host in pairs: (r0 + r1) + (r2 + r3); the error grows with the logarithm of the replicas' number
+ *   "device"  the first replica's device adds them, in replica order; two devices' f32 sums have the host's bits where it keeps denormal numbers */
+extern STRATA_API const char *const strata_cross_device_names[];
 
 /* Opens the devices. `name` is one of strata_strategy_names:
  *   "default"     the best device there is; takes no device names
@@ -42,7 +49,7 @@ typedef struct strata_strategy_options {
  *   "multi_worker_mirrored"  mirrored in each worker of a job; every worker creates it at about the same time, trains the same model on the same
  *                 data in the same order, and takes its share of each batch. The chief's (rank 0's) initial parameters are all workers'
  *   "auto"        mirrored where there are several accelerators, else one_device
- * Fails: INVALID for an unknown name (with the nearest), a device named twice, a wrong number of devices; what opening a device fails with.
+ * Fails: INVALID for an unknown name (with the nearest) or unknown cross-device ops, a device named twice, a wrong number of devices; what opening a device fails with.
  * Thread: as strata_device_open. opts may be NULL. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_create(const char *name, const strata_strategy_options *opts,
                                                                 strata_strategy **out_strategy, strata_error *err);

@@ -87,6 +87,8 @@ int open_device(const device_flags *flags, strata_device **out_device);
 
 typedef struct strategy_flags {
     const char *name, *devices, *parameter_device, *split, *cluster, *task, *tls_cert, *tls_key, *tls_ca, *tls_name;
+    const char *cross_device_ops;
+    int64_t bytes_per_pack;
 } strategy_flags;
 #define CLUSTER_OPTION_ROWS(type, member)                                                                                  \
     {"cluster",                                                                                                            \

@@ -94,7 +94,10 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
         .fast = device->fast, .no_tune = device->no_tune, .no_cache = device->no_cache};
     const char *names[MOST] = {device->which};
     int64_t weights[MOST];
-    strata_strategy_options opts = {.device_options = &device_options, .parameter_device = flags->parameter_device};
+    strata_strategy_options opts = {.device_options = &device_options,
+                                    .parameter_device = flags->parameter_device,
+                                    .bytes_per_pack = flags->bytes_per_pack,
+                                    .cross_device_ops = flags->cross_device_ops};
     strata_error err = {0};
     if (device->which && flags->devices) return usage_error("give --device or --devices, not both");
     opts.n_devices = device->which ? 1 : devices ? cut("devices", devices, ",", names) : 0;

@@ -46,7 +46,7 @@ static strata_executable *compile(strata_graph *graph, int replica, strata_tenso
 static strata_group *make_group(strata_executable *const *replicas, int n) {
     strata_group *group = NULL;
     strata_error err = {0};
-    cr_assert_eq(strata_group_create(replicas, n, NULL, &group, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_group_create(replicas, n, NULL, NULL, &group, &err), STRATA_OK, "%s", err.message);
     return group;
 }
 
@@ -238,7 +238,7 @@ static strata_executable *summing(int replica, int64_t n, strata_reduction reduc
 static void expect_mismatch(strata_executable *a, strata_executable *b, const char *words) {
     strata_group *group = NULL;
     strata_error err = {0};
-    cr_assert_eq(strata_group_create((strata_executable *[]){a, b}, 2, NULL, &group, &err), STRATA_INVALID);
+    cr_assert_eq(strata_group_create((strata_executable *[]){a, b}, 2, NULL, NULL, &group, &err), STRATA_INVALID);
     cr_assert_not_null(strstr(err.message, words), "%s", err.message);
     cr_assert_null(group);
 }
@@ -249,7 +249,7 @@ Test(group, replicas_that_differ_are_refused) {
     expect_mismatch(summing(0, 3, STRATA_REDUCE_SUM, 1), summing(1, 3, STRATA_REDUCE_SUM, 2), "replica 1 has 2");
     strata_error err = {0};
     strata_group *group = NULL;
-    cr_assert_eq(strata_group_create(NULL, 0, NULL, &group, &err), STRATA_INVALID);
+    cr_assert_eq(strata_group_create(NULL, 0, NULL, NULL, &group, &err), STRATA_INVALID);
 }
 
 Test(group, a_replica_alone_is_not_submitted) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/strategy.h"
 #include "strata/strata.h"
 #include "tests/support/check.h"
 #include "tests/support/folder.h"
@@ -357,6 +358,20 @@ Test(training, the_size_of_packs_changes_no_bit) {
 }
 
 /* ---- 57: uneven devices ---- */
+
+/* Row 21: the cross-device ops are a choice of speed; the losses stay those of one device. */
+Test(training, every_cross_device_op_trains_as_one_device) {
+    const plan p = {.n = 130, .batch = 24, .epochs = 3}; /* its last batch leaves replicas without examples */
+    const char *const devices[] = {"host"};
+    const outcome alone = run(&p, named("one_device", devices, 1, NULL));
+    for (int i = 0; strata_cross_device_names[i]; i++) {
+        strata_strategy *strategy = hosts(5);
+        OK(strata_cross_device_find(strata_cross_device_names[i], &strategy->cross_device, &err));
+        const outcome got = run(&p, strategy);
+        expect_like(&got, &alone, 1e-5, strata_cross_device_names[i]);
+        cr_assert(got.equal);
+    }
+}
 
 Test(training, a_split_by_weights_is_exact) {
     const plan p = {.optimizer = strata_adam_optimizer(0.003), .dropout = true, .n = 53, .batch = 16, .epochs = 5};
