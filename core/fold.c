@@ -9,13 +9,21 @@
 
 enum { BLOCK = 2048 }; /* elements; 8 KiB of f32 */
 
-static void add_f32(float *restrict sum, const float *restrict x, int64_t n) {
+static void add_f32(float *restrict sum, const float *x, const float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) sum[i] = x[i] + y[i];
+}
+
+static void add_to_f32(float *restrict sum, const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) sum[i] += x[i];
 }
 
 static void sum_f32(float *sum, const void *const *operands, int n_operands, int64_t first, int64_t n) {
-    memcpy(sum, (const float *)operands[0] + first, (size_t)n * sizeof *sum);
-    for (int r = 1; r < n_operands; r++) add_f32(sum, (const float *)operands[r] + first, n);
+    const float *const *x = (const float *const *)operands;
+    if (n_operands == 1)
+        memcpy(sum, x[0] + first, (size_t)n * sizeof *sum);
+    else
+        add_f32(sum, x[0] + first, x[1] + first, n);
+    for (int r = 2; r < n_operands; r++) add_to_f32(sum, x[r] + first, n);
 }
 
 static void sum_small_floats(strata_dtype dtype, float *sum, const void *const *operands, int n_operands, int64_t first,
@@ -25,23 +33,22 @@ static void sum_small_floats(strata_dtype dtype, float *sum, const void *const *
         for (int64_t i = 0; i < n; i++) sum[i] += (float)strata_element_get(dtype, operands[r], first + i);
 }
 
-static void fold_floats(strata_dtype dtype, strata_reduction reduction, const void *const *operands, int n_operands,
-                        int64_t first, int64_t n, char *out) {
-    float sum[BLOCK];
+/* The block's fold: in `sum`, or in `out` where the dtype is a smaller one. */
+static const void *fold_floats(strata_dtype dtype, strata_reduction reduction, const void *const *operands, int n_operands,
+                               int64_t first, int64_t n, float *sum, void *out) {
     if (dtype == STRATA_DTYPE_F32)
         sum_f32(sum, operands, n_operands, first, n);
     else
         sum_small_floats(dtype, sum, operands, n_operands, first, n);
     if (reduction == STRATA_REDUCE_MEAN)
         for (int64_t i = 0; i < n; i++) sum[i] /= (float)n_operands;
-    if (dtype == STRATA_DTYPE_F32)
-        memcpy(out, sum, (size_t)n * sizeof *sum);
-    else
-        for (int64_t i = 0; i < n; i++) strata_element_set(dtype, out, i, sum[i]);
+    if (dtype == STRATA_DTYPE_F32) return sum;
+    for (int64_t i = 0; i < n; i++) strata_element_set(dtype, out, i, sum[i]);
+    return out;
 }
 
 static void fold_integers(strata_dtype dtype, const void *const *operands, int n_operands, int64_t first, int64_t n,
-                          char *out) {
+                          void *out) {
     for (int64_t i = 0; i < n; i++) {
         uint64_t sum = 0; /* wraps */
         for (int r = 0; r < n_operands; r++) sum += (uint64_t)strata_integer_get(dtype, operands[r], first + i);
@@ -54,13 +61,15 @@ void strata_fold(strata_dtype dtype, strata_reduction reduction, const void *con
     const size_t bytes = strata_dtype_bytes(dtype);
     for (int64_t first = 0; first < elements; first += BLOCK) {
         const int64_t n = elements - first < BLOCK ? elements - first : BLOCK;
-        char out[BLOCK * sizeof(int64_t)];
+        int64_t out[BLOCK];
+        float sum[BLOCK];
+        const void *folded = out;
         if (!n_operands)
             memset(out, 0, (size_t)n * bytes);
         else if (strata_dtype_is_float(dtype))
-            fold_floats(dtype, reduction, operands, n_operands, first, n, out);
+            folded = fold_floats(dtype, reduction, operands, n_operands, first, n, sum, out);
         else
             fold_integers(dtype, operands, n_operands, first, n, out);
-        for (int j = 0; j < n_results; j++) memcpy((char *)results[j] + (size_t)first * bytes, out, (size_t)n * bytes);
+        for (int j = 0; j < n_results; j++) memcpy((char *)results[j] + (size_t)first * bytes, folded, (size_t)n * bytes);
     }
 }

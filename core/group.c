@@ -201,6 +201,33 @@ double strata_group_replica_seconds(const strata_group *group, int replica) {
     return m->looks ? m->spent / (double)m->looks : 0;
 }
 
+void strata_group_add(const strata_group *group, int n_replicas, bool updates, strata_group_totals *totals) {
+    const strata_group_counters c = group->counters;
+    double slowest = 0, sum = 0;
+    if (updates) totals->sum.steps += c.steps;
+    totals->sum.bytes_read += c.bytes_read;
+    totals->sum.bytes_written += c.bytes_written;
+    totals->sum.fold_seconds += c.fold_seconds;
+    totals->sum.hidden_seconds += c.hidden_seconds;
+    if (!n_replicas || c.steps <= totals->most_steps) return;
+    totals->most_steps = c.steps;
+    for (int r = 0; r < n_replicas; r++) {
+        const double spent = strata_group_replica_seconds(group, r);
+        sum += spent;
+        if (spent > slowest) slowest = spent;
+    }
+    totals->imbalance = sum > 0 ? slowest * n_replicas / sum : 1;
+}
+
+strata_communication_totals strata_group_total(const strata_group_totals *totals) {
+    const strata_group_counters *c = &totals->sum;
+    return (strata_communication_totals){
+        .seconds = c->fold_seconds,
+        .hidden = c->fold_seconds > 0 ? c->hidden_seconds / c->fold_seconds : 0,
+        .bytes_per_step = c->steps ? (double)(c->bytes_read + c->bytes_written) / (double)c->steps : 0,
+        .imbalance = totals->most_steps ? totals->imbalance : 1};
+}
+
 /* ---- a step ---- */
 
 /* Puts the replica before the message, and ends the group. */

@@ -54,4 +54,14 @@ strata_group_counters strata_group_get_counters(const strata_group *group);
  * replicas take turns. 0: not looked at yet. */
 double strata_group_replica_seconds(const strata_group *group, int replica);
 
+/* Counters of several groups, {0} at first, added up for the user. n_replicas: the first ones compute, and the imbalance is theirs in the group with
+ * most steps; 0: none does. updates: its runs are steps of the user's. */
+typedef struct strata_group_totals {
+    strata_group_counters sum;
+    uint64_t most_steps;
+    double imbalance;
+} strata_group_totals;
+void strata_group_add(const strata_group *group, int n_replicas, bool updates, strata_group_totals *totals);
+strata_communication_totals strata_group_total(const strata_group_totals *totals);
+
 #endif

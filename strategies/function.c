@@ -60,6 +60,13 @@ void strata_function_destroy(strata_function *function) {
     free(function);
 }
 
+strata_communication_totals strata_function_communication(const strata_function *function) {
+    strata_group_totals totals = {0};
+    for (const trace *t = function->traces; t; t = t->next)
+        strata_group_add(t->group, function->strategy->n_replicas, true, &totals);
+    return strata_group_total(&totals);
+}
+
 /* ---- tracing ---- */
 
 static strata_status build(const strata_function *function, const trace *t, strata_replica_context *replica,

@@ -81,29 +81,11 @@ strata_status strata_model_placement(strata_model *model, int64_t batch, char **
 }
 
 strata_communication_totals strata_model_communication(const strata_model *model) {
-    strata_communication_totals total = {.imbalance = 1};
-    double hidden = 0, bytes = 0;
-    uint64_t steps = 0, most = 0;
+    strata_group_totals totals = {0};
     for (const strata_model_program *p = model->programs; p; p = p->next) {
-        const strata_group_counters c = strata_group_get_counters(p->group);
         const bool updates = p->kind == STRATA_PROGRAM_TRAIN || p->kind == STRATA_PROGRAM_APPLY;
         const bool computes = p->kind == STRATA_PROGRAM_TRAIN || p->kind == STRATA_PROGRAM_ACCUMULATE;
-        total.seconds += c.fold_seconds;
-        hidden += c.hidden_seconds;
-        bytes += (double)(c.bytes_read + c.bytes_written);
-        if (updates) steps += c.steps;
-        if (!computes || c.steps <= most) continue;
-        /* Of the batch size that most steps had. */
-        double slowest = 0, sum = 0;
-        most = c.steps;
-        for (int r = 0; r < model->strategy->n_replicas; r++) {
-            const double spent = strata_group_replica_seconds(p->group, r);
-            sum += spent;
-            if (spent > slowest) slowest = spent;
-        }
-        total.imbalance = sum > 0 ? slowest * model->strategy->n_replicas / sum : 1;
+        strata_group_add(p->group, computes ? model->strategy->n_replicas : 0, updates, &totals);
     }
-    if (total.seconds > 0) total.hidden = hidden / total.seconds;
-    if (steps) total.bytes_per_step = bytes / (double)steps;
-    return total;
+    return strata_group_total(&totals);
 }

@@ -149,6 +149,8 @@ typedef struct strata_function strata_function;
 STRATA_API STRATA_MUST_USE strata_status strata_function_create(strata_strategy *strategy, strata_replica_function function,
                                                                 void *user, strata_function **out_function, strata_error *err);
 STRATA_API void strata_function_destroy(strata_function *function); /* NULL is fine */
+/* Of all its runs so far. */
+STRATA_API strata_communication_totals strata_function_communication(const strata_function *function);
 /* One step of all replicas, waited for. inputs[i].n is 1 (shared) or the number of replicas. outputs[i], zeroed at first, receives what replicas return
  * as their i-th value and is used again when it is given again. Cross-replica. Fails: what tracing or compiling fails with, naming the replica; a
  * device's failure, after which the function is of no use. */

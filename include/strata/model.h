@@ -140,13 +140,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_fit(strata_model *model, c
  * program, which fit then uses. Caller frees with free(). */
 STRATA_API STRATA_MUST_USE strata_status strata_model_placement(strata_model *model, int64_t batch, char **out_text,
                                                                 strata_error *err);
-/* What exchanges between the replicas have cost in all training steps so far; zeros (imbalance 1) with one replica. */
-typedef struct strata_communication_totals {
-    double seconds;        /* adding up and copying */
-    double hidden;         /* share of them while devices had further work of the same step */
-    double bytes_per_step; /* read and written, of all replicas */
-    double imbalance;      /* the slowest replica's time for its share of a step, over the mean */
-} strata_communication_totals;
+/* Of all training steps so far. */
 STRATA_API strata_communication_totals strata_model_communication(const strata_model *model);
 /* Counts (classes, classes), row the label, column the answer, of the newest evaluation or epoch of a model with the metric confusion_matrix: i64, which the caller
  * finishes. */

@@ -74,6 +74,14 @@ STRATA_API strata_device *strata_strategy_device(const strata_strategy *strategy
 STRATA_API void strata_strategy_share(const strata_strategy *strategy, int64_t global_batch, int replica, int64_t *out_first,
                                       int64_t *out_n);
 
+/* What exchanges between the replicas have cost; zeros (imbalance 1) with one replica. */
+typedef struct strata_communication_totals {
+    double seconds;        /* adding up and copying */
+    double hidden;         /* share of them while devices had further work of the same step */
+    double bytes_per_step; /* read and written, of all replicas */
+    double imbalance;      /* the slowest replica's time for its share of a step, over the mean */
+} strata_communication_totals;
+
 #ifdef __cplusplus
 }
 #endif

@@ -49,6 +49,10 @@ static const option_row rows[] = {
     {"algorithm", "NAME", "allreduce: one_shot, two_shot, ring, halving_doubling; default: by size", OPTION_TEXT,
      offsetof(bench_options, algorithm), 0, 0},
     {"peer", "NAME", "allreduce: gloo or mpi beside", OPTION_TEXT, offsetof(bench_options, peer), 0, 0},
+    {"devices", "A,B", "allreduce: between devices of this process instead, beside what copying reaches", OPTION_TEXT,
+     offsetof(bench_options, devices), 0, 0},
+    {"cross-device-ops", "NAME", "with --devices: host, tree or device; default: host", OPTION_TEXT,
+     offsetof(bench_options, cross_device_ops), 0, 0},
     {"json", NULL, "one JSON line a shape", OPTION_FLAG, offsetof(bench_options, json), 0, 0},
     {0}};
 
@@ -341,7 +345,7 @@ static int run(const command *command, int argc, char **argv) {
     int n_arguments = 0;
     int code = read_options(command, argc, argv, &b.options, &what, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
-    if (!strcmp(what, "allreduce")) return bench_allreduce(&b.options);
+    if (!strcmp(what, "allreduce")) return b.options.devices ? bench_devices(&b.options) : bench_allreduce(&b.options);
     if (!b.options.sizes) b.options.sizes = default_sizes;
     int which = 0;
     while (which < BENCHMARKS && strcmp(what, benchmarks[which].name) != 0) which++;

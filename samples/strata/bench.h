@@ -12,6 +12,7 @@ typedef struct bench_options {
     double seconds;
     int64_t batch, ranks;
     const char *transport, *algorithm, *peer; /* of allreduce; peer NULL: none */
+    const char *devices, *cross_device_ops;   /* of allreduce between devices; devices NULL: between processes */
     bool mnist, json;
 } bench_options;
 
@@ -49,6 +50,10 @@ strata_status bench_conv2d(bench *b, strata_error *err);
 
 /* Needs no device. Returns the exit code. */
 int bench_allreduce(const bench_options *options);
+/* "4,1024": bytes, multiples of 4. Returns the exit code, after a message. */
+int bench_read_sizes(const char *text, int64_t *sizes, int most, int *out_n);
+/* allreduce with --devices. */
+int bench_devices(const bench_options *options);
 
 enum {
     BENCH_CHAIN = 8 /* products in one run, so that submitting a run is not what is timed */

@@ -275,15 +275,14 @@ static int run_peer(const job *j, measured *peer) {
 
 /* ---- the command ---- */
 
-static int read_sizes(job *j) {
-    const char *text = j->options->sizes ? j->options->sizes : default_sizes;
+int bench_read_sizes(const char *text, int64_t *sizes, int most, int *out_n) {
     for (const char *at = text;;) {
         char *end;
         const long long size = strtoll(at, &end, 10);
-        if (end == at || size < 4 || size % 4 || size > (4LL << 30) || j->n_sizes == MOST_SIZES || (*end && *end != ','))
+        if (end == at || size < 4 || size % 4 || size > (4LL << 30) || *out_n == most || (*end && *end != ','))
             return usage_error("--sizes is \"%s\"; for allreduce it must be bytes, multiples of 4, with commas between them",
                                text);
-        j->sizes[j->n_sizes++] = size;
+        sizes[(*out_n)++] = size;
         if (!*end) return EXIT_OK;
         at = end + 1;
     }
@@ -335,7 +334,7 @@ int bench_allreduce(const bench_options *options) {
     int known = 0;
     while (known < 3 && strcmp(options->transport, transports[known]) != 0) known++;
     if (known == 3) return usage_error("--transport is \"%s\"; it must be tcp, shm or inproc", options->transport);
-    int code = read_sizes(&j);
+    int code = bench_read_sizes(options->sizes ? options->sizes : default_sizes, j.sizes, MOST_SIZES, &j.n_sizes);
     if (!code && options->peer) code = run_peer(&j, peer);
     if (code) return code;
     find_store(j.store);
