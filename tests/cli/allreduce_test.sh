@@ -14,6 +14,15 @@ chmod +x "$work/peer"
 STRATA_BENCH_MPI=$work/peer expect 0 '"peer":"mpi"' bench allreduce --sizes 64 --peer mpi --json
 json "r['peer_median_us'] == 1000000 and r['ratio'] < 1"
 expect 2 "multiples of 4" bench allreduce --sizes 6
+if "$strata" devices | grep -q "^opencl:0.1"; then
+    for ops in host tree device; do
+        expect 0 "\"cross_device_ops\":\"$ops\"" bench allreduce --devices opencl:0.0,opencl:0.1 --cross-device-ops $ops --sizes 65536 --json
+        json "r['devices'] == 2 and 0 < r['min_us'] <= r['median_us'] and r['fold_gb_per_s'] > 0 and r['gb_per_s'] > 0"
+    done
+fi
+expect 2 "multiples of 4" bench allreduce --devices host --sizes 6
+expect 2 "no cross-device ops" bench allreduce --devices host --cross-device-ops nccl
+expect 4 "opencl:77" bench allreduce --devices host,opencl:77
 expect 2 "tcp, shm or inproc" bench allreduce --transport carrier
 expect 2 "gloo, or mpi" bench allreduce --peer nccl
 expect 2 "no algorithm" bench allreduce --algorithm tree
