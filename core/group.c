@@ -66,7 +66,7 @@ static strata_status check_given(const strata_group *group, int index, strata_er
                        strata_tensor_name(communication(group, 0, index, 0).node));
 }
 
-static strata_status check_replicas(const strata_group *group, strata_error *err) {
+static strata_status check_replicas(const strata_group *group, const strata_workers *workers, strata_error *err) {
     for (int r = 1; r < group->n_replicas; r++) {
         const int n = strata_executable_n_communications(group->members[r].executable);
         if (n != group->n_communications)
@@ -74,6 +74,7 @@ static strata_status check_replicas(const strata_group *group, strata_error *err
                                group->n_communications, r, n);
         for (int c = 0; c < n; c++) STRATA_TRY(check_same(group, r, c, err));
     }
+    if (workers && workers->n > 1) return STRATA_OK; /* another worker's may give */
     for (int c = 0; c < group->n_communications; c++) STRATA_TRY(check_given(group, c, err));
     return STRATA_OK;
 }
@@ -154,7 +155,7 @@ strata_status strata_group_create(strata_executable *const *replicas, int n_repl
     group->n_replicas = n_replicas;
     for (int r = 0; r < n_replicas; r++) group->members[r].executable = replicas[r];
     group->n_communications = strata_executable_n_communications(replicas[0]);
-    strata_status status = check_replicas(group, err);
+    strata_status status = check_replicas(group, workers, err);
     if (!status) status = find_limits(group, err);
     if (!status) status = make_room(group, workers, err);
     if (!status) status = prepare_ops(group, ops, err);

@@ -4,8 +4,10 @@
  *
  *     custom_loop                                 the best device
  *     custom_loop mirrored opencl:0 host          a replica on each
- *     custom_loop central_storage opencl:0.0 opencl:0.1 */
+ *     custom_loop central_storage opencl:0.0 opencl:0.1
+ *     strata launch -n 2 -- custom_loop multi_worker_mirrored host */
 #include <stdio.h>
+#include <stdlib.h>
 #include <strata/strata.h>
 #include <string.h>
 
@@ -61,7 +63,7 @@ static strata_status train(strata_strategy *strategy, strata_function *function,
         strata_array loss = {0};
         share = 1 / (float)n;
         status = strata_strategy_run(function, inputs, 4, &losses, 1, err);
-        if (!status) status = strata_strategy_reduce(&losses, STRATA_REDUCE_SUM, STRATA_NO_AXIS, &loss, err);
+        if (!status) status = strata_strategy_reduce(strategy, &losses, STRATA_REDUCE_SUM, STRATA_NO_AXIS, &loss, err);
         if (!status) *out_loss += (double)*(float *)loss.data;
         strata_array_finish(&loss);
         steps++;
@@ -72,7 +74,7 @@ static strata_status train(strata_strategy *strategy, strata_function *function,
     return status;
 }
 
-static strata_status run(strata_strategy *strategy, const strata_dataset *data, line *l, strata_function **function,
+static strata_status run(strata_strategy *strategy, const strata_dataset *data, line *l, strata_function **function, bool chief,
                          strata_error *err) {
     float weights[FEATURES], seen;
     strata_array w = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(FEATURES, 1), weights);
@@ -83,14 +85,31 @@ static strata_status run(strata_strategy *strategy, const strata_dataset *data, 
     for (int epoch = 0; epoch < EPOCHS; epoch++) STRATA_TRY(train(strategy, *function, data, epoch, &loss, err));
     STRATA_TRY(strata_distributed_get(l->weights, &w, err));
     STRATA_TRY(strata_distributed_get(l->seen, &s, err));
+    if (!chief) return STRATA_OK;
     printf("%s\nloss %.3g after %.0f examples; weights %.4f %.4f %.4f (made with 1 -2 3)\n", strata_strategy_choice(strategy),
            loss, (double)seen, (double)weights[0], (double)weights[1], (double)weights[2]);
     return STRATA_OK;
 }
 
+/* The workers that `strata launch`, mpirun, srun, TF_CONFIG ... name. */
+static strata_status join_workers(strata_communicator **comm, strata_error *err) {
+    const char *secret = getenv("STRATA_SECRET");
+    strata_cluster_spec spec = {0};
+    STRATA_TRY(strata_cluster_spec_resolve(NULL, &spec, err));
+    const strata_communicator_options opts = {.rank = spec.rank,
+                                              .world = spec.world_size,
+                                              .store = spec.rendezvous,
+                                              .secret = secret,
+                                              .secret_bytes = secret ? strlen(secret) : 0};
+    strata_status status = strata_communicator_create(&opts, comm, err);
+    strata_cluster_spec_finish(&spec);
+    return status;
+}
+
 int main(int argc, char **argv) {
     static float features[EXAMPLES * FEATURES], targets[EXAMPLES];
     const float truth[FEATURES] = {1, -2, 3};
+    const bool workers = argc > 1 && !strcmp(argv[1], "multi_worker_mirrored");
     strata_strategy_options opts = {.devices = (const char *const *)argv + 2, .n_devices = argc - 2};
     strata_strategy *strategy = NULL;
     strata_dataset *data = NULL;
@@ -105,14 +124,17 @@ int main(int argc, char **argv) {
     strata_array y = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(EXAMPLES, 1), targets);
     if (argc <= 2) opts.devices = NULL;
     strata_status status = strata_dataset_from_arrays(&x, &y, 0, &data, &err);
+    if (!status && workers) status = join_workers(&opts.communicator, &err);
     if (!status) status = strata_strategy_create(argc > 1 ? argv[1] : "default", &opts, &strategy, &err);
-    if (!status) status = run(strategy, data, &l, &function, &err);
+    if (!status)
+        status = run(strategy, data, &l, &function, !workers || strata_communicator_rank(opts.communicator) == 0, &err);
     if (status) fprintf(stderr, "custom_loop: %s\n", err.message);
     strata_function_destroy(function);
     strata_distributed_destroy(l.weights);
     strata_distributed_destroy(l.velocity);
     strata_distributed_destroy(l.seen);
     strata_strategy_destroy(strategy);
+    strata_communicator_destroy(opts.communicator);
     strata_dataset_destroy(data);
     return status ? 1 : 0;
 }

@@ -16,9 +16,9 @@ struct strata_distributed_variable {
 
 enum { STRATA_MAX_FUNCTION_NODES = 256, STRATA_MAX_GATHERS = 32 };
 
-/* Lengths along the axis of the replicas' operands: of gather g and replica r at g * n_replicas + r. */
+/* Lengths along the axis of the operands of all workers' replicas, n: of gather g and replica r at g * n + r. */
 typedef struct strata_gather_lengths {
-    int64_t *lengths; /* [STRATA_MAX_GATHERS * n_replicas], zeros at first */
+    int64_t *lengths; /* [STRATA_MAX_GATHERS * n + 1], zeros at first; the last one is room for a word to the other workers */
     bool differ;      /* a replica was traced with another length than stood here */
 } strata_gather_lengths;
 

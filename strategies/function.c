@@ -23,6 +23,7 @@ typedef struct trace {
     input_spec *specs; /* of input i on replica r at r * n_inputs + i */
     int n_inputs, n_outputs;
     input_spec *outputs; /* of output i on replica r at r * n_outputs + i */
+    uint64_t elsewhere;  /* the input shapes of all workers; 0 where they do not matter */
     strata_group *group;
     struct trace *next;
 } trace;
@@ -32,6 +33,7 @@ struct strata_function {
     strata_replica_function body;
     void *user;
     trace *traces;
+    bool gathers; /* there is an all_gather: traces are for the input shapes of all workers */
 };
 
 strata_status strata_function_create(strata_strategy *strategy, strata_replica_function body, void *user,
@@ -84,6 +86,21 @@ static strata_status build(const strata_function *function, const trace *t, stra
     return status ? status : strata_graph_check(replica->graph, err);
 }
 
+/* Workers tell each other the lengths of what their replicas gather, and whether they are news. */
+static strata_status share_lengths(const strata_strategy *strategy, strata_gather_lengths *gathers, int n_gathers,
+                                   strata_error *err) {
+    const strata_workers *workers = &strategy->workers;
+    const int n = workers->n_replicas, first = workers->first_replica;
+    int64_t *lengths = gathers->lengths;
+    for (int i = 0; i < n_gathers * n; i++)
+        if (i % n < first || i % n >= first + strategy->n_replicas) lengths[i] = 0; /* others say theirs */
+    lengths[n_gathers * n] = gathers->differ;
+    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I64, lengths, n_gathers * n + 1, err));
+    gathers->differ = lengths[n_gathers * n] > 0;
+    lengths[n_gathers * n] = 0;
+    return STRATA_OK;
+}
+
 /* Makes the contexts' graphs; again where an all_gather learned of other replicas' lengths meanwhile. */
 static strata_status build_all(const strata_function *function, const trace *t, strata_replica_context *replicas,
                                strata_gather_lengths *gathers, strata_error *err) {
@@ -100,6 +117,8 @@ static strata_status build_all(const strata_function *function, const trace *t, 
                                      replicas[0].n_outputs);
             if (status) return strata_fail_in(err, status, "replica %d", r);
         }
+        if (replicas[0].n_gathers && strata_strategy_has_workers(function->strategy))
+            STRATA_TRY(share_lengths(function->strategy, gathers, replicas[0].n_gathers, err));
     } while (gathers->differ);
     return STRATA_OK;
 }
@@ -138,15 +157,28 @@ static strata_status compile_all(const strata_function *function, trace *t, stra
     return STRATA_OK;
 }
 
-static strata_status make_group(const strata_function *function, trace *t, strata_error *err) {
+/* What the first trace says of gathers, later ones must too: workers must agree on whether they look at each other's shapes. */
+static strata_status note_gathers(strata_function *function, trace *t, bool gathers, strata_error *err) {
+    if (function->traces && gathers != function->gathers && strata_strategy_has_workers(function->strategy))
+        return strata_fail(err, STRATA_INVALID,
+                           "the function has an all_gather for some shapes of its inputs and not for others; with several "
+                           "workers it must always have it");
+    function->gathers = gathers;
+    if (!gathers) t->elsewhere = 0;
+    return STRATA_OK;
+}
+
+static strata_status make_group(strata_function *function, trace *t, strata_error *err) {
     const size_t n = (size_t)function->strategy->n_replicas;
+    const size_t all = (size_t)strata_strategy_num_replicas_in_sync(function->strategy);
     strata_replica_context *replicas = calloc(n, sizeof *replicas);
     strata_executable **executables = calloc(n, sizeof(*executables));
-    strata_gather_lengths gathers = {.lengths = calloc(n * STRATA_MAX_GATHERS, sizeof *gathers.lengths)};
+    strata_gather_lengths gathers = {.lengths = calloc(all * STRATA_MAX_GATHERS + 1, sizeof *gathers.lengths)};
     strata_status status = STRATA_OK;
     if (!replicas || !executables || !gathers.lengths)
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory for %zu replicas", n);
     if (!status) status = build_all(function, t, replicas, &gathers, err);
+    if (!status) status = note_gathers(function, t, replicas[0].n_gathers > 0, err);
     if (!status) status = compile_all(function, t, replicas, executables, err);
     if (!status)
         status = strata_group_create(executables, (int)n, &function->strategy->workers, function->strategy->cross_device,
@@ -166,8 +198,32 @@ static const strata_array *value_of(const strata_per_replica *values, int replic
     return &values->arrays[values->n == 1 ? 0 : replica];
 }
 
-static bool fits(const trace *t, const strata_per_replica *inputs, int n_inputs, int n_replicas) {
-    if (t->n_inputs != n_inputs) return false;
+/* FNV-1a (Fowler, Noll, Vo) */
+static uint64_t hash(uint64_t seed, const void *data, size_t n_bytes) {
+    for (size_t i = 0; i < n_bytes; i++) seed = (seed ^ ((const unsigned char *)data)[i]) * UINT64_C(0x100000001b3);
+    return seed;
+}
+
+/* Of the input shapes of all workers; the same on each. */
+static strata_status hash_everywhere(const strata_strategy *strategy, const strata_per_replica *inputs, int n_inputs,
+                                     uint64_t *out_hash, strata_error *err) {
+    const uint64_t basis = UINT64_C(0xcbf29ce484222325);
+    uint64_t own = basis, *all = calloc((size_t)strategy->workers.n, sizeof *all);
+    if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
+    for (int r = 0; r < strategy->n_replicas; r++)
+        for (int i = 0; i < n_inputs; i++) {
+            const strata_array *value = value_of(&inputs[i], r);
+            const int64_t head[2] = {value->dtype, value->shape.rank};
+            own = hash(hash(own, head, sizeof head), value->shape.dims, (size_t)value->shape.rank * sizeof *value->shape.dims);
+        }
+    strata_status status = strata_workers_gather(&strategy->workers, &own, all, sizeof own, err);
+    if (!status) *out_hash = hash(basis, all, (size_t)strategy->workers.n * sizeof *all) | 1;
+    free(all);
+    return status;
+}
+
+static bool fits(const trace *t, const strata_per_replica *inputs, int n_inputs, int n_replicas, uint64_t elsewhere) {
+    if (t->n_inputs != n_inputs || t->elsewhere != elsewhere) return false;
     for (int r = 0; r < n_replicas; r++)
         for (int i = 0; i < n_inputs; i++) {
             const strata_array *value = value_of(&inputs[i], r);
@@ -192,8 +248,11 @@ static strata_status check_inputs(const strata_function *function, const strata_
 static strata_status find_trace(strata_function *function, const strata_per_replica *inputs, int n_inputs, trace **out_trace,
                                 strata_error *err) {
     const int n = function->strategy->n_replicas;
+    uint64_t elsewhere = 0;
+    if (strata_strategy_has_workers(function->strategy) && (function->gathers || !function->traces))
+        STRATA_TRY(hash_everywhere(function->strategy, inputs, n_inputs, &elsewhere, err));
     for (trace *t = function->traces; t; t = t->next)
-        if (fits(t, inputs, n_inputs, n)) {
+        if (fits(t, inputs, n_inputs, n, elsewhere)) {
             *out_trace = t;
             return STRATA_OK;
         }
@@ -204,6 +263,7 @@ static strata_status find_trace(strata_function *function, const strata_per_repl
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
     }
     t->n_inputs = n_inputs;
+    t->elsewhere = elsewhere;
     for (int r = 0; r < n; r++)
         for (int i = 0; i < n_inputs; i++) {
             const strata_array *value = value_of(&inputs[i], r);

@@ -39,7 +39,13 @@ strata_tensor *strata_replica_read(strata_replica_context *replica, strata_distr
     return strata_variable_read(replica->graph, variable->copies[replica->id]);
 }
 
-/* A value of one replica for all. */
+/* The value of the first replica of all workers, for all. */
+static strata_tensor *from_the_first(strata_replica_context *replica, strata_tensor *x) {
+    return strata_exchange(replica->graph, strata_replica_id(replica) == 0 ? x : NULL, x->dtype, x->shape, STRATA_REDUCE_SUM,
+                           true);
+}
+
+/* A value of one replica for all of this worker. */
 static strata_tensor *from_replica(strata_replica_context *replica, int giver, strata_tensor *x, strata_dtype dtype,
                                    strata_shape shape) {
     const bool gives = replica->id == giver;
@@ -52,7 +58,7 @@ static strata_tensor *from_replica(strata_replica_context *replica, int giver, s
 void strata_replica_assign(strata_replica_context *replica, strata_distributed_variable *variable, strata_tensor *value) {
     strata_tensor *copy = strata_replica_read(replica, variable);
     if (strata_tensor_is_poison(copy) || !value || strata_tensor_is_poison(value)) return;
-    if (variable->synchronization == STRATA_ON_WRITE && replica->strategy->n_replicas > 1) {
+    if (variable->synchronization == STRATA_ON_WRITE && strata_replica_num_in_sync(replica) > 1) {
         if (variable->aggregation == STRATA_AGGREGATION_NONE) {
             strata_graph_poison(replica->graph, NULL, STRATA_INVALID,
                                 "variable %s is written by its replicas and has no aggregation (ON_WRITE, NONE): say how their "
@@ -61,7 +67,7 @@ void strata_replica_assign(strata_replica_context *replica, strata_distributed_v
             return;
         }
         value = variable->aggregation == STRATA_AGGREGATION_ONLY_FIRST_REPLICA
-                    ? from_replica(replica, 0, value, value->dtype, value->shape)
+                    ? from_the_first(replica, value)
                     : strata_all_reduce(
                           value, variable->aggregation == STRATA_AGGREGATION_MEAN ? STRATA_REDUCE_MEAN : STRATA_REDUCE_SUM);
     }
@@ -93,22 +99,19 @@ strata_tensor *strata_replica_all_reduce(strata_replica_context *replica, strata
 strata_tensor *strata_replica_all_gather(strata_replica_context *replica, strata_tensor *x, int axis) {
     if (!strata_need_replica(replica, "strata_replica_all_gather")) return wrong_context(replica);
     if (!x || strata_tensor_is_poison(x)) return x;
-    if (strata_strategy_has_workers(replica->strategy))
-        return strata_graph_poison(replica->graph, NULL, STRATA_UNSUPPORTED,
-                                   "all_gather does not reach over workers yet; one worker's replicas have it");
     strata_gather_lengths *gathers = replica->gathers;
-    const int call = replica->n_gathers++;
+    const int call = replica->n_gathers++, id = strata_replica_id(replica), n = strata_replica_num_in_sync(replica);
     if (axis < 0 || axis >= x->shape.rank || call >= STRATA_MAX_GATHERS)
         return strata_graph_poison(replica->graph, NULL, STRATA_INVALID,
                                    "all_gather: axis is %d of a value %s; there are at most %d all_gathers in a function", axis,
                                    strata_shape_text(x->shape).text, STRATA_MAX_GATHERS);
-    int64_t *lengths = gathers->lengths + call * replica->strategy->n_replicas;
-    if (lengths[replica->id] != x->shape.dims[axis]) gathers->differ = true;
-    lengths[replica->id] = x->shape.dims[axis];
+    int64_t *lengths = gathers->lengths + call * n;
+    if (lengths[id] != x->shape.dims[axis]) gathers->differ = true;
+    lengths[id] = x->shape.dims[axis];
     int64_t before[STRATA_MAX_RANK] = {0}, after[STRATA_MAX_RANK] = {0};
-    for (int r = 0; r < replica->strategy->n_replicas; r++) {
-        if (r < replica->id) before[axis] += lengths[r];
-        if (r > replica->id) after[axis] += lengths[r];
+    for (int r = 0; r < n; r++) {
+        if (r < id) before[axis] += lengths[r];
+        if (r > id) after[axis] += lengths[r];
     }
     return strata_all_reduce(strata_pad(x, before, after, 0), STRATA_REDUCE_SUM);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Values that each replica has its own of: made, added up, put end to end. All on the host. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +28,8 @@ strata_status strata_strategy_distribute_values(strata_strategy *strategy, strat
     STRATA_TRY(strata_need_cross_replica("strata_strategy_distribute_values", "make values before the run", err));
     STRATA_TRY(strata_per_replica_create(strategy->n_replicas, out_values, err));
     for (int r = 0; r < strategy->n_replicas; r++) {
-        const strata_value_context context = {r, strategy->n_replicas};
+        const strata_value_context context = {strategy->workers.first_replica + r,
+                                              strata_strategy_num_replicas_in_sync(strategy)};
         strata_status status = function(&context, user, &out_values->arrays[r], err);
         if (!status) continue;
         strata_per_replica_finish(out_values);
@@ -35,6 +37,103 @@ strata_status strata_strategy_distribute_values(strata_strategy *strategy, strat
     }
     return STRATA_OK;
 }
+
+/* ---- of all workers ---- */
+
+/* What a worker says of one value before it is sent. */
+typedef struct description {
+    int64_t dtype, rank, dims[STRATA_MAX_RANK];
+} description;
+
+static strata_status describe_all(const strata_workers *workers, const strata_per_replica *values, const size_t *counts,
+                                  description *all, strata_error *err) {
+    size_t *bytes = calloc((size_t)workers->n, sizeof *bytes);
+    description *own = calloc((size_t)values->n + 1, sizeof *own);
+    strata_status status = STRATA_OK;
+    if (!own || !bytes) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d values", values->n);
+    for (int r = 0; r < values->n && !status; r++) {
+        const strata_array *value = &values->arrays[r];
+        own[r] = (description){.dtype = value->dtype, .rank = value->shape.rank};
+        memcpy(own[r].dims, value->shape.dims, sizeof own[r].dims);
+    }
+    for (int w = 0; w < workers->n && !status; w++) bytes[w] = counts[w] * sizeof *own;
+    if (!status) status = workers->all_gather(workers, own, all, bytes, err);
+    free(bytes);
+    free(own);
+    return status;
+}
+
+/* Arrays for what was described, views of one range of memory that the caller frees. bytes[w]: of worker w's. */
+static strata_status lay_out(const description *all, const size_t *counts, int n_workers, strata_per_replica *out,
+                             void **memory, size_t *bytes, strata_error *err) {
+    size_t total = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        size_t at = 0;
+        int r = 0;
+        for (int w = 0; w < n_workers; w++) {
+            bytes[w] = 0;
+            for (size_t i = 0; i < counts[w]; i++, r++) {
+                strata_shape shape = {.rank = (int)all[r].rank};
+                memcpy(shape.dims, all[r].dims, sizeof shape.dims);
+                if (pass) out->arrays[r] = strata_array_view((strata_dtype)all[r].dtype, shape, (char *)*memory + at);
+                const size_t size = (size_t)strata_shape_elements(shape) * strata_dtype_bytes((strata_dtype)all[r].dtype);
+                bytes[w] += size;
+                at += size;
+            }
+        }
+        total = at;
+        if (!pass && !(*memory = malloc(total + 1)))
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %zu bytes of all workers", total);
+    }
+    return STRATA_OK;
+}
+
+/* This worker's values end to end. */
+static void *joined(const strata_per_replica *values) {
+    size_t bytes = 0;
+    for (int r = 0; r < values->n; r++) bytes += strata_array_bytes(&values->arrays[r]);
+    char *all = malloc(bytes + 1), *to = all;
+    for (int r = 0; r < values->n && all; r++) {
+        const size_t size = strata_array_bytes(&values->arrays[r]);
+        if (size) memcpy(to, values->arrays[r].data, size);
+        to += size;
+    }
+    return all;
+}
+
+/* Everybody's values, in replica order: `values` themselves without other workers. The caller finishes *out and frees *memory. */
+static strata_status collect(const strata_strategy *strategy, const strata_per_replica *values, strata_per_replica *out,
+                             void **memory, strata_error *err) {
+    const strata_workers *workers = &strategy->workers;
+    const size_t n_workers = (size_t)workers->n;
+    const uint64_t own = (uint64_t)values->n;
+    uint64_t *all_counts = calloc(n_workers, sizeof *all_counts), n = 0;
+    size_t *counts = calloc(2 * n_workers, sizeof *counts), *bytes = counts + n_workers;
+    description *descriptions = NULL;
+    void *mine = NULL;
+    strata_status status = STRATA_OK;
+    if (!all_counts || !counts)
+        STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %zu workers", n_workers));
+    STRATA_TRY_GOTO(strata_workers_gather(workers, &own, all_counts, sizeof own, err));
+    for (size_t w = 0; w < n_workers; w++) counts[w] = (size_t)all_counts[w], n += all_counts[w];
+    if (n > INT_MAX || !n) STRATA_TRY_GOTO(strata_fail(err, STRATA_INVALID, "there are no values"));
+    descriptions = calloc(n, sizeof *descriptions);
+    mine = joined(values);
+    if (!descriptions || !mine)
+        STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for values of %zu workers", n_workers));
+    STRATA_TRY_GOTO(describe_all(workers, values, counts, descriptions, err));
+    STRATA_TRY_GOTO(strata_per_replica_create((int)n, out, err));
+    STRATA_TRY_GOTO(lay_out(descriptions, counts, workers->n, out, memory, bytes, err));
+    STRATA_TRY_GOTO(workers->all_gather(workers, mine, *memory, bytes, err));
+cleanup:
+    free(all_counts);
+    free(counts);
+    free(descriptions);
+    free(mine);
+    return status;
+}
+
+/* ---- reduce and gather ---- */
 
 /* The axis from 0, in an array of the rank. */
 static strata_status normal_axis(const char *call, int axis, int rank, int *out_axis, strata_error *err) {
@@ -111,9 +210,8 @@ static strata_status reduce_axis(const strata_per_replica *values, strata_reduct
     return STRATA_OK;
 }
 
-strata_status strata_strategy_reduce(const strata_per_replica *values, strata_reduction reduction, int axis, strata_array *out,
-                                     strata_error *err) {
-    STRATA_TRY(strata_need_cross_replica("strata_strategy_reduce", "there strata_replica_all_reduce is the one", err));
+static strata_status reduce(const strata_per_replica *values, strata_reduction reduction, int axis, strata_array *out,
+                            strata_error *err) {
     if (values->n < 1) return strata_fail(err, STRATA_INVALID, "reduce: there are no values");
     const strata_dtype dtype = values->arrays[0].dtype;
     const bool number = dtype == STRATA_DTYPE_F32 || dtype == STRATA_DTYPE_I32 || dtype == STRATA_DTYPE_I64;
@@ -129,8 +227,7 @@ strata_status strata_strategy_reduce(const strata_per_replica *values, strata_re
     return reduce_axis(values, reduction, axis, out, err);
 }
 
-strata_status strata_strategy_gather(const strata_per_replica *values, int axis, strata_array *out, strata_error *err) {
-    STRATA_TRY(strata_need_cross_replica("strata_strategy_gather", "there strata_replica_all_gather is the one", err));
+static strata_status gather(const strata_per_replica *values, int axis, strata_array *out, strata_error *err) {
     if (values->n < 1) return strata_fail(err, STRATA_INVALID, "gather: there are no values");
     strata_shape shape = values->arrays[0].shape;
     if (!shape.rank) return strata_fail(err, STRATA_INVALID, "gather: the values are scalars; they need an axis");
@@ -150,4 +247,30 @@ strata_status strata_strategy_gather(const strata_per_replica *values, int axis,
             to += bytes;
         }
     return STRATA_OK;
+}
+
+strata_status strata_strategy_reduce(strata_strategy *strategy, const strata_per_replica *values, strata_reduction reduction,
+                                     int axis, strata_array *out, strata_error *err) {
+    STRATA_TRY(strata_need_cross_replica("strata_strategy_reduce", "there strata_replica_all_reduce is the one", err));
+    if (!strata_strategy_has_workers(strategy)) return reduce(values, reduction, axis, out, err);
+    strata_per_replica all = {0};
+    void *memory = NULL;
+    strata_status status = collect(strategy, values, &all, &memory, err);
+    if (!status) status = reduce(&all, reduction, axis, out, err);
+    strata_per_replica_finish(&all);
+    free(memory);
+    return status;
+}
+
+strata_status strata_strategy_gather(strata_strategy *strategy, const strata_per_replica *values, int axis, strata_array *out,
+                                     strata_error *err) {
+    STRATA_TRY(strata_need_cross_replica("strata_strategy_gather", "there strata_replica_all_gather is the one", err));
+    if (!strata_strategy_has_workers(strategy)) return gather(values, axis, out, err);
+    strata_per_replica all = {0};
+    void *memory = NULL;
+    strata_status status = collect(strategy, values, &all, &memory, err);
+    if (!status) status = gather(&all, axis, out, err);
+    strata_per_replica_finish(&all);
+    free(memory);
+    return status;
 }

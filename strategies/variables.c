@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/device.h"
-#include "core/fold.h"
 #include "strategies/context.h"
 
 static strata_status make_copies(strata_distributed_variable *variable, const char *name, strata_dtype dtype,
@@ -54,12 +53,8 @@ strata_variable *strata_distributed_copy(const strata_distributed_variable *vari
     return replica >= 0 && replica < variable->strategy->n_replicas ? variable->copies[replica] : NULL;
 }
 
-/* A copy of the value with every element divided by n. */
-static strata_status divided(const strata_array *value, int n, strata_array *out, strata_error *err) {
-    STRATA_TRY(strata_array_create(value->dtype, value->shape, out, err));
-    for (int64_t i = 0; i < strata_shape_elements(value->shape); i++)
-        ((float *)out->data)[i] = ((const float *)value->data)[i] / (float)n;
-    return STRATA_OK;
+static void divide(strata_array *value, int n) {
+    for (int64_t i = 0; i < strata_shape_elements(value->shape); i++) ((float *)value->data)[i] /= (float)n;
 }
 
 static bool is_summed(const strata_distributed_variable *variable) {
@@ -68,46 +63,54 @@ static bool is_summed(const strata_distributed_variable *variable) {
 
 strata_status strata_distributed_set(strata_distributed_variable *variable, const strata_array *value, strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_distributed_set", "there strata_replica_assign is the one", err));
-    const int n = variable->strategy->n_replicas;
-    strata_array share = *value;
-    const bool shared = is_summed(variable) && n > 1 && value->dtype == STRATA_DTYPE_F32;
-    if (shared) STRATA_TRY(divided(value, n, &share, err));
+    const strata_strategy *strategy = variable->strategy;
+    const int n = strata_strategy_num_replicas_in_sync(strategy);
+    strata_array own = {0};
+    STRATA_TRY(strata_array_create(value->dtype, value->shape, &own, err));
+    const size_t bytes = strata_array_bytes(value);
+    if (bytes) memcpy(own.data, value->data, bytes);
     strata_status status = STRATA_OK;
-    for (int r = 0; r < n && !status; r++) status = strata_variable_set(variable->copies[r], &share, err);
-    if (shared) strata_array_finish(&share);
+    if (strata_strategy_has_workers(strategy))
+        status = strategy->workers.broadcast(&strategy->workers, STRATA_DTYPE_U8, own.data, (int64_t)bytes, err);
+    if (is_summed(variable) && value->dtype == STRATA_DTYPE_F32) divide(&own, n);
+    for (int r = 0; r < strategy->n_replicas && !status; r++) status = strata_variable_set(variable->copies[r], &own, err);
+    strata_array_finish(&own);
     return status;
 }
 
-/* All copies, folded. */
+/* All copies, of all workers, folded in replica order. */
 static strata_status aggregate(strata_distributed_variable *variable, strata_array *value, strata_error *err) {
-    const int n = variable->strategy->n_replicas;
+    const strata_strategy *strategy = variable->strategy;
     const strata_variable *first = variable->copies[0];
-    const void *operands[2];
-    strata_array copies[2];
-    const int64_t elements = strata_shape_elements(first->shape);
-    for (int i = 0; i < 2; i++) copies[i] = (strata_array){0};
-    strata_status status = strata_array_create(first->dtype, first->shape, &copies[0], err);
-    if (!status) status = strata_array_create(first->dtype, first->shape, &copies[1], err);
-    if (!status) status = strata_variable_get(variable->copies[0], &copies[0], err);
-    for (int r = 1; r < n && !status; r++) { /* in replica order */
-        status = strata_variable_get(variable->copies[r], &copies[1], err);
-        for (int i = 0; i < 2; i++) operands[i] = copies[i].data;
-        if (!status) strata_fold(first->dtype, STRATA_REDUCE_SUM, operands, 2, elements, &copies[0].data, 1);
+    strata_per_replica copies = {0};
+    strata_array sum = {0};
+    STRATA_TRY(strata_per_replica_create(strategy->n_replicas, &copies, err));
+    strata_status status = STRATA_OK;
+    for (int r = 0; r < strategy->n_replicas && !status; r++) {
+        status = strata_array_create(first->dtype, first->shape, &copies.arrays[r], err);
+        if (!status) status = strata_variable_get(variable->copies[r], &copies.arrays[r], err);
     }
-    for (int64_t i = 0; i < elements && !status && variable->aggregation == STRATA_AGGREGATION_MEAN; i++)
-        ((float *)copies[0].data)[i] /= (float)n;
-    if (!status) memcpy(value->data, copies[0].data, strata_array_bytes(&copies[0]));
-    strata_array_finish(&copies[0]);
-    strata_array_finish(&copies[1]);
+    const bool mean = variable->aggregation == STRATA_AGGREGATION_MEAN;
+    if (!status)
+        status = strata_strategy_reduce(variable->strategy, &copies, mean ? STRATA_REDUCE_MEAN : STRATA_REDUCE_SUM,
+                                        STRATA_NO_AXIS, &sum, err);
+    if (!status) memcpy(value->data, sum.data, strata_array_bytes(&sum));
+    strata_array_finish(&sum);
+    strata_per_replica_finish(&copies);
     return status;
 }
 
 strata_status strata_distributed_get(strata_distributed_variable *variable, strata_array *value, strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_distributed_get", "there strata_replica_read is the one", err));
     const strata_variable *first = variable->copies[0];
-    const bool one = variable->strategy->n_replicas == 1 || variable->synchronization == STRATA_ON_WRITE ||
-                     variable->aggregation == STRATA_AGGREGATION_ONLY_FIRST_REPLICA;
-    if (one) return strata_variable_get(variable->copies[0], value, err);
+    const strata_strategy *strategy = variable->strategy;
+    const bool only_first = variable->aggregation == STRATA_AGGREGATION_ONLY_FIRST_REPLICA;
+    if (strata_strategy_num_replicas_in_sync(strategy) == 1 || variable->synchronization == STRATA_ON_WRITE || only_first) {
+        STRATA_TRY(strata_variable_get(variable->copies[0], value, err));
+        if (variable->synchronization == STRATA_ON_WRITE || !strata_strategy_has_workers(strategy)) return STRATA_OK;
+        return strategy->workers.broadcast(&strategy->workers, STRATA_DTYPE_U8, value->data, (int64_t)strata_array_bytes(value),
+                                           err);
+    }
     if (variable->aggregation == STRATA_AGGREGATION_NONE)
         return strata_fail(
             err, STRATA_INVALID,

@@ -9,7 +9,7 @@
  *     strata_distributed_batches_create(strategy, data, &b, &batches, &err);     strategy.experimental_distribute_dataset(data)
  *     strata_distributed_batches_next(batches, inputs, &n, &err);                for inputs in batches:
  *     strata_strategy_run(function, inputs, n, outputs, 1, &err);                    outputs = strategy.run(step, args=inputs)
- *     strata_strategy_reduce(outputs[0], STRATA_REDUCE_SUM, STRATA_NO_AXIS, ..);      strategy.reduce("SUM", outputs, axis=None)
+ *     strata_strategy_reduce(strategy, outputs, STRATA_REDUCE_SUM, STRATA_NO_AXIS, ..);  strategy.reduce("SUM", outputs, axis=None)
  *
  * Contexts. A thread is in the cross-replica context of the strategy whose scope it entered; while a function is being traced it is in a replica's
  * context, and while a merge function runs in the cross-replica context again. Each call that belongs in one context fails with INVALID in the
@@ -54,16 +54,19 @@ STRATA_API STRATA_MUST_USE strata_status strata_strategy_distribute_values(strat
                                                                            strata_value_function function, void *user,
                                                                            strata_per_replica *out_values, strata_error *err);
 
+/* With several workers the calls below, and strata_distributed_set and _get, are made by all of them in the same order; `values` are of the replicas of the calling worker,
+ * and every worker ends with the same bits, those of one worker with all replicas. The values of all travel to all. */
 enum { STRATA_NO_AXIS = STRATA_MAX_RANK + 1 };
 /* The replicas' values as one, in replica order. axis STRATA_NO_AXIS: element by element, all of one shape; MEAN divides by the replicas. Else the axis
  * (negative: from the end) is summed over too; MEAN divides by the elements that there are along it in all replicas, which may differ. f32, i32
  * and i64; MEAN: f32. Cross-replica. The caller finishes *out. */
-STRATA_API STRATA_MUST_USE strata_status strata_strategy_reduce(const strata_per_replica *values, strata_reduction reduction,
-                                                                int axis, strata_array *out, strata_error *err);
-/* The values end to end along the axis; they may differ in that axis alone. Cross-replica. The caller finishes *out. */
-STRATA_API STRATA_MUST_USE strata_status strata_strategy_gather(const strata_per_replica *values, int axis, strata_array *out,
+STRATA_API STRATA_MUST_USE strata_status strata_strategy_reduce(strata_strategy *strategy, const strata_per_replica *values,
+                                                                strata_reduction reduction, int axis, strata_array *out,
                                                                 strata_error *err);
-/* The local replicas' values: all of them here. */
+/* The values end to end along the axis; they may differ in that axis alone. Cross-replica. The caller finishes *out. */
+STRATA_API STRATA_MUST_USE strata_status strata_strategy_gather(strata_strategy *strategy, const strata_per_replica *values,
+                                                                int axis, strata_array *out, strata_error *err);
+/* The values of this worker's replicas. */
 static inline const strata_array *strata_strategy_local_results(const strata_per_replica *values, int *out_n) {
     *out_n = values->n;
     return values->arrays;
@@ -94,7 +97,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_distributed_create(const char *n
                                                                    strata_distributed_variable **out_variable,
                                                                    strata_error *err);
 STRATA_API void strata_distributed_destroy(strata_distributed_variable *variable); /* after its functions; NULL is fine */
-/* Cross-replica. Every copy becomes the value (ON_READ with SUM: its share of it, so that reading gives the value back). */
+/* Cross-replica. Every copy becomes the value; with several workers the chief's, as initial values do (ON_READ with SUM: its share of it, so that reading gives the value back). */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_set(strata_distributed_variable *variable,
                                                                 const strata_array *value, strata_error *err);
 /* Cross-replica. ON_READ: aggregated (f32 only). */
@@ -136,7 +139,7 @@ STRATA_API strata_tensor *strata_replica_all_gather(strata_replica_context *repl
 STRATA_API void strata_replica_return(strata_replica_context *replica, strata_tensor *value);
 
 /* Called once a step, in the cross-replica context, when all replicas have come here: values[r] is replica r's x, results[r] (same shape) what it goes on
- * with. A failure ends the run. */
+ * with. With several workers each calls it, with the values of all replicas of all workers: what it makes of them must depend on nothing else. A failure ends the run. */
 typedef strata_status (*strata_merge_function)(strata_strategy *strategy, const strata_per_replica *values,
                                                strata_per_replica *results, void *user, strata_error *err);
 STRATA_API strata_tensor *strata_replica_merge_call(strata_replica_context *replica, strata_merge_function merge, void *user,

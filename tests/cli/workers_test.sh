@@ -62,6 +62,11 @@ ended=$?
 check "a worker whose peer was killed ends with exit code 162, not $ended" test $ended = 162
 stderr "rank 1"
 
+# A custom loop has the numbers of one process.
+for n in 2 3; do
+    expect 0 "after 2000 examples; weights 0.9997 -2.0004 2.9997" launch -n $n -- "$STRATA_BUILD_DIR/samples/custom_loop" multi_worker_mirrored host
+    check "the chief alone prints" test "$(wc -l <"$work/out")" = 2
+done
 expect 2 "multi_worker_mirrored" $train --cluster a:1,b:2
 expect 2 "multi_worker_mirrored" $train --task worker:1
 expect 2 "--task" $train --strategy multi_worker_mirrored --cluster a:1,b:2

@@ -89,8 +89,9 @@ static strata_status calls_of_the_other_context(strata_replica_context *replica,
     FAILS(strata_strategy_enter(strategy, &err), "cross-replica");
     FAILS(strata_distributed_create("v", f32, STRATA_SHAPE(1), NULL, &variable, &err), "cross-replica");
     FAILS(strata_function_create(strategy, calls_of_the_other_context, NULL, &function, &err), "cross-replica");
-    FAILS(strata_strategy_reduce(&values, STRATA_REDUCE_SUM, STRATA_NO_AXIS, &out, &err), "strata_replica_all_reduce");
-    FAILS(strata_strategy_gather(&values, 0, &out, &err), "strata_replica_all_gather");
+    FAILS(strata_strategy_reduce(strategy, &values, STRATA_REDUCE_SUM, STRATA_NO_AXIS, &out, &err),
+          "strata_replica_all_reduce");
+    FAILS(strata_strategy_gather(strategy, &values, 0, &out, &err), "strata_replica_all_gather");
     strata_replica_return(replica, inputs[0]);
     return STRATA_OK;
 }
@@ -192,42 +193,47 @@ static strata_per_replica rows(const float *numbers, const int64_t *lengths, int
     return values;
 }
 
-static void expect_reduced(const strata_per_replica *values, strata_reduction reduction, int axis, double wanted) {
+static void expect_reduced(strata_strategy *strategy, const strata_per_replica *values, strata_reduction reduction, int axis,
+                           double wanted) {
     strata_array out = {0};
-    OK(strata_strategy_reduce(values, reduction, axis, &out, &err));
+    OK(strata_strategy_reduce(strategy, values, reduction, axis, &out, &err));
     cr_assert_float_eq(first(&out), wanted, 1e-5, "%g, not %g", (double)first(&out), wanted);
     strata_array_finish(&out);
 }
 
 Test(custom, reduce_adds_elements_or_goes_over_an_axis_too) {
     const float numbers[] = {4, 6, 8, 10, 1, 1};
+    strata_strategy *strategy = hosts(1);
     strata_per_replica even = rows(numbers, (int64_t[]){2, 2}, 2), unequal = rows(numbers, (int64_t[]){4, 2}, 2);
     strata_array out = {0};
-    expect_reduced(&even, STRATA_REDUCE_SUM, STRATA_NO_AXIS, 12);
-    expect_reduced(&even, STRATA_REDUCE_MEAN, STRATA_NO_AXIS, 6);
-    expect_reduced(&even, STRATA_REDUCE_SUM, 0, 28);
-    expect_reduced(&even, STRATA_REDUCE_MEAN, -1, 7);
-    expect_reduced(&unequal, STRATA_REDUCE_MEAN, 0, 30.0 / 6); /* by the true count */
-    FAILS(strata_strategy_reduce(&unequal, STRATA_REDUCE_SUM, STRATA_NO_AXIS, &out, &err), "(2)");
-    FAILS(strata_strategy_reduce(&even, STRATA_REDUCE_SUM, 1, &out, &err), "axis is 1");
-    FAILS(strata_strategy_reduce(&even, STRATA_REDUCE_SUM, -2, &out, &err), "axis is -2");
+    expect_reduced(strategy, &even, STRATA_REDUCE_SUM, STRATA_NO_AXIS, 12);
+    expect_reduced(strategy, &even, STRATA_REDUCE_MEAN, STRATA_NO_AXIS, 6);
+    expect_reduced(strategy, &even, STRATA_REDUCE_SUM, 0, 28);
+    expect_reduced(strategy, &even, STRATA_REDUCE_MEAN, -1, 7);
+    expect_reduced(strategy, &unequal, STRATA_REDUCE_MEAN, 0, 30.0 / 6); /* by the true count */
+    FAILS(strata_strategy_reduce(strategy, &unequal, STRATA_REDUCE_SUM, STRATA_NO_AXIS, &out, &err), "(2)");
+    FAILS(strata_strategy_reduce(strategy, &even, STRATA_REDUCE_SUM, 1, &out, &err), "axis is 1");
+    FAILS(strata_strategy_reduce(strategy, &even, STRATA_REDUCE_SUM, -2, &out, &err), "axis is -2");
     strata_per_replica_finish(&even);
     strata_per_replica_finish(&unequal);
+    strata_strategy_destroy(strategy);
 }
 
 Test(custom, gather_puts_uneven_values_end_to_end) {
+    strata_strategy *strategy = hosts(1);
     strata_per_replica values = {0};
     strata_array out = {0};
     OK(strata_per_replica_create(2, &values, &err));
     values.arrays[0] = strata_test_random(f32, STRATA_SHAPE(1, 2, 3), 0, 1, 1);
     values.arrays[1] = strata_test_random(f32, STRATA_SHAPE(1, 3, 3), 0, 1, 2);
-    OK(strata_strategy_gather(&values, 1, &out, &err));
+    OK(strata_strategy_gather(strategy, &values, 1, &out, &err));
     cr_assert(strata_shape_equal(out.shape, STRATA_SHAPE(1, 5, 3)));
     cr_assert_arr_eq(out.data, values.arrays[0].data, 6 * sizeof(float));
     cr_assert_arr_eq((float *)out.data + 6, values.arrays[1].data, 9 * sizeof(float));
     strata_array_finish(&out);
-    FAILS(strata_strategy_gather(&values, 0, &out, &err), "all other axes");
+    FAILS(strata_strategy_gather(strategy, &values, 0, &out, &err), "all other axes");
     strata_per_replica_finish(&values);
+    strata_strategy_destroy(strategy);
 }
 
 /* ---- in a replica: all_reduce, all_gather, merge_call ---- */
