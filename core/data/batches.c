@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/data/dataset.h"
 #include "core/data/stage.h"
 
 struct strata_batches {
@@ -76,7 +77,15 @@ static strata_status check_element(const strata_batches *b, strata_error *err) {
         strata_shape_elements(y->shape) != x->shape.dims[0] * label_size)
         return strata_fail(err, STRATA_DATA, "batch %lld has %lld examples and labels %s; there must be one label an example",
                            (long long)b->element.key.index, (long long)x->shape.dims[0], strata_shape_text(y->shape).text);
-    return check_range(b, 1, b->opts.n_classes, "label", err);
+    STRATA_TRY(check_range(b, 1, b->opts.n_classes, "label", err));
+    if (!strata_dataset_has_weights(b->dataset)) return STRATA_OK;
+    const strata_array *weights = &b->element.parts[2];
+    if (weights->shape.rank != 1 || weights->shape.dims[0] != x->shape.dims[0])
+        return strata_fail(err, STRATA_DATA, "batch %lld has %lld examples and weights %s; there must be one an example",
+                           (long long)b->element.key.index, (long long)x->shape.dims[0],
+                           strata_shape_text(weights->shape).text);
+    strata_status status = strata_weights_check(weights->data, x->shape.dims[0], err);
+    return status ? strata_fail_in(err, status, "batch %lld", (long long)b->element.key.index) : STRATA_OK;
 }
 
 strata_status strata_batches_next(strata_batches *batches, int64_t *out_n, strata_error *err) {
@@ -111,6 +120,16 @@ void strata_batches_write(const strata_batches *batches, int64_t first, int64_t 
     }
     copy_rows(&b->element.parts[0], first, n, out_features);
     if (out_labels && b->element.n_parts > 1) copy_rows(&b->element.parts[1], first, n, out_labels);
+}
+
+void strata_batches_write_weights(const strata_batches *batches, int64_t first, int64_t n, float *out_weights) {
+    const strata_batches *b = batches;
+    if (b->order)
+        strata_dataset_fetch_weights(b->dataset, b->order, b->first + first, n, out_weights);
+    else if (strata_dataset_has_weights(b->dataset))
+        copy_rows(&b->element.parts[2], first, n, out_weights);
+    else
+        for (int64_t i = 0; i < n; i++) out_weights[i] = 1;
 }
 
 int64_t strata_batches_count(const strata_dataset *dataset, int64_t batch) {

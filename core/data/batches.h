@@ -25,8 +25,9 @@ STRATA_MUST_USE strata_status strata_batches_create(const strata_dataset *datase
                                                     strata_batches **out_batches, strata_error *err);
 /* Goes to the next batch; *out_n: its examples, 0 at the end. */
 STRATA_MUST_USE strata_status strata_batches_next(strata_batches *batches, int64_t *out_n, strata_error *err);
-/* Writes features and labels (NULL: not wanted) of its examples [first, first + n). */
+/* Writes features and labels (NULL: not wanted) of its examples [first, first + n); and what they weigh, 1 where the dataset does not say it. */
 void strata_batches_write(const strata_batches *batches, int64_t first, int64_t n, void *out_features, void *out_labels);
+void strata_batches_write_weights(const strata_batches *batches, int64_t first, int64_t n, float *out_weights);
 void strata_batches_destroy(strata_batches *batches);
 
 /* Batches of an epoch when that is known, else 0. */

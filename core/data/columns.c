@@ -12,31 +12,37 @@
 
 /* ---- which columns ---- */
 
-static strata_status all_but_label(strata_columns *columns, const strata_csv *csv, strata_error *err) {
+static strata_status all_others(strata_columns *columns, const strata_csv *csv, strata_error *err) {
     for (int i = 0; i < strata_csv_n_columns(csv); i++)
-        if (i != columns->label) columns->features[columns->n_features++] = i;
+        if (i != columns->label && i != columns->weight) columns->features[columns->n_features++] = i;
     if (columns->n_features) return STRATA_OK;
-    return strata_fail(err, STRATA_DATA, "%s: has no column but the label \"%s\"", strata_csv_name(csv),
-                       strata_csv_column(csv, columns->label));
+    return strata_fail(err, STRATA_DATA, "%s: has no column but the label \"%s\"%s", strata_csv_name(csv),
+                       columns->label < 0 ? "" : strata_csv_column(csv, columns->label),
+                       columns->weight < 0 ? "" : " and the weight");
 }
 
 strata_status strata_columns_choose(strata_columns *columns, const strata_csv *csv, const strata_csv_options *opts,
                                     strata_error *err) {
     int n = opts->features ? opts->n_features : strata_csv_n_columns(csv);
-    *columns = (strata_columns){.label = -1};
+    *columns = (strata_columns){.label = -1, .weight = -1};
     if (n < 1) return strata_fail(err, STRATA_INVALID, "csv: n_features is %d; name at least one column", n);
     columns->features = calloc((size_t)n, sizeof *columns->features);
     if (!columns->features) return strata_fail(err, STRATA_OUT_OF_MEMORY, "csv: no host memory for %d columns", n);
     if (opts->label) STRATA_TRY(strata_csv_find(csv, opts->label, &columns->label, err));
+    if (opts->weight) STRATA_TRY(strata_csv_find(csv, opts->weight, &columns->weight, err));
+    if (opts->weight && columns->weight == columns->label)
+        return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both the weight and the label", opts->weight);
     if (opts->label && opts->n_classes > 0) {
         STRATA_TRY(strata_names_copy(opts->classes, opts->n_classes, &columns->classes, err));
         columns->n_classes = opts->n_classes;
     }
-    if (!opts->features) return all_but_label(columns, csv, err);
+    if (!opts->features) return all_others(columns, csv, err);
     for (int i = 0; i < n; i++) {
         STRATA_TRY(strata_csv_find(csv, opts->features[i], &columns->features[i], err));
         if (columns->features[i] == columns->label)
             return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both a feature and the label", opts->label);
+        if (columns->features[i] == columns->weight)
+            return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both a feature and the weight", opts->weight);
     }
     columns->n_features = n;
     return STRATA_OK;
@@ -123,15 +129,16 @@ static bool read_number(const char *cell, double *out) {
     return n_digits && !cell[strspn(cell, " \t")] && isfinite(*out);
 }
 
-static strata_status fill_features(const strata_columns *columns, const strata_csv *csv, float *out, strata_error *err) {
+/* The rows' cells of these columns, one row after the other. */
+static strata_status fill_numbers(const strata_csv *csv, const int *columns, int n, float *out, strata_error *err) {
     for (int64_t row = 0; row < strata_csv_n_rows(csv); row++)
-        for (int i = 0; i < columns->n_features; i++) {
-            const char *cell = strata_csv_cell(csv, row, columns->features[i]);
+        for (int i = 0; i < n; i++) {
+            const char *cell = strata_csv_cell(csv, row, columns[i]);
             double value = 0;
             if (!read_number(cell, &value) || !isfinite((float)value))
                 return strata_fail(err, STRATA_DATA, "%s:%lld: column \"%s\" holds \"%.64s\", which is no finite f32 number",
                                    strata_csv_name(csv), (long long)strata_csv_line(csv, row),
-                                   strata_csv_column(csv, columns->features[i]), cell);
+                                   strata_csv_column(csv, columns[i]), cell);
             *out++ = (float)value;
         }
     return STRATA_OK;
@@ -174,15 +181,20 @@ static strata_status fill_labels(strata_columns *columns, const strata_csv *csv,
 
 static strata_status to_dataset(strata_columns *columns, const strata_csv *csv, strata_dataset **out_dataset,
                                 strata_error *err) {
-    strata_array features = {0}, labels = {0};
+    strata_array features = {0}, labels = {0}, weights = {0};
     strata_dataset *dataset = NULL;
     strata_status status = STRATA_OK;
     int64_t n = strata_csv_n_rows(csv);
     if (n == 0) return strata_fail(err, STRATA_DATA, "%s: has a header and no rows", strata_csv_name(csv));
     STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, columns->n_features), &features, err));
-    STRATA_TRY_GOTO(fill_features(columns, csv, features.data, err));
+    STRATA_TRY_GOTO(fill_numbers(csv, columns->features, columns->n_features, features.data, err));
     if (columns->label >= 0) STRATA_TRY_GOTO(fill_labels(columns, csv, &labels, err));
     STRATA_TRY_GOTO(strata_dataset_take_arrays(&features, columns->label >= 0 ? &labels : NULL, 0, &dataset, err));
+    if (columns->weight >= 0) {
+        STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n), &weights, err));
+        STRATA_TRY_GOTO(fill_numbers(csv, &columns->weight, 1, weights.data, err));
+        STRATA_TRY_GOTO(strata_dataset_set_weights(dataset, &weights, err));
+    }
     STRATA_TRY_GOTO(strata_dataset_set_source(dataset, strata_csv_name(csv), err));
     STRATA_TRY_GOTO(strata_dataset_set_class_names(dataset, (const char *const *)columns->classes, columns->n_classes, err));
     *out_dataset = dataset;
@@ -191,6 +203,7 @@ cleanup:
     strata_dataset_destroy(dataset);
     strata_array_finish(&features);
     strata_array_finish(&labels);
+    strata_array_finish(&weights);
     return status;
 }
 

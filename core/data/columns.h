@@ -9,7 +9,7 @@
 /* Zero-initialize; finish when done. */
 typedef struct strata_columns {
     int *features, n_features;
-    int label; /* -1: none */
+    int label, weight; /* -1: none */
     char **classes;
     int n_classes;
 } strata_columns;

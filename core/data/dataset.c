@@ -3,6 +3,7 @@
  * Datasets over arrays in memory, the order of their elements, and the gathering of a batch. Readers of files are beside this one. */
 #include "strata/dataset.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,6 +213,7 @@ static void destroy_table(strata_dataset *dataset) {
     strata_array_finish(&dataset->features);
     strata_array_finish(&dataset->labels);
     free(dataset->file_ends);
+    strata_array_finish(&dataset->weights);
 }
 
 int64_t strata_dataset_size(const strata_dataset *dataset) {
@@ -241,6 +243,48 @@ const char *strata_dataset_source(const strata_dataset *dataset) {
 }
 const char *strata_dataset_class_name(const strata_dataset *dataset, int64_t label) {
     return label >= 0 && label < dataset->n_class_names ? dataset->class_names[label] : NULL;
+}
+
+/* ---- weights ---- */
+
+bool strata_dataset_has_weights(const strata_dataset *dataset) {
+    const strata_element_spec *spec = &dataset->spec;
+    return spec->n_parts > 2 && spec->parts[2].dtype == STRATA_DTYPE_F32 &&
+           spec->parts[2].shape.rank == (spec->is_batch ? 1 : 0);
+}
+
+strata_status strata_weights_check(const float *weights, int64_t n, strata_error *err) {
+    for (int64_t i = 0; i < n; i++)
+        if (!(weights[i] >= 0 && weights[i] <= FLT_MAX))
+            return strata_fail(err, STRATA_DATA, "the weight of example %lld is %g; it must be at least 0 and finite",
+                               (long long)i, (double)weights[i]);
+    return STRATA_OK;
+}
+
+strata_status strata_dataset_set_weights(strata_dataset *dataset, const strata_array *weights, strata_error *err) {
+    strata_array copy;
+    if (dataset->stage != &strata_stage_table || !dataset->has_labels)
+        return strata_fail(err, STRATA_INVALID,
+                           "weights: the dataset is %s; it must be arrays with labels, without a stage over them",
+                           dataset->has_labels ? dataset->stage->name : "arrays without labels");
+    if (weights->dtype != STRATA_DTYPE_F32 || !strata_shape_equal(weights->shape, STRATA_SHAPE(dataset->n)))
+        return strata_fail(err, STRATA_INVALID, "weights are %s %s; they must be f32 (%lld), one an element",
+                           strata_dtype_name(weights->dtype), strata_shape_text(weights->shape).text, (long long)dataset->n);
+    STRATA_TRY(strata_weights_check(weights->data, dataset->n, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, weights->shape, &copy, err));
+    if (dataset->n) memcpy(copy.data, weights->data, (size_t)dataset->n * sizeof(float));
+    strata_array_finish(&dataset->weights);
+    dataset->weights = copy;
+    dataset->spec.n_parts = 3;
+    dataset->spec.parts[2].dtype = STRATA_DTYPE_F32;
+    dataset->spec.parts[2].shape = STRATA_SHAPE();
+    return STRATA_OK;
+}
+
+void strata_dataset_fetch_weights(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
+                                  float *out_weights) {
+    const float *weights = dataset->weights.data;
+    for (int64_t i = 0; i < n; i++) out_weights[i] = weights ? weights[strata_order_index(order, first + i)] : 1;
 }
 
 /* ---- what readers say ---- */
@@ -404,6 +448,7 @@ static strata_status table_at(const strata_dataset *dataset, uint64_t seed, uint
         return status;
     }
     strata_dataset_fetch(dataset, &in_order, index, 1, out_element->parts[0].data, out_element->parts[1].data);
+    if (out_element->n_parts > 2) strata_dataset_fetch_weights(dataset, &in_order, index, 1, out_element->parts[2].data);
     return STRATA_OK;
 }
 

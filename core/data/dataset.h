@@ -17,4 +17,7 @@ STRATA_MUST_USE strata_status strata_dataset_set_files(strata_dataset *dataset, 
 /* INVALID unless it is "train" or "test". */
 STRATA_MUST_USE strata_status strata_split_check(const char *split, bool *out_train, strata_error *err);
 
+/* DATA, naming the first, unless all are at least 0 and finite. */
+STRATA_MUST_USE strata_status strata_weights_check(const float *weights, int64_t n, strata_error *err);
+
 #endif

@@ -69,6 +69,7 @@ struct strata_dataset {
 
     /* the source in memory */
     strata_array features, labels; /* views or owned; labels.data NULL: none */
+    strata_array weights;          /* owned; data NULL: none */
     int64_t element_size, label_size;
     float scale;
     int64_t *file_ends; /* [n_files] elements up to the end of each file; NULL: not from files */

@@ -116,3 +116,7 @@ void strata_worker_batches_write(const strata_worker_batches *batches, int64_t f
                                  void *out_labels) {
     strata_batches_write(batches->batches, batches->step.offset + first, n, out_features, out_labels);
 }
+
+void strata_worker_batches_write_weights(const strata_worker_batches *batches, int64_t first, int64_t n, float *out_weights) {
+    strata_batches_write_weights(batches->batches, batches->step.offset + first, n, out_weights);
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Whether a dataset fits a model, and its labels as the loss takes them. */
+#include <float.h>
 #include <string.h>
 
 #include "core/model/model.h"
@@ -67,6 +68,41 @@ strata_status strata_model_check_dataset(const strata_model *model, const strata
     if (!labels) return STRATA_OK;
     if (!strata_dataset_has_labels(dataset)) return strata_fail(err, STRATA_DATA, "%s: the data has no labels", verb);
     return check_labels(model, dataset, verb, err);
+}
+
+strata_status strata_model_check_class_weights(const strata_model *model, const double *class_weights, int n,
+                                               strata_error *err) {
+    const int64_t size = strata_model_label_size(model);
+    const bool one_hot = model->loss->answers == STRATA_ANSWERS_DISTRIBUTION;
+    const int64_t classes = one_hot ? size : strata_model_n_classes(model);
+    if (!classes || (!one_hot && size != 1))
+        return strata_fail(err, STRATA_INVALID, "class weights: %s with outputs of %s has no one class an example",
+                           model->loss->name, strata_shape_text(model->output).text);
+    if (n != classes)
+        return strata_fail(err, STRATA_INVALID, "class weights: there are %d; the model has %lld classes", n,
+                           (long long)classes);
+    for (int i = 0; i < n; i++)
+        if (!(class_weights[i] >= 0 && class_weights[i] <= FLT_MAX))
+            return strata_fail(err, STRATA_INVALID, "class weights: that of class %d is %g; it must be at least 0 and finite",
+                               i, class_weights[i]);
+    return STRATA_OK;
+}
+
+/* Of an example's labels: integers, shares of all classes, or no and yes. */
+static int64_t class_of(const strata_model *model, const void *labels, int64_t example) {
+    if (strata_loss_label_dtype(model->loss) == STRATA_DTYPE_I32) return ((const int32_t *)labels)[example];
+    const int64_t size = strata_model_label_size(model);
+    const float *own = (const float *)labels + example * size;
+    int64_t best = 0;
+    if (size == 1) return own[0] >= 0.5f;
+    for (int64_t i = 1; i < size; i++)
+        if (own[i] > own[best]) best = i;
+    return best;
+}
+
+void strata_model_weigh_classes(const strata_model *model, const double *class_weights, const void *labels, int64_t n,
+                                float *weights) {
+    for (int64_t i = 0; i < n; i++) weights[i] *= (float)class_weights[class_of(model, labels, i)];
 }
 
 int64_t strata_model_label_size(const strata_model *model) {

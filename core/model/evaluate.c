@@ -21,7 +21,8 @@ typedef struct walk {
     const strata_dataset *dataset;
     strata_program_kind kind;
     strata_batches *batches;
-    int64_t n; /* examples submitted */
+    bool weighted; /* examples have weights */
+    int64_t n;     /* examples submitted */
     void (*take)(struct walk *walk, const flight *done, const strata_program_part *part, const float *output);
     float *predictions; /* prediction: (capacity, output...) */
     int64_t output_size, capacity;
@@ -69,6 +70,9 @@ static void fill_part(walk *w, const flight *next, const strata_program_part *pa
     strata_batches_write(w->batches, part->first, part->n, strata_executable_input(part->executable, next->slot, part->x),
                          labels);
     if (labels) strata_model_convert_labels(w->model, w->dataset, part->n, labels);
+    if (part->example_weights >= 0)
+        strata_batches_write_weights(w->batches, part->first, part->n,
+                                     strata_executable_input(part->executable, next->slot, part->example_weights));
 }
 
 /* The current batch of n examples. */
@@ -76,7 +80,7 @@ static strata_status submit(walk *w, int64_t n, strata_error *err) {
     flight *next = &w->flights[w->n_flights];
     *next = (flight){.first = w->n};
     STRATA_TRY(make_room(w, n, err));
-    STRATA_TRY(strata_model_get_program(w->model, w->kind, n, &next->program, err));
+    STRATA_TRY(strata_model_get_program(w->model, w->kind, n, w->weighted, &next->program, err));
     strata_group *group = next->program->group;
     STRATA_TRY(strata_group_acquire(group, &next->slot, err));
     for (int r = 0; r < next->program->n_parts; r++) fill_part(w, next, &next->program->parts[r]);
@@ -138,7 +142,11 @@ static strata_status check(strata_model *model, const strata_dataset *dataset, s
 strata_status strata_model_evaluate(strata_model *model, const strata_dataset *dataset, int64_t batch,
                                     strata_metrics *out_metrics, strata_error *err) {
     STRATA_TRY(check(model, dataset, STRATA_PROGRAM_EVALUATE, &batch, err));
-    walk w = {.model = model, .dataset = dataset, .kind = STRATA_PROGRAM_EVALUATE, .take = take_sums};
+    walk w = {.model = model,
+              .dataset = dataset,
+              .kind = STRATA_PROGRAM_EVALUATE,
+              .weighted = strata_dataset_has_weights(dataset),
+              .take = take_sums};
     memset(model->sums, 0, (size_t)model->n_sums * sizeof *model->sums);
     STRATA_TRY(run(&w, batch, err));
     *out_metrics = strata_model_metrics(model, w.n);

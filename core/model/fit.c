@@ -37,6 +37,7 @@ typedef struct fit {
     int64_t n_examples;             /* submitted in this epoch, with their updates */
     strata_program_kind kind;       /* of a batch's program */
     int64_t accumulate;             /* batches a step */
+    bool weighted;                  /* examples have weights */
     flight held;                    /* the step that batches are accumulated for: step, first, last, n, examples */
     int64_t held_whole;             /* examples that it will have if all batches are like its first */
     flight flights[MAX_IN_FLIGHT];  /* a queue: oldest at [0] */
@@ -207,6 +208,11 @@ static void fill_part(fit *f, const flight *step, const strata_program_part *par
     strata_model_convert_labels(f->model, f->dataset, part->n, labels);
     float *weights = strata_executable_input(exe, step->slot, part->weights);
     for (int64_t i = 0; i < part->n; i++) weights[i] = 1.0f / (float)whole;
+    if (part->example_weights >= 0) {
+        weights = strata_executable_input(exe, step->slot, part->example_weights);
+        strata_worker_batches_write_weights(f->batches, part->first, part->n, weights);
+        if (f->opts.class_weights) strata_model_weigh_classes(f->model, f->opts.class_weights, labels, part->n, weights);
+    }
     if (part->rng < 0) return;
     int32_t rng[STRATA_RNG_WORDS];
     memcpy(rng, step->rng, sizeof rng);
@@ -221,7 +227,7 @@ static strata_status prepare(fit *f, strata_program_kind kind, int64_t n, flight
     if (f->n_flights == in_flight) STRATA_TRY(retire(f, err));
     flight *step = &f->flights[f->n_flights];
     *step = what;
-    STRATA_TRY(strata_model_get_program(f->model, kind, n, &step->program, err));
+    STRATA_TRY(strata_model_get_program(f->model, kind, n, f->weighted && kind != STRATA_PROGRAM_APPLY, &step->program, err));
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
     fill_words(f, step);
     return STRATA_OK;
@@ -297,7 +303,7 @@ static strata_status balance(fit *f, int64_t n, strata_error *err) {
     f->next_balance += STEPS_BETWEEN_BALANCES;
     double *spent = calloc((size_t)strategy->n_replicas, sizeof *spent);
     if (!spent) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d replicas", strategy->n_replicas);
-    strata_status status = strata_model_get_program(f->model, f->kind, n, &program, err);
+    strata_status status = strata_model_get_program(f->model, f->kind, n, f->weighted, &program, err);
     for (int r = 0; r < strategy->n_replicas && !status; r++) spent[r] = strata_group_replica_seconds(program->group, r);
     if (!status && strata_strategy_balance(strategy, n, spent)) {
         status = finish_step(f, err);
@@ -359,6 +365,8 @@ static strata_status check(const strata_model *model, const strata_dataset *data
     if (opts->epochs < 1) return strata_fail(err, STRATA_INVALID, "fit: epochs is %d; it must be at least 1", opts->epochs);
     if (opts->batch < 1)
         return strata_fail(err, STRATA_INVALID, "fit: batch is %lld; it must be at least 1", (long long)opts->batch);
+    if (opts->class_weights)
+        STRATA_TRY(strata_model_check_class_weights(model, opts->class_weights, opts->n_class_weights, err));
     return strata_batches_check_size(dataset, "fit", err);
 }
 
@@ -375,6 +383,7 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     if (!f.opts.batch) f.opts.batch = 32;
     STRATA_TRY(check(model, dataset, &f.opts, err));
     f.accumulate = strata_model_accumulates(model);
+    f.weighted = f.opts.class_weights || strata_dataset_has_weights(dataset);
     f.kind = f.accumulate > 1 ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN;
     int64_t size = strata_dataset_size(dataset), first, share;
     strata_strategy_worker_share(model->strategy, f.opts.batch, model->strategy->workers.rank, &first, &share);

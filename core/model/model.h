@@ -81,13 +81,14 @@ typedef struct strata_model_replica {
 typedef struct strata_program_part {
     strata_executable *executable; /* the group's */
     int64_t first, n;
-    int x, y, weights, step, rng; /* input indices; -1: the program has none */
+    int x, y, weights, example_weights, step, rng; /* input indices; -1: the program has none */
 } strata_program_part;
 
 /* One compiled step for one batch size, kept until the model goes. */
 typedef struct strata_model_program {
     strata_program_kind kind;
     int64_t batch; /* of this worker's replicas; 0: of the kind APPLY, or others have all of it */
+    bool weighted; /* examples have weights */
     strata_group *group;
     int n_parts;
     strata_program_part *parts;
@@ -100,6 +101,7 @@ typedef struct strata_model_program {
 typedef struct strata_step_role {
     int replica;    /* the device, whose variables it uses */
     int64_t batch;  /* examples; 0: it computes nothing */
+    bool weighted;  /* they have weights */
     bool updates;   /* parameters, slots, states, the epoch's sums; else it receives parameters and states, */
     bool receives;  /* if so */
     bool gives_new; /* parameters and states, to those that receive them */
@@ -204,7 +206,7 @@ STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model 
 
 /* programs.c: the program for this many examples on this worker's replicas, compiled at first use; 0: others have all of the batch. */
 STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,
-                                                       strata_model_program **out_program, strata_error *err);
+                                                       bool weighted, strata_model_program **out_program, strata_error *err);
 /* Whether the program for this batch size would fit the devices; OUT_OF_MEMORY with bytes wanted and free and a batch that does. */
 STRATA_MUST_USE strata_status strata_model_check_batch(strata_model *model, strata_program_kind kind, int64_t batch,
                                                        strata_error *err);
@@ -217,6 +219,12 @@ strata_status strata_model_diagnose(strata_model *model, const void *x, const vo
                                     const int32_t *rng, const char *where, strata_error *err);
 /* Labels that the dataset wrote for n examples, in place, as the loss takes them: integers become f32 where it wants numbers. */
 void strata_model_convert_labels(const strata_model *model, const strata_dataset *dataset, int64_t n, void *labels);
+/* Weights of classes, n of them: INVALID unless the loss is one of that many classes, one an example. */
+STRATA_MUST_USE strata_status strata_model_check_class_weights(const strata_model *model, const double *class_weights, int n,
+                                                               strata_error *err);
+/* Multiplies n examples' weights by those of their classes. labels: converted. */
+void strata_model_weigh_classes(const strata_model *model, const double *class_weights, const void *labels, int64_t n,
+                                float *weights);
 /* Of the labels of one example. */
 int64_t strata_model_label_size(const strata_model *model);
 size_t strata_model_label_bytes(const strata_model *model);

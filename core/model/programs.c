@@ -12,9 +12,10 @@
 #include "core/model/model.h"
 
 /* What the device does in a program for a batch of this worker's replicas. A replica without examples runs one, which counts nothing, unless it would be added up. */
-static strata_step_role role_of(const strata_model *model, strata_program_kind kind, int replica, int64_t batch) {
+static strata_step_role role_of(const strata_model *model, strata_program_kind kind, int replica, int64_t batch,
+                                bool weighted) {
     const strata_strategy *strategy = model->strategy;
-    strata_step_role role = {.replica = replica};
+    strata_step_role role = {.replica = replica, .weighted = weighted};
     if (replica < strategy->n_replicas && kind != STRATA_PROGRAM_APPLY) {
         int64_t first;
         strata_strategy_local_share(strategy, batch, replica, &first, &role.batch);
@@ -39,7 +40,7 @@ static int n_parts(const strata_model *model, strata_program_kind kind) {
 static strata_status measure(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
                              strata_layer_cost *layers, strata_program_cost *out_cost, strata_error *err) {
     strata_step s;
-    STRATA_TRY(strata_step_build(&s, model, kind, role_of(model, kind, replica, batch), layers, err));
+    STRATA_TRY(strata_step_build(&s, model, kind, role_of(model, kind, replica, batch, false), layers, err));
     strata_status status = strata_executable_measure(model->replicas[replica].device, &s.output, s.output != NULL, s.updates,
                                                      s.n_updates, out_cost, err);
     strata_graph_destroy(s.graph);
@@ -104,10 +105,12 @@ strata_status strata_model_check_batch(strata_model *model, strata_program_kind 
 
 /* ---- programs ---- */
 
-static strata_status compile_part(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
+static strata_status compile_part(strata_model *model, const strata_model_program *program, int replica,
                                   strata_program_part *part, strata_error *err) {
     strata_step s;
-    const strata_step_role role = role_of(model, kind, replica, batch);
+    const strata_program_kind kind = program->kind;
+    const int64_t batch = program->batch;
+    const strata_step_role role = role_of(model, kind, replica, batch, program->weighted);
     STRATA_TRY(strata_step_build(&s, model, kind, role, NULL, err));
     strata_device *device = model->replicas[replica].device;
     strata_status status = role.exchanges ? strata_executable_create_replica(device, &s.output, s.output != NULL, s.updates,
@@ -122,6 +125,7 @@ static strata_status compile_part(strata_model *model, strata_program_kind kind,
     part->y = strata_executable_input_index(part->executable, "y");
     part->step = strata_executable_input_index(part->executable, "step");
     part->weights = strata_executable_input_index(part->executable, "weights");
+    part->example_weights = strata_executable_input_index(part->executable, "example_weights");
     part->rng = strata_executable_input_index(part->executable, "rng");
     return STRATA_OK;
 }
@@ -154,17 +158,17 @@ static strata_status compile(strata_model *model, strata_model_program *program,
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     for (int r = 0; r < program->n_parts; r++) {
         strata_program_part *part = &program->parts[r];
-        strata_status status = compile_part(model, program->kind, r, program->batch, part, err);
+        strata_status status = compile_part(model, program, r, part, err);
         if (status) return explain_memory(model, program->kind, program->batch, model->replicas[r].device, status, err);
         program->contributes[r] = part->n > 0;
     }
     return make_group(model, program, err);
 }
 
-strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,
+strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch, bool weighted,
                                        strata_model_program **out_program, strata_error *err) {
     for (strata_model_program *p = model->programs; p; p = p->next)
-        if (p->kind == kind && p->batch == batch) {
+        if (p->kind == kind && p->batch == batch && p->weighted == weighted) {
             *out_program = p;
             return STRATA_OK;
         }
@@ -172,6 +176,7 @@ strata_status strata_model_get_program(strata_model *model, strata_program_kind 
     if (!program) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     program->kind = kind;
     program->batch = batch;
+    program->weighted = weighted;
     program->n_parts = n_parts(model, kind);
     strata_status status = compile(model, program, err);
     if (status) {

@@ -2,13 +2,13 @@
  *
  * The graph of a model's step, on one device of its strategy.
  *
- *   training      x (B, ...), y (B), weights (B), step, rng -> sums;  updates parameters, optimizer slots, states, the epoch's sums
+ *   training      x (B, ...), y (B), weights (B), step, rng [, example_weights (B)] -> sums;  updates parameters, optimizer slots, states, the epoch's sums
  *   accumulation  x, y, weights, step, rng -> nothing;  adds gradients, sums, new states to those that the replica holds
  *   application   step -> sums;  the training step's update from what replicas hold, which are zeros then
- *   evaluation    x, y -> sums
+ *   evaluation    x, y [, example_weights] -> sums
  *   prediction    x -> outputs, as probabilities where the loss classifies
  *
- * sums: of the examples' losses, of right answers, then the words of the metrics. weights: what each example's loss counts in the gradient,
+ * sums: of the examples' losses (times example_weights), of right answers, then the words of the metrics. weights: what each example's loss counts in the gradient,
  * 1 / (batch of all replicas); of batches that are accumulated, 1 / (about all of them), and the update's `step` says what that was to be multiplied by.
  * Training with several replicas, in the order of the nodes:
  *
@@ -49,6 +49,14 @@ static strata_tensor *labels_input(builder *b) {
     strata_shape shape = {.rank = one.rank + 1, .dims = {b->role.batch}};
     memcpy(shape.dims + 1, one.dims, (size_t)one.rank * sizeof(int64_t));
     return strata_input(b->graph, "y", strata_loss_label_dtype(loss), shape);
+}
+
+/* Each example's loss, times what the example weighs. */
+static strata_tensor *example_losses(const builder *b, strata_tensor *outputs, strata_tensor *labels) {
+    strata_tensor *losses = b->model->loss->build(&b->model->loss_options, outputs, labels);
+    if (b->role.weighted)
+        losses = strata_mul(losses, strata_input(b->graph, "example_weights", STRATA_DTYPE_F32, STRATA_SHAPE(b->role.batch)));
+    return strata_tensor_set_name(losses, "loss");
 }
 
 /* Sum of losses and number of right answers (0 where the loss does not classify), f32 (2). */
@@ -179,7 +187,7 @@ static computed compute(builder *b) {
         return c;
     }
     strata_tensor *outputs = forward(b), *labels = labels_input(b);
-    c.y = strata_tensor_set_name(b->model->loss->build(&b->model->loss_options, outputs, labels), "loss");
+    c.y = example_losses(b, outputs, labels);
     c.dy = strata_input(b->graph, "weights", STRATA_DTYPE_F32, STRATA_SHAPE(b->role.batch));
     c.sums = strata_tensor_set_name(batch_sums(b, c.y, outputs, labels), "sums");
     if (b->model->state_size) c.state = strata_model_new_state(&b->context);
@@ -302,7 +310,7 @@ static void build_apply(builder *b) {
 
 static void build_evaluate(builder *b) {
     strata_tensor *outputs = forward(b), *labels = labels_input(b);
-    b->step->output = batch_sums(b, b->model->loss->build(&b->model->loss_options, outputs, labels), outputs, labels);
+    b->step->output = batch_sums(b, example_losses(b, outputs, labels), outputs, labels);
 }
 
 static void build_predict(builder *b) {

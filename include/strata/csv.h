@@ -37,11 +37,13 @@ STRATA_API int64_t strata_csv_line(const strata_csv *csv, int64_t row); /* where
 
 /* Which columns are used. Zero-initialize. */
 typedef struct strata_csv_options {
-    const char *const *features; /* column names, in this order; NULL: every column but the label's */
+    const char *const *features; /* column names, in this order; NULL: every column but the label's and the weight's */
     int n_features;
     const char *label;          /* column name; NULL: no labels */
     const char *const *classes; /* the words that a label may be, in the order of their classes; NULL: see strata_dataset_csv */
     int n_classes;
+    const char
+        *weight;    /* strata_dataset_csv: the column that says what a row weighs (strata_dataset_set_weights); NULL: none */
     char separator; /* 0: ',' */
 } strata_csv_options;
 

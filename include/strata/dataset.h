@@ -23,6 +23,12 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_arrays(const strata
 /* As from_arrays, but the dataset takes the arrays, even on failure, and leaves them zeroed. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_take_arrays(strata_array *features, strata_array *labels, double scale,
                                                                     strata_dataset **out_dataset, strata_error *err);
+/* What each example weighs, (n) f32, copied: at least 0 and finite, else DATA. Its loss counts so much in fit and in evaluate, as Keras' sample_weight: a batch's loss is sum w_i loss_i / n,
+ * divided by the number of examples and not by the sum of weights (as PyTorch's does with weights of classes); metrics besides the loss do not see it. For a dataset with labels, of
+ * arrays, before stages are put over it: its elements then have the weight as a third part. */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_set_weights(strata_dataset *dataset, const strata_array *weights,
+                                                                    strata_error *err);
+STRATA_API bool strata_dataset_has_weights(const strata_dataset *dataset);
 /* The MNIST classes 0..9 as f32 pixels in 0..1 of shape (28,28) with i32 labels. `split` is "train" or "test".
  *   folder  with the official IDX files, plain or .gz; NULL: images that the program draws itself from `seed` (60,000 and 10,000) */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_mnist(const char *folder, const char *split, uint64_t seed,
@@ -81,6 +87,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_order_create(int64_t n, bool shu
 STRATA_API void strata_order_destroy(strata_order *order);
 STRATA_API void strata_dataset_fetch(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
                                      void *out_features, void *out_labels);
+/* The same of their weights, f32 (n); 1 where the dataset has none. */
+STRATA_API void strata_dataset_fetch_weights(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
+                                             float *out_weights);
 
 #ifdef __cplusplus
 }

@@ -81,7 +81,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_compile(strata_model *mode
 
 enum { STRATA_MAX_METRICS = 8 };
 typedef struct strata_metrics {
-    double loss; /* mean over the examples */
+    double loss; /* mean over the examples of their losses, times what they weigh */
     double
         accuracy; /* share of examples whose largest logit is their label; of yes-or-no outputs that are right; 0 for other losses */
     int64_t examples;
@@ -110,6 +110,10 @@ typedef struct strata_fit_options {
     uint64_t seed; /* of the shuffles */
     bool no_shuffle;
     strata_auto_shard auto_shard; /* several workers: what each reads (strata/pipeline.h) */
+    /* What an example counts by its class, for losses with one class an example: its loss is multiplied by class_weights[class], as by the weight that the dataset may give it
+     * (strata_dataset_set_weights) and, as Keras' class_weight, not in evaluate. NULL: 1 each. */
+    const double *class_weights;
+    int n_class_weights;
     double metrics_seconds; /* read the epoch's metrics for on_progress about this often; 0: at its end only. Each read waits
                                for the steps submitted */
     strata_progress_callback on_progress; /* NULL: none */

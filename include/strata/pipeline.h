@@ -35,7 +35,8 @@ typedef struct strata_key {
     int64_t index;
 } strata_key;
 
-/* parts[0] is what the model sees; parts[1], where there is one, the label; more are the program's own. Each array is owned by the element. */
+/* parts[0] is what the model sees; parts[1], where there is one, the label; parts[2], where it is one f32 an example, what the example weighs
+ * (strata_dataset_set_weights); others are the program's own. Each array is owned by the element. */
 typedef struct strata_element {
     strata_key key;
     int n_parts;

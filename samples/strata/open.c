@@ -13,6 +13,9 @@
 enum { MADE_SEED = 1, LONGEST_PATH = 4096 };
 
 int open_data(const sample *sample, const data_options *options, const char *split, sample_data *data) {
+    const bool table = options->path && (sample->open == open_table || sample->open == open_regression);
+    if (options->weight && !table)
+        return usage_error("--weight-column: only a CSV of numbers has one; give it with --data FILE.csv");
     if (options->path || sample->made) return sample->open(sample, options, split, data);
     usage_error("%s needs --data DIR; strata data fetch %s --to DIR gets the originals", sample->name, sample->fetch);
     return EXIT_DATA;
@@ -163,9 +166,28 @@ static int find_table(const sample *sample, const char *path, const char *split,
     return EXIT_DATA;
 }
 
+enum { FIFTH = 5 };
+
+static bool is_test_row(int64_t row) {
+    return row % FIFTH == FIFTH - 1;
+}
+
+/* Weights of the rows that x and y are made of, in order. */
+static strata_status take_weights(const strata_dataset *whole, const strata_order *order, bool train, strata_dataset *part,
+                                  strata_error *err) {
+    strata_array weights = {0};
+    int64_t taken = 0;
+    if (!strata_dataset_has_weights(whole)) return STRATA_OK;
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(strata_dataset_size(part)), &weights, err));
+    for (int64_t i = 0; i < strata_dataset_size(whole); i++)
+        if (is_test_row(i) != train) strata_dataset_fetch_weights(whole, order, i, 1, (float *)weights.data + taken++);
+    strata_status status = strata_dataset_set_weights(part, &weights, err);
+    strata_array_finish(&weights);
+    return status;
+}
+
 /* One file is all there is: every fifth row is kept for testing. */
 static strata_status take_part(const strata_dataset *whole, bool train, strata_dataset **out, strata_error *err) {
-    enum { FIFTH = 5 };
     int64_t n = strata_dataset_size(whole), width = strata_shape_elements(strata_dataset_element_shape(whole)), taken = 0;
     strata_array x = {0}, y = {0};
     strata_order *order = NULL;
@@ -179,12 +201,13 @@ static strata_status take_part(const strata_dataset *whole, bool train, strata_d
     labels = y.data;
     strata_status status = strata_order_create(n, false, 0, 0, &order, err);
     for (int64_t i = 0; i < n && !status; i++) {
-        if ((i % FIFTH == FIFTH - 1) == train) continue;
+        if (is_test_row(i) == train) continue;
         strata_dataset_fetch(whole, order, i, 1, (float *)x.data + taken * width, labels + 4 * taken);
         taken++;
     }
+    if (!status) status = strata_dataset_take_arrays(&x, &y, 0, out, err);
+    if (!status) status = take_weights(whole, order, train, *out, err);
     strata_order_destroy(order);
-    if (!status) return strata_dataset_take_arrays(&x, &y, 0, out, err);
     strata_array_finish(&x);
     strata_array_finish(&y);
     return status;
@@ -203,6 +226,7 @@ int open_table(const sample *sample, const data_options *options, const char *sp
     if (status) return opened(status, &err);
     csv.n_features = columns.n;
     csv.features = columns.n ? columns.names : NULL;
+    csv.weight = options->weight;
     status = strata_dataset_csv(folder ? path : options->path, &csv, &whole, &err);
     column_list_finish(&columns);
     if (!status && folder) {

@@ -12,6 +12,7 @@
 typedef struct data_options {
     const char *path;            /* --data: folder or file; NULL: made data */
     const char *label, *columns; /* of a CSV; NULL: the sample's own */
+    const char *weight;          /* of a CSV of numbers: the column of weights; NULL: none */
     bool subwords;               /* a new tokenizer cuts words into pieces */
 } data_options;
 #define DATA_OPTION_ROWS(type, member)                                                                            \
@@ -22,7 +23,15 @@ typedef struct data_options {
      offsetof(type, member.path),                                                                                 \
      0,                                                                                                           \
      0},                                                                                                          \
-        {"label", "COLUMN", "CSV: the column to be learned", OPTION_TEXT, offsetof(type, member.label), 0, 0}, {  \
+        {"label", "COLUMN", "CSV: the column to be learned", OPTION_TEXT, offsetof(type, member.label), 0, 0},    \
+        {"weight-column",                                                                                         \
+         "COLUMN",                                                                                                \
+         "CSV of numbers: the column that says what a row's loss counts",                                         \
+         OPTION_TEXT,                                                                                             \
+         offsetof(type, member.weight),                                                                           \
+         0,                                                                                                       \
+         0},                                                                                                      \
+    {                                                                                                             \
         "columns", "A,B,...", "CSV: the columns to learn from", OPTION_TEXT, offsetof(type, member.columns), 0, 0 \
     }
 

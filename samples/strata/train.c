@@ -13,7 +13,7 @@
 
 typedef struct train_options {
     data_options data;
-    const char *save, *metrics, *auto_shard;
+    const char *save, *metrics, *auto_shard, *class_weights;
     device_flags device;
     strategy_flags strategy;
     int64_t epochs, batch, global_batch, accumulate, seed;
@@ -55,6 +55,8 @@ static const option_row rows[] = {
      1e6},
     {"metrics", "A,B", "besides loss and accuracy: top_5_accuracy, precision, recall, auc, confusion_matrix, mae", OPTION_TEXT,
      offsetof(train_options, metrics), 0, 0},
+    {"class-weights", "1,2,...", "what an example's loss counts, by its class (1 each)", OPTION_TEXT,
+     offsetof(train_options, class_weights), 0, 0},
     {"seed", "N", "of weights, shuffles and dropout (0)", OPTION_INT, offsetof(train_options, seed), 0, 9e15},
     {"save", "FILE", "write the trained model there", OPTION_TEXT, offsetof(train_options, save), 0, 0},
     {"json", NULL, "one line of JSON at the end", OPTION_FLAG, offsetof(train_options, json), 0, 0},
@@ -72,6 +74,8 @@ typedef struct training {
     int64_t batch; /* of all replicas */
     strata_auto_shard auto_shard;
     sample_data train, test;
+    double *class_weights; /* NULL: 1 each */
+    int n_class_weights;
     strata_history history;
     strata_metrics test_metrics;
     char sha256[65];
@@ -202,6 +206,8 @@ static int fit(training *t) {
                                .batch = t->batch,
                                .auto_shard = t->auto_shard,
                                .seed = (uint64_t)t->options.seed,
+                               .class_weights = t->class_weights,
+                               .n_class_weights = t->n_class_weights,
                                .metrics_seconds = line.terminal ? 0.5 : 0,
                                .on_progress = on_progress,
                                .user = &line};
@@ -291,6 +297,25 @@ static int check_save(const char *path) {
     return code;
 }
 
+/* "1,2.5,0": how many there must be, the fit says. */
+static int read_class_weights(const char *list, training *t) {
+    int n = 1;
+    if (!list) return EXIT_OK;
+    for (const char *at = list; *at; at++) n += *at == ',';
+    t->class_weights = calloc((size_t)n, sizeof *t->class_weights);
+    if (!t->class_weights) return usage_error("--class-weights: no memory for %d numbers", n), EXIT_INTERNAL;
+    for (int i = 0; i < n; i++) {
+        char *end;
+        t->class_weights[i] = strtod(list, &end);
+        if (end == list || *end != (i + 1 < n ? ',' : 0))
+            return usage_error("--class-weights %s: number %d is none; give one for each class, as 1,2,0.5",
+                               t->options.class_weights, i + 1);
+        list = end + 1;
+    }
+    t->n_class_weights = n;
+    return EXIT_OK;
+}
+
 static void choose_defaults(training *t) {
     enum { EPOCHS = 5, BATCH = 64 };
     if (!t->options.epochs) t->options.epochs = t->sample->epochs ? t->sample->epochs : EPOCHS;
@@ -336,6 +361,7 @@ static int train(training *t) {
     int code = read_auto_shard(t);
     if (!code && t->options.save) code = check_save(t->options.save);
     if (!code) code = open_model(t->name, false, &t->model);
+    if (!code) code = read_class_weights(t->options.class_weights, t);
     if (!code) t->sample = sample_of_model(t->model, &t->options.data);
     if (!code && t->options.batch && t->options.global_batch) code = usage_error("give --batch or --global-batch, not both");
     if (!code) code = open_strategy(&t->options.strategy, &t->options.device, &t->opened);
@@ -357,6 +383,7 @@ static int run(const command *command, int argc, char **argv) {
     if (code) return code < 0 ? EXIT_OK : code;
     code = train(&t);
     strata_history_finish(&t.history);
+    free(t.class_weights);
     strata_model_destroy(t.model);
     close_strategy(&t.opened);
     close_data(&t.train);

@@ -21,6 +21,8 @@ python3 - "$work" <<'END_OF_PYTHON'
 import random, sys
 random.seed(3)
 rows = [(random.uniform(-1, 1), random.uniform(-1, 1), random.uniform(-1, 1)) for _ in range(500)]
+heavy = ["a,price,w"] + [f"{i % 2},{i % 3 == 0:d},{1 if i % 3 == 0 else 0}" for i in range(100)]
+open(sys.argv[1] + "/heavy.csv", "w").write("\n".join(heavy) + "\n")
 lines = ["a,b,c,price"] + [f"{a:.6f},{b:.6f},{c:.6f},{2 * a - b + 0.5:.6f}" for a, b, c in rows]
 open(sys.argv[1] + "/houses.csv", "w").write("\n".join(lines) + "\n")
 open(sys.argv[1] + "/new.csv", "w").write("a,b\n0.5,0.25\n-1,1\n")
@@ -33,6 +35,12 @@ expect 0 "index	value" predict "$work/houses.strata" --device host --input "$wor
 expect 0 "" predict "$work/houses.strata" --device host --input "$work/new.csv" --json
 json 'r["index"] == 1 and abs(r["value"] + 2.5) < 0.4'
 expect 0 "on 100 test examples" evaluate "$work/houses.strata" --device host --data "$work/houses.csv" --label price --columns a,b
+expect 0 "" train regression --device host --data "$work/heavy.csv" --label price --weight-column w --epochs 100 --learning-rate 0.01 --json
+json 'r["loss"] < 1e-3 and r["test_loss"] < 1e-3' # rows that weigh nothing are not learned: all others are 1
+expect 0 "" train regression --device host --data "$work/heavy.csv" --label price --columns a --epochs 100 --learning-rate 0.01 --json
+json 'r["loss"] > 0.1'
+expect 2 "--weight-column: only a CSV" train mnist --device host --weight-column w
+expect 2 "class weights: mse" train regression --device host --epochs 1 --class-weights 1,2
 expect 3 'price' train regression --device host --data "$work/houses.csv" --label prise
 expect 3 "ragged.csv" train regression --device host --data "$work/ragged.csv" --label price
 expect 2 "--label COLUMN" train regression --device host --data "$work/houses.csv"

@@ -43,6 +43,11 @@ json 'r["batch"] == 15 and r["steps"] == 20'
 json "all(abs(a - b) < 1e-4 * b for a, b in zip(r['losses'], $whole))"
 }
 
+# Classes that weigh nothing are never answered.
+expect 0 "" train mnist --device host --data "$work/data" --epochs 3 --seed 1 --class-weights 1,1,1,1,1,0,0,0,0,0 --json
+json 'r["accuracy"] < 0.6'
+expect 2 "number 2 is none" train mnist --device host --class-weights 1,x
+
 # A learning rate is taken with and without an optimizer in the model's JSON.
 printf '%s\n' '{"input": [28, 28], "layers": [{"layer": "flatten"}, {"layer": "dense", "units": 10}]}' >"$work/plain.json"
 expect 0 "" train "$work/plain.json" --device host --data "$work/data" --epochs 1 --json

@@ -144,6 +144,27 @@ Test(csv, given_classes_hold) {
             "a.csv:3: the label \"reel\" in column \"y\" is none of the 2 classes; the nearest is \"real\"");
 }
 
+Test(csv, a_weight_column_is_no_feature) {
+    strata_csv_options opts = {.label = "y", .weight = "w"};
+    strata_dataset *data = load("x,w,y\n1,0.5,2\n3,0,4\n", opts);
+    float x[2], weights[2];
+    int32_t y[2];
+    strata_order *order = NULL;
+    fetch(data, x, y);
+    cr_assert(x[0] == 1 && x[1] == 3 && y[0] == 2 && y[1] == 4 && strata_dataset_has_weights(data));
+    cr_assert_eq(strata_order_create(2, false, 0, 0, &order, &err), STRATA_OK);
+    strata_dataset_fetch_weights(data, order, 0, 2, weights);
+    cr_assert(weights[0] == 0.5f && weights[1] == 0);
+    strata_order_destroy(order);
+    strata_dataset_destroy(data);
+    refuses("x,w,y\n1,-1,2\n", opts, STRATA_DATA, "the weight of example 0 is -1");
+    refuses("x,w,y\n1,heavy,2\n", opts, STRATA_DATA, "a.csv:2: column \"w\" holds \"heavy\"");
+    refuses("x,ww,y\n1,1,2\n", opts, STRATA_DATA, "no column \"w\"");
+    refuses("w,y\n1,2\n", opts, STRATA_DATA, "no column but the label \"y\" and the weight");
+    opts.weight = "y";
+    refuses("x,y\n1,2\n", opts, STRATA_INVALID, "both the weight and the label");
+}
+
 Test(csv, refuses_what_is_no_number) {
     const char *const cells[] = {"", "x", "1x", "0x10", "nan", "inf", "1e", "1e99", "--1", ".", "1 2", "1,5"};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
