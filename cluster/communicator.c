@@ -37,6 +37,12 @@ strata_status strata_communicator_fail(strata_communicator *comm, const strata_c
     return comm->member->report(comm->member, status, whole, err);
 }
 
+strata_status strata_communicator_give_up(strata_communicator *comm, strata_status status, strata_error *err) {
+    if (strata_member_failed(comm->member)) return strata_member_verdict(comm->member, err);
+    return strata_communicator_fail(comm, NULL, status, err, "%s could not connect to the others: %s",
+                                    strata_peer_text(comm, comm->rank).text, err->message);
+}
+
 strata_status strata_communicator_mismatch(strata_communicator *comm, const strata_call *mine, int peer,
                                            const strata_call *theirs, strata_error *err) {
     return strata_communicator_fail(
@@ -261,19 +267,21 @@ strata_status strata_communicator_split(strata_communicator *comm, int color, in
     if (!choices) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory to split %d ranks", comm->world);
     int *ranks = (int *)(choices + world), rank = 0;
     choices[comm->rank] = (choice){color, key};
-    strata_status status = strata_communicator_all_gather(comm, NULL, choices, sizeof *choices, NULL, STRATA_DTYPE_U8, err);
+    strata_error why = {0};
+    strata_status status = strata_communicator_all_gather(comm, NULL, choices, sizeof *choices, NULL, STRATA_DTYPE_U8, &why);
     comm->splits++;
     if (!status && color >= 0) {
         const int n = list_group(comm, choices, ranks, &rank);
-        status = strata_communicator_allocate(rank, n, comm->member, out_comm, err);
-        if (!status) status = make_child(comm, choices, *out_comm, ranks, err);
+        status = strata_communicator_allocate(rank, n, comm->member, out_comm, &why);
+        if (!status) status = make_child(comm, choices, *out_comm, ranks, &why);
         if (status) {
+            status = strata_communicator_give_up(comm, status, &why);
             strata_communicator_destroy(*out_comm);
             *out_comm = NULL;
         }
     }
     free(choices);
-    return status;
+    return status ? strata_fail(err, status, "%s", why.message) : STRATA_OK;
 }
 
 /* ---- what users ask ---- */

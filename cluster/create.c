@@ -62,6 +62,7 @@ static strata_status tell_about_self(strata_communicator *comm, const char *addr
     gethostname(self.host, sizeof self.host - 1);
     describe_machine(self.machine);
     snprintf(self.address, sizeof self.address, "%s", address);
+    comm->peers[comm->rank] = self;
     return strata_communicator_set_own(comm, "peer", comm->rank, &self, sizeof self, err);
 }
 
@@ -139,12 +140,14 @@ strata_status strata_communicator_create(const strata_communicator_options *opts
     STRATA_TRY(status);
     strata_communicator *comm = *out_comm;
     strcpy(comm->name, "0");
-    status = strata_communicator_set_options(comm, &o, err);
-    if (!status) status = tell_about_self(comm, address, err);
-    if (!status) status = meet(comm, err);
-    if (!status) status = open_links(comm, o.transport, err);
+    strata_error why = {0};
+    status = strata_communicator_set_options(comm, &o, &why);
+    if (!status) status = tell_about_self(comm, address, &why);
+    if (!status) status = meet(comm, &why);
+    if (!status) status = open_links(comm, o.transport, &why);
     if (!status) return STRATA_OK;
+    status = strata_communicator_give_up(comm, status, &why);
     strata_communicator_destroy(comm);
     *out_comm = NULL;
-    return status;
+    return strata_fail(err, status, "%s", why.message);
 }

@@ -82,7 +82,11 @@ static void destroy(strata_member *member) {
     strata_loop *loop = (strata_loop *)member;
     pthread_mutex_lock(&loop->lock);
     if (loop->sessions && loop->has_thread) strata_loop_finish_serving(loop);
-    if (!loop->sessions && loop->control.stream.fd >= 0) strata_loop_finish_following(loop);
+    if (!loop->sessions && loop->has_thread)
+        strata_loop_finish_following(loop);
+    else
+        strata_connection_finish(
+            &loop->control); /* it came, but cannot stay: rank 0 sees it as lost, and does not wait for it */
     loop->leaving = true;
     pthread_mutex_unlock(&loop->lock);
     const uint64_t one = 1;
