@@ -13,6 +13,7 @@
 typedef struct member {
     strata_executable *executable;
     int next;     /* segment to submit */
+    int *own;     /* by communication: its number here; -1: it is inside of what this replica does not compute */
     int *limit;   /* by communication: segments below it need neither this one nor a later one */
     double spent; /* seconds to the first communication, in the steps in which it was looked at first */
     uint64_t looks;
@@ -21,6 +22,7 @@ typedef struct member {
 struct strata_group {
     member *members; /* one a replica */
     int n_replicas, n_communications;
+    int fullest;           /* a replica that has them all */
     const void **operands; /* of those who give */
     void **results;        /* of those who take */
     const strata_cross_device_ops *ops;
@@ -39,7 +41,11 @@ static double seconds(void) {
 }
 
 static strata_executable_communication communication(const strata_group *group, int replica, int index, int slot) {
-    return strata_executable_get_communication(group->members[replica].executable, index, slot);
+    const member *m = &group->members[replica];
+    if (m->own[index] >= 0) return strata_executable_get_communication(m->executable, m->own[index], slot);
+    const strata_executable *fullest = group->members[group->fullest].executable;
+    return (strata_executable_communication){
+        .node = strata_executable_get_communication(fullest, index, slot).node, .after = -1, .before = -1};
 }
 
 static const strata_all_reduce_attrs *attrs_of(const strata_tensor *node) {
@@ -66,14 +72,29 @@ static strata_status check_given(const strata_group *group, int index, strata_er
                        strata_tensor_name(communication(group, 0, index, 0).node));
 }
 
-static strata_status check_replicas(const strata_group *group, const strata_workers *workers, strata_error *err) {
-    for (int r = 1; r < group->n_replicas; r++) {
-        const int n = strata_executable_n_communications(group->members[r].executable);
-        if (n != group->n_communications)
-            return strata_fail(err, STRATA_INVALID, "replica 0 has %d communications, replica %d has %d; they must be the same",
-                               group->n_communications, r, n);
-        for (int c = 0; c < n; c++) STRATA_TRY(check_same(group, r, c, err));
+/* Which of the communications the replica has: all, or all that are not inside. */
+static strata_status number_own(strata_group *group, int replica, strata_error *err) {
+    const strata_executable *fullest = group->members[group->fullest].executable;
+    const int n = strata_executable_n_communications(group->members[replica].executable);
+    int *own = group->members[replica].own = calloc((size_t)group->n_communications + 1, sizeof *own), at = 0;
+    if (!own) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d communications", n);
+    for (int c = 0; c < group->n_communications; c++) {
+        const bool inside = attrs_of(strata_executable_get_communication(fullest, c, 0).node)->inside;
+        own[c] = inside && n < group->n_communications ? -1 : at++;
     }
+    if (at == n) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "replica %d has %d communications, replica %d has %d; they must be the same",
+                       group->fullest, group->n_communications, replica, n);
+}
+
+static strata_status check_replicas(strata_group *group, const strata_workers *workers, strata_error *err) {
+    for (int r = 0; r < group->n_replicas; r++) {
+        const int n = strata_executable_n_communications(group->members[r].executable);
+        if (n > group->n_communications) group->n_communications = n, group->fullest = r;
+    }
+    for (int r = 0; r < group->n_replicas; r++) STRATA_TRY(number_own(group, r, err));
+    for (int r = 1; r < group->n_replicas; r++)
+        for (int c = 0; c < group->n_communications; c++) STRATA_TRY(check_same(group, r, c, err));
     if (workers && workers->n > 1) return STRATA_OK; /* another worker's may give */
     for (int c = 0; c < group->n_communications; c++) STRATA_TRY(check_given(group, c, err));
     return STRATA_OK;
@@ -154,7 +175,6 @@ strata_status strata_group_create(strata_executable *const *replicas, int n_repl
     }
     group->n_replicas = n_replicas;
     for (int r = 0; r < n_replicas; r++) group->members[r].executable = replicas[r];
-    group->n_communications = strata_executable_n_communications(replicas[0]);
     strata_status status = check_replicas(group, workers, err);
     if (!status) status = find_limits(group, err);
     if (!status) status = make_room(group, workers, err);
@@ -173,6 +193,7 @@ void strata_group_destroy(strata_group *group) {
     for (int r = 0; r < group->n_replicas; r++) {
         strata_executable_destroy(group->members[r].executable);
         free(group->members[r].limit);
+        free(group->members[r].own);
     }
     free(group->members);
     free(group->operands);

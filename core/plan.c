@@ -89,7 +89,8 @@ static bool computed(const planner *p, int id) {
     return !(p->graph->nodes[id]->op->flags & (STRATA_OP_LEAF | STRATA_OP_COMMUNICATION)) && !p->output[id];
 }
 
-/* Tensors that a pack lays end to end are computed straight into it, where nothing else claims them. */
+/* Tensors that a pack lays end to end are computed straight into it, where nothing else claims them. A pack that the host reads lies in its own
+ * segment's memory, which others do not reach. */
 static void place_pack_slices(planner *p, const strata_tensor *pack) {
     const strata_pack_attrs *attrs = pack->attrs;
     for (int i = 0; i < pack->n_inputs; i++) {
@@ -97,6 +98,7 @@ static void place_pack_slices(planner *p, const strata_tensor *pack) {
         const strata_tensor *node = p->graph->nodes[source.id];
         if (source.offset || !computed(p, source.id) || (node->op->flags & STRATA_OP_SLICES)) continue;
         if (tensor_bytes(node) != tensor_bytes(pack->inputs[i])) continue;
+        if (p->output[pack->id] && p->plan->segment_of[source.id] != p->plan->segment_of[pack->id]) continue;
         owner target = {pack->id, attrs->offsets[i] * (int64_t)sizeof(float)};
         for (int id = 0; id < p->graph->n_nodes; id++)
             if (p->owners[id].id == source.id) p->owners[id] = (owner){target.id, target.offset + p->owners[id].offset};
@@ -414,10 +416,10 @@ static strata_status plan_all(planner *p, strata_tensor *const *outputs, int n_o
             p->output[p->graph->nodes[id]->inputs[0]->id] = true;
     STRATA_TRY(add_arena(p, STRATA_ARENA_INPUT, 0, NULL, &index, err));
     STRATA_TRY(add_arena(p, STRATA_ARENA_OUTPUT, 0, NULL, &index, err));
+    make_schedule(p);
     find_owners(p);
     for (int id = 0; id < p->graph->n_nodes; id++)
         if (p->live[id] && (p->graph->nodes[id]->op->flags & STRATA_OP_SLICES)) place_pack_slices(p, p->graph->nodes[id]);
-    make_schedule(p);
     find_homes(p);
     STRATA_TRY(place_fixed(p, err));
     find_lives(p);

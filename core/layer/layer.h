@@ -33,6 +33,10 @@ void strata_layer_penalize(strata_layer_context *context, strata_tensor *x, doub
 STRATA_MUST_USE strata_status strata_layer_check_penalty(double l1, double l2, strata_error *err);
 /* Whether the program trains (dropout works then and only then). */
 bool strata_layer_is_training(const strata_layer_context *context);
+/* Whether the batch that trains is shared out, so that there are other replicas' parts of it. */
+bool strata_layer_has_replicas(const strata_layer_context *context);
+/* x added up over the replicas that have examples; while training, where there are several. */
+strata_tensor *strata_layer_sum_over_replicas(strata_layer_context *context, strata_tensor *x);
 /* The step's random state and a stream of its own for each call in a program. */
 strata_tensor *strata_layer_rng(strata_layer_context *context, uint32_t *out_stream);
 

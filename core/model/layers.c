@@ -8,6 +8,7 @@
 #include "core/cost.h"
 #include "core/graph.h"
 #include "core/model/model.h"
+#include "core/op/all_reduce.h"
 
 /* spec: as it will be, but for its name and offset. */
 static strata_status declare_parameter(strata_model *model, const char *layer, const char *name, const char *initializer,
@@ -121,6 +122,16 @@ void strata_layer_limit_tokens(strata_layer_context *context, const strata_tenso
     strata_model *model = context->model;
     while (x != context->input && x->op->flags & STRATA_OP_VIEW) x = x->inputs[0];
     if (x == context->input && (!model->n_tokens || n_tokens < model->n_tokens)) model->n_tokens = n_tokens;
+}
+
+bool strata_layer_has_replicas(const strata_layer_context *context) {
+    return context->training && context->has_replicas;
+}
+
+strata_tensor *strata_layer_sum_over_replicas(strata_layer_context *context, strata_tensor *x) {
+    if (!strata_layer_has_replicas(context)) return x;
+    context->exchanges_inside = true;
+    return strata_exchange_inside(x);
 }
 
 bool strata_layer_is_training(const strata_layer_context *context) {

@@ -99,13 +99,14 @@ typedef struct strata_model_program {
 
 /* What a device does in a step. */
 typedef struct strata_step_role {
-    int replica;    /* the device, whose variables it uses */
-    int64_t batch;  /* examples; 0: it computes nothing */
-    bool weighted;  /* they have weights */
-    bool updates;   /* parameters, slots, states, the epoch's sums; else it receives parameters and states, */
-    bool receives;  /* if so */
-    bool gives_new; /* parameters and states, to those that receive them */
-    bool exchanges; /* there are other replicas */
+    int replica;       /* the device, whose variables it uses */
+    int64_t batch;     /* examples; 0: it computes nothing */
+    bool weighted;     /* they have weights */
+    bool updates;      /* parameters, slots, states, the epoch's sums; else it receives parameters and states, */
+    bool receives;     /* if so */
+    bool gives_new;    /* parameters and states, to those that receive them */
+    bool exchanges;    /* there are other replicas */
+    bool has_replicas; /* others have parts of the batch that trains */
 } strata_step_role;
 
 /* A step's graph, until strata_graph_destroy(graph). */
@@ -169,6 +170,8 @@ struct strata_layer_context {
     const strata_model_layer *layer; /* being built */
     const strata_tensor *input;      /* of the model */
     bool declaring, training;
+    bool has_replicas;         /* the batch is shared out */
+    bool exchanges_inside;     /* a layer has added something up over replicas */
     strata_tensor *flat;       /* the parameters' read; NULL while declaring */
     strata_tensor *state;      /* the states' read; NULL while declaring, and where there are none */
     strata_tensor **new_state; /* [n_parameters], what states become in the step; NULL: not asked for */

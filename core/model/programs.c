@@ -21,6 +21,8 @@ static strata_step_role role_of(const strata_model *model, strata_program_kind k
         strata_strategy_local_share(strategy, batch, replica, &first, &role.batch);
         if (!role.batch && kind != STRATA_PROGRAM_ACCUMULATE) role.batch = 1;
     }
+    if (kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_ACCUMULATE)
+        role.has_replicas = strata_strategy_num_replicas_in_sync(strategy) > 1;
     if (kind != STRATA_PROGRAM_TRAIN && kind != STRATA_PROGRAM_APPLY) return role;
     role.updates = strata_strategy_updates(strategy, replica);
     role.receives = !role.updates;
@@ -113,10 +115,11 @@ static strata_status compile_part(strata_model *model, const strata_model_progra
     const strata_step_role role = role_of(model, kind, replica, batch, program->weighted);
     STRATA_TRY(strata_step_build(&s, model, kind, role, NULL, err));
     strata_device *device = model->replicas[replica].device;
-    strata_status status = role.exchanges ? strata_executable_create_replica(device, &s.output, s.output != NULL, s.updates,
-                                                                             s.n_updates, NULL, &part->executable, err)
-                                          : strata_executable_create(device, &s.output, s.output != NULL, s.updates,
-                                                                     s.n_updates, NULL, &part->executable, err);
+    const bool of_group = role.exchanges || role.has_replicas;
+    strata_status status = of_group ? strata_executable_create_replica(device, &s.output, s.output != NULL, s.updates,
+                                                                       s.n_updates, NULL, &part->executable, err)
+                                    : strata_executable_create(device, &s.output, s.output != NULL, s.updates, s.n_updates,
+                                                               NULL, &part->executable, err);
     strata_graph_destroy(s.graph);
     if (status) return status;
     if (replica < model->strategy->n_replicas)

@@ -111,7 +111,8 @@ typedef struct bucket {
     int64_t begin, end;
 } bucket;
 
-/* Of about the strategy's size, the last layers' first, as their gradients are ready first; at most STRATA_MAX_BUCKETS. */
+/* Of about the strategy's size, the last layers' first, as their gradients are ready first; at most STRATA_MAX_BUCKETS. One, where gradients
+ * need exchanges themselves: each bucket would make those again. */
 static int make_buckets(const builder *b, bucket buckets[STRATA_MAX_BUCKETS]) {
     const strata_model *model = b->model;
     const int64_t share = model->flat_size / STRATA_MAX_BUCKETS, asked = model->strategy->bucket_bytes / 4;
@@ -122,7 +123,8 @@ static int make_buckets(const builder *b, bucket buckets[STRATA_MAX_BUCKETS]) {
         next.first = i;
         if (!model->parameters[i].state) next.begin = model->parameters[i].offset;
         const bool enough = next.end - next.begin > least || next.begin == 0;
-        if (!b->role.exchanges || !enough || (n == STRATA_MAX_BUCKETS - 1 && next.begin)) continue;
+        if (!b->role.exchanges || b->context.exchanges_inside || !enough || (n == STRATA_MAX_BUCKETS - 1 && next.begin))
+            continue;
         if (next.end > next.begin) buckets[n++] = next;
         next = (bucket){i, i, next.begin, next.begin};
     }
@@ -327,7 +329,10 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
                                                   [STRATA_PROGRAM_EVALUATE] = build_evaluate,
                                                   [STRATA_PROGRAM_PREDICT] = build_predict};
     const strata_model_replica *own = &model->replicas[role.replica];
-    builder b = {.model = model, .step = step, .role = role, .context = {.model = model, .costs = layers}};
+    builder b = {.model = model,
+                 .step = step,
+                 .role = role,
+                 .context = {.model = model, .has_replicas = role.has_replicas, .costs = layers}};
     *step = (strata_step){0};
     STRATA_TRY(strata_graph_create(&b.graph, err));
     step->graph = b.graph;

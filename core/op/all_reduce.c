@@ -24,11 +24,12 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
 }
 
 static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
-    if (((const strata_all_reduce_attrs *)node->attrs)->merge) {
+    const strata_all_reduce_attrs *attrs = node->attrs;
+    if (attrs->merge) {
         dx[0] = strata_graph_poison(node->graph, node->op, STRATA_UNSUPPORTED, "what a merge function does has no gradient");
         return;
     }
-    dx[0] = strata_all_reduce(dy, (strata_reduction)((const strata_all_reduce_attrs *)node->attrs)->reduction);
+    dx[0] = attrs->inside ? strata_exchange_inside(dy) : strata_all_reduce(dy, (strata_reduction)attrs->reduction);
 }
 
 static strata_status reference(const strata_op_call *call, strata_error *err) {
@@ -59,6 +60,13 @@ strata_tensor *strata_exchange(strata_graph *graph, strata_tensor *x, strata_dty
 strata_tensor *strata_all_reduce(strata_tensor *x, strata_reduction reduction) {
     if (!x || strata_tensor_is_poison(x)) return x;
     return strata_exchange(x->graph, x, x->dtype, x->shape, reduction, true);
+}
+
+strata_tensor *strata_exchange_inside(strata_tensor *x) {
+    if (!x || strata_tensor_is_poison(x)) return x;
+    strata_all_reduce_attrs attrs = {
+        .reduction = STRATA_REDUCE_SUM, .takes = true, .inside = true, .dtype = x->dtype, .shape = x->shape};
+    return strata_node(x->graph, &strata_op_all_reduce, 1, &x, &attrs);
 }
 
 strata_tensor *strata_exchange_merged(strata_tensor *x, const strata_merge *merge) {

@@ -25,10 +25,13 @@ typedef struct strata_all_reduce_attrs {
     int64_t reduction;         /* strata_reduction */
     const strata_merge *merge; /* instead of it, borrowed; NULL: none */
     bool takes;                /* else the node is empty: its shape is (0) */
+    bool inside;               /* it belongs to what replicas compute: devices that only update have no such node */
     strata_dtype dtype;
     strata_shape shape; /* of what travels */
 } strata_all_reduce_attrs;
 
+/* The sum of x over the replicas that compute, in the midst of that. Gradient: the same of dy. */
+strata_tensor *strata_exchange_inside(strata_tensor *x);
 /* x of every replica through `merge`. */
 strata_tensor *strata_exchange_merged(strata_tensor *x, const strata_merge *merge);
 /* A replica's part: gives x (NULL: nothing) of that dtype and shape. An empty node is kept alive as an update of the executable. */

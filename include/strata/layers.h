@@ -76,6 +76,8 @@ typedef struct strata_batch_norm_options {
     double epsilon;         /* 0: 1e-3 */
     const char *activation; /* NULL: none */
     const char *name;
+    bool
+        synchronized; /* mean and variance are those of the whole batch, not of each replica's part: two small exchanges forward, two back */
 } strata_batch_norm_options;
 STRATA_API void strata_model_add_batch_norm(strata_model *model, strata_batch_norm_options opts);
 

@@ -24,7 +24,7 @@ TestSuite(training, .init = test_folder_make, .fini = test_folder_remove);
 
 typedef struct plan {
     strata_optimizer optimizer; /* name NULL: adam */
-    bool dropout, penalty, batch_norm;
+    bool dropout, penalty, batch_norm, synchronized;
     int64_t n, batch; /* examples; of the global batch */
     int epochs;
     const char *metrics;
@@ -65,7 +65,7 @@ static strata_model *make_model(const plan *p) {
     OK(strata_model_create(STRATA_SHAPE(FEATURES), &model, &err));
     strata_model_add_dense(model,
                            (strata_dense_options){.units = 12, .activation = "relu", .kernel_l2 = p->penalty ? 0.01 : 0});
-    if (p->batch_norm) strata_model_add_batch_norm(model, (strata_batch_norm_options){0});
+    if (p->batch_norm) strata_model_add_batch_norm(model, (strata_batch_norm_options){.synchronized = p->synchronized});
     if (p->dropout) strata_model_add_dropout(model, (strata_dropout_options){.rate = 0.25});
     strata_model_add_dense(model, (strata_dense_options){.units = CLASSES});
     return model;
@@ -437,6 +437,36 @@ Test(training, batch_norm_sees_accumulated_batches_as_it_sees_replicas) {
 }
 
 /* ---- 50: a model saved under one strategy is loaded under any other ---- */
+
+/* Batches of 12 and a last one of 5: shares are uneven, and on 8 replicas some are empty. */
+Test(training, synchronized_batch_norm_normalizes_the_whole_batch) {
+    expect_every_number_of_replicas_like_one(&(plan){.optimizer = strata_sgd_optimizer(0.1, 0.9, false),
+                                                     .batch_norm = true,
+                                                     .synchronized = true,
+                                                     .penalty = true,
+                                                     .n = 53,
+                                                     .batch = 12,
+                                                     .epochs = 5});
+}
+
+Test(training, synchronized_batch_norm_works_with_a_parameter_device_and_a_mixed_group) {
+    plan p = {.optimizer = strata_sgd_optimizer(0.1, 0, false),
+              .batch_norm = true,
+              .synchronized = true,
+              .n = 53,
+              .batch = 12,
+              .epochs = 3};
+    const char *devices[] = {"opencl:0.0", "opencl:0.1", "host"};
+    const outcome one = run(&p, hosts(1));
+    if (!there_is("opencl:0.1")) cr_skip_test("opencl:0.1 is not there");
+    const outcome central = run(&p, named("central_storage", devices, 2, NULL));
+    expect_like(&central, &one, 1e-4, "a parameter device");
+    const outcome mixed = run(&p, named("mirrored", devices, 3, NULL));
+    expect_like(&mixed, &one, 1e-4, "a mixed group");
+    p.optimizer.gradient_accumulation_steps = 2; /* normalized by batch, so as one device that accumulates */
+    const outcome accumulated = run(&p, hosts(1)), shared = run(&p, named("central_storage", devices, 2, NULL));
+    expect_like(&shared, &accumulated, 1e-4, "accumulated");
+}
 
 Test(training, a_model_file_does_not_know_its_strategy) {
     const plan p = {.optimizer = strata_adam_optimizer(0.003), .batch_norm = true, .n = 53, .batch = 16, .epochs = 2};
