@@ -131,17 +131,25 @@ strata_status strata_communicator_compare_and_set(strata_communicator *comm, con
 
 /* ---- life ---- */
 
-void *strata_communicator_scratch(strata_communicator *comm, size_t n_bytes, strata_error *err) {
-    if (n_bytes <= comm->scratch_bytes) return comm->scratch;
+static void *at_least(const strata_communicator *comm, size_t n_bytes, void **memory, size_t *memory_bytes, strata_error *err) {
+    if (n_bytes <= *memory_bytes) return *memory;
     void *bytes = NULL;
     if (posix_memalign(&bytes, 64, n_bytes)) {
         strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory: %zu bytes for a collective of %d ranks", n_bytes, comm->world);
         return NULL;
     }
-    free(comm->scratch);
-    comm->scratch = bytes;
-    comm->scratch_bytes = n_bytes;
+    free(*memory);
+    *memory = bytes;
+    *memory_bytes = n_bytes;
     return bytes;
+}
+
+void *strata_communicator_scratch(strata_communicator *comm, size_t n_bytes, strata_error *err) {
+    return at_least(comm, n_bytes, &comm->scratch, &comm->scratch_bytes, err);
+}
+
+void *strata_communicator_narrow(strata_communicator *comm, size_t n_bytes, strata_error *err) {
+    return at_least(comm, n_bytes, &comm->narrow, &comm->narrow_bytes, err);
 }
 
 void strata_communicator_destroy(strata_communicator *comm) {
@@ -152,6 +160,7 @@ void strata_communicator_destroy(strata_communicator *comm) {
     pthread_cond_destroy(&comm->changed);
     pthread_mutex_destroy(&comm->lock);
     free(comm->scratch);
+    free(comm->narrow);
     free(comm->sends);
     free(comm->receives);
     free(comm->peers);

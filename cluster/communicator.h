@@ -37,6 +37,8 @@ struct strata_communicator {
     strata_receive *receives; /* [2 world + 2] */
     void *scratch;
     size_t scratch_bytes;
+    void *narrow; /* what travels instead of f32 */
+    size_t narrow_bytes;
 
     /* Requests: a thread, made at the first one, runs them in order. `lock` guards all of it. */
     pthread_mutex_t lock;
@@ -94,6 +96,8 @@ strata_call_string strata_call_text(const strata_call *call);
 
 /* At least so many bytes, kept by the communicator until the next call of this. NULL (with err): no memory. */
 void *strata_communicator_scratch(strata_communicator *comm, size_t n_bytes, strata_error *err);
+/* Another such range, for what a collective runs on instead of the caller's memory. */
+void *strata_communicator_narrow(strata_communicator *comm, size_t n_bytes, strata_error *err);
 
 /* Keys below the communicator's name: "0/3.1/address/2". */
 STRATA_MUST_USE strata_status strata_communicator_set_own(strata_communicator *comm, const char *what, int rank,

@@ -129,7 +129,13 @@ strata_status strata_communicator_all_gather(strata_communicator *comm, const vo
 strata_status strata_communicator_reduce_scatter(strata_communicator *comm, const void *in, void *out, size_t count,
                                                  const size_t *counts, strata_dtype dtype, strata_reducer reducer,
                                                  strata_error *err) {
-    const strata_collective what = {STRATA_REDUCE_SCATTER, in, out, count, counts, dtype, reducer, 0};
+    const strata_collective what = {.kind = STRATA_REDUCE_SCATTER,
+                                    .in = in,
+                                    .out = out,
+                                    .count = count,
+                                    .counts = counts,
+                                    .dtype = dtype,
+                                    .reducer = reducer};
     return strata_communicator_run(comm, &what, err);
 }
 

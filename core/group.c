@@ -229,6 +229,7 @@ void strata_group_add(const strata_group *group, int n_replicas, bool updates, s
     if (updates) totals->sum.steps += c.steps;
     totals->sum.bytes_read += c.bytes_read;
     totals->sum.bytes_written += c.bytes_written;
+    totals->sum.bytes_sent += c.bytes_sent;
     totals->sum.fold_seconds += c.fold_seconds;
     totals->sum.hidden_seconds += c.hidden_seconds;
     if (!n_replicas || c.steps <= totals->most_steps) return;
@@ -246,6 +247,7 @@ strata_communication_totals strata_group_total(const strata_group_totals *totals
     return (strata_communication_totals){
         .seconds = c->fold_seconds,
         .hidden = c->fold_seconds > 0 ? c->hidden_seconds / c->fold_seconds : 0,
+        .wire_bytes_per_step = c->steps ? (double)c->bytes_sent / (double)c->steps : 0,
         .bytes_per_step = c->steps ? (double)(c->bytes_read + c->bytes_written) / (double)c->steps : 0,
         .imbalance = totals->most_steps ? totals->imbalance : 1};
 }
@@ -339,18 +341,21 @@ static strata_status fold_over_workers(strata_group *group, void *plan, const st
                                        int n_results, strata_error *err) {
     const int64_t elements = strata_shape_elements(attrs->shape);
     const size_t bytes = (size_t)elements * strata_dtype_bytes(attrs->dtype);
+    const strata_dtype wire = attrs->gradients ? group->workers->wire : STRATA_DTYPE_F32;
+    const uint64_t sent = group->workers->bytes_sent(group->workers);
     float *values = group->sum, count = (float)n_operands;
     STRATA_TRY(
         group->ops->reduce(plan, attrs->dtype, STRATA_REDUCE_SUM, group->operands, n_operands, elements, &group->sum, 1, err));
-    STRATA_TRY(group->workers->sum(group->workers, attrs->dtype, group->sum, elements, err));
+    STRATA_TRY(group->workers->sum(group->workers, attrs->dtype, wire, group->sum, elements, err));
     if (attrs->reduction == STRATA_REDUCE_MEAN) {
         if (attrs->dtype != STRATA_DTYPE_F32)
             return strata_fail(err, STRATA_UNSUPPORTED, "a mean of %s over workers; f32 has one",
                                strata_dtype_name(attrs->dtype));
-        STRATA_TRY(group->workers->sum(group->workers, STRATA_DTYPE_F32, &count, 1, err));
+        STRATA_TRY(group->workers->sum(group->workers, STRATA_DTYPE_F32, STRATA_DTYPE_F32, &count, 1, err));
         for (int64_t i = 0; i < elements; i++) values[i] /= count;
     }
     for (int r = 0; r < n_results && bytes; r++) memcpy(group->results[r], group->sum, bytes);
+    group->counters.bytes_sent += group->workers->bytes_sent(group->workers) - sent;
     return STRATA_OK;
 }
 

@@ -45,6 +45,7 @@ STRATA_MUST_USE strata_status strata_group_wait(strata_group *group, int slot, s
 typedef struct strata_group_counters {
     uint64_t steps;
     uint64_t bytes_read, bytes_written; /* by folds, of all replicas' memory */
+    uint64_t bytes_sent;                /* to other workers */
     double fold_seconds;                /* in folds */
     double hidden_seconds;              /* of these: while devices had work of the same step to do */
     double wait_seconds;                /* for the devices, before folds */

@@ -11,14 +11,16 @@
 typedef struct strata_workers {
     int rank, n;                   /* n 0 or 1: there is this one alone */
     int first_replica, n_replicas; /* of this worker's replicas; of all workers together */
-    /* In place, on all workers alike: the sum over them in rank order; rank 0's value. */
-    strata_status (*sum)(const struct strata_workers *workers, strata_dtype dtype, void *data, int64_t elements,
-                         strata_error *err);
+    /* In place, on all workers alike: the sum over them in rank order, which for f32 may travel as `wire` (F16 or BF16; F32: as it is); rank 0's value. */
+    strata_status (*sum)(const struct strata_workers *workers, strata_dtype dtype, strata_dtype wire, void *data,
+                         int64_t elements, strata_error *err);
     strata_status (*broadcast)(const struct strata_workers *workers, strata_dtype dtype, void *data, int64_t elements,
                                strata_error *err);
     /* The workers' bytes end to end, in rank order: bytes[w] of worker w. */
     strata_status (*all_gather)(const struct strata_workers *workers, const void *own, void *out_all, const size_t *bytes,
                                 strata_error *err);
+    uint64_t (*bytes_sent)(const struct strata_workers *workers); /* by this worker, since it joined */
+    strata_dtype wire;                                            /* of gradients */
     int *first_replicas; /* [n + 1] of each worker's replicas; the last one: of all. The strategy's own */
     void *communicator;  /* borrowed */
 } strata_workers;

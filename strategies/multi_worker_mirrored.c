@@ -16,8 +16,15 @@ static strata_status choose(const strata_device_info *rows, int n_rows, strata_d
 const strata_strategy_kind strata_strategy_multi_worker_mirrored = {
     .name = "multi_worker_mirrored", .most_devices = -1, .workers = true, .choose = choose};
 
-static strata_status sum(const strata_workers *workers, strata_dtype dtype, void *data, int64_t elements, strata_error *err) {
-    return strata_communicator_all_reduce(workers->communicator, data, (size_t)elements, dtype, STRATA_REDUCER_SUM, err);
+static strata_status sum(const strata_workers *workers, strata_dtype dtype, strata_dtype wire, void *data, int64_t elements,
+                         strata_error *err) {
+    const strata_collective what = {
+        .kind = STRATA_ALL_REDUCE, .out = data, .count = (size_t)elements, .dtype = dtype, .wire = wire};
+    return strata_communicator_run(workers->communicator, &what, err);
+}
+
+static uint64_t bytes_sent(const strata_workers *workers) {
+    return strata_communicator_bytes_sent(workers->communicator);
 }
 
 static strata_status broadcast(const strata_workers *workers, strata_dtype dtype, void *data, int64_t elements,
@@ -39,6 +46,7 @@ strata_status strata_strategy_join(strata_strategy *strategy, strata_communicato
                                 .sum = sum,
                                 .broadcast = broadcast,
                                 .all_gather = all_gather,
+                                .bytes_sent = bytes_sent,
                                 .first_replicas = calloc((size_t)world + 1, sizeof(int)),
                                 .communicator = communicator};
     if (!workers->first_replicas)

@@ -174,6 +174,10 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
                            kind->name);
     if (kind->workers && (opts->split || opts->auto_split))
         return strata_fail(err, STRATA_INVALID, "strategy %s: a split is for the devices of one worker", kind->name);
+    if (opts->compress && (!kind->workers || (opts->compress != STRATA_DTYPE_F16 && opts->compress != STRATA_DTYPE_BF16)))
+        return strata_fail(err, STRATA_INVALID,
+                           "strategy %s: compress is %s; multi_worker_mirrored can send gradients as f16 or bf16", kind->name,
+                           strata_dtype_name(opts->compress));
     if (opts->bytes_per_pack < 0)
         return strata_fail(err, STRATA_INVALID, "strategy %s: bytes_per_pack is %lld; it must be 0 (the default) or more",
                            kind->name, (long long)opts->bytes_per_pack);
@@ -191,6 +195,7 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
         strategy->updater = choose_updater(strategy);
     STRATA_TRY(set_split(strategy, opts, err));
     if (kind->workers) STRATA_TRY(strata_strategy_join(strategy, opts->communicator, err));
+    strategy->workers.wire = opts->compress;
     describe(strategy, reason);
     return STRATA_OK;
 }

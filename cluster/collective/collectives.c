@@ -198,11 +198,15 @@ static strata_status check(const strata_communicator *comm, const strata_collect
                            traits & PEER ? "peer" : "root", what->root, comm->world - 1);
     if (traits & PEER && what->root == comm->rank)
         return strata_fail(err, STRATA_INVALID, "%s: rank %d is the calling rank itself", name, what->root);
+    if (what->wire && (what->kind != STRATA_ALL_REDUCE || what->dtype != STRATA_DTYPE_F32 ||
+                       (what->wire != STRATA_DTYPE_F16 && what->wire != STRATA_DTYPE_BF16)))
+        return strata_fail(err, STRATA_INVALID, "%s of %s by way of %s; an all_reduce of f32 can travel as f16 or bf16", name,
+                           strata_wire_dtype_name(what->dtype), strata_wire_dtype_name(what->wire));
     if (what->counts && !(traits & COUNTED)) return strata_fail(err, STRATA_INVALID, "%s takes no counts a rank", name);
     return traits & MOVES ? check_counts(comm, what, size, err) : STRATA_OK;
 }
 
-strata_status strata_operation_run(strata_communicator *comm, const strata_collective *what, strata_error *err) {
+static strata_status run_as_it_is(strata_communicator *comm, const strata_collective *what, strata_error *err) {
     if ((unsigned)what->kind >= STRATA_COLLECTIVE_COUNT)
         return strata_fail(err, STRATA_INVALID, "%d is no collective", (int)what->kind);
     const size_t size = strata_wire_dtype_bytes(what->dtype), world = (size_t)comm->world;
@@ -232,4 +236,26 @@ strata_status strata_operation_run(strata_communicator *comm, const strata_colle
     if (what->kind == STRATA_REDUCE_SCATTER && !what->counts) op.count *= world; /* of all ranks */
     if (!peer) atomic_store_explicit(&comm->member->collective, comm->sequence++, memory_order_relaxed);
     return rows[what->kind].run(&op, err);
+}
+
+/* Rounds, and sums up what is narrower: of it the folds are in f32 anyway, and the algorithms' messages, tables and checks are the same. */
+static strata_status run_narrow(strata_communicator *comm, const strata_collective *what, strata_error *err) {
+    const size_t size = strata_wire_dtype_bytes(what->wire);
+    STRATA_TRY(check(comm, what, sizeof(float), err));
+    void *narrow = strata_communicator_narrow(comm, (what->count + 1) * size, err);
+    if (!narrow) return STRATA_OUT_OF_MEMORY;
+    strata_collective instead = *what;
+    instead.in = NULL;
+    instead.out = narrow;
+    instead.dtype = what->wire;
+    instead.wire = STRATA_DTYPE_F32;
+    strata_fold_finish(what->wire, STRATA_REDUCER_SUM, what->in ? what->in : what->out, 1, what->count, narrow);
+    STRATA_TRY(run_as_it_is(comm, &instead, err));
+    strata_fold_widen(what->wire, narrow, what->count, what->out);
+    return STRATA_OK;
+}
+
+strata_status strata_operation_run(strata_communicator *comm, const strata_collective *what, strata_error *err) {
+    const bool narrow = what->wire && what->kind == STRATA_ALL_REDUCE && what->dtype == STRATA_DTYPE_F32 && comm->world > 1;
+    return (narrow ? run_narrow : run_as_it_is)(comm, what, err);
 }

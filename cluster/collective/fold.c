@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "cluster/collective/narrow.h"
+
 enum { BLOCK = 1024 }; /* elements */
 
 const char *strata_wire_dtype_name(strata_dtype dtype) {
@@ -76,12 +78,8 @@ strata_dtype strata_fold_sum_type(strata_dtype dtype) {
 }
 
 void strata_fold_widen(strata_dtype dtype, const void *operand, size_t elements, void *sum) {
-    const uint16_t *bits = operand;
-    float *wide = sum;
-    if (dtype == STRATA_DTYPE_F16)
-        for (size_t i = 0; i < elements; i++) wide[i] = strata_f16_to_f32(bits[i]);
-    else if (dtype == STRATA_DTYPE_BF16)
-        for (size_t i = 0; i < elements; i++) wide[i] = strata_bf16_to_f32(bits[i]);
+    if (dtype == STRATA_DTYPE_F16 || dtype == STRATA_DTYPE_BF16)
+        strata_widen_row(dtype, operand, elements, sum);
     else if (elements)
         memmove(sum, operand, elements * strata_wire_dtype_bytes(dtype));
 }
@@ -109,10 +107,12 @@ void strata_fold_finish(strata_dtype dtype, strata_reducer reducer, const void *
     } else if (dtype == STRATA_DTYPE_F32 && mean) {
         for (size_t i = 0; i < elements; i++) ((float *)out)[i] = ((const float *)sum)[i] / (float)n_operands;
     } else if (dtype == STRATA_DTYPE_F16 || dtype == STRATA_DTYPE_BF16) {
-        uint16_t *bits = out;
-        for (size_t i = 0; i < elements; i++) {
-            const float x = ((const float *)sum)[i], y = mean ? x / (float)n_operands : x;
-            bits[i] = dtype == STRATA_DTYPE_F16 ? strata_f16_from_f32(y) : strata_bf16_from_f32(y);
+        float divided[BLOCK];
+        for (size_t first = 0; first < elements; first += BLOCK) {
+            const size_t n = elements - first < BLOCK ? elements - first : BLOCK;
+            const float *values = (const float *)sum + first;
+            for (size_t i = 0; mean && i < n; i++) divided[i] = values[i] / (float)n_operands;
+            strata_narrow_row(dtype, mean ? divided : values, n, (uint16_t *)out + first);
         }
     } else if (sum != out && elements) {
         memcpy(out, sum, elements * strata_wire_dtype_bytes(dtype));

@@ -166,6 +166,13 @@ static strata_tensor *exchange(builder *b, strata_tensor *x, int64_t n, strata_r
     return node;
 }
 
+static strata_tensor *exchange_gradients(builder *b, strata_tensor *x, int64_t n, bool takes) {
+    if (!b->role.exchanges) return x;
+    strata_tensor *node = strata_exchange_gradients(b->graph, x, n, takes);
+    if (!takes) b->step->updates[b->step->n_updates++] = node;
+    return node;
+}
+
 /* What replicas compute; NULL each where this one computes nothing. */
 typedef struct computed {
     strata_tensor *y, *dy;    /* the gradients are of y, with dy */
@@ -221,7 +228,7 @@ static strata_tensor *reduce(builder *b, computed *c) {
             if (b->model->state_size) c->state = exchange(b, c->state, b->model->state_size, STRATA_REDUCE_MEAN, updates);
         }
         /* By place: the last bucket has the first parameters. */
-        parts[n - 1 - k] = exchange(b, own, buckets[k].end - buckets[k].begin, STRATA_REDUCE_SUM, updates);
+        parts[n - 1 - k] = exchange_gradients(b, own, buckets[k].end - buckets[k].begin, updates);
     }
     if (!updates) return NULL;
     return n > 1 ? strata_concat(parts, n, 0) : parts[0];

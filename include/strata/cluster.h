@@ -163,6 +163,9 @@ typedef struct strata_collective {
     strata_dtype dtype;
     strata_reducer reducer;
     int root; /* or peer */
+    /* all_reduce of f32: travels rounded to F16 or BF16, at half the bytes; every rank's own part and the sum are rounded once, to nearest, and between is f32, so all ranks
+     * have the same bits. Beyond 65504 f16 is infinite. F32 (0): as it is. A job of one rank rounds nothing. */
+    strata_dtype wire;
 } strata_collective;
 
 typedef struct strata_request strata_request;

@@ -28,8 +28,10 @@ typedef struct strata_strategy_options {
     int n_split;                                 /* one for each replica */
     strata_communicator *communicator; /* multi_worker_mirrored: of the workers; borrowed, must outlive the strategy */
     bool auto_split;                   /* by the replicas' measured speeds, looked at now and then while a model trains */
-    int64_t bytes_per_pack;            /* gradients travel in parts of about this size; 0: 256 KiB */
-    const char *cross_device_ops;      /* how a worker's replicas add up; NULL: "host" */
+    strata_dtype
+        compress; /* multi_worker_mirrored: gradients travel between workers as F16 or BF16, rounded, and are added up in f32; F32 (0): as they are */
+    int64_t bytes_per_pack;       /* gradients travel in parts of about this size; 0: 256 KiB */
+    const char *cross_device_ops; /* how a worker's replicas add up; NULL: "host" */
 } strata_strategy_options;
 
 /* The cross-device ops, NULL-terminated:
@@ -76,10 +78,11 @@ STRATA_API void strata_strategy_share(const strata_strategy *strategy, int64_t g
 
 /* What exchanges between the replicas have cost; zeros (imbalance 1) with one replica. */
 typedef struct strata_communication_totals {
-    double seconds;        /* adding up and copying */
-    double hidden;         /* share of them while devices had further work of the same step */
-    double bytes_per_step; /* read and written, of all replicas */
-    double imbalance;      /* the slowest replica's time for its share of a step, over the mean */
+    double seconds;             /* adding up and copying */
+    double hidden;              /* share of them while devices had further work of the same step */
+    double bytes_per_step;      /* read and written, of all replicas */
+    double wire_bytes_per_step; /* that this worker sent to others; 0 with one */
+    double imbalance;           /* the slowest replica's time for its share of a step, over the mean */
 } strata_communication_totals;
 
 #ifdef __cplusplus

@@ -48,6 +48,8 @@ static const option_row rows[] = {
      offsetof(bench_options, transport), 0, 0},
     {"algorithm", "NAME", "allreduce: one_shot, two_shot, ring, halving_doubling; default: by size", OPTION_TEXT,
      offsetof(bench_options, algorithm), 0, 0},
+    {"compress", "bf16|f16", "allreduce: what f32 travels as; default: as it is", OPTION_TEXT,
+     offsetof(bench_options, compress), 0, 0},
     {"peer", "NAME", "allreduce: gloo or mpi beside", OPTION_TEXT, offsetof(bench_options, peer), 0, 0},
     {"devices", "A,B", "allreduce: between devices of this process instead, beside what copying reaches", OPTION_TEXT,
      offsetof(bench_options, devices), 0, 0},

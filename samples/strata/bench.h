@@ -13,6 +13,7 @@ typedef struct bench_options {
     int64_t batch, ranks;
     const char *transport, *algorithm, *peer; /* of allreduce; peer NULL: none */
     const char *devices, *cross_device_ops;   /* of allreduce between devices; devices NULL: between processes */
+    const char *compress;                     /* of allreduce; NULL: none */
     bool mnist, json;
 } bench_options;
 

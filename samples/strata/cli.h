@@ -88,6 +88,7 @@ int open_device(const device_flags *flags, strata_device **out_device);
 typedef struct strategy_flags {
     const char *name, *devices, *parameter_device, *split, *cluster, *task, *tls_cert, *tls_key, *tls_ca, *tls_name;
     const char *cross_device_ops;
+    const char *compress;
     int64_t bytes_per_pack;
 } strategy_flags;
 #define CLUSTER_OPTION_ROWS(type, member)                                                                                  \
@@ -132,6 +133,8 @@ typedef struct opened_strategy {
     bool chief; /* writes files and prints */
 } opened_strategy;
 /* What --strategy, --devices (a,b,c), --parameter-device and --split (3:1, auto) say; --device names one device. */
+/* "bf16" or "f16"; NULL is none, F32. Returns the exit code, after a message. */
+int read_compress(const char *text, strata_dtype *out_wire);
 int open_strategy(const strategy_flags *flags, const device_flags *device, opened_strategy *out_opened);
 void close_strategy(opened_strategy *opened); /* after all made on it */
 /* Whether --tls-cert or the environment asks for TLS. */

@@ -88,6 +88,12 @@ static int find_and_join_workers(const strategy_flags *flags, opened_strategy *o
     return code;
 }
 
+int read_compress(const char *text, strata_dtype *out_wire) {
+    *out_wire = !text ? STRATA_DTYPE_F32 : !strcmp(text, "bf16") ? STRATA_DTYPE_BF16 : STRATA_DTYPE_F16;
+    if (!text || *out_wire == STRATA_DTYPE_BF16 || !strcmp(text, "f16")) return EXIT_OK;
+    return usage_error("--compress %s: it is bf16 or f16", text);
+}
+
 static int open_with(const strategy_flags *flags, const device_flags *device, char *devices, char *split,
                      opened_strategy *opened) {
     const strata_device_options device_options = {
@@ -99,6 +105,7 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
                                     .bytes_per_pack = flags->bytes_per_pack,
                                     .cross_device_ops = flags->cross_device_ops};
     strata_error err = {0};
+    if (read_compress(flags->compress, &opts.compress)) return EXIT_USAGE;
     if (device->which && flags->devices) return usage_error("give --device or --devices, not both");
     opts.n_devices = device->which ? 1 : devices ? cut("devices", devices, ",", names) : 0;
     if (opts.n_devices < 0) return EXIT_USAGE;

@@ -37,6 +37,8 @@ static const option_row rows[] = {
     {"devices", "A,B", "of the strategy, one a replica (mirrored: all accelerators)", OPTION_TEXT,
      offsetof(train_options, strategy.devices), 0, 0},
     CLUSTER_OPTION_ROWS(train_options, strategy),
+    {"compress", "bf16|f16", "several workers: gradients travel in half the bytes, rounded (as f32)", OPTION_TEXT,
+     offsetof(train_options, strategy.compress), 0, 0},
     {"auto-shard", "data|file|off|auto", "several workers: rows of all batches, or files, or everything for each (data)",
      OPTION_TEXT, offsetof(train_options, auto_shard), 0, 0},
     {"parameter-device", "WHICH", "central_storage: where parameters are kept (host)", OPTION_TEXT,
@@ -252,6 +254,7 @@ static void print_strategy(const training *t) {
     printf("],\"replicas\":%d,\"replica_weights_equal\":%s,\"imbalance\":%.4f",
            strata_strategy_num_replicas_in_sync(t->strategy), t->replicas_equal ? "true" : "false", c.imbalance);
     printf(",\"comm_s\":%.6f,\"comm_hidden\":%.4f,\"comm_bytes_per_step\":%.0f", c.seconds, c.hidden, c.bytes_per_step);
+    if (strata_strategy_num_workers(t->strategy) > 1) printf(",\"wire_bytes_per_step\":%.0f", c.wire_bytes_per_step);
 }
 
 static void print_result(const training *t) {
@@ -264,7 +267,8 @@ static void print_result(const training *t) {
         for (int r = 0; r < strata_strategy_num_local_replicas(t->strategy); r++)
             printf("%s %s", r ? "," : "", strata_device_get_info(strata_strategy_device(t->strategy, r))->id);
         if (strata_strategy_num_workers(t->strategy) > 1)
-            printf(" and %d other workers", strata_strategy_num_workers(t->strategy) - 1);
+            printf(" and %d other workers, %sB sent a step", strata_strategy_num_workers(t->strategy) - 1,
+                   readable(strata_model_communication(t->model).wire_bytes_per_step).text);
         printf("\n");
         if (t->options.save) printf("saved %s\n", t->options.save);
         return;

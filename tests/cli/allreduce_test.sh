@@ -8,6 +8,9 @@ for transport in tcp shm inproc; do
     expect 0 '"algorithm":"one_shot"' bench allreduce --ranks 2 --transport $transport --sizes 4,262144 --json
     json "r['bytes'] == 262144 and 0 < r['min_us'] <= r['median_us'] and r['algorithm'] == 'two_shot' and r['transport'] == '$transport'"
 done
+expect 0 '"wire_bytes":262144' bench allreduce --ranks 2 --sizes 262144 --json
+expect 0 '"wire_bytes":131072' bench allreduce --ranks 2 --sizes 262144 --json --compress bf16
+expect 2 "bf16 or f16" bench allreduce --compress int8
 expect 0 ring bench allreduce --ranks 3 --transport shm --sizes 64 --algorithm ring
 printf '#!/bin/sh\necho "mpi $1 B  median 1000000.0 us  min 9.0 us"\n' >"$work/peer"
 chmod +x "$work/peer"

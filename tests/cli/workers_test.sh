@@ -62,6 +62,22 @@ ended=$?
 check "a worker whose peer was killed ends with exit code 162, not $ended" test $ended = 162
 stderr "rank 1"
 
+# Gradients in half the bytes: the copies stay equal, the losses nearly.
+for how in "" "--compress bf16" "--compress f16"; do
+    expect 0 "" launch -n 2 -- "$strata" $train --strategy multi_worker_mirrored $how
+    sed -i 's/^\[0\] //' "$work/out"
+    json "r['replica_weights_equal'] is True"
+    cp "$work/out" "$work/sent${how#--compress }"
+    python3 - "$work/sent" "$work/out" "$how" <<'END' || bad "train $how"
+import json, sys
+whole, rounded = (json.loads(open(p).readlines()[-1]) for p in sys.argv[1:3])
+if sys.argv[3]:
+    assert 0.49 < rounded["wire_bytes_per_step"] / whole["wire_bytes_per_step"] < 0.51
+    assert rounded["weights_sha256"] != whole["weights_sha256"]
+    assert abs(rounded["loss"] - whole["loss"]) < 0.02 * whole["loss"]
+END
+done
+expect 2 "multi_worker_mirrored" $train --strategy mirrored --compress bf16
 # A custom loop has the numbers of one process.
 for n in 2 3; do
     expect 0 "after 2000 examples; weights 0.9997 -2.0004 2.9997" launch -n $n -- "$STRATA_BUILD_DIR/samples/custom_loop" multi_worker_mirrored host

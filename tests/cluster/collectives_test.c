@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cluster/collective/fold.h"
+#include "cluster/collective/narrow.h"
 #include "cluster/communicator.h"
 #include "tests/cluster/ranks.h"
 
@@ -196,6 +197,120 @@ Test(collectives, all_reduce_takes_16_mebibytes) {
         strata_test_result r = test_ranks("inproc", 3, &opts, sixteen_mebibytes, NULL);
         cr_assert(r.ok, "%s: %s", strata_algorithm_names[a], r.text);
     }
+}
+
+/* ---- compression: 54 ---- */
+
+/* Every f16 and bf16, and f32s around what rounds up, down and to even, at all places of a vector. */
+Test(collectives, rows_are_rounded_as_single_numbers_are) {
+    enum { N = 1 << 16 };
+    static uint16_t bits[N], back[N];
+    static float wide[N];
+    for (int d = 1; d <= 2; d++) {
+        const strata_dtype dtype = d == 1 ? STRATA_DTYPE_F16 : STRATA_DTYPE_BF16;
+        for (int i = 0; i < N; i++) bits[i] = (uint16_t)i;
+        strata_widen_row(dtype, bits, N, wide);
+        for (int i = 0; i < N; i++) {
+            const float one = d == 1 ? strata_f16_to_f32((uint16_t)i) : strata_bf16_to_f32((uint16_t)i);
+            cr_assert_eq(memcmp(&one, &wide[i], sizeof one), 0, "%s %04x", strata_dtype_name(dtype), i);
+        }
+        for (int round = 0; round < 40; round++) {
+            uint64_t state = (uint64_t)round;
+            for (int i = 0; i < N; i++) {
+                const uint32_t random = (uint32_t)strata_test_next(&state) ^ (uint32_t)(strata_test_next(&state) << 16);
+                const uint32_t word = round % 2 ? random : (random & 0xFFFF0000u) | 0x8000u | (random & 1);
+                memcpy(&wide[i], &word, sizeof word);
+            }
+            strata_narrow_row(dtype, wide, N - 3, back);
+            for (int i = 0; i < N - 3; i++) {
+                const uint16_t one = d == 1 ? strata_f16_from_f32(wide[i]) : strata_bf16_from_f32(wide[i]);
+                cr_assert_eq(one, back[i], "%s of %a: %04x, not %04x", strata_dtype_name(dtype), (double)wide[i], back[i], one);
+            }
+        }
+    }
+}
+
+/* f32 that travels as `user`'s dtype: the bits are those of the fold of rounded parts, rounded; the bytes are half. */
+static strata_test_result narrow(strata_communicator *comm, const void *user) {
+    const strata_dtype wire = *(const strata_dtype *)user;
+    const size_t counts[] = {0, 1, 7, 5000, 100003};
+    const int world = strata_communicator_world(comm), rank = strata_communicator_rank(comm);
+    static _Thread_local float data[100003];
+    strata_error err = {0};
+    uint64_t sent[2] = {0};
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+            const strata_collective what = {.kind = STRATA_ALL_REDUCE,
+                                            .out = data,
+                                            .count = counts[c],
+                                            .reducer = c % 2 ? STRATA_REDUCER_MEAN : STRATA_REDUCER_SUM,
+                                            .wire = pass ? STRATA_DTYPE_F32 : wire};
+            const uint64_t before = strata_communicator_bytes_sent(comm);
+            fill(STRATA_DTYPE_F32, rank, data, counts[c]);
+            TEST_TRY(strata_communicator_run(comm, &what, &err));
+            sent[pass] = strata_communicator_bytes_sent(comm) - before; /* of the largest */
+            for (size_t i = 0; i < counts[c] && !pass; i++) {
+                uint64_t bits;
+                oracle(wire, what.reducer, world, i, &bits);
+                if ((double)data[i] != get(wire, &bits, 0))
+                    return strata_test_bad("element %zu of %zu is %.9g, not %.9g", i, counts[c], (double)data[i],
+                                           get(wire, &bits, 0));
+            }
+        }
+    /* Sums that a ring carries from rank to rank stay f32. */
+    if (comm->algorithm < 0 && 2 * sent[0] != sent[1])
+        return strata_test_bad("%llu bytes were sent, %llu without compression", (unsigned long long)sent[0],
+                               (unsigned long long)sent[1]);
+    return strata_test_ok();
+}
+
+Test(collectives, f32_may_travel_rounded_with_the_same_bits_for_all) {
+    static const strata_dtype wires[] = {STRATA_DTYPE_F16, STRATA_DTYPE_BF16};
+    for (int w = 0; w < 2; w++) {
+        for (int t = 0; t < TRANSPORTS; t++) {
+            strata_test_result r = test_ranks(transports[t], 3, NULL, narrow, &wires[w]);
+            cr_assert(r.ok, "%s: %s", transports[t], r.text);
+        }
+        for (int a = 0; strata_algorithm_names[a]; a++) {
+            const strata_communicator_options opts = {.algorithm = strata_algorithm_names[a]};
+            strata_test_result r = test_ranks("inproc", 5, &opts, narrow, &wires[w]);
+            cr_assert(r.ok, "%s: %s", strata_algorithm_names[a], r.text);
+        }
+    }
+}
+
+static strata_test_result differ_in_compression(strata_communicator *comm, const void *user) {
+    float data[100] = {0};
+    strata_error err = {0};
+    const strata_collective what = {.kind = STRATA_ALL_REDUCE,
+                                    .out = data,
+                                    .count = 100,
+                                    .wire = strata_communicator_rank(comm) == 1 ? STRATA_DTYPE_BF16 : STRATA_DTYPE_F32};
+    (void)user;
+    if (strata_communicator_run(comm, &what, &err) != STRATA_INVALID || !strstr(err.message, "bf16") ||
+        !strstr(err.message, "100 f32"))
+        return strata_test_bad("%s", err.message);
+    return strata_test_ok();
+}
+
+Test(collectives, ranks_that_compress_differently_are_told_so) {
+    strata_test_result r = test_ranks("tcp", 3, NULL, differ_in_compression, NULL);
+    cr_assert(r.ok, "%s", r.text);
+}
+
+Test(collectives, only_an_all_reduce_of_f32_can_be_compressed) {
+    strata_communicator *comms[2];
+    strata_error err = {0};
+    double x = 0;
+    cr_assert_eq(strata_communicator_create_local(2, NULL, comms, &err), STRATA_OK);
+    strata_collective what = {
+        .kind = STRATA_ALL_REDUCE, .out = &x, .count = 1, .dtype = STRATA_DTYPE_F64, .wire = STRATA_DTYPE_BF16};
+    cr_assert_eq(strata_communicator_run(comms[0], &what, &err), STRATA_INVALID);
+    what = (strata_collective){.kind = STRATA_BROADCAST, .out = &x, .count = 1, .wire = STRATA_DTYPE_BF16};
+    cr_assert_eq(strata_communicator_run(comms[0], &what, &err), STRATA_INVALID);
+    what = (strata_collective){.kind = STRATA_ALL_REDUCE, .out = &x, .count = 1, .wire = STRATA_DTYPE_I32};
+    cr_assert_eq(strata_communicator_run(comms[0], &what, &err), STRATA_INVALID);
+    for (int r = 0; r < 2; r++) strata_communicator_destroy(comms[r]);
 }
 
 /* ---- the others ---- */
