@@ -58,7 +58,7 @@ static strata_status check_same(const strata_group *group, int replica, int inde
     const strata_tensor *a = communication(group, 0, index, 0).node, *b = communication(group, replica, index, 0).node;
     const strata_all_reduce_attrs *x = attrs_of(a), *y = attrs_of(b);
     if (a->op == b->op && x->dtype == y->dtype && strata_shape_equal(x->shape, y->shape) && x->reduction == y->reduction &&
-        !x->merge == !y->merge)
+        x->every == y->every && !x->merge == !y->merge)
         return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "communication %d: replica 0 has %s %s %s, replica %d has %s %s %s", index,
                        strata_tensor_name(a), strata_dtype_name(x->dtype), strata_shape_text(x->shape).text, replica,
@@ -394,11 +394,27 @@ static strata_status carry_out(strata_group *group, int index, int slot, const b
     return STRATA_OK;
 }
 
-strata_status strata_group_finish(strata_group *group, int slot, const bool *contributes, strata_error *err) {
+/* Each replica's own value is its result, in a step in which the exchange is not made. */
+static strata_status keep_own(strata_group *group, int index, int slot, strata_error *err) {
+    for (int r = 0; r < group->n_replicas; r++) {
+        const strata_executable_communication c = communication(group, r, index, slot);
+        const strata_all_reduce_attrs *attrs = attrs_of(c.node);
+        if (c.after < 0 || c.before < 0) continue;
+        strata_status status = strata_executable_wait_segment(group->members[r].executable, slot, c.after, err);
+        if (status) return fail(group, r, status, err);
+        const size_t bytes = (size_t)strata_shape_elements(attrs->shape) * strata_dtype_bytes(attrs->dtype);
+        if (bytes) memcpy(c.result, c.operand, bytes);
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_group_finish(strata_group *group, int slot, int64_t step, const bool *contributes, strata_error *err) {
     STRATA_TRY(check_alive(group, err));
     for (int c = 0; c <= group->n_communications; c++) {
         for (int r = 0; r < group->n_replicas; r++) STRATA_TRY(advance(group, r, slot, group->members[r].limit[c], err));
-        if (c < group->n_communications) STRATA_TRY(carry_out(group, c, slot, contributes, err));
+        if (c == group->n_communications) break;
+        const int64_t every = attrs_of(communication(group, 0, c, slot).node)->every;
+        STRATA_TRY(every && (step + 1) % every ? keep_own(group, c, slot, err) : carry_out(group, c, slot, contributes, err));
     }
     group->counters.steps++;
     return STRATA_OK;

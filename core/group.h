@@ -32,10 +32,11 @@ int strata_group_n_slots(const strata_group *group);
 
 STRATA_MUST_USE strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_error *err);
 STRATA_MUST_USE strata_status strata_group_start(strata_group *group, int slot, strata_error *err);
-/* contributes[r] false: replica r had no examples; what it computed is left out of every fold of several replicas' values, and it receives the
+/* step: its number since the training began, from 0, for exchanges that are not made in each. contributes[r] false: replica r had no examples; what it computed is left out of every fold of several replicas' values, and it receives the
  * results. NULL: all do. The slot is the one that was started last. A failure names the replica, and ends the group: nothing more is
  * submitted. */
-STRATA_MUST_USE strata_status strata_group_finish(strata_group *group, int slot, const bool *contributes, strata_error *err);
+STRATA_MUST_USE strata_status strata_group_finish(strata_group *group, int slot, int64_t step, const bool *contributes,
+                                                  strata_error *err);
 /* Waits for one replica, each in its turn, to measure what its share of the step that was finished last takes: for groups that communicate nothing, as the others
  * learn it by the way. */
 STRATA_MUST_USE strata_status strata_group_look(strata_group *group, int slot, strata_error *err);

@@ -25,15 +25,25 @@ typedef struct strata_workers {
     void *communicator;  /* borrowed */
 } strata_workers;
 
+/* How a kind's training step differs from adding up the gradients before each update: built into every replica's graph. */
+typedef struct strata_step_rewrite {
+    /* What the replica's update takes, of the gradients of its own examples, which are weighted by 1 / (batch of all). share: its part of that batch, a
+     * scalar; 0 where it has no examples. */
+    strata_tensor *(*gradients)(strata_tensor *own, strata_tensor *share);
+    /* What its parameters become, of what the update made of them. */
+    strata_tensor *(*parameters)(strata_tensor *updated);
+} strata_step_rewrite;
+
 struct strata_strategy {
     const char *name; /* of its kind */
     char choice[256];
     strata_device **devices; /* its own; first one a replica, then one that keeps parameters only, if there is one */
     int n_devices, n_replicas;
     int updater; /* the device that makes the update and sends the parameters to the others; -1: each updates its own copy */
-    int64_t *weights;  /* [n_replicas] of the shares; NULL: equal */
-    bool auto_split;   /* weights are there, and follow the replicas' speeds */
-    int64_t *measured; /* [n_replicas], room for new weights: the other half of `weights` */
+    int64_t *weights;                   /* [n_replicas] of the shares; NULL: equal */
+    bool auto_split;                    /* weights are there, and follow the replicas' speeds */
+    int64_t *measured;                  /* [n_replicas], room for new weights: the other half of `weights` */
+    const strata_step_rewrite *rewrite; /* NULL: none */
     strata_workers workers;
     const strata_cross_device_ops *cross_device;
     int64_t bucket_bytes; /* gradients are communicated in parts of about this size, each as soon as it is there */

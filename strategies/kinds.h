@@ -19,11 +19,16 @@ typedef struct strata_strategy_kind {
     int most_devices; /* that a user may name; 0: none, -1: any number */
     bool workers;     /* one of several, which a communicator joins */
     bool central;     /* one device keeps optimizer slots and makes the update */
+    /* How the step differs from adding up gradients before the update; each replica makes its own then. NULL: it does not. */
+    const strata_step_rewrite *rewrite;
     /* Which devices, when the user names none. `rows`: all there are. *out_kind is the kind itself, or what it stands for ("auto"). */
     strata_status (*choose)(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
                             const struct strata_strategy_kind **out_kind, strata_error *err);
 } strata_strategy_kind;
 
+/* strata_strategy_create of a kind, which need not have a row. */
+STRATA_MUST_USE strata_status strata_strategy_of_kind(const strata_strategy_kind *kind, const strata_strategy_options *opts,
+                                                      strata_strategy **out_strategy, strata_error *err);
 /* Accelerators among the rows, each once: where several APIs show devices of one name, the API that shows most of them gives them. */
 STRATA_MUST_USE strata_status strata_choose_accelerators(const strata_device_info *rows, int n_rows,
                                                          strata_device_choice *choice, strata_error *err);

@@ -192,7 +192,8 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     if (kind->central)
         STRATA_TRY(open_parameter_device(strategy, opts->parameter_device, opts->device_options, err));
     else
-        strategy->updater = choose_updater(strategy);
+        strategy->updater = kind->rewrite ? -1 : choose_updater(strategy);
+    strategy->rewrite = kind->rewrite;
     STRATA_TRY(set_split(strategy, opts, err));
     if (kind->workers) STRATA_TRY(strata_strategy_join(strategy, opts->communicator, err));
     strategy->workers.wire = opts->compress;
@@ -208,9 +209,14 @@ static strata_strategy *new_strategy(void) {
 
 strata_status strata_strategy_create(const char *name, const strata_strategy_options *opts, strata_strategy **out_strategy,
                                      strata_error *err) {
-    static const strata_strategy_options defaults = {0};
     const strata_strategy_kind *kind = NULL;
     STRATA_TRY(find_kind(name ? name : "default", &kind, err));
+    return strata_strategy_of_kind(kind, opts, out_strategy, err);
+}
+
+strata_status strata_strategy_of_kind(const strata_strategy_kind *kind, const strata_strategy_options *opts,
+                                      strata_strategy **out_strategy, strata_error *err) {
+    static const strata_strategy_options defaults = {0};
     strata_strategy *strategy = new_strategy();
     if (!strategy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory");
     strata_status status = create(strategy, kind, opts ? opts : &defaults, err);

@@ -44,6 +44,7 @@ typedef struct fit {
     int n_flights;
     strata_model_program *unfinished; /* of the newest of them, if it was only started; NULL */
     int unfinished_slot;
+    int64_t unfinished_step;
     int64_t next_balance; /* step since the fit began */
     strata_progress progress;
     double began, epoch_began, metrics_read;
@@ -68,7 +69,8 @@ void strata_history_finish(strata_history *history) {
 static strata_status finish_step(fit *f, strata_error *err) {
     const strata_model_program *program = f->unfinished;
     f->unfinished = NULL;
-    return program ? strata_group_finish(program->group, f->unfinished_slot, program->contributes, err) : STRATA_OK;
+    if (!program) return STRATA_OK;
+    return strata_group_finish(program->group, f->unfinished_slot, f->unfinished_step, program->contributes, err);
 }
 
 /* Waits for what is in flight without looking, after a failure. */
@@ -241,6 +243,7 @@ static strata_status start(fit *f, strata_error *err) {
     f->n_flights++;
     f->unfinished = step->program;
     f->unfinished_slot = step->slot;
+    f->unfinished_step = step->step;
     return STRATA_OK;
 }
 

@@ -228,10 +228,13 @@ static strata_tensor *reduce(builder *b, computed *c) {
             if (b->model->state_size) c->state = exchange(b, c->state, b->model->state_size, STRATA_REDUCE_MEAN, updates);
         }
         /* By place: the last bucket has the first parameters. */
-        parts[n - 1 - k] = exchange_gradients(b, own, buckets[k].end - buckets[k].begin, updates);
+        parts[n - 1 - k] =
+            b->model->strategy->rewrite ? own : exchange_gradients(b, own, buckets[k].end - buckets[k].begin, updates);
     }
     if (!updates) return NULL;
-    return n > 1 ? strata_concat(parts, n, 0) : parts[0];
+    strata_tensor *all = n > 1 ? strata_concat(parts, n, 0) : parts[0];
+    if (!b->model->strategy->rewrite) return all;
+    return b->model->strategy->rewrite->gradients(all, step_word(b, STRATA_STEP_SHARE));
 }
 
 static strata_tensor *add_update(builder *b, strata_tensor *update) {
@@ -256,6 +259,8 @@ static void update(builder *b, const computed *c, strata_tensor *gradients, stra
     const int64_t first = 0, one = 1;
     u.gate = strata_reshape(strata_slice(epoch, &first, &one), STRATA_SHAPE());
     *out_flat = add_update(b, model->optimizer_kind->build(&model->optimizer, &u));
+    if (model->strategy->rewrite)
+        *out_flat = add_update(b, strata_assign(*out_flat, model->strategy->rewrite->parameters(*out_flat)));
     if (model->state_size)
         *out_state = add_update(
             b, strata_moving_average(b->context.state, c->state, strata_model_state_rates(&b->context, b->graph), u.gate));
@@ -291,6 +296,12 @@ static void build_accumulate(builder *b) {
         return;
     }
     const computed c = compute(b);
+    if (b->context.exchanges_inside && strata_strategy_has_workers(b->model->strategy)) {
+        strata_graph_poison(b->graph, NULL, STRATA_UNSUPPORTED,
+                            "batch norm synchronized over workers, with gradients that are accumulated: a worker without "
+                            "examples would be missing");
+        return;
+    }
     strata_tensor *const values[STRATA_N_HELD] = {
         [STRATA_HELD_GRADIENTS] = own_gradients(b, &c, &all), [STRATA_HELD_SUMS] = c.sums, [STRATA_HELD_STATES] = c.state};
     for (int i = 0; i < STRATA_N_HELD; i++)
@@ -304,6 +315,9 @@ static void build_apply(builder *b) {
     for (int i = 0; i < STRATA_N_HELD; i++)
         if (own->held[i]) held[i] = strata_variable_read(b->graph, own->held[i]);
     computed c = compute(b);
+    if (b->model->strategy->rewrite)
+        strata_graph_poison(b->graph, NULL, STRATA_UNSUPPORTED, "strategy %s does not accumulate gradients",
+                            b->model->strategy->name);
     c.gradients = held[STRATA_HELD_GRADIENTS];
     c.sums = held[STRATA_HELD_SUMS];
     if (held[STRATA_HELD_STATES]) c.state = strata_mul(held[STRATA_HELD_STATES], step_word(b, STRATA_STEP_STATE_SHARE));

@@ -68,6 +68,13 @@ strata_tensor *strata_all_reduce(strata_tensor *x, strata_reduction reduction) {
     return strata_exchange(x->graph, x, x->dtype, x->shape, reduction, true);
 }
 
+strata_tensor *strata_exchange_every(strata_tensor *x, strata_reduction reduction, int64_t every) {
+    if (!x || strata_tensor_is_poison(x)) return x;
+    strata_all_reduce_attrs attrs = {
+        .reduction = reduction, .every = every, .takes = true, .dtype = x->dtype, .shape = x->shape};
+    return strata_node(x->graph, &strata_op_all_reduce, 1, &x, &attrs);
+}
+
 strata_tensor *strata_exchange_inside(strata_tensor *x) {
     if (!x || strata_tensor_is_poison(x)) return x;
     strata_all_reduce_attrs attrs = {

@@ -23,6 +23,7 @@ typedef struct strata_merge {
 
 typedef struct strata_all_reduce_attrs {
     int64_t reduction;         /* strata_reduction */
+    int64_t every;             /* in other steps than each such one replicas keep their own values; 0: in all */
     const strata_merge *merge; /* instead of it, borrowed; NULL: none */
     bool takes;                /* else the node is empty: its shape is (0) */
     bool inside;               /* it belongs to what replicas compute: devices that only update have no such node */
@@ -31,6 +32,8 @@ typedef struct strata_all_reduce_attrs {
     strata_shape shape; /* of what travels */
 } strata_all_reduce_attrs;
 
+/* An all_reduce in steps every - 1, 2 every - 1, ...; in the others each replica's x is its result. */
+strata_tensor *strata_exchange_every(strata_tensor *x, strata_reduction reduction, int64_t every);
 /* The sum of x over the replicas that compute, in the midst of that. Gradient: the same of dy. */
 strata_tensor *strata_exchange_inside(strata_tensor *x);
 /* x of every replica through `merge`. */
