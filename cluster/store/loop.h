@@ -43,7 +43,7 @@ typedef struct strata_accepted {
 typedef struct strata_session {
     strata_source source;
     int rank;
-    bool connected, left;
+    bool came, connected, left;
     strata_connection connection;
     double heard;
     uint64_t collective;

@@ -178,7 +178,7 @@ void strata_loop_new_session(strata_loop *loop, strata_stream stream, const stra
         return;
     }
     *s = (strata_session){
-        .source = {session_ready}, .rank = (int)hello->rank, .connected = true, .heard = strata_clock_seconds()};
+        .source = {session_ready}, .rank = (int)hello->rank, .came = true, .connected = true, .heard = strata_clock_seconds()};
     strata_connection_init(&s->connection, stream);
     if (strata_loop_watch(loop, stream.fd, &s->source, NULL)) lose(loop, s, "no memory to watch its connection");
     if (loop->spread) { /* it came too late */
@@ -223,9 +223,10 @@ void strata_loop_check_sessions(strata_loop *loop, double now) {
     serve_waiting(loop, now);
 }
 
-static int n_connected(const strata_loop *loop) {
+/* Ranks to wait for: those that are there, and after a failure those that are still to come, who would look for us in vain. */
+static int n_awaited(const strata_loop *loop, bool failed) {
     int n = 0;
-    for (int r = 1; r < loop->member.world; r++) n += loop->sessions[r].connected;
+    for (int r = 1; r < loop->member.world; r++) n += loop->sessions[r].connected || (failed && !loop->sessions[r].came);
     return n;
 }
 
@@ -233,7 +234,7 @@ void strata_loop_finish_serving(strata_loop *loop) {
     const bool failed = strata_board_failed(loop->board);
     const struct timespec limit = strata_clock_after(failed ? 1 : 3600 * 24); /* silent ranks are lost before */
     int late = 0;
-    while (n_connected(loop) && !late && !(strata_board_failed(loop->board) && !failed))
+    while (n_awaited(loop, failed) && !late && !(strata_board_failed(loop->board) && !failed))
         late = pthread_cond_timedwait(&loop->changed, &loop->lock, &limit);
     for (int r = 1; r < loop->member.world; r++) {
         send_to(loop, &loop->sessions[r], STRATA_FRAME_LEAVE, 0, NULL, 0);
