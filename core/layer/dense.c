@@ -25,10 +25,13 @@ static strata_tensor *dense_build(const void *options, strata_layer_context *con
         strata_layer_parameter(context, graph, "kernel", STRATA_SHAPE(in, units),
                                opts->kernel_initializer ? opts->kernel_initializer : "glorot_uniform", in, units);
     strata_layer_penalize(context, kernel, opts->kernel_l1, opts->kernel_l2);
-    strata_tensor *y = strata_matmul(x, kernel, false, false);
-    if (!opts->no_bias)
-        y = strata_add(y, strata_layer_parameter(context, graph, "bias", STRATA_SHAPE(units),
-                                                 opts->bias_initializer ? opts->bias_initializer : "zeros", in, units));
+    const strata_dtype dtype = strata_tensor_dtype(x);
+    strata_tensor *y = strata_matmul(x, strata_cast(kernel, dtype), false, false);
+    if (!opts->no_bias) {
+        strata_tensor *bias = strata_layer_parameter(context, graph, "bias", STRATA_SHAPE(units),
+                                                     opts->bias_initializer ? opts->bias_initializer : "zeros", in, units);
+        y = strata_add(y, strata_cast(bias, dtype));
+    }
     return strata_activation_apply(opts->activation, y);
 }
 

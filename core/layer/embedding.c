@@ -25,7 +25,7 @@ static strata_tensor *embedding_build(const void *options, strata_layer_context 
     strata_tensor *table =
         strata_layer_parameter(context, graph, "embeddings", STRATA_SHAPE(opts->vocabulary, opts->units),
                                opts->initializer ? opts->initializer : "uniform", opts->vocabulary, opts->units);
-    return strata_gather(table, x, 0);
+    return strata_cast(strata_gather(table, x, 0), strata_layer_dtype(context));
 }
 
 const strata_layer_kind strata_layer_embedding = {

@@ -27,9 +27,10 @@ static strata_tensor *product(const strata_multi_head_attention_options *opts, s
     snprintf(kernel, sizeof kernel, "%s_kernel", name);
     snprintf(bias, sizeof bias, "%s_bias", name);
     strata_tensor *weights = strata_layer_parameter(context, graph, kernel, STRATA_SHAPE(in, out), "glorot_uniform", in, out);
-    strata_tensor *y = strata_matmul(x, weights, false, false);
+    const strata_dtype dtype = strata_tensor_dtype(x);
+    strata_tensor *y = strata_matmul(x, strata_cast(weights, dtype), false, false);
     if (opts->no_bias) return y;
-    return strata_add(y, strata_layer_parameter(context, graph, bias, STRATA_SHAPE(out), "zeros", in, out));
+    return strata_add(y, strata_cast(strata_layer_parameter(context, graph, bias, STRATA_SHAPE(out), "zeros", in, out), dtype));
 }
 
 /* (N, T, heads key_dim) -> (N, heads, T, key_dim) */

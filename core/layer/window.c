@@ -60,13 +60,15 @@ strata_tensor *strata_conv_layer_kernel(const strata_conv_layer *layer, strata_l
                                                     layer->kernel_initializer ? layer->kernel_initializer : "glorot_uniform",
                                                     taps(layer) * kernel.dims[layer->n_axes], taps(layer) * layer->filters);
     strata_layer_penalize(context, weights, layer->kernel_l1, layer->kernel_l2);
-    return weights;
+    return strata_cast(weights, strata_tensor_dtype(x));
 }
 
 strata_tensor *strata_conv_layer_finish(const strata_conv_layer *layer, strata_layer_context *context, strata_tensor *y) {
-    if (!layer->no_bias)
-        y = strata_add(y, strata_layer_parameter(context, strata_tensor_graph(y), "bias", STRATA_SHAPE(layer->filters),
-                                                 layer->bias_initializer ? layer->bias_initializer : "zeros", taps(layer),
-                                                 layer->filters));
+    if (!layer->no_bias) {
+        strata_tensor *bias =
+            strata_layer_parameter(context, strata_tensor_graph(y), "bias", STRATA_SHAPE(layer->filters),
+                                   layer->bias_initializer ? layer->bias_initializer : "zeros", taps(layer), layer->filters);
+        y = strata_add(y, strata_cast(bias, strata_tensor_dtype(y)));
+    }
     return strata_activation_apply(layer->activation, y);
 }

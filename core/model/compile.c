@@ -181,6 +181,18 @@ void strata_model_free_variables(strata_model *model) {
     model->segments = (strata_segments){0};
 }
 
+static strata_status check_precision(const strata_strategy *strategy, strata_dtype precision, strata_error *err) {
+    if (!strata_dtype_is_float(precision))
+        return strata_fail(err, STRATA_INVALID, "model: precision is %s; it is f32, f16 or bf16", strata_dtype_name(precision));
+    for (int r = 0; r < strategy->n_replicas; r++) {
+        const strata_device_info *info = strata_device_get_info(strategy->devices[r]);
+        if (!(info->dtypes >> precision & 1u))
+            return strata_fail(err, STRATA_UNSUPPORTED, "%s (%s) cannot store %s; every device has precision f32", info->id,
+                               info->name, strata_dtype_name(precision));
+    }
+    return STRATA_OK;
+}
+
 strata_status strata_model_compile(strata_model *model, strata_device *device, const strata_compile_options *opts,
                                    strata_error *err) {
     strata_strategy *strategy = opts ? opts->strategy : NULL;
@@ -193,8 +205,11 @@ strata_status strata_model_compile(strata_model *model, strata_device *device, c
     model->only = device;
     model->alone =
         (strata_strategy){.name = "one_device", .devices = &model->only, .n_devices = 1, .n_replicas = 1, .updater = -1};
+    STRATA_TRY(check_precision(strategy ? strategy : &model->alone, opts ? opts->precision : STRATA_DTYPE_F32, err));
     model->strategy = strategy ? strategy : &model->alone;
     model->seed = opts ? opts->seed : 0;
+    model->precision = opts ? opts->precision : STRATA_DTYPE_F32;
+    model->loss_scale = model->precision == STRATA_DTYPE_F16 ? 32768 : 0;
     strata_status status = make_variables(model, err);
     if (status) {
         strata_model_free_variables(model);

@@ -14,6 +14,9 @@
 #include "core/data/worker_batches.h"
 #include "core/model/model.h"
 
+enum { STEPS_BETWEEN_SCALES = 2000 }; /* steps */
+static const double largest_scale = 16777216;
+
 enum { MAX_IN_FLIGHT = 8, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
 
 /* What is submitted and not looked at yet: a step; a batch of one whose gradients are accumulated; that step's update. */
@@ -24,6 +27,7 @@ typedef struct flight {
     int64_t first, last; /* batches that this worker read for it */
     int64_t n, examples; /* batches of the step so far, and their examples, of all workers */
     int64_t t;           /* the optimizer's count, from 1 */
+    double scale;        /* of its gradients; 0: not chosen yet */
     float words[STRATA_STEP_WORDS];
     int32_t rng[STRATA_RNG_WORDS];
 } flight;
@@ -168,6 +172,23 @@ static strata_status tell(fit *f, strata_error *err) {
     return f->opts.on_progress(&f->progress, f->opts.user, err);
 }
 
+/* Steps behind one that overflowed were submitted with its scale: they say no more. */
+static strata_status follow_scale(fit *f, const flight *done, bool finite, strata_error *err) {
+    strata_model *model = f->model;
+    if (!finite) f->history->n_skipped++;
+    if (done->scale != model->loss_scale) return STRATA_OK;
+    if (!finite && done->scale <= 1)
+        return strata_fail(
+            err, STRATA_DATA,
+            "the f16 gradients are not finite at epoch %d, step %lld, though the loss is not scaled; precision bf16 or "
+            "f32 has a larger range",
+            f->progress.epoch + 1, (long long)done->step + 1);
+    if (finite && (++model->scale_steps < STEPS_BETWEEN_SCALES || done->scale >= largest_scale)) return STRATA_OK;
+    model->loss_scale *= finite ? 2 : 0.5;
+    model->scale_steps = 0;
+    return STRATA_OK;
+}
+
 /* Looks at the oldest step in flight. */
 static strata_status retire(fit *f, strata_error *err) {
     flight done = f->flights[0];
@@ -179,6 +200,7 @@ static strata_status retire(fit *f, strata_error *err) {
     float loss = sums[0] / (float)done.examples;
     strata_history *h = f->history;
     if (!isfinite(loss)) return report_not_finite(f, &done, err);
+    if (f->model->loss_scale > 0) STRATA_TRY(follow_scale(f, &done, isfinite(sums[f->model->n_sums]), err));
     if (h->n_losses < (int)(sizeof h->losses / sizeof *h->losses)) h->losses[h->n_losses++] = loss;
     if (h->n_steps++ == 0) h->first_step_seconds = seconds() - f->began;
     f->progress.loss = loss;
@@ -202,14 +224,14 @@ static void fill_part(fit *f, const flight *step, const strata_program_part *par
     strata_executable *exe = part->executable;
     float words[STRATA_STEP_WORDS];
     memcpy(words, step->words, sizeof words);
-    words[STRATA_STEP_SHARE] = (float)part->n / (float)whole;
+    words[STRATA_STEP_SHARE] = (float)(step->scale * (double)part->n / (double)whole);
     if (part->step >= 0) memcpy(strata_executable_input(exe, step->slot, part->step), words, sizeof words);
     if (!part->n) return;
     void *labels = strata_executable_input(exe, step->slot, part->y);
     strata_worker_batches_write(f->batches, part->first, part->n, strata_executable_input(exe, step->slot, part->x), labels);
     strata_model_convert_labels(f->model, f->dataset, part->n, labels);
     float *weights = strata_executable_input(exe, step->slot, part->weights);
-    for (int64_t i = 0; i < part->n; i++) weights[i] = 1.0f / (float)whole;
+    for (int64_t i = 0; i < part->n; i++) weights[i] = (float)step->scale / (float)whole;
     if (part->example_weights >= 0) {
         weights = strata_executable_input(exe, step->slot, part->example_weights);
         strata_worker_batches_write_weights(f->batches, part->first, part->n, weights);
@@ -229,9 +251,11 @@ static strata_status prepare(fit *f, strata_program_kind kind, int64_t n, flight
     if (f->n_flights == in_flight) STRATA_TRY(retire(f, err));
     flight *step = &f->flights[f->n_flights];
     *step = what;
+    if (!step->scale) step->scale = f->model->loss_scale > 0 ? f->model->loss_scale : 1;
     STRATA_TRY(strata_model_get_program(f->model, kind, n, f->weighted && kind != STRATA_PROGRAM_APPLY, &step->program, err));
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
     fill_words(f, step);
+    step->words[STRATA_STEP_SCALE] = (float)(1 / step->scale);
     return STRATA_OK;
 }
 
@@ -251,7 +275,7 @@ static strata_status start(fit *f, strata_error *err) {
 static strata_status submit_held(fit *f, strata_error *err) {
     STRATA_TRY(prepare(f, STRATA_PROGRAM_APPLY, 0, f->held, err));
     flight *step = &f->flights[f->n_flights];
-    step->words[STRATA_STEP_SCALE] = (float)((double)f->held_whole / (double)f->held.examples);
+    step->words[STRATA_STEP_SCALE] = (float)((double)f->held_whole / (double)f->held.examples / step->scale);
     for (int r = 0; r < step->program->n_parts; r++) {
         const strata_program_part *part = &step->program->parts[r];
         const int64_t n = f->model->replicas[r].n_held;
@@ -270,6 +294,7 @@ static strata_status submit_held(fit *f, strata_error *err) {
 static strata_status hold(fit *f, const strata_worker_step *rows, strata_error *err) {
     STRATA_TRY(prepare(f, STRATA_PROGRAM_ACCUMULATE, rows->own, f->held, err));
     flight *step = &f->flights[f->n_flights];
+    f->held.scale = step->scale; /* of all its batches */
     for (int r = 0; r < step->program->n_parts; r++) {
         fill_part(f, step, &step->program->parts[r], f->held.examples + rows->first, f->held_whole);
         f->model->replicas[r].n_held += step->program->parts[r].n > 0;
@@ -400,6 +425,7 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
                                ? run_epochs(&f, err)
                                : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d epochs", f.opts.epochs);
     drain(&f);
+    f.history->loss_scale = model->loss_scale;
     strata_history_finish(&own);
     return status;
 }

@@ -134,6 +134,10 @@ strata_tensor *strata_layer_sum_over_replicas(strata_layer_context *context, str
     return strata_exchange_inside(x);
 }
 
+strata_dtype strata_layer_dtype(const strata_layer_context *context) {
+    return context->dtype;
+}
+
 bool strata_layer_is_training(const strata_layer_context *context) {
     return context->training;
 }
@@ -183,12 +187,13 @@ void strata_layer_penalize(strata_layer_context *context, strata_tensor *x, doub
 strata_tensor *strata_model_build_layers(strata_layer_context *context, strata_tensor *x) {
     strata_graph *graph = strata_tensor_graph(x);
     context->input = x;
+    if (strata_tensor_dtype(x) == STRATA_DTYPE_F32) x = strata_cast(x, context->dtype);
     for (int i = 0; i < context->model->list.n; i++) {
         int first = graph->n_nodes;
         x = build_layer(context, &context->model->list.layers[i], x);
         if (context->costs) context->costs[i] = (strata_layer_cost){strata_tensor_shape(x), strata_graph_flops(graph, first)};
     }
-    return x;
+    return strata_dtype_is_float(strata_tensor_dtype(x)) ? strata_cast(x, STRATA_DTYPE_F32) : x;
 }
 
 /* (batch, shape...) */

@@ -112,8 +112,8 @@ typedef struct strata_step_role {
 /* A step's graph, until strata_graph_destroy(graph). */
 typedef struct strata_step {
     strata_graph *graph;
-    strata_tensor *flat; /* the parameters' read */
-    strata_tensor *output;
+    strata_tensor *flat;   /* the parameters' read */
+    strata_tensor *output; /* of training, where gradients are scaled: one more number, 0 if they were finite */
     strata_tensor *updates[STRATA_MAX_STEP_UPDATES];
     int n_updates;
 } strata_step;
@@ -156,6 +156,9 @@ struct strata_model {
     int64_t n_sums;
     double *sums;            /* [n_sums] of the newest evaluation or epoch, on the host */
     int64_t optimizer_steps; /* updates so far */
+    strata_dtype precision;  /* of activations and gradients: f32, f16 or bf16 */
+    double loss_scale;       /* what gradients are multiplied by until the update, where they are f16; 0: they are not */
+    int64_t scale_steps;     /* since it changed */
     strata_model_program *programs;
 };
 
@@ -172,6 +175,7 @@ struct strata_layer_context {
     bool declaring, training;
     bool has_replicas;         /* the batch is shared out */
     bool exchanges_inside;     /* a layer has added something up over replicas */
+    strata_dtype dtype;        /* of what flows between layers, where it is no integers */
     strata_tensor *flat;       /* the parameters' read; NULL while declaring */
     strata_tensor *state;      /* the states' read; NULL while declaring, and where there are none */
     strata_tensor **new_state; /* [n_parameters], what states become in the step; NULL: not asked for */

@@ -17,6 +17,9 @@
  *   the update, on the devices that make it
  *   new parameters and states to the devices that do not
  *
+ * Where gradients are f16 the host feeds weights and shares times the loss scale; `step` says what undoes it. The update is left out when the gradients are not finite,
+ * and the output tells.
+ *
  * Every device has the same exchanges in the same order; who gives and who takes is its role's. */
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +36,7 @@ typedef struct builder {
     strata_step_role role;
     strata_layer_context context;
     strata_tensor *words; /* the step's numbers, f32 (STRATA_STEP_WORDS) */
+    bool scaled;          /* gradients are to be multiplied by one of them */
 } builder;
 
 static strata_tensor *forward(builder *b) {
@@ -246,18 +250,26 @@ static void update(builder *b, const computed *c, strata_tensor *gradients, stra
                    strata_tensor **out_state) {
     strata_model *model = b->model;
     const strata_model_replica *own = &model->replicas[b->role.replica];
-    strata_tensor *square = NULL, *sums = c->sums;
+    strata_tensor *square = NULL, *sums = c->sums, *overflow = NULL;
     strata_update u = {.parameters = b->step->flat, .step = b->words, .segments = &model->segments};
     for (int i = 0; i < model->optimizer_kind->n_slots(&model->optimizer); i++)
         u.slots[i] = strata_variable_read(b->graph, own->slots[i]);
+    if (b->scaled) gradients = strata_mul(gradients, step_word(b, STRATA_STEP_SCALE));
     u.gradients = strata_clip_gradients(&model->optimizer, gradients, &model->segments, &square);
-    /* Where the norm of all gradients is known anyway, one that is not finite spoils the loss, and so closes the gate. */
-    if (square) sums = add_to_loss(sums, times(square, 0));
     b->step->output = sums;
+    if (model->loss_scale > 0) { /* 0, or NaN */
+        if (!square) square = strata_reduce_sum(strata_square(gradients), NULL, 0, false);
+        overflow = times(square, 0);
+        b->step->output = strata_concat((strata_tensor *[]){sums, strata_reshape(overflow, STRATA_SHAPE(1))}, 2, 0);
+    } else if (
+        square) { /* where the norm of all gradients is known anyway, one that is not finite spoils the loss, and so closes the gate */
+        b->step->output = sums = add_to_loss(sums, times(square, 0));
+    }
     /* The gate is the epoch's sum, not the batch's: steps submitted behind one whose loss is not finite change nothing either. */
     strata_tensor *epoch = add_update(b, strata_assign_add(strata_variable_read(b->graph, own->metrics), sums));
     const int64_t first = 0, one = 1;
     u.gate = strata_reshape(strata_slice(epoch, &first, &one), STRATA_SHAPE());
+    if (overflow) u.gate = strata_add(u.gate, overflow);
     *out_flat = add_update(b, model->optimizer_kind->build(&model->optimizer, &u));
     if (model->strategy->rewrite)
         *out_flat = add_update(b, strata_assign(*out_flat, model->strategy->rewrite->parameters(*out_flat)));
@@ -321,9 +333,8 @@ static void build_apply(builder *b) {
     c.gradients = held[STRATA_HELD_GRADIENTS];
     c.sums = held[STRATA_HELD_SUMS];
     if (held[STRATA_HELD_STATES]) c.state = strata_mul(held[STRATA_HELD_STATES], step_word(b, STRATA_STEP_STATE_SHARE));
-    strata_tensor *gradients = reduce(b, &c);
-    if (gradients) gradients = strata_mul(gradients, step_word(b, STRATA_STEP_SCALE));
-    update_all(b, &c, gradients);
+    b->scaled = true;
+    update_all(b, &c, reduce(b, &c));
     strata_tensor *zero = strata_scalar(b->graph, STRATA_DTYPE_F32, 0);
     for (int i = 0; i < STRATA_N_HELD; i++)
         if (held[i]) add_update(b, strata_assign(held[i], strata_broadcast_to(zero, strata_tensor_shape(held[i]))));
@@ -353,7 +364,8 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
     builder b = {.model = model,
                  .step = step,
                  .role = role,
-                 .context = {.model = model, .has_replicas = role.has_replicas, .costs = layers}};
+                 .context = {.model = model, .dtype = model->precision, .has_replicas = role.has_replicas, .costs = layers},
+                 .scaled = model->loss_scale > 0};
     *step = (strata_step){0};
     STRATA_TRY(strata_graph_create(&b.graph, err));
     step->graph = b.graph;

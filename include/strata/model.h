@@ -69,6 +69,10 @@ typedef struct strata_compile_options {
      * over classes), auc (Keras' 200 thresholds), confusion_matrix, mae. They add up on the device; each costs some kernels a step. */
     const char *metrics;
     uint64_t seed; /* of initial parameters and dropout */
+    /* What activations, and parameters where they are used, are stored in: f32 (which is 0), f16 or bf16. Parameters, optimizer slots, statistics, losses and metrics stay f32, as
+     * does every addition; so a model file does not know it. With f16 the loss is scaled while gradients are computed: by 2^15 at first, half of it after a step whose
+     * gradients were not finite, which changes nothing, and twice after 2000 steps without. UNSUPPORTED, naming the device, where one cannot store it. */
+    strata_dtype precision;
     /* On which devices: borrowed, must outlive the model; the call's device is NULL then. NULL: on that device alone. */
     strata_strategy *strategy;
 } strata_compile_options;
@@ -128,6 +132,8 @@ typedef struct strata_history {
     int64_t n_steps;        /* finished steps in all */
     int n_losses;
     float losses[100];         /* mean loss of each of the first steps */
+    int64_t n_skipped;         /* steps that changed nothing, as their f16 gradients were not finite */
+    double loss_scale;         /* of f16 gradients at the end; 0 for others */
     double first_step_seconds; /* from the call of fit to the end of its first step, kernels compiled */
 } strata_history;
 STRATA_API void strata_history_finish(strata_history *history);
@@ -136,7 +142,7 @@ STRATA_API void strata_history_finish(strata_history *history);
  * for (seed, epoch), and its own batches where it ends in a batch stage. With several workers all call it, with the same options: by default they all read the same
  * batches and compute their rows of each, which gives the losses of one process on one device. Fails: INVALID for a batch below 1 or labels that do not fit;
  * OUT_OF_MEMORY with bytes wanted and free and a batch that fits; DATA for a loss that is not finite, naming the step and the first tensor that is
- * not finite (the parameters are those before that step); what a callback returned. */
+ * not finite (the parameters are those before that step), or for f16 gradients that are not finite even unscaled; what a callback returned. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset,
                                                           const strata_fit_options *opts, strata_history *out_history,
                                                           strata_error *err);

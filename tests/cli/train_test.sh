@@ -48,6 +48,12 @@ expect 0 "" train mnist --device host --data "$work/data" --epochs 3 --seed 1 --
 json 'r["accuracy"] < 0.6'
 expect 2 "number 2 is none" train mnist --device host --class-weights 1,x
 
+for precision in f32 f16 bf16; do
+    expect 0 "" train mnist --device host --data "$work/data" --epochs 1 --seed 1 --precision $precision --json
+    json "r['precision'] == '$precision' and r['steps_skipped'] == 0 and r['loss'] < 2.2"
+done
+expect 2 "there are f32, f16 and bf16" train mnist --device host --precision i32
+
 # A learning rate is taken with and without an optimizer in the model's JSON.
 printf '%s\n' '{"input": [28, 28], "layers": [{"layer": "flatten"}, {"layer": "dense", "units": 10}]}' >"$work/plain.json"
 expect 0 "" train "$work/plain.json" --device host --data "$work/data" --epochs 1 --json

@@ -28,6 +28,7 @@ typedef struct plan {
     int64_t n, batch; /* examples; of the global batch */
     int epochs;
     const char *metrics;
+    strata_dtype precision;
 } plan;
 
 typedef struct outcome {
@@ -72,7 +73,8 @@ static strata_model *make_model(const plan *p) {
 }
 
 static void compile(strata_model *model, const plan *p, strata_strategy *strategy) {
-    const strata_compile_options opts = {.optimizer = p->optimizer, .metrics = p->metrics, .seed = 3, .strategy = strategy};
+    const strata_compile_options opts = {
+        .optimizer = p->optimizer, .metrics = p->metrics, .seed = 3, .strategy = strategy, .precision = p->precision};
     OK(strata_model_compile(model, NULL, &opts, &err));
 }
 
@@ -297,6 +299,24 @@ Test(training, the_same_run_gives_the_same_bits) {
     const plan p = {.optimizer = strata_adam_optimizer(0.003), .dropout = true, .n = 80, .batch = 16, .epochs = 4};
     const outcome a = run(&p, hosts(3)), b = run(&p, hosts(3));
     cr_assert_str_eq(a.sha, b.sha);
+}
+
+/* Each rounds its share of the gradients to f16 by itself; the update is of f32. */
+Test(training, copies_stay_identical_in_mixed_precision) {
+    plan p = {.optimizer = strata_adam_optimizer(0.003), .dropout = true, .n = 53, .batch = 16, .epochs = 5};
+    const outcome one = run(&p, hosts(1));
+    const strata_dtype halves[] = {STRATA_DTYPE_F16, STRATA_DTYPE_BF16};
+    for (int i = 0; i < 2; i++) {
+        p.precision = halves[i];
+        const outcome out = run(&p, hosts(3));
+        cr_assert(out.equal);
+        for (int k = 0; k < one.n_losses; k++)
+            cr_assert_float_eq(out.losses[k], one.losses[k], 0.02 * fabs((double)one.losses[k]), "loss %d", k);
+        static const char *const host[] = {"host"};
+        const outcome central = run(&p, named("central_storage", host, 1, NULL));
+        cr_assert(central.equal);
+        cr_assert_float_eq(central.trained.loss, one.trained.loss, 0.02 * one.trained.loss);
+    }
 }
 
 /* ---- 5: central storage ---- */
