@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cluster/collective/algorithm.h"
+#include "cluster/collective/table.h"
 
 static const double CONNECT_SECONDS = 60, STALL_SECONDS = 300;
 
@@ -159,6 +160,7 @@ void strata_communicator_destroy(strata_communicator *comm) {
     strata_member_release(comm->member);
     pthread_cond_destroy(&comm->changed);
     pthread_mutex_destroy(&comm->lock);
+    free(comm->table);
     free(comm->scratch);
     free(comm->narrow);
     free(comm->sends);
@@ -256,6 +258,11 @@ static strata_status make_child(strata_communicator *comm, const choice *choices
     const int n = snprintf(child->name, sizeof child->name, "%s/%d.%d", comm->name, comm->splits, choices[comm->rank].color);
     if (n >= (int)sizeof child->name) return strata_fail(err, STRATA_INVALID, "communicators are split too often");
     child->algorithm = comm->algorithm;
+    if (comm->table) {
+        child->table = malloc(sizeof *child->table);
+        if (!child->table) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a table of algorithms");
+        *child->table = *comm->table;
+    }
     child->connect_seconds = comm->connect_seconds;
     child->stall_seconds = comm->stall_seconds;
     for (int i = 0; i < child->world; i++) child->peers[i] = comm->peers[ranks[i]];

@@ -26,9 +26,10 @@ struct strata_communicator {
     strata_member *member;
     strata_peer *peers; /* [world] */
     const strata_transport *transport;
-    void *link;           /* the transport's */
-    size_t segment_bytes; /* the largest message */
-    int algorithm;        /* forced, or -1 */
+    void *link;                           /* the transport's */
+    size_t segment_bytes;                 /* the largest message */
+    int algorithm;                        /* forced, or -1 */
+    struct strata_algorithm_table *table; /* rank 0's measured choices; NULL: none */
     double stall_seconds, connect_seconds;
     uint64_t sequence; /* collectives begun */
     int splits;

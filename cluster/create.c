@@ -11,6 +11,7 @@
 
 #include "cluster/clock.h"
 #include "cluster/collective/algorithm.h"
+#include "cluster/collective/table.h"
 #include "cluster/communicator.h"
 #include "cluster/store/remote.h"
 #include "cluster/wire/socket.h"
@@ -108,7 +109,7 @@ static strata_status meet(strata_communicator *comm, strata_error *err) {
     return status;
 }
 
-static strata_status open_links(strata_communicator *comm, const char *wanted, strata_error *err) {
+static strata_status open_links(strata_communicator *comm, const char *wanted, const char *table, strata_error *err) {
     const bool together = strata_communicator_ranks_here(comm) == comm->world;
     if (!wanted || !strcmp(wanted, "auto")) wanted = together ? "shm" : "tcp";
     comm->transport = strata_transport_find(wanted);
@@ -117,6 +118,7 @@ static strata_status open_links(strata_communicator *comm, const char *wanted, s
     STRATA_TRY(comm->transport->open(comm, err));
     STRATA_TRY(strata_communicator_barrier(comm, err));
     if (comm->transport->opened) comm->transport->opened(comm);
+    STRATA_TRY(strata_table_share(comm, table, err));
     comm->sequence = 0; /* users count from here */
     return STRATA_OK;
 }
@@ -144,7 +146,7 @@ strata_status strata_communicator_create(const strata_communicator_options *opts
     status = strata_communicator_set_options(comm, &o, &why);
     if (!status) status = tell_about_self(comm, address, &why);
     if (!status) status = meet(comm, &why);
-    if (!status) status = open_links(comm, o.transport, &why);
+    if (!status) status = open_links(comm, o.transport, o.table, &why);
     if (!status) return STRATA_OK;
     status = strata_communicator_give_up(comm, status, &why);
     strata_communicator_destroy(comm);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which algorithm an all_reduce takes. Measured with `strata bench allreduce --algorithm`; cluster/README.md has the costs. */
+ * Which algorithm an all_reduce takes where the user's table (table.h) does not say. Measured with `strata bench allreduce --algorithm`; cluster/README.md has the
+ * costs. */
 #include <stdint.h>
 #include <string.h>
 
 #include "cluster/collective/algorithm.h"
+#include "cluster/collective/table.h"
 
 const strata_algorithm strata_algorithms[] = {{"one_shot", strata_one_shot},
                                               {"two_shot", strata_two_shot},
                                               {"ring", strata_ring},
                                               {"halving_doubling", strata_halving_doubling}};
+const uint32_t strata_n_algorithms = sizeof strata_algorithms / sizeof *strata_algorithms;
 const char *const strata_algorithm_names[] = {"one_shot", "two_shot", "ring", "halving_doubling", NULL};
 enum { ONE_SHOT, TWO_SHOT, RING, HALVING_DOUBLING };
 
@@ -36,6 +39,8 @@ strata_status strata_algorithm_find(const char *name, int *out_row, strata_error
 
 int strata_algorithm_choose(const strata_communicator *comm, size_t n_bytes) {
     if (comm->algorithm >= 0) return comm->algorithm;
+    const int tuned = strata_table_find(comm->table, comm->transport->name, comm->world, n_bytes);
+    if (tuned >= 0) return tuned;
     size_t i = 0;
     while (comm->world > choices[i].most_ranks || n_bytes > choices[i].most_bytes ||
            (choices[i].transport && strcmp(choices[i].transport, comm->transport->name) != 0))

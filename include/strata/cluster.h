@@ -47,6 +47,9 @@ typedef struct strata_communicator_options {
     const char *transport; /* of strata_transport_names; NULL: "auto", shm where all ranks are on one host, else tcp */
     const char
         *algorithm; /* of strata_algorithm_names, for reductions on all ranks alike; NULL: by size, ranks and transport */
+    const char *
+        table; /* rank 0: file of measured choices of algorithms, which all ranks follow; NULL: the user's, allreduce.table in $XDG_CACHE_HOME/strata or
+                        * ~/.cache/strata, that `strata bench allreduce --tune` writes; "": none. No choice changes bits */
     const char
         *interface; /* name ("eth0") or address to listen on and tell to the others; NULL: the one that reaches the store */
     /* What the ranks prove to each other before anything else is read (HMAC-SHA256 over fresh nonces). Borrowed during create. */
@@ -95,6 +98,20 @@ STRATA_API const char *strata_communicator_algorithm(const strata_communicator *
 STRATA_API uint64_t strata_communicator_bytes_sent(const strata_communicator *comm);
 /* Makes every rank's calls fail with INTERRUPTED and this text: for a rank that cannot go on. Threads: any. */
 STRATA_API void strata_communicator_abort(strata_communicator *comm, const char *text);
+
+/* ---- measured choices ---- */
+
+/* An all_reduce over so many ranks and this transport takes the algorithm up to so many bytes. */
+typedef struct strata_algorithm_choice {
+    const char *transport; /* "shm" or "tcp" */
+    int ranks;
+    uint64_t most_bytes; /* UINT64_MAX: any more */
+    const char *algorithm;
+} strata_algorithm_choice;
+/* Writes the choices, all of one transport and number of ranks, by ascending bytes, to the table at `path` (NULL: the user's) in place of its rows for these. Read when a
+ * communicator is made. Fails: INVALID for a wrong row; UNAVAILABLE where it cannot be written. */
+STRATA_API STRATA_MUST_USE strata_status strata_algorithm_table_save(const char *path, const strata_algorithm_choice *choices,
+                                                                     int n, strata_error *err);
 
 /* ---- collectives ----
  * count is in elements. Data is borrowed until the call returns. Every dtype may be moved; bool cannot be reduced.

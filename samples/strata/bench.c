@@ -48,6 +48,8 @@ static const option_row rows[] = {
      offsetof(bench_options, transport), 0, 0},
     {"algorithm", "NAME", "allreduce: one_shot, two_shot, ring, halving_doubling; default: by size", OPTION_TEXT,
      offsetof(bench_options, algorithm), 0, 0},
+    {"tune", NULL, "allreduce: try all algorithms, and take the best here from now on", OPTION_FLAG,
+     offsetof(bench_options, tune), 0, 0},
     {"compress", "bf16|f16", "allreduce: what f32 travels as; default: as it is", OPTION_TEXT,
      offsetof(bench_options, compress), 0, 0},
     {"peer", "NAME", "allreduce: gloo or mpi beside", OPTION_TEXT, offsetof(bench_options, peer), 0, 0},

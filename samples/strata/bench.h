@@ -14,7 +14,7 @@ typedef struct bench_options {
     const char *transport, *algorithm, *peer; /* of allreduce; peer NULL: none */
     const char *devices, *cross_device_ops;   /* of allreduce between devices; devices NULL: between processes */
     const char *compress;                     /* of allreduce; NULL: none */
-    bool mnist, json;
+    bool mnist, json, tune;
 } bench_options;
 
 typedef struct bench {

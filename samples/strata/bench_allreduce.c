@@ -27,6 +27,8 @@ enum {
 };
 static const char default_sizes[] = "4,64,1024,4096,16384,65536,262144,1048576,4194304,16777216,67108864,268435456";
 
+static const char tuned_sizes[] = "64,1024,4096,8192,16384,32768,65536,262144,1048576,4194304,16777216";
+
 typedef struct measured {
     int64_t bytes, wire_bytes; /* wire: that rank 0 sent */
     double median_us, min_us;
@@ -35,6 +37,7 @@ typedef struct measured {
 
 typedef struct job {
     const bench_options *options;
+    const char *algorithm; /* NULL: by size */
     int64_t sizes[MOST_SIZES];
     int n_sizes;
     char store[32];
@@ -119,7 +122,7 @@ static int run_rank(const job *j, int rank) {
                                               .world = (int)j->options->ranks,
                                               .store = j->store,
                                               .transport = j->options->transport,
-                                              .algorithm = j->options->algorithm,
+                                              .algorithm = j->algorithm,
                                               .secret = j->secret,
                                               .secret_bytes = sizeof j->secret};
     strata_communicator *comm = NULL;
@@ -153,7 +156,7 @@ static int run_threads(const job *j) {
     strata_communicator *comms[MOST_RANKS];
     strata_error err = {0};
     const int world = (int)j->options->ranks;
-    const strata_communicator_options opts = {.algorithm = j->options->algorithm};
+    const strata_communicator_options opts = {.algorithm = j->algorithm};
     strata_status status = strata_communicator_create_local(world, &opts, comms, &err);
     if (status) return report(FAILING_RUN, status, &err);
     for (int r = 0; r < world; r++) {
@@ -320,7 +323,8 @@ static void print_one(const job *j, const measured *m, const measured *peer) {
     fflush(stdout);
 }
 
-static int run_job(job *j, const measured *peer) {
+/* out NULL: prints what is measured as it comes. */
+static int run_job(job *j, const measured *peer, measured *out) {
     pid_t pids[MOST_RANKS];
     int ends[2], code = EXIT_OK, i = 0;
     measured m;
@@ -328,11 +332,16 @@ static int run_job(job *j, const measured *peer) {
     j->results = ends[1];
     const int n = start_ranks(j, ends[0], pids);
     close(ends[1]);
-    if (!j->options->json)
+    if (!j->options->json && !out)
         printf("f32 sum over %d ranks, %s%s%s; us\n%12s %12s %12s  %-16s %12s%s%s\n", (int)j->options->ranks,
                j->options->transport, j->wire ? ", sent as " : "", j->wire ? j->options->compress : "", "bytes", "median",
                "min", "algorithm", "bytes sent", j->options->peer ? "         peer" : "", j->options->peer ? "   ratio" : "");
-    while (read(ends[0], &m, sizeof m) == sizeof m) print_one(j, &m, &peer[i++]);
+    for (; read(ends[0], &m, sizeof m) == sizeof m; i++) {
+        if (out)
+            out[i] = m;
+        else
+            print_one(j, &m, &peer[i]);
+    }
     close(ends[0]);
     for (int r = 0; r < n; r++) {
         int status;
@@ -343,19 +352,64 @@ static int run_job(job *j, const measured *peer) {
     return code;
 }
 
+/* ---- tuning ---- */
+
+/* The best algorithm of each size; between two sizes the choice changes at their geometric mean. */
+static int save_best(const job *j, const measured *best) {
+    strata_algorithm_choice choices[MOST_SIZES];
+    strata_error err = {0};
+    int n = 0;
+    for (int i = 0; i < j->n_sizes; i++) {
+        const bool last = i == j->n_sizes - 1;
+        const uint64_t up_to = last ? UINT64_MAX : (uint64_t)sqrt((double)j->sizes[i] * (double)j->sizes[i + 1]);
+        if (n && !strcmp(choices[n - 1].algorithm, best[i].algorithm)) n--;
+        choices[n++] = (strata_algorithm_choice){j->options->transport, (int)j->options->ranks, up_to, best[i].algorithm};
+    }
+    strata_status status = strata_algorithm_table_save(NULL, choices, n, &err);
+    return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
+}
+
+static int tune(job *j) {
+    static measured all[8][MOST_SIZES];
+    measured best[MOST_SIZES] = {0};
+    int code = EXIT_OK;
+    for (int i = 1; i < j->n_sizes; i++)
+        if (j->sizes[i] <= j->sizes[i - 1]) return usage_error("--tune takes --sizes in ascending order");
+    if (!strcmp(j->options->transport, "inproc") || j->options->ranks < 2 || j->options->algorithm || j->options->peer ||
+        j->wire)
+        return usage_error("--tune is for tcp and shm and 2 ranks or more, without --algorithm, --peer and --compress");
+    for (int a = 0; strata_algorithm_names[a] && a < 8 && !code; a++) {
+        j->algorithm = strata_algorithm_names[a];
+        code = run_job(j, NULL, all[a]);
+        for (int i = 0; i < j->n_sizes && !code; i++)
+            if (!a || all[a][i].median_us < best[i].median_us) best[i] = all[a][i];
+    }
+    if (!code) code = save_best(j, best);
+    const measured none = {0};
+    if (!code && !j->options->json)
+        printf("the best of all algorithms for %d ranks over %s, taken from now on; us\n%12s %12s %12s  %-16s %12s\n",
+               (int)j->options->ranks, j->options->transport, "bytes", "median", "min", "algorithm", "bytes sent");
+    for (int i = 0; i < j->n_sizes && !code; i++) print_one(j, &best[i], &none);
+    return code;
+}
+
 int bench_allreduce(const bench_options *options) {
-    job j = {.options = options};
+    job j = {.options = options, .algorithm = options->algorithm};
     measured peer[MOST_SIZES] = {0};
     const char *const transports[] = {"tcp", "shm", "inproc"};
     int known = 0;
     while (known < 3 && strcmp(options->transport, transports[known]) != 0) known++;
     if (known == 3) return usage_error("--transport is \"%s\"; it must be tcp, shm or inproc", options->transport);
     int code = read_compress(options->compress, &j.wire);
-    if (!code) code = bench_read_sizes(options->sizes ? options->sizes : default_sizes, j.sizes, MOST_SIZES, &j.n_sizes);
+    if (!code)
+        code = bench_read_sizes(options->sizes  ? options->sizes
+                                : options->tune ? tuned_sizes
+                                                : default_sizes,
+                                j.sizes, MOST_SIZES, &j.n_sizes);
     if (!code && options->peer) code = run_peer(&j, peer);
     if (code) return code;
     find_store(j.store);
     if (getrandom(j.secret, sizeof j.secret, 0) != sizeof j.secret)
         return usage_error("no random numbers: %s", strerror(errno));
-    return run_job(&j, peer);
+    return options->tune ? tune(&j) : run_job(&j, peer, NULL);
 }

@@ -10,6 +10,19 @@ for transport in tcp shm inproc; do
 done
 expect 0 '"wire_bytes":262144' bench allreduce --ranks 2 --sizes 262144 --json
 expect 0 '"wire_bytes":131072' bench allreduce --ranks 2 --sizes 262144 --json --compress bf16
+# Tuning: what was best is taken by the next run, also by a worker that has no table.
+mkdir "$work/cache"
+export XDG_CACHE_HOME=$work/cache
+expect 0 "the best of all algorithms for 2 ranks over shm" bench allreduce --ranks 2 --transport shm --sizes 64,65536 --tune
+check "a table is written" test -s "$work/cache/strata/allreduce.table"
+printf '# mine\nshm 2 1000 ring\nnonsense\nshm 2 any halving_doubling\ntcp 3 any ring\n' >"$work/cache/strata/allreduce.table"
+expect 0 '"algorithm":"ring"' bench allreduce --ranks 2 --transport shm --sizes 64 --json
+expect 0 '"algorithm":"halving_doubling"' bench allreduce --ranks 2 --transport shm --sizes 65536 --json
+expect 0 '"algorithm":"one_shot"' bench allreduce --ranks 3 --transport shm --sizes 64 --json
+expect 0 '"bytes":64' bench allreduce --ranks 2 --transport shm --sizes 64 --tune --json
+check "rows of others are kept" grep -q "^tcp 3 any ring$" "$work/cache/strata/allreduce.table"
+check "and its own replaced" test "$(grep -c '^shm 2 ' "$work/cache/strata/allreduce.table")" = 1
+expect 2 "2 ranks or more" bench allreduce --ranks 1 --tune
 expect 2 "bf16 or f16" bench allreduce --compress int8
 expect 0 ring bench allreduce --ranks 3 --transport shm --sizes 64 --algorithm ring
 printf '#!/bin/sh\necho "mpi $1 B  median 1000000.0 us  min 9.0 us"\n' >"$work/peer"

@@ -10,6 +10,7 @@
 #include "cluster/collective/narrow.h"
 #include "cluster/communicator.h"
 #include "tests/cluster/ranks.h"
+#include "tests/support/folder.h"
 
 static const strata_dtype dtypes[] = {STRATA_DTYPE_F32, STRATA_DTYPE_F64, STRATA_DTYPE_F16, STRATA_DTYPE_BF16,
                                       STRATA_DTYPE_I32, STRATA_DTYPE_I64, STRATA_DTYPE_U8};
@@ -197,6 +198,40 @@ Test(collectives, all_reduce_takes_16_mebibytes) {
         strata_test_result r = test_ranks("inproc", 3, &opts, sixteen_mebibytes, NULL);
         cr_assert(r.ok, "%s: %s", strata_algorithm_names[a], r.text);
     }
+}
+
+/* ---- the user's table ---- */
+
+static strata_test_result follow_the_table(strata_communicator *comm, const void *user) {
+    strata_error err = {0};
+    strata_communicator *half = NULL;
+    (void)user;
+    if (strcmp(strata_communicator_algorithm(comm, 100), "ring") != 0 ||
+        strcmp(strata_communicator_algorithm(comm, 101), "two_shot") != 0)
+        return strata_test_bad("%s up to 100 bytes", strata_communicator_algorithm(comm, 100));
+    TEST_EXPECT(all_reduce(comm, &(reduction){STRATA_DTYPE_F32, STRATA_REDUCER_SUM, 25}));
+    TEST_TRY(strata_communicator_split(comm, comm->rank % 2, 0, &half, &err));
+    const bool ok = !strcmp(strata_communicator_algorithm(half, 100), "halving_doubling");
+    strata_communicator_destroy(half);
+    return ok ? strata_test_ok() : strata_test_bad("the table of a split");
+}
+
+Test(collectives, all_ranks_follow_rank_0s_table) {
+    strata_error err = {0};
+    test_folder_make();
+    const char *path = test_path("allreduce.table");
+    for (int t = 1; t < TRANSPORTS; t++) {
+        const strata_algorithm_choice four[] = {{transports[t], 4, 100, "ring"}, {transports[t], 4, UINT64_MAX, "two_shot"}};
+        const strata_algorithm_choice two[] = {{transports[t], 2, UINT64_MAX, "halving_doubling"}};
+        cr_assert_eq(strata_algorithm_table_save(path, four, 2, &err), STRATA_OK, "%s", err.message);
+        cr_assert_eq(strata_algorithm_table_save(path, two, 1, &err), STRATA_OK, "%s", err.message);
+        const strata_communicator_options opts = {.table = path};
+        strata_test_result r = test_ranks(transports[t], 4, &opts, follow_the_table, NULL);
+        cr_assert(r.ok, "%s: %s", transports[t], r.text);
+        const strata_algorithm_choice wrong[] = {{transports[t], 4, 100, "ring"}, {transports[t], 4, 100, "two_shot"}};
+        cr_assert_eq(strata_algorithm_table_save(path, wrong, 2, &err), STRATA_INVALID);
+    }
+    test_folder_remove();
 }
 
 /* ---- compression: 54 ---- */

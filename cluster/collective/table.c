@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The file of measured choices: read when a communicator is made, written by `strata bench allreduce --tune`. */
+#include "cluster/collective/table.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cluster/collective/algorithm.h"
+#include "cluster/communicator.h"
+
+/* The user's file, "" where no folder is known. */
+static void find_file(const char *path, char out[STRATA_TABLE_PATH]) {
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = -1;
+    if (path)
+        n = snprintf(out, STRATA_TABLE_PATH, "%s", path);
+    else if (xdg && xdg[0] == '/')
+        n = snprintf(out, STRATA_TABLE_PATH, "%s/strata/allreduce.table", xdg);
+    else if (home && home[0] == '/')
+        n = snprintf(out, STRATA_TABLE_PATH, "%s/.cache/strata/allreduce.table", home);
+    if (n < 0 || n >= STRATA_TABLE_PATH) out[0] = 0;
+}
+
+static bool read_row(const char *line, strata_table_row *out) {
+    char bytes[24], algorithm[24], *end;
+    int row;
+    *out = (strata_table_row){0};
+    if (sscanf(line, "%7s %" SCNd32 " %23s %23s", out->transport, &out->ranks, bytes, algorithm) != 4) return false;
+    out->most_bytes = !strcmp(bytes, "any") ? UINT64_MAX : strtoull(bytes, &end, 10);
+    if (strcmp(bytes, "any") != 0 && (*end || bytes[0] == '-')) return false;
+    if (out->ranks < 2 || strata_algorithm_find(algorithm, &row, NULL)) return false;
+    out->algorithm = (uint32_t)row;
+    return true;
+}
+
+void strata_table_read(const char *path, strata_algorithm_table *out_table) {
+    char file[STRATA_TABLE_PATH], line[128];
+    out_table->n = 0;
+    find_file(path, file);
+    FILE *in = file[0] ? fopen(file, "r") : NULL;
+    while (in && out_table->n < STRATA_TABLE_ROWS && fgets(line, sizeof line, in))
+        out_table->n += read_row(line, &out_table->rows[out_table->n]);
+    if (in) fclose(in);
+}
+
+int strata_table_find(const strata_algorithm_table *table, const char *transport, int ranks, size_t n_bytes) {
+    for (uint64_t i = 0; table && i < table->n; i++) {
+        const strata_table_row *row = &table->rows[i];
+        if (row->ranks == ranks && n_bytes <= row->most_bytes && !strcmp(row->transport, transport)) return (int)row->algorithm;
+    }
+    return -1;
+}
+
+strata_status strata_table_share(strata_communicator *comm, const char *path, strata_error *err) {
+    strata_algorithm_table *table = calloc(1, sizeof *table);
+    if (!table) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a table of algorithms");
+    if (comm->rank == 0) strata_table_read(path, table);
+    strata_status status = strata_communicator_broadcast(comm, &table->n, sizeof table->n, STRATA_DTYPE_U8, 0, err);
+    if (!status && table->n > STRATA_TABLE_ROWS) status = strata_fail(err, STRATA_INVALID, "rank 0's table has too many rows");
+    if (!status && table->n)
+        status = strata_communicator_broadcast(comm, table->rows, table->n * sizeof *table->rows, STRATA_DTYPE_U8, 0, err);
+    for (uint64_t i = 0; i < table->n && !status; i++) {
+        table->rows[i].transport[sizeof table->rows[i].transport - 1] = 0;
+        if (table->rows[i].algorithm >= strata_n_algorithms)
+            status = strata_fail(err, STRATA_INVALID, "rank 0 has another version");
+    }
+    if (status || !table->n)
+        free(table);
+    else
+        comm->table = table;
+    return status;
+}
+
+/* ---- writing ---- */
+
+/* Folders above the file. */
+static void make_folders(char *path) {
+    for (char *at = path + 1; (at = strchr(at, '/')); at++) {
+        *at = 0;
+        mkdir(path, 0700);
+        *at = '/';
+    }
+}
+
+static bool write_rows(FILE *out, const strata_algorithm_table *others, const strata_algorithm_choice *choices, int n) {
+    fprintf(
+        out,
+        "# transport ranks most_bytes algorithm: which all_reduce strata takes; strata bench allreduce --tune measures it\n");
+    for (uint64_t i = 0; i < others->n; i++) {
+        const strata_table_row *row = &others->rows[i];
+        if (row->ranks == choices[0].ranks && !strcmp(row->transport, choices[0].transport)) continue;
+        fprintf(out, "%s %" PRId32 " ", row->transport, row->ranks);
+        if (row->most_bytes == UINT64_MAX)
+            fprintf(out, "any %s\n", strata_algorithms[row->algorithm].name);
+        else
+            fprintf(out, "%" PRIu64 " %s\n", row->most_bytes, strata_algorithms[row->algorithm].name);
+    }
+    for (int i = 0; i < n; i++)
+        if (choices[i].most_bytes == UINT64_MAX)
+            fprintf(out, "%s %d any %s\n", choices[i].transport, choices[i].ranks, choices[i].algorithm);
+        else
+            fprintf(out, "%s %d %" PRIu64 " %s\n", choices[i].transport, choices[i].ranks, choices[i].most_bytes,
+                    choices[i].algorithm);
+    return !fflush(out) && !ferror(out);
+}
+
+strata_status strata_algorithm_table_save(const char *path, const strata_algorithm_choice *choices, int n, strata_error *err) {
+    char file[STRATA_TABLE_PATH], temporary[STRATA_TABLE_PATH + 24];
+    int row;
+    find_file(path, file);
+    if (!file[0] || n < 1)
+        return strata_fail(err, STRATA_INVALID, "table of algorithms: %s",
+                           n < 1 ? "there are no rows" : "neither XDG_CACHE_HOME nor HOME names a folder");
+    for (int i = 0; i < n; i++) {
+        STRATA_TRY(strata_algorithm_find(choices[i].algorithm, &row, err));
+        if (choices[i].ranks != choices[0].ranks || strcmp(choices[i].transport, choices[0].transport) != 0 ||
+            (i && choices[i].most_bytes <= choices[i - 1].most_bytes))
+            return strata_fail(err, STRATA_INVALID,
+                               "table of algorithms: row %d; rows are of one transport and number of ranks, by ascending bytes",
+                               i);
+    }
+    strata_algorithm_table *others = malloc(sizeof *others);
+    if (!others) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a table of algorithms");
+    strata_table_read(file, others);
+    make_folders(file);
+    snprintf(temporary, sizeof temporary, "%s.%ld", file, (long)getpid());
+    FILE *out = fopen(temporary, "w");
+    bool good = out && write_rows(out, others, choices, n);
+    if (out) good = !fclose(out) && good;
+    good = good && !rename(temporary, file);
+    strata_status status = STRATA_OK;
+    if (!good) status = strata_fail(err, STRATA_UNAVAILABLE, "%s: cannot write it: %s", file, strerror(errno));
+    if (!good && out) unlink(temporary);
+    free(others);
+    return status;
+}
