@@ -67,6 +67,7 @@ static strata_tensor *batch_norm_build(const void *options, strata_layer_context
 
 const strata_layer_kind strata_layer_batch_norm = {
     .name = "batch_norm",
+    .keeps_mask = true,
     .options_bytes = sizeof(strata_batch_norm_options),
     .name_offset = offsetof(strata_batch_norm_options, name),
     .options = {{"momentum", STRATA_OPTION_NUMBER, offsetof(strata_batch_norm_options, momentum), 0, 1, false},

@@ -37,6 +37,7 @@ static strata_tensor *dense_build(const void *options, strata_layer_context *con
 
 const strata_layer_kind strata_layer_dense = {
     .name = "dense",
+    .keeps_mask = true,
     .options_bytes = sizeof(strata_dense_options),
     .name_offset = offsetof(strata_dense_options, name),
     .options = {{"units", STRATA_OPTION_INT, offsetof(strata_dense_options, units), 1, 1 << 24, true},

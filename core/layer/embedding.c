@@ -25,6 +25,7 @@ static strata_tensor *embedding_build(const void *options, strata_layer_context 
     strata_tensor *table =
         strata_layer_parameter(context, graph, "embeddings", STRATA_SHAPE(opts->vocabulary, opts->units),
                                opts->initializer ? opts->initializer : "uniform", opts->vocabulary, opts->units);
+    if (opts->mask_zero) strata_layer_set_mask(context, strata_not_equal(x, strata_scalar(graph, strata_tensor_dtype(x), 0)));
     return strata_cast(strata_gather(table, x, 0), strata_layer_dtype(context));
 }
 
@@ -34,7 +35,8 @@ const strata_layer_kind strata_layer_embedding = {
     .name_offset = offsetof(strata_embedding_options, name),
     .options = {{"vocabulary", STRATA_OPTION_INT, offsetof(strata_embedding_options, vocabulary), 1, INT32_MAX, true},
                 {"units", STRATA_OPTION_INT, offsetof(strata_embedding_options, units), 1, 1 << 24, true},
-                {"initializer", STRATA_OPTION_STRING, offsetof(strata_embedding_options, initializer), 0, 0, false}},
+                {"initializer", STRATA_OPTION_STRING, offsetof(strata_embedding_options, initializer), 0, 0, false},
+                {"mask_zero", STRATA_OPTION_BOOL, offsetof(strata_embedding_options, mask_zero), 0, 0, false}},
     .check = embedding_check,
     .build = embedding_build,
 };

@@ -46,6 +46,10 @@ strata_tensor *strata_layer_rng(strata_layer_context *context, uint32_t *out_str
 /* Says that x holds indices below n_tokens. Where x is the model's input, data beyond are refused before they get here. */
 void strata_layer_limit_tokens(strata_layer_context *context, const strata_tensor *x, int64_t n_tokens);
 
+/* Which places (N, ...) of what the layer being built gives hold something, bool; the others are padding. It goes on through layers that keep it; NULL: all do. */
+void strata_layer_set_mask(strata_layer_context *context, strata_tensor *mask);
+strata_tensor *strata_layer_mask(const strata_layer_context *context);
+
 /* What a branch of the layer being built makes of x: x itself, when it is empty. */
 strata_tensor *strata_layer_branch(strata_layer_context *context, int branch, strata_tensor *x);
 
@@ -58,6 +62,7 @@ typedef struct strata_layer_kind {
     strata_option options[STRATA_MAX_LAYER_OPTIONS]; /* ends at a NULL name; the layer's own name is not among them */
     const char
         *branches[STRATA_MAX_BRANCHES]; /* layers inside, by their key in JSON; the first must not be empty. NULL: none */
+    bool keeps_mask;                    /* place (n, ...) of y is made of that of x, so padding stays where it is */
     /* Options that are wrong by themselves; the message does not name the layer, the caller does. NULL: nothing to check. */
     strata_status (*check)(const void *options, strata_error *err);
     /* y for x (N, ...). Errors poison, as in every graph. */

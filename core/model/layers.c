@@ -134,6 +134,14 @@ strata_tensor *strata_layer_sum_over_replicas(strata_layer_context *context, str
     return strata_exchange_inside(x);
 }
 
+void strata_layer_set_mask(strata_layer_context *context, strata_tensor *mask) {
+    context->mask = mask;
+}
+
+strata_tensor *strata_layer_mask(const strata_layer_context *context) {
+    return context->mask;
+}
+
 strata_dtype strata_layer_dtype(const strata_layer_context *context) {
     return context->dtype;
 }
@@ -151,8 +159,10 @@ static strata_tensor *build_layer(strata_layer_context *context, const strata_mo
     strata_graph *graph = strata_tensor_graph(x);
     const strata_model_layer *around = context->layer;
     context->layer = layer;
+    strata_tensor *mask = context->mask;
     strata_graph_set_scope(graph, layer->name);
     x = layer->kind->build(layer->options, context, x);
+    if (!layer->kind->keeps_mask && context->mask == mask) context->mask = NULL;
     if (!context->declaring) strata_tensor_set_name(x, layer->name);
     strata_graph_set_scope(graph, around ? around->name : NULL);
     context->layer = around;

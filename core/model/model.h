@@ -181,6 +181,7 @@ struct strata_layer_context {
     strata_tensor **new_state; /* [n_parameters], what states become in the step; NULL: not asked for */
     double *state_rates;       /* [n_parameters] */
     strata_tensor *rng;        /* made at first use */
+    strata_tensor *mask;       /* which places of what was built last hold something; NULL: all */
     strata_tensor *penalty;    /* sum of what layers add to the loss; NULL: none does */
     uint32_t n_streams;
     strata_layer_cost *costs; /* [n_layers], filled while building; NULL: not asked for */

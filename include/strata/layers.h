@@ -62,6 +62,9 @@ typedef struct strata_embedding_options {
     int64_t vocabulary;      /* at least 1 */
     int64_t units;           /* at least 1 */
     const char *initializer; /* NULL: "uniform" */
+    /* Token 0 is padding: a global pool behind the embedding leaves its places out, unless a layer between mixes places. Layers that do not are dense, activation, dropout, batch_norm
+     * and layer_norm. */
+    bool mask_zero;
     const char *name;
 } strata_embedding_options;
 STRATA_API void strata_model_add_embedding(strata_model *model, strata_embedding_options opts);
@@ -141,7 +144,7 @@ STRATA_API void strata_model_add_max_pool1d(strata_model *model, strata_max_pool
 typedef strata_pool1d_options strata_avg_pool1d_options;
 STRATA_API void strata_model_add_avg_pool1d(strata_model *model, strata_avg_pool1d_options opts);
 
-/* (N, ..., C) -> (N, C): mean or largest over all axes between. */
+/* (N, ..., C) -> (N, C): mean or largest over all axes between, without the places that an embedding's mask_zero says are padding; 0 where all are. */
 typedef struct strata_global_pool_options {
     const char *name;
 } strata_global_pool_options;

@@ -44,3 +44,41 @@ Test(embedding, refuses_wrong_options_and_numbers_that_are_no_tokens) {
     strata_model_add_embedding(floats, (strata_embedding_options){.vocabulary = 4, .units = 2});
     layer_refuses(floats, "set the model's input_dtype to i32");
 }
+
+/* ---- padding ---- */
+
+static const double rows[] = {100, 100, 3, -4, 5, 6, 7, -8}; /* that of token 0 is never seen */
+static const double padded[] = {1, 3, 0, 0, 2, 0, 3, 1, 0, 0, 0, 0};
+
+Test(embedding, padding_is_left_out_of_the_average) {
+    strata_model *model = token_model(STRATA_SHAPE(4));
+    strata_model_add_embedding(model, (strata_embedding_options){.vocabulary = 4, .units = 2, .mask_zero = true});
+    strata_model_add_activation(model, (strata_activation_options){.function = "relu"});
+    strata_model_add_global_average_pool(model, (strata_global_average_pool_options){0});
+    strata_array x = strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(3, 4), padded);
+    layer_gives(model, &x, rows, STRATA_SHAPE(3, 2), (double[]){5, 0, 5, 2, 0, 0});
+    strata_array_finish(&x);
+    strata_model_destroy(model);
+}
+
+Test(embedding, padding_is_left_out_of_the_largest) {
+    strata_model *model = token_model(STRATA_SHAPE(4));
+    strata_model_add_embedding(model, (strata_embedding_options){.vocabulary = 4, .units = 2, .mask_zero = true});
+    strata_model_add_global_max_pool(model, (strata_global_max_pool_options){0});
+    strata_array x = strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(3, 4), padded);
+    layer_gives(model, &x, rows, STRATA_SHAPE(3, 2), (double[]){7, -4, 7, 6, 0, 0});
+    strata_array_finish(&x);
+    strata_model_destroy(model);
+}
+
+/* A window of one place mixes nothing, but a convolution does not promise it. */
+Test(embedding, padding_counts_behind_a_layer_that_mixes_places) {
+    strata_model *model = token_model(STRATA_SHAPE(4));
+    strata_model_add_embedding(model, (strata_embedding_options){.vocabulary = 4, .units = 1, .mask_zero = true});
+    strata_model_add_avg_pool1d(model, (strata_avg_pool1d_options){.size = 1});
+    strata_model_add_global_average_pool(model, (strata_global_average_pool_options){0});
+    strata_array x = strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(1, 4), padded);
+    layer_gives(model, &x, (double[]){8, 3, 5, 7}, STRATA_SHAPE(1, 1), (double[]){(3 + 7 + 8 + 8) / 4.0});
+    strata_array_finish(&x);
+    strata_model_destroy(model);
+}

@@ -102,3 +102,53 @@ Test(tokens, stay_tokens_in_json) {
     strata_model_destroy(read);
     strata_model_destroy(model);
 }
+
+/* ---- padding ---- */
+
+/* The losses of three epochs on 24 texts of 2 to 3 words, padded to `length`. */
+static void fit_padded(strata_device *device, int64_t length, strata_dtype precision, float out_losses[9], float out_row[4]) {
+    enum { TEXTS = 24, WORDS = 3, VOCABULARY = 8, UNITS = 4 };
+    strata_error err = {0};
+    strata_array x, y, row = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(VOCABULARY, UNITS), NULL);
+    float table[VOCABULARY * UNITS];
+    strata_dataset *data = NULL;
+    strata_model *model = NULL;
+    strata_history history = {0};
+    OK(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(TEXTS, length), &x, &err));
+    OK(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(TEXTS), &y, &err));
+    memset(x.data, 0, strata_array_bytes(&x));
+    for (int i = 0; i < TEXTS; i++) {
+        for (int k = 0; k < WORDS - i % 2; k++) ((int32_t *)x.data)[i * length + k] = 1 + (5 * i + 3 * k) % (VOCABULARY - 1);
+        ((int32_t *)y.data)[i] = ((int32_t *)x.data)[i * length] > 3;
+    }
+    OK(strata_dataset_take_arrays(&x, &y, 0, &data, &err));
+    OK(strata_model_create(STRATA_SHAPE(length), &model, &err));
+    OK(strata_model_set_input_dtype(model, STRATA_DTYPE_I32, &err));
+    strata_model_add_embedding(model, (strata_embedding_options){.vocabulary = VOCABULARY, .units = UNITS, .mask_zero = true});
+    strata_model_add_global_average_pool(model, (strata_global_average_pool_options){0});
+    strata_model_add_dense(model, (strata_dense_options){.units = 2});
+    const strata_compile_options opts = {.optimizer = strata_sgd_optimizer(2, 0, false), .seed = 3, .precision = precision};
+    OK(strata_model_compile(model, device, &opts, &err));
+    OK(strata_model_fit(model, data, &(strata_fit_options){.epochs = 3, .batch = 8, .seed = 1}, &history, &err));
+    memcpy(out_losses, history.losses, 9 * sizeof *out_losses);
+    row.data = table;
+    OK(strata_model_get_parameter(model, 0, &row, &err));
+    memcpy(out_row, table, UNITS * sizeof *out_row);
+    strata_history_finish(&history);
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+}
+
+TEST_ON_DEVICES(tokens, padding_changes_no_loss_and_is_not_learned) {
+    for (int k = 0; k < 2; k++) {
+        float few[9], many[9], row[2][4];
+        const strata_dtype precision = k ? STRATA_DTYPE_F16 : STRATA_DTYPE_F32;
+        fit_padded(device, 3, precision, few, row[0]);
+        fit_padded(device, 11, precision, many, row[1]);
+        for (int i = 0; i < 9; i++)
+            cr_assert_float_eq(many[i], few[i], k ? 1e-3 : 1e-6, "loss %d: %g, not %g", i, (double)many[i], (double)few[i]);
+        cr_assert_lt(few[8], few[0]);
+        cr_assert(
+            !memcmp(row[0], row[1], sizeof row[0])); /* the initial one: nothing of it was learned, with 8 more or without */
+    }
+}
