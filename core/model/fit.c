@@ -307,7 +307,7 @@ static strata_status hold(fit *f, const strata_worker_step *rows, strata_error *
 
 static strata_status submit_to_hold(fit *f, const strata_worker_step *rows, strata_error *err) {
     if (!f->held.n) f->held_whole = rows->n * f->accumulate, f->held.first = rows->batch;
-    if (rows->own) STRATA_TRY(hold(f, rows, err)); /* nothing is exchanged: a worker without rows has nothing to do */
+    STRATA_TRY(hold(f, rows, err));
     f->held.last = rows->batch;
     f->held.n++;
     f->held.examples += rows->n;

@@ -102,6 +102,7 @@ typedef struct strata_step_role {
     int replica;       /* the device, whose variables it uses */
     int64_t batch;     /* examples; 0: it computes nothing */
     bool weighted;     /* they have weights */
+    bool idle;         /* they count nothing: only what layers exchange needs them */
     bool updates;      /* parameters, slots, states, the epoch's sums; else it receives parameters and states, */
     bool receives;     /* if so */
     bool gives_new;    /* parameters and states, to those that receive them */

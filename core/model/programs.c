@@ -11,7 +11,7 @@
 #include "core/graph.h"
 #include "core/model/model.h"
 
-/* What the device does in a program for a batch of this worker's replicas. A replica without examples runs one, which counts nothing, unless it would be added up. */
+/* What the device does in a program for a batch of this worker's replicas. A replica without examples runs one, which counts nothing. */
 static strata_step_role role_of(const strata_model *model, strata_program_kind kind, int replica, int64_t batch,
                                 bool weighted) {
     const strata_strategy *strategy = model->strategy;
@@ -19,7 +19,8 @@ static strata_step_role role_of(const strata_model *model, strata_program_kind k
     if (replica < strategy->n_replicas && kind != STRATA_PROGRAM_APPLY) {
         int64_t first;
         strata_strategy_local_share(strategy, batch, replica, &first, &role.batch);
-        if (!role.batch && kind != STRATA_PROGRAM_ACCUMULATE) role.batch = 1;
+        role.idle = !role.batch;
+        if (role.idle) role.batch = 1;
     }
     if (kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_ACCUMULATE)
         role.has_replicas = strata_strategy_num_replicas_in_sync(strategy) > 1;

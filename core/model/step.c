@@ -299,19 +299,13 @@ static void build_train(builder *b) {
 
 /* ---- accumulation ---- */
 
-/* A replica without examples adds nothing. */
+/* A replica without examples adds nothing: its gradients are there for the exchanges of layers in them. */
 static void build_accumulate(builder *b) {
     const strata_model_replica *own = &b->model->replicas[b->role.replica];
     const bucket all = {0, b->model->n_parameters, 0, b->model->flat_size};
-    if (!b->role.batch) {
-        b->step->output = strata_neg(b->words); /* as a program has to give something */
-        return;
-    }
     const computed c = compute(b);
-    if (b->context.exchanges_inside && strata_strategy_has_workers(b->model->strategy)) {
-        strata_graph_poison(b->graph, NULL, STRATA_UNSUPPORTED,
-                            "batch norm synchronized over workers, with gradients that are accumulated: a worker without "
-                            "examples would be missing");
+    if (b->role.idle) {
+        b->step->output = strata_reduce_sum(own_gradients(b, &c, &all), NULL, 0, false);
         return;
     }
     strata_tensor *const values[STRATA_N_HELD] = {

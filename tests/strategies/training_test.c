@@ -456,6 +456,22 @@ Test(training, batch_norm_sees_accumulated_batches_as_it_sees_replicas) {
     expect_like(&accumulated, &replicas, 1e-5, "two halves");
 }
 
+/* As above, with shares that are empty in batches that are held. */
+Test(training, synchronized_batch_norm_sees_each_whole_batch_that_is_accumulated) {
+    plan p = {.optimizer = strata_sgd_optimizer(0.1, 0, false),
+              .batch_norm = true,
+              .synchronized = true,
+              .n = 53,
+              .batch = 6,
+              .epochs = 3};
+    p.optimizer.gradient_accumulation_steps = 2;
+    const outcome one = run(&p, hosts(1));
+    for (int n = 2; n <= 8; n += 6) {
+        const outcome many = run(&p, hosts(n));
+        expect_like(&many, &one, 1e-5, "synchronized and accumulated");
+    }
+}
+
 /* ---- 50: a model saved under one strategy is loaded under any other ---- */
 
 /* Batches of 12 and a last one of 5: shares are uneven, and on 8 replicas some are empty. */
