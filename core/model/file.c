@@ -9,9 +9,7 @@
 #include "core/model/model.h"
 #include "core/model/notes.h"
 
-static const char METADATA_KEY[] = "strata.model";
-
-static strata_status write_file(strata_model *model, const char *path, float *values, strata_named_array *tensors,
+static strata_status write_file(strata_model *model, const char *path, float *values, strata_named_array *tensors, int n_extra,
                                 const char *json, strata_error *err) {
     STRATA_TRY(strata_model_read_all(model, values, err));
     for (int i = 0; i < model->n_parameters; i++) {
@@ -21,31 +19,37 @@ static strata_status write_file(strata_model *model, const char *path, float *va
     }
     strata_metadata *metadata = calloc((size_t)model->n_notes + 1, sizeof *metadata);
     if (!metadata) return strata_fail(err, STRATA_OUT_OF_MEMORY, "save: no host memory");
-    metadata[0] = (strata_metadata){METADATA_KEY, json};
+    metadata[0] = (strata_metadata){STRATA_MODEL_METADATA, json};
     for (int i = 0; i < model->n_notes; i++) metadata[i + 1] = (strata_metadata){model->notes[i].key, model->notes[i].text};
-    strata_status status =
-        strata_safetensors_write(path, tensors, (size_t)model->n_parameters, metadata, (size_t)model->n_notes + 1, err);
+    strata_status status = strata_safetensors_write(path, tensors, (size_t)(model->n_parameters + n_extra), metadata,
+                                                    (size_t)model->n_notes + 1, err);
     free(metadata);
     return status;
 }
 
-strata_status strata_model_save(strata_model *model, const char *path, strata_error *err) {
-    STRATA_TRY(strata_model_check_compiled(model, "save", err));
+strata_status strata_model_write(strata_model *model, const char *path, const strata_named_array *extra, int n_extra,
+                                 strata_error *err) {
     char *json = NULL;
     STRATA_TRY(strata_model_to_json(model, &json, err));
     float *values = malloc((size_t)strata_model_all_size(model) * sizeof *values);
-    strata_named_array *tensors = calloc((size_t)model->n_parameters, sizeof *tensors);
-    strata_status status = values && tensors ? write_file(model, path, values, tensors, json, err)
-                                             : strata_fail(err, STRATA_OUT_OF_MEMORY, "save: no host memory");
+    strata_named_array *tensors = calloc((size_t)(model->n_parameters + n_extra), sizeof *tensors);
+    strata_status status = STRATA_OK;
+    if (!values || !tensors) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "save: no host memory");
+    if (!status && n_extra) memcpy(tensors + model->n_parameters, extra, (size_t)n_extra * sizeof *extra);
+    if (!status) status = write_file(model, path, values, tensors, n_extra, json, err);
     free(tensors);
     free(values);
     free(json);
     return status;
 }
 
-/* The file's tensors into model->loaded: every parameter must be there with its shape, and nothing else. */
-static strata_status read_parameters(strata_model *model, const strata_safetensors *file, strata_error *err) {
-    /* All are looked at before memory is asked for: a damaged file may describe any size. */
+strata_status strata_model_save(strata_model *model, const char *path, strata_error *err) {
+    STRATA_TRY(strata_model_check_compiled(model, "save", err));
+    return strata_model_write(model, path, NULL, 0, err);
+}
+
+/* Every parameter must be there with its shape, and nothing else but a checkpoint's. */
+static strata_status check_parameters(const strata_model *model, const strata_safetensors *file, strata_error *err) {
     for (int i = 0; i < model->n_parameters; i++) {
         const strata_parameter_spec *p = &model->parameters[i];
         const strata_safetensor *tensor = strata_safetensors_find(file, p->name);
@@ -53,33 +57,43 @@ static strata_status read_parameters(strata_model *model, const strata_safetenso
             return strata_safetensors_copy(file, p->name, STRATA_DTYPE_F32, p->shape, NULL,
                                            err); /* says which of these it is */
     }
-    int64_t size = strata_model_all_size(model);
-    model->loaded = calloc((size_t)size, sizeof *model->loaded);
-    if (!model->loaded)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "load: no host memory for %lld parameters", (long long)size);
-    for (int i = 0; i < model->n_parameters; i++) {
-        const strata_parameter_spec *p = &model->parameters[i];
-        STRATA_TRY(strata_safetensors_copy(file, p->name, STRATA_DTYPE_F32, p->shape,
-                                           model->loaded + strata_model_place(model, p), err));
-    }
     for (size_t i = 0; i < file->n_tensors; i++) {
-        bool known = false;
-        for (int k = 0; k < model->n_parameters && !known; k++)
-            known = !strcmp(model->parameters[k].name, file->tensors[i].name);
-        if (!known)
-            return strata_fail(err, STRATA_DATA, "%s: the model has no parameter \"%s\"", file->name, file->tensors[i].name);
+        const char *name = file->tensors[i].name;
+        bool known = !strncmp(name, STRATA_CHECKPOINT_PREFIX, sizeof STRATA_CHECKPOINT_PREFIX - 1);
+        for (int k = 0; k < model->n_parameters && !known; k++) known = !strcmp(model->parameters[k].name, name);
+        if (!known) return strata_fail(err, STRATA_DATA, "%s: the model has no parameter \"%s\"", file->name, name);
     }
     return STRATA_OK;
 }
 
+strata_status strata_model_take_parameters(const strata_model *model, const strata_safetensors *file, float *out,
+                                           strata_error *err) {
+    STRATA_TRY(check_parameters(model, file, err));
+    for (int i = 0; i < model->n_parameters; i++) {
+        const strata_parameter_spec *p = &model->parameters[i];
+        STRATA_TRY(strata_safetensors_copy(file, p->name, STRATA_DTYPE_F32, p->shape, out + strata_model_place(model, p), err));
+    }
+    return STRATA_OK;
+}
+
+/* The file's tensors into model->loaded. */
+static strata_status read_parameters(strata_model *model, const strata_safetensors *file, strata_error *err) {
+    STRATA_TRY(check_parameters(model, file, err)); /* before memory is asked for: a damaged file may describe any size */
+    int64_t size = strata_model_all_size(model);
+    model->loaded = calloc((size_t)size, sizeof *model->loaded);
+    if (!model->loaded)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "load: no host memory for %lld parameters", (long long)size);
+    return strata_model_take_parameters(model, file, model->loaded, err);
+}
+
 static strata_status load(const strata_safetensors *file, const char *path, strata_model **model, strata_error *err) {
-    const char *json = strata_safetensors_metadata(file, METADATA_KEY);
+    const char *json = strata_safetensors_metadata(file, STRATA_MODEL_METADATA);
     if (!json)
         return strata_fail(
             err, STRATA_DATA,
             "%s: a safetensors file without a model in it (no \"%s\" in its metadata); save one with strata train --save", path,
-            METADATA_KEY);
-    strata_status status = strata_model_from_json(json, strlen(json), METADATA_KEY, model, err);
+            STRATA_MODEL_METADATA);
+    strata_status status = strata_model_from_json(json, strlen(json), STRATA_MODEL_METADATA, model, err);
     if (status) return strata_fail_in(err, status, "%s", path);
     STRATA_TRY(strata_model_read_notes(*model, file, err));
     return read_parameters(*model, file, err);

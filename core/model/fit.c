@@ -369,14 +369,14 @@ static strata_status run_epoch(fit *f, strata_error *err) {
     while (f->n_flights) STRATA_TRY(retire(f, err));
     STRATA_TRY(read_sums(f, f->n_examples, err));
     f->progress.epoch_end = true;
-    f->history->epochs[f->progress.epoch] = f->progress.metrics;
-    f->history->epoch_seconds[f->progress.epoch] = seconds() - f->epoch_began;
-    f->history->n_epochs = f->progress.epoch + 1;
+    const int done = f->history->n_epochs++;
+    f->history->epochs[done] = f->progress.metrics;
+    f->history->epoch_seconds[done] = seconds() - f->epoch_began;
     return tell(f, err);
 }
 
 static strata_status run_epochs(fit *f, strata_error *err) {
-    for (f->progress.epoch = 0; f->progress.epoch < f->opts.epochs; f->progress.epoch++) {
+    for (f->progress.epoch = f->opts.first_epoch; f->progress.epoch < f->opts.epochs; f->progress.epoch++) {
         f->epoch_began = seconds();
         strata_status status = run_epoch(f, err);
         strata_worker_batches_destroy(f->batches);
@@ -391,6 +391,9 @@ static strata_status check(const strata_model *model, const strata_dataset *data
     STRATA_TRY(strata_model_check_compiled(model, "fit", err));
     STRATA_TRY(strata_model_check_dataset(model, dataset, true, "fit", err));
     if (opts->epochs < 1) return strata_fail(err, STRATA_INVALID, "fit: epochs is %d; it must be at least 1", opts->epochs);
+    if (opts->first_epoch < 0 || opts->first_epoch >= opts->epochs)
+        return strata_fail(err, STRATA_INVALID, "fit: first_epoch is %d; with %d epochs it is 0 to %d", opts->first_epoch,
+                           opts->epochs, opts->epochs - 1);
     if (opts->batch < 1)
         return strata_fail(err, STRATA_INVALID, "fit: batch is %lld; it must be at least 1", (long long)opts->batch);
     if (opts->class_weights)

@@ -9,6 +9,7 @@
 #ifndef STRATA_CORE_MODEL_H
 #define STRATA_CORE_MODEL_H
 
+#include "core/data/safetensors.h"
 #include "core/group.h"
 #include "core/layer/layer.h"
 #include "core/loss/loss.h"
@@ -256,6 +257,16 @@ void strata_model_free_programs(strata_model *model);
 /* How many batches' gradients make an update. */
 int64_t strata_model_accumulates(const strata_model *model);
 void strata_model_free_variables(strata_model *model);
+
+/* file.c */
+#define STRATA_MODEL_METADATA    "strata.model"
+#define STRATA_CHECKPOINT_PREFIX "checkpoint/" /* begins the names of tensors that are no parameters */
+/* A model file with `extra` tensors. */
+STRATA_MUST_USE strata_status strata_model_write(strata_model *model, const char *path, const strata_named_array *extra,
+                                                 int n_extra, strata_error *err);
+/* Parameters and states of a file, which must be those of the model. out: (all_size). */
+STRATA_MUST_USE strata_status strata_model_take_parameters(const strata_model *model, const strata_safetensors *file,
+                                                           float *out, strata_error *err);
 
 /* data.c */
 size_t strata_model_element_bytes(const strata_model *model); /* of one element's features in a batch */

@@ -109,9 +109,10 @@ typedef struct strata_progress {
 typedef strata_status (*strata_progress_callback)(const strata_progress *progress, void *user, strata_error *err);
 
 typedef struct strata_fit_options {
-    int epochs;    /* 0: 1 */
-    int64_t batch; /* 0: 32 */
-    uint64_t seed; /* of the shuffles */
+    int epochs;      /* 0: 1 */
+    int first_epoch; /* this many are done already: of `epochs` those behind them are run, and are all that the history has; 0 */
+    int64_t batch;   /* 0: 32 */
+    uint64_t seed;   /* of the shuffles */
     bool no_shuffle;
     strata_auto_shard auto_shard; /* several workers: what each reads (strata/pipeline.h) */
     /* What an example counts by its class, for losses with one class an example: its loss is multiplied by class_weights[class], as by the weight that the dataset may give it
@@ -186,6 +187,16 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_sha256(strata_model *model
 STRATA_API STRATA_MUST_USE strata_status strata_model_save(strata_model *model, const char *path, strata_error *err);
 /* Makes the model of a file; its parameters wait on the host until compile. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load(const char *path, strata_model **out_model, strata_error *err);
+
+/* A checkpoint is a model file that also has the optimizer's memory and counts: a model that is compiled alike, and trained on from `epochs` with the same
+ * data and options (first_epoch), ends with the bits of a training that was never interrupted. Between fits, or from on_progress at an epoch's end.
+ * epochs: how many are done, at least 1. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_save_checkpoint(strata_model *model, int epochs, const char *path,
+                                                                      strata_error *err);
+/* Into a compiled model. *out_epochs is 0, and nothing is changed, where there is no such file. With several workers all call it, and rank 0's file counts.
+ * Fails: DATA for a file of another model, optimizer, loss or seed; UNAVAILABLE for one that cannot be read. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_load_checkpoint(strata_model *model, const char *path, int *out_epochs,
+                                                                      strata_error *err);
 
 #ifdef __cplusplus
 }

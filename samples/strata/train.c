@@ -13,7 +13,7 @@
 
 typedef struct train_options {
     data_options data;
-    const char *save, *metrics, *auto_shard, *class_weights, *precision;
+    const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision;
     device_flags device;
     strategy_flags strategy;
     int64_t epochs, batch, global_batch, accumulate, seed;
@@ -63,6 +63,9 @@ static const option_row rows[] = {
      offsetof(train_options, precision), 0, 0},
     {"seed", "N", "of weights, shuffles and dropout (0)", OPTION_INT, offsetof(train_options, seed), 0, 9e15},
     {"save", "FILE", "write the trained model there", OPTION_TEXT, offsetof(train_options, save), 0, 0},
+    {"checkpoint", "FILE",
+     "write there after each epoch what it takes to go on, and go on from it where it is; removed at the end", OPTION_TEXT,
+     offsetof(train_options, checkpoint), 0, 0},
     {"json", NULL, "one line of JSON at the end", OPTION_FLAG, offsetof(train_options, json), 0, 0},
     DEVICE_OPTION_ROWS(train_options, device),
     {0}};
@@ -102,7 +105,9 @@ static void on_interrupt(int signal_number) {
 typedef struct progress_line {
     bool terminal, quiet, numbers; /* numbers: answers are no classes, so that there is no accuracy */
     int64_t batch;
-    double shown; /* when the line was last drawn */
+    double shown;           /* when the line was last drawn */
+    strata_model *model;    /* for checkpoints */
+    const char *checkpoint; /* NULL: none */
 } progress_line;
 
 static void draw(const progress_line *line, const strata_progress *p) {
@@ -131,10 +136,12 @@ static strata_status on_progress(const strata_progress *p, void *user, strata_er
         draw(line, p);
         line->shown = now;
     }
+    if (p->epoch_end && line->checkpoint && p->epoch + 1 < p->epochs)
+        STRATA_TRY(strata_model_save_checkpoint(line->model, p->epoch + 1, line->checkpoint, err));
     if (!interrupted) return STRATA_OK;
     if (line->terminal) fprintf(stderr, "\r\033[K");
-    return strata_fail(err, STRATA_INTERRUPTED, "interrupted in epoch %d after step %lld; nothing was saved", p->epoch + 1,
-                       (long long)p->step);
+    return strata_fail(err, STRATA_INTERRUPTED, "interrupted in epoch %d after step %lld; %s", p->epoch + 1, (long long)p->step,
+                       line->checkpoint ? "the checkpoint has the epochs before" : "nothing was saved");
 }
 
 /* ---- the parts ---- */
@@ -192,6 +199,22 @@ static strata_status log_placement(const training *t, strata_error *err) {
     return STRATA_OK;
 }
 
+/* Finds a checkpoint, and after how many epochs to go on: 0 where there is none. */
+static int go_on(training *t, int *out_epochs) {
+    strata_error err = {0};
+    const char *path = t->options.checkpoint;
+    *out_epochs = 0;
+    if (!path) return EXIT_OK;
+    strata_status status = strata_model_load_checkpoint(t->model, path, out_epochs, &err);
+    if (!status && *out_epochs >= t->options.epochs)
+        status = strata_fail(&err, STRATA_DATA, "%s has %d epochs behind it; --epochs is %lld", path, *out_epochs,
+                             (long long)t->options.epochs);
+    if (status) return report(FAILING_DATA, status, &err);
+    if (*out_epochs && t->opened.chief && !t->options.json) printf("goes on after epoch %d, from %s\n", *out_epochs, path);
+    fflush(stdout);
+    return EXIT_OK;
+}
+
 static int fit(training *t) {
     strata_error err = {0};
     strata_compile_options compile = {.seed = (uint64_t)t->options.seed,
@@ -217,6 +240,10 @@ static int fit(training *t) {
                                .metrics_seconds = line.terminal ? 0.5 : 0,
                                .on_progress = on_progress,
                                .user = &line};
+    const int code = go_on(t, &opts.first_epoch);
+    if (code) return code;
+    line.model = t->model;
+    line.checkpoint = t->opened.chief ? t->options.checkpoint : NULL;
     signal(SIGINT, on_interrupt);
     t->fit_began = now_seconds();
     status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
@@ -227,6 +254,7 @@ static int fit(training *t) {
         status = strata_fail(&err, STRATA_INTERRUPTED, "interrupted after the last step; nothing was saved");
     if (status) return report(FAILING_RUN, status, &err);
     status = t->options.save && t->opened.chief ? strata_model_save(t->model, t->options.save, &err) : STRATA_OK;
+    if (!status && line.checkpoint) unlink(line.checkpoint);
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
 
@@ -293,15 +321,15 @@ static void print_result(const training *t) {
 }
 
 /* Whether a file could be made at `path`, so that nobody learns after the training that it can't. */
-static int check_save(const char *path) {
+static int check_save(const char *option, const char *path) {
     const char *slash = strrchr(path, '/');
     char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
     struct stat info;
     int code = EXIT_OK;
     if (!folder || access(folder, W_OK | X_OK))
-        usage_error("--save %s: cannot write in %s: %s", path, folder ? folder : path, strerror(errno)), code = EXIT_DATA;
+        usage_error("--%s %s: cannot write in %s: %s", option, path, folder ? folder : path, strerror(errno)), code = EXIT_DATA;
     else if (!stat(path, &info) && S_ISDIR(info.st_mode))
-        usage_error("--save %s: it is a folder; give the name of a file", path), code = EXIT_DATA;
+        usage_error("--%s %s: it is a folder; give the name of a file", option, path), code = EXIT_DATA;
     free(folder);
     return code;
 }
@@ -375,7 +403,8 @@ static int read_auto_shard(training *t) {
 
 static int train(training *t) {
     int code = read_auto_shard(t);
-    if (!code && t->options.save) code = check_save(t->options.save);
+    if (!code && t->options.save) code = check_save("save", t->options.save);
+    if (!code && t->options.checkpoint) code = check_save("checkpoint", t->options.checkpoint);
     if (!code) code = open_model(t->name, false, &t->model);
     if (!code) code = read_class_weights(t->options.class_weights, t);
     if (!code) code = read_precision(t->options.precision, &t->precision);

@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# A training that was killed goes on from its last checkpoint, alone or as a job that `strata launch --restarts` starts again, and ends with the
+# weights of one that was not.
+. "$(dirname "$0")/support.sh"
+make_data "$work/data"
+train="train mnist --data $work/data --epochs 8 --seed 1 --global-batch 60 --devices host --checkpoint $work/point"
+weights() { grep -o '"weights_sha256":"[0-9a-f]*"' "$work/out"; }
+# shellcheck disable=SC2086 # words
+{
+expect 0 "weights_sha256" $train --json
+whole=$(weights)
+check "the checkpoint is gone at the end" test ! -e "$work/point"
+
+# Killed after its first epoch.
+"$strata" $train --json >"$work/killed" 2>&1 &
+killed=$!
+for _ in $(seq 400); do
+    [ ! -e "$work/point" ] || break
+    sleep 0.02
+done
+kill -9 $killed
+wait $killed 2>/dev/null
+check "it was killed before its end" test ! -s "$work/killed"
+check "a checkpoint is there" test -s "$work/point"
+cp "$work/point" "$work/first"
+expect 0 "200 test examples" evaluate "$work/point" --device host --data "$work/data"
+expect 0 "weights_sha256" $train --json --save "$work/model"
+check "the weights are those of an uninterrupted training" test "$(weights)" = "$whole"
+json "r['epochs'] < 8"
+check "the checkpoint is gone" test ! -e "$work/point"
+expect 0 "200 test examples" evaluate "$work/model" --device host --data "$work/data"
+cp "$work/first" "$work/point"
+expect 0 "goes on after epoch" $train
+
+# What does not fit is told, and left alone.
+cp "$work/first" "$work/point"
+expect 3 "with seed 1, this is 2" $train --seed 2
+expect 3 "another model, optimizer or loss" $train --learning-rate 0.5
+expect 3 "epochs behind it; --epochs is 1" $train --epochs 1
+check "the checkpoint is as it was" cmp "$work/first" "$work/point"
+expect 3 "is no checkpoint" train mnist --data "$work/data" --devices host --checkpoint "$work/model"
+echo damaged >"$work/point"
+expect 3 "$work/point" $train
+rm "$work/point"
+expect 3 "--checkpoint $work: it is a folder" train mnist --checkpoint "$work"
+
+# A job whose worker 1 is killed in its first life, after an epoch; the chief alone has written, and tells the other.
+cat >"$work/mortal" <<'END'
+#!/bin/sh
+if [ "$STRATA_RESTART$STRATA_LOCAL_RANK" = 01 ]; then
+    (
+        while [ ! -e "$POINT" ]; do sleep 0.02; done
+        kill -9 $$
+    ) &
+fi
+exec "$@"
+END
+chmod +x "$work/mortal"
+expect 0 "weights_sha256" launch -n 2 -- "$strata" $train --json --strategy multi_worker_mirrored
+whole=$(weights)
+POINT=$work/point expect 0 "strata: restart 1 of 2" launch -n 2 --restarts 2 -- "$work/mortal" "$strata" $train --json --strategy multi_worker_mirrored
+check "the weights of the job are those of an uninterrupted one" test "$(weights)" = "$whole"
+sed -i 's/^\[0\] //' "$work/out"
+json "r['epochs'] < 8 and r['replica_weights_equal'] is True"
+}
+finish

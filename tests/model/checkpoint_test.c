@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoints: what goes on from one ends with the bits of what was never interrupted. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "model_case.h"
+#include "tests/support/folder.h"
+
+enum { N = 40, EPOCHS = 5, DONE = 2 };
+
+/* With a state (batch_norm) and a mask that differs from step to step (dropout). */
+static strata_model *make(strata_device *device, strata_optimizer optimizer, strata_dtype precision, uint64_t seed) {
+    strata_error err = {0};
+    strata_model *model = NULL;
+    OK(strata_model_create(STRATA_SHAPE(2, 3), &model, &err));
+    strata_model_add_flatten(model, (strata_flatten_options){0});
+    strata_model_add_dense(model, (strata_dense_options){.units = CASE_HIDDEN, .activation = "tanh"});
+    strata_model_add_batch_norm(model, (strata_batch_norm_options){0});
+    strata_model_add_dropout(model, (strata_dropout_options){.rate = 0.3});
+    strata_model_add_dense(model, (strata_dense_options){.units = CASE_CLASSES});
+    OK(strata_model_compile(model, device,
+                            &(strata_compile_options){.optimizer = optimizer, .seed = seed, .precision = precision}, &err));
+    return model;
+}
+
+/* Cases run at the same time, each in a process. */
+static const char *own_path(void) {
+    char name[40];
+    snprintf(name, sizeof name, "checkpoint-%d", (int)getpid());
+    return test_path(name);
+}
+
+static void fit(strata_model *model, int first, int epochs, strata_history *history) {
+    strata_error err = {0};
+    strata_dataset *data = case_dataset(N);
+    const strata_fit_options opts = {.first_epoch = first, .epochs = epochs, .batch = 16, .seed = 9};
+    OK(strata_model_fit(model, data, &opts, history, &err));
+    strata_dataset_destroy(data);
+}
+
+static void goes_on(strata_device *device, strata_optimizer optimizer, strata_dtype precision) {
+    strata_error err = {0};
+    int epochs = 0;
+    const char *path = own_path();
+    strata_model *whole = make(device, optimizer, precision, 4), *begun = make(device, optimizer, precision, 4),
+                 *resumed = make(device, optimizer, precision, 4);
+    strata_history all = {0}, rest = {0};
+    fit(whole, 0, EPOCHS, &all);
+    fit(begun, 0, DONE, NULL);
+    OK(strata_model_save_checkpoint(begun, DONE, path, &err));
+    OK(strata_model_load_checkpoint(resumed, path, &epochs, &err));
+    cr_assert_eq(epochs, DONE);
+    cr_assert_str_eq(case_sha(resumed), case_sha(begun));
+    fit(resumed, DONE, EPOCHS, &rest);
+    cr_assert_str_eq(case_sha(resumed), case_sha(whole), "%s", optimizer.name);
+    cr_assert_eq(rest.n_epochs, EPOCHS - DONE);
+    for (int i = 0; i < rest.n_epochs; i++) cr_assert_eq(rest.epochs[i].loss, all.epochs[DONE + i].loss);
+    strata_history_finish(&all);
+    strata_history_finish(&rest);
+    strata_model_destroy(whole);
+    strata_model_destroy(begun);
+    strata_model_destroy(resumed);
+}
+
+TEST_ON_DEVICES(checkpoint, goes_on_with_the_bits_of_an_uninterrupted_training) {
+    goes_on(device, strata_adam_optimizer(0.01), STRATA_DTYPE_F32);
+}
+
+TEST_ON_HOST(checkpoint, goes_on_with_every_optimizer) {
+    const char *const names[] = {"sgd", "rmsprop", "adagrad", "adamw"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        goes_on(device, (strata_optimizer){.name = names[i], .learning_rate = 0.01, .momentum = i ? 0 : 0.9}, STRATA_DTYPE_F32);
+    strata_optimizer accumulates = strata_adam_optimizer(0.01);
+    accumulates.gradient_accumulation_steps = 2;
+    goes_on(device, accumulates, STRATA_DTYPE_F32);
+}
+
+TEST_ON_HOST(checkpoint, keeps_the_scale_of_f16_gradients) {
+    goes_on(device, strata_adam_optimizer(0.01), STRATA_DTYPE_F16);
+}
+
+TEST_ON_HOST(checkpoint, is_a_model_file_too) {
+    strata_error err = {0};
+    const char *path = own_path();
+    strata_model *model = make(device, strata_adam_optimizer(0.01), STRATA_DTYPE_F32, 4), *loaded = NULL;
+    fit(model, 0, 1, NULL);
+    OK(strata_model_save_checkpoint(model, 1, path, &err));
+    OK(strata_model_load(path, &loaded, &err));
+    OK(strata_model_compile(loaded, device, NULL, &err));
+    cr_assert_str_eq(case_sha(loaded), case_sha(model));
+    strata_model_destroy(loaded);
+    strata_model_destroy(model);
+}
+
+TEST_ON_HOST(checkpoint, says_what_does_not_fit) {
+    strata_error err = {0};
+    int epochs = 7;
+    const char *path = own_path();
+    strata_model *model = make(device, strata_adam_optimizer(0.01), STRATA_DTYPE_F32, 4);
+    const char *before = case_sha(model);
+    OK(strata_model_load_checkpoint(model, test_path("none"), &epochs, &err));
+    cr_assert_eq(epochs, 0);
+    FAILS(strata_model_save_checkpoint(model, 0, path, &err), STRATA_INVALID, "at least 1");
+    OK(strata_model_save(model, path, &err));
+    FAILS(strata_model_load_checkpoint(model, path, &epochs, &err), STRATA_DATA, "is no checkpoint");
+    OK(strata_model_save_checkpoint(model, 3, path, &err));
+    strata_model *others[] = {make(device, strata_adam_optimizer(0.02), STRATA_DTYPE_F32, 4),
+                              make(device, strata_adam_optimizer(0.01), STRATA_DTYPE_F32, 5),
+                              make(device, strata_adam_optimizer(0.01), STRATA_DTYPE_F16, 4)};
+    const char *const reasons[] = {"another model, optimizer or loss", "with seed 4, this is 5", "another precision"};
+    for (int i = 0; i < 3; i++) {
+        FAILS(strata_model_load_checkpoint(others[i], path, &epochs, &err), STRATA_DATA, reasons[i]);
+        strata_model_destroy(others[i]);
+    }
+    strata_dataset *data = case_dataset(N);
+    FAILS(strata_model_fit(model, data, &(strata_fit_options){.epochs = 2, .first_epoch = 2}, NULL, &err), STRATA_INVALID,
+          "first_epoch is 2");
+    strata_dataset_destroy(data);
+    cr_assert_str_eq(case_sha(model), before);
+    strata_model_destroy(model);
+}
