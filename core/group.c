@@ -5,10 +5,17 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/graph.h"
 #include "core/op/all_reduce.h"
+
+static const double WORTH_A_WAIT = 5e-6; /* seconds; what is over already is found so in less */
+
+/* A segment that was submitted and is not known to be over; at 0: none. */
+typedef struct submission {
+    double at;
+    int64_t step;
+} submission;
 
 typedef struct member {
     strata_executable *executable;
@@ -17,6 +24,9 @@ typedef struct member {
     int *limit;   /* by communication: segments below it need neither this one nor a later one */
     double spent; /* seconds to the first communication, in the steps in which it was looked at first */
     uint64_t looks;
+    submission *submissions; /* of segment k in slot s at s * n_segments + k */
+    int n_segments;
+    int had; /* segments that it had been given before the newest fold */
 } member;
 
 struct strata_group {
@@ -30,15 +40,12 @@ struct strata_group {
     const strata_workers *workers; /* NULL: this one alone */
     void *sum;                     /* with workers: room for the largest value */
     double started;                /* the step that is going on */
+    int64_t step;                  /* its number */
+    double folded;                 /* seconds of the newest fold, until it is known whether it was hidden */
+    strata_trace *trace;           /* borrowed; NULL: none */
     strata_status failed;          /* of the first failure; the group is of no use after it */
     strata_group_counters counters;
 };
-
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static strata_executable_communication communication(const strata_group *group, int replica, int index, int slot) {
     const member *m = &group->members[replica];
@@ -105,7 +112,11 @@ static strata_status find_limits(strata_group *group, strata_error *err) {
     for (int r = 0; r < group->n_replicas; r++) {
         int *limit = group->members[r].limit = calloc((size_t)n + 1, sizeof *limit);
         if (!limit) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d communications", n);
-        limit[n] = strata_executable_n_segments(group->members[r].executable);
+        limit[n] = group->members[r].n_segments = strata_executable_n_segments(group->members[r].executable);
+        const size_t runs = (size_t)limit[n] * (size_t)strata_executable_n_slots(group->members[r].executable);
+        group->members[r].submissions = calloc(runs, sizeof *group->members[r].submissions);
+        if (!group->members[r].submissions)
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d segments", limit[n]);
         for (int c = n - 1; c >= 0; c--) {
             const int before = communication(group, r, c, 0).before;
             limit[c] = before >= 0 && before < limit[c + 1] ? before : limit[c + 1];
@@ -194,6 +205,7 @@ void strata_group_destroy(strata_group *group) {
         strata_executable_destroy(group->members[r].executable);
         free(group->members[r].limit);
         free(group->members[r].own);
+        free(group->members[r].submissions);
     }
     free(group->members);
     free(group->operands);
@@ -284,15 +296,39 @@ strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_er
 static strata_status advance(strata_group *group, int replica, int slot, int end, strata_error *err) {
     member *m = &group->members[replica];
     for (; m->next < end; m->next++) {
+        m->submissions[slot * m->n_segments + m->next] = (submission){strata_trace_now(), group->step};
         strata_status status = strata_executable_submit_segment(m->executable, slot, m->next, err);
         if (status) return fail(group, replica, status, err);
     }
     return STRATA_OK;
 }
 
-strata_status strata_group_start(strata_group *group, int slot, strata_error *err) {
+/* Waits for a segment of the replica; it and those before it are over then. Returns the seconds that it waited in *out_waited. */
+static strata_status wait_for_segment(strata_group *group, int replica, int slot, int segment, double *out_waited,
+                                      strata_error *err) {
+    member *m = &group->members[replica];
+    const double began = strata_trace_now();
+    strata_status status = strata_executable_wait_segment(m->executable, slot, segment, err);
+    if (status) return fail(group, replica, status, err);
+    const double ended = strata_trace_now();
+    for (int k = 0; k <= segment; k++) {
+        submission *was = &m->submissions[slot * m->n_segments + k];
+        if (was->at > 0) strata_trace_add(group->trace, "segment", k, replica + 1, was->step, was->at, ended);
+        was->at = 0;
+    }
+    *out_waited = ended - began;
+    return STRATA_OK;
+}
+
+void strata_group_set_trace(strata_group *group, strata_trace *trace) {
+    group->trace = trace;
+}
+
+strata_status strata_group_start(strata_group *group, int slot, int64_t step, strata_error *err) {
     STRATA_TRY(check_alive(group, err));
-    group->started = seconds();
+    group->step = step;
+    group->folded = 0;
+    group->started = strata_trace_now();
     for (int r = 0; r < group->n_replicas; r++) {
         group->members[r].next = 0;
         STRATA_TRY(advance(group, r, slot, group->members[r].limit[0], err));
@@ -306,10 +342,15 @@ static strata_status wait_for_operands(strata_group *group, int index, int slot,
     for (int i = 0; i < n; i++) {
         const int r = (first + i) % n, after = communication(group, r, index, slot).after;
         if (after < 0) continue;
-        strata_status status = strata_executable_wait_segment(group->members[r].executable, slot, after, err);
-        if (status) return fail(group, r, status, err);
+        double waited;
+        STRATA_TRY(wait_for_segment(group, r, slot, after, &waited, err));
+        /* It was still at what it had before the fold: there was work for it all the while. */
+        if (after < group->members[r].had && waited > WORTH_A_WAIT) {
+            group->counters.hidden_seconds += group->folded;
+            group->folded = 0;
+        }
         if (index == 0 && i == 0) {
-            group->members[r].spent += seconds() - group->started;
+            group->members[r].spent += strata_trace_now() - group->started;
             group->members[r].looks++;
         }
     }
@@ -320,20 +361,11 @@ strata_status strata_group_look(strata_group *group, int slot, strata_error *err
     const int r = (int)(group->counters.steps % (uint64_t)group->n_replicas);
     member *m = &group->members[r];
     STRATA_TRY(check_alive(group, err));
-    strata_status status = strata_executable_wait_segment(m->executable, slot, m->next - 1, err);
-    if (status) return fail(group, r, status, err);
-    m->spent += seconds() - group->started;
+    double waited;
+    STRATA_TRY(wait_for_segment(group, r, slot, m->next - 1, &waited, err));
+    m->spent += strata_trace_now() - group->started;
     m->looks++;
     return STRATA_OK;
-}
-
-/* Whether some replica has been given segments behind the communication's operand. */
-static bool devices_go_on(const strata_group *group, int index, int slot) {
-    for (int r = 0; r < group->n_replicas; r++) {
-        const int after = communication(group, r, index, slot).after;
-        if (after >= 0 && group->members[r].next > after + 1) return true;
-    }
-    return false;
 }
 
 /* The fold over the replicas of all workers, to this one's results. */
@@ -363,9 +395,9 @@ static strata_status carry_out(strata_group *group, int index, int slot, const b
     int n_operands = 0, n_results = 0;
     bool sent;
     givers(group, index, &sent);
-    const double began = seconds();
+    const double began = strata_trace_now();
     STRATA_TRY(wait_for_operands(group, index, slot, err));
-    const double waited = seconds();
+    const double waited = strata_trace_now();
     const strata_all_reduce_attrs *attrs = attrs_of(communication(group, 0, index, slot).node);
     for (int r = 0; r < group->n_replicas; r++) {
         const strata_executable_communication c = communication(group, r, index, slot);
@@ -385,10 +417,13 @@ static strata_status carry_out(strata_group *group, int index, int slot, const b
                      ->reduce(plan, attrs->dtype, (strata_reduction)attrs->reduction, group->operands, n_operands, elements,
                               group->results, n_results, err);
     if (status) return group->failed = status;
-    const double folded = seconds() - waited;
+    const double ended = strata_trace_now(), folded = ended - waited;
+    strata_trace_add(group->trace, "wait", index, STRATA_TRACE_HOST, group->step, began, waited);
+    strata_trace_add(group->trace, attrs->merge ? "merge" : "exchange", index, STRATA_TRACE_HOST, group->step, waited, ended);
     group->counters.wait_seconds += waited - began;
     group->counters.fold_seconds += folded;
-    if (devices_go_on(group, index, slot)) group->counters.hidden_seconds += folded;
+    group->folded = folded;
+    for (int r = 0; r < group->n_replicas; r++) group->members[r].had = group->members[r].next;
     group->counters.bytes_read += bytes * (uint64_t)n_operands;
     group->counters.bytes_written += bytes * (uint64_t)n_results;
     return STRATA_OK;
@@ -400,21 +435,22 @@ static strata_status keep_own(strata_group *group, int index, int slot, strata_e
         const strata_executable_communication c = communication(group, r, index, slot);
         const strata_all_reduce_attrs *attrs = attrs_of(c.node);
         if (c.after < 0 || c.before < 0) continue;
-        strata_status status = strata_executable_wait_segment(group->members[r].executable, slot, c.after, err);
-        if (status) return fail(group, r, status, err);
+        double waited;
+        STRATA_TRY(wait_for_segment(group, r, slot, c.after, &waited, err));
         const size_t bytes = (size_t)strata_shape_elements(attrs->shape) * strata_dtype_bytes(attrs->dtype);
         if (bytes) memcpy(c.result, c.operand, bytes);
     }
     return STRATA_OK;
 }
 
-strata_status strata_group_finish(strata_group *group, int slot, int64_t step, const bool *contributes, strata_error *err) {
+strata_status strata_group_finish(strata_group *group, int slot, const bool *contributes, strata_error *err) {
     STRATA_TRY(check_alive(group, err));
     for (int c = 0; c <= group->n_communications; c++) {
         for (int r = 0; r < group->n_replicas; r++) STRATA_TRY(advance(group, r, slot, group->members[r].limit[c], err));
         if (c == group->n_communications) break;
         const int64_t every = attrs_of(communication(group, 0, c, slot).node)->every;
-        STRATA_TRY(every && (step + 1) % every ? keep_own(group, c, slot, err) : carry_out(group, c, slot, contributes, err));
+        STRATA_TRY(every && (group->step + 1) % every ? keep_own(group, c, slot, err)
+                                                      : carry_out(group, c, slot, contributes, err));
     }
     group->counters.steps++;
     return STRATA_OK;
@@ -422,7 +458,11 @@ strata_status strata_group_finish(strata_group *group, int slot, int64_t step, c
 
 strata_status strata_group_wait(strata_group *group, int slot, strata_error *err) {
     for (int r = 0; r < group->n_replicas; r++) {
-        strata_status status = strata_executable_wait(group->members[r].executable, slot, err);
+        const member *m = &group->members[r];
+        double waited;
+        if (m->submissions[(slot + 1) * m->n_segments - 1].at > 0)
+            STRATA_TRY(wait_for_segment(group, r, slot, m->n_segments - 1, &waited, err));
+        strata_status status = strata_executable_wait(m->executable, slot, err);
         if (status) return fail(group, r, status, err);
     }
     return STRATA_OK;

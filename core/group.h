@@ -13,6 +13,7 @@
 #include "core/cross_device.h"
 #include "core/executable.h"
 #include "core/strategy.h"
+#include "core/trace.h"
 
 typedef struct strata_group strata_group;
 
@@ -26,17 +27,20 @@ STRATA_MUST_USE strata_status strata_group_create(strata_executable *const *repl
                                                   strata_group **out_group, strata_error *err);
 void strata_group_destroy(strata_group *group); /* waits for its runs; NULL is fine */
 
+/* Spans are added to it from now on: borrowed; NULL: none. */
+void strata_group_set_trace(strata_group *group, strata_trace *trace);
+
 int strata_group_n_replicas(const strata_group *group);
 strata_executable *strata_group_replica(const strata_group *group, int replica);
 int strata_group_n_slots(const strata_group *group);
 
 STRATA_MUST_USE strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_error *err);
-STRATA_MUST_USE strata_status strata_group_start(strata_group *group, int slot, strata_error *err);
-/* step: its number since the training began, from 0, for exchanges that are not made in each. contributes[r] false: replica r had no examples; what it computed is left out of every fold of several replicas' values, and it receives the
+/* step: its number since the training began, from 0, for exchanges that are not made in each, and the trace. */
+STRATA_MUST_USE strata_status strata_group_start(strata_group *group, int slot, int64_t step, strata_error *err);
+/* contributes[r] false: replica r had no examples; what it computed is left out of every fold of several replicas' values, and it receives the
  * results. NULL: all do. The slot is the one that was started last. A failure names the replica, and ends the group: nothing more is
  * submitted. */
-STRATA_MUST_USE strata_status strata_group_finish(strata_group *group, int slot, int64_t step, const bool *contributes,
-                                                  strata_error *err);
+STRATA_MUST_USE strata_status strata_group_finish(strata_group *group, int slot, const bool *contributes, strata_error *err);
 /* Waits for one replica, each in its turn, to measure what its share of the step that was finished last takes: for groups that communicate nothing, as the others
  * learn it by the way. */
 STRATA_MUST_USE strata_status strata_group_look(strata_group *group, int slot, strata_error *err);
@@ -48,7 +52,7 @@ typedef struct strata_group_counters {
     uint64_t bytes_read, bytes_written; /* by folds, of all replicas' memory */
     uint64_t bytes_sent;                /* to other workers */
     double fold_seconds;                /* in folds */
-    double hidden_seconds;              /* of these: while devices had work of the same step to do */
+    double hidden_seconds;              /* of these: in folds behind which a device was still at work that it had before them */
     double wait_seconds;                /* for the devices, before folds */
 } strata_group_counters;
 strata_group_counters strata_group_get_counters(const strata_group *group);

@@ -326,8 +326,8 @@ strata_status strata_strategy_run(strata_function *function, const strata_per_re
                            t->n_outputs);
     STRATA_TRY(strata_group_acquire(t->group, &slot, err));
     for (int r = 0; r < function->strategy->n_replicas; r++) feed(t, r, slot, inputs);
-    STRATA_TRY(strata_group_start(t->group, slot, err));
-    STRATA_TRY(strata_group_finish(t->group, slot, 0, NULL, err));
+    STRATA_TRY(strata_group_start(t->group, slot, 0, err));
+    STRATA_TRY(strata_group_finish(t->group, slot, NULL, err));
     STRATA_TRY(strata_group_wait(t->group, slot, err));
     for (int i = 0; i < n_outputs; i++) STRATA_TRY(take(function, t, slot, i, &outputs[i], err));
     return STRATA_OK;

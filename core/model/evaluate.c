@@ -84,8 +84,8 @@ static strata_status submit(walk *w, int64_t n, strata_error *err) {
     strata_group *group = next->program->group;
     STRATA_TRY(strata_group_acquire(group, &next->slot, err));
     for (int r = 0; r < next->program->n_parts; r++) fill_part(w, next, &next->program->parts[r]);
-    STRATA_TRY(strata_group_start(group, next->slot, err));
-    STRATA_TRY(strata_group_finish(group, next->slot, 0, NULL, err));
+    STRATA_TRY(strata_group_start(group, next->slot, 0, err));
+    STRATA_TRY(strata_group_finish(group, next->slot, NULL, err));
     w->n_flights++;
     w->n += n;
     return STRATA_OK;

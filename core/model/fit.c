@@ -48,7 +48,8 @@ typedef struct fit {
     int n_flights;
     strata_model_program *unfinished; /* of the newest of them, if it was only started; NULL */
     int unfinished_slot;
-    int64_t unfinished_step;
+    strata_trace *trace;
+
     int64_t next_balance; /* step since the fit began */
     strata_progress progress;
     double began, epoch_began, metrics_read;
@@ -73,8 +74,7 @@ void strata_history_finish(strata_history *history) {
 static strata_status finish_step(fit *f, strata_error *err) {
     const strata_model_program *program = f->unfinished;
     f->unfinished = NULL;
-    if (!program) return STRATA_OK;
-    return strata_group_finish(program->group, f->unfinished_slot, f->unfinished_step, program->contributes, err);
+    return program ? strata_group_finish(program->group, f->unfinished_slot, program->contributes, err) : STRATA_OK;
 }
 
 /* Waits for what is in flight without looking, after a failure. */
@@ -254,6 +254,7 @@ static strata_status prepare(fit *f, strata_program_kind kind, int64_t n, flight
     if (!step->scale) step->scale = f->model->loss_scale > 0 ? f->model->loss_scale : 1;
     STRATA_TRY(strata_model_get_program(f->model, kind, n, f->weighted && kind != STRATA_PROGRAM_APPLY, &step->program, err));
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
+    strata_group_set_trace(step->program->group, f->trace);
     fill_words(f, step);
     step->words[STRATA_STEP_SCALE] = (float)(1 / step->scale);
     return STRATA_OK;
@@ -263,11 +264,11 @@ static strata_status prepare(fit *f, strata_program_kind kind, int64_t n, flight
 static strata_status start(fit *f, strata_error *err) {
     const flight *step = &f->flights[f->n_flights];
     STRATA_TRY(finish_step(f, err));
-    STRATA_TRY(strata_group_start(step->program->group, step->slot, err));
+    STRATA_TRY(strata_group_start(step->program->group, step->slot, step->t - 1, err));
     f->n_flights++;
     f->unfinished = step->program;
     f->unfinished_slot = step->slot;
-    f->unfinished_step = step->step;
+
     return STRATA_OK;
 }
 
@@ -386,6 +387,18 @@ static strata_status run_epochs(fit *f, strata_error *err) {
     return STRATA_OK;
 }
 
+/* Writes the trace; programs forget it. */
+static strata_status end_trace(fit *f, strata_error *err) {
+    const strata_strategy *strategy = f->model->strategy;
+    for (strata_model_program *p = f->model->programs; p; p = p->next) strata_group_set_trace(p->group, NULL);
+    const char **devices = calloc((size_t)strategy->n_devices, sizeof(*devices));
+    if (!devices) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
+    for (int r = 0; r < strategy->n_devices; r++) devices[r] = strata_device_get_info(strategy->devices[r])->id;
+    strata_status status = strata_trace_write(f->trace, devices, strategy->n_devices, err);
+    free(devices);
+    return status;
+}
+
 static strata_status check(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                            strata_error *err) {
     STRATA_TRY(strata_model_check_compiled(model, "fit", err));
@@ -424,11 +437,16 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     *f.history = (strata_history){0};
     f.history->epochs = calloc((size_t)f.opts.epochs, sizeof *f.history->epochs);
     f.history->epoch_seconds = calloc((size_t)f.opts.epochs, sizeof *f.history->epoch_seconds);
-    strata_status status = f.history->epochs && f.history->epoch_seconds
-                               ? run_epochs(&f, err)
-                               : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d epochs", f.opts.epochs);
+    strata_status status = STRATA_OK;
+    if (f.opts.trace) status = strata_trace_create(f.opts.trace, &f.trace, err);
+    if (!status)
+        status = f.history->epochs && f.history->epoch_seconds
+                     ? run_epochs(&f, err)
+                     : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d epochs", f.opts.epochs);
     drain(&f);
     f.history->loss_scale = model->loss_scale;
+    if (f.trace && !status) status = end_trace(&f, err);
+    strata_trace_destroy(f.trace);
     strata_history_finish(&own);
     return status;
 }

@@ -121,6 +121,9 @@ typedef struct strata_fit_options {
     int n_class_weights;
     double metrics_seconds; /* read the epoch's metrics for on_progress about this often; 0: at its end only. Each read waits
                                for the steps submitted */
+    const char *
+        trace; /* a file that gets the first steps as a trace: segments on each replica, exchanges on the host (Trace Event Format,
+                          for chrome://tracing or ui.perfetto.dev); NULL: none */
     strata_progress_callback on_progress; /* NULL: none */
     void *user;
 } strata_fit_options;

@@ -13,7 +13,7 @@
 
 typedef struct train_options {
     data_options data;
-    const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision;
+    const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace;
     device_flags device;
     strategy_flags strategy;
     int64_t epochs, batch, global_batch, accumulate, seed;
@@ -53,6 +53,8 @@ static const option_row rows[] = {
      offsetof(train_options, scale_lr), 0, 0},
     {"log-device-placement", NULL, "say where each variable, node and exchange is, on stderr", OPTION_FLAG,
      offsetof(train_options, log_device_placement), 0, 0},
+    {"trace", "FILE", "write what ran when there, for chrome://tracing or ui.perfetto.dev", OPTION_TEXT,
+     offsetof(train_options, trace), 0, 0},
     {"learning-rate", "R", "of the optimizer (as the model says)", OPTION_NUMBER, offsetof(train_options, learning_rate), 1e-12,
      1e6},
     {"metrics", "A,B", "besides loss and accuracy: top_5_accuracy, precision, recall, auc, confusion_matrix, mae", OPTION_TEXT,
@@ -234,6 +236,7 @@ static int fit(training *t) {
     strata_fit_options opts = {.epochs = (int)t->options.epochs,
                                .batch = t->batch,
                                .auto_shard = t->auto_shard,
+                               .trace = t->options.trace,
                                .seed = (uint64_t)t->options.seed,
                                .class_weights = t->class_weights,
                                .n_class_weights = t->n_class_weights,

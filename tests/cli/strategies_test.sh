@@ -35,6 +35,19 @@ import json, sys
 one, two = (json.loads(open(p).readlines()[-1])["losses"] for p in sys.argv[1:])
 assert len(one) == len(two) and all(abs(a - b) <= 1e-5 * abs(a) for a, b in zip(one, two))
 END
+    expect 0 "" $train $group --global-batch 60 --trace "$work/trace"
+    python3 - "$work/trace" <<'END' || bad "the trace lacks segments, or has an exchange before what it adds up is known"
+import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+rows = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+assert rows == {0: "host", 1: "replica 0 opencl:0.0", 2: "replica 1 opencl:0.1"}, rows
+for step in (0, 3):
+    spans = [e for e in events if e["ph"] == "X" and e["args"]["step"] == step]
+    first = {e["tid"]: e for e in spans if e["name"] == "segment 0"}
+    exchange = next(e for e in spans if e["name"] == "exchange 0")
+    assert set(first) == {1, 2} and exchange["tid"] == 0
+    assert all(e["ts"] + e["dur"] <= exchange["ts"] + 0.01 for e in first.values())
+END
     expect 0 "" $train --devices opencl:0.0,host --split 3:1 --global-batch 60 --json
     json 'r["replica_weights_equal"] is True'
     expect 0 "" $train $group --split auto --global-batch 60 --json
@@ -69,6 +82,7 @@ expect 2 "no whole number" $train --devices host --split 1:x
 expect 2 "2 parts, there are 1" $train --devices host --split 1:2
 expect 2 "there are no cross-device ops" $train --devices host --strategy mirrored --cross-device-ops nccl
 expect 2 "has no parameter device" $train --devices host --strategy mirrored --parameter-device host
+expect 3 "trace: " $train --devices host --trace "$work/no-such-folder/trace"
 expect 4 "opencl:77" $train --devices host,opencl:77
 }
 finish

@@ -59,8 +59,8 @@ static int acquire(strata_group *group) {
 
 static void run(strata_group *group, int slot, const bool *contributes) {
     strata_error err = {0};
-    cr_assert_eq(strata_group_start(group, slot, &err), STRATA_OK, "%s", err.message);
-    cr_assert_eq(strata_group_finish(group, slot, 0, contributes, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_group_start(group, slot, 0, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_group_finish(group, slot, contributes, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(strata_group_wait(group, slot, &err), STRATA_OK, "%s", err.message);
 }
 
