@@ -312,7 +312,7 @@ const char *strata_communicator_transport(const strata_communicator *comm) {
     return comm->transport->name;
 }
 const char *strata_communicator_algorithm(const strata_communicator *comm, size_t n_bytes) {
-    return strata_algorithms[strata_algorithm_choose(comm, n_bytes)].name;
+    return comm->transport->run ? comm->transport->name : strata_algorithms[strata_algorithm_choose(comm, n_bytes)].name;
 }
 uint64_t strata_communicator_bytes_sent(const strata_communicator *comm) {
     return atomic_load(&((strata_communicator *)comm)->bytes_sent);

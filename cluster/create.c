@@ -13,6 +13,7 @@
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/table.h"
 #include "cluster/communicator.h"
+#include "cluster/engine/mpi.h"
 #include "cluster/store/remote.h"
 #include "cluster/wire/socket.h"
 
@@ -51,6 +52,10 @@ static strata_status check(const strata_communicator_options *o, strata_error *e
     if (o->transport && strcmp(o->transport, "auto") != 0 && strcmp(o->transport, "shm") != 0 &&
         strcmp(o->transport, "tcp") != 0)
         return strata_fail(err, STRATA_INVALID, "\"%s\" is no transport; there are auto, shm and tcp", o->transport);
+    if (o->engine && strcmp(o->engine, "builtin") != 0 && strcmp(o->engine, "mpi") != 0)
+        return strata_fail(err, STRATA_INVALID, "\"%s\" is no engine; there are builtin and mpi", o->engine);
+    if (o->engine && !strcmp(o->engine, "mpi") && o->transport && strcmp(o->transport, "auto") != 0)
+        return strata_fail(err, STRATA_INVALID, "transport %s with the engine mpi, which has its own", o->transport);
     if (o->secret_bytes && !o->secret)
         return strata_fail(err, STRATA_INVALID, "secret_bytes is %zu without a secret", o->secret_bytes);
     return strata_address_split(o->store, host, port, err);
@@ -136,6 +141,7 @@ strata_status strata_communicator_create(const strata_communicator_options *opts
     STRATA_TRY(check(&o, err));
     STRATA_TRY(
         strata_algorithm_find(o.algorithm, &algorithm, err)); /* all that is wrong is told before anyone waits for this rank */
+    if (o.engine && !strcmp(o.engine, "mpi")) STRATA_TRY(strata_mpi_begin(err));
     STRATA_TRY(strata_member_create_remote(&o, &member, address, err));
     strata_status status = strata_communicator_allocate(o.rank, o.world, member, out_comm, err);
     strata_member_release(member);
@@ -146,7 +152,7 @@ strata_status strata_communicator_create(const strata_communicator_options *opts
     status = strata_communicator_set_options(comm, &o, &why);
     if (!status) status = tell_about_self(comm, address, &why);
     if (!status) status = meet(comm, &why);
-    if (!status) status = open_links(comm, o.transport, o.table, &why);
+    if (!status) status = open_links(comm, o.engine && !strcmp(o.engine, "mpi") ? "mpi" : o.transport, o.table, &why);
     if (!status) return STRATA_OK;
     status = strata_communicator_give_up(comm, status, &why);
     strata_communicator_destroy(comm);

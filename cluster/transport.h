@@ -34,6 +34,8 @@ typedef struct strata_receive {
     const void *view;
 } strata_receive;
 
+struct strata_operation;
+
 typedef struct strata_transport {
     const char *name;
     /* Connects to all peers, comm->peers being known; sets comm->link and comm->segment_bytes. On failure nothing is left. */
@@ -45,9 +47,11 @@ typedef struct strata_transport {
      * Fails with the verdict, after telling what it saw itself: a call that differs, a peer gone, no progress for stall_seconds. */
     strata_status (*exchange)(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
                               strata_receive *receives, int n_receives, strata_error *err);
+    /* Of an engine: whole collectives, instead of exchange. Arguments have been checked; agreeing on the call is the engine's. (optional) */
+    strata_status (*run)(const struct strata_operation *op, strata_collective_kind kind, strata_error *err);
 } strata_transport;
 
-extern const strata_transport strata_transport_inproc, strata_transport_shm, strata_transport_tcp;
+extern const strata_transport strata_transport_inproc, strata_transport_shm, strata_transport_tcp, strata_transport_mpi;
 
 /* NULL for a name that no row has. */
 const strata_transport *strata_transport_find(const char *name);

@@ -5,7 +5,8 @@
 
 #include "cluster/transport.h"
 
-static const strata_transport *const transports[] = {&strata_transport_inproc, &strata_transport_shm, &strata_transport_tcp};
+static const strata_transport *const transports[] = {&strata_transport_inproc, &strata_transport_shm, &strata_transport_tcp,
+                                                     &strata_transport_mpi};
 
 const char *const strata_transport_names[] = {"auto", "shm", "tcp", NULL};
 

@@ -45,6 +45,9 @@ typedef struct strata_communicator_options {
     int world;         /* 0: 1 */
     const char *store; /* "host:port" or "[v6]:port" where rank 0 listens and the others find it; may be NULL when world is 1 */
     const char *transport; /* of strata_transport_names; NULL: "auto", shm where all ranks are on one host, else tcp */
+    const char *
+        engine; /* NULL: "builtin". "mpi": whole collectives by Open MPI (4.1), found at run time, in a job that its mpirun started; the store stays. Sums have the same bits, as
+                         * only moves are MPI's. A rank that dies ends the job, by mpirun */
     const char
         *algorithm; /* of strata_algorithm_names, for reductions on all ranks alike; NULL: by size, ranks and transport */
     const char *
@@ -90,7 +93,7 @@ STRATA_API void strata_communicator_destroy(strata_communicator *comm);
 
 STRATA_API int strata_communicator_rank(const strata_communicator *comm);
 STRATA_API int strata_communicator_world(const strata_communicator *comm);
-/* "inproc", "shm" or "tcp". Static memory. */
+/* "inproc", "shm", "tcp" or, of the engine, "mpi". Static memory. */
 STRATA_API const char *strata_communicator_transport(const strata_communicator *comm);
 /* What an all_reduce of so many bytes would use: one of strata_algorithm_names. */
 STRATA_API const char *strata_communicator_algorithm(const strata_communicator *comm, size_t n_bytes);

@@ -88,7 +88,7 @@ int open_device(const device_flags *flags, strata_device **out_device);
 typedef struct strategy_flags {
     const char *name, *devices, *parameter_device, *split, *cluster, *task, *tls_cert, *tls_key, *tls_ca, *tls_name;
     const char *cross_device_ops;
-    const char *compress;
+    const char *compress, *engine;
     int64_t bytes_per_pack;
 } strategy_flags;
 #define CLUSTER_OPTION_ROWS(type, member)                                                                                  \

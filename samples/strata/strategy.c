@@ -83,7 +83,8 @@ static int find_and_join_workers(const strategy_flags *flags, opened_strategy *o
     strata_cluster_spec spec = {0};
     int code = resolve_workers(flags, &spec);
     opened->chief = spec.is_chief;
-    if (!code) code = join_workers(flags, &spec, &(strata_communicator_options){0}, &opened->communicator);
+    if (!code)
+        code = join_workers(flags, &spec, &(strata_communicator_options){.engine = flags->engine}, &opened->communicator);
     strata_cluster_spec_finish(&spec);
     return code;
 }

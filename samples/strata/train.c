@@ -37,6 +37,8 @@ static const option_row rows[] = {
     {"devices", "A,B", "of the strategy, one a replica (mirrored: all accelerators)", OPTION_TEXT,
      offsetof(train_options, strategy.devices), 0, 0},
     CLUSTER_OPTION_ROWS(train_options, strategy),
+    {"engine", "builtin|mpi", "several workers: who adds up; mpi: Open MPI, when mpirun started them (builtin)", OPTION_TEXT,
+     offsetof(train_options, strategy.engine), 0, 0},
     {"compress", "bf16|f16", "several workers: gradients travel in half the bytes, rounded (as f32)", OPTION_TEXT,
      offsetof(train_options, strategy.compress), 0, 0},
     {"auto-shard", "data|file|off|auto", "several workers: rows of all batches, or files, or everything for each (data)",

@@ -78,6 +78,17 @@ if sys.argv[3]:
 END
 done
 expect 2 "multi_worker_mirrored" $train --strategy mirrored --compress bf16
+# The same bits when Open MPI moves them.
+if command -v mpirun >/dev/null; then
+    checks=$((checks + 1))
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none -n 2 "$strata" $train \
+        --strategy multi_worker_mirrored --engine mpi >"$work/out" 2>"$work/err" || bad "mpirun strata train --engine mpi"
+    json "r['workers'] == 2 and r['weights_sha256'] == '$(python3 -c 'import json, sys; print(json.loads(open(sys.argv[1]).readlines()[-1])["weights_sha256"])' "$work/sent")'"
+else
+    echo "skipped: --engine mpi (there is no mpirun)"
+fi
+expect 2 "not started by Open MPI's mpirun" $train --strategy multi_worker_mirrored --engine mpi --cluster a:1,b:2 --task 0
+expect 2 "no engine" $train --strategy multi_worker_mirrored --engine nccl --cluster a:1,b:2 --task 0
 # A custom loop has the numbers of one process.
 for n in 2 3; do
     expect 0 "after 2000 examples; weights 0.9997 -2.0004 2.9997" launch -n $n -- "$STRATA_BUILD_DIR/samples/custom_loop" multi_worker_mirrored host

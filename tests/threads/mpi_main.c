@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The engine mpi, in a job of three ranks that this program starts itself by mpirun: every collective gives the bits of the built-in transports, calls that differ are told on
+ * all ranks, and communicators split. Skips (77) where Open MPI is not there. Not under sanitizers: MPI itself would be what they see. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "strata/strata.h"
+
+enum { RANKS = 3, MOST = 400000 };
+
+static strata_error err;
+static int failures, rank;
+#define CHECK(condition, ...)                                      \
+    do {                                                           \
+        if (!(condition)) {                                        \
+            failures++;                                            \
+            fprintf(stderr, "rank %d, line %d: ", rank, __LINE__); \
+            fprintf(stderr, __VA_ARGS__);                          \
+            fprintf(stderr, "\n");                                 \
+        }                                                          \
+    } while (0)
+
+static strata_communicator *join(const char *engine, const char *offset) {
+    strata_cluster_spec spec = {0};
+    strata_communicator *comm = NULL;
+    char store[300];
+    if (strata_cluster_spec_resolve(NULL, &spec, &err)) {
+        fprintf(stderr, "%s\n", err.message);
+        exit(1);
+    }
+    rank = spec.rank;
+    /* Two jobs of the same ranks, one after the other: each has a port of its own. */
+    const int port = atoi(strrchr(spec.rendezvous, ':') + 1);
+    snprintf(store, sizeof store, "127.0.0.1:%d", port - (*offset - '0'));
+    const strata_communicator_options opts = {.rank = spec.rank, .world = spec.world_size, .store = store, .engine = engine};
+    const strata_status status = strata_communicator_create(&opts, &comm, &err);
+    CHECK(!status, "%s", err.message);
+    strata_cluster_spec_finish(&spec);
+    if (status) exit(1);
+    return comm;
+}
+
+/* Floats with fractions, small integers. */
+static void fill(strata_dtype dtype, void *data, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const double value = (double)((i * 7919 + (size_t)rank * 104729) % 2001) / 300 - 3;
+        if (dtype == STRATA_DTYPE_F64)
+            ((double *)data)[i] = value;
+        else
+            strata_element_set(dtype, data, (int64_t)i, strata_dtype_is_float(dtype) ? value : (double)(i % 4));
+    }
+}
+
+/* The same collective by both: the same bits in all that it may write. */
+static void compare(strata_communicator *const comms[2], strata_collective what, const char *name) {
+    static double in[MOST], outs[2][MOST];
+    for (int e = 0; e < 2; e++) {
+        memset(outs[e], 0, sizeof outs[e]);
+        fill(what.dtype, in, what.count * RANKS);
+        fill(what.dtype, outs[e], what.count * RANKS);
+        what.in = what.kind == STRATA_ALL_REDUCE || what.kind == STRATA_REDUCE || what.kind == STRATA_BROADCAST ? NULL : in;
+        what.out = outs[e];
+        const strata_status status = strata_communicator_run(comms[e], &what, &err);
+        CHECK(!status, "%s of %zu: %s", name, what.count, err.message);
+        if (status) exit(1);
+    }
+    CHECK(!memcmp(outs[0], outs[1], sizeof outs[0]), "%s of %zu, dtype %d, reducer %d: other bits", name, what.count,
+          (int)what.dtype, (int)what.reducer);
+}
+
+static void compare_all(strata_communicator *const comms[2]) {
+    static const strata_dtype dtypes[] = {STRATA_DTYPE_F32, STRATA_DTYPE_F64, STRATA_DTYPE_F16, STRATA_DTYPE_BF16,
+                                          STRATA_DTYPE_I32, STRATA_DTYPE_I64, STRATA_DTYPE_U8};
+    static const size_t counts[] = {0, 1, 2, 5, 4096, 4097, 100003};
+    static const char *const names[] = {"all_reduce",     "reduce",     "broadcast", "all_gather",
+                                        "reduce_scatter", "all_to_all", "gather",    "scatter"};
+    static const size_t uneven[RANKS] = {3, 0, 1000};
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+            for (int kind = STRATA_ALL_REDUCE; kind <= STRATA_SCATTER; kind++)
+                compare(
+                    comms,
+                    (strata_collective){
+                        .kind = (strata_collective_kind)kind, .count = counts[c], .dtype = dtypes[d], .root = (int)(c % RANKS)},
+                    names[kind]);
+            for (int op = STRATA_REDUCER_MEAN; op < STRATA_REDUCER_COUNT; op++)
+                if (op != STRATA_REDUCER_MEAN || d < 4)
+                    compare(
+                        comms,
+                        (strata_collective){
+                            .kind = STRATA_ALL_REDUCE, .count = counts[c], .dtype = dtypes[d], .reducer = (strata_reducer)op},
+                        "all_reduce");
+        }
+    const strata_collective_kind counted[] = {STRATA_ALL_GATHER, STRATA_REDUCE_SCATTER, STRATA_GATHER, STRATA_SCATTER};
+    for (int i = 0; i < 4; i++)
+        compare(comms, (strata_collective){.kind = counted[i], .count = uneven[rank], .counts = uneven, .root = 1},
+                names[counted[i]]);
+    compare(comms, (strata_collective){.kind = STRATA_ALL_REDUCE, .count = 5000, .wire = STRATA_DTYPE_BF16}, "compressed");
+}
+
+static void pass_on_and_split(strata_communicator *comm) {
+    float value = (float)rank;
+    strata_communicator *part = NULL;
+    const int next = (rank + 1) % RANKS, before = (rank + RANKS - 1) % RANKS;
+    float got = -1;
+    CHECK(!strata_communicator_send(comm, &value, 1, STRATA_DTYPE_F32, next, &err), "%s", err.message);
+    CHECK(!strata_communicator_recv(comm, &got, 1, STRATA_DTYPE_F32, before, &err), "%s", err.message);
+    CHECK(got == (float)before, "%g came", (double)got);
+    CHECK(!strata_communicator_split(comm, rank == 1 ? -1 : 0, -rank, &part, &err), "%s", err.message);
+    if (!part) return;
+    CHECK(strata_communicator_rank(part) == (rank == 0) && strata_communicator_world(part) == 2, "the split");
+    CHECK(!strata_communicator_all_reduce(part, &value, 1, STRATA_DTYPE_F32, STRATA_REDUCER_SUM, &err), "%s", err.message);
+    CHECK(value == 2, "the sum of 0 and 2 is %g", (double)value);
+    strata_communicator_destroy(part);
+}
+
+/* Nothing works after it, so the process ends; not before the others were told, as mpirun then ends them too. */
+static void differ(strata_communicator *comm) {
+    float data[11] = {0};
+    const strata_status status =
+        strata_communicator_all_reduce(comm, data, rank == 1 ? 11 : 10, STRATA_DTYPE_F32, STRATA_REDUCER_SUM, &err);
+    if (status == STRATA_INVALID && strstr(err.message, "of 10 f32") && strstr(err.message, "of 11 f32")) printf("told\n");
+    fflush(stdout);
+    sleep(1);
+    _exit(0);
+}
+
+static bool sanitized(void) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+    return true;
+#endif
+#endif
+    return false;
+}
+
+/* The lines that a job of this program prints; its exit code by *out_code. */
+static int lines_of_job(const char *program, const char *how, int *out_code) {
+    char command[1024], line[256];
+    int n = 0;
+    snprintf(command, sizeof command, "%s mpirun --oversubscribe --bind-to none -n %d '%s' 2>&1", how, RANKS, program);
+    FILE *out = popen(command, "r");
+    while (out && fgets(line, sizeof line, out)) {
+        n += !strncmp(line, "told", 4);
+        if (!*how) fputs(line, stderr);
+    }
+    const int status = out ? pclose(out) : -1;
+    *out_code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    return n;
+}
+
+/* All is right in a first job; in a second one the calls differ, and every rank must say so before mpirun ends it. */
+static int run_jobs(const char *program) {
+    int code, ignored;
+    if (system("mpirun --version >/dev/null 2>&1") != 0) {
+        printf("skipped: there is no mpirun (Debian: openmpi-bin)\n");
+        return 77;
+    }
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    lines_of_job(program, "", &code);
+    if (code) return 1;
+    const int told = lines_of_job(program, "STRATA_TEST_MPI_DIFFER=1", &ignored);
+    if (told != RANKS) fprintf(stderr, "%d of %d ranks were told that their calls differ\n", told, RANKS);
+    return told != RANKS;
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    if (sanitized()) {
+        printf("skipped: MPI under a sanitizer\n");
+        return 77;
+    }
+    if (!getenv("OMPI_COMM_WORLD_SIZE")) return run_jobs(argv[0]);
+    alarm(120);
+    if (getenv("STRATA_TEST_MPI_DIFFER")) differ(join("mpi", "0"));
+    strata_communicator *const comms[2] = {join("mpi", "0"), join(NULL, "1")};
+    CHECK(!strcmp(strata_communicator_transport(comms[0]), "mpi"), "transport %s", strata_communicator_transport(comms[0]));
+    compare_all(comms);
+    pass_on_and_split(comms[0]);
+    strata_communicator_destroy(comms[1]);
+    strata_communicator_destroy(comms[0]);
+    return failures ? 1 : 0;
+}
