@@ -206,7 +206,8 @@ static strata_status retire(fit *f, strata_error *err) {
     f->progress.loss = loss;
     f->progress.step = done.step + 1;
     f->progress.total_step = h->n_steps;
-    return tell(f, err);
+    const int64_t together = f->opts.steps_per_execution;
+    return together > 1 && f->progress.step % together ? STRATA_OK : tell(f, err);
 }
 
 /* Of the update that the flight makes or belongs to. */
@@ -409,6 +410,9 @@ static strata_status check(const strata_model *model, const strata_dataset *data
                            opts->epochs, opts->epochs - 1);
     if (opts->batch < 1)
         return strata_fail(err, STRATA_INVALID, "fit: batch is %lld; it must be at least 1", (long long)opts->batch);
+    if (opts->steps_per_execution < 0)
+        return strata_fail(err, STRATA_INVALID, "fit: steps_per_execution is %lld; it must be at least 1",
+                           (long long)opts->steps_per_execution);
     if (opts->class_weights)
         STRATA_TRY(strata_model_check_class_weights(model, opts->class_weights, opts->n_class_weights, err));
     return strata_batches_check_size(dataset, "fit", err);

@@ -124,6 +124,9 @@ typedef struct strata_fit_options {
     const char *
         trace; /* a file that gets the first steps as a trace: segments on each replica, exchanges on the host (Trace Event Format,
                           for chrome://tracing or ui.perfetto.dev); NULL: none */
+    int64_t
+        steps_per_execution; /* on_progress is called behind every so many steps of an epoch, and at its end; 0: 1. Steps are submitted one
+                                    after the other without waiting anyhow, so it changes nothing else */
     strata_progress_callback on_progress; /* NULL: none */
     void *user;
 } strata_fit_options;

@@ -253,6 +253,31 @@ TEST_ON_HOST(fit, callback_is_told_every_step_and_epoch) {
     strata_dataset_destroy(data);
 }
 
+static strata_status count_calls(const strata_progress *p, void *user, strata_error *out_err) {
+    (void)out_err;
+    if (!p->epoch_end) (*(int *)user)++;
+    return STRATA_OK;
+}
+
+TEST_ON_HOST(fit, steps_per_execution_changes_only_how_often_it_is_told) {
+    const int64_t together[] = {0, 1, 2, 7};
+    const int wanted[] = {7, 7, 3, 1}; /* of 7 steps an epoch */
+    strata_dataset *data = case_dataset(100);
+    char first[65], sha[65];
+    for (int i = 0; i < 4; i++) {
+        int calls = 0;
+        strata_model *model = case_model(device, strata_adam_optimizer(0), 1);
+        const strata_fit_options opts = {
+            .epochs = 2, .batch = 16, .steps_per_execution = together[i], .on_progress = count_calls, .user = &calls};
+        OK(strata_model_fit(model, data, &opts, NULL, &err));
+        OK(strata_model_sha256(model, i ? sha : first, &err));
+        if (i) cr_assert_str_eq(sha, first);
+        cr_assert_eq(calls, 2 * wanted[i], "%d calls for %d", calls, (int)together[i]);
+        strata_model_destroy(model);
+    }
+    strata_dataset_destroy(data);
+}
+
 TEST_ON_HOST(fit, callback_ends_the_fit_after_its_step) {
     strata_dataset *data = case_dataset(200);
     strata_model *model = case_model(device, strata_adam_optimizer(0), 1);
