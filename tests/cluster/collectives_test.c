@@ -16,7 +16,7 @@ static const strata_dtype dtypes[] = {STRATA_DTYPE_F32, STRATA_DTYPE_F64, STRATA
                                       STRATA_DTYPE_I32, STRATA_DTYPE_I64, STRATA_DTYPE_U8};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
-static const char *const transports[] = {"inproc", "shm", "tcp"};
+static const char *const transports[] = {"inproc", "shm", "tcp", "tls"};
 enum { TRANSPORTS = sizeof transports / sizeof *transports };
 
 /* ---- elements, one at a time ---- */

@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/support/certificate.h"
+
 typedef struct rank {
     pthread_t thread;
     strata_communicator_options opts;
@@ -56,7 +58,9 @@ strata_test_result test_ranks(const char *transport, int world, const strata_com
     strata_communicator *comms[TEST_MOST_RANKS] = {0};
     rank ranks[TEST_MOST_RANKS] = {0};
     strata_error err = {0};
-    const bool local = !strcmp(transport, "inproc");
+    const bool local = !strcmp(transport, "inproc"), tls = !strcmp(transport, "tls");
+    char certificate[TEST_CERTIFICATE_BYTES];
+    if (tls) test_certificate_make(certificate);
     const test_address address = test_free_address("127.0.0.1");
     if (local && strata_communicator_create_local(world, opts, comms, &err)) return strata_test_bad("%s", err.message);
     pthread_barrier_t all;
@@ -67,13 +71,15 @@ strata_test_result test_ranks(const char *transport, int world, const strata_com
         ranks[r].opts.rank = r;
         ranks[r].opts.world = world;
         ranks[r].opts.store = address.text;
-        ranks[r].opts.transport = transport;
+        ranks[r].opts.transport = tls ? "tcp" : transport;
+        ranks[r].opts.tls_cert = ranks[r].opts.tls_ca = tls ? certificate : NULL;
         ranks[r].opts.secret = secret;
         ranks[r].opts.secret_bytes = sizeof secret;
         if (pthread_create(&ranks[r].thread, NULL, start, &ranks[r])) return strata_test_bad("no thread for rank %d", r);
     }
     for (int r = 0; r < world; r++) pthread_join(ranks[r].thread, NULL);
     pthread_barrier_destroy(&all);
+    if (tls) unlink(certificate);
     for (int r = 0; r < world; r++)
         if (!ranks[r].result.ok) return strata_test_bad("rank %d of %d: %s", r, world, ranks[r].result.text);
     return strata_test_ok();

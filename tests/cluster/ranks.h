@@ -11,7 +11,7 @@ enum { TEST_MOST_RANKS = 16 };
 
 typedef strata_test_result (*test_rank)(strata_communicator *comm, const void *user);
 
-/* Over "inproc", or over "shm" or "tcp" through a store on this host with a secret. opts (NULL: defaults) gives algorithm and seconds. The text
+/* Over "inproc", or over "shm", "tcp" or "tls" (tcp under TLS) through a store on this host with a secret. opts (NULL: defaults) gives algorithm and seconds. The text
  * of the first rank that found something begins with its number. */
 strata_test_result test_ranks(const char *transport, int world, const strata_communicator_options *opts, test_rank run,
                               const void *user);

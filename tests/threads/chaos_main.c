@@ -8,9 +8,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
-#include <openssl/evp.h>
-#include <openssl/pem.h>
-#include <openssl/x509v3.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,6 +21,7 @@
 #include <unistd.h>
 
 #include "strata/cluster.h"
+#include "tests/support/certificate.h"
 
 #if defined(__SANITIZE_THREAD__)
 enum { DEFAULT_OFFSETS = 100 };
@@ -68,7 +66,7 @@ typedef struct proxy {
 static proxy middle;
 static atomic_uint targets[65536]; /* by the port that dials */
 static _Thread_local bool is_behind_proxy;
-static char certificate[64];
+static char certificate[TEST_CERTIFICATE_BYTES];
 static int failures;
 static long jobs;
 static int worker; /* of WORKERS processes, which share the jobs */
@@ -332,30 +330,6 @@ static void damage_tls(int n) {
     must_not_matter((damage){DELAY, LINK, 0, 5000}, true);
 }
 
-/* A certificate for 127.0.0.1 that signs itself: certificate, key and authority of both ranks in one file. */
-static void make_certificate(void) {
-    snprintf(certificate, sizeof certificate, "/tmp/strata-chaos-XXXXXX");
-    const int fd = mkstemp(certificate);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
-    EVP_PKEY *key = EVP_EC_gen("P-256");
-    X509 *x = X509_new();
-    if (!file || !key || !x) abort();
-    X509_set_version(x, 2);
-    ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
-    X509_gmtime_adj(X509_getm_notBefore(x), -3600);
-    X509_gmtime_adj(X509_getm_notAfter(x), 3600);
-    X509_set_pubkey(x, key);
-    X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC, (const unsigned char *)"both", -1, -1, 0);
-    X509_set_issuer_name(x, X509_get_subject_name(x));
-    X509_EXTENSION *names = X509V3_EXT_conf_nid(NULL, NULL, NID_subject_alt_name, "IP:127.0.0.1");
-    if (!names || !X509_add_ext(x, names, -1) || !X509_sign(x, key, EVP_sha256())) abort();
-    if (!PEM_write_X509(file, x) || !PEM_write_PrivateKey(file, key, NULL, NULL, 0, NULL, NULL)) abort();
-    X509_EXTENSION_free(names);
-    X509_free(x);
-    EVP_PKEY_free(key);
-    fclose(file);
-}
-
 static int run_worker(int n) {
     must_not_matter((damage){0}, false);
     must_not_matter((damage){0}, true);
@@ -372,7 +346,7 @@ int main(void) {
     const char *given = getenv("STRATA_TEST_CHAOS");
     const int n = given && atoi(given) > 0 ? atoi(given) : DEFAULT_OFFSETS;
     int code = 0, ended;
-    make_certificate();
+    test_certificate_make(certificate);
     for (; worker < WORKERS; worker++)
         if (!fork()) _exit(run_worker(n));
     for (int i = 0; i < WORKERS; i++)
