@@ -228,6 +228,7 @@ static void start(const job *j, pid_t pids[RANKS]) {
     if (shared == MAP_FAILED) abort();
     shared->stop = j->fate != NULL && j->fate->call == SEND_LEAVE;
     find_store();
+    fflush(NULL);
     for (int r = 0; r < RANKS; r++) {
         pids[r] = fork();
         if (pids[r]) continue;
@@ -371,6 +372,7 @@ static void replay(void) {
     const job j = {.transport = "shm", .connect_seconds = 5, .victim = -1};
     pid_t pids[RANKS];
     snprintf(own, sizeof own, "127.0.0.1:%d", ntohs(here.sin_port));
+    fflush(NULL);
     for (int r = 0; r < RANKS; r++) {
         pids[r] = fork();
         if (pids[r]) continue;
