@@ -92,16 +92,18 @@ static strata_status run(strata_strategy *strategy, const strata_dataset *data, 
 }
 
 /* The workers that `strata launch`, mpirun, srun, TF_CONFIG ... name. */
-static strata_status join_workers(strata_communicator **comm, strata_error *err) {
+static strata_status join_workers(strata_strategy_options *opts, strata_error *err) {
     const char *secret = getenv("STRATA_SECRET");
     strata_cluster_spec spec = {0};
     STRATA_TRY(strata_cluster_spec_resolve(NULL, &spec, err));
-    const strata_communicator_options opts = {.rank = spec.rank,
-                                              .world = spec.world_size,
-                                              .store = spec.rendezvous,
-                                              .secret = secret,
-                                              .secret_bytes = secret ? strlen(secret) : 0};
-    strata_status status = strata_communicator_create(&opts, comm, err);
+    const strata_communicator_options communicator = {.rank = spec.rank,
+                                                      .world = spec.world_size,
+                                                      .store = spec.rendezvous,
+                                                      .secret = secret,
+                                                      .secret_bytes = secret ? strlen(secret) : 0};
+    strata_status status = strata_communicator_create(&communicator, &opts->communicator, err);
+    opts->local_rank = spec.local_rank;
+    opts->local_size = spec.local_size;
     strata_cluster_spec_finish(&spec);
     return status;
 }
@@ -124,7 +126,7 @@ int main(int argc, char **argv) {
     strata_array y = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(EXAMPLES, 1), targets);
     if (argc <= 2) opts.devices = NULL;
     strata_status status = strata_dataset_from_arrays(&x, &y, 0, &data, &err);
-    if (!status && workers) status = join_workers(&opts.communicator, &err);
+    if (!status && workers) status = join_workers(&opts, &err);
     if (!status) status = strata_strategy_create(argc > 1 ? argv[1] : "default", &opts, &strategy, &err);
     if (!status)
         status = run(strategy, data, &l, &function, !workers || strata_communicator_rank(opts.communicator) == 0, &err);

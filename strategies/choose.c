@@ -73,3 +73,14 @@ strata_status strata_choose_best(const strata_device_info *rows, int n_rows, str
     snprintf(choice->reason, sizeof choice->reason, "%s", reason);
     return strata_choice_add(choice, best->id, err);
 }
+
+void strata_choice_divide(strata_device_choice *choice, int local_rank, int local_size) {
+    const int n = choice->n;
+    if (n < 2 || local_size < 2) return; /* one device serves all workers of the machine */
+    int first = (int)((int64_t)local_rank * n / local_size), end = (int)((int64_t)(local_rank + 1) * n / local_size);
+    if (n < local_size) first = local_rank % n, end = first + 1;
+    choice->n = end - first;
+    memmove(choice->ids, choice->ids + first, (size_t)choice->n * sizeof *choice->ids);
+    snprintf(choice->reason, sizeof choice->reason, "its part of %d accelerators, worker %d of %d on this machine", n,
+             local_rank, local_size);
+}

@@ -127,7 +127,7 @@ static strata_status open_chosen(strata_strategy *strategy, const strata_device_
 }
 
 /* The devices that the kind chooses by itself; strategy->name becomes what it stands for. */
-static strata_status choose(strata_strategy *strategy, const strata_strategy_kind *kind, const strata_device_options *opts,
+static strata_status choose(strata_strategy *strategy, const strata_strategy_kind *kind, const strata_strategy_options *opts,
                             char reason[128], strata_error *err) {
     strata_device_info *rows = NULL;
     int n_rows = 0;
@@ -135,7 +135,8 @@ static strata_status choose(strata_strategy *strategy, const strata_strategy_kin
     STRATA_TRY(strata_devices_list(&rows, &n_rows, err));
     strata_status status = kind->choose(rows, n_rows, &choice, &kind, err);
     strategy->name = kind->name;
-    if (!status) status = open_chosen(strategy, &choice, opts, err);
+    if (!status && kind->workers) strata_choice_divide(&choice, opts->local_rank, opts->local_size);
+    if (!status) status = open_chosen(strategy, &choice, opts->device_options, err);
     memcpy(reason, choice.reason, sizeof choice.reason);
     free(choice.ids);
     strata_devices_free(rows);
@@ -178,6 +179,9 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
         return strata_fail(err, STRATA_INVALID,
                            "strategy %s: compress is %s; multi_worker_mirrored can send gradients as f16 or bf16", kind->name,
                            strata_dtype_name(opts->compress));
+    if (opts->local_size < 0 || opts->local_rank < 0 || (opts->local_rank && opts->local_rank >= opts->local_size))
+        return strata_fail(err, STRATA_INVALID, "strategy %s: worker %d of %d on this machine; it must be 0 to local_size - 1",
+                           kind->name, opts->local_rank, opts->local_size);
     if (opts->bytes_per_pack < 0)
         return strata_fail(err, STRATA_INVALID, "strategy %s: bytes_per_pack is %lld; it must be 0 (the default) or more",
                            kind->name, (long long)opts->bytes_per_pack);
@@ -188,7 +192,7 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     if (n)
         STRATA_TRY(open_all(strategy, opts->devices, n, opts->device_options, err));
     else
-        STRATA_TRY(choose(strategy, kind, opts->device_options, reason, err));
+        STRATA_TRY(choose(strategy, kind, opts, reason, err));
     if (kind->central)
         STRATA_TRY(open_parameter_device(strategy, opts->parameter_device, opts->device_options, err));
     else

@@ -30,6 +30,8 @@ typedef struct strata_strategy_options {
     bool auto_split;                   /* by the replicas' measured speeds, looked at now and then while a model trains */
     strata_dtype
         compress; /* multi_worker_mirrored: gradients travel between workers as F16 or BF16, rounded, and are added up in f32; F32 (0): as they are */
+    int local_rank,
+        local_size; /* multi_worker_mirrored: this worker among those of its machine, who divide the accelerators where none are named; local_size 0: it is alone */
     int64_t bytes_per_pack;       /* gradients travel in parts of about this size; 0: 256 KiB */
     const char *cross_device_ops; /* how a worker's replicas add up; NULL: "host" */
 } strata_strategy_options;
@@ -48,7 +50,7 @@ extern STRATA_API const char *const strata_cross_device_names[];
  *                 same update; in a mixed group, whose arithmetic may differ in the last bit, the first device makes it for all
  *   "central_storage"  replicas as in mirrored; one device, the parameter device, keeps the optimizer's slots, makes the update and sends the new
  *                 parameters to the replicas
- *   "multi_worker_mirrored"  mirrored in each worker of a job; every worker creates it at about the same time, trains the same model on the same
+ *   "multi_worker_mirrored"  mirrored in each worker of a job, on its part of the machine's accelerators; every worker creates it at about the same time, trains the same model on the same
  *                 data in the same order, and takes its share of each batch. The chief's (rank 0's) initial parameters are all workers'
  *   "auto"        mirrored where there are several accelerators, else one_device
  * Fails: INVALID for an unknown name (with the nearest) or unknown cross-device ops, a device named twice, a wrong number of devices; what opening a device fails with.

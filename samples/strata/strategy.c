@@ -78,13 +78,16 @@ int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, c
     return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
 }
 
-/* Joins the workers that --cluster or the environment names. */
-static int find_and_join_workers(const strategy_flags *flags, opened_strategy *opened) {
+/* Joins the workers that --cluster or the environment names, and tells the strategy. */
+static int find_and_join_workers(const strategy_flags *flags, opened_strategy *opened, strata_strategy_options *opts) {
     strata_cluster_spec spec = {0};
     int code = resolve_workers(flags, &spec);
     opened->chief = spec.is_chief;
     if (!code)
         code = join_workers(flags, &spec, &(strata_communicator_options){.engine = flags->engine}, &opened->communicator);
+    opts->communicator = opened->communicator;
+    opts->local_rank = spec.local_rank;
+    opts->local_size = spec.local_size;
     strata_cluster_spec_finish(&spec);
     return code;
 }
@@ -121,9 +124,8 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
     const char *name = flags->name ? flags->name : device->which ? "one_device" : devices ? "mirrored" : "default";
     opened->chief = true;
     if (!strcmp(name, "multi_worker_mirrored")) {
-        const int code = find_and_join_workers(flags, opened);
+        const int code = find_and_join_workers(flags, opened, &opts);
         if (code) return code;
-        opts.communicator = opened->communicator;
     } else if (flags->cluster || flags->task || flags->tls_cert || flags->tls_key || flags->tls_ca || flags->tls_name) {
         return usage_error("--cluster, --task and --tls-... are for --strategy multi_worker_mirrored");
     }

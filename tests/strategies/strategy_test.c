@@ -158,3 +158,29 @@ Test(strategy, an_accelerator_that_two_apis_show_counts_once) {
     expect_chosen(mirrored, none, 3, "opencl:0 ", mirrored);
     expect_chosen(automatic, none, 3, "opencl:0 ", &strata_strategy_one_device);
 }
+
+/* n accelerators 0, 1, ... over the workers of a machine: what worker `rank` is left with. */
+static void expect_part(int n, int rank, int workers, const char *wanted) {
+    strata_device_choice choice = {0};
+    strata_error err = {0};
+    char ids[256] = "";
+    for (int i = 0; i < n; i++) {
+        char id[32];
+        snprintf(id, sizeof id, "%d", i);
+        cr_assert_eq(strata_choice_add(&choice, id, &err), STRATA_OK);
+    }
+    strata_choice_divide(&choice, rank, workers);
+    for (int i = 0; i < choice.n; i++) snprintf(ids + strlen(ids), sizeof ids - strlen(ids), "%s ", choice.ids[i]);
+    cr_assert_str_eq(ids, wanted, "%d accelerators, worker %d of %d: %s", n, rank, workers, ids);
+    free(choice.ids);
+}
+
+Test(strategy, workers_of_a_machine_divide_its_accelerators) {
+    expect_part(8, 0, 4, "0 1 ");
+    expect_part(8, 3, 4, "6 7 ");
+    expect_part(5, 0, 2, "0 1 ");
+    expect_part(5, 1, 2, "2 3 4 ");
+    expect_part(2, 3, 4, "1 ");
+    expect_part(1, 3, 4, "0 ");
+    expect_part(3, 0, 0, "0 1 2 ");
+}
