@@ -471,7 +471,7 @@ static strata_status rows_of_files(const strata_dataset *dataset, const strata_a
 
 static strata_status table_shard_files(const strata_dataset *dataset, int64_t n, int64_t index, strata_dataset **out_dataset,
                                        strata_error *err) {
-    strata_array features = {0}, labels = {0};
+    strata_array features = {0}, labels = {0}, weights = {0};
     strata_dataset *part = NULL;
     int64_t n_rows = 0;
     for (int64_t f = index; f < dataset->n_files; f += n) n_rows += dataset->file_ends[f] - (f ? dataset->file_ends[f - 1] : 0);
@@ -485,8 +485,14 @@ static strata_status table_shard_files(const strata_dataset *dataset, int64_t n,
     STRATA_TRY(strata_dataset_take_arrays(&features, dataset->has_labels ? &labels : NULL, (double)dataset->scale, &part, err));
     part->scale = dataset->scale;
     part->n_classes = dataset->n_classes; /* also of those that other workers see */
-    *out_dataset = part;
-    return STRATA_OK;
+    if (dataset->weights.data) status = rows_of_files(dataset, &dataset->weights, n, index, n_rows, &weights, err);
+    if (weights.data) status = strata_dataset_set_weights(part, &weights, err);
+    strata_array_finish(&weights);
+    if (status)
+        strata_dataset_destroy(part);
+    else
+        *out_dataset = part;
+    return status;
 }
 
 const strata_stage strata_stage_table = {

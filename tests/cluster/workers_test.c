@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "core/data/dataset.h"
 #include "strata/strata.h"
 #include "tests/cluster/ranks.h"
 
@@ -110,6 +111,45 @@ Test(auto_shard, file_i_goes_to_worker_i_mod_workers_and_the_others_are_not_open
             }
             cr_assert_eq(own.n, expected);
         }
+    strata_dataset_destroy(dataset);
+}
+
+/* Rows 0 to 5 in files of 1, 2 and 3; labels are ten times, weights half of the row's number. */
+Test(auto_shard, files_of_arrays_take_their_labels_and_weights_along) {
+    const int64_t ends[3] = {1, 3, 6};
+    const float wanted[2][4] = {{0, 3, 4, 5}, {1, 2}};
+    strata_array x = {0}, y = {0}, weights = {0};
+    strata_dataset *dataset = NULL, *own = NULL;
+    strata_error err = {0};
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(6), (strata_array *[]){&x, &y, &weights}[i], &err), 0);
+    for (int i = 0; i < 6; i++) {
+        ((float *)x.data)[i] = (float)i;
+        ((float *)y.data)[i] = (float)(10 * i);
+        ((float *)weights.data)[i] = (float)i / 2;
+    }
+    cr_assert_eq(strata_dataset_take_arrays(&x, &y, 0, &dataset, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_dataset_set_weights(dataset, &weights, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_dataset_set_files(dataset, ends, 3, &err), STRATA_OK, "%s", err.message);
+    for (int w = 0; w < 2; w++) {
+        strata_iterator *it = NULL;
+        strata_element element;
+        bool more;
+        cr_assert_eq(strata_dataset_auto_shard(dataset, STRATA_SHARD_FILE, 2, w, &own, &err), STRATA_OK, "%s", err.message);
+        cr_assert_eq(strata_dataset_size(own), w ? 2 : 4);
+        cr_assert_eq(strata_iterator_create(own, 0, 0, 0, &it, &err), STRATA_OK);
+        for (int i = 0; i < (w ? 2 : 4); i++) {
+            cr_assert_eq(strata_iterator_next(it, &element, &more, &err), STRATA_OK);
+            cr_assert_eq(element.n_parts, 3);
+            cr_assert_eq(*(float *)element.parts[0].data, wanted[w][i]);
+            cr_assert_eq(*(float *)element.parts[1].data, 10 * wanted[w][i]);
+            cr_assert_eq(*(float *)element.parts[2].data, wanted[w][i] / 2);
+            strata_element_finish(&element);
+        }
+        strata_iterator_destroy(it);
+        strata_dataset_destroy(own);
+    }
+    strata_array_finish(&weights);
     strata_dataset_destroy(dataset);
 }
 
