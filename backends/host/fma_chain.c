@@ -8,48 +8,37 @@
 
 #include "backends/host/host.h"
 
-typedef float lanes __attribute__((vector_size(64))); /* 16; two or four registers where they are narrower */
-enum { LANES = 16, MOST_CHAINS = 24 };
-
-/* Advances `chains` vectors at v. */
-#define CHAINS(chains)                                                                           \
-    static inline __attribute__((always_inline)) void chains_##chains(float *v, int64_t steps) { \
-        lanes value[chains];                                                                     \
-        memcpy(value, v, sizeof value);                                                          \
-        for (int64_t s = 0; s < steps; s++)                                                      \
-            _Pragma("GCC unroll 24") for (int c = 0; c < chains; c++) value[c] =                 \
-                value[c] * STRATA_FMA_CHAIN_FACTOR + STRATA_FMA_CHAIN_TERM;                      \
-        memcpy(v, value, sizeof value);                                                          \
-    }
-CHAINS(24)
-CHAINS(6)
-CHAINS(3)
-
 /* A block of `elements` at a time. */
 typedef struct chain_loop {
     int64_t elements;
     void (*run)(float *v, int64_t steps);
 } chain_loop;
 
-#if defined(__x86_64__)
-__attribute__((target("avx512f,fma"))) static void run_avx512(float *v, int64_t steps) {
-    chains_24(v, steps);
-}
-__attribute__((target("avx2,fma"))) static void run_avx2(float *v, int64_t steps) {
-    chains_6(v, steps);
-}
-#endif
+enum { MOST_ELEMENTS = 24 * 16 };
 
-static void run_portable(float *v, int64_t steps) {
-    chains_3(v, steps);
-}
+/* run_<name>: advances `chains` vectors of `lanes` floats at v, each in a register of that size. */
+#define CHAINS(name, chains, lanes, attributes)                                  \
+    typedef float name##_vector __attribute__((vector_size(lanes * 4)));         \
+    attributes static void run_##name(float *v, int64_t steps) {                 \
+        name##_vector value[chains];                                             \
+        memcpy(value, v, sizeof value);                                          \
+        for (int64_t s = 0; s < steps; s++)                                      \
+            _Pragma("GCC unroll 24") for (int c = 0; c < chains; c++) value[c] = \
+                value[c] * STRATA_FMA_CHAIN_FACTOR + STRATA_FMA_CHAIN_TERM;      \
+        memcpy(v, value, sizeof value);                                          \
+    }
+#if defined(__x86_64__)
+CHAINS(avx512, 24, 16, __attribute__((target("avx512f,fma"))))
+CHAINS(avx2, 12, 8, __attribute__((target("avx2,fma"))))
+#endif
+CHAINS(portable, 12, 4, )
 
 static chain_loop choose_loop(void) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) return (chain_loop){24 * LANES, run_avx512};
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return (chain_loop){6 * LANES, run_avx2};
+    if (__builtin_cpu_supports("avx512f")) return (chain_loop){24 * 16, run_avx512};
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return (chain_loop){12 * 8, run_avx2};
 #endif
-    return (chain_loop){3 * LANES, run_portable};
+    return (chain_loop){12 * 4, run_portable};
 }
 
 bool host_fma_chain_takes(const strata_tensor *node) {
@@ -64,7 +53,7 @@ void host_fma_chain(const host_call *host) {
     const chain_loop loop = choose_loop();
     const float *x = call->inputs[0];
     float *y = call->output;
-    float block[MOST_CHAINS * LANES] __attribute__((aligned(64)));
+    float block[MOST_ELEMENTS] __attribute__((aligned(64)));
     for (int64_t at = 0; at < n; at += loop.elements) {
         int64_t count = n - at < loop.elements ? n - at : loop.elements;
         memset(block, 0, sizeof block);

@@ -12,56 +12,47 @@
 
 enum { TILE_M = 6, TILE_N = HOST_PANEL };
 
-typedef float lanes __attribute__((vector_size(64))); /* 16 */
-
-/* out (rows, TILE_N) = a (rows, K) panel (K, TILE_N);  element (m, k) of a is a[m * row_stride + k * k_stride]. */
-#define TILE(rows)                                                                                                      \
-    static inline __attribute__((always_inline)) void tile_##rows(const float *a, int64_t row_stride, int64_t k_stride, \
-                                                                  const float *panel, int64_t k_size, float *out) {     \
-        lanes sum[rows][2];                                                                                             \
-        for (int m = 0; m < rows; m++) sum[m][0] = sum[m][1] = (lanes){0};                                              \
-        for (int64_t k = 0; k < k_size; k++) {                                                                          \
-            lanes b0, b1;                                                                                               \
-            memcpy(&b0, panel + k * TILE_N, sizeof b0);                                                                 \
-            memcpy(&b1, panel + k * TILE_N + 16, sizeof b1);                                                            \
-            _Pragma("GCC unroll 6") for (int m = 0; m < rows; m++) {                                                    \
-                float value = a[m * row_stride + k * k_stride];                                                         \
-                sum[m][0] = value * b0 + sum[m][0];                                                                     \
-                sum[m][1] = value * b1 + sum[m][1];                                                                     \
-            }                                                                                                           \
-        }                                                                                                               \
-        memcpy(out, sum, sizeof sum);                                                                                   \
+/* out (rows, TILE_N) = a (rows, K) panel (K, TILE_N);  element (m, k) of a is a[m * row_stride + k * k_stride]. In parts of two registers of
+ * `lanes` floats, so that 2 rows accumulators, the panel's two and a's one fit in the registers there are. */
+#define TILE_OF_ROWS(name, lanes, rows)                                                                                    \
+    static inline __attribute__((always_inline)) void name##_##rows(const float *a, int64_t row_stride, int64_t k_stride,  \
+                                                                    const float *panel, int64_t k_size, float *out) {      \
+        for (int part = 0; part < TILE_N; part += 2 * lanes) {                                                             \
+            name##_vector sum[rows][2];                                                                                    \
+            _Pragma("GCC unroll 6") for (int m = 0; m < rows; m++) sum[m][0] = sum[m][1] = (name##_vector){0};             \
+            for (int64_t k = 0; k < k_size; k++) {                                                                         \
+                name##_vector b0, b1;                                                                                      \
+                memcpy(&b0, panel + k * TILE_N + part, sizeof b0);                                                         \
+                memcpy(&b1, panel + k * TILE_N + part + lanes, sizeof b1);                                                 \
+                _Pragma("GCC unroll 6") for (int m = 0; m < rows; m++) {                                                   \
+                    float value = a[m * row_stride + k * k_stride];                                                        \
+                    sum[m][0] = value * b0 + sum[m][0];                                                                    \
+                    sum[m][1] = value * b1 + sum[m][1];                                                                    \
+                }                                                                                                          \
+            }                                                                                                              \
+            _Pragma("GCC unroll 6") for (int m = 0; m < rows; m++) memcpy(out + m * TILE_N + part, sum[m], sizeof sum[m]); \
+        }                                                                                                                  \
     }
-TILE(6)
-TILE(1)
+/* The function `name` for registers of `lanes` floats. */
+#define TILE(name, lanes, attributes)                                                                                       \
+    typedef float name##_vector __attribute__((vector_size(lanes * 4)));                                                    \
+    attributes TILE_OF_ROWS(name, lanes, 6) attributes TILE_OF_ROWS(name, lanes, 1) attributes static void name(            \
+        int rows, const float *a, int64_t row_stride, int64_t k_stride, const float *panel, int64_t k_size, float *out) {   \
+        if (rows == TILE_M) {                                                                                               \
+            name##_6(a, row_stride, k_stride, panel, k_size, out);                                                          \
+            return;                                                                                                         \
+        }                                                                                                                   \
+        for (int m = 0; m < rows; m++) name##_1(a + m * row_stride, row_stride, k_stride, panel, k_size, out + m * TILE_N); \
+    }
 
 typedef void (*tile_function)(int rows, const float *a, int64_t row_stride, int64_t k_stride, const float *panel,
                               int64_t k_size, float *out);
 
-static inline __attribute__((always_inline)) void tile_any(int rows, const float *a, int64_t row_stride, int64_t k_stride,
-                                                           const float *panel, int64_t k_size, float *out) {
-    if (rows == TILE_M) {
-        tile_6(a, row_stride, k_stride, panel, k_size, out);
-        return;
-    }
-    for (int m = 0; m < rows; m++) tile_1(a + m * row_stride, row_stride, k_stride, panel, k_size, out + m * TILE_N);
-}
-
 #if defined(__x86_64__)
-__attribute__((target("avx512f,fma"))) static void tile_avx512(int rows, const float *a, int64_t row_stride, int64_t k_stride,
-                                                               const float *panel, int64_t k_size, float *out) {
-    tile_any(rows, a, row_stride, k_stride, panel, k_size, out);
-}
-__attribute__((target("avx2,fma"))) static void tile_avx2(int rows, const float *a, int64_t row_stride, int64_t k_stride,
-                                                          const float *panel, int64_t k_size, float *out) {
-    tile_any(rows, a, row_stride, k_stride, panel, k_size, out);
-}
+TILE(tile_avx512, 16, __attribute__((target("avx512f,fma"))))
+TILE(tile_avx2, 8, __attribute__((target("avx2,fma"))))
 #endif
-
-static void tile_portable(int rows, const float *a, int64_t row_stride, int64_t k_stride, const float *panel, int64_t k_size,
-                          float *out) {
-    tile_any(rows, a, row_stride, k_stride, panel, k_size, out);
-}
+TILE(tile_portable, 4, )
 
 static tile_function choose_tile(void) {
 #if defined(__x86_64__)
