@@ -116,6 +116,12 @@ strata_tensor *strata_replica_all_gather(strata_replica_context *replica, strata
     return strata_all_reduce(strata_pad(x, before, after, 0), STRATA_REDUCE_SUM);
 }
 
+strata_tensor *strata_replica_all_reduce_rows(strata_replica_context *replica, strata_tensor *values, strata_tensor *indices,
+                                              int64_t n_rows) {
+    strata_tensor *all = strata_replica_all_gather(replica, values, 0);
+    return strata_unsorted_segment_sum(all, strata_replica_all_gather(replica, indices, 0), n_rows);
+}
+
 void strata_replica_return(strata_replica_context *replica, strata_tensor *value) {
     if (strata_need_replica(replica, "strata_replica_return")) add(replica, replica->outputs, &replica->n_outputs, value);
 }

@@ -143,6 +143,17 @@ strata_tensor *strata_gather(strata_tensor *x, strata_tensor *indices, int axis)
 
 /* ---- gather_grad ---- */
 
+strata_tensor *strata_unsorted_segment_sum(strata_tensor *x, strata_tensor *indices, int64_t n_rows) {
+    if (x && indices && !strata_tensor_is_poison(x) && !strata_tensor_is_poison(indices) &&
+        (indices->shape.rank != 1 || x->shape.rank < 1 || x->shape.dims[0] != indices->shape.dims[0] || n_rows < 0))
+        return strata_graph_poison(
+            x->graph, &strata_op_gather_grad, STRATA_INVALID,
+            "unsorted_segment_sum of x %s by indices %s to %lld rows; there must be an index for each of x's rows",
+            strata_shape_text(x->shape).text, strata_shape_text(indices->shape).text, (long long)n_rows);
+    return strata_node(NULL, &strata_op_gather_grad, 2, (strata_tensor *[]){x, indices},
+                       &(gather_grad_attrs){.axis = 0, .size = n_rows});
+}
+
 /* How many neighbouring indices share a row of dy. */
 static int64_t repeats_of(const strata_tensor *node) {
     const gather_grad_attrs *attrs = node->attrs;

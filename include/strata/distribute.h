@@ -133,8 +133,12 @@ STRATA_API void strata_replica_update(strata_replica_context *replica, strata_di
 /* The fold over the replicas, in their order: the same bits on each. Gradient: the same fold of the gradient. */
 STRATA_API strata_tensor *strata_replica_all_reduce(strata_replica_context *replica, strata_tensor *x,
                                                     strata_reduction reduction);
-/* The replicas' values end to end along the axis (>= 0), in which alone they may differ. f32. Gradient: the replica's part of the sum of gradients. */
+/* The replicas' values end to end along the axis (>= 0), in which alone they may differ. f32, i32 or i64. Gradient: the replica's part of the sum of gradients. */
 STRATA_API strata_tensor *strata_replica_all_gather(strata_replica_context *replica, strata_tensor *x, int axis);
+/* The sum over the replicas of sparse gradients, dense: (n_rows, ...), of rows `values` (m, ...) f32 at `indices` (m) i32; m may differ by replica and be
+ * 0, an index may come more than once. The rows travel, not what they are added to; added in replica order, each one's in theirs. */
+STRATA_API strata_tensor *strata_replica_all_reduce_rows(strata_replica_context *replica, strata_tensor *values,
+                                                         strata_tensor *indices, int64_t n_rows);
 /* What the function returns for this replica, in the order of the calls. */
 STRATA_API void strata_replica_return(strata_replica_context *replica, strata_tensor *value);
 

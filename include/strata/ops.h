@@ -128,6 +128,9 @@ STRATA_API strata_tensor *strata_pad(strata_tensor *x, const int64_t *before, co
  * index out of range reads as 0 and receives no gradient. The gradient adds rows in ascending order of position: deterministic.
  */
 STRATA_API strata_tensor *strata_gather(strata_tensor *x, strata_tensor *indices, int axis);
+/* y (n_rows, ...): y[i] is the sum of x's rows (m, ...) whose index (m), i32 or i64, is i, added in ascending order of position; rows with an index out of
+ * range are left out. Floats. Gradient: gather. */
+STRATA_API strata_tensor *strata_unsorted_segment_sum(strata_tensor *x, strata_tensor *indices, int64_t n_rows);
 /* indices (...) i32 or i64 -> (..., depth): 1 where the last index equals the value; all 0 for one out of range. */
 STRATA_API strata_tensor *strata_one_hot(strata_tensor *indices, int64_t depth, strata_dtype dtype);
 

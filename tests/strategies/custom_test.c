@@ -251,6 +251,51 @@ static strata_status gather_and_weigh(strata_replica_context *replica, strata_te
     return STRATA_OK;
 }
 
+/* ---- 25: sparse gradients ---- */
+
+enum { SPARSE_ROWS = 11, SPARSE_COLUMNS = 3 };
+
+static strata_status sum_rows(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *error) {
+    (void)user, (void)error;
+    strata_replica_return(replica, strata_replica_all_reduce_rows(replica, inputs[0], inputs[1], SPARSE_ROWS));
+    return STRATA_OK;
+}
+
+/* Replica r gives (5 r + 4) % 8 rows, none for r = 4, with indices that come more than once. */
+Test(custom, rows_of_sparse_gradients_are_added_where_they_belong) {
+    for (int n = 1; n <= 6; n++) {
+        strata_strategy *strategy = hosts(n);
+        strata_function *function = NULL;
+        strata_per_replica inputs[2] = {{0}}, outputs = {0};
+        float dense[SPARSE_ROWS][SPARSE_COLUMNS] = {{0}};
+        uint32_t seed = 7;
+        for (int i = 0; i < 2; i++) OK(strata_per_replica_create(n, &inputs[i], &err));
+        for (int r = 0; r < n; r++) {
+            const int64_t m = (5 * r + 4) % 8;
+            OK(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(m, SPARSE_COLUMNS), &inputs[0].arrays[r], &err));
+            OK(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(m), &inputs[1].arrays[r], &err));
+            for (int64_t k = 0; k < m; k++) {
+                seed = seed * 1664525u + 1013904223u;
+                const int row = (int)(seed >> 16) % SPARSE_ROWS;
+                ((int32_t *)inputs[1].arrays[r].data)[k] = row;
+                for (int c = 0; c < SPARSE_COLUMNS; c++) {
+                    const float value =
+                        (float)(((int)(seed >> 8) + 31 * c) % 97) - 48; /* whole: any order gives the same sum */
+                    ((float *)inputs[0].arrays[r].data)[k * SPARSE_COLUMNS + c] = value;
+                    dense[row][c] += value;
+                }
+            }
+        }
+        OK(strata_function_create(strategy, sum_rows, NULL, &function, &err));
+        OK(strata_strategy_run(function, inputs, 2, &outputs, 1, &err));
+        for (int r = 0; r < n; r++) cr_assert_arr_eq(outputs.arrays[r].data, dense, sizeof dense, "replica %d of %d", r, n);
+        strata_per_replica_finish(&outputs);
+        for (int i = 0; i < 2; i++) strata_per_replica_finish(&inputs[i]);
+        strata_function_destroy(function);
+        strata_strategy_destroy(strategy);
+    }
+}
+
 Test(custom, all_gather_knows_the_others_lengths_and_has_a_gradient) {
     for (int n = 1; n <= 4; n++) {
         strata_strategy *strategy = hosts(n);
