@@ -19,7 +19,8 @@ def run(command, env=None):
     """The JSON of the command's last line, or None after saying why there is none."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
     if done.returncode == 0 and done.stdout.strip():
-        return json.loads(done.stdout.strip().splitlines()[-1])
+        line = done.stdout.strip().splitlines()[-1]
+        return json.loads(line[line.index("{"):])  # launched workers have their number before
     print(f"# {' '.join(command)}: exit code {done.returncode}: {done.stderr.strip()[-300:]}", file=sys.stderr)
     return None
 
@@ -69,11 +70,13 @@ class Bench:
         if not shutil.which(self.o.torchrun):
             print(f"# skipped: {task} beside DistributedDataParallel (needs torchrun; set STRATA_BENCH_TORCHRUN)")
             return
-        epochs, name = TASKS[task][:2]
-        peer = [self.o.torchrun, "--nproc-per-node", "2", os.path.join(self.o.scripts, "torch_train.py"), name, "--ddp", "--batch", str(BATCH),
-                "--epochs", str(epochs)]
         self.compare(f"{task}: two halves / torch DDP, 2 gloo ranks", self.train(task, "--strategy", "mirrored", "--devices", HALVES),
-                     self.first + peer, TASKS[task][3])
+                     self.torch_ddp(task), TASKS[task][3])
+
+    def torch_ddp(self, task):
+        epochs, name = TASKS[task][:2]
+        return self.first + [self.o.torchrun, "--nproc-per-node", "2", os.path.join(self.o.scripts, "torch_train.py"), name, "--ddp", "--batch",
+                             str(BATCH), "--epochs", str(epochs)]
 
     def central(self, task):
         """Bytes on the host: each replica's gradients are read and their sum written once; new parameters are read once and written to each."""
