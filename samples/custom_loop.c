@@ -38,7 +38,7 @@ static strata_status step(strata_replica_context *replica, strata_tensor *const 
 }
 
 static strata_status make_variables(strata_strategy *strategy, line *l, strata_error *err) {
-    const strata_distributed_options summed = {STRATA_ON_READ, STRATA_AGGREGATION_SUM};
+    const strata_distributed_options summed = {.synchronization = STRATA_ON_READ, .aggregation = STRATA_AGGREGATION_SUM};
     STRATA_TRY(strata_strategy_enter(strategy, err));
     STRATA_TRY(strata_distributed_create("weights", STRATA_DTYPE_F32, STRATA_SHAPE(FEATURES, 1), NULL, &l->weights, err));
     STRATA_TRY(strata_distributed_create("velocity", STRATA_DTYPE_F32, STRATA_SHAPE(FEATURES, 1), NULL, &l->velocity, err));

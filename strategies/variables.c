@@ -22,6 +22,13 @@ strata_status strata_distributed_create(const char *name, strata_dtype dtype, st
                                         strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_distributed_create", "make variables in the scope, before the run", err));
     strata_strategy *strategy = strata_strategy_current();
+    if (opts && opts->colocate_with) {
+        if (strategy && strategy != opts->colocate_with->strategy)
+            return strata_fail(err, STRATA_INVALID,
+                               "variable %s: it is to be colocated with %s, a variable of another strategy", name ? name : "",
+                               strata_variable_name(opts->colocate_with->copies[0]));
+        strategy = opts->colocate_with->strategy;
+    }
     if (!strategy)
         return strata_fail(err, STRATA_INVALID,
                            "variable %s: strata_distributed_create needs a strategy's scope; call strata_strategy_enter first",

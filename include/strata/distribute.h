@@ -89,9 +89,12 @@ typedef struct strata_distributed_variable strata_distributed_variable;
 typedef struct strata_distributed_options {
     strata_synchronization synchronization;
     strata_aggregation aggregation;
+    const strata_distributed_variable
+        *colocate_with; /* each copy on the device of that variable's, whose strategy it is of; NULL: the scope's */
 } strata_distributed_options;
 
-/* A copy on each replica's device, zeros, for the strategy in whose scope the thread is. opts may be NULL. Cross-replica. */
+/* A copy on each replica's device, zeros, for the strategy in whose scope the thread is, or of the variable that it is colocated with (in no scope, or in that
+ * strategy's). opts may be NULL. Cross-replica. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_create(const char *name, strata_dtype dtype, strata_shape shape,
                                                                    const strata_distributed_options *opts,
                                                                    strata_distributed_variable **out_variable,

@@ -97,7 +97,7 @@ static strata_status fill(strata_distributed_variable *variable, int64_t element
 }
 
 static strata_status measure(strata_strategy *strategy, int64_t bytes, measured *out, strata_error *err) {
-    const strata_distributed_options opts = {STRATA_ON_READ, STRATA_AGGREGATION_SUM};
+    const strata_distributed_options opts = {.synchronization = STRATA_ON_READ, .aggregation = STRATA_AGGREGATION_SUM};
     const int n = strata_strategy_num_local_replicas(strategy);
     strata_distributed_variable *x = NULL;
     strata_function *function = NULL;

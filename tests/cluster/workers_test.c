@@ -508,9 +508,10 @@ static strata_status step(strata_replica_context *replica, strata_tensor *const 
 }
 
 static strata_status make_variables(strata_strategy *strategy, body *b, strata_error *err) {
-    const strata_distributed_options options[3] = {{STRATA_ON_WRITE, STRATA_AGGREGATION_MEAN},
-                                                   {STRATA_ON_WRITE, STRATA_AGGREGATION_ONLY_FIRST_REPLICA},
-                                                   {STRATA_ON_READ, STRATA_AGGREGATION_SUM}};
+    const strata_distributed_options options[3] = {
+        {.synchronization = STRATA_ON_WRITE, .aggregation = STRATA_AGGREGATION_MEAN},
+        {.synchronization = STRATA_ON_WRITE, .aggregation = STRATA_AGGREGATION_ONLY_FIRST_REPLICA},
+        {.synchronization = STRATA_ON_READ, .aggregation = STRATA_AGGREGATION_SUM}};
     strata_distributed_variable **variables[3] = {&b->mean, &b->first, &b->seen};
     STRATA_TRY(strata_strategy_enter(strategy, err));
     for (int i = 0; i < 3; i++)

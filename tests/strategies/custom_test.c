@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "core/device.h"
 #include "strata/distribute.h"
 #include "tests/support/check.h"
 
@@ -251,6 +252,26 @@ static strata_status gather_and_weigh(strata_replica_context *replica, strata_te
     return STRATA_OK;
 }
 
+Test(custom, a_variable_is_colocated_with_another) {
+    strata_strategy *strategy = hosts(3), *other = hosts(1);
+    strata_distributed_variable *weights = NULL, *slots = NULL;
+    OK(strata_strategy_enter(strategy, &err));
+    OK(strata_distributed_create("weights", f32, STRATA_SHAPE(2), NULL, &weights, &err));
+    OK(strata_strategy_exit(strategy, &err));
+    const strata_distributed_options beside = {.synchronization = STRATA_ON_READ, .colocate_with = weights};
+    OK(strata_distributed_create("slots", f32, STRATA_SHAPE(5), &beside, &slots, &err)); /* in no scope */
+    for (int r = 0; r < 3; r++)
+        cr_assert_eq(strata_distributed_copy(slots, r)->device, strata_distributed_copy(weights, r)->device);
+    cr_assert_null(strata_distributed_copy(slots, 3));
+    OK(strata_strategy_enter(other, &err));
+    FAILS(strata_distributed_create("astray", f32, STRATA_SHAPE(5), &beside, &slots, &err), "of another strategy");
+    OK(strata_strategy_exit(other, &err));
+    strata_distributed_destroy(slots);
+    strata_distributed_destroy(weights);
+    strata_strategy_destroy(strategy);
+    strata_strategy_destroy(other);
+}
+
 /* ---- 25: sparse gradients ---- */
 
 enum { SPARSE_ROWS = 11, SPARSE_COLUMNS = 3 };
@@ -383,7 +404,8 @@ static double assigned(strata_synchronization synchronization, strata_aggregatio
     strata_array value = strata_array_view(f32, STRATA_SHAPE(1), &result);
     strata_per_replica inputs = rows(numbers, (int64_t[]){1, 1, 1, 1}, N);
     OK(strata_strategy_enter(strategy, &err));
-    OK(strata_distributed_create("v", f32, STRATA_SHAPE(1), &(strata_distributed_options){synchronization, aggregation},
+    OK(strata_distributed_create("v", f32, STRATA_SHAPE(1),
+                                 &(strata_distributed_options){.synchronization = synchronization, .aggregation = aggregation},
                                  &variable, &err));
     OK(strata_strategy_exit(strategy, &err));
     OK(strata_function_create(strategy, assign_input, variable, &function, &err));
@@ -418,7 +440,7 @@ Test(custom, what_replicas_write_is_aggregated_as_the_variable_says) {
 Test(custom, a_sum_that_is_set_is_shared_out) {
     strata_strategy *strategy = hosts(2);
     strata_distributed_variable *variable = NULL;
-    const strata_distributed_options summed = {STRATA_ON_READ, STRATA_AGGREGATION_SUM};
+    const strata_distributed_options summed = {.synchronization = STRATA_ON_READ, .aggregation = STRATA_AGGREGATION_SUM};
     float six = 6, copy = 0;
     strata_array value = strata_array_view(f32, STRATA_SHAPE(1), &six), view = strata_array_view(f32, STRATA_SHAPE(1), &copy);
     OK(strata_strategy_enter(strategy, &err));

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A device that is lost in mid-step, at each place of each step: one error that names the replica and the device, on all replicas at once; nothing
+ * hangs, and what the other replicas hold is a whole step's. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "core/device.h"
+#include "strata/strata.h"
+#include "tests/support/check.h"
+
+enum { FEATURES = 6, BATCH = 8, STEPS = 4, N = BATCH * STEPS, BROKEN = 1 };
+
+static strata_error err;
+#define OK(call) cr_assert_eq((call), STRATA_OK, "%s", err.message)
+
+static strata_array x, y;
+
+/* ---- a device that fails ---- */
+
+static strata_device_api breaking; /* the host's, but for run and wait */
+static const strata_device_api *sound;
+static strata_device *broken;
+static int calls_left;
+
+static strata_status gone(strata_error *error) {
+    return strata_fail(error, STRATA_DEVICE_LOST, "%s was taken out", broken->info.id);
+}
+
+static strata_status run_or_fail(strata_program *program, int slot, uint64_t *out_ticket, strata_error *error) {
+    return --calls_left < 0 ? gone(error) : sound->run(program, slot, out_ticket, error);
+}
+
+static strata_status wait_or_fail(strata_device *device, uint64_t ticket, strata_error *error) {
+    return --calls_left < 0 ? gone(error) : sound->wait(device, ticket, error);
+}
+
+static strata_strategy *two_hosts(int calls) {
+    strata_device *devices[2];
+    strata_strategy *strategy = NULL;
+    for (int r = 0; r < 2; r++) OK(strata_device_open("host", NULL, &devices[r], &err));
+    broken = devices[BROKEN];
+    sound = broken->api;
+    breaking = *sound;
+    breaking.run = run_or_fail;
+    breaking.wait = wait_or_fail;
+    calls_left = calls;
+    broken->api = &breaking;
+    OK(strata_strategy_from_devices(devices, 2, &strategy, &err));
+    return strategy;
+}
+
+/* ---- training on it ---- */
+
+static strata_model *make_model(strata_strategy *strategy) {
+    strata_model *model = NULL;
+    OK(strata_model_create(STRATA_SHAPE(FEATURES), &model, &err));
+    strata_model_add_dense(model, (strata_dense_options){.units = 5, .activation = "relu"});
+    strata_model_add_batch_norm(model, (strata_batch_norm_options){0});
+    strata_model_add_dense(model, (strata_dense_options){.units = 2});
+    const strata_compile_options opts = {.optimizer = strata_adam_optimizer(0.01), .seed = 1, .strategy = strategy};
+    OK(strata_model_compile(model, NULL, &opts, &err));
+    return model;
+}
+
+static strata_status train(strata_model *model, int64_t n) {
+    strata_dataset *dataset = NULL;
+    const strata_array first_x = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(n, FEATURES), x.data);
+    const strata_array first_y = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(n), y.data);
+    OK(strata_dataset_from_arrays(&first_x, &first_y, 0, &dataset, &err));
+    const strata_status status =
+        strata_model_fit(model, dataset, &(strata_fit_options){.batch = BATCH, .no_shuffle = true}, NULL, &err);
+    strata_dataset_destroy(dataset);
+    return status;
+}
+
+static void make_data(void) {
+    x = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(N, FEATURES), -1, 1, 5);
+    OK(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(N), &y, &err));
+    for (int i = 0; i < N; i++) ((int32_t *)y.data)[i] = ((float *)x.data)[i * FEATURES] > 0;
+}
+
+/* The parameters' hash after each number of steps of trainings that nothing happened to. */
+static void train_unbroken(char sha[STEPS + 1][65]) {
+    for (int steps = 0; steps <= STEPS; steps++) {
+        strata_strategy *strategy = two_hosts(1 << 30);
+        strata_model *model = make_model(strategy);
+        if (steps) OK(train(model, (int64_t)steps * BATCH));
+        OK(strata_model_sha256(model, sha[steps], &err));
+        strata_model_destroy(model);
+        strata_strategy_destroy(strategy);
+    }
+}
+
+Test(failure, a_device_lost_in_mid_step_ends_it_on_all_replicas) {
+    char whole[STEPS + 1][65], sha[65];
+    bool seen[STEPS + 1] = {false};
+    int calls = 0;
+    make_data();
+    train_unbroken(whole);
+    for (strata_status status = STRATA_DEVICE_LOST; status; calls++) {
+        strata_strategy *strategy = two_hosts(calls);
+        strata_model *model = make_model(strategy);
+        status = train(model, N);
+        if (status) {
+            cr_assert_eq(status, STRATA_DEVICE_LOST, "call %d: %s", calls, err.message);
+            cr_assert(strstr(err.message, "replica 1") && strstr(err.message, "was taken out"), "call %d: %s", calls,
+                      err.message);
+            cr_assert_eq(train(model, N), STRATA_DEVICE_LOST, "the group is of no use any more");
+        }
+        OK(strata_model_sha256(model, sha, &err)); /* replica 0's, whose device is there */
+        int steps = 0;
+        while (steps <= STEPS && strcmp(sha, whole[steps]) != 0) steps++;
+        cr_assert_leq(steps, STEPS, "call %d: the parameters are those of no whole number of steps", calls);
+        seen[steps] = true;
+        strata_model_destroy(model);
+        strata_strategy_destroy(strategy);
+    }
+    cr_assert_gt(calls, 4 * STEPS);
+    for (int steps = 0; steps <= STEPS; steps++) cr_assert(seen[steps], "no failure left %d whole steps", steps);
+    strata_array_finish(&x);
+    strata_array_finish(&y);
+}
