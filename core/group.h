@@ -17,11 +17,11 @@
 
 typedef struct strata_group strata_group;
 
-/* Takes the executables, even on failure; all come from strata_executable_create_replica with the same options. INVALID, with both sides,
- * when two replicas' communication nodes differ in number, kind, dtype or shape, or when nobody gives what one takes.
- * workers: borrowed; folds go over the replicas of all of them, each worker's first and then in rank order (not what one device sends to the others of
- * its worker). NULL: this one alone.
- * ops: how this worker's values are added up; NULL: on the host, in replica order. */
+/* Takes the executables, even on failure; all come from strata_executable_create_replica with the same options. INVALID, with
+ * both sides, when two replicas' communication nodes differ in number, kind, dtype or shape, or when nobody gives what one takes.
+ * workers: borrowed; folds go over the replicas of all of them, each worker's first and then in rank order (not what one device
+ * sends to the others of its worker). NULL: this one alone. ops: how this worker's values are added up; NULL: on the host, in
+ * replica order. */
 STRATA_MUST_USE strata_status strata_group_create(strata_executable *const *replicas, int n_replicas,
                                                   const strata_workers *workers, const strata_cross_device_ops *ops,
                                                   strata_group **out_group, strata_error *err);
@@ -41,8 +41,8 @@ STRATA_MUST_USE strata_status strata_group_start(strata_group *group, int slot, 
  * results. NULL: all do. The slot is the one that was started last. A failure names the replica, and ends the group: nothing more is
  * submitted. */
 STRATA_MUST_USE strata_status strata_group_finish(strata_group *group, int slot, const bool *contributes, strata_error *err);
-/* Waits for one replica, each in its turn, to measure what its share of the step that was finished last takes: for groups that communicate nothing, as the others
- * learn it by the way. */
+/* Waits for one replica, each in its turn, to measure what its share of the step that was finished last takes: for groups that
+ * communicate nothing, as the others learn it by the way. */
 STRATA_MUST_USE strata_status strata_group_look(strata_group *group, int slot, strata_error *err);
 STRATA_MUST_USE strata_status strata_group_wait(strata_group *group, int slot, strata_error *err);
 
@@ -56,8 +56,8 @@ typedef struct strata_group_counters {
     double wait_seconds;                /* for the devices, before folds */
 } strata_group_counters;
 strata_group_counters strata_group_get_counters(const strata_group *group);
-/* Mean seconds that replica r took from the start of a step to its first communication or, when there is none, its end, over the steps in which it was looked at first; the
- * replicas take turns. 0: not looked at yet. */
+/* Mean seconds that replica r took from the start of a step to its first communication or, when there is none, its end, over the
+ * steps in which it was looked at first; the replicas take turns. 0: not looked at yet. */
 double strata_group_replica_seconds(const strata_group *group, int replica);
 
 /* Counters of several groups, {0} at first, added up for the user. n_replicas: the first ones compute, and the imbalance is theirs in the group with

@@ -11,7 +11,8 @@
 typedef struct strata_workers {
     int rank, n;                   /* n 0 or 1: there is this one alone */
     int first_replica, n_replicas; /* of this worker's replicas; of all workers together */
-    /* In place, on all workers alike: the sum over them in rank order, which for f32 may travel as `wire` (F16 or BF16; F32: as it is); rank 0's value. */
+    /* In place, on all workers alike: the sum over them in rank order, which for f32 may travel as `wire` (F16 or BF16; F32: as
+     * it is); rank 0's value. */
     strata_status (*sum)(const struct strata_workers *workers, strata_dtype dtype, strata_dtype wire, void *data,
                          int64_t elements, strata_error *err);
     strata_status (*broadcast)(const struct strata_workers *workers, strata_dtype dtype, void *data, int64_t elements,
@@ -27,8 +28,8 @@ typedef struct strata_workers {
 
 /* How a kind's training step differs from adding up the gradients before each update: built into every replica's graph. */
 typedef struct strata_step_rewrite {
-    /* What the replica's update takes, of the gradients of its own examples, which are weighted by 1 / (batch of all). share: its part of that batch, a
-     * scalar; 0 where it has no examples. */
+    /* What the replica's update takes, of the gradients of its own examples, which are weighted by 1 / (batch of all). share: its
+     * part of that batch, a scalar; 0 where it has no examples. */
     strata_tensor *(*gradients)(strata_tensor *own, strata_tensor *share);
     /* What its parameters become, of what the update made of them. */
     strata_tensor *(*parameters)(strata_tensor *updated);
@@ -65,8 +66,8 @@ STRATA_MUST_USE strata_status strata_workers_gather(const strata_workers *worker
 void strata_strategy_worker_share(const strata_strategy *strategy, int64_t global_batch, int worker, int64_t *out_first,
                                   int64_t *out_n);
 
-/* seconds[r]: what replica r took for its share of a batch, 0: not known. With auto_split and one replica more than a tenth slower than the mean, sets
- * the weights by speed. Returns whether shares have changed. */
+/* seconds[r]: what replica r took for its share of a batch, 0: not known. With auto_split and one replica more than a tenth
+ * slower than the mean, sets the weights by speed. Returns whether shares have changed. */
 bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, const double *seconds);
 
 /* Whether the device makes updates. */

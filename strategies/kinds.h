@@ -32,7 +32,8 @@ STRATA_MUST_USE strata_status strata_strategy_of_kind(const strata_strategy_kind
 /* Accelerators among the rows, each once: where several APIs show devices of one name, the API that shows most of them gives them. */
 STRATA_MUST_USE strata_status strata_choose_accelerators(const strata_device_info *rows, int n_rows,
                                                          strata_device_choice *choice, strata_error *err);
-/* Leaves worker local_rank's part of several devices, of local_size workers on this machine: runs of them; where there are fewer devices than workers, one, which workers share. */
+/* Leaves worker local_rank's part of several devices, of local_size workers on this machine: runs of them; where there are fewer
+ * devices than workers, one, which workers share. */
 void strata_choice_divide(strata_device_choice *choice, int local_rank, int local_size);
 /* The best device, as strata_device_open(NULL) takes it. */
 STRATA_MUST_USE strata_status strata_choose_best(const strata_device_info *rows, int n_rows, strata_device_choice *choice,

@@ -9,8 +9,8 @@
 
 /* The array called `array_name` (with or without .npy), which the caller finishes.
  *   name   stands in messages
- * Fails: DATA for a damaged archive, with the offset, a wrong checksum, or no such array (shows the nearest, or all); UNSUPPORTED for other ways of compression; as
- * core/data/npy.h. */
+ * Fails: DATA for a damaged archive, with the offset, a wrong checksum, or no such array (shows the nearest, or all); UNSUPPORTED
+ * for other ways of compression; as core/data/npy.h. */
 STRATA_MUST_USE strata_status strata_npz_parse(const char *name, const void *bytes, size_t n_bytes, const char *array_name,
                                                strata_array *out_array, strata_error *err);
 

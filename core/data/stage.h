@@ -75,7 +75,8 @@ struct strata_dataset {
     int64_t *file_ends; /* [n_files] elements up to the end of each file; NULL: not from files */
 };
 
-/* A stage over n_parents datasets, which it takes on success (0: a source); size, classes and names are those of the first. `spec` NULL: of the first. */
+/* A stage over n_parents datasets, which it takes on success (0: a source); size, classes and names are those of the first.
+ * `spec` NULL: of the first. */
 STRATA_MUST_USE strata_status strata_stage_create(const strata_stage *stage, strata_dataset *const *parents, int n_parents,
                                                   size_t state_bytes, const strata_element_spec *spec,
                                                   strata_dataset **out_dataset, strata_error *err);

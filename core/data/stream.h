@@ -16,8 +16,8 @@ STRATA_MUST_USE strata_status strata_stream_create(const char *name, const void 
                                                    strata_stream **out_stream, strata_error *err);
 void strata_stream_destroy(strata_stream *stream); /* NULL is fine */
 
-/* Gives up to `wanted` bytes; fewer only at the end. Members one after the other are one stream. Fails: DATA with the offset in the compressed file where
- * it is damaged or cut off. */
+/* Gives up to `wanted` bytes; fewer only at the end. Members one after the other are one stream. Fails: DATA with the offset in
+ * the compressed file where it is damaged or cut off. */
 STRATA_MUST_USE strata_status strata_stream_read(strata_stream *stream, void *out, size_t wanted, size_t *out_n,
                                                  strata_error *err);
 /* Bytes given out so far: the offset in the expanded file. */

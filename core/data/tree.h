@@ -11,7 +11,8 @@
 typedef struct strata_tree_visitor {
     /* Whether the file of this name, relative to the root and with '/', is wanted. */
     bool (*wants)(const char *name, void *user);
-    /* Receives a wanted file. `place` names it in messages; `bytes` are followed by a NUL and belong to the callee, who frees them, on failure too. */
+    /* Receives a wanted file. `place` names it in messages; `bytes` are followed by a NUL and belong to the callee, who frees
+     * them, on failure too. */
     strata_status (*take)(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
                           strata_error *err);
     void *user;

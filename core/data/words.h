@@ -17,7 +17,8 @@ typedef struct strata_word_reader {
     size_t length;
 } strata_word_reader;
 
-/* The next word into reader->word; *out_more false at the end. DATA, naming `place` and the byte, for what is not UTF-8. Start from {.text, .n_bytes}. */
+/* The next word into reader->word; *out_more false at the end. DATA, naming `place` and the byte, for what is not UTF-8. Start
+ * from {.text, .n_bytes}. */
 STRATA_MUST_USE strata_status strata_word_next(strata_word_reader *reader, const char *place, bool *out_more,
                                                strata_error *err);
 

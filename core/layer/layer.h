@@ -17,8 +17,8 @@ typedef struct strata_layer_context strata_layer_context;
 /* The layer's parameter `name` ("kernel") as a tensor. The first call with a name declares it; later ones must agree. */
 strata_tensor *strata_layer_parameter(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
                                       const char *initializer, int64_t fan_in, int64_t fan_out);
-/* What layers compute in: f32, f16 or bf16, as x is where x is no integers. Parameters, states and penalties are f32: a layer that multiplies or adds a parameter casts it to x's
- * dtype there, and one that takes integers gives this dtype. */
+/* What layers compute in: f32, f16 or bf16, as x is where x is no integers. Parameters, states and penalties are f32: a layer
+ * that multiplies or adds a parameter casts it to x's dtype there, and one that takes integers gives this dtype. */
 strata_dtype strata_layer_dtype(const strata_layer_context *context);
 /* The layer's state `name` ("moving_mean"), as it was before the step: kept from step to step and saved, but not trained. */
 strata_tensor *strata_layer_state(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
@@ -46,7 +46,8 @@ strata_tensor *strata_layer_rng(strata_layer_context *context, uint32_t *out_str
 /* Says that x holds indices below n_tokens. Where x is the model's input, data beyond are refused before they get here. */
 void strata_layer_limit_tokens(strata_layer_context *context, const strata_tensor *x, int64_t n_tokens);
 
-/* Which places (N, ...) of what the layer being built gives hold something, bool; the others are padding. It goes on through layers that keep it; NULL: all do. */
+/* Which places (N, ...) of what the layer being built gives hold something, bool; the others are padding. It goes on through
+ * layers that keep it; NULL: all do. */
 void strata_layer_set_mask(strata_layer_context *context, strata_tensor *mask);
 strata_tensor *strata_layer_mask(const strata_layer_context *context);
 

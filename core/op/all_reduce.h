@@ -12,7 +12,8 @@
 #include "core/graph.h"
 #include "strata/ops.h"
 
-/* What stands in for the fold: operands[i] of the i-th giver, results[i] of the i-th taker, each of the node's shape. Runs on the host, between segments. */
+/* What stands in for the fold: operands[i] of the i-th giver, results[i] of the i-th taker, each of the node's shape. Runs on the
+ * host, between segments. */
 typedef struct strata_merge {
     strata_status (*run)(const struct strata_merge *merge, const void *const *operands, int n_operands, void *const *results,
                          int n_results, strata_error *err);

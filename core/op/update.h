@@ -10,8 +10,8 @@
 
 enum { STRATA_MAX_UPDATE_SLOTS = 3 };
 
-/* Inputs whose bit is in `variables` are values of different variables; inputs up to n_ranges (the gradients last) have one shape; then come step and,
- * when has_gate, the gate. Sets the node's dtype and shape. names[i] names input i. */
+/* Inputs whose bit is in `variables` are values of different variables; inputs up to n_ranges (the gradients last) have one
+ * shape; then come step and, when has_gate, the gate. Sets the node's dtype and shape. names[i] names input i. */
 STRATA_MUST_USE strata_status strata_check_update(strata_tensor *node, unsigned variables, int n_ranges,
                                                   const char *const *names, bool has_gate, strata_error *err);
 /* INVALID "beta1 is 1; it must be at least 0 and below 1". */
@@ -23,7 +23,8 @@ const strata_variable *strata_variable_behind(const strata_tensor *tensor);
 /* Whether the update is to be done: there is no gate (NULL), or it is finite. */
 bool strata_gate_is_open(const void *gate);
 
-/* The new values of one element, in double. slots: those of the op, in order; one that is done without holds the parameter and is not written back. */
+/* The new values of one element, in double. slots: those of the op, in order; one that is done without holds the parameter and is
+ * not written back. */
 typedef void strata_update_element(const void *attrs, const float *step, double gradient, double *parameter, double *slots);
 /* Runs it over all elements unless the gate is closed. */
 void strata_update_reference(const strata_op_call *call, int n_slots, strata_update_element *element);

@@ -111,8 +111,9 @@ typedef struct strata_algorithm_choice {
     uint64_t most_bytes; /* UINT64_MAX: any more */
     const char *algorithm;
 } strata_algorithm_choice;
-/* Writes the choices, all of one transport and number of ranks, by ascending bytes, to the table at `path` (NULL: the user's) in place of its rows for these. Read when a
- * communicator is made. Fails: INVALID for a wrong row; UNAVAILABLE where it cannot be written. */
+/* Writes the choices, all of one transport and number of ranks, by ascending bytes, to the table at `path` (NULL: the user's) in
+ * place of its rows for these. Read when a communicator is made. Fails: INVALID for a wrong row; UNAVAILABLE where it cannot be
+ * written. */
 STRATA_API STRATA_MUST_USE strata_status strata_algorithm_table_save(const char *path, const strata_algorithm_choice *choices,
                                                                      int n, strata_error *err);
 
@@ -183,8 +184,9 @@ typedef struct strata_collective {
     strata_dtype dtype;
     strata_reducer reducer;
     int root; /* or peer */
-    /* all_reduce of f32: travels rounded to F16 or BF16, at half the bytes; every rank's own part and the sum are rounded once, to nearest, and between is f32, so all ranks
-     * have the same bits. Beyond 65504 f16 is infinite. F32 (0): as it is. A job of one rank rounds nothing. */
+    /* all_reduce of f32: travels rounded to F16 or BF16, at half the bytes; every rank's own part and the sum are rounded once,
+     * to nearest, and between is f32, so all ranks have the same bits. Beyond 65504 f16 is infinite. F32 (0): as it is. A job of
+     * one rank rounds nothing. */
     strata_dtype wire;
 } strata_collective;
 

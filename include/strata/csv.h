@@ -13,10 +13,12 @@ extern "C" {
 
 typedef struct strata_csv strata_csv;
 
-/* Reads a file, plain, .gz or .xz (told apart by its first bytes). The first record names the columns; empty lines are skipped; a byte-order mark too.
+/* Reads a file, plain, .gz or .xz (told apart by its first bytes). The first record names the columns; empty lines are skipped; a
+ * byte-order mark too.
  *   separator  0: ','
- * Fails: DATA with line and column for a record with another number of cells than the header, a quote inside a bare cell, text behind a closing quote, an open quote, a
- * NUL, bytes that are not UTF-8, a column named twice; UNAVAILABLE when the file can't be read. */
+ * Fails: DATA with line and column for a record with another number of cells than the header, a quote inside a bare cell, text
+ * behind a closing quote, an open quote, a NUL, bytes that are not UTF-8, a column named twice; UNAVAILABLE when the file can't
+ * be read. */
 STRATA_API STRATA_MUST_USE strata_status strata_csv_read(const char *path, char separator, strata_csv **out_csv,
                                                          strata_error *err);
 /* The same from memory; `name` stands in messages. */

@@ -23,9 +23,10 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_arrays(const strata
 /* As from_arrays, but the dataset takes the arrays, even on failure, and leaves them zeroed. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_take_arrays(strata_array *features, strata_array *labels, double scale,
                                                                     strata_dataset **out_dataset, strata_error *err);
-/* What each example weighs, (n) f32, copied: at least 0 and finite, else DATA. Its loss counts so much in fit and in evaluate, as Keras' sample_weight: a batch's loss is sum w_i loss_i / n,
- * divided by the number of examples and not by the sum of weights (as PyTorch's does with weights of classes); metrics besides the loss do not see it. For a dataset with labels, of
- * arrays, before stages are put over it: its elements then have the weight as a third part. */
+/* What each example weighs, (n) f32, copied: at least 0 and finite, else DATA. Its loss counts so much in fit and in evaluate, as
+ * Keras' sample_weight: a batch's loss is sum w_i loss_i / n, divided by the number of examples and not by the sum of weights (as
+ * PyTorch's does with weights of classes); metrics besides the loss do not see it. For a dataset with labels, of arrays, before
+ * stages are put over it: its elements then have the weight as a third part. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_set_weights(strata_dataset *dataset, const strata_array *weights,
                                                                     strata_error *err);
 STRATA_API bool strata_dataset_has_weights(const strata_dataset *dataset);
@@ -33,24 +34,27 @@ STRATA_API bool strata_dataset_has_weights(const strata_dataset *dataset);
  *   folder  with the official IDX files, plain or .gz; NULL: images that the program draws itself from `seed` (60,000 and 10,000) */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_mnist(const char *folder, const char *split, uint64_t seed,
                                                               strata_dataset **out_dataset, strata_error *err);
-/* CIFAR-10: f32 pixels in 0..1 of shape (32,32,3) (rows, columns, channels red green blue) with i32 labels 0..9. `split` is "train" or "test".
+/* CIFAR-10: f32 pixels in 0..1 of shape (32,32,3) (rows, columns, channels red green blue) with i32 labels 0..9. `split` is
+ * "train" or "test".
  *   path  a folder with data_batch_*.bin (train) or test_batch*.bin (test), each plain, .gz or .xz; one that holds cifar-10-batches-bin/ or
  *         cifar-10-binary.tar.gz; or that tar itself. The batches that are there are taken, in the order of their names: strata_dataset_source says which.
- * Fails: UNAVAILABLE when there is none (says what was looked for); DATA, with file and place, for a file that is not whole records of 3073 bytes, a label above
- * 9, damaged compression; UNSUPPORTED for .xz in a build without liblzma. */
+ * Fails: UNAVAILABLE when there is none (says what was looked for); DATA, with file and place, for a file that is not whole
+ * records of 3073 bytes, a label above 9, damaged compression; UNSUPPORTED for .xz in a build without liblzma. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_cifar10(const char *path, const char *split,
                                                                 strata_dataset **out_dataset, strata_error *err);
-/* Numbers from the columns of a CSV file with a header (strata/csv.h), plain, .gz or .xz: features f32 (n, columns). The label column
- * gives i32 classes when all its cells are whole numbers from 0 or when they are words (opts->classes in that order, or when NULL the words that occur, sorted by bytes), and
- * f32 when they are other numbers. Fails: DATA with file, line and column name for a cell that is no finite number; a wrong column name shows the nearest. */
+/* Numbers from the columns of a CSV file with a header (strata/csv.h), plain, .gz or .xz: features f32 (n, columns). The label
+ * column gives i32 classes when all its cells are whole numbers from 0 or when they are words (opts->classes in that order, or
+ * when NULL the words that occur, sorted by bytes), and f32 when they are other numbers. Fails: DATA with file, line and column
+ * name for a cell that is no finite number; a wrong column name shows the nearest. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_csv(const char *path, const strata_csv_options *opts,
                                                             strata_dataset **out_dataset, strata_error *err);
-/* Arrays of a NumPy .npz file (savez or savez_compressed): features u8 (divided by 255), f32, or integers; labels, one each, or NULL for none. A wrong name
- * shows the nearest. */
+/* Arrays of a NumPy .npz file (savez or savez_compressed): features u8 (divided by 255), f32, or integers; labels, one each, or
+ * NULL for none. A wrong name shows the nearest. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_npz(const char *path, const char *features, const char *labels,
                                                             strata_dataset **out_dataset, strata_error *err);
-/* A folder of pictures, <path>/<class>/<name>.png, .pgm or .ppm: f32 pixels in 0..1 of shape (rows, columns, channels), channels 1 or 3 (0: 3), labels i32 in
- * the order of the folders' names. All must have the size of the first; DATA names one that has not. UNSUPPORTED for PNG in a build without libpng. */
+/* A folder of pictures, <path>/<class>/<name>.png, .pgm or .ppm: f32 pixels in 0..1 of shape (rows, columns, channels), channels
+ * 1 or 3 (0: 3), labels i32 in the order of the folders' names. All must have the size of the first; DATA names one that has not.
+ * UNSUPPORTED for PNG in a build without libpng. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_image_folder(const char *path, int channels,
                                                                      strata_dataset **out_dataset, strata_error *err);
 /* One line of text on where the data came from ("data_batch_1.bin.xz, data_batch_2.bin.xz: 20000 of 50000 images"); "" when there is nothing to say.

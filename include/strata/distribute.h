@@ -54,12 +54,13 @@ STRATA_API STRATA_MUST_USE strata_status strata_strategy_distribute_values(strat
                                                                            strata_value_function function, void *user,
                                                                            strata_per_replica *out_values, strata_error *err);
 
-/* With several workers the calls below, and strata_distributed_set and _get, are made by all of them in the same order; `values` are of the replicas of the calling worker,
- * and every worker ends with the same bits, those of one worker with all replicas. The values of all travel to all. */
+/* With several workers the calls below, and strata_distributed_set and _get, are made by all of them in the same order; `values`
+ * are of the replicas of the calling worker, and every worker ends with the same bits, those of one worker with all replicas. The
+ * values of all travel to all. */
 enum { STRATA_NO_AXIS = STRATA_MAX_RANK + 1 };
-/* The replicas' values as one, in replica order. axis STRATA_NO_AXIS: element by element, all of one shape; MEAN divides by the replicas. Else the axis
- * (negative: from the end) is summed over too; MEAN divides by the elements that there are along it in all replicas, which may differ. f32, i32
- * and i64; MEAN: f32. Cross-replica. The caller finishes *out. */
+/* The replicas' values as one, in replica order. axis STRATA_NO_AXIS: element by element, all of one shape; MEAN divides by the
+ * replicas. Else the axis (negative: from the end) is summed over too; MEAN divides by the elements that there are along it in
+ * all replicas, which may differ. f32, i32 and i64; MEAN: f32. Cross-replica. The caller finishes *out. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_reduce(strata_strategy *strategy, const strata_per_replica *values,
                                                                 strata_reduction reduction, int axis, strata_array *out,
                                                                 strata_error *err);
@@ -93,14 +94,15 @@ typedef struct strata_distributed_options {
         *colocate_with; /* each copy on the device of that variable's, whose strategy it is of; NULL: the scope's */
 } strata_distributed_options;
 
-/* A copy on each replica's device, zeros, for the strategy in whose scope the thread is, or of the variable that it is colocated with (in no scope, or in that
- * strategy's). opts may be NULL. Cross-replica. */
+/* A copy on each replica's device, zeros, for the strategy in whose scope the thread is, or of the variable that it is colocated
+ * with (in no scope, or in that strategy's). opts may be NULL. Cross-replica. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_create(const char *name, strata_dtype dtype, strata_shape shape,
                                                                    const strata_distributed_options *opts,
                                                                    strata_distributed_variable **out_variable,
                                                                    strata_error *err);
 STRATA_API void strata_distributed_destroy(strata_distributed_variable *variable); /* after its functions; NULL is fine */
-/* Cross-replica. Every copy becomes the value; with several workers the chief's, as initial values do (ON_READ with SUM: its share of it, so that reading gives the value back). */
+/* Cross-replica. Every copy becomes the value; with several workers the chief's, as initial values do (ON_READ with SUM: its
+ * share of it, so that reading gives the value back). */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_set(strata_distributed_variable *variable,
                                                                 const strata_array *value, strata_error *err);
 /* Cross-replica. ON_READ: aggregated (f32 only). */
@@ -113,8 +115,9 @@ STRATA_API strata_variable *strata_distributed_copy(const strata_distributed_var
 
 typedef struct strata_replica_context strata_replica_context;
 
-/* Builds one replica's step into its graph: traced once for each replica and set of input shapes, then replayed. inputs[i]: the replica's part of what
- * strata_strategy_run is given. Every replica must make the same calls of the functions below in the same order. */
+/* Builds one replica's step into its graph: traced once for each replica and set of input shapes, then replayed. inputs[i]: the
+ * replica's part of what strata_strategy_run is given. Every replica must make the same calls of the functions below in the same
+ * order. */
 typedef strata_status (*strata_replica_function)(strata_replica_context *replica, strata_tensor *const *inputs, void *user,
                                                  strata_error *err);
 
@@ -129,24 +132,28 @@ STRATA_API strata_tensor *strata_replica_read(strata_replica_context *replica, s
 /* The copy becomes the value: ON_READ the replica's own, ON_WRITE what the replicas' values aggregate to. */
 STRATA_API void strata_replica_assign(strata_replica_context *replica, strata_distributed_variable *variable,
                                       strata_tensor *value);
-/* An optimizer's node (strata_sgd, strata_adam ...) on variables read with strata_replica_read, with gradients that are equal on all replicas (all_reduce).
- * Where the strategy's devices are of several kinds, the first replica makes the update and sends the parameters to the others. */
+/* An optimizer's node (strata_sgd, strata_adam ...) on variables read with strata_replica_read, with gradients that are equal on
+ * all replicas (all_reduce). Where the strategy's devices are of several kinds, the first replica makes the update and sends the
+ * parameters to the others. */
 STRATA_API void strata_replica_update(strata_replica_context *replica, strata_distributed_variable *variable,
                                       strata_tensor *update);
 /* The fold over the replicas, in their order: the same bits on each. Gradient: the same fold of the gradient. */
 STRATA_API strata_tensor *strata_replica_all_reduce(strata_replica_context *replica, strata_tensor *x,
                                                     strata_reduction reduction);
-/* The replicas' values end to end along the axis (>= 0), in which alone they may differ. f32, i32 or i64. Gradient: the replica's part of the sum of gradients. */
+/* The replicas' values end to end along the axis (>= 0), in which alone they may differ. f32, i32 or i64. Gradient: the replica's
+ * part of the sum of gradients. */
 STRATA_API strata_tensor *strata_replica_all_gather(strata_replica_context *replica, strata_tensor *x, int axis);
-/* The sum over the replicas of sparse gradients, dense: (n_rows, ...), of rows `values` (m, ...) f32 at `indices` (m) i32; m may differ by replica and be
- * 0, an index may come more than once. The rows travel, not what they are added to; added in replica order, each one's in theirs. */
+/* The sum over the replicas of sparse gradients, dense: (n_rows, ...), of rows `values` (m, ...) f32 at `indices` (m) i32; m may
+ * differ by replica and be 0, an index may come more than once. The rows travel, not what they are added to; added in replica
+ * order, each one's in theirs. */
 STRATA_API strata_tensor *strata_replica_all_reduce_rows(strata_replica_context *replica, strata_tensor *values,
                                                          strata_tensor *indices, int64_t n_rows);
 /* What the function returns for this replica, in the order of the calls. */
 STRATA_API void strata_replica_return(strata_replica_context *replica, strata_tensor *value);
 
-/* Called once a step, in the cross-replica context, when all replicas have come here: values[r] is replica r's x, results[r] (same shape) what it goes on
- * with. With several workers each calls it, with the values of all replicas of all workers: what it makes of them must depend on nothing else. A failure ends the run. */
+/* Called once a step, in the cross-replica context, when all replicas have come here: values[r] is replica r's x, results[r]
+ * (same shape) what it goes on with. With several workers each calls it, with the values of all replicas of all workers: what it
+ * makes of them must depend on nothing else. A failure ends the run. */
 typedef strata_status (*strata_merge_function)(strata_strategy *strategy, const strata_per_replica *values,
                                                strata_per_replica *results, void *user, strata_error *err);
 STRATA_API strata_tensor *strata_replica_merge_call(strata_replica_context *replica, strata_merge_function merge, void *user,
@@ -161,9 +168,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_function_create(strata_strategy 
 STRATA_API void strata_function_destroy(strata_function *function); /* NULL is fine */
 /* Of all its runs so far. */
 STRATA_API strata_communication_totals strata_function_communication(const strata_function *function);
-/* One step of all replicas, waited for. inputs[i].n is 1 (shared) or the number of replicas. outputs[i], zeroed at first, receives what replicas return
- * as their i-th value and is used again when it is given again. Cross-replica. Fails: what tracing or compiling fails with, naming the replica; a
- * device's failure, after which the function is of no use. */
+/* One step of all replicas, waited for. inputs[i].n is 1 (shared) or the number of replicas. outputs[i], zeroed at first,
+ * receives what replicas return as their i-th value and is used again when it is given again. Cross-replica. Fails: what tracing
+ * or compiling fails with, naming the replica; a device's failure, after which the function is of no use. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_run(strata_function *function, const strata_per_replica *inputs,
                                                              int n_inputs, strata_per_replica *outputs, int n_outputs,
                                                              strata_error *err);
@@ -177,15 +184,15 @@ typedef struct strata_distributed_batches_options {
     uint64_t seed, epoch;
     strata_auto_shard auto_shard; /* several workers: what each reads (strata/pipeline.h) */
 } strata_distributed_batches_options;
-/* One epoch of the dataset, each batch divided among the replicas (strata_strategy_share): features f32 or i32, labels where it has some. Borrows strategy and
- * dataset. With several workers all make theirs, and take their batches in step. Cross-replica. */
+/* One epoch of the dataset, each batch divided among the replicas (strata_strategy_share): features f32 or i32, labels where it
+ * has some. Borrows strategy and dataset. With several workers all make theirs, and take their batches in step. Cross-replica. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_create(strata_strategy *strategy,
                                                                            const strata_dataset *dataset,
                                                                            const strata_distributed_batches_options *opts,
                                                                            strata_distributed_batches **out_batches,
                                                                            strata_error *err);
-/* The replicas' parts of the next batch: values[0] features, values[1] labels, borrowed until the next call. A part may have no examples. *out_n: examples of
- * the whole batch, of all workers; 0 at the end, to which all workers come together. */
+/* The replicas' parts of the next batch: values[0] features, values[1] labels, borrowed until the next call. A part may have no
+ * examples. *out_n: examples of the whole batch, of all workers; 0 at the end, to which all workers come together. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_next(strata_distributed_batches *batches,
                                                                          strata_per_replica values[2], int64_t *out_n,
                                                                          strata_error *err);
@@ -202,8 +209,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_input_context_per_replica_batch(
                                                                                 strata_error *err);
 typedef strata_status (*strata_dataset_function)(const strata_input_context *context, void *user, strata_dataset **out_dataset,
                                                  strata_error *err);
-/* The function is called once on each worker, with its number; its dataset ends in a batch stage, whose batches go to the replicas one after the other: each step takes
- * one for each. The last step of an epoch may leave replicas without one. Takes the dataset. */
+/* The function is called once on each worker, with its number; its dataset ends in a batch stage, whose batches go to the
+ * replicas one after the other: each step takes one for each. The last step of an epoch may leave replicas without one. Takes the
+ * dataset. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_from_function(strata_strategy *strategy,
                                                                                   strata_dataset_function function, void *user,
                                                                                   uint64_t seed, uint64_t epoch,

@@ -62,17 +62,17 @@ typedef struct strata_embedding_options {
     int64_t vocabulary;      /* at least 1 */
     int64_t units;           /* at least 1 */
     const char *initializer; /* NULL: "uniform" */
-    /* Token 0 is padding: a global pool behind the embedding leaves its places out, unless a layer between mixes places. Layers that do not are dense, activation, dropout, batch_norm
-     * and layer_norm. */
+    /* Token 0 is padding: a global pool behind the embedding leaves its places out, unless a layer between mixes places. Layers
+     * that do not are dense, activation, dropout, batch_norm and layer_norm. */
     bool mask_zero;
     const char *name;
 } strata_embedding_options;
 STRATA_API void strata_model_add_embedding(strata_model *model, strata_embedding_options opts);
 
-/* y = activation(gamma (x - mean) / sqrt(variance + epsilon) + beta), by channel, the last axis (Ioffe & Szegedy 2015). While training mean and
- * (biased) variance are those of the batch over all other axes, and of them "moving_mean" and "moving_variance" keep
- * momentum * average + (1 - momentum) * batch; evaluation and prediction take these. Of batches whose gradients are accumulated each is normalized by itself, as is a
- * replica's share; the averages move once an update, by the mean over them. */
+/* y = activation(gamma (x - mean) / sqrt(variance + epsilon) + beta), by channel, the last axis (Ioffe & Szegedy 2015). While
+ * training mean and (biased) variance are those of the batch over all other axes, and of them "moving_mean" and "moving_variance"
+ * keep momentum * average + (1 - momentum) * batch; evaluation and prediction take these. Of batches whose gradients are
+ * accumulated each is normalized by itself, as is a replica's share; the averages move once an update, by the mean over them. */
 typedef struct strata_batch_norm_options {
     double momentum;        /* 0: 0.99; below 1 */
     bool no_average;        /* momentum is 0: evaluation takes the last batch's */
@@ -144,7 +144,8 @@ STRATA_API void strata_model_add_max_pool1d(strata_model *model, strata_max_pool
 typedef strata_pool1d_options strata_avg_pool1d_options;
 STRATA_API void strata_model_add_avg_pool1d(strata_model *model, strata_avg_pool1d_options opts);
 
-/* (N, ..., C) -> (N, C): mean or largest over all axes between, without the places that an embedding's mask_zero says are padding; 0 where all are. */
+/* (N, ..., C) -> (N, C): mean or largest over all axes between, without the places that an embedding's mask_zero says are
+ * padding; 0 where all are. */
 typedef struct strata_global_pool_options {
     const char *name;
 } strata_global_pool_options;
@@ -186,8 +187,9 @@ typedef struct strata_multi_head_attention_options {
 } strata_multi_head_attention_options;
 STRATA_API void strata_model_add_multi_head_attention(strata_model *model, strata_multi_head_attention_options opts);
 
-/* NULL-terminated: "zeros", "ones", "normal" (std 0.05), "uniform" (-0.05..0.05), "glorot_uniform", "glorot_normal" (Glorot & Bengio 2010), "he_uniform",
- * "he_normal" (He et al. 2015). Drawn by Philox keyed by (seed, the parameter's place in the model): the same on every device. */
+/* NULL-terminated: "zeros", "ones", "normal" (std 0.05), "uniform" (-0.05..0.05), "glorot_uniform", "glorot_normal" (Glorot &
+ * Bengio 2010), "he_uniform", "he_normal" (He et al. 2015). Drawn by Philox keyed by (seed, the parameter's place in the model):
+ * the same on every device. */
 extern STRATA_API const char *const strata_initializer_names[];
 
 #ifdef __cplusplus

@@ -54,8 +54,9 @@ STRATA_API strata_optimizer strata_model_optimizer(const strata_model *model);
 STRATA_API STRATA_MUST_USE strata_status strata_model_set_label(strata_model *model, const char *label, strata_error *err);
 STRATA_API const char *strata_model_label(const strata_model *model);
 
-/* Texts by key that are saved with the model and read back with it, in the file's metadata under "strata.<key>": "tokenizer" is strata_model_set_tokenizer's
- * (strata/tokenizer.h), "model" the model's own. NULL takes a text away. Fails: INVALID for a key that is not lower-case letters and '_', or is "model". */
+/* Texts by key that are saved with the model and read back with it, in the file's metadata under "strata.<key>": "tokenizer" is
+ * strata_model_set_tokenizer's (strata/tokenizer.h), "model" the model's own. NULL takes a text away. Fails: INVALID for a key
+ * that is not lower-case letters and '_', or is "model". */
 STRATA_API STRATA_MUST_USE strata_status strata_model_set_note(strata_model *model, const char *key, const char *text,
                                                                strata_error *err);
 /* NULL: there is none. Lives until it is set again. */
@@ -65,13 +66,15 @@ typedef struct strata_compile_options {
     strata_optimizer optimizer; /* name NULL: what the model's JSON said, else adam */
     const char *loss; /* NULL: what the model's JSON said, else "sparse_categorical_crossentropy" (integer labels, logits) */
     strata_loss_options loss_options; /* of that loss; zeros: its defaults */
-    /* Besides loss and accuracy, "auc,precision"; NULL: what the model's JSON said. Names: top_5_accuracy (any number), precision and recall (of "yes", or the mean
-     * over classes), auc (Keras' 200 thresholds), confusion_matrix, mae. They add up on the device; each costs some kernels a step. */
+    /* Besides loss and accuracy, "auc,precision"; NULL: what the model's JSON said. Names: top_5_accuracy (any number), precision
+     * and recall (of "yes", or the mean over classes), auc (Keras' 200 thresholds), confusion_matrix, mae. They add up on the
+     * device; each costs some kernels a step. */
     const char *metrics;
     uint64_t seed; /* of initial parameters and dropout */
-    /* What activations, and parameters where they are used, are stored in: f32 (which is 0), f16 or bf16. Parameters, optimizer slots, statistics, losses and metrics stay f32, as
-     * does every addition; so a model file does not know it. With f16 the loss is scaled while gradients are computed: by 2^15 at first, half of it after a step whose
-     * gradients were not finite, which changes nothing, and twice after 2000 steps without. UNSUPPORTED, naming the device, where one cannot store it. */
+    /* What activations, and parameters where they are used, are stored in: f32 (which is 0), f16 or bf16. Parameters, optimizer
+     * slots, statistics, losses and metrics stay f32, as does every addition; so a model file does not know it. With f16 the loss
+     * is scaled while gradients are computed: by 2^15 at first, half of it after a step whose gradients were not finite, which
+     * changes nothing, and twice after 2000 steps without. UNSUPPORTED, naming the device, where one cannot store it. */
     strata_dtype precision;
     /* On which devices: borrowed, must outlive the model; the call's device is NULL then. NULL: on that device alone. */
     strata_strategy *strategy;
@@ -96,7 +99,8 @@ typedef struct strata_metrics {
     } more[STRATA_MAX_METRICS];
 } strata_metrics;
 
-/* Told after each step (an update: of one batch, or of as many as the optimizer accumulates) and each epoch; returning anything but STRATA_OK ends the fit with that status, after the step. */
+/* Told after each step (an update: of one batch, or of as many as the optimizer accumulates) and each epoch; returning anything
+ * but STRATA_OK ends the fit with that status, after the step. */
 typedef struct strata_progress {
     int epoch, epochs;      /* epoch counts from 0 */
     int64_t step, steps;    /* in this epoch; step counts finished ones; steps 0: a pipeline that does not know */
@@ -115,8 +119,9 @@ typedef struct strata_fit_options {
     uint64_t seed;   /* of the shuffles */
     bool no_shuffle;
     strata_auto_shard auto_shard; /* several workers: what each reads (strata/pipeline.h) */
-    /* What an example counts by its class, for losses with one class an example: its loss is multiplied by class_weights[class], as by the weight that the dataset may give it
-     * (strata_dataset_set_weights) and, as Keras' class_weight, not in evaluate. NULL: 1 each. */
+    /* What an example counts by its class, for losses with one class an example: its loss is multiplied by class_weights[class],
+     * as by the weight that the dataset may give it (strata_dataset_set_weights) and, as Keras' class_weight, not in evaluate.
+     * NULL: 1 each. */
     const double *class_weights;
     int n_class_weights;
     double metrics_seconds; /* read the epoch's metrics for on_progress about this often; 0: at its end only. Each read waits
@@ -145,22 +150,24 @@ typedef struct strata_history {
 } strata_history;
 STRATA_API void strata_history_finish(strata_history *history);
 
-/* Trains. out_history may be NULL. A last, shorter batch is taken as it is, and so is an epoch's last update of fewer batches than the optimizer accumulates. Arrays are shuffled and batched by the options; a pipeline (strata/pipeline.h) gives its own order
- * for (seed, epoch), and its own batches where it ends in a batch stage. With several workers all call it, with the same options: by default they all read the same
- * batches and compute their rows of each, which gives the losses of one process on one device. Fails: INVALID for a batch below 1 or labels that do not fit;
- * OUT_OF_MEMORY with bytes wanted and free and a batch that fits; DATA for a loss that is not finite, naming the step and the first tensor that is
- * not finite (the parameters are those before that step), or for f16 gradients that are not finite even unscaled; what a callback returned. */
+/* Trains. out_history may be NULL. A last, shorter batch is taken as it is, and so is an epoch's last update of fewer batches
+ * than the optimizer accumulates. Arrays are shuffled and batched by the options; a pipeline (strata/pipeline.h) gives its own
+ * order for (seed, epoch), and its own batches where it ends in a batch stage. With several workers all call it, with the same
+ * options: by default they all read the same batches and compute their rows of each, which gives the losses of one process on one
+ * device. Fails: INVALID for a batch below 1 or labels that do not fit; OUT_OF_MEMORY with bytes wanted and free and a batch that
+ * fits; DATA for a loss that is not finite, naming the step and the first tensor that is not finite (the parameters are those
+ * before that step), or for f16 gradients that are not finite even unscaled; what a callback returned. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset,
                                                           const strata_fit_options *opts, strata_history *out_history,
                                                           strata_error *err);
-/* Where a training step of this batch (of all replicas) has its variables, its nodes and its exchanges between replicas: a line each. Compiles the step's
- * program, which fit then uses. Caller frees with free(). */
+/* Where a training step of this batch (of all replicas) has its variables, its nodes and its exchanges between replicas: a line
+ * each. Compiles the step's program, which fit then uses. Caller frees with free(). */
 STRATA_API STRATA_MUST_USE strata_status strata_model_placement(strata_model *model, int64_t batch, char **out_text,
                                                                 strata_error *err);
 /* Of all training steps so far. */
 STRATA_API strata_communication_totals strata_model_communication(const strata_model *model);
-/* Counts (classes, classes), row the label, column the answer, of the newest evaluation or epoch of a model with the metric confusion_matrix: i64, which the caller
- * finishes. */
+/* Counts (classes, classes), row the label, column the answer, of the newest evaluation or epoch of a model with the metric
+ * confusion_matrix: i64, which the caller finishes. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_confusion_matrix(const strata_model *model, strata_array *out_counts,
                                                                        strata_error *err);
 /* batch 0: 256. */
@@ -194,13 +201,14 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_save(strata_model *model, 
 /* Makes the model of a file; its parameters wait on the host until compile. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load(const char *path, strata_model **out_model, strata_error *err);
 
-/* A checkpoint is a model file that also has the optimizer's memory and counts: a model that is compiled alike, and trained on from `epochs` with the same
- * data and options (first_epoch), ends with the bits of a training that was never interrupted. Between fits, or from on_progress at an epoch's end.
- * epochs: how many are done, at least 1. */
+/* A checkpoint is a model file that also has the optimizer's memory and counts: a model that is compiled alike, and trained on
+ * from `epochs` with the same data and options (first_epoch), ends with the bits of a training that was never interrupted.
+ * Between fits, or from on_progress at an epoch's end. epochs: how many are done, at least 1. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_save_checkpoint(strata_model *model, int epochs, const char *path,
                                                                       strata_error *err);
-/* Into a compiled model. *out_epochs is 0, and nothing is changed, where there is no such file. With several workers all call it, and rank 0's file counts.
- * Fails: DATA for a file of another model, optimizer, loss or seed; UNAVAILABLE for one that cannot be read. */
+/* Into a compiled model. *out_epochs is 0, and nothing is changed, where there is no such file. With several workers all call it,
+ * and rank 0's file counts. Fails: DATA for a file of another model, optimizer, loss or seed; UNAVAILABLE for one that cannot be
+ * read. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load_checkpoint(strata_model *model, const char *path, int *out_epochs,
                                                                       strata_error *err);
 

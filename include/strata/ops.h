@@ -128,8 +128,8 @@ STRATA_API strata_tensor *strata_pad(strata_tensor *x, const int64_t *before, co
  * index out of range reads as 0 and receives no gradient. The gradient adds rows in ascending order of position: deterministic.
  */
 STRATA_API strata_tensor *strata_gather(strata_tensor *x, strata_tensor *indices, int axis);
-/* y (n_rows, ...): y[i] is the sum of x's rows (m, ...) whose index (m), i32 or i64, is i, added in ascending order of position; rows with an index out of
- * range are left out. Floats. Gradient: gather. */
+/* y (n_rows, ...): y[i] is the sum of x's rows (m, ...) whose index (m), i32 or i64, is i, added in ascending order of position;
+ * rows with an index out of range are left out. Floats. Gradient: gather. */
 STRATA_API strata_tensor *strata_unsorted_segment_sum(strata_tensor *x, strata_tensor *indices, int64_t n_rows);
 /* indices (...) i32 or i64 -> (..., depth): 1 where the last index equals the value; all 0 for one out of range. */
 STRATA_API strata_tensor *strata_one_hot(strata_tensor *indices, int64_t depth, strata_dtype dtype);
@@ -238,8 +238,9 @@ STRATA_API strata_tensor *strata_adam(strata_tensor *parameters, strata_tensor *
 STRATA_API strata_tensor *strata_adamw(strata_tensor *parameters, strata_tensor *m, strata_tensor *v, strata_tensor *gradients,
                                        strata_tensor *step, strata_tensor *gate, double beta1, double beta2, double epsilon,
                                        double decay);
-/* One step of RMSprop (Hinton 2012) as Keras has it:  squares = rho squares + (1-rho) g g;  with mean (centered):  mean = rho mean + (1-rho) g;
- * change = lr g / sqrt(squares - mean mean + epsilon);  with velocity:  velocity = momentum velocity + change, which is the change then;  p -= change.
+/* One step of RMSprop (Hinton 2012) as Keras has it:  squares = rho squares + (1-rho) g g;  with mean (centered):  mean = rho
+ * mean + (1-rho) g; change = lr g / sqrt(squares - mean mean + epsilon);  with velocity:  velocity = momentum velocity + change,
+ * which is the change then;  p -= change.
  *   mean  NULL: not centered;  velocity  NULL when momentum is 0 */
 STRATA_API strata_tensor *strata_rmsprop(strata_tensor *parameters, strata_tensor *squares, strata_tensor *mean,
                                          strata_tensor *velocity, strata_tensor *gradients, strata_tensor *step,

@@ -28,8 +28,9 @@ enum { STRATA_SIZE_UNKNOWN = -1, STRATA_SIZE_INFINITE = -2 };
 
 /* ---- elements ---- */
 
-/* Where an element comes from: the run's seed, the epoch (each pass of a repeat is one), and its number in its source, which shuffle, filter, take, skip, shard and
- * map keep. So what a map draws for an element does not depend on the order, nor on the number of workers. */
+/* Where an element comes from: the run's seed, the epoch (each pass of a repeat is one), and its number in its source, which
+ * shuffle, filter, take, skip, shard and map keep. So what a map draws for an element does not depend on the order, nor on the
+ * number of workers. */
 typedef struct strata_key {
     uint64_t seed, epoch;
     int64_t index;
@@ -61,7 +62,8 @@ STRATA_API uint32_t strata_key_random(const strata_key *key, uint32_t draw);
 /* ---- walking ---- */
 typedef struct strata_iterator strata_iterator;
 
-/* At element `first` of the epoch; the dataset must outlive the iterator. Sources in memory and stages over them get there without making what lies before. */
+/* At element `first` of the epoch; the dataset must outlive the iterator. Sources in memory and stages over them get there
+ * without making what lies before. */
 STRATA_API STRATA_MUST_USE strata_status strata_iterator_create(const strata_dataset *dataset, uint64_t seed, uint64_t epoch,
                                                                 int64_t first, strata_iterator **out_iterator,
                                                                 strata_error *err);
@@ -75,8 +77,9 @@ STRATA_API strata_dataset *strata_dataset_retain(strata_dataset *dataset);
 
 /* ---- sources ---- */
 
-/* Elements from a callback. `open` (NULL: state is user) makes the state of one iteration, `next` fills out_element's parts (strata_array_create) or sets *out_end, `close` (may be
- * NULL) ends it. For the order to be a function of (seed, epoch, index), what they give must be one. size: how many there will be, or STRATA_SIZE_UNKNOWN. */
+/* Elements from a callback. `open` (NULL: state is user) makes the state of one iteration, `next` fills out_element's parts
+ * (strata_array_create) or sets *out_end, `close` (may be NULL) ends it. For the order to be a function of (seed, epoch, index),
+ * what they give must be one. size: how many there will be, or STRATA_SIZE_UNKNOWN. */
 typedef struct strata_generator {
     strata_element_spec spec;
     int64_t size;
@@ -88,8 +91,9 @@ typedef struct strata_generator {
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_generator(const strata_generator *generator,
                                                                        strata_dataset **out_dataset, strata_error *err);
 
-/* Elements of files: those of paths[0], then those of paths[1], ... `open` makes the dataset of one, whose elements are as `spec` says, when the walk comes to it; so a file that a
- * worker does not read is not opened. Paths are copied. An element's number is that in its file + 2^32 * the file's number. */
+/* Elements of files: those of paths[0], then those of paths[1], ... `open` makes the dataset of one, whose elements are as `spec`
+ * says, when the walk comes to it; so a file that a worker does not read is not opened. Paths are copied. An element's number is
+ * that in its file + 2^32 * the file's number. */
 typedef strata_status (*strata_file_function)(const char *path, void *user, strata_dataset **out_dataset, strata_error *err);
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_files(const char *const *paths, int n_paths,
                                                                    strata_file_function open, void *user,
@@ -107,8 +111,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_shuffle(strata_dataset *
 /* n elements on a new first axis; they must have the same shapes. The last may be shorter, unless drop_remainder. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_batch(strata_dataset **dataset, int64_t n, bool drop_remainder,
                                                               strata_error *err);
-/* As batch, for elements of different lengths: dimensions that are -1 in shapes[part] grow to the longest of the batch, others are as they say; what is missing is
- * filled with pad[part]. shapes NULL: the element's own, where it varies -1. pad NULL: 0. An element that is longer than a given dimension is DATA. */
+/* As batch, for elements of different lengths: dimensions that are -1 in shapes[part] grow to the longest of the batch, others
+ * are as they say; what is missing is filled with pad[part]. shapes NULL: the element's own, where it varies -1. pad NULL: 0. An
+ * element that is longer than a given dimension is DATA. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_padded_batch(strata_dataset **dataset, int64_t n, bool drop_remainder,
                                                                      const strata_shape *shapes, const double *pad,
                                                                      strata_error *err);
@@ -163,8 +168,9 @@ typedef enum strata_auto_shard {
     STRATA_SHARD_HINT, /* strata_dataset_shard_hint becomes strata_dataset_shard(n, worker); no part may be empty */
     STRATA_SHARD_OFF   /* each reads everything */
 } strata_auto_shard;
-/* With FILE, HINT and OFF a worker has batches of its own: one of G rows serves it n steps, in each of which it computes about G / n rows, so that all workers together compute G.
- * The workers end together: one whose data are used up computes nothing until the last has done. */
+/* With FILE, HINT and OFF a worker has batches of its own: one of G rows serves it n steps, in each of which it computes about G
+ * / n rows, so that all workers together compute G. The workers end together: one whose data are used up computes nothing until
+ * the last has done. */
 
 /* What worker `worker` of n reads: a dataset of its own over the same sources; for DATA and OFF (and AUTO without files) the same one, retained.
  * Sources with files: strata_dataset_from_files, strata_dataset_cifar10 (its batches), strata_dataset_image_folder (its pictures).
@@ -175,8 +181,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_auto_shard(const strata_
 
 /* ---- map functions ---- */
 
-/* Pictures (rows, columns, channels) of any 4-byte type: mirrored left to right in half of the cases (flip), and moved by up to `padding` pixels in each
- * direction, with zeros from beyond the edge. Drawn from the element's key. user: a strata_flip_crop. */
+/* Pictures (rows, columns, channels) of any 4-byte type: mirrored left to right in half of the cases (flip), and moved by up to
+ * `padding` pixels in each direction, with zeros from beyond the edge. Drawn from the element's key. user: a strata_flip_crop. */
 typedef struct strata_flip_crop {
     bool flip;
     int padding;

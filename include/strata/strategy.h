@@ -53,8 +53,8 @@ extern STRATA_API const char *const strata_cross_device_names[];
  *   "multi_worker_mirrored"  mirrored in each worker of a job, on its part of the machine's accelerators; every worker creates it at about the same time, trains the same model on the same
  *                 data in the same order, and takes its share of each batch. The chief's (rank 0's) initial parameters are all workers'
  *   "auto"        mirrored where there are several accelerators, else one_device
- * Fails: INVALID for an unknown name (with the nearest) or unknown cross-device ops, a device named twice, a wrong number of devices; what opening a device fails with.
- * Thread: as strata_device_open. opts may be NULL. */
+ * Fails: INVALID for an unknown name (with the nearest) or unknown cross-device ops, a device named twice, a wrong number of
+ * devices; what opening a device fails with. Thread: as strata_device_open. opts may be NULL. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_create(const char *name, const strata_strategy_options *opts,
                                                                 strata_strategy **out_strategy, strata_error *err);
 /* A mirrored strategy over devices that the caller opened, which it takes, even on failure; the same hardware may be there several times (tests). */
