@@ -238,7 +238,7 @@ static int fit(training *t) {
     strata_fit_options opts = {.epochs = (int)t->options.epochs,
                                .batch = t->batch,
                                .auto_shard = t->auto_shard,
-                               .trace = t->options.trace,
+                               .trace = t->opened.chief ? t->options.trace : NULL,
                                .seed = (uint64_t)t->options.seed,
                                .class_weights = t->class_weights,
                                .n_class_weights = t->n_class_weights,
