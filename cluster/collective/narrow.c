@@ -56,8 +56,9 @@ __attribute__((target("avx2,f16c"))) static void widen_f16c(const uint16_t *narr
     widen_f16(narrow + i, n - i, wide + i);
 }
 
+/* F16C comes before AVX2 in every line of processors (x86-64-v3 has both), and clang 14 cannot ask for it. */
 static bool has_vectors(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2");
 }
 #endif
 
