@@ -145,15 +145,14 @@ suite() {
     *) set -- "$@" "$program" ;;
     esac
     messages_mark "$label"
-    timeout -k 10 "$limit" env "$@" >"$log.log" 2>&1 </dev/null 9>&-
-    code=$?
-    # LeakSanitizer's tracer can die of a driver's thread that ends while it looks; that says nothing about the suite.
-    if [ "$code" != 0 ] && grep -q 'LeakSanitizer has encountered a fatal error' "$log.log"; then
-        echo "$label: the leak checker itself crashed; once more"
-        rm -f "$log.tap"
+    for try in 1 2 3; do
         timeout -k 10 "$limit" env "$@" >"$log.log" 2>&1 </dev/null 9>&-
         code=$?
-    fi
+        # LeakSanitizer's tracer can die of a driver's thread that ends while it looks; that says nothing about the suite.
+        if [ "$code" = 0 ] || [ $try = 3 ] || ! grep -q 'LeakSanitizer has encountered a fatal error' "$log.log"; then break; fi
+        echo "$label: the leak checker itself crashed; once more"
+        rm -f "$log.tap"
+    done
     messages_mark "end of $label"
     seconds=$(($(date +%s) - start))
 
