@@ -388,7 +388,7 @@ static strata_status run_epochs(fit *f, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Writes the trace; programs forget it. */
+/* Writes the trace, of a training that failed too; programs forget it. */
 static strata_status end_trace(fit *f, strata_error *err) {
     const strata_strategy *strategy = f->model->strategy;
     for (strata_model_program *p = f->model->programs; p; p = p->next) strata_group_set_trace(p->group, NULL);
@@ -449,8 +449,11 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
                      : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d epochs", f.opts.epochs);
     drain(&f);
     f.history->loss_scale = model->loss_scale;
-    if (f.trace && !status) status = end_trace(&f, err);
-    strata_trace_destroy(f.trace);
+    if (f.trace) {
+        strata_status traced = end_trace(&f, status ? NULL : err);
+        if (!status) status = traced;
+        strata_trace_destroy(f.trace);
+    }
     strata_history_finish(&own);
     return status;
 }

@@ -238,7 +238,9 @@ static strata_tensor *reduce(builder *b, computed *c) {
     if (!updates) return NULL;
     strata_tensor *all = n > 1 ? strata_concat(parts, n, 0) : parts[0];
     if (!b->model->strategy->rewrite) return all;
-    return b->model->strategy->rewrite->gradients(all, step_word(b, STRATA_STEP_SHARE));
+    strata_tensor *share = step_word(b, STRATA_STEP_SHARE);
+    if (b->scaled) share = strata_mul(share, step_word(b, STRATA_STEP_SCALE)); /* as it is without the loss scale */
+    return b->model->strategy->rewrite->gradients(all, share);
 }
 
 static strata_tensor *add_update(builder *b, strata_tensor *update) {

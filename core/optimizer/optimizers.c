@@ -55,7 +55,7 @@ strata_status strata_optimizer_check(strata_optimizer *settings, const strata_op
     settings->name = kind->name;
     if (settings->learning_rate == 0) settings->learning_rate = kind->learning_rate;
     if (!(settings->learning_rate > 0 && settings->learning_rate < 1e6))
-        return strata_fail(err, STRATA_INVALID, "%s: learning_rate is %g; it must be above 0", kind->name,
+        return strata_fail(err, STRATA_INVALID, "%s: learning_rate is %g; it must be above 0 and below 1e6", kind->name,
                            settings->learning_rate);
     STRATA_TRY(strata_schedule_check(&settings->schedule, err));
     STRATA_TRY(check_clipping(settings, err));

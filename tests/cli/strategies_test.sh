@@ -82,6 +82,8 @@ expect 2 "no whole number" $train --devices host --split 1:x
 expect 2 "2 parts, there are 1" $train --devices host --split 1:2
 expect 2 "there are no cross-device ops" $train --devices host --strategy mirrored --cross-device-ops nccl
 expect 2 "has no parameter device" $train --devices host --strategy mirrored --parameter-device host
+expect 3 "not finite" train linear --device host --learning-rate 1e5 --trace "$work/failed"
+check "a training that fails leaves its trace" grep -q '"segment 0"' "$work/failed"
 expect 3 "trace: " $train --devices host --trace "$work/no-such-folder/trace"
 expect 4 "opencl:77" $train --devices host,opencl:77
 }
