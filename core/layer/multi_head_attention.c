@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * multi_head_attention: each place of x (N, T, C) looks at all others (Vaswani et al. 2017): queries, keys and values are products of x, cut into
- * heads; what the heads give is brought back to C channels by a last product. */
+ * multi_head_attention: each place of x (N, T, C) looks at all others that are no padding (Vaswani et al. 2017): queries, keys and
+ * values are products of x, cut into heads; what the heads give is brought back to C channels by a last product. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +50,15 @@ static strata_tensor *causal_mask(strata_graph *graph, int64_t t) {
     return mask;
 }
 
+/* Which places of k each of q may look at, bool, broadcast to (n, heads, t, t); NULL: all. */
+static strata_tensor *mask_of(const strata_multi_head_attention_options *opts, const strata_layer_context *context,
+                              strata_graph *graph, int64_t n, int64_t t) {
+    strata_tensor *held = strata_layer_mask(context), *back = opts->causal ? causal_mask(graph, t) : NULL;
+    if (!held) return back;
+    held = strata_reshape(held, STRATA_SHAPE(n, 1, 1, t));
+    return back ? strata_where(held, back, strata_scalar(graph, STRATA_DTYPE_BOOL, 0)) : held;
+}
+
 static strata_tensor *attention_build(const void *options, strata_layer_context *context, strata_tensor *x) {
     const strata_multi_head_attention_options *opts = options;
     strata_graph *graph = strata_tensor_graph(x);
@@ -67,7 +76,7 @@ static strata_tensor *attention_build(const void *options, strata_layer_context 
     strata_tensor *q = to_heads(product(opts, context, x, "query", heads * key_dim), n, t, heads, key_dim);
     strata_tensor *k = to_heads(product(opts, context, x, "key", heads * key_dim), n, t, heads, key_dim);
     strata_tensor *v = to_heads(product(opts, context, x, "value", heads * key_dim), n, t, heads, key_dim);
-    strata_tensor *y = strata_attention(q, k, v, opts->causal ? causal_mask(graph, t) : NULL, 0);
+    strata_tensor *y = strata_attention(q, k, v, mask_of(opts, context, graph, n, t), 0);
     y = strata_reshape(strata_transpose(y, (int[]){0, 2, 1, 3}), STRATA_SHAPE(n, t, heads * key_dim));
     return strata_tensor_is_poison(y) ? y : product(opts, context, y, "output", c);
 }
@@ -80,6 +89,7 @@ const strata_layer_kind strata_layer_multi_head_attention = {
                 {"key_dim", STRATA_OPTION_INT, offsetof(strata_multi_head_attention_options, key_dim), 0, 1 << 16, false},
                 {"causal", STRATA_OPTION_BOOL, offsetof(strata_multi_head_attention_options, causal), 0, 0, false},
                 {"no_bias", STRATA_OPTION_BOOL, offsetof(strata_multi_head_attention_options, no_bias), 0, 0, false}},
+    .keeps_mask = true,
     .check = attention_check,
     .build = attention_build,
 };

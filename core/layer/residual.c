@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * residual: y = activation(main(x) + shortcut(x)), of the layers in its branches (He et al. 2016). An empty shortcut is x itself. */
+ * residual: y = activation(main(x) + shortcut(x)), of the layers in its branches (He et al. 2016). An empty shortcut is x itself. Padding
+ * stays where it is if both keep it there. */
 #include <stddef.h>
 
 #include "core/graph.h"
@@ -11,7 +12,11 @@ static strata_status residual_check(const void *options, strata_error *err) {
 }
 
 static strata_tensor *residual_build(const void *options, strata_layer_context *context, strata_tensor *x) {
-    strata_tensor *main = strata_layer_branch(context, 0, x), *shortcut = strata_layer_branch(context, 1, x);
+    strata_tensor *mask = strata_layer_mask(context), *main = strata_layer_branch(context, 0, x);
+    const bool kept = strata_layer_mask(context) == mask;
+    strata_layer_set_mask(context, mask);
+    strata_tensor *shortcut = strata_layer_branch(context, 1, x);
+    if (!kept) strata_layer_set_mask(context, NULL);
     const strata_shape one = strata_tensor_shape(main), other = strata_tensor_shape(shortcut);
     if (!strata_tensor_is_poison(main) && !strata_tensor_is_poison(shortcut) && !strata_shape_equal(one, other))
         return strata_graph_poison(strata_tensor_graph(x), NULL, STRATA_INVALID,
@@ -27,6 +32,7 @@ const strata_layer_kind strata_layer_residual = {
     .name_offset = offsetof(strata_residual_options, name),
     .options = {{"activation", STRATA_OPTION_STRING, offsetof(strata_residual_options, activation), 0, 0, false}},
     .branches = {"layers", "shortcut"},
+    .keeps_mask = true,
     .check = residual_check,
     .build = residual_build,
 };

@@ -62,8 +62,8 @@ typedef struct strata_embedding_options {
     int64_t vocabulary;      /* at least 1 */
     int64_t units;           /* at least 1 */
     const char *initializer; /* NULL: "uniform" */
-    /* Token 0 is padding: a global pool behind the embedding leaves its places out, unless a layer between mixes places. Layers
-     * that do not are dense, activation, dropout, batch_norm and layer_norm. */
+    /* Token 0 is padding: a global pool and attention behind the embedding leave its places out, unless a layer between mixes places.
+     * Layers that do not are dense, activation, dropout, batch_norm, layer_norm, attention itself, and a residual of such. */
     bool mask_zero;
     const char *name;
 } strata_embedding_options;
@@ -176,7 +176,8 @@ typedef struct strata_layer_norm_options {
 } strata_layer_norm_options;
 STRATA_API void strata_model_add_layer_norm(strata_model *model, strata_layer_norm_options opts);
 
-/* Self-attention: x (N, places, C) -> the same shape. Parameters "query_kernel" (C, heads key_dim), "query_bias", so for key and value,
+/* Self-attention: x (N, places, C) -> the same shape. Places that an embedding's mask_zero says are padding have no weight as keys, so
+ * the others are what they are in the sequence without them; what padding's own places give is left out by a pool. Parameters "query_kernel" (C, heads key_dim), "query_bias", so for key and value,
  * "output_kernel" (heads key_dim, C), "output_bias". Scores are divided by sqrt(key_dim). */
 typedef struct strata_multi_head_attention_options {
     int64_t heads;   /* at least 1 */
