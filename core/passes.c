@@ -18,6 +18,7 @@ typedef struct rewriter {
     bool alone;               /* one replica: communication nodes are their operands */
     bool *live;               /* by old id */
     bool *output;             /* by old id: the host reads it */
+    bool *changed;            /* by old id: an update changes it */
     int *last_use;            /* by old id: largest id of a node that reads it, through views too */
     strata_tensor **mapped;   /* by old id */
     strata_tensor **raw;      /* by old id of a variable's read or update: itself, where mapped is a copy of its value */
@@ -48,7 +49,12 @@ static void mark(rewriter *r, const strata_tensor *root) {
             for (int i = 0; i < r->from->nodes[id]->n_inputs; i++) r->live[r->from->nodes[id]->inputs[i]->id] = true;
 }
 
-/* last_use of each value; a view or an update hands its own on to its input, whose memory it shares. */
+/* Whether the node changes the memory of its input i. */
+static bool is_written(const strata_tensor *node, int i) {
+    return (node->op->flags & STRATA_OP_UPDATE) && (i == 0 || node->op->also_writes & (1u << i));
+}
+
+/* last_use of each value, and whether it is changed; a view or an update hands its own on to its input, whose memory it shares. */
 static void find_last_uses(rewriter *r) {
     for (int id = r->from->n_nodes - 1; id >= 0; id--) {
         const strata_tensor *node = r->from->nodes[id];
@@ -58,22 +64,14 @@ static void find_last_uses(rewriter *r) {
             bool shares = i == 0 && lies_in_input(r, node);
             int use = shares && r->last_use[id] > id ? r->last_use[id] : id;
             if (r->last_use[input] < use) r->last_use[input] = use;
+            if (is_written(node, i)) r->changed[input] = true;
         }
     }
 }
 
-/* Whether the node changes the memory of its input i. */
-static bool is_written(const strata_tensor *node, int i) {
-    return (node->op->flags & STRATA_OP_UPDATE) && (i == 0 || node->op->also_writes & (1u << i));
-}
-
 static bool writes(const strata_tensor *update, const strata_variable *variable) {
-    for (int i = 0; i < update->n_inputs; i++) {
-        if (!is_written(update, i)) continue;
-        const strata_tensor *target = update->inputs[i];
-        while (target->n_inputs) target = target->inputs[0];
-        if (target->op == &strata_op_read && ((const strata_read_attrs *)target->attrs)->variable == variable) return true;
-    }
+    for (int i = 0; i < update->n_inputs; i++)
+        if (is_written(update, i) && strata_variable_behind(update->inputs[i]) == variable) return true;
     return false;
 }
 
@@ -163,7 +161,8 @@ static void rewrite_node(rewriter *r, strata_tensor *node, strata_tensor **input
             copy = copy_of(copy);
         else if (!is_update && !updated_between(r, variable, -1, node->id))
             copy = deduplicate(r, copy);
-    } else if (!is_update && node->op != &strata_op_input && !(node->op->flags & STRATA_OP_COMMUNICATION)) {
+    } else if (!is_update && !r->changed[node->id] && node->op != &strata_op_input &&
+               !(node->op->flags & STRATA_OP_COMMUNICATION)) {
         copy = deduplicate(r, copy);
     }
     r->mapped[node->id] = copy;
@@ -226,17 +225,19 @@ strata_status strata_passes_run(strata_tensor *const *outputs, int n_outputs, st
     strata_status status;
     r.live = calloc(n, sizeof *r.live);
     r.output = calloc(n, sizeof *r.output);
+    r.changed = calloc(n, sizeof *r.changed);
     r.last_use = calloc(n, sizeof *r.last_use);
     r.mapped = calloc(n, sizeof(*r.mapped));
     r.raw = calloc(n, sizeof(*r.raw));
     r.computed = calloc(n, sizeof(*r.computed));
     r.table = calloc(r.table_size, sizeof *r.table);
-    if (r.live && r.output && r.last_use && r.mapped && r.raw && r.computed && r.table)
+    if (r.live && r.output && r.changed && r.last_use && r.mapped && r.raw && r.computed && r.table)
         status = rewrite(&r, outputs, n_outputs, updates, n_updates, new_outputs, new_updates, err);
     else
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "passes: no host memory for %zu nodes", n);
     free(r.live);
     free(r.output);
+    free(r.changed);
     free(r.last_use);
     free(r.mapped);
     free(r.raw);

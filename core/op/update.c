@@ -15,18 +15,27 @@ const strata_variable *strata_variable_behind(const strata_tensor *tensor) {
     return tensor->op == &strata_op_read ? ((const strata_read_attrs *)tensor->attrs)->variable : NULL;
 }
 
+/* The variable of a range that may be changed in place: the variable's value, or rows gathered from it. */
+static const strata_variable *variable_of_range(const strata_tensor *range) {
+    while (range->op->flags & STRATA_OP_UPDATE) range = range->inputs[0];
+    if (range->op != &strata_op_gather) return strata_variable_behind(range);
+    for (range = range->inputs[0]; range->op == &strata_op_slice || range->op->flags & STRATA_OP_VIEW;)
+        range = range->inputs[0];
+    return strata_variable_behind(range);
+}
+
 static strata_status check_variables(const strata_tensor *node, unsigned variables, const char *const *names,
                                      strata_error *err) {
     for (int i = 0; i < node->n_inputs; i++) {
         if (!(variables >> i & 1)) continue;
-        const strata_variable *variable = strata_variable_behind(node->inputs[i]);
+        const strata_variable *variable = variable_of_range(node->inputs[i]);
         if (!variable)
             return strata_fail(err, STRATA_INVALID,
                                "%s is the result of %s; it is changed in place, so it must come from "
                                "strata_variable_read",
                                names[i], node->inputs[i]->op->name);
         for (int j = 0; j < i; j++)
-            if (variables >> j & 1 && strata_variable_behind(node->inputs[j]) == variable)
+            if (variables >> j & 1 && variable_of_range(node->inputs[j]) == variable)
                 return strata_fail(err, STRATA_INVALID, "%s and %s are one variable; they must be two", names[j], names[i]);
     }
     return STRATA_OK;
@@ -39,7 +48,9 @@ strata_status strata_check_update(strata_tensor *node, unsigned variables, int n
     for (int i = 0; i < n_ranges; i++) {
         const strata_tensor *range = node->inputs[i];
         STRATA_TRY(strata_check_dtype(range, names[i], 1u << STRATA_DTYPE_F32, err));
-        if (!strata_shape_equal(range->shape, first->shape))
+        const bool shorter = i == n_ranges - 1 && range->shape.rank == 1 && first->shape.rank == 1 &&
+                             range->shape.dims[0] < first->shape.dims[0];
+        if (!shorter && !strata_shape_equal(range->shape, first->shape))
             return strata_fail(err, STRATA_INVALID, "%s is %s, %s is %s; they must be equal", names[0],
                                strata_shape_text(first->shape).text, names[i], strata_shape_text(range->shape).text);
     }
@@ -76,7 +87,7 @@ void strata_update_reference(const strata_op_call *call, int n_slots, strata_upd
     float *parameters = call->output, *slots[STRATA_MAX_UPDATE_SLOTS];
     if (!strata_gate_is_open(node->n_inputs > n_slots + 3 ? call->inputs[n_slots + 3] : NULL)) return;
     for (int k = 0; k < n_slots; k++) slots[k] = (float *)call->inputs[k + 1];
-    for (int64_t i = 0; i < strata_shape_elements(node->shape); i++) {
+    for (int64_t i = 0; i < strata_shape_elements(node->inputs[n_slots + 1]->shape); i++) {
         double parameter = (double)parameters[i], values[STRATA_MAX_UPDATE_SLOTS];
         for (int k = 0; k < n_slots; k++) values[k] = (double)slots[k][i];
         element(node->attrs, step, (double)gradients[i], &parameter, values);
@@ -98,5 +109,5 @@ strata_status strata_update_launch(const strata_tensor *node, const char *kernel
         if (i <= n_slots) out_launch->writes |= 1u << i;
     }
     strata_launch_constant_add(out_launch, "GATE", node->n_inputs == n_inputs);
-    return strata_launch_flat(out_launch, strata_shape_elements(node->shape), err);
+    return strata_launch_flat(out_launch, strata_shape_elements(node->inputs[n_slots + 1]->shape), err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the optimizers' ops share: flat f32 ranges of one size, the step's numbers, the gate, and their walk over elements. Their inputs are
+ * What the optimizers' ops share: f32 ranges of one size, the step's numbers, the gate, and their walk over elements. Their inputs are
  *   parameters, slots ..., gradients, step [, gate]
  * A slot that a setting does without has the parameters in its place, so that the others keep theirs. */
 #ifndef STRATA_CORE_OP_UPDATE_H
@@ -10,8 +10,8 @@
 
 enum { STRATA_MAX_UPDATE_SLOTS = 3 };
 
-/* Inputs whose bit is in `variables` are values of different variables; inputs up to n_ranges (the gradients last) have one
- * shape; then come step and, when has_gate, the gate. Sets the node's dtype and shape. names[i] names input i. */
+/* Inputs whose bit is in `variables` are values of different variables, or rows that strata_gather takes from them; inputs up to n_ranges have
+ * one shape, or the last, the gradients, is flat and shorter: only as many elements are updated. Then come step and, when has_gate, the gate. Sets the node's dtype and shape. names[i] names input i. */
 STRATA_MUST_USE strata_status strata_check_update(strata_tensor *node, unsigned variables, int n_ranges,
                                                   const char *const *names, bool has_gate, strata_error *err);
 /* INVALID "beta1 is 1; it must be at least 0 and below 1". */

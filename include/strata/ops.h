@@ -143,6 +143,13 @@ STRATA_API strata_tensor *strata_reduce_max(strata_tensor *x, const int *axes, i
 STRATA_API strata_tensor *strata_reduce_min(strata_tensor *x, const int *axes, int n_axes, bool keep_dims);
 /* Index (i32) of the first maximum along one axis, which is removed; NaN counts as the maximum. No gradient. */
 STRATA_API strata_tensor *strata_argmax(strata_tensor *x, int axis);
+/* x (...) i32 or i64 -> y (n) i32: y[r] = 1 + the first place of r among x's elements, 0 where there is none. No gradient. */
+STRATA_API strata_tensor *strata_first_index(strata_tensor *x, int64_t n);
+/* The different numbers of 0 .. n - 1 in x (...), i32 or i64, each at the place where it comes first in x's N elements: (N), -1 at the
+ * other places. out_inverse (i32, x's shape): the place of each element's number there; -1 for those out of range. No gradient. */
+STRATA_API strata_tensor *strata_unique(strata_tensor *x, int64_t n, strata_tensor **out_inverse);
+/* 0, 1 .. n - 1, i32. */
+STRATA_API strata_tensor *strata_arange(strata_graph *graph, int64_t n);
 /* x (..., C) -> the k largest of each row, (..., k), largest first; the lower index first among equals, NaN above all. Their indices (i32,
  * out_indices may be NULL) pass no gradient; the values pass theirs to the elements they are. Cost: k passes over x. */
 STRATA_API strata_tensor *strata_top_k(strata_tensor *x, int64_t k, strata_tensor **out_indices);
@@ -204,6 +211,14 @@ STRATA_API strata_tensor *strata_dropout(strata_tensor *x, strata_tensor *state,
  * variable's new value; hand it to the executable as an update, or nothing keeps the node alive. ---- */
 STRATA_API strata_tensor *strata_assign(strata_tensor *variable, strata_tensor *value);
 STRATA_API strata_tensor *strata_assign_add(strata_tensor *variable, strata_tensor *value); /* f32, i32, i64 */
+/* Row indices[j] (i32, i64) of the n_rows rows that begin at element `first` of the variable becomes rows[j]; indices out of range set
+ * nothing, the others must differ. Rows may come from an optimizer's step over rows of variables: it changes what strata_gather has taken
+ * from them as it changes variables, and scatter_update brings each range back:
+ *     p = strata_gather(w, ids, 0); m = ..., v = ...;  u = strata_adam(p, m, v, gradients (of p's shape), ...);
+ *     strata_scatter_update(w, 0, n, ids, u, NULL); strata_scatter_update(m_variable, 0, n, ids, m, u); ...
+ * update  the step that has changed `rows`, where they are not its result; else NULL. Nothing else is to read such rows after it. */
+STRATA_API strata_tensor *strata_scatter_update(strata_tensor *variable, int64_t first, int64_t n_rows, strata_tensor *indices,
+                                                strata_tensor *rows, strata_tensor *update);
 /* state += rates (value - state), f32 of one shape; a rate of 1 takes the value as it is. gate: an f32 scalar, and nothing is changed unless
  * it is finite; NULL: always. */
 STRATA_API strata_tensor *strata_moving_average(strata_tensor *state, strata_tensor *value, strata_tensor *rates,
@@ -225,7 +240,8 @@ enum {
 };
 /* One step of SGD over flat f32 ranges (n), in place:   momentum 0:  p -= lr g.   else  v = momentum v + g;
  * p -= lr v,  or with nesterov  p -= lr (g + momentum v)   (Sutskever et al. 2013, as in PyTorch's SGD).
- *   parameters, velocity  variables (velocity NULL when momentum is 0);  step  f32 STRATA_STEP_WORDS
+ *   parameters, velocity  variables (velocity NULL when momentum is 0), or rows gathered from them (strata_scatter_update)
+ *   gradients             as many, or fewer: then only the first elements are updated;  step  f32 STRATA_STEP_WORDS
  *   gate                  f32 scalar: when it is not finite nothing is changed; NULL: always */
 STRATA_API strata_tensor *strata_sgd(strata_tensor *parameters, strata_tensor *velocity, strata_tensor *gradients,
                                      strata_tensor *step, strata_tensor *gate, double momentum, bool nesterov);

@@ -72,6 +72,36 @@ BUILD(moving_average) {
     return strata_moving_average(x[0], x[1], x[2], p[0] ? x[3] : NULL);
 }
 
+/* p: n. */
+BUILD(first_index) {
+    UNUSED;
+    return strata_first_index(x[0], p[0]);
+}
+/* p: first, rows. Indices that differ. */
+BUILD(scatter_update) {
+    strata_tensor *inverse;
+    UNUSED;
+    return strata_scatter_update(x[0], p[0], p[1], strata_unique(x[1], p[1], &inverse), x[2], NULL);
+}
+/* p: rows. An optimizer's step over rows of variables, all of them brought back. */
+BUILD(scatter_adam) {
+    UNUSED;
+    strata_tensor *inverse, *ids = strata_unique(x[5], p[0], &inverse), *rows[3], *variables[3] = {x[0], x[3], x[4]},
+                            *sum = NULL;
+    for (int i = 0; i < 3; i++) rows[i] = strata_gather(variables[i], ids, 0);
+    strata_tensor *step = strata_adam(rows[0], rows[1], rows[2], x[1], x[2], NULL, 0.9, 0.999, 1e-7);
+    for (int i = 0; i < 3; i++) {
+        strata_tensor *y = strata_scatter_update(variables[i], 0, p[0], ids, i ? rows[i] : step, i ? step : NULL);
+        sum = sum ? strata_add(sum, y) : y;
+    }
+    return sum;
+}
+/* Fewer gradients than parameters. */
+BUILD(adagrad_of_the_first) {
+    UNUSED;
+    return strata_adagrad(x[0], x[3], x[1], x[2], NULL, 1e-7);
+}
+
 static const case_instance draws[] = {
     {.shapes = {{1, {STRATA_RNG_WORDS}}}, .p = {1, 1}},
     {.shapes = {{1, {STRATA_RNG_WORDS}}}, .p = {1, 257}},
@@ -125,7 +155,38 @@ static const case_instance segments[] = {
     {.shapes = {{1, {5}}, {1, {0}}}},
 };
 
+static const case_instance first_indices[] = {
+    {.shapes = {{1, {1}}}, .p = {3}},    {.shapes = {{2, {13, 257}}}, .p = {1031}},
+    {.shapes = {{1, {3001}}}, .p = {5}}, {.shapes = {{1, {70001}}}, .p = {5003}, .big = true},
+    {.shapes = {{1, {0}}}, .p = {7}},    {.shapes = {{1, {7}}}, .p = {0}},
+    {.shapes = {{0}}, .p = {1}},
+};
+/* variable, indices, rows */
+static const case_instance scatters[] = {
+    {.shapes = {{1, {7}}, {1, {3}}, {1, {3}}}, .p = {0, 7}},
+    {.shapes = {{1, {200}}, {1, {41}}, {2, {41, 5}}}, .p = {64, 27}},
+    {.shapes = {{2, {67, 16}}, {2, {3, 50}}, {3, {3, 50, 16}}}, .p = {0, 67}},
+    {.shapes = {{2, {5, 300}}, {1, {9}}, {2, {9, 300}}}, .p = {300, 3}},
+    {.shapes = {{1, {7}}, {1, {0}}, {2, {0, 3}}}, .p = {0, 2}},
+    {.shapes = {{1, {7}}, {1, {3}}, {2, {3, 0}}}, .p = {7, 2}},
+};
+/* parameters, gradients, step, m, v, indices */
+static const case_instance row_steps[] = {
+    {.shapes = {{2, {31, 5}}, {2, {17, 5}}, {1, {STRATA_STEP_WORDS}}, {2, {31, 5}}, {2, {31, 5}}, {1, {17}}},
+     .p = {31},
+     .terms = 64},
+    {.shapes = {{2, {7, 64}}, {2, {100, 64}}, {1, {STRATA_STEP_WORDS}}, {2, {7, 64}}, {2, {7, 64}}, {1, {100}}},
+     .p = {7},
+     .terms = 64},
+};
+static const case_instance first_steps[] = {
+    {.shapes = {{1, {257}}, {1, {67}}, {1, {STRATA_STEP_WORDS}}, {1, {257}}}, .terms = 16},
+    {.shapes = {{1, {64}}, {1, {0}}, {1, {STRATA_STEP_WORDS}}, {1, {64}}}, .terms = 16},
+};
+
 #define F32 (1u << STRATA_DTYPE_F32)
+#define INDEX(dtype) \
+    { CASE_WHOLE, -3, 80, CASE_DTYPE(dtype), false }
 #define FLOAT \
     { CASE_UNIFORM, -2, 2, 0, false }
 #define STEP \
@@ -231,6 +292,46 @@ static const op_row update[] = {
      .n_operands = 6,
      .operands = {VARIABLE(-2, 2), FLOAT, STEP, VARIABLE(-1, 1), VARIABLE(0.1, 1), FLOAT},
      .instances = CASE_INSTANCES(lamb_steps)},
+    {.op = "adagrad",
+     .variant = "of the first",
+     .build = build_adagrad_of_the_first,
+     .dtypes = F32,
+     .n_operands = 4,
+     .operands = {VARIABLE(-2, 2), FLOAT, STEP, VARIABLE(0.1, 1)},
+     .instances = CASE_INSTANCES(first_steps)},
+    {.op = "first_index",
+     .build = build_first_index,
+     .dtypes = STRATA_INDICES,
+     .n_operands = 1,
+     .operands = {{CASE_WHOLE, -3, 1100, 0, false}},
+     .instances = CASE_INSTANCES(first_indices)},
+    {.op = "first_index",
+     .variant = "of few",
+     .build = build_first_index,
+     .dtypes = STRATA_INDICES,
+     .n_operands = 1,
+     .operands = {{CASE_WHOLE, 2, 3, 0, false}},
+     .instances = CASE_INSTANCES(first_indices)},
+    {.op = "scatter_update",
+     .build = build_scatter_update,
+     .dtypes = STRATA_ANY_DTYPE,
+     .n_operands = 3,
+     .operands = {{CASE_WHOLE, 0, 2, 0, true}, INDEX(STRATA_DTYPE_I32), {CASE_SPECIAL, 0, 9, 0, false}},
+     .instances = CASE_INSTANCES(scatters)},
+    {.op = "scatter_update",
+     .variant = "i64",
+     .build = build_scatter_update,
+     .dtypes = STRATA_ANY_DTYPE,
+     .n_operands = 3,
+     .operands = {{CASE_WHOLE, 0, 2, 0, true}, INDEX(STRATA_DTYPE_I64), {CASE_SPECIAL, 0, 9, 0, false}},
+     .instances = CASE_INSTANCES(scatters)},
+    {.op = "scatter_update",
+     .variant = "of adam's rows",
+     .build = build_scatter_adam,
+     .dtypes = F32,
+     .n_operands = 6,
+     .operands = {VARIABLE(-2, 2), FLOAT, STEP, VARIABLE(-1, 1), VARIABLE(0.1, 1), INDEX(STRATA_DTYPE_I32)},
+     .instances = CASE_INSTANCES(row_steps)},
     {.op = "segment_sum",
      .build = build_segment_sum,
      .dtypes = F32,

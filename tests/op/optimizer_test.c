@@ -123,6 +123,26 @@ Test(adam, three_steps_agree_with_numpy) {
     strata_golden_destroy(golden);
 }
 
+Test(optimizer, fewer_gradients_update_the_first_elements_alone) {
+    enum { FEW = 4 };
+    strata_golden *golden = strata_golden_load("optimizer");
+    const strata_array *before = strata_golden_get(golden, "parameters");
+    trainer whole, few;
+    start(&whole, before);
+    start(&few, before);
+    build_adam(&whole, false);
+    few.update = strata_adam(few.reads[0], few.reads[1], few.reads[2],
+                             strata_slice(few.gradients, (int64_t[]){0}, (int64_t[]){FEW}), few.step, NULL, 0.9, 0.999, 1e-7);
+    step(&whole, gradients_of(golden, 0), 0.1);
+    step(&few, gradients_of(golden, 0), 0.1);
+    for (int i = 0; i < N; i++)
+        cr_assert_eq(((float *)few.values[0].data)[i], ((float *)(i < FEW ? whole.values[0].data : before->data))[i],
+                     "element %d", i);
+    finish(&whole);
+    finish(&few);
+    strata_golden_destroy(golden);
+}
+
 Test(optimizer, nothing_changes_while_the_gate_is_not_finite) {
     static const double gates[] = {NAN, INFINITY, -INFINITY};
     strata_golden *golden = strata_golden_load("optimizer");
@@ -183,8 +203,8 @@ static void parameters_not_a_variable(trainer *t) {
 static void one_variable_twice(trainer *t) {
     strata_adam(t->reads[0], t->reads[1], t->reads[1], t->gradients, t->step, NULL, 0.9, 0.999, 1e-7);
 }
-static void short_gradients(trainer *t) {
-    strata_tensor *g = strata_input(t->graph, "g", STRATA_DTYPE_F32, STRATA_SHAPE(N - 1));
+static void long_gradients(trainer *t) {
+    strata_tensor *g = strata_input(t->graph, "g", STRATA_DTYPE_F32, STRATA_SHAPE(N + 1));
     strata_adam(t->reads[0], t->reads[1], t->reads[2], g, t->step, NULL, 0.9, 0.999, 1e-7);
 }
 static void half_gradients(trainer *t) {
@@ -212,7 +232,7 @@ Test(optimizer, refuses_what_does_not_fit_and_says_why) {
         {negative_momentum, "momentum is -1; it must be at least 0"},
         {parameters_not_a_variable, "parameters is the result of neg; it is changed in place"},
         {one_variable_twice, "m and v are one variable; they must be two"},
-        {short_gradients, "adam: parameters is (11), gradients is (10); they must be equal"},
+        {long_gradients, "adam: parameters is (11), gradients is (12); they must be equal"},
         {half_gradients, "gradients is f16; it must be f32"},
         {short_step, "step is (); it must be (8)"},
         {long_gate, "gate is (11); it must be one number"},

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * first_index: where each number comes first.   x (...) integers -> y (n) i32: y[r] = 1 + the least j with x[j] = r, in row-major order; 0 where x
+ * has no r. Numbers out of 0 .. n - 1 are left out. No gradient. With it unique (strata_unique) needs no sorting. */
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/op/copy.h"
+#include "core/op/element.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+typedef struct first_index_attrs {
+    int64_t n;
+} first_index_attrs;
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    const int64_t n = ((const first_index_attrs *)node->attrs)->n;
+    const strata_tensor *x = node->inputs[0];
+    STRATA_TRY(strata_check_dtype(x, "x", STRATA_INDICES, err));
+    if (n < 0 || n > INT32_MAX || strata_shape_elements(x->shape) > INT32_MAX)
+        return strata_fail(err, STRATA_INVALID, "x is %s, n is %" PRId64 "; n must be 0..%d, and x have no more elements",
+                           strata_shape_text(x->shape).text, n, INT32_MAX);
+    node->dtype = STRATA_DTYPE_I32;
+    node->shape = STRATA_SHAPE(n);
+    return STRATA_OK;
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const int64_t n = call->node->shape.dims[0];
+    const strata_tensor *x = call->node->inputs[0];
+    int32_t *y = call->output;
+    if (n) memset(y, 0, (size_t)n * sizeof *y);
+    for (int64_t j = strata_shape_elements(x->shape) - 1; j >= 0; j--) {
+        const int64_t r = strata_integer_get(x->dtype, call->inputs[0], j);
+        if (r >= 0 && r < n) y[r] = (int32_t)(j + 1);
+    }
+    return STRATA_OK;
+}
+
+enum {
+    MOST_ITEMS = 4096, /* each goes through all of x for the numbers that it owns: more would read more than they gain */
+    MOST_TURNS = 60000 /* that a work-item may make of its loop (shaders/README.md) */
+};
+
+/* Runs of x, the last first: what comes earlier writes over what comes later. */
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const strata_tensor *x = node->inputs[0];
+    const int64_t n = node->shape.dims[0], all = strata_shape_elements(x->shape);
+    if (n == 0) return STRATA_OK;
+    STRATA_TRY(strata_fill_lower(node, 0, lowering, err));
+    for (int64_t end = all; end > 0; end -= MOST_TURNS) {
+        const int64_t first = end > MOST_TURNS ? end - MOST_TURNS : 0;
+        strata_launch launch = {.kernel = "first_index",
+                                .variant = strata_dtype_name(x->dtype),
+                                .n_buffers = 2,
+                                .buffers = {x, node},
+                                .offsets = {first},
+                                .extents = {end - first},
+                                .writes = 1u << 1,
+                                .global = {n < MOST_ITEMS ? n : MOST_ITEMS},
+                                .grid_stride = true,
+                                .few_groups = true};
+        strata_launch_word(&launch)->u32 = (uint32_t)(end - first);
+        strata_launch_word(&launch)->u32 = (uint32_t)n;
+        strata_launch_word(&launch)->u32 = (uint32_t)first;
+        STRATA_TRY(strata_lowering_add(lowering, &launch, err));
+    }
+    return STRATA_OK;
+}
+
+const strata_op strata_op_first_index = {.name = "first_index",
+                                         .min_inputs = 1,
+                                         .max_inputs = 1,
+                                         .attrs_bytes = sizeof(first_index_attrs),
+                                         .attrs = {{"n", STRATA_ATTR_INT, offsetof(first_index_attrs, n)}},
+                                         .shape = shape,
+                                         .reference = reference,
+                                         .lower = lower};
+
+strata_tensor *strata_first_index(strata_tensor *x, int64_t n) {
+    return strata_node(NULL, &strata_op_first_index, 1, &x, &(first_index_attrs){.n = n});
+}
+
+strata_tensor *strata_arange(strata_graph *graph, int64_t n) {
+    int32_t *values = n >= 0 && n <= INT32_MAX ? malloc((size_t)(n ? n : 1) * sizeof *values) : NULL;
+    if (!values)
+        return strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "arange: no host memory for %" PRId64 " numbers", n);
+    for (int64_t i = 0; i < n; i++) values[i] = (int32_t)i;
+    strata_array view = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(n), values);
+    strata_tensor *constant = strata_constant(graph, &view);
+    free(values);
+    return constant;
+}
+
+/* A number out of range finds no first place: gather gives 0, which is -1 then. */
+strata_tensor *strata_unique(strata_tensor *x, int64_t n, strata_tensor **out_inverse) {
+    strata_tensor *first = strata_first_index(x, n);
+    *out_inverse = first;
+    if (!first || strata_tensor_is_poison(first)) return first;
+    const int64_t all = strata_shape_elements(x->shape);
+    strata_tensor *one = strata_scalar(x->graph, STRATA_DTYPE_I32, 1);
+    strata_tensor *inverse = strata_sub(strata_gather(first, x, 0), one);
+    *out_inverse = inverse;
+    strata_tensor *is_first = strata_equal(strata_reshape(inverse, STRATA_SHAPE(all)), strata_arange(x->graph, all));
+    return strata_where(is_first, strata_reshape(x, STRATA_SHAPE(all)), strata_scalar(x->graph, x->dtype, -1));
+}

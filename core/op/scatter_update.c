@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * scatter_update: rows of a variable are set, in place. Row indices[j] of the n_rows rows that begin at element `first` of the variable becomes
+ * rows[j]; an index out of range sets nothing. Those in range must differ: no order is promised among equal ones.
+ *
+ * With it any update of variables works on a few rows of them: rows are gathered, the update changes those in place of variables
+ * (strata_check_update lets it), and scatter_update brings each back. `update` is that update where `rows` is another of the ranges that it has
+ * changed than its first, whose new value is its result. */
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "core/op/copy.h"
+#include "core/op/element.h"
+#include "core/op/rules.h"
+#include "core/op/update.h"
+#include "strata/ops.h"
+
+typedef struct scatter_update_attrs {
+    int64_t first, n_rows;
+} scatter_update_attrs;
+
+enum { VARIABLE, INDICES, ROWS, UPDATE };
+
+static bool changes(const strata_tensor *update, const strata_tensor *range) {
+    for (int i = 0; i < update->n_inputs; i++)
+        if (update->inputs[i] == range && (update->op->flags & STRATA_OP_UPDATE) && (!i || update->op->also_writes >> i & 1))
+            return true;
+    return false;
+}
+
+/* Elements of a row. */
+static int64_t inner_of(const strata_tensor *node) {
+    const int64_t n = strata_shape_elements(node->inputs[INDICES]->shape);
+    return n ? strata_shape_elements(node->inputs[ROWS]->shape) / n : 0;
+}
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    const scatter_update_attrs *attrs = node->attrs;
+    const strata_tensor *variable = node->inputs[VARIABLE], *indices = node->inputs[INDICES], *rows = node->inputs[ROWS];
+    const int64_t inner = inner_of(node), all = strata_shape_elements(variable->shape);
+    if (!strata_variable_behind(variable))
+        return strata_fail(err, STRATA_INVALID, "its first operand is %s; it must come from strata_variable_read",
+                           variable->op->name);
+    STRATA_TRY(strata_check_dtype(indices, "indices", STRATA_INDICES, err));
+    STRATA_TRY(strata_check_same_dtype(variable, "the variable", rows, "rows", err));
+    if (inner * strata_shape_elements(indices->shape) != strata_shape_elements(rows->shape))
+        return strata_fail(err, STRATA_INVALID, "indices are %s, rows are %s; there must be a row for each",
+                           strata_shape_text(indices->shape).text, strata_shape_text(rows->shape).text);
+    if (attrs->first < 0 || attrs->n_rows < 0 || attrs->n_rows > INT32_MAX || attrs->first > all ||
+        (inner && attrs->n_rows > (all - attrs->first) / inner))
+        return strata_fail(err, STRATA_INVALID,
+                           "%" PRId64 " rows of %" PRId64 " elements from %" PRId64 " on; the variable is %s", attrs->n_rows,
+                           inner, attrs->first, strata_shape_text(variable->shape).text);
+    if (node->n_inputs > UPDATE && !changes(node->inputs[UPDATE], rows))
+        return strata_fail(err, STRATA_INVALID, "rows are none of the ranges that %s changes", node->inputs[UPDATE]->op->name);
+    node->dtype = variable->dtype;
+    node->shape = variable->shape;
+    return STRATA_OK;
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const scatter_update_attrs *attrs = call->node->attrs;
+    const strata_tensor *indices = call->node->inputs[INDICES];
+    const size_t element = strata_dtype_bytes(call->node->dtype), row = (size_t)inner_of(call->node) * element;
+    char *rows = (char *)call->output + (size_t)attrs->first * element;
+    for (int64_t j = 0; row && j < strata_shape_elements(indices->shape); j++) {
+        const int64_t r = strata_integer_get(indices->dtype, call->inputs[INDICES], j);
+        if (r >= 0 && r < attrs->n_rows)
+            memcpy(rows + (size_t)r * row, (const char *)call->inputs[ROWS] + (size_t)j * row, row);
+    }
+    return STRATA_OK;
+}
+
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    static const char *const variants[2][9] = {{[1] = "b8_i32", [2] = "b16_i32", [4] = "b32_i32", [8] = "b64_i32"},
+                                               {[1] = "b8_i64", [2] = "b16_i64", [4] = "b32_i64", [8] = "b64_i64"}};
+    const scatter_update_attrs *attrs = node->attrs;
+    const strata_tensor *indices = node->inputs[INDICES], *rows = node->inputs[ROWS];
+    const int64_t n = strata_shape_elements(rows->shape);
+    if (n == 0 || attrs->n_rows == 0) return STRATA_OK;
+    strata_launch launch = {.kernel = "scatter_update",
+                            .variant = variants[indices->dtype == STRATA_DTYPE_I64][strata_dtype_bytes(node->dtype)],
+                            .n_buffers = 3,
+                            .buffers = {node, indices, rows},
+                            .offsets = {attrs->first},
+                            .extents = {attrs->n_rows * inner_of(node)},
+                            .writes = 1};
+    STRATA_TRY(strata_launch_flat(&launch, n, err));
+    strata_launch_word(&launch)->u32 = (uint32_t)attrs->n_rows;
+    strata_launch_word(&launch)->u32 = (uint32_t)inner_of(node);
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_op strata_op_scatter_update = {.name = "scatter_update",
+                                            .min_inputs = 3,
+                                            .max_inputs = 4,
+                                            .flags = STRATA_OP_UPDATE,
+                                            .attrs_bytes = sizeof(scatter_update_attrs),
+                                            .attrs = {{"first", STRATA_ATTR_INT, offsetof(scatter_update_attrs, first)},
+                                                      {"n_rows", STRATA_ATTR_INT, offsetof(scatter_update_attrs, n_rows)}},
+                                            .shape = shape,
+                                            .no_gradient = "it changes a variable; differentiate before updating",
+                                            .reference = reference,
+                                            .lower = lower};
+
+strata_tensor *strata_scatter_update(strata_tensor *variable, int64_t first, int64_t n_rows, strata_tensor *indices,
+                                     strata_tensor *rows, strata_tensor *update) {
+    scatter_update_attrs attrs = {.first = first, .n_rows = n_rows};
+    strata_tensor *inputs[] = {variable, indices, rows, update};
+    return strata_node(NULL, &strata_op_scatter_update, update ? 4 : 3, inputs, &attrs);
+}
