@@ -26,7 +26,8 @@ static strata_tensor *embedding_build(const void *options, strata_layer_context 
         strata_layer_parameter(context, graph, "embeddings", STRATA_SHAPE(opts->vocabulary, opts->units),
                                opts->initializer ? opts->initializer : "uniform", opts->vocabulary, opts->units);
     if (opts->mask_zero) strata_layer_set_mask(context, strata_not_equal(x, strata_scalar(graph, strata_tensor_dtype(x), 0)));
-    return strata_cast(strata_gather(table, x, 0), strata_layer_dtype(context));
+    strata_tensor *rows = opts->sparse ? strata_layer_sparse_rows(context, "embeddings", table, x) : strata_gather(table, x, 0);
+    return strata_cast(rows, strata_layer_dtype(context));
 }
 
 const strata_layer_kind strata_layer_embedding = {
@@ -36,7 +37,8 @@ const strata_layer_kind strata_layer_embedding = {
     .options = {{"vocabulary", STRATA_OPTION_INT, offsetof(strata_embedding_options, vocabulary), 1, INT32_MAX, true},
                 {"units", STRATA_OPTION_INT, offsetof(strata_embedding_options, units), 1, 1 << 24, true},
                 {"initializer", STRATA_OPTION_STRING, offsetof(strata_embedding_options, initializer), 0, 0, false},
-                {"mask_zero", STRATA_OPTION_BOOL, offsetof(strata_embedding_options, mask_zero), 0, 0, false}},
+                {"mask_zero", STRATA_OPTION_BOOL, offsetof(strata_embedding_options, mask_zero), 0, 0, false},
+                {"sparse", STRATA_OPTION_BOOL, offsetof(strata_embedding_options, sparse), 0, 0, false}},
     .check = embedding_check,
     .build = embedding_build,
 };

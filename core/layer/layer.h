@@ -17,6 +17,10 @@ typedef struct strata_layer_context strata_layer_context;
 /* The layer's parameter `name` ("kernel") as a tensor. The first call with a name declares it; later ones must agree. */
 strata_tensor *strata_layer_parameter(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
                                       const char *initializer, int64_t fan_in, int64_t fan_out);
+/* Rows of the layer's parameter `name`, declared before as `table` (n, ...), by indices x, as strata_gather gives them; an update then changes only
+ * rows that x has. Nothing else is to use the table. */
+strata_tensor *strata_layer_sparse_rows(strata_layer_context *context, const char *name, strata_tensor *table,
+                                        strata_tensor *x);
 /* What layers compute in: f32, f16 or bf16, as x is where x is no integers. Parameters, states and penalties are f32: a layer
  * that multiplies or adds a parameter casts it to x's dtype there, and one that takes integers gives this dtype. */
 strata_dtype strata_layer_dtype(const strata_layer_context *context);

@@ -128,9 +128,16 @@ int64_t strata_model_accumulates(const strata_model *model) {
     return n > 1 ? n : 1;
 }
 
+int64_t strata_model_gradient_size(const strata_model *model) {
+    int64_t size = model->flat_size;
+    for (int i = 0; i < model->n_parameters; i++)
+        if (model->parameters[i].sparse) size += strata_model_aligned(model->parameters[i].shape.dims[0]);
+    return size;
+}
+
 static strata_status make_held(const strata_model *model, strata_model_replica *own, strata_error *err) {
     static const char *const names[] = {"held gradients", "held sums", "held states"};
-    const int64_t sizes[] = {model->flat_size, model->n_sums, model->state_size};
+    const int64_t sizes[] = {strata_model_gradient_size(model), model->n_sums, model->state_size};
     for (int i = 0; i < STRATA_N_HELD; i++)
         if (sizes[i])
             STRATA_TRY(
@@ -181,6 +188,26 @@ void strata_model_free_variables(strata_model *model) {
     model->segments = (strata_segments){0};
 }
 
+/* What is computed of whole parameters is not known of a few rows. */
+static strata_status check_sparse(const strata_model *model, strata_error *err) {
+    const strata_parameter_spec *sparse = NULL;
+    for (int i = 0; i < model->n_parameters && !sparse; i++)
+        if (model->parameters[i].sparse) sparse = &model->parameters[i];
+    if (!sparse) return STRATA_OK;
+    if (model->optimizer_kind->whole_parameters)
+        return strata_fail(
+            err, STRATA_INVALID,
+            "%s is sparse, and %s needs the norms of whole parameters; take another optimizer, or leave out sparse",
+            sparse->name, model->optimizer.name);
+    if (model->optimizer.clip_norm > 0)
+        return strata_fail(
+            err, STRATA_INVALID,
+            "%s is sparse, and clip_norm takes each parameter's own norm; use clip_global_norm or clip_value, or "
+            "leave out sparse",
+            sparse->name);
+    return STRATA_OK;
+}
+
 static strata_status check_precision(const strata_strategy *strategy, strata_dtype precision, strata_error *err) {
     if (!strata_dtype_is_float(precision))
         return strata_fail(err, STRATA_INVALID, "model: precision is %s; it is f32, f16 or bf16", strata_dtype_name(precision));
@@ -202,6 +229,7 @@ strata_status strata_model_compile(strata_model *model, strata_device *device, c
                            device ? "both" : "neither");
     STRATA_TRY(strata_model_declare(model, err));
     STRATA_TRY(choose_settings(model, opts, err));
+    STRATA_TRY(check_sparse(model, err));
     model->only = device;
     model->alone =
         (strata_strategy){.name = "one_device", .devices = &model->only, .n_devices = 1, .n_replicas = 1, .updater = -1};

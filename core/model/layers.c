@@ -26,15 +26,29 @@ static strata_status declare_parameter(strata_model *model, const char *layer, c
     spec.name = malloc(bytes);
     if (!spec.name) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a parameter's name");
     snprintf(spec.name, bytes, "%s/%s", layer, name);
-    int64_t *end = spec.state ? &model->state_size : &model->flat_size;
-    spec.offset = *end;
     model->parameters[model->n_parameters++] = spec;
-    int64_t n = strata_shape_elements(spec.shape);
-    *end += (n + STRATA_PARAMETER_ALIGNMENT - 1) / STRATA_PARAMETER_ALIGNMENT * STRATA_PARAMETER_ALIGNMENT;
     return STRATA_OK;
 }
 
-static const strata_parameter_spec *find_parameter(const strata_model *model, const char *layer, const char *name) {
+int64_t strata_model_aligned(int64_t elements) {
+    return (elements + STRATA_PARAMETER_ALIGNMENT - 1) / STRATA_PARAMETER_ALIGNMENT * STRATA_PARAMETER_ALIGNMENT;
+}
+
+/* Places of all parameters and states: of each range, those of which an update changes all, then the sparse ones. */
+static void lay_out(strata_model *model) {
+    for (int sparse = 0; sparse < 2; sparse++) {
+        for (int i = 0; i < model->n_parameters; i++) {
+            strata_parameter_spec *p = &model->parameters[i];
+            int64_t *end = p->state ? &model->state_size : &model->flat_size;
+            if (p->sparse != sparse) continue;
+            p->offset = *end;
+            *end += strata_model_aligned(strata_shape_elements(p->shape));
+        }
+        if (!sparse) model->dense_size = model->flat_size;
+    }
+}
+
+static strata_parameter_spec *find_parameter(const strata_model *model, const char *layer, const char *name) {
     size_t n = strlen(layer);
     for (int i = 0; i < model->n_parameters; i++) {
         const char *full = model->parameters[i].name;
@@ -43,10 +57,13 @@ static const strata_parameter_spec *find_parameter(const strata_model *model, co
     return NULL;
 }
 
-/* The part of its range that a parameter or state is. */
-static strata_tensor *view_of(const strata_layer_context *context, const strata_parameter_spec *parameter) {
+strata_tensor *strata_model_view(const strata_parameter_spec *parameter, strata_tensor *range) {
     int64_t begin = parameter->offset, size = strata_shape_elements(parameter->shape);
-    return strata_reshape(strata_slice(parameter->state ? context->state : context->flat, &begin, &size), parameter->shape);
+    return strata_reshape(strata_slice(range, &begin, &size), parameter->shape);
+}
+
+static strata_tensor *view_of(const strata_layer_context *context, const strata_parameter_spec *parameter) {
+    return strata_model_view(parameter, parameter->state ? context->state : context->flat);
 }
 
 static strata_tensor *declared(strata_layer_context *context, strata_graph *graph, const char *name, const char *initializer,
@@ -70,6 +87,20 @@ strata_tensor *strata_layer_parameter(strata_layer_context *context, strata_grap
                                       const char *initializer, int64_t fan_in, int64_t fan_out) {
     return declared(context, graph, name, initializer,
                     (strata_parameter_spec){.shape = shape, .fan_in = fan_in, .fan_out = fan_out});
+}
+
+strata_tensor *strata_layer_sparse_rows(strata_layer_context *context, const char *name, strata_tensor *table,
+                                        strata_tensor *x) {
+    strata_parameter_spec *p = find_parameter(context->model, context->layer->name, name);
+    if (context->declaring && p) p->sparse = true;
+    if (!context->training || !p) return strata_gather(table, x, 0);
+    strata_sparse_rows *rows = &context->rows[p - context->model->parameters];
+    rows->x = x;
+    if (!context->takes_rows) return strata_gather(table, x, 0);
+    strata_tensor *inverse;
+    rows->ids = strata_unique(x, p->shape.dims[0], &inverse);
+    rows->row = strata_gather(table, rows->ids, 0);
+    return strata_gather(rows->row, inverse, 0);
 }
 
 strata_tensor *strata_layer_state(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
@@ -232,7 +263,10 @@ strata_status strata_model_declare(strata_model *model, strata_error *err) {
         if (!model->n_parameters)
             status = strata_fail(err, STRATA_INVALID, "model: no layer has parameters; there is nothing to train");
     }
-    if (status) strata_model_free_parameters(model);
+    if (status)
+        strata_model_free_parameters(model);
+    else
+        lay_out(model);
     strata_graph_destroy(graph);
     return status;
 }

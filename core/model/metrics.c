@@ -97,7 +97,7 @@ strata_status strata_model_reset_sums(strata_model *model, strata_error *err) {
     for (int r = 0; r < model->strategy->n_devices; r++) {
         strata_model_replica *own = &model->replicas[r];
         STRATA_TRY(clear(own->metrics, model->n_sums, err));
-        STRATA_TRY(clear(own->held[STRATA_HELD_GRADIENTS], model->flat_size, err));
+        STRATA_TRY(clear(own->held[STRATA_HELD_GRADIENTS], strata_model_gradient_size(model), err));
         STRATA_TRY(clear(own->held[STRATA_HELD_SUMS], model->n_sums, err));
         STRATA_TRY(clear(own->held[STRATA_HELD_STATES], model->state_size, err));
         own->n_held = 0;

@@ -52,7 +52,7 @@ void strata_model_free_parameters(strata_model *model) {
     free(model->parameters);
     model->parameters = NULL;
     model->n_parameters = model->parameters_capacity = 0;
-    model->flat_size = model->state_size = model->n_tokens = 0;
+    model->flat_size = model->dense_size = model->state_size = model->n_tokens = 0;
 }
 
 strata_status strata_model_set_input_dtype(strata_model *model, strata_dtype dtype, strata_error *err) {

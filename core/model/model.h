@@ -40,6 +40,7 @@ typedef struct strata_parameter_spec {
     char *name; /* "dense/kernel" */
     strata_shape shape;
     bool state;     /* not trained, but what the layer keeps from step to step: it lies in the range of the states */
+    bool sparse;    /* an update changes only the rows that its batches use: it lies behind those of which all is updated */
     int64_t offset; /* first element in its flat range */
     const strata_initializer *initializer;
     int64_t fan_in, fan_out;
@@ -141,6 +142,7 @@ struct strata_model {
     strata_parameter_spec *parameters;
     int n_parameters, parameters_capacity;
     int64_t flat_size;                     /* elements of the flat range */
+    int64_t dense_size;                    /* of those at its beginning that every update changes */
     int64_t state_size;                    /* of the range of the states */
     int32_t *segment_ends, *segment_owner; /* behind `segments`; made at compile */
     strata_segments segments;
@@ -164,6 +166,13 @@ struct strata_model {
     strata_model_program *programs;
 };
 
+/* Of a sparse parameter in a training step. */
+typedef struct strata_sparse_rows {
+    strata_tensor *x;         /* the indices that the batch uses; NULL: nothing was built that uses them */
+    strata_tensor *ids, *row; /* each of them once, -1 for the rest (strata_unique), and their rows; NULL: not asked for */
+    int64_t place, uses;      /* among the gradients: its own; how often each row is used, where all rows' are there */
+} strata_sparse_rows;
+
 /* What a layer costs in a program's graph. */
 typedef struct strata_layer_cost {
     strata_shape output; /* of the batch */
@@ -182,6 +191,8 @@ struct strata_layer_context {
     strata_tensor *state;      /* the states' read; NULL while declaring, and where there are none */
     strata_tensor **new_state; /* [n_parameters], what states become in the step; NULL: not asked for */
     double *state_rates;       /* [n_parameters] */
+    strata_sparse_rows *rows;  /* [n_parameters], filled while layers are built for training */
+    bool takes_rows;           /* gradients are those of rows->row, not of all the parameter's */
     strata_tensor *rng;        /* made at first use */
     strata_tensor *mask;       /* which places of what was built last hold something; NULL: all */
     strata_tensor *penalty;    /* sum of what layers add to the loss; NULL: none does */
@@ -199,6 +210,11 @@ STRATA_MUST_USE strata_status strata_model_declare(strata_model *model, strata_e
 void strata_model_free_parameters(strata_model *model);
 /* The layer that is begun and not ended; NULL: none. */
 const strata_model_layer *strata_model_open_layer(const strata_model *model);
+/* How many elements a parameter of that many takes in its range; and the part of its range that it is. */
+int64_t strata_model_aligned(int64_t elements);
+strata_tensor *strata_model_view(const strata_parameter_spec *parameter, strata_tensor *range);
+/* Elements of the gradients that replicas exchange and hold: of the flat range, and of each sparse parameter's row how often batches use it. */
+int64_t strata_model_gradient_size(const strata_model *model);
 /* Elements of both ranges, the states behind the parameters; and a parameter's first element in them. */
 int64_t strata_model_all_size(const strata_model *model);
 int64_t strata_model_place(const strata_model *model, const strata_parameter_spec *parameter);

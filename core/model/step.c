@@ -17,6 +17,10 @@
  *   the update, on the devices that make it
  *   new parameters and states to the devices that do not
  *
+ * Of a sparse parameter the update changes the rows that were used: they are gathered, as its slots' are, the optimizer's own update runs over them, and they are
+ * scattered back. Where one replica makes a batch's update the gradient is that of these rows alone, as many as the batch has indices; else that of all rows,
+ * which adds up over replicas and batches, and behind the gradients how often each was used, which says whose turn it is.
+ *
  * Where gradients are f16 the host feeds weights and shares times the loss scale; `step` says what undoes it. The update is left out when the gradients are not finite,
  * and the output tells.
  *
@@ -37,6 +41,8 @@ typedef struct builder {
     strata_layer_context context;
     strata_tensor *words; /* the step's numbers, f32 (STRATA_STEP_WORDS) */
     bool scaled;          /* gradients are to be multiplied by one of them */
+    int64_t n_gradients;  /* elements of all parameters' gradients */
+    int64_t n_all;        /* with the uses of sparse parameters' rows behind them */
 } builder;
 
 static strata_tensor *forward(builder *b) {
@@ -115,13 +121,38 @@ typedef struct bucket {
     int64_t begin, end;
 } bucket;
 
+static bool has_sparse(const strata_model *model) {
+    return model->dense_size < model->flat_size;
+}
+
+/* Where gradients lie, once the layers have said how many rows they take: as the parameters do, but for rows. */
+static void place_gradients(builder *b) {
+    const bool rows_only = b->context.takes_rows;
+    int64_t end = rows_only ? b->model->dense_size : b->model->flat_size;
+    b->n_gradients = end;
+    for (int i = 0; i < b->model->n_parameters; i++) {
+        const strata_parameter_spec *p = &b->model->parameters[i];
+        strata_sparse_rows *rows = &b->context.rows[i];
+        if (!p->sparse) continue;
+        rows->place = rows_only ? end : p->offset;
+        rows->uses = end;
+        end += strata_model_aligned(rows_only ? strata_shape_elements(strata_tensor_shape(rows->row)) : p->shape.dims[0]);
+    }
+    b->n_all = end;
+    if (rows_only) b->n_gradients = end;
+}
+
 /* Of about the strategy's size, the last layers' first, as their gradients are ready first; at most STRATA_MAX_BUCKETS. One, where gradients
- * need exchanges themselves: each bucket would make those again. */
+ * need exchanges themselves: each bucket would make those again; and where sparse parameters are not in their order. */
 static int make_buckets(const builder *b, bucket buckets[STRATA_MAX_BUCKETS]) {
     const strata_model *model = b->model;
     const int64_t share = model->flat_size / STRATA_MAX_BUCKETS, asked = model->strategy->bucket_bytes / 4;
     const int64_t least = asked > share ? asked : share;
     int n = 0;
+    if (has_sparse(model)) {
+        buckets[0] = (bucket){0, model->n_parameters, 0, b->n_all};
+        return 1;
+    }
     bucket next = {model->n_parameters, model->n_parameters, model->flat_size, model->flat_size};
     for (int i = model->n_parameters - 1; i >= 0; i--) {
         next.first = i;
@@ -136,18 +167,27 @@ static int make_buckets(const builder *b, bucket buckets[STRATA_MAX_BUCKETS]) {
     return n;
 }
 
-/* Gradients of y, with dy, by the bucket's parameters, laid out as they are. */
+/* How often x has each of n_rows, f32. */
+static strata_tensor *count_uses(strata_tensor *x, int64_t n_rows) {
+    const int64_t n = strata_shape_elements(strata_tensor_shape(x));
+    strata_tensor *one = strata_scalar(strata_tensor_graph(x), STRATA_DTYPE_F32, 1);
+    return strata_unsorted_segment_sum(strata_broadcast_to(one, STRATA_SHAPE(n, 1)), strata_reshape(x, STRATA_SHAPE(n)),
+                                       n_rows);
+}
+
+/* Gradients of y, with dy, by the bucket's parameters, laid out as place_gradients says. */
 static strata_tensor *bucket_gradients(const builder *b, const bucket *range, strata_tensor *y, strata_tensor *dy) {
     const strata_model *model = b->model;
     const size_t most = (size_t)(range->last - range->first);
-    strata_tensor **views = calloc(2 * most, sizeof *views), **gradients = views + most, *flat = NULL;
-    int64_t *offsets = calloc(most, sizeof *offsets);
-    int n = 0;
-    for (int i = range->first; i < range->last && views && offsets && !flat; i++) {
+    strata_tensor **views = calloc(3 * most, sizeof *views), **gradients = views + most, *flat = NULL;
+    int64_t *offsets = calloc(2 * most, sizeof *offsets);
+    int n = 0, n_uses = 0;
+    for (int k = 0; k < 2 * (range->last - range->first) && views && offsets && !flat; k++) { /* the sparse ones lie last */
+        const int i = range->first + k % (range->last - range->first);
         const strata_parameter_spec *p = &model->parameters[i];
-        if (p->state) continue;
-        offsets[n] = p->offset - range->begin;
-        views[n] = find_named(b->graph, p->name);
+        if (p->state || p->sparse != (k >= range->last - range->first)) continue;
+        offsets[n] = (p->sparse ? b->context.rows[i].place : p->offset) - range->begin;
+        views[n] = p->sparse && b->context.takes_rows ? b->context.rows[i].row : find_named(b->graph, p->name);
         if (!views[n++] && !b->graph->status)
             flat = strata_graph_poison(b->graph, NULL, STRATA_INTERNAL, "parameter %s is not in the graph", p->name);
     }
@@ -155,7 +195,13 @@ static strata_tensor *bucket_gradients(const builder *b, const bucket *range, st
         flat = strata_graph_poison(b->graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for gradients");
     } else if (!flat) {
         strata_gradients(y, dy, views, n, gradients);
-        flat = strata_pack(gradients, offsets, n, range->end - range->begin);
+        for (int i = range->first; i < range->last && !b->context.takes_rows; i++) {
+            const strata_sparse_rows *rows = &b->context.rows[i];
+            if (!model->parameters[i].sparse) continue;
+            offsets[n + n_uses] = rows->uses;
+            gradients[n + n_uses++] = count_uses(rows->x, model->parameters[i].shape.dims[0]);
+        }
+        flat = strata_pack(gradients, offsets, n + n_uses, range->end - range->begin);
     }
     free(views);
     free(offsets);
@@ -247,15 +293,55 @@ static strata_tensor *add_update(builder *b, strata_tensor *update) {
     return b->step->updates[b->step->n_updates++] = update;
 }
 
-/* What the device's parameters and states become. */
+static strata_tensor *part_of(strata_tensor *flat, int64_t first, int64_t n) {
+    return strata_slice(flat, &first, &n);
+}
+
+/* The update of sparse parameter i's rows that were used; puts the variables as they are after it in `all`. `used`: the gradients with what is behind them. */
+static void update_rows(builder *b, int i, strata_tensor *used, strata_update *all) {
+    const strata_parameter_spec *p = &b->model->parameters[i];
+    const strata_sparse_rows *rows = &b->context.rows[i];
+    const int64_t n_rows = p->shape.dims[0];
+    const int n_slots = b->model->optimizer_kind->n_slots(&b->model->optimizer);
+    strata_tensor *ids = rows->ids;
+    strata_update one = *all;
+    one.parameters = rows->row;
+    if (!b->context.takes_rows) {
+        strata_tensor *zero = strata_scalar(b->graph, STRATA_DTYPE_F32, 0),
+                      *none = strata_scalar(b->graph, STRATA_DTYPE_I32, -1);
+        ids = strata_where(strata_greater(part_of(used, rows->uses, n_rows), zero), strata_arange(b->graph, n_rows), none);
+        one.parameters = strata_gather(strata_model_view(p, all->parameters), ids, 0);
+    }
+    const strata_shape shape = strata_tensor_shape(one.parameters);
+    one.gradients = strata_reshape(part_of(all->gradients, rows->place, strata_shape_elements(shape)), shape);
+    for (int k = 0; k < n_slots; k++) one.slots[k] = strata_gather(strata_model_view(p, all->slots[k]), ids, 0);
+    strata_tensor *changed = b->model->optimizer_kind->build(&b->model->optimizer, &one);
+    all->parameters = strata_scatter_update(all->parameters, p->offset, n_rows, ids, changed, NULL);
+    for (int k = 0; k < n_slots; k++)
+        all->slots[k] = strata_scatter_update(all->slots[k], p->offset, n_rows, ids, one.slots[k], changed);
+}
+
+/* The update of all parameters. */
+static strata_tensor *update_parameters(builder *b, strata_tensor *used, strata_update *u) {
+    const strata_model *model = b->model;
+    for (int i = 0; i < model->n_parameters; i++)
+        if (model->parameters[i].sparse) update_rows(b, i, used, u);
+    if (has_sparse(model)) u->gradients = part_of(u->gradients, 0, model->dense_size);
+    if (model->dense_size) return add_update(b, model->optimizer_kind->build(&model->optimizer, u));
+    for (int k = 0; k < model->optimizer_kind->n_slots(&model->optimizer); k++) add_update(b, u->slots[k]);
+    return add_update(b, u->parameters);
+}
+
+/* What the device's parameters and states become. `gradients`: with what is behind them. */
 static void update(builder *b, const computed *c, strata_tensor *gradients, strata_tensor **out_flat,
                    strata_tensor **out_state) {
     strata_model *model = b->model;
     const strata_model_replica *own = &model->replicas[b->role.replica];
-    strata_tensor *square = NULL, *sums = c->sums, *overflow = NULL;
+    strata_tensor *square = NULL, *sums = c->sums, *overflow = NULL, *used = gradients;
     strata_update u = {.parameters = b->step->flat, .step = b->words, .segments = &model->segments};
     for (int i = 0; i < model->optimizer_kind->n_slots(&model->optimizer); i++)
         u.slots[i] = strata_variable_read(b->graph, own->slots[i]);
+    if (b->n_gradients < b->n_all) gradients = part_of(gradients, 0, b->n_gradients);
     if (b->scaled) gradients = strata_mul(gradients, step_word(b, STRATA_STEP_SCALE));
     u.gradients = strata_clip_gradients(&model->optimizer, gradients, &model->segments, &square);
     b->step->output = sums;
@@ -272,7 +358,7 @@ static void update(builder *b, const computed *c, strata_tensor *gradients, stra
     const int64_t first = 0, one = 1;
     u.gate = strata_reshape(strata_slice(epoch, &first, &one), STRATA_SHAPE());
     if (overflow) u.gate = strata_add(u.gate, overflow);
-    *out_flat = add_update(b, model->optimizer_kind->build(&model->optimizer, &u));
+    *out_flat = update_parameters(b, used, &u);
     if (model->strategy->rewrite)
         *out_flat = add_update(b, strata_assign(*out_flat, model->strategy->rewrite->parameters(*out_flat)));
     if (model->state_size)
@@ -296,6 +382,7 @@ static void update_all(builder *b, const computed *c, strata_tensor *gradients) 
 
 static void build_train(builder *b) {
     computed c = compute(b);
+    place_gradients(b);
     update_all(b, &c, reduce(b, &c));
 }
 
@@ -304,8 +391,9 @@ static void build_train(builder *b) {
 /* A replica without examples adds nothing: its gradients are there for the exchanges of layers in them. */
 static void build_accumulate(builder *b) {
     const strata_model_replica *own = &b->model->replicas[b->role.replica];
-    const bucket all = {0, b->model->n_parameters, 0, b->model->flat_size};
     const computed c = compute(b);
+    place_gradients(b);
+    const bucket all = {0, b->model->n_parameters, 0, b->n_all};
     if (b->role.idle) {
         b->step->output = strata_reduce_sum(own_gradients(b, &c, &all), NULL, 0, false);
         return;
@@ -330,6 +418,7 @@ static void build_apply(builder *b) {
     c.sums = held[STRATA_HELD_SUMS];
     if (held[STRATA_HELD_STATES]) c.state = strata_mul(held[STRATA_HELD_STATES], step_word(b, STRATA_STEP_STATE_SHARE));
     b->scaled = true;
+    place_gradients(b);
     update_all(b, &c, reduce(b, &c));
     strata_tensor *zero = strata_scalar(b->graph, STRATA_DTYPE_F32, 0);
     for (int i = 0; i < STRATA_N_HELD; i++)
@@ -360,15 +449,20 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
     builder b = {.model = model,
                  .step = step,
                  .role = role,
-                 .context = {.model = model, .dtype = model->precision, .has_replicas = role.has_replicas, .costs = layers},
+                 .context = {.model = model,
+                             .dtype = model->precision,
+                             .has_replicas = role.has_replicas,
+                             .costs = layers,
+                             .takes_rows = kind == STRATA_PROGRAM_TRAIN && !role.exchanges && !model->strategy->rewrite},
                  .scaled = model->loss_scale > 0};
     *step = (strata_step){0};
     STRATA_TRY(strata_graph_create(&b.graph, err));
     step->graph = b.graph;
     b.context.new_state = calloc((size_t)model->n_parameters, sizeof(*b.context.new_state));
     b.context.state_rates = calloc((size_t)model->n_parameters, sizeof(*b.context.state_rates));
+    b.context.rows = calloc((size_t)model->n_parameters, sizeof *b.context.rows);
     strata_status status = STRATA_OK;
-    if (b.context.new_state && b.context.state_rates) {
+    if (b.context.new_state && b.context.state_rates && b.context.rows) {
         step->flat = b.context.flat = strata_tensor_set_name(strata_variable_read(b.graph, own->flat), "parameters");
         if (own->state) b.context.state = strata_tensor_set_name(strata_variable_read(b.graph, own->state), "states");
         b.words = strata_input(b.graph, "step", STRATA_DTYPE_F32, STRATA_SHAPE(STRATA_STEP_WORDS));
@@ -379,6 +473,7 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
     if (!status) status = strata_graph_check(b.graph, err);
     free(b.context.new_state);
     free(b.context.state_rates);
+    free(b.context.rows);
     if (status) strata_graph_destroy(b.graph);
     return status;
 }

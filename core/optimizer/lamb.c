@@ -36,6 +36,7 @@ const strata_optimizer_kind strata_optimizer_lamb = {
                 STRATA_OPTIMIZER_NUMBER(weight_decay, 1e6), STRATA_OPTIMIZER_COMMON},
     .check = lamb_check,
     .learning_rate = 0.001,
+    .whole_parameters = true,
     .n_slots = lamb_n_slots,
     .fill_step = lamb_fill_step,
     .build = lamb_build,

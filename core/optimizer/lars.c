@@ -39,6 +39,7 @@ const strata_optimizer_kind strata_optimizer_lars = {
                 STRATA_OPTIMIZER_NUMBER(weight_decay, 1e6), STRATA_OPTIMIZER_COMMON},
     .check = lars_check,
     .learning_rate = 0.01,
+    .whole_parameters = true,
     .n_slots = lars_n_slots,
     .build = lars_build,
 };

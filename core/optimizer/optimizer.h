@@ -33,7 +33,8 @@ typedef struct strata_optimizer_kind {
         [STRATA_MAX_OPTIMIZER_OPTIONS]; /* of strata_optimizer, in JSON, besides the learning rate; ends at a NULL name */
     /* Puts the documented defaults where settings are 0, then checks them; the learning rate and clipping apart. */
     strata_status (*check)(strata_optimizer *settings, strata_error *err);
-    double learning_rate; /* where the settings say 0 */
+    double learning_rate;  /* where the settings say 0 */
+    bool whole_parameters; /* an update needs all of each parameter: norms */
     /* How many flat slots (momentum, m, v) these settings need. */
     int (*n_slots)(const strata_optimizer *settings);
     /* What the slots hold at first; NULL: zeros. */

@@ -65,6 +65,11 @@ typedef struct strata_embedding_options {
     /* Token 0 is padding: a global pool and attention behind the embedding leave its places out, unless a layer between mixes places.
      * Layers that do not are dense, activation, dropout, batch_norm, layer_norm, attention itself, and a residual of such. */
     bool mask_zero;
+    /* An update changes only the rows of tokens that are in its batches, and costs by their number, not by the vocabulary's. Parameters are
+     * those of a dense update with sgd without momentum and with adagrad; with momentum, adam, adamw and rmsprop rows that are left out keep
+     * theirs, their slots and their decay too (as PyTorch's SparseAdam). Not with lars, lamb and clip_norm, which need whole tables. With
+     * several replicas or accumulated gradients the numbers are the same, but the gradient that travels, or is held, is that of all rows. */
+    bool sparse;
     const char *name;
 } strata_embedding_options;
 STRATA_API void strata_model_add_embedding(strata_model *model, strata_embedding_options opts);
