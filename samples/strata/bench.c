@@ -42,9 +42,12 @@ static const option_row rows[] = {
      offsetof(bench_options, sizes), 0, 0},
     {"batch", "N", "conv2d: pictures; default: 64", OPTION_INT, offsetof(bench_options, batch), 1, 65536},
     {"mnist", NULL, "the five products of an MNIST training step too", OPTION_FLAG, offsetof(bench_options, mnist), 0, 0},
-    {"seconds", "S", "time for each shape; default: 1", OPTION_NUMBER, offsetof(bench_options, seconds), 0.01, 3600},
-    {"ranks", "N", "allreduce: processes; default: 2", OPTION_INT, offsetof(bench_options, ranks), 1, 64},
-    {"transport", "NAME", "allreduce: tcp (the default), shm or inproc (threads)", OPTION_TEXT,
+    {"seconds", "S", "time for each shape, default 1; allreduce: the most for each size", OPTION_NUMBER,
+     offsetof(bench_options, seconds), 0.01, 3600},
+    {"ranks", "N", "allreduce: processes of this machine; default: the workers of the job, or 2", OPTION_INT,
+     offsetof(bench_options, ranks), 1, 64},
+    CLUSTER_OPTION_ROWS(bench_options, strategy),
+    {"transport", "NAME", "allreduce: tcp (the default, but for a job's workers), shm or inproc (threads)", OPTION_TEXT,
      offsetof(bench_options, transport), 0, 0},
     {"algorithm", "NAME", "allreduce: one_shot, two_shot, ring, halving_doubling; default: by size", OPTION_TEXT,
      offsetof(bench_options, algorithm), 0, 0},
@@ -344,13 +347,14 @@ static strata_status run_benchmark(bench *b, int which, strata_error *err) {
 }
 
 static int run(const command *command, int argc, char **argv) {
-    bench b = {.options = {.seconds = 1, .batch = 64, .ranks = 2, .transport = "tcp"}};
+    bench b = {.options = {.batch = 64}};
     const char *what = NULL;
     int n_arguments = 0;
     int code = read_options(command, argc, argv, &b.options, &what, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
     if (!strcmp(what, "allreduce")) return b.options.devices ? bench_devices(&b.options) : bench_allreduce(&b.options);
     if (!b.options.sizes) b.options.sizes = default_sizes;
+    if (b.options.seconds == 0) b.options.seconds = 1;
     int which = 0;
     while (which < BENCHMARKS && strcmp(what, benchmarks[which].name) != 0) which++;
     if (which == BENCHMARKS) return usage_error("there is no benchmark \"%s\"; there are: matmul, conv2d, allreduce", what);
@@ -376,8 +380,11 @@ const command command_bench = {
         "fma_chain\n"
         "reached up to then, paired each repeat with what it reached just before and after (a clock that changes is in "
         "neither)\n"
-        "allreduce sums f32 over processes of this machine: the time of the slowest of them, and of a peer in the same run. "
-        "The peer gloo\n"
+        "allreduce sums f32 over processes of this machine: the time of the slowest of them, and of a peer in the same run; "
+        "where --cluster\n"
+        "or the environment names a job (strata launch --hosts a,b -- strata bench allreduce) and --ranks is not given, over "
+        "its workers,\n"
+        "and rank 0 prints. The peer gloo\n"
         "is torch of $STRATA_BENCH_PYTHON (default python3); mpi runs $STRATA_BENCH_MPI, a command to which sizes are added "
         "and whose lines\n"
         "end in \"BYTES B median X us min Y us\"\n",

@@ -8,10 +8,11 @@
 
 typedef struct bench_options {
     device_flags device;
+    strategy_flags strategy; /* of allreduce: whom --cluster and its like name */
     const char *sizes;
     double seconds;
-    int64_t batch, ranks;
-    const char *transport, *algorithm, *peer; /* of allreduce; peer NULL: none */
+    int64_t batch, ranks;                     /* ranks 0: the job's, or 2 */
+    const char *transport, *algorithm, *peer; /* of allreduce; NULL: tcp, or the job's; by size; none */
     const char *devices, *cross_device_ops;   /* of allreduce between devices; devices NULL: between processes */
     const char *compress;                     /* of allreduce; NULL: none */
     bool mnist, json, tune;

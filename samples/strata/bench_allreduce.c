@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * strata bench allreduce: how long a sum over processes takes. The ranks are forked from the command (threads for inproc); rank 0 writes what was
- * measured to a pipe, as it goes. A peer is another program that measures the same, run before on the same machine. */
+ * measured to a pipe, as it goes. A peer is another program that measures the same, run before on the same machine. Of a job with workers of its own
+ * the command is one rank. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <math.h>
@@ -39,16 +40,45 @@ typedef struct job {
     const bench_options *options;
     const char *algorithm; /* NULL: by size */
     int64_t sizes[MOST_SIZES];
-    int n_sizes;
+    int n_sizes, world;
+    const char *transport;
     char store[32];
     unsigned char secret[32];
     strata_dtype wire;
-    int results; /* pipe: the end that rank 0 writes */
+    int results; /* pipe: the end that rank 0 writes; -1: it prints */
 } job;
 
 static int ascending(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+/* ---- printing ---- */
+
+static void print_header(const job *j) {
+    if (j->options->json) return;
+    printf("f32 sum over %d ranks, %s%s%s; us\n%12s %12s %12s  %-16s %12s%s%s\n", j->world, j->transport,
+           j->wire ? ", sent as " : "", j->wire ? j->options->compress : "", "bytes", "median", "min", "algorithm",
+           "bytes sent", j->options->peer ? "         peer" : "", j->options->peer ? "   ratio" : "");
+}
+
+static void print_one(const job *j, const measured *m, const measured *peer) {
+    if (j->options->json) {
+        printf(
+            "{\"bytes\":%lld,\"median_us\":%.2f,\"min_us\":%.2f,\"algorithm\":\"%s\",\"ranks\":%d,\"transport\":\"%s\",\"wire_"
+            "bytes\":%lld",
+            (long long)m->bytes, m->median_us, m->min_us, m->algorithm, j->world, j->transport, (long long)m->wire_bytes);
+        if (peer->median_us > 0)
+            printf(",\"peer\":\"%s\",\"peer_median_us\":%.2f,\"ratio\":%.4f", j->options->peer, peer->median_us,
+                   m->median_us / peer->median_us);
+        printf("}\n");
+    } else {
+        printf("%12lld %12.1f %12.1f  %-16s %12lld", (long long)m->bytes, m->median_us, m->min_us, m->algorithm,
+               (long long)m->wire_bytes);
+        if (peer->median_us > 0) printf(" %12.1f %7.2f", peer->median_us, m->median_us / peer->median_us);
+        printf("\n");
+    }
+    fflush(stdout);
 }
 
 /* ---- one rank ---- */
@@ -91,11 +121,20 @@ static strata_status measure(const job *j, strata_communicator *comm, int64_t by
     const uint64_t sent = strata_communicator_bytes_sent(comm);
     STRATA_TRY(check_sum(j, comm, data, n, err));
     const int64_t wire_bytes = (int64_t)(strata_communicator_bytes_sent(comm) - sent);
-    for (int i = -WARM_UPS; i < repeats; i++) STRATA_TRY(time_once(j, comm, data, n, &times[i < 0 ? 0 : i], err));
+    const double most_seconds = j->options->seconds > 0 ? j->options->seconds : INFINITY;
+    for (int i = -WARM_UPS; i < 0; i++) STRATA_TRY(time_once(j, comm, data, n, &times[0], err));
+    double spent = 0; /* the same on all ranks, as each time is */
+    int done = 0;
+    for (; done < repeats && (done < LEAST_REPEATS || spent < most_seconds); spent += times[done++])
+        STRATA_TRY(time_once(j, comm, data, n, &times[done], err));
     if (strata_communicator_rank(comm)) return STRATA_OK;
-    qsort(times, (size_t)repeats, sizeof *times, ascending);
-    measured m = {.bytes = bytes, .wire_bytes = wire_bytes, .median_us = times[repeats / 2] * 1e6, .min_us = times[0] * 1e6};
+    qsort(times, (size_t)done, sizeof *times, ascending);
+    measured m = {.bytes = bytes, .wire_bytes = wire_bytes, .median_us = times[done / 2] * 1e6, .min_us = times[0] * 1e6};
     snprintf(m.algorithm, sizeof m.algorithm, "%s", strata_communicator_algorithm(comm, (size_t)bytes));
+    if (j->results < 0) {
+        print_one(j, &m, &(measured){0});
+        return STRATA_OK;
+    }
     if (write(j->results, &m, sizeof m) != sizeof m)
         return strata_fail(err, STRATA_INTERNAL, "cannot write a result: %s", strerror(errno));
     return STRATA_OK;
@@ -119,9 +158,9 @@ static strata_status measure_all(const job *j, strata_communicator *comm, strata
 
 static int run_rank(const job *j, int rank) {
     const strata_communicator_options opts = {.rank = rank,
-                                              .world = (int)j->options->ranks,
+                                              .world = j->world,
                                               .store = j->store,
-                                              .transport = j->options->transport,
+                                              .transport = j->transport,
                                               .algorithm = j->algorithm,
                                               .secret = j->secret,
                                               .secret_bytes = sizeof j->secret};
@@ -132,6 +171,23 @@ static int run_rank(const job *j, int rank) {
     strata_communicator_destroy(comm);
     if (!status) return EXIT_OK;
     return rank ? EXIT_INTERNAL : report(FAILING_RUN, status, &err); /* all ranks fail alike: one tells */
+}
+
+/* This process is a rank of a job that others started too. */
+static int run_worker(job *j, const strata_cluster_spec *spec) {
+    strata_communicator *comm = NULL;
+    strata_error err = {0};
+    if (j->options->peer || j->options->tune)
+        return usage_error("bench allreduce: --peer and --tune are for processes of this machine; give --ranks too");
+    const strata_communicator_options more = {.transport = j->options->transport, .algorithm = j->algorithm};
+    const int code = join_workers(&j->options->strategy, spec, &more, &comm);
+    if (code) return code;
+    j->transport = strata_communicator_transport(comm);
+    j->results = -1;
+    if (spec->rank == 0) print_header(j);
+    const strata_status status = measure_all(j, comm, &err);
+    strata_communicator_destroy(comm);
+    return status ? report(FAILING_RUN, status, &err) : EXIT_OK;
 }
 
 /* ---- all ranks ---- */
@@ -155,7 +211,7 @@ static int run_threads(const job *j) {
     static thread_rank ranks[MOST_RANKS];
     strata_communicator *comms[MOST_RANKS];
     strata_error err = {0};
-    const int world = (int)j->options->ranks;
+    const int world = j->world;
     const strata_communicator_options opts = {.algorithm = j->algorithm};
     strata_status status = strata_communicator_create_local(world, &opts, comms, &err);
     if (status) return report(FAILING_RUN, status, &err);
@@ -182,8 +238,8 @@ static void find_store(char out[32]) {
 
 /* Forks the ranks; returns how many were. */
 static int start_ranks(job *j, int pipe_in, pid_t *pids) {
-    const bool threads = !strcmp(j->options->transport, "inproc");
-    const int n = threads ? 1 : (int)j->options->ranks;
+    const bool threads = !strcmp(j->transport, "inproc");
+    const int n = threads ? 1 : j->world;
     fflush(stdout);
     for (int r = 0; r < n; r++) {
         pids[r] = fork();
@@ -236,7 +292,7 @@ static bool peer_command(const job *j, char texts[][24], const char **argv) {
         argv[n++] = python ? python : "python3";
         argv[n++] = "-c";
         argv[n++] = gloo_program;
-        snprintf(texts[MOST_SIZES], 24, "%d", (int)j->options->ranks);
+        snprintf(texts[MOST_SIZES], 24, "%d", j->world);
         argv[n++] = texts[MOST_SIZES];
     } else if (!strcmp(j->options->peer, "mpi") && getenv("STRATA_BENCH_MPI")) {
         argv[n++] = "sh";
@@ -303,26 +359,6 @@ int bench_read_sizes(const char *text, int64_t *sizes, int most, int *out_n) {
     }
 }
 
-static void print_one(const job *j, const measured *m, const measured *peer) {
-    if (j->options->json) {
-        printf(
-            "{\"bytes\":%lld,\"median_us\":%.2f,\"min_us\":%.2f,\"algorithm\":\"%s\",\"ranks\":%d,\"transport\":\"%s\",\"wire_"
-            "bytes\":%lld",
-            (long long)m->bytes, m->median_us, m->min_us, m->algorithm, (int)j->options->ranks, j->options->transport,
-            (long long)m->wire_bytes);
-        if (peer->median_us > 0)
-            printf(",\"peer\":\"%s\",\"peer_median_us\":%.2f,\"ratio\":%.4f", j->options->peer, peer->median_us,
-                   m->median_us / peer->median_us);
-        printf("}\n");
-    } else {
-        printf("%12lld %12.1f %12.1f  %-16s %12lld", (long long)m->bytes, m->median_us, m->min_us, m->algorithm,
-               (long long)m->wire_bytes);
-        if (peer->median_us > 0) printf(" %12.1f %7.2f", peer->median_us, m->median_us / peer->median_us);
-        printf("\n");
-    }
-    fflush(stdout);
-}
-
 /* out NULL: prints what is measured as it comes. */
 static int run_job(job *j, const measured *peer, measured *out) {
     pid_t pids[MOST_RANKS];
@@ -332,10 +368,7 @@ static int run_job(job *j, const measured *peer, measured *out) {
     j->results = ends[1];
     const int n = start_ranks(j, ends[0], pids);
     close(ends[1]);
-    if (!j->options->json && !out)
-        printf("f32 sum over %d ranks, %s%s%s; us\n%12s %12s %12s  %-16s %12s%s%s\n", (int)j->options->ranks,
-               j->options->transport, j->wire ? ", sent as " : "", j->wire ? j->options->compress : "", "bytes", "median",
-               "min", "algorithm", "bytes sent", j->options->peer ? "         peer" : "", j->options->peer ? "   ratio" : "");
+    if (!out) print_header(j);
     for (; read(ends[0], &m, sizeof m) == sizeof m; i++) {
         if (out)
             out[i] = m;
@@ -363,7 +396,7 @@ static int save_best(const job *j, const measured *best) {
         const bool last = i == j->n_sizes - 1;
         const uint64_t up_to = last ? UINT64_MAX : (uint64_t)sqrt((double)j->sizes[i] * (double)j->sizes[i + 1]);
         if (n && !strcmp(choices[n - 1].algorithm, best[i].algorithm)) n--;
-        choices[n++] = (strata_algorithm_choice){j->options->transport, (int)j->options->ranks, up_to, best[i].algorithm};
+        choices[n++] = (strata_algorithm_choice){j->transport, j->world, up_to, best[i].algorithm};
     }
     strata_status status = strata_algorithm_table_save(NULL, choices, n, &err);
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
@@ -375,8 +408,7 @@ static int tune(job *j) {
     int code = EXIT_OK;
     for (int i = 1; i < j->n_sizes; i++)
         if (j->sizes[i] <= j->sizes[i - 1]) return usage_error("--tune takes --sizes in ascending order");
-    if (!strcmp(j->options->transport, "inproc") || j->options->ranks < 2 || j->options->algorithm || j->options->peer ||
-        j->wire)
+    if (!strcmp(j->transport, "inproc") || j->world < 2 || j->options->algorithm || j->options->peer || j->wire)
         return usage_error("--tune is for tcp and shm and 2 ranks or more, without --algorithm, --peer and --compress");
     for (int a = 0; strata_algorithm_names[a] && a < 8 && !code; a++) {
         j->algorithm = strata_algorithm_names[a];
@@ -387,29 +419,43 @@ static int tune(job *j) {
     if (!code) code = save_best(j, best);
     const measured none = {0};
     if (!code && !j->options->json)
-        printf("the best of all algorithms for %d ranks over %s, taken from now on; us\n%12s %12s %12s  %-16s %12s\n",
-               (int)j->options->ranks, j->options->transport, "bytes", "median", "min", "algorithm", "bytes sent");
+        printf("the best of all algorithms for %d ranks over %s, taken from now on; us\n%12s %12s %12s  %-16s %12s\n", j->world,
+               j->transport, "bytes", "median", "min", "algorithm", "bytes sent");
     for (int i = 0; i < j->n_sizes && !code; i++) print_one(j, &best[i], &none);
     return code;
 }
 
-int bench_allreduce(const bench_options *options) {
-    job j = {.options = options, .algorithm = options->algorithm};
+static int run_here(job *j) {
     measured peer[MOST_SIZES] = {0};
     const char *const transports[] = {"tcp", "shm", "inproc"};
     int known = 0;
-    while (known < 3 && strcmp(options->transport, transports[known]) != 0) known++;
-    if (known == 3) return usage_error("--transport is \"%s\"; it must be tcp, shm or inproc", options->transport);
+    while (known < 3 && strcmp(j->transport, transports[known]) != 0) known++;
+    if (known == 3) return usage_error("--transport is \"%s\"; it must be tcp, shm or inproc", j->transport);
+    const int code = j->options->peer ? run_peer(j, peer) : EXIT_OK;
+    if (code) return code;
+    find_store(j->store);
+    if (getrandom(j->secret, sizeof j->secret, 0) != sizeof j->secret)
+        return usage_error("no random numbers: %s", strerror(errno));
+    return j->options->tune ? tune(j) : run_job(j, peer, NULL);
+}
+
+int bench_allreduce(const bench_options *options) {
+    job j = {.options = options, .algorithm = options->algorithm, .world = options->ranks ? (int)options->ranks : 2};
+    strata_cluster_spec spec = {0};
     int code = read_compress(options->compress, &j.wire);
     if (!code)
         code = bench_read_sizes(options->sizes  ? options->sizes
                                 : options->tune ? tuned_sizes
                                                 : default_sizes,
                                 j.sizes, MOST_SIZES, &j.n_sizes);
-    if (!code && options->peer) code = run_peer(&j, peer);
-    if (code) return code;
-    find_store(j.store);
-    if (getrandom(j.secret, sizeof j.secret, 0) != sizeof j.secret)
-        return usage_error("no random numbers: %s", strerror(errno));
-    return options->tune ? tune(&j) : run_job(&j, peer, NULL);
+    if (!code && !options->ranks) code = resolve_workers(&options->strategy, &spec);
+    if (!code && spec.world_size > 1) {
+        j.world = spec.world_size;
+        code = run_worker(&j, &spec);
+    } else if (!code) {
+        j.transport = options->transport ? options->transport : "tcp";
+        code = run_here(&j);
+    }
+    strata_cluster_spec_finish(&spec);
+    return code;
 }

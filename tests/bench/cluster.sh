@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # How long an all_reduce takes beside Open MPI and gloo on the same cores: one table a transport and number of ranks. Then how fast workers train beside
-# one process, TensorFlow's workers and DistributedDataParallel.
-#     sh tests/bench/cluster.sh [--sizes 4096,65536,...] [--ranks "2 4"] [--tasks "mnist,cifar10"] [--rounds 3]     "" for --ranks or --tasks: none
+# one process, TensorFlow's workers and DistributedDataParallel. Then what the model (tests/bench/model.py) says of these costs, and how far it is off.
+#     sh tests/bench/cluster.sh [--sizes 4096,65536,...] [--ranks "2 4"] [--tasks "mnist,cifar10"] [--rounds 3] [--model yes]
+#   "" for --ranks, --tasks or --model: none
 #   STRATA_BUILD_DIR     where `strata` was built (build/)
 #   STRATA_MPI_PROGRAM   source of a program that measures MPI_Allreduce (../shared/peers/mpi_allreduce.c); mpicc and mpirun must be there
 #   STRATA_BENCH_PYTHON  a python3 with torch, for gloo (python3)
@@ -15,14 +16,15 @@ cd "$(dirname "$0")/../.."
 build=${STRATA_BUILD_DIR:-build}
 source=${STRATA_MPI_PROGRAM:-../shared/peers/mpi_allreduce.c}
 python=${STRATA_BENCH_PYTHON:-python3}
-sizes=4096,65536,1048576,16777216,67108864 ranks="2 4" tasks=mnist,cifar10 rounds=3
+sizes=4096,65536,1048576,16777216,67108864 ranks="2 4" tasks=mnist,cifar10 rounds=3 model=yes
 while [ $# -gt 1 ]; do
     case $1 in
     --sizes) sizes=$2 ;;
     --ranks) ranks=$2 ;;
     --tasks) tasks=$2 ;;
     --rounds) rounds=$2 ;;
-    *) echo "usage: sh tests/bench/cluster.sh [--sizes A,B] [--ranks \"2 4\"] [--tasks A,B] [--rounds N]" >&2; exit 2 ;;
+    --model) model=$2 ;;
+    *) echo "usage: sh tests/bench/cluster.sh [--sizes A,B] [--ranks \"2 4\"] [--tasks A,B] [--rounds N] [--model yes]" >&2; exit 2 ;;
     esac
     shift 2
 done
@@ -56,6 +58,9 @@ for n in $ranks; do
         $first "$build/strata" bench allreduce --ranks "$n" --transport "$transport" --sizes "$sizes"
     done
 done
+code=0
 [ -z "$tasks" ] || python3 tests/bench/workers.py --strata "$build/strata" --data "${STRATA_TEST_DATA:-../shared/data}" --tasks "$tasks" \
     --rounds "$rounds" --scripts "${STRATA_PEER_SCRIPTS:-../shared/peers}" --torchrun "${STRATA_BENCH_TORCHRUN:-torchrun}" \
-    --python "${STRATA_BENCH_TENSORFLOW:-python3}"
+    --python "${STRATA_BENCH_TENSORFLOW:-python3}" || code=$?
+[ -z "$model" ] || python3 tests/bench/model.py --strata "$build/strata" --rounds "$rounds" || code=$?
+exit $code

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# strata bench allreduce: a line a size for each transport, a peer beside, and what is said of wrong options.
+# strata bench allreduce: a line a size for each transport, a peer beside, the workers of a job, the counts of the model of its costs, and what is said of
+# wrong options.
 . "$(dirname "$0")/support.sh"
 
 for transport in tcp shm inproc; do
@@ -10,6 +11,40 @@ for transport in tcp shm inproc; do
 done
 expect 0 '"wire_bytes":262144' bench allreduce --ranks 2 --sizes 262144 --json
 expect 0 '"wire_bytes":131072' bench allreduce --ranks 2 --sizes 262144 --json --compress bf16
+# The workers of a job are the ranks, and the chief tells.
+expect 0 '[0] {"bytes":65536' launch -n 3 -- "$strata" bench allreduce --sizes 4,65536 --transport tcp --seconds 0.01 --json
+check "two lines, of the chief" test "$(grep -c '^\[0\] {.*"ranks":3,"transport":"tcp"' "$work/out") $(wc -l <"$work/out")" = "2 2"
+expect 0 "f32 sum over 2 ranks, shm" launch -n 2 -- "$strata" bench allreduce --sizes 4
+expect 0 "f32 sum over 1 ranks, tcp" launch -n 2 -- "$strata" bench allreduce --ranks 1 --sizes 4
+expect 2 "give --ranks too" launch -n 2 -- "$strata" bench allreduce --tune
+# The model of tests/bench/model.py counts the bytes that are sent, and takes the algorithms that are taken.
+cat >"$work/counts.py" <<'EOF'
+import json, os, subprocess, sys
+sys.path.insert(0, sys.argv[2])
+import model
+
+def measured(p, size, *more):
+    command = [sys.argv[1], "bench", "allreduce", "--ranks", str(p), "--sizes", str(size), "--seconds", "0.01", "--json", *more]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+
+wrong = 0
+for p in (2, 3, 5):
+    for algorithm in model.ALGORITHMS:
+        for size in (960, 960 << 10):
+            sent = measured(p, size, "--algorithm", algorithm)["wire_bytes"]
+            counted = size * min(p - 1, 2) if algorithm == "ring" else model.work(algorithm, p, size).moved / p  # of a ring, rank 0 sends most
+            if sent != counted:
+                wrong += 1
+                print(p, algorithm, size, "sends", sent, "counted", counted)
+for p, size, transport in ((2, 16384, "tcp"), (3, 16384, "tcp"), (3, 16384, "shm"), (3, 16388, "shm"), (9, 2048, "tcp"), (17, 4, "shm")):
+    taken, chosen = measured(p, size, "--transport", transport)["algorithm"], model.choose(p, size, transport)
+    if taken != chosen:
+        wrong += 1
+        print(p, size, transport, "takes", taken, "chosen", chosen)
+sys.exit(wrong)
+EOF
+XDG_CACHE_HOME=$work/none python3 "$work/counts.py" "$strata" "$here/../bench" >"$work/out" 2>"$work/err"
+check "the model is as the code" test $? = 0
 # Tuning: what was best is taken by the next run, also by a worker that has no table.
 mkdir "$work/cache"
 export XDG_CACHE_HOME=$work/cache
