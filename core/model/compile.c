@@ -7,6 +7,8 @@
 #include "core/model/model.h"
 #include "core/sha256.h"
 
+#define PRECISION_NOTE "precision"
+
 /* Takes the settings over only when all of them are right. */
 static strata_status choose_settings(strata_model *model, const strata_compile_options *opts, strata_error *err) {
     strata_optimizer optimizer = opts && opts->optimizer.name ? opts->optimizer : model->optimizer;
@@ -208,6 +210,16 @@ static strata_status check_sparse(const strata_model *model, strata_error *err) 
     return STRATA_OK;
 }
 
+/* What the caller says, else what the model's note has from an earlier compile. */
+static strata_status choose_precision(const strata_model *model, const strata_compile_options *opts,
+                                      strata_dtype *out_precision, strata_error *err) {
+    const char *note = strata_model_note(model, PRECISION_NOTE);
+    *out_precision = opts ? opts->precision : STRATA_DTYPE_F32;
+    if (*out_precision != STRATA_DTYPE_F32 || !note) return STRATA_OK;
+    const strata_status status = strata_dtype_parse(note, out_precision, err);
+    return status ? strata_fail_in(err, status, "model: its note \"" PRECISION_NOTE "\"") : STRATA_OK;
+}
+
 static strata_status check_precision(const strata_strategy *strategy, strata_dtype precision, strata_error *err) {
     if (!strata_dtype_is_float(precision))
         return strata_fail(err, STRATA_INVALID, "model: precision is %s; it is f32, f16 or bf16", strata_dtype_name(precision));
@@ -233,12 +245,16 @@ strata_status strata_model_compile(strata_model *model, strata_device *device, c
     model->only = device;
     model->alone =
         (strata_strategy){.name = "one_device", .devices = &model->only, .n_devices = 1, .n_replicas = 1, .updater = -1};
-    STRATA_TRY(check_precision(strategy ? strategy : &model->alone, opts ? opts->precision : STRATA_DTYPE_F32, err));
+    strata_dtype precision;
+    STRATA_TRY(choose_precision(model, opts, &precision, err));
+    STRATA_TRY(check_precision(strategy ? strategy : &model->alone, precision, err));
     model->strategy = strategy ? strategy : &model->alone;
     model->seed = opts ? opts->seed : 0;
-    model->precision = opts ? opts->precision : STRATA_DTYPE_F32;
+    model->precision = precision;
     model->loss_scale = model->precision == STRATA_DTYPE_F16 ? 32768 : 0;
     strata_status status = make_variables(model, err);
+    if (!status && precision != STRATA_DTYPE_F32)
+        status = strata_model_set_note(model, PRECISION_NOTE, strata_dtype_name(precision), err);
     if (status) {
         strata_model_free_variables(model);
         model->strategy = NULL;

@@ -55,7 +55,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_set_label(strata_model *mo
 STRATA_API const char *strata_model_label(const strata_model *model);
 
 /* Texts by key that are saved with the model and read back with it, in the file's metadata under "strata.<key>": "tokenizer" is
- * strata_model_set_tokenizer's (strata/tokenizer.h), "model" the model's own. NULL takes a text away. Fails: INVALID for a key
+ * strata_model_set_tokenizer's (strata/tokenizer.h), "precision" strata_model_compile's, "model" the model's own. NULL takes a text away. Fails: INVALID for a key
  * that is not lower-case letters and '_', or is "model". */
 STRATA_API STRATA_MUST_USE strata_status strata_model_set_note(strata_model *model, const char *key, const char *text,
                                                                strata_error *err);
@@ -72,7 +72,8 @@ typedef struct strata_compile_options {
     const char *metrics;
     uint64_t seed; /* of initial parameters and dropout */
     /* What activations, and parameters where they are used, are stored in: f32 (which is 0), f16 or bf16. Parameters, optimizer
-     * slots, statistics, losses and metrics stay f32, as does every addition; so a model file does not know it. With f16 the loss
+     * slots, statistics, losses and metrics stay f32, as does every addition. f16 and bf16 become the model's note "precision", which its file
+     * keeps: a loaded model is compiled as it was, where this is f32, unless the note is taken away. With f16 the loss
      * is scaled while gradients are computed: by 2^15 at first, half of it after a step whose gradients were not finite, which
      * changes nothing, and twice after 2000 steps without. UNSUPPORTED, naming the device, where one cannot store it. */
     strata_dtype precision;

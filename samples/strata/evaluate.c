@@ -7,7 +7,7 @@
 
 typedef struct evaluate_options {
     data_options data;
-    const char *metrics;
+    const char *metrics, *precision;
     device_flags device;
     int64_t batch;
     bool json;
@@ -17,6 +17,8 @@ static const option_row rows[] = {
     DATA_OPTION_ROWS(evaluate_options, data),
     {"batch", "N", "examples a step (256)", OPTION_INT, offsetof(evaluate_options, batch), 1, 1e12},
     {"metrics", "A,B", "besides loss and accuracy; as strata train", OPTION_TEXT, offsetof(evaluate_options, metrics), 0, 0},
+    {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16 (as the model was trained)", OPTION_TEXT,
+     offsetof(evaluate_options, precision), 0, 0},
     {"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(evaluate_options, json), 0, 0},
     DEVICE_OPTION_ROWS(evaluate_options, device),
     {0}};
@@ -61,7 +63,8 @@ static int run(const command *command, int argc, char **argv) {
     strata_device *device = NULL;
     sample_data test = {0};
     strata_status status = strata_model_load(path, &model, &err);
-    code = status ? report(FAILING_DATA, status, &err) : open_test_data(model, &options.data, &test);
+    code = status ? report(FAILING_DATA, status, &err) : set_precision(model, options.precision);
+    if (!code) code = open_test_data(model, &options.data, &test);
     if (!code) code = open_device(&options.device, &device);
     if (!code) code = evaluate(&options, model, device, test.dataset);
     strata_model_destroy(model);

@@ -11,7 +11,7 @@
 #include "samples.h"
 
 typedef struct predict_options {
-    const char *input, *text, *columns;
+    const char *input, *text, *columns, *precision;
     device_flags device;
     int64_t batch;
     bool invert, json;
@@ -25,6 +25,8 @@ static const option_row rows[] = {
     {"invert", NULL, "pictures: dark on bright, where bright on dark was trained", OPTION_FLAG,
      offsetof(predict_options, invert), 0, 0},
     {"batch", "N", "examples a step (256)", OPTION_INT, offsetof(predict_options, batch), 1, 1e12},
+    {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16 (as the model was trained)", OPTION_TEXT,
+     offsetof(predict_options, precision), 0, 0},
     {"json", NULL, "a line of JSON a row", OPTION_FLAG, offsetof(predict_options, json), 0, 0},
     DEVICE_OPTION_ROWS(predict_options, device),
     {0}};
@@ -150,7 +152,8 @@ static int run(const command *command, int argc, char **argv) {
     strata_device *device = NULL;
     strata_dataset *data = NULL;
     strata_status status = strata_model_load(path, &model, &err);
-    code = status ? report(FAILING_DATA, status, &err) : open_input(&options, model, &data);
+    code = status ? report(FAILING_DATA, status, &err) : set_precision(model, options.precision);
+    if (!code) code = open_input(&options, model, &data);
     if (!code) code = open_device(&options.device, &device);
     if (!code) code = predict(&options, model, device, data);
     strata_model_destroy(model);

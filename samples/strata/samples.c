@@ -170,3 +170,19 @@ int open_model(const char *name, bool saved, strata_model **out_model) {
         return unknown_sample(name);
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
+
+int set_precision(strata_model *model, const char *name) {
+    strata_error err = {0};
+    strata_dtype precision = STRATA_DTYPE_F32;
+    if (!name) return EXIT_OK;
+    if (strata_dtype_parse(name, &precision, NULL) || precision > STRATA_DTYPE_BF16)
+        return usage_error("--precision %s: there are f32, f16 and bf16", name);
+    strata_status status =
+        strata_model_set_note(model, "precision", precision == STRATA_DTYPE_F32 ? NULL : strata_dtype_name(precision), &err);
+    return status ? report(FAILING_RUN, status, &err) : EXIT_OK;
+}
+
+const char *precision_of(const strata_model *model) {
+    const char *note = strata_model_note(model, "precision");
+    return note ? note : "f32";
+}

@@ -67,6 +67,9 @@ struct sample {
 const sample *find_sample(const char *name);
 /* The row whose data a model learns: by its label, else what the data look like, else the first row. */
 const sample *sample_of_model(const strata_model *model, const data_options *options);
+/* --precision for a model that is not compiled yet; NULL: as it was trained. */
+int set_precision(strata_model *model, const char *name);
+const char *precision_of(const strata_model *model);
 /* The word for a class; NULL: it is its number. Holds until the next call. */
 const char *class_name(const sample *sample, int64_t class);
 /* Whether answers are right or wrong, so that accuracy says something: by the model's loss. */

@@ -63,7 +63,7 @@ static const option_row rows[] = {
      offsetof(train_options, metrics), 0, 0},
     {"class-weights", "1,2,...", "what an example's loss counts, by its class (1 each)", OPTION_TEXT,
      offsetof(train_options, class_weights), 0, 0},
-    {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16 (f32)", OPTION_TEXT,
+    {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16 (the model's own, else f32)", OPTION_TEXT,
      offsetof(train_options, precision), 0, 0},
     {"seed", "N", "of weights, shuffles and dropout (0)", OPTION_INT, offsetof(train_options, seed), 0, 9e15},
     {"save", "FILE", "write the trained model there", OPTION_TEXT, offsetof(train_options, save), 0, 0},
@@ -87,7 +87,6 @@ typedef struct training {
     sample_data train, test;
     double *class_weights; /* NULL: 1 each */
     int n_class_weights;
-    strata_dtype precision;
     strata_history history;
     strata_metrics test_metrics;
     char sha256[65];
@@ -224,7 +223,6 @@ static int fit(training *t) {
     strata_compile_options compile = {.seed = (uint64_t)t->options.seed,
                                       .metrics = t->options.metrics,
                                       .strategy = t->strategy,
-                                      .precision = t->precision,
                                       .optimizer = choose_optimizer(t)};
     strata_status status = strata_model_compile(t->model, NULL, &compile, &err);
     if (!status && t->options.log_device_placement) status = log_placement(t, &err);
@@ -316,7 +314,7 @@ static void print_result(const training *t) {
     printf(",\"workers\":%d,\"batch\":%lld,\"epochs\":%d,\"steps\":%lld", strata_strategy_num_workers(t->strategy),
            (long long)t->batch, h->n_epochs, (long long)h->n_steps);
     printf(",\"start_to_first_step_s\":%.4f", t->fit_began - t->began + h->first_step_seconds);
-    printf(",\"precision\":\"%s\",\"steps_skipped\":%lld", strata_dtype_name(t->precision), (long long)h->n_skipped);
+    printf(",\"precision\":\"%s\",\"steps_skipped\":%lld", precision_of(t->model), (long long)h->n_skipped);
     printf(",\"first_step_s\":%.4f,\"epoch_s\":%.6f,\"samples_per_s\":%.1f,\"losses\":[", h->first_step_seconds, epoch_s, rate);
     for (int i = 0; i < h->n_losses; i++) printf("%s%.9g", i ? "," : "", (double)h->losses[i]);
     printf("],\"loss\":%.9g,\"accuracy\":%.6f,\"test_loss\":%.9g", h->epochs[h->n_epochs - 1].loss, t->test_metrics.accuracy,
@@ -356,13 +354,6 @@ static int read_class_weights(const char *list, training *t) {
     }
     t->n_class_weights = n;
     return EXIT_OK;
-}
-
-static int read_precision(const char *name, strata_dtype *out_precision) {
-    strata_error err = {0};
-    strata_status status = name ? strata_dtype_parse(name, out_precision, &err) : STRATA_OK;
-    if (!status && *out_precision <= STRATA_DTYPE_BF16) return EXIT_OK;
-    return usage_error("--precision %s: there are f32, f16 and bf16", name);
 }
 
 static void choose_defaults(training *t) {
@@ -412,7 +403,7 @@ static int train(training *t) {
     if (!code && t->options.checkpoint) code = check_save("checkpoint", t->options.checkpoint);
     if (!code) code = open_model(t->name, false, &t->model);
     if (!code) code = read_class_weights(t->options.class_weights, t);
-    if (!code) code = read_precision(t->options.precision, &t->precision);
+    if (!code) code = set_precision(t->model, t->options.precision);
     if (!code) t->sample = sample_of_model(t->model, &t->options.data);
     if (!code && t->options.batch && t->options.global_batch) code = usage_error("give --batch or --global-batch, not both");
     if (!code) code = open_strategy(&t->options.strategy, &t->options.device, &t->opened);

@@ -52,6 +52,18 @@ for precision in f32 f16 bf16; do
     expect 0 "" train mnist --device host --data "$work/data" --epochs 1 --seed 1 --precision $precision --json
     json "r['precision'] == '$precision' and r['steps_skipped'] == 0 and r['loss'] < 2.2"
 done
+# A model is evaluated in the precision that it was trained in, unless another is asked for.
+expect 0 "" train mnist --device host --data "$work/data" --epochs 1 --seed 1 --precision bf16 --save "$work/half.strata" --json
+half=""
+# shellcheck disable=SC2086 # words
+for asked in "" "--precision bf16" "--precision f32"; do
+    expect 0 "" evaluate "$work/half.strata" --device host --data "$work/data" --json $asked
+    loss=$(grep -o '"loss":[0-9.]*' "$work/out")
+    half=${half:-$loss}
+    checks=$((checks + 1))
+    if [ "$asked" = "--precision f32" ]; then [ "$loss" != "$half" ]; else [ "$loss" = "$half" ]; fi || bad "evaluate $asked: $loss, at first $half"
+done
+expect 2 "there are f32, f16 and bf16" evaluate "$work/half.strata" --device host --precision f12
 expect 2 "there are f32, f16 and bf16" train mnist --device host --precision i32
 
 # A learning rate is taken with and without an optimizer in the model's JSON.

@@ -8,6 +8,9 @@
 #include "core/device.h"
 #include "model_case.h"
 #include "tests/support/check.h"
+#include "tests/support/folder.h"
+
+TestSuite(precision, .init = test_folder_make, .fini = test_folder_remove);
 
 static strata_error err;
 
@@ -226,4 +229,48 @@ TEST_ON_HOST(precision, a_device_without_the_type_is_named) {
     opts.precision = STRATA_DTYPE_F16;
     OK(strata_model_compile(model, device, &opts, &err));
     strata_model_destroy(model);
+}
+
+/* ---- kept in the file ---- */
+
+static strata_model *loaded(const char *path, strata_device *device, const strata_compile_options *opts) {
+    strata_model *model = NULL;
+    OK(strata_model_load(path, &model, &err));
+    if (opts) OK(strata_model_compile(model, device, opts, &err));
+    return model;
+}
+
+TEST_ON_HOST(precision, of_training_is_that_of_the_loaded_model) {
+    const char *path = test_path("half.strata");
+    strata_dataset *data = case_dataset(50);
+    strata_model *model = case_model_uncompiled();
+    strata_compile_options opts = with_precision(STRATA_DTYPE_BF16, strata_adam_optimizer(0.02));
+    strata_metrics trained, same, other;
+    OK(strata_model_compile(model, device, &opts, &err));
+    OK(strata_model_fit(model, data, &(strata_fit_options){.epochs = 1, .batch = 16}, NULL, &err));
+    OK(strata_model_evaluate(model, data, 0, &trained, &err));
+    OK(strata_model_save(model, path, &err));
+    strata_model *half = loaded(path, device, &(strata_compile_options){0}), *single = loaded(path, device, NULL);
+    cr_assert_str_eq(strata_model_note(half, "precision"), "bf16");
+    OK(strata_model_evaluate(half, data, 0, &same, &err));
+    cr_assert_eq(same.loss, trained.loss);
+    OK(strata_model_set_note(single, "precision", NULL, &err));
+    OK(strata_model_compile(single, device, NULL, &err));
+    OK(strata_model_evaluate(single, data, 0, &other, &err));
+    cr_assert_neq(other.loss, trained.loss);
+    cr_assert_float_eq(other.loss, trained.loss, 0.02);
+    strata_dataset_destroy(data);
+    strata_model_destroy(model);
+    strata_model_destroy(half);
+    strata_model_destroy(single);
+}
+
+TEST_ON_HOST(precision, that_a_file_makes_up_is_refused) {
+    static const char *const made_up[] = {"f12", "i32"}, *const messages[] = {"its note \"precision\"", "precision is i32"};
+    for (int i = 0; i < 2; i++) {
+        strata_model *model = case_model_uncompiled();
+        OK(strata_model_set_note(model, "precision", made_up[i], &err));
+        FAILS(strata_model_compile(model, device, NULL, &err), STRATA_INVALID, messages[i]);
+        strata_model_destroy(model);
+    }
 }
