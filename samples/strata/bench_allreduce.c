@@ -226,14 +226,15 @@ static int run_threads(const job *j) {
     return ranks[0].status ? report(FAILING_RUN, ranks[0].status, &ranks[0].err) : EXIT_OK;
 }
 
-/* An address of this host that nobody listens on. */
-static void find_store(char out[32]) {
+/* An address of this host that nobody has; the socket returned keeps it from others until rank 0 listens (launch_workers.c). -1: none. */
+static int hold_store(char out[32]) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const int yes = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (fd >= 0 && !bind(fd, (struct sockaddr *)&address, size)) getsockname(fd, (struct sockaddr *)&address, &size);
-    if (fd >= 0) close(fd);
     snprintf(out, 32, "127.0.0.1:%d", ntohs(address.sin_port));
+    return fd;
 }
 
 /* Forks the ranks; returns how many were. */
@@ -433,10 +434,12 @@ static int run_here(job *j) {
     if (known == 3) return usage_error("--transport is \"%s\"; it must be tcp, shm or inproc", j->transport);
     const int code = j->options->peer ? run_peer(j, peer) : EXIT_OK;
     if (code) return code;
-    find_store(j->store);
     if (getrandom(j->secret, sizeof j->secret, 0) != sizeof j->secret)
         return usage_error("no random numbers: %s", strerror(errno));
-    return j->options->tune ? tune(j) : run_job(j, peer, NULL);
+    const int held = hold_store(j->store);
+    const int ended = j->options->tune ? tune(j) : run_job(j, peer, NULL);
+    if (held >= 0) close(held);
+    return ended;
 }
 
 int bench_allreduce(const bench_options *options) {

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 static const option_row rows[] = {
     {"n", "N", "workers on this host (1)", OPTION_INT, offsetof(launch_options, n), 1, MAX_WORKERS},
@@ -33,8 +34,12 @@ int no_memory(void) {
 
 static void free_addresses(job *j) {
     for (int i = 0; j->addresses && i < j->n_ranks; i++) free(j->addresses[i]);
+    for (int i = 0; j->held && i < j->n_ranks; i++)
+        if (j->held[i] >= 0) close(j->held[i]);
     free(j->addresses);
+    free(j->held);
     j->addresses = NULL;
+    j->held = NULL;
 }
 
 /* ---- the whole ---- */

@@ -53,6 +53,7 @@ typedef struct job {
     const launch_options *options;
     const char **command;       /* ends with NULL */
     char **addresses;           /* of all ranks */
+    int *held;                  /* [n_ranks] sockets that keep the ports of a job on this host; -1: none; NULL: none at all */
     int n_ranks, first, n_here; /* ranks [first, first + n_here) are this host's */
     int restart;                /* how often it was started again */
     char secret[SECRET_TEXT];
@@ -60,7 +61,7 @@ typedef struct job {
 
 /* Choosing addresses fills j->addresses[0..n_ranks); all of these return exit codes, after a message where it is not EXIT_OK. */
 int no_memory(void);
-int choose_local_addresses(job *j);               /* free ports, or --port and those behind it */
+int choose_local_addresses(job *j);               /* free ports, which are kept (held), or --port and those behind it */
 int run_workers(const job *j, bool *out_stopped); /* ranks [first, first + n_here), on this host */
 
 typedef struct host {

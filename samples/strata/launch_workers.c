@@ -113,30 +113,30 @@ int run_workers(const job *j, bool *out_stopped) {
 
 /* ---- a job on this host ---- */
 
-/* A port that nobody listens at now; *out_socket holds it until all are chosen. */
+/* A port that nobody has. *out_socket keeps it: bound, it is given to nobody who asks for any port or connects from any; never listening, it lets
+ * those bind there who set SO_REUSEADDR, as whoever listens does (socket(7)). */
 static int free_port(int *out_socket) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof address;
+    const int yes = 1;
     *out_socket = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (*out_socket < 0 || bind(*out_socket, (struct sockaddr *)&address, n) ||
-        getsockname(*out_socket, (struct sockaddr *)&address, &n))
+    if (*out_socket < 0 || setsockopt(*out_socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) ||
+        bind(*out_socket, (struct sockaddr *)&address, n) || getsockname(*out_socket, (struct sockaddr *)&address, &n))
         return -1;
     return ntohs(address.sin_port);
 }
 
 int choose_local_addresses(job *j) {
-    int code = EXIT_OK, *sockets = malloc((size_t)j->n_ranks * sizeof *sockets), n = 0;
-    if (!sockets) return no_memory();
-    for (int i = 0; i < j->n_ranks && !code; i++) {
-        sockets[n] = -1;
-        int port = j->options->port ? (int)j->options->port + i : free_port(&sockets[n++]);
-        if (port < 0)
-            code = usage_error("launch: there is no free port: %s", strerror(errno)), code = EXIT_INTERNAL;
-        else if (asprintf(&j->addresses[i], "127.0.0.1:%d", port) < 0)
-            j->addresses[i] = NULL, code = no_memory();
+    j->held = malloc((size_t)j->n_ranks * sizeof *j->held);
+    if (!j->held) return no_memory();
+    for (int i = 0; i < j->n_ranks; i++) j->held[i] = -1;
+    for (int i = 0; i < j->n_ranks; i++) {
+        const int port = j->options->port ? (int)j->options->port + i : free_port(&j->held[i]);
+        if (port < 0) return usage_error("launch: there is no free port: %s", strerror(errno)), EXIT_INTERNAL;
+        if (asprintf(&j->addresses[i], "127.0.0.1:%d", port) < 0) {
+            j->addresses[i] = NULL;
+            return no_memory();
+        }
     }
-    while (n--)
-        if (sockets[n] >= 0) close(sockets[n]);
-    free(sockets);
-    return code;
+    return EXIT_OK;
 }

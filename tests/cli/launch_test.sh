@@ -90,6 +90,25 @@ export STRATA_SECRET=mine
 expect 0 "secret mine" launch -- sh -c 'echo "secret $STRATA_SECRET"'
 unset STRATA_SECRET
 
+# ---- ports: nobody takes them before the workers do ----
+cat >"$work/port.py" <<'EOF'
+import json, os, socket
+
+host, port = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"][0].split(":")
+try:
+    socket.socket().bind((host, int(port)))
+    print("another gets it")
+except OSError:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, int(port)))
+    listener.listen()
+    socket.create_connection((host, int(port)), 5)
+    listener.accept()
+    print("kept for the worker")
+EOF
+expect 0 "kept for the worker" launch -- python3 "$work/port.py"
+
 # ---- cores ----
 if [ "$(nproc)" -ge 2 ]; then
     expect 0 "" launch -n 2 -- sh -c 'echo "$(nproc) $POCL_MAX_PTHREAD_COUNT $(grep Cpus_allowed_list /proc/self/status)"'
