@@ -39,6 +39,7 @@ struct strata_group {
     void **plans;                  /* of ops, by communication */
     const strata_workers *workers; /* NULL: this one alone */
     void *sum;                     /* with workers: room for the largest value */
+    bool reads_results;            /* results lie in the host's own memory: a sum may be made in one */
     double started;                /* the step that is going on */
     int64_t step;                  /* its number */
     double folded;                 /* seconds of the newest fold, until it is known whether it was hidden */
@@ -166,6 +167,9 @@ static strata_status make_room(strata_group *group, const strata_workers *worker
         if (bytes > most) most = bytes;
     }
     group->workers = workers;
+    group->reads_results = true;
+    for (int r = 0; r < group->n_replicas; r++)
+        group->reads_results &= strata_device_get_info(strata_executable_device(group->members[r].executable))->unified_memory;
     group->sum = malloc((size_t)most);
     return group->sum ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for sums over workers");
 }
@@ -368,25 +372,30 @@ strata_status strata_group_look(strata_group *group, int slot, strata_error *err
     return STRATA_OK;
 }
 
-/* The fold over the replicas of all workers, to this one's results. */
+/* The fold over the replicas of all workers, to this one's results. What a single replica gives is sent from where it is, and the sum is
+ * made in the first result's place, where it can be: for small models copies cost as much as the update. */
 static strata_status fold_over_workers(strata_group *group, void *plan, const strata_all_reduce_attrs *attrs, int n_operands,
                                        int n_results, strata_error *err) {
     const int64_t elements = strata_shape_elements(attrs->shape);
     const size_t bytes = (size_t)elements * strata_dtype_bytes(attrs->dtype);
     const strata_dtype wire = attrs->gradients ? group->workers->wire : STRATA_DTYPE_F32;
     const uint64_t sent = group->workers->bytes_sent(group->workers);
-    float *values = group->sum, count = (float)n_operands;
-    STRATA_TRY(
-        group->ops->reduce(plan, attrs->dtype, STRATA_REDUCE_SUM, group->operands, n_operands, elements, &group->sum, 1, err));
-    STRATA_TRY(group->workers->sum(group->workers, attrs->dtype, wire, group->sum, elements, err));
+    const bool in_place = n_results && group->reads_results;
+    void *sum = in_place ? group->results[0] : group->sum;
+    const void *own = n_operands == 1 ? group->operands[0] : sum;
+    float *values = sum, count = (float)n_operands;
+    if (n_operands != 1)
+        STRATA_TRY(
+            group->ops->reduce(plan, attrs->dtype, STRATA_REDUCE_SUM, group->operands, n_operands, elements, &sum, 1, err));
+    STRATA_TRY(group->workers->sum(group->workers, attrs->dtype, wire, own, sum, elements, err));
     if (attrs->reduction == STRATA_REDUCE_MEAN) {
         if (attrs->dtype != STRATA_DTYPE_F32)
             return strata_fail(err, STRATA_UNSUPPORTED, "a mean of %s over workers; f32 has one",
                                strata_dtype_name(attrs->dtype));
-        STRATA_TRY(group->workers->sum(group->workers, STRATA_DTYPE_F32, STRATA_DTYPE_F32, &count, 1, err));
+        STRATA_TRY(group->workers->sum(group->workers, STRATA_DTYPE_F32, STRATA_DTYPE_F32, &count, &count, 1, err));
         for (int64_t i = 0; i < elements; i++) values[i] /= count;
     }
-    for (int r = 0; r < n_results && bytes; r++) memcpy(group->results[r], group->sum, bytes);
+    for (int r = in_place; r < n_results && bytes; r++) memcpy(group->results[r], sum, bytes);
     group->counters.bytes_sent += group->workers->bytes_sent(group->workers) - sent;
     return STRATA_OK;
 }

@@ -11,10 +11,10 @@
 typedef struct strata_workers {
     int rank, n;                   /* n 0 or 1: there is this one alone */
     int first_replica, n_replicas; /* of this worker's replicas; of all workers together */
-    /* In place, on all workers alike: the sum over them in rank order, which for f32 may travel as `wire` (F16 or BF16; F32: as
-     * it is); rank 0's value. */
-    strata_status (*sum)(const struct strata_workers *workers, strata_dtype dtype, strata_dtype wire, void *data,
-                         int64_t elements, strata_error *err);
+    /* The same on all workers: the sum of `own` over them in rank order, which for f32 may travel as `wire` (F16 or BF16; F32: as it
+     * is), into out_sum, which may be `own` itself; in place, rank 0's value. */
+    strata_status (*sum)(const struct strata_workers *workers, strata_dtype dtype, strata_dtype wire, const void *own,
+                         void *out_sum, int64_t elements, strata_error *err);
     strata_status (*broadcast)(const struct strata_workers *workers, strata_dtype dtype, void *data, int64_t elements,
                                strata_error *err);
     /* The workers' bytes end to end, in rank order: bytes[w] of worker w. */

@@ -95,7 +95,7 @@ static strata_status share_lengths(const strata_strategy *strategy, strata_gathe
     for (int i = 0; i < n_gathers * n; i++)
         if (i % n < first || i % n >= first + strategy->n_replicas) lengths[i] = 0; /* others say theirs */
     lengths[n_gathers * n] = gathers->differ;
-    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I64, STRATA_DTYPE_F32, lengths, n_gathers * n + 1, err));
+    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I64, STRATA_DTYPE_F32, lengths, lengths, n_gathers * n + 1, err));
     gathers->differ = lengths[n_gathers * n] > 0;
     lengths[n_gathers * n] = 0;
     return STRATA_OK;

@@ -185,7 +185,7 @@ static strata_status next_made(strata_distributed_batches *d, int64_t *out_n, st
     const strata_workers *workers = &d->strategy->workers;
     STRATA_TRY(take_batches(d, out_n, err));
     if (!strata_strategy_has_workers(d->strategy)) return STRATA_OK;
-    return workers->sum(workers, STRATA_DTYPE_I64, STRATA_DTYPE_F32, out_n, 1, err);
+    return workers->sum(workers, STRATA_DTYPE_I64, STRATA_DTYPE_F32, out_n, out_n, 1, err);
 }
 
 strata_status strata_distributed_batches_next(strata_distributed_batches *d, strata_per_replica values[2], int64_t *out_n,

@@ -16,10 +16,10 @@ static strata_status choose(const strata_device_info *rows, int n_rows, strata_d
 const strata_strategy_kind strata_strategy_multi_worker_mirrored = {
     .name = "multi_worker_mirrored", .most_devices = -1, .workers = true, .choose = choose};
 
-static strata_status sum(const strata_workers *workers, strata_dtype dtype, strata_dtype wire, void *data, int64_t elements,
-                         strata_error *err) {
+static strata_status sum(const strata_workers *workers, strata_dtype dtype, strata_dtype wire, const void *own, void *out_sum,
+                         int64_t elements, strata_error *err) {
     const strata_collective what = {
-        .kind = STRATA_ALL_REDUCE, .out = data, .count = (size_t)elements, .dtype = dtype, .wire = wire};
+        .kind = STRATA_ALL_REDUCE, .in = own, .out = out_sum, .count = (size_t)elements, .dtype = dtype, .wire = wire};
     return strata_communicator_run(workers->communicator, &what, err);
 }
 

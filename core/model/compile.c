@@ -358,7 +358,7 @@ strata_status strata_model_replicas_equal(strata_model *model, bool *out_equal, 
         int32_t differ = !*out_equal;
         status = workers->broadcast(workers, STRATA_DTYPE_F32, other, (int64_t)size, err);
         if (!status && memcmp(first, other, size * sizeof *first)) differ = 1;
-        if (!status) status = workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &differ, 1, err);
+        if (!status) status = workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &differ, &differ, 1, err);
         *out_equal = !differ;
     }
     free(first);
