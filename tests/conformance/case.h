@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A row of the op table: one op, how it is built, and the operands that it is tried with. All instances of a row and dtype are
- * compiled as one executable, so that a kernel is compiled once. */
+ * A row of the op table: one op, how it is built, and the operands that it is tried with. All instances of a row, in all dtypes
+ * that the device has, are compiled as one executable: a kernel once, and kernels together. */
 #ifndef STRATA_TESTS_CONFORMANCE_CASE_H
 #define STRATA_TESTS_CONFORMANCE_CASE_H
 

@@ -56,18 +56,24 @@ static void build_instance(run_case *run, const op_row *row, const case_instance
     run_case_output(run, y, strata_test_tolerance_of(strata_tensor_dtype(y), instance->terms ? instance->terms : 1));
 }
 
-/* One row in one dtype; the text is empty when it is right. */
-static strata_test_result run_row(strata_device *device, const op_row *row, strata_dtype dtype) {
-    const case_instance *ran[RUN_OUTPUTS];
+/* One row in a set of dtypes; the text is empty when it is right. */
+static strata_test_result run_row(strata_device *device, const op_row *row, unsigned dtypes) {
+    struct {
+        const case_instance *instance;
+        strata_dtype dtype;
+    } ran[RUN_OUTPUTS];
     run_case run;
     int wrong = 0;
     run_case_begin(&run, device);
     run.exact = row->exact;
-    for (int i = 0; i < row->n_instances; i++) {
-        if (row->instances[i].big && conformance_small()) continue;
-        ran[run.n_outputs] = &row->instances[i];
-        build_instance(&run, row, &row->instances[i], dtype);
-    }
+    for (int d = 0; d < STRATA_DTYPE_COUNT; d++)
+        for (int i = 0; i < row->n_instances && dtypes >> d & 1; i++) {
+            if (row->instances[i].big && conformance_small()) continue;
+            cr_assert(run.n_outputs < RUN_OUTPUTS);
+            ran[run.n_outputs].instance = &row->instances[i];
+            ran[run.n_outputs].dtype = (strata_dtype)d;
+            build_instance(&run, row, &row->instances[i], (strata_dtype)d);
+        }
     if (!run.n_outputs) { /* all of it is big */
         run_case_end(&run);
         return strata_test_ok();
@@ -76,31 +82,40 @@ static strata_test_result run_row(strata_device *device, const op_row *row, stra
     strata_test_result result = run_case_check(&run, &wrong);
     if (result.ok && !graph_has(run.graph, row->op)) result = strata_test_bad("the row does not build the op");
     if (!result.ok) {
+        const strata_shape *shapes = ran[wrong].instance->shapes;
         char text[sizeof result.text];
         memcpy(text, result.text, sizeof text);
-        result =
-            strata_test_bad("%s: %s %s %s, operands %s and %s: %.500s", device->info.id, row->op,
-                            row->variant ? row->variant : "", strata_dtype_name(dtype),
-                            strata_shape_text(ran[wrong]->shapes[0]).text, strata_shape_text(ran[wrong]->shapes[1]).text, text);
+        result = strata_test_bad("%s: %s %s %s, operands %s and %s: %.500s", device->info.id, row->op,
+                                 row->variant ? row->variant : "", strata_dtype_name(ran[wrong].dtype),
+                                 strata_shape_text(shapes[0]).text, strata_shape_text(shapes[1]).text, text);
     }
     run_case_end(&run);
     return result;
+}
+
+/* The dtypes of `rest` that are tried next: all at once that the device has, as kernels of one executable are compiled together; one by one where
+ * the device has none, or where variables are compared. */
+static unsigned next_dtypes(const strata_device *device, const op_row *row, unsigned rest) {
+    const unsigned together = row->operands[0].variable ? 0 : rest & device->info.dtypes;
+    return together ? together : rest & (~rest + 1);
 }
 
 static const op_table *running;
 
 static void run_table(strata_device *device) {
     int failures = 0;
-    for (int r = 0; r < running->n_rows; r++)
-        for (int d = 0; d < STRATA_DTYPE_COUNT && failures < MOST_FAILURES; d++) {
-            if (!(running->rows[r].dtypes >> d & 1)) continue;
-            /* It does not follow the memset that LLVM makes of a loop that stores zeros, and calls that memory uninitialised; and for
-             * vector selects of cpu/max_pool2d_grad it gives other values than PoCL and the reference. */
-            if (running->rows[r].not_oclgrind && strstr(device->info.driver, "Oclgrind")) continue;
-            strata_test_result result = run_row(device, &running->rows[r], (strata_dtype)d);
+    for (int r = 0; r < running->n_rows; r++) {
+        const op_row *row = &running->rows[r];
+        /* It does not follow the memset that LLVM makes of a loop that stores zeros, and calls that memory uninitialised; and for
+         * vector selects of cpu/max_pool2d_grad it gives other values than PoCL and the reference. */
+        if (row->not_oclgrind && strstr(device->info.driver, "Oclgrind")) continue;
+        for (unsigned dtypes, rest = row->dtypes; rest && failures < MOST_FAILURES; rest &= ~dtypes) {
+            dtypes = next_dtypes(device, row, rest);
+            strata_test_result result = run_row(device, row, dtypes);
             failures += !result.ok;
             cr_expect(result.ok, "%s", result.text);
         }
+    }
 }
 
 #define TABLE(name)                                                                    \

@@ -9,7 +9,7 @@
 #include "tests/support/check.h"
 #include "tests/support/eval.h"
 
-enum { RUN_OUTPUTS = 16, RUN_LEAVES = 64 };
+enum { RUN_OUTPUTS = 128, RUN_LEAVES = 512 };
 
 /* A graph under construction with what its leaves are fed. Zero it, set `device`, then strata_graph_create. */
 typedef struct run_case {
