@@ -172,11 +172,13 @@ static void *run_proxy(void *user) {
     return NULL;
 }
 
-static int listen_here(uint16_t *out_port) {
+static int bind_here(uint16_t *out_port) {
+    const int yes = 1;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof address;
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, n) || getsockname(fd, (struct sockaddr *)&address, &n)) {
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) || bind(fd, (struct sockaddr *)&address, n) ||
+        getsockname(fd, (struct sockaddr *)&address, &n)) {
         printf("skipped: no sockets here: %s\n", strerror(errno));
         exit(77);
     }
@@ -221,9 +223,9 @@ static bool run_once(damage what, bool tls, double connect_seconds, outcome outc
     uint16_t port;
     pthread_t thread;
     rank ranks[2] = {0};
-    close(listen_here(&port));
+    const int kept = bind_here(&port); /* bound and not listening: the store may listen there, and nobody else gets the port */
     snprintf(store, sizeof store, "127.0.0.1:%u", port);
-    middle.listener = listen_here(&middle.port);
+    middle.listener = bind_here(&middle.port);
     middle.what = what;
     atomic_store(&middle.applied, false);
     if (listen(middle.listener, 64) || pipe(middle.wake) || pthread_create(&thread, NULL, run_proxy, &middle)) abort();
@@ -249,6 +251,7 @@ static bool run_once(damage what, bool tls, double connect_seconds, outcome outc
     close(middle.wake[0]);
     close(middle.wake[1]);
     close(middle.listener);
+    close(kept);
     for (int r = 0; r < 2; r++) outcomes[r] = ranks[r].out;
     if (!ranks[0].out.wrong && !ranks[1].out.wrong && took < MOST_SECONDS) return true;
     fprintf(stderr, "%s of byte %lld, connection %d, direction %d%s: %s after %.1f s (%s; %s)\n", kinds[what.kind],
@@ -258,15 +261,9 @@ static bool run_once(damage what, bool tls, double connect_seconds, outcome outc
     return false;
 }
 
-/* Runs it, where it is this process's turn; as run_once. The store's port was free a moment ago: where another took it meanwhile, once more. */
+/* Runs it, where it is this process's turn; as run_once. */
 static bool run_job(damage what, bool tls, double connect_seconds, outcome outcomes[2]) {
-    if (jobs++ % WORKERS != worker) return false;
-    bool fine = false;
-    for (int times = 0; times < 10; times++) {
-        fine = run_once(what, tls, connect_seconds, outcomes);
-        if (!fine || outcomes[0].status != STRATA_UNAVAILABLE || !strstr(outcomes[0].err.message, "in use")) break;
-    }
-    return fine;
+    return jobs++ % WORKERS == worker && run_once(what, tls, connect_seconds, outcomes);
 }
 
 static void bad(damage what, bool tls, const outcome *o, const char *how) {
