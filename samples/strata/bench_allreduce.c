@@ -3,7 +3,6 @@
  * strata bench allreduce: how long a sum over processes takes. The ranks are forked from the command (threads for inproc); rank 0 writes what was
  * measured to a pipe, as it goes. A peer is another program that measures the same, run before on the same machine. Of a job with workers of its own
  * the command is one rank. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -12,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -226,17 +224,6 @@ static int run_threads(const job *j) {
     return ranks[0].status ? report(FAILING_RUN, ranks[0].status, &ranks[0].err) : EXIT_OK;
 }
 
-/* An address of this host that nobody has; the socket returned keeps it from others until rank 0 listens (launch_workers.c). -1: none. */
-static int hold_store(char out[32]) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-    const int yes = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (fd >= 0 && !bind(fd, (struct sockaddr *)&address, size)) getsockname(fd, (struct sockaddr *)&address, &size);
-    snprintf(out, 32, "127.0.0.1:%d", ntohs(address.sin_port));
-    return fd;
-}
-
 /* Forks the ranks; returns how many were. */
 static int start_ranks(job *j, int pipe_in, pid_t *pids) {
     const bool threads = !strcmp(j->transport, "inproc");
@@ -436,8 +423,11 @@ static int run_here(job *j) {
     if (code) return code;
     if (getrandom(j->secret, sizeof j->secret, 0) != sizeof j->secret)
         return usage_error("no random numbers: %s", strerror(errno));
-    const int held = hold_store(j->store);
-    const int ended = j->options->tune ? tune(j) : run_job(j, peer, NULL);
+    int held;
+    const int port = hold_port(&held); /* until rank 0 has listened there */
+    if (port < 0) usage_error("bench allreduce: there is no free port: %s", strerror(errno));
+    snprintf(j->store, sizeof j->store, "127.0.0.1:%d", port);
+    const int ended = port < 0 ? EXIT_INTERNAL : j->options->tune ? tune(j) : run_job(j, peer, NULL);
     if (held >= 0) close(held);
     return ended;
 }

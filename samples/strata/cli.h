@@ -139,6 +139,9 @@ int open_strategy(const strategy_flags *flags, const device_flags *device, opene
 void close_strategy(opened_strategy *opened); /* after all made on it */
 /* Whether --tls-cert or the environment asks for TLS. */
 bool wants_tls(const strategy_flags *flags);
+/* A port of 127.0.0.1 that nobody has; -1: there is none, errno says why. *out_socket, which the caller closes if it is not -1, keeps it: bound, it is given to
+ * nobody who asks for any port or connects from any; never listening, it lets those bind there who set SO_REUSEADDR, as whoever listens does (socket(7)). */
+int hold_port(int *out_socket);
 /* Whom --cluster and --task or the environment name; and what joins them: `more` has what these do not say. */
 int resolve_workers(const strategy_flags *flags, strata_cluster_spec *out_spec);
 int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, const strata_communicator_options *more,

@@ -113,9 +113,7 @@ int run_workers(const job *j, bool *out_stopped) {
 
 /* ---- a job on this host ---- */
 
-/* A port that nobody has. *out_socket keeps it: bound, it is given to nobody who asks for any port or connects from any; never listening, it lets
- * those bind there who set SO_REUSEADDR, as whoever listens does (socket(7)). */
-static int free_port(int *out_socket) {
+int hold_port(int *out_socket) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof address;
     const int yes = 1;
@@ -131,7 +129,7 @@ int choose_local_addresses(job *j) {
     if (!j->held) return no_memory();
     for (int i = 0; i < j->n_ranks; i++) j->held[i] = -1;
     for (int i = 0; i < j->n_ranks; i++) {
-        const int port = j->options->port ? (int)j->options->port + i : free_port(&j->held[i]);
+        const int port = j->options->port ? (int)j->options->port + i : hold_port(&j->held[i]);
         if (port < 0) return usage_error("launch: there is no free port: %s", strerror(errno)), EXIT_INTERNAL;
         if (asprintf(&j->addresses[i], "127.0.0.1:%d", port) < 0) {
             j->addresses[i] = NULL;

@@ -343,11 +343,11 @@ def run(command):
     return done.stdout
 
 
-def rounds_of(n, todo):
-    """todo: {key: function without arguments that gives {more of the key: us}}. Every round runs all of them; the medians."""
+def rounds_of(n, measurements):
+    """measurements: {key: function without arguments that gives {more of the key: us}}. Every round runs all of them; the medians."""
     found = {}
     for _ in range(n):
-        for key, measure in todo.items():
+        for key, measure in measurements.items():
             for more, us in measure().items():
                 found.setdefault((*key, more), []).append(us)
     return {key: statistics.median(values) for key, values in found.items()}
@@ -397,8 +397,8 @@ def study_here(here, transport, ranks, rounds, report):
     """Fits a few points and compares the others. The constants. In memory it is about the algorithms that these numbers of ranks take; over TCP about all."""
     sizes = FIT_SIZES + OTHER_SIZES
     taken = {choose(p, s, transport) for p in ranks for s in sizes} if transport == "shm" else ALGORITHMS
-    todo = {(p, a): lambda p=p, a=a: here.bench(p, transport, a, sizes, 0.05) for p in ranks for a in taken}
-    measured = rounds_of(rounds, todo)
+    measurements = {(p, a): lambda p=p, a=a: here.bench(p, transport, a, sizes, 0.05) for p in ranks for a in taken}
+    measured = rounds_of(rounds, measurements)
     fitted = []
     points = set()
     for some in fit_ranks():
@@ -414,8 +414,8 @@ def study_here(here, transport, ranks, rounds, report):
 
 def study_links(links, machine, sizes, ranks, rounds, report):
     """The largest sum of two ranks says what a byte takes, the rest is predicted."""
-    todo = {(p, a): lambda p=p, a=a: links.bench(p, "tcp", a, sizes, 0.05) for p in ranks for a in ALGORITHMS}
-    measured = rounds_of(rounds, todo)
+    measurements = {(p, a): lambda p=p, a=a: links.bench(p, "tcp", a, sizes, 0.05) for p in ranks for a in ALGORITHMS}
+    measured = rounds_of(rounds, measurements)
     point = (2, "two_shot", max(sizes))
     w = work("two_shot", 2, point[2])
     own = over_links(machine.of(2), 2, w, 0, CORES) - w.moved / 2 * machine.of(2).beta

@@ -106,6 +106,17 @@ else
 fi
 expect 2 "not started by Open MPI's mpirun" $train --strategy multi_worker_mirrored --engine mpi --cluster a:1,b:2 --task 0
 expect 2 "no engine" $train --strategy multi_worker_mirrored --engine nccl --cluster a:1,b:2 --task 0
+# An embedding's sparse update over workers changes the rows that any of them used: with adagrad, as the dense one does.
+{ echo review,sentiment && for i in 1 2 3 4 5 6 7 8 9 10; do printf 'a %s film,%s\nthe plot %s,%s\n' "good w$i" positive "bad w$i" negative; done; } >"$work/imdb_train.csv"
+cp "$work/imdb_train.csv" "$work/imdb_test.csv"
+hash=""
+for sparse in false true; do
+    sed "s/\"layer\": *\"embedding\",/& \"sparse\": $sparse,/; s/\"optimizer\": *{[^}]*}/\"optimizer\": {\"name\": \"adagrad\"}/" "$STRATA_SOURCE_DIR/samples/imdb/model.json" >"$work/$sparse.json"
+    expect 0 "" launch -n 2 -- "$strata" train "$work/$sparse.json" --data "$work" --epochs 2 --seed 1 --global-batch 6 --devices host --json --strategy multi_worker_mirrored
+    sed -i 's/^\[0\] //' "$work/out"
+    json "r['steps'] == 8 and r['replica_weights_equal'] is True and r['weights_sha256'].startswith('$hash')"
+    hash=$(grep -o '"weights_sha256":"[0-9a-f]*' "$work/out" | cut -d '"' -f 4)
+done
 # A custom loop has the numbers of one process.
 for n in 2 3; do
     expect 0 "after 2000 examples; weights 0.9997 -2.0004 2.9997" launch -n $n -- "$STRATA_BUILD_DIR/samples/custom_loop" multi_worker_mirrored host
