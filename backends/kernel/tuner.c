@@ -2,10 +2,10 @@
  *
  * Which of a family's candidates is fastest on this device for one node's shapes: timed on first use, then remembered.
  *
- * A candidate is tried by compiling a piece of that one node, with buffers of its own, through the device's own table, so this works
- * for every kernel device without knowing any. Its result must equal the first candidate's: bit for bit when it is marked exact, within
- * TOLERANCE when only options.fast let it in. All the tuning of one opened device takes at most BUDGET_NS; what is left
- * then keeps its first candidate, which is remembered too, so that the next start doesn't tune again.
+ * A candidate is tried by compiling a piece of that one node, with buffers of its own (core/bench.h). Its result must equal the first
+ * candidate's: bit for bit when it is marked exact, within TOLERANCE when only options.fast let it in. All the tuning of one opened
+ * device takes at most BUDGET_NS; what is left then keeps its first candidate, which is remembered too, so that the next start
+ * doesn't tune again.
  *
  * The file is text, a line a node: key, candidate, microseconds. It is read when the device is opened and written anew, by rename,
  * with each result. Another device or driver has another file. */
@@ -16,19 +16,11 @@
 #include <time.h>
 
 #include "backends/kernel/lowering.h"
+#include "core/bench.h"
 #include "core/file.h"
 #include "core/text.h"
 
-enum {
-    KEY_BYTES = 512,
-    PATH_BYTES = 640,
-    MAX_FILE_BYTES = 4 << 20,
-    ROUNDS = 3,             /* the fastest of these counts */
-    ROUND_NS = 1000 * 1000, /* a round repeats the launch until it takes about this long */
-    MOST_REPEATS = 256,
-    SMALL_US = 20,
-    FIRST_ARENA = 2 /* after the empty INPUT and OUTPUT */
-};
+enum { KEY_BYTES = 512, PATH_BYTES = 640, MAX_FILE_BYTES = 4 << 20, ROUNDS = 3, SMALL_US = 20 };
 #define BUDGET_NS 2000000000u
 #define TOLERANCE 1e-3
 
@@ -165,81 +157,12 @@ static void write_key(const strata_family *family, const strata_tensor *node, ch
 }
 
 /* ---- trying one ---- */
-/* A piece of one node whose inputs and output each have an arena and buffer of their own. */
-typedef struct bench {
-    strata_device *device;
-    const strata_tensor *node;
-    strata_place *places;
-    strata_arena arenas[FIRST_ARENA + STRATA_LAUNCH_BUFFERS + 1];
-    strata_piece piece;
-} bench;
-
 static int64_t tensor_bytes(const strata_tensor *tensor) {
     return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
 }
 
-/* Floats in [-1, 1), the same each time; integers stay 0, which every op takes. */
-static strata_status fill(strata_device *device, const strata_tensor *tensor, strata_buffer *buffer, strata_error *err) {
-    if (!strata_dtype_is_float(tensor->dtype)) return STRATA_OK;
-    int64_t n = strata_shape_elements(tensor->shape);
-    void *data = malloc((size_t)tensor_bytes(tensor));
-    if (!data) return strata_fail(err, STRATA_OUT_OF_MEMORY, "tuning: no host memory");
-    uint32_t random = 12345;
-    for (int64_t i = 0; i < n; i++) {
-        random = random * 1664525u + 1013904223u;
-        strata_element_set(tensor->dtype, data, i, (double)(random >> 8) / (1 << 23) - 1);
-    }
-    strata_status status = device->api->upload(device, buffer, 0, data, tensor_bytes(tensor), err);
-    free(data);
-    return status;
-}
-
-static strata_status add_arena(bench *bench, const strata_tensor *tensor, strata_error *err) {
-    strata_place *place = &bench->places[tensor->id];
-    if (place->arena >= 0) return STRATA_OK; /* the same tensor twice */
-    strata_arena *arena = &bench->arenas[bench->piece.n_arenas];
-    *arena = (strata_arena){.kind = STRATA_ARENA_WORK, .bytes = tensor_bytes(tensor)};
-    STRATA_TRY(bench->device->api->buffer_create(bench->device, arena->bytes, &arena->buffer, err));
-    *place = (strata_place){.arena = bench->piece.n_arenas++, .bytes = arena->bytes};
-    return tensor == bench->node ? STRATA_OK : fill(bench->device, tensor, arena->buffer, err);
-}
-
-static void bench_finish(bench *bench) {
-    for (int i = FIRST_ARENA; i < bench->piece.n_arenas; i++)
-        bench->device->api->buffer_destroy(bench->device, bench->arenas[i].buffer);
-    free(bench->places);
-}
-
-static strata_status bench_init(bench *bench, strata_device *device, const strata_tensor *node, strata_error *err) {
-    int n_places = node->id + 1; /* inputs come before */
-    *bench = (struct bench){.device = device, .node = node};
-    bench->places = malloc((size_t)n_places * sizeof *bench->places);
-    if (!bench->places || node->n_inputs > STRATA_LAUNCH_BUFFERS)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "tuning: no host memory");
-    for (int i = 0; i < n_places; i++) bench->places[i] = (strata_place){.arena = -1};
-    bench->arenas[0].kind = STRATA_ARENA_INPUT;
-    bench->arenas[1].kind = STRATA_ARENA_OUTPUT;
-    bench->piece = (strata_piece){.nodes = &bench->node,
-                                  .n_nodes = 1,
-                                  .places = bench->places,
-                                  .n_places = n_places,
-                                  .arenas = bench->arenas,
-                                  .n_arenas = FIRST_ARENA,
-                                  .n_slots = 1};
-    for (int i = 0; i < node->n_inputs; i++) STRATA_TRY(add_arena(bench, node->inputs[i], err));
-    return add_arena(bench, node, err);
-}
-
-static strata_status time_runs(strata_device *device, strata_program *program, int n, uint64_t *out_ns, strata_error *err) {
-    uint64_t ticket = 0, start = now_ns();
-    for (int i = 0; i < n; i++) STRATA_TRY(device->api->run(program, 0, &ticket, err));
-    STRATA_TRY(device->api->wait(device, ticket, err));
-    *out_ns = now_ns() - start;
-    return STRATA_OK;
-}
-
 /* Compiles and times one candidate, downloads its result. */
-static strata_status try_candidate(strata_tuner *tuner, bench *bench, int candidate, void *result, double *out_us,
+static strata_status try_candidate(strata_tuner *tuner, const strata_bench *bench, int candidate, void *result, double *out_us,
                                    strata_error *err) {
     strata_device *device = bench->device;
     strata_program *program = NULL;
@@ -247,18 +170,9 @@ static strata_status try_candidate(strata_tuner *tuner, bench *bench, int candid
     tuner->trial = candidate;
     strata_status status = device->api->compile(device, &bench->piece, &program, err);
     tuner->trying = false;
-    uint64_t ns = 0, best = UINT64_MAX;
-    if (!status) status = time_runs(device, program, 1, &ns, err); /* drivers compile or load on the first run */
-    if (!status) status = time_runs(device, program, 1, &ns, err);
-    int repeats = ns > 0 ? (int)(ROUND_NS / ns) : MOST_REPEATS;
-    repeats = repeats < 1 ? 1 : repeats > MOST_REPEATS ? MOST_REPEATS : repeats;
-    for (int round = 0; round < ROUNDS && !status; round++) {
-        status = time_runs(device, program, repeats, &ns, err);
-        if (!status && ns / (uint64_t)repeats < best) best = ns / (uint64_t)repeats;
-    }
+    if (!status) status = strata_bench_time(bench, program, ROUNDS, out_us, err);
     const strata_place *place = &bench->places[bench->node->id];
     if (!status) status = device->api->download(device, bench->arenas[place->arena].buffer, 0, result, place->bytes, err);
-    *out_us = (double)best / 1000;
     device->api->program_destroy(program);
     return status;
 }
@@ -279,12 +193,12 @@ static bool same_result(const strata_tensor *node, bool exact, const void *a, co
 static int tune(strata_tuner *tuner, const strata_tensor *node, const strata_candidate *candidates, int n, double *out_us) {
     size_t bytes = (size_t)tensor_bytes(node);
     char *truth = malloc(bytes + 1), *result = malloc(bytes + 1);
-    bench bench = {0};
+    strata_bench bench = {0};
     int best = 0;
     double best_us = 0;
     bool ready = tuner->spent_ns < BUDGET_NS && bytes > 0 && truth && result &&
-                 !bench_init(&bench, tuner->device, node, NULL) && !try_candidate(tuner, &bench, 0, truth, &best_us, NULL) &&
-                 best_us > SMALL_US;
+                 !strata_bench_init(&bench, tuner->device, node, NULL, NULL) &&
+                 !try_candidate(tuner, &bench, 0, truth, &best_us, NULL) && best_us > SMALL_US;
     for (int i = 1; i < n && ready && tuner->spent_ns < BUDGET_NS; i++) {
         uint64_t start = now_ns();
         double us;
@@ -295,7 +209,7 @@ static int tune(strata_tuner *tuner, const strata_tensor *node, const strata_can
         best = i;
         best_us = us;
     }
-    bench_finish(&bench);
+    strata_bench_finish(&bench);
     free(truth);
     free(result);
     *out_us = best_us;
