@@ -7,6 +7,8 @@
 
 #include "core/device.h"
 
+enum { STRATA_BENCH_ROUNDS = 10 }; /* for people to read; the tuner takes fewer */
+
 typedef struct strata_bench {
     strata_device *device;
     const strata_tensor *node;

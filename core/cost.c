@@ -17,7 +17,7 @@ double strata_node_flops(const strata_tensor *node) {
 double strata_node_moved_bytes(const strata_tensor *node) {
     if (node->op->flags & (STRATA_OP_LEAF | STRATA_OP_VIEW | STRATA_OP_SLICES)) return 0;
     double bytes = bytes_of(node);
-    for (int i = 0; i < node->n_inputs; i++) bytes += bytes_of(node->inputs[i]);
+    for (int i = 0; i < node->n_inputs; i++) bytes += bytes_of(node->inputs[i]) * (node->op->also_writes >> i & 1 ? 2 : 1);
     return bytes;
 }
 

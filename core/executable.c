@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/bench.h"
 #include "core/cost.h"
 #include "core/passes.h"
 #include "core/plan.h"
@@ -330,6 +331,19 @@ strata_executable_node strata_executable_get_node(const strata_executable *exe, 
     int segment = 0;
     while (index >= exe->plan.segments[segment].first + exe->plan.segments[segment].n) segment++;
     return (strata_executable_node){exe->plan.schedule[index], segment};
+}
+
+strata_status strata_executable_time_node(const strata_executable *exe, int index, double *out_us, strata_error *err) {
+    strata_bench bench;
+    strata_program *program = NULL;
+    const uint64_t launches = exe->device->counters.launches;
+    strata_status status = strata_bench_init(&bench, exe->device, exe->plan.schedule[index], exe->plan.places, err);
+    if (!status) status = exe->device->api->compile(exe->device, &bench.piece, &program, err);
+    if (!status) status = strata_bench_time(&bench, program, STRATA_BENCH_ROUNDS, out_us, err);
+    if (exe->device->counters.launches == launches) *out_us = 0; /* its operands are where they belong: nothing runs */
+    if (program) exe->device->api->program_destroy(program);
+    strata_bench_finish(&bench);
+    return status;
 }
 
 /* ---- one run ---- */

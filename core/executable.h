@@ -50,5 +50,9 @@ typedef struct strata_executable_node {
 } strata_executable_node;
 int strata_executable_n_nodes(const strata_executable *executable);
 strata_executable_node strata_executable_get_node(const strata_executable *executable, int index);
+/* Microseconds of this node alone, with memory of its own that is laid out as here (core/bench.h); 0: there is nothing to run. Fails: OUT_OF_MEMORY,
+ * UNSUPPORTED where it does not run alone; DEVICE_LOST. */
+STRATA_MUST_USE strata_status strata_executable_time_node(const strata_executable *executable, int index, double *out_us,
+                                                          strata_error *err);
 
 #endif

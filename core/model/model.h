@@ -2,7 +2,7 @@
  *
  * Inside of the model. Users see strata/model.h. Reading order: model.c (a list of layers), layers.c (their parameters, their graph), compile.c
  * (variables on each device of the strategy), step.c (the graphs of a training, an evaluation and a prediction step), programs.c (their
- * executables), fit.c, evaluate.c, summary.c, json.c, file.c.
+ * executables), fit.c, evaluate.c, summary.c, times.c, json.c, file.c.
  *
  * All parameters lie in one flat f32 variable, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements; so do
  * gradients and optimizer slots, and one kernel updates all. */

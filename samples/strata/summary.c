@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata summary: a model's layers, their shapes and parameters, and what a training step costs. Needs no data and no accelerator. */
+ * strata summary: a model's layers, their shapes and parameters, and what a training step costs; with --times where its time goes on a
+ * device. Needs no data and, without --times, no accelerator. */
 #include <stdio.h>
 
 #include "samples.h"
 
 typedef struct summary_options {
+    device_flags device;
+    const char *precision;
     int64_t batch;
-    bool json;
+    bool json, times;
 } summary_options;
 
-static const option_row rows[] = {{"batch", "N", "examples a step (64)", OPTION_INT, offsetof(summary_options, batch), 1, 1e12},
-                                  {"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(summary_options, json), 0, 0},
-                                  {0}};
+static const option_row rows[] = {
+    {"batch", "N", "examples a step (64)", OPTION_INT, offsetof(summary_options, batch), 1, 1e12},
+    {"times", NULL, "measure the nodes of a training step on the device", OPTION_FLAG, offsetof(summary_options, times), 0, 0},
+    DEVICE_OPTION_ROWS(summary_options, device),
+    {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16", OPTION_TEXT, offsetof(summary_options, precision),
+     0, 0},
+    {"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(summary_options, json), 0, 0},
+    {0}};
 
 static void print_text(const strata_model_summary *s) {
     printf("%-24s %-18s %-22s %12s %14s\n", "layer", "kind", "output", "parameters", "FLOPs");
@@ -28,10 +36,59 @@ static void print_text(const strata_model_summary *s) {
            readable(s->step_bytes).text, readable((double)s->step_memory_bytes).text);
 }
 
-static void print_json(const strata_model_summary *s, const char *name) {
+/* GFLOP/s or GB/s of what takes so many microseconds. */
+static double rate(double amount, double us) {
+    return us > 0 ? amount / us / 1e3 : 0;
+}
+
+/* A number in its column; 0 is not known, or nothing. */
+static void print_number(int width, int decimals, double value) {
+    if (value > 0)
+        printf(" %*.*f", width, decimals, value);
+    else
+        printf(" %*s", width, "-");
+}
+
+static double share(const strata_step_times *times, const strata_node_times *node) {
+    return times->nodes_us > 0 ? node->us * node->count / times->nodes_us : 0;
+}
+
+static void print_times(const strata_step_times *times) {
+    printf("\n%-40s %-22s %5s %10s %7s %9s %8s\n", "node", "output", "count", "us each", "share %", "GFLOP/s", "GB/s");
+    for (int i = 0; i < times->n_nodes; i++) {
+        const strata_node_times *node = &times->nodes[i];
+        char output[192];
+        snprintf(output, sizeof output, "%s%s", strata_dtype_name(node->dtype), strata_shape_text(node->output).text);
+        printf("%-40s %-22s %5d", node->op, output, node->count);
+        print_number(10, 2, node->us);
+        print_number(7, 1, 100 * share(times, node));
+        print_number(9, 2, rate(node->flops, node->us));
+        print_number(8, 2, rate(node->bytes, node->us));
+        putchar('\n');
+    }
+    printf("the nodes one by one %.1f us, a whole step %.1f us\n", times->nodes_us, times->step_us);
+}
+
+static void print_json_times(const strata_step_times *times) {
+    printf(",\"nodes\":[");
+    for (int i = 0; i < times->n_nodes; i++) {
+        const strata_node_times *node = &times->nodes[i];
+        printf("%s{\"op\":\"%s\",\"dtype\":\"%s\",\"output\":", i ? "," : "", node->op, strata_dtype_name(node->dtype));
+        print_json_shape(node->output);
+        printf(",\"count\":%d", node->count);
+        if (node->us > 0)
+            printf(",\"us\":%.3f,\"share\":%.5f,\"gflops\":%.3f,\"gbytes\":%.3f}", node->us, share(times, node),
+                   rate(node->flops, node->us), rate(node->bytes, node->us));
+        else
+            printf(",\"us\":null,\"share\":null,\"gflops\":null,\"gbytes\":null}");
+    }
+    printf("],\"nodes_us\":%.3f,\"step_us\":%.3f", times->nodes_us, times->step_us);
+}
+
+static void print_json(const strata_model_summary *s, const strata_step_times *times, const char *name, const char *device) {
     printf("{\"model\":");
     print_json_string(name);
-    printf(",\"batch\":%lld,\"layers\":[", (long long)s->batch);
+    printf(",\"device\":\"%s\",\"batch\":%lld,\"layers\":[", device, (long long)s->batch);
     for (int i = 0; i < s->n_layers; i++) {
         const strata_layer_summary *layer = &s->layers[i];
         printf("%s{\"name\":", i ? "," : "");
@@ -40,24 +97,30 @@ static void print_json(const strata_model_summary *s, const char *name) {
         print_json_shape(layer->output);
         printf(",\"parameters\":%lld,\"flops\":%.0f}", (long long)layer->parameters, layer->flops);
     }
-    printf("],\"parameters\":%lld,\"forward_flops\":%.0f,\"step_flops\":%.0f,\"step_bytes\":%.0f,\"step_memory_bytes\":%lld}\n",
+    printf("],\"parameters\":%lld,\"forward_flops\":%.0f,\"step_flops\":%.0f,\"step_bytes\":%.0f,\"step_memory_bytes\":%lld",
            (long long)s->parameters, s->forward_flops, s->step_flops, s->step_bytes, (long long)s->step_memory_bytes);
+    if (times->n_nodes) print_json_times(times);
+    printf("}\n");
 }
 
-static int summarize(const summary_options *options, const char *name, strata_model *model, strata_device *host) {
+static int summarize(const summary_options *options, const char *name, strata_model *model, strata_device *device) {
+    const strata_device_info *info = strata_device_get_info(device);
     strata_error err = {0};
     strata_model_summary summary = {0};
-    strata_status status = strata_model_compile(model, host, NULL, &err);
+    strata_step_times times = {0};
+    strata_status status = strata_model_compile(model, device, NULL, &err);
     if (!status) status = strata_model_summarize(model, options->batch, &summary, &err);
-    if (status) return report(FAILING_RUN, status, &err);
-    if (options->json) {
-        print_json(&summary, name);
-    } else {
-        printf("%s, batch %lld\n", name, (long long)summary.batch);
+    if (!status && options->times) status = strata_model_time_step(model, options->batch, &times, &err);
+    if (!status && options->json) {
+        print_json(&summary, &times, name, info->id);
+    } else if (!status) {
+        printf("%s, batch %lld, on %s (%s)\n", name, (long long)summary.batch, info->id, info->name);
         print_text(&summary);
+        if (options->times) print_times(&times);
     }
     strata_model_summary_finish(&summary);
-    return EXIT_OK;
+    strata_step_times_finish(&times);
+    return status ? report(FAILING_RUN, status, &err) : EXIT_OK;
 }
 
 static int run(const command *command, int argc, char **argv) {
@@ -67,12 +130,14 @@ static int run(const command *command, int argc, char **argv) {
     int code = read_options(command, argc, argv, &options, &name, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
     strata_model *model = NULL;
-    strata_device *host = NULL;
+    strata_device *device = NULL;
+    if (!options.times && !options.device.which) options.device.which = "host";
     code = open_model(name, true, &model);
-    if (!code) code = open_device(&(device_flags){.which = "host"}, &host);
-    if (!code) code = summarize(&options, name, model, host);
+    if (!code) code = set_precision(model, options.precision);
+    if (!code) code = open_device(&options.device, &device);
+    if (!code) code = summarize(&options, name, model, device);
     strata_model_destroy(model);
-    strata_device_close(host);
+    strata_device_close(device);
     return code;
 }
 
@@ -80,7 +145,10 @@ const command command_summary = {
     .name = "summary",
     .arguments = "NAME|MODEL.json|MODEL.strata",
     .summary = "layers, shapes, parameters and the cost of a training step",
-    .details = "FLOPs are additions and multiplications of a batch, a multiply-add counting two.\n",
+    .details =
+        "FLOPs are additions and multiplications of a batch, a multiply-add counting two.\n"
+        "--times runs each kind of node of the compiled step by itself, on made-up numbers, and whole steps beside\n"
+        "them; \"-\" stands where nothing runs. Without --times no accelerator is needed: the device is the host.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,

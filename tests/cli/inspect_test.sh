@@ -56,4 +56,33 @@ expect 2 'Did you mean "mnist"?' summary mnits
 expect 3 "nowhere.json: cannot open" summary "$work/nowhere.json"
 expect 3 "nowhere.strata: cannot open" summary "$work/nowhere.strata"
 expect 2 '--batch is "0"' summary mnist --batch 0
+
+# ---- where a step's time goes ----
+devices=host
+if "$strata" devices --json | grep -q '"opencl:0"'; then devices="host opencl:0"; else echo "skipped: times on opencl:0 (there is none)"; fi
+for device in $devices; do
+    expect 0 ", batch 16, on $device (" summary mnist --batch 16 --times --device $device
+    python3 - "$work/out" <<'END' || bad "the table of times on $device"
+import re, sys
+table = open(sys.argv[1]).read().split("\n\n")[1].splitlines()
+assert table[0].split() == "node output count us each share % GFLOP/s GB/s".split(), table[0]
+rows = [re.fullmatch(r"(\S+)( .*?)? +(f32\([0-9,]*\)) +(\d+) +(\S+) +(\S+) +(\S+) +(\S+)", line) for line in table[1:-1]]
+assert all(rows), table
+ops = [row[1] for row in rows]
+assert {"matmul", "adam", "sparse_softmax_cross_entropy", "sparse_softmax_cross_entropy_grad", "reduce_sum"} <= set(ops), ops
+assert ops.count("matmul") == 5 and any(row[1] == "matmul" and row[2].split() == ["bias", "relu"] for row in rows), table
+times = [(int(row[4]) * float(row[5]), float(row[6])) for row in rows if row[5] != "-"]
+assert all(us > 0 or share < 0.1 for us, share in times) and times == sorted(times, key=lambda t: -t[1]), times
+assert abs(sum(share for _, share in times) - 100) < 0.05 * len(times) + 0.01, times
+nodes, step = map(float, re.fullmatch(r"the nodes one by one (\S+) us, a whole step (\S+) us", table[-1]).groups())
+assert abs(nodes - sum(us for us, _ in times)) < 0.1 * len(times) and step > 0, (nodes, step)
+END
+done
+expect 0 "" summary mnist --batch 16 --times --device host --precision bf16 --json
+json 'r["device"] == "host" and r["step_us"] > 0 and any(n["dtype"] == "bf16" and n["op"] == "matmul bias relu" for n in r["nodes"])'
+json 'abs(sum(n["share"] or 0 for n in r["nodes"]) - 1) < 0.001'
+json 'abs(sum(n["count"] * (n["us"] or 0) for n in r["nodes"]) / r["nodes_us"] - 1) < 0.001'
+json 'next(n["gbytes"] * n["us"] for n in r["nodes"] if n["op"].startswith("adam")) > 7 * 4 * 101.77'
+expect 4 'there is no "opencl:77"' summary mnist --times --device opencl:77
+expect 2 "--precision f13" summary mnist --precision f13
 finish

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A summary counts what the formulas of the layers say. */
+#include <string.h>
+
 #include "model_case.h"
 
 static strata_error err;
@@ -53,4 +55,62 @@ TEST_ON_HOST(summary, needs_a_compiled_model_and_a_batch) {
     FAILS(strata_model_summarize(model, -3, &s, &err), STRATA_INVALID, "batch is -3");
     strata_model_summary_finish(&s);
     strata_model_destroy(model);
+}
+
+/* ---- times ---- */
+
+static const strata_node_times *find_node(const strata_step_times *times, const char *op) {
+    for (int i = 0; i < times->n_nodes; i++)
+        if (!strcmp(times->nodes[i].op, op)) return &times->nodes[i];
+    cr_assert_fail("the step has no %s", op);
+    return NULL;
+}
+
+TEST_ON_HOST(summary, times_are_of_the_nodes_that_run_and_like_ones_count_together) {
+    strata_model *model = case_model_uncompiled(); /* flatten, dense 5 tanh, dense 3 */
+    for (int i = 0; i < 3; i++)
+        strata_model_add_dense(model, (strata_dense_options){.units = CASE_CLASSES, .activation = "relu"});
+    OK(strata_model_compile(model, device, &(strata_compile_options){.optimizer = strata_adam_optimizer(0)}, &err));
+    const char *before = case_sha(model);
+    strata_step_times times = {0};
+    OK(strata_model_time_step(model, 4, &times, &err));
+    cr_assert_eq(find_node(&times, "matmul bias tanh")->count, 1);
+    const strata_node_times *relu = find_node(&times, "matmul bias relu");
+    cr_assert_eq(relu->count, 3);
+    cr_assert(strata_shape_equal(relu->output, STRATA_SHAPE(4, CASE_CLASSES)));
+    cr_assert_eq(relu->flops, 2 * 4 * CASE_CLASSES * CASE_CLASSES, "%g", relu->flops);
+    cr_assert_eq(relu->bytes, 4 * (2 * 4 * CASE_CLASSES + CASE_CLASSES * CASE_CLASSES + CASE_CLASSES), "%g", relu->bytes);
+    const strata_node_times *adam = find_node(&times, "adam has_gate=1");
+    const double parameters = (double)strata_shape_elements(adam->output);
+    cr_assert(adam->bytes >= 7 * 4 * parameters && adam->bytes < 7 * 4 * parameters + 256, "%g", adam->bytes);
+    double sum = 0, last = 1e30;
+    for (int i = 0; i < times.n_nodes; i++) {
+        const double together = times.nodes[i].us * times.nodes[i].count;
+        cr_assert(times.nodes[i].us > 0 && together <= last);
+        last = together;
+        sum += together;
+    }
+    cr_assert_float_eq(sum, times.nodes_us, 1e-6 * sum);
+    cr_assert_gt(times.step_us, 0);
+    cr_assert_str_eq(case_sha(model), before, "parameters stay as they are");
+    strata_step_times_finish(&times);
+    strata_model_destroy(model);
+}
+
+TEST_ON_HOST(summary, times_need_a_compiled_model_on_one_device_and_a_batch) {
+    strata_model *model = case_model_uncompiled();
+    strata_step_times times;
+    FAILS(strata_model_time_step(model, 1, &times, &err), STRATA_INVALID, "not compiled");
+    OK(strata_model_compile(model, device, NULL, &err));
+    FAILS(strata_model_time_step(model, -3, &times, &err), STRATA_INVALID, "batch is -3");
+    strata_model_destroy(model);
+    model = case_model_uncompiled();
+    strata_device *devices[2];
+    strata_strategy *two = NULL;
+    for (int i = 0; i < 2; i++) OK(strata_device_open("host", NULL, &devices[i], &err));
+    OK(strata_strategy_from_devices(devices, 2, &two, &err));
+    OK(strata_model_compile(model, NULL, &(strata_compile_options){.strategy = two}, &err));
+    FAILS(strata_model_time_step(model, 4, &times, &err), STRATA_UNSUPPORTED, "several devices");
+    strata_model_destroy(model);
+    strata_strategy_destroy(two);
 }

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where a training step's time goes: the nodes of the compiled step, each kind run by itself, and whole steps beside them. Examples are
+ * made up, and the learning rate is 0, so that the loss stays finite however long it takes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/bench.h"
+#include "core/cost.h"
+#include "core/model/model.h"
+#include "core/op/epilogue.h"
+#include "strata/summary.h"
+
+enum { DEFAULT_BATCH = 32, OP_BYTES = sizeof(((strata_node_times *)0)->op) };
+
+/* ---- whole steps ---- */
+
+static void fill_slot(const strata_model *model, const strata_program_part *part, int slot) {
+    strata_executable *exe = part->executable;
+    float words[STRATA_STEP_WORDS], *weights = strata_executable_input(exe, slot, part->weights);
+    float *x = strata_executable_input(exe, slot, part->x), *step = strata_executable_input(exe, slot, part->step);
+    strata_optimizer_step(model->optimizer_kind, &model->optimizer, 1, words);
+    words[STRATA_STEP_LEARNING_RATE] = words[STRATA_STEP_PLAIN_RATE] = 0;
+    words[STRATA_STEP_SCALE] = 1;
+    const int64_t n = x && model->input_dtype == STRATA_DTYPE_F32 ? part->n * strata_shape_elements(model->input) : 0;
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(i * 7919 % 251) / 251;
+    for (int64_t i = 0; weights && i < part->n; i++) weights[i] = 1 / (float)part->n;
+    if (step) memcpy(step, words, sizeof words);
+}
+
+static strata_status fill_slots(const strata_model *model, const strata_model_program *program, strata_error *err) {
+    for (int i = 0; i < strata_group_n_slots(program->group); i++) {
+        int slot = 0;
+        STRATA_TRY(strata_group_acquire(program->group, &slot, err));
+        fill_slot(model, &program->parts[0], slot);
+    }
+    return STRATA_OK;
+}
+
+static strata_status run_steps(void *context, int n, strata_error *err) {
+    strata_group *group = context;
+    int slot = 0;
+    for (int i = 0; i < n; i++) {
+        STRATA_TRY(strata_group_acquire(group, &slot, err));
+        STRATA_TRY(strata_group_start(group, slot, i, err));
+        STRATA_TRY(strata_group_finish(group, slot, NULL, err));
+    }
+    return strata_group_wait(group, slot, err);
+}
+
+/* ---- kinds of nodes ---- */
+
+/* "matmul transpose_b=1 bias relu": what the op's small integers are, where they are not 0. */
+static void describe(const strata_tensor *node, char out[OP_BYTES]) {
+    static const char *const activations[] = {"", " relu", " tanh", " sigmoid"};
+    static const char *const aux_forms[] = {"", " relu_grad", " tanh_grad", " sigmoid_grad", " add"};
+    const strata_epilogue *epilogue = strata_epilogue_of(node);
+    const char *attrs = node->attrs;
+    int used = snprintf(out, OP_BYTES, "%s", node->op->name);
+    for (const strata_attr_field *field = node->op->attrs; field->name && used < OP_BYTES; field++) {
+        const bool folded =
+            epilogue && field->offset >= node->op->epilogue && field->offset < node->op->epilogue + sizeof *epilogue;
+        int64_t value = 0;
+        if (field->kind == STRATA_ATTR_INT && !folded) memcpy(&value, attrs + field->offset, sizeof value);
+        if (value) used += snprintf(out + used, (size_t)(OP_BYTES - used), " %s=%lld", field->name, (long long)value);
+    }
+    if (epilogue && used < OP_BYTES)
+        snprintf(out + used, (size_t)(OP_BYTES - used), "%s%s%s", epilogue->has_bias ? " bias" : "",
+                 activations[epilogue->activation], aux_forms[epilogue->aux]);
+}
+
+static bool same_type(const strata_tensor *a, const strata_tensor *b) {
+    return a->dtype == b->dtype && strata_shape_equal(a->shape, b->shape);
+}
+
+static bool alike(const strata_tensor *a, const strata_tensor *b) {
+    char of_a[OP_BYTES], of_b[OP_BYTES];
+    if (a->op != b->op || a->n_inputs != b->n_inputs || !same_type(a, b)) return false;
+    for (int i = 0; i < a->n_inputs; i++)
+        if (!same_type(a->inputs[i], b->inputs[i])) return false;
+    describe(a, of_a);
+    describe(b, of_b);
+    return !strcmp(of_a, of_b);
+}
+
+/* Counts node `index` with its like; returns false when it is the first of its kind. `first`: of each kind, by row. */
+static bool count(const strata_executable *exe, int index, const int *first, strata_step_times *times) {
+    const strata_tensor *node = strata_executable_get_node(exe, index).node;
+    for (int k = 0; k < times->n_nodes; k++)
+        if (alike(node, strata_executable_get_node(exe, first[k]).node)) {
+            times->nodes[k].count++;
+            return true;
+        }
+    return false;
+}
+
+static strata_status time_node(const strata_executable *exe, int index, strata_node_times *out, strata_error *err) {
+    const strata_tensor *node = strata_executable_get_node(exe, index).node;
+    *out = (strata_node_times){.dtype = node->dtype,
+                               .output = node->shape,
+                               .count = 1,
+                               .flops = strata_node_flops(node),
+                               .bytes = strata_node_moved_bytes(node)};
+    describe(node, out->op);
+    const strata_status status = strata_executable_time_node(exe, index, &out->us, err);
+    if (status != STRATA_OUT_OF_MEMORY && status != STRATA_UNSUPPORTED) return status;
+    out->us = 0;
+    return STRATA_OK;
+}
+
+static int by_share(const void *a, const void *b) {
+    const strata_node_times *x = a, *y = b;
+    const double of_x = x->us * x->count, of_y = y->us * y->count;
+    return (of_x < of_y) - (of_x > of_y);
+}
+
+static strata_status time_nodes(const strata_executable *exe, strata_step_times *times, strata_error *err) {
+    const int n = strata_executable_n_nodes(exe);
+    int *first = calloc((size_t)n + 1, sizeof *first);
+    times->nodes = calloc((size_t)n + 1, sizeof *times->nodes);
+    strata_status status = STRATA_OK;
+    if (!first || !times->nodes) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for the times of %d nodes", n);
+    for (int i = 0; i < n && !status; i++) {
+        if (count(exe, i, first, times)) continue;
+        first[times->n_nodes] = i;
+        status = time_node(exe, i, &times->nodes[times->n_nodes++], err);
+    }
+    free(first);
+    if (status) return status;
+    qsort(times->nodes, (size_t)times->n_nodes, sizeof *times->nodes, by_share);
+    for (int k = 0; k < times->n_nodes; k++) times->nodes_us += times->nodes[k].us * times->nodes[k].count;
+    return STRATA_OK;
+}
+
+strata_status strata_model_time_step(strata_model *model, int64_t batch, strata_step_times *out_times, strata_error *err) {
+    *out_times = (strata_step_times){0};
+    STRATA_TRY(strata_model_check_compiled(model, "time a step of", err));
+    if (batch < 0)
+        return strata_fail(err, STRATA_INVALID, "time a step: batch is %lld; it must be at least 1", (long long)batch);
+    if (model->strategy->n_devices > 1 || strata_strategy_has_workers(model->strategy))
+        return strata_fail(err, STRATA_UNSUPPORTED, "time a step: the model is on several devices; compile it for one");
+    strata_model_program *program = NULL;
+    STRATA_TRY(strata_model_get_program(model, STRATA_PROGRAM_TRAIN, batch ? batch : DEFAULT_BATCH, false, &program, err));
+    STRATA_TRY(fill_slots(model, program, err));
+    STRATA_TRY(strata_bench_fastest(run_steps, program->group, STRATA_BENCH_ROUNDS, &out_times->step_us, err));
+    strata_status status = time_nodes(program->parts[0].executable, out_times, err);
+    if (status) strata_step_times_finish(out_times);
+    return status;
+}
+
+void strata_step_times_finish(strata_step_times *times) {
+    if (!times) return;
+    free(times->nodes);
+    *times = (strata_step_times){0};
+}
