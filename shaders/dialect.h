@@ -10,7 +10,8 @@
  *   #define CONSTANTS(X) X(0, LOCAL_X, 64) X(1, OP, 0)      id, name, default: unsigned, fixed when the kernel is compiled
  *   #define BUFFERS(X)   X(0, READ, T, x) X(1, WRITE, T, y) binding, READ | WRITE | UPDATE, element type, name
  *   #define WORDS(X)     X(uint, n) X(float, alpha)         parameters of a launch; each buffer's `x_offset` comes before
- *   #define LOCALS(X)    X(float, tile, 256)                optional: memory of a work-group, with LOCAL_ARRAYS in the body
+ *   #define LOCALS(X)    X(float, tile, 256)                optional: memory of a work-group, with LOCAL_ARRAYS in the body; of float4
+ *                                                           too, whose float i is LANE(tile, i)
  * then helper functions (values only, no pointers), then KERNEL { body }.
  *
  * Element types: f32 f16 bf16 i32 i64 u8 bool, and b8 b16 b32 b64 for kernels that only move bits. VALUE(T) is the type to
@@ -129,6 +130,7 @@
 #define UNROLL             _Pragma("unroll")
 #define IN_ORDER           _Pragma("clang loop vectorize(disable)")
 #define AT(x, i)           (x + x##_offset)[i]
+#define LANE(x, i)         ((__local float *)(x))[i]
 #define LOAD_f16(x, i)     vload_half(i, x + x##_offset)
 #define STORE_f16(y, i, v) vstore_half_rte(v, i, y + y##_offset)
 #define STORAGE_f32        float
@@ -187,6 +189,8 @@ DIRECTIVE extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #define UNROLL              [[unroll]]
 #define IN_ORDER
 #define AT(x, i)           x[x##_offset + (i)]
+#define LANE(x, i)         x[(i) / 4u][(i) % 4u]
+#define float4             vec4
 #define LOAD_f16(x, i)     f16_value(uint(AT(x, i)))
 #define STORE_f16(y, i, v) AT(y, i) = uint16_t(f16_bits(v))
 #define STORAGE_f32        float

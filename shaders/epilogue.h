@@ -4,7 +4,7 @@
  * matmul.kernel. `at` is the element's index in c and aux, which share their layout. */
 #define EPILOGUE(v, n, at)                             \
     if (BIAS != 0u) v = v + LOAD(T, bias, n);          \
-    if (ACTIVATION == 1u) v = v < 0.0f ? 0.0f : v;     \
+    if (ACTIVATION == 1u) v = RELU(v);                 \
     if (ACTIVATION == 2u) v = TANH(v);                 \
     if (ACTIVATION == 3u) v = SIGMOID(v);              \
     if (AUX != 0u) {                                   \

@@ -30,6 +30,8 @@ float log1p_f32(float x) {
 #define EXPM1(x)     expm1_f32(x)
 #define LOG1P(x)     log1p_f32(x)
 #define ZERO         0.0f
+/* A Vulkan driver may make a maximum of v < 0 ? 0 : v, and lose NaN. */
+#define RELU(x)      (IS_NAN(x) ? (x) : (x) < 0.0f ? 0.0f : (x))
 #define MAX(a, b)    max_f32(a, b)
 #define MIN(a, b)    min_f32(a, b)
 #define SIGMOID(x)   sigmoid_f32(x)
@@ -40,6 +42,7 @@ float log1p_f32(float x) {
 #else
 #undef ABS
 #define ZERO        PASTE(ZERO_, T)
+#define RELU(x)     ((x) < ZERO ? ZERO : (x))
 #define ZERO_i32    0
 #define ZERO_i64    I64(0)
 #define ZERO_u8     0u

@@ -19,6 +19,7 @@
 #define MIN(a, b)    (isnan(a) ? (a) : (b) < (a) || isnan(b) ? (b) : (a))
 #define MAX(a, b)    (isnan(a) ? (a) : (b) > (a) || isnan(b) ? (b) : (a))
 #define SIGN(x)      (isnan(x) ? (x) : (float)(((x) > 0) - ((x) < 0)))
+#define RELU(x)      ((x) < 0 ? 0 : (x))
 #define ZERO         0.0f
 #define ERF(x)       erff(x)
 #define EXPM1(x)     expm1f(x)

@@ -20,7 +20,14 @@
 #include "core/file.h"
 #include "core/text.h"
 
-enum { KEY_BYTES = 512, PATH_BYTES = 640, MAX_FILE_BYTES = 4 << 20, ROUNDS = 3, SMALL_US = 20 };
+enum {
+    KEY_BYTES = 512,
+    PATH_BYTES = 640,
+    MAX_FILE_BYTES = 4 << 20,
+    ROUNDS = 3,
+    SMALL_US = 20, /* a node that takes so long is not worth more than its first candidate; */
+    GPU_SMALL_US = 3
+};
 #define BUDGET_NS 2000000000u
 #define TOLERANCE 1e-3
 
@@ -36,6 +43,7 @@ struct strata_tuner {
     record *records;
     int n_records, capacity;
     uint64_t spent_ns;
+    bool is_gpu; /* a real one */
     bool trying; /* a candidate is being compiled: */
     int trial;   /* this one */
 };
@@ -114,11 +122,11 @@ static void write_file(const strata_tuner *tuner) {
 /* ---- create, destroy ---- */
 strata_tuner *strata_tuner_create(strata_device *device, const strata_kernel_limits *limits, const strata_cache *cache,
                                   const strata_device_options *opts) {
-    (void)limits;
     if (opts && opts->no_tune) return NULL;
     strata_tuner *tuner = calloc(1, sizeof *tuner);
     if (!tuner) return NULL;
     tuner->device = device;
+    tuner->is_gpu = limits->device_class >= STRATA_DEVICE_INTEGRATED_GPU;
     memcpy(tuner->device_name, cache->device, sizeof tuner->device_name);
     memcpy(tuner->driver, cache->driver, sizeof tuner->driver);
     if (cache->dir[0]) {
@@ -189,7 +197,7 @@ static bool same_result(const strata_tensor *node, bool exact, const void *a, co
 }
 
 /* The fastest that gives the right result within the budget. A candidate that fails is passed over. The first one is compiled anyway, so
- * only what comes after it counts; a node that takes SMALL_US is not worth more. */
+ * only what comes after it counts. */
 static int tune(strata_tuner *tuner, const strata_tensor *node, const strata_candidate *candidates, int n, double *out_us) {
     size_t bytes = (size_t)tensor_bytes(node);
     char *truth = malloc(bytes + 1), *result = malloc(bytes + 1);
@@ -198,7 +206,7 @@ static int tune(strata_tuner *tuner, const strata_tensor *node, const strata_can
     double best_us = 0;
     bool ready = tuner->spent_ns < BUDGET_NS && bytes > 0 && truth && result &&
                  !strata_bench_init(&bench, tuner->device, node, NULL, NULL) &&
-                 !try_candidate(tuner, &bench, 0, truth, &best_us, NULL) && best_us > SMALL_US;
+                 !try_candidate(tuner, &bench, 0, truth, &best_us, NULL) && best_us > (tuner->is_gpu ? GPU_SMALL_US : SMALL_US);
     for (int i = 1; i < n && ready && tuner->spent_ns < BUDGET_NS; i++) {
         uint64_t start = now_ns();
         double us;

@@ -226,15 +226,12 @@ static int64_t ceil_div(int64_t a, int64_t b) {
 }
 
 /* Words in the kernel's own terms: it computes elements of `to` from taps in `from`. */
-strata_status strata_conv2d_lower_blocks(const strata_tensor *node, int work_m, int work_n, strata_lowering *lowering,
-                                         strata_error *err) {
+strata_status strata_conv2d_launch(const strata_tensor *node, strata_launch *out_launch, strata_error *err) {
     const bool transposed = node->op == &strata_op_conv2d_input_grad;
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
-    const int64_t to_h = transposed ? s.in_h : s.out_h, to_w = transposed ? s.in_w : s.out_w;
-    const int64_t columns = transposed ? s.group_in : s.group_out, depth = transposed ? s.group_out : s.group_in;
     const uint32_t words[] = {(uint32_t)s.n,
-                              (uint32_t)to_h,
-                              (uint32_t)to_w,
+                              (uint32_t)(transposed ? s.in_h : s.out_h),
+                              (uint32_t)(transposed ? s.in_w : s.out_w),
                               (uint32_t)(transposed ? s.out_h : s.in_h),
                               (uint32_t)(transposed ? s.out_w : s.in_w),
                               (uint32_t)s.kernel_h,
@@ -246,22 +243,34 @@ strata_status strata_conv2d_lower_blocks(const strata_tensor *node, int work_m, 
                               (uint32_t)s.top,
                               (uint32_t)s.left,
                               (uint32_t)s.groups,
-                              (uint32_t)columns,
-                              (uint32_t)depth};
-    strata_launch launch = {
-        .kernel = "conv2d",
+                              (uint32_t)(transposed ? s.group_in : s.group_out),
+                              (uint32_t)(transposed ? s.group_out : s.group_in)};
+    for (int i = 0; i < 2; i++) STRATA_TRY(strata_check_countable(node->inputs[i], err));
+    STRATA_TRY(strata_check_countable(node, err));
+    *out_launch = (strata_launch){
         .variant = strata_dtype_name(node->dtype),
         .n_buffers = 5,
         .buffers = {node->inputs[0], node->inputs[1], strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node},
         .writes = 1u << 4,
-        .n_constants = 3,
-        .constants = {{"WORK_M", work_m}, {"WORK_N", work_n}, {"TRANSPOSED", transposed}},
-        .grid_stride = true};
-    for (int i = 0; i < 2; i++) STRATA_TRY(strata_check_countable(node->inputs[i], err));
-    STRATA_TRY(strata_check_countable(node, err));
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(&launch)->u32 = words[i];
-    strata_epilogue_constants(&launch, node);
-    launch.global[0] = ceil_div(s.n * to_h * to_w, work_m) * s.groups * ceil_div(columns, work_n);
+        .n_constants = 1,
+        .constants = {{"TRANSPOSED", transposed}}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(out_launch)->u32 = words[i];
+    strata_epilogue_constants(out_launch, node);
+    return STRATA_OK;
+}
+
+strata_status strata_conv2d_lower_blocks(const strata_tensor *node, int work_m, int work_n, strata_lowering *lowering,
+                                         strata_error *err) {
+    const bool transposed = node->op == &strata_op_conv2d_input_grad;
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    const int64_t pixels = transposed ? s.in_h * s.in_w : s.out_h * s.out_w;
+    strata_launch launch;
+    STRATA_TRY(strata_conv2d_launch(node, &launch, err));
+    launch.kernel = "conv2d";
+    launch.grid_stride = true;
+    launch.constants[launch.n_constants++] = (strata_launch_constant){"WORK_M", work_m};
+    launch.constants[launch.n_constants++] = (strata_launch_constant){"WORK_N", work_n};
+    launch.global[0] = ceil_div(s.n * pixels, work_m) * s.groups * ceil_div(transposed ? s.group_in : s.group_out, work_n);
     return strata_lowering_add(lowering, &launch, err);
 }
 

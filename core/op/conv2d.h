@@ -9,7 +9,7 @@
  *
  * Order of folding in f32, the same in every kernel: for the first two kh, kw, then the channel ascending, one accumulator an element
  * from 0 by fma, padding counting as zeros; for the third, parts of strata_conv2d_part rows (n, oh, ow), each folded ascending from 0 by
- * fma over the rows whose tap lies inside, the parts then folded as reduce_sum does. */
+ * fma over the rows whose tap lies inside, the parts then folded as reduce_sum does. Families may cut other parts, by the shape alone. */
 #ifndef STRATA_CORE_OP_CONV2D_H
 #define STRATA_CORE_OP_CONV2D_H
 
@@ -42,6 +42,15 @@ static inline int64_t strata_conv2d_at(const strata_conv2d_sizes *s, int d, int6
 
 /* How many rows (n, oh, ow) conv2d_filter_grad folds into one sum before sums are added: by the shape alone. */
 int64_t strata_conv2d_part(const strata_conv2d_sizes *sizes);
+
+/* What every kernel for a conv2d or conv2d_input_grad node takes: words, buffers and constants of shaders/conv2d.kernel but for its blocks. The
+ * caller adds the kernel's name, its own constants and words, and how many work-items. */
+STRATA_MUST_USE strata_status strata_conv2d_launch(const strata_tensor *node, strata_launch *out_launch, strata_error *err);
+/* Adds the launch of a kernel that sums parts of `part` rows for a conv2d_filter_grad node, and that of their fold. `launch` has the kernel's name,
+ * constants and work-group; the words, buffers and work-items (items_a_part for each part) are put in here. */
+STRATA_MUST_USE strata_status strata_conv2d_filter_grad_lower_parts(const strata_tensor *node, int64_t part,
+                                                                    strata_launch *launch, int64_t items_a_part,
+                                                                    strata_lowering *lowering, strata_error *err);
 
 /* The launch of shaders/conv2d.kernel for a conv2d or conv2d_input_grad node, and of shaders/conv2d_filter_grad.kernel, with blocks of
  * work_m x work_n elements of the result for each work-item. Neither block changes a bit. */

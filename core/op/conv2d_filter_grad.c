@@ -104,35 +104,44 @@ static const char *variant_of(strata_dtype dtype, bool in_parts) {
     return variants[in_parts][dtype];
 }
 
-strata_status strata_conv2d_filter_grad_lower_blocks(const strata_tensor *node, int work_m, int work_n,
-                                                     strata_lowering *lowering, strata_error *err) {
+strata_status strata_conv2d_filter_grad_lower_parts(const strata_tensor *node, int64_t part, strata_launch *launch,
+                                                    int64_t items_a_part, strata_lowering *lowering, strata_error *err) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
-    const int64_t rows = s.n * s.out_h * s.out_w, part = strata_conv2d_part(&s), parts = rows ? ceil_div(rows, part) : 1;
-    const int64_t taps = s.kernel_h * s.kernel_w, elements = strata_shape_elements(node->shape);
+    const int64_t rows = s.n * s.out_h * s.out_w, parts = rows ? ceil_div(rows, part) : 1;
+    const int64_t elements = strata_shape_elements(node->shape);
     const uint32_t words[] = {(uint32_t)rows,        (uint32_t)s.out_h,       (uint32_t)s.out_w,       (uint32_t)s.in_h,
                               (uint32_t)s.in_w,      (uint32_t)s.kernel_h,    (uint32_t)s.kernel_w,    (uint32_t)s.stride[0],
                               (uint32_t)s.stride[1], (uint32_t)s.dilation[0], (uint32_t)s.dilation[1], (uint32_t)s.top,
                               (uint32_t)s.left,      (uint32_t)s.groups,      (uint32_t)s.group_in,    (uint32_t)s.group_out,
                               (uint32_t)parts,       (uint32_t)part};
-    strata_launch launch = {.kernel = "conv2d_filter_grad",
-                            .variant = variant_of(node->dtype, parts > 1),
-                            .n_buffers = 3,
-                            .buffers = {node->inputs[0], node->inputs[1], parts > 1 ? NULL : node},
-                            .writes = 1u << 2,
-                            .n_constants = 2,
-                            .constants = {{"WORK_M", work_m}, {"WORK_N", work_n}},
-                            .grid_stride = true};
     if (rows == 0) return strata_fill_lower(node, 0, lowering, err); /* the sum of none */
     for (int i = 0; i < 2; i++) STRATA_TRY(strata_check_countable(node->inputs[i], err));
     STRATA_TRY(strata_check_countable(node, err));
     if (parts * elements > INT64_C(1) << 31)
         return strata_fail(err, STRATA_UNSUPPORTED, "%" PRId64 " partial sums of %" PRId64 " elements; kernels count to 2^31",
                            parts, elements);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(&launch)->u32 = words[i];
-    launch.global[0] = parts * taps * ceil_div(s.group_in, work_m) * s.groups * ceil_div(s.group_out, work_n);
+    launch->variant = variant_of(node->dtype, parts > 1);
+    launch->n_buffers = 3;
+    launch->buffers[0] = node->inputs[0];
+    launch->buffers[1] = node->inputs[1];
+    launch->buffers[2] = parts > 1 ? NULL : node;
+    launch->writes = 1u << 2;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(launch)->u32 = words[i];
+    launch->global[0] = parts * items_a_part;
     if (parts > 1) strata_lowering_scratch(lowering, parts * elements * (int64_t)sizeof(float));
-    STRATA_TRY(strata_lowering_add(lowering, &launch, err));
+    STRATA_TRY(strata_lowering_add(lowering, launch, err));
     return parts > 1 ? strata_reduce_scratch(node, parts, lowering, err) : STRATA_OK;
+}
+
+strata_status strata_conv2d_filter_grad_lower_blocks(const strata_tensor *node, int work_m, int work_n,
+                                                     strata_lowering *lowering, strata_error *err) {
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    strata_launch launch = {.kernel = "conv2d_filter_grad",
+                            .n_constants = 2,
+                            .constants = {{"WORK_M", work_m}, {"WORK_N", work_n}},
+                            .grid_stride = true};
+    const int64_t blocks = s.kernel_h * s.kernel_w * ceil_div(s.group_in, work_m) * s.groups * ceil_div(s.group_out, work_n);
+    return strata_conv2d_filter_grad_lower_parts(node, strata_conv2d_part(&s), &launch, blocks, lowering, err);
 }
 
 /* Blocks for any device; the three channels of colour pictures are one. */

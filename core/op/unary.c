@@ -30,6 +30,7 @@ static double sign_of(double x) {
 #define SIGN(x)    sign_of(x)
 #define ERF(x)     erf(x)
 #define LOG1P(x)   log1p(x)
+#define RELU(x)    ((x) < 0 ? 0 : (x))
 #define ZERO       0.0
 
 #define ROW(code, name, expression)        \

@@ -24,6 +24,7 @@ typedef struct bench {
     strata_variable *chains; /* what fma_chain reads */
     strata_graph *chain_graph;
     strata_executable *chain;
+    double chain_flops; /* of a run */
     double peak; /* best GFLOP/s of fma_chain up to now */
     double rate; /* GFLOP/s of the last product; 0: none yet */
 } bench;

@@ -12,25 +12,36 @@
 enum { OUTPUTS = 3, CHECKED = 16 };
 static const char *const output_names[OUTPUTS] = {"forward", "input grad", "filter grad"};
 
-/* A convolution of a model, stride 1: pictures of height x width x channels, `filters` of size x size. */
+/* A convolution of a model: pictures of height x width x channels, `filters` of size x size. */
 typedef struct layer {
     const char *name;
-    int64_t height, width, channels, size, filters;
+    int64_t height, width, channels, size, filters, stride;
     bool same;      /* padding */
     bool has_input; /* its input is computed by another layer: the gradient by it is wanted */
 } layer;
 
 static const layer layers[] = {
-    {"cifar10 1", 32, 32, 3, 3, 32, false, false},      {"cifar10 2", 15, 15, 32, 3, 64, false, true},
-    {"mnist_cnn 1", 28, 28, 1, 3, 32, false, false},    {"mnist_cnn 2", 13, 13, 32, 3, 64, false, true},
-    {"resnet 32x32x16", 32, 32, 16, 3, 16, true, true}, {"resnet 16x16x32", 16, 16, 32, 3, 32, true, true},
-    {"resnet 8x8x64", 8, 8, 64, 3, 64, true, true}};
+    {"cifar10 1", 32, 32, 3, 3, 32, 1, false, false},   {"cifar10 2", 15, 15, 32, 3, 64, 1, false, true},
+    {"mnist_cnn 1", 28, 28, 1, 3, 32, 1, false, false}, {"mnist_cnn 2", 13, 13, 32, 3, 64, 1, false, true},
+    {"resnet 1", 32, 32, 3, 3, 32, 1, true, false},     {"resnet 2", 32, 32, 32, 3, 64, 2, true, true},
+    {"resnet 3", 16, 16, 64, 3, 64, 1, true, true},     {"resnet 4", 16, 16, 64, 3, 128, 2, true, true},
+    {"resnet 5", 8, 8, 128, 3, 128, 1, true, true},     {"resnet 1x1", 32, 32, 32, 1, 64, 2, true, true}};
+
+/* Pixels of y along an axis of x, and the padding before it. */
+static int64_t pixels_of(const layer *l, int64_t size) {
+    return l->same ? (size + l->stride - 1) / l->stride : (size - l->size) / l->stride + 1;
+}
+
+static int64_t padding_of(const layer *l, int64_t size) {
+    const int64_t missing = (pixels_of(l, size) - 1) * l->stride + l->size - size;
+    return l->same && missing > 0 ? missing / 2 : 0;
+}
 
 typedef struct convolution {
     const layer *layer;
     strata_shape x_shape, filter_shape, y_shape;
     float *x_values, *filter_values, *dy_values;
-    strata_variable *x[BENCH_CHAIN], *filter, *dy;
+    strata_variable *x[BENCH_CHAIN], *dy[BENCH_CHAIN], *filter;
     strata_graph *graph;
     strata_executable *one, *many;
     double flops;
@@ -40,9 +51,11 @@ static void finish(convolution *c) {
     strata_executable_destroy(c->one);
     strata_executable_destroy(c->many);
     strata_graph_destroy(c->graph);
-    for (int i = 0; i < BENCH_CHAIN; i++) strata_variable_destroy(c->x[i]);
+    for (int i = 0; i < BENCH_CHAIN; i++) {
+        strata_variable_destroy(c->x[i]);
+        strata_variable_destroy(c->dy[i]);
+    }
     strata_variable_destroy(c->filter);
-    strata_variable_destroy(c->dy);
     free(c->x_values);
     free(c->filter_values);
     free(c->dy_values);
@@ -54,25 +67,28 @@ static int64_t elements(strata_shape shape) {
 
 static strata_status open_convolution(bench *b, convolution *c, strata_error *err) {
     const layer *l = c->layer;
-    const int64_t lost = l->same ? 0 : l->size - 1, batch = b->options.batch;
+    const int64_t batch = b->options.batch;
     c->x_shape = STRATA_SHAPE(batch, l->height, l->width, l->channels);
     c->filter_shape = STRATA_SHAPE(l->size, l->size, l->channels, l->filters);
-    c->y_shape = STRATA_SHAPE(batch, l->height - lost, l->width - lost, l->filters);
+    c->y_shape = STRATA_SHAPE(batch, pixels_of(l, l->height), pixels_of(l, l->width), l->filters);
     c->flops = 2.0 * (double)elements(c->y_shape) * (double)(l->size * l->size * l->channels);
     c->x_values = bench_random(elements(c->x_shape), 1, 2, err);
     c->filter_values = bench_random(elements(c->filter_shape), 0.1, 3, err);
     c->dy_values = bench_random(elements(c->y_shape), 1, 4, err);
-    for (int i = 0; i < BENCH_CHAIN; i++) STRATA_TRY(bench_variable(b, c->x_shape, c->x_values, &c->x[i], err));
+    for (int i = 0; i < BENCH_CHAIN; i++) {
+        STRATA_TRY(bench_variable(b, c->x_shape, c->x_values, &c->x[i], err));
+        STRATA_TRY(bench_variable(b, c->y_shape, c->dy_values, &c->dy[i], err));
+    }
     STRATA_TRY(bench_variable(b, c->filter_shape, c->filter_values, &c->filter, err));
-    STRATA_TRY(bench_variable(b, c->y_shape, c->dy_values, &c->dy, err));
     return strata_graph_create(&c->graph, err);
 }
 
-/* y, dx and dfilter by the i-th x. The gradient by x needs no x: dy takes its part. */
+/* y, dx and dfilter by the i-th x and dy. */
 static void build(const convolution *c, int i, strata_tensor *out[OUTPUTS]) {
     strata_tensor *x = strata_variable_read(c->graph, c->x[i]), *filter = strata_variable_read(c->graph, c->filter);
-    strata_tensor *dy = strata_variable_read(c->graph, c->dy);
-    const strata_conv2d_window opts = {.padding = c->layer->same ? STRATA_PADDING_SAME : STRATA_PADDING_VALID};
+    strata_tensor *dy = strata_variable_read(c->graph, c->dy[i]);
+    const strata_conv2d_window opts = {.stride = {c->layer->stride, c->layer->stride},
+                                       .padding = c->layer->same ? STRATA_PADDING_SAME : STRATA_PADDING_VALID};
     out[0] = strata_conv2d(x, filter, opts);
     strata_gradients(out[0], dy, (strata_tensor *[]){x, filter}, 2, out + 1);
 }
@@ -81,11 +97,11 @@ static void build(const convolution *c, int i, strata_tensor *out[OUTPUTS]) {
 static double reference(const convolution *c, int64_t at, double *out_magnitude) {
     const int64_t *x = c->x_shape.dims, *f = c->filter_shape.dims, *y = c->y_shape.dims;
     const int64_t k = at % y[3], ow = at / y[3] % y[2], oh = at / y[3] / y[2] % y[1], n = at / y[3] / y[2] / y[1];
-    const int64_t pad = c->layer->same ? (c->layer->size - 1) / 2 : 0;
+    const int64_t stride = c->layer->stride, pad_h = padding_of(c->layer, x[1]), pad_w = padding_of(c->layer, x[2]);
     double sum = 0;
     *out_magnitude = 0;
     for (int64_t i = 0; i < f[0] * f[1] * f[2]; i++) {
-        const int64_t h = oh + i / f[2] / f[1] - pad, w = ow + i / f[2] % f[1] - pad;
+        const int64_t h = oh * stride + i / f[2] / f[1] - pad_h, w = ow * stride + i / f[2] % f[1] - pad_w;
         if (h < 0 || w < 0 || h >= x[1] || w >= x[2]) continue;
         double term =
             (double)c->x_values[((n * x[1] + h) * x[2] + w) * x[3] + i % f[2]] * (double)c->filter_values[i * f[3] + k];
@@ -137,8 +153,13 @@ static void print_rates(const bench *b, const convolution *c, int output, const 
     } else {
         printf("{\"device\":");
         print_json_string(strata_device_get_info(b->device)->id);
-        printf(",\"layer\":\"%s\",\"output\":\"%s\",\"batch\":%lld,\"mflop\":%.3f", c->layer->name, output_names[output],
+        const layer *l = c->layer;
+        printf(",\"layer\":\"%s\",\"output\":\"%s\",\"batch\":%lld,\"mflop\":%.3f", l->name, output_names[output],
                (long long)b->options.batch, c->flops * 1e-6);
+        printf(",\"x\":[%lld,%lld,%lld,%lld]", (long long)b->options.batch, (long long)l->height, (long long)l->width,
+               (long long)l->channels);
+        printf(",\"filter\":[%lld,%lld,%lld,%lld],\"stride\":%lld,\"same\":%s", (long long)l->size, (long long)l->size,
+               (long long)l->channels, (long long)l->filters, (long long)l->stride, l->same ? "true" : "false");
         printf(",\"gflops\":%.3f,\"best_gflops\":%.3f,\"peak_gflops\":%.3f", r->gflops, r->best_gflops, b->peak);
         printf(",\"ratio\":%.4f,\"paired_ratio\":%.4f}\n", r->gflops / b->peak, r->paired_ratio);
     }
@@ -150,7 +171,7 @@ static strata_status time_output(bench *b, convolution *c, int output, strata_er
     strata_tensor *firsts[BENCH_CHAIN], *outputs[OUTPUTS];
     bench_rates rates;
     int n = 0;
-    for (int i = 0; i < (output == 1 ? 1 : BENCH_CHAIN); i++) {
+    for (int i = 0; i < BENCH_CHAIN; i++) {
         build(c, i, outputs);
         firsts[n++] = bench_first_element(outputs[output]);
     }

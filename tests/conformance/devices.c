@@ -11,6 +11,18 @@
 #include "backends/vulkan/vulkan.h"
 #endif
 
+/* STRATA_TEST_KERNELS=gpu: the device runs the kernels for real GPUs, whatever it is, so that these are tested without one. */
+static void choose_kernels(strata_device *device) {
+    const char *kernels = getenv("STRATA_TEST_KERNELS");
+    if (!kernels || strcmp(kernels, "gpu") != 0) return;
+#if STRATA_WITH_OPENCL
+    if (!strcmp(device->info.backend, "opencl")) conformance_opencl_limits(device)->device_class = STRATA_DEVICE_DISCRETE_GPU;
+#endif
+#if STRATA_WITH_VULKAN
+    if (!strcmp(device->info.backend, "vulkan")) ((vulkan_device *)device)->limits.device_class = STRATA_DEVICE_DISCRETE_GPU;
+#endif
+}
+
 bool conformance_small(void) {
     const char *small = getenv("STRATA_TEST_SMALL");
     return small && *small && strcmp(small, "0") != 0;
@@ -52,6 +64,7 @@ strata_device *conformance_open(const char *id, const strata_device_options *opt
         status = strata_device_open(id, opts, &device, &err);
     }
     cr_assert_eq(status, STRATA_OK, "%s: %s", id, err.message);
+    choose_kernels(device);
     return device;
 }
 

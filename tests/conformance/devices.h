@@ -7,7 +7,7 @@
 #ifndef STRATA_TESTS_CONFORMANCE_DEVICES_H
 #define STRATA_TESTS_CONFORMANCE_DEVICES_H
 
-#include "core/device.h"
+#include "backends/kernel/kernel.h"
 
 bool conformance_small(void);
 
@@ -21,5 +21,8 @@ int conformance_device_ids(char (*out_ids)[32], int most);
 strata_device *conformance_open(const char *id, const strata_device_options *opts);
 /* Fails the running test when validation said something; closes. */
 void conformance_close(strata_device *device);
+
+/* What an OpenCL device may run; for tests to change (opencl_limits.c). */
+strata_kernel_limits *conformance_opencl_limits(strata_device *device);
 
 #endif
