@@ -30,7 +30,7 @@ STRATA_MUST_USE strata_status strata_bench_time(const strata_bench *bench, strat
 
 /* What `run` does, `n` times, is over when it returns. */
 typedef strata_status strata_bench_run(void *context, int n, strata_error *err);
-/* Microseconds of one: the fastest of so many rounds of about a millisecond, behind two that are not counted. */
+/* Microseconds of one: the fastest of so many rounds of about a millisecond, behind some that are not counted. */
 STRATA_MUST_USE strata_status strata_bench_fastest(strata_bench_run *run, void *context, int rounds, double *out_us,
                                                    strata_error *err);
 

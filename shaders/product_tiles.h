@@ -5,8 +5,9 @@
  *
  * A work-group of LOCAL_X x LOCAL_Y makes a tile of c, TILE_M rows by TILE_N columns. TILE_K steps of both operands lie in local memory,
  * as vectors of 4, while the next are on their way from global memory to registers. A work-item owns WORK_M x WORK_N elements in blocks of
- * 4 x 4, whose rows and columns M_OF(i) and N_OF(j) tell: a vector of each operand then serves 16 multiply-adds, and neighbours read
- * neighbouring vectors. WORK_M and WORK_N are multiples of 4; LOCAL_X LOCAL_Y is a multiple of TILE_K, of TILE_M and of TILE_N.
+ * 4 x 4, whose rows and columns M_OF(i) and N_OF(j) tell: a vector of each operand then serves 16 multiply-adds. 32 neighbours own 8 x 4 of
+ * the blocks, so that they read few different vectors. WORK_M and WORK_N are multiples of 4, LOCAL_X is 4 or a multiple of 8, LOCAL_Y is a multiple
+ * of 4; LOCAL_X LOCAL_Y is a multiple of TILE_K, of TILE_M and of TILE_N.
  *
  * Fold order: sum = fma(a, b, sum) from 0, k ascending, one accumulator an element; zeros fill the last steps. No constant changes a bit.
  *
@@ -19,6 +20,11 @@
 #define B_STEP   (TILE_N / 4u + 1u)
 #define A_SHARE  (TILE_M * TILE_K / ITEMS) /* elements that a work-item fetches */
 #define B_SHARE  (TILE_N * TILE_K / ITEMS)
+/* This work-item among the LOCAL_X x LOCAL_Y, and as one of ITEMS. */
+#define ITEM     (LOCAL_ID(1) * LOCAL_X + LOCAL_ID(0))
+#define ACROSS   (LOCAL_X < 8u ? LOCAL_X : 8u)
+#define ITEM_X   (item % ACROSS + item / (4u * ACROSS) % (LOCAL_X / ACROSS) * ACROSS)
+#define ITEM_Y   (item / ACROSS % 4u + item / (4u * LOCAL_X) * 4u)
 #define M_OF(i)  ((i) / 4u * (LOCAL_Y * 4u) + y * 4u + (i) % 4u)
 #define N_OF(j)  ((j) / 4u * (LOCAL_X * 4u) + x * 4u + (j) % 4u)
 

@@ -241,10 +241,24 @@ run_drivers() {
         no_driver lavapipe "not installed (mesa-vulkan-drivers, vulkan-validationlayers)"
     fi
 
+    # Kernels for real GPUs, on what is here: those of products and convolutions are other ones than a CPU's.
+    all_tests=$filter
+    filter=${filter:-@(window|products|matmul)}
+    if [ -n "$lavapipe" ] && [ -n "$validation" ]; then
+        suite "GPUs' kernels on lavapipe" "$conformance" STRATA_TEST_KERNELS=gpu STRATA_TEST_DEVICES=vulkan \
+            "VK_DRIVER_FILES=$lavapipe" "VK_ICD_FILENAMES=$lavapipe"
+    fi
+    filter=$all_tests
+
     oclgrind=$(ls /usr/lib/oclgrind/liboclgrind-rt-icd.so /usr/lib/*/oclgrind/liboclgrind-rt-icd.so 2>/dev/null | head -n 1)
     if [ -n "$oclgrind" ]; then
         driver Oclgrind STRATA_TEST_DEVICES=opencl STRATA_TEST_SMALL=1 "OCL_ICD_VENDORS=$(icd_folder oclgrind "$oclgrind")" \
             OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 "OCLGRIND_LOG=$messages"
+        all_tests=$filter
+        filter=${filter:-@(window|products)}
+        suite "GPUs' kernels on Oclgrind" "$conformance" STRATA_TEST_KERNELS=gpu STRATA_TEST_DEVICES=opencl STRATA_TEST_SMALL=1 \
+            "OCL_ICD_VENDORS=$logs/icd-oclgrind" OCLGRIND_DATA_RACES=1 OCLGRIND_UNINITIALIZED=1 "OCLGRIND_LOG=$messages"
+        filter=$all_tests
         no_driver "Oclgrind, 3 kernels" \
             "it takes memset's memory for uninitialised (cpu/conv2d_filter_grad, scatter_rows) or selects otherwise (cpu/max_pool2d_grad)"
     else

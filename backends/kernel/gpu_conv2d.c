@@ -14,7 +14,8 @@ enum {
     NOMINAL_TILE = 64,  /* rows and columns */
     ENOUGH_TILES = 512, /* keep a large device busy */
     LEAST_PART = 256,   /* rows of a filter gradient's part: shorter sums are not worth their fold */
-    MOST_PART = 16384
+    MOST_PART = 16384,
+    ODD_ROWS = 16 /* more, where parts would begin in the same bank of the memory */
 };
 
 static int64_t ceil_div(int64_t a, int64_t b) {
@@ -41,6 +42,11 @@ static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) 
 
 /* ---- conv2d and its gradient by the input ---- */
 
+/* In the gradient: how far apart along an axis the taps lie that meet the same pixels. */
+static int64_t tap_step(const strata_conv2d_sizes *s, int axis) {
+    return s->stride[axis] / greatest_common_divisor(s->stride[axis], s->dilation[axis]);
+}
+
 static strata_tiled_product product_of(const strata_tensor *node) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const bool transposed = node->op == &strata_op_conv2d_input_grad;
@@ -50,9 +56,27 @@ static strata_tiled_product product_of(const strata_tensor *node) {
     return (strata_tiled_product){.m = rows, .n = columns_of(node), .batch = classes * s.groups, .words_a_row = ROW_WORDS};
 }
 
-static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
+/* Of the fold; in the gradient those of the class with the most taps. */
+static int64_t steps_of(const strata_tensor *node) {
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    if (node->op != &strata_op_conv2d_input_grad) return s.kernel_h * s.kernel_w * s.group_in;
+    return ceil_div(s.kernel_h, tap_step(&s, 0)) * ceil_div(s.kernel_w, tap_step(&s, 1)) * s.group_out;
+}
+
+static int64_t part_of(const strata_tensor *node) {
     const strata_tiled_product product = product_of(node);
-    return strata_tiles_candidates(limits, &product, STRATA_CANDIDATES, out);
+    return strata_tiles_part(&product, steps_of(node));
+}
+
+static int64_t n_parts(const strata_tensor *node) {
+    const int64_t steps = steps_of(node);
+    return steps ? ceil_div(steps, part_of(node)) : 1;
+}
+
+static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
+    strata_tiled_product product = product_of(node);
+    product.batch *= n_parts(node);
+    return strata_tiles_candidates(limits, &product, out);
 }
 
 static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
@@ -60,20 +84,23 @@ static strata_status lower(const strata_tensor *node, const strata_candidate *ca
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const bool transposed = node->op == &strata_op_conv2d_input_grad;
     const strata_tiled_product product = product_of(node);
+    const int64_t parts = n_parts(node);
     strata_launch launch;
     STRATA_TRY(strata_conv2d_launch(node, &launch, err));
-    for (int d = 0; d < 2; d++) /* taps of one class of pixels lie so far apart */
-        strata_launch_word(&launch)->u32 =
-            transposed ? (uint32_t)(s.stride[d] / greatest_common_divisor(s.stride[d], s.dilation[d])) : 1;
+    for (int d = 0; d < 2; d++) strata_launch_word(&launch)->u32 = transposed ? (uint32_t)tap_step(&s, d) : 1;
+    strata_launch_word(&launch)->u32 = (uint32_t)parts;
+    strata_launch_word(&launch)->u32 = (uint32_t)part_of(node);
     launch.kernel = "conv2d_tiles";
     strata_tiles_launch(candidate, &launch);
-    launch.global[0] *= strata_tiles_count(&product, candidate->values);
-    return strata_lowering_add(lowering, &launch, err);
+    strata_tiles_launch_parts(node, parts, &launch);
+    launch.global[0] *= parts * strata_tiles_count(&product, candidate->values);
+    STRATA_TRY(strata_lowering_add(lowering, &launch, err));
+    return parts > 1 ? strata_tiles_fold(node, columns_of(node) * s.groups, parts, lowering, err) : STRATA_OK;
 }
 
 /* ---- the gradient by the filter ---- */
 
-static strata_tiled_product part_of(const strata_tensor *node) {
+static strata_tiled_product sums_of(const strata_tensor *node) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     return (strata_tiled_product){
         .m = s.kernel_h * s.kernel_w * s.group_in, .n = s.group_out, .batch = s.groups, .words_a_step = STEP_WORDS};
@@ -83,23 +110,24 @@ static strata_tiled_product part_of(const strata_tensor *node) {
 static int64_t rows_of_part(const strata_tensor *node) {
     static const int nominal[TILE_VALUES] = {1, 1, NOMINAL_TILE, NOMINAL_TILE, 1};
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
-    const strata_tiled_product product = part_of(node);
+    const strata_tiled_product product = sums_of(node);
     const int64_t rows = s.n * s.out_h * s.out_w, tiles = strata_tiles_count(&product, nominal);
     int64_t parts = 1;
     while ((parts * tiles < ENOUGH_TILES && rows >= 2 * parts * LEAST_PART) || rows > parts * MOST_PART) parts *= 2;
-    return rows ? ceil_div(rows, parts) : 1;
+    const int64_t part = rows ? ceil_div(rows, parts) : 1;
+    return part % LEAST_PART ? part : part + ODD_ROWS;
 }
 
 static int filter_grad_candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
-    strata_tiled_product product = part_of(node);
+    strata_tiled_product product = sums_of(node);
     product.batch *= ceil_div(s.n * s.out_h * s.out_w, rows_of_part(node));
-    return strata_tiles_candidates(limits, &product, STRATA_CANDIDATES, out);
+    return strata_tiles_candidates(limits, &product, out);
 }
 
 static strata_status filter_grad_lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
                                        strata_error *err) {
-    const strata_tiled_product product = part_of(node);
+    const strata_tiled_product product = sums_of(node);
     strata_launch launch = {.kernel = "conv2d_filter_grad_tiles"};
     strata_tiles_launch(candidate, &launch);
     return strata_conv2d_filter_grad_lower_parts(

@@ -1,28 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The family gpu/matmul for real GPUs: tiles of shaders/matmul_tiles.kernel, and for small products those of shaders/matmul.kernel with fewer elements
- * a work-item. A backend's library of matrix products (CLBlast) is one more candidate for plain products; it folds K in an order of its
- * own, so only options.fast lets it in. */
-#include <stdio.h>
-
+ * The family gpu/matmul for real GPUs: tiles of shaders/matmul_tiles.kernel. A long k of a small result is cut into parts, which matmul_fold.kernel
+ * adds up: by the shape alone, since it decides the bits. A backend's library of matrix products (CLBlast) is one more candidate for plain
+ * products; it folds K in an order of its own, so only options.fast lets it in. */
 #include "backends/kernel/gpu_tiles.h"
+#include "core/op/copy.h"
 #include "core/op/matmul.h"
 
-enum { KIND = TILE_VALUES, TILES = 0, SMALL, LIBRARY }; /* candidate->values[KIND] */
-enum { LEAST_TILES = 96 };                              /* fewer of matmul_tiles' leave most of a large device idle */
-
-/* Work-items of a group along n and m, elements of each along m and n, steps of k in local memory. */
-static const int small_tiles[][TILE_VALUES] = {{16, 16, 2, 2, 16}, {16, 16, 1, 1, 16}};
-enum { N_SMALL = sizeof small_tiles / sizeof *small_tiles };
+enum { LIBRARY = -1 }; /* candidate->values[0] */
 
 static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
     (void)node;
     return strata_tiles_fit(limits);
 }
 
-static strata_tiled_product product_of(const strata_tensor *node) {
-    const strata_matmul_sizes s = strata_matmul_sizes_of(node);
-    return (strata_tiled_product){.m = s.m, .n = s.n, .batch = s.n_batch};
+static strata_tiled_product product_of(const strata_matmul_sizes *s) {
+    return (strata_tiled_product){.m = s->m, .n = s->n, .batch = s->n_batch};
+}
+
+static int64_t part_of(const strata_matmul_sizes *s) {
+    const strata_tiled_product product = product_of(s);
+    return strata_tiles_part(&product, s->k);
+}
+
+static int64_t n_parts(const strata_matmul_sizes *s) {
+    const int64_t part = part_of(s);
+    return s->k ? (s->k + part - 1) / part : 1;
 }
 
 /* CLBlast's words: m n k batch, strides of rows and of matrices of a and b, transposes. */
@@ -58,39 +61,30 @@ static strata_status lower_to_library(const strata_tensor *node, strata_lowering
     return strata_lowering_add(lowering, &launch, err);
 }
 
-static strata_candidate small_candidate(int i) {
-    const int *t = small_tiles[i];
-    strata_candidate candidate = {.exact = true, .values = {t[0], t[1], t[2], t[3], t[4], SMALL}};
-    snprintf(candidate.name, sizeof candidate.name, "small tile=%dx%d", (int)strata_tile_m(t), (int)strata_tile_n(t));
-    return candidate;
-}
-
-/* Untuned, the small tiles are for products of which few of the others can be made. */
 static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
-    const strata_tiled_product product = product_of(node);
-    int n = 0;
-    strata_candidate tiled[STRATA_CANDIDATES];
-    const int n_tiled = strata_tiles_candidates(limits, &product, STRATA_CANDIDATES - N_SMALL - 1, tiled);
-    const bool small = strata_tiles_count(&product, tiled[0].values) < LEAST_TILES;
-    if (small)
-        for (int i = 0; i < N_SMALL; i++) out[n++] = small_candidate(N_SMALL - 1 - i);
-    for (int i = 0; i < n_tiled; i++) out[n++] = tiled[i];
-    if (!small)
-        for (int i = 0; i < N_SMALL; i++) out[n++] = small_candidate(i);
-    if (library_fits(limits, node))
-        out[n++] = (strata_candidate){.name = "library", .exact = false, .values = {[KIND] = LIBRARY}};
+    const strata_matmul_sizes s = strata_matmul_sizes_of(node);
+    strata_tiled_product product = product_of(&s);
+    product.batch *= n_parts(&s);
+    int n = strata_tiles_candidates(limits, &product, out);
+    if (library_fits(limits, node)) out[n++] = (strata_candidate){.name = "library", .exact = false, .values = {LIBRARY}};
     return n;
 }
 
 static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
                            strata_error *err) {
-    const strata_tiled_product product = product_of(node);
-    if (candidate->values[KIND] == LIBRARY) return lower_to_library(node, lowering, err);
+    const strata_matmul_sizes s = strata_matmul_sizes_of(node);
+    const strata_tiled_product product = product_of(&s);
+    const int64_t parts = n_parts(&s);
+    if (candidate->values[0] == LIBRARY) return lower_to_library(node, lowering, err);
     strata_launch launch = strata_matmul_launch(node);
-    launch.kernel = candidate->values[KIND] == SMALL ? "matmul" : "matmul_tiles";
+    launch.kernel = "matmul_tiles";
+    strata_launch_word(&launch)->u32 = (uint32_t)parts;
+    strata_launch_word(&launch)->u32 = (uint32_t)part_of(&s);
     strata_tiles_launch(candidate, &launch);
-    launch.global[0] *= strata_tiles_count(&product, candidate->values);
-    return strata_lowering_add(lowering, &launch, err);
+    strata_tiles_launch_parts(node, parts, &launch);
+    launch.global[0] *= parts * strata_tiles_count(&product, candidate->values);
+    STRATA_TRY(strata_lowering_add(lowering, &launch, err));
+    return parts > 1 ? strata_tiles_fold(node, s.n, parts, lowering, err) : STRATA_OK;
 }
 
 const strata_family strata_family_gpu_matmul = {

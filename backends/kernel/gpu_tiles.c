@@ -1,13 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backends/kernel/gpu_tiles.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
-enum { TILES_A_UNIT = 2, UNKNOWN_UNITS = 32 };
+#include "core/op/copy.h"
+#include "core/op/epilogue.h"
 
-/* From large to small: 128 x 128, 64 x 128, 128 x 64, 64 x 64, 64 x 32, 32 x 64, 32 x 32. */
-static const int tiles[][TILE_VALUES] = {{16, 16, 8, 8, 16}, {16, 16, 8, 8, 8}, {16, 8, 8, 8, 16},  {8, 16, 8, 8, 16},
-                                         {8, 8, 8, 8, 16},   {8, 16, 4, 4, 16}, {16, 16, 4, 4, 16}, {8, 8, 4, 4, 16}};
+enum {
+    UNKNOWN_UNITS = 32,
+    WARP = 32,      /* work-items of a SIMD vector of most GPUs */
+    FULL_WARPS = 8, /* that a unit needs to hide what it waits for */
+    LOCAL_PADDING = 8,
+    NOMINAL_TILE = 64,  /* rows and columns, for cutting into parts, */
+    ENOUGH_TILES = 512, /* of which so many keep a large device busy */
+    LEAST_PART = 96     /* steps: shorter sums are not worth their fold */
+};
+
+/* efficiency: of the units' multiply-adds, measured with large products on an NVIDIA H100, relative to the first. */
+static const struct {
+    int values[TILE_VALUES];
+    double efficiency;
+} tiles[] = {
+    {{16, 16, 16, 8, 16}, 1.1}, {{16, 16, 8, 8, 16}, 1},   {{16, 8, 8, 8, 16}, 1},    {{8, 16, 8, 8, 16}, 1},
+    {{8, 8, 8, 8, 16}, 0.95},   {{8, 16, 8, 4, 16}, 0.75}, {{16, 16, 4, 4, 16}, 0.6}, {{8, 16, 4, 4, 16}, 0.6},
+    {{16, 8, 4, 4, 16}, 0.6},   {{8, 8, 4, 4, 16}, 0.55},  {{4, 16, 4, 4, 16}, 0.45},
+};
 enum { N_TILES = sizeof tiles / sizeof *tiles };
 
 static int64_t ceil_div(int64_t a, int64_t b) {
@@ -19,35 +38,52 @@ int64_t strata_tiles_count(const strata_tiled_product *product, const int *tile)
 }
 
 static bool fits_device(const strata_kernel_limits *limits, const strata_tiled_product *product, const int *t) {
-    const int64_t floats = t[TILE_STEPS] * (strata_tile_m(t) + strata_tile_n(t) + 8 + product->words_a_step) +
+    const int64_t floats = t[TILE_STEPS] * (strata_tile_m(t) + strata_tile_n(t) + LOCAL_PADDING + product->words_a_step) +
                            strata_tile_m(t) * product->words_a_row;
     return (uint64_t)(4 * floats) <= limits->local_bytes &&
            (uint32_t)(t[TILE_LOCAL_X] * t[TILE_LOCAL_Y]) <= limits->max_workgroup &&
            (uint32_t)t[TILE_LOCAL_X] <= limits->max_local[0] && (uint32_t)t[TILE_LOCAL_Y] <= limits->max_local[1];
 }
 
-static void add(strata_candidate *out, int *n, const int *t) {
-    strata_candidate *candidate = &out[(*n)++];
-    *candidate = (strata_candidate){.exact = true, .values = {t[0], t[1], t[2], t[3], t[4]}};
-    snprintf(candidate->name, sizeof candidate->name, "tile=%dx%d k=%d items=%dx%d", (int)strata_tile_m(t),
-             (int)strata_tile_n(t), t[TILE_STEPS], t[TILE_LOCAL_X], t[TILE_LOCAL_Y]);
+/* Steps of one k, relative: a unit's tiles one after another, or what one of its work-items does when there are too few to fill the unit. */
+static double cost_of(const strata_kernel_limits *limits, const strata_tiled_product *product, int tile) {
+    const int *t = tiles[tile].values;
+    const int64_t units = limits->compute_units > 1 ? limits->compute_units : UNKNOWN_UNITS;
+    const double each = (double)ceil_div(strata_tiles_count(product, t), units);
+    const double warps = (double)(t[TILE_LOCAL_X] * t[TILE_LOCAL_Y]) / WARP, busy = each * warps / FULL_WARPS;
+    return each * (double)(strata_tile_m(t) * strata_tile_n(t)) / tiles[tile].efficiency / (busy < 1 ? busy : 1);
+}
+
+static strata_candidate candidate_of(int tile) {
+    const int *t = tiles[tile].values;
+    strata_candidate candidate = {.exact = true, .values = {t[0], t[1], t[2], t[3], t[4]}};
+    snprintf(candidate.name, sizeof candidate.name, "tile=%dx%d items=%dx%d", (int)strata_tile_m(t), (int)strata_tile_n(t),
+             t[TILE_LOCAL_X], t[TILE_LOCAL_Y]);
+    return candidate;
 }
 
 bool strata_tiles_fit(const strata_kernel_limits *limits) {
     const strata_tiled_product most = {.m = 1, .n = 1, .batch = 1, .words_a_row = 4, .words_a_step = 6};
-    return limits->device_class >= STRATA_DEVICE_INTEGRATED_GPU && fits_device(limits, &most, tiles[N_TILES - 1]);
+    return limits->device_class >= STRATA_DEVICE_INTEGRATED_GPU && fits_device(limits, &most, tiles[N_TILES - 1].values);
 }
 
-int strata_tiles_candidates(const strata_kernel_limits *limits, const strata_tiled_product *product, int most,
-                            strata_candidate *out) {
-    const int64_t units = limits->compute_units > 1 ? limits->compute_units : UNKNOWN_UNITS;
-    int first = 0, n = 0;
-    while (first < N_TILES - 1 &&
-           (!fits_device(limits, product, tiles[first]) || strata_tiles_count(product, tiles[first]) < TILES_A_UNIT * units))
-        first++;
-    add(out, &n, tiles[first]);
-    for (int i = 0; i < N_TILES && n < most; i++)
-        if (i != first && fits_device(limits, product, tiles[i])) add(out, &n, tiles[i]);
+int strata_tiles_candidates(const strata_kernel_limits *limits, const strata_tiled_product *product, strata_candidate *out) {
+    double costs[STRATA_TILES_TRIED];
+    int n = 0;
+    for (int tile = 0; tile < N_TILES; tile++) {
+        if (!fits_device(limits, product, tiles[tile].values)) continue;
+        const double cost = cost_of(limits, product, tile);
+        int at = n;
+        while (at > 0 && costs[at - 1] > cost) at--;
+        if (at == STRATA_TILES_TRIED) continue;
+        if (n < STRATA_TILES_TRIED) n++;
+        for (int i = n - 1; i > at; i--) {
+            costs[i] = costs[i - 1];
+            out[i] = out[i - 1];
+        }
+        costs[at] = cost;
+        out[at] = candidate_of(tile);
+    }
     return n;
 }
 
@@ -60,4 +96,50 @@ void strata_tiles_launch(const strata_candidate *candidate, strata_launch *launc
     launch->local[1] = t[TILE_LOCAL_Y];
     launch->global[0] = t[TILE_LOCAL_X];
     launch->global[1] = t[TILE_LOCAL_Y];
+}
+
+/* ---- parts ---- */
+
+int64_t strata_tiles_part(const strata_tiled_product *product, int64_t steps) {
+    const int64_t tiles = product->batch * ceil_div(product->m, NOMINAL_TILE) * ceil_div(product->n, NOMINAL_TILE);
+    int64_t parts = 1;
+    while (parts * tiles < ENOUGH_TILES && steps >= 2 * parts * LEAST_PART) parts *= 2;
+    return steps ? ceil_div(steps, parts) : 1;
+}
+
+void strata_tiles_launch_parts(const strata_tensor *node, int64_t parts, strata_launch *launch) {
+    static const char *const variants[2][3] = {
+        {[STRATA_DTYPE_F32] = "f32_f32", [STRATA_DTYPE_F16] = "f16_f16", [STRATA_DTYPE_BF16] = "bf16_bf16"},
+        {[STRATA_DTYPE_F32] = "f32_f32", [STRATA_DTYPE_F16] = "f16_f32", [STRATA_DTYPE_BF16] = "bf16_f32"}};
+    static const char *const epilogue[] = {"BIAS", "ACTIVATION", "AUX"};
+    launch->variant = variants[parts > 1][node->dtype];
+    if (parts == 1) return;
+    for (int b = 0; b < launch->n_buffers; b++)
+        if (launch->buffers[b] == node) launch->buffers[b] = NULL;
+    for (int c = 0; c < launch->n_constants; c++)
+        for (size_t e = 0; e < sizeof epilogue / sizeof *epilogue; e++)
+            if (!strcmp(launch->constants[c].name, epilogue[e])) launch->constants[c].value = 0;
+}
+
+strata_status strata_tiles_fold(const strata_tensor *node, int64_t columns, int64_t parts, strata_lowering *lowering,
+                                strata_error *err) {
+    const int64_t elements = strata_shape_elements(node->shape);
+    strata_launch launch = {
+        .kernel = "matmul_fold",
+        .variant = strata_dtype_name(node->dtype),
+        .n_buffers = 4,
+        .buffers = {NULL, strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node},
+        .writes = 1u << 3,
+        .global = {elements},
+        .grid_stride = true,
+    };
+    if (parts * elements > INT64_C(1) << 31)
+        return strata_fail(err, STRATA_UNSUPPORTED, "%" PRId64 " partial sums of %" PRId64 " elements; kernels count to 2^31",
+                           parts, elements);
+    strata_launch_word(&launch)->u32 = (uint32_t)elements;
+    strata_launch_word(&launch)->u32 = (uint32_t)columns;
+    strata_launch_word(&launch)->u32 = (uint32_t)parts;
+    strata_epilogue_constants(&launch, node);
+    strata_lowering_scratch(lowering, parts * elements * (int64_t)sizeof(float));
+    return strata_lowering_add(lowering, &launch, err);
 }

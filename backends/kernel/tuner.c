@@ -4,7 +4,7 @@
  *
  * A candidate is tried by compiling a piece of that one node, with buffers of its own (core/bench.h). Its result must equal the first
  * candidate's: bit for bit when it is marked exact, within TOLERANCE when only options.fast let it in. All the tuning of one opened
- * device takes at most BUDGET_NS; what is left then keeps its first candidate, which is remembered too, so that the next start
+ * device takes at most BUDGET_NS or GPU_BUDGET_NS; what is left then keeps its first candidate, which is remembered too, so that the next start
  * doesn't tune again.
  *
  * The file is text, a line a node: key, candidate, microseconds. It is read when the device is opened and written anew, by rename,
@@ -28,8 +28,9 @@ enum {
     SMALL_US = 20, /* a node that takes so long is not worth more than its first candidate; */
     GPU_SMALL_US = 3
 };
-#define BUDGET_NS 2000000000u
-#define TOLERANCE 1e-3
+#define BUDGET_NS     2000000000u
+#define GPU_BUDGET_NS 4000000000u /* kernels take little of it, but there are more candidates, and their compiler is slow */
+#define TOLERANCE     1e-3
 
 typedef struct record {
     char key[KEY_BYTES], winner[48];
@@ -204,10 +205,11 @@ static int tune(strata_tuner *tuner, const strata_tensor *node, const strata_can
     strata_bench bench = {0};
     int best = 0;
     double best_us = 0;
-    bool ready = tuner->spent_ns < BUDGET_NS && bytes > 0 && truth && result &&
+    const uint64_t budget = tuner->is_gpu ? GPU_BUDGET_NS : BUDGET_NS;
+    bool ready = tuner->spent_ns < budget && bytes > 0 && truth && result &&
                  !strata_bench_init(&bench, tuner->device, node, NULL, NULL) &&
                  !try_candidate(tuner, &bench, 0, truth, &best_us, NULL) && best_us > (tuner->is_gpu ? GPU_SMALL_US : SMALL_US);
-    for (int i = 1; i < n && ready && tuner->spent_ns < BUDGET_NS; i++) {
+    for (int i = 1; i < n && ready && tuner->spent_ns < budget; i++) {
         uint64_t start = now_ns();
         double us;
         bool good = !try_candidate(tuner, &bench, i, result, &us, NULL) && us < best_us &&

@@ -11,16 +11,22 @@
 #include "backends/vulkan/vulkan.h"
 #endif
 
+strata_kernel_limits *conformance_limits(strata_device *device) {
+#if STRATA_WITH_OPENCL
+    if (!strcmp(device->info.backend, "opencl")) return conformance_opencl_limits(device);
+#endif
+#if STRATA_WITH_VULKAN
+    if (!strcmp(device->info.backend, "vulkan")) return &((vulkan_device *)device)->limits;
+#endif
+    (void)device;
+    return NULL;
+}
+
 /* STRATA_TEST_KERNELS=gpu: the device runs the kernels for real GPUs, whatever it is, so that these are tested without one. */
 static void choose_kernels(strata_device *device) {
     const char *kernels = getenv("STRATA_TEST_KERNELS");
-    if (!kernels || strcmp(kernels, "gpu") != 0) return;
-#if STRATA_WITH_OPENCL
-    if (!strcmp(device->info.backend, "opencl")) conformance_opencl_limits(device)->device_class = STRATA_DEVICE_DISCRETE_GPU;
-#endif
-#if STRATA_WITH_VULKAN
-    if (!strcmp(device->info.backend, "vulkan")) ((vulkan_device *)device)->limits.device_class = STRATA_DEVICE_DISCRETE_GPU;
-#endif
+    strata_kernel_limits *limits = conformance_limits(device);
+    if (limits && kernels && !strcmp(kernels, "gpu")) limits->device_class = STRATA_DEVICE_DISCRETE_GPU;
 }
 
 bool conformance_small(void) {

@@ -3,6 +3,7 @@
  * Which devices the conformance suite runs on: every one that can be opened, or those named in the environment.
  *     STRATA_TEST_DEVICES   prefixes of ids, joined by commas: "opencl", "vulkan:0,host". Parts of a device ("opencl:0.1") run only
  *                           when they are named in full.
+ *     STRATA_TEST_KERNELS   gpu: every device runs the kernels for real GPUs
  *     STRATA_TEST_SMALL     1: small shapes only, for checkers that are a thousand times slower */
 #ifndef STRATA_TESTS_CONFORMANCE_DEVICES_H
 #define STRATA_TESTS_CONFORMANCE_DEVICES_H
@@ -22,7 +23,9 @@ strata_device *conformance_open(const char *id, const strata_device_options *opt
 /* Fails the running test when validation said something; closes. */
 void conformance_close(strata_device *device);
 
-/* What an OpenCL device may run; for tests to change (opencl_limits.c). */
+/* What kernels are chosen by; NULL for the host, which has none. */
+strata_kernel_limits *conformance_limits(strata_device *device);
+/* The same of an OpenCL device (opencl_limits.c). */
 strata_kernel_limits *conformance_opencl_limits(strata_device *device);
 
 #endif

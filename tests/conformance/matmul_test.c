@@ -186,25 +186,15 @@ static strata_array product_on(const char *id, const product *p) {
 /* The exact candidates of the family that takes this product on the device; returns how many. */
 static int candidate_names(const char *id, const product *p, strata_candidate *out) {
     strata_device *device = conformance_open(id, &(strata_device_options){.no_tune = true});
-    const strata_device_info *info = &device->info;
-    strata_kernel_limits limits = {.device_class = info->device_class,
-                                   .opencl_c = !strcmp(info->backend, "opencl"),
-                                   .dtypes = info->dtypes,
-                                   .max_workgroup = info->max_workgroup,
-                                   .max_local = {info->max_workgroup, info->max_workgroup},
-                                   .max_groups = {65535, 65535},
-                                   .local_bytes = info->local_bytes,
-                                   .compute_units = info->compute_units ? info->compute_units : 1,
-                                   .vector_width = info->vector_width,
-                                   .max_range_bytes = info->max_range_bytes};
     run_case run;
     int n = 0;
+    const strata_kernel_limits *limits = conformance_limits(device);
     run_case_begin(&run, device);
     strata_tensor *y = strata_matmul(operand(&run, 0, p->m, p->k, false, STRATA_DTYPE_F32, 1),
                                      operand(&run, 0, p->k, p->n, true, STRATA_DTYPE_F32, 2), false, true);
-    for (int i = 0; strata_families[i] && !n; i++)
-        if (!strcmp(strata_families[i]->op, "matmul") && strata_families[i]->fits(&limits, y))
-            n = strata_families[i]->candidates(&limits, y, out);
+    for (int i = 0; limits && strata_families[i] && !n; i++)
+        if (!strcmp(strata_families[i]->op, "matmul") && strata_families[i]->fits(limits, y))
+            n = strata_families[i]->candidates(limits, y, out);
     run_case_end(&run);
     conformance_close(device);
     return n;
