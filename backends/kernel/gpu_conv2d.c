@@ -14,8 +14,7 @@ enum {
     NOMINAL_TILE = 64,  /* rows and columns */
     ENOUGH_TILES = 512, /* keep a large device busy */
     LEAST_PART = 256,   /* rows of a filter gradient's part: shorter sums are not worth their fold */
-    MOST_PART = 16384,
-    ODD_ROWS = 16 /* more, where parts would begin in the same bank of the memory */
+    MOST_PART = 16384
 };
 
 static int64_t ceil_div(int64_t a, int64_t b) {
@@ -114,8 +113,7 @@ static int64_t rows_of_part(const strata_tensor *node) {
     const int64_t rows = s.n * s.out_h * s.out_w, tiles = strata_tiles_count(&product, nominal);
     int64_t parts = 1;
     while ((parts * tiles < ENOUGH_TILES && rows >= 2 * parts * LEAST_PART) || rows > parts * MOST_PART) parts *= 2;
-    const int64_t part = rows ? ceil_div(rows, parts) : 1;
-    return part % LEAST_PART ? part : part + ODD_ROWS;
+    return rows ? ceil_div(rows, parts) : 1;
 }
 
 static int filter_grad_candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {

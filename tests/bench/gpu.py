@@ -27,6 +27,7 @@ parser.add_argument("--only", default="train,matmul,conv2d")
 parser.add_argument("--sizes", default="256,512,1024,2048,4096")
 parser.add_argument("--precision", default="f32")
 parser.add_argument("--tf32", choices=["yes", "no"], default="yes")
+parser.add_argument("--card", default="cuda", help="PyTorch's device; cpu is for trying this script out")
 o = parser.parse_args()
 
 try:
@@ -34,13 +35,15 @@ try:
     import torch.nn as nn
     import torch.nn.functional as F
 except ImportError:
-    sys.exit("gpu: PyTorch is missing (pip install torch)")
-if not torch.cuda.is_available():
+    print("gpu: PyTorch is missing (pip install torch)", file=sys.stderr)
+    sys.exit(3)
+HAS_CUDA = o.card != "cpu"
+if HAS_CUDA and not torch.cuda.is_available():
     print("gpu: PyTorch sees no CUDA card", file=sys.stderr)
     sys.exit(3)
 torch.backends.cudnn.allow_tf32 = o.tf32 == "yes"
 torch.backends.cudnn.benchmark = True
-CUDA = torch.device("cuda")
+CARD = torch.device(o.card)
 
 
 def strata(*words):
@@ -50,6 +53,26 @@ def strata(*words):
         print(f"  strata {' '.join(words)}: exit code {done.returncode}: {done.stderr.strip()[-400:]}", file=sys.stderr)
         return []
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def finish():
+    if HAS_CUDA:
+        torch.cuda.synchronize()
+
+
+def captured(work):
+    """What replays the work: as a CUDA graph, so that launches cost nothing."""
+    if not HAS_CUDA:
+        return work
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(12):
+            work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay
 
 
 def row(what, ours, theirs, unit, note=""):
@@ -85,29 +108,29 @@ def model(task):
 def crop_and_flip(x):
     """Each picture moved by up to 4 pixels each way, half of them mirrored."""
     n = x.shape[0]
-    at = torch.randint(0, 9, (2, n, 1, 1, 1), device=CUDA)
-    mirrored = torch.randint(0, 2, (n, 1, 1, 1), device=CUDA)
+    at = torch.randint(0, 9, (2, n, 1, 1, 1), device=CARD)
+    mirrored = torch.randint(0, 2, (n, 1, 1, 1), device=CARD)
     wide = F.pad(x, (4, 4, 4, 4))
-    column = torch.arange(32, device=CUDA).view(1, 1, 1, 32)
+    column = torch.arange(32, device=CARD).view(1, 1, 1, 32)
     columns = at[0] + torch.where(mirrored == 1, 31 - column, column)
-    rows = at[1] + torch.arange(32, device=CUDA).view(1, 1, 32, 1)
-    which, channel = torch.arange(n, device=CUDA).view(n, 1, 1, 1), torch.arange(3, device=CUDA).view(1, 3, 1, 1)
+    rows = at[1] + torch.arange(32, device=CARD).view(1, 1, 32, 1)
+    which, channel = torch.arange(n, device=CARD).view(n, 1, 1, 1), torch.arange(3, device=CARD).view(1, 3, 1, 1)
     return wide[which, channel, rows, columns]
 
 
 def torch_rates(task, batch, examples):
     """Examples a second: step by step, and with the step captured as a CUDA graph."""
     torch.manual_seed(1)
-    x = torch.rand(examples, *((1, 28, 28) if task == "mnist" else (3, 32, 32)), device=CUDA)
-    y = torch.randint(0, 10, (examples,), device=CUDA)
+    x = torch.rand(examples, *((1, 28, 28) if task == "mnist" else (3, 32, 32)), device=CARD)
+    y = torch.randint(0, 10, (examples,), device=CARD)
     rates = {}
-    for how in ("eager", "graph"):
-        net = model(task).to(CUDA)
+    for how in ("eager", "graph") if HAS_CUDA else ("eager",):
+        net = model(task).to(CARD)
         if task != "mnist":
             net = net.to(memory_format=torch.channels_last)
-        kinds = dict(fused=True, capturable=True)
+        kinds = dict(fused=True, capturable=HAS_CUDA)
         opt = torch.optim.AdamW(net.parameters(), **kinds) if task == "cifar10_resnet" else torch.optim.Adam(net.parameters(), **kinds)
-        index = torch.zeros(batch, dtype=torch.long, device=CUDA)
+        index = torch.zeros(batch, dtype=torch.long, device=CARD)
 
         def step():
             opt.zero_grad(set_to_none=True)
@@ -116,31 +139,21 @@ def torch_rates(task, batch, examples):
                 bx = crop_and_flip(bx)
             if task != "mnist":
                 bx = bx.contiguous(memory_format=torch.channels_last)
-            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=o.precision == "bf16"):
+            with torch.autocast(o.card, dtype=torch.bfloat16, enabled=o.precision == "bf16"):
                 loss = F.cross_entropy(net(bx), y[index])
             loss.backward()
             opt.step()
 
-        side = torch.cuda.Stream()
-        with torch.cuda.stream(side):
-            for _ in range(12):
-                step()
-        torch.cuda.synchronize()
-        run = step
-        if how == "graph":
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                step()
-            run = graph.replay
+        run = captured(step) if how == "graph" else step
         steps = max(20, min(300, examples // batch))
         times = []
         for _ in range(3):
             start = time.perf_counter()
-            order = torch.randperm(examples, device=CUDA)
+            order = torch.randperm(examples, device=CARD)
             for i in range(steps):
                 index.copy_(order[i * batch % (examples - batch):][:batch])
                 run()
-            torch.cuda.synchronize()
+            finish()
             times.append((time.perf_counter() - start) / steps)
         rates[how] = batch / statistics.median(times)
     return rates
@@ -163,22 +176,19 @@ def train():
 
 # ---- products and convolutions ----------------------------------------------------------------------------------------
 def seconds(work):
-    """The median of CUDA events around a run of the work captured as a graph, without launches."""
-    for _ in range(5):
-        work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    """The median of ten runs of the work, many times."""
+
+    def ten():
         for _ in range(10):
             work()
-    times = []
+
+    run, times = captured(ten), []
     for _ in range(12):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) * 1e-4)
+        finish()
+        start = time.perf_counter()
+        run()
+        finish()
+        times.append((time.perf_counter() - start) / 10)
     return statistics.median(times)
 
 
@@ -186,7 +196,7 @@ def matmul():
     for device in o.devices.split(","):
         for line in strata("bench", "matmul", "--device", device, "--sizes", o.sizes, "--mnist", "--seconds", "0.3"):
             m, n, k = line["m"], line["n"], line["k"]
-            a, b = torch.randn(m, k, device=CUDA), torch.randn(k, n, device=CUDA)
+            a, b = torch.randn(m, k, device=CARD), torch.randn(k, n, device=CARD)
             theirs = 2e-9 * m * n * k / seconds(lambda: a @ b)
             row(f"matmul {m}x{n}x{k}, {device}", line["gflops"], theirs, "GFLOP/s", f"{line['gflops'] / line['peak_gflops']:.2f} of the peak")
 
@@ -197,8 +207,8 @@ def conv2d():
             batch, height, width, channels = line["x"]
             size, stride, filters = line["filter"][0], line["stride"], line["filter"][3]
             pad = size // 2 if line["same"] else 0
-            x = torch.randn(batch, channels, height, width, device=CUDA).to(memory_format=torch.channels_last)
-            f = torch.randn(filters, channels, size, size, device=CUDA).to(memory_format=torch.channels_last)
+            x = torch.randn(batch, channels, height, width, device=CARD).to(memory_format=torch.channels_last)
+            f = torch.randn(filters, channels, size, size, device=CARD).to(memory_format=torch.channels_last)
             dy = torch.randn_like(F.conv2d(x, f, stride=stride, padding=pad))
 
             def gradient(which):
@@ -211,7 +221,7 @@ def conv2d():
                 f"{line['gflops'] / line['peak_gflops']:.2f} of the peak")
 
 
-print(f"# {torch.cuda.get_device_name()}, PyTorch {torch.__version__}, cuDNN's TF32 {o.tf32}, precision {o.precision}")
+print(f"# {torch.cuda.get_device_name() if HAS_CUDA else o.card}, PyTorch {torch.__version__}, cuDNN's TF32 {o.tf32}, precision {o.precision}")
 print(f"# {'':<42} {'Strata':>12} {'PyTorch':>12}            ratio  asked {ASKED}")
 for part in o.only.split(","):
     {"train": train, "matmul": matmul, "conv2d": conv2d}[part]()
