@@ -5,7 +5,12 @@
  *   TREE 0   a work-item owns a row and folds it from the identity, elements ascending
  *   TREE 1   a work-group owns a row. 256 lanes, whatever the group's size: lane l folds elements l, l + 256, ... from the
  *            identity; then lane l takes lane l + 128 for l < 128, l + 64 for l < 64, ..., l + 1 for l = 0
- * A kernel that folds has LOCALS(X) = FOLD_LOCALS(X, type), 256 elements of local memory. */
+ * A kernel that folds has LOCALS(X) = FOLD_LOCALS(X, type), 256 elements of local memory.
+ *
+ * Rows that stand side by side as columns of memory are long chains of few work-items in either, and a GPU waits for each of their loads.
+ * They have a third order, runs: at most 32 of them, of ceil(count / 32) neighbouring elements but at least 4 (the last run may be
+ * shorter), each folded from the identity, elements ascending; then the runs from the identity, ascending. A work-group owns 8
+ * neighbouring columns, which are 32 bytes of floats, a lane one run of one of them. */
 #define FOLD_LOCALS(X, type) X(type, lanes, 256)
 
 #define FOR_EACH_ROW(row, n) \
@@ -42,3 +47,28 @@
         BARRIER;                                                                                            \
     }
 #define SUM(a, b) ((a) + (b))
+
+#define RUNS          32u
+#define COLUMNS       8u /* RUNS COLUMNS = 256 lanes: run lane / 8, column lane % 8 */
+#define RUN_OF(count) MAX_U32(((count) + RUNS - 1u) / RUNS, 4u)
+/* lanes = the runs, folded, of `width` columns, at most 8. ELEMENT(i) is an expression of i = 0 .. count-1 and of `column`. Four are
+ * loaded together. */
+#define FOLD_RUNS(type, identity, count, ELEMENT, COMBINE)                                                \
+    for (uint lane = LOCAL_ID(0); lane < 256u; lane += LOCAL_X) {                                         \
+        const uint column = lane % COLUMNS, run = RUN_OF(count);                                          \
+        uint i = MIN_U32(lane / COLUMNS * run, (count));                                                  \
+        const uint end = column < width ? MIN_U32(i + run, (count)) : i;                                  \
+        type so_far = identity;                                                                           \
+        IN_ORDER for (; i + 4u <= end; i += 4u) {                                                         \
+            const type e0 = ELEMENT(i), e1 = ELEMENT(i + 1u), e2 = ELEMENT(i + 2u), e3 = ELEMENT(i + 3u); \
+            so_far = COMBINE(COMBINE(COMBINE(COMBINE(so_far, e0), e1), e2), e3);                          \
+        }                                                                                                 \
+        IN_ORDER for (; i < end; i++) so_far = COMBINE(so_far, ELEMENT(i));                               \
+        lanes[lane] = so_far;                                                                             \
+    }                                                                                                     \
+    BARRIER;
+/* Every column once, among the group, and result = the fold of its runs. The kernel puts a BARRIER behind. */
+#define FOR_EACH_RESULT(column) for (uint column = LOCAL_ID(0); column < width; column += LOCAL_X)
+#define FOLD_LANES(type, result, identity, count, COMBINE) \
+    type result = identity;                                \
+    IN_ORDER for (uint r = 0u; r * RUN_OF(count) < (count); r++) result = COMBINE(result, lanes[r * COLUMNS + column]);

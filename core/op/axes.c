@@ -16,6 +16,11 @@ strata_axes strata_axes_of(strata_shape shape, int64_t first, int64_t count) {
     return axes;
 }
 
+int64_t strata_run_groups(int64_t columns) {
+    enum { COLUMNS = STRATA_RUN_ITEMS / STRATA_RUNS };
+    return columns / COLUMNS + (columns % COLUMNS != 0);
+}
+
 strata_status strata_launch_rows(strata_launch *launch, int64_t rows, int64_t n, int64_t inner, strata_error *err) {
     enum { SHORT_ROW = 32, MOST_ITEMS = 256 };
     const int64_t most_elements = INT64_C(1) << 31; /* kernels count in 32 bits */

@@ -20,4 +20,8 @@ strata_axes strata_axes_of(strata_shape shape, int64_t first, int64_t count);
 STRATA_MUST_USE strata_status strata_launch_rows(strata_launch *launch, int64_t rows, int64_t n, int64_t inner,
                                                  strata_error *err);
 
+/* Work-groups that fold `columns` neighbouring columns in runs (shaders/rows.h), and what each has. */
+enum { STRATA_RUNS = 32, STRATA_RUN_ITEMS = 256 };
+int64_t strata_run_groups(int64_t columns);
+
 #endif

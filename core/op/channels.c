@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "core/op/axes.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
 
@@ -59,10 +60,11 @@ strata_status strata_launch_blocks(strata_launch *launch, strata_channels c, str
     return STRATA_OK;
 }
 
-/* By the shape alone, since the order of adding depends on it: enough parts for many work-items, few for the second launch. */
+/* By the shape alone, since the order of adding depends on it: enough parts for a large device, few for the second launch. A run of more
+ * rows would lose precision (channel_parts.kernel). */
 static int64_t rows_of_a_part(strata_channels c) {
-    enum { LEAST = 32, PARTS = 128, MOST = 16384 }; /* MOST: turns of a loop (shaders/README.md), of which there are two */
-    int64_t part = (c.rows - 1) / PARTS + 1;
+    enum { ENOUGH_GROUPS = 1024, LEAST = 16 * STRATA_RUNS, MOST = 64 * STRATA_RUNS };
+    const int64_t parts = (ENOUGH_GROUPS - 1) / strata_run_groups(c.channels) + 1, part = (c.rows - 1) / parts + 1;
     return part < LEAST ? LEAST : part > MOST ? MOST : part;
 }
 
@@ -74,13 +76,14 @@ strata_status strata_channel_sums_lower(const strata_tensor *node, const strata_
     if (c.channels == 0) return STRATA_OK;
     if (c.rows == 0) return strata_fill_lower(node, dy ? 0 : NAN, lowering, err);
     const int64_t part = rows_of_a_part(c), parts = (c.rows - 1) / part + 1;
+    const int64_t groups = strata_run_groups(c.channels);
     strata_lowering_scratch(lowering, parts * 2 * c.channels * (int64_t)sizeof(float));
     strata_launch first = {.kernel = "channel_parts",
                            .variant = strata_channels_variant(x->dtype),
                            .n_buffers = 5,
                            .buffers = {x, dy ? mean : NULL, dy ? variance : NULL, dy ? dy : x, NULL},
                            .writes = 1 << 4,
-                           .global = {parts * c.channels},
+                           .global = {parts * groups * STRATA_RUN_ITEMS},
                            .grid_stride = true};
     strata_launch_constant_add(&first, "GRADIENT", dy != NULL);
     strata_launch_word(&first)->u32 = (uint32_t)c.rows;
@@ -94,7 +97,7 @@ strata_status strata_channel_sums_lower(const strata_tensor *node, const strata_
                             .n_buffers = 2,
                             .buffers = {NULL, node},
                             .writes = 1 << 1,
-                            .global = {c.channels},
+                            .global = {groups * STRATA_RUN_ITEMS},
                             .grid_stride = true};
     strata_launch_constant_add(&second, "GRADIENT", dy != NULL);
     strata_launch_word(&second)->u32 = (uint32_t)c.channels;

@@ -192,7 +192,10 @@ typedef struct fold_launch {
     int64_t divisor; /* of a mean */
 } fold_launch;
 
+enum { ENOUGH_ITEMS = 1 << 18 }; /* work-items that keep a large device busy, whose every load takes long */
+
 static strata_status add_fold(const fold_launch *fold, strata_lowering *lowering, strata_error *err) {
+    enum { LEAST_IN_RUNS = 64 }; /* elements: shorter chains are waited for */
     strata_launch launch = {
         .kernel = "reduce",
         .variant = fold->variant,
@@ -202,8 +205,12 @@ static strata_status add_fold(const fold_launch *fold, strata_lowering *lowering
         .n_constants = 1,
         .constants = {{"OP", fold->op}},
     };
-    int64_t rows = fold->axes.outer * fold->parts * fold->axes.inner;
+    const int64_t rows = fold->axes.outer * fold->parts * fold->axes.inner;
+    /* By the shape alone: it decides the order of folding. */
+    const bool in_runs = fold->axes.inner > 1 && fold->part >= LEAST_IN_RUNS && rows < ENOUGH_ITEMS;
     STRATA_TRY(strata_launch_rows(&launch, rows, fold->part, fold->axes.inner, err));
+    strata_launch_constant_add(&launch, "IN_RUNS", in_runs);
+    if (in_runs) launch.global[0] = fold->axes.outer * fold->parts * strata_run_groups(fold->axes.inner) * STRATA_RUN_ITEMS;
     launch.words[1].u32 = (uint32_t)fold->axes.n;
     strata_launch_word(&launch)->u32 = (uint32_t)fold->axes.inner;
     strata_launch_word(&launch)->u32 = (uint32_t)fold->parts;
@@ -213,12 +220,17 @@ static strata_status add_fold(const fold_launch *fold, strata_lowering *lowering
 }
 
 /* Into how many parts a long axis with few results is cut, so that a whole device has work: by the shape alone, since it decides the
- * order of folding. A contiguous row has a work-group to itself, any other a single work-item. */
+ * order of folding. A part of a contiguous row has a work-group to itself, and so have 8 columns of any other. A second launch takes
+ * longer than runs of 64 elements. */
 static int64_t parts_of(strata_axes axes) {
-    const bool grouped = axes.inner == 1;
-    const int64_t least_part = grouped ? 4096 : 128, enough_rows = grouped ? 256 : 4096;
+    enum { LEAST_CUT = 2048, LEAST_ROW = 4096, LEAST_COLUMN = 512 }; /* elements of an axis, and of a part of a row or column */
+    const bool contiguous = axes.inner == 1;
+    const int64_t least_part = contiguous ? LEAST_ROW : LEAST_COLUMN;
+    const int64_t groups = axes.outer * (contiguous ? 1 : strata_run_groups(axes.inner));
+    const int64_t enough_groups = contiguous ? 256 : ENOUGH_ITEMS / STRATA_RUN_ITEMS;
     int64_t parts = 1;
-    while (parts * 2 * least_part <= axes.n && parts * axes.outer * axes.inner < enough_rows) parts *= 2;
+    if (axes.n < LEAST_CUT) return parts;
+    while (parts * 2 * least_part <= axes.n && parts * groups < enough_groups) parts *= 2;
     return parts;
 }
 

@@ -53,6 +53,7 @@ static const case_instance products[] = {
     {.shapes = {{2, {2, 0}}, {2, {0, 3}}}},
     {.shapes = {{3, {2, 9, 17}}, {3, {2, 17, 10}}}, .terms = 17},
 };
+/* Runs of columns: short ones, a ragged last one, more columns than 32; several parts, and 64 of them. */
 static const case_instance reductions[] = {
     {.shapes = {{1, {1}}}, .p = {0, 0}},
     {.shapes = {{1, {257}}}, .p = {0, 0}, .terms = 257},
@@ -63,7 +64,9 @@ static const case_instance reductions[] = {
     {.shapes = {{2, {0, 3}}}, .p = {0, 1, 1}},
     {.shapes = {{1, {10007}}}, .p = {0, 0}, .terms = 10007, .big = true},
     {.shapes = {{2, {3, 1031}}}, .p = {0, 1, 1}, .terms = 1031, .big = true},
-    {.shapes = {{2, {1031, 3}}}, .p = {0, 1, 0}, .terms = 1031, .big = true},
+    {.shapes = {{3, {2, 67, 35}}}, .p = {0, 1, 1}, .terms = 67},
+    {.shapes = {{2, {4099, 9}}}, .p = {0, 1, 0}, .terms = 4099, .big = true},
+    {.shapes = {{2, {32801, 3}}}, .p = {0, 1, 0}, .terms = 32801, .big = true},
 };
 static const case_instance empty_sums[] = {{.shapes = {{2, {0, 3}}}, .p = {0, 1, 0}}};
 static const case_instance argmaxes[] = {
