@@ -27,9 +27,9 @@ float log1p_f32(float x) {
     EXACT float d = u - 1.0f;
     return d == 0.0f ? x : LOG(u) * x / d;
 }
-#define EXPM1(x)     expm1_f32(x)
-#define LOG1P(x)     log1p_f32(x)
-#define ZERO         0.0f
+#define EXPM1(x) expm1_f32(x)
+#define LOG1P(x) log1p_f32(x)
+#define ZERO     0.0f
 /* A Vulkan driver may make a maximum of v < 0 ? 0 : v, and lose NaN. */
 #define RELU(x)      (IS_NAN(x) ? (x) : (x) < 0.0f ? 0.0f : (x))
 #define MAX(a, b)    max_f32(a, b)

@@ -13,23 +13,24 @@
  *
  * The kernel defines A_VALUE(m, k) and B_VALUE(k, n), the operands' elements with zeros beyond the edges, for m < TILE_M, n < TILE_N; k counts
  * from 0. A_ALONG_K (B_ALONG_K) is whether neighbouring work-items fetch neighbours in k, or in m (n). */
-#define TILE_M   (LOCAL_Y * WORK_M)
-#define TILE_N   (LOCAL_X * WORK_N)
-#define ITEMS    (LOCAL_X * LOCAL_Y)
-#define A_STEP   (TILE_M / 4u + 1u) /* vectors from one k to the next; one more, so that stores along k meet fewer bank conflicts */
-#define B_STEP   (TILE_N / 4u + 1u)
-#define A_SHARE  (TILE_M * TILE_K / ITEMS) /* elements that a work-item fetches */
-#define B_SHARE  (TILE_N * TILE_K / ITEMS)
+#define TILE_M (LOCAL_Y * WORK_M)
+#define TILE_N (LOCAL_X * WORK_N)
+#define ITEMS  (LOCAL_X * LOCAL_Y)
+#define A_STEP \
+    (TILE_M / 4u + 1u) /* vectors from one k to the next; one more, so that stores along k meet fewer bank conflicts */
+#define B_STEP  (TILE_N / 4u + 1u)
+#define A_SHARE (TILE_M * TILE_K / ITEMS) /* elements that a work-item fetches */
+#define B_SHARE (TILE_N * TILE_K / ITEMS)
 /* This work-item among the LOCAL_X x LOCAL_Y, and as one of ITEMS. */
-#define ITEM     (LOCAL_ID(1) * LOCAL_X + LOCAL_ID(0))
-#define ACROSS   (LOCAL_X < 8u ? LOCAL_X : 8u)
-#define ITEM_X   (item % ACROSS + item / (4u * ACROSS) % (LOCAL_X / ACROSS) * ACROSS)
-#define ITEM_Y   (item / ACROSS % 4u + item / (4u * LOCAL_X) * 4u)
-#define M_OF(i)  ((i) / 4u * (LOCAL_Y * 4u) + y * 4u + (i) % 4u)
-#define N_OF(j)  ((j) / 4u * (LOCAL_X * 4u) + x * 4u + (j) % 4u)
+#define ITEM    (LOCAL_ID(1) * LOCAL_X + LOCAL_ID(0))
+#define ACROSS  (LOCAL_X < 8u ? LOCAL_X : 8u)
+#define ITEM_X  (item % ACROSS + item / (4u * ACROSS) % (LOCAL_X / ACROSS) * ACROSS)
+#define ITEM_Y  (item / ACROSS % 4u + item / (4u * LOCAL_X) * 4u)
+#define M_OF(i) ((i) / 4u * (LOCAL_Y * 4u) + y * 4u + (i) % 4u)
+#define N_OF(j) ((j) / 4u * (LOCAL_X * 4u) + x * 4u + (j) % 4u)
 
 #define TILE_CONSTANTS(X) X(0, LOCAL_X, 16) X(1, LOCAL_Y, 16) X(2, WORK_M, 4) X(3, WORK_N, 4) X(4, TILE_K, 16)
-#define TILE_LOCALS(X)    X(float4, a_tile, TILE_K * A_STEP) X(float4, b_tile, TILE_K * B_STEP)
+#define TILE_LOCALS(X)    X(float4, a_tile, TILE_K *A_STEP) X(float4, b_tile, TILE_K *B_STEP)
 
 /* Where the i-th element that this work-item fetches lies in its tile. */
 #define A_K(i) (A_ALONG_K ? item % TILE_K : item / TILE_M + (i) * (ITEMS / TILE_M))
@@ -37,51 +38,50 @@
 #define B_K(i) (B_ALONG_K ? item % TILE_K : item / TILE_N + (i) * (ITEMS / TILE_N))
 #define B_N(i) (B_ALONG_K ? item / TILE_K + (i) * (ITEMS / TILE_K) : item % TILE_N)
 
-#define FETCH_TILES(first)                                                                              \
-    UNROLL for (uint i = 0u; i < A_SHARE; i++) a_next[i] = A_VALUE(A_M(i), (first) + A_K(i));           \
+#define FETCH_TILES(first)                                                                    \
+    UNROLL for (uint i = 0u; i < A_SHARE; i++) a_next[i] = A_VALUE(A_M(i), (first) + A_K(i)); \
     UNROLL for (uint i = 0u; i < B_SHARE; i++) b_next[i] = B_VALUE((first) + B_K(i), B_N(i));
-#define STORE_TILES                                                                                     \
+#define STORE_TILES                                                                                       \
     UNROLL for (uint i = 0u; i < A_SHARE; i++) LANE(a_tile, A_K(i) * (A_STEP * 4u) + A_M(i)) = a_next[i]; \
     UNROLL for (uint i = 0u; i < B_SHARE; i++) LANE(b_tile, B_K(i) * (B_STEP * 4u) + B_N(i)) = b_next[i];
-#define MULTIPLY_TILES                                                                                  \
-    for (uint k = 0u; k < TILE_K; k++) {                                                                \
-        float a_column[WORK_M], b_row[WORK_N];                                                          \
-        UNROLL for (uint i = 0u; i < WORK_M / 4u; i++) {                                                \
-            const float4 v = a_tile[k * A_STEP + i * LOCAL_Y + y];                                      \
-            a_column[4u * i] = v.x;                                                                     \
-            a_column[4u * i + 1u] = v.y;                                                                \
-            a_column[4u * i + 2u] = v.z;                                                                \
-            a_column[4u * i + 3u] = v.w;                                                                \
-        }                                                                                               \
-        UNROLL for (uint j = 0u; j < WORK_N / 4u; j++) {                                                \
-            const float4 v = b_tile[k * B_STEP + j * LOCAL_X + x];                                      \
-            b_row[4u * j] = v.x;                                                                        \
-            b_row[4u * j + 1u] = v.y;                                                                   \
-            b_row[4u * j + 2u] = v.z;                                                                   \
-            b_row[4u * j + 3u] = v.w;                                                                   \
-        }                                                                                               \
-        UNROLL for (uint i = 0u; i < WORK_M; i++) {                                                     \
-            UNROLL for (uint j = 0u; j < WORK_N; j++)                                                   \
-                sum[i * WORK_N + j] = FMA(a_column[i], b_row[j], sum[i * WORK_N + j]);                  \
-        }                                                                                               \
+#define MULTIPLY_TILES                                                                                                       \
+    for (uint k = 0u; k < TILE_K; k++) {                                                                                     \
+        float a_column[WORK_M], b_row[WORK_N];                                                                               \
+        UNROLL for (uint i = 0u; i < WORK_M / 4u; i++) {                                                                     \
+            const float4 v = a_tile[k * A_STEP + i * LOCAL_Y + y];                                                           \
+            a_column[4u * i] = v.x;                                                                                          \
+            a_column[4u * i + 1u] = v.y;                                                                                     \
+            a_column[4u * i + 2u] = v.z;                                                                                     \
+            a_column[4u * i + 3u] = v.w;                                                                                     \
+        }                                                                                                                    \
+        UNROLL for (uint j = 0u; j < WORK_N / 4u; j++) {                                                                     \
+            const float4 v = b_tile[k * B_STEP + j * LOCAL_X + x];                                                           \
+            b_row[4u * j] = v.x;                                                                                             \
+            b_row[4u * j + 1u] = v.y;                                                                                        \
+            b_row[4u * j + 2u] = v.z;                                                                                        \
+            b_row[4u * j + 3u] = v.w;                                                                                        \
+        }                                                                                                                    \
+        UNROLL for (uint i = 0u; i < WORK_M; i++) {                                                                          \
+            UNROLL for (uint j = 0u; j < WORK_N; j++) sum[i * WORK_N + j] = FMA(a_column[i], b_row[j], sum[i * WORK_N + j]); \
+        }                                                                                                                    \
     }
 
 /* sum[WORK_M * WORK_N] of `steps` steps; `before` is what there is to do before the steps from `first` on are fetched (with `first` in it).
  * Begins where all work-items may write to local memory, and ends so. */
-#define PRODUCT_OF_TILES(steps, before)                                        \
-    float sum[WORK_M * WORK_N], a_next[A_SHARE], b_next[B_SHARE];              \
-    UNROLL for (uint i = 0u; i < WORK_M * WORK_N; i++) sum[i] = 0.0f;          \
-    if ((steps) != 0u) {                                                       \
-        const uint first = 0u;                                                 \
-        before(first) FETCH_TILES(first)                                       \
-    }                                                                          \
-    for (uint done = 0u; done < (steps); done += TILE_K) {                     \
-        const uint first = done + TILE_K;                                      \
-        STORE_TILES                                                            \
-        BARRIER;                                                               \
-        if (first < (steps)) {                                                 \
-            before(first) FETCH_TILES(first)                                   \
-        }                                                                      \
-        MULTIPLY_TILES                                                         \
-        BARRIER;                                                               \
+#define PRODUCT_OF_TILES(steps, before)                               \
+    float sum[WORK_M * WORK_N], a_next[A_SHARE], b_next[B_SHARE];     \
+    UNROLL for (uint i = 0u; i < WORK_M * WORK_N; i++) sum[i] = 0.0f; \
+    if ((steps) != 0u) {                                              \
+        const uint first = 0u;                                        \
+        before(first) FETCH_TILES(first)                              \
+    }                                                                 \
+    for (uint done = 0u; done < (steps); done += TILE_K) {            \
+        const uint first = done + TILE_K;                             \
+        STORE_TILES                                                   \
+        BARRIER;                                                      \
+        if (first < (steps)) {                                        \
+            before(first) FETCH_TILES(first)                          \
+        }                                                             \
+        MULTIPLY_TILES                                                \
+        BARRIER;                                                      \
     }

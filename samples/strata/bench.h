@@ -25,8 +25,8 @@ typedef struct bench {
     strata_graph *chain_graph;
     strata_executable *chain;
     double chain_flops; /* of a run */
-    double peak; /* best GFLOP/s of fma_chain up to now */
-    double rate; /* GFLOP/s of the last product; 0: none yet */
+    double peak;        /* best GFLOP/s of fma_chain up to now */
+    double rate;        /* GFLOP/s of the last product; 0: none yet */
 } bench;
 
 /* What was measured of one thing: GFLOP/s as the median and the largest of the repeats, and the median of the repeats' ratios to the peaks
