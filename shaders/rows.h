@@ -8,9 +8,9 @@
  * A kernel that folds has LOCALS(X) = FOLD_LOCALS(X, type), 256 elements of local memory.
  *
  * Rows that stand side by side as columns of memory are long chains of few work-items in either, and a GPU waits for each of their loads.
- * They have a third order, runs: at most 32 of them, of ceil(count / 32) neighbouring elements but at least 4 (the last run may be
- * shorter), each folded from the identity, elements ascending; then the runs from the identity, ascending. A work-group owns 8
- * neighbouring columns, which are 32 bytes of floats, a lane one run of one of them. */
+ * They have a third order, runs: at most 32 of them, of 4 ceil(count / 128) neighbouring elements (the last run may be shorter), each
+ * folded from the identity, elements ascending; then the runs from the identity, ascending. A work-group owns 8 neighbouring columns,
+ * which are 32 bytes of floats, a lane one run of one of them. */
 #define FOLD_LOCALS(X, type) X(type, lanes, 256)
 
 #define FOR_EACH_ROW(row, n) \
@@ -50,7 +50,7 @@
 
 #define RUNS          32u
 #define COLUMNS       8u /* RUNS COLUMNS = 256 lanes: run lane / 8, column lane % 8 */
-#define RUN_OF(count) MAX_U32(((count) + RUNS - 1u) / RUNS, 4u)
+#define RUN_OF(count) (((count) + 4u * RUNS - 1u) / (4u * RUNS) * 4u) /* whole turns of loops that take four */
 /* lanes = the runs, folded, of `width` columns, at most 8. ELEMENT(i) is an expression of i = 0 .. count-1 and of `column`. Four are
  * loaded together. */
 #define FOLD_RUNS(type, identity, count, ELEMENT, COMBINE)                                                \
