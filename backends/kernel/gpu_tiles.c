@@ -49,7 +49,8 @@ static bool fits_device(const strata_kernel_limits *limits, const strata_tiled_p
 static double cost_of(const strata_kernel_limits *limits, const strata_tiled_product *product, int tile) {
     const int *t = tiles[tile].values;
     const int64_t units = limits->compute_units > 1 ? limits->compute_units : UNKNOWN_UNITS;
-    const double each = (double)ceil_div(strata_tiles_count(product, t), units);
+    const int64_t count = strata_tiles_count(product, t);
+    const double each = (double)ceil_div(count ? count : 1, units);
     const double warps = (double)(t[TILE_LOCAL_X] * t[TILE_LOCAL_Y]) / WARP, busy = each * warps / FULL_WARPS;
     return each * (double)(strata_tile_m(t) * strata_tile_n(t)) / tiles[tile].efficiency / (busy < 1 ? busy : 1);
 }
