@@ -13,7 +13,7 @@
 enum {
     FIRST_ARENA = STRATA_ARENA_OUTPUT + 1, /* INPUT and OUTPUT are empty: a program copies them, which is no node's time */
     SLOTS = 3,                             /* runs on their way; a slot is submitted again when its run is over */
-    MOST_NODES = 16,                       /* in the piece */
+    MOST_NODES = 16,                       /* in the piece, on a GPU */
     MOST_RUNS = 256,                       /* in a round */
     FILL_PERIOD = 65521                    /* elements; a prime, so that rows differ */
 };
@@ -110,9 +110,9 @@ strata_status strata_bench_init(strata_bench *bench, strata_device *device, cons
                                 const strata_place *planned, strata_error *err) {
     const size_t n_places = (size_t)node->id + 1, n_operands = (size_t)node->n_inputs + 1; /* inputs come before */
     const double work = strata_node_flops(node) + strata_node_moved_bytes(node);
-    const int n_nodes = work * MOST_NODES <= WORTH_A_SUBMISSION ? MOST_NODES
-                        : work <= WORTH_A_SUBMISSION            ? (int)(WORTH_A_SUBMISSION / work)
-                                                                : 1;
+    int n_nodes = 1;
+    if (device->info.device_class >= STRATA_DEVICE_INTEGRATED_GPU && work <= WORTH_A_SUBMISSION)
+        n_nodes = work * MOST_NODES <= WORTH_A_SUBMISSION ? MOST_NODES : (int)(WORTH_A_SUBMISSION / work);
     *bench = (strata_bench){.device = device, .node = node};
     bench->nodes = calloc((size_t)n_nodes, sizeof(*bench->nodes));
     bench->places = calloc(n_places, sizeof *bench->places);
@@ -151,11 +151,12 @@ void strata_bench_finish(strata_bench *bench) {
 
 strata_status strata_bench_fastest(strata_bench_run *run, void *context, int rounds, double *out_us, strata_error *err) {
     double best = DBL_MAX, began;
-    const double first = strata_trace_now();
-    do { /* drivers compile or load on the first run, and a GPU that was idle has yet to raise its clock */
+    STRATA_TRY(run(context, 1, err)); /* drivers compile or load on the first run, */
+    const double ready = strata_trace_now();
+    do { /* and a GPU that was idle has yet to raise its clock */
         began = strata_trace_now();
         STRATA_TRY(run(context, 1, err));
-    } while (began == first || strata_trace_now() - first < WARM_UP_SECONDS);
+    } while (strata_trace_now() - ready < WARM_UP_SECONDS);
     const double once = strata_trace_now() - began;
     const int n = once * MOST_RUNS <= ROUND_SECONDS ? MOST_RUNS : once < ROUND_SECONDS ? (int)(ROUND_SECONDS / once) : 1;
     for (int round = 0; round < rounds; round++) {

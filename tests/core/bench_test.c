@@ -82,7 +82,13 @@ Test(bench, without_a_plan_each_operand_has_its_own_memory_and_the_same_one_twic
     strata_bench_finish(&bench);
     cr_assert_eq(strata_bench_init(&bench, device, sum, NULL, &err), STRATA_OK);
     cr_assert_eq(bench.piece.n_arenas, 2 + 3);
+    cr_assert_eq(bench.piece.n_nodes, 1);
+    strata_bench_finish(&bench);
+    const strata_device_class own = device->info.device_class;
+    device->info.device_class = STRATA_DEVICE_DISCRETE_GPU;
+    cr_assert_eq(strata_bench_init(&bench, device, sum, NULL, &err), STRATA_OK);
     cr_assert_gt(bench.piece.n_nodes, 1, "a submission of so little would be most of its time");
+    device->info.device_class = own;
     strata_bench_finish(&bench);
 }
 
@@ -91,8 +97,11 @@ Test(bench, a_large_node_is_once_in_its_piece_and_indices_are_zeros) {
     strata_tensor *rows = strata_gather(table, strata_input(graph, "i", STRATA_DTYPE_I32, STRATA_SHAPE(2000)), 0);
     strata_tensor *large = strata_matmul(rows, rows, false, true);
     strata_bench bench;
+    const strata_device_class own = device->info.device_class;
+    device->info.device_class = STRATA_DEVICE_DISCRETE_GPU;
     cr_assert_eq(strata_bench_init(&bench, device, large, NULL, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(bench.piece.n_nodes, 1);
+    device->info.device_class = own;
     strata_bench_finish(&bench);
     cr_assert_eq(strata_bench_init(&bench, device, rows, NULL, &err), STRATA_OK, "%s", err.message);
     int32_t indices[2000] = {1};
