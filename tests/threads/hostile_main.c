@@ -439,7 +439,7 @@ static void kill_at(const point *p, int victim) {
         check(o->at > 0, what, "hung");
         check(leaving || (o->status && strstr(o->err.message, who)), what, o->err.message);
         /* One that never came is missed when the time for coming is over. */
-        check(o->at - shared->killed_at < 1.2 || o->at - began < connect_seconds + 1.2 || leaving, what, "too late");
+        check(o->at - shared->killed_at < 1.2 || o->at - began < connect_seconds + 3 || leaving, what, "too late");
         check(o->at - shared->killed_at < 6, what, "too late");
     }
 }
