@@ -9,12 +9,8 @@
 
 enum {
     LEAST_COLUMNS = 8,
-    ROW_WORDS = 4,      /* of conv2d_tiles in local memory */
-    STEP_WORDS = 6,     /* of conv2d_filter_grad_tiles */
-    NOMINAL_TILE = 64,  /* rows and columns */
-    ENOUGH_TILES = 512, /* keep a large device busy */
-    LEAST_PART = 256,   /* rows of a filter gradient's part: shorter sums are not worth their fold */
-    MOST_PART = 16384
+    LEAST_ROWS = 256, /* of a filter gradient's part: its fold goes over large filters */
+    MOST_ROWS = 16384 /* longer chains of f32 lose precision */
 };
 
 static int64_t ceil_div(int64_t a, int64_t b) {
@@ -52,7 +48,7 @@ static strata_tiled_product product_of(const strata_tensor *node) {
     const int64_t classes = transposed ? s.stride[0] * s.stride[1] : 1;
     const int64_t rows =
         transposed ? s.n * ceil_div(s.in_h, s.stride[0]) * ceil_div(s.in_w, s.stride[1]) : s.n * s.out_h * s.out_w;
-    return (strata_tiled_product){.m = rows, .n = columns_of(node), .batch = classes * s.groups, .words_a_row = ROW_WORDS};
+    return (strata_tiled_product){.m = rows, .n = columns_of(node), .batch = classes * s.groups, .words_a_row = TILE_ROW_WORDS};
 }
 
 /* Of the fold; in the gradient those of the class with the most taps. */
@@ -64,7 +60,7 @@ static int64_t steps_of(const strata_tensor *node) {
 
 static int64_t part_of(const strata_tensor *node) {
     const strata_tiled_product product = product_of(node);
-    return strata_tiles_part(&product, steps_of(node));
+    return strata_tiles_part(&product, steps_of(node), TILE_LEAST_PART);
 }
 
 static int64_t n_parts(const strata_tensor *node) {
@@ -102,18 +98,15 @@ static strata_status lower(const strata_tensor *node, const strata_candidate *ca
 static strata_tiled_product sums_of(const strata_tensor *node) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     return (strata_tiled_product){
-        .m = s.kernel_h * s.kernel_w * s.group_in, .n = s.group_out, .batch = s.groups, .words_a_step = STEP_WORDS};
+        .m = s.kernel_h * s.kernel_w * s.group_in, .n = s.group_out, .batch = s.groups, .words_a_step = TILE_STEP_WORDS};
 }
 
 /* Rows of a part: by the shape alone, since they decide the bits. */
 static int64_t rows_of_part(const strata_tensor *node) {
-    static const int nominal[TILE_VALUES] = {1, 1, NOMINAL_TILE, NOMINAL_TILE, 1};
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const strata_tiled_product product = sums_of(node);
-    const int64_t rows = s.n * s.out_h * s.out_w, tiles = strata_tiles_count(&product, nominal);
-    int64_t parts = 1;
-    while ((parts * tiles < ENOUGH_TILES && rows >= 2 * parts * LEAST_PART) || rows > parts * MOST_PART) parts *= 2;
-    return rows ? ceil_div(rows, parts) : 1;
+    const int64_t part = strata_tiles_part(&product, s.n * s.out_h * s.out_w, LEAST_ROWS);
+    return part < MOST_ROWS ? part : MOST_ROWS;
 }
 
 static int filter_grad_candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {

@@ -20,7 +20,7 @@ static strata_tiled_product product_of(const strata_matmul_sizes *s) {
 
 static int64_t part_of(const strata_matmul_sizes *s) {
     const strata_tiled_product product = product_of(s);
-    return strata_tiles_part(&product, s->k);
+    return strata_tiles_part(&product, s->k, TILE_LEAST_PART);
 }
 
 static int64_t n_parts(const strata_matmul_sizes *s) {

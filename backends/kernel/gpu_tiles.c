@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backends/kernel/gpu_tiles.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,9 +12,8 @@ enum {
     WARP = 32,      /* work-items of a SIMD vector of most GPUs */
     FULL_WARPS = 8, /* that a unit needs to hide what it waits for */
     LOCAL_PADDING = 8,
-    NOMINAL_TILE = 64,  /* rows and columns, for cutting into parts, */
-    ENOUGH_TILES = 512, /* of which so many keep a large device busy */
-    LEAST_PART = 96     /* steps: shorter sums are not worth their fold */
+    NOMINAL_TILE = 64, /* rows and columns, for cutting into parts, */
+    ENOUGH_TILES = 512 /* of which so many keep a large device busy; parts have fewer than twice as many */
 };
 
 /* efficiency: of the units' multiply-adds in large products, relative to the first; from what was fastest on an NVIDIA H100. */
@@ -64,7 +62,8 @@ static strata_candidate candidate_of(int tile) {
 }
 
 bool strata_tiles_fit(const strata_kernel_limits *limits) {
-    const strata_tiled_product most = {.m = 1, .n = 1, .batch = 1, .words_a_row = 4, .words_a_step = 6};
+    const strata_tiled_product most = {
+        .m = 1, .n = 1, .batch = 1, .words_a_row = TILE_ROW_WORDS, .words_a_step = TILE_STEP_WORDS};
     return limits->device_class >= STRATA_DEVICE_INTEGRATED_GPU && fits_device(limits, &most, tiles[N_TILES - 1].values);
 }
 
@@ -101,10 +100,10 @@ void strata_tiles_launch(const strata_candidate *candidate, strata_launch *launc
 
 /* ---- parts ---- */
 
-int64_t strata_tiles_part(const strata_tiled_product *product, int64_t steps) {
+int64_t strata_tiles_part(const strata_tiled_product *product, int64_t steps, int64_t least) {
     const int64_t tiles = product->batch * ceil_div(product->m, NOMINAL_TILE) * ceil_div(product->n, NOMINAL_TILE);
     int64_t parts = 1;
-    while (parts * tiles < ENOUGH_TILES && steps >= 2 * parts * LEAST_PART) parts *= 2;
+    while (parts * tiles < ENOUGH_TILES && steps >= 2 * parts * least) parts *= 2;
     return steps ? ceil_div(steps, parts) : 1;
 }
 
@@ -134,9 +133,6 @@ strata_status strata_tiles_fold(const strata_tensor *node, int64_t columns, int6
         .global = {elements},
         .grid_stride = true,
     };
-    if (parts * elements > INT64_C(1) << 31)
-        return strata_fail(err, STRATA_UNSUPPORTED, "%" PRId64 " partial sums of %" PRId64 " elements; kernels count to 2^31",
-                           parts, elements);
     strata_launch_word(&launch)->u32 = (uint32_t)elements;
     strata_launch_word(&launch)->u32 = (uint32_t)columns;
     strata_launch_word(&launch)->u32 = (uint32_t)parts;

@@ -12,6 +12,9 @@
 enum { TILE_LOCAL_X, TILE_LOCAL_Y, TILE_WORK_M, TILE_WORK_N, TILE_STEPS, TILE_VALUES }; /* candidate->values */
 enum { STRATA_TILES_TRIED = 4 };                                                        /* candidates of a node */
 
+/* Words of 4 bytes that a kernel keeps at most beside its tiles, for each row and each step; and shorter sums than these are not worth a fold. */
+enum { TILE_ROW_WORDS = 4, TILE_STEP_WORDS = 6, TILE_LEAST_PART = 96 };
+
 /* c = a b, `batch` times; words_a_row, words_a_step: of 4 bytes in local memory, for each row of a tile and for each step. */
 typedef struct strata_tiled_product {
     int64_t m, n, batch;
@@ -30,9 +33,9 @@ static inline int64_t strata_tile_n(const int *tile) {
 int64_t strata_tiles_count(const strata_tiled_product *product, const int *tile);
 /* Whether kernels with tiles can run on the device at all. */
 bool strata_tiles_fit(const strata_kernel_limits *limits);
-/* A product of `steps` steps whose tiles are too few for a large device is cut into parts along its steps: how many steps each has. By the sizes
- * alone, since it decides the bits. */
-int64_t strata_tiles_part(const strata_tiled_product *product, int64_t steps);
+/* A product of `steps` steps whose tiles are too few for a large device is cut into parts along its steps: how many steps each has, at least
+ * `least` where it is cut. By the sizes alone, since it decides the bits. */
+int64_t strata_tiles_part(const strata_tiled_product *product, int64_t steps, int64_t least);
 /* For a product in parts: where the kernel puts its sums (NULL: in scratch memory), its variant from the node's dtype to theirs, without the epilogue. */
 void strata_tiles_launch_parts(const strata_tensor *node, int64_t parts, strata_launch *launch);
 /* ... and the launch that makes the node of `parts` sums in scratch memory: their sum, and the node's epilogue. columns: of a row of the node. */

@@ -165,8 +165,35 @@ static void choose_winner(const char *path, const char *text, const char *winner
     cr_assert_eq(fclose(file), 0);
 }
 
-/* One product and its value on a newly opened device. */
-static strata_array product_on(const char *id, const product *p) {
+typedef strata_tensor *build_node(run_case *run);
+
+static strata_tensor *build_matmul(run_case *run) {
+    strata_tensor *a = operand(run, 0, 65, 129, false, STRATA_DTYPE_F32, 1);
+    return strata_matmul(a, operand(run, 0, 129, 300, true, STRATA_DTYPE_F32, 2), false, true);
+}
+
+/* which: 0 the convolution, 1 and 2 its gradients by the input and by the filter. */
+static strata_tensor *convolution(run_case *run, int which) {
+    strata_tensor *x = strata_reshape(operand(run, 0, 2 * 9 * 15, 20, false, STRATA_DTYPE_F32, 1), STRATA_SHAPE(2, 9, 15, 20));
+    strata_tensor *filter = strata_reshape(operand(run, 0, 9 * 20, 24, false, STRATA_DTYPE_F32, 2), STRATA_SHAPE(3, 3, 20, 24));
+    strata_tensor *y = strata_conv2d(x, filter, (strata_conv2d_window){.stride = {2, 1}, .padding = STRATA_PADDING_SAME});
+    strata_tensor *dx[2] = {NULL, NULL};
+    if (which == 0) return y;
+    strata_gradients(y, y, (strata_tensor *[]){x, filter}, 2, dx);
+    return dx[which - 1];
+}
+static strata_tensor *build_conv2d(run_case *run) {
+    return convolution(run, 0);
+}
+static strata_tensor *build_input_grad(run_case *run) {
+    return convolution(run, 1);
+}
+static strata_tensor *build_filter_grad(run_case *run) {
+    return convolution(run, 2);
+}
+
+/* The node's value on a newly opened device. */
+static strata_array value_on(const char *id, build_node *build) {
     char folder[512];
     snprintf(folder, sizeof folder, "%s", test_path(id));
     strata_device *device = conformance_open(id, &(strata_device_options){.cache_dir = folder});
@@ -174,58 +201,68 @@ static strata_array product_on(const char *id, const product *p) {
     strata_array value;
     strata_error err = {0};
     run_case_begin(&run, device);
-    strata_tensor *a = operand(&run, 0, p->m, p->k, false, STRATA_DTYPE_F32, 1);
-    strata_tensor *b = operand(&run, 0, p->k, p->n, true, STRATA_DTYPE_F32, 2);
-    run_case_output(&run, strata_matmul(a, b, false, true), (strata_test_tolerance){0});
+    run_case_output(&run, build(&run), (strata_test_tolerance){0});
     cr_assert_eq(run_case_on_device(&run, &value, &err), STRATA_OK, "%s: %s", id, err.message);
     run_case_end(&run);
     conformance_close(device);
     return value;
 }
 
-/* The exact candidates of the family that takes this product on the device; returns how many. */
-static int candidate_names(const char *id, const product *p, strata_candidate *out) {
+/* The exact candidates of the family that takes the node on the device; returns how many. */
+static int candidate_names(const char *id, build_node *build, strata_candidate *out) {
     strata_device *device = conformance_open(id, &(strata_device_options){.no_tune = true});
+    const strata_kernel_limits *limits = conformance_limits(device);
     run_case run;
     int n = 0;
-    const strata_kernel_limits *limits = conformance_limits(device);
     run_case_begin(&run, device);
-    strata_tensor *y = strata_matmul(operand(&run, 0, p->m, p->k, false, STRATA_DTYPE_F32, 1),
-                                     operand(&run, 0, p->k, p->n, true, STRATA_DTYPE_F32, 2), false, true);
+    strata_tensor *y = build(&run);
     for (int i = 0; limits && strata_families[i] && !n; i++)
-        if (!strcmp(strata_families[i]->op, "matmul") && strata_families[i]->fits(limits, y))
+        if (!strcmp(strata_families[i]->op, y->op->name) && strata_families[i]->fits(limits, y))
             n = strata_families[i]->candidates(limits, y, out);
     run_case_end(&run);
     conformance_close(device);
     return n;
 }
 
-Test(conformance_matmul, the_tuners_choice_does_not_change_a_bit) {
-    static const product p = {65, 300, 129, true};
+/* How many candidates were tried. */
+static int try_candidates(const char *id, build_node *build) {
+    strata_candidate candidates[STRATA_CANDIDATES];
+    int n = candidate_names(id, build, candidates), tried = 0;
+    if (n < 2) return 0;
+    strata_array want = value_on(id, build);
+    char path[512];
+    char *text = read_tuning(id, path);
+    cr_assert(text && strchr(text, '\t'), "%s: there are %d candidates, but nothing was tuned", id, n);
+    for (int c = 0; c < n; c++) {
+        if (!candidates[c].exact) continue;
+        choose_winner(path, text, candidates[c].name);
+        strata_array got = value_on(id, build);
+        strata_test_result result = strata_test_same(&got, &want);
+        cr_expect(result.ok, "%s: %s: %s", id, candidates[c].name, result.text);
+        strata_array_finish(&got);
+        tried++;
+    }
+    strata_array_finish(&want);
+    free(text);
+    char command[700];
+    snprintf(command, sizeof command, "rm -rf %s", test_path(id));
+    cr_assert_eq(system(command), 0);
+    return tried;
+}
+
+static void try_on_every_device(build_node *build) {
     char ids[32][32];
     int n = conformance_device_ids(ids, 32), tried = 0;
-    for (int i = 0; i < n; i++) {
-        strata_candidate candidates[STRATA_CANDIDATES];
-        int n_candidates = candidate_names(ids[i], &p, candidates);
-        if (n_candidates < 2) continue;
-        strata_array want = product_on(ids[i], &p);
-        char path[512];
-        char *text = read_tuning(ids[i], path);
-        cr_assert(text && strchr(text, '\t'), "%s: there are %d candidates, but nothing was tuned", ids[i], n_candidates);
-        for (int c = 0; c < n_candidates; c++) {
-            if (!candidates[c].exact) continue;
-            choose_winner(path, text, candidates[c].name);
-            strata_array got = product_on(ids[i], &p);
-            strata_test_result result = strata_test_same(&got, &want);
-            cr_expect(result.ok, "%s: %s: %s", ids[i], candidates[c].name, result.text);
-            strata_array_finish(&got);
-            tried++;
-        }
-        strata_array_finish(&want);
-        free(text);
-        char command[700];
-        snprintf(command, sizeof command, "rm -rf %s", test_path(ids[i]));
-        cr_assert_eq(system(command), 0);
-    }
-    if (!tried) cr_skip_test("no device here has more than one kernel for a product");
+    for (int i = 0; i < n; i++) tried += try_candidates(ids[i], build);
+    if (!tried) cr_skip_test("no device here has more than one kernel for it");
+}
+
+Test(conformance_matmul, the_tuners_choice_does_not_change_a_bit) {
+    try_on_every_device(build_matmul);
+}
+
+Test(conformance_matmul, nor_that_for_convolutions) {
+    static build_node *const builds[] = {build_conv2d, build_input_grad, build_filter_grad};
+    if (conformance_small()) cr_skip_test("its products take a simulator minutes");
+    for (int i = 0; i < 3; i++) try_on_every_device(builds[i]);
 }
