@@ -266,6 +266,7 @@ static strata_status make_child(strata_communicator *comm, const choice *choices
     child->connect_seconds = comm->connect_seconds;
     child->stall_seconds = comm->stall_seconds;
     for (int i = 0; i < child->world; i++) child->peers[i] = comm->peers[ranks[i]];
+    child->several_hosts = strata_communicator_ranks_here(child) < child->world;
     child->transport = comm->transport;
     STRATA_TRY(number(child, err));
     STRATA_TRY(child->transport->open(child, err));

@@ -25,6 +25,7 @@ struct strata_communicator {
     char name[80]; /* begins its keys in the store: "0", "0/3.1" is color 1 of its split 3 */
     strata_member *member;
     strata_peer *peers; /* [world] */
+    bool several_hosts; /* not all of them are of one machine */
     const strata_transport *transport;
     void *link;                           /* the transport's */
     size_t segment_bytes;                 /* the largest message */

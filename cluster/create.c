@@ -116,6 +116,7 @@ static strata_status meet(strata_communicator *comm, strata_error *err) {
 
 static strata_status open_links(strata_communicator *comm, const char *wanted, const char *table, strata_error *err) {
     const bool together = strata_communicator_ranks_here(comm) == comm->world;
+    comm->several_hosts = !together;
     if (!wanted || !strcmp(wanted, "auto")) wanted = together ? "shm" : "tcp";
     comm->transport = strata_transport_find(wanted);
     if (comm->transport == &strata_transport_shm && !together)

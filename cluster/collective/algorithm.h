@@ -21,7 +21,7 @@ extern const strata_algorithm strata_algorithms[]; /* as strata_algorithm_names 
 extern const uint32_t strata_n_algorithms;
 /* The row of that name; -1 for NULL. INVALID, with the names, for another. */
 STRATA_MUST_USE strata_status strata_algorithm_find(const char *name, int *out_row, strata_error *err);
-/* The row for so many bytes: the forced one, or by the user's table, or by what was measured here. */
+/* The row for so many bytes: the forced one, or by the user's table, or by what was measured and predicted. */
 int strata_algorithm_choose(const strata_communicator *comm, size_t n_bytes);
 
 /* A range of elements, and who owns its sum. */

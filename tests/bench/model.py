@@ -90,7 +90,8 @@ def work(algorithm, p, s, transport="tcp"):
 
 
 def choices():
-    """The rows of `choices` in algorithms.c, so that there is one table: (transport or None, most ranks, most bytes, algorithm)."""
+    """The rows of `choices` in algorithms.c, so that there is one table: (several hosts only, transport or None, most ranks, most bytes, most bytes of a slice,
+    algorithm)."""
     limits = {"SIZE_MAX": math.inf, "INT32_MAX": math.inf}
 
     def number(text):
@@ -98,12 +99,13 @@ def choices():
         return limits[text] if text in limits else int(value) << int(shift)
 
     with open(ALGORITHMS_C) as f:
-        rows = re.findall(r'\{("\w+"|NULL), (\w+), ([^,{}]+), (\w+)\}', f.read())
-    return [(None if t == "NULL" else t.strip('"'), number(p), number(s), a.lower()) for t, p, s, a in rows]
+        rows = re.findall(r'\{(true|false), ("\w+"|NULL), (\w+), ([^,{}]+), ([^,{}]+), (\w+)\}', f.read())
+    return [(h == "true", None if t == "NULL" else t.strip('"'), number(p), number(s), number(n), a.lower()) for h, t, p, s, n, a in rows]
 
 
-def choose(p, s, transport="tcp", table=choices()):
-    return next(a for t, most_p, most_s, a in table if t in (None, transport) and p <= most_p and s <= most_s)
+def choose(p, s, transport="tcp", several_hosts=False, table=choices()):
+    return next(a for several, t, most_p, most_s, most_slice, a in table
+                if several_hosts >= several and t in (None, transport) and p <= most_p and s <= most_s and s // p <= most_slice)
 
 
 # ---- the model ----
@@ -517,7 +519,7 @@ def print_table(machine, models, latency_us, header):
 
 def cell(c, p, bucket_bytes, n, compute_us, us_per_byte):
     each = {a: over_links(c, p, work(a, p, bucket_bytes), us_per_byte, p) for a in ALGORITHMS}
-    chosen, best = choose(p, bucket_bytes), min(each, key=each.get)
+    chosen, best = choose(p, bucket_bytes, several_hosts=True), min(each, key=each.get)
     us, better = each[chosen], each[best] < 0.8 * each[chosen]
     steps = (compute_us + n * us, compute_us + exposed(compute_us, n, us))
     return (f"{n * us / 1e3:8.1f} {chosen + '*' * better:<17}{steps[0] / 1e3:8.1f} {compute_us / steps[0]:4.0%} {compute_us / steps[1]:4.0%}"
@@ -547,7 +549,7 @@ def main():
                 place = links.shaped(mbit)
                 place.prepare()
                 study_links(place, machines["tcp"], sizes, (2, 4, MOST_RANKS), max(1, o.rounds - 1), report)
-                predictions[place] = lambda p, s, rest_us, place=place: place.predict(machines["tcp"], p, work(choose(p, s), p, s), rest_us)
+                predictions[place] = lambda p, s, rest_us, place=place: place.predict(machines["tcp"], p, work(choose(p, s, several_hosts=True), p, s), rest_us)
                 header = place.us_per_byte * mbit / 8
         else:
             print(f"\nskipped: links of 1 Gbit/s and 100 Mbit/s ({why})")

@@ -56,6 +56,15 @@ both() {
 # shellcheck disable=SC2086 # words
 {
 both 0 '"transport":"tcp"' cluster check --json
+# Ranks of several hosts take other algorithms than as many of one host.
+three="--cluster 10.231.77.1:2222,10.231.77.1:2223,10.231.77.2:2222"
+for at in "$a 1" "$b 2"; do
+    (worker ${at% *} bench allreduce --sizes 12000 --json $three --task ${at#* }) >"$work/other" 2>&1 </dev/null &
+done
+expect 0 '"algorithm":"one_shot"' bench allreduce --ranks 3 --transport tcp --sizes 12000 --json
+(worker $a bench allreduce --sizes 12000 --json $three --task 0) >"$work/out" 2>"$work/err" </dev/null
+wait
+json "r['transport'] == 'tcp' and r['algorithm'] == 'halving_doubling'"
 if slow netem rate 1mbit delay 20ms 10ms; then
     least=15000
 elif slow tbf rate 1mbit burst 16kb latency 10s; then # whose queue alone delays what comes behind a large message by seconds

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cluster/collective/algorithm.h"
 #include "cluster/collective/fold.h"
 #include "cluster/collective/narrow.h"
 #include "cluster/communicator.h"
@@ -232,6 +233,54 @@ Test(collectives, all_ranks_follow_rank_0s_table) {
         cr_assert_eq(strata_algorithm_table_save(path, wrong, 2, &err), STRATA_INVALID);
     }
     test_folder_remove();
+}
+
+/* ---- the choice without a table ---- */
+
+Test(collectives, the_choice_depends_on_ranks_bytes_and_hosts) {
+    static const struct {
+        int world;
+        size_t n_bytes;
+        const char *one_host, *several_hosts;
+    } rows[] = {
+        {2, 16 << 10, "one_shot", "one_shot"}, {2, 256 << 20, "two_shot", "two_shot"},
+        {8, 8 << 10, "one_shot", "one_shot"},  {8, 32 << 10, "two_shot", "halving_doubling"},
+        {16, 1 << 20, "two_shot", "two_shot"}, {17, 4, "halving_doubling", "halving_doubling"},
+        {24, 512 << 10, "ring", "two_shot"},   {32, 128 << 10, "halving_doubling", "halving_doubling"},
+        {32, 400 << 10, "ring", "two_shot"},   {1000, 1 << 20, "ring", "halving_doubling"},
+        {1000, 256 << 20, "ring", "two_shot"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int several = 0; several < 2; several++) {
+            const strata_communicator comm = {
+                .world = rows[i].world, .several_hosts = several, .transport = &strata_transport_tcp, .algorithm = -1};
+            cr_assert_str_eq(strata_algorithms[strata_algorithm_choose(&comm, rows[i].n_bytes)].name,
+                             several ? rows[i].several_hosts : rows[i].one_host, "%d ranks, %zu bytes", rows[i].world,
+                             rows[i].n_bytes);
+        }
+}
+
+/* Says that the upper half of the ranks is on another machine: halves are then on one, and what takes of both is on two. */
+static strata_test_result split_over_two_machines(strata_communicator *comm, const void *user) {
+    strata_error err = {0};
+    (void)user;
+    if (comm->several_hosts) return strata_test_bad("ranks of one process are on several hosts");
+    for (int r = comm->world / 2; r < comm->world; r++) strcpy(comm->peers[r].machine, "another");
+    for (int crossing = 0; crossing < 2; crossing++) {
+        strata_communicator *half;
+        TEST_TRY(strata_communicator_split(comm, crossing ? comm->rank % 2 : comm->rank / (comm->world / 2), 0, &half, &err));
+        const bool right = half->several_hosts == crossing;
+        strata_test_result sum = all_reduce(half, &(reduction){STRATA_DTYPE_F32, STRATA_REDUCER_SUM, 3000});
+        strata_communicator_destroy(half);
+        TEST_EXPECT(sum);
+        if (!right) return strata_test_bad("half %d is not where it is", crossing);
+    }
+    return strata_test_ok();
+}
+
+Test(collectives, a_split_knows_whether_its_ranks_share_a_host) {
+    strata_test_result r = test_ranks("tcp", 8, NULL, split_over_two_machines, NULL);
+    cr_assert(r.ok, "%s", r.text);
 }
 
 /* ---- compression: 54 ---- */
