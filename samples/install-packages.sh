@@ -4,7 +4,7 @@
 # Installs the Debian or Ubuntu packages that Strata needs: sh samples/install-packages.sh build run test
 #   build   compiler, CMake, headers, the SPIR-V tools
 #   run     OpenCL and Vulkan on the CPU (PoCL, lavapipe); a machine with a vendor's driver uses that too
-#   test    Criterion, validation layers, Oclgrind, clang and its tools, numpy, Open MPI
+#   test    Criterion, validation layers, Oclgrind, clang and its tools, numpy, Open MPI, MPICH
 # Does nothing, quickly, when all is there. Exit codes: 0 all there, 1 something required is missing and could not be installed.
 set -eu
 
@@ -13,7 +13,7 @@ build_optional="ocl-icd-opencl-dev libvulkan-dev glslc spirv-tools libclblast-de
 run=""
 run_optional="pocl-opencl-icd mesa-vulkan-drivers libvulkan1 ocl-icd-libopencl1 libclblast1"
 test="libcriterion-dev g++ git python3"
-test_optional="vulkan-validationlayers oclgrind clang clang-format python3-numpy python3-venv openmpi-bin libopenmpi3"
+test_optional="vulkan-validationlayers oclgrind clang clang-format python3-numpy python3-venv openmpi-bin libopenmpi3 mpich"
 
 required="" optional=""
 for set in "$@"; do

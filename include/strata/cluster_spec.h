@@ -3,7 +3,7 @@
  * Who is in the job: the tasks of a cluster, which of them this process is, and where they meet. It is found where launchers leave it:
  *
  *     strata_cluster_spec spec;
- *     STRATA_TRY(strata_cluster_spec_resolve(NULL, &spec, err));     TF_CONFIG, torchrun, Open MPI, Slurm, Kubernetes; else one worker
+ *     STRATA_TRY(strata_cluster_spec_resolve(NULL, &spec, err));     TF_CONFIG, torchrun, Open MPI, MPICH, Slurm, Kubernetes; else one worker
  *     spec.rank, spec.world_size, spec.is_chief, spec.rendezvous
  *     strata_cluster_spec_finish(&spec);
  *
@@ -41,7 +41,7 @@ typedef struct strata_cluster_job {
 /* Plain values, owned by the struct: read them, don't change them. */
 typedef struct strata_cluster_spec {
     const char *
-        source; /* which resolver spoke: "--cluster", "TF_CONFIG", "torchrun", "Open MPI", "Slurm", "Kubernetes", "none"; static */
+        source; /* which resolver spoke: "--cluster", "TF_CONFIG", "torchrun", "Open MPI", "MPICH", "Slurm", "Kubernetes", "none"; static */
     strata_cluster_job jobs[STRATA_TASK_TYPES];
     strata_task_type task_type; /* of this process */
     int task_index;             /* within its job */
@@ -70,7 +70,8 @@ typedef struct strata_cluster_options {
 } strata_cluster_options;
 
 /* Asks the resolvers in this order, and the first that recognises something decides: `cluster`, TF_CONFIG, torchrun (RANK, WORLD_SIZE),
- * Open MPI (OMPI_COMM_WORLD_*), Slurm (a step's SLURM_*), Kubernetes indexed jobs (JOB_COMPLETION_INDEX); else it is a world of one.
+ * Open MPI (OMPI_COMM_WORLD_*), MPICH and its kin (MPI_LOCALRANKID, PMI_*), Slurm (a step's SLURM_*), Kubernetes indexed jobs
+ * (JOB_COMPLETION_INDEX); else it is a world of one.
  * cluster/resolver/README.md has the variables of each.   opts may be NULL.
  * Fails: INVALID for a wrong task or rendezvous, DATA for a wrong cluster, variable or file (what, where, what was expected), UNAVAILABLE
  * for a file that is not there; *out_spec is zeroed then. */

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * torchrun, Open MPI and Kubernetes: their variables as they set them. */
+ * torchrun, Open MPI, MPICH and Kubernetes: their variables as they set them. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/resolver/resolved.h"
 
@@ -82,6 +86,63 @@ Test(open_mpi, explains_what_is_wrong) {
             "Open MPI: OMPI_COMM_WORLD_LOCAL_SIZE is \"5\"; it must be a whole number from 1 to 4");
     refuses(VARIABLES(MPI("1", "4", "4", "4")),
             "Open MPI: OMPI_COMM_WORLD_LOCAL_RANK is \"4\"; it must be a whole number from 0 to 3");
+}
+
+#define HYDRA(rank, world, local_rank, local_size) \
+    "PMI_RANK=" rank, "PMI_SIZE=" world, "MPI_LOCALRANKID=" local_rank, "MPI_LOCALNRANKS=" local_size
+
+/* Where a rank with a socket of a pair that this process makes, as Hydra's proxy does for each, meets the others: a port, 0 for none. */
+static int port_by_socket(void) {
+    int pair[2], port = 0;
+    char variable[32];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) return 0;
+    snprintf(variable, sizeof variable, "PMI_FD=%d", pair[1]);
+    strata_cluster_spec spec = resolved(VARIABLES(HYDRA("1", "2", "1", "2"), variable));
+    if (spec.rank == 1 && spec.local_rank == 1 && spec.local_size == 2) sscanf(spec.rendezvous, "127.0.0.1:%d", &port);
+    strata_cluster_spec_finish(&spec);
+    close(pair[0]);
+    close(pair[1]);
+    return port;
+}
+
+Test(mpich, ranks_of_one_host_meet_where_their_proxy_says) {
+    const int one = port_by_socket();
+    int pipe_ends[2], other = 0;
+    cr_expect(one >= 16384 && one < 28672, "port %d", one);
+    cr_expect_eq(port_by_socket(), one);
+    cr_assert_eq(pipe(pipe_ends), 0);
+    const pid_t child = fork(); /* another job's proxy */
+    if (!child) {
+        const int port = port_by_socket();
+        _exit(write(pipe_ends[1], &port, sizeof port) != sizeof port);
+    }
+    cr_expect_eq(read(pipe_ends[0], &other, sizeof other), (ssize_t)sizeof other);
+    cr_expect_eq(waitpid(child, NULL, 0), child);
+    cr_expect(other >= 16384 && other != one, "port %d", other);
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+}
+
+Test(mpich, ranks_of_several_hosts_are_told_where_to_meet) {
+    tells(VARIABLES(HYDRA("2", "4", "0", "2"), "STRATA_RENDEZVOUS=h1:7"),
+          "worker x4; I am worker:2, rank 2 of 4, local 0 of 2; h1:7");
+    refuses(VARIABLES(HYDRA("2", "4", "0", "2")),
+            "MPICH: there are 4 ranks, but nothing says where rank 0 listens; set STRATA_RENDEZVOUS=HOST:PORT, the same for "
+            "all ranks");
+    refuses(VARIABLES(HYDRA("0", "2", "0", "2"), "PMI_FD=1048576"), /* one that is not open */
+            "MPICH: there are 2 ranks, but nothing says where rank 0 listens; set STRATA_RENDEZVOUS=HOST:PORT, the same for "
+            "all ranks");
+    tells(VARIABLES(HYDRA("0", "1", "0", "1")), "worker x1; I am worker:0, rank 0 of 1, local 0 of 1, chief; no rendezvous");
+}
+
+Test(mpich, explains_what_is_wrong) {
+    refuses(VARIABLES("MPI_LOCALRANKID=0", "PMI_PORT=h:1", "PMI_ID=0"),
+            "MPICH: PMI_SIZE is not set; the launcher sets it, or say who is in the job by --cluster and --task");
+    refuses(VARIABLES(HYDRA("4", "4", "0", "4")), "MPICH: PMI_RANK is \"4\"; it must be a whole number from 0 to 3");
+    refuses(VARIABLES(HYDRA("1", "4", "0", "5")), "MPICH: MPI_LOCALNRANKS is \"5\"; it must be a whole number from 1 to 4");
+    refuses(VARIABLES(HYDRA("1", "4", "4", "4")), "MPICH: MPI_LOCALRANKID is \"4\"; it must be a whole number from 0 to 3");
+    refuses(VARIABLES(HYDRA("1", "4", "1", "4"), "PMI_FD=six"),
+            "MPICH: PMI_FD is \"six\"; it must be a whole number from 0 to 1048576");
 }
 
 Test(kubernetes, pods_are_named_by_their_index) {

@@ -11,6 +11,7 @@
 #define TF    "TF_CONFIG={\"cluster\":{\"worker\":[\"tf:1\",\"tf:2\"]},\"task\":{\"type\":\"worker\",\"index\":1}}"
 #define TORCH "RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=torch", "MASTER_PORT=1"
 #define MPI   "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=1"
+#define HYDRA "PMI_RANK=1", "PMI_SIZE=2", "MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=1", "STRATA_RENDEZVOUS=m:1"
 #define SLURM \
     "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NODELIST=s", "SLURM_STEP_TASKS_PER_NODE=2", "SLURM_LOCALID=1"
 #define KUBERNETES "JOB_COMPLETION_INDEX=1", "HOSTNAME=k-1", "STRATA_WORLD_SIZE=2"
@@ -22,10 +23,12 @@ static void source_is(const char *const *variables, const char *source) {
 }
 
 Test(resolver, the_nearest_launcher_decides) {
-    source_is(VARIABLES(KUBERNETES, SLURM, MPI, TORCH, TF, "STRATA_CLUSTER=a:1"), "--cluster");
-    source_is(VARIABLES(KUBERNETES, SLURM, MPI, TORCH, TF), "TF_CONFIG");
-    source_is(VARIABLES(KUBERNETES, SLURM, MPI, TORCH), "torchrun");
-    source_is(VARIABLES(KUBERNETES, SLURM, MPI), "Open MPI");
+    source_is(VARIABLES(KUBERNETES, SLURM, HYDRA, MPI, TORCH, TF, "STRATA_CLUSTER=a:1"), "--cluster");
+    source_is(VARIABLES(KUBERNETES, SLURM, HYDRA, MPI, TORCH, TF), "TF_CONFIG");
+    source_is(VARIABLES(KUBERNETES, SLURM, HYDRA, MPI, TORCH), "torchrun");
+    source_is(VARIABLES(KUBERNETES, SLURM, HYDRA, MPI), "Open MPI");
+    source_is(VARIABLES(KUBERNETES, SLURM, HYDRA), "MPICH");
+    source_is(VARIABLES(KUBERNETES, SLURM, "PMI_RANK=1", "PMI_SIZE=2", "PMI_FD=3"), "Slurm"); /* srun for an MPICH */
     source_is(VARIABLES(KUBERNETES, SLURM), "Slurm");
     source_is(VARIABLES(KUBERNETES), "Kubernetes");
     source_is(NO_VARIABLES, "none");
