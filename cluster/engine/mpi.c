@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole collectives by an MPI that is on the machine, for clusters that have their own fabric and launcher: Open MPI, found at run time, as its types are pointers to
- * objects of its library and MPICH's are numbers. The job is started by mpirun; the store, the verdict and the signs of life stay ours.
+ * Whole collectives by an MPI that is on the machine, for clusters that have their own fabric and launcher: Open MPI, or MPICH and its kin, found at run time, as users
+ * have either (mpi_library.h). The job is started by mpirun; the store, the verdict and the signs of life stay ours.
  *
  * Bits. MPI_Allreduce adds in an order that changes with size, ranks and algorithm. So MPI moves bytes here, and the fold is ours, in rank order: an alltoallv of slices,
  * the fold of the own one, an allgatherv; small ones an allgather of everything. That costs the bytes of the best algorithms for large sums, and gives the bits of every
@@ -23,8 +23,7 @@
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/fold.h"
 #include "cluster/communicator.h"
-
-typedef void *handle; /* MPI_Comm, MPI_Datatype, MPI_Group, MPI_Request of Open MPI */
+#include "cluster/engine/mpi_library.h"
 
 enum {
     THREAD_MULTIPLE = 3,
@@ -33,87 +32,58 @@ enum {
     TAG_CALL = 1,
     TAG_DATA = 2
 };
-#define IN_PLACE ((void *)1)
 
-#define FUNCTIONS(X)                                                                                                \
-    X(Initialized, (int *))                                                                                         \
-    X(Query_thread, (int *))                                                                                        \
-    X(Init_thread, (int *, char ***, int, int *))                                                                   \
-    X(Finalize, (void))                                                                                             \
-    X(Comm_rank, (handle, int *))                                                                                   \
-    X(Comm_size, (handle, int *))                                                                                   \
-    X(Comm_group, (handle, handle *))                                                                               \
-    X(Group_incl, (handle, int, const int *, handle *))                                                             \
-    X(Group_free, (handle *))                                                                                       \
-    X(Comm_create_group, (handle, handle, int, handle *))                                                           \
-    X(Comm_set_errhandler, (handle, handle))                                                                        \
-    X(Comm_free, (handle *))                                                                                        \
-    X(Test, (handle *, int *, void *))                                                                              \
-    X(Isend, (const void *, int, handle, int, int, handle, handle *))                                               \
-    X(Irecv, (void *, int, handle, int, int, handle, handle *))                                                     \
-    X(Ibcast, (void *, int, handle, int, handle, handle *))                                                         \
-    X(Iallgather, (const void *, int, handle, void *, int, handle, handle, handle *))                               \
-    X(Iallgatherv, (const void *, int, handle, void *, const int *, const int *, handle, handle, handle *))         \
-    X(Ialltoallv,                                                                                                   \
-      (const void *, const int *, const int *, handle, void *, const int *, const int *, handle, handle, handle *)) \
-    X(Igatherv, (const void *, int, handle, void *, const int *, const int *, handle, int, handle, handle *))       \
-    X(Iscatterv, (const void *, const int *, const int *, handle, void *, int, handle, int, handle, handle *))
+static const strata_mpi_library *const libraries[] = {&strata_mpi_library_open_mpi, &strata_mpi_library_mpich};
 
 static struct {
     pthread_mutex_t lock;
-    bool ready, ours, broken; /* begun by us; a communicator failed, so that ending in order would wait for the lost */
-    handle world, byte, errors_return;
-#define FIELD(name, arguments) int(*name) arguments;
-    FUNCTIONS(FIELD)
-#undef FIELD
+    const strata_mpi_library *library; /* NULL: none was begun */
+    bool ready, ours, broken;          /* begun by us; a communicator failed, so that ending in order would wait for the lost */
 } mpi = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void finish(void) {
-    if (mpi.ours && !mpi.broken) mpi.Finalize();
+    if (mpi.ours && !mpi.broken) mpi.library->Finalize();
 }
 
-static strata_status find_functions(strata_error *err) {
-    static const char *const names[] = {"libmpi.so.40", "libmpi.so"};
-    void *library = NULL;
-    for (int i = 0; i < 2 && !library; i++)
-        library = dlopen(names[i], RTLD_NOW | RTLD_GLOBAL); /* its plugins look for its names */
-    if (!library)
-        return strata_fail(err, STRATA_UNSUPPORTED, "engine mpi: Open MPI's library is not there: %s (Debian: libopenmpi3)",
-                           dlerror());
-    mpi.world = dlsym(library, "ompi_mpi_comm_world");
-    mpi.byte = dlsym(library, "ompi_mpi_byte");
-    mpi.errors_return = dlsym(library, "ompi_mpi_errors_return");
-    if (!mpi.world || !mpi.byte || !mpi.errors_return)
-        return strata_fail(
-            err, STRATA_UNSUPPORTED,
-            "engine mpi: libmpi.so is not Open MPI's; MPICH and its kin have another binary interface, which is not done");
-    void *found;
-    const char *missing = NULL;
-#define FIND(name, arguments)             \
-    found = dlsym(library, "MPI_" #name); \
-    if (!found) missing = "MPI_" #name;   \
-    memcpy(&mpi.name, &found, sizeof found); /* ISO C has no cast */
-    FUNCTIONS(FIND)
-#undef FIND
-    return missing ? strata_fail(err, STRATA_UNSUPPORTED, "engine mpi: the library has no %s", missing) : STRATA_OK;
+/* That of the launcher which started this process: another one would see a job of one rank. */
+static const strata_mpi_library *library_of_launcher(void) {
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        if (getenv(libraries[i]->launched)) return libraries[i];
+    return NULL;
+}
+
+static strata_status open_library(const strata_mpi_library *library, strata_error *err) {
+    char why[300] = "";
+    for (int i = 0; library->file_names[i]; i++) {
+        void *opened = dlopen(library->file_names[i], RTLD_NOW | RTLD_GLOBAL); /* its plugins look for its names */
+        const char *missing = opened ? library->find(opened) : NULL;
+        if (opened && !missing) return STRATA_OK;
+        const size_t n = strlen(why);
+        if (opened)
+            snprintf(why + n, sizeof why - n, "%s%s has no %s", n ? "; " : "", library->file_names[i], missing);
+        else
+            snprintf(why + n, sizeof why - n, "%s%s", n ? "; " : "", dlerror());
+        if (opened) dlclose(opened);
+    }
+    return strata_fail(err, STRATA_UNSUPPORTED,
+                       "engine mpi: %s started this process, but its library is not there (Debian: %s): %s", library->name,
+                       library->package, why);
 }
 
 static strata_status begin(strata_error *err) {
-    int begun = 0, threads = 0;
+    int threads = 0;
+    bool ours = false;
     if (mpi.ready) return STRATA_OK;
-    if (!getenv("OMPI_COMM_WORLD_SIZE"))
-        return strata_fail(
-            err, STRATA_INVALID,
-            "engine mpi: this process was not started by Open MPI's mpirun; start the job as mpirun -n 2 COMMAND, or "
-            "leave the engine away");
-    STRATA_TRY(find_functions(err));
-    mpi.Initialized(&begun);
-    if (begun)
-        mpi.Query_thread(&threads);
-    else if (mpi.Init_thread(NULL, NULL, THREAD_MULTIPLE, &threads))
-        return strata_fail(err, STRATA_UNAVAILABLE, "engine mpi: MPI_Init_thread failed");
-    mpi.ours = !begun;
-    if (mpi.ours) atexit(finish);
+    const strata_mpi_library *library = library_of_launcher();
+    if (!library)
+        return strata_fail(err, STRATA_INVALID,
+                           "engine mpi: this process was not started by the mpirun of Open MPI or MPICH; start the job as "
+                           "mpirun -n 2 COMMAND, or leave the engine away");
+    STRATA_TRY(open_library(library, err));
+    if (library->begin(&ours, &threads)) return strata_fail(err, STRATA_UNAVAILABLE, "engine mpi: MPI_Init_thread failed");
+    mpi.ours = ours;
+    mpi.library = library;
+    if (ours) atexit(finish);
     if (threads < THREAD_MULTIPLE)
         return strata_fail(err, STRATA_UNSUPPORTED, "engine mpi: MPI gives thread level %d; MPI_THREAD_MULTIPLE (%d) is needed",
                            threads, THREAD_MULTIPLE);
@@ -136,11 +106,11 @@ static strata_status failed(const strata_operation *op, const char *what, strata
 }
 
 /* Until the request is done; ends with the verdict, as MPI itself knows nothing of ranks that stopped. */
-static strata_status finish_request(const strata_operation *op, handle request, strata_error *err) {
+static strata_status finish_request(const strata_operation *op, strata_mpi_handle request, strata_error *err) {
     enum { EAGER = 200, PATIENT = 4000, LOOKS = 256 };
     const double since = strata_clock_seconds();
     for (int spins = 0, done = 0;; spins++) {
-        if (mpi.Test(&request, &done, NULL)) return failed(op, "MPI_Test", err);
+        if (mpi.library->Test(&request, &done)) return failed(op, "MPI_Test", err);
         if (done) return STRATA_OK;
         if (spins > PATIENT)
             nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
@@ -160,11 +130,11 @@ static strata_status finish_request(const strata_operation *op, handle request, 
 }
 
 /* Starts it and waits. */
-#define CALL(op, name, ...)                                                                                     \
-    do {                                                                                                        \
-        handle request = NULL;                                                                                  \
-        if (mpi.name(__VA_ARGS__, *(handle *)(op)->comm->link, &request)) return failed(op, "MPI_" #name, err); \
-        STRATA_TRY(finish_request(op, request, err));                                                           \
+#define CALL(op, name, ...)                                                                        \
+    do {                                                                                           \
+        strata_mpi_handle request, *const link = (op)->comm->link;                                 \
+        if (mpi.library->name(__VA_ARGS__, *link, &request)) return failed(op, "MPI_" #name, err); \
+        STRATA_TRY(finish_request(op, request, err));                                              \
     } while (0)
 
 /* ---- who gets what ---- */
@@ -234,7 +204,7 @@ static strata_status fold_own_slice(const strata_operation *op, layout both[2], 
     STRATA_TRY(lay_out(op, same_bytes, &both[1], err));
     char *parts = strata_communicator_scratch(op->comm, (world + 1) * own + 1, err);
     if (!parts) return STRATA_OUT_OF_MEMORY;
-    CALL(op, Ialltoallv, op->in, both[0].bytes, both[0].at, mpi.byte, parts, both[1].bytes, both[1].at, mpi.byte);
+    CALL(op, Ialltoallv, op->in, both[0].bytes, both[0].at, parts, both[1].bytes, both[1].at);
     count(op, op->count * op->element_bytes - own);
     *out_sum = parts + world * own;
     return fold(op, parts, own, *out_sum, err);
@@ -244,7 +214,7 @@ static strata_status all_reduce_small(const strata_operation *op, strata_error *
     const size_t bytes = op->count * op->element_bytes, world = (size_t)op->comm->world;
     char *parts = strata_communicator_scratch(op->comm, world * bytes + 1, err);
     if (!parts) return STRATA_OUT_OF_MEMORY;
-    CALL(op, Iallgather, op->in, (int)bytes, mpi.byte, parts, (int)bytes, mpi.byte);
+    CALL(op, Iallgather, op->in, (int)bytes, parts);
     count(op, bytes * (world - 1));
     return fold(op, parts, bytes, op->out, err);
 }
@@ -253,7 +223,7 @@ static strata_status all_reduce_large(const strata_operation *op, layout both[2]
     void *sum;
     STRATA_TRY(fold_own_slice(op, both, &sum, err));
     const int own = both[0].bytes[op->comm->rank];
-    CALL(op, Iallgatherv, sum, own, mpi.byte, op->out, both[0].bytes, both[0].at, mpi.byte);
+    CALL(op, Iallgatherv, sum, own, op->out, both[0].bytes, both[0].at);
     count(op, (size_t)own * (size_t)(op->comm->world - 1));
     return STRATA_OK;
 }
@@ -274,7 +244,7 @@ static strata_status run_all_reduce(const strata_operation *op, layout both[2], 
 static strata_status run_reduce(const strata_operation *op, layout both[2], strata_error *err) {
     void *sum;
     STRATA_TRY(fold_own_slice(op, both, &sum, err));
-    CALL(op, Igatherv, sum, both[0].bytes[op->comm->rank], mpi.byte, op->out, both[0].bytes, both[0].at, mpi.byte, op->root);
+    CALL(op, Igatherv, sum, both[0].bytes[op->comm->rank], op->out, both[0].bytes, both[0].at, op->root);
     return STRATA_OK;
 }
 
@@ -293,7 +263,7 @@ static strata_status run_broadcast(const strata_operation *op, layout both[2], s
     (void)both;
     for (size_t left = op->count * op->element_bytes; left;) {
         const size_t n = left < CHUNK_BYTES ? left : CHUNK_BYTES;
-        CALL(op, Ibcast, at, (int)n, mpi.byte, op->root);
+        CALL(op, Ibcast, at, (int)n, op->root);
         if (op->comm->rank == op->root) count(op, n);
         at += n;
         left -= n;
@@ -305,14 +275,14 @@ static strata_status run_all_gather(const strata_operation *op, layout both[2], 
     STRATA_TRY(lay_out(op, part_bytes, &both[0], err));
     const int own = both[0].bytes[op->comm->rank];
     const bool in_place = !op->in || op->in == (char *)op->out + both[0].at[op->comm->rank];
-    CALL(op, Iallgatherv, in_place ? IN_PLACE : op->in, own, mpi.byte, op->out, both[0].bytes, both[0].at, mpi.byte);
+    CALL(op, Iallgatherv, in_place ? mpi.library->in_place : op->in, own, op->out, both[0].bytes, both[0].at);
     count(op, (size_t)own * (size_t)(op->comm->world - 1));
     return STRATA_OK;
 }
 
 static strata_status run_all_to_all(const strata_operation *op, layout both[2], strata_error *err) {
     STRATA_TRY(lay_out(op, part_bytes, &both[0], err));
-    CALL(op, Ialltoallv, op->in, both[0].bytes, both[0].at, mpi.byte, op->out, both[0].bytes, both[0].at, mpi.byte);
+    CALL(op, Ialltoallv, op->in, both[0].bytes, both[0].at, op->out, both[0].bytes, both[0].at);
     count(op, part_bytes(op, 0) * (size_t)(op->comm->world - 1));
     return STRATA_OK;
 }
@@ -321,8 +291,8 @@ static strata_status run_gather(const strata_operation *op, layout both[2], stra
     STRATA_TRY(lay_out(op, part_bytes, &both[0], err));
     const int rank = op->comm->rank;
     const bool in_place = rank == op->root && op->in == (char *)op->out + both[0].at[rank];
-    CALL(op, Igatherv, in_place ? IN_PLACE : op->in, both[0].bytes[rank], mpi.byte, op->out, both[0].bytes, both[0].at,
-         mpi.byte, op->root);
+    CALL(op, Igatherv, in_place ? mpi.library->in_place : op->in, both[0].bytes[rank], op->out, both[0].bytes, both[0].at,
+         op->root);
     if (rank != op->root) count(op, (size_t)both[0].bytes[rank]);
     return STRATA_OK;
 }
@@ -331,8 +301,8 @@ static strata_status run_scatter(const strata_operation *op, layout both[2], str
     STRATA_TRY(lay_out(op, part_bytes, &both[0], err));
     const int rank = op->comm->rank;
     const bool in_place = rank == op->root && op->out == (const char *)op->in + both[0].at[rank];
-    CALL(op, Iscatterv, op->in, both[0].bytes, both[0].at, mpi.byte, in_place ? IN_PLACE : op->out, both[0].bytes[rank],
-         mpi.byte, op->root);
+    CALL(op, Iscatterv, op->in, both[0].bytes, both[0].at, in_place ? mpi.library->in_place : op->out, both[0].bytes[rank],
+         op->root);
     return STRATA_OK;
 }
 
@@ -352,17 +322,17 @@ static strata_status send_or_receive(const strata_operation *op, bool sends, str
     if (bytes > INT_MAX)
         return strata_fail(err, STRATA_UNSUPPORTED, "engine mpi: more than 2 GiB in one message; make it several");
     if (sends) {
-        CALL(op, Isend, &op->call, sizeof op->call, mpi.byte, op->root, TAG_CALL);
-        CALL(op, Isend, op->in, (int)bytes, mpi.byte, op->root, TAG_DATA);
+        CALL(op, Isend, &op->call, sizeof op->call, op->root, TAG_CALL);
+        CALL(op, Isend, op->in, (int)bytes, op->root, TAG_DATA);
         count(op, bytes);
         return STRATA_OK;
     }
-    CALL(op, Irecv, &theirs, sizeof theirs, mpi.byte, op->root, TAG_CALL);
+    CALL(op, Irecv, &theirs, sizeof theirs, op->root, TAG_CALL);
     if (memcmp(&theirs, &op->call, sizeof theirs) != 0) {
         mpi.broken = true;
         return strata_communicator_mismatch(op->comm, &op->call, op->root, &theirs, err);
     }
-    CALL(op, Irecv, op->out, (int)bytes, mpi.byte, op->root, TAG_DATA);
+    CALL(op, Irecv, op->out, (int)bytes, op->root, TAG_DATA);
     return STRATA_OK;
 }
 
@@ -373,7 +343,7 @@ static strata_status agree(const strata_operation *op, strata_error *err) {
     const int world = op->comm->world;
     strata_call *calls = strata_communicator_scratch(op->comm, (size_t)world * sizeof *calls, err);
     if (!calls) return STRATA_OUT_OF_MEMORY;
-    CALL(op, Iallgather, &op->call, sizeof *calls, mpi.byte, calls, sizeof *calls, mpi.byte);
+    CALL(op, Iallgather, &op->call, sizeof *calls, calls);
     for (int r = 0; r < world; r++) {
         if (!memcmp(&calls[r], &op->call, sizeof *calls)) continue;
         const strata_call theirs = calls[r];
@@ -406,8 +376,8 @@ static strata_status run(const strata_operation *op, strata_collective_kind kind
 
 static strata_status check_place(const strata_communicator *comm, strata_error *err) {
     int rank = -1, size = 0;
-    mpi.Comm_rank(mpi.world, &rank);
-    mpi.Comm_size(mpi.world, &size);
+    if (mpi.library->place(&rank, &size))
+        return strata_fail(err, STRATA_UNAVAILABLE, "engine mpi: MPI does not say this process's rank");
     if (rank == comm->peers[comm->rank].job_rank && size == comm->member->world) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID,
                        "engine mpi: this is rank %d of %d to MPI and rank %d of %d here; let mpirun say who is in the job",
@@ -415,23 +385,18 @@ static strata_status check_place(const strata_communicator *comm, strata_error *
 }
 
 static strata_status open(strata_communicator *comm, strata_error *err) {
-    handle all = NULL, group = NULL, *link = NULL;
     STRATA_TRY(check_place(comm, err));
     int *ranks = calloc((size_t)comm->world, sizeof *ranks);
-    link = calloc(1, sizeof *link);
+    strata_mpi_handle *link = calloc(1, sizeof *link);
     if (!ranks || !link) {
         free(ranks);
         free(link);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d ranks", comm->world);
     }
     for (int r = 0; r < comm->world; r++) ranks[r] = comm->peers[r].job_rank;
-    const bool bad = mpi.Comm_group(mpi.world, &all) || mpi.Group_incl(all, comm->world, ranks, &group) ||
-                     mpi.Comm_create_group(mpi.world, group, (int)(comm->id % 32768), link) ||
-                     mpi.Comm_set_errhandler(*link, mpi.errors_return);
-    if (group) mpi.Group_free(&group);
-    if (all) mpi.Group_free(&all);
+    const int code = mpi.library->Comm_create(ranks, comm->world, (int)(comm->id % 32768), link);
     free(ranks);
-    if (bad) {
+    if (code) {
         free(link);
         return strata_fail(err, STRATA_UNAVAILABLE, "engine mpi: MPI makes no communicator of %d ranks", comm->world);
     }
@@ -442,7 +407,7 @@ static strata_status open(strata_communicator *comm, strata_error *err) {
 
 /* MPI frees a communicator together with the others of it: those that failed are left to the end of the process. */
 static void close(strata_communicator *comm) {
-    if (!mpi.broken && !strata_member_failed(comm->member)) mpi.Comm_free(comm->link);
+    if (!mpi.broken && !strata_member_failed(comm->member)) mpi.library->Comm_free(comm->link);
     free(comm->link);
     comm->link = NULL;
 }

@@ -46,7 +46,7 @@ typedef struct strata_communicator_options {
     const char *store; /* "host:port" or "[v6]:port" where rank 0 listens and the others find it; may be NULL when world is 1 */
     const char *transport; /* of strata_transport_names; NULL: "auto", shm where all ranks are on one host, else tcp */
     const char *
-        engine; /* NULL: "builtin". "mpi": whole collectives by Open MPI (4.1), found at run time, in a job that its mpirun started; the store stays. Sums have the same bits, as
+        engine; /* NULL: "builtin". "mpi": whole collectives by Open MPI, or MPICH and its kin, found at run time, in a job that its mpirun started; the store stays. Sums have the same bits, as
                          * only moves are MPI's. A rank that dies ends the job, by mpirun */
     const char
         *algorithm; /* of strata_algorithm_names, for reductions on all ranks alike; NULL: by size, ranks and transport */

@@ -94,17 +94,34 @@ if sys.argv[3]:
 END
 done
 expect 2 "multi_worker_mirrored" $train --strategy mirrored --compress bf16
-# The same bits when Open MPI moves them.
-if command -v mpirun >/dev/null; then
-    checks=$((checks + 1))
-    # What Open MPI itself leaves behind is not looked for.
-    ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe --bind-to none -n 2 "$strata" $train \
-        --strategy multi_worker_mirrored --engine mpi >"$work/out" 2>"$work/err" || bad "mpirun strata train --engine mpi"
-    json "r['workers'] == 2 and r['weights_sha256'] == '$(python3 -c 'import json, sys; print(json.loads(open(sys.argv[1]).readlines()[-1])["weights_sha256"])' "$work/sent")'"
-else
-    echo "skipped: --engine mpi (there is no mpirun)"
-fi
-expect 2 "not started by Open MPI's mpirun" $train --strategy multi_worker_mirrored --engine mpi --cluster a:1,b:2 --task 0
+# The same bits when an MPI moves them: Open MPI, MPICH. Debian has the mpirun of each by a name of its own. What MPI itself leaves behind is not looked for.
+hash=$(python3 -c 'import json, sys; print(json.loads(open(sys.argv[1]).readlines()[-1])["weights_sha256"])' "$work/sent")
+over_mpi() { # MPI PACKAGE MPIRUN VERSION OPTION...: VERSION is what its `mpirun --version` says
+    mpi=$1 package=$2 mpirun=$3 version=$4
+    shift 4
+    $mpirun --version 2>/dev/null | grep -q "$version" || mpirun=mpirun
+    if ! $mpirun --version 2>/dev/null | grep -q "$version"; then
+        echo "skipped: --engine mpi over $mpi (Debian: $package)"
+        return
+    fi
+    for engine in builtin mpi; do
+        checks=$((checks + 1))
+        ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+            $mpirun "$@" -n 2 "$strata" $train --strategy multi_worker_mirrored --engine $engine >"$work/out" 2>"$work/err" || bad "$mpirun strata train --engine $engine"
+        json "r['workers'] == 2 and r['weights_sha256'] == '$hash'"
+    done
+}
+over_mpi "Open MPI" openmpi-bin mpirun.openmpi "Open MPI" --oversubscribe --bind-to none
+over_mpi MPICH mpich mpirun.mpich "HYDRA\|Intel"
+# The library is that of the launcher; where it cannot be opened, that is told.
+mkdir "$work/libraries"
+for name in libmpi.so libmpi.so.12 libmpich.so.12 libmpi.so.40; do : >"$work/libraries/$name"; done
+over_nothing() { LD_LIBRARY_PATH="$work/libraries" expect 4 "$@" $train --strategy multi_worker_mirrored --engine mpi --cluster a:1,b:2 --task 0; }
+PMI_SIZE=2 over_nothing "MPICH started this process, but its library is not there (Debian: libmpich12): "
+stderr "libmpich.so.12: file too short"
+OMPI_COMM_WORLD_SIZE=2 PMI_SIZE=2 over_nothing "Open MPI started this process, but its library is not there (Debian: libopenmpi3): "
+stderr "libmpi.so.40: file too short"
+expect 2 "not started by the mpirun of Open MPI or MPICH" $train --strategy multi_worker_mirrored --engine mpi --cluster a:1,b:2 --task 0
 expect 2 "no engine" $train --strategy multi_worker_mirrored --engine nccl --cluster a:1,b:2 --task 0
 # An embedding's sparse update over workers changes the rows that any of them used: with adagrad, as the dense one does.
 { echo review,sentiment && for i in 1 2 3 4 5 6 7 8 9 10; do printf 'a %s film,%s\nthe plot %s,%s\n' "good w$i" positive "bad w$i" negative; done; } >"$work/imdb_train.csv"

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * MPICH from 3.1 and those that keep its binary interface (Intel MPI, MVAPICH, Cray MPICH): handles are numbers, the same in all of them. */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "cluster/engine/mpi_library.h"
+
+typedef int handle; /* MPI_Comm, MPI_Datatype, MPI_Group, MPI_Request, MPI_Errhandler */
+#define MEMBER        number
+#define WORLD         0x44000000
+#define BYTE          0x4c00010d
+#define ERRORS_RETURN 0x54000001
+#define STATUS_IGNORE ((void *)1)
+#include "cluster/engine/mpi_library.def"
+
+/* An Open MPI may have the same file name. */
+static const char *find(void *library) {
+    return dlsym(library, "ompi_mpi_comm_world") ? "handles that are numbers: it is Open MPI's" : find_functions(library);
+}
+
+static const char *const file_names[] = {"libmpi.so.12", "libmpich.so.12", "libmpi.so", NULL};
+
+const strata_mpi_library strata_mpi_library_mpich = {.name = "MPICH",
+                                                     .package = "libmpich12",
+                                                     .launched = "PMI_SIZE",
+                                                     .file_names = file_names,
+                                                     .in_place = (void *)-1, /* NOLINT(performance-no-int-to-ptr) */
+                                                     LIBRARY_FUNCTIONS};
