@@ -121,32 +121,40 @@
 #define FLOAT_FROM_BITS(u)  as_float(u)
 #define MULTIPLY_HIGH(a, b) ((uint)(((ulong)(a) * (b)) >> 32))
 #define EXACT
-#define GLOBAL_ID(d)       ((uint)get_global_id(d))
-#define GLOBAL_SIZE(d)     ((uint)get_global_size(d))
-#define LOCAL_ID(d)        ((uint)get_local_id(d))
-#define GROUP_ID(d)        ((uint)get_group_id(d))
-#define GROUPS(d)          ((uint)get_num_groups(d))
-#define BARRIER            barrier(CLK_LOCAL_MEM_FENCE)
-#define UNROLL             _Pragma("unroll")
-#define IN_ORDER           _Pragma("clang loop vectorize(disable)")
-#define AT(x, i)           (x + x##_offset)[i]
-#define LANE(x, i)         ((__local float *)(x))[i]
-#define LOAD_f16(x, i)     vload_half(i, x + x##_offset)
-#define STORE_f16(y, i, v) vstore_half_rte(v, i, y + y##_offset)
-#define STORAGE_f32        float
-#define STORAGE_f16        half
-#define STORAGE_bf16       ushort
-#define STORAGE_i32        int
-#define STORAGE_i64        long
-#define STORAGE_u8         uchar
-#define STORAGE_bool       uchar
-#define STORAGE_b8         uchar
-#define STORAGE_b16        ushort
-#define STORAGE_b32        uint
-#define STORAGE_b64        long
-#define ACCESS_READ        const
+#define GLOBAL_ID(d)   ((uint)get_global_id(d))
+#define GLOBAL_SIZE(d) ((uint)get_global_size(d))
+#define LOCAL_ID(d)    ((uint)get_local_id(d))
+#define GROUP_ID(d)    ((uint)get_group_id(d))
+#define GROUPS(d)      ((uint)get_num_groups(d))
+#define BARRIER        barrier(CLK_LOCAL_MEM_FENCE)
+#define UNROLL         _Pragma("unroll")
+#define IN_ORDER       _Pragma("clang loop vectorize(disable)")
+#define AT(x, i)       (x + x##_offset)[i]
+#define LANE(x, i)     ((__local float *)(x))[i]
+#define STORAGE_f32    float
+#define STORAGE_f16    half
+#define STORAGE_bf16   ushort
+#define STORAGE_i32    int
+#define STORAGE_i64    long
+#define STORAGE_u8     uchar
+#define STORAGE_bool   uchar
+#define STORAGE_b8     uchar
+#define STORAGE_b16    ushort
+#define STORAGE_b32    uint
+#define STORAGE_b64    long
+#define ACCESS_READ    const
 #define ACCESS_WRITE
 #define ACCESS_UPDATE
+
+/* A GPU converts halves in one instruction; PoCL calls a function for each, where f16_value and f16_bits become vectors. */
+#define LOAD_f16(x, i) \
+    (LOCAL_X == 1u ? f16_value(((__global const ushort *)(x + x##_offset))[i]) : vload_half(i, x + x##_offset))
+#define STORE_f16(y, i, v)                                           \
+    if (LOCAL_X == 1u)                                               \
+        ((__global ushort *)(y + y##_offset))[i] = U16(f16_bits(v)); \
+    else                                                             \
+        vstore_half_rte(v, i, y + y##_offset)
+
 #define BUFFER_ARGUMENT(binding, access, T, x) , __global ACCESS_##access PASTE(STORAGE_, T) * x
 #define OFFSET_ARGUMENT(binding, access, T, x) , uint x##_offset
 #define WORD_ARGUMENT(type, name)              , type name

@@ -16,3 +16,21 @@ uint bf16_bits(float v) {
     const uint bits = as_uint(v);
     return IS_NAN(v) ? (bits >> 16) | 0x40u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
 }
+
+/* Halves without branches, so that loops over them become vectors; exact where subnormal floats are flushed too, since none comes up. */
+float f16_value(uint h) {
+    const uint magnitude = h & 0x7fffu;
+    const uint normal =
+        (magnitude << 13) + (magnitude < 0x7c00u ? 0x38000000u : 0x70000000u); /* exponent + 112; 31 gives 255 */
+    const uint subnormal = as_uint((float)magnitude * 0x1p-24f);
+    return as_float(((h & 0x8000u) << 16) | (magnitude < 0x400u ? subnormal : normal));
+}
+
+uint f16_bits(float v) {
+    const uint bits = as_uint(v), magnitude = bits & 0x7fffffffu;
+    const uint bounded = MIN_U32(magnitude, 0x47800000u); /* 65536: rounds to infinity, as 65520 does */
+    const uint normal = (bounded - 0x38000000u + 0xfffu + ((bounded >> 13) & 1u)) >> 13;
+    const uint subnormal = as_uint(as_float(bounded) + 0.5f) - 0x3f000000u; /* the sum's last bit is 2^-24 */
+    const uint number = magnitude < 0x38800000u ? subnormal : normal;
+    return ((bits >> 16) & 0x8000u) | (magnitude > 0x7f800000u ? 0x7e00u | ((magnitude >> 13) & 0x1ffu) : number);
+}

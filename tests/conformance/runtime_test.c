@@ -3,6 +3,7 @@
  * What a device must keep beside the ops: its memory, programs that are replayed, the order of updates, plans with shared bytes,
  * counters, and refusals that say why. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -326,4 +327,58 @@ static void draw(strata_device *device) {
 
 Test(conformance_runtime, random_numbers_are_the_same_bits_everywhere) {
     conformance_each_device(&untuned, draw);
+}
+
+/* ---- halves are converted exactly ---- */
+static uint32_t bits_of(float v) {
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+
+static void convert_halves(strata_device *device) {
+    enum { HALVES = 1 << 16, NEAR = 5 };
+    if (!(device->info.dtypes >> STRATA_DTYPE_F16 & 1)) return;
+    run_case run;
+    strata_error failure = {0};
+    strata_array got[2];
+    strata_array halves = strata_test_full(STRATA_DTYPE_F16, STRATA_SHAPE(HALVES), 0);
+    strata_array floats = strata_test_full(f32, STRATA_SHAPE(HALVES * NEAR), 0);
+    strata_array want = strata_test_full(STRATA_DTYPE_F16, STRATA_SHAPE(HALVES * NEAR), 0);
+    for (int i = 0; i < HALVES; i++) ((uint16_t *)halves.data)[i] = (uint16_t)i;
+    for (int i = 0; i < HALVES; i++) { /* a number, the middle to the next, its neighbours, and some bits of the middle less */
+        const float number = (float)strata_element_get(STRATA_DTYPE_F16, halves.data, i);
+        const float next =
+            (i & 0x7fff) < 0x7bff ? (float)strata_element_get(STRATA_DTYPE_F16, halves.data, i + 1) : copysignf(65536, number);
+        const float middle = isfinite(number) ? (number + next) / 2 : number;
+        const float near[NEAR] = {number, middle, nextafterf(middle, 0), nextafterf(middle, next), middle * 0.75f};
+        for (int k = 0; k < NEAR; k++) {
+            ((float *)floats.data)[i * NEAR + k] = near[k];
+            strata_element_set(STRATA_DTYPE_F16, want.data, i * NEAR + k, near[k]);
+        }
+    }
+    run_case_begin(&run, device);
+    strata_tensor *h = run_case_leaf(&run, halves, false), *f = run_case_leaf(&run, floats, false);
+    run_case_output(&run, strata_cast(h, f32), (strata_test_tolerance){0});
+    run_case_output(&run, strata_cast(f, STRATA_DTYPE_F16), (strata_test_tolerance){0});
+    cr_assert_eq(run_case_on_device(&run, got, &failure), STRATA_OK, "%s", failure.message);
+    for (int i = 0; i < HALVES; i++) {
+        const float number = (float)strata_element_get(STRATA_DTYPE_F16, halves.data, i), is = ((float *)got[0].data)[i];
+        cr_assert(isnan(number) ? isnan(is) : bits_of(is) == bits_of(number), "%s: %#x is %a, not %a", device->info.id, i, is,
+                  number);
+    }
+    for (int i = 0; i < HALVES * NEAR; i++) {
+        const float from = ((float *)floats.data)[i];
+        const unsigned is = ((uint16_t *)got[1].data)[i], bits = ((uint16_t *)want.data)[i];
+        cr_assert(isnan(from) ? (is & 0x7fff) > 0x7c00 : is == bits, "%s: %a is rounded to %#x, not %#x", device->info.id, from,
+                  is, bits);
+    }
+    strata_array_finish(&got[0]);
+    strata_array_finish(&got[1]);
+    strata_array_finish(&want);
+    run_case_end(&run);
+}
+
+Test(conformance_runtime, halves_are_converted_exactly) {
+    conformance_each_device(&untuned, convert_halves);
 }
