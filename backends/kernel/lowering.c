@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One node to its launches: the family that fits the device, else the op's portable kernels. Where the tensors lie is not known
- * here (list.c). */
+ * One node to its launches: the family that fits the device, else, on a CPU, the one that would fit the node in f32, else the op's
+ * portable kernels. Where the tensors lie is not known here (list.c). */
 #include "backends/kernel/lowering.h"
 
 #include <stdlib.h>
@@ -45,12 +45,17 @@ static int allowed(const strata_kernel_limits *limits, strata_candidate *candida
 
 strata_status strata_lowering_run(strata_lowering *lowering, strata_tuner *tuner, const strata_tensor *node,
                                   strata_error *err) {
-    const strata_family *family = find_family(lowering->limits, node);
+    const strata_kernel_limits *limits = lowering->limits;
+    const strata_family *family = find_family(limits, node);
+    strata_widened widened;
+    const bool widen = !family && limits->device_class == STRATA_DEVICE_CPU && strata_widen(limits, node, &widened);
+    if (widen) family = find_family(limits, &widened.node);
     if (family) {
         strata_candidate candidates[STRATA_CANDIDATES];
-        int n = allowed(lowering->limits, candidates, family->candidates(lowering->limits, node, candidates));
+        int n = allowed(limits, candidates, family->candidates(limits, widen ? &widened.node : node, candidates));
         int choice = n > 1 ? strata_tuner_choose(tuner, family, node, candidates, n) : 0;
-        return family->lower(node, &candidates[choice], lowering, err);
+        return widen ? strata_widened_lower(&widened, family, &candidates[choice], lowering, err)
+                     : family->lower(node, &candidates[choice], lowering, err);
     }
     if (!node->op->lower) return strata_fail(err, STRATA_UNSUPPORTED, "%s has no kernel", node->op->name);
     return node->op->lower(node, lowering, err);

@@ -45,6 +45,20 @@ extern const strata_family *const strata_families[]; /* first fit wins; ends wit
 int strata_tuner_choose(strata_tuner *tuner, const strata_family *family, const strata_tensor *node,
                         const strata_candidate *candidates, int n);
 
+/* ---- nodes of 16-bit storage by families of f32 (widen.c) ---- */
+enum { STRATA_WIDENED_INPUTS = 8 };
+/* A node as it were in f32, made of copies: node.inputs points into the struct, which must not be moved. */
+typedef struct strata_widened {
+    const strata_tensor *from;
+    strata_tensor node, inputs[STRATA_WIDENED_INPUTS], *pointers[STRATA_WIDENED_INPUTS];
+} strata_widened;
+
+/* False where the node is not of f16 or bf16, or its operands in f32 are more than scratch can hold. */
+bool strata_widen(const strata_kernel_limits *limits, const strata_tensor *node, strata_widened *out);
+/* Conversions, the family's launches for the node in f32, the conversion of the result. */
+strata_status strata_widened_lower(const strata_widened *widened, const strata_family *family,
+                                   const strata_candidate *candidate, strata_lowering *lowering, strata_error *err);
+
 /* ---- hazards (hazards.c) ---- */
 /* What launches have touched since the last barrier. */
 typedef struct strata_hazards {

@@ -149,6 +149,47 @@ Test(list, a_cpu_gets_few_groups_of_one_item_with_enough_to_do) {
     hand_finish(h);
 }
 
+Test(list, a_cpu_does_products_of_halves_by_its_kernel_of_f32_between_conversions) {
+    static const char *const stems[] = {"cast", "cast", "cpu/matmul", "cast"};
+    hand *h = hand_make(STRATA_DEVICE_CPU);
+    h->limits.vector_width = 8;
+    strata_tensor *a = input(h, "a", STRATA_DTYPE_BF16, STRATA_SHAPE(5, 7), 0);
+    strata_tensor *b = input(h, "b", STRATA_DTYPE_BF16, STRATA_SHAPE(7, 3), 1024);
+    node(h, strata_matmul(a, b, false, false), 2048);
+    cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+    cr_assert_eq(h->list.n_launches, 4);
+    for (int i = 0; i < 4; i++) cr_expect_str_eq(h->list.kernels[h->list.launches[i].kernel].shader->stem, stems[i]);
+    const int scratch = h->piece.n_arenas;
+    const strata_kernel_launch *l = h->list.launches;
+    for (int i = 0; i < 2; i++) { /* what the conversions write, the product reads, each a range of its own */
+        cr_expect_eq(l[i].buffers[1].arena, scratch);
+        cr_expect_eq(l[2].buffers[i].begin, l[i].buffers[1].begin);
+        cr_expect_eq(l[2].buffers[i].end, l[i].buffers[1].end);
+    }
+    cr_expect_eq(l[0].buffers[1].end - l[0].buffers[1].begin, 5 * 7 * 4);
+    cr_expect_leq(l[0].buffers[1].end, l[1].buffers[1].begin);
+    cr_expect_leq(l[1].buffers[1].end, l[2].buffers[4].begin);
+    cr_expect_eq(l[3].buffers[0].begin, l[2].buffers[4].begin);
+    cr_expect_eq(l[3].buffers[1].begin, 2048);
+    cr_expect_eq(l[3].buffers[1].end, 2048 + 5 * 3 * 2);
+    cr_expect_leq(l[3].buffers[0].end, h->list.scratch_bytes);
+    cr_expect(l[2].barrier_before && l[3].barrier_before);
+    hand_finish(h);
+}
+
+Test(list, products_of_halves_beyond_the_scratch_buffer_stay_portable) {
+    hand *h = hand_make(STRATA_DEVICE_CPU);
+    h->limits.vector_width = 8;
+    h->limits.max_range_bytes = 256;
+    strata_tensor *a = input(h, "a", STRATA_DTYPE_F16, STRATA_SHAPE(5, 7), 0);
+    strata_tensor *b = input(h, "b", STRATA_DTYPE_F16, STRATA_SHAPE(7, 3), 1024);
+    node(h, strata_matmul(a, b, false, false), 2048);
+    cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
+    cr_assert_eq(h->list.n_launches, 1);
+    cr_expect_eq(h->list.scratch_bytes, 0);
+    hand_finish(h);
+}
+
 Test(list, an_offset_beyond_32_bits_is_refused_with_the_node) {
     hand *h = hand_make(STRATA_DEVICE_DISCRETE_GPU);
     strata_tensor *x = input(h, "x", STRATA_DTYPE_F32, STRATA_SHAPE(100), 0);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A node of f16 or bf16 by a family whose kernels take f32 only: its 16-bit operands are converted into scratch, the family computes
+ * there, the result is rounded into its place. That is what a kernel of 16-bit storage means too: f32 arithmetic, one rounding. Used on
+ * CPUs (lowering.c), where a vector kernel is tens of times faster than the portable one and a conversion is one pass over memory. */
+#include "backends/kernel/lowering.h"
+#include "core/op/copy.h"
+
+enum { ALIGNMENT = 16 /* elements of scratch: a cache line */ };
+
+static const char *const to_f32[STRATA_DTYPE_COUNT] = {[STRATA_DTYPE_F16] = "f16_f32", [STRATA_DTYPE_BF16] = "bf16_f32"};
+static const char *const from_f32[STRATA_DTYPE_COUNT] = {[STRATA_DTYPE_F16] = "f32_f16", [STRATA_DTYPE_BF16] = "f32_bf16"};
+
+/* Elements of scratch that a tensor takes. */
+static int64_t room_of(const strata_tensor *tensor) {
+    return (strata_shape_elements(tensor->shape) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+bool strata_widen(const strata_kernel_limits *limits, const strata_tensor *node, strata_widened *out) {
+    if (!to_f32[node->dtype] || node->n_inputs > STRATA_WIDENED_INPUTS) return false;
+    int64_t room = room_of(node);
+    out->from = node;
+    for (int i = 0; i < node->n_inputs; i++) {
+        const strata_tensor *input = node->inputs[i];
+        out->inputs[i] = *input;
+        if (to_f32[input->dtype]) out->inputs[i].dtype = STRATA_DTYPE_F32;
+        out->pointers[i] = to_f32[input->dtype] ? &out->inputs[i] : node->inputs[i];
+        room += room_of(input);
+    }
+    out->node = *node;
+    out->node.dtype = STRATA_DTYPE_F32;
+    out->node.inputs = out->pointers;
+    return (uint64_t)room <= limits->max_range_bytes / 2 / sizeof(float); /* the other half is for the family */
+}
+
+/* `narrow` to f32 in scratch, from element `first` on, or back. */
+static strata_status convert(const strata_tensor *narrow, int64_t first, bool back, strata_lowering *lowering,
+                             strata_error *err) {
+    const int64_t n = strata_shape_elements(narrow->shape);
+    const int scratch = back ? 0 : 1;
+    strata_launch launch = {
+        .kernel = "cast", .variant = back ? from_f32[narrow->dtype] : to_f32[narrow->dtype], .n_buffers = 2, .writes = 1u << 1};
+    launch.buffers[1 - scratch] = narrow;
+    launch.offsets[scratch] = first;
+    launch.extents[scratch] = n;
+    STRATA_TRY(strata_launch_flat(&launch, n, err));
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+/* The tensor's place in scratch instead of itself. */
+static void replace(strata_launch *launch, const strata_tensor *wide, int64_t first) {
+    for (int b = 0; b < launch->n_buffers; b++) {
+        if (launch->buffers[b] != wide) continue;
+        launch->buffers[b] = NULL;
+        if (!launch->extents[b]) launch->extents[b] = strata_shape_elements(wide->shape) - launch->offsets[b];
+        launch->offsets[b] += first;
+    }
+}
+
+strata_status strata_widened_lower(const strata_widened *widened, const strata_family *family,
+                                   const strata_candidate *candidate, strata_lowering *lowering, strata_error *err) {
+    const strata_tensor *from = widened->from;
+    strata_lowering inner = {.limits = lowering->limits};
+    strata_status status = family->lower(&widened->node, candidate, &inner, err);
+    int64_t used = (inner.scratch_bytes + (int64_t)sizeof(float) - 1) / (int64_t)sizeof(float);
+    used = (used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    for (int i = 0; !status && i < from->n_inputs; i++) {
+        if (!to_f32[from->inputs[i]->dtype]) continue;
+        status = convert(from->inputs[i], used, false, lowering, err);
+        for (int l = 0; l < inner.n; l++) replace(&inner.launches[l], &widened->inputs[i], used);
+        used += room_of(from->inputs[i]);
+    }
+    for (int l = 0; !status && l < inner.n; l++) {
+        replace(&inner.launches[l], &widened->node, used);
+        status = strata_lowering_add(lowering, &inner.launches[l], err);
+    }
+    if (!status) status = convert(from, used, true, lowering, err);
+    strata_lowering_scratch(lowering, (used + room_of(from)) * (int64_t)sizeof(float));
+    strata_lowering_finish(&inner);
+    return status;
+}
