@@ -5,23 +5,11 @@
  * the handshake must be noticed by both. Ranks are threads; the proxy gets between them as this program's connect() dials it.
  *   STRATA_TEST_CHAOS   how many offsets of a payload (1000; 100 under ThreadSanitizer) */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "strata/cluster.h"
 #include "tests/support/certificate.h"
+#include "tests/threads/proxy.h"
 
 #if defined(__SANITIZE_THREAD__)
 enum { DEFAULT_OFFSETS = 100 };
@@ -32,7 +20,6 @@ enum {
     ELEMENTS = 5000,
     PAYLOAD = ELEMENTS * 4,
     HEADER = 56,
-    MOST_CONNECTIONS = 64,
     STORE = 0, /* connections, in the order in which rank 1 makes them */
     LINK = 1,
     WORKERS = 4 /* they mostly wait for each other */
@@ -56,134 +43,31 @@ typedef struct outcome {
     bool wrong; /* a sum that was given as right */
 } outcome;
 
-typedef struct proxy {
-    int listener, wake[2];
-    uint16_t port;
-    damage what;
-    atomic_bool applied;
-} proxy;
-
-static proxy middle;
-static atomic_uint targets[65536]; /* by the port that dials */
-static _Thread_local bool is_behind_proxy;
+static damage damaged;
+static atomic_bool applied;
 static char certificate[TEST_CERTIFICATE_BYTES];
 static int failures;
 static long jobs;
 static int worker; /* of WORKERS processes, which share the jobs */
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* ---- the proxy ---- */
 
-/* The library's connect(): a rank behind the proxy reaches it instead, and the proxy knows by its port whom it wanted. */
-int connect(int fd, const struct sockaddr *address, socklen_t size) {
-    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, there;
-    socklen_t n = sizeof here;
-    if (!is_behind_proxy || address->sa_family != AF_INET) return (int)syscall(SYS_connect, fd, address, size);
-    memcpy(&there, address, sizeof there);
-    if (bind(fd, (struct sockaddr *)&here, n) || getsockname(fd, (struct sockaddr *)&here, &n)) return -1;
-    atomic_store(&targets[ntohs(here.sin_port)], ntohs(there.sin_port));
-    there.sin_port = htons(middle.port);
-    return (int)syscall(SYS_connect, fd, &there, sizeof there);
-}
-
-typedef struct pipe_pair {
-    int fds[2]; /* of the rank that dialled, of the one that it wanted */
-    int64_t moved[2];
-} pipe_pair;
-
-static void close_pair(pipe_pair *p) {
-    for (int i = 0; i < 2; i++) {
-        if (p->fds[i] >= 0) close(p->fds[i]);
-        p->fds[i] = -1;
-    }
-}
-
-static bool send_all(int fd, const char *bytes, size_t n) {
-    while (n) {
-        const ssize_t done = send(fd, bytes, n, MSG_NOSIGNAL);
-        if (done <= 0) return false;
-        bytes += done;
-        n -= (size_t)done;
-    }
-    return true;
-}
-
 /* Hands n bytes on, damaged where it is their turn. False: the connection is to be cut. */
-static bool hand_on(proxy *p, int connection, int direction, int to, char *bytes, size_t n, int64_t before) {
-    const int64_t at = p->what.offset - before;
+static bool hand_on(void *user, int connection, int direction, int to, char *bytes, size_t n, int64_t before) {
+    const damage *what = user;
+    const int64_t at = what->offset - before;
     const bool here =
-        p->what.kind && connection == p->what.connection && direction == p->what.direction && at >= 0 && at < (int64_t)n;
+        what->kind && connection == what->connection && direction == what->direction && at >= 0 && at < (int64_t)n;
     if (!here) return send_all(to, bytes, n);
-    atomic_store(&p->applied, true);
-    if (p->what.kind == CUT) return send_all(to, bytes, (size_t)at) && false;
-    if (p->what.kind == FLIP) bytes[at] = (char)(bytes[at] ^ 1 << (p->what.offset % 8));
-    if (p->what.kind == FLIP) return send_all(to, bytes, n);
+    atomic_store(&applied, true);
+    if (what->kind == CUT) return send_all(to, bytes, (size_t)at) && false;
+    if (what->kind == FLIP) bytes[at] = (char)(bytes[at] ^ 1 << (what->offset % 8));
+    if (what->kind == FLIP) return send_all(to, bytes, n);
     if (!send_all(to, bytes, (size_t)at)) return false;
-    if (p->what.kind == DELAY) usleep(40000);
-    if (p->what.kind == REPEAT && !send_all(to, bytes + at, 1)) return false;
-    const size_t skip = p->what.kind == DROP;
+    if (what->kind == DELAY) usleep(40000);
+    if (what->kind == REPEAT && !send_all(to, bytes + at, 1)) return false;
+    const size_t skip = what->kind == DROP;
     return send_all(to, bytes + at + skip, n - (size_t)at - skip);
-}
-
-static bool relay(proxy *p, pipe_pair *pair, int connection, int direction) {
-    char bytes[16384];
-    const ssize_t n = recv(pair->fds[direction], bytes, sizeof bytes, 0);
-    if (n <= 0) return false;
-    const int64_t before = pair->moved[direction];
-    pair->moved[direction] += n;
-    return hand_on(p, connection, direction, pair->fds[!direction], bytes, (size_t)n, before);
-}
-
-/* False where nobody listens there yet: such a connection does not count. */
-static bool accept_pair(proxy *p, pipe_pair *out) {
-    struct sockaddr_in from, to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof from;
-    *out = (pipe_pair){.fds = {accept(p->listener, (struct sockaddr *)&from, &n), socket(AF_INET, SOCK_STREAM, 0)}};
-    to.sin_port = htons((uint16_t)atomic_load(&targets[ntohs(from.sin_port)]));
-    for (int i = 0; i < 2; i++) setsockopt(out->fds[i], IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
-    if (out->fds[0] >= 0 && !connect(out->fds[1], (struct sockaddr *)&to, sizeof to)) return true;
-    close_pair(out);
-    return false;
-}
-
-static void *run_proxy(void *user) {
-    proxy *p = user;
-    pipe_pair pairs[MOST_CONNECTIONS];
-    struct pollfd fds[2 + 2 * MOST_CONNECTIONS];
-    int n = 0;
-    for (;;) {
-        fds[0] = (struct pollfd){.fd = p->wake[0], .events = POLLIN};
-        fds[1] = (struct pollfd){.fd = n < MOST_CONNECTIONS ? p->listener : -1, .events = POLLIN};
-        for (int i = 0; i < 2 * n; i++) fds[2 + i] = (struct pollfd){.fd = pairs[i / 2].fds[i % 2], .events = POLLIN};
-        poll(fds, (nfds_t)(2 + 2 * n), -1);
-        if (fds[0].revents) break;
-        const int known = n;
-        if (fds[1].revents) n += accept_pair(p, &pairs[n]);
-        for (int i = 0; i < 2 * known; i++)
-            if (fds[2 + i].revents && pairs[i / 2].fds[0] >= 0 && !relay(p, &pairs[i / 2], i / 2, i % 2))
-                close_pair(&pairs[i / 2]);
-    }
-    for (int i = 0; i < n; i++) close_pair(&pairs[i]);
-    return NULL;
-}
-
-static int bind_here(uint16_t *out_port) {
-    const int yes = 1;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof address;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) || bind(fd, (struct sockaddr *)&address, n) ||
-        getsockname(fd, (struct sockaddr *)&address, &n)) {
-        printf("skipped: no sockets here: %s\n", strerror(errno));
-        exit(77);
-    }
-    *out_port = ntohs(address.sin_port);
-    return fd;
 }
 
 /* ---- a job of two ranks ---- */
@@ -221,14 +105,14 @@ static bool run_once(damage what, bool tls, double connect_seconds, outcome outc
     static const char secret[] = "between the two";
     char store[32];
     uint16_t port;
-    pthread_t thread;
     rank ranks[2] = {0};
     const int kept = bind_here(&port); /* bound and not listening: the store may listen there, and nobody else gets the port */
     snprintf(store, sizeof store, "127.0.0.1:%u", port);
-    middle.listener = bind_here(&middle.port);
-    middle.what = what;
-    atomic_store(&middle.applied, false);
-    if (listen(middle.listener, 64) || pipe(middle.wake) || pthread_create(&thread, NULL, run_proxy, &middle)) abort();
+    damaged = what;
+    atomic_store(&applied, false);
+    middle.hand_on = hand_on;
+    middle.user = &damaged;
+    start_proxy();
     const double began = now();
     for (int r = 0; r < 2; r++) {
         ranks[r].opts = (strata_communicator_options){.rank = r,
@@ -246,11 +130,7 @@ static bool run_once(damage what, bool tls, double connect_seconds, outcome outc
     }
     for (int r = 0; r < 2; r++) pthread_join(ranks[r].thread, NULL);
     const double took = now() - began;
-    if (write(middle.wake[1], "", 1) != 1) abort();
-    pthread_join(thread, NULL);
-    close(middle.wake[0]);
-    close(middle.wake[1]);
-    close(middle.listener);
+    stop_proxy();
     close(kept);
     for (int r = 0; r < 2; r++) outcomes[r] = ranks[r].out;
     if (!ranks[0].out.wrong && !ranks[1].out.wrong && took < MOST_SECONDS) return true;
@@ -278,7 +158,7 @@ static void bad(damage what, bool tls, const outcome *o, const char *how) {
 static void must_be_noticed(damage what, bool tls) {
     outcome o[2];
     if (!run_job(what, tls, 10, o)) return;
-    if (!atomic_load(&middle.applied)) bad(what, tls, o, "that byte never came");
+    if (!atomic_load(&applied)) bad(what, tls, o, "that byte never came");
     if (!o[0].status || !o[1].status) bad(what, tls, o, "not noticed by both");
     /* A byte that lacks is one that is waited for: noticed where the next frame follows, or as a stall. */
     if (what.kind != DROP && (o[0].status == STRATA_TIMEOUT || o[1].status == STRATA_TIMEOUT))

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Slow links with jitter are not failures: a proxy holds back what two of three ranks and the others say to each other, each piece for 0 to 200 ms and as long as
+ * 1 Mbit/s takes, now and then for 1.5 s; all sums are right. Links that carry nothing for longer than five signs of life are a failure: in time every rank says who was lost. */
+#define _GNU_SOURCE
+#include <sys/wait.h>
+
+#include "strata/cluster.h"
+#include "tests/threads/proxy.h"
+
+enum { RANKS = 3, MOST_ELEMENTS = 3000, BYTES_PER_SECOND = 125000, PAUSED = 50 /* one piece of so many */ };
+static const int counts[] = {10, MOST_ELEMENTS, 1, 777}; /* all_reduces, of so many elements */
+static const double MOST_DELAY = 0.2, PAUSE = 1.5, REPORT_SECONDS = 10;
+
+/* What the links do: of the proxy's thread, but for `cut`. */
+typedef struct weather {
+    unsigned seed;
+    int n_delayed, n_paused;
+    atomic_bool cut;
+} weather;
+
+typedef struct rank {
+    pthread_t thread;
+    strata_communicator_options opts;
+    bool is_behind_proxy, cuts; /* cuts: this rank sums on, and rank 1's links carry nothing any more */
+    weather *links;
+    strata_status status;
+    strata_error err;
+    bool wrong;
+    double cut_at, ended_at;
+} rank;
+
+static bool hand_on(void *user, int connection, int direction, int to, char *bytes, size_t n, int64_t before) {
+    (void)user, (void)connection, (void)direction, (void)before;
+    return send_all(to, bytes, n);
+}
+
+static double delay(void *user, size_t n) {
+    weather *w = user;
+    if (atomic_load(&w->cut)) return 1e6;
+    if (++w->n_delayed % PAUSED == 0) return w->n_paused++, PAUSE;
+    return MOST_DELAY * rand_r(&w->seed) / RAND_MAX + (double)n / BYTES_PER_SECOND;
+}
+
+static strata_status reduce(strata_communicator *comm, int count, bool *wrong, strata_error *err) {
+    float data[MOST_ELEMENTS];
+    for (int i = 0; i < count; i++) data[i] = (float)(i + strata_communicator_rank(comm));
+    STRATA_TRY(strata_communicator_all_reduce(comm, data, (size_t)count, STRATA_DTYPE_F32, STRATA_REDUCER_SUM, err));
+    for (int i = 0; i < count; i++) *wrong |= data[i] != (float)(RANKS * i + RANKS * (RANKS - 1) / 2);
+    return STRATA_OK;
+}
+
+static strata_status use(rank *r, strata_communicator *comm) {
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) STRATA_TRY(reduce(comm, counts[i], &r->wrong, &r->err));
+    if (!r->cuts) return STRATA_OK;
+    if (r->opts.rank == 1) atomic_store(&r->links->cut, true);
+    r->cut_at = now();
+    strata_status status = STRATA_OK;
+    while (!status) status = reduce(comm, 10, &r->wrong, &r->err); /* what was on its way still comes */
+    r->ended_at = now();
+    return status;
+}
+
+static void *run_rank(void *user) {
+    rank *r = user;
+    strata_communicator *comm = NULL;
+    is_behind_proxy = r->is_behind_proxy;
+    r->status = strata_communicator_create(&r->opts, &comm, &r->err);
+    if (!r->status) r->status = use(r, comm);
+    strata_communicator_destroy(comm);
+    return NULL;
+}
+
+/* Ranks 1 to most_behind dial through the proxy: for the store, and for links to lower ranks. */
+static void run_job(rank ranks[RANKS], weather *links, int most_behind, bool cuts) {
+    static const char secret[] = "through the storm";
+    char store[32];
+    uint16_t port;
+    const int kept = bind_here(&port); /* bound and not listening: the store may listen there, and nobody else gets the port */
+    snprintf(store, sizeof store, "127.0.0.1:%u", port);
+    middle.hand_on = hand_on;
+    middle.delay = delay;
+    middle.user = links;
+    start_proxy();
+    for (int r = 0; r < RANKS; r++) {
+        ranks[r] = (rank){.is_behind_proxy = r > 0 && r <= most_behind, .cuts = cuts, .links = links};
+        ranks[r].opts = (strata_communicator_options){.rank = r,
+                                                      .world = RANKS,
+                                                      .store = store,
+                                                      .transport = "tcp",
+                                                      .secret = secret,
+                                                      .secret_bytes = sizeof secret,
+                                                      .connect_seconds = 30};
+        if (pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r])) abort();
+    }
+    for (int r = 0; r < RANKS; r++) pthread_join(ranks[r].thread, NULL);
+    stop_proxy();
+    close(kept);
+}
+
+static int failures;
+static void check(bool ok, const char *what, const rank *r) {
+    if (ok) return;
+    failures++;
+    fprintf(stderr, "rank %d: not so: %s (%s: %s)\n", r->opts.rank, what, strata_status_name(r->status), r->err.message);
+}
+
+static void slow_links_are_no_failure(void) {
+    weather links = {.seed = 1};
+    rank ranks[RANKS];
+    const double began = now();
+    run_job(ranks, &links, RANKS, false);
+    for (int r = 0; r < RANKS; r++) {
+        check(!ranks[r].status, "it sums over slow links", &ranks[r]);
+        check(!ranks[r].wrong, "its sums are right", &ranks[r]);
+    }
+    check(links.n_paused > 0, "a link paused", &ranks[0]);
+    printf("%d pieces held back, %d of them for %g s: %.1f s\n", links.n_delayed, links.n_paused, PAUSE, now() - began);
+}
+
+/* Rank 1's alone, which says itself that it lost rank 0: as silent, or as gone, where rank 0 was quicker. */
+static void cut_links_are_reported(void) {
+    weather links = {.seed = 2};
+    rank ranks[RANKS];
+    run_job(ranks, &links, 1, true);
+    for (int r = 0; r < RANKS; r++) {
+        check(ranks[r].status == STRATA_PEER_LOST, "a rank is lost", &ranks[r]);
+        check(strstr(ranks[r].err.message, r == 1 ? "rank 0" : "rank 1 (host") != NULL, "the lost rank is named", &ranks[r]);
+        check(r == 1 || strstr(ranks[r].err.message, "no sign of life") != NULL, "the reason is told", &ranks[r]);
+        check(ranks[r].ended_at - ranks[r].cut_at < REPORT_SECONDS, "it is told in time", &ranks[r]);
+    }
+}
+
+int main(void) {
+    static void (*const jobs[])(void) = {slow_links_are_no_failure, cut_links_are_reported}; /* at once: they mostly wait */
+    int code = 0, ended;
+    for (int i = 0; i < 2; i++)
+        if (!fork()) {
+            jobs[i]();
+            fflush(stdout);
+            _exit(failures ? 1 : 0);
+        }
+    for (int i = 0; i < 2; i++)
+        if (wait(&ended) < 0 || ended) code = WIFEXITED(ended) && WEXITSTATUS(ended) == 77 ? 77 : 1;
+    return code;
+}

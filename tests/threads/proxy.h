@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A proxy between ranks that are threads of this program: it gets between them as the program's connect() dials it instead. What it does to the bytes, and how long it
+ * holds them back, its user says. Needs _GNU_SOURCE. In a header, as the programs of tests/threads link nothing else of the tests. */
+#ifndef STRATA_TESTS_THREADS_PROXY_H
+#define STRATA_TESTS_THREADS_PROXY_H
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_CONNECTIONS = 64, CHUNK = 16384 };
+
+/* Bytes on their way, in one direction of a connection. */
+typedef struct chunk {
+    char bytes[CHUNK];
+    size_t n;     /* 0: none */
+    double due;   /* when they go on */
+    int64_t sent; /* bytes before them */
+} chunk;
+
+typedef struct pipe_pair {
+    int fds[2]; /* of the rank that dialled, of the one that it wanted */
+    chunk held[2];
+} pipe_pair;
+
+typedef struct proxy {
+    int listener, wake[2];
+    uint16_t port;
+    pthread_t thread;
+    /* Hands n bytes on, `before` of which went before; false: the connection is to be cut. direction 0: from the rank that dialled. */
+    bool (*hand_on)(void *user, int connection, int direction, int to, char *bytes, size_t n, int64_t before);
+    double (*delay)(void *user, size_t n); /* seconds that n bytes are held back; NULL: none. Called by one thread */
+    void *user;
+    pipe_pair pairs[MOST_CONNECTIONS];
+    int n_pairs;
+} proxy;
+
+static proxy middle;
+static atomic_uint targets[65536]; /* by the port that dials */
+static _Thread_local bool is_behind_proxy;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The library's connect(): a rank behind the proxy reaches it instead, and the proxy knows by its port whom it wanted. */
+int connect(int fd, const struct sockaddr *address, socklen_t size) {
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, there;
+    socklen_t n = sizeof here;
+    if (!is_behind_proxy || address->sa_family != AF_INET) return (int)syscall(SYS_connect, fd, address, size);
+    memcpy(&there, address, sizeof there);
+    if (bind(fd, (struct sockaddr *)&here, n) || getsockname(fd, (struct sockaddr *)&here, &n)) return -1;
+    atomic_store(&targets[ntohs(here.sin_port)], ntohs(there.sin_port));
+    there.sin_port = htons(middle.port);
+    return (int)syscall(SYS_connect, fd, &there, sizeof there);
+}
+
+static void close_pair(pipe_pair *p) {
+    for (int i = 0; i < 2; i++) {
+        if (p->fds[i] >= 0) close(p->fds[i]);
+        p->fds[i] = -1;
+        p->held[i].n = 0;
+    }
+}
+
+static bool send_all(int fd, const char *bytes, size_t n) {
+    while (n) {
+        const ssize_t done = send(fd, bytes, n, MSG_NOSIGNAL);
+        if (done <= 0) return false;
+        bytes += done;
+        n -= (size_t)done;
+    }
+    return true;
+}
+
+static bool take(proxy *p, pipe_pair *pair, int direction) {
+    chunk *held = &pair->held[direction];
+    const ssize_t n = recv(pair->fds[direction], held->bytes, sizeof held->bytes, 0);
+    if (n <= 0) return false;
+    held->n = (size_t)n;
+    held->due = p->delay ? now() + p->delay(p->user, held->n) : 0;
+    return true;
+}
+
+static bool give(proxy *p, int connection, int direction) {
+    pipe_pair *pair = &p->pairs[connection];
+    chunk *held = &pair->held[direction];
+    const int64_t before = held->sent;
+    const size_t n = held->n;
+    held->n = 0;
+    held->sent += (int64_t)n;
+    return p->hand_on(p->user, connection, direction, pair->fds[!direction], held->bytes, n, before);
+}
+
+/* False where nobody listens there yet: such a connection does not count. */
+static bool accept_pair(proxy *p) {
+    struct sockaddr_in from, to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof from;
+    pipe_pair *out = &p->pairs[p->n_pairs];
+    out->held[0].n = out->held[1].n = 0;
+    out->held[0].sent = out->held[1].sent = 0;
+    out->fds[0] = accept(p->listener, (struct sockaddr *)&from, &n);
+    out->fds[1] = socket(AF_INET, SOCK_STREAM, 0);
+    to.sin_port = htons((uint16_t)atomic_load(&targets[ntohs(from.sin_port)]));
+    for (int i = 0; i < 2; i++) setsockopt(out->fds[i], IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    if (out->fds[0] >= 0 && !connect(out->fds[1], (struct sockaddr *)&to, sizeof to)) return true;
+    close_pair(out);
+    return false;
+}
+
+/* What to wait for: new connections, and bytes where none are held back. Returns how long, in ms. */
+static int list_sources(const proxy *p, struct pollfd *fds) {
+    double due = -1;
+    fds[0] = (struct pollfd){.fd = p->wake[0], .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = p->n_pairs < MOST_CONNECTIONS ? p->listener : -1, .events = POLLIN};
+    for (int i = 0; i < 2 * p->n_pairs; i++) {
+        const chunk *held = &p->pairs[i / 2].held[i % 2];
+        fds[2 + i] = (struct pollfd){.fd = held->n ? -1 : p->pairs[i / 2].fds[i % 2], .events = POLLIN};
+        if (held->n && (due < 0 || held->due < due)) due = held->due;
+    }
+    const double left = due - now();
+    return due < 0 ? -1 : left > 60 ? 60000 : left > 0 ? (int)(left * 1000) + 1 : 0;
+}
+
+static void *run_proxy(void *user) {
+    proxy *p = user;
+    struct pollfd fds[2 + 2 * MOST_CONNECTIONS];
+    for (;;) {
+        poll(fds, (nfds_t)(2 + 2 * p->n_pairs), list_sources(p, fds));
+        if (fds[0].revents) break;
+        const int known = p->n_pairs;
+        if (fds[1].revents) p->n_pairs += accept_pair(p);
+        for (int i = 0; i < 2 * known; i++) {
+            pipe_pair *pair = &p->pairs[i / 2];
+            bool whole = pair->fds[0] >= 0;
+            if (whole && fds[2 + i].revents) whole = take(p, pair, i % 2);
+            if (whole && pair->held[i % 2].n && pair->held[i % 2].due <= now()) whole = give(p, i / 2, i % 2);
+            if (!whole) close_pair(pair);
+        }
+    }
+    while (p->n_pairs) close_pair(&p->pairs[--p->n_pairs]);
+    return NULL;
+}
+
+static int bind_here(uint16_t *out_port) {
+    const int yes = 1;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof address;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) || bind(fd, (struct sockaddr *)&address, n) ||
+        getsockname(fd, (struct sockaddr *)&address, &n)) {
+        printf("skipped: no sockets here: %s\n", strerror(errno));
+        exit(77);
+    }
+    *out_port = ntohs(address.sin_port);
+    return fd;
+}
+
+/* `middle` runs, with what its user said, until stopped. */
+static void start_proxy(void) {
+    middle.listener = bind_here(&middle.port);
+    if (listen(middle.listener, 64) || pipe(middle.wake) || pthread_create(&middle.thread, NULL, run_proxy, &middle)) abort();
+}
+
+static void stop_proxy(void) {
+    if (write(middle.wake[1], "", 1) != 1) abort();
+    pthread_join(middle.thread, NULL);
+    close(middle.wake[0]);
+    close(middle.wake[1]);
+    close(middle.listener);
+}
+
+#endif
