@@ -12,9 +12,9 @@ typedef struct tile_shape {
     int rows, cols;
 } tile_shape;
 
-enum { TILES = 3 };
-static const tile_shape wide_tiles[TILES] = {{6, 4}, {8, 2}, {16, 1}};
-static const tile_shape narrow_tiles[TILES] = {{6, 2}, {4, 2}, {12, 1}};
+enum { TILES = 4 };
+static const tile_shape wide_tiles[TILES] = {{6, 4}, {8, 3}, {8, 2}, {16, 1}};
+static const tile_shape narrow_tiles[TILES] = {{6, 2}, {4, 3}, {4, 2}, {12, 1}};
 
 /* candidate->values. PANEL_K is 0 where b is read in place. */
 enum { ROWS, COLS, PANEL_K, BLOCK_M, BLOCK_N, BLOCK_K };

@@ -3,13 +3,15 @@
  * An opened OpenCL device: one context, one in-order queue; its memory; tickets and waiting. What a program is: program.c. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "backends/opencl/opencl.h"
 
 enum {
     ROUND_UP = 64, /* buffers are a multiple of this many bytes */
-    PROBE_BYTES = 4096,
+    PAGE = 4096,
+    HUGE_PAGE = 2 << 20,
     FIRST_NAP_NS = 20 * 1000,    /* where waiting would spin: sleep this long first, */
     LONGEST_NAP_NS = 500 * 1000, /* then twice as long each time up to this */
     WORKERS_LET_GO_NS = 1000 * 1000 * 1000
@@ -74,6 +76,18 @@ strata_status strata_opencl_allocate(opencl_device *device, cl_mem_flags flags, 
     return STRATA_OK;
 }
 
+/* Rows of a large matrix are a page apart or more: with pages of 4 KiB a product of 1024 x 1024 loses a tenth to address translation. Only
+ * whole huge pages are asked for, so that none is taken for a rest. */
+void *strata_opencl_host_memory(int64_t bytes) {
+    const size_t whole = rounded(bytes);
+    void *host;
+    if (posix_memalign(&host, whole < HUGE_PAGE ? PAGE : HUGE_PAGE, whole)) return NULL;
+#ifdef MADV_HUGEPAGE
+    if (whole >= HUGE_PAGE) madvise(host, whole / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* may be refused */
+#endif
+    return memset(host, 0, whole);
+}
+
 void strata_opencl_release(opencl_device *device, cl_mem memory, int64_t bytes) {
     if (!memory) return;
     device->cl.ReleaseMemObject(memory);
@@ -82,7 +96,10 @@ void strata_opencl_release(opencl_device *device, cl_mem memory, int64_t bytes) 
 
 static void buffer_destroy(strata_device *base, strata_buffer *buffer) {
     if (!buffer) return;
-    strata_opencl_release((opencl_device *)base, buffer->memory, buffer->bytes);
+    opencl_device *device = (opencl_device *)base;
+    if (buffer->host) device->cl.Finish(device->queue);
+    strata_opencl_release(device, buffer->memory, buffer->bytes);
+    free(buffer->host);
     free(buffer);
 }
 
@@ -117,12 +134,16 @@ static strata_status buffer_create(strata_device *base, int64_t bytes, strata_bu
     strata_buffer *buffer = calloc(1, sizeof *buffer);
     if (!buffer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a buffer", base->info.id);
     buffer->bytes = bytes;
-    strata_status status = strata_opencl_allocate(device, CL_MEM_READ_WRITE, bytes, NULL, &buffer->memory, err);
+    /* Without memory of ours the driver is asked, which says what is missing. */
+    if (device->host_memory == OPENCL_HOST_SHARED && bytes >= HUGE_PAGE) buffer->host = strata_opencl_host_memory(bytes);
+    const cl_mem_flags flags = CL_MEM_READ_WRITE | (buffer->host ? CL_MEM_USE_HOST_PTR : 0);
+    strata_status status = strata_opencl_allocate(device, flags, bytes, buffer->host, &buffer->memory, err);
     if (status) {
+        free(buffer->host);
         free(buffer);
         return status;
     }
-    cl_int code = clear(device, buffer);
+    cl_int code = buffer->host ? CL_SUCCESS : clear(device, buffer);
     if (code != CL_SUCCESS) {
         buffer_destroy(base, buffer);
         if (code == CL_OUT_OF_RESOURCES || code == CL_MEM_OBJECT_ALLOCATION_FAILURE) return out_of_memory(device, bytes, err);
@@ -296,11 +317,11 @@ static void fill_limits(opencl_device *device, const strata_device_options *opts
  * host writes after the buffer was made is not read from it. */
 static bool shares_host_memory(opencl_device *device) {
     void *host = NULL;
-    if (posix_memalign(&host, PROBE_BYTES, PROBE_BYTES)) return false;
-    memset(host, 0, PROBE_BYTES);
+    if (posix_memalign(&host, PAGE, PAGE)) return false;
+    memset(host, 0, PAGE);
     bool shares = false;
     cl_int code;
-    cl_mem memory = device->cl.CreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, PROBE_BYTES, host, &code);
+    cl_mem memory = device->cl.CreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, PAGE, host, &code);
     if (code == CL_SUCCESS) {
         const cl_uint there = 0x5eed;
         cl_uint back = 0, here = 0xca11;

@@ -11,8 +11,6 @@
 
 #include "backends/opencl/opencl.h"
 
-enum { PAGE = 4096 };
-
 /* An INPUT or OUTPUT arena of one slot, on both sides. */
 typedef struct opencl_port {
     int64_t bytes;
@@ -63,12 +61,11 @@ static strata_status port_open(opencl_device *device, int64_t bytes, opencl_port
         STRATA_TRY(strata_opencl_allocate(device, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL, &port->pinned, err));
         STRATA_TRY(map_port(device, port->pinned, bytes, &port->host, err));
     } else {
-        size_t whole = ((size_t)bytes + PAGE - 1) / PAGE * PAGE;
-        if (posix_memalign(&port->host, PAGE, whole))
+        port->host = strata_opencl_host_memory(bytes);
+        if (!port->host)
             return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %lld bytes of inputs or outputs",
                                device->base.info.id, (long long)bytes);
         port->host_owned = true;
-        memset(port->host, 0, whole);
         STRATA_TRY(
             strata_opencl_allocate(device, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, port->host, &port->memory, err));
         void *mapped; /* with CL_MEM_USE_HOST_PTR always port->host */
