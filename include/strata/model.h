@@ -171,7 +171,7 @@ STRATA_API strata_communication_totals strata_model_communication(const strata_m
  * confusion_matrix: i64, which the caller finishes. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_confusion_matrix(const strata_model *model, strata_array *out_counts,
                                                                        strata_error *err);
-/* batch 0: 256. */
+/* batch 0: 100. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_evaluate(strata_model *model, const strata_dataset *dataset,
                                                                int64_t batch, strata_metrics *out_metrics, strata_error *err);
 /* Probabilities (softmax or sigmoid of the logits as the loss takes them, else the outputs) as f32 (n, ...), which the caller finishes. */

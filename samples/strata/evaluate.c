@@ -15,7 +15,7 @@ typedef struct evaluate_options {
 
 static const option_row rows[] = {
     DATA_OPTION_ROWS(evaluate_options, data),
-    {"batch", "N", "examples a step (256)", OPTION_INT, offsetof(evaluate_options, batch), 1, 1e12},
+    {"batch", "N", "examples a step (100)", OPTION_INT, offsetof(evaluate_options, batch), 1, 1e12},
     {"metrics", "A,B", "besides loss and accuracy; as strata train", OPTION_TEXT, offsetof(evaluate_options, metrics), 0, 0},
     {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16 (as the model was trained)", OPTION_TEXT,
      offsetof(evaluate_options, precision), 0, 0},

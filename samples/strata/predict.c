@@ -24,7 +24,7 @@ static const option_row rows[] = {
     {"columns", "A,B,...", "CSV: the columns to take (all)", OPTION_TEXT, offsetof(predict_options, columns), 0, 0},
     {"invert", NULL, "pictures: dark on bright, where bright on dark was trained", OPTION_FLAG,
      offsetof(predict_options, invert), 0, 0},
-    {"batch", "N", "examples a step (256)", OPTION_INT, offsetof(predict_options, batch), 1, 1e12},
+    {"batch", "N", "examples a step (100)", OPTION_INT, offsetof(predict_options, batch), 1, 1e12},
     {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16 (as the model was trained)", OPTION_TEXT,
      offsetof(predict_options, precision), 0, 0},
     {"json", NULL, "a line of JSON a row", OPTION_FLAG, offsetof(predict_options, json), 0, 0},
