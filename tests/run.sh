@@ -294,7 +294,8 @@ done
 if [ "$preset" != tsan ]; then
     for script in tests/*/*_test.sh; do
         name=$(basename "$script" _test.sh)
-        case $name in *"$filter"*) suite "$name" "$root/$script" ;; esac
+        label=${script#tests/} # cli/data: there is a suite data, too
+        case $name in *"$filter"*) suite "${label%_test.sh}" "$root/$script" ;; esac
     done
     [ -z "$all_drivers" ] || run_drivers
 fi
