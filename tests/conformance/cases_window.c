@@ -177,17 +177,23 @@ static const case_instance pools[] = {
         .op = #name, .variant = "in parts", .build = build_##name, .dtypes = 1u << STRATA_DTYPE_F32, \
         .operands = {FLOAT, FLOAT}, .n_operands = 2, .instances = CASE_INSTANCES(long_convolutions)  \
     }
-#define F32_ROW(of, name, what, list, ...)                                                                               \
+#define TYPED_ROW(types, of, name, what, list, ...)                                                                      \
     {                                                                                                                    \
-        .op = #of, .variant = what, .build = build_##name, .dtypes = 1u << STRATA_DTYPE_F32, .operands = {FLOAT, FLOAT}, \
-        .n_operands = 2, .instances = CASE_INSTANCES(list), __VA_ARGS__                                                  \
+        .op = #of, .variant = what, .build = build_##name, .dtypes = types, .operands = {FLOAT, FLOAT}, .n_operands = 2, \
+        .instances = CASE_INSTANCES(list), __VA_ARGS__                                                                   \
     }
+#define F32_ONLY               (1u << STRATA_DTYPE_F32)
+#define F32_ROW(of, name, ...) TYPED_ROW(F32_ONLY, of, name, __VA_ARGS__)
+/* In 16 bits the filter's gradient, which is in all rows' gradients, takes cpu/conv2d_filter_grad, which is not for Oclgrind. */
+#define CONVOLUTION(name)                                   \
+    TYPED_ROW(F32_ONLY, name, name, "f32", convolutions, ), \
+        TYPED_ROW(STRATA_FLOATS & ~F32_ONLY, name, name, "halves", convolutions, .not_oclgrind = true)
 #define WIDE(name, ...) F32_ROW(name, name, "wide", wide_convolutions, __VA_ARGS__)
 
 static const op_row window[] = {
-    ROW(conv2d, conv2d, convolutions, FLOAT, FLOAT),
-    ROW(conv2d_input_grad, conv2d_input_grad, convolutions, FLOAT, FLOAT),
-    ROW(conv2d_filter_grad, conv2d_filter_grad, convolutions, FLOAT, FLOAT),
+    CONVOLUTION(conv2d),
+    CONVOLUTION(conv2d_input_grad),
+    CONVOLUTION(conv2d_filter_grad),
     WIDE(conv2d, ),
     WIDE(conv2d_input_grad, ),
     WIDE(conv2d_filter_grad, .not_oclgrind = true),
