@@ -58,13 +58,16 @@ static strata_status out_of_memory(const opencl_device *device, int64_t bytes, s
                        (unsigned long long)all, (unsigned long long)device->base.info.max_allocation_bytes);
 }
 
+/* Drivers promise more than there is and die later, so the sum is kept here. */
+static bool has_room(const opencl_device *device, int64_t bytes) {
+    const strata_device_info *info = &device->base.info;
+    return (uint64_t)bytes <= info->max_allocation_bytes &&
+           (uint64_t)bytes <= info->memory_bytes - device->base.counters.allocated_bytes;
+}
+
 strata_status strata_opencl_allocate(opencl_device *device, cl_mem_flags flags, int64_t bytes, void *host, cl_mem *out_memory,
                                      strata_error *err) {
-    const strata_device_info *info = &device->base.info;
-    uint64_t used = device->base.counters.allocated_bytes;
-    /* Drivers promise more than there is and die later, so the sum is kept here. */
-    if ((uint64_t)bytes > info->max_allocation_bytes || (uint64_t)bytes > info->memory_bytes - used)
-        return out_of_memory(device, bytes, err);
+    if (!has_room(device, bytes)) return out_of_memory(device, bytes, err);
     cl_int code;
     cl_mem memory = device->cl.CreateBuffer(device->context, flags, rounded(bytes), host, &code);
     if (code == CL_OUT_OF_RESOURCES || code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_INVALID_BUFFER_SIZE)
@@ -78,14 +81,25 @@ strata_status strata_opencl_allocate(opencl_device *device, cl_mem_flags flags, 
 
 /* Rows of a large matrix are a page apart or more: with pages of 4 KiB a product of 1024 x 1024 loses a tenth to address translation. Only
  * whole huge pages are asked for, so that none is taken for a rest. */
-void *strata_opencl_host_memory(int64_t bytes) {
+strata_status strata_opencl_allocate_shared(opencl_device *device, int64_t bytes, void **out_host, cl_mem *out_memory,
+                                            strata_error *err) {
+    if (!has_room(device, bytes)) return out_of_memory(device, bytes, err);
     const size_t whole = rounded(bytes);
     void *host;
-    if (posix_memalign(&host, whole < HUGE_PAGE ? PAGE : HUGE_PAGE, whole)) return NULL;
+    if (posix_memalign(&host, whole < HUGE_PAGE ? PAGE : HUGE_PAGE, whole))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %lld bytes", device->base.info.id,
+                           (long long)bytes);
 #ifdef MADV_HUGEPAGE
     if (whole >= HUGE_PAGE) madvise(host, whole / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* may be refused */
 #endif
-    return memset(host, 0, whole);
+    memset(host, 0, whole);
+    strata_status status =
+        strata_opencl_allocate(device, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, host, out_memory, err);
+    if (status)
+        free(host);
+    else
+        *out_host = host;
+    return status;
 }
 
 void strata_opencl_release(opencl_device *device, cl_mem memory, int64_t bytes) {
@@ -134,12 +148,10 @@ static strata_status buffer_create(strata_device *base, int64_t bytes, strata_bu
     strata_buffer *buffer = calloc(1, sizeof *buffer);
     if (!buffer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a buffer", base->info.id);
     buffer->bytes = bytes;
-    /* Without memory of ours the driver is asked, which says what is missing. */
-    if (device->host_memory == OPENCL_HOST_SHARED && bytes >= HUGE_PAGE) buffer->host = strata_opencl_host_memory(bytes);
-    const cl_mem_flags flags = CL_MEM_READ_WRITE | (buffer->host ? CL_MEM_USE_HOST_PTR : 0);
-    strata_status status = strata_opencl_allocate(device, flags, bytes, buffer->host, &buffer->memory, err);
+    const bool shared = device->host_memory == OPENCL_HOST_SHARED && bytes >= HUGE_PAGE;
+    strata_status status = shared ? strata_opencl_allocate_shared(device, bytes, &buffer->host, &buffer->memory, err)
+                                  : strata_opencl_allocate(device, CL_MEM_READ_WRITE, bytes, NULL, &buffer->memory, err);
     if (status) {
-        free(buffer->host);
         free(buffer);
         return status;
     }

@@ -109,8 +109,9 @@ strata_status strata_opencl_fail(opencl_device *device, cl_int code, const char 
 strata_status strata_opencl_allocate(opencl_device *device, cl_mem_flags flags, int64_t bytes, void *host, cl_mem *out_memory,
                                      strata_error *err);
 void strata_opencl_release(opencl_device *device, cl_mem memory, int64_t bytes); /* NULL is fine */
-/* Zeros for a CL_MEM_USE_HOST_PTR buffer of so many bytes, in huge pages where it fills them; for free(). NULL: there is no memory. */
-void *strata_opencl_host_memory(int64_t bytes);
+/* The same in memory of the host, zeros, in huge pages where it fills them; *out_host is for free() behind the buffer. */
+strata_status strata_opencl_allocate_shared(opencl_device *device, int64_t bytes, void **out_host, cl_mem *out_memory,
+                                            strata_error *err);
 /* Takes the event that ends a run, gives its ticket. */
 uint64_t strata_opencl_ticket(opencl_device *device, cl_event event);
 

@@ -60,19 +60,13 @@ static strata_status port_open(opencl_device *device, int64_t bytes, opencl_port
         STRATA_TRY(strata_opencl_allocate(device, CL_MEM_READ_WRITE, bytes, NULL, &port->memory, err));
         STRATA_TRY(strata_opencl_allocate(device, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes, NULL, &port->pinned, err));
         STRATA_TRY(map_port(device, port->pinned, bytes, &port->host, err));
-    } else {
-        port->host = strata_opencl_host_memory(bytes);
-        if (!port->host)
-            return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %lld bytes of inputs or outputs",
-                               device->base.info.id, (long long)bytes);
-        port->host_owned = true;
-        STRATA_TRY(
-            strata_opencl_allocate(device, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, port->host, &port->memory, err));
-        void *mapped; /* with CL_MEM_USE_HOST_PTR always port->host */
-        if (device->host_memory == OPENCL_HOST_MAPPED) return map_port(device, port->memory, bytes, &mapped, err);
+        memset(port->host, 0, (size_t)bytes);
+        return STRATA_OK;
     }
-    memset(port->host, 0, (size_t)bytes);
-    return STRATA_OK;
+    STRATA_TRY(strata_opencl_allocate_shared(device, bytes, &port->host, &port->memory, err));
+    port->host_owned = true;
+    void *mapped; /* with CL_MEM_USE_HOST_PTR always port->host */
+    return device->host_memory == OPENCL_HOST_MAPPED ? map_port(device, port->memory, bytes, &mapped, err) : STRATA_OK;
 }
 
 static void port_close(opencl_device *device, opencl_port *port) {

@@ -149,13 +149,19 @@ Test(list, a_cpu_gets_few_groups_of_one_item_with_enough_to_do) {
     hand_finish(h);
 }
 
-Test(list, a_cpu_does_products_of_halves_by_its_kernel_of_f32_between_conversions) {
-    static const char *const stems[] = {"cast", "cast", "cpu/matmul", "cast"};
+/* (5, 7) at 0 times (7, 3) at 1024, the result at 2048. */
+static hand *product_on_a_cpu(strata_dtype dtype) {
     hand *h = hand_make(STRATA_DEVICE_CPU);
     h->limits.vector_width = 8;
-    strata_tensor *a = input(h, "a", STRATA_DTYPE_BF16, STRATA_SHAPE(5, 7), 0);
-    strata_tensor *b = input(h, "b", STRATA_DTYPE_BF16, STRATA_SHAPE(7, 3), 1024);
+    strata_tensor *a = input(h, "a", dtype, STRATA_SHAPE(5, 7), 0);
+    strata_tensor *b = input(h, "b", dtype, STRATA_SHAPE(7, 3), 1024);
     node(h, strata_matmul(a, b, false, false), 2048);
+    return h;
+}
+
+Test(list, a_cpu_does_products_of_halves_by_its_kernel_of_f32_between_conversions) {
+    static const char *const stems[] = {"cast", "cast", "cpu/matmul", "cast"};
+    hand *h = product_on_a_cpu(STRATA_DTYPE_BF16);
     cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
     cr_assert_eq(h->list.n_launches, 4);
     for (int i = 0; i < 4; i++) cr_expect_str_eq(h->list.kernels[h->list.launches[i].kernel].shader->stem, stems[i]);
@@ -178,12 +184,8 @@ Test(list, a_cpu_does_products_of_halves_by_its_kernel_of_f32_between_conversion
 }
 
 Test(list, products_of_halves_beyond_the_scratch_buffer_stay_portable) {
-    hand *h = hand_make(STRATA_DEVICE_CPU);
-    h->limits.vector_width = 8;
+    hand *h = product_on_a_cpu(STRATA_DTYPE_F16);
     h->limits.max_range_bytes = 256;
-    strata_tensor *a = input(h, "a", STRATA_DTYPE_F16, STRATA_SHAPE(5, 7), 0);
-    strata_tensor *b = input(h, "b", STRATA_DTYPE_F16, STRATA_SHAPE(7, 3), 1024);
-    node(h, strata_matmul(a, b, false, false), 2048);
     cr_assert_eq(list(h), STRATA_OK, "%s", h->err.message);
     cr_assert_eq(h->list.n_launches, 1);
     cr_expect_eq(h->list.scratch_bytes, 0);
