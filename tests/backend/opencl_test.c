@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #if STRATA_WITH_OPENCL
 #include "backends/opencl/opencl.h"
@@ -105,6 +106,13 @@ Test(opencl, more_memory_than_there_is_says_how_much_there_is) {
     cr_assert_eq(device->api->buffer_create(device, INT64_C(1) << 60, &buffer, &err), STRATA_OUT_OF_MEMORY);
     cr_assert(strstr(err.message, "1152921504606846976 bytes wanted"), "%s", err.message);
     cr_assert(strstr(err.message, "free"), "%s", err.message);
+    /* What the host could give and the device may not have is refused untouched. */
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    const int64_t too_much = (int64_t)device->info.max_allocation_bytes + 1;
+    cr_assert_eq(device->api->buffer_create(device, too_much, &buffer, &err), STRATA_OUT_OF_MEMORY);
+    getrusage(RUSAGE_SELF, &after);
+    cr_assert_leq(after.ru_maxrss - before.ru_maxrss, too_much / 2048, "KiB");
     strata_device_close(device);
 }
 
