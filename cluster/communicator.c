@@ -32,7 +32,7 @@ strata_status strata_communicator_fail(strata_communicator *comm, const strata_c
     va_end(arguments);
     char whole[STRATA_ERROR_MESSAGE_BYTES];
     if (call)
-        snprintf(whole, sizeof whole, "%s: %s", strata_call_text(call).text, text);
+        snprintf(whole, sizeof whole, "%s%s: %s", strata_call_text(call).text, strata_member_step(comm->member).text, text);
     else
         snprintf(whole, sizeof whole, "%s", text);
     return comm->member->report(comm->member, status, whole, err);
@@ -317,6 +317,10 @@ const char *strata_communicator_algorithm(const strata_communicator *comm, size_
 }
 uint64_t strata_communicator_bytes_sent(const strata_communicator *comm) {
     return atomic_load(&((strata_communicator *)comm)->bytes_sent);
+}
+
+void strata_communicator_set_step(strata_communicator *comm, int64_t step) {
+    atomic_store_explicit(&comm->member->step, step, memory_order_relaxed);
 }
 
 void strata_communicator_abort(strata_communicator *comm, const char *text) {

@@ -58,6 +58,7 @@ static strata_status check(const strata_communicator_options *o, strata_error *e
         return strata_fail(err, STRATA_INVALID, "transport %s with the engine mpi, which has its own", o->transport);
     if (o->secret_bytes && !o->secret)
         return strata_fail(err, STRATA_INVALID, "secret_bytes is %zu without a secret", o->secret_bytes);
+    if (o->interface) STRATA_TRY(strata_interface_address(o->interface, host, err));
     return strata_address_split(o->store, host, port, err);
 }
 
@@ -117,11 +118,17 @@ static strata_status meet(strata_communicator *comm, strata_error *err) {
 static strata_status open_links(strata_communicator *comm, const char *wanted, const char *table, strata_error *err) {
     const bool together = strata_communicator_ranks_here(comm) == comm->world;
     comm->several_hosts = !together;
-    if (!wanted || !strcmp(wanted, "auto")) wanted = together ? "shm" : "tcp";
+    const bool chosen = !wanted || !strcmp(wanted, "auto");
+    if (chosen) wanted = together ? "shm" : "tcp";
     comm->transport = strata_transport_find(wanted);
     if (comm->transport == &strata_transport_shm && !together)
         return strata_fail(err, STRATA_INVALID, "the transport shm is for ranks of one host and user; these are on several");
-    STRATA_TRY(comm->transport->open(comm, err));
+    strata_status status = comm->transport->open(comm, err);
+    if (status == STRATA_UNSUPPORTED && chosen && comm->transport == &strata_transport_shm) {
+        comm->transport = &strata_transport_tcp;
+        status = comm->transport->open(comm, err);
+    }
+    STRATA_TRY(status);
     STRATA_TRY(strata_communicator_barrier(comm, err));
     if (comm->transport->opened) comm->transport->opened(comm);
     STRATA_TRY(strata_table_share(comm, table, err));
@@ -153,6 +160,7 @@ strata_status strata_communicator_create(const strata_communicator_options *opts
     status = strata_communicator_set_options(comm, &o, &why);
     if (!status) status = tell_about_self(comm, address, &why);
     if (!status) status = meet(comm, &why);
+    if (!status && comm->rank) strata_member_name_first(comm->member, strata_peer_text(comm, 0).text);
     if (!status) status = open_links(comm, o.engine && !strcmp(o.engine, "mpi") ? "mpi" : o.transport, o.table, &why);
     if (!status) return STRATA_OK;
     status = strata_communicator_give_up(comm, status, &why);

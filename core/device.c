@@ -109,15 +109,24 @@ const strata_device_info *strata_device_best(const strata_device_info *rows, int
     return best < 0 ? NULL : &rows[best];
 }
 
+/* The devices there are, and why those of the backend that was asked for are not. */
 static strata_status no_such_device(const strata_device_info *rows, int n, const char *which, strata_error *err) {
-    char there[640] = "";
-    size_t used = 0;
-    for (int i = 0; i < n && used < sizeof there - 1; i++) {
-        if (rows[i].skipped[0]) continue;
-        int wrote = snprintf(there + used, sizeof there - used, "%s%s (%s)", used ? ", " : "", rows[i].id, rows[i].name);
-        used += wrote > 0 ? (size_t)wrote : 0;
+    char there[640] = "", why[400] = "";
+    size_t used = 0, used_why = 0;
+    const size_t backend = strcspn(which, ":");
+    for (int i = 0; i < n && used < sizeof there - 1 && used_why < sizeof why - 1; i++) {
+        int wrote;
+        if (!rows[i].skipped[0]) {
+            wrote = snprintf(there + used, sizeof there - used, "%s%s (%s)", used ? ", " : "", rows[i].id, rows[i].name);
+            used += wrote > 0 ? (size_t)wrote : 0;
+        } else if (!strncmp(rows[i].id, which, backend)) {
+            const bool named = strchr(rows[i].id, ':') != NULL; /* else the reason begins with the backend */
+            wrote = snprintf(why + used_why, sizeof why - used_why, "; %s%s%s", named ? rows[i].id : "", named ? ": " : "",
+                             rows[i].skipped);
+            used_why += wrote > 0 ? (size_t)wrote : 0;
+        }
     }
-    return strata_fail(err, STRATA_UNAVAILABLE, "device: there is no \"%s\"; there are: %s", which, there);
+    return strata_fail(err, STRATA_UNAVAILABLE, "device: there is no \"%s\"; there are: %s%s", which, there, why);
 }
 
 static const strata_backend *backend_of(const strata_device_info *info) {

@@ -411,7 +411,7 @@ static strata_status carry_out(strata_group *group, int index, int slot, const b
     for (int r = 0; r < group->n_replicas; r++) {
         const strata_executable_communication c = communication(group, r, index, slot);
         if (attrs_of(c.node)->takes && c.before >= 0) group->results[n_results++] = c.result;
-        if (c.after >= 0 && (sent || !contributes || contributes[r])) group->operands[n_operands++] = c.operand;
+        if (c.after >= 0 && (sent || attrs->copy || !contributes || contributes[r])) group->operands[n_operands++] = c.operand;
     }
     const int64_t elements = strata_shape_elements(attrs->shape);
     const uint64_t bytes = (uint64_t)elements * strata_dtype_bytes(attrs->dtype);

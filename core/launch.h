@@ -47,6 +47,7 @@ typedef struct strata_launch {
                           may launch fewer where the kernel loops (grid-stride) */
     int local[2];      /* work-group size wanted; 0: the backend chooses */
     bool grid_stride;  /* the kernel strides over its index space by the launched size, so fewer work-items do as well */
+    int turns; /* with grid_stride: of its loops that a work-item makes for one element of the grid, at most; 0: not known */
     bool
         few_groups; /* with grid_stride: each group goes through a whole input, however few there are; a CPU takes one a core */
 } strata_launch;

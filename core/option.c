@@ -24,20 +24,21 @@ static strata_status read_numbers(const strata_json *object, const strata_option
     return STRATA_OK;
 }
 
-/* [a, b], or one number for both. */
-static strata_status read_pair(const strata_json *object, const strata_option *option, int64_t *out, strata_error *err) {
+/* A list of n, which is of `names`, or one number for all. */
+static strata_status read_ints(const strata_json *object, const strata_option *option, int n, const char *names, int64_t *out,
+                               strata_error *err) {
     strata_json value, item;
     const int64_t least = (int64_t)option->least, most = (int64_t)option->most;
     if (!option->required && !strata_json_find(object, option->name, &value)) return STRATA_OK;
     STRATA_TRY(strata_json_get(object, option->name, &value, err));
     if (strata_json_kind_of(&value) != STRATA_JSON_ARRAY) {
         STRATA_TRY(strata_json_to_int(&value, least, most, &out[0], err));
-        out[1] = out[0];
+        for (int i = 1; i < n; i++) out[i] = out[0];
         return STRATA_OK;
     }
-    if (strata_json_length(&value) != 2)
-        return strata_json_fail(&value, err, STRATA_DATA, "has %lld elements; it must be one number or [height, width]",
-                                (long long)strata_json_length(&value));
+    if (strata_json_length(&value) != n)
+        return strata_json_fail(&value, err, STRATA_DATA, "has %lld elements; it must be one number or [%s]",
+                                (long long)strata_json_length(&value), names);
     for (bool more = strata_json_first(&value, &item); more; more = strata_json_next(&item))
         STRATA_TRY(strata_json_to_int(&item, least, most, out++, err));
     return STRATA_OK;
@@ -65,7 +66,11 @@ static strata_status read_option(const strata_json *object, const strata_option 
             return strata_json_get_int(object, option->name, presence, (int64_t)option->least, (int64_t)option->most, target,
                                        err);
         case STRATA_OPTION_PAIR:
-            return read_pair(object, option, target, err);
+            return read_ints(object, option, 2, "height, width", target, err);
+        case STRATA_OPTION_BORDER_1D:
+            return read_ints(object, option, 2, "before, after", target, err);
+        case STRATA_OPTION_BORDER_2D:
+            return read_ints(object, option, 4, "top, bottom, left, right", target, err);
         case STRATA_OPTION_NUMBER:
             return strata_json_get_number(object, option->name, presence, option->least, option->most, target, err);
         case STRATA_OPTION_BOOL:
@@ -104,13 +109,22 @@ static void write_ints(strata_json_writer *w, const int64_t *values, int n) {
     strata_json_end_array(w);
 }
 
+static bool one_is_given(const int64_t *values, int n) {
+    for (int i = 0; i < n; i++)
+        if (values[i]) return true;
+    return false;
+}
+
 static bool is_given(const strata_option *option, const void *options) {
     const void *value = (const char *)options + option->offset;
     switch (option->kind) {
         case STRATA_OPTION_INT:
             return *(const int64_t *)value != 0;
         case STRATA_OPTION_PAIR:
-            return ((const int64_t *)value)[0] != 0 || ((const int64_t *)value)[1] != 0;
+        case STRATA_OPTION_BORDER_1D:
+            return one_is_given(value, 2);
+        case STRATA_OPTION_BORDER_2D:
+            return one_is_given(value, 4);
         case STRATA_OPTION_NUMBER:
             return *(const double *)value != 0;
         case STRATA_OPTION_BOOL:
@@ -140,7 +154,11 @@ static void write_option(strata_json_writer *w, const strata_option *option, con
             strata_json_write_int(w, *(const int64_t *)value);
             break;
         case STRATA_OPTION_PAIR:
+        case STRATA_OPTION_BORDER_1D:
             write_ints(w, value, 2);
+            break;
+        case STRATA_OPTION_BORDER_2D:
+            write_ints(w, value, 4);
             break;
         case STRATA_OPTION_NUMBER:
             strata_json_write_number(w, *(const double *)value);

@@ -9,13 +9,15 @@
 #include "strata/tensor.h"
 
 typedef enum strata_option_kind {
-    STRATA_OPTION_INT,     /* int64_t in least..most                                       */
-    STRATA_OPTION_PAIR,    /* int64_t[2], each in least..most; in JSON [a, b], or one number for both */
-    STRATA_OPTION_NUMBER,  /* double in least..most                                        */
-    STRATA_OPTION_BOOL,    /* bool                                                         */
-    STRATA_OPTION_STRING,  /* const char *; NULL: not given                                */
-    STRATA_OPTION_NUMBERS, /* strata_numbers, each in least..most                          */
-    STRATA_OPTION_SHAPE    /* strata_shape, each dimension in least..most; in JSON [a, b, c] */
+    STRATA_OPTION_INT,       /* int64_t in least..most                                       */
+    STRATA_OPTION_PAIR,      /* int64_t[2], each in least..most; in JSON [a, b], or one number for both */
+    STRATA_OPTION_BORDER_1D, /* int64_t[2], each in least..most; in JSON [before, after], or one number for both */
+    STRATA_OPTION_BORDER_2D, /* int64_t[4], each in least..most; in JSON [top, bottom, left, right], or one number for all */
+    STRATA_OPTION_NUMBER,    /* double in least..most                                        */
+    STRATA_OPTION_BOOL,      /* bool                                                         */
+    STRATA_OPTION_STRING,    /* const char *; NULL: not given                                */
+    STRATA_OPTION_NUMBERS,   /* strata_numbers, each in least..most                          */
+    STRATA_OPTION_SHAPE      /* strata_shape, each dimension in least..most; in JSON [a, b, c] */
 } strata_option_kind;
 
 typedef struct strata_option {

@@ -20,6 +20,9 @@ typedef struct strata_workers {
     /* The workers' bytes end to end, in rank order: bytes[w] of worker w. */
     strata_status (*all_gather)(const struct strata_workers *workers, const void *own, void *out_all, const size_t *bytes,
                                 strata_error *err);
+    /* Says which step goes on, from 1, for messages about lost workers. */
+    void (*at_step)(const struct strata_workers *workers, int64_t step);
+    bool mixed; /* their devices are of several kinds, whose updates may differ in the last bit: rank 0's count */
     uint64_t (*bytes_sent)(const struct strata_workers *workers); /* by this worker, since it joined */
     strata_dtype wire;                                            /* of gradients */
     int *first_replicas; /* [n + 1] of each worker's replicas; the last one: of all. The strategy's own */

@@ -2,13 +2,13 @@
  *
  * The kernel dialect: one source, read three times by the C preprocessor at build time.
  *   STRATA_OPENCL   gives OpenCL C 1.2 text
- *   STRATA_GLSL     gives GLSL 450 for Vulkan 1.1
+ *   STRATA_GLSL     gives GLSL 450 for Vulkan 1.1; with STRATA_FETCH too, what is read is fetched from texel buffers
  *   STRATA_META     gives the kernel's launch interface as a C initializer (see shaders.h)
  * It must stay tiny; what does not fit in it is a family of its own in a subfolder. How to write a kernel: README.md.
  *
  * A kernel file defines four lists and then includes this header once:
  *   #define CONSTANTS(X) X(0, LOCAL_X, 64) X(1, OP, 0)      id, name, default: unsigned, fixed when the kernel is compiled
- *   #define BUFFERS(X)   X(0, READ, T, x) X(1, WRITE, T, y) binding, READ | WRITE | UPDATE, element type, name
+ *   #define BUFFERS(X)   X(0, READ, T, x) X(1, WRITE, T, y) binding, READ | WRITE | UPDATE (f32, i32), element type, name
  *   #define WORDS(X)     X(uint, n) X(float, alpha)         parameters of a launch; each buffer's `x_offset` comes before
  *   #define LOCALS(X)    X(float, tile, 256)                optional: memory of a work-group, with LOCAL_ARRAYS in the body; of float4
  *                                                           too, whose float i is LANE(tile, i)
@@ -65,19 +65,19 @@
 #define VALUE_b16           uint
 #define VALUE_b32           uint
 #define VALUE_b64           INT64
-#define LOAD_f32(x, i)      AT(x, i)
-#define LOAD_bf16(x, i)     FLOAT_FROM_BITS(U32(AT(x, i)) << 16)
-#define LOAD_i32(x, i)      AT(x, i)
+#define LOAD_f32(x, i)      GET(x, i)
+#define LOAD_bf16(x, i)     FLOAT_FROM_BITS(U32(GET(x, i)) << 16)
+#define LOAD_i32(x, i)      GET(x, i)
 #define LOAD_i64(x, i)      AT(x, i)
-#define LOAD_u8(x, i)       U32(AT(x, i))
-#define LOAD_bool(x, i)     (U32(AT(x, i)) != 0u ? 1u : 0u)
-#define LOAD_b8(x, i)       U32(AT(x, i))
-#define LOAD_b16(x, i)      U32(AT(x, i))
-#define LOAD_b32(x, i)      AT(x, i)
+#define LOAD_u8(x, i)       U32(GET(x, i))
+#define LOAD_bool(x, i)     (U32(GET(x, i)) != 0u ? 1u : 0u)
+#define LOAD_b8(x, i)       U32(GET(x, i))
+#define LOAD_b16(x, i)      U32(GET(x, i))
+#define LOAD_b32(x, i)      GET(x, i)
 #define LOAD_b64(x, i)      AT(x, i)
-#define STORE_f32(y, i, v)  AT(y, i) = (v)
+#define STORE_f32(y, i, v)  PUT(y, i, v)
 #define STORE_bf16(y, i, v) AT(y, i) = U16(bf16_bits(v))
-#define STORE_i32(y, i, v)  AT(y, i) = (v)
+#define STORE_i32(y, i, v)  PUT(y, i, v)
 #define STORE_i64(y, i, v)  AT(y, i) = (v)
 #define STORE_u8(y, i, v)   AT(y, i) = U8(v)
 #define STORE_bool(y, i, v) AT(y, i) = U8((v) != 0u ? 1u : 0u)
@@ -130,6 +130,8 @@
 #define UNROLL         _Pragma("unroll")
 #define IN_ORDER       _Pragma("clang loop vectorize(disable)")
 #define AT(x, i)       (x + x##_offset)[i]
+#define GET(x, i)      AT(x, i)
+#define PUT(y, i, v)   AT(y, i) = (v)
 #define LANE(x, i)     ((__local float *)(x))[i]
 #define STORAGE_f32    float
 #define STORAGE_f16    half
@@ -199,7 +201,7 @@ DIRECTIVE extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #define AT(x, i)           x[x##_offset + (i)]
 #define LANE(x, i)         x[(i) / 4u][(i) % 4u]
 #define float4             vec4
-#define LOAD_f16(x, i)     f16_value(uint(AT(x, i)))
+#define LOAD_f16(x, i)     f16_value(uint(GET(x, i)))
 #define STORE_f16(y, i, v) AT(y, i) = uint16_t(f16_bits(v))
 #define STORAGE_f32        float
 #define STORAGE_f16        uint16_t
@@ -216,10 +218,64 @@ DIRECTIVE extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #define ACCESS_WRITE
 #define ACCESS_UPDATE
 #define CONSTANT_DECLARATION(id, name, value) layout(constant_id = id) const uint name = value;
-#define BUFFER_DECLARATION(number, access, T, x)                                   \
+#define STORED(number, access, T, x)                                               \
     layout(std430, set = 0, binding = number) ACCESS_##access buffer x##_binding { \
         PASTE(STORAGE_, T) x[];                                                    \
     };
+#ifdef STRATA_FETCH
+/* By access, as strata_shader_binding_of (shaders.h) tells the backend. Each buffer has functions for what may be done with it. */
+#define GET(x, i)    fetch_##x(x##_offset + (i))
+#define PUT(y, i, v) put_##y(y##_offset + (i), v)
+#define FETCHED_AS(number, sampler, value, x)                     \
+    layout(set = 0, binding = number) uniform sampler x##_texels; \
+    value fetch_##x(uint i) {                                     \
+        return texelFetch(x##_texels, int(i)).r;                  \
+    }
+#define FETCHED_f32(number, x)  FETCHED_AS(number, samplerBuffer, float, x)
+#define FETCHED_f16(number, x)  FETCHED_AS(number, usamplerBuffer, uint, x)
+#define FETCHED_bf16(number, x) FETCHED_AS(number, usamplerBuffer, uint, x)
+#define FETCHED_i32(number, x)  FETCHED_AS(number, isamplerBuffer, int, x)
+#define FETCHED_i64(number, x)  STORED(number, READ, i64, x)
+#define FETCHED_u8(number, x)   FETCHED_AS(number, usamplerBuffer, uint, x)
+#define FETCHED_bool(number, x) FETCHED_AS(number, usamplerBuffer, uint, x)
+#define FETCHED_b8(number, x)   FETCHED_AS(number, usamplerBuffer, uint, x)
+#define FETCHED_b16(number, x)  FETCHED_AS(number, usamplerBuffer, uint, x)
+#define FETCHED_b32(number, x)  FETCHED_AS(number, usamplerBuffer, uint, x)
+#define FETCHED_b64(number, x)  STORED(number, READ, b64, x)
+#define PUT_AS(value, x)            \
+    void put_##x(uint i, value v) { \
+        x[i] = v;                   \
+    }
+#define PUT_f32(x) PUT_AS(float, x)
+#define PUT_f16(x)
+#define PUT_bf16(x)
+#define PUT_i32(x) PUT_AS(int, x)
+#define PUT_i64(x)
+#define PUT_u8(x)
+#define PUT_bool(x)
+#define PUT_b8(x)
+#define PUT_b16(x)
+#define PUT_b32(x)
+#define PUT_b64(x)
+#define UPDATED_AS(number, format, image, value, texel, x)              \
+    layout(set = 0, binding = number, format) uniform image x##_texels; \
+    value fetch_##x(uint i) {                                           \
+        return imageLoad(x##_texels, int(i)).r;                         \
+    }                                                                   \
+    void put_##x(uint i, value v) {                                     \
+        imageStore(x##_texels, int(i), texel(v));                       \
+    }
+#define UPDATED_f32(number, x)                   UPDATED_AS(number, r32f, imageBuffer, float, vec4, x)
+#define UPDATED_i32(number, x)                   UPDATED_AS(number, r32i, iimageBuffer, int, ivec4, x)
+#define DECLARATION_READ(number, T, x)           PASTE(FETCHED_, T)(number, x)
+#define DECLARATION_WRITE(number, T, x)          STORED(number, WRITE, T, x) PASTE(PUT_, T)(x)
+#define DECLARATION_UPDATE(number, T, x)         PASTE(UPDATED_, T)(number, x)
+#define BUFFER_DECLARATION(number, access, T, x) DECLARATION_##access(number, T, x)
+#else
+#define GET(x, i)                                AT(x, i)
+#define PUT(y, i, v)                             AT(y, i) = (v)
+#define BUFFER_DECLARATION(number, access, T, x) STORED(number, access, T, x)
+#endif
 #define OFFSET_DECLARATION(binding, access, T, x) uint x##_offset;
 #define WORD_DECLARATION(type, name)              type name;
 #define LOCAL_DECLARATION(type, name, count)      shared type name[count];

@@ -45,7 +45,7 @@
     UNROLL for (uint i = 0u; i < A_SHARE; i++) LANE(a_tile, A_K(i) * (A_STEP * 4u) + A_M(i)) = a_next[i]; \
     UNROLL for (uint i = 0u; i < B_SHARE; i++) LANE(b_tile, B_K(i) * (B_STEP * 4u) + B_N(i)) = b_next[i];
 #define MULTIPLY_TILES                                                                                                       \
-    for (uint k = 0u; k < TILE_K; k++) {                                                                                     \
+    UNROLL for (uint k = 0u; k < TILE_K; k++) {                                                                              \
         float a_column[WORK_M], b_row[WORK_N];                                                                               \
         UNROLL for (uint i = 0u; i < WORK_M / 4u; i++) {                                                                     \
             const float4 v = a_tile[k * A_STEP + i * LOCAL_Y + y];                                                           \

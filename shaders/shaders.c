@@ -35,6 +35,14 @@ const strata_shader *strata_shader_find(const char *stem, const char *variant) {
     return NULL;
 }
 
+strata_shader_binding strata_shader_binding_of(const strata_shader_buffer *buffer) {
+    if (buffer->element_bytes > 4) return STRATA_SHADER_STORAGE;
+    static const strata_shader_binding by_access[] = {[STRATA_SHADER_READ] = STRATA_SHADER_TEXELS,
+                                                      [STRATA_SHADER_WRITE] = STRATA_SHADER_STORAGE,
+                                                      [STRATA_SHADER_UPDATE] = STRATA_SHADER_STORAGE_TEXELS};
+    return by_access[buffer->access];
+}
+
 size_t strata_shader_count(void) {
     size_t count = 0;
     for (size_t s = 0; s < N_STEMS; s++) count += *stems[s].n_shaders;

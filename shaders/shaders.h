@@ -17,15 +17,21 @@
 #ifndef STRATA_SHADERS_SHADERS_H
 #define STRATA_SHADERS_SHADERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { STRATA_SHADER_MAX_BUFFERS = 8, STRATA_SHADER_MAX_WORDS = 32, STRATA_SHADER_MAX_CONSTANTS = 16 };
+enum {
+    STRATA_SHADER_MAX_BUFFERS = 8,
+
+    STRATA_SHADER_MAX_WORDS = 32,
+    STRATA_SHADER_MAX_CONSTANTS = 16
+};
 
 typedef enum strata_shader_access {
     STRATA_SHADER_READ = 1,
     STRATA_SHADER_WRITE = 2, /* writes elements, maybe not all; reads none */
-    STRATA_SHADER_UPDATE = 3
+    STRATA_SHADER_UPDATE = 3 /* reads and writes */
 } strata_shader_access;
 
 typedef enum strata_shader_word_type { STRATA_SHADER_UINT, STRATA_SHADER_INT, STRATA_SHADER_FLOAT } strata_shader_word_type;
@@ -61,6 +67,8 @@ typedef struct strata_shader {
     const char *opencl_entry;  /* name of the kernel function; in SPIR-V it is "main"               */
     const uint32_t *spirv;     /* NULL when built without Vulkan, and for families in OpenCL C only    */
     size_t spirv_words;
+    const uint32_t *fetch; /* the same, reading texel buffers; there where spirv is                       */
+    size_t fetch_words;
     unsigned needs; /* STRATA_SHADER_NEEDS_*                                                       */
     int n_buffers;
     const strata_shader_buffer *buffers;
@@ -73,6 +81,14 @@ typedef struct strata_shader {
 /* The kernel, or NULL where there is no such stem or no such variant; variant NULL takes the first one in the file's list.
  * Static memory. */
 const strata_shader *strata_shader_find(const char *stem, const char *variant);
+
+/* How the modules `fetch` bind a buffer. Storage buffers are what is only written, and what has 64 bits: of that there are no texels. */
+typedef enum strata_shader_binding {
+    STRATA_SHADER_STORAGE,
+    STRATA_SHADER_TEXELS,        /* a uniform texel buffer, for what is read              */
+    STRATA_SHADER_STORAGE_TEXELS /* a storage texel buffer, for what is read and written */
+} strata_shader_binding;
+strata_shader_binding strata_shader_binding_of(const strata_shader_buffer *buffer);
 
 /* All of them, for tests: index 0 .. strata_shader_count()-1, sorted by stem. */
 size_t strata_shader_count(void);

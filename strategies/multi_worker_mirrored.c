@@ -2,7 +2,9 @@
  *
  * multi_worker_mirrored: mirrored in each worker of a job, and the workers' sums added up by their communicator, in rank order. Every replica of every worker
  * makes the same update of its copy. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "strategies/workers.h"
 
@@ -27,6 +29,10 @@ static uint64_t bytes_sent(const strata_workers *workers) {
     return strata_communicator_bytes_sent(workers->communicator);
 }
 
+static void at_step(const strata_workers *workers, int64_t step) {
+    strata_communicator_set_step(workers->communicator, step);
+}
+
 static strata_status broadcast(const strata_workers *workers, strata_dtype dtype, void *data, int64_t elements,
                                strata_error *err) {
     return strata_communicator_broadcast(workers->communicator, data, (size_t)elements, dtype, 0, err);
@@ -35,6 +41,19 @@ static strata_status broadcast(const strata_workers *workers, strata_dtype dtype
 static strata_status all_gather(const strata_workers *workers, const void *own, void *out_all, const size_t *bytes,
                                 strata_error *err) {
     return strata_communicator_all_gather(workers->communicator, own, out_all, 0, bytes, STRATA_DTYPE_U8, err);
+}
+
+/* Whether the devices that update are of one kind, as those of a worker have to be (strategy.c). */
+static strata_status compare_devices(strata_strategy *strategy, strata_communicator *communicator, strata_error *err) {
+    const strata_device_info *device = strata_device_get_info(strategy->devices[strata_strategy_root(strategy)]);
+    char name[512] = "", chiefs[sizeof name];
+    snprintf(name, sizeof name, "%s, %s, %s", device->backend, device->name, device->driver);
+    memcpy(chiefs, name, sizeof name);
+    STRATA_TRY(strata_communicator_broadcast(communicator, chiefs, sizeof chiefs, STRATA_DTYPE_U8, 0, err));
+    int32_t differ = memcmp(chiefs, name, sizeof name) != 0;
+    STRATA_TRY(strata_communicator_all_reduce(communicator, &differ, 1, STRATA_DTYPE_I32, STRATA_REDUCER_MAX, err));
+    strategy->workers.mixed = differ != 0;
+    return STRATA_OK;
 }
 
 strata_status strata_strategy_join(strata_strategy *strategy, strata_communicator *communicator, strata_error *err) {
@@ -47,11 +66,13 @@ strata_status strata_strategy_join(strata_strategy *strategy, strata_communicato
                                 .broadcast = broadcast,
                                 .all_gather = all_gather,
                                 .bytes_sent = bytes_sent,
+                                .at_step = at_step,
                                 .first_replicas = calloc((size_t)world + 1, sizeof(int)),
                                 .communicator = communicator};
     if (!workers->first_replicas)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d workers", world);
     STRATA_TRY(strata_communicator_all_gather(communicator, &own, workers->first_replicas + 1, 1, NULL, STRATA_DTYPE_I32, err));
+    STRATA_TRY(compare_devices(strategy, communicator, err));
     for (int w = 0; w < world; w++) workers->first_replicas[w + 1] += workers->first_replicas[w];
     workers->first_replica = workers->first_replicas[rank];
     workers->n_replicas = workers->first_replicas[world];

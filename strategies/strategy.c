@@ -154,7 +154,8 @@ static void describe(strata_strategy *strategy, const char *reason) {
         used += (size_t)snprintf(text + used, size - used, ", updated on %s",
                                  strata_device_get_info(strategy->devices[strategy->updater])->id);
     if (strategy->workers.n > 1 && used < size)
-        used += (size_t)snprintf(text + used, size - used, ", worker %d of %d", strategy->workers.rank, strategy->workers.n);
+        used += (size_t)snprintf(text + used, size - used, ", worker %d of %d%s", strategy->workers.rank, strategy->workers.n,
+                                 strategy->workers.mixed ? " (of several kinds: the chief's update counts)" : "");
     if (used < size) snprintf(text + used, size - used, ": %s", reason);
 }
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what the tests need, builds them, runs them, and counts their cases: one line a suite, and last the sum.
+# Installs what the tests need, builds them, runs them, and counts their cases: one line a suite, and last the sum. Two suites run at a time: those that
+# compile kernels keep cores busy, and programs of several processes mostly wait for each other.
 # Every skipped case shows its reason; a message of Vulkan's validation layers or of Oclgrind fails the suite it came from.
 set -u
 
@@ -50,9 +51,15 @@ if [ -z "${STRATA_TEST_DATA:-}" ] && [ -d "$root/../shared/data/mnist" ]; then
     export STRATA_TEST_DATA
 fi
 
-passed=0 failed=0 skipped=0
+counts=$logs/counts.txt # a line of passed, failed, skipped for each suite
+: >"$counts"
 : >"$logs/failures.txt"
+count() { echo "$1 $2 $3" >>"$counts"; }
 finish() {
+    passed=0 failed=0 skipped=0
+    while read -r n_passed n_failed n_skipped; do
+        passed=$((passed + n_passed)) failed=$((failed + n_failed)) skipped=$((skipped + n_skipped))
+    done <"$counts"
     if [ -s "$logs/failures.txt" ]; then
         echo "what failed, once more:"
         cat "$logs/failures.txt"
@@ -63,11 +70,11 @@ finish() {
 }
 
 # ---- packages and build -----------------------------------------------------------------------------------------------
-if [ -n "$packages" ]; then sh samples/install-packages.sh build run test || { failed=1; finish; }; fi
+if [ -n "$packages" ]; then sh samples/install-packages.sh build run test || { count 0 1 0; finish; }; fi
 if ! { cmake --preset "$preset" && cmake --build --preset "$preset"; } >"$logs/build.log" 2>&1; then
     grep -vE '^(/usr/bin/|: && )|^\[' "$logs/build.log" | grep -E -A 6 'rror|FAILED|undefined' | cut -c 1-240 | head -n 60
     echo "build: FAILED; all of it is in $logs/build.log"
-    failed=1
+    count 0 1 0
     finish
 fi
 
@@ -84,35 +91,43 @@ if [ -n "$lavapipe" ] && [ ! -e /dev/nvidiactl ] && ! ls /dev/dri/renderD* >/dev
     export VK_DRIVER_FILES="$lavapipe" VK_ICD_FILENAMES="$lavapipe"
 fi
 
-# Validation layers and Oclgrind write to a pipe, which all processes of a suite can open at once, unlike a file.
-messages=$logs/messages.pipe
-rm -f "$messages"
-mkfifo "$messages"
-exec 9<>"$messages"
-: >"$logs/messages.log"
-cat <&9 >>"$logs/messages.log" 9>&- &
-reader=$!
-trap 'kill $reader 2>/dev/null; rm -f "$messages"' EXIT
-trap 'exit 130' INT TERM
-
 validation=""
 if [ -e /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json ]; then
-    cat >"$logs/vk_layer_settings.txt" <<END
+    validation=yes
+    export VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation
+else
+    echo "Vulkan runs without validation: the layers are not installed (vulkan-validationlayers)"
+fi
+
+# open_messages LANE: validation layers and Oclgrind write to a pipe, which all processes of a suite can open at once, unlike a file. One for
+# each of what runs at the same time, or nobody would know which suite a message is of.
+open_messages() {
+    messages=$logs/messages-$1.pipe messages_log=$logs/messages-$1.log
+    rm -f "$messages"
+    mkfifo "$messages"
+    exec 9<>"$messages"
+    : >"$messages_log"
+    cat <&9 >>"$messages_log" 9>&- &
+    reader=$!
+    if [ -n "$validation" ]; then
+        export VK_LAYER_SETTINGS_PATH="$logs/vk_layer_settings-$1.txt"
+        cat >"$VK_LAYER_SETTINGS_PATH" <<END
 khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG
 khronos_validation.report_flags = error,warn
 khronos_validation.log_filename = $messages
 khronos_validation.enables = VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT
 END
-    export VK_LAYER_SETTINGS_PATH="$logs/vk_layer_settings.txt" VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation
-    validation=yes
-else
-    echo "Vulkan runs without validation: the layers are not installed (vulkan-validationlayers)"
-fi
+    fi
+}
+close_messages() {
+    kill "$reader" 2>/dev/null
+    rm -f "$messages"
+}
 
 messages_mark() { # waits until all written so far is in the log
     echo "-- $1" >&9
     for _ in 1 2 3 4 5 6 7 8 9 10; do
-        [ "$(tail -n 1 "$logs/messages.log")" = "-- $1" ] && return
+        [ "$(tail -n 1 "$messages_log")" = "-- $1" ] && return
         sleep 0.1
     done
 }
@@ -178,7 +193,7 @@ suite() {
             tail -n 30 "$log.log" | sed 's/^/      /'
         } >>"$log.summary"
     fi
-    said=$(sed -n "/^-- $(echo "$label" | sed 's,/,\\/,g')\$/,/^-- end of/p" "$logs/messages.log" | grep -v '^-- ' | grep .)
+    said=$(sed -n "/^-- $(echo "$label" | sed 's,/,\\/,g')\$/,/^-- end of/p" "$messages_log" | grep -v '^-- ' | grep .)
     if [ -n "$said" ]; then
         n_failed=$((n_failed + 1))
         {
@@ -187,10 +202,13 @@ suite() {
         } >>"$log.summary"
     fi
     if [ -n "$filter" ] && [ "$n_passed$n_failed$n_skipped" = 000 ]; then return; fi
-    printf '%-36s %4d passed, %d failed, %d skipped  (%d s)\n' "$label" "$n_passed" "$n_failed" "$n_skipped" "$seconds"
-    sed 1d "$log.summary"
+    {
+        printf '%-36s %4d passed, %d failed, %d skipped  (%d s)\n' "$label" "$n_passed" "$n_failed" "$n_skipped" "$seconds"
+        sed 1d "$log.summary"
+    } >"$log.shown"
+    cat "$log.shown" # in one piece, as another suite may end now
     if [ "$n_failed" != 0 ]; then { echo "  $label"; sed 1d "$log.summary" | tail -n 16; } >>"$logs/failures.txt"; fi
-    passed=$((passed + n_passed)) failed=$((failed + n_failed)) skipped=$((skipped + n_skipped))
+    count "$n_passed" "$n_failed" "$n_skipped"
 }
 
 # ---- the conformance suite, a driver at a time ------------------------------------------------------------------------
@@ -204,13 +222,13 @@ driver() {
     case conformance in *"$filter"*) ;; *) return ;; esac # no filter, or one that all its cases pass
     if [ "$n_passed" = 0 ] && [ "$n_failed" = 0 ]; then
         echo "    FAILED: the driver is there, but no case ran on it"
-        failed=$((failed + 1))
+        count 0 1 0
     fi
 }
 
 no_driver() {
     printf '%-36s skipped: %s\n' "conformance on $1" "$2"
-    skipped=$((skipped + 1))
+    count 0 0 1
 }
 
 icd_folder() { # NAME LIBRARY: prints a folder that makes an OpenCL loader see only that library
@@ -281,22 +299,42 @@ run_drivers() {
 }
 
 # ---- all of it --------------------------------------------------------------------------------------------------------
-for program in "$build"/suites/test_* "$build"/suites/threads_* "$build"/suites/replay_*; do
-    [ -x "$program" ] || continue
-    name=${program##*/}
-    if [ "$program" = "$conformance" ]; then
-        [ -z "$all_drivers" ] || continue
-    elif [ "${name#test_}" = "$name" ]; then # one case: the filter is for its name
-        case $name in *"$filter"*) ;; *) continue ;; esac
-    fi
-    suite "${name#test_}" "$program"
-done
-if [ "$preset" != tsan ]; then
-    for script in tests/*/*_test.sh; do
-        name=$(basename "$script" _test.sh)
-        label=${script#tests/} # cli/data: there is a suite data, too
-        case $name in *"$filter"*) suite "${label%_test.sh}" "$root/$script" ;; esac
+# Criterion's suites, which compile most kernels.
+run_suites() {
+    for program in "$build"/suites/test_*; do
+        [ -x "$program" ] || continue
+        if [ "$program" = "$conformance" ] && [ -n "$all_drivers" ]; then continue; fi
+        suite "${program##*/test_}" "$program"
     done
-    [ -z "$all_drivers" ] || run_drivers
-fi
+    [ -z "$all_drivers" ] || [ "$preset" = tsan ] || run_drivers
+}
+
+# Programs and scripts that are one case each: the filter is for its name.
+run_programs() {
+    for program in "$build"/suites/threads_* "$build"/suites/replay_*; do
+        [ -x "$program" ] || continue
+        name=${program##*/}
+        case $name in *"$filter"*) suite "$name" "$program" ;; esac
+    done
+    [ "$preset" != tsan ] || return 0
+    for script in tests/*/*_test.sh; do
+        label=${script#tests/} # cli/data: there is a suite data, too
+        label=${label%_test.sh}
+        case $label in *"$filter"*) suite "$label" "$root/$script" ;; esac
+    done
+}
+
+# The suites behind, as what runs there ignores SIGINT: a script tests what it does.
+(
+    open_messages suites
+    trap close_messages EXIT
+    trap 'exit 130' TERM
+    run_suites
+) &
+suites=$!
+trap 'kill $suites 2>/dev/null; close_messages' EXIT
+trap 'exit 130' INT TERM
+open_messages programs
+run_programs
+wait $suites
 finish

@@ -16,15 +16,26 @@ enum { TILES = 4 };
 static const tile_shape wide_tiles[TILES] = {{6, 4}, {8, 3}, {8, 2}, {16, 1}};
 static const tile_shape narrow_tiles[TILES] = {{6, 2}, {4, 3}, {4, 2}, {12, 1}};
 
-/* candidate->values. PANEL_K is 0 where b is read in place. */
-enum { ROWS, COLS, PANEL_K, BLOCK_M, BLOCK_N, BLOCK_K };
+/* Of a matrix with so few rows more columns instead, for enough accumulators. */
+enum { FEW = 3 };
+static const tile_shape few_rows[FEW] = {{1, 8}, {2, 4}, {3, 3}};
+
+/* candidate->values */
+enum { ROWS, COLS, PACK, BLOCK_M, BLOCK_N, BLOCK_K };
 enum {
-    SHORT_PANEL_K = 256, /* rows of b in local memory ... */
-    LONG_PANEL_K = 1536, /* ... where k is longer: 384 KiB in the second-level cache cost less than storing and loading c */
-    SMALL = 1 << 18,     /* multiply-adds */
+    PANELS = 48 << 10,  /* floats of b in local memory: less than half of a second-level cache of 512 KiB */
+    PART_OF_K = 1536,   /* the most of k in one part, as storing and loading c costs more than longer panels ... */
+    PART_OF_K_TA = 320, /* ... and where a is stored (K, M): each row's line for a tile is to stay in the first-level cache */
+    SMALL = 1 << 18,    /* multiply-adds */
     VERY_SMALL = 1 << 14,
-    LARGE = 1 << 24
+    LARGE = 1 << 24,
+    NEAR = 8 << 10 /* floats of the first-level cache */
 };
+/* Cycles, measured on Zen 3; a line is 64 bytes. */
+static const double PACK_COST = 8, /* a vector of b: each row's is in another line of the second- or third-level cache */
+    FAR_B_COST = 2,                /* a line of b in place that is not in the first level */
+    FAR_A_COST = 1,                /* a line of a, once a block ... */
+    FAR_A_COST_TA = 32;            /* ... and where a is stored (K, M): the next one is a row apart, which nothing prefetches */
 
 static int lanes(const strata_kernel_limits *limits) {
     return limits->vector_width >= 16 ? 16 : limits->vector_width >= 8 ? 8 : 4;
@@ -43,13 +54,19 @@ static int64_t ceil_div(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
+/* A tile is no larger than the result. */
+static tile_shape cut(tile_shape tile, const strata_kernel_limits *limits, const strata_matmul_sizes *s) {
+    const int64_t vectors = ceil_div(s->n, lanes(limits));
+    return (tile_shape){tile.rows < s->m ? tile.rows : (int)s->m, tile.cols < vectors ? tile.cols : (int)vectors};
+}
+
 /* How a product is done with one tile, and the cycles of the core that is last. */
 typedef struct plan {
     tile_shape tile;
     bool pack;
-    int64_t tiles_m, tiles_n; /* of one matrix */
-    int64_t block_m, block_n; /* tiles of a block */
-    double tile_cost, panel_cost, cost;
+    int64_t tiles_m, tiles_n;                     /* of one matrix */
+    int64_t block_m, block_n;                     /* tiles of a block */
+    double tile_cost, panel_cost, row_cost, cost; /* a tile, packing a panel, reading a tile's rows of a */
 } plan;
 
 /* Two multiply-adds a cycle, three instructions; a tile of few accumulators waits four cycles for them. */
@@ -63,7 +80,8 @@ static double step_cost(tile_shape tile) {
 static void try_blocks(plan *p, int64_t units, int64_t n_batch, int64_t blocks_m, int64_t blocks_n) {
     int64_t block_m = ceil_div(p->tiles_m, blocks_m), block_n = ceil_div(p->tiles_n, blocks_n);
     int64_t blocks = ceil_div(p->tiles_m, block_m) * ceil_div(p->tiles_n, block_n) * n_batch;
-    double block_cost = 200 + (double)block_n * (p->panel_cost + (double)block_m * p->tile_cost);
+    double block_cost =
+        200 + (double)block_m * p->row_cost + (double)block_n * (p->panel_cost + (double)block_m * p->tile_cost);
     double cost = (double)ceil_div(blocks, units) * block_cost;
     if (p->cost > 0 && cost >= p->cost) return;
     p->cost = cost;
@@ -71,22 +89,24 @@ static void try_blocks(plan *p, int64_t units, int64_t n_batch, int64_t blocks_m
     p->block_n = block_n;
 }
 
-static plan plan_of(const strata_kernel_limits *limits, const strata_tensor *node, tile_shape tile) {
+static plan plan_of(const strata_kernel_limits *limits, const strata_tensor *node, tile_shape tile, bool pack) {
     const strata_matmul_attrs *attrs = node->attrs;
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
     const int64_t units = limits->compute_units, columns = tile.cols * lanes(limits);
-    /* b is packed where it must be, or where rows to use a panel on are many and b leaves the cache. */
+    const double k = (double)s.k, lines_of_b = (double)columns / 16 + (columns % 16 ? 0.5 : 0);
     plan p = {.tile = tile,
-              .pack = attrs->transpose_b || (s.m >= 96 && s.k * s.n > 48 * 1024) || s.m >= 512,
+              .pack = pack,
               .tiles_m = ceil_div(s.m, tile.rows),
               .tiles_n = ceil_div(s.n, columns),
-              .tile_cost = (double)s.k * step_cost(tile) + tile.rows * tile.cols * 4.0 + 20 /* storing it */};
-    p.panel_cost = p.pack ? (double)s.k * tile.cols * 2 : 0;
+              .tile_cost = k * step_cost(tile) + tile.rows * tile.cols * 4.0 + 20 /* storing it */,
+              .panel_cost = pack ? k * tile.cols * PACK_COST : 0,
+              .row_cost = k * tile.rows / 16 * (attrs->transpose_a ? FAR_A_COST_TA : FAR_A_COST)};
+    if (!pack && s.k * s.n > NEAR) p.tile_cost += k * lines_of_b * FAR_B_COST;
     /* Up to four blocks a core, at least two of a large product, so that a core that is held up does not hold up the rest. A second
      * core takes ~10 us to wake: small products are one block, very small ones where nobody must be woken. There a product of some size
      * is four blocks a core too. */
     const int64_t work = s.m * s.n * s.k * s.n_batch, all = p.tiles_m * p.tiles_n * s.n_batch;
-    int64_t most = work < (limits->cheap_groups ? VERY_SMALL : SMALL) ? 1 : 4 * units;
+    int64_t most = work < (limits->cheap_groups ? VERY_SMALL : SMALL) ? 1 : (work < LARGE ? 4 : 16) * units;
     int64_t least = work < (limits->cheap_groups ? 16 * SMALL : LARGE) ? units : (limits->cheap_groups ? 4 : 2) * units;
     if (least > most) least = most;
     if (least > all) least = all;
@@ -96,36 +116,53 @@ static plan plan_of(const strata_kernel_limits *limits, const strata_tensor *nod
     return p;
 }
 
-/* Rows of b that a panel in local memory has. */
-static int64_t panel_rows(const strata_kernel_limits *limits, int64_t k, int64_t columns) {
-    int64_t wanted = k <= SHORT_PANEL_K ? SHORT_PANEL_K : LONG_PANEL_K;
-    int64_t most = (int64_t)(limits->local_bytes / 2 / sizeof(float)) / columns;
-    return wanted < most ? wanted : most;
+/* b is packed where it must be, or where that costs less. */
+static plan cheaper_plan(const strata_kernel_limits *limits, const strata_tensor *node, tile_shape tile) {
+    const strata_matmul_attrs *attrs = node->attrs;
+    const plan packed = plan_of(limits, node, tile, true);
+    if (attrs->transpose_b) return packed;
+    const plan in_place = plan_of(limits, node, tile, false);
+    return in_place.cost < packed.cost ? in_place : packed;
+}
+
+/* Floats of b that local memory holds. */
+static int panels_of(const strata_kernel_limits *limits) {
+    const int64_t most = (int64_t)(limits->local_bytes / 2 / sizeof(float));
+    return most < PANELS ? (int)most : PANELS;
 }
 
 static strata_candidate candidate_of(const strata_kernel_limits *limits, const strata_tensor *node, const plan *p) {
-    int64_t k = strata_matmul_sizes_of(node).k, columns = p->tile.cols * lanes(limits);
-    int64_t panel_k = panel_rows(limits, k, columns);
-    int64_t block_k = p->pack ? ceil_div(k, ceil_div(k, panel_k)) : k; /* parts of k alike */
+    const strata_matmul_attrs *attrs = node->attrs;
+    const int64_t k = strata_matmul_sizes_of(node).k, columns = p->tile.cols * lanes(limits);
+    int64_t part = attrs->transpose_a ? PART_OF_K_TA : PART_OF_K;
+    if (part > panels_of(limits) / columns) part = panels_of(limits) / columns;
+    const int64_t block_k = p->pack ? ceil_div(k, ceil_div(k, part)) : k; /* parts of k alike */
     strata_candidate candidate = {.exact = true,
-                                  .values = {p->tile.rows, p->tile.cols, p->pack ? (int)panel_k : 0,
-                                             (int)(p->block_m * p->tile.rows), (int)(p->block_n * columns), (int)block_k}};
+                                  .values = {p->tile.rows, p->tile.cols, p->pack, (int)(p->block_m * p->tile.rows),
+                                             (int)(p->block_n * columns), (int)block_k}};
     snprintf(candidate.name, sizeof candidate.name, "tile=%dx%d", p->tile.rows, p->tile.cols);
     return candidate;
 }
 
 static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
-    const bool wide = lanes(limits) == 16;
-    const tile_shape *tiles = wide ? wide_tiles : narrow_tiles;
+    const strata_matmul_sizes s = strata_matmul_sizes_of(node);
+    const bool few = s.m <= FEW, wide = lanes(limits) == 16;
+    const tile_shape *tiles = few ? &few_rows[s.m - 1] : wide ? wide_tiles : narrow_tiles;
+    const int n_tiles = few ? 1 : TILES;
     plan plans[TILES];
-    for (int t = 0; t < TILES; t++) { /* insertion by cost */
-        plan p = plan_of(limits, node, tiles[t]);
-        int at = t;
+    int n = 0;
+    for (int t = 0; t < n_tiles; t++) {
+        const tile_shape tile = cut(tiles[t], limits, &s);
+        bool again = false; /* two tiles cut to one */
+        for (int i = 0; i < n; i++) again |= plans[i].tile.rows == tile.rows && plans[i].tile.cols == tile.cols;
+        if (again) continue;
+        const plan p = cheaper_plan(limits, node, tile);
+        int at = n++; /* insertion by cost */
         for (; at > 0 && plans[at - 1].cost > p.cost; at--) plans[at] = plans[at - 1];
         plans[at] = p;
     }
-    for (int t = 0; t < TILES; t++) out[t] = candidate_of(limits, node, &plans[t]);
-    return TILES;
+    for (int i = 0; i < n; i++) out[i] = candidate_of(limits, node, &plans[i]);
+    return n;
 }
 
 static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
@@ -136,13 +173,19 @@ static strata_status lower(const strata_tensor *node, const strata_candidate *ca
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
     int64_t blocks = ceil_div(s.m, v[BLOCK_M]) * ceil_div(s.n, v[BLOCK_N]) * s.n_batch;
     if (!s.m || !s.n || !s.n_batch) return STRATA_OK;
+    const int panels = panels_of(lowering->limits);
+    int group_n = v[BLOCK_N]; /* the columns whose panels local memory holds */
+    if (v[PACK]) {
+        const int columns = v[COLS] * lanes(lowering->limits), held = panels / (v[BLOCK_K] * columns);
+        group_n = (held > 1 ? held : 1) * columns;
+    }
     strata_launch launch = {
         .kernel = "cpu/matmul",
         .variant = variants[lanes(lowering->limits)],
         .n_buffers = 5,
         .buffers = {node->inputs[0], node->inputs[1], strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node},
         .writes = 1u << 4,
-        .n_words = 14,
+        .n_words = 15,
         .words = {{(uint32_t)s.m},
                   {(uint32_t)s.n},
                   {(uint32_t)s.k},
@@ -154,6 +197,7 @@ static strata_status lower(const strata_tensor *node, const strata_candidate *ca
                   {(uint32_t)v[BLOCK_M]},
                   {(uint32_t)v[BLOCK_N]},
                   {(uint32_t)v[BLOCK_K]},
+                  {(uint32_t)group_n},
                   {(uint32_t)attrs->epilogue.has_bias},
                   {(uint32_t)attrs->epilogue.activation},
                   {(uint32_t)attrs->epilogue.aux}},
@@ -161,8 +205,8 @@ static strata_status lower(const strata_tensor *node, const strata_candidate *ca
         .constants = {{"ROWS", v[ROWS]},
                       {"COLS", v[COLS]},
                       {"TRANSPOSE_A", (int32_t)attrs->transpose_a},
-                      {"PACK", v[PANEL_K] > 0},
-                      {"PANEL_K", v[PANEL_K] > 0 ? v[PANEL_K] : 1}},
+                      {"PACK", v[PACK]},
+                      {"PANELS", v[PACK] ? panels : 1}},
         .global = {blocks, 0},
         .local = {1, 0},
     };

@@ -16,6 +16,7 @@ extern const strata_family strata_family_gpu_conv2d_input_grad;
 extern const strata_family strata_family_gpu_conv2d_filter_grad;
 extern const strata_family strata_family_cpu_fma_chain;
 extern const strata_family strata_family_software_matmul;
+extern const strata_family strata_family_software_gather_grad;
 extern const strata_family strata_family_software_conv2d;
 extern const strata_family strata_family_software_conv2d_input_grad;
 extern const strata_family strata_family_software_conv2d_filter_grad;
@@ -33,6 +34,7 @@ const strata_family *const strata_families[] = {
     &strata_family_gpu_conv2d_filter_grad,
     &strata_family_software_matmul,
     &strata_family_cpu_fma_chain,
+    &strata_family_software_gather_grad,
     &strata_family_software_conv2d,
     &strata_family_software_conv2d_input_grad,
     &strata_family_software_conv2d_filter_grad,

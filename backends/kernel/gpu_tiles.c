@@ -12,8 +12,10 @@ enum {
     WARP = 32,      /* work-items of a SIMD vector of most GPUs */
     FULL_WARPS = 8, /* that a unit needs to hide what it waits for */
     LOCAL_PADDING = 8,
-    NOMINAL_TILE = 64, /* rows and columns, for cutting into parts, */
-    ENOUGH_TILES = 512 /* of which so many keep a large device busy; parts have fewer than twice as many */
+    NOMINAL_TILE = 64,  /* rows and columns, for cutting into parts, */
+    ENOUGH_TILES = 512, /* of which so many keep a large device busy, */
+    BEST_TILES = 2048,  /* and so many leave none of it waiting for the last */
+    LONG_PART = 1024    /* steps, of parts that are cut for that */
 };
 
 /* efficiency: of the units' multiply-adds in large products, relative to the first; from what was fastest on an NVIDIA H100. */
@@ -103,7 +105,9 @@ void strata_tiles_launch(const strata_candidate *candidate, strata_launch *launc
 int64_t strata_tiles_part(const strata_tiled_product *product, int64_t steps, int64_t least) {
     const int64_t tiles = product->batch * ceil_div(product->m, NOMINAL_TILE) * ceil_div(product->n, NOMINAL_TILE);
     int64_t parts = 1;
-    while (parts * tiles < ENOUGH_TILES && steps >= 2 * parts * least) parts *= 2;
+    while ((parts * tiles < ENOUGH_TILES && steps >= 2 * parts * least) ||
+           (parts * tiles < BEST_TILES && steps >= 2 * parts * LONG_PART))
+        parts *= 2;
     return steps ? ceil_div(steps, parts) : 1;
 }
 

@@ -14,6 +14,8 @@ enum {
     CPU_GROUP_BYTES = 65536,      /* that a group of a looping kernel should touch on a CPU: waking a core takes ~10 us */
     CPU_CHEAP_GROUP_BYTES = 1024, /* the same where nobody must be woken */
     MOST_GROUPS = 65535,          /* that any kernel is made for (shaders/README.md) */
+    SOFTWARE_GROUPS = 16,         /* groups a core of a looping kernel on a GPU that a CPU plays: each costs 0.4 us */
+    MOST_TURNS = 60000,           /* that a work-item may make there (shaders/README.md) */
     SCRATCH_BYTES = 4             /* of an element of the scratch buffer */
 };
 
@@ -46,11 +48,16 @@ static void choose_local(const strata_kernel_limits *limits, const strata_launch
     }
 }
 
-/* Groups of a looping kernel along x. A GPU takes one for each group of work-items, as far as it goes: it hides latency by them, and some
- * count a kernel's turns of a loop. A CPU gets as few as keep its cores busy, each with enough to do. */
-static int64_t enough_groups(const strata_kernel_limits *limits, const strata_launch *launch, int64_t bytes) {
-    if (limits->device_class != STRATA_DEVICE_CPU) return MOST_GROUPS;
+/* Groups of a looping kernel along x. A GPU takes one for each group of work-items, as far as it goes: it hides latency by them. A CPU gets
+ * as few as keep its cores busy, each with enough to do; so does one that plays a GPU, where it is known that no work-item makes too many
+ * turns of its loops then. */
+static int64_t enough_groups(const strata_kernel_limits *limits, const strata_launch *launch, uint32_t local, int64_t bytes) {
     int64_t units = limits->compute_units;
+    if (limits->device_class == STRATA_DEVICE_SOFTWARE_GPU && launch->turns > 0 && launch->turns <= MOST_TURNS) {
+        int64_t least = launch->global[0] / (local * (int64_t)(MOST_TURNS / launch->turns)) + 1;
+        return least > units * SOFTWARE_GROUPS ? least : units * SOFTWARE_GROUPS;
+    }
+    if (limits->device_class != STRATA_DEVICE_CPU) return MOST_GROUPS;
     if (launch->few_groups) return units;
     int64_t worth = bytes / (limits->cheap_groups ? CPU_CHEAP_GROUP_BYTES : CPU_GROUP_BYTES) + 1;
     return worth < units * CPU_GROUPS ? worth : units * CPU_GROUPS;
@@ -62,7 +69,8 @@ static strata_status choose_groups(const strata_kernel_limits *limits, const str
         int64_t items = launch->global[axis] > 0 ? launch->global[axis] : 1;
         int64_t wanted = items / local[axis] + (items % local[axis] != 0);
         if (axis == 0 && launch->grid_stride) {
-            int64_t enough = enough_groups(limits, launch, bytes);
+            int64_t enough = enough_groups(limits, launch, local[0], bytes);
+            if (enough > MOST_GROUPS) enough = MOST_GROUPS;
             if (enough > limits->max_groups[0]) enough = limits->max_groups[0];
             if (wanted > enough) wanted = enough;
         }

@@ -66,6 +66,7 @@ static strata_status lower(const strata_tensor *node, const strata_candidate *ca
     launch.constants[launch.n_constants++] = (strata_launch_constant){"WORK_N", candidate->values[WORK_N]};
     launch.global[0] = n_blocks(node, candidate->values);
     launch.local[0] = LANES;
+    launch.turns = (int)k + candidate->values[WORK_M] * (candidate->values[WORK_N] + 1) + 1;
     return strata_lowering_add(lowering, &launch, err);
 }
 

@@ -71,7 +71,9 @@ static strata_status create_handle(vulkan_instance *instance, strata_error *err)
         info.enabledExtensionCount = sizeof validation_extensions / sizeof *validation_extensions;
         info.ppEnabledExtensionNames = validation_extensions;
     }
+    const int n_libraries = strata_vulkan_count_libraries();
     VkResult result = instance->vk.CreateInstance(&info, NULL, &instance->handle);
+    strata_vulkan_keep_libraries(n_libraries);
     if (result) {
         instance->handle = NULL;
         return strata_vulkan_fail_result(result, "vulkan: no driver could be started: vkCreateInstance", err);

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * libvulkan, opened at run time so that one binary runs where there is none, and its result codes in words. */
+#define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends/vulkan/vulkan.h"
@@ -15,6 +19,40 @@ static void *open_library(void) {
         if (library) return library;
     }
     return NULL;
+}
+
+/* ---- libraries that an instance brings ---- */
+
+enum { MOST_LIBRARIES = 64 };
+
+typedef struct library_walk {
+    int before, n; /* how many were there; seen so far */
+    int n_names;
+    char *names[MOST_LIBRARIES]; /* of those beyond */
+} library_walk;
+
+static int see_library(struct dl_phdr_info *info, size_t size, void *user) {
+    (void)size;
+    library_walk *walk = user;
+    const bool wanted = walk->n++ >= walk->before && walk->n_names < MOST_LIBRARIES && info->dlpi_name && *info->dlpi_name;
+    if (wanted && (walk->names[walk->n_names] = strdup(info->dlpi_name))) walk->n_names++;
+    return 0;
+}
+
+int strata_vulkan_count_libraries(void) {
+    library_walk walk = {.before = INT_MAX};
+    dl_iterate_phdr(see_library, &walk);
+    return walk.n;
+}
+
+void strata_vulkan_keep_libraries(int before) {
+    library_walk walk = {.before = before};
+    dl_iterate_phdr(see_library, &walk);
+    for (int i = 0; i < walk.n_names; i++) {
+        void *library = dlopen(walk.names[i], RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+        if (library) dlclose(library);
+        free(walk.names[i]);
+    }
 }
 
 static strata_status missing_function(const char *name, strata_error *err) {

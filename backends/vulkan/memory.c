@@ -239,7 +239,9 @@ strata_status strata_vulkan_buffer_make(vulkan_device *device, vulkan_memory_use
     VkBufferCreateInfo create = {
         .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
         .size = align_up((VkDeviceSize)bytes, STRATA_PLACE_ALIGNMENT),
-        .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT,
+        .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT |
+                 (device->physical.fetches ? VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT | VK_BUFFER_USAGE_STORAGE_TEXEL_BUFFER_BIT
+                                           : 0u),
         .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
     VkResult result = device->instance.vk.CreateBuffer(device->handle, &create, NULL, &buffer->handle);
     strata_status status = STRATA_OK;

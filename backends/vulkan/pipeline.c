@@ -54,7 +54,7 @@ static VkResult create_cache(vulkan_device *device, const void *data, size_t byt
     return result;
 }
 
-static strata_status load_cache(vulkan_device *device, strata_error *err) {
+strata_status strata_vulkan_pipelines_init(vulkan_device *device, strata_error *err) {
     cache_key key = key_of(device);
     size_t bytes = 0;
     void *data = strata_cache_load(&device->cache, key.text, sizeof key.text, &bytes);
@@ -82,35 +82,68 @@ void strata_vulkan_pipelines_save(vulkan_device *device) {
 }
 
 /* ---- layouts ---- */
-/* Kernels differ in their number of buffers only: buffer i is binding i, and all push constants there may be are declared. */
-static VkResult create_layout(vulkan_device *device, int n_buffers) {
-    const vulkan_functions *vk = &device->instance.vk;
-    VkDescriptorSetLayoutBinding bindings[STRATA_SHADER_MAX_BUFFERS];
-    for (int i = 0; i < n_buffers; i++)
-        bindings[i] = (VkDescriptorSetLayoutBinding){.binding = (uint32_t)i,
-                                                     .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-                                                     .descriptorCount = 1,
-                                                     .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT};
-    VkDescriptorSetLayoutCreateInfo set = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
-                                           .bindingCount = (uint32_t)n_buffers,
-                                           .pBindings = bindings};
-    VkResult result = vk->CreateDescriptorSetLayout(device->handle, &set, NULL, &device->set_layouts[n_buffers]);
-    if (result) return result;
-    VkPushConstantRange words = {.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT, .size = STRATA_SHADER_MAX_WORDS * sizeof(uint32_t)};
-    VkPipelineLayoutCreateInfo layout = {.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
-                                         .setLayoutCount = 1,
-                                         .pSetLayouts = &device->set_layouts[n_buffers],
-                                         .pushConstantRangeCount = 1,
-                                         .pPushConstantRanges = &words};
-    return vk->CreatePipelineLayout(device->handle, &layout, NULL, &device->pipeline_layouts[n_buffers]);
+unsigned strata_vulkan_bindings_of(const vulkan_device *device, const strata_shader *shader) {
+    unsigned bindings = 0;
+    for (int b = 0; b < shader->n_buffers; b++) {
+        const strata_shader_binding binding =
+            device->physical.fetches ? strata_shader_binding_of(&shader->buffers[b]) : STRATA_SHADER_STORAGE;
+        bindings |= (1u + (unsigned)binding) << 2 * b;
+    }
+    return bindings;
 }
 
-strata_status strata_vulkan_pipelines_init(vulkan_device *device, strata_error *err) {
-    for (int n = 1; n <= STRATA_SHADER_MAX_BUFFERS; n++) {
-        VkResult result = create_layout(device, n);
-        if (result) return strata_vulkan_fail(device, result, "vkCreatePipelineLayout", err);
+bool strata_vulkan_binding_type(unsigned bindings, int number, VkDescriptorType *out_type) {
+    static const VkDescriptorType types[] = {[1 + STRATA_SHADER_STORAGE] = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                                             [1 + STRATA_SHADER_TEXELS] = VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER,
+                                             [1 + STRATA_SHADER_STORAGE_TEXELS] = VK_DESCRIPTOR_TYPE_STORAGE_TEXEL_BUFFER};
+    const unsigned which = bindings >> 2 * number & 3u;
+    *out_type = types[which];
+    return which != 0;
+}
+
+/* All push constants there may be are declared. */
+static VkResult create_layout(vulkan_device *device, vulkan_layout *layout) {
+    const vulkan_functions *vk = &device->instance.vk;
+    VkDescriptorSetLayoutBinding bindings[STRATA_SHADER_MAX_BUFFERS];
+    VkDescriptorType type;
+    uint32_t n = 0;
+    for (; n < STRATA_SHADER_MAX_BUFFERS && strata_vulkan_binding_type(layout->bindings, (int)n, &type); n++)
+        bindings[n] = (VkDescriptorSetLayoutBinding){
+            .binding = n, .descriptorType = type, .descriptorCount = 1, .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT};
+    VkDescriptorSetLayoutCreateInfo set = {
+        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, .bindingCount = n, .pBindings = bindings};
+    VkResult result = vk->CreateDescriptorSetLayout(device->handle, &set, NULL, &layout->set);
+    if (result) return result;
+    VkPushConstantRange words = {.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT, .size = STRATA_SHADER_MAX_WORDS * sizeof(uint32_t)};
+    VkPipelineLayoutCreateInfo info = {.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+                                       .setLayoutCount = 1,
+                                       .pSetLayouts = &layout->set,
+                                       .pushConstantRangeCount = 1,
+                                       .pPushConstantRanges = &words};
+    result = vk->CreatePipelineLayout(device->handle, &info, NULL, &layout->pipeline);
+    if (result) vk->DestroyDescriptorSetLayout(device->handle, layout->set, NULL);
+    return result;
+}
+
+strata_status strata_vulkan_layout_get(vulkan_device *device, unsigned bindings, vulkan_layout *out_layout, strata_error *err) {
+    for (int i = 0; i < device->n_layouts; i++) {
+        if (device->layouts[i].bindings != bindings) continue;
+        *out_layout = device->layouts[i];
+        return STRATA_OK;
     }
-    return load_cache(device, err);
+    if (device->n_layouts == device->layouts_capacity) {
+        int capacity = device->layouts_capacity ? 2 * device->layouts_capacity : 16;
+        vulkan_layout *layouts = realloc(device->layouts, (size_t)capacity * sizeof *layouts);
+        if (!layouts) return strata_fail(err, STRATA_OUT_OF_MEMORY, "vulkan: no host memory for %d layouts", capacity);
+        device->layouts = layouts;
+        device->layouts_capacity = capacity;
+    }
+    vulkan_layout layout = {.bindings = bindings};
+    VkResult result = create_layout(device, &layout);
+    if (result) return strata_vulkan_fail(device, result, "vkCreatePipelineLayout", err);
+    device->layouts[device->n_layouts++] = layout;
+    *out_layout = layout;
+    return STRATA_OK;
 }
 
 void strata_vulkan_pipelines_finish(vulkan_device *device) {
@@ -120,19 +153,24 @@ void strata_vulkan_pipelines_finish(vulkan_device *device) {
     device->pipelines = NULL;
     device->n_pipelines = 0;
     vk->DestroyPipelineCache(device->handle, device->pipeline_cache, NULL);
-    for (int n = 1; n <= STRATA_SHADER_MAX_BUFFERS; n++) {
-        vk->DestroyPipelineLayout(device->handle, device->pipeline_layouts[n], NULL);
-        vk->DestroyDescriptorSetLayout(device->handle, device->set_layouts[n], NULL);
+    for (int i = 0; i < device->n_layouts; i++) {
+        vk->DestroyPipelineLayout(device->handle, device->layouts[i].pipeline, NULL);
+        vk->DestroyDescriptorSetLayout(device->handle, device->layouts[i].set, NULL);
     }
+    free(device->layouts);
+    device->layouts = NULL;
+    device->n_layouts = 0;
 }
 
 /* ---- building ---- */
-static VkResult build(vulkan_device *device, const strata_kernel *kernel, VkPipeline *out_pipeline) {
+static VkResult build(vulkan_device *device, const strata_kernel *kernel, VkPipelineLayout layout, VkPipeline *out_pipeline) {
     const vulkan_functions *vk = &device->instance.vk;
     const strata_shader *shader = kernel->shader;
-    VkShaderModuleCreateInfo module_info = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-                                            .codeSize = shader->spirv_words * sizeof(uint32_t),
-                                            .pCode = shader->spirv};
+    const bool fetches = device->physical.fetches;
+    VkShaderModuleCreateInfo module_info = {
+        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+        .codeSize = (fetches ? shader->fetch_words : shader->spirv_words) * sizeof(uint32_t),
+        .pCode = fetches ? shader->fetch : shader->spirv};
     VkShaderModule module = VK_NULL_HANDLE;
     VkResult result = vk->CreateShaderModule(device->handle, &module_info, NULL, &module);
     if (result) return result;
@@ -150,7 +188,7 @@ static VkResult build(vulkan_device *device, const strata_kernel *kernel, VkPipe
                                                   .module = module,
                                                   .pName = "main",
                                                   .pSpecializationInfo = &constants},
-                                        .layout = device->pipeline_layouts[shader->n_buffers]};
+                                        .layout = layout};
     result = vk->CreateComputePipelines(device->handle, device->pipeline_cache, 1, &info, NULL, out_pipeline);
     vk->DestroyShaderModule(device->handle, module, NULL);
     return result;
@@ -175,7 +213,9 @@ strata_status strata_vulkan_pipeline_get(vulkan_device *device, const strata_ker
         device->pipelines_capacity = capacity;
     }
     VkPipeline handle = VK_NULL_HANDLE;
-    VkResult result = build(device, kernel, &handle);
+    vulkan_layout layout;
+    STRATA_TRY(strata_vulkan_layout_get(device, strata_vulkan_bindings_of(device, kernel->shader), &layout, err));
+    VkResult result = build(device, kernel, layout.pipeline, &handle);
     if (result) {
         strata_status status = strata_vulkan_fail(device, result, "the driver refused it: vkCreateComputePipelines", err);
         return strata_fail_in(err, status, "kernel %s (%s)", kernel->shader->stem, kernel->shader->variant);

@@ -27,6 +27,8 @@ struct strata_program {
     int n_slots, n_launches;
     strata_buffer *scratch;
     VkDescriptorPool pool;
+    VkBufferView *views; /* of all texel buffers that sets of the pool name */
+    uint32_t n_views;
 };
 
 /* While a program is compiled. */
@@ -34,8 +36,9 @@ typedef struct recording {
     strata_program *program;
     const strata_piece *piece;
     strata_kernel_list list;
-    VkPipeline *pipelines; /* by kernel of the list */
-    VkDescriptorSet *sets; /* by launch, of the slot being recorded */
+    VkPipeline *pipelines;  /* by kernel of the list */
+    vulkan_layout *layouts; /* the same */
+    VkDescriptorSet *sets;  /* by launch, of the slot being recorded */
 } recording;
 
 /* ---- memory of the slots ---- */
@@ -71,7 +74,10 @@ static strata_buffer *buffer_of(const recording *r, const vulkan_slot *slot, int
 /* Where a binding begins: the launch's first byte, rounded down to what the device can bind at and to a whole element, so that
  * the word which counts elements from there has no remainder. */
 static int64_t binding_begin(const vulkan_device *device, const strata_kernel_range *range) {
-    int64_t alignment = (int64_t)device->physical.properties.limits.minStorageBufferOffsetAlignment;
+    const VkPhysicalDeviceLimits *limits = &device->physical.properties.limits; /* alignments are powers of two */
+    int64_t alignment = (int64_t)limits->minStorageBufferOffsetAlignment;
+    if (device->physical.fetches && alignment < (int64_t)limits->minTexelBufferOffsetAlignment)
+        alignment = (int64_t)limits->minTexelBufferOffsetAlignment;
     if (alignment < 16) alignment = 16;
     return range->begin / alignment * alignment;
 }
@@ -88,49 +94,97 @@ static VkDescriptorBufferInfo binding_of(const recording *r, const vulkan_slot *
     return (VkDescriptorBufferInfo){buffer->handle, (VkDeviceSize)begin, (VkDeviceSize)bytes};
 }
 
-/* Sets for every launch of every slot; the pool is exactly as large. */
+static const strata_shader *shader_of(const recording *r, int launch) {
+    return r->list.kernels[r->list.launches[launch].kernel].shader;
+}
+
+/* Sets for every launch of every slot, and room for their views; the pool is exactly as large. */
 static strata_status make_pool(recording *r, strata_error *err) {
     strata_program *program = r->program;
-    uint64_t buffers = 0, sets = (uint64_t)r->list.n_launches * (uint64_t)program->n_slots;
-    for (int i = 0; i < r->list.n_launches; i++) buffers += (uint64_t)r->list.launches[i].n_buffers;
-    buffers *= (uint64_t)program->n_slots;
+    VkDescriptorPoolSize all[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 0},
+                                  {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, 0},
+                                  {VK_DESCRIPTOR_TYPE_STORAGE_TEXEL_BUFFER, 0}};
+    enum { N_TYPES = sizeof all / sizeof *all };
+    const uint64_t slots = (uint64_t)program->n_slots, sets = (uint64_t)r->list.n_launches * slots;
     if (!sets) return STRATA_OK;
-    if (buffers > UINT32_MAX)
+    if (sets > UINT32_MAX / STRATA_LAUNCH_BUFFERS)
         return strata_fail(err, STRATA_UNSUPPORTED, "%s: a program of %d launches is too long", program->device->base.info.id,
                            r->list.n_launches);
-    VkDescriptorPoolSize size = {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, (uint32_t)buffers};
+    VkDescriptorType type;
+    for (int i = 0; i < r->list.n_launches; i++)
+        for (int b = 0; b < r->list.launches[i].n_buffers; b++) {
+            strata_vulkan_binding_type(r->layouts[r->list.launches[i].kernel].bindings, b, &type);
+            for (int t = 0; t < N_TYPES; t++)
+                if (all[t].type == type) all[t].descriptorCount += (uint32_t)slots;
+        }
+    VkDescriptorPoolSize sizes[N_TYPES]; /* one of 0 is not allowed */
+    uint32_t n = 0;
+    for (int t = 0; t < N_TYPES; t++)
+        if (all[t].descriptorCount) sizes[n++] = all[t];
+    const size_t n_views = (size_t)all[1].descriptorCount + all[2].descriptorCount;
+    program->views = calloc(n_views + 1, sizeof(*program->views));
+    if (!program->views)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu buffer views", program->device->base.info.id,
+                           n_views);
     VkDescriptorPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
                                        .maxSets = (uint32_t)sets,
-                                       .poolSizeCount = 1,
-                                       .pPoolSizes = &size};
+                                       .poolSizeCount = n,
+                                       .pPoolSizes = sizes};
     VkResult result = program->device->instance.vk.CreateDescriptorPool(program->device->handle, &info, NULL, &program->pool);
     return result ? strata_vulkan_fail(program->device, result, "vkCreateDescriptorPool", err) : STRATA_OK;
 }
 
-static strata_status make_sets(recording *r, const vulkan_slot *slot, strata_error *err) {
+/* Halves are fetched as their bits, which the kernels convert. */
+static VkFormat format_of(const strata_shader_buffer *buffer) {
+    if (!strcmp(buffer->dtype, "f32")) return VK_FORMAT_R32_SFLOAT;
+    if (!strcmp(buffer->dtype, "i32")) return VK_FORMAT_R32_SINT;
+    return buffer->element_bytes == 4   ? VK_FORMAT_R32_UINT
+           : buffer->element_bytes == 2 ? VK_FORMAT_R16_UINT
+                                        : VK_FORMAT_R8_UINT;
+}
+
+static strata_status make_view(strata_program *program, const strata_shader_buffer *buffer, const VkDescriptorBufferInfo *of,
+                               VkBufferView *out_view, strata_error *err) {
+    vulkan_device *device = program->device;
+    VkBufferViewCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_VIEW_CREATE_INFO,
+                                   .buffer = of->buffer,
+                                   .format = format_of(buffer),
+                                   .offset = of->offset,
+                                   .range = of->range};
+    VkResult result = device->instance.vk.CreateBufferView(device->handle, &info, NULL, out_view);
+    if (result) return strata_vulkan_fail(device, result, "vkCreateBufferView", err);
+    program->views[program->n_views++] = *out_view;
+    return STRATA_OK;
+}
+
+static strata_status make_set(recording *r, const vulkan_slot *slot, int index, strata_error *err) {
     vulkan_device *device = r->program->device;
     const vulkan_functions *vk = &device->instance.vk;
-    for (int i = 0; i < r->list.n_launches; i++) {
-        const strata_kernel_launch *launch = &r->list.launches[i];
-        VkDescriptorSetAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
-                                                .descriptorPool = r->program->pool,
-                                                .descriptorSetCount = 1,
-                                                .pSetLayouts = &device->set_layouts[launch->n_buffers]};
-        VkResult result = vk->AllocateDescriptorSets(device->handle, &allocate, &r->sets[i]);
-        if (result) return strata_vulkan_fail(device, result, "vkAllocateDescriptorSets", err);
-        VkDescriptorBufferInfo buffers[STRATA_LAUNCH_BUFFERS];
-        VkWriteDescriptorSet writes[STRATA_LAUNCH_BUFFERS];
-        for (int b = 0; b < launch->n_buffers; b++) {
-            buffers[b] = binding_of(r, slot, &launch->buffers[b]);
-            writes[b] = (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
-                                               .dstSet = r->sets[i],
-                                               .dstBinding = (uint32_t)b,
-                                               .descriptorCount = 1,
-                                               .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-                                               .pBufferInfo = &buffers[b]};
-        }
-        vk->UpdateDescriptorSets(device->handle, (uint32_t)launch->n_buffers, writes, 0, NULL);
+    const strata_kernel_launch *launch = &r->list.launches[index];
+    const strata_shader *shader = shader_of(r, index);
+    const vulkan_layout *layout = &r->layouts[launch->kernel];
+    VkDescriptorSetAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
+                                            .descriptorPool = r->program->pool,
+                                            .descriptorSetCount = 1,
+                                            .pSetLayouts = &layout->set};
+    VkResult result = vk->AllocateDescriptorSets(device->handle, &allocate, &r->sets[index]);
+    if (result) return strata_vulkan_fail(device, result, "vkAllocateDescriptorSets", err);
+    VkDescriptorBufferInfo buffers[STRATA_LAUNCH_BUFFERS];
+    VkBufferView views[STRATA_LAUNCH_BUFFERS];
+    VkWriteDescriptorSet writes[STRATA_LAUNCH_BUFFERS];
+    for (int b = 0; b < launch->n_buffers; b++) {
+        buffers[b] = binding_of(r, slot, &launch->buffers[b]);
+        writes[b] = (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                                           .dstSet = r->sets[index],
+                                           .dstBinding = (uint32_t)b,
+                                           .descriptorCount = 1,
+                                           .pBufferInfo = &buffers[b],
+                                           .pTexelBufferView = &views[b]};
+        strata_vulkan_binding_type(layout->bindings, b, &writes[b].descriptorType);
+        if (writes[b].descriptorType != VK_DESCRIPTOR_TYPE_STORAGE_BUFFER)
+            STRATA_TRY(make_view(r->program, &shader->buffers[b], &buffers[b], &views[b], err));
     }
+    vk->UpdateDescriptorSets(device->handle, (uint32_t)launch->n_buffers, writes, 0, NULL);
     return STRATA_OK;
 }
 
@@ -145,10 +199,10 @@ static void record_launch(const recording *r, VkCommandBuffer commands, int inde
     const vulkan_device *device = r->program->device;
     const vulkan_functions *vk = &device->instance.vk;
     const strata_kernel_launch *launch = &r->list.launches[index];
-    VkPipelineLayout layout = device->pipeline_layouts[launch->n_buffers];
+    VkPipelineLayout layout = r->layouts[launch->kernel].pipeline;
     strata_word words[STRATA_LAUNCH_WORDS];
     memcpy(words, launch->words, (size_t)launch->n_words * sizeof *words);
-    const strata_shader *shader = r->list.kernels[launch->kernel].shader;
+    const strata_shader *shader = shader_of(r, index);
     for (int b = 0; b < launch->n_buffers; b++) { /* offsets count from where the binding begins, not from the arena's start */
         const strata_kernel_range *range = &launch->buffers[b];
         int64_t skipped = is_unused(range) ? 0 : range->begin - binding_begin(device, range);
@@ -199,7 +253,7 @@ static strata_status record_slot(recording *r, vulkan_slot *slot, strata_error *
 static strata_status make_slot(recording *r, vulkan_slot *slot, strata_error *err) {
     vulkan_device *device = r->program->device;
     STRATA_TRY(make_slot_buffers(r->program, slot, r->piece, err));
-    STRATA_TRY(make_sets(r, slot, err));
+    for (int i = 0; i < r->list.n_launches; i++) STRATA_TRY(make_set(r, slot, i, err));
     VkCommandBufferAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                         .commandPool = device->command_pool,
                                         .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
@@ -219,12 +273,16 @@ static strata_status record_all(recording *r, strata_error *err) {
     STRATA_TRY(strata_kernel_list_create(&device->limits, device->tuner, r->piece, &r->list, err));
     program->n_launches = r->list.n_launches;
     r->pipelines = calloc((size_t)r->list.n_kernels + 1, sizeof(*r->pipelines));
+    r->layouts = calloc((size_t)r->list.n_kernels + 1, sizeof *r->layouts);
     r->sets = calloc((size_t)r->list.n_launches + 1, sizeof(*r->sets));
-    if (!r->pipelines || !r->sets)
+    if (!r->pipelines || !r->layouts || !r->sets)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program of %d launches", device->base.info.id,
                            r->list.n_launches);
-    for (int i = 0; i < r->list.n_kernels; i++)
+    for (int i = 0; i < r->list.n_kernels; i++) {
+        const unsigned bindings = strata_vulkan_bindings_of(device, r->list.kernels[i].shader);
         STRATA_TRY(strata_vulkan_pipeline_get(device, &r->list.kernels[i], &r->pipelines[i], err));
+        STRATA_TRY(strata_vulkan_layout_get(device, bindings, &r->layouts[i], err));
+    }
     strata_vulkan_pipelines_save(device);
     if (r->list.scratch_bytes)
         STRATA_TRY(strata_vulkan_buffer_make(device, VULKAN_MEMORY_DEVICE, r->list.scratch_bytes, &program->scratch, err));
@@ -247,6 +305,7 @@ strata_status strata_vulkan_compile(strata_device *base, const strata_piece *pie
     strata_status status = record_all(&r, err);
     strata_kernel_list_finish(&r.list);
     free(r.pipelines);
+    free(r.layouts);
     free(r.sets);
     if (status)
         strata_vulkan_program_destroy(program);
@@ -269,6 +328,8 @@ void strata_vulkan_program_destroy(strata_program *program) {
     }
     strata_vulkan_buffer_free(device, program->scratch);
     vk->DestroyDescriptorPool(device->handle, program->pool, NULL);
+    for (uint32_t i = 0; i < program->n_views; i++) vk->DestroyBufferView(device->handle, program->views[i], NULL);
+    free(program->views);
     free(program->slots);
     free(program);
 }

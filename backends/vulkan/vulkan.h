@@ -37,6 +37,10 @@ strata_status strata_vulkan_load(vulkan_functions *out_vk, strata_error *err);
 strata_status strata_vulkan_load_instance(vulkan_functions *vk, VkInstance instance, strata_error *err);
 strata_status strata_vulkan_load_device(vulkan_functions *vk, VkDevice device, strata_error *err);
 void strata_vulkan_unload(vulkan_functions *vk); /* a zeroed table is fine */
+/* Libraries that are mapped; and those beyond that many stay mapped until the process ends: drivers, which an instance's end would unmap. NVIDIA's starts
+ * some forty times in a process's life (580.159), then vkCreateInstance finds no driver. */
+int strata_vulkan_count_libraries(void);
+void strata_vulkan_keep_libraries(int before);
 const char *strata_vulkan_result_name(VkResult result);
 /* Fills err with "what: VK_..." and the status that tells the caller what to do. */
 strata_status strata_vulkan_fail_result(VkResult result, const char *what, strata_error *err);
@@ -72,6 +76,7 @@ typedef struct vulkan_physical {
     uint32_t version;                                 /* what may be used: the smaller of the device's and the instance's */
     uint32_t queue_family;                            /* UINT32_MAX: none computes */
     bool storage_16bit, storage_8bit, int64;          /* there, and enabled when the device is opened */
+    bool fetches;                                     /* kernels read texel buffers (shaders.h) */
     const char *extensions[VULKAN_DEVICE_EXTENSIONS]; /* to enable */
     int n_extensions;
     strata_device_info info;
@@ -84,6 +89,13 @@ strata_status strata_vulkan_physical_list(const vulkan_instance *instance, vulka
 /* ---- device.c ---- */
 /* Fences of the newest submissions: ticket t has number t % VULKAN_TICKETS. */
 enum { VULKAN_TICKETS = 64 };
+
+/* What kernels of equal bindings share. */
+typedef struct vulkan_layout {
+    unsigned bindings;
+    VkDescriptorSetLayout set;
+    VkPipelineLayout pipeline;
+} vulkan_layout;
 
 typedef struct vulkan_block vulkan_block;
 typedef struct vulkan_pipeline vulkan_pipeline;
@@ -108,8 +120,8 @@ typedef struct vulkan_device {
     VkCommandBuffer transfer_commands;
     strata_buffer *upload_staging, *download_staging; /* NULL until needed */
 
-    VkDescriptorSetLayout set_layouts[STRATA_SHADER_MAX_BUFFERS + 1]; /* by number of buffers, from 1 */
-    VkPipelineLayout pipeline_layouts[STRATA_SHADER_MAX_BUFFERS + 1];
+    vulkan_layout *layouts;
+    int n_layouts, layouts_capacity;
     VkPipelineCache pipeline_cache;
     vulkan_pipeline *pipelines;
     int n_pipelines, pipelines_capacity;
@@ -167,7 +179,13 @@ strata_status strata_vulkan_download(strata_device *device, strata_buffer *buffe
 strata_status strata_vulkan_clear(vulkan_device *device, strata_buffer *buffer, strata_error *err); /* to zeros */
 
 /* ---- pipeline.c ---- */
-/* Layouts and the pipeline cache, as far as they come; strata_vulkan_pipelines_finish undoes what was made. */
+/* What is bound where: two bits for each of the kernel's buffers, 1 + its strata_shader_binding on this device. */
+unsigned strata_vulkan_bindings_of(const vulkan_device *device, const strata_shader *shader);
+/* False where there is no binding of that number. */
+bool strata_vulkan_binding_type(unsigned bindings, int number, VkDescriptorType *out_type);
+/* The device's layouts for kernels of these bindings, made when they are new. They live as long as the device. */
+strata_status strata_vulkan_layout_get(vulkan_device *device, unsigned bindings, vulkan_layout *out_layout, strata_error *err);
+/* The pipeline cache; strata_vulkan_pipelines_finish undoes what was made. */
 strata_status strata_vulkan_pipelines_init(vulkan_device *device, strata_error *err);
 void strata_vulkan_pipelines_finish(vulkan_device *device);
 /* The device's pipeline for the kernel, built when it is new. Lives as long as the device. */

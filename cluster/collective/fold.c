@@ -71,6 +71,29 @@ strata_status strata_fold_check(strata_dtype dtype, strata_reducer reducer, stra
     return STRATA_OK;
 }
 
+/* ---- sums of f32, as gradients are ---- */
+
+enum { TOGETHER = 8, VECTORS = 4 }; /* operands added in one pass; vectors of a cache line */
+typedef float vector __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* out = ((sum + operands[0]) + operands[1]) + ..., n elements from `first` on in operands. Sums stay in registers over all of them: a pass
+ * each took 1.7 times as long for 4 operands in the second cache, 1.6 to 2 times for 8. out may be sum, or one of the operands there. */
+static void sum_together(const float *sum, const void *const *operands, int n_operands, size_t first, size_t n, float *out) {
+    size_t i = 0;
+    for (; i + VECTORS * 4 <= n; i += VECTORS * 4) {
+        vector row[VECTORS];
+        for (int v = 0; v < VECTORS; v++) row[v] = ((const vector *)(sum + i))[v];
+        for (int r = 0; r < n_operands; r++)
+            for (int v = 0; v < VECTORS; v++) row[v] += ((const vector *)((const float *)operands[r] + first + i))[v];
+        for (int v = 0; v < VECTORS; v++) ((vector *)(out + i))[v] = row[v];
+    }
+    for (; i < n; i++) {
+        float x = sum[i];
+        for (int r = 0; r < n_operands; r++) x += ((const float *)operands[r])[first + i];
+        out[i] = x;
+    }
+}
+
 /* ---- pieces ---- */
 
 strata_dtype strata_fold_sum_type(strata_dtype dtype) {
@@ -125,6 +148,7 @@ void strata_fold_ranks(strata_dtype dtype, strata_reducer reducer, const void *c
                        void *out) {
     const size_t bytes = strata_wire_dtype_bytes(dtype);
     const bool direct = strata_fold_sum_type(dtype) == dtype; /* no other type between */
+    const bool sums_f32 = dtype == STRATA_DTYPE_F32 && (reducer == STRATA_REDUCER_SUM || reducer == STRATA_REDUCER_MEAN);
     double sum[BLOCK];
     for (size_t first = 0; first < elements; first += BLOCK) {
         const size_t n = elements - first < BLOCK ? elements - first : BLOCK;
@@ -134,10 +158,14 @@ void strata_fold_ranks(strata_dtype dtype, strata_reducer reducer, const void *c
             strata_fold_widen(dtype, so_far, n, sum);
             so_far = sum;
         }
-        for (int r = 1; r < n_operands;
-             r++) { /* the last one is written where it belongs; earlier ones may be operands still */
-            void *const to = direct && r == n_operands - 1 ? (void *)out_block : sum;
-            strata_fold_add(dtype, reducer, so_far, (const char *)operands[r] + first * bytes, n, to);
+        for (int r = 1, next; r < n_operands; r = next) {
+            next = !sums_f32 ? r + 1 : n_operands - r < TOGETHER ? n_operands : r + TOGETHER;
+            /* The last one is written where it belongs; earlier ones may be operands still. */
+            void *const to = direct && next == n_operands ? (void *)out_block : sum;
+            if (sums_f32)
+                sum_together(so_far, operands + r, next - r, first, n, to);
+            else
+                strata_fold_add(dtype, reducer, so_far, (const char *)operands[r] + first * bytes, n, to);
             so_far = to;
         }
         strata_fold_finish(dtype, reducer, so_far, n_operands, n, out_block);

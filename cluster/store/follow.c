@@ -13,12 +13,12 @@
 static const double VERDICT_SECONDS = 3, /* for rank 0 to say what it decided */
     SLACK_SECONDS = 10;                  /* for an answer to a request, beyond its own time */
 
-/* Rank 0 is gone. */
+/* Rank 0 is gone. Each rank says so by itself, in the same words: so without the collective, in which they may differ. */
 static void lose_store(strata_loop *loop, const char *how) {
     char text[STRATA_ERROR_MESSAGE_BYTES];
     strata_loop_forget(loop, loop->control.stream.fd);
     strata_connection_finish(&loop->control);
-    snprintf(text, sizeof text, "rank 0 (the store at %s) was lost: %.800s", loop->store_address, how);
+    snprintf(text, sizeof text, "%s was lost%s: %.800s", loop->first, strata_member_step(&loop->member).text, how);
     strata_board_fail(loop->board, STRATA_PEER_LOST, text);
     pthread_cond_broadcast(&loop->changed);
 }
@@ -30,6 +30,14 @@ static void send_control(strata_loop *loop, strata_frame_type type, uint64_t seq
         return;
     }
     strata_loop_want_output(loop, loop->control.stream.fd, &loop->control_source, strata_connection_has_output(&loop->control));
+}
+
+/* A sign of life, which says when the next will come. */
+static void beat(strata_loop *loop, double now) {
+    unsigned char heartbeat[STRATA_BEAT_BYTES];
+    strata_beat_encode(loop->heartbeat, heartbeat);
+    loop->said = now;
+    send_control(loop, STRATA_FRAME_BEAT, atomic_load(&loop->member.collective), heartbeat, sizeof heartbeat);
 }
 
 static strata_status take_frame(void *user, const strata_frame *frame, const unsigned char *payload, strata_error *err) {
@@ -84,10 +92,17 @@ strata_status strata_loop_follow(strata_loop *loop, const strata_communicator_op
                               opts->connect_seconds);
     if (status) return strata_fail_in(err, status, "rank %d of %d cannot join rank 0", opts->rank, opts->world);
     strata_connection_init(&loop->control, stream);
-    snprintf(loop->store_address, sizeof loop->store_address, "%s", opts->store);
+    snprintf(loop->first, sizeof loop->first, "rank 0 (the store at %s)", opts->store);
     loop->control_source.ready = control_ready;
     loop->heard = strata_clock_seconds();
     return strata_loop_watch(loop, stream.fd, &loop->control_source, err);
+}
+
+void strata_member_name_first(strata_member *member, const char *name) {
+    strata_loop *loop = (strata_loop *)member;
+    pthread_mutex_lock(&loop->lock);
+    snprintf(loop->first, sizeof loop->first, "%s", name);
+    pthread_mutex_unlock(&loop->lock);
 }
 
 /* Waits on the loop until `done` or the verdict, or the time. The lock is held. */
@@ -117,6 +132,8 @@ strata_status strata_loop_ask(strata_member *member, const strata_store_request 
     loop->request++;
     send_control(loop, STRATA_FRAME_REQUEST, loop->request, bytes, n);
     wait_for(loop, &loop->answered, seconds + SLACK_SECONDS);
+    if (loop->answered && !loop->said)
+        beat(loop, strata_clock_seconds()); /* rank 0 took this one in, and is to know its heartbeat early */
     strata_status status = STRATA_OK;
     const bool ok = loop->answered && !loop->answer.status, has_value = ok && request->op == STRATA_STORE_GET;
     if (loop->answered && !has_value) {
@@ -159,8 +176,7 @@ void strata_loop_check_control(strata_loop *loop, double now) {
         snprintf(how, sizeof how, "it gave no sign of life for %g s; it is stopped, or its link is cut", silence);
         lose_store(loop, how);
     } else if (now - loop->said >= loop->heartbeat) {
-        loop->said = now;
-        send_control(loop, STRATA_FRAME_BEAT, atomic_load(&loop->member.collective), NULL, 0);
+        beat(loop, now);
     }
 }
 

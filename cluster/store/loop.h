@@ -45,7 +45,7 @@ typedef struct strata_session {
     int rank;
     bool came, connected, left;
     strata_connection connection;
-    double heard;
+    double heard, heartbeat; /* its own, as it says */
     uint64_t collective;
     bool waiting; /* for a key */
     double deadline;
@@ -73,7 +73,7 @@ struct strata_loop {
     strata_session *sessions; /* [world]; [0] is unused */
     bool spread;              /* the verdict was sent to all */
     /* the others */
-    char store_address[STRATA_ADDRESS_BYTES];
+    char first[STRATA_ADDRESS_BYTES + 64]; /* rank 0, for messages: where it listens, later its host and process too */
     strata_connection control;
     double heard, said; /* of rank 0; to it */
     bool store_left;

@@ -7,6 +7,7 @@
 #define STRATA_CLUSTER_STORE_MEMBER_H
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "cluster/store/board.h"
 #include "cluster/wire/stream.h"
@@ -18,6 +19,7 @@ struct strata_member {
     atomic_int references;
     int rank, world;                 /* of the job */
     atomic_uint_fast64_t collective; /* the newest that this rank began, for messages */
+    atomic_int_fast64_t step;        /* of the caller's own work, 0: none; for messages too */
     const strata_board *board; /* where `failed` is looked up; a process that isn't rank 0 has a board of its own for that */
 
     /* One request; GET waits at most `seconds`. Fails: TIMEOUT; the verdict. */
@@ -37,6 +39,16 @@ struct strata_member {
 static inline strata_member *strata_member_retain(strata_member *member) {
     atomic_fetch_add(&member->references, 1);
     return member;
+}
+/* " at step 12", or nothing. */
+typedef struct strata_step_text {
+    char text[32];
+} strata_step_text;
+static inline strata_step_text strata_member_step(strata_member *member) {
+    strata_step_text out = {""};
+    const long long step = (long long)atomic_load_explicit(&member->step, memory_order_relaxed);
+    if (step) snprintf(out.text, sizeof out.text, " at step %lld", step);
+    return out;
 }
 static inline void strata_member_release(strata_member *member) { /* NULL is fine */
     if (member && atomic_fetch_sub(&member->references, 1) == 1) member->destroy(member);

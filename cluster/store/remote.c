@@ -153,12 +153,13 @@ static strata_status listen_for_links(strata_loop *loop, const strata_communicat
         strcpy(port, "0");
         if (opts->interface) STRATA_TRY(strata_interface_address(opts->interface, host, err));
     }
-    STRATA_TRY(strata_socket_listen(host, port, !opts->rank, &loop->listener, &beyond, err));
+    const double deadline = strata_clock_seconds() + (opts->rank ? 0 : opts->connect_seconds);
+    STRATA_TRY(strata_socket_listen(host, port, !opts->rank, deadline, &loop->listener, &beyond, err));
     if (beyond && !opts->secret_bytes && !opts->insecure)
         return strata_fail(
             err, STRATA_INVALID,
-            "listening on %s without a secret: anyone who reaches it could join the job. Give all ranks a secret, "
-            "or say that it is insecure on purpose",
+            "listening on %s without a secret: anyone who reaches it could join the job. Give all ranks a secret "
+            "(STRATA_SECRET), or say that it is insecure on purpose (--insecure)",
             host);
     if (opts->rank)
         strata_socket_address(loop->listener, true, out_address);

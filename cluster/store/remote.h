@@ -13,4 +13,7 @@
 STRATA_MUST_USE strata_status strata_member_create_remote(const strata_communicator_options *opts, strata_member **out_member,
                                                           char out_address[STRATA_ADDRESS_BYTES], strata_error *err);
 
+/* How this process, not rank 0, is to name rank 0 where it is lost. The member is one of the above. */
+void strata_member_name_first(strata_member *member, const char *name);
+
 #endif

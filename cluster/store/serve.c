@@ -32,7 +32,8 @@ static void describe(strata_loop *loop, int rank, char *out, size_t room) {
 static void lose(strata_loop *loop, strata_session *s, const char *how) {
     char who[160], text[STRATA_ERROR_MESSAGE_BYTES];
     describe(loop, s->rank, who, sizeof who);
-    snprintf(text, sizeof text, "%s was lost at collective %llu: %s", who,
+    const strata_step_text step = strata_member_step(&loop->member);
+    snprintf(text, sizeof text, "%s was lost%s%scollective %llu: %s", who, step.text, *step.text ? ", " : " at ",
              (unsigned long long)atomic_load(&loop->member.collective), how);
     strata_loop_forget(loop, s->connection.stream.fd);
     strata_connection_finish(&s->connection);
@@ -120,6 +121,7 @@ static strata_status take_frame(void *user, const strata_frame *frame, const uns
             spread_verdict(loop);
             return STRATA_OK;
         case STRATA_FRAME_BEAT:
+            STRATA_TRY(strata_beat_decode(payload, frame->bytes, &s->heartbeat, err));
             s->collective = frame->call.sequence;
             send_to(loop, s, STRATA_FRAME_BEAT, atomic_load(&loop->member.collective), NULL, 0);
             return STRATA_OK;
@@ -210,15 +212,16 @@ strata_status strata_loop_judge(strata_member *member, strata_status status, con
 }
 
 void strata_loop_check_sessions(strata_loop *loop, double now) {
-    const double silence = STRATA_MISSED_BEATS * loop->heartbeat;
     /* A loop that did not run itself, because the machine or the process was stopped, has no right to call others silent. */
     const bool was_away = now - loop->last_tick > 2 * loop->heartbeat;
-    char how[160];
-    snprintf(how, sizeof how, "it gave no sign of life for %g s; it is stopped, or its link is cut", silence);
     for (int r = 1; r < loop->member.world; r++) {
         strata_session *s = &loop->sessions[r];
+        const double silence = STRATA_MISSED_BEATS * (s->heartbeat > loop->heartbeat ? s->heartbeat : loop->heartbeat);
+        char how[160];
         if (was_away) s->heard = now;
-        if (s->connected && now - s->heard > silence) lose(loop, s, how);
+        if (!s->connected || now - s->heard <= silence) continue;
+        snprintf(how, sizeof how, "it gave no sign of life for %g s; it is stopped, or its link is cut", silence);
+        lose(loop, s, how);
     }
     serve_waiting(loop, now);
 }

@@ -44,10 +44,11 @@ typedef struct bell {
     atomic_uint wake_at;
     atomic_uint sleeping;
     atomic_uint wants_room; /* for its own blocks: readers ring too */
+    atomic_uint left;       /* it gives and takes no more */
 } bell;
 
 struct strata_memory {
-    int world;
+    int rank, world;
     bool shares_cores;
     int spins;
     size_t segment, arena_bytes;
@@ -84,7 +85,8 @@ size_t strata_memory_region_bytes(int world) {
     return round_up(bells_bytes(world) + lanes_bytes(world), 4096) + (size_t)world * arena_bytes(world);
 }
 
-strata_status strata_memory_create(void *region, int world, int ranks_here, strata_memory **out_memory, strata_error *err) {
+strata_status strata_memory_create(void *region, int rank, int world, int ranks_here, strata_memory **out_memory,
+                                   strata_error *err) {
     strata_memory *m = calloc(1, sizeof *m);
     block **lent = calloc((size_t)world, sizeof *lent);
     *out_memory = m;
@@ -95,7 +97,8 @@ strata_status strata_memory_create(void *region, int world, int ranks_here, stra
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for the links of %d ranks", world);
     }
     char *at = region;
-    *m = (strata_memory){.world = world,
+    *m = (strata_memory){.rank = rank,
+                         .world = world,
                          .shares_cores = ranks_here > strata_cores(),
                          .spins = ranks_here > strata_cores() ? YIELDS : SPINS,
                          .segment = strata_memory_segment_bytes(world),
@@ -109,6 +112,7 @@ strata_status strata_memory_create(void *region, int world, int ranks_here, stra
 
 void strata_memory_destroy(strata_memory *m) {
     if (!m) return;
+    atomic_store(&m->bells[m->rank].left, 1); /* who waits looks at each tick */
     free(m->lent);
     free(m);
 }
@@ -145,15 +149,18 @@ static block *block_at(strata_memory *m, int rank, uint64_t place) {
     return (block *)(m->arenas + (size_t)rank * m->arena_bytes + place % m->arena_bytes);
 }
 
-/* A block of the own arena, or NULL while there is no room. */
+/* A block of the own arena, or NULL while there is no room. Blocks begin again at its start where an exchange of such messages fits before what is
+ * still to be read: lines used a moment ago are in the cache, and of many ranks' whole arenas few would be. */
 static block *cut_block(strata_memory *m, int rank, size_t bytes) {
-    const size_t span = LINE + round_up(bytes, LINE), left = m->arena_bytes - m->cut % m->arena_bytes;
-    const size_t skipped = span > left ? left : 0;
+    const size_t span = LINE + round_up(bytes, LINE);
     while (m->returned < m->cut) {
         block *oldest = block_at(m, rank, m->returned);
         if (atomic_load_explicit(&oldest->readers, memory_order_acquire)) break;
         m->returned += oldest->span;
     }
+    const size_t at = m->cut % m->arena_bytes, unread = m->returned % m->arena_bytes, left = m->arena_bytes - at;
+    const bool again = unread <= at && unread >= (size_t)m->world * span;
+    const size_t skipped = again || span > left ? left : 0;
     if (m->cut + skipped + span - m->returned > m->arena_bytes) return NULL;
     if (skipped) {
         block *rest = block_at(m, rank, m->cut);
@@ -262,6 +269,18 @@ static strata_status stalled(strata_communicator *comm, const strata_call *call,
                                     comm->stall_seconds);
 }
 
+/* A peer that this exchange waits for and that has left: -1 is none. What is there is looked for once more, as it may have come before. */
+static int find_left(strata_memory *m, const strata_send *sends, int n_sends, const strata_receive *receives, int n_receives) {
+    for (int i = 0; i < n_receives; i++)
+        if (!receives[i].view && atomic_load(&m->bells[receives[i].peer].left) && !next_block(m, m->rank, receives[i].peer))
+            return receives[i].peer;
+    for (int i = 0; i < n_sends; i++) /* without room, which a rank that left does not make */
+        for (int r = 0; r < m->world; r++)
+            if ((sends[i].peer == r || (sends[i].peer == STRATA_ALL_PEERS && r != m->rank)) && atomic_load(&m->bells[r].left))
+                return r;
+    return -1;
+}
+
 strata_status strata_memory_exchange(strata_memory *m, strata_communicator *comm, const strata_call *call,
                                      const strata_send *sends, int n_sends, strata_receive *receives, int n_receives,
                                      strata_error *err) {
@@ -293,6 +312,10 @@ strata_status strata_memory_exchange(strata_memory *m, strata_communicator *comm
             continue;
         }
         if (strata_member_failed(comm->member)) return strata_member_verdict(comm->member, err);
+        const int gone = find_left(m, sends + sent, n_sends - sent, receives, n_receives);
+        if (gone >= 0)
+            return strata_communicator_fail(comm, call, STRATA_PEER_LOST, err, "%s left while others still needed it",
+                                            strata_peer_text(comm, gone).text);
         const double now = strata_clock_seconds();
         if (last_progress == 0) last_progress = now;
         if (now - last_progress > comm->stall_seconds) return stalled(comm, call, receives, n_receives, err);

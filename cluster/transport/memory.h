@@ -19,9 +19,10 @@ size_t strata_memory_segment_bytes(int world);
 typedef struct strata_memory strata_memory;
 
 /* `region` is borrowed until destroy. ranks_here: how many ranks share this machine's cores. */
-STRATA_MUST_USE strata_status strata_memory_create(void *region, int world, int ranks_here, strata_memory **out_memory,
-                                                   strata_error *err);
-void strata_memory_destroy(strata_memory *memory); /* NULL is fine */
+STRATA_MUST_USE strata_status strata_memory_create(void *region, int rank, int world, int ranks_here,
+                                                   strata_memory **out_memory, strata_error *err);
+/* The others see that the rank left: what it gave before they can still take. NULL is fine. */
+void strata_memory_destroy(strata_memory *memory);
 
 STRATA_MUST_USE strata_status strata_memory_exchange(strata_memory *memory, strata_communicator *comm, const strata_call *call,
                                                      const strata_send *sends, int n_sends, strata_receive *receives,

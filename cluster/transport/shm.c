@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shared memory, for ranks of one host: rank 0 makes a file in /dev/shm under a name that nobody guesses, the others map it, and once all have,
- * the name goes: a killed job leaves nothing behind. That a rank was killed is seen by its connection to the store. */
+ * the name goes: a killed job leaves nothing behind. That a rank was killed is seen by its connection to the store. Where rank 0 cannot make it (a
+ * container's /dev/shm is often small), all ranks fail with UNSUPPORTED, and may take another transport. */
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/rand.h>
@@ -40,6 +41,8 @@ static strata_status map(shm *s, int fd, strata_error *err) {
     return STRATA_OK;
 }
 
+static const char no_name[sizeof((shm *)0)->name] = "";
+
 /* Memory that isn't there is found now, not by a signal later. */
 static strata_status make(strata_communicator *comm, shm *s, strata_error *err) {
     unsigned char random[16];
@@ -52,11 +55,13 @@ static strata_status make(strata_communicator *comm, shm *s, strata_error *err) 
     strata_status status = STRATA_OK;
     if (full)
         status =
-            strata_fail(err, STRATA_UNAVAILABLE, "cannot share %zu bytes of memory in /dev/shm: %s; choose the transport tcp",
+            strata_fail(err, STRATA_UNSUPPORTED, "cannot share %zu bytes of memory in /dev/shm: %s; choose the transport tcp",
                         s->n_bytes, strerror(full));
     if (!status) status = map(s, fd, err);
     if (fd >= 0) close(fd);
-    if (!status) status = strata_communicator_set_own(comm, "shm", 0, s->name, sizeof s->name, err);
+    if (status && status != STRATA_UNSUPPORTED) return status;
+    const char *told = status ? no_name : s->name; /* the others wait for it */
+    STRATA_TRY(strata_communicator_set_own(comm, "shm", 0, told, sizeof s->name, status ? NULL : err));
     return status;
 }
 
@@ -64,6 +69,7 @@ static strata_status attach(strata_communicator *comm, shm *s, strata_error *err
     char name[sizeof s->name];
     STRATA_TRY(strata_communicator_get_of(comm, "shm", 0, name, sizeof name, err));
     name[sizeof name - 1] = 0;
+    if (!*name) return strata_fail(err, STRATA_UNSUPPORTED, "rank 0 cannot share %zu bytes of memory in /dev/shm", s->n_bytes);
     const int fd = shm_open(name, O_RDWR, 0);
     strata_status status = map(s, fd, err);
     if (fd >= 0) close(fd);
@@ -76,7 +82,9 @@ static strata_status open_links(strata_communicator *comm, strata_error *err) {
     s->n_bytes = strata_memory_region_bytes(comm->world);
     comm->segment_bytes = strata_memory_segment_bytes(comm->world);
     strata_status status = comm->rank ? attach(comm, s, err) : make(comm, s, err);
-    if (!status) status = strata_memory_create(s->region, comm->world, strata_communicator_ranks_here(comm), &s->memory, err);
+    if (!status)
+        status =
+            strata_memory_create(s->region, comm->rank, comm->world, strata_communicator_ranks_here(comm), &s->memory, err);
     if (status) close_links(comm);
     return status;
 }

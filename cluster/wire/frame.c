@@ -75,15 +75,30 @@ uint32_t strata_frame_payload_crc(const unsigned char in[STRATA_FRAME_BYTES]) {
     return (uint32_t)get(&at, 4);
 }
 
+static uint32_t milliseconds(double seconds) {
+    const double ms = seconds * 1000;
+    return ms < 0 ? 0 : ms > 4e9 ? 4000000000u : (uint32_t)ms;
+}
+
+void strata_beat_encode(double heartbeat, unsigned char out[STRATA_BEAT_BYTES]) {
+    put(out, milliseconds(heartbeat), STRATA_BEAT_BYTES);
+}
+
+strata_status strata_beat_decode(const unsigned char *in, size_t n_bytes, double *out_heartbeat, strata_error *err) {
+    if (n_bytes != STRATA_BEAT_BYTES)
+        return strata_fail(err, STRATA_DATA, "a sign of life of %zu bytes came, not of %d", n_bytes, STRATA_BEAT_BYTES);
+    *out_heartbeat = (double)get(&in, STRATA_BEAT_BYTES) / 1000;
+    return STRATA_OK;
+}
+
 /* ---- requests: op 1, seconds in ms 4, amount 8, bytes of key 2, of value 4, of expected 4; then these ---- */
 
 enum { REQUEST_BYTES = 23, ANSWER_BYTES = 15 };
 
 size_t strata_request_encode(const strata_store_request *r, double seconds, unsigned char *out) {
     const size_t n_key = strlen(r->key);
-    const double ms = seconds * 1000;
     unsigned char *at = put(out, (uint64_t)r->op, 1);
-    at = put(at, ms < 0 ? 0 : ms > 4e9 ? 4000000000u : (uint64_t)ms, 4);
+    at = put(at, milliseconds(seconds), 4);
     at = put(at, (uint64_t)r->amount, 8);
     at = put(at, n_key, 2);
     at = put(at, r->n_value, 4);

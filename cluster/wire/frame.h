@@ -18,7 +18,7 @@ typedef enum strata_frame_type {
     STRATA_FRAME_REPLY,
     STRATA_FRAME_REPORT,  /* a failure, as a status and a text */
     STRATA_FRAME_VERDICT, /* the same */
-    STRATA_FRAME_BEAT,    /* a sign of life; call.sequence is the sender's newest collective */
+    STRATA_FRAME_BEAT,    /* a sign of life: call.sequence is the newest collective; to rank 0 with the heartbeat */
     STRATA_FRAME_LEAVE,   /* an orderly end */
     STRATA_FRAME_TYPES
 } strata_frame_type;
@@ -48,6 +48,11 @@ size_t strata_request_encode(const strata_store_request *request, double seconds
 STRATA_MUST_USE strata_status strata_request_decode(const unsigned char *in, size_t n_bytes,
                                                     char out_key[STRATA_STORE_KEY_BYTES + 1], strata_store_request *out_request,
                                                     double *out_seconds, strata_error *err);
+/* Between the sender's beats. */
+enum { STRATA_BEAT_BYTES = 4 };
+void strata_beat_encode(double heartbeat, unsigned char out[STRATA_BEAT_BYTES]);
+STRATA_MUST_USE strata_status strata_beat_decode(const unsigned char *in, size_t n_bytes, double *out_heartbeat,
+                                                 strata_error *err);
 /* A status, its text, and of a reply (NULL: none) the number and the value. */
 size_t strata_answer_encode(strata_status status, const char *text, const strata_store_reply *reply, unsigned char *out);
 /* *out_error gets the status and the text; *out_reply (NULL: not wanted) a value that the caller frees. */

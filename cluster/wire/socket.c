@@ -21,7 +21,7 @@
 
 #include "cluster/clock.h"
 
-enum { BACKLOG = 1024, GONE_MS = 8000, HANDSHAKE_MS = 5000, MOST_REFUSALS = 5 };
+enum { BACKLOG = 1024, GONE_MS = 8000, RESOLVE_PAUSE_MS = 250, HANDSHAKE_MS = 5000, MOST_REFUSALS = 5 };
 
 strata_status strata_address_split(const char *address, char out_host[256], char out_port[8], strata_error *err) {
     const char *colon = address ? strrchr(address, ':') : NULL, *host = address, *end = colon;
@@ -70,10 +70,14 @@ static int listen_on(const struct sockaddr *address, socklen_t size) {
     return -1;
 }
 
-strata_status strata_socket_listen(const char *host, const char *port, bool anywhere, int *out_fd, bool *out_beyond,
-                                   strata_error *err) {
+strata_status strata_socket_listen(const char *host, const char *port, bool anywhere, double deadline, int *out_fd,
+                                   bool *out_beyond, strata_error *err) {
     struct addrinfo *list;
-    STRATA_TRY(resolve(host, port, AI_PASSIVE, &list, err));
+    strata_status status;
+    /* A pod is often up before its own name is. */
+    while ((status = resolve(host, port, AI_PASSIVE, &list, err)) && strata_clock_seconds() < deadline)
+        nanosleep(&(struct timespec){.tv_nsec = RESOLVE_PAUSE_MS * 1000000}, NULL);
+    STRATA_TRY(status);
     *out_fd = -1;
     for (struct addrinfo *a = list; a && *out_fd < 0; a = a->ai_next) {
         *out_fd = listen_on(a->ai_addr, a->ai_addrlen);

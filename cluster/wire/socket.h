@@ -20,9 +20,10 @@ STRATA_MUST_USE strata_status strata_address_split(const char *address, char out
                                                    strata_error *err);
 
 /* Listens on host and port ("0": any that is free); *out_beyond tells whether others than this host may come. Where the host's address is not on
- * this machine (a service's name) and `anywhere` is set, on all addresses. Fails: UNAVAILABLE. */
-STRATA_MUST_USE strata_status strata_socket_listen(const char *host, const char *port, bool anywhere, int *out_fd,
-                                                   bool *out_beyond, strata_error *err);
+ * this machine (a service's name) and `anywhere` is set, on all addresses. A host that nobody knows is asked for again until the deadline.
+ * Fails: UNAVAILABLE. */
+STRATA_MUST_USE strata_status strata_socket_listen(const char *host, const char *port, bool anywhere, double deadline,
+                                                   int *out_fd, bool *out_beyond, strata_error *err);
 /* The address of an interface's name, or the text itself. UNAVAILABLE, with the names there are. */
 STRATA_MUST_USE strata_status strata_interface_address(const char *name, char out_host[256], strata_error *err);
 /* Where a socket is bound, as "host:port"; host alone when port is not wanted. */

@@ -41,6 +41,13 @@ strata_status strata_batches_create(const strata_dataset *dataset, const strata_
     return status;
 }
 
+float strata_batches_byte_scale(const strata_batches *batches) {
+    const strata_batches *b = batches;
+    if (!b->opts.bytes) return 0;
+    if (b->order) return b->dataset->features.dtype == STRATA_DTYPE_U8 ? b->dataset->scale : 0;
+    return strata_dataset_byte_scale(b->batched);
+}
+
 void strata_batches_destroy(strata_batches *batches) {
     if (!batches) return;
     strata_order_destroy(batches->order);
@@ -115,10 +122,19 @@ static void copy_rows(const strata_array *part, int64_t first, int64_t n, void *
 void strata_batches_write(const strata_batches *batches, int64_t first, int64_t n, void *out_features, void *out_labels) {
     const strata_batches *b = batches;
     if (b->order) {
-        strata_dataset_fetch(b->dataset, b->order, b->first + first, n, out_features, out_labels);
+        void (*fetch)(const strata_dataset *, const strata_order *, int64_t, int64_t, void *, void *) =
+            strata_batches_byte_scale(b) != 0 ? strata_dataset_fetch_stored : strata_dataset_fetch;
+        fetch(b->dataset, b->order, b->first + first, n, out_features, out_labels);
         return;
     }
-    copy_rows(&b->element.parts[0], first, n, out_features);
+    const strata_array *x = &b->element.parts[0];
+    if (strata_dataset_byte_scale(b->batched) != 0 && !b->opts.bytes) {
+        const int64_t row = strata_shape_elements(x->shape) / x->shape.dims[0];
+        strata_bytes_to_f32((const uint8_t *)x->data + first * row, strata_dataset_byte_scale(b->batched), n * row,
+                            out_features);
+    } else {
+        copy_rows(x, first, n, out_features);
+    }
     if (out_labels && b->element.n_parts > 1) copy_rows(&b->element.parts[1], first, n, out_labels);
 }
 

@@ -18,11 +18,14 @@ typedef struct strata_batches_options {
     int64_t label_size; /* numbers in the labels of one example; 0: 1 */
     int64_t n_tokens;   /* integer features are below; 0: any */
     int64_t n_classes;  /* integer labels are below; 0: any */
+    bool bytes;         /* features that are stored as bytes are written as such: see strata_batches_byte_scale */
 } strata_batches_options;
 
 /* Borrows the dataset. */
 STRATA_MUST_USE strata_status strata_batches_create(const strata_dataset *dataset, const strata_batches_options *opts,
                                                     strata_batches **out_batches, strata_error *err);
+/* What its u8 features are to be multiplied by; 0: they are written as numbers. */
+float strata_batches_byte_scale(const strata_batches *batches);
 /* Goes to the next batch; *out_n: its examples, 0 at the end. */
 STRATA_MUST_USE strata_status strata_batches_next(strata_batches *batches, int64_t *out_n, strata_error *err);
 /* Writes features and labels (NULL: not wanted) of its examples [first, first + n); and what they weigh, 1 where the dataset does not say it. */

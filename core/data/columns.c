@@ -12,10 +12,36 @@
 
 /* ---- which columns ---- */
 
+static bool is_label(const strata_columns *columns, int column) {
+    bool found = column == columns->label;
+    for (int i = 0; i < columns->n_labels; i++) found |= columns->labels[i] == column;
+    return found;
+}
+
+/* Several columns to be learned together. */
+static strata_status find_labels(strata_columns *columns, const strata_csv *csv, const strata_csv_options *opts,
+                                 strata_error *err) {
+    if (opts->n_labels < 1) return STRATA_OK;
+    if (opts->label || opts->n_classes)
+        return strata_fail(err, STRATA_INVALID, "csv: %d labels, which are numbers, and %s too; give one of them",
+                           opts->n_labels, opts->label ? "a label" : "classes");
+    columns->labels = calloc((size_t)opts->n_labels, sizeof *columns->labels);
+    if (!columns->labels) return strata_fail(err, STRATA_OUT_OF_MEMORY, "csv: no host memory for %d columns", opts->n_labels);
+    for (int i = 0; i < opts->n_labels; i++) {
+        int column = -1;
+        STRATA_TRY(strata_csv_find(csv, opts->labels[i], &column, err));
+        if (is_label(columns, column))
+            return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is named twice as a label", opts->labels[i]);
+        columns->labels[columns->n_labels++] = column;
+    }
+    return STRATA_OK;
+}
+
 static strata_status all_others(strata_columns *columns, const strata_csv *csv, strata_error *err) {
     for (int i = 0; i < strata_csv_n_columns(csv); i++)
-        if (i != columns->label && i != columns->weight) columns->features[columns->n_features++] = i;
+        if (!is_label(columns, i) && i != columns->weight) columns->features[columns->n_features++] = i;
     if (columns->n_features) return STRATA_OK;
+    if (columns->n_labels) return strata_fail(err, STRATA_DATA, "%s: has no column but the labels", strata_csv_name(csv));
     return strata_fail(err, STRATA_DATA, "%s: has no column but the label \"%s\"%s", strata_csv_name(csv),
                        columns->label < 0 ? "" : strata_csv_column(csv, columns->label),
                        columns->weight < 0 ? "" : " and the weight");
@@ -29,8 +55,9 @@ strata_status strata_columns_choose(strata_columns *columns, const strata_csv *c
     columns->features = calloc((size_t)n, sizeof *columns->features);
     if (!columns->features) return strata_fail(err, STRATA_OUT_OF_MEMORY, "csv: no host memory for %d columns", n);
     if (opts->label) STRATA_TRY(strata_csv_find(csv, opts->label, &columns->label, err));
+    STRATA_TRY(find_labels(columns, csv, opts, err));
     if (opts->weight) STRATA_TRY(strata_csv_find(csv, opts->weight, &columns->weight, err));
-    if (opts->weight && columns->weight == columns->label)
+    if (opts->weight && is_label(columns, columns->weight))
         return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both the weight and the label", opts->weight);
     if (opts->label && opts->n_classes > 0) {
         STRATA_TRY(strata_names_copy(opts->classes, opts->n_classes, &columns->classes, err));
@@ -39,8 +66,8 @@ strata_status strata_columns_choose(strata_columns *columns, const strata_csv *c
     if (!opts->features) return all_others(columns, csv, err);
     for (int i = 0; i < n; i++) {
         STRATA_TRY(strata_csv_find(csv, opts->features[i], &columns->features[i], err));
-        if (columns->features[i] == columns->label)
-            return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both a feature and the label", opts->label);
+        if (is_label(columns, columns->features[i]))
+            return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both a feature and the label", opts->features[i]);
         if (columns->features[i] == columns->weight)
             return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both a feature and the weight", opts->weight);
     }
@@ -50,6 +77,7 @@ strata_status strata_columns_choose(strata_columns *columns, const strata_csv *c
 
 void strata_columns_finish(strata_columns *columns) {
     free(columns->features);
+    free(columns->labels);
     strata_names_free(columns->classes, columns->n_classes);
     *columns = (strata_columns){0};
 }
@@ -160,6 +188,11 @@ static label_kind find_kind(const strata_columns *columns, const strata_csv *csv
 }
 
 static strata_status fill_labels(strata_columns *columns, const strata_csv *csv, strata_array *out_labels, strata_error *err) {
+    if (columns->n_labels) {
+        const strata_shape shape = STRATA_SHAPE(strata_csv_n_rows(csv), columns->n_labels);
+        STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, shape, out_labels, err));
+        return fill_numbers(csv, columns->labels, columns->n_labels, out_labels->data, err);
+    }
     label_kind kind = find_kind(columns, csv);
     int64_t n = strata_csv_n_rows(csv);
     if (kind == LABEL_WORDS) STRATA_TRY(strata_columns_find_classes(columns, csv, err));
@@ -185,11 +218,12 @@ static strata_status to_dataset(strata_columns *columns, const strata_csv *csv, 
     strata_dataset *dataset = NULL;
     strata_status status = STRATA_OK;
     int64_t n = strata_csv_n_rows(csv);
+    const bool labelled = columns->label >= 0 || columns->n_labels;
     if (n == 0) return strata_fail(err, STRATA_DATA, "%s: has a header and no rows", strata_csv_name(csv));
     STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, columns->n_features), &features, err));
     STRATA_TRY_GOTO(fill_numbers(csv, columns->features, columns->n_features, features.data, err));
-    if (columns->label >= 0) STRATA_TRY_GOTO(fill_labels(columns, csv, &labels, err));
-    STRATA_TRY_GOTO(strata_dataset_take_arrays(&features, columns->label >= 0 ? &labels : NULL, 0, &dataset, err));
+    if (labelled) STRATA_TRY_GOTO(fill_labels(columns, csv, &labels, err));
+    STRATA_TRY_GOTO(strata_dataset_take_arrays(&features, labelled ? &labels : NULL, 0, &dataset, err));
     if (columns->weight >= 0) {
         STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n), &weights, err));
         STRATA_TRY_GOTO(fill_numbers(csv, &columns->weight, 1, weights.data, err));
@@ -207,16 +241,20 @@ cleanup:
     return status;
 }
 
+strata_status strata_dataset_from_csv(const strata_csv *csv, const strata_csv_options *opts, strata_dataset **out_dataset,
+                                      strata_error *err) {
+    strata_columns columns = {0};
+    strata_status status = strata_columns_choose(&columns, csv, opts ? opts : &(strata_csv_options){0}, err);
+    if (!status) status = to_dataset(&columns, csv, out_dataset, err);
+    strata_columns_finish(&columns);
+    return status;
+}
+
 strata_status strata_dataset_csv(const char *path, const strata_csv_options *opts, strata_dataset **out_dataset,
                                  strata_error *err) {
     strata_csv *csv = NULL;
-    strata_columns columns = {0};
-    const strata_csv_options none = {0};
-    if (!opts) opts = &none;
-    STRATA_TRY(strata_csv_read(path, opts->separator, &csv, err));
-    strata_status status = strata_columns_choose(&columns, csv, opts, err);
-    if (!status) status = to_dataset(&columns, csv, out_dataset, err);
-    strata_columns_finish(&columns);
+    STRATA_TRY(strata_csv_read(path, opts ? opts->separator : 0, &csv, err));
+    strata_status status = strata_dataset_from_csv(csv, opts, out_dataset, err);
     strata_csv_destroy(csv);
     return status;
 }

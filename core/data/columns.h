@@ -10,6 +10,8 @@
 typedef struct strata_columns {
     int *features, n_features;
     int label, weight; /* -1: none */
+    int *labels;       /* [n_labels] where several are learned together: numbers; label is -1 then */
+    int n_labels;
     char **classes;
     int n_classes;
 } strata_columns;

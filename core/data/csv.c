@@ -16,6 +16,7 @@ struct strata_csv {
     char *name;
     char *bytes;    /* the file; cells end with NULs that were put over separators and quotes */
     char **cells;   /* [n_records][n_columns]; the header first */
+    char **names;   /* [n_columns] the header's cells where it was given; NULL: it is in the file */
     int64_t *lines; /* [n_records] */
     int64_t n_records, records_capacity;
     int64_t n_cells, cells_capacity;
@@ -129,11 +130,30 @@ static strata_status check_room(const parser *p, int64_t n) {
     char what[96];
     int64_t most = p->csv->n_records ? p->csv->n_columns : MOST_COLUMNS;
     if (n < most) return STRATA_OK;
-    snprintf(
-        what, sizeof what,
-        p->csv->n_records ? "cell %lld of a record; the header names %lld columns" : "column %lld; at most %lld are possible",
-        (long long)n + 1, (long long)most);
+    snprintf(what, sizeof what,
+             p->csv->names       ? "cell %lld of a row; it must have %lld"
+             : p->csv->n_records ? "cell %lld of a record; the header names %lld columns"
+                                 : "column %lld; at most %lld are possible",
+             (long long)n + 1, (long long)most);
     return fail_at(p, p->at, what);
+}
+
+static strata_status add_record(parser *p, int64_t line, int64_t n_cells) {
+    strata_csv *csv = p->csv;
+    if (!grow(&csv->lines, csv->n_records, &csv->records_capacity, sizeof *csv->lines)) return no_memory(csv, p->err);
+    csv->lines[csv->n_records++] = line;
+    csv->n_columns = (int)n_cells;
+    return STRATA_OK;
+}
+
+/* The header that the file does not have. */
+static strata_status put_header(parser *p, const char *const *columns, int n) {
+    if (n < 1 || n > MOST_COLUMNS)
+        return strata_fail(p->err, STRATA_INVALID, "csv: %d columns; there must be 1 to %d", n, MOST_COLUMNS);
+    STRATA_TRY(strata_names_copy(columns, n, &p->csv->names, p->err));
+    p->csv->n_columns = n; /* of the names */
+    for (int i = 0; i < n; i++) STRATA_TRY(add_cell(p, p->csv->names[i]));
+    return add_record(p, 0, n);
 }
 
 /* A record up to and with its line end. */
@@ -150,17 +170,16 @@ static strata_status take_record(parser *p) {
     int64_t n = csv->n_cells - first;
     if (csv->n_records && n != csv->n_columns) {
         char what[96];
-        snprintf(what, sizeof what, "the record ends after %lld cells; the header names %d columns", (long long)n,
-                 csv->n_columns);
+        snprintf(what, sizeof what,
+                 csv->names ? "the row ends after %lld cells; it must have %d"
+                            : "the record ends after %lld cells; the header names %d columns",
+                 (long long)n, csv->n_columns);
         return fail_at(p, p->at, what);
     }
     char *end = p->at;
     skip_line_end(p);
     *end = 0;
-    if (!grow(&csv->lines, csv->n_records, &csv->records_capacity, sizeof *csv->lines)) return no_memory(csv, p->err);
-    csv->lines[csv->n_records++] = line;
-    csv->n_columns = (int)n;
-    return STRATA_OK;
+    return add_record(p, line, n);
 }
 
 static strata_status check_header(const strata_csv *csv, strata_error *err) {
@@ -173,9 +192,9 @@ static strata_status check_header(const strata_csv *csv, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Takes the bytes, which are followed by a NUL. */
-static strata_status parse(const char *name, unsigned char *bytes, size_t n_bytes, char separator, strata_csv **out_csv,
-                           strata_error *err) {
+/* Takes the bytes, which are followed by a NUL. columns NULL: the first record names them. */
+static strata_status parse(const char *name, unsigned char *bytes, size_t n_bytes, char separator, const char *const *columns,
+                           int n_columns, strata_csv **out_csv, strata_error *err) {
     strata_csv *csv = calloc(1, sizeof *csv);
     if (!csv || !(csv->name = strdup(name))) {
         free(csv);
@@ -191,7 +210,7 @@ static strata_status parse(const char *name, unsigned char *bytes, size_t n_byte
                 .line = 1,
                 .line_start = csv->bytes + mark,
                 .err = err};
-    strata_status status = STRATA_OK;
+    strata_status status = columns ? put_header(&p, columns, n_columns) : STRATA_OK;
     while (!status && p.at < p.end)
         if (!skip_line_end(&p)) status = take_record(&p);
     if (!status) status = check_header(csv, err);
@@ -206,18 +225,23 @@ strata_status strata_csv_read(const char *path, char separator, strata_csv **out
     unsigned char *bytes;
     size_t n_bytes;
     STRATA_TRY(strata_stream_read_file(path, (size_t)1 << 36, &bytes, &n_bytes, err));
-    return parse(path, bytes, n_bytes, separator, out_csv, err);
+    return parse(path, bytes, n_bytes, separator, NULL, 0, out_csv, err);
 }
 
-strata_status strata_csv_parse(const char *name, const void *bytes, size_t n_bytes, char separator, strata_csv **out_csv,
-                               strata_error *err) {
+strata_status strata_csv_parse_rows(const char *name, const void *bytes, size_t n_bytes, char separator,
+                                    const char *const *columns, int n_columns, strata_csv **out_csv, strata_error *err) {
     strata_stream *stream;
     unsigned char *copy = NULL;
     size_t n = 0;
     STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &stream, err));
     strata_status status = strata_stream_read_all(stream, (size_t)1 << 36, &copy, &n, err);
     strata_stream_destroy(stream);
-    return status ? status : parse(name, copy, n, separator, out_csv, err);
+    return status ? status : parse(name, copy, n, separator, columns, n_columns, out_csv, err);
+}
+
+strata_status strata_csv_parse(const char *name, const void *bytes, size_t n_bytes, char separator, strata_csv **out_csv,
+                               strata_error *err) {
+    return strata_csv_parse_rows(name, bytes, n_bytes, separator, NULL, 0, out_csv, err);
 }
 
 void strata_csv_destroy(strata_csv *csv) {
@@ -225,6 +249,7 @@ void strata_csv_destroy(strata_csv *csv) {
     free(csv->name);
     free(csv->bytes);
     free(csv->cells);
+    strata_names_free(csv->names, csv->n_columns);
     free(csv->lines);
     free(csv);
 }

@@ -14,6 +14,7 @@
 #include "core/data/mnist.h"
 #include "core/data/npy.h"
 #include "core/data/stage.h"
+#include "core/data/stream.h"
 #include "core/philox.h"
 #include "core/text.h"
 
@@ -150,6 +151,15 @@ strata_status strata_dataset_from_arrays(const strata_array *features, const str
     return strata_dataset_take_arrays(&x, labels ? &y : NULL, scale, out_dataset, err);
 }
 
+strata_status strata_dataset_keep_bytes(strata_dataset *dataset, strata_error *err) {
+    if (dataset->stage != &strata_stage_table || dataset->features.dtype != STRATA_DTYPE_U8)
+        return strata_fail(err, STRATA_INVALID,
+                           "keep_bytes: the dataset is %s of %s; it must be arrays of u8, without a stage over them",
+                           dataset->stage->name, strata_dtype_name(dataset->spec.parts[0].dtype));
+    dataset->spec.parts[0].dtype = STRATA_DTYPE_U8;
+    return STRATA_OK;
+}
+
 strata_status strata_dataset_mnist(const char *folder, const char *split, uint64_t seed, strata_dataset **out_dataset,
                                    strata_error *err) {
     bool train;
@@ -177,12 +187,14 @@ static bool as_elements(strata_shape given, strata_shape element, strata_shape *
     return one || row || many;
 }
 
-static bool is_npy(const char *path) {
-    char magic[6] = "";
-    FILE *file = fopen(path, "rb");
-    size_t n = file ? fread(magic, 1, sizeof magic, file) : 0;
-    if (file) fclose(file);
-    return n == sizeof magic && !memcmp(magic, "\x93NUMPY", sizeof magic);
+static strata_status read_array(const char *path, strata_array *out_array, strata_error *err) {
+    unsigned char head[6];
+    size_t n;
+    STRATA_TRY(strata_stream_peek_file(path, head, sizeof head, &n, err));
+    if (n == sizeof head && !memcmp(head, "\x93NUMPY", sizeof head)) return strata_npy_read(path, out_array, err);
+    if (n < 2 || (!head[0] && !head[1])) return strata_idx_read(path, out_array, err);
+    return strata_fail(err, STRATA_DATA, "%s: begins with bytes %02X %02X, as neither .npy (93 4E) nor IDX (00 00) do", path,
+                       head[0], head[1]);
 }
 
 strata_status strata_dataset_from_file(const char *path, strata_shape element, strata_dataset **out_dataset,
@@ -193,7 +205,7 @@ strata_status strata_dataset_from_file(const char *path, strata_shape element, s
     if (element.rank == STRATA_MAX_RANK || strata_shape_elements(element) < 1)
         return strata_fail(err, STRATA_INVALID, "dataset: elements of %s; they need at least one number and at most %d axes",
                            strata_shape_text(element).text, STRATA_MAX_RANK - 1);
-    STRATA_TRY(is_npy(path) ? strata_npy_read(path, &array, err) : strata_idx_read(path, &array, err));
+    STRATA_TRY(read_array(path, &array, err));
     strata_status status = STRATA_OK;
     if (array.dtype != STRATA_DTYPE_U8 && array.dtype != STRATA_DTYPE_F32 && !is_index(array.dtype))
         status = strata_fail(err, STRATA_DATA, "%s: elements are %s; u8 pixels, f32, or i32 or i64 tokens are taken", path,
@@ -214,6 +226,7 @@ static void destroy_table(strata_dataset *dataset) {
     strata_array_finish(&dataset->labels);
     free(dataset->file_ends);
     strata_array_finish(&dataset->weights);
+    strata_dataset_destroy(dataset->whole);
 }
 
 int64_t strata_dataset_size(const strata_dataset *dataset) {
@@ -224,6 +237,9 @@ strata_shape strata_dataset_element_shape(const strata_dataset *dataset) {
 }
 strata_dtype strata_dataset_feature_dtype(const strata_dataset *dataset) {
     return dataset->spec.parts[0].dtype;
+}
+float strata_dataset_byte_scale(const strata_dataset *dataset) {
+    return dataset->spec.parts[0].dtype == STRATA_DTYPE_U8 ? dataset->scale : 0;
 }
 bool strata_dataset_has_labels(const strata_dataset *dataset) {
     return dataset->has_labels;
@@ -374,14 +390,20 @@ int64_t strata_order_index(const strata_order *order, int64_t position) {
 static inline __attribute__((always_inline)) void convert_u8(const uint8_t *source, float scale, int64_t n, float *out) {
     for (int64_t i = 0; i < n; i++) out[i] = (float)source[i] * scale;
 }
-static void gather_u8(const uint8_t *source, float scale, int64_t n, float *out) {
-    convert_u8(source, scale, n, out);
-}
 #if defined(__x86_64__)
 __attribute__((target("avx2"))) static void gather_u8_avx2(const uint8_t *source, float scale, int64_t n, float *out) {
     convert_u8(source, scale, n, out);
 }
 #endif
+void strata_bytes_to_f32(const uint8_t *source, float scale, int64_t n, float *out) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) {
+        gather_u8_avx2(source, scale, n, out);
+        return;
+    }
+#endif
+    convert_u8(source, scale, n, out);
+}
 
 static void gather_f32(const float *source, float scale, int64_t n, float *out) {
     for (int64_t i = 0; i < n; i++) out[i] = source[i] * scale;
@@ -400,38 +422,49 @@ static void prefetch_element(const strata_dataset *dataset, int64_t element) {
     for (int64_t i = 0; i < bytes && i < PREFETCH_BYTES; i += CACHE_LINE) __builtin_prefetch(at + i);
 }
 
-void strata_dataset_fetch(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
-                          void *out_features, void *out_labels) {
-    int64_t size = dataset->element_size;
-    strata_dtype kind = dataset->labels.dtype, from = dataset->features.dtype;
-    void (*from_u8)(const uint8_t *, float, int64_t, float *) = gather_u8;
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) from_u8 = gather_u8_avx2;
-#endif
+static void fetch_labels(const strata_dataset *dataset, int64_t element, int64_t i, void *out) {
+    const strata_dtype kind = dataset->labels.dtype;
+    for (int64_t k = 0; k < dataset->label_size; k++) {
+        const int64_t from = element * dataset->label_size + k, to = i * dataset->label_size + k;
+        if (kind == STRATA_DTYPE_F32)
+            ((float *)out)[to] = ((const float *)dataset->labels.data)[from];
+        else
+            ((int32_t *)out)[to] = (int32_t)strata_element_get(kind, dataset->labels.data, from);
+    }
+}
+
+/* stored: features as they lie in memory. */
+static void fetch(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n, bool stored,
+                  void *out_features, void *out_labels) {
+    const int64_t size = dataset->element_size;
+    const strata_dtype from = dataset->features.dtype;
+    const size_t bytes = (size_t)size * strata_dtype_bytes(from);
     for (int64_t i = 0; i < n; i++) {
-        int64_t element = order->index ? order->index[first + i] : first + i;
+        const int64_t element = strata_order_index(order, first + i);
         if (order->index && first + i + PREFETCH_AHEAD < order->n)
             prefetch_element(dataset, order->index[first + i + PREFETCH_AHEAD]);
-        if (from == STRATA_DTYPE_U8)
-            from_u8((const uint8_t *)dataset->features.data + element * size, dataset->scale, size,
-                    (float *)out_features + i * size);
-        else if (from == STRATA_DTYPE_F32)
-            gather_f32((const float *)dataset->features.data + element * size, dataset->scale, size,
-                       (float *)out_features + i * size);
-        else if (from == STRATA_DTYPE_I64)
-            gather_i64((const int64_t *)dataset->features.data + element * size, size, (int32_t *)out_features + i * size);
-        else if (size)
-            memcpy((int32_t *)out_features + i * size, (const int32_t *)dataset->features.data + element * size,
-                   (size_t)size * sizeof(int32_t));
-        if (!out_labels || !dataset->has_labels) continue;
-        for (int64_t k = 0; k < dataset->label_size; k++) {
-            int64_t from = element * dataset->label_size + k, to = i * dataset->label_size + k;
-            if (kind == STRATA_DTYPE_F32)
-                ((float *)out_labels)[to] = ((const float *)dataset->labels.data)[from];
-            else
-                ((int32_t *)out_labels)[to] = (int32_t)strata_element_get(kind, dataset->labels.data, from);
+        const void *features = (const char *)dataset->features.data + (size_t)element * bytes;
+        if (stored || from == STRATA_DTYPE_I32) {
+            if (bytes) memcpy((char *)out_features + (size_t)i * bytes, features, bytes);
+        } else if (from == STRATA_DTYPE_U8) {
+            strata_bytes_to_f32(features, dataset->scale, size, (float *)out_features + i * size);
+        } else if (from == STRATA_DTYPE_F32) {
+            gather_f32(features, dataset->scale, size, (float *)out_features + i * size);
+        } else {
+            gather_i64(features, size, (int32_t *)out_features + i * size);
         }
+        if (out_labels && dataset->has_labels) fetch_labels(dataset, element, i, out_labels);
     }
+}
+
+void strata_dataset_fetch(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
+                          void *out_features, void *out_labels) {
+    fetch(dataset, order, first, n, false, out_features, out_labels);
+}
+
+void strata_dataset_fetch_stored(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
+                                 void *out_features, void *out_labels) {
+    fetch(dataset, order, first, n, true, out_features, out_labels);
 }
 
 /* ---- as the source of a pipeline ---- */
@@ -447,7 +480,8 @@ static strata_status table_at(const strata_dataset *dataset, uint64_t seed, uint
         strata_element_finish(out_element);
         return status;
     }
-    strata_dataset_fetch(dataset, &in_order, index, 1, out_element->parts[0].data, out_element->parts[1].data);
+    const bool stored = dataset->spec.parts[0].dtype == STRATA_DTYPE_U8;
+    fetch(dataset, &in_order, index, 1, stored, out_element->parts[0].data, out_element->parts[1].data);
     if (out_element->n_parts > 2) strata_dataset_fetch_weights(dataset, &in_order, index, 1, out_element->parts[2].data);
     return STRATA_OK;
 }
@@ -484,6 +518,7 @@ static strata_status table_shard_files(const strata_dataset *dataset, int64_t n,
     }
     STRATA_TRY(strata_dataset_take_arrays(&features, dataset->has_labels ? &labels : NULL, (double)dataset->scale, &part, err));
     part->scale = dataset->scale;
+    part->spec.parts[0].dtype = dataset->spec.parts[0].dtype;
     part->n_classes = dataset->n_classes; /* also of those that other workers see */
     if (dataset->weights.data) status = rows_of_files(dataset, &dataset->weights, n, index, n_rows, &weights, err);
     if (weights.data) status = strata_dataset_set_weights(part, &weights, err);

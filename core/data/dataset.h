@@ -14,6 +14,8 @@ STRATA_MUST_USE strata_status strata_dataset_set_class_names(strata_dataset *dat
 /* Says which elements came from which file: file f's are those up to number ends[f], from the end of the one before. Copied. */
 STRATA_MUST_USE strata_status strata_dataset_set_files(strata_dataset *dataset, const int64_t *ends, int64_t n_files,
                                                        strata_error *err);
+/* What the u8 features of its elements stand for, times this; 0: features are as their dtype says. */
+float strata_dataset_byte_scale(const strata_dataset *dataset);
 /* INVALID unless it is "train" or "test". */
 STRATA_MUST_USE strata_status strata_split_check(const char *split, bool *out_train, strata_error *err);
 

@@ -87,7 +87,7 @@ static strata_status from_reviews(reviews *r, const char *place, strata_texts **
     strata_status status = STRATA_OK;
     qsort(r->items, (size_t)r->n, sizeof *r->items, by_name);
     for (int64_t i = 0; i < r->n && !status; i++)
-        status = strata_texts_add(texts, (const char *const[]){r->items[i].text}, 1, r->items[i].label, err);
+        status = strata_texts_add(texts, (const char *const[]){r->items[i].text}, 1, r->items[i].label, 0, err);
     if (status)
         strata_texts_destroy(texts);
     else

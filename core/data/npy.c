@@ -9,19 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/data/stream.h"
 #include "core/file.h"
 
 static const char magic[] = "\x93NUMPY";
 enum { MAGIC_BYTES = 6 };
 
-/* descr without its byte order, element size in the file, dtype in memory. */
+/* descr without its byte order, what Strata calls it, element size in the file, dtype in memory. */
 static const struct {
-    const char *descr;
+    const char *descr, *name;
     size_t bytes;
     strata_dtype dtype;
 } types[] = {
-    {"f4", 4, STRATA_DTYPE_F32}, {"f8", 8, STRATA_DTYPE_F32}, {"f2", 2, STRATA_DTYPE_F16},  {"i4", 4, STRATA_DTYPE_I32},
-    {"i8", 8, STRATA_DTYPE_I64}, {"u1", 1, STRATA_DTYPE_U8},  {"b1", 1, STRATA_DTYPE_BOOL},
+    {"f4", "f32", 4, STRATA_DTYPE_F32},   {"f8", "f64", 8, STRATA_DTYPE_F32}, {"f2", "f16", 2, STRATA_DTYPE_F16},
+    {"i4", "i32", 4, STRATA_DTYPE_I32},   {"i8", "i64", 8, STRATA_DTYPE_I64}, {"u1", "u8", 1, STRATA_DTYPE_U8},
+    {"b1", "bool", 1, STRATA_DTYPE_BOOL},
 };
 
 /* ---- the dict literal ---- */
@@ -232,17 +234,35 @@ static strata_status check_bools(const char *name, const strata_array *array, st
     return STRATA_OK;
 }
 
+/* What the file says of itself, and where its elements begin. */
+static strata_status read_header(const char *name, const void *bytes, size_t n_bytes, npy_header *out_header, size_t *out_type,
+                                 size_t *out_begin, strata_error *err) {
+    literal l;
+    STRATA_TRY(find_literal(name, bytes, n_bytes, &l, err));
+    STRATA_TRY(parse_literal(&l, out_header));
+    *out_begin = l.file_offset + l.n_bytes;
+    return find_type(name, out_header, out_type, err);
+}
+
+strata_status strata_npy_describe(const char *name, const void *bytes, size_t n_bytes, const char **out_type,
+                                  strata_shape *out_shape, size_t *out_bytes, strata_error *err) {
+    npy_header header = {0};
+    size_t type = 0, begin = 0;
+    STRATA_TRY(read_header(name, bytes, n_bytes, &header, &type, &begin, err));
+    *out_type = types[type].name;
+    *out_shape = header.shape;
+    *out_bytes = n_bytes - begin;
+    return STRATA_OK;
+}
+
 strata_status strata_npy_parse(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array,
                                strata_error *err) {
     *out_array = (strata_array){0};
-    literal l;
     npy_header header = {0};
-    size_t type = 0;
-    STRATA_TRY(find_literal(name, bytes, n_bytes, &l, err));
-    STRATA_TRY(parse_literal(&l, &header));
-    STRATA_TRY(find_type(name, &header, &type, err));
-    const unsigned char *data = (const unsigned char *)l.text + l.n_bytes;
-    size_t n_data = n_bytes - l.file_offset - l.n_bytes;
+    size_t type = 0, begin = 0;
+    STRATA_TRY(read_header(name, bytes, n_bytes, &header, &type, &begin, err));
+    const unsigned char *data = (const unsigned char *)bytes + begin;
+    size_t n_data = n_bytes - begin;
     size_t wanted = (size_t)strata_shape_elements(header.shape) * types[type].bytes; /* at most 2^61: shape_check */
     if (n_data != wanted) {
         return strata_fail(err, STRATA_DATA, "%s: has %zu bytes of elements, but its header %s %s needs %zu: it is %s", name,
@@ -265,7 +285,7 @@ strata_status strata_npy_read(const char *path, strata_array *out_array, strata_
     *out_array = (strata_array){0};
     unsigned char *bytes;
     size_t n_bytes;
-    STRATA_TRY(strata_file_read(path, (size_t)1 << 46, &bytes, &n_bytes, err));
+    STRATA_TRY(strata_stream_read_file(path, (size_t)1 << 46, &bytes, &n_bytes, err));
     strata_status status = strata_npy_parse(path, bytes, n_bytes, out_array, err);
     free(bytes);
     return status;

@@ -17,7 +17,10 @@ enum { STRATA_NPY_MAX_HEADER = 64 << 10 };
  * (says how to save it instead); OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_npy_parse(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array,
                                                strata_error *err);
-/* The same on a file. Fails also: UNAVAILABLE when it can't be read. */
+/* What the file stores, before it becomes an array: "f64" is there what is f32 here. Elements are not looked at. */
+STRATA_MUST_USE strata_status strata_npy_describe(const char *name, const void *bytes, size_t n_bytes, const char **out_type,
+                                                  strata_shape *out_shape, size_t *out_bytes, strata_error *err);
+/* The same as parse on a file, plain, .gz or .xz. Fails also: UNAVAILABLE when it can't be read. */
 STRATA_MUST_USE strata_status strata_npy_read(const char *path, strata_array *out_array, strata_error *err);
 
 /* Writes version 1.0, by way of a temporary file (core/file.h). Fails: UNSUPPORTED for bf16, which NumPy doesn't have; as

@@ -123,9 +123,10 @@ static strata_status expand(const archive *a, const member *m, const unsigned ch
                        m->name, at, m->size - left, m->size);
 }
 
-static strata_status load(const archive *a, const member *m, strata_array *out_array) {
+/* The member's own bytes, m->size of them, checked: the archive's, or in *out_expanded, which the caller frees. */
+static strata_status unpack(const archive *a, const member *m, const unsigned char **out_bytes, unsigned char **out_expanded) {
     const size_t most_expansion = 1032;
-    char place[2 * LONGEST_NAME];
+    *out_expanded = NULL;
     if (m->local > a->n_bytes || a->n_bytes - m->local < LOCAL_BYTES || memcmp(a->bytes + m->local, "PK\3\4", 4))
         return damaged(a, m->local, "there is no zip member");
     const unsigned char *local = a->bytes + m->local;
@@ -137,18 +138,30 @@ static strata_status load(const archive *a, const member *m, strata_array *out_a
                            m->method);
     if ((m->method == 0 && m->size != m->packed) || m->size / most_expansion > m->packed)
         return damaged(a, m->local, "the sizes of this zip member disagree");
-    const unsigned char *bytes = local + skip;
-    unsigned char *expanded = NULL;
+    *out_bytes = local + skip;
     if (m->method == 8) {
-        expanded = malloc(m->size + 1);
-        if (!expanded) return strata_fail(a->err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu bytes", a->name, m->size);
-        bytes = expanded;
+        *out_expanded = malloc(m->size + 1);
+        if (!*out_expanded)
+            return strata_fail(a->err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu bytes", a->name, m->size);
+        *out_bytes = *out_expanded;
+        STRATA_TRY(expand(a, m, local + skip, *out_expanded));
     }
-    strata_status status = m->method == 8 ? expand(a, m, local + skip, expanded) : STRATA_OK;
-    if (!status && crc32(0, bytes, (uInt)m->size) != m->crc)
-        status = strata_fail(a->err, STRATA_DATA, "%s: the checksum of \"%s\" is wrong: it is damaged", a->name, m->name);
+    if (crc32(0, *out_bytes, (uInt)m->size) == m->crc) return STRATA_OK;
+    return strata_fail(a->err, STRATA_DATA, "%s: the checksum of \"%s\" is wrong: it is damaged", a->name, m->name);
+}
+
+/* The array, or what the file stores of it: one of them is not NULL. */
+static strata_status load(const archive *a, const member *m, strata_array *out_array, strata_npz_entry *out_entry) {
+    char place[2 * LONGEST_NAME];
+    const unsigned char *bytes = NULL;
+    unsigned char *expanded = NULL;
+    strata_status status = unpack(a, m, &bytes, &expanded);
     snprintf(place, sizeof place, "%.250s: %s", a->name, m->name);
-    if (!status) status = strata_npy_parse(place, bytes, m->size, out_array, a->err);
+    if (!status && out_array) status = strata_npy_parse(place, bytes, m->size, out_array, a->err);
+    if (!status && out_entry) {
+        out_entry->name = m->name;
+        status = strata_npy_describe(place, bytes, m->size, &out_entry->type, &out_entry->shape, &out_entry->n_bytes, a->err);
+    }
     free(expanded);
     return status;
 }
@@ -160,7 +173,20 @@ strata_status strata_npz_parse(const char *name, const void *bytes, size_t n_byt
     *out_array = (strata_array){0};
     strata_status status = read_directory(&a);
     if (!status) status = find_member(&a, array_name, &m);
-    if (!status) status = load(&a, m, out_array);
+    if (!status) status = load(&a, m, out_array, NULL);
+    free(a.members);
+    return status;
+}
+
+strata_status strata_npz_list(const char *name, const void *bytes, size_t n_bytes, strata_npz_visitor visit, void *user,
+                              strata_error *err) {
+    archive a = {.name = name, .bytes = bytes, .n_bytes = n_bytes, .err = err};
+    strata_status status = read_directory(&a);
+    strata_npz_entry *entries = status ? NULL : calloc((size_t)a.n_members + 1, sizeof *entries);
+    if (!status && !entries) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
+    for (int i = 0; i < a.n_members && !status; i++) status = load(&a, &a.members[i], NULL, &entries[i]);
+    for (int i = 0; i < a.n_members && !status && visit; i++) visit(&entries[i], user);
+    free(entries);
     free(a.members);
     return status;
 }

@@ -14,4 +14,17 @@
 STRATA_MUST_USE strata_status strata_npz_parse(const char *name, const void *bytes, size_t n_bytes, const char *array_name,
                                                strata_array *out_array, strata_error *err);
 
+/* What an archive stores under a name (without .npy), as strata_npy_describe says it. */
+typedef struct strata_npz_entry {
+    const char *name; /* until the visit ends */
+    const char *type;
+    strata_shape shape;
+    size_t n_bytes;
+} strata_npz_entry;
+typedef void (*strata_npz_visitor)(const strata_npz_entry *entry, void *user);
+/* Visits all arrays in the archive's order, once each was unpacked and its checksum found right: none where one is not. NULL: only looks. Fails as
+ * strata_npz_parse. */
+STRATA_MUST_USE strata_status strata_npz_list(const char *name, const void *bytes, size_t n_bytes, strata_npz_visitor visit,
+                                              void *user, strata_error *err);
+
 #endif

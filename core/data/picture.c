@@ -113,6 +113,8 @@ static strata_status parse_png(const char *name, const unsigned char *bytes, siz
         return strata_fail(err, STRATA_DATA, "%s: its PNG header is damaged: %s", name, image.message);
     strata_status status = make_pixels(name, image.width, image.height, channels, out, err);
     image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+    image.flags |=
+        PNG_IMAGE_FLAG_16BIT_sRGB; /* without it samples of 16 bits are taken for linear light, and come out brighter */
     if (!status && !png_image_finish_read(&image, &white, out->data, 0, NULL))
         status = strata_fail(err, STRATA_DATA, "%s: its PNG data is damaged: %s", name, image.message);
     png_image_free(&image);

@@ -118,6 +118,7 @@ strata_status strata_stage_create(const strata_stage *stage, strata_dataset *con
         const strata_dataset *first = parents[0];
         dataset->n = first->n;
         dataset->n_classes = first->n_classes;
+        dataset->scale = first->spec.parts[0].dtype == STRATA_DTYPE_U8 ? first->scale : 0;
         if (first->source && !(dataset->source = strdup(first->source)))
             status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", stage->name);
         if (!status)

@@ -69,10 +69,11 @@ struct strata_dataset {
 
     /* the source in memory */
     strata_array features, labels; /* views or owned; labels.data NULL: none */
-    strata_array weights;          /* owned; data NULL: none */
+    strata_array weights;          /* a view or owned; data NULL: none */
     int64_t element_size, label_size;
-    float scale;
-    int64_t *file_ends; /* [n_files] elements up to the end of each file; NULL: not from files */
+    strata_dataset *whole; /* whose memory the arrays are views of, retained; NULL: nobody's */
+    float scale;           /* of u8 features; of a stage: those below it that were kept as bytes, else 0 */
+    int64_t *file_ends;    /* [n_files] elements up to the end of each file; NULL: not from files */
 };
 
 /* A stage over n_parents datasets, which it takes on success (0: a source); size, classes and names are those of the first.
@@ -91,6 +92,11 @@ STRATA_MUST_USE strata_status strata_dataset_shard_required(strata_dataset **dat
                                                             strata_error *err);
 /* dataset.c: element `position` of the order. */
 int64_t strata_order_index(const strata_order *order, int64_t position);
+/* dataset.c: out[i] = source[i] * scale. */
+void strata_bytes_to_f32(const uint8_t *source, float scale, int64_t n, float *out);
+/* dataset.c: as strata_dataset_fetch, but features are as the array has them: of its dtype, not scaled. */
+void strata_dataset_fetch_stored(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n,
+                                 void *out_features, void *out_labels);
 
 STRATA_MUST_USE strata_status strata_iterator_open_parents(strata_iterator *iterator, uint64_t epoch, strata_error *err);
 STRATA_MUST_USE strata_status strata_iterator_advance(strata_iterator *iterator, int64_t n, strata_error *err);

@@ -3,6 +3,8 @@
  * Three decoders behind one table. A decoder consumes from bytes[at..n_bytes) and says when its stream ends. */
 #include "core/data/stream.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -236,6 +238,22 @@ strata_status strata_stream_read_all(strata_stream *stream, size_t max_bytes, un
     return STRATA_OK;
 }
 
+strata_status strata_stream_peek_file(const char *path, void *out_head, size_t wanted, size_t *out_n, strata_error *err) {
+    unsigned char bytes[4096];
+    strata_stream *stream = NULL;
+    *out_n = 0;
+    FILE *file = fopen(path, "rb");
+    if (!file) return strata_file_fail(err, errno, path, "open");
+    const size_t n = fread(bytes, 1, sizeof bytes, file);
+    const int problem = ferror(file) ? errno : 0;
+    fclose(file);
+    if (problem) return strata_file_fail(err, problem, path, "read");
+    if (!strata_stream_create(path, bytes, n, &stream, NULL) && strata_stream_read(stream, out_head, wanted, out_n, NULL))
+        *out_n = 0;
+    strata_stream_destroy(stream);
+    return STRATA_OK;
+}
+
 strata_status strata_stream_read_file(const char *path, size_t max_bytes, unsigned char **out_bytes, size_t *out_n_bytes,
                                       strata_error *err) {
     unsigned char *file;
@@ -243,7 +261,11 @@ strata_status strata_stream_read_file(const char *path, size_t max_bytes, unsign
     strata_stream *stream = NULL;
     STRATA_TRY(strata_file_read(path, max_bytes, &file, &n_file, err));
     strata_status status = strata_stream_create(path, file, n_file, &stream, err);
-    if (!status) status = strata_stream_read_all(stream, max_bytes, out_bytes, out_n_bytes, err);
+    if (!status && strata_stream_is_plain(stream)) { /* as it is */
+        *out_bytes = file, *out_n_bytes = n_file;
+        file = NULL;
+    } else if (!status)
+        status = strata_stream_read_all(stream, max_bytes, out_bytes, out_n_bytes, err);
     strata_stream_destroy(stream);
     free(file);
     return status;

@@ -29,6 +29,9 @@ size_t strata_stream_bound(const strata_stream *stream);
 /* All the rest into memory that the caller frees; a NUL follows and isn't counted. Fails also: DATA when it is longer than max_bytes. */
 STRATA_MUST_USE strata_status strata_stream_read_all(strata_stream *stream, size_t max_bytes, unsigned char **out_bytes,
                                                      size_t *out_n_bytes, strata_error *err);
+/* The first bytes of a file, expanded, by which its format is told; fewer where it is shorter or damaged, which its reader then says. */
+STRATA_MUST_USE strata_status strata_stream_peek_file(const char *path, void *out_head, size_t wanted, size_t *out_n,
+                                                      strata_error *err);
 /* The whole of a file, expanded. */
 STRATA_MUST_USE strata_status strata_stream_read_file(const char *path, size_t max_bytes, unsigned char **out_bytes,
                                                       size_t *out_n_bytes, strata_error *err);

@@ -60,7 +60,8 @@ static strata_status make_room(strata_texts *texts, size_t n_bytes, strata_error
     return STRATA_OK;
 }
 
-strata_status strata_texts_add(strata_texts *texts, const char *const *parts, int n_parts, int label, strata_error *err) {
+strata_status strata_texts_add(strata_texts *texts, const char *const *parts, int n_parts, int label, int64_t line,
+                               strata_error *err) {
     size_t n_bytes = 0;
     for (int i = 0; i < n_parts; i++) n_bytes += strlen(parts[i]) + 1;
     STRATA_TRY(make_room(texts, n_bytes + 1, err));
@@ -73,7 +74,7 @@ strata_status strata_texts_add(strata_texts *texts, const char *const *parts, in
     }
     *out = 0;
     size_t length = (size_t)(out - texts->bytes) - texts->n_bytes;
-    texts->documents[texts->n++] = (struct strata_document){texts->n_bytes, length, label};
+    texts->documents[texts->n++] = (struct strata_document){texts->n_bytes, length, label, line};
     texts->n_bytes += length + 1;
     return STRATA_OK;
 }
@@ -117,7 +118,7 @@ strata_status strata_texts_lines(const char *path, strata_texts **out_texts, str
         else if (!strata_utf8_valid(at))
             status = strata_fail(err, STRATA_DATA, "%s:%lld: this line is not valid UTF-8", path, (long long)line);
         else
-            status = strata_texts_add(texts, (const char *const[]){at}, 1, -1, err);
+            status = strata_texts_add(texts, (const char *const[]){at}, 1, -1, line, err);
         at = next;
     }
     free(bytes);
@@ -130,8 +131,8 @@ strata_status strata_texts_lines(const char *path, strata_texts **out_texts, str
 
 /* ---- CSV ---- */
 
-static strata_status from_csv(const strata_csv *csv, const strata_columns *columns, strata_texts **out_texts,
-                              strata_error *err) {
+static strata_status fill_texts(const strata_csv *csv, const strata_columns *columns, strata_texts **out_texts,
+                                strata_error *err) {
     strata_texts *texts = NULL;
     strata_status status = STRATA_OK;
     const char **parts = malloc((size_t)(columns->n_features + 1) * sizeof *parts);
@@ -142,7 +143,7 @@ static strata_status from_csv(const strata_csv *csv, const strata_columns *colum
         int label = -1;
         if (columns->label >= 0) STRATA_TRY_GOTO(strata_columns_class(columns, csv, row, &label, err));
         for (int i = 0; i < columns->n_features; i++) parts[i] = strata_csv_cell(csv, row, columns->features[i]);
-        STRATA_TRY_GOTO(strata_texts_add(texts, parts, columns->n_features, label, err));
+        STRATA_TRY_GOTO(strata_texts_add(texts, parts, columns->n_features, label, strata_csv_line(csv, row), err));
     }
     *out_texts = texts;
     texts = NULL;
@@ -152,16 +153,22 @@ cleanup:
     return status;
 }
 
+strata_status strata_texts_from_csv(const strata_csv *csv, const strata_csv_options *opts, strata_texts **out_texts,
+                                    strata_error *err) {
+    strata_columns columns = {0};
+    if (opts && opts->n_labels)
+        return strata_fail(err, STRATA_INVALID, "csv: %d labels; texts have one, which is a class", opts->n_labels);
+    strata_status status = strata_columns_choose(&columns, csv, opts ? opts : &(strata_csv_options){0}, err);
+    if (!status && columns.label >= 0) status = strata_columns_find_classes(&columns, csv, err);
+    if (!status) status = fill_texts(csv, &columns, out_texts, err);
+    strata_columns_finish(&columns);
+    return status;
+}
+
 strata_status strata_texts_csv(const char *path, const strata_csv_options *opts, strata_texts **out_texts, strata_error *err) {
     strata_csv *csv = NULL;
-    strata_columns columns = {0};
-    const strata_csv_options none = {0};
-    if (!opts) opts = &none;
-    STRATA_TRY(strata_csv_read(path, opts->separator, &csv, err));
-    strata_status status = strata_columns_choose(&columns, csv, opts, err);
-    if (!status && columns.label >= 0) status = strata_columns_find_classes(&columns, csv, err);
-    if (!status) status = from_csv(csv, &columns, out_texts, err);
-    strata_columns_finish(&columns);
+    STRATA_TRY(strata_csv_read(path, opts ? opts->separator : 0, &csv, err));
+    strata_status status = strata_texts_from_csv(csv, opts, out_texts, err);
     strata_csv_destroy(csv);
     return status;
 }

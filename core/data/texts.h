@@ -12,6 +12,7 @@ struct strata_texts {
     struct strata_document {
         size_t first, length; /* in bytes, the NUL not counted */
         int32_t label;
+        int64_t line; /* of the source where it begins, from 1; 0: the source has no lines */
     } * documents;
     int64_t n, capacity;
     bool has_labels;
@@ -23,8 +24,8 @@ struct strata_texts {
 /* Empty; `source` and the names are copied; n_classes 0: no labels. */
 STRATA_MUST_USE strata_status strata_texts_create(const char *source, const char *const *class_names, int n_classes,
                                                   strata_texts **out_texts, strata_error *err);
-/* Adds a document made of parts joined by a space. */
+/* Adds a document made of parts joined by a space; line: see above. */
 STRATA_MUST_USE strata_status strata_texts_add(strata_texts *texts, const char *const *parts, int n_parts, int label,
-                                               strata_error *err);
+                                               int64_t line, strata_error *err);
 
 #endif

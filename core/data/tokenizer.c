@@ -149,12 +149,16 @@ static strata_status check_length(int64_t length, strata_error *err) {
 static strata_status encode_all(const strata_texts *texts, const strata_tokenizer *tokenizer, int64_t length, int32_t *out_ids,
                                 int32_t *out_labels, strata_error *err) {
     for (int64_t i = 0; i < texts->n; i++) {
-        char place[64];
-        snprintf(place, sizeof place, "document %lld", (long long)i);
+        char place[512];
+        const int64_t line = texts->documents[i].line;
+        if (line)
+            snprintf(place, sizeof place, "%.400s:%lld", texts->source, (long long)line);
+        else
+            snprintf(place, sizeof place, "%.400s: document %lld", texts->source, (long long)i);
         STRATA_TRY(encode(tokenizer, strata_texts_get(texts, i), texts->documents[i].length, place, length,
                           out_ids + i * length, NULL, err));
         if (out_ids[i * length] == STRATA_TOKEN_PAD)
-            return strata_fail(err, STRATA_DATA, "%s: document %lld holds no word", texts->source, (long long)i);
+            return strata_fail(err, STRATA_DATA, "%s: this text holds no word: it has no letters or digits", place);
         if (out_labels) out_labels[i] = texts->documents[i].label;
     }
     return STRATA_OK;

@@ -193,8 +193,8 @@ static strata_status read_entry(tar *t, const unsigned char header[TAR_BLOCK]) {
     char name[LONGEST_PATH], type = (char)header[156];
     size_t size, padding, offset = strata_stream_offset(t->stream) - TAR_BLOCK;
     if (!sum_is_right(header))
-        return strata_fail(t->err, STRATA_DATA, "%s: at expanded byte %zu there is no tar header: its checksum is wrong",
-                           t->name, offset);
+        return strata_fail(t->err, STRATA_DATA, "%s: at expanded byte %zu there is no tar header: its checksum is wrong%s",
+                           t->name, offset, offset ? "" : " (a folder or a tar archive is wanted here)");
     if (!read_number(header + 124, 12, &size))
         return strata_fail(t->err, STRATA_DATA, "%s: the size in the tar header at expanded byte %zu is no number", t->name,
                            offset);

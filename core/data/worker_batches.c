@@ -53,6 +53,10 @@ void strata_worker_batches_destroy(strata_worker_batches *batches) {
     free(batches);
 }
 
+float strata_worker_batches_byte_scale(const strata_worker_batches *batches) {
+    return strata_batches_byte_scale(batches->batches);
+}
+
 int64_t strata_worker_batches_count(const strata_worker_batches *batches) {
     const int64_t n = strata_batches_count(batches->dataset, batches->batch_size);
     return batches->own ? n * batches->strategy->workers.n : n;

@@ -24,6 +24,8 @@ typedef struct strata_worker_step {
 STRATA_MUST_USE strata_status strata_worker_batches_create(const strata_strategy *strategy, const strata_dataset *dataset,
                                                            strata_auto_shard policy, const strata_batches_options *opts,
                                                            strata_worker_batches **out_batches, strata_error *err);
+/* As strata_batches_byte_scale. */
+float strata_worker_batches_byte_scale(const strata_worker_batches *batches);
 STRATA_MUST_USE strata_status strata_worker_batches_next(strata_worker_batches *batches, strata_worker_step *out_step,
                                                          strata_error *err);
 /* Rows [first, first + n) of this worker's part of the step. */

@@ -2,6 +2,7 @@
  *
  * conv1d: y = activation(x * kernel + bias).   x (N,L,C), kernel (W,C/groups,filters), bias (filters) -> y (N,OL,filters) */
 #include <stddef.h>
+#include <string.h>
 
 #include "core/layer/window.h"
 
@@ -13,6 +14,7 @@ static strata_conv_layer common(const strata_conv1d_options *opts) {
                                .dilation = &opts->dilation,
                                .n_axes = 1,
                                .padding = opts->padding,
+                               .explicit_padding = opts->explicit_padding,
                                .activation = opts->activation,
                                .kernel_initializer = opts->kernel_initializer,
                                .bias_initializer = opts->bias_initializer,
@@ -33,6 +35,7 @@ static strata_tensor *conv1d_build(const void *options, strata_layer_context *co
                                    .dilation = opts->dilation,
                                    .groups = opts->groups,
                                    .padding = strata_padding_of(opts->padding)};
+    memcpy(window.explicit_padding, opts->explicit_padding, sizeof window.explicit_padding);
     strata_tensor *y = strata_conv1d(x, strata_conv_layer_kernel(&layer, context, x), window);
     return strata_conv_layer_finish(&layer, context, y);
 }
@@ -46,6 +49,7 @@ const strata_layer_kind strata_layer_conv1d = {
                 {"kernel_size", STRATA_OPTION_INT, AT(kernel_size), 1, 1 << 20, true},
                 {"stride", STRATA_OPTION_INT, AT(stride), 1, 1 << 20, false},
                 {"padding", STRATA_OPTION_STRING, AT(padding), 0, 0, false},
+                STRATA_LAYER_EXPLICIT_PADDING(strata_conv1d_options, 1),
                 {"dilation", STRATA_OPTION_INT, AT(dilation), 1, 1 << 20, false},
                 {"groups", STRATA_OPTION_INT, AT(groups), 1, 1 << 24, false},
                 {"activation", STRATA_OPTION_STRING, AT(activation), 0, 0, false},

@@ -2,6 +2,7 @@
  *
  * conv2d: y = activation(x * kernel + bias).   x (N,H,W,C), kernel (KH,KW,C/groups,filters), bias (filters) -> y (N,OH,OW,filters) */
 #include <stddef.h>
+#include <string.h>
 
 #include "core/layer/window.h"
 
@@ -13,6 +14,7 @@ static strata_conv_layer common(const strata_conv2d_options *opts) {
                                .dilation = opts->dilation,
                                .n_axes = 2,
                                .padding = opts->padding,
+                               .explicit_padding = opts->explicit_padding,
                                .activation = opts->activation,
                                .kernel_initializer = opts->kernel_initializer,
                                .bias_initializer = opts->bias_initializer,
@@ -33,6 +35,7 @@ static strata_tensor *conv2d_build(const void *options, strata_layer_context *co
                                    .dilation = {opts->dilation[0], opts->dilation[1]},
                                    .groups = opts->groups,
                                    .padding = strata_padding_of(opts->padding)};
+    memcpy(window.explicit_padding, opts->explicit_padding, sizeof window.explicit_padding);
     strata_tensor *y = strata_conv2d(x, strata_conv_layer_kernel(&layer, context, x), window);
     return strata_conv_layer_finish(&layer, context, y);
 }
@@ -46,6 +49,7 @@ const strata_layer_kind strata_layer_conv2d = {
                 {"kernel_size", STRATA_OPTION_PAIR, AT(kernel_size), 1, 1 << 20, true},
                 {"stride", STRATA_OPTION_PAIR, AT(stride), 1, 1 << 20, false},
                 {"padding", STRATA_OPTION_STRING, AT(padding), 0, 0, false},
+                STRATA_LAYER_EXPLICIT_PADDING(strata_conv2d_options, 2),
                 {"dilation", STRATA_OPTION_PAIR, AT(dilation), 1, 1 << 20, false},
                 {"groups", STRATA_OPTION_INT, AT(groups), 1, 1 << 24, false},
                 {"activation", STRATA_OPTION_STRING, AT(activation), 0, 0, false},

@@ -3,51 +3,60 @@
  * max_pool2d, avg_pool2d (N,H,W,C) -> (N,OH,OW,C); max_pool1d, avg_pool1d (N,L,C) -> (N,OL,C). */
 #include <inttypes.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "core/layer/window.h"
 
-static strata_status check_size(int64_t size, const char *padding, strata_error *err) {
-    if (size < 1) return strata_fail(err, STRATA_INVALID, "size is %" PRId64 "; it must be at least 1", size);
-    return strata_padding_check(padding, err);
+static strata_status check_size(const int64_t *size, int n, strata_error *err) {
+    for (int i = 0; i < n; i++)
+        if (size[i] < 1) return strata_fail(err, STRATA_INVALID, "size is %" PRId64 "; it must be at least 1", size[i]);
+    return STRATA_OK;
 }
 
 static strata_status pool2d_check(const void *options, strata_error *err) {
     const strata_pool2d_options *opts = options;
-    STRATA_TRY(check_size(opts->size[0], opts->padding, err));
-    return check_size(opts->size[1], opts->padding, err);
+    STRATA_TRY(check_size(opts->size, 2, err));
+    return strata_padding_check(opts->padding, opts->explicit_padding, 4, err);
 }
 
 static strata_status pool1d_check(const void *options, strata_error *err) {
     const strata_pool1d_options *opts = options;
-    return check_size(opts->size, opts->padding, err);
+    STRATA_TRY(check_size(&opts->size, 1, err));
+    return strata_padding_check(opts->padding, opts->explicit_padding, 2, err);
 }
 
 static strata_pool2d_window window_2d(const strata_pool2d_options *opts) {
-    return (strata_pool2d_window){.size = {opts->size[0], opts->size[1]},
-                                  .stride = {opts->stride[0], opts->stride[1]},
-                                  .padding = strata_padding_of(opts->padding)};
+    strata_pool2d_window window = {.size = {opts->size[0], opts->size[1]},
+                                   .stride = {opts->stride[0], opts->stride[1]},
+                                   .padding = strata_padding_of(opts->padding)};
+    memcpy(window.explicit_padding, opts->explicit_padding, sizeof window.explicit_padding);
+    return window;
 }
 
 static strata_pool1d_window window_1d(const strata_pool1d_options *opts) {
-    return (strata_pool1d_window){.size = opts->size, .stride = opts->stride, .padding = strata_padding_of(opts->padding)};
+    return (strata_pool1d_window){.size = opts->size,
+                                  .stride = opts->stride,
+                                  .padding = strata_padding_of(opts->padding),
+                                  .explicit_padding = {opts->explicit_padding[0], opts->explicit_padding[1]}};
 }
 
-#define POOL(which, axes, pair)                                                                                      \
-    static strata_tensor *which##_build(const void *options, strata_layer_context *context, strata_tensor *x) {      \
-        (void)context;                                                                                               \
-        return strata_##which(x, window_##axes(options));                                                            \
-    }                                                                                                                \
-    const strata_layer_kind strata_layer_##which = {                                                                 \
-        .name = #which,                                                                                              \
-        .options_bytes = sizeof(strata_pool##axes##_options),                                                        \
-        .name_offset = offsetof(strata_pool##axes##_options, name),                                                  \
-        .options = {{"size", pair, offsetof(strata_pool##axes##_options, size), 1, 1 << 20, true},                   \
-                    {"stride", pair, offsetof(strata_pool##axes##_options, stride), 1, 1 << 20, false},              \
-                    {"padding", STRATA_OPTION_STRING, offsetof(strata_pool##axes##_options, padding), 0, 0, false}}, \
-        .check = pool##axes##_check,                                                                                 \
-        .build = which##_build,                                                                                      \
+#define POOL(which, axes, n_axes, pair)                                                                             \
+    static strata_tensor *which##_build(const void *options, strata_layer_context *context, strata_tensor *x) {     \
+        (void)context;                                                                                              \
+        return strata_##which(x, window_##axes(options));                                                           \
+    }                                                                                                               \
+    const strata_layer_kind strata_layer_##which = {                                                                \
+        .name = #which,                                                                                             \
+        .options_bytes = sizeof(strata_pool##axes##_options),                                                       \
+        .name_offset = offsetof(strata_pool##axes##_options, name),                                                 \
+        .options = {{"size", pair, offsetof(strata_pool##axes##_options, size), 1, 1 << 20, true},                  \
+                    {"stride", pair, offsetof(strata_pool##axes##_options, stride), 1, 1 << 20, false},             \
+                    {"padding", STRATA_OPTION_STRING, offsetof(strata_pool##axes##_options, padding), 0, 0, false}, \
+                    STRATA_LAYER_EXPLICIT_PADDING(strata_pool##axes##_options, n_axes)},                            \
+        .check = pool##axes##_check,                                                                                \
+        .build = which##_build,                                                                                     \
     }
-POOL(max_pool2d, 2d, STRATA_OPTION_PAIR);
-POOL(avg_pool2d, 2d, STRATA_OPTION_PAIR);
-POOL(max_pool1d, 1d, STRATA_OPTION_INT);
-POOL(avg_pool1d, 1d, STRATA_OPTION_INT);
+POOL(max_pool2d, 2d, 2, STRATA_OPTION_PAIR);
+POOL(avg_pool2d, 2d, 2, STRATA_OPTION_PAIR);
+POOL(max_pool1d, 1d, 1, STRATA_OPTION_INT);
+POOL(avg_pool1d, 1d, 1, STRATA_OPTION_INT);

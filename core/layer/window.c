@@ -9,7 +9,7 @@
 static const struct {
     const char *name;
     strata_padding padding;
-} paddings[] = {{"valid", STRATA_PADDING_VALID}, {"same", STRATA_PADDING_SAME}};
+} paddings[] = {{"valid", STRATA_PADDING_VALID}, {"same", STRATA_PADDING_SAME}, {"explicit", STRATA_PADDING_EXPLICIT}};
 enum { N_PADDINGS = sizeof paddings / sizeof *paddings };
 
 strata_padding strata_padding_of(const char *name) {
@@ -18,11 +18,24 @@ strata_padding strata_padding_of(const char *name) {
     return STRATA_PADDING_VALID;
 }
 
-strata_status strata_padding_check(const char *name, strata_error *err) {
-    if (!name || !*name) return STRATA_OK;
-    for (int i = 0; i < N_PADDINGS; i++)
-        if (!strcmp(paddings[i].name, name)) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "there is no padding \"%s\"; there are: valid, same", name);
+/* Numbers that are not asked for would be numbers that are not heard. */
+static strata_status check_explicit(const char *name, const int64_t *explicit_padding, int n, strata_error *err) {
+    for (int i = 0; i < n; i++) {
+        if (explicit_padding[i] < 0)
+            return strata_fail(err, STRATA_INVALID, "explicit_padding has %" PRId64 "; it must be at least 0",
+                               explicit_padding[i]);
+        if (explicit_padding[i] && strata_padding_of(name) != STRATA_PADDING_EXPLICIT)
+            return strata_fail(err, STRATA_INVALID, "explicit_padding is for padding \"explicit\", not \"%s\"",
+                               name && *name ? name : "valid");
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_padding_check(const char *name, const int64_t *explicit_padding, int n, strata_error *err) {
+    bool known = !name || !*name;
+    for (int i = 0; i < N_PADDINGS && !known; i++) known = !strcmp(paddings[i].name, name);
+    if (known) return check_explicit(name, explicit_padding, n, err);
+    return strata_fail(err, STRATA_INVALID, "there is no padding \"%s\"; there are: valid, same, explicit", name);
 }
 
 strata_status strata_conv_layer_check(const strata_conv_layer *layer, strata_error *err) {
@@ -35,7 +48,7 @@ strata_status strata_conv_layer_check(const strata_conv_layer *layer, strata_err
     if (layer->groups < 0 || layer->filters % strata_or_one(layer->groups))
         return strata_fail(err, STRATA_INVALID, "%" PRId64 " filters can't be divided among %" PRId64 " groups", layer->filters,
                            layer->groups);
-    STRATA_TRY(strata_padding_check(layer->padding, err));
+    STRATA_TRY(strata_padding_check(layer->padding, layer->explicit_padding, 2 * layer->n_axes, err));
     STRATA_TRY(strata_layer_check_penalty(layer->kernel_l1, layer->kernel_l2, err));
     if (layer->kernel_initializer) STRATA_TRY(strata_initializer_find(layer->kernel_initializer, &ignored, err));
     if (layer->bias_initializer) STRATA_TRY(strata_initializer_find(layer->bias_initializer, &ignored, err));

@@ -6,14 +6,18 @@
 
 #include "core/layer/layer.h"
 
-/* "valid", "same"; NULL or "": valid. Unknown names are caught by strata_padding_check. */
+/* "valid", "same", "explicit"; NULL or "": valid. Unknown names are caught by strata_padding_check. */
 strata_padding strata_padding_of(const char *name);
-STRATA_MUST_USE strata_status strata_padding_check(const char *name, strata_error *err);
+/* n: of explicit_padding's numbers, which only "explicit" may have. */
+STRATA_MUST_USE strata_status strata_padding_check(const char *name, const int64_t *explicit_padding, int n, strata_error *err);
+/* A layer's option for them; axes 1 or 2. */
+#define STRATA_LAYER_EXPLICIT_PADDING(type, axes) \
+    { "explicit_padding", STRATA_OPTION_BORDER_##axes##D, offsetof(type, explicit_padding), 0, 1 << 20, false }
 
 /* What conv1d and conv2d ask of their options alike; size: of the kernel, n_axes of them. */
 typedef struct strata_conv_layer {
     int64_t filters, groups;
-    const int64_t *size, *stride, *dilation;
+    const int64_t *size, *stride, *dilation, *explicit_padding;
     int n_axes;
     const char *padding, *activation, *kernel_initializer, *bias_initializer;
     bool no_bias;

@@ -38,7 +38,11 @@ strata_shape strata_loss_label_shape(const strata_loss *loss, strata_shape outpu
 
 strata_status strata_loss_check_output(const strata_loss *loss, strata_shape output, strata_error *err) {
     bool classes = loss->answers == STRATA_ANSWERS_CLASS || loss->answers == STRATA_ANSWERS_DISTRIBUTION;
-    if (!classes || output.rank == 1) return STRATA_OK;
+    if (!classes || (output.rank == 1 && output.dims[0] > 1)) return STRATA_OK;
+    if (output.rank == 1)
+        return strata_fail(
+            err, STRATA_INVALID,
+            "model: it has one output; %s needs one for each class (a single yes or no is binary_crossentropy's)", loss->name);
     return strata_fail(err, STRATA_INVALID, "model: its outputs are %s an example; %s needs one axis, the classes",
                        strata_shape_text(output).text, loss->name);
 }

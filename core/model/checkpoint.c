@@ -10,6 +10,11 @@
 #include "core/data/safetensors.h"
 #include "core/model/model.h"
 
+/* The best epoch so far: its own number of epochs, and its loss's bits; there only where there is one, as is what was learned by then. */
+enum { BEST_EPOCHS, BEST_LOSS_BITS, N_BEST };
+static const char BEST_COUNTS[] = STRATA_CHECKPOINT_PREFIX "best_counts",
+                  BEST_VALUES[] = STRATA_CHECKPOINT_PREFIX "best_values";
+
 enum { EPOCHS, STEPS, SCALE_STEPS, SCALE_BITS, SEED, PRECISION, N_COUNTS };
 static const char COUNTS[] = STRATA_CHECKPOINT_PREFIX "counts";
 static const char *const slot_names[STRATA_MAX_OPTIMIZER_SLOTS] = {
@@ -19,7 +24,8 @@ typedef struct state {
     int n_slots;
     float *parameters; /* (all_size) and states */
     float *slots;      /* (n_slots, flat_size), in the same memory */
-    int64_t counts[N_COUNTS];
+    int64_t counts[N_COUNTS], best_counts[N_BEST];
+    float *best_values; /* (all_size); NULL: none */
 } state;
 
 static strata_status allocate(const strata_model *model, state *out, strata_error *err) {
@@ -31,6 +37,16 @@ static strata_status allocate(const strata_model *model, state *out, strata_erro
     return STRATA_OK;
 }
 
+static strata_status allocate_best(const strata_model *model, state *s, strata_error *err) {
+    s->best_values = calloc((size_t)strata_model_all_size(model), sizeof *s->best_values);
+    return s->best_values ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+}
+
+static void finish(state *s) {
+    free(s->parameters);
+    free(s->best_values);
+}
+
 static strata_array slot_view(const strata_model *model, const state *s, int slot) {
     return strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->flat_size), s->slots + slot * model->flat_size);
 }
@@ -39,7 +55,9 @@ static strata_array slot_view(const strata_model *model, const state *s, int slo
 
 static strata_status write_state(strata_model *model, state *s, int epochs, const char *path, strata_error *err) {
     const strata_model_replica *root = &model->replicas[strata_strategy_root(model->strategy)];
-    strata_named_array extra[STRATA_MAX_OPTIMIZER_SLOTS + 1];
+    const strata_model_best *best = &model->best;
+    strata_named_array extra[STRATA_MAX_OPTIMIZER_SLOTS + 3];
+    int n = s->n_slots;
     for (int i = 0; i < s->n_slots; i++) {
         extra[i] = (strata_named_array){slot_names[i], slot_view(model, s, i)};
         STRATA_TRY(strata_variable_get(root->slots[i], &extra[i].array, err));
@@ -50,8 +68,17 @@ static strata_status write_state(strata_model *model, state *s, int epochs, cons
     s->counts[PRECISION] = model->precision;
     memcpy(&s->counts[SCALE_BITS], &model->loss_scale, sizeof model->loss_scale);
     memcpy(&s->counts[SEED], &model->seed, sizeof model->seed);
-    extra[s->n_slots] = (strata_named_array){COUNTS, strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts)};
-    return strata_model_write(model, path, extra, s->n_slots + 1, err);
+    extra[n++] = (strata_named_array){COUNTS, strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts)};
+    if (best->epochs) {
+        s->best_counts[BEST_EPOCHS] = best->epochs;
+        memcpy(&s->best_counts[BEST_LOSS_BITS], &best->loss, sizeof best->loss);
+        extra[n++] =
+            (strata_named_array){BEST_COUNTS, strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(N_BEST), s->best_counts)};
+        const strata_shape all = STRATA_SHAPE(strata_model_all_size(model));
+        if (best->values)
+            extra[n++] = (strata_named_array){BEST_VALUES, strata_array_view(STRATA_DTYPE_F32, all, best->values)};
+    }
+    return strata_model_write(model, path, extra, n, err);
 }
 
 strata_status strata_model_save_checkpoint(strata_model *model, int epochs, const char *path, strata_error *err) {
@@ -60,7 +87,7 @@ strata_status strata_model_save_checkpoint(strata_model *model, int epochs, cons
     state s;
     STRATA_TRY(allocate(model, &s, err));
     const strata_status status = write_state(model, &s, epochs, path, err);
-    free(s.parameters);
+    finish(&s);
     return status;
 }
 
@@ -81,6 +108,18 @@ static strata_status check_same(const strata_model *model, const strata_safetens
         "%s is a checkpoint of another model, optimizer or loss; remove it to begin again, or train as it was made", path);
 }
 
+static strata_status take_best(const strata_model *model, const strata_safetensors *file, const char *path, state *s,
+                               strata_error *err) {
+    if (!strata_safetensors_find(file, BEST_COUNTS)) return STRATA_OK;
+    STRATA_TRY(strata_safetensors_copy(file, BEST_COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_BEST), s->best_counts, err));
+    if (s->best_counts[BEST_EPOCHS] < 1 || s->best_counts[BEST_EPOCHS] > s->counts[EPOCHS])
+        return strata_fail(err, STRATA_DATA, "%s: the best epoch is one that was not run", path);
+    if (!strata_safetensors_find(file, BEST_VALUES)) return STRATA_OK;
+    STRATA_TRY(allocate_best(model, s, err));
+    return strata_safetensors_copy(file, BEST_VALUES, STRATA_DTYPE_F32, STRATA_SHAPE(strata_model_all_size(model)),
+                                   s->best_values, err);
+}
+
 static strata_status take(const strata_model *model, const strata_safetensors *file, const char *path, state *s,
                           strata_error *err) {
     STRATA_TRY(check_same(model, file, path, err));
@@ -97,7 +136,7 @@ static strata_status take(const strata_model *model, const strata_safetensors *f
     if (s->counts[PRECISION] != (int64_t)model->precision)
         return strata_fail(err, STRATA_DATA, "%s: the checkpoint was made with another precision than %s", path,
                            strata_dtype_name(model->precision));
-    return STRATA_OK;
+    return take_best(model, file, path, s, err);
 }
 
 /* A file that is not there leaves counts of 0. */
@@ -122,26 +161,30 @@ static strata_status share(const strata_model *model, strata_status status, cons
     if (told) return strata_fail(err, (strata_status)told, "rank 0 cannot go on from the checkpoint %s", path);
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->counts, N_COUNTS, err));
     if (!s->counts[EPOCHS]) return STRATA_OK;
-    return workers->broadcast(workers, STRATA_DTYPE_F32, s->parameters,
-                              strata_model_all_size(model) + s->n_slots * model->flat_size, err);
+    const int64_t size = strata_model_all_size(model);
+    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_F32, s->parameters, size + s->n_slots * model->flat_size, err));
+    int32_t kept = s->best_values != NULL; /* rank 0's */
+    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->best_counts, N_BEST, err));
+    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I32, &kept, 1, err));
+    if (!kept) return STRATA_OK;
+    if (!s->best_values) STRATA_TRY(allocate_best(model, s, err));
+    return workers->broadcast(workers, STRATA_DTYPE_F32, s->best_values, size, err);
 }
 
-static strata_status put(strata_model *model, const state *s, strata_error *err) {
-    const strata_array flat = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->flat_size), s->parameters);
-    const strata_array states =
-        strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->state_size), s->parameters + model->flat_size);
-    for (int r = 0; r < model->strategy->n_devices; r++) {
-        const strata_model_replica *own = &model->replicas[r];
-        STRATA_TRY(strata_variable_set(own->flat, &flat, err));
-        if (own->state) STRATA_TRY(strata_variable_set(own->state, &states, err));
+static strata_status put(strata_model *model, state *s, strata_error *err) {
+    STRATA_TRY(strata_model_write_all(model, s->parameters, err));
+    for (int r = 0; r < model->strategy->n_devices; r++)
         for (int i = 0; i < s->n_slots && strata_strategy_updates(model->strategy, r); i++) {
             const strata_array slot = slot_view(model, s, i);
-            STRATA_TRY(strata_variable_set(own->slots[i], &slot, err));
+            STRATA_TRY(strata_variable_set(model->replicas[r].slots[i], &slot, err));
         }
-    }
     model->optimizer_steps = s->counts[STEPS];
     model->scale_steps = s->counts[SCALE_STEPS];
     memcpy(&model->loss_scale, &s->counts[SCALE_BITS], sizeof model->loss_scale);
+    strata_validation_forget(model);
+    model->best = (strata_model_best){.epochs = s->best_counts[BEST_EPOCHS], .values = s->best_values};
+    memcpy(&model->best.loss, &s->best_counts[BEST_LOSS_BITS], sizeof model->best.loss);
+    s->best_values = NULL;
     return STRATA_OK;
 }
 
@@ -154,6 +197,6 @@ strata_status strata_model_load_checkpoint(strata_model *model, const char *path
     status = share(model, status, path, &s, err);
     if (!status && s.counts[EPOCHS]) status = put(model, &s, err);
     if (!status) *out_epochs = (int)s.counts[EPOCHS];
-    free(s.parameters);
+    finish(&s);
     return status;
 }

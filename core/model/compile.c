@@ -61,6 +61,18 @@ strata_status strata_model_read_all(strata_model *model, float *values, strata_e
     return read_replica(model, strata_strategy_root(model->strategy), values, err);
 }
 
+strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err) {
+    float *all = (float *)values; /* only read */
+    const strata_array flat = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->flat_size), all);
+    const strata_array state = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->state_size), all + model->flat_size);
+    for (int r = 0; r < model->strategy->n_devices; r++) {
+        const strata_model_replica *own = &model->replicas[r];
+        STRATA_TRY(strata_variable_set(own->flat, &flat, err));
+        if (own->state) STRATA_TRY(strata_variable_set(own->state, &state, err));
+    }
+    return STRATA_OK;
+}
+
 /* The parameters and states at `values`, as the initializers or the file have them. */
 static void initialize(const strata_model *model, float *values) {
     for (int i = 0, trained = 0; i < model->n_parameters; i++) {
@@ -78,13 +90,7 @@ static strata_status upload_parameters(strata_model *model, strata_error *err) {
     strata_status status = STRATA_OK;
     const strata_workers *workers = &model->strategy->workers;
     if (workers->n > 1) status = workers->broadcast(workers, STRATA_DTYPE_F32, values, size, err); /* the chief's win */
-    strata_array flat = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->flat_size), values);
-    strata_array state = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->state_size), values + model->flat_size);
-    for (int r = 0; r < model->strategy->n_devices && !status; r++) {
-        const strata_model_replica *own = &model->replicas[r];
-        status = strata_variable_set(own->flat, &flat, err);
-        if (!status && own->state) status = strata_variable_set(own->state, &state, err);
-    }
+    if (!status) status = strata_model_write_all(model, values, err);
     if (!model->loaded) free(values);
     return status;
 }

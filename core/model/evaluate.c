@@ -22,8 +22,8 @@ typedef struct walk {
     const strata_dataset *dataset;
     strata_program_kind kind;
     strata_batches *batches;
-    bool weighted; /* examples have weights */
-    int64_t n;     /* examples submitted */
+    strata_batch_form form;
+    int64_t n; /* examples submitted */
     void (*take)(struct walk *walk, const flight *done, const strata_program_part *part, const float *output);
     float *predictions; /* prediction: (capacity, output...) */
     int64_t output_size, capacity;
@@ -81,7 +81,7 @@ static strata_status submit(walk *w, int64_t n, strata_error *err) {
     flight *next = &w->flights[w->n_flights];
     *next = (flight){.first = w->n};
     STRATA_TRY(make_room(w, n, err));
-    STRATA_TRY(strata_model_get_program(w->model, w->kind, n, w->weighted, &next->program, err));
+    STRATA_TRY(strata_model_get_program(w->model, w->kind, n, w->form, &next->program, err));
     strata_group *group = next->program->group;
     STRATA_TRY(strata_group_acquire(group, &next->slot, err));
     for (int r = 0; r < next->program->n_parts; r++) fill_part(w, next, &next->program->parts[r]);
@@ -111,9 +111,11 @@ static strata_status run(walk *w, int64_t batch, strata_error *err) {
     const strata_batches_options opts = {.batch = batch,
                                          .input = model->input,
                                          .n_tokens = model->n_tokens,
-                                         .label_size = strata_model_label_size(model),
-                                         .n_classes = labels ? strata_model_n_classes(model) : 0};
+                                         .label_size = strata_model_given_label_size(model, w->dataset),
+                                         .n_classes = labels ? strata_model_n_classes(model) : 0,
+                                         .bytes = strata_model_takes_bytes(model)};
     STRATA_TRY(strata_batches_create(w->dataset, &opts, &w->batches, err));
+    w->form.byte_scale = strata_batches_byte_scale(w->batches);
     strata_status status = over_batches(w, err);
     while (w->n_flights) {
         flight *left = &w->flights[--w->n_flights];
@@ -146,7 +148,7 @@ strata_status strata_model_evaluate(strata_model *model, const strata_dataset *d
     walk w = {.model = model,
               .dataset = dataset,
               .kind = STRATA_PROGRAM_EVALUATE,
-              .weighted = strata_dataset_has_weights(dataset),
+              .form.weighted = strata_dataset_has_weights(dataset),
               .take = take_sums};
     memset(model->sums, 0, (size_t)model->n_sums * sizeof *model->sums);
     STRATA_TRY(run(&w, batch, err));

@@ -41,14 +41,17 @@ typedef struct fit {
     int64_t n_examples;             /* submitted in this epoch, with their updates */
     strata_program_kind kind;       /* of a batch's program */
     int64_t accumulate;             /* batches a step */
-    bool weighted;                  /* examples have weights */
+    strata_batch_form form;         /* of batches in this epoch */
     flight held;                    /* the step that batches are accumulated for: step, first, last, n, examples */
     int64_t held_whole;             /* examples that it will have if all batches are like its first */
     flight flights[MAX_IN_FLIGHT];  /* a queue: oldest at [0] */
     int n_flights;
     strata_model_program *unfinished; /* of the newest of them, if it was only started; NULL */
     int unfinished_slot;
+    int64_t unfinished_step; /* its t */
     strata_trace *trace;
+
+    bool stop; /* behind this epoch: as validation, the callback or another worker says */
 
     int64_t next_balance; /* step since the fit began */
     strata_progress progress;
@@ -64,6 +67,7 @@ static double seconds(void) {
 void strata_history_finish(strata_history *history) {
     if (!history) return;
     free(history->epochs);
+    free(history->validation);
     free(history->epoch_seconds);
     *history = (strata_history){0};
 }
@@ -73,7 +77,9 @@ void strata_history_finish(strata_history *history) {
 /* What is left to do of the newest step. */
 static strata_status finish_step(fit *f, strata_error *err) {
     const strata_model_program *program = f->unfinished;
+    const strata_workers *workers = &f->model->strategy->workers;
     f->unfinished = NULL;
+    if (program && strata_strategy_has_workers(f->model->strategy)) workers->at_step(workers, f->unfinished_step);
     return program ? strata_group_finish(program->group, f->unfinished_slot, program->contributes, err) : STRATA_OK;
 }
 
@@ -98,7 +104,7 @@ static strata_batches_options batches_options(const fit *f, int64_t first) {
                                     .first = first,
                                     .input = model->input,
                                     .n_tokens = model->n_tokens,
-                                    .label_size = strata_model_label_size(model),
+                                    .label_size = strata_model_given_label_size(model, f->dataset),
                                     .n_classes = strata_model_n_classes(model)};
 }
 
@@ -168,7 +174,7 @@ static strata_status read_sums(fit *f, int64_t examples, strata_error *err) {
 
 static strata_status tell(fit *f, strata_error *err) {
     if (!f->opts.on_progress) return STRATA_OK;
-    f->progress.epoch_seconds = seconds() - f->epoch_began;
+    if (!f->progress.epoch_end) f->progress.epoch_seconds = seconds() - f->epoch_began;
     return f->opts.on_progress(&f->progress, f->opts.user, err);
 }
 
@@ -253,7 +259,8 @@ static strata_status prepare(fit *f, strata_program_kind kind, int64_t n, flight
     flight *step = &f->flights[f->n_flights];
     *step = what;
     if (!step->scale) step->scale = f->model->loss_scale > 0 ? f->model->loss_scale : 1;
-    STRATA_TRY(strata_model_get_program(f->model, kind, n, f->weighted && kind != STRATA_PROGRAM_APPLY, &step->program, err));
+    const strata_batch_form none = {0}, form = kind == STRATA_PROGRAM_APPLY ? none : f->form;
+    STRATA_TRY(strata_model_get_program(f->model, kind, n, form, &step->program, err));
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
     strata_group_set_trace(step->program->group, f->trace);
     fill_words(f, step);
@@ -269,7 +276,7 @@ static strata_status start(fit *f, strata_error *err) {
     f->n_flights++;
     f->unfinished = step->program;
     f->unfinished_slot = step->slot;
-
+    f->unfinished_step = step->t;
     return STRATA_OK;
 }
 
@@ -333,7 +340,7 @@ static strata_status balance(fit *f, int64_t n, strata_error *err) {
     f->next_balance += STEPS_BETWEEN_BALANCES;
     double *spent = calloc((size_t)strategy->n_replicas, sizeof *spent);
     if (!spent) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d replicas", strategy->n_replicas);
-    strata_status status = strata_model_get_program(f->model, f->kind, n, f->weighted, &program, err);
+    strata_status status = strata_model_get_program(f->model, f->kind, n, f->form, &program, err);
     for (int r = 0; r < strategy->n_replicas && !status; r++) spent[r] = strata_group_replica_seconds(program->group, r);
     if (!status && strata_strategy_balance(strategy, n, spent)) {
         status = finish_step(f, err);
@@ -348,15 +355,17 @@ static strata_status balance(fit *f, int64_t n, strata_error *err) {
 
 static strata_status run_epoch(fit *f, strata_error *err) {
     strata_worker_step rows;
-    const strata_batches_options batches = batches_options(f, 0);
+    strata_batches_options batches = batches_options(f, 0);
+    batches.bytes = strata_model_takes_bytes(f->model);
     STRATA_TRY(strata_worker_batches_create(f->model->strategy, f->dataset, f->opts.auto_shard, &batches, &f->batches, err));
+    f->form.byte_scale = strata_worker_batches_byte_scale(f->batches);
     f->progress.steps = (strata_worker_batches_count(f->batches) + f->accumulate - 1) / f->accumulate;
     f->n_examples = 0;
     f->held = (flight){0};
     STRATA_TRY(strata_model_reset_sums(f->model, err));
     f->progress.step = 0;
     f->progress.epoch_end = false;
-    f->progress.metrics = (strata_metrics){0};
+    f->progress.metrics = f->progress.validation = (strata_metrics){0};
     for (int64_t number = 0;; number++) {
         STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
         if (!rows.n) break;
@@ -370,22 +379,40 @@ static strata_status run_epoch(fit *f, strata_error *err) {
     STRATA_TRY(finish_step(f, err));
     while (f->n_flights) STRATA_TRY(retire(f, err));
     STRATA_TRY(read_sums(f, f->n_examples, err));
-    f->progress.epoch_end = true;
-    const int done = f->history->n_epochs++;
-    f->history->epochs[done] = f->progress.metrics;
-    f->history->epoch_seconds[done] = seconds() - f->epoch_began;
-    return tell(f, err);
+    return STRATA_OK;
+}
+
+/* What is done between epochs: validation, the history, the callback, and whether to stop, on which workers agree. */
+static strata_status end_epoch(fit *f, strata_error *err) {
+    const strata_workers *workers = &f->model->strategy->workers;
+    strata_progress *p = &f->progress;
+    strata_history *h = f->history;
+    p->epoch_end = true;
+    p->epoch_seconds = seconds() - f->epoch_began;
+    STRATA_TRY(strata_validation_run(f->model, &f->opts, p->epoch, &p->validation, &f->stop, err));
+    h->epochs[h->n_epochs] = p->metrics;
+    h->epoch_seconds[h->n_epochs] = p->epoch_seconds;
+    if (h->validation) h->validation[h->n_epochs] = p->validation;
+    h->n_epochs++;
+    STRATA_TRY(tell(f, err));
+    if (!strata_strategy_has_workers(f->model->strategy) || p->epoch + 1 == p->epochs) return STRATA_OK;
+    int32_t stops = f->stop;
+    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &stops, &stops, 1, err));
+    f->stop = stops > 0;
+    return STRATA_OK;
 }
 
 static strata_status run_epochs(fit *f, strata_error *err) {
-    for (f->progress.epoch = f->opts.first_epoch; f->progress.epoch < f->opts.epochs; f->progress.epoch++) {
+    for (f->progress.epoch = f->opts.first_epoch; f->progress.epoch < f->opts.epochs && !f->stop; f->progress.epoch++) {
         f->epoch_began = seconds();
         strata_status status = run_epoch(f, err);
         strata_worker_batches_destroy(f->batches);
         f->batches = NULL;
+        if (!status) status = end_epoch(f, err);
         if (status) return status;
     }
-    return STRATA_OK;
+    f->history->best_epoch = (int)f->model->best.epochs - 1;
+    return strata_validation_restore(f->model, &f->opts, err);
 }
 
 /* Writes the trace, of a training that failed too; programs forget it. */
@@ -418,6 +445,17 @@ static strata_status check(const strata_model *model, const strata_dataset *data
     return strata_batches_check_size(dataset, "fit", err);
 }
 
+static strata_status make_history(const fit *f, strata_error *err) {
+    const size_t n = (size_t)f->opts.epochs;
+    strata_history *h = f->history;
+    *h = (strata_history){.best_epoch = -1};
+    h->epochs = calloc(n, sizeof *h->epochs);
+    h->epoch_seconds = calloc(n, sizeof *h->epoch_seconds);
+    if (f->opts.validation) h->validation = calloc(n, sizeof *h->validation);
+    if (h->epochs && h->epoch_seconds && (h->validation || !f->opts.validation)) return STRATA_OK;
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d epochs", f->opts.epochs);
+}
+
 strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                                strata_history *out_history, strata_error *err) {
     strata_history own = {0};
@@ -430,24 +468,21 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     if (!f.opts.epochs) f.opts.epochs = 1;
     if (!f.opts.batch) f.opts.batch = 32;
     STRATA_TRY(check(model, dataset, &f.opts, err));
+    STRATA_TRY(strata_model_agree(model, dataset, &f.opts, err));
     f.accumulate = strata_model_accumulates(model);
-    f.weighted = f.opts.class_weights || strata_dataset_has_weights(dataset);
+    f.form.weighted = f.opts.class_weights || strata_dataset_has_weights(dataset);
     f.kind = f.accumulate > 1 ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN;
     int64_t size = strata_dataset_size(dataset), first, share;
     strata_strategy_worker_share(model->strategy, f.opts.batch, model->strategy->workers.rank, &first, &share);
     /* A smaller one is checked when its program is made. */
     if (size >= 0 && f.opts.batch > size && share) STRATA_TRY(strata_model_check_batch(model, f.kind, share, err));
-    f.progress = (strata_progress){.epochs = f.opts.epochs};
-    *f.history = (strata_history){0};
-    f.history->epochs = calloc((size_t)f.opts.epochs, sizeof *f.history->epochs);
-    f.history->epoch_seconds = calloc((size_t)f.opts.epochs, sizeof *f.history->epoch_seconds);
-    strata_status status = STRATA_OK;
-    if (f.opts.trace) status = strata_trace_create(f.opts.trace, &f.trace, err);
-    if (!status)
-        status = f.history->epochs && f.history->epoch_seconds
-                     ? run_epochs(&f, err)
-                     : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d epochs", f.opts.epochs);
+    f.progress = (strata_progress){.epochs = f.opts.epochs, .stop = &f.stop};
+    strata_status status = make_history(&f, err);
+    if (!status) status = strata_validation_begin(model, &f.opts, err);
+    if (!status && f.opts.trace) status = strata_trace_create(f.opts.trace, &f.trace, err);
+    if (!status) status = run_epochs(&f, err);
     drain(&f);
+    if (!status) strata_validation_forget(model);
     f.history->loss_scale = model->loss_scale;
     if (f.trace) {
         strata_status traced = end_trace(&f, status ? NULL : err);

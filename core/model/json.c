@@ -119,6 +119,7 @@ static strata_status read_learning_rate(const strata_json *optimizer, strata_opt
     return strata_options_read(&json, options, also, 2, &settings->schedule, err);
 }
 
+/* "optimizer": its name, or an object with it and options. */
 static strata_status read_optimizer(strata_model *model, const strata_json *root, strata_error *err) {
     static const char *const also[] = {"name", "learning_rate"};
     strata_json json;
@@ -126,11 +127,12 @@ static strata_status read_optimizer(strata_model *model, const strata_json *root
     const strata_optimizer_kind *kind = NULL;
     strata_optimizer settings = {0};
     strata_error reason = {0};
-    STRATA_TRY(strata_json_expect(&json, STRATA_JSON_OBJECT, err));
-    STRATA_TRY(strata_json_get_string(&json, "name", STRATA_JSON_REQUIRED, &settings.name, err));
+    const bool object = strata_json_kind_of(&json) == STRATA_JSON_OBJECT;
+    STRATA_TRY(object ? strata_json_get_string(&json, "name", STRATA_JSON_REQUIRED, &settings.name, err)
+                      : strata_json_to_string(&json, &settings.name, err));
     strata_status status = strata_optimizer_find(settings.name, &kind, &reason);
-    if (!status) STRATA_TRY(strata_options_read(&json, kind->options, also, 2, &settings, err));
-    if (!status) STRATA_TRY(read_learning_rate(&json, &settings, err));
+    if (!status && object) STRATA_TRY(strata_options_read(&json, kind->options, also, 2, &settings, err));
+    if (!status && object) STRATA_TRY(read_learning_rate(&json, &settings, err));
     if (!status) status = strata_optimizer_check(&settings, &kind, &reason);
     if (status) return strata_json_fail(&json, err, STRATA_DATA, "%s", reason.message);
     model->optimizer = settings;

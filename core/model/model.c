@@ -68,12 +68,17 @@ strata_dtype strata_model_input_dtype(const strata_model *model) {
     return model->input_dtype;
 }
 
+int64_t strata_model_n_tokens(const strata_model *model) {
+    return model->n_tokens;
+}
+
 void strata_model_destroy(strata_model *model) {
     if (!model) return;
     strata_model_free_programs(model);
     strata_model_free_variables(model);
     strata_model_free_parameters(model);
     free_list(&model->list);
+    strata_validation_forget(model);
     free(model->loaded);
     free(model->label);
     free(model->metric_names);

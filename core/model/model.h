@@ -2,7 +2,7 @@
  *
  * Inside of the model. Users see strata/model.h. Reading order: model.c (a list of layers), layers.c (their parameters, their graph), compile.c
  * (variables on each device of the strategy), step.c (the graphs of a training, an evaluation and a prediction step), programs.c (their
- * executables), fit.c, evaluate.c, summary.c, times.c, json.c, file.c.
+ * executables), fit.c, validation.c, agree.c, evaluate.c, summary.c, times.c, json.c, file.c.
  *
  * All parameters lie in one flat f32 variable, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements; so do
  * gradients and optimizer slots, and one kernel updates all. */
@@ -86,11 +86,17 @@ typedef struct strata_program_part {
     int x, y, weights, example_weights, step, rng; /* input indices; -1: the program has none */
 } strata_program_part;
 
+/* How a program gets its batches. */
+typedef struct strata_batch_form {
+    bool weighted;    /* examples have weights */
+    float byte_scale; /* x comes as u8, to be multiplied by it; 0: as the model takes it */
+} strata_batch_form;
+
 /* One compiled step for one batch size, kept until the model goes. */
 typedef struct strata_model_program {
     strata_program_kind kind;
     int64_t batch; /* of this worker's replicas; 0: of the kind APPLY, or others have all of it */
-    bool weighted; /* examples have weights */
+    strata_batch_form form;
     strata_group *group;
     int n_parts;
     strata_program_part *parts;
@@ -101,9 +107,9 @@ typedef struct strata_model_program {
 
 /* What a device does in a step. */
 typedef struct strata_step_role {
-    int replica;       /* the device, whose variables it uses */
-    int64_t batch;     /* examples; 0: it computes nothing */
-    bool weighted;     /* they have weights */
+    int replica;   /* the device, whose variables it uses */
+    int64_t batch; /* examples; 0: it computes nothing */
+    strata_batch_form form;
     bool idle;         /* they count nothing: only what layers exchange needs them */
     bool updates;      /* parameters, slots, states, the epoch's sums; else it receives parameters and states, */
     bool receives;     /* if so */
@@ -120,6 +126,13 @@ typedef struct strata_step {
     strata_tensor *updates[STRATA_MAX_STEP_UPDATES];
     int n_updates;
 } strata_step;
+
+/* The epoch whose validation loss was the best, of the fit that runs or of a checkpoint that it will go on from. */
+typedef struct strata_model_best {
+    int64_t epochs; /* done when it was; 0: there is none */
+    double loss;
+    float *values; /* (all_size) parameters and states then; NULL: they are not kept */
+} strata_model_best;
 
 struct strata_model {
     strata_shape input;
@@ -163,6 +176,7 @@ struct strata_model {
     strata_dtype precision;  /* of activations and gradients: f32, f16 or bf16 */
     double loss_scale;       /* what gradients are multiplied by until the update, where they are f16; 0: they are not */
     int64_t scale_steps;     /* since it changed */
+    strata_model_best best;
     strata_model_program *programs;
 };
 
@@ -220,6 +234,8 @@ int64_t strata_model_all_size(const strata_model *model);
 int64_t strata_model_place(const strata_model *model, const strata_parameter_spec *parameter);
 /* All parameters and states as they are on the device. values: (all_size). */
 STRATA_MUST_USE strata_status strata_model_read_all(strata_model *model, float *values, strata_error *err);
+/* And back, to every device. */
+STRATA_MUST_USE strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err);
 /* Layers added from now on go into this branch of the layer that was added last; until close. The model keeps the first error. */
 void strata_model_open_branch(strata_model *model, int branch);
 void strata_model_close_branch(strata_model *model);
@@ -232,7 +248,8 @@ STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model 
 
 /* programs.c: the program for this many examples on this worker's replicas, compiled at first use; 0: others have all of the batch. */
 STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,
-                                                       bool weighted, strata_model_program **out_program, strata_error *err);
+                                                       strata_batch_form form, strata_model_program **out_program,
+                                                       strata_error *err);
 /* Whether the program for this batch size would fit the devices; OUT_OF_MEMORY with bytes wanted and free and a batch that does. */
 STRATA_MUST_USE strata_status strata_model_check_batch(strata_model *model, strata_program_kind kind, int64_t batch,
                                                        strata_error *err);
@@ -243,7 +260,7 @@ STRATA_MUST_USE strata_status strata_model_measure(strata_model *model, strata_p
 /* Names the first tensor of a training step on this batch that is not finite: fills err with DATA "epoch .., step ..: ..". OK: all are finite. */
 strata_status strata_model_diagnose(strata_model *model, const void *x, const void *y, int64_t batch, const float *step,
                                     const int32_t *rng, const char *where, strata_error *err);
-/* Labels that the dataset wrote for n examples, in place, as the loss takes them: integers become f32 where it wants numbers. */
+/* Labels that the dataset wrote for n examples, in place, as the loss takes them: integers become f32 where it wants numbers, and classes shares of each where it wants these. */
 void strata_model_convert_labels(const strata_model *model, const strata_dataset *dataset, int64_t n, void *labels);
 /* Weights of classes, n of them: INVALID unless the loss is one of that many classes, one an example. */
 STRATA_MUST_USE strata_status strata_model_check_class_weights(const strata_model *model, const double *class_weights, int n,
@@ -251,8 +268,9 @@ STRATA_MUST_USE strata_status strata_model_check_class_weights(const strata_mode
 /* Multiplies n examples' weights by those of their classes. labels: converted. */
 void strata_model_weigh_classes(const strata_model *model, const double *class_weights, const void *labels, int64_t n,
                                 float *weights);
-/* Of the labels of one example. */
+/* Of the labels of one example, as the loss takes them, and as the dataset gives them. */
 int64_t strata_model_label_size(const strata_model *model);
+int64_t strata_model_given_label_size(const strata_model *model, const strata_dataset *dataset);
 size_t strata_model_label_bytes(const strata_model *model);
 /* Integer labels are below; 0: they are numbers. */
 int64_t strata_model_n_classes(const strata_model *model);
@@ -274,6 +292,16 @@ void strata_model_free_programs(strata_model *model);
 int64_t strata_model_accumulates(const strata_model *model);
 void strata_model_free_variables(strata_model *model);
 
+/* validation.c: fit's validation data and what their loss decides. begin checks the options and makes room, before training; without validation data
+ * nothing is done but that. */
+STRATA_MUST_USE strata_status strata_validation_begin(strata_model *model, const strata_fit_options *opts, strata_error *err);
+/* After epoch `epoch`; *out_stop: patience is at its end. */
+STRATA_MUST_USE strata_status strata_validation_run(strata_model *model, const strata_fit_options *opts, int epoch,
+                                                    strata_metrics *out_metrics, bool *out_stop, strata_error *err);
+/* Gives the model the best epoch's parameters, where these are asked for. */
+STRATA_MUST_USE strata_status strata_validation_restore(strata_model *model, const strata_fit_options *opts, strata_error *err);
+void strata_validation_forget(strata_model *model);
+
 /* file.c */
 #define STRATA_MODEL_METADATA    "strata.model"
 #define STRATA_CHECKPOINT_PREFIX "checkpoint/" /* begins the names of tensors that are no parameters */
@@ -286,9 +314,13 @@ STRATA_MUST_USE strata_status strata_model_take_parameters(const strata_model *m
 
 /* data.c */
 size_t strata_model_element_bytes(const strata_model *model); /* of one element's features in a batch */
+bool strata_model_takes_bytes(const strata_model *model);     /* as its features, besides numbers */
 STRATA_MUST_USE strata_status strata_model_check_compiled(const strata_model *model, const char *verb, strata_error *err);
 /* Whether the dataset's elements and labels fit the model. */
 STRATA_MUST_USE strata_status strata_model_check_dataset(const strata_model *model, const strata_dataset *dataset, bool labels,
                                                          const char *verb, strata_error *err);
+/* Whether all workers are about to fit the same model in the same way; every worker calls it. Fails alike on all: INVALID, with both sides. */
+STRATA_MUST_USE strata_status strata_model_agree(const strata_model *model, const strata_dataset *dataset,
+                                                 const strata_fit_options *opts, strata_error *err);
 
 #endif

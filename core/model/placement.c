@@ -70,8 +70,8 @@ strata_status strata_model_placement(strata_model *model, int64_t batch, char **
     int64_t first, own;
     strata_strategy_worker_share(model->strategy, batch, model->strategy->workers.rank, &first, &own);
     STRATA_TRY(strata_model_get_program(model, accumulates ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN, own ? own : 1,
-                                        false, &program, err));
-    if (accumulates) STRATA_TRY(strata_model_get_program(model, STRATA_PROGRAM_APPLY, 0, false, &apply, err));
+                                        (strata_batch_form){0}, &program, err));
+    if (accumulates) STRATA_TRY(strata_model_get_program(model, STRATA_PROGRAM_APPLY, 0, (strata_batch_form){0}, &apply, err));
     list_variables(model, &text);
     for (const strata_model_program *p = program; p; p = p == program ? apply : NULL) {
         list_nodes(model, p, &text);

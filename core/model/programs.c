@@ -13,9 +13,9 @@
 
 /* What the device does in a program for a batch of this worker's replicas. A replica without examples runs one, which counts nothing. */
 static strata_step_role role_of(const strata_model *model, strata_program_kind kind, int replica, int64_t batch,
-                                bool weighted) {
+                                strata_batch_form form) {
     const strata_strategy *strategy = model->strategy;
-    strata_step_role role = {.replica = replica, .weighted = weighted};
+    strata_step_role role = {.replica = replica, .form = form};
     if (replica < strategy->n_replicas && kind != STRATA_PROGRAM_APPLY) {
         int64_t first;
         strata_strategy_local_share(strategy, batch, replica, &first, &role.batch);
@@ -43,7 +43,7 @@ static int n_parts(const strata_model *model, strata_program_kind kind) {
 static strata_status measure(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
                              strata_layer_cost *layers, strata_program_cost *out_cost, strata_error *err) {
     strata_step s;
-    STRATA_TRY(strata_step_build(&s, model, kind, role_of(model, kind, replica, batch, false), layers, err));
+    STRATA_TRY(strata_step_build(&s, model, kind, role_of(model, kind, replica, batch, (strata_batch_form){0}), layers, err));
     strata_status status = strata_executable_measure(model->replicas[replica].device, &s.output, s.output != NULL, s.updates,
                                                      s.n_updates, out_cost, err);
     strata_graph_destroy(s.graph);
@@ -113,7 +113,7 @@ static strata_status compile_part(strata_model *model, const strata_model_progra
     strata_step s;
     const strata_program_kind kind = program->kind;
     const int64_t batch = program->batch;
-    const strata_step_role role = role_of(model, kind, replica, batch, program->weighted);
+    const strata_step_role role = role_of(model, kind, replica, batch, program->form);
     STRATA_TRY(strata_step_build(&s, model, kind, role, NULL, err));
     strata_device *device = model->replicas[replica].device;
     const bool of_group = role.exchanges || role.has_replicas;
@@ -169,10 +169,11 @@ static strata_status compile(strata_model *model, strata_model_program *program,
     return make_group(model, program, err);
 }
 
-strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch, bool weighted,
+strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch, strata_batch_form form,
                                        strata_model_program **out_program, strata_error *err) {
     for (strata_model_program *p = model->programs; p; p = p->next)
-        if (p->kind == kind && p->batch == batch && p->weighted == weighted) {
+        if (p->kind == kind && p->batch == batch && p->form.weighted == form.weighted &&
+            p->form.byte_scale == form.byte_scale) {
             *out_program = p;
             return STRATA_OK;
         }
@@ -180,7 +181,7 @@ strata_status strata_model_get_program(strata_model *model, strata_program_kind 
     if (!program) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     program->kind = kind;
     program->batch = batch;
-    program->weighted = weighted;
+    program->form = form;
     program->n_parts = n_parts(model, kind);
     strata_status status = compile(model, program, err);
     if (status) {

@@ -49,7 +49,9 @@ static strata_tensor *forward(builder *b) {
     const strata_model *model = b->model;
     strata_shape shape = {.rank = model->input.rank + 1, .dims = {b->role.batch}};
     memcpy(shape.dims + 1, model->input.dims, (size_t)model->input.rank * sizeof(int64_t));
-    strata_tensor *x = strata_input(b->graph, "x", model->input_dtype, shape);
+    const float scale = b->role.form.byte_scale;
+    strata_tensor *x = strata_input(b->graph, "x", scale != 0 ? STRATA_DTYPE_U8 : model->input_dtype, shape);
+    if (scale != 0) x = strata_dequantize(x, (double)scale);
     return strata_model_build_layers(&b->context, x);
 }
 
@@ -64,7 +66,7 @@ static strata_tensor *labels_input(builder *b) {
 /* Each example's loss, times what the example weighs. */
 static strata_tensor *example_losses(const builder *b, strata_tensor *outputs, strata_tensor *labels) {
     strata_tensor *losses = b->model->loss->build(&b->model->loss_options, outputs, labels);
-    if (b->role.weighted)
+    if (b->role.form.weighted)
         losses = strata_mul(losses, strata_input(b->graph, "example_weights", STRATA_DTYPE_F32, STRATA_SHAPE(b->role.batch)));
     return strata_tensor_set_name(losses, "loss");
 }
@@ -368,6 +370,12 @@ static void update(builder *b, const computed *c, strata_tensor *gradients, stra
 
 /* New parameters or states travel from the device that made them. */
 static void send(builder *b, strata_tensor *variable, strata_tensor *updated, int64_t n) {
+    const strata_workers *workers = &b->model->strategy->workers;
+    if (workers->mixed) {
+        strata_tensor *chiefs = strata_exchange_copy(b->graph, workers->rank ? NULL : updated, n);
+        add_update(b, strata_assign(updated ? updated : variable, chiefs));
+        return;
+    }
     if (!b->role.gives_new && !b->role.receives) return;
     strata_tensor *taken = exchange(b, updated, n, STRATA_REDUCE_SUM, b->role.receives);
     if (b->role.receives) add_update(b, strata_assign(variable, taken));

@@ -141,7 +141,8 @@ strata_status strata_model_time_step(strata_model *model, int64_t batch, strata_
     if (model->strategy->n_devices > 1 || strata_strategy_has_workers(model->strategy))
         return strata_fail(err, STRATA_UNSUPPORTED, "time a step: the model is on several devices; compile it for one");
     strata_model_program *program = NULL;
-    STRATA_TRY(strata_model_get_program(model, STRATA_PROGRAM_TRAIN, batch ? batch : DEFAULT_BATCH, false, &program, err));
+    STRATA_TRY(strata_model_get_program(model, STRATA_PROGRAM_TRAIN, batch ? batch : DEFAULT_BATCH, (strata_batch_form){0},
+                                        &program, err));
     STRATA_TRY(fill_slots(model, program, err));
     STRATA_TRY(strata_bench_fastest(run_steps, program->group, STRATA_BENCH_ROUNDS, &out_times->step_us, err));
     strata_status status = time_nodes(program->parts[0].executable, out_times, err);

@@ -57,6 +57,12 @@ strata_tensor *strata_exchange(strata_graph *graph, strata_tensor *x, strata_dty
     return strata_node(graph, &strata_op_all_reduce, x != NULL, &x, &attrs);
 }
 
+strata_tensor *strata_exchange_copy(strata_graph *graph, strata_tensor *x, int64_t n) {
+    strata_all_reduce_attrs attrs = {
+        .reduction = STRATA_REDUCE_SUM, .takes = true, .copy = true, .dtype = STRATA_DTYPE_F32, .shape = STRATA_SHAPE(n)};
+    return strata_node(graph, &strata_op_all_reduce, x != NULL, &x, &attrs);
+}
+
 strata_tensor *strata_exchange_gradients(strata_graph *graph, strata_tensor *x, int64_t n, bool takes) {
     strata_all_reduce_attrs attrs = {
         .reduction = STRATA_REDUCE_SUM, .takes = takes, .gradients = true, .dtype = STRATA_DTYPE_F32, .shape = STRATA_SHAPE(n)};

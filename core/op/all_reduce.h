@@ -28,6 +28,7 @@ typedef struct strata_all_reduce_attrs {
     const strata_merge *merge; /* instead of it, borrowed; NULL: none */
     bool takes;                /* else the node is empty: its shape is (0) */
     bool inside;               /* it belongs to what replicas compute: devices that only update have no such node */
+    bool copy;                 /* given by a replica without examples too */
     bool gradients;            /* they may travel between workers as the strategy says */
     strata_dtype dtype;
     strata_shape shape; /* of what travels */
@@ -42,6 +43,8 @@ strata_tensor *strata_exchange_merged(strata_tensor *x, const strata_merge *merg
 /* A replica's part: gives x (NULL: nothing) of that dtype and shape. An empty node is kept alive as an update of the executable. */
 strata_tensor *strata_exchange(strata_graph *graph, strata_tensor *x, strata_dtype dtype, strata_shape shape,
                                strata_reduction reduction, bool takes);
+/* x, f32 (n), of the one replica of all that gives it (NULL: not this one), to all. */
+strata_tensor *strata_exchange_copy(strata_graph *graph, strata_tensor *x, int64_t n);
 /* The sum of gradients, f32 (n). */
 strata_tensor *strata_exchange_gradients(strata_graph *graph, strata_tensor *x, int64_t n, bool takes);
 

@@ -11,6 +11,7 @@
 static const int64_t most_elements = INT64_C(1) << 31;
 
 /* ---- launches ---- */
+enum { FLAT_TURNS = 32 }; /* an element, and the loops over runs of elements, the rounds of a counter and its words */
 
 strata_word *strata_launch_word(strata_launch *launch) {
     return &launch->words[launch->n_words++];
@@ -27,6 +28,7 @@ strata_status strata_launch_flat(strata_launch *launch, int64_t n, strata_error 
     strata_launch_word(launch)->u32 = (uint32_t)n;
     launch->global[0] = n;
     launch->grid_stride = true;
+    launch->turns = FLAT_TURNS;
     return STRATA_OK;
 }
 

@@ -54,6 +54,7 @@ static strata_status fma_chain_lower(const strata_tensor *node, strata_lowering 
     STRATA_TRY(strata_launch_flat(&launch, n, err));
     strata_launch_word(&launch)->u32 = (uint32_t)attrs->steps;
     launch.global[0] = (n + CHAINS - 1) / CHAINS;
+    launch.turns = 0;
     return strata_lowering_add(lowering, &launch, err);
 }
 

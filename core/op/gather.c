@@ -77,7 +77,10 @@ static strata_status lower_rows(const strata_tensor *node, const char *kernel, c
     strata_launch_word(&launch)->u32 = (uint32_t)sizes.axis;
     strata_launch_word(&launch)->u32 = (uint32_t)sizes.inner;
     strata_launch_word(&launch)->u32 = (uint32_t)sizes.n_indices;
-    if (node->op == &strata_op_gather_grad) strata_launch_word(&launch)->u32 = (uint32_t)repeats;
+    if (node->op == &strata_op_gather_grad) {
+        strata_launch_word(&launch)->u32 = (uint32_t)repeats;
+        launch.turns = 0;
+    }
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -190,6 +193,11 @@ static void gather_grad_gradient(strata_tensor *node, strata_tensor *dy, strata_
 static gather_sizes gather_grad_sizes(const strata_tensor *node) {
     const gather_grad_attrs *attrs = node->attrs;
     return sizes_of(node->shape, (int)attrs->axis, node->inputs[1]->shape);
+}
+
+strata_gather_grad_sizes strata_gather_grad_sizes_of(const strata_tensor *node) {
+    const gather_sizes s = gather_grad_sizes(node);
+    return (strata_gather_grad_sizes){s.outer, s.axis, s.inner, s.n_indices, repeats_of(node)};
 }
 
 /* Sums in double for one outer index at a time. */

@@ -90,6 +90,7 @@ strata_status strata_pool2d_launch(strata_launch *launch, const strata_window *w
                              window->padding[STRATA_PAD_LEFT]};
     for (int i = 0; i < launch->n_buffers; i++) STRATA_TRY(strata_check_countable(launch->buffers[i], err));
     STRATA_TRY(strata_launch_flat(launch, pixels * (sizes->c / channels), err));
+    launch->turns = 0;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) strata_launch_word(launch)->u32 = (uint32_t)words[i];
     strata_launch_constant_add(launch, "CHANNELS", channels);
     return STRATA_OK;

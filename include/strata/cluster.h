@@ -12,7 +12,8 @@
  *
  * Errors. No call waits for ever. A rank that calls another collective than the others (kind, dtype, count, root, order) makes it fail on all,
  * INVALID, with both sides in the message. A rank that dies, stops or cannot be reached makes every rank fail with PEER_LOST and the same
- * message, which names it, its host and the collective. After any such failure the communicator and those split from it are dead: each
+ * message, which names it, its host, the collective and the step (strata_communicator_set_step). When rank 0 itself is lost, each rank names its own
+ * step. After any such failure the communicator and those split from it are dead: each
  * later call fails with the same message, the contents of outputs are undefined, and destroy is what is left to do.
  *
  * Threads. One call at a time for a communicator; different communicators are independent of each other. */
@@ -44,7 +45,8 @@ typedef struct strata_communicator_options {
     int rank;          /* 0 to world - 1, each once */
     int world;         /* 0: 1 */
     const char *store; /* "host:port" or "[v6]:port" where rank 0 listens and the others find it; may be NULL when world is 1 */
-    const char *transport; /* of strata_transport_names; NULL: "auto", shm where all ranks are on one host, else tcp */
+    const char *
+        transport; /* of strata_transport_names; NULL: "auto", shm where all ranks are on one host with room in /dev/shm, else tcp */
     const char *
         engine; /* NULL: "builtin". "mpi": whole collectives by Open MPI, or MPICH and its kin, found at run time, in a job that its mpirun started; the store stays. Sums have the same bits, as
                          * only moves are MPI's. A rank that dies ends the job, by mpirun */
@@ -99,6 +101,8 @@ STRATA_API const char *strata_communicator_transport(const strata_communicator *
 STRATA_API const char *strata_communicator_algorithm(const strata_communicator *comm, size_t n_bytes);
 /* Payload bytes that this rank has given to its transport since create. */
 STRATA_API uint64_t strata_communicator_bytes_sent(const strata_communicator *comm);
+/* The step of the caller's own work that goes on, from 1: what messages about failures name beside the collective. 0, as at first: none. Threads: any. */
+STRATA_API void strata_communicator_set_step(strata_communicator *comm, int64_t step);
 /* Makes every rank's calls fail with INTERRUPTED and this text: for a rank that cannot go on. Threads: any. */
 STRATA_API void strata_communicator_abort(strata_communicator *comm, const char *text);
 

@@ -23,6 +23,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_arrays(const strata
 /* As from_arrays, but the dataset takes the arrays, even on failure, and leaves them zeroed. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_take_arrays(strata_array *features, strata_array *labels, double scale,
                                                                     strata_dataset **out_dataset, strata_error *err);
+/* Its elements come to stages as bytes, as the array has them, not as f32: a quarter of the memory to move. The features are then u8; fit, evaluate and
+ * predict multiply them by `scale` behind the last stage. For a dataset of u8 features, of arrays, before stages are put over it: else INVALID. */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_keep_bytes(strata_dataset *dataset, strata_error *err);
 /* What each example weighs, (n) f32, copied: at least 0 and finite, else DATA. Its loss counts so much in fit and in evaluate, as
  * Keras' sample_weight: a batch's loss is sum w_i loss_i / n, divided by the number of examples and not by the sum of weights (as
  * PyTorch's does with weights of classes); metrics besides the loss do not see it. For a dataset with labels, of arrays, before
@@ -30,6 +33,13 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_take_arrays(strata_array
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_set_weights(strata_dataset *dataset, const strata_array *weights,
                                                                     strata_error *err);
 STRATA_API bool strata_dataset_has_weights(const strata_dataset *dataset);
+/* Divides arrays as they lie, as Keras' validation_split does: *out_last has the last `fraction` of the elements, *out_first the
+ * floor(n * (1 - fraction)) before them, with their labels, weights and names of classes. Both share the dataset's memory and retain it.
+ * Fails: INVALID for a fraction that is not between 0 and 1 or leaves one of them empty, and for a pipeline, of which
+ * strata_dataset_take and strata_dataset_skip give parts. */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_split(strata_dataset *dataset, double fraction,
+                                                              strata_dataset **out_first, strata_dataset **out_last,
+                                                              strata_error *err);
 /* The MNIST classes 0..9 as f32 pixels in 0..1 of shape (28,28) with i32 labels. `split` is "train" or "test".
  *   folder  with the official IDX files, plain or .gz; NULL: images that the program draws itself from `seed` (60,000 and 10,000) */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_mnist(const char *folder, const char *split, uint64_t seed,
@@ -44,10 +54,14 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_cifar10(const char *path
                                                                 strata_dataset **out_dataset, strata_error *err);
 /* Numbers from the columns of a CSV file with a header (strata/csv.h), plain, .gz or .xz: features f32 (n, columns). The label
  * column gives i32 classes when all its cells are whole numbers from 0 or when they are words (opts->classes in that order, or
- * when NULL the words that occur, sorted by bytes), and f32 when they are other numbers. Fails: DATA with file, line and column
+ * when NULL the words that occur, sorted by bytes), and f32 when they are other numbers; several label columns give
+ * numbers, f32 (n, n_labels). Fails: DATA with file, line and column
  * name for a cell that is no finite number; a wrong column name shows the nearest. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_csv(const char *path, const strata_csv_options *opts,
                                                             strata_dataset **out_dataset, strata_error *err);
+/* The same of a table that was read; opts->separator means nothing here. */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_csv(const strata_csv *csv, const strata_csv_options *opts,
+                                                                 strata_dataset **out_dataset, strata_error *err);
 /* Arrays of a NumPy .npz file (savez or savez_compressed): features u8 (divided by 255), f32, or integers; labels, one each, or
  * NULL for none. A wrong name shows the nearest. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_npz(const char *path, const char *features, const char *labels,
@@ -70,7 +84,7 @@ STRATA_API void strata_dataset_destroy(strata_dataset *dataset); /* NULL is fine
 
 STRATA_API int64_t strata_dataset_size(const strata_dataset *dataset);
 STRATA_API strata_shape strata_dataset_element_shape(const strata_dataset *dataset); /* of one element's features */
-/* As the batches have them: i32 for features of i32 and i64, else f32. */
+/* As the elements have them: i32 for features of i32 and i64, u8 where bytes are kept, else f32. */
 STRATA_API strata_dtype strata_dataset_feature_dtype(const strata_dataset *dataset);
 /* DATA, naming the first token that is wrong and its place, unless all integer features are in 0 .. n_tokens - 1. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_check_tokens(const strata_dataset *dataset, int64_t n_tokens,

@@ -90,7 +90,8 @@ typedef struct strata_batch_norm_options {
 STRATA_API void strata_model_add_batch_norm(strata_model *model, strata_batch_norm_options opts);
 
 /* ---- windows over images (N, H, W, C) or sequences (N, L, C) ----
- * Pairs are height, width; in JSON [3, 3], or 3 for both. padding: NULL or "valid": none; "same": ceil(H / stride) outputs, as TensorFlow. */
+ * Pairs are height, width; in JSON [3, 3], or 3 for both. padding: NULL or "valid": none; "same": ceil(H / stride) outputs, as TensorFlow; "explicit": as
+ * explicit_padding says, in JSON [1, 1, 0, 2], or 1 for all (PyTorch's padding=1). */
 
 /* y = activation(x * kernel + bias): x (N, H, W, C), kernel (KH, KW, C / groups, filters) -> (N, OH, OW, filters). */
 typedef struct strata_conv2d_options {
@@ -98,9 +99,10 @@ typedef struct strata_conv2d_options {
     int64_t kernel_size[2]; /* at least 1 */
     int64_t stride[2];      /* 0: 1 */
     const char *padding;
-    int64_t dilation[2];    /* 0: 1 */
-    int64_t groups;         /* 0: 1; as many as channels: depthwise */
-    const char *activation; /* NULL: none; as of dense */
+    int64_t explicit_padding[4]; /* top, bottom, left, right */
+    int64_t dilation[2];         /* 0: 1 */
+    int64_t groups;              /* 0: 1; as many as channels: depthwise */
+    const char *activation;      /* NULL: none; as of dense */
     bool no_bias;
     const char *kernel_initializer; /* NULL: "glorot_uniform", over taps and channels of a group */
     const char *bias_initializer;   /* NULL: "zeros" */
@@ -114,8 +116,9 @@ typedef struct strata_conv1d_options {
     int64_t filters, kernel_size; /* at least 1 */
     int64_t stride;               /* 0: 1 */
     const char *padding;
-    int64_t dilation; /* 0: 1 */
-    int64_t groups;   /* 0: 1 */
+    int64_t explicit_padding[2]; /* before, after */
+    int64_t dilation;            /* 0: 1 */
+    int64_t groups;              /* 0: 1 */
     const char *activation;
     bool no_bias;
     const char *kernel_initializer; /* NULL: "glorot_uniform" */
@@ -130,6 +133,7 @@ typedef struct strata_pool2d_options {
     int64_t size[2];   /* at least 1 */
     int64_t stride[2]; /* 0: the size */
     const char *padding;
+    int64_t explicit_padding[4]; /* top, bottom, left, right; each less than the size */
     const char *name;
 } strata_pool2d_options;
 typedef strata_pool2d_options strata_max_pool2d_options;
@@ -142,6 +146,7 @@ typedef struct strata_pool1d_options {
     int64_t size;   /* at least 1 */
     int64_t stride; /* 0: the size */
     const char *padding;
+    int64_t explicit_padding[2]; /* before, after; each less than the size */
     const char *name;
 } strata_pool1d_options;
 typedef strata_pool1d_options strata_max_pool1d_options;

@@ -7,7 +7,7 @@
  *   mse, mae, huber                   (B, ...)         numbers like the outputs; (B) where there is one output an example
  *   binary_crossentropy               (B, ...) logits  0, 1 or between, like the outputs; (B) where there is one output
  *   sparse_categorical_crossentropy   (B, C) logits    integers (B) in 0..C-1
- *   categorical_crossentropy          (B, C) logits    probabilities (B, C) */
+ *   categorical_crossentropy          (B, C) logits    probabilities (B, C), or integers (B) in 0..C-1 */
 #ifndef STRATA_LOSSES_H
 #define STRATA_LOSSES_H
 

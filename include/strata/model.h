@@ -47,6 +47,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_to_json(const strata_model
 
 STRATA_API strata_shape strata_model_input_shape(const strata_model *model); /* of one element */
 STRATA_API strata_dtype strata_model_input_dtype(const strata_model *model);
+/* Tokens that an embedding takes as the model's input are 0 .. n - 1; 0: there is no such layer, or the model is neither compiled
+ * nor from JSON or a file. */
+STRATA_API int64_t strata_model_n_tokens(const strata_model *model);
 /* As the model's JSON or compile said; name NULL: not said yet. */
 STRATA_API strata_optimizer strata_model_optimizer(const strata_model *model);
 
@@ -100,8 +103,8 @@ typedef struct strata_metrics {
     } more[STRATA_MAX_METRICS];
 } strata_metrics;
 
-/* Told after each step (an update: of one batch, or of as many as the optimizer accumulates) and each epoch; returning anything
- * but STRATA_OK ends the fit with that status, after the step. */
+/* What fit's callback is told: after each step (an update: of one batch, or of as many as the optimizer accumulates) and each
+ * epoch. Returning anything but STRATA_OK ends the fit with that status, after the step. */
 typedef struct strata_progress {
     int epoch, epochs;      /* epoch counts from 0 */
     int64_t step, steps;    /* in this epoch; step counts finished ones; steps 0: a pipeline that does not know */
@@ -109,7 +112,11 @@ typedef struct strata_progress {
     bool epoch_end;         /* metrics are the whole epoch's */
     double loss;            /* of the newest finished step */
     strata_metrics metrics; /* of the epoch: at epoch_end exact, before it as last read from the device (examples 0: not yet) */
-    double epoch_seconds;   /* since the epoch began */
+    strata_metrics validation; /* at epoch_end, of the validation data; examples 0: there are none */
+    double epoch_seconds;      /* since the epoch began, without validation */
+    /* Set it to true, in any call, and training ends behind this epoch, fit with STRATA_OK; at epoch_end it says whether patience ends
+     * it. With several workers any worker's word counts for all. */
+    bool *stop;
 } strata_progress;
 typedef strata_status (*strata_progress_callback)(const strata_progress *progress, void *user, strata_error *err);
 
@@ -133,16 +140,25 @@ typedef struct strata_fit_options {
     int64_t
         steps_per_execution; /* on_progress is called behind every so many steps of an epoch, and at its end; 0: 1. Steps are submitted one
                                     after the other without waiting anyhow, so it changes nothing else */
+    /* Evaluated after each epoch in batches of `batch`; borrowed. What is trained has the same bits with it and without. With several
+     * workers each evaluates all of its own, and where a loss decides it is rank 0's. NULL: none */
+    const strata_dataset *validation;
+    /* Of the loss on validation data (INVALID without them). It improves where it falls by more than min_delta below the best so far. */
+    int patience;      /* training ends, and fit is OK, when it has not improved for so many epochs; 0: it never does */
+    double min_delta;  /* at least 0; 0 */
+    bool restore_best; /* the model ends with the best epoch's parameters and states, not the last's: a copy on the host */
     strata_progress_callback on_progress; /* NULL: none */
     void *user;
 } strata_fit_options;
 
 /* What a fit did. Zero-initialize; free with strata_history_finish. */
 typedef struct strata_history {
-    int n_epochs;
-    strata_metrics *epochs; /* [n_epochs] */
-    double *epoch_seconds;  /* [n_epochs] */
-    int64_t n_steps;        /* finished steps in all */
+    int n_epochs;               /* that were run: fewer than asked for where training was ended early */
+    strata_metrics *epochs;     /* [n_epochs] */
+    strata_metrics *validation; /* [n_epochs], of the validation data; NULL: there are none */
+    int best_epoch;             /* whose validation loss was the best, counted as strata_progress.epoch; -1: there is none */
+    double *epoch_seconds;      /* [n_epochs], without validation */
+    int64_t n_steps;            /* finished steps in all */
     int n_losses;
     float losses[100];         /* mean loss of each of the first steps */
     int64_t n_skipped;         /* steps that changed nothing, as their f16 gradients were not finite */
@@ -155,7 +171,8 @@ STRATA_API void strata_history_finish(strata_history *history);
  * than the optimizer accumulates. Arrays are shuffled and batched by the options; a pipeline (strata/pipeline.h) gives its own
  * order for (seed, epoch), and its own batches where it ends in a batch stage. With several workers all call it, with the same
  * options: by default they all read the same batches and compute their rows of each, which gives the losses of one process on one
- * device. Fails: INVALID for a batch below 1 or labels that do not fit; OUT_OF_MEMORY with bytes wanted and free and a batch that
+ * device. Fails: INVALID for a batch below 1, labels that do not fit, or workers that would not train the same (batch, optimizer, shuffles,
+ * number of examples, layers), with both sides; OUT_OF_MEMORY with bytes wanted and free and a batch that
  * fits; DATA for a loss that is not finite, naming the step and the first tensor that is not finite (the parameters are those
  * before that step), or for f16 gradients that are not finite even unscaled; what a callback returned. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset,
@@ -202,9 +219,10 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_save(strata_model *model, 
 /* Makes the model of a file; its parameters wait on the host until compile. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load(const char *path, strata_model **out_model, strata_error *err);
 
-/* A checkpoint is a model file that also has the optimizer's memory and counts: a model that is compiled alike, and trained on
- * from `epochs` with the same data and options (first_epoch), ends with the bits of a training that was never interrupted.
- * Between fits, or from on_progress at an epoch's end. epochs: how many are done, at least 1. */
+/* A checkpoint is a model file that also has the optimizer's memory and counts, and the best epoch so far of a fit with
+ * validation data: a model that is compiled alike, and trained on from `epochs` with the same data and options (first_epoch), ends
+ * with the bits of a training that was never interrupted. Between fits, or from on_progress at an epoch's end. epochs: how many
+ * are done, at least 1. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_save_checkpoint(strata_model *model, int epochs, const char *path,
                                                                       strata_error *err);
 /* Into a compiled model. *out_epochs is 0, and nothing is changed, where there is no such file. With several workers all call it,

@@ -36,6 +36,8 @@ STRATA_API strata_tensor *strata_clip(strata_tensor *x, double low, double high)
 /* To another dtype: float to integer truncates and saturates, NaN to 0; integer to integer saturates; to bool is x != 0.
  * Gradient between floats only. */
 STRATA_API strata_tensor *strata_cast(strata_tensor *x, strata_dtype dtype);
+/* x (u8) * scale, as f32: pixels as they are stored. No gradient. */
+STRATA_API strata_tensor *strata_dequantize(strata_tensor *x, double scale);
 
 /* ---- element-wise, two operands of one dtype, with NumPy broadcasting; the gradient is summed back over broadcast axes ----
  */

@@ -181,7 +181,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_auto_shard(const strata_
 
 /* ---- map functions ---- */
 
-/* Pictures (rows, columns, channels) of any 4-byte type: mirrored left to right in half of the cases (flip), and moved by up to
+/* Pictures (rows, columns, channels) of any type: mirrored left to right in half of the cases (flip), and moved by up to
  * `padding` pixels in each direction, with zeros from beyond the edge. Drawn from the element's key. user: a strata_flip_crop. */
 typedef struct strata_flip_crop {
     bool flip;

@@ -36,6 +36,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_texts_imdb(const char *path, con
  * DATA, with the line, for a label that is none of them. */
 STRATA_API STRATA_MUST_USE strata_status strata_texts_csv(const char *path, const strata_csv_options *opts,
                                                           strata_texts **out_texts, strata_error *err);
+/* The same of a table that was read; opts->separator means nothing here. */
+STRATA_API STRATA_MUST_USE strata_status strata_texts_from_csv(const strata_csv *csv, const strata_csv_options *opts,
+                                                               strata_texts **out_texts, strata_error *err);
 /* One document a line, without labels; plain, .gz or .xz. */
 STRATA_API STRATA_MUST_USE strata_status strata_texts_lines(const char *path, strata_texts **out_texts, strata_error *err);
 STRATA_API void strata_texts_destroy(strata_texts *texts); /* NULL is fine */

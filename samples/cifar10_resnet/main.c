@@ -65,6 +65,7 @@ int main(int argc, char **argv) {
     if (!status) status = strata_dataset_cifar10(folder, "test", &test, &err);
     if (!status) printf("learning from %s\n", strata_dataset_source(train));
     if (!status) compile.optimizer = make_optimizer(strata_dataset_size(train), epochs);
+    if (!status) status = strata_dataset_keep_bytes(train, &err);
     if (!status) status = strata_dataset_shuffle(&train, NULL, &err);
     if (!status) status = strata_dataset_map(&train, strata_augment_flip_crop, &crop, NULL, &err);
     if (!status) status = make_model(&model, &err);

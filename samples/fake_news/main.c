@@ -6,11 +6,18 @@
 #include <strata/strata.h>
 #include <strata/tokenizer.h>
 
-enum { TOKENS = 64, VOCABULARY = 10000 };
+enum { TOKENS = 64, VOCABULARY = 10000, MOST_CLASSES = 2 };
 
-static strata_status read_texts(const char *path, const char *text, const char *label, strata_texts **out_texts,
-                                strata_error *err) {
-    return strata_texts_csv(path, &(strata_csv_options){.features = &text, .n_features = 1, .label = label}, out_texts, err);
+/* The label's words are classes in the order of their bytes; in the test file, where one may be missing, they are those of `like`. */
+static strata_status read_texts(const char *path, const char *text, const char *label, const strata_texts *like,
+                                strata_texts **out_texts, strata_error *err) {
+    const char *classes[MOST_CLASSES];
+    strata_csv_options opts = {.features = &text, .n_features = 1, .label = label, .classes = classes};
+    while (like && opts.n_classes < MOST_CLASSES && opts.n_classes < strata_texts_n_classes(like)) {
+        classes[opts.n_classes] = strata_texts_class_name(like, opts.n_classes);
+        opts.n_classes++;
+    }
+    return strata_texts_csv(path, &opts, out_texts, err);
 }
 
 static strata_status add_layers(strata_model *model, strata_error *err) {
@@ -40,8 +47,8 @@ int main(int argc, char **argv) {
     strata_fit_options fit = {.epochs = 8, .batch = 64, .seed = 1};
 
     strata_status status = strata_device_open(NULL, NULL, &device, &err);
-    if (!status) status = read_texts(argv[1], text, label, &train_texts, &err);
-    if (!status) status = read_texts(argv[2], text, label, &test_texts, &err);
+    if (!status) status = read_texts(argv[1], text, label, NULL, &train_texts, &err);
+    if (!status) status = read_texts(argv[2], text, label, train_texts, &test_texts, &err);
     if (!status)
         status = strata_tokenizer_train(train_texts, &(strata_tokenizer_options){.vocabulary = VOCABULARY}, &tokenizer, &err);
     if (!status) status = strata_dataset_from_texts(train_texts, tokenizer, TOKENS, &train, &err);

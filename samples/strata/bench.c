@@ -57,6 +57,8 @@ static const option_row rows[] = {
      offsetof(bench_options, tune), 0, 0},
     {"compress", "bf16|f16", "allreduce: what f32 travels as; default: as it is", OPTION_TEXT,
      offsetof(bench_options, compress), 0, 0},
+    {"engine", "builtin|mpi", "allreduce over the workers of a job that mpirun started: who adds up (builtin)", OPTION_TEXT,
+     offsetof(bench_options, strategy.engine), 0, 0},
     {"peer", "NAME", "allreduce: gloo or mpi beside", OPTION_TEXT, offsetof(bench_options, peer), 0, 0},
     {"devices", "A,B", "allreduce: between devices of this process instead, beside what copying reaches", OPTION_TEXT,
      offsetof(bench_options, devices), 0, 0},
@@ -403,9 +405,9 @@ const command command_bench = {
         "or the environment names a job (strata launch --hosts a,b -- strata bench allreduce) and --ranks is not given, over "
         "its workers,\n"
         "and rank 0 prints. The peer gloo\n"
-        "is torch of $STRATA_BENCH_PYTHON (default python3); mpi runs $STRATA_BENCH_MPI, a command to which sizes are added "
-        "and whose lines\n"
-        "end in \"BYTES B median X us min Y us\"\n",
+        "is torch of $STRATA_BENCH_PYTHON (default python3); mpi is this command over --engine mpi, started "
+        "by mpirun,\n"
+        "or $STRATA_BENCH_MPI, a command to which sizes are added and whose lines end in \"BYTES B median X us min Y us\"\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,

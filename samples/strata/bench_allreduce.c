@@ -177,7 +177,8 @@ static int run_worker(job *j, const strata_cluster_spec *spec) {
     strata_error err = {0};
     if (j->options->peer || j->options->tune)
         return usage_error("bench allreduce: --peer and --tune are for processes of this machine; give --ranks too");
-    const strata_communicator_options more = {.transport = j->options->transport, .algorithm = j->algorithm};
+    const strata_communicator_options more = {
+        .engine = j->options->strategy.engine, .transport = j->options->transport, .algorithm = j->algorithm};
     const int code = join_workers(&j->options->strategy, spec, &more, &comm);
     if (code) return code;
     j->transport = strata_communicator_transport(comm);
@@ -272,9 +273,33 @@ static const char gloo_program[] =
     "if not rank:\n"
     "    for pid in pids: os.waitpid(pid, 0)\n";
 
+/* This command over the machine's MPI: Open MPI as measured beside others, with more ranks than cores, and over TCP where we are; MPICH takes it as it is. */
+static int mpi_command(const job *j, char texts[][24], const char **argv) {
+    static char self[4096], sizes[MOST_SIZES * 24];
+    size_t used = 0;
+    int n = 0;
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length < 1) return 0;
+    for (int i = 0; i < j->n_sizes; i++)
+        used += (size_t)snprintf(sizes + used, sizeof sizes - used, "%s%lld", i ? "," : "", (long long)j->sizes[i]);
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
+    setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+    if (!strcmp(j->transport, "tcp")) setenv("OMPI_MCA_btl", "self,tcp", 0);
+    snprintf(texts[MOST_SIZES], 24, "%d", j->world);
+    const char *const words[] = {"mpirun",   "-n",  texts[MOST_SIZES], self,      "bench", "allreduce",
+                                 "--engine", "mpi", "--json",          "--sizes", sizes};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) argv[n++] = words[i];
+    return n;
+}
+
 /* The command's arguments; NULL-terminated. False where the peer is not known. */
 static bool peer_command(const job *j, char texts[][24], const char **argv) {
     int n = 0;
+    if (!strcmp(j->options->peer, "mpi") && !getenv("STRATA_BENCH_MPI")) {
+        n = mpi_command(j, texts, argv);
+        argv[n] = NULL;
+        return n > 0;
+    }
     if (!strcmp(j->options->peer, "gloo")) {
         const char *python = getenv("STRATA_BENCH_PYTHON");
         argv[n++] = python ? python : "python3";
@@ -282,7 +307,7 @@ static bool peer_command(const job *j, char texts[][24], const char **argv) {
         argv[n++] = gloo_program;
         snprintf(texts[MOST_SIZES], 24, "%d", j->world);
         argv[n++] = texts[MOST_SIZES];
-    } else if (!strcmp(j->options->peer, "mpi") && getenv("STRATA_BENCH_MPI")) {
+    } else if (!strcmp(j->options->peer, "mpi")) {
         argv[n++] = "sh";
         argv[n++] = "-c";
         argv[n++] = "exec $STRATA_BENCH_MPI \"$@\"";
@@ -298,13 +323,27 @@ static bool peer_command(const job *j, char texts[][24], const char **argv) {
     return true;
 }
 
+/* "4096 B median 9.1 us min 8.4 us", with anything before it; or our own JSON. */
+static bool read_peer_line(const char *line, measured *out) {
+    long long bytes = 0;
+    *out = (measured){0};
+    const char *at = strstr(line, " B "), *from = at;
+    if (at) {
+        while (from > line && from[-1] != ' ') from--;
+        out->bytes = atoll(from);
+        return sscanf(at, " B median %lf us min %lf us", &out->median_us, &out->min_us) == 2;
+    }
+    const int n = sscanf(line, "{\"bytes\":%lld,\"median_us\":%lf,\"min_us\":%lf", &bytes, &out->median_us, &out->min_us);
+    out->bytes = bytes;
+    return n == 3;
+}
+
 /* Fills peer[i] for sizes[i]; left 0 where the peer told nothing. */
 static int run_peer(const job *j, measured *peer) {
     static char texts[MOST_SIZES + 1][24];
-    const char *argv[MOST_SIZES + 8];
+    const char *argv[MOST_SIZES + 16];
     int ends[2];
-    if (!peer_command(j, texts, argv))
-        return usage_error("--peer is \"%s\"; it must be gloo, or mpi with its command in $STRATA_BENCH_MPI", j->options->peer);
+    if (!peer_command(j, texts, argv)) return usage_error("--peer is \"%s\"; it must be gloo or mpi", j->options->peer);
     if (pipe(ends)) return usage_error("no pipe: %s", strerror(errno));
     const pid_t pid = fork();
     if (!pid) {
@@ -318,17 +357,19 @@ static int run_peer(const job *j, measured *peer) {
     FILE *lines = fdopen(ends[0], "r");
     char line[256];
     while (lines && fgets(line, sizeof line, lines)) {
-        const char *at = strstr(line, " B "), *from = at;
-        while (from && from > line && from[-1] != ' ') from--;
-        measured m = {.bytes = from ? atoll(from) : 0};
-        if (!at || sscanf(at, " B median %lf us min %lf us", &m.median_us, &m.min_us) != 2) continue;
+        measured m;
+        if (!read_peer_line(line, &m)) continue;
         for (int i = 0; i < j->n_sizes; i++)
             if (j->sizes[i] == m.bytes) peer[i] = m;
     }
     if (lines) fclose(lines);
     int status = 0;
     if (pid > 0) waitpid(pid, &status, 0);
-    if (pid < 0 || status) return usage_error("the peer %s did not run to its end", j->options->peer);
+    if (pid < 0 || status)
+        return usage_error("the peer %s did not run to its end; it needs %s", j->options->peer,
+                           strcmp(j->options->peer, "mpi")
+                               ? "a python3 with torch (pip install torch), named in $STRATA_BENCH_PYTHON"
+                               : "mpirun (Debian: openmpi-bin)");
     return EXIT_OK;
 }
 

@@ -220,6 +220,13 @@ void print_json_string(const char *text) {
     putchar('"');
 }
 
+void print_json_number(double value, const char *format) {
+    if (isfinite(value))
+        printf(format, value);
+    else
+        printf("null");
+}
+
 void print_json_shape(strata_shape shape) {
     putchar('[');
     for (int i = 0; i < shape.rank; i++) printf("%s%lld", i ? "," : "", (long long)shape.dims[i]);
@@ -250,8 +257,8 @@ double now_seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-void print_more(const strata_metrics *metrics) {
-    for (int i = 0; i < metrics->n; i++) printf("  %s %.4f", metrics->more[i].name, metrics->more[i].value);
+void print_more(const strata_metrics *metrics, const char *prefix) {
+    for (int i = 0; i < metrics->n; i++) printf("  %s%s %.4f", prefix, metrics->more[i].name, metrics->more[i].value);
 }
 
 static void print_matrix(const strata_array *counts) {
@@ -263,6 +270,16 @@ static void print_matrix(const strata_array *counts) {
                            : "[[",
                (long long)((int64_t *)counts->data)[i], i % classes == classes - 1 ? "]" : "");
     printf("]");
+}
+
+void print_confusion(const strata_model *model) {
+    strata_array counts;
+    if (strata_model_confusion_matrix(model, &counts, NULL)) return;
+    const int64_t classes = counts.shape.dims[0];
+    printf("confusion matrix, a row for each label and a column for each answer\n");
+    for (int64_t i = 0; i < classes * classes; i++)
+        printf("%7lld%s", (long long)((int64_t *)counts.data)[i], i % classes == classes - 1 ? "\n" : "");
+    strata_array_finish(&counts);
 }
 
 void print_more_json(const strata_model *model, const strata_metrics *metrics) {

@@ -88,43 +88,74 @@ int open_device(const device_flags *flags, strata_device **out_device);
 typedef struct strategy_flags {
     const char *name, *devices, *parameter_device, *split, *cluster, *task, *tls_cert, *tls_key, *tls_ca, *tls_name;
     const char *cross_device_ops;
-    const char *compress, *engine;
+    const char *compress, *engine, *transport, *interface;
+    double wait_s, heartbeat_s, stall_s;
+    bool insecure;
     int64_t bytes_per_pack;
 } strategy_flags;
-#define CLUSTER_OPTION_ROWS(type, member)                                                                                  \
-    {"cluster",                                                                                                            \
-     "A:PORT,B:PORT",                                                                                                      \
-     "the workers (TF_CONFIG or the launcher's environment)",                                                              \
-     OPTION_TEXT,                                                                                                          \
-     offsetof(type, member.cluster),                                                                                       \
-     0,                                                                                                                    \
-     0},                                                                                                                   \
-        {"task", "worker:1", "with --cluster: which of the workers this one is", OPTION_TEXT, offsetof(type, member.task), \
-         0,      0},                                                                                                       \
-        {"tls-cert",                                                                                                       \
-         "FILE",                                                                                                           \
-         "TLS between workers: this one's certificate, PEM (STRATA_TLS_CERT)",                                             \
-         OPTION_TEXT,                                                                                                      \
-         offsetof(type, member.tls_cert),                                                                                  \
-         0,                                                                                                                \
-         0},                                                                                                               \
-        {"tls-key",                                                                                                        \
-         "FILE",                                                                                                           \
-         "its key (STRATA_TLS_KEY; else in the certificate's file)",                                                       \
-         OPTION_TEXT,                                                                                                      \
-         offsetof(type, member.tls_key),                                                                                   \
-         0,                                                                                                                \
-         0},                                                                                                               \
-        {"tls-ca",                                                                                                         \
-         "FILE",                                                                                                           \
-         "the authorities whose certificates are believed (STRATA_TLS_CA)",                                                \
-         OPTION_TEXT,                                                                                                      \
-         offsetof(type, member.tls_ca),                                                                                    \
-         0,                                                                                                                \
-         0},                                                                                                               \
-    {                                                                                                                      \
-        "tls-name", "NAME", "that every certificate must have (STRATA_TLS_NAME; else the host dialled)", OPTION_TEXT,      \
-            offsetof(type, member.tls_name), 0, 0                                                                          \
+#define CLUSTER_OPTION_ROWS(type, member)                                                                                       \
+    {"cluster",                                                                                                                 \
+     "A:PORT,B:PORT",                                                                                                           \
+     "the workers (TF_CONFIG or the launcher's environment)",                                                                   \
+     OPTION_TEXT,                                                                                                               \
+     offsetof(type, member.cluster),                                                                                            \
+     0,                                                                                                                         \
+     0},                                                                                                                        \
+        {"task", "worker:1", "with --cluster: which of the workers this one is", OPTION_TEXT, offsetof(type, member.task),      \
+         0,      0},                                                                                                            \
+        {"tls-cert",                                                                                                            \
+         "FILE",                                                                                                                \
+         "TLS between workers: this one's certificate, PEM (STRATA_TLS_CERT)",                                                  \
+         OPTION_TEXT,                                                                                                           \
+         offsetof(type, member.tls_cert),                                                                                       \
+         0,                                                                                                                     \
+         0},                                                                                                                    \
+        {"tls-key",                                                                                                             \
+         "FILE",                                                                                                                \
+         "its key (STRATA_TLS_KEY; else in the certificate's file)",                                                            \
+         OPTION_TEXT,                                                                                                           \
+         offsetof(type, member.tls_key),                                                                                        \
+         0,                                                                                                                     \
+         0},                                                                                                                    \
+        {"tls-ca",                                                                                                              \
+         "FILE",                                                                                                                \
+         "the authorities whose certificates are believed (STRATA_TLS_CA)",                                                     \
+         OPTION_TEXT,                                                                                                           \
+         offsetof(type, member.tls_ca),                                                                                         \
+         0,                                                                                                                     \
+         0},                                                                                                                    \
+        {"interface",                                                                                                           \
+         "NAME",                                                                                                                \
+         "listen on this network interface or address (the one that reaches rank 0)",                                           \
+         OPTION_TEXT,                                                                                                           \
+         offsetof(type, member.interface),                                                                                      \
+         0,                                                                                                                     \
+         0},                                                                                                                    \
+        {"insecure",                                                                                                            \
+         NULL,                                                                                                                  \
+         "listen beyond this host without a secret (STRATA_SECRET)",                                                            \
+         OPTION_FLAG,                                                                                                           \
+         offsetof(type, member.insecure),                                                                                       \
+         0,                                                                                                                     \
+         0},                                                                                                                    \
+        {"wait", "S", "seconds until all workers must have come (60)", OPTION_NUMBER, offsetof(type, member.wait_s), 0.1, 1e6}, \
+        {"heartbeat",                                                                                                           \
+         "S",                                                                                                                   \
+         "seconds between signs of life; a worker without five of them is lost (1)",                                            \
+         OPTION_NUMBER,                                                                                                         \
+         offsetof(type, member.heartbeat_s),                                                                                    \
+         0.01,                                                                                                                  \
+         1e6},                                                                                                                  \
+        {"stall",                                                                                                               \
+         "S",                                                                                                                   \
+         "seconds that a sum may make no progress while all workers live (300)",                                                \
+         OPTION_NUMBER,                                                                                                         \
+         offsetof(type, member.stall_s),                                                                                        \
+         0.1,                                                                                                                   \
+         1e9},                                                                                                                  \
+    {                                                                                                                           \
+        "tls-name", "NAME", "that every certificate must have (STRATA_TLS_NAME; else the host dialled)", OPTION_TEXT,           \
+            offsetof(type, member.tls_name), 0, 0                                                                               \
     }
 /* A strategy and, where there are several workers, what joins them. */
 typedef struct opened_strategy {
@@ -132,9 +163,9 @@ typedef struct opened_strategy {
     strata_communicator *communicator;
     bool chief; /* writes files and prints */
 } opened_strategy;
-/* What --strategy, --devices (a,b,c), --parameter-device and --split (3:1, auto) say; --device names one device. */
 /* "bf16" or "f16"; NULL is none, F32. Returns the exit code, after a message. */
 int read_compress(const char *text, strata_dtype *out_wire);
+/* What --strategy, --devices (a,b,c), --parameter-device and --split (3:1, auto) say; --device names one device. */
 int open_strategy(const strategy_flags *flags, const device_flags *device, opened_strategy *out_opened);
 void close_strategy(opened_strategy *opened); /* after all made on it */
 /* Whether --tls-cert or the environment asks for TLS. */
@@ -149,13 +180,19 @@ int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, c
 
 /* ",\"metrics\":{\"auc\":0.9, ...}" for those that the model was asked for, its confusion matrix among them; nothing where there are none. */
 void print_more_json(const strata_model *model, const strata_metrics *metrics);
-/* "  auc 0.9000" for each. */
-void print_more(const strata_metrics *metrics);
+/* layers.c: what a model.json is made of. */
+void print_layers(void);
+/* "  auc 0.9000" for each, the prefix before its name. */
+void print_more(const strata_metrics *metrics, const char *prefix);
+/* The confusion matrix as a table, where the model was asked for one. */
+void print_confusion(const strata_model *model);
 /* Megabytes of memory that the process held at most. */
 int64_t peak_rss_mib(void);
 /* Write a JSON string with quotes, and an array of the shape's dimensions. */
 void print_json_string(const char *text);
 void print_json_shape(strata_shape shape);
+/* The number in printf's format; null for what JSON has no number for: infinity, NaN. */
+void print_json_number(double value, const char *format);
 /* 1234567.0 as "1.23 M", for people. */
 typedef struct readable_number {
     char text[32];

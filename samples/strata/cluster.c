@@ -24,14 +24,12 @@ static const double PING_SECONDS = 0.2, BULK_SECONDS = 0.03,
 typedef struct check_options {
     strategy_flags strategy;
     const char *transport;
-    double wait_s;
     bool json;
 } check_options;
 
 static const option_row rows[] = {
     CLUSTER_OPTION_ROWS(check_options, strategy),
     {"transport", "NAME", "tcp, or shm for workers of one host (auto)", OPTION_TEXT, offsetof(check_options, transport), 0, 0},
-    {"wait", "S", "seconds until all must have come (60)", OPTION_NUMBER, offsetof(check_options, wait_s), 0.1, 1e6},
     {"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(check_options, json), 0, 0},
     {0}};
 
@@ -237,7 +235,7 @@ static int run(const command *command, int argc, char **argv) {
     int code = read_options(command, argc, argv, &options, &what, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
     if (strcmp(what, "check") != 0) return usage_error("cluster: \"%s\" is not known; there is: strata cluster check", what);
-    const strata_communicator_options more = {.transport = options.transport, .connect_seconds = options.wait_s};
+    const strata_communicator_options more = {.transport = options.transport};
     code = resolve_workers(&options.strategy, &spec);
     if (!code && spec.rank == 0 && !options.json) print_resolved(&spec);
     if (!code) code = join_workers(&options.strategy, &spec, &more, &comm);

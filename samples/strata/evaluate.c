@@ -30,25 +30,24 @@ static int evaluate(const evaluate_options *options, strata_model *model, strata
     if (!status) status = strata_model_evaluate(model, test, options->batch, &metrics, &err);
     if (status) return report(FAILING_RUN, status, &err);
     if (options->json) {
-        printf("{\"examples\":%lld,\"loss\":%.9g,\"accuracy\":%.6f,\"device\":", (long long)metrics.examples, metrics.loss,
-               metrics.accuracy);
+        printf("{\"examples\":%lld,\"loss\":", (long long)metrics.examples);
+        print_json_number(metrics.loss, "%.9g");
+        printf(",\"accuracy\":%.6f,\"device\":", metrics.accuracy);
         print_json_string(strata_device_get_info(device)->id);
         print_more_json(model, &metrics);
         printf("}\n");
     } else {
         print_metrics(model, &metrics);
-        print_more(&metrics);
+        print_more(&metrics, "");
         putchar('\n');
+        print_confusion(model);
     }
     return EXIT_OK;
 }
 
-/* Texts become tokens as the model learned them. */
 static int open_test_data(const strata_model *model, const data_options *options, sample_data *data) {
-    strata_shape shape = strata_model_input_shape(model);
     const sample *sample = sample_of_model(model, options);
-    int code = model_tokenizer(model, sample, &data->tokenizer);
-    data->length = shape.rank ? shape.dims[0] : 0;
+    int code = recall_data(model, sample, data);
     return code ? code : open_data(sample, options, "test", data);
 }
 

@@ -2,7 +2,6 @@
  *
  * strata inspect: what is in a model or data file. What a file is is seen from its first bytes (its name decides only where a format
  * has no mark); each format is a row of `formats` and gives one list of parts, which one printer shows. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +11,12 @@
 #include "core/data/cifar10.h"
 #include "core/data/idx.h"
 #include "core/data/npy.h"
+#include "core/data/npz.h"
 #include "core/data/safetensors.h"
+#include "core/data/stream.h"
 #include "core/file.h"
+
+static const size_t MOST_BYTES = (size_t)1 << 36;
 
 typedef struct inspect_options {
     bool json;
@@ -119,13 +122,48 @@ static bool is_npy(const char *path, const unsigned char *head, size_t n) {
 
 static strata_status inspect_npy(const char *path, listing *list, strata_error *err) {
     strata_array array = {0};
-    STRATA_TRY(strata_npy_read(path, &array, err));
-    return list_array(path, "npy", &array, list);
+    unsigned char *bytes = NULL;
+    size_t n = 0, elements = 0;
+    part stored = {.name = "elements"};
+    STRATA_TRY(strata_stream_read_file(path, MOST_BYTES, &bytes, &n, err));
+    strata_status status = strata_npy_parse(path, bytes, n, &array, err); /* which looks at all of it */
+    if (!status) status = strata_npy_describe(path, bytes, n, &stored.dtype, &stored.shape, &elements, err);
+    strata_array_finish(&array);
+    free(bytes);
+    STRATA_TRY(status);
+    stored.bytes = (int64_t)elements;
+    begin(list, path, "npy");
+    add(list, stored);
+    end(list);
+    return STRATA_OK;
+}
+
+static bool is_npz(const char *path, const unsigned char *head, size_t n) {
+    (void)path;
+    return n > 3 && !memcmp(head, "PK", 2) && (!memcmp(head + 2, "\3\4", 2) || !memcmp(head + 2, "\5\6", 2));
+}
+
+static void add_entry(const strata_npz_entry *entry, void *user) {
+    add(user, (part){entry->name, entry->type, entry->shape, (int64_t)entry->n_bytes});
+}
+
+static strata_status inspect_npz(const char *path, listing *list, strata_error *err) {
+    unsigned char *bytes = NULL;
+    size_t n = 0;
+    STRATA_TRY(strata_file_read(path, MOST_BYTES, &bytes, &n, err));
+    strata_status status = strata_npz_list(path, bytes, n, NULL, NULL, err); /* all of it, before a word is said */
+    if (!status) {
+        begin(list, path, "npz");
+        status = strata_npz_list(path, bytes, n, add_entry, list, err);
+        end(list);
+    }
+    free(bytes);
+    return status;
 }
 
 static bool is_idx(const char *path, const unsigned char *head, size_t n) {
     (void)path;
-    return (n > 4 && !head[0] && !head[1] && head[2] >= 8 && head[2] <= 14) || (n > 2 && head[0] == 0x1f && head[1] == 0x8b);
+    return n > 4 && !head[0] && !head[1] && head[2] >= 8 && head[2] <= 14;
 }
 
 static strata_status inspect_idx(const char *path, listing *list, strata_error *err) {
@@ -151,7 +189,7 @@ static strata_status inspect_cifar10(const char *path, listing *list, strata_err
     unsigned char *bytes = NULL;
     size_t n = 0;
     strata_array images = {0}, labels = {0};
-    STRATA_TRY(strata_file_read(path, (size_t)1 << 32, &bytes, &n, err));
+    STRATA_TRY(strata_file_read(path, MOST_BYTES, &bytes, &n, err));
     strata_status status = strata_cifar10_parse(path, bytes, n, &images, &labels, err);
     free(bytes);
     STRATA_TRY(status);
@@ -162,6 +200,29 @@ static strata_status inspect_cifar10(const char *path, listing *list, strata_err
     strata_array_finish(&images);
     strata_array_finish(&labels);
     return STRATA_OK;
+}
+
+static bool is_model_json(const char *path, const unsigned char *head, size_t n) {
+    (void)head;
+    return n && ends_with(path, ".json");
+}
+
+static strata_status inspect_model_json(const char *path, listing *list, strata_error *err) {
+    strata_model *model = NULL;
+    char *text = NULL;
+    STRATA_TRY(strata_model_read_json(path, &model, err));
+    strata_status status = strata_model_to_json(model, &text, err);
+    if (!status) {
+        begin(list, path, "a Strata model (JSON)");
+        for (int i = 0; i < strata_model_n_parameters(model); i++) {
+            const strata_parameter p = strata_model_parameter(model, i);
+            add(list, (part){p.name, "f32", p.shape, 4 * strata_shape_elements(p.shape)});
+        }
+        print_model(list, text);
+    }
+    free(text);
+    strata_model_destroy(model);
+    return status;
 }
 
 static bool is_csv(const char *path, const unsigned char *head, size_t n) {
@@ -197,25 +258,23 @@ static const struct {
     bool (*matches)(const char *path, const unsigned char *head, size_t n);
     strata_status (*inspect)(const char *path, listing *list, strata_error *err);
 } formats[] = {{"npy", is_npy, inspect_npy},
+               {"npz", is_npz, inspect_npz},
                {"safetensors", is_safetensors, inspect_safetensors},
                {"CIFAR-10", is_cifar10, inspect_cifar10},
                {"CSV", is_csv, inspect_csv},
+               {"model.json", is_model_json, inspect_model_json},
                {"IDX", is_idx, inspect_idx}};
 
 static strata_status inspect(const char *path, listing *list, strata_error *err) {
     unsigned char head[64] = {0};
-    FILE *file = fopen(path, "rb");
-    if (!file) return strata_file_fail(err, errno, path, "open");
-    size_t n = fread(head, 1, sizeof head, file);
-    int problem = ferror(file) ? errno : 0;
-    fclose(file);
-    if (problem) return strata_file_fail(err, problem, path, "read");
+    size_t n = 0;
+    STRATA_TRY(strata_stream_peek_file(path, head, sizeof head, &n, err));
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (formats[i].matches(path, head, n)) return formats[i].inspect(path, list, err);
-    return strata_fail(
-        err, STRATA_DATA,
-        "%s: begins like none of the formats that are known: safetensors, npy, IDX; nor is it called .csv or _batch_1.bin",
-        path);
+    return strata_fail(err, STRATA_DATA,
+                       "%s: begins like none of the formats that are known: safetensors, npy, npz, IDX; nor is it called .csv, "
+                       ".json or _batch_1.bin",
+                       path);
 }
 
 static int run(const command *command, int argc, char **argv) {

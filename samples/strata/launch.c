@@ -127,8 +127,9 @@ const command command_launch = {
     .details =
         "Each worker finds in its environment what --strategy multi_worker_mirrored needs: TF_CONFIG, STRATA_LOCAL_RANK,\n"
         "STRATA_LOCAL_SIZE, STRATA_SECRET and STRATA_RESTART (how often the job was started again). Its lines are shown\n"
-        "with its rank, and it gets its share of the cores and accelerators. The first worker that fails ends the\n"
-        "others, and its exit code is launch's; a restart may cure 160 to 163, and a worker that a signal ended. With\n"
+        "with its rank, and it gets its share of the cores and accelerators (where each gets one core, on one host:\n"
+        "PoCL's driver without threads, unless POCL_DEVICES says which). The first worker that fails ends the others, and\n"
+        "its exit code is launch's; a restart may cure 160 to 163, and a worker that a signal ended. With\n"
         "train's --checkpoint the job goes on from its last whole epoch.\n"
         "  strata launch -n 4 -- strata train mnist --data DIR\n"
         "  strata launch --hosts a:2,me@b:2 --restarts 3 -- strata train mnist --data DIR\n",

@@ -45,12 +45,19 @@ static char *tf_config_of(const job *j, int rank) {
     return strata_json_take(&writer, &text, NULL, NULL) ? NULL : text;
 }
 
+/* How many cores this process has; 0: more than 1024, which are left alone. */
+static int own_cores(cpu_set_t *out_cores) {
+    CPU_ZERO(out_cores);
+    return sched_getaffinity(0, sizeof *out_cores, out_cores) ? 0 : CPU_COUNT(out_cores);
+}
+
 /* Worker `local` of n gets a run of this process's cores, or shares one where there are more workers than cores. Returns how many. */
 static int divide_cores(int local, int n, cpu_set_t *out_cores) {
     cpu_set_t all;
     CPU_ZERO(out_cores);
-    if (sched_getaffinity(0, sizeof all, &all)) return 0; /* more than 1024 cores: left alone */
-    int n_cores = CPU_COUNT(&all), first = (int)((int64_t)local * n_cores / n), end = (int)((int64_t)(local + 1) * n_cores / n);
+    const int n_cores = own_cores(&all);
+    int first = (int)((int64_t)local * n_cores / n), end = (int)((int64_t)(local + 1) * n_cores / n);
+    if (!n_cores) return 0;
     if (end == first) end = first + 1;
     for (int core = 0, seen = 0; core < CPU_SETSIZE; core++)
         if (CPU_ISSET(core, &all)) {
@@ -77,6 +84,10 @@ static bool set_up_worker(const job *j, int local, worker_setup *setup, child *o
     /* A worker's drivers start as many threads as it has cores. PoCL's variable is the second one since 4.0; LP is lavapipe. */
     static const char *const limits[] = {"POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "LP_NUM_THREADS",
                                          "OMP_NUM_THREADS"};
+    /* On one core PoCL's thread and the one that waits for it only take turns; this driver of it computes in the thread that asks. All of a job's
+     * workers must have the same one, so not where some have two cores, nor over several hosts: there the thread computes while the other waits
+     * for the network, too. Names that a version doesn't know are passed over; the second is the first one's since 4.0. */
+    static const char *const threadless[] = {"POCL_DEVICES", "basic cpu-minimal"};
     static const char *const removed[] = {"STRATA_CLUSTER", "STRATA_TASK", "STRATA_RENDEZVOUS"};
     int rank = j->first + local, n = 0, n_cores = j->options->no_bind ? 0 : divide_cores(local, j->n_here, &setup->cores);
     char *config = tf_config_of(j, rank);
@@ -86,6 +97,9 @@ static bool set_up_worker(const job *j, int local, worker_setup *setup, child *o
     free(config);
     for (size_t i = 0; made && n_cores && i < sizeof limits / sizeof *limits; i++)
         if (!getenv(limits[i])) made = add_number(setup, &n, limits[i], n_cores);
+    cpu_set_t all;
+    if (made && n_cores && own_cores(&all) <= j->n_here && j->n_here == j->n_ranks && !getenv(threadless[0]))
+        made = add_variable(setup, &n, threadless[0], threadless[1]);
     for (size_t i = 0; made && i < sizeof removed / sizeof *removed; i++)
         made = (setup->variables[n] = strdup(removed[i])) != NULL && ++n;
     snprintf(setup->name, sizeof setup->name, "worker %d", rank);

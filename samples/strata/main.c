@@ -36,7 +36,7 @@ static const char exit_codes[] =
 static void print_help(void) {
     printf("strata trains neural networks on any accelerator.\n\nusage: strata COMMAND [ARGUMENTS] [OPTIONS]\n\n");
     for (int i = 0; commands[i]; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    printf("  %-10s %s\n", "help", "help on a command, or on exit-codes");
+    printf("  %-10s %s\n", "help", "help on a command, or on layers or exit-codes");
     printf("\nstrata help COMMAND tells its options. A start: strata train mnist\n");
 }
 
@@ -47,8 +47,8 @@ static const command *find_command(const char *name) {
 }
 
 static int unknown_command(const char *name) {
-    const char *words[16] = {"help", "exit-codes"};
-    int n = 2;
+    const char *words[16] = {"help", "exit-codes", "layers"};
+    int n = 3;
     for (int i = 0; commands[i]; i++) words[n++] = commands[i]->name;
     const char *near = nearest_word(name, words, n);
     if (near) return usage_error("\"%s\" is not a command. Did you mean \"%s\"? strata --help lists them", name, near);
@@ -62,6 +62,10 @@ static int help(const char *about) {
     }
     if (!strcmp(about, "exit-codes")) {
         fputs(exit_codes, stdout);
+        return EXIT_OK;
+    }
+    if (!strcmp(about, "layers")) {
+        print_layers();
         return EXIT_OK;
     }
     const command *found = find_command(about);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "core/data/picture.h"
-#include "core/file.h"
+#include "core/data/stream.h"
 
 enum { MOST_FILE_BYTES = 256 << 20, MOST_SIDE = 1 << 15 };
 
@@ -74,7 +74,7 @@ strata_status picture_read(const char *path, strata_shape element, bool invert, 
     unsigned char *bytes = NULL;
     size_t n = 0;
     strata_array pixels = {0};
-    STRATA_TRY(strata_file_read(path, MOST_FILE_BYTES, &bytes, &n, err));
+    STRATA_TRY(strata_stream_read_file(path, MOST_FILE_BYTES, &bytes, &n, err));
     strata_status status = strata_picture_parse(path, bytes, n, channels, &pixels, err);
     free(bytes);
     if (!status) status = convert(&pixels, element, invert, out_features, err);

@@ -52,7 +52,7 @@ static const sample samples[] = {
      .epochs = 5,
      .batch = 64,
      .classes = "negative,positive",
-     .vocabulary = 10000},
+     .texts = true},
     {.name = "fake_news",
      .about = "whether a tweet is true: words, 1-D convolution; or the texts of your CSV",
      .model = model_fake_news,
@@ -61,7 +61,7 @@ static const sample samples[] = {
      .epochs = 8,
      .batch = 64,
      .classes = "fake,real",
-     .vocabulary = 10000,
+     .texts = true,
      .label = "label",
      .columns = "tweet",
      .tables = {{"covid_train", "train", "Constraint_Train"}, {"covid_test", "test", "english_test_with_labels"}}},
@@ -84,8 +84,9 @@ static const sample samples[] = {
 };
 enum { N_SAMPLES = sizeof samples / sizeof *samples };
 
-/* What a model of the user's own learns from a CSV. */
+/* What a model of the user's own learns from a CSV: numbers, or one that takes tokens texts. */
 static const sample table = {.name = "table", .open = open_table, .tables = {{"train"}, {"test"}}};
+static const sample text_table = {.name = "table", .open = open_text_table, .texts = true, .tables = {{"train"}, {"test"}}};
 
 const sample *find_sample(const char *name) {
     for (int i = 0; i < N_SAMPLES; i++)
@@ -94,16 +95,16 @@ const sample *find_sample(const char *name) {
 }
 
 const sample *sample_of_model(const strata_model *model, const data_options *options) {
-    static const char *const ends[] = {".csv", ".csv.gz", ".csv.xz"};
     const sample *found = find_sample(strata_model_label(model));
-    for (size_t i = 0; i < sizeof ends / sizeof *ends && !found; i++)
-        if (options->path && ends_with(options->path, ends[i])) found = &table;
-    return found ? found : &samples[0];
+    if (found) return found;
+    if (strata_model_input_dtype(model) == STRATA_DTYPE_I32) return &text_table;
+    return options->path && (options->label || has_table(&table, options->path)) ? &table : &samples[0];
 }
 
-const char *class_name(const sample *sample, int64_t class) {
+const char *class_name(const sample *sample, const csv_schema *schema, int64_t class) {
     static char word[64];
     const char *at = sample->classes;
+    if (schema->n_columns) return schema_class_name(schema, class);
     for (; at && class > 0; class --) {
         at = strchr(at, ',');
         if (at) at++;

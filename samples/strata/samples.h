@@ -7,6 +7,7 @@
 #include <strata/tokenizer.h>
 
 #include "cli.h"
+#include "schema.h"
 
 /* Where data are and which part of them is meant; the options of every command that reads them. */
 typedef struct data_options {
@@ -23,7 +24,13 @@ typedef struct data_options {
      offsetof(type, member.path),                                                                                 \
      0,                                                                                                           \
      0},                                                                                                          \
-        {"label", "COLUMN", "CSV: the column to be learned", OPTION_TEXT, offsetof(type, member.label), 0, 0},    \
+        {"label",                                                                                                 \
+         "COLUMN",                                                                                                \
+         "CSV: the column to be learned; several, A,B, are numbers learned together",                             \
+         OPTION_TEXT,                                                                                             \
+         offsetof(type, member.label),                                                                            \
+         0,                                                                                                       \
+         0},                                                                                                      \
         {"weight-column",                                                                                         \
          "COLUMN",                                                                                                \
          "CSV of numbers: the column that says what a row's loss counts",                                         \
@@ -42,7 +49,9 @@ enum { TABLE_STEMS = 3 };
 typedef struct sample_data {
     strata_dataset *dataset;
     strata_tokenizer *tokenizer; /* of texts: used when it is there, else made from the texts */
-    int64_t length;              /* of texts: tokens of an example, told by the model */
+    int64_t length, vocabulary;  /* of texts: tokens of an example, and how many there are, told by the model */
+    bool whole;                  /* of a CSV that is the only one all rows are taken, none kept for testing */
+    csv_schema schema;           /* of a CSV: what options leave open is as it says; made when it is empty */
 } sample_data;
 
 struct sample {
@@ -58,7 +67,7 @@ struct sample {
     strata_flip_crop *augment;          /* what pictures go through before they are learned from; NULL: nothing */
     bool any_width;                     /* the data say how many numbers an example has: the model's "input" follows */
     const char *classes;                /* their words, separated by commas, in order; NULL: they are their numbers */
-    int64_t vocabulary;                 /* of texts */
+    bool texts;                         /* documents, which a tokenizer makes numbers of */
     const char *label, *columns;        /* of a CSV */
     const char *tables[2][TABLE_STEMS]; /* of CSV files in a folder: names for training and for testing, without .csv */
 };
@@ -71,7 +80,7 @@ const sample *sample_of_model(const strata_model *model, const data_options *opt
 int set_precision(strata_model *model, const char *name);
 const char *precision_of(const strata_model *model);
 /* The word for a class; NULL: it is its number. Holds until the next call. */
-const char *class_name(const sample *sample, int64_t class);
+const char *class_name(const sample *sample, const csv_schema *schema, int64_t class);
 /* Whether answers are right or wrong, so that accuracy says something: by the model's loss. */
 bool classifies(const strata_model *model);
 /* "accuracy 97.00 % on 10000 test examples, loss 0.1", without an end of line; the loss alone where answers are no classes. */
@@ -90,15 +99,27 @@ typedef struct column_list {
     int n;
     char *text;
 } column_list;
-STRATA_MUST_USE strata_status column_list_split(const char *list, column_list *out_columns, strata_error *err);
-void column_list_finish(column_list *columns);
+/* What a table's columns are; zero-initialize, finish when done. */
+typedef struct chosen_columns {
+    strata_csv_options csv; /* names are those of the lists, and of what they were chosen from */
+    column_list features, labels;
+} chosen_columns;
+void chosen_columns_finish(chosen_columns *chosen);
 /* Opens one part of a sample's data, or says how to get them. Returns an exit code. */
 int open_data(const sample *sample, const data_options *options, const char *split, sample_data *data);
 void close_data(sample_data *data);
-/* The tokenizer that a model of texts was trained with; NULL for other samples' models. */
-int model_tokenizer(const strata_model *model, const sample *sample, strata_tokenizer **out_tokenizer);
-/* Where the sample takes any width: the model anew with the data's number of numbers. */
+/* What the model says of the texts that it takes: their length and vocabulary. */
+void describe_inputs(const strata_model *model, sample_data *data);
+/* Puts into `data` what opening another part of what the model learned from needs of it: its tokenizer, its schema, the length of its texts. */
+int recall_data(const strata_model *model, const sample *sample, sample_data *data);
+/* What a table's columns are: as the options say, else the schema, else the sample, which must outlive what is chosen. */
+STRATA_MUST_USE strata_status choose_columns(const sample *sample, const data_options *options, const csv_schema *schema,
+                                             chosen_columns *out_chosen, strata_error *err);
+/* Where the sample takes any width: the model anew with the data's number of numbers, and as many outputs as there are labels. */
 int fit_model_to_data(const sample *sample, const sample_data *data, strata_model **model);
+/* Whether the path is a CSV's, or a folder that has one of the sample's. */
+bool is_table(const char *path);
+bool has_table(const sample *sample, const char *path);
 int open_table(const sample *sample, const data_options *options, const char *split, sample_data *data);
 int open_linear(const sample *sample, const data_options *options, const char *split, sample_data *data);
 int open_regression(const sample *sample, const data_options *options, const char *split, sample_data *data);

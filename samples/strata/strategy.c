@@ -2,6 +2,7 @@
  *
  * --strategy and its options. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +75,11 @@ int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, c
     opts.tls_key = flags->tls_key ? flags->tls_key : set_variable("STRATA_TLS_KEY");
     opts.tls_ca = flags->tls_ca ? flags->tls_ca : set_variable("STRATA_TLS_CA");
     opts.tls_name = flags->tls_name ? flags->tls_name : set_variable("STRATA_TLS_NAME");
+    opts.interface = flags->interface;
+    opts.insecure = flags->insecure;
+    opts.connect_seconds = flags->wait_s;
+    opts.heartbeat_seconds = flags->heartbeat_s;
+    opts.stall_seconds = flags->stall_s;
     const strata_status status = strata_communicator_create(&opts, out_comm, &err);
     return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
 }
@@ -83,13 +89,33 @@ static int find_and_join_workers(const strategy_flags *flags, opened_strategy *o
     strata_cluster_spec spec = {0};
     int code = resolve_workers(flags, &spec);
     opened->chief = spec.is_chief;
-    if (!code)
-        code = join_workers(flags, &spec, &(strata_communicator_options){.engine = flags->engine}, &opened->communicator);
+    if (!code && !strcmp(spec.source, "none"))
+        fprintf(stderr, "strata: nothing names a cluster (--cluster, TF_CONFIG, a launcher): this is the only worker\n");
+    const strata_communicator_options more = {.engine = flags->engine, .transport = flags->transport};
+    if (!code) code = join_workers(flags, &spec, &more, &opened->communicator);
     opts->communicator = opened->communicator;
     opts->local_rank = spec.local_rank;
     opts->local_size = spec.local_size;
     strata_cluster_spec_finish(&spec);
     return code;
+}
+
+/* A job whose workers do not know of each other is rarely meant. */
+static void warn_of_workers(const char *strategy) {
+    strata_cluster_spec spec = {0};
+    if (strata_cluster_spec_resolve(NULL, &spec, NULL)) return; /* nobody asked for it */
+    if (spec.world_size > 1 && spec.rank == 0)
+        fprintf(
+            stderr,
+            "strata: %s names %d workers, and each trains alone: the strategy is %s; --strategy multi_worker_mirrored trains "
+            "them together\n",
+            spec.source, spec.world_size, strategy);
+    strata_cluster_spec_finish(&spec);
+}
+
+static bool names_workers(const strategy_flags *f) {
+    return f->cluster || f->task || f->tls_cert || f->tls_key || f->tls_ca || f->tls_name || f->transport || f->interface ||
+           f->insecure || f->wait_s > 0 || f->heartbeat_s > 0 || f->stall_s > 0;
 }
 
 int read_compress(const char *text, strata_dtype *out_wire) {
@@ -126,8 +152,12 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
     if (!strcmp(name, "multi_worker_mirrored")) {
         const int code = find_and_join_workers(flags, opened, &opts);
         if (code) return code;
-    } else if (flags->cluster || flags->task || flags->tls_cert || flags->tls_key || flags->tls_ca || flags->tls_name) {
-        return usage_error("--cluster, --task and --tls-... are for --strategy multi_worker_mirrored");
+    } else if (names_workers(flags)) {
+        return usage_error(
+            "--cluster, --task, --tls-..., --transport, --interface, --insecure, --wait, --heartbeat and --stall are for "
+            "--strategy multi_worker_mirrored");
+    } else {
+        warn_of_workers(name);
     }
     strata_status status = strata_strategy_create(name, &opts, &opened->strategy, &err);
     return status ? report(FAILING_DEVICE, status, &err) : EXIT_OK;

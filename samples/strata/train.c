@@ -13,12 +13,13 @@
 
 typedef struct train_options {
     data_options data;
-    const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace;
+    const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation;
     device_flags device;
     strategy_flags strategy;
     int64_t epochs, batch, global_batch, accumulate, seed;
-    double learning_rate;
-    bool json, scale_lr, log_device_placement;
+    int64_t patience;
+    double learning_rate, validation_split;
+    bool json, scale_lr, log_device_placement, restore_best;
 } train_options;
 
 static const option_row rows[] = {
@@ -37,6 +38,8 @@ static const option_row rows[] = {
     {"devices", "A,B", "of the strategy, one a replica (mirrored: all accelerators)", OPTION_TEXT,
      offsetof(train_options, strategy.devices), 0, 0},
     CLUSTER_OPTION_ROWS(train_options, strategy),
+    {"transport", "NAME", "several workers: tcp, or shm for those of one host (shm where it can be)", OPTION_TEXT,
+     offsetof(train_options, strategy.transport), 0, 0},
     {"engine", "builtin|mpi", "several workers: who adds up; mpi: Open MPI or MPICH, when mpirun started them (builtin)",
      OPTION_TEXT, offsetof(train_options, strategy.engine), 0, 0},
     {"compress", "bf16|f16", "several workers: gradients travel in half the bytes, rounded (as f32)", OPTION_TEXT,
@@ -55,8 +58,17 @@ static const option_row rows[] = {
      offsetof(train_options, scale_lr), 0, 0},
     {"log-device-placement", NULL, "say where each variable, node and exchange is, on stderr", OPTION_FLAG,
      offsetof(train_options, log_device_placement), 0, 0},
-    {"trace", "FILE", "write what ran when there, for chrome://tracing or ui.perfetto.dev", OPTION_TEXT,
-     offsetof(train_options, trace), 0, 0},
+    {"trace", "FILE",
+     "write what ran when there, for chrome://tracing or ui.perfetto.dev; worker 2 of several: with .rank2 before its ending",
+     OPTION_TEXT, offsetof(train_options, trace), 0, 0},
+    {"validation-split", "F", "this share of the examples, the last ones, is not trained on but evaluated after each epoch (0)",
+     OPTION_NUMBER, offsetof(train_options, validation_split), 1e-12, 1},
+    {"validation", "DIR", "evaluate these after each epoch: a CSV file, or the test part of a folder such as --data takes",
+     OPTION_TEXT, offsetof(train_options, validation), 0, 0},
+    {"patience", "N", "end when the loss on validation data has not fallen for N epochs (never)", OPTION_INT,
+     offsetof(train_options, patience), 1, 1e6},
+    {"restore-best", NULL, "end with the weights of the epoch whose loss on validation data was the least", OPTION_FLAG,
+     offsetof(train_options, restore_best), 0, 0},
     {"learning-rate", "R", "of the optimizer (as the model says)", OPTION_NUMBER, offsetof(train_options, learning_rate), 1e-12,
      1e6},
     {"metrics", "A,B", "besides loss and accuracy: top_5_accuracy, precision, recall, auc, confusion_matrix, mae", OPTION_TEXT,
@@ -84,11 +96,12 @@ typedef struct training {
     strata_model *model;
     int64_t batch; /* of all replicas */
     strata_auto_shard auto_shard;
-    sample_data train, test;
+    sample_data train, test, validation;
     double *class_weights; /* NULL: 1 each */
     int n_class_weights;
     strata_history history;
     strata_metrics test_metrics;
+    strata_metrics val_metrics; /* of the weights that the model ended with */
     char sha256[65];
     bool replicas_equal;
     double began, fit_began; /* seconds, of the command and of the fit */
@@ -108,19 +121,43 @@ static void on_interrupt(int signal_number) {
 typedef struct progress_line {
     bool terminal, quiet, numbers; /* numbers: answers are no classes, so that there is no accuracy */
     int64_t batch;
-    double shown;           /* when the line was last drawn */
-    strata_model *model;    /* for checkpoints */
-    const char *checkpoint; /* NULL: none */
+    double shown; /* when the line was last drawn */
+    int64_t patience;
+    strata_metrics validation; /* of the epoch before; examples 0: none */
+    strata_model *model;       /* for checkpoints */
+    const char *checkpoint;    /* NULL: none */
 } progress_line;
+
+static const char *val_text(const progress_line *line, const strata_metrics *m, char text[64]) {
+    int used = 0;
+    text[0] = 0;
+    if (m->examples) used = snprintf(text, 64, "  val_loss %.4g", m->loss);
+    if (m->examples && !line->numbers) snprintf(text + used, 64 - (size_t)used, "  val_accuracy %.4f", m->accuracy);
+    return text;
+}
 
 static void draw(const progress_line *line, const strata_progress *p) {
     double rate = p->epoch_seconds > 0 ? (double)p->step / p->epoch_seconds : 0; /* steps a second */
     double left = rate > 0 ? ((double)(p->steps - p->step) + (double)p->steps * (p->epochs - p->epoch - 1)) / rate : 0;
-    char accuracy[32] = "";
+    char accuracy[32] = "", validation[64];
     if (p->metrics.examples && !line->numbers) snprintf(accuracy, sizeof accuracy, "  accuracy %.4f", p->metrics.accuracy);
-    fprintf(stderr, "\r\033[Kepoch %d/%d  step %lld/%lld  %.0f samples/s  loss %.4g%s  %.0f s left", p->epoch + 1, p->epochs,
-            (long long)p->step, (long long)p->steps, rate * (double)line->batch, p->loss, accuracy, left);
+    fprintf(stderr, "\r\033[Kepoch %d/%d  step %lld/%lld  %.0f samples/s  loss %.4g%s%s  %.0f s left", p->epoch + 1, p->epochs,
+            (long long)p->step, (long long)p->steps, rate * (double)line->batch, p->loss, accuracy,
+            val_text(line, &line->validation, validation), left);
     fflush(stderr);
+}
+
+static void print_epoch(const progress_line *line, const strata_progress *p) {
+    char validation[64];
+    printf("epoch %d/%d  loss %.4g", p->epoch + 1, p->epochs, p->metrics.loss);
+    if (!line->numbers) printf("  accuracy %.4f", p->metrics.accuracy);
+    print_more(&p->metrics, "");
+    printf("%s", val_text(line, &p->validation, validation));
+    print_more(&p->validation, "val_");
+    printf("  %.0f samples/s  %.2f s\n", (double)p->metrics.examples / p->epoch_seconds, p->epoch_seconds);
+    if (*p->stop && p->epoch + 1 < p->epochs)
+        printf("val_loss has not fallen for %lld epochs: the training ends\n", (long long)line->patience);
+    fflush(stdout);
 }
 
 static strata_status on_progress(const strata_progress *p, void *user, strata_error *err) {
@@ -128,18 +165,13 @@ static strata_status on_progress(const strata_progress *p, void *user, strata_er
     double now = now_seconds();
     if (p->epoch_end) {
         if (line->terminal) fprintf(stderr, "\r\033[K");
-        if (!line->quiet) {
-            printf("epoch %d/%d  loss %.4g", p->epoch + 1, p->epochs, p->metrics.loss);
-            if (!line->numbers) printf("  accuracy %.4f", p->metrics.accuracy);
-            print_more(&p->metrics);
-            printf("  %.0f samples/s  %.2f s\n", (double)p->metrics.examples / p->epoch_seconds, p->epoch_seconds);
-            fflush(stdout);
-        }
+        if (!line->quiet) print_epoch(line, p);
+        line->validation = p->validation;
     } else if (line->terminal && now - line->shown > 0.1) {
         draw(line, p);
         line->shown = now;
     }
-    if (p->epoch_end && line->checkpoint && p->epoch + 1 < p->epochs)
+    if (p->epoch_end && line->checkpoint && p->epoch + 1 < p->epochs && !*p->stop)
         STRATA_TRY(strata_model_save_checkpoint(line->model, p->epoch + 1, line->checkpoint, err));
     if (!interrupted) return STRATA_OK;
     if (line->terminal) fprintf(stderr, "\r\033[K");
@@ -149,21 +181,55 @@ static strata_status on_progress(const strata_progress *p, void *user, strata_er
 
 /* ---- the parts ---- */
 
-/* A tokenizer is made from the training texts and saved with the model. */
-static int open_both(training *t) {
+/* What was learned of the training data, for the part that is opened next. */
+static void hand_on(sample_data *from, sample_data *to) {
+    to->tokenizer = from->tokenizer;
+    to->schema = from->schema;
+    from->tokenizer = NULL;
+    from->schema = (csv_schema){0};
+}
+
+static int split_validation(training *t) {
     strata_error err = {0};
-    strata_shape shape = strata_model_input_shape(t->model);
-    t->train.length = t->test.length = shape.rank ? shape.dims[0] : 0;
+    strata_dataset *first = NULL;
+    strata_status status =
+        strata_dataset_split(t->train.dataset, t->options.validation_split, &first, &t->validation.dataset, &err);
+    if (status) return report(FAILING_USAGE, strata_fail_in(&err, status, "--validation-split"), &err);
+    strata_dataset_destroy(t->train.dataset);
+    t->train.dataset = first;
+    return EXIT_OK;
+}
+
+static int open_validation(training *t) {
+    data_options options = t->options.data;
+    if (t->options.validation_split > 0) return split_validation(t);
+    if (!t->options.validation) return EXIT_OK;
+    options.path = t->options.validation;
+    t->validation.whole = true;
+    hand_on(&t->train, &t->validation);
+    const int code = open_data(t->sample, &options, "test", &t->validation);
+    hand_on(&t->validation, &t->train);
+    return code;
+}
+
+/* A tokenizer is made from the training texts, a schema of the training table; both are saved with the model. */
+static int open_all(training *t) {
+    strata_error err = {0};
+    describe_inputs(t->model, &t->train);
+    describe_inputs(t->model, &t->validation);
+    describe_inputs(t->model, &t->test);
     int code = open_data(t->sample, &t->options.data, "train", &t->train);
+    if (!code) code = open_validation(t);
     if (code) return code;
-    t->test.tokenizer = t->train.tokenizer;
-    t->train.tokenizer = NULL;
+    hand_on(&t->train, &t->test);
     code = open_data(t->sample, &t->options.data, "test", &t->test);
     if (!code) code = fit_model_to_data(t->sample, &t->train, &t->model);
     if (code) return code;
-    strata_status status = t->test.tokenizer ? strata_model_set_tokenizer(t->model, t->test.tokenizer, &err) : STRATA_OK;
+    strata_status status = schema_write(&t->test.schema, t->model, &err);
+    if (!status && t->test.tokenizer) status = strata_model_set_tokenizer(t->model, t->test.tokenizer, &err);
     if (!status && t->sample->augment) {
-        status = strata_dataset_shuffle(&t->train.dataset, NULL, &err); /* a pipeline has an order of its own */
+        status = strata_dataset_keep_bytes(t->train.dataset, &err);
+        if (!status) status = strata_dataset_shuffle(&t->train.dataset, NULL, &err); /* a pipeline has an order of its own */
         if (!status) status = strata_dataset_map(&t->train.dataset, strata_augment_flip_crop, t->sample->augment, NULL, &err);
     }
     if (status) return report(FAILING_DATA, status, &err);
@@ -218,7 +284,27 @@ static int go_on(training *t, int *out_epochs) {
     return EXIT_OK;
 }
 
+/* Of the last epoch as it was measured; of the best one anew, as it may have been before a restart. */
+static strata_status measure_validation(training *t, strata_error *err) {
+    if (!t->validation.dataset) return STRATA_OK;
+    t->val_metrics = t->history.validation[t->history.n_epochs - 1];
+    return t->options.restore_best ? strata_model_evaluate(t->model, t->validation.dataset, t->batch, &t->val_metrics, err)
+                                   : STRATA_OK;
+}
+
+/* Where this worker's trace goes: of rank 0 the file itself, of rank 2 with ".rank2" before the name's ending. NULL where none is asked for. */
+static const char *trace_path(const training *t, char *out, size_t room) {
+    const char *file = t->options.trace;
+    const int rank = t->opened.communicator ? strata_communicator_rank(t->opened.communicator) : 0;
+    if (!file || !rank) return file;
+    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file, *ending = strrchr(name, '.');
+    if (!ending || ending == name) ending = file + strlen(file);
+    snprintf(out, room, "%.*s.rank%d%s", (int)(ending - file), file, rank, ending);
+    return out;
+}
+
 static int fit(training *t) {
+    char own_trace[4096];
     strata_error err = {0};
     strata_compile_options compile = {.seed = (uint64_t)t->options.seed,
                                       .metrics = t->options.metrics,
@@ -230,17 +316,21 @@ static int fit(training *t) {
     progress_line line = {
         .terminal = isatty(STDERR_FILENO) && t->opened.chief,
         .quiet = t->options.json || !t->opened.chief,
+        .patience = t->options.patience,
         .numbers = !classifies(t->model),
         .batch =
             t->batch * (compile.optimizer.gradient_accumulation_steps > 1 ? compile.optimizer.gradient_accumulation_steps : 1)};
     strata_fit_options opts = {.epochs = (int)t->options.epochs,
                                .batch = t->batch,
                                .auto_shard = t->auto_shard,
-                               .trace = t->opened.chief ? t->options.trace : NULL,
+                               .trace = trace_path(t, own_trace, sizeof own_trace),
                                .seed = (uint64_t)t->options.seed,
                                .class_weights = t->class_weights,
                                .n_class_weights = t->n_class_weights,
                                .metrics_seconds = line.terminal ? 0.5 : 0,
+                               .validation = t->validation.dataset,
+                               .patience = (int)t->options.patience,
+                               .restore_best = t->options.restore_best,
                                .on_progress = on_progress,
                                .user = &line};
     const int code = go_on(t, &opts.first_epoch);
@@ -250,6 +340,7 @@ static int fit(training *t) {
     signal(SIGINT, on_interrupt);
     t->fit_began = now_seconds();
     status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
+    if (!status && !interrupted) status = measure_validation(t, &err);
     if (!status && !interrupted) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);
     if (!status && !interrupted) status = strata_model_replicas_equal(t->model, &t->replicas_equal, &err);
     if (!status && !interrupted) status = strata_model_sha256(t->model, t->sha256, &err);
@@ -292,19 +383,50 @@ static void print_strategy(const training *t) {
     if (strata_strategy_num_workers(t->strategy) > 1) printf(",\"wire_bytes_per_step\":%.0f", c.wire_bytes_per_step);
 }
 
+/* " and 2 other workers, 407 kB sent a step, 12 % of its exchange hidden" */
+static void print_workers(const training *t) {
+    const int others = strata_strategy_num_workers(t->strategy) - 1;
+    const strata_communication_totals c = strata_model_communication(t->model);
+    if (others > 0)
+        printf(" and %d other worker%s, %sB sent a step, %.0f %% of its exchange hidden", others, others == 1 ? "" : "s",
+               readable(c.wire_bytes_per_step).text, 100 * c.hidden);
+}
+
+/* "best epoch 3, whose weights were kept: val_loss 0.21" */
+static void print_best(const training *t) {
+    const strata_history *h = &t->history;
+    if (!t->validation.dataset || h->best_epoch < 0) return;
+    printf("best epoch %d", h->best_epoch + 1);
+    if (t->options.restore_best) printf(", whose weights were kept: val_loss %.4g", t->val_metrics.loss);
+    printf("\n");
+}
+
+static void print_validation_json(const training *t) {
+    const strata_history *h = &t->history;
+    if (!h->validation) return;
+    printf(",\"val_loss\":");
+    print_json_number(t->val_metrics.loss, "%.9g");
+    printf(",\"val_accuracy\":%.6f,\"val_losses\":[", t->val_metrics.accuracy);
+    for (int i = 0; i < h->n_epochs; i++) {
+        if (i) printf(",");
+        print_json_number(h->validation[i].loss, "%.9g");
+    }
+    printf("],\"best_epoch\":%d", h->best_epoch + 1);
+}
+
 static void print_result(const training *t) {
     const strata_history *h = &t->history;
     double epoch_s = median_epoch(h), rate = (double)strata_dataset_size(t->train.dataset) / epoch_s;
     if (!t->options.json) {
+        print_best(t);
         print_metrics(t->model, &t->test_metrics);
-        print_more(&t->test_metrics);
+        print_more(&t->test_metrics, "");
         printf(", %.0f samples/s on", rate);
         for (int r = 0; r < strata_strategy_num_local_replicas(t->strategy); r++)
             printf("%s %s", r ? "," : "", strata_device_get_info(strata_strategy_device(t->strategy, r))->id);
-        if (strata_strategy_num_workers(t->strategy) > 1)
-            printf(" and %d other workers, %sB sent a step", strata_strategy_num_workers(t->strategy) - 1,
-                   readable(strata_model_communication(t->model).wire_bytes_per_step).text);
+        print_workers(t);
         printf("\n");
+        print_confusion(t->model);
         if (t->options.save) printf("saved %s\n", t->options.save);
         return;
     }
@@ -317,8 +439,9 @@ static void print_result(const training *t) {
     printf(",\"precision\":\"%s\",\"steps_skipped\":%lld", precision_of(t->model), (long long)h->n_skipped);
     printf(",\"first_step_s\":%.4f,\"epoch_s\":%.6f,\"samples_per_s\":%.1f,\"losses\":[", h->first_step_seconds, epoch_s, rate);
     for (int i = 0; i < h->n_losses; i++) printf("%s%.9g", i ? "," : "", (double)h->losses[i]);
-    printf("],\"loss\":%.9g,\"accuracy\":%.6f,\"test_loss\":%.9g", h->epochs[h->n_epochs - 1].loss, t->test_metrics.accuracy,
-           t->test_metrics.loss);
+    printf("],\"loss\":%.9g,\"accuracy\":%.6f,\"test_loss\":", h->epochs[h->n_epochs - 1].loss, t->test_metrics.accuracy);
+    print_json_number(t->test_metrics.loss, "%.9g");
+    print_validation_json(t);
     print_more_json(t->model, &t->test_metrics);
     printf(",\"weights_sha256\":\"%s\",\"peak_rss_mib\":%lld}\n", t->sha256, (long long)peak_rss_mib());
 }
@@ -397,8 +520,17 @@ static int read_auto_shard(training *t) {
     return name ? usage_error("--auto-shard %s: it is data, file, off or auto", name) : EXIT_OK;
 }
 
+static int check_validation(const train_options *o) {
+    const char *needs = o->patience ? "patience" : o->restore_best ? "restore-best" : NULL;
+    if (o->validation && o->validation_split > 0) return usage_error("give --validation or --validation-split, not both");
+    if (needs && !o->validation && !(o->validation_split > 0))
+        return usage_error("--%s looks at the loss on validation data; give --validation-split F or --validation DIR", needs);
+    return EXIT_OK;
+}
+
 static int train(training *t) {
-    int code = read_auto_shard(t);
+    int code = check_validation(&t->options);
+    if (!code) code = read_auto_shard(t);
     if (!code && t->options.save) code = check_save("save", t->options.save);
     if (!code && t->options.checkpoint) code = check_save("checkpoint", t->options.checkpoint);
     if (!code) code = open_model(t->name, false, &t->model);
@@ -409,11 +541,12 @@ static int train(training *t) {
     if (!code) code = open_strategy(&t->options.strategy, &t->options.device, &t->opened);
     t->strategy = t->opened.strategy;
     if (!code) choose_defaults(t);
-    if (!code) code = open_both(t);
-    if (code) return code;
-    if (!t->options.json && t->opened.chief) print_start(t);
+    if (!code) code = open_all(t);
+    if (!code && !t->options.json && t->opened.chief) print_start(t);
     fflush(stdout);
-    code = fit(t);
+    if (!code) code = fit(t);
+    if (interrupted && t->opened.communicator) /* the others, some steps behind, end with it */
+        strata_communicator_abort(t->opened.communicator, "interrupted");
     if (!code && t->opened.chief) print_result(t);
     return code;
 }
@@ -429,6 +562,7 @@ static int run(const command *command, int argc, char **argv) {
     strata_model_destroy(t.model);
     close_strategy(&t.opened);
     close_data(&t.train);
+    close_data(&t.validation);
     close_data(&t.test);
     return code;
 }

@@ -52,6 +52,26 @@ static strata_status call_evaluate(fixture *f, strata_error *err) {
     strata_metrics metrics;
     return strata_model_evaluate(f->model, f->dataset, 4, &metrics, err);
 }
+static strata_status call_fit_validated(fixture *f, strata_error *err) {
+    strata_history history = {0};
+    const strata_fit_options opts = {.epochs = 2, .batch = 4, .validation = f->dataset, .patience = 5, .restore_best = true};
+    strata_status status = strata_model_fit(f->model, f->dataset, &opts, &history, err);
+    strata_history_finish(&history);
+    return status;
+}
+static strata_status save_best(const strata_progress *p, void *user, strata_error *err) {
+    fixture *f = user;
+    return p->epoch_end ? strata_model_save_checkpoint(f->model, p->epoch + 1, test_path("checkpoint"), err) : STRATA_OK;
+}
+static strata_status call_checkpoint(fixture *f, strata_error *err) {
+    const strata_fit_options opts = {
+        .batch = 4, .validation = f->dataset, .restore_best = true, .on_progress = save_best, .user = f};
+    return strata_model_fit(f->model, f->dataset, &opts, NULL, err);
+}
+static strata_status call_load_checkpoint(fixture *f, strata_error *err) {
+    int epochs = 0;
+    return strata_model_load_checkpoint(f->model, test_path("checkpoint"), &epochs, err);
+}
 static strata_status call_summarize(fixture *f, strata_error *err) {
     strata_model_summary summary = {0};
     strata_status status = strata_model_summarize(f->model, 4, &summary, err);
@@ -86,6 +106,9 @@ static const struct {
     strata_status (*call)(fixture *f, strata_error *err);
 } calls[] = {{"compile", call_compile},
              {"fit", call_fit},
+             {"fit with validation", call_fit_validated},
+             {"checkpoint", call_checkpoint},
+             {"load_checkpoint", call_load_checkpoint},
              {"evaluate", call_evaluate},
              {"predict", call_predict},
              {"summarize", call_summarize},
@@ -163,6 +186,28 @@ static strata_status tell_json(strata_error *err) {
     return STRATA_OK;
 }
 
+static strata_status tell_split(strata_error *err) {
+    strata_dataset *whole = NULL, *first = NULL, *last = NULL;
+    STRATA_TRY(make_dataset(&whole, err));
+    strata_status status = strata_dataset_split(whole, 0.3, &first, &last, err);
+    strata_dataset_destroy(whole);
+    strata_dataset_destroy(first);
+    strata_dataset_destroy(last);
+    return status;
+}
+
+static strata_status tell_rows(strata_error *err) {
+    strata_csv *csv = NULL;
+    strata_dataset *dataset = NULL;
+    static const char *const columns[] = {"a", "b", "c"};
+    STRATA_TRY(strata_csv_parse_rows("rows", "1,2,3\n3,4,5\n", 12, 0, columns, 3, &csv, err));
+    const strata_csv_options opts = {.labels = columns, .n_labels = 2};
+    strata_status status = strata_dataset_from_csv(csv, &opts, &dataset, err);
+    strata_dataset_destroy(dataset);
+    strata_csv_destroy(csv);
+    return status;
+}
+
 static strata_status tell_load(strata_error *err) {
     strata_model *model = NULL;
     STRATA_TRY(strata_model_load(test_path("model.strata"), &model, err));
@@ -193,5 +238,7 @@ Test(alloc_model, layers_json_and_files) {
     fixture_finish(&f);
     tell("add", tell_add);
     tell("json", tell_json);
+    tell("split", tell_split);
+    tell("rows", tell_rows);
     tell("load", tell_load);
 }

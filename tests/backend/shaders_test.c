@@ -46,7 +46,9 @@ static unsigned needs_of(const uint32_t *words, size_t n_words) {
     } known[] = {{1 /* Shader */, 0},
                  {4433 /* StorageBuffer16BitAccess */, STRATA_SHADER_NEEDS_16BIT_STORAGE},
                  {4448 /* StorageBuffer8BitAccess */, STRATA_SHADER_NEEDS_8BIT_STORAGE},
-                 {11 /* Int64 */, STRATA_SHADER_NEEDS_INT64}};
+                 {11 /* Int64 */, STRATA_SHADER_NEEDS_INT64},
+                 {46 /* SampledBuffer */, 0},
+                 {47 /* ImageBuffer */, 0}};
     unsigned needs = 0;
     for (size_t at = HEADER_WORDS; at < n_words && (words[at] & 0xffff) == OP_CAPABILITY; at += words[at] >> 16) {
         unsigned need = ~0u;
@@ -63,7 +65,9 @@ Test(shaders, spirv_asks_for_no_more_than_its_row_says) {
         if (!shader->spirv) continue;
         cr_assert_gt(shader->spirv_words, 5);
         cr_expect_eq(shader->spirv[0], 0x07230203);
-        unsigned needs = needs_of(shader->spirv, shader->spirv_words);
+        cr_assert_gt(shader->fetch_words, 5);
+        cr_expect_eq(shader->fetch[0], 0x07230203);
+        unsigned needs = needs_of(shader->spirv, shader->spirv_words) | needs_of(shader->fetch, shader->fetch_words);
         cr_expect_eq(needs & ~shader->needs, 0, "%s %s: module %#x, row %#x", shader->stem, shader->variant, needs,
                      shader->needs);
     }

@@ -98,6 +98,20 @@ static void counting_run(counting *c, int n) {
 }
 
 /* ---- programs ---- */
+Test(vulkan, drivers_stay_mapped_when_their_instance_ends) {
+    vulkan_instance instance;
+    strata_error err = {0};
+    int mapped[2];
+    const int before = strata_vulkan_count_libraries();
+    for (int i = 0; i < 2; i++) {
+        if (strata_vulkan_instance_create(false, &instance, &err)) cr_skip_test("%s", err.message);
+        strata_vulkan_instance_destroy(&instance);
+        mapped[i] = strata_vulkan_count_libraries();
+    }
+    cr_assert_gt(mapped[0], before + 1, "the loader, and no driver");
+    cr_assert_eq(mapped[1], mapped[0]);
+}
+
 Test(vulkan, replays_in_silence) {
     OPEN(device);
     counting c;

@@ -19,8 +19,23 @@ stdout "TF_CONFIG: 2 workers, meeting at 127.0.0.1:"
 stdout "there MB/s"
 expect 0 "nothing names a cluster: 1 worker" cluster check
 
-# Absent ones are named, and who they are meant to be was printed before.
+# Without room in /dev/shm, as in many containers, it is tcp; shm that was asked for is refused.
+small() { sh -c 'trap "" XFSZ; ulimit -f 64; "$@" >"$0.out" 2>"$0.err"' "$work/small" "$strata" "$@"; }
+checks=$((checks + 1))
+small launch -n 2 -- "$strata" cluster check || bad "no memory to share ends a job"
+check "it goes on over tcp" grep -q "all answer, over tcp" "$work/small.out"
+checks=$((checks + 1))
+small launch -n 2 -- "$strata" cluster check --transport shm && bad "shm without memory"
+check "and says why not" grep -q "in /dev/shm: File too large; choose the transport tcp" "$work/small.err"
+
 port=$((10000 + $$ % 10000)) # below those that connections get
+# A host that nobody knows; a secret is needed beyond this host.
+expect 2 'the address of "nobody.invalid" is not known' cluster check --cluster nobody.invalid:1,nobody.invalid:2 --task 0 --wait 0.5
+expect 2 "(STRATA_SECRET), or say that it is insecure on purpose (--insecure)" cluster check --cluster "0.0.0.0:$port,127.0.0.1:1" --task 0 --wait 0.5
+expect 163 "1 of 2 ranks did not come" cluster check --cluster "0.0.0.0:$port,127.0.0.1:1" --task 0 --wait 0.5 --insecure
+expect 2 'no network interface "nic7"' cluster check --cluster "127.0.0.1:$port,127.0.0.1:1" --task 1 --wait 0.5 --interface nic7
+
+# Absent ones are named, and who they are meant to be was printed before.
 three="127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))"
 expect 163 "2 of 3 ranks did not come within 0.5 s: ranks 1, 2" cluster check --cluster "$three" --task worker:0 --wait 0.5
 stdout "rank 2    127.0.0.1:$((port + 2))"

@@ -28,6 +28,10 @@ json '[row["id"] for row in r if not row["skipped"]] == ["host"]'
 json 'all(len(row["skipped"]) > 10 for row in r if row["id"] != "host")'
 expect 0 "mnist on host" train mnist --data "$work/data" --epochs 1
 expect 4 "there are: host (" train mnist --device opencl:0 --data "$work/data"
+if "$strata" devices | grep -q '^vulkan'; then
+    reason=$("$strata" devices --json | python3 -c 'import json, sys; print([r["skipped"] for r in json.load(sys.stdin) if r["id"] == "vulkan"][0])')
+    expect 4 "; $reason" train mnist --device vulkan:0 --data "$work/data"
+fi
 
 # A driver that is no library at all.
 mkdir "$work/vendors"

@@ -3,7 +3,7 @@
 #
 # strata launch: what workers find, how their lines are shown, how failures and signals end a job, restarts, hosts behind a ssh made of sh.
 . "$(dirname "$0")/support.sh"
-unset TF_CONFIG STRATA_SECRET STRATA_CLUSTER STRATA_TASK STRATA_RENDEZVOUS STRATA_SSH POCL_MAX_PTHREAD_COUNT
+unset TF_CONFIG STRATA_SECRET STRATA_CLUSTER STRATA_TASK STRATA_RENDEZVOUS STRATA_SSH POCL_MAX_PTHREAD_COUNT POCL_DEVICES
 
 same() { # WHAT EXPECTED FILE
     checks=$((checks + 1))
@@ -118,6 +118,11 @@ if [ "$(nproc)" -ge 2 ]; then
     expect 0 "] $(nproc) none" launch -n 2 --no-bind -- sh -c 'echo "$(nproc) ${POCL_MAX_PTHREAD_COUNT-none}"'
 fi
 expect 0 "] 1" launch -n $(($(nproc) + 1)) -- nproc
+expect 0 "] 1 basic cpu-minimal" launch -n "$(nproc)" -- sh -c 'echo "$(nproc) ${POCL_DEVICES-all}"'
+export POCL_DEVICES=cpu
+expect 0 "] 1 cpu" launch -n "$(nproc)" -- sh -c 'echo "$(nproc) ${POCL_DEVICES-all}"'
+unset POCL_DEVICES
+expect 0 "] $(nproc) all" launch -n 1 --no-bind -- sh -c 'echo "$(nproc) ${POCL_DEVICES-all}"'
 
 # ---- lines ----
 cat >"$work/talk.py" <<'END'

@@ -30,6 +30,9 @@ put("news/covid_train.csv", table(300, "tweet,label", ("fake", "real")))
 put("news/covid_test.csv", table(60, "tweet,label", ("fake", "real")))
 put("mail/train.csv", table(300, "body,kind", ("ham", "spam")))
 put("mail/test.csv", table(60, "body,kind", ("ham", "spam")))
+put("mail/spam.csv", table(60, "body,kind", ("spam", "spam")))
+put("mail/gap.csv", 'body,kind\n"two\nlines",ham\n,spam\n' + "more,ham\n" * 5)
+put("gap.txt", "a film\n\na story\n")
 put("lines.txt", "a wonderful great lovely film\nan awful dull story\n")
 END_OF_PYTHON
 python3 "$here/files.py" data "$work/digits" 120 40
@@ -75,6 +78,8 @@ json 'r["examples"] == 60 and r["accuracy"] > 0.9'
 expect 0 "positive" predict "$work/imdb.strata" --device host --text "a wonderful great lovely film"
 expect 0 "" predict "$work/imdb.strata" --device host --input "$work/lines.txt" --json
 json 'r["index"] == 1 and r["class"] == 0 and r["name"] == "negative" and r["probability"] > 0.5'
+expect 3 "$work/gap.txt:2: this text holds no word" predict "$work/imdb.strata" --device host --input "$work/gap.txt"
+expect 3 "a folder or a tar archive is wanted" train imdb --device host --data "$work/mail/train.csv"
 expect 2 "--text needs a LINE" predict "$work/imdb.strata" --device host --text ""
 expect 3 "" predict "$work/imdb.strata" --device host --text "..."
 expect 0 "" train imdb --device host --data "$work/imdb" --epochs 1 --subwords --json
@@ -85,7 +90,20 @@ expect 0 "saved" train fake_news --device host --data "$work/news" --epochs 15 -
 expect 0 "" evaluate "$work/news.strata" --device host --data "$work/news" --json
 json 'r["accuracy"] > 0.9'
 expect 0 "real" predict "$work/news.strata" --device host --text "the lovely wonderful great story"
-expect 0 "" train fake_news --device host --data "$work/mail" --columns body --label kind --epochs 1 --json
+expect 0 "" train fake_news --device host --data "$work/mail" --columns body --label kind --epochs 15 --seed 1 --save "$work/mail.strata" --json
+json 'r["accuracy"] > 0.9'
+expect 0 "spam" predict "$work/mail.strata" --device host --text "the lovely wonderful great story"
+expect 0 "ham" predict "$work/mail.strata" --device host --text "dull awful bad plot"
+expect 0 "spam" predict "$work/mail.strata" --device host --input "$work/mail/spam.csv" # the label beside the text is no text
+expect 0 "on 60 test examples" train fake_news --device host --data "$work/mail/train.csv" --columns body --label kind --epochs 1
+stdout "every fifth row is kept for testing"
+expect 3 "$work/mail/gap.csv:4: this text holds no word" train fake_news --device host --data "$work/mail/gap.csv" --columns body --label kind
+printf '%s\n' '{"input": [16], "input_dtype": "i32", "loss": "binary_crossentropy", "layers": [{"layer": "embedding", "vocabulary": 14, "units": 8},
+    {"layer": "global_average_pool"}, {"layer": "dense", "units": 1}], "optimizer": {"name": "adam", "learning_rate": 0.05}}' >"$work/own.json"
+expect 0 "" train "$work/own.json" --device host --data "$work/mail" --columns body --label kind --epochs 20 --save "$work/own.strata" --json
+json 'r["accuracy"] > 0.9' # with as many words as its embedding has
+expect 0 "ham" predict "$work/own.strata" --device host --text "dull awful bad plot"
+expect 3 "needs --data FILE.csv of texts" train "$work/own.json" --device host
 expect 3 '"kind"' train fake_news --device host --data "$work/mail" --columns body --label kin --epochs 1
 expect 3 "has no covid_train.csv" train fake_news --device host --data "$work/imdb"
 expect 0 "body" inspect "$work/mail/train.csv"

@@ -34,6 +34,32 @@ expect 0 "saved" train regression --device host --data "$work/houses.csv" --labe
 expect 0 "index	value" predict "$work/houses.strata" --device host --input "$work/new.csv"
 expect 0 "" predict "$work/houses.strata" --device host --input "$work/new.csv" --json
 json 'r["index"] == 1 and abs(r["value"] + 2.5) < 0.4'
+cp "$work/out" "$work/named"
+printf '0.5,0.25\n-1,1\n' >"$work/rows.csv" # the same without a header
+expect 0 "" predict "$work/houses.strata" --device host --input "$work/rows.csv" --json
+check "rows without a header are taken in the order of the model's columns" cmp "$work/out" "$work/named"
+gzip -c "$work/rows.csv" >"$work/rows.csv.gz"
+expect 0 "" predict "$work/houses.strata" --device host --input "$work/rows.csv.gz" --json
+check "compressed too" cmp "$work/out" "$work/named"
+tail -n 1 "$work/named" | sed 's/"index":1/"index":0/' >"$work/second"
+expect 0 "" predict "$work/houses.strata" --device host --row=-1,1 --json
+check "--row is such a row" cmp "$work/out" "$work/second"
+printf '1,2,3\n' >"$work/wide.csv"
+expect 3 "wide.csv: has no header, as its first line is numbers, and 3 columns; the model takes 2: a, b" predict "$work/houses.strata" --device host --input "$work/wide.csv"
+expect 3 "--row: has 1 column; the model takes 2: a, b" predict "$work/houses.strata" --device host --row 1
+expect 3 '"x", which is no finite f32 number' predict "$work/houses.strata" --device host --row 1,x
+printf '1,2\n3\n' >"$work/short.csv"
+expect 3 "short.csv:2:2: the row ends after 1 cells; it must have 2" predict "$work/houses.strata" --device host --input "$work/short.csv"
+expect 3 'has no column "a"' predict "$work/houses.strata" --device host --input "$work/rows.csv" --columns a,b
+expect 2 "--columns: a --row has no names" predict "$work/houses.strata" --device host --row 1,2 --columns a,b
+expect 0 "index	value" predict "$work/made.strata" --device host --row 1,2,3,4,5,6,7,8,9,10 # learned from no table
+printf '1,2,price\n0.5,0.25,1\n-1,1,1\n0,0,1\n1,1,1\n2,2,1\n' >"$work/numbered.csv" # names that are numbers stay names
+expect 0 "saved" train regression --device host --data "$work/numbered.csv" --label price --epochs 1 --save "$work/numbered.strata"
+printf '2,1\n0.25,0.5\n' >"$work/turned.csv"
+expect 0 "" predict "$work/numbered.strata" --device host --input "$work/turned.csv" --json
+cp "$work/out" "$work/turned"
+expect 0 "" predict "$work/numbered.strata" --device host --row 0.5,0.25 --json
+check "a header of numbers that are the model's columns is one" cmp "$work/out" "$work/turned"
 expect 0 "on 100 test examples" evaluate "$work/houses.strata" --device host --data "$work/houses.csv" --label price --columns a,b
 expect 0 "" train regression --device host --data "$work/heavy.csv" --label price --weight-column w --epochs 100 --learning-rate 0.01 --json
 json 'r["loss"] < 1e-3 and r["test_loss"] < 1e-3' # rows that weigh nothing are not learned: all others are 1
@@ -45,7 +71,60 @@ expect 3 'price' train regression --device host --data "$work/houses.csv" --labe
 expect 3 "ragged.csv" train regression --device host --data "$work/ragged.csv" --label price
 expect 2 "--label COLUMN" train regression --device host --data "$work/houses.csv"
 expect 3 "has no train.csv" train regression --device host --data "$work" --label price
-expect 3 "the data's elements are (4)" predict "$work/houses.strata" --device host --input "$work/houses.csv"
+expect 0 "index	value" predict "$work/houses.strata" --device host --input "$work/houses.csv" # its other columns are left out
+expect 3 "the data's elements are (3)" predict "$work/houses.strata" --device host --input "$work/houses.csv" --columns a,b,c
+
+# Several numbers are learned together; the sample gets as many outputs.
+python3 - "$work" <<'END_OF_PYTHON'
+import random, sys
+random.seed(5)
+rows = [(random.uniform(-1, 1), random.uniform(-1, 1)) for _ in range(500)]
+lines = ["up,a,b,down,w"] + [f"{a + b:.6f},{a:.6f},{b:.6f},{-a:.6f},1" for a, b in rows]
+open(sys.argv[1] + "/both.csv", "w").write("\n".join(lines) + "\n")
+END_OF_PYTHON
+expect 0 "" train regression --device host --data "$work/both.csv" --label up,down --weight-column w --epochs 40 --learning-rate 0.01 --validation-split 0.1 --save "$work/both.strata" --json
+json 'r["test_loss"] < 0.01 and r["val_loss"] < 0.01'
+expect 0 "on 100 test examples" evaluate "$work/both.strata" --device host --data "$work/both.csv"
+expect 0 "" predict "$work/both.strata" --device host --row 0.5,0.25 --json
+json 'abs(r["values"][0] - 0.75) < 0.2 and abs(r["values"][1] + 0.5) < 0.2'
+printf '%s\n' '{"input": [2], "layers": [{"layer": "dense", "units": 3}], "loss": "mse"}' >"$work/three.json"
+expect 3 "takes (3) for outputs of (3)" train "$work/three.json" --device host --data "$work/both.csv" --label up,down --columns a,b
+expect 3 'has no column "dwon"; did you mean "down"?' train regression --device host --data "$work/both.csv" --label up,dwon
+expect 3 'column "up" is named twice as a label' train regression --device host --data "$work/both.csv" --label up,up
+expect 3 'column "up" is both a feature and the label' train regression --device host --data "$work/both.csv" --label up,down --columns a,up
+expect 3 "texts have one, which is a class" train fake_news --device host --data "$work/both.csv" --label up,down --columns a
+
+# A model keeps its columns and the words of its label: other files may have them in another order, or not all of the words.
+python3 - "$work" <<'END_OF_PYTHON'
+import os, random, sys
+work, rng = sys.argv[1], random.Random(7)
+kinds = {"high": (3, 0), "low": (-3, 0), "mid": (0, 3)}
+def rows(names):
+    return [(x + rng.uniform(-1, 1), y + rng.uniform(-1, 1), n) for n in names for x, y in [kinds[n]]]
+def put(name, head, lines):
+    os.makedirs(os.path.dirname(f"{work}/{name}"), exist_ok=True)
+    open(f"{work}/{name}", "w").write("\n".join([head] + lines) + "\n")
+put("kinds/train.csv", "x,y,kind", [f"{x},{y},{n}" for x, y, n in rows(list(kinds) * 60)])
+put("kinds/test.csv", "kind,w,y,x", [f"{n},1,{y},{x}" for x, y, n in rows(["low", "mid"] * 20)])
+put("kinds/typo.csv", "kind,y,x", ["hihg,0,3"])
+put("kinds/renamed.csv", "y,xx", ["0,3"])
+END_OF_PYTHON
+printf '%s\n' '{"input": [2], "layers": [{"layer": "dense", "units": 3}], "optimizer": {"name": "adam", "learning_rate": 0.05}}' >"$work/kinds.json"
+expect 0 "" train "$work/kinds.json" --device host --data "$work/kinds" --label kind --epochs 20 --save "$work/kinds.strata" --json
+json 'r["accuracy"] > 0.99' # of files that lack a word, and have the columns in another order
+expect 0 "accuracy 100.00 % on 40 test examples" evaluate "$work/kinds.strata" --device host --data "$work/kinds"
+expect 0 "accuracy 100.00 % on 8 test examples" evaluate "$work/kinds.strata" --device host --data "$work/kinds/test.csv"
+expect 0 "" predict "$work/kinds.strata" --device host --input "$work/kinds/test.csv" --json
+json 'r["index"] == 39 and r["class"] == 2 and r["name"] == "mid" and r["probability"] > 0.5'
+expect 3 'none of the 3 classes; the nearest is "high"' evaluate "$work/kinds.strata" --device host --data "$work/kinds/typo.csv"
+expect 3 'has no column "x"' predict "$work/kinds.strata" --device host --input "$work/kinds/renamed.csv"
+expect 3 'the labels are words ("high", ...); mse takes numbers' train regression --device host --data "$work/kinds/train.csv" --label kind
+expect 0 "every fifth row is kept for testing" train regression --device host --data "$work/houses.csv" --label price --epochs 1
+expect 0 "" train regression --device host --data "$work/houses.csv" --label price --columns a,b --epochs 1 --precision bf16 --json
+json 'r["precision"] == "bf16"'
+expect 2 "--label: only a CSV has columns" train mnist --device host --label kind
+expect 2 "--columns: only a CSV has columns" train mnist --device host --columns a
+expect 2 "--subwords: mnist does not learn from texts" train mnist --device host --subwords
 
 # ---- pictures ----
 make_data "$work/data"
@@ -54,16 +133,17 @@ expect 0 "saved" train mnist --device host --data "$work/data" --epochs 3 --batc
 expect 0 "index" predict "$work/digits.strata" --device host --input "$work/data/one.npy"
 cp "$work/out" "$work/first"
 python3 - "$work" <<'END_OF_PYTHON'
-import struct, sys, zlib
+import gzip, struct, sys, zlib
 work = sys.argv[1]
 pixels = open(work + "/data/one.npy", "rb").read()[-784:]
 def twice(rows):
     return b"".join(bytes(v for v in rows[28 * y:28 * y + 28] for _ in (0, 1)) * 2 for y in range(28))
 def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-def png(rows):
-    raw = b"".join(b"\0" + rows[28 * y:28 * y + 28] for y in range(28))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 28, 28, 8, 0, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(raw)) +
+def png(rows, bits=8):
+    line = 28 * bits // 8
+    raw = b"".join(b"\0" + rows[line * y:line * y + line] for y in range(28))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 28, 28, bits, 0, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(raw)) +
             chunk(b"IEND", b""))
 def put(name, data):
     open(work + "/" + name, "wb").write(data)
@@ -73,11 +153,17 @@ put("text.pgm", b"P2 28 28 255\n" + b" ".join(b"%d" % p for p in pixels))
 put("one.ppm", b"P6 28 28 255\n" + bytes(p for q in pixels for p in (q, q, q)))
 put("large.pgm", b"P5 56 56 255\n" + twice(pixels))
 put("one.png", png(pixels))
+put("deep.png", png(bytes(p for q in pixels for p in (q, q)), 16))
+put("one.pgm.gz", gzip.compress(b"P5 28 28 255\n" + pixels))
+put("one.npy.gz", gzip.compress(open(work + "/data/one.npy", "rb").read()))
+head = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 28, 28), }".ljust(117) + "\n"
+put("nan.npy", b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + struct.pack("<f", float("nan")) * 784)
+put("photo.jpg", b"\xff\xd8\xff\xe0\0\x10JFIF\0")
 put("cut.png", png(pixels)[:-40])
 put("cut.pgm", b"P5 28 28 255\n" + pixels[:-1])
 put("huge.pgm", b"P5 100000 100000 255\n")
 END_OF_PYTHON
-for name in one.pgm text.pgm one.ppm; do
+for name in one.pgm text.pgm one.ppm one.pgm.gz one.npy.gz; do
     expect 0 "index" predict "$work/digits.strata" --device host --input "$work/$name"
     check "$name gives the same as one.npy" cmp "$work/out" "$work/first"
 done
@@ -87,13 +173,21 @@ expect 0 "index" predict "$work/digits.strata" --device host --input "$work/larg
 check "a picture twice as large is the same class" test "$(cut -f 2 "$work/out" | tail -n 1)" = "$(cut -f 2 "$work/first" | tail -n 1)"
 if "$strata" predict "$work/digits.strata" --device host --input "$work/one.png" >"$work/out" 2>"$work/err"; then
     check "one.png gives the same as one.npy" cmp "$work/out" "$work/first"
+    expect 0 "index" predict "$work/digits.strata" --device host --input "$work/deep.png"
+    check "so does one of 16 bits a pixel" cmp "$work/out" "$work/first"
     expect 3 "its PNG data is damaged" predict "$work/digits.strata" --device host --input "$work/cut.png"
 else
     stderr "this build has no libpng"
 fi
 expect 3 "it is cut off" predict "$work/digits.strata" --device host --input "$work/cut.pgm"
 expect 3 "is 100000 x 100000 pixels" predict "$work/digits.strata" --device host --input "$work/huge.pgm"
+expect 3 "is neither a picture (PNG, PGM, PPM) nor an array" predict "$work/digits.strata" --device host --input "$work/photo.jpg"
+expect 0 "	-	nan" predict "$work/digits.strata" --device host --input "$work/nan.npy"
+expect 0 "" predict "$work/digits.strata" --device host --input "$work/nan.npy" --json
+json 'r == {"index": 0, "class": None, "probability": None}'
+expect 0 "confusion matrix" evaluate "$work/digits.strata" --device host --data "$work/data" --metrics confusion_matrix
+check "a row of it for each digit" test "$(grep -cE '^( +[0-9]+){10}$' "$work/out")" = 10
 expect 3 "is a picture, but the model takes (2)" predict "$work/houses.strata" --device host --input "$work/one.pgm"
 expect 2 "was not trained on texts" predict "$work/digits.strata" --device host --text "hello"
-expect 2 "not both" predict "$work/digits.strata" --device host --text "hello" --input "$work/one.pgm"
+expect 2 "not more than one" predict "$work/digits.strata" --device host --text "hello" --input "$work/one.pgm"
 finish

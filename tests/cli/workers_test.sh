@@ -37,10 +37,14 @@ expect 0 "" launch -n 2 -- "$strata" $train --precision f16 --strategy multi_wor
 sed -i 's/^\[0\] //' "$work/out"
 json 'r["precision"] == "f16" and r["replica_weights_equal"] is True and r["loss"] < 2'
 
-expect 0 "and 1 other workers" launch -n 2 -- "$strata" train mnist --data "$work/data" --epochs 1 --devices host --strategy multi_worker_mirrored
+mkdir "$work/a.b"
+expect 0 "and 1 other worker, " launch -n 2 -- "$strata" train mnist --data "$work/data" --epochs 1 --devices host --strategy multi_worker_mirrored --trace "$work/a.b/trace.json"
 stdout "[0] epoch 1/1"
+stdout " % of its exchange hidden"
 checks=$((checks + 1))
 ! grep -q '^\[1\]' "$work/out" || bad "a worker that is not the chief prints"
+check "each worker writes its own trace" python3 -c 'import json, sys
+assert all(len(json.load(open(sys.argv[1] + name))["traceEvents"]) > 10 for name in ("trace.json", "trace.rank1.json"))' "$work/a.b/"
 
 # What each worker reads: rows of all batches, or files of its own; all end together.
 python3 - "$work" <<'END'
@@ -60,23 +64,65 @@ done
 expect 2 "2 files among 3 workers" launch -n 3 -- "$strata" $pictures file
 expect 2 "data, file, off or auto" $pictures rows
 
-# Said by hand, in two terminals; when one dies the other says so.
+# Said by hand, in two terminals; when one dies the other says so. The second gives a sign of life every 10 s, and is not taken for lost by the first,
+# whose own limit is one second.
 port=$((20000 + $$ % 10000))
 by_hand="train mnist --data $work/data --epochs 100000 --devices host --strategy multi_worker_mirrored --cluster 127.0.0.1:$port,127.0.0.1:$((port + 1))"
-"$strata" $by_hand --task worker:1 >"$work/other.out" 2>&1 &
-other=$!
-"$strata" $by_hand --task worker:0 >"$work/out" 2>"$work/err" &
-chief=$!
-for _ in $(seq 300); do
-    ! grep -q "epoch 2/" "$work/out" || break
-    sleep 0.1
+for victim in 1 0; do
+    "$strata" $by_hand --task worker:1 --heartbeat 10 >"$work/out.1" 2>"$work/err.1" &
+    pid_1=$!
+    "$strata" $by_hand --task worker:0 --heartbeat 0.2 >"$work/out.0" 2>"$work/err.0" &
+    pid_0=$!
+    for _ in $(seq 300); do
+        ! grep -q "epoch 2/" "$work/out.0" || break
+        sleep 0.1
+    done
+    check "two workers train" grep -q "epoch 2/" "$work/out.0"
+    [ $victim = 0 ] || sleep 1.5
+    check "they still train after a second without a sign of life" kill -0 $pid_0 $pid_1
+    eval "kill -9 \$pid_$victim"
+    survivor=$((1 - victim))
+    eval "wait \$pid_$survivor"
+    ended=$?
+    said=$(tail -n 1 "$work/err.$survivor")
+    check "a worker whose peer was killed ends with exit code 162, not $ended" test $ended = 162
+    check "it names rank, host and step: $said" grep -Eq "rank $victim \(host .*\) was lost at step [0-9]+" "$work/err.$survivor"
 done
-check "two workers train" grep -q "epoch 2/" "$work/out"
-kill -9 $other
-wait $chief
-ended=$?
-check "a worker whose peer was killed ends with exit code 162, not $ended" test $ended = 162
-stderr "rank 1"
+
+# A worker that fails by itself, or is interrupted, ends the other too, also where they share memory.
+by_hand="train mnist --epochs 100000 --devices host --strategy multi_worker_mirrored --cluster 127.0.0.1:$port,127.0.0.1:$((port + 1))"
+"$strata" $by_hand --task worker:1 --data "$work/none" >"$work/other.out" 2>&1 &
+expect 162 "rank 1" $by_hand --task worker:0 --data "$work/data"
+stderr "left while others still needed it"
+wait $!
+check "the one without data ends with exit code 3" test $? = 3
+cat >"$work/interrupt.py" <<'END'
+import signal, subprocess, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+one, other = (subprocess.Popen(sys.argv[1:] + ["--task", "worker:%d" % i], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for i in (0, 1))
+while "epoch 1/" not in one.stdout.readline():
+    assert one.poll() is None
+other.send_signal(signal.SIGINT)
+codes = other.wait(60), one.wait(60)
+said = one.stderr.read()
+assert codes == (130, 130) and "rank 1" in said and "gave up: interrupted" in said, (codes, said)
+END
+check "Ctrl-C on one ends both" python3 "$work/interrupt.py" "$strata" $by_hand --data "$work/data"
+
+# Workers of two kinds of devices, whose updates differ in last bits: the copies stay equal, as the chief's counts.
+if "$strata" devices 2>/dev/null | grep -q opencl:0; then
+    mixed="train mnist --data $work/data --epochs 4 --global-batch 20 --strategy multi_worker_mirrored --cluster 127.0.0.1:$port,127.0.0.1:$((port + 1)) --json"
+    for chief in host opencl:0; do
+        other=$([ $chief = host ] && echo opencl:0 || echo host)
+        "$strata" $mixed --task worker:1 --devices $other >"$work/other.out" 2>&1 &
+        expect 0 "" $mixed --task worker:0 --devices $chief
+        wait $!
+        check "the worker on $other ends well" test $? = 0
+        json "r['replica_weights_equal'] is True and r['loss'] < 1.5"
+    done
+else
+    echo "skipped: workers of two kinds of devices (no OpenCL)"
+fi
 
 # Gradients in half the bytes: the copies stay equal, the losses nearly.
 for how in "" "--compress bf16" "--compress f16"; do
@@ -141,6 +187,13 @@ for n in 2 3; do
 done
 expect 2 "multi_worker_mirrored" $train --cluster a:1,b:2
 expect 2 "multi_worker_mirrored" $train --task worker:1
+for option in "--insecure" "--wait 1" "--heartbeat 1" "--stall 1" "--interface lo" "--transport tcp"; do expect 2 "multi_worker_mirrored" $train $option; done
+# Workers who do not know of each other are told so, once; and one who is alone.
+expect 0 "" launch -n 2 -- "$strata" train linear --devices host --epochs 1
+check "a job without the strategy is warned of, once" test "$(grep -c 'TF_CONFIG names 2 workers, and each trains alone' "$work/err")" = 1
+expect 0 "nothing names a cluster" train linear --devices host --epochs 1 --strategy multi_worker_mirrored
+expect 0 "1 other worker," launch -n 2 -- "$strata" train linear --devices host --epochs 1 --strategy multi_worker_mirrored --transport tcp --wait 30 --heartbeat 2 --stall 60
+expect 2 "no transport" $train --strategy multi_worker_mirrored --transport carrier --cluster a:1,b:2 --task 0
 expect 2 "--task" $train --strategy multi_worker_mirrored --cluster a:1,b:2
 expect 2 "for the devices of one worker" $train --strategy multi_worker_mirrored --split auto
 }

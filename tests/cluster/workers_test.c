@@ -461,6 +461,56 @@ Test(auto_shard, fit_with_data_has_the_losses_of_one_worker) {
     strata_dataset_destroy(dataset);
 }
 
+/* ---- workers that would train different things ---- */
+
+typedef struct difference {
+    const char *text; /* of the message, on every worker; NULL: none */
+    strata_fit_options fit;
+    double rate;
+    const char *points;
+} difference;
+
+/* Worker 1 differs. */
+static strata_test_result fit_otherwise(strata_communicator *comm, const void *user) {
+    static const difference same = {.fit = {.epochs = 1, .batch = 6, .seed = 1}, .rate = 0.1, .points = "9"};
+    const difference *wrong = user, *own = strata_communicator_rank(comm) == 1 ? wrong : &same;
+    strata_error err = {0}, why = {0};
+    strata_strategy *strategy = NULL;
+    strata_model *model = NULL;
+    strata_dataset *dataset = NULL;
+    TEST_TRY(open_points(own->points, NULL, &dataset, &err));
+    TEST_TRY(open_strategy(comm, 1, &strategy, &err));
+    TEST_TRY(strata_model_create(STRATA_SHAPE(1), &model, &err));
+    strata_model_add_dense(model, (strata_dense_options){.units = 1});
+    const strata_compile_options compile = {
+        .optimizer = strata_sgd_optimizer(own->rate, 0, false), .loss = "mse", .strategy = strategy};
+    strata_status status = strata_model_compile(model, NULL, &compile, &err);
+    if (!status) status = strata_model_fit(model, dataset, &own->fit, NULL, &why);
+    strata_model_destroy(model);
+    strata_strategy_destroy(strategy);
+    strata_dataset_destroy(dataset);
+    if (!wrong->text) return status ? strata_test_bad("%s", why.message) : strata_test_ok();
+    if (status == STRATA_INVALID && strstr(why.message, wrong->text)) return strata_test_ok();
+    return strata_test_bad("\"%s\" is not in: %s %s", wrong->text, strata_status_name(status), why.message);
+}
+
+Test(over_workers, fit_tells_what_differs_on_every_worker) {
+    static const difference rows[] = {
+        {NULL, {.epochs = 1, .batch = 6, .seed = 1}, 0.1, "9"},
+        {"the batch is 4 on worker 1 and 6 on worker 0", {.epochs = 1, .batch = 4, .seed = 1}, 0.1, "9"},
+        {"the number of epochs is 2 on worker 1", {.epochs = 2, .batch = 6, .seed = 1}, 0.1, "9"},
+        {"the seed of the shuffles is 2 on worker 1", {.epochs = 1, .batch = 6, .seed = 2}, 0.1, "9"},
+        {"the shuffling is off on worker 1", {.epochs = 1, .batch = 6, .seed = 1, .no_shuffle = true}, 0.1, "9"},
+        {"the auto_shard policy is OFF on worker 1 and DATA on worker 0",
+         {.epochs = 1, .batch = 6, .seed = 1, .auto_shard = STRATA_SHARD_OFF},
+         0.1,
+         "9"},
+        {"the number of examples is 18 on worker 1 and 20 on", {.epochs = 1, .batch = 6, .seed = 1}, 0.1, "8"},
+        {"the learning rate is 0.5 on worker 1", {.epochs = 1, .batch = 6, .seed = 1}, 0.5, "9"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) RUN(3, fit_otherwise, &rows[i]);
+}
+
 /* ---- custom loops: 10, 11, 14, 15, 16, 17 over workers ---- */
 
 enum { REPLICAS = 4 };

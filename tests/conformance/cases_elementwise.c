@@ -200,7 +200,19 @@ static strata_tensor *build_cast(strata_tensor *const *x, const int64_t *p, stra
         .operands = {{CASE_SPECIAL, low, high, 0, false}}, .instances = (const case_instance[]){__VA_ARGS__},      \
         .n_instances = sizeof((const case_instance[]){__VA_ARGS__}) / sizeof(case_instance)                        \
     }
+static strata_tensor *build_dequantize(strata_tensor *const *x, const int64_t *p, strata_dtype dtype) {
+    (void)p;
+    (void)dtype;
+    return strata_dequantize(x[0], 1.0 / 255);
+}
 static const op_row cast[] = {
+    {.op = "dequantize",
+     .build = build_dequantize,
+     .dtypes = 1u << STRATA_DTYPE_U8,
+     .n_operands = 1,
+     .operands = {{CASE_WHOLE, 0, 256, 0, false}},
+     .instances = CASE_INSTANCES(flat),
+     .exact = true},
     CAST_FROM(F32, -400, 400, TO(F16), TO(BF16), TO(I32), TO(I64), TO(U8), TO(BOOL),
               {.shapes = {{1, {0}}}, .p = {STRATA_DTYPE_I32}}),
     CAST_FROM(F16, -400, 400, TO(F32), TO(BF16), TO(I32), TO(I64), TO(U8), TO(BOOL)),

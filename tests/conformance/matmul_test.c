@@ -17,11 +17,13 @@
 TestSuite(conformance_matmul, .init = test_folder_make, .fini = test_folder_remove);
 
 typedef struct product {
-    int64_t m, k, n; /* k = 300 and 784 are beyond one block of 256 */
+    int64_t m, k,
+        n; /* k is cut into parts from 320 on, or from 1536 on; of 1601 rows local memory holds fewer than 70 columns */
     bool big;
 } product;
-static const product products[] = {{1, 1, 1, false},    {7, 5, 13, false},    {33, 17, 65, false},
-                                   {64, 128, 10, true}, {64, 784, 128, true}, {130, 300, 70, true}};
+static const product products[] = {{1, 1, 1, false},    {7, 5, 13, false},   {33, 17, 65, false},  {2, 19, 77, false},
+                                   {3, 11, 33, false},  {64, 128, 10, true}, {64, 784, 128, true}, {130, 300, 70, true},
+                                   {1, 784, 130, true}, {20, 1601, 70, true}};
 
 static strata_tensor *operand(run_case *run, int64_t batch, int64_t rows, int64_t columns, bool transposed, strata_dtype dtype,
                               uint64_t seed) {

@@ -72,6 +72,31 @@ Test(csv, a_wrong_column_shows_the_nearest) {
     strata_csv_destroy(csv);
 }
 
+Test(csv, rows_without_a_header_take_the_names_that_are_given) {
+    static const char text[] = "1,\"2\"\n\n3,4\n";
+    const char *const names[] = {"a", "b"};
+    strata_csv *csv = NULL;
+    strata_error err = {0};
+    int column = -1;
+    cr_assert_eq(strata_csv_parse_rows("t", text, sizeof text - 1, 0, names, 2, &csv, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_csv_n_rows(csv), 2);
+    cr_assert_eq(strata_csv_find(csv, "b", &column, &err), STRATA_OK);
+    cr_assert_str_eq(strata_csv_cell(csv, 0, column), "2");
+    cr_assert_str_eq(strata_csv_cell(csv, 1, 0), "3");
+    cr_assert_eq(strata_csv_line(csv, 0), 1);
+    cr_assert_eq(strata_csv_line(csv, 1), 3);
+    strata_csv_destroy(csv);
+    static const struct {
+        const char *text, *message;
+    } wrong[] = {{"1,2\n3\n", "t:2:2: the row ends after 1 cells; it must have 2"},
+                 {"1,2,3\n", "t:1:5: cell 3 of a row; it must have 2"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        cr_assert_eq(strata_csv_parse_rows("t", wrong[i].text, strlen(wrong[i].text), 0, names, 2, &csv, &err), STRATA_DATA);
+        cr_assert_not_null(strstr(err.message, wrong[i].message), "%s", err.message);
+    }
+    cr_assert_eq(strata_csv_parse_rows("t", "1\n", 2, 0, names, 0, &csv, &err), STRATA_INVALID);
+}
+
 Test(csv, another_separator) {
     strata_csv *csv = NULL;
     cr_assert_eq(strata_csv_parse("t", "a;b\n1,5;2\n", 10, ';', &csv, &err), STRATA_OK);
@@ -129,6 +154,40 @@ Test(csv, columns_in_the_order_asked_for_and_number_labels) {
     data = load("a,b\n1,0\n4,7\n", (strata_csv_options){.label = "b"});
     cr_assert(strata_dataset_label_dtype(data) == STRATA_DTYPE_I32 && strata_dataset_n_classes(data) == 8);
     strata_dataset_destroy(data);
+}
+
+Test(csv, several_labels_are_numbers_learned_together) {
+    static const char text[] = "y,a,z,b\n1,2,3,4\n5,6,7.5,8\n";
+    const char *const labels[] = {"z", "y"};
+    strata_dataset *data = load(text, (strata_csv_options){.labels = labels, .n_labels = 2});
+    float x[4], y[4];
+    cr_assert_eq(strata_dataset_label_dtype(data), STRATA_DTYPE_F32);
+    cr_assert(strata_shape_equal(strata_dataset_label_shape(data), STRATA_SHAPE(2)));
+    fetch(data, x, y);
+    cr_assert(x[0] == 2 && x[1] == 4 && x[2] == 6 && x[3] == 8);
+    cr_assert(y[0] == 3 && y[1] == 1 && y[2] == 7.5f && y[3] == 5);
+    strata_dataset_destroy(data);
+    const char *const twice[] = {"z", "z"}, *const all[] = {"y", "a", "z", "b"}, *const wrong[] = {"z", "x"};
+    const struct {
+        strata_csv_options opts;
+        strata_status status;
+        const char *message;
+    } cases[] = {{{.labels = twice, .n_labels = 2}, STRATA_INVALID, "\"z\" is named twice as a label"},
+                 {{.labels = labels, .n_labels = 2, .label = "a"}, STRATA_INVALID, "a label too; give one of them"},
+                 {{.labels = labels, .n_labels = 2, .weight = "y"}, STRATA_INVALID, "\"y\" is both the weight and the label"},
+                 {{.labels = labels, .n_labels = 2, .features = twice, .n_features = 1},
+                  STRATA_INVALID,
+                  "\"z\" is both a feature and the label"},
+                 {{.labels = all, .n_labels = 4}, STRATA_DATA, "has no column but the labels"},
+                 {{.labels = wrong, .n_labels = 2}, STRATA_DATA, "has no column \"x\""}};
+    strata_csv *csv = NULL;
+    strata_error err = {0};
+    cr_assert_eq(strata_csv_parse("t", text, sizeof text - 1, 0, &csv, &err), STRATA_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_assert_eq(strata_dataset_from_csv(csv, &cases[i].opts, &data, &err), cases[i].status, "%s", err.message);
+        cr_assert_not_null(strstr(err.message, cases[i].message), "%s", err.message);
+    }
+    strata_csv_destroy(csv);
 }
 
 Test(csv, given_classes_hold) {

@@ -4,11 +4,14 @@
 #include "strata/dataset.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
+#include "core/data/dataset.h"
 #include "core/data/npy.h"
+#include "strata/pipeline.h"
 #include "tests/support/check.h"
 #include "tests/support/folder.h"
 
@@ -367,4 +370,94 @@ Test(dataset, integer_features_are_tokens) {
     fails(strata_dataset_check_tokens(data, 6, &err), STRATA_DATA, "the token is 6; those the model knows are 0..5");
     strata_dataset_destroy(data);
     strata_array_finish(&known);
+}
+
+/* ---- parts ---- */
+
+/* Ten elements (i, -i) with label i % 3 and weight i, of which the last two are a file of their own. */
+static strata_dataset *ten(void) {
+    enum { TEN = 10 };
+    strata_dataset *data = NULL;
+    strata_array x = strata_test_full(STRATA_DTYPE_F32, STRATA_SHAPE(TEN, 2), 0);
+    strata_array y = strata_test_full(STRATA_DTYPE_I32, STRATA_SHAPE(TEN), 0);
+    strata_array weights = strata_test_full(STRATA_DTYPE_F32, STRATA_SHAPE(TEN), 0);
+    for (int i = 0; i < TEN; i++) {
+        ((float *)x.data)[2 * i] = (float)i;
+        ((float *)x.data)[2 * i + 1] = (float)-i;
+        ((int32_t *)y.data)[i] = i % 3;
+        ((float *)weights.data)[i] = (float)i;
+    }
+    OK(strata_dataset_take_arrays(&x, &y, 2, &data, &err));
+    OK(strata_dataset_set_weights(data, &weights, &err));
+    OK(strata_dataset_set_class_names(data, (const char *const[]){"none", "one", "two", "never"}, 4, &err));
+    OK(strata_dataset_set_files(data, (int64_t[]){8, 10}, 2, &err));
+    strata_array_finish(&weights);
+    return data;
+}
+
+static void has_elements(const strata_dataset *part, int64_t first, int64_t n) {
+    float x[20], weights[10];
+    int32_t y[10];
+    strata_order *order = NULL;
+    cr_assert_eq(strata_dataset_size(part), n);
+    OK(strata_order_create(n, false, 0, 0, &order, &err));
+    strata_dataset_fetch(part, order, 0, n, x, y);
+    strata_dataset_fetch_weights(part, order, 0, n, weights);
+    for (int64_t i = 0; i < n; i++) {
+        cr_assert_eq(x[2 * i], (float)(2 * (first + i)));
+        cr_assert_eq(x[2 * i + 1], (float)(-2 * (first + i)));
+        cr_assert_eq(y[i], (int)(first + i) % 3);
+        cr_assert_eq(weights[i], (float)(first + i));
+    }
+    cr_assert_eq(strata_dataset_n_classes(part), 4);
+    strata_order_destroy(order);
+}
+
+Test(dataset, split_takes_the_last_elements_and_outlives_the_whole) {
+    const struct {
+        double fraction;
+        int64_t first; /* Keras: floor(10 * (1 - fraction)) */
+    } cases[] = {{0.2, 8}, {0.25, 7}, {0.5, 5}, {0.95, 0}, {0.9, 0}, {0.89, 1}, {0.1, 9}, {0.01, 9}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strata_dataset *whole = ten(), *first = NULL, *last = NULL;
+        if (!cases[i].first) {
+            fails(strata_dataset_split(whole, cases[i].fraction, &first, &last, &err), STRATA_INVALID, "neither may be empty");
+            strata_dataset_destroy(whole);
+            continue;
+        }
+        OK(strata_dataset_split(whole, cases[i].fraction, &first, &last, &err));
+        strata_dataset_destroy(whole);
+        has_elements(first, 0, cases[i].first);
+        cr_assert_str_eq(strata_dataset_class_name(first, 2), "two");
+        has_elements(last, cases[i].first, 10 - cases[i].first);
+        strata_dataset_destroy(first);
+        has_elements(last, cases[i].first, 10 - cases[i].first);
+        strata_dataset_destroy(last);
+    }
+}
+
+Test(dataset, parts_know_the_files_that_they_come_from) {
+    strata_dataset *whole = ten(), *first = NULL, *last = NULL, *own = NULL;
+    OK(strata_dataset_split(whole, 0.5, &first, &last, &err));
+    OK(strata_dataset_auto_shard(last, STRATA_SHARD_FILE, 2, 1, &own, &err)); /* elements 8 and 9 */
+    has_elements(own, 8, 2);
+    strata_dataset_destroy(own);
+    OK(strata_dataset_auto_shard(last, STRATA_SHARD_FILE, 2, 0, &own, &err));
+    has_elements(own, 5, 3);
+    strata_dataset_destroy(own);
+    fails(strata_dataset_auto_shard(first, STRATA_SHARD_FILE, 2, 0, &own, &err), STRATA_INVALID, "divides 1 files");
+    strata_dataset_destroy(first);
+    strata_dataset_destroy(last);
+    strata_dataset_destroy(whole);
+}
+
+Test(dataset, split_refuses_nonsense) {
+    strata_dataset *whole = ten(), *first = NULL, *last = NULL;
+    const double wrong[] = {0, 1, -0.1, 1.5, NAN};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        fails(strata_dataset_split(whole, wrong[i], &first, &last, &err), STRATA_INVALID, "it must be between 0 and 1");
+    OK(strata_dataset_batch(&whole, 2, false, &err));
+    fails(strata_dataset_split(whole, 0.5, &first, &last, &err), STRATA_INVALID,
+          "split: the dataset is batch; it must be arrays");
+    strata_dataset_destroy(whole);
 }

@@ -86,3 +86,34 @@ Test(npz, damage_is_an_error) {
         free(bytes);
     }
 }
+
+typedef struct listed {
+    int n;
+    char text[160];
+} listed;
+
+static void list_entry(const strata_npz_entry *entry, void *user) {
+    listed *l = user;
+    const size_t used = strlen(l->text);
+    snprintf(l->text + used, sizeof l->text - used, "%s %s %s %zu; ", entry->name, entry->type,
+             strata_shape_text(entry->shape).text, entry->n_bytes);
+    l->n++;
+}
+
+Test(npz, lists_what_is_stored_or_nothing_of_a_damaged_one) {
+    const char *const names[] = {"stored", "deflated"};
+    for (int i = 0; i < 2; i++) {
+        unsigned char *bytes;
+        listed l = {0};
+        size_t n = load(names[i], &bytes);
+        OK(strata_npz_list("a", bytes, n, list_entry, &l, &err));
+        cr_assert_str_eq(l.text, "x u8 (2,3) 6; y i64 (2,1) 16; w f32 (2) 8; ");
+        l = (listed){0};
+        for (size_t at = 0; at + 20 < n; at++)
+            if (!memcmp(bytes + at, "PK\1\2", 4)) bytes[at + 16] ^= 1; /* checksums in the directory */
+        cr_assert_eq(strata_npz_list("a", bytes, n, list_entry, &l, &err), STRATA_DATA);
+        cr_assert_not_null(strstr(err.message, "the checksum of"), "%s", err.message);
+        cr_assert_eq(l.n, 0);
+        free(bytes);
+    }
+}

@@ -534,41 +534,60 @@ Test(pipeline, two_pipelines_may_share_a_source) {
 
 /* ---- augmentation ---- */
 
-Test(pipeline, flip_and_crop_move_pixels_by_the_key) {
-    enum { SIDE = 6, N = 200 };
-    static float pixels[N * SIDE * SIDE * 2];
-    for (int i = 0; i < N * SIDE * SIDE * 2; i++) pixels[i] = (float)(i % (SIDE * SIDE * 2) + 1);
-    strata_array x = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(N, SIDE, SIDE, 2), pixels);
-    strata_dataset *d = NULL;
+enum { SIDE = 6, PICTURES = 200 };
+
+/* The picture's second channel, at a row and column. */
+static double second_channel(const strata_array *picture, int row, int column) {
+    return strata_element_get(picture->dtype, picture->data, (row * SIDE + column) * 2 + 1);
+}
+
+static bool is_moved(const strata_array *out, const strata_array *in, int flip, int down, int right) {
+    for (int r = 0; r < SIDE; r++)
+        for (int c = 0; c < SIDE; c++) {
+            const int from_r = r + down, from_c = (flip ? SIDE - 1 - c : c) + right;
+            const bool inside = from_r >= 0 && from_r < SIDE && from_c >= 0 && from_c < SIDE;
+            if (second_channel(out, r, c) != (inside ? second_channel(in, from_r, from_c) : 0)) return false;
+        }
+    return true;
+}
+
+static void check_moves(strata_dataset *d, const strata_array *picture) {
     strata_iterator *it = NULL;
     strata_flip_crop options = {.flip = true, .padding = 2};
     int flips = 0, shifts[5][5] = {{0}};
-    OK(strata_dataset_from_arrays(&x, NULL, 0, &d, &err));
     OK(strata_dataset_map(&d, strata_augment_flip_crop, &options, &(strata_map_options){.threads = 2}, &err));
     OK(strata_iterator_create(d, 4, 1, 0, &it, &err));
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < PICTURES; i++) {
         strata_element e;
         bool more;
         OK(strata_iterator_next(it, &e, &more, &err));
-        const float *out = e.parts[0].data;
         int found = 0;
-        for (int flip = 0; flip < 2; flip++)
-            for (int down = -2; down <= 2; down++)
-                for (int right = -2; right <= 2; right++) {
-                    bool same = true;
-                    for (int r = 0; r < SIDE && same; r++)
-                        for (int c = 0; c < SIDE && same; c++) {
-                            int from_r = r + down, from_c = (flip ? SIDE - 1 - c : c) + right;
-                            bool inside = from_r >= 0 && from_r < SIDE && from_c >= 0 && from_c < SIDE;
-                            same = out[(r * SIDE + c) * 2 + 1] == (inside ? pixels[(from_r * SIDE + from_c) * 2 + 1] : 0);
-                        }
-                    if (same) found++, flips += flip, shifts[down + 2][right + 2]++;
-                }
+        for (int way = 0; way < 50; way++) {
+            const int flip = way / 25, down = way / 5 % 5 - 2, right = way % 5 - 2;
+            if (is_moved(&e.parts[0], picture, flip, down, right)) found++, flips += flip, shifts[down + 2][right + 2]++;
+        }
         cr_assert_eq(found, 1, "picture %d is %d of the allowed ones", i, found);
         strata_element_finish(&e);
     }
     strata_iterator_destroy(it);
     strata_dataset_destroy(d);
-    cr_assert(flips > N / 2 - 40 && flips < N / 2 + 40, "%d flips", flips);
+    cr_assert(flips > PICTURES / 2 - 40 && flips < PICTURES / 2 + 40, "%d flips", flips);
     for (int i = 0; i < 25; i++) cr_assert_gt(shifts[i / 5][i % 5], 0);
+}
+
+/* All pictures are the same one, of numbers or of bytes. */
+Test(pipeline, flip_and_crop_move_pixels_by_the_key) {
+    enum { SIZE = SIDE * SIDE * 2 };
+    static float numbers[PICTURES * SIZE];
+    static uint8_t bytes[PICTURES * SIZE];
+    for (int i = 0; i < PICTURES * SIZE; i++) numbers[i] = bytes[i] = (uint8_t)(i % SIZE + 1);
+    const strata_shape shape = STRATA_SHAPE(PICTURES, SIDE, SIDE, 2);
+    const strata_array all[] = {strata_array_view(STRATA_DTYPE_F32, shape, numbers),
+                                strata_array_view(STRATA_DTYPE_U8, shape, bytes)};
+    for (int i = 0; i < 2; i++) {
+        strata_dataset *d = NULL;
+        OK(strata_dataset_from_arrays(&all[i], NULL, 0, &d, &err));
+        if (i) OK(strata_dataset_keep_bytes(d, &err));
+        check_moves(d, &all[i]);
+    }
 }

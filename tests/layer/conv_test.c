@@ -24,6 +24,9 @@ Test(conv2d_layer, takes_stride_padding_dilation_and_groups) {
     } cases[] = {
         {{.filters = 4, .kernel_size = {3, 3}, .padding = "same"}, {4, {3, 3, 2, 4}}, {4, {1, 7, 6, 4}}},
         {{.filters = 4, .kernel_size = {3, 2}, .padding = "same", .stride = {2, 3}}, {4, {3, 2, 2, 4}}, {4, {1, 4, 2, 4}}},
+        {{.filters = 4, .kernel_size = {3, 3}, .padding = "explicit", .explicit_padding = {1, 0, 2, 1}},
+         {4, {3, 3, 2, 4}},
+         {4, {1, 6, 7, 4}}},
         {{.filters = 6, .kernel_size = {3, 2}, .dilation = {3, 1}, .groups = 2}, {4, {3, 2, 1, 6}}, {4, {1, 1, 5, 6}}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -76,7 +79,7 @@ Test(conv2d_layer, refuses_wrong_options) {
         {{.filters = 4, .kernel_size = {3, 3}, .groups = 4}, "its 6 channels can't be divided among 4 groups"},
         {{.filters = 8, .kernel_size = {3, 3}, .groups = 8}, "its 6 channels can't be divided among 8 groups"},
         {{.filters = 4, .kernel_size = {9, 3}}, "the output is empty"},
-        {{.filters = 4, .kernel_size = {3, 3}, .padding = "full"}, "no padding \"full\"; there are: valid, same"},
+        {{.filters = 4, .kernel_size = {3, 3}, .padding = "full"}, "no padding \"full\"; there are: valid, same, explicit"},
         {{.filters = 4, .kernel_size = {3, 3}, .stride = {0, 2}}, "conv2d: stride is [0, 2]; give both, or neither"},
         {{.filters = 4, .kernel_size = {3, 3}, .stride = {-1, 2}}, "the stride along the height is -1"},
         {{.filters = 4, .kernel_size = {3, 3}, .activation = "rely"}, "no activation \"rely\""},
@@ -96,7 +99,8 @@ Test(conv2d_layer, refuses_wrong_options) {
 static const char model_json[] =
     "{\"input\": [9, 9, 4], \"layers\": ["
     "{\"layer\": \"conv2d\", \"filters\": 8, \"kernel_size\": [3, 2], \"stride\": 2, \"padding\": \"same\", \"groups\": 2},"
-    "{\"layer\": \"max_pool2d\", \"size\": 2, \"stride\": [1, 2]},"
+    "{\"layer\": \"max_pool2d\", \"size\": 2, \"stride\": [1, 2], \"padding\": \"explicit\", \"explicit_padding\": 1},"
+    "{\"layer\": \"avg_pool2d\", \"size\": 2, \"padding\": \"explicit\", \"explicit_padding\": [0, 1, 1, 0]},"
     "{\"layer\": \"global_average_pool\"}]}";
 
 Test(conv2d_layer, goes_through_json_and_back) {
@@ -106,6 +110,7 @@ Test(conv2d_layer, goes_through_json_and_back) {
     cr_assert_eq(strata_model_from_json(model_json, strlen(model_json), "m", &model, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(strata_model_to_json(model, &text, &err), STRATA_OK, "%s", err.message);
     cr_assert(strstr(text, "\"kernel_size\":[3,2]") && strstr(text, "\"stride\":[2,2]") && strstr(text, "\"size\":[2,2]") &&
+                  strstr(text, "\"explicit_padding\":[1,1,1,1]") && strstr(text, "\"explicit_padding\":[0,1,1,0]") &&
                   !strstr(text, "dilation"),
               "%s", text);
     cr_assert_eq(strata_model_from_json(text, strlen(text), "m", &again, &err), STRATA_OK, "%s", err.message);
@@ -134,6 +139,22 @@ Test(conv2d_layer, says_what_is_wrong_with_a_pair_in_json) {
         cr_assert_eq(strata_model_from_json(text, strlen(text), "m", &model, &err), STRATA_DATA);
         cr_assert(strstr(err.message, wrong[i].message), "%s", err.message);
     }
+}
+
+Test(conv1d_layer, takes_padding_as_it_is_given) {
+    static const char json[] =
+        "{\"input\": [4, 1], \"layers\": [{\"layer\": \"conv1d\", \"filters\": 1, \"kernel_size\": 3, "
+        "\"padding\": \"explicit\", \"explicit_padding\": [2, 0]}]}";
+    strata_error err = {0};
+    strata_model *model = NULL;
+    cr_assert_eq(strata_model_from_json(json, sizeof json - 1, "m", &model, &err), STRATA_OK, "%s", err.message);
+    strata_array x = strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(1, 4, 1), (double[]){1, 2, 3, 4});
+    layer_gives(model, &x, (double[]){1, 10, 100, 0.5}, STRATA_SHAPE(1, 4, 1), (double[]){100.5, 210.5, 321.5, 432.5});
+    strata_array_finish(&x);
+    strata_model_destroy(model);
+    strata_model *unheard = layer_model(STRATA_SHAPE(4, 1));
+    strata_model_add_conv1d(unheard, (strata_conv1d_options){.filters = 1, .kernel_size = 3, .explicit_padding = {1, 1}});
+    layer_refuses(unheard, "explicit_padding is for padding \"explicit\", not \"valid\"");
 }
 
 Test(conv1d_layer, slides_along_the_length) {

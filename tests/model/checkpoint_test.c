@@ -10,16 +10,9 @@
 
 enum { N = 40, EPOCHS = 5, DONE = 2 };
 
-/* With a state (batch_norm) and a mask that differs from step to step (dropout). */
 static strata_model *make(strata_device *device, strata_optimizer optimizer, strata_dtype precision, uint64_t seed) {
     strata_error err = {0};
-    strata_model *model = NULL;
-    OK(strata_model_create(STRATA_SHAPE(2, 3), &model, &err));
-    strata_model_add_flatten(model, (strata_flatten_options){0});
-    strata_model_add_dense(model, (strata_dense_options){.units = CASE_HIDDEN, .activation = "tanh"});
-    strata_model_add_batch_norm(model, (strata_batch_norm_options){0});
-    strata_model_add_dropout(model, (strata_dropout_options){.rate = 0.3});
-    strata_model_add_dense(model, (strata_dense_options){.units = CASE_CLASSES});
+    strata_model *model = case_model_with_states();
     OK(strata_model_compile(model, device,
                             &(strata_compile_options){.optimizer = optimizer, .seed = seed, .precision = precision}, &err));
     return model;

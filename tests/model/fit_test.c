@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/model/model.h"
 #include "model_case.h"
 #include "reference.h"
 #include "tests/support/check.h"
@@ -210,6 +211,78 @@ Test(fit, no_shuffle_takes_no_seed) {
     cr_assert_str_eq(trained_sha(host, data, 1, opts), trained_sha(host, data, 1, other));
     strata_dataset_destroy(data);
     strata_device_close(host);
+}
+
+/* ---- bytes ---- */
+
+static strata_dataset *dataset_of(strata_array x, strata_array y, double scale) {
+    strata_dataset *data = NULL;
+    OK(strata_dataset_from_arrays(&x, &y, scale, &data, &err));
+    return data;
+}
+
+/* A device with memory of its own gets the bytes, and makes the same numbers of them as the host does where it gets numbers. */
+TEST_ON_DEVICES(fit, bytes_train_as_the_numbers_that_they_are) {
+    enum { N = 37, SIZE = 6 };
+    ((strata_device_info *)strata_device_get_info(device))->unified_memory = false; /* as if it were that of a card */
+    uint8_t bytes[N * SIZE];
+    float numbers[N * SIZE];
+    int32_t labels[N];
+    const double scale = 1.0 / 255;
+    for (int i = 0; i < N * SIZE; i++) bytes[i] = (uint8_t)(i * 97 + i / 5), numbers[i] = (float)bytes[i] * (float)scale;
+    for (int i = 0; i < N; i++) labels[i] = bytes[i * SIZE] % 3;
+    const strata_array x = strata_array_view(STRATA_DTYPE_U8, STRATA_SHAPE(N, 2, 3), bytes),
+                       same = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(N, 2, 3), numbers),
+                       y = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(N), labels);
+    strata_dataset *data[] = {dataset_of(x, y, scale), dataset_of(same, y, 1)};
+    const strata_fit_options opts = {.epochs = 2, .batch = 16, .seed = 9};
+    cr_assert_str_eq(trained_sha(device, data[0], 1, opts), trained_sha(device, data[1], 1, opts));
+    strata_model *model = case_model(device, strata_sgd_optimizer(0.1, 0, false), 3);
+    strata_metrics metrics[2];
+    strata_array outputs[2];
+    cr_assert(strata_model_takes_bytes(model));
+    for (int i = 0; i < 2; i++) {
+        OK(strata_model_evaluate(model, data[i], 16, &metrics[i], &err));
+        OK(strata_model_predict(model, data[i], 16, &outputs[i], &err));
+    }
+    cr_assert_eq(metrics[0].loss, metrics[1].loss);
+    cr_assert_eq(metrics[0].accuracy, metrics[1].accuracy);
+    cr_assert_arr_eq(outputs[0].data, outputs[1].data, strata_array_bytes(&outputs[0]));
+    for (int i = 0; i < 2; i++) {
+        strata_array_finish(&outputs[i]);
+        strata_dataset_destroy(data[i]);
+    }
+    strata_model_destroy(model);
+}
+
+/* A pipeline's bytes are multiplied behind its last stage: by the device, or by the host where memory is shared. */
+TEST_ON_DEVICES(fit, a_pipeline_of_bytes_trains_as_one_of_numbers) {
+    enum { N = 21 };
+    uint8_t bytes[N * 6];
+    int32_t labels[N];
+    for (int i = 0; i < N * 6; i++) bytes[i] = (uint8_t)(i * 89 + i / 7);
+    for (int i = 0; i < N; i++) labels[i] = bytes[i * 6 + 1] % 3;
+    const strata_array x = strata_array_view(STRATA_DTYPE_U8, STRATA_SHAPE(N, 2, 3), bytes),
+                       y = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(N), labels);
+    const strata_fit_options opts = {.batch = 8};
+    const char *sha[3];
+    for (int i = 0; i < 3; i++) {
+        strata_dataset *data = dataset_of(x, y, 1.0 / 255);
+        ((strata_device_info *)strata_device_get_info(device))->unified_memory = i != 2;
+        if (i) OK(strata_dataset_keep_bytes(data, &err));
+        OK(strata_dataset_take(&data, N, &err));
+        cr_assert_eq(strata_dataset_feature_dtype(data), i ? STRATA_DTYPE_U8 : STRATA_DTYPE_F32);
+        sha[i] = trained_sha(device, data, 1, opts);
+        strata_dataset_destroy(data);
+    }
+    cr_assert_str_eq(sha[0], sha[1]);
+    cr_assert_str_eq(sha[0], sha[2]);
+}
+
+Test(fit, keeps_bytes_of_arrays_of_bytes_alone) {
+    strata_dataset *data = case_dataset(4);
+    FAILS(strata_dataset_keep_bytes(data, &err), STRATA_INVALID, "the dataset is arrays of f32; it must be arrays of u8");
+    strata_dataset_destroy(data);
 }
 
 /* ---- callbacks ---- */

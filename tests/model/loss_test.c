@@ -152,6 +152,24 @@ TEST_ON_DEVICES(loss, several_yes_or_no_and_distributions_are_learnt) {
     cr_assert_gt(dense.accuracy, 0.9);
     cr_assert_float_eq(dense.loss, sparse.loss, 1e-4);
     cr_assert_float_eq(dense.accuracy, sparse.accuracy, 0.01);
+    strata_metrics classes =
+        trained(device, 3, "categorical_crossentropy", labelled(STRATA_DTYPE_I64, STRATA_SHAPE(301), the_class));
+    cr_assert(classes.loss == dense.loss && classes.accuracy == dense.accuracy);
+    strata_dataset *pipeline = labelled(STRATA_DTYPE_I32, STRATA_SHAPE(301), the_class);
+    OK(strata_dataset_batch(&pipeline, 32, false, &err));
+    cr_assert_gt(trained(device, 3, "categorical_crossentropy", pipeline).accuracy, 0.9);
+}
+
+TEST_ON_HOST(loss, of_classes_needs_an_output_for_each) {
+    static const char *const losses[] = {"sparse_categorical_crossentropy", "categorical_crossentropy"};
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
+        strata_model *model = NULL;
+        OK(strata_model_create(STRATA_SHAPE(6), &model, &err));
+        strata_model_add_dense(model, (strata_dense_options){.units = 1});
+        FAILS(strata_model_compile(model, device, &(strata_compile_options){.loss = losses[i]}, &err), STRATA_INVALID,
+              "it has one output");
+        strata_model_destroy(model);
+    }
 }
 
 TEST_ON_HOST(loss, labels_that_do_not_fit_are_refused) {
@@ -162,6 +180,7 @@ TEST_ON_HOST(loss, labels_that_do_not_fit_are_refused) {
         const char *text;
     } wrong[] = {
         {1, "binary_crossentropy", labelled(STRATA_DTYPE_I32, STRATA_SHAPE(30), the_class), "the largest label is 2"},
+        {2, "categorical_crossentropy", labelled(STRATA_DTYPE_I32, STRATA_SHAPE(30), the_class), "the largest label is 2"},
         {3, "mse", labelled(STRATA_DTYPE_F32, STRATA_SHAPE(30), is_first), "there is one label an example"},
         {3, "mae", labelled(STRATA_DTYPE_F32, STRATA_SHAPE(30, 2), is_class), "the labels are (2) an example"},
         {3, "sparse_categorical_crossentropy", labelled(STRATA_DTYPE_F32, STRATA_SHAPE(30), the_class), "the labels are f32"},

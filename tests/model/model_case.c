@@ -51,6 +51,18 @@ strata_model *case_model_uncompiled(void) {
     return model;
 }
 
+strata_model *case_model_with_states(void) {
+    strata_error err = {0};
+    strata_model *model = NULL;
+    OK(strata_model_create(STRATA_SHAPE(2, 3), &model, &err));
+    strata_model_add_flatten(model, (strata_flatten_options){0});
+    strata_model_add_dense(model, (strata_dense_options){.units = CASE_HIDDEN, .activation = "tanh"});
+    strata_model_add_batch_norm(model, (strata_batch_norm_options){0});
+    strata_model_add_dropout(model, (strata_dropout_options){.rate = 0.3});
+    strata_model_add_dense(model, (strata_dense_options){.units = CASE_CLASSES});
+    return model;
+}
+
 strata_model *case_model(strata_device *device, strata_optimizer optimizer, uint64_t seed) {
     strata_error err = {0};
     strata_model *model = case_model_uncompiled();

@@ -47,6 +47,8 @@ strata_dataset *case_dataset(int64_t n);
 void case_arrays(int64_t n, strata_array *x, strata_array *y);
 /* flatten, dense 5 tanh, dense 3. */
 strata_model *case_model_uncompiled(void);
+/* The same with states (batch_norm) and a mask that differs from step to step (dropout) before its last layer. */
+strata_model *case_model_with_states(void);
 strata_model *case_model(strata_device *device, strata_optimizer optimizer, uint64_t seed);
 /* SHA-256 of its parameters; the last four stay valid. */
 const char *case_sha(strata_model *model);

@@ -51,6 +51,10 @@ Test(model_json, says_what_the_calls_would) {
     cr_assert_str_eq(strata_model_optimizer(model).name, "adam");
     cr_assert_eq(strata_model_optimizer(model).learning_rate, 0.01);
     cr_assert_eq(strata_model_n_parameters(model), 4);
+    strata_model *by_name =
+        read_text("{\"input\": [3], \"layers\": [{\"layer\": \"dense\", \"units\": 2}], \"optimizer\": \"lamb\"}");
+    cr_assert_str_eq(strata_model_optimizer(by_name).name, "lamb");
+    strata_model_destroy(by_name);
     strata_device *host = NULL;
     OK(strata_device_open("host", NULL, &host, &err));
     strata_dataset *data = case_dataset(40);
@@ -110,7 +114,8 @@ Test(model_json, wrong_texts_are_told_where_and_why) {
         {MODEL(DENSE, ", \"loss\": {\"name\": \"huber\", \"delt\": 1}"), "delta"},
         {MODEL(DENSE, ", \"loss\": {\"name\": \"mse\", \"delta\": 1}"), "delta"},
         {MODEL(DENSE, ", \"loss\": {\"name\": \"huber\", \"delta\": -1}"), "delta"},
-        {MODEL(DENSE, ", \"optimizer\": \"adam\""), "optimizer"},
+        {MODEL(DENSE, ", \"optimizer\": 3"), "optimizer"},
+        {MODEL(DENSE, ", \"optimizer\": \"lion\""), "no optimizer \"lion\""},
         {MODEL(DENSE, ", \"optimizer\": {}"), "name"},
         {MODEL(DENSE, ", \"optimizer\": {\"name\": \"lion\"}"),
          "no optimizer \"lion\"; there are: sgd, adam, adamw, rmsprop, adagrad, lars, lamb"},

@@ -35,6 +35,20 @@ static strata_model *token_model(void) {
     return model;
 }
 
+Test(tokens, of_a_model_are_as_many_as_its_first_embedding_has) {
+    strata_error err = {0};
+    static const char json[] =
+        "{\"input\": [4], \"input_dtype\": \"i32\", \"layers\": [{\"layer\": \"embedding\", "
+        "\"vocabulary\": 9, \"units\": 2}, {\"layer\": \"flatten\"}, {\"layer\": \"dense\", \"units\": 2}]}";
+    strata_model *model = NULL;
+    OK(strata_model_from_json(json, sizeof json - 1, "model.json", &model, &err));
+    cr_expect_eq(strata_model_n_tokens(model), 9);
+    strata_model_destroy(model);
+    OK(strata_model_create(STRATA_SHAPE(4), &model, &err));
+    cr_expect_eq(strata_model_n_tokens(model), 0);
+    strata_model_destroy(model);
+}
+
 TEST_ON_DEVICES(tokens, are_learned_and_predicted) {
     strata_error err = {0};
     strata_model *model = token_model();

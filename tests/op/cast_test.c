@@ -106,3 +106,22 @@ Test(cast, has_a_kernel_for_each_pair_of_dtypes) {
         }
     }
 }
+
+static strata_tensor *dequantize(strata_tensor *const *x, const void *user) {
+    return strata_dequantize(x[0], *(const double *)user);
+}
+
+Test(dequantize, is_the_byte_times_the_scale_rounded_once) {
+    uint8_t bytes[] = {0, 1, 7, 254, 255};
+    const float scale = 1.0f / 255;
+    double want[5];
+    for (int i = 0; i < 5; i++) want[i] = (double)((float)bytes[i] * scale);
+    strata_array x = strata_array_view(STRATA_DTYPE_U8, STRATA_SHAPE(5), bytes);
+    expect_values((op_case){dequantize, &(double){1.0 / 255}, &x, 1}, STRATA_DTYPE_F32, x.shape, want);
+}
+
+Test(dequantize, takes_bytes_alone) {
+    strata_array x = strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(2), (double[]){1, 2});
+    expect_rejected((op_case){dequantize, &(double){1}, &x, 1}, "u8");
+    strata_array_finish(&x);
+}

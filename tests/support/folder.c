@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Temporary folders and real data for tests. */
+#define _XOPEN_SOURCE 700
 #include "tests/support/folder.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,31 +40,27 @@ const char *test_file(const char *name, const void *bytes, size_t n_bytes) {
     return path;
 }
 
-/* Calls visit on each entry but . and .. */
-static int each_entry(void (*visit)(const char *name)) {
+int test_folder_count(void) {
     int n = 0;
     DIR *directory = opendir(folder);
     if (!directory) return 0;
     for (struct dirent *entry; (entry = readdir(directory));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
         n++;
-        if (visit) visit(entry->d_name);
     }
     closedir(directory);
     return n;
 }
 
-static void remove_entry(const char *name) {
-    remove(test_path(name));
-}
-
-int test_folder_count(void) {
-    return each_entry(NULL);
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *at) {
+    (void)status;
+    (void)type;
+    (void)at;
+    return remove(path);
 }
 
 void test_folder_remove(void) {
-    each_entry(remove_entry);
-    rmdir(folder);
+    nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 const char *test_data(const char *name) {

@@ -16,7 +16,7 @@
 
 #include "strata/cluster.h"
 
-enum { RANKS = 3, ELEMENTS = 200000, JUNK = 500 };
+enum { RANKS = 3, ELEMENTS = 200000, JUNK = 500, KILLS = 36 };
 
 typedef struct outcome {
     strata_status status;
@@ -187,6 +187,9 @@ int main(void) {
     static const char *const names[RANKS] = {"rank 0", "rank 1", "rank 2"};
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return 1;
+    const char *given = getenv("STRATA_TEST_SEED");
+    unsigned seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
+    printf("ranks are killed at times drawn from STRATA_TEST_SEED=%u\n", seed);
     for (int t = 0; t < 2; t++) {
         const char *transport = transports[t];
         const scenario common = {.transport = transport, .victim = -1, .connect = 10, .heartbeat = 1};
@@ -198,12 +201,12 @@ int main(void) {
         s.delay = 0;
         s.junk = true;
         run(&s);
-        for (int i = 0; i < 9; i++) { /* at different times of different ranks */
+        for (int i = 0; i < KILLS / 2; i++) {
             s = common;
             s.name = "a killed rank";
             s.victim = i % RANKS;
             s.signal = SIGKILL;
-            s.delay = 0.013 * i;
+            s.delay = 0.15 * rand_r(&seed) / RAND_MAX;
             s.expected = STRATA_PEER_LOST;
             s.text = names[s.victim];
             s.most_seconds = 1;

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The family software/gather_grad: shaders/scatter_columns.kernel for GPUs that a CPU plays, where the portable kernel's many ranges of rows
+ * would each go through all indices on a few cores. Zeros first, then runs of indices that a work-item's loop can do. */
+#include <stdio.h>
+
+#include "backends/kernel/lowering.h"
+#include "core/op/copy.h"
+#include "core/op/gather.h"
+
+enum {
+    LANES = 8,         /* of a SIMD vector: a work-group is one */
+    MOST_TURNS = 60000 /* that a work-item may make of its loops (shaders/README.md) */
+};
+
+static bool fits(const strata_kernel_limits *limits, const strata_tensor *node) {
+    const strata_gather_grad_sizes s = strata_gather_grad_sizes_of(node);
+    const int64_t elements = s.axis * s.inner, dy = strata_shape_elements(node->inputs[0]->shape);
+    return limits->device_class == STRATA_DEVICE_SOFTWARE_GPU && node->dtype == STRATA_DTYPE_F32 && s.outer == 1 &&
+           elements > 0 && elements <= INT32_MAX && s.n_indices > 0 && s.n_indices <= INT32_MAX && dy <= INT32_MAX;
+}
+
+/* The value is how many ranges of rows keep all cores busy: more only make each index be read more often. */
+static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
+    const strata_gather_grad_sizes s = strata_gather_grad_sizes_of(node);
+    const int64_t vectors = (s.inner - 1) / LANES + 1, ranges = (limits->compute_units - 1) / vectors + 1;
+    *out = (strata_candidate){.exact = true, .values = {(int)(ranges < s.axis ? ranges : s.axis)}};
+    snprintf(out->name, sizeof out->name, "ranges=%d", out->values[0]);
+    return 1;
+}
+
+static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
+                           strata_error *err) {
+    const strata_gather_grad_sizes s = strata_gather_grad_sizes_of(node);
+    const int64_t range = (s.axis - 1) / candidate->values[0] + 1, n_ranges = (s.axis - 1) / range + 1;
+    STRATA_TRY(strata_fill_lower(node, 0, lowering, err));
+    for (int64_t first = 0; first < s.n_indices; first += MOST_TURNS) {
+        const int64_t n = s.n_indices - first < MOST_TURNS ? s.n_indices - first : MOST_TURNS;
+        strata_launch launch = {.kernel = "scatter_columns",
+                                .variant = node->inputs[1]->dtype == STRATA_DTYPE_I64 ? "f32_i64" : "f32_i32",
+                                .n_buffers = 3,
+                                .buffers = {node->inputs[0], node->inputs[1], node},
+                                .offsets = {first / s.repeats * s.inner, first},
+                                .extents = {((first + n - 1) / s.repeats - first / s.repeats + 1) * s.inner, n},
+                                .writes = 1 << 2,
+                                .global = {n_ranges * s.inner},
+                                .local = {LANES}};
+        strata_launch_word(&launch)->u32 = (uint32_t)s.axis;
+        strata_launch_word(&launch)->u32 = (uint32_t)s.inner;
+        strata_launch_word(&launch)->u32 = (uint32_t)n;
+        strata_launch_word(&launch)->u32 = (uint32_t)range;
+        strata_launch_word(&launch)->u32 = (uint32_t)s.repeats;
+        strata_launch_word(&launch)->u32 = (uint32_t)(first % s.repeats);
+        STRATA_TRY(strata_lowering_add(lowering, &launch, err));
+    }
+    return STRATA_OK;
+}
+
+const strata_family strata_family_software_gather_grad = {
+    .name = "software/gather_grad", .op = "gather_grad", .fits = fits, .candidates = candidates, .lower = lower};

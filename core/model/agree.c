@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whether the workers of a job train the same thing. What differs in count or shape ends at the first sum; another batch, rate or order of examples would
+ * train something that nobody asked for, without a word. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/data/stage.h"
+#include "core/model/model.h"
+#include "core/sha256.h"
+
+enum { MOST_TERMS = 16, VALUE_BYTES = 72 };
+
+typedef struct terms {
+    int n;
+    const char *names[MOST_TERMS];
+    char values[MOST_TERMS][VALUE_BYTES]; /* zeros behind the text: travels as bytes */
+} terms;
+
+static void add_text(terms *t, const char *name, const char *value) {
+    t->names[t->n] = name;
+    snprintf(t->values[t->n++], VALUE_BYTES, "%s", value);
+}
+
+static void add_int(terms *t, const char *name, int64_t value) {
+    t->names[t->n] = name;
+    snprintf(t->values[t->n++], VALUE_BYTES, "%" PRId64, value);
+}
+
+static void add_number(terms *t, const char *name, double value) {
+    t->names[t->n] = name;
+    snprintf(t->values[t->n++], VALUE_BYTES, "%.17g", value);
+}
+
+static strata_status add_bytes(terms *t, const char *name, const void *bytes, size_t n_bytes, strata_error *err) {
+    char hash[STRATA_SHA256_TEXT_BYTES];
+    STRATA_TRY(strata_sha256_of(bytes, n_bytes, hash, err));
+    hash[12] = 0; /* for people */
+    add_text(t, name, hash);
+    return STRATA_OK;
+}
+
+static strata_status collect(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts, terms *t,
+                             strata_error *err) {
+    static const char *const policies[] = {
+        [STRATA_SHARD_DATA] = "DATA", [STRATA_SHARD_FILE] = "FILE", [STRATA_SHARD_HINT] = "HINT", [STRATA_SHARD_OFF] = "OFF"};
+    const strata_auto_shard policy = strata_auto_shard_resolve(dataset, opts->auto_shard);
+    const strata_optimizer *optimizer = &model->optimizer;
+    const int64_t accumulates = optimizer->gradient_accumulation_steps;
+    add_int(t, "batch", opts->batch);
+    add_int(t, "number of epochs", opts->epochs);
+    add_int(t, "first epoch", opts->first_epoch);
+    add_text(t, "auto_shard policy", (unsigned)policy <= STRATA_SHARD_OFF ? policies[policy] : "unknown");
+    if (policy == STRATA_SHARD_DATA) { /* all walk the same examples */
+        add_int(t, "number of examples", strata_dataset_size(dataset));
+        add_text(t, "shuffling", opts->no_shuffle ? "off" : "on");
+        if (!opts->no_shuffle) add_int(t, "seed of the shuffles", (int64_t)opts->seed);
+    }
+    add_text(t, "optimizer", optimizer->name);
+    add_number(t, "learning rate", optimizer->learning_rate);
+    add_int(t, "number of accumulated batches", accumulates ? accumulates : 1);
+    add_int(t, "number of steps before", model->optimizer_steps);
+    add_text(t, "restored epoch", opts->restore_best ? "the best one" : "none");
+    add_text(t, "validation data", opts->validation ? "given" : "none");
+    add_int(t, "patience", opts->patience);
+    if (opts->class_weights)
+        STRATA_TRY(add_bytes(t, "hash of the class weights", opts->class_weights,
+                             (size_t)opts->n_class_weights * sizeof *opts->class_weights, err));
+    else
+        add_text(t, "hash of the class weights", "none");
+    char *text = NULL;
+    STRATA_TRY(strata_model_to_json(model, &text, err));
+    strata_status status = add_bytes(t, "hash of the model's description", text, strlen(text), err);
+    free(text);
+    return status;
+}
+
+/* Every worker finds the same difference, the first in order of workers and terms. */
+static strata_status compare(const terms *own, char (*all)[MOST_TERMS][VALUE_BYTES], int n_workers, strata_error *err) {
+    for (int w = 1; w < n_workers; w++)
+        for (int i = 0; i < own->n; i++)
+            if (memcmp(all[w][i], all[0][i], VALUE_BYTES) != 0)
+                return strata_fail(err, STRATA_INVALID,
+                                   "fit: the %s is %.*s on worker %d and %.*s on worker 0; all workers must train the same",
+                                   own->names[i], VALUE_BYTES, all[w][i], w, VALUE_BYTES, all[0][i]);
+    return STRATA_OK;
+}
+
+strata_status strata_model_agree(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
+                                 strata_error *err) {
+    const strata_workers *workers = &model->strategy->workers;
+    terms own = {0};
+    if (!strata_strategy_has_workers(model->strategy)) return STRATA_OK;
+    STRATA_TRY(collect(model, dataset, opts, &own, err));
+    char(*all)[MOST_TERMS][VALUE_BYTES] = calloc((size_t)workers->n, sizeof *all);
+    if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d workers", workers->n);
+    strata_status status = strata_workers_gather(workers, own.values, all, sizeof own.values, err);
+    if (!status) status = compare(&own, all, workers->n, err);
+    free(all);
+    return status;
+}

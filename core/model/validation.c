@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Validation while a model is fitted: the evaluation after an epoch, and what its loss decides: which epoch was the best, whether training ends. Training
+ * itself knows nothing of it. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/data/batches.h"
+#include "core/model/model.h"
+
+void strata_validation_forget(strata_model *model) {
+    free(model->best.values);
+    model->best = (strata_model_best){0};
+}
+
+static strata_status check(const strata_model *model, const strata_fit_options *opts, strata_error *err) {
+    const char *verb = "fit, validation";
+    if (opts->patience < 0)
+        return strata_fail(err, STRATA_INVALID, "fit: patience is %d; it must be at least 1, or 0 for none", opts->patience);
+    if (!(opts->min_delta >= 0 && isfinite(opts->min_delta)))
+        return strata_fail(err, STRATA_INVALID, "fit: min_delta is %g; it must be at least 0", opts->min_delta);
+    if (opts->validation) {
+        STRATA_TRY(strata_model_check_dataset(model, opts->validation, true, verb, err));
+        return strata_batches_check_size(opts->validation, verb, err);
+    }
+    if (!opts->patience && !opts->restore_best) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "fit: %s looks at the loss on validation data, and there are none",
+                       opts->patience ? "patience" : "restore_best");
+}
+
+strata_status strata_validation_begin(strata_model *model, const strata_fit_options *opts, strata_error *err) {
+    STRATA_TRY(check(model, opts, err));
+    /* A best epoch without what it had learned cannot be restored: then the best of those to come is. */
+    if (!opts->first_epoch || !opts->validation || (opts->restore_best && !model->best.values)) strata_validation_forget(model);
+    if (!opts->restore_best || model->best.values) return STRATA_OK;
+    model->best.values = calloc((size_t)strata_model_all_size(model), sizeof *model->best.values);
+    return model->best.values ? STRATA_OK
+                              : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the best parameters");
+}
+
+/* All workers decide by the same bits. */
+static strata_status take_chiefs(const strata_model *model, double *loss, strata_error *err) {
+    const strata_workers *workers = &model->strategy->workers;
+    int64_t bits;
+    if (!strata_strategy_has_workers(model->strategy)) return STRATA_OK;
+    memcpy(&bits, loss, sizeof bits);
+    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &bits, 1, err));
+    memcpy(loss, &bits, sizeof bits);
+    return STRATA_OK;
+}
+
+strata_status strata_validation_run(strata_model *model, const strata_fit_options *opts, int epoch, strata_metrics *out_metrics,
+                                    bool *out_stop, strata_error *err) {
+    strata_model_best *best = &model->best;
+    if (!opts->validation) return STRATA_OK;
+    STRATA_TRY(strata_model_evaluate(model, opts->validation, opts->batch, out_metrics, err));
+    STRATA_TRY(take_chiefs(model, &out_metrics->loss, err));
+    const double below = best->epochs ? best->loss - opts->min_delta : INFINITY;
+    if (out_metrics->loss < below) { /* one that is not a number never is */
+        if (best->values) STRATA_TRY(strata_model_read_all(model, best->values, err));
+        best->epochs = epoch + 1;
+        best->loss = out_metrics->loss;
+    }
+    if (opts->patience && epoch + 1 - best->epochs >= opts->patience) *out_stop = true;
+    return STRATA_OK;
+}
+
+strata_status strata_validation_restore(strata_model *model, const strata_fit_options *opts, strata_error *err) {
+    return opts->restore_best && model->best.epochs ? strata_model_write_all(model, model->best.values, err) : STRATA_OK;
+}

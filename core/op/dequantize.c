@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dequantize: y = float(x) * scale, bytes to f32, rounded once: what a dataset does on the host where the device gets numbers.
+ * No gradient passes: x is data. */
+#include "core/op/copy.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+typedef struct dequantize_attrs {
+    double scale;
+} dequantize_attrs;
+
+static strata_status dequantize_shape(strata_tensor *node, strata_error *err) {
+    STRATA_TRY(strata_check_dtype(node->inputs[0], "x", 1 << STRATA_DTYPE_U8, err));
+    node->dtype = STRATA_DTYPE_F32;
+    node->shape = node->inputs[0]->shape;
+    return STRATA_OK;
+}
+
+static strata_status dequantize_reference(const strata_op_call *call, strata_error *err) {
+    (void)err;
+    const uint8_t *x = call->inputs[0];
+    float *y = call->output;
+    const float scale = (float)((const dequantize_attrs *)call->node->attrs)->scale;
+    for (int64_t i = 0, n = strata_shape_elements(call->node->shape); i < n; i++) y[i] = (float)x[i] * scale;
+    return STRATA_OK;
+}
+
+static strata_status dequantize_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    strata_launch launch = {
+        .kernel = "dequantize", .variant = "u8_f32", .n_buffers = 2, .buffers = {node->inputs[0], node}, .writes = 1 << 1};
+    const int64_t n = strata_shape_elements(node->shape);
+    if (n == 0) return STRATA_OK;
+    STRATA_TRY(strata_launch_flat(&launch, n, err));
+    strata_launch_word(&launch)->f32 = (float)((const dequantize_attrs *)node->attrs)->scale;
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_op strata_op_dequantize = {.name = "dequantize",
+                                        .min_inputs = 1,
+                                        .max_inputs = 1,
+                                        .flags = STRATA_OP_ELEMENTWISE,
+                                        .attrs_bytes = sizeof(dequantize_attrs),
+                                        .attrs = {{"scale", STRATA_ATTR_FLOAT, offsetof(dequantize_attrs, scale)}},
+                                        .shape = dequantize_shape,
+                                        .reference = dequantize_reference,
+                                        .lower = dequantize_lower};
+
+strata_tensor *strata_dequantize(strata_tensor *x, double scale) {
+    return strata_node(NULL, &strata_op_dequantize, 1, &x, &(dequantize_attrs){.scale = scale});
+}
