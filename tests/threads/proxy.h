@@ -22,17 +22,18 @@
 
 enum { MOST_CONNECTIONS = 64, CHUNK = 16384 };
 
-/* Bytes on their way, in one direction of a connection. */
+/* Bytes on their way, in one direction of a connection, or its end. */
 typedef struct chunk {
     char bytes[CHUNK];
-    size_t n;     /* 0: none */
+    size_t n;
+    bool held;    /* n bytes, or for none the end */
     double due;   /* when they go on */
     int64_t sent; /* bytes before them */
 } chunk;
 
 typedef struct pipe_pair {
     int fds[2]; /* of the rank that dialled, of the one that it wanted */
-    chunk held[2];
+    chunk ways[2];
 } pipe_pair;
 
 typedef struct proxy {
@@ -41,7 +42,7 @@ typedef struct proxy {
     pthread_t thread;
     /* Hands n bytes on, `before` of which went before; false: the connection is to be cut. direction 0: from the rank that dialled. */
     bool (*hand_on)(void *user, int connection, int direction, int to, char *bytes, size_t n, int64_t before);
-    double (*delay)(void *user, size_t n); /* seconds that n bytes are held back; NULL: none. Called by one thread */
+    double (*delay)(void *user, size_t n); /* seconds to hold back n bytes, or for 0 the end; NULL: at once. One thread asks */
     void *user;
     pipe_pair pairs[MOST_CONNECTIONS];
     int n_pairs;
@@ -73,7 +74,7 @@ static void close_pair(pipe_pair *p) {
     for (int i = 0; i < 2; i++) {
         if (p->fds[i] >= 0) close(p->fds[i]);
         p->fds[i] = -1;
-        p->held[i].n = 0;
+        p->ways[i].held = false;
     }
 }
 
@@ -87,23 +88,22 @@ static bool send_all(int fd, const char *bytes, size_t n) {
     return true;
 }
 
-static bool take(proxy *p, pipe_pair *pair, int direction) {
-    chunk *held = &pair->held[direction];
-    const ssize_t n = recv(pair->fds[direction], held->bytes, sizeof held->bytes, 0);
-    if (n <= 0) return false;
-    held->n = (size_t)n;
-    held->due = p->delay ? now() + p->delay(p->user, held->n) : 0;
-    return true;
+static void take(proxy *p, pipe_pair *pair, int direction) {
+    chunk *way = &pair->ways[direction];
+    const ssize_t n = recv(pair->fds[direction], way->bytes, sizeof way->bytes, 0);
+    way->n = n > 0 ? (size_t)n : 0;
+    way->held = true;
+    way->due = p->delay ? now() + p->delay(p->user, way->n) : 0;
 }
 
+/* False: the connection is at its end. */
 static bool give(proxy *p, int connection, int direction) {
     pipe_pair *pair = &p->pairs[connection];
-    chunk *held = &pair->held[direction];
-    const int64_t before = held->sent;
-    const size_t n = held->n;
-    held->n = 0;
-    held->sent += (int64_t)n;
-    return p->hand_on(p->user, connection, direction, pair->fds[!direction], held->bytes, n, before);
+    chunk *way = &pair->ways[direction];
+    const int64_t before = way->sent;
+    way->held = false;
+    way->sent += (int64_t)way->n;
+    return way->n && p->hand_on(p->user, connection, direction, pair->fds[!direction], way->bytes, way->n, before);
 }
 
 /* False where nobody listens there yet: such a connection does not count. */
@@ -111,8 +111,8 @@ static bool accept_pair(proxy *p) {
     struct sockaddr_in from, to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof from;
     pipe_pair *out = &p->pairs[p->n_pairs];
-    out->held[0].n = out->held[1].n = 0;
-    out->held[0].sent = out->held[1].sent = 0;
+    out->ways[0].held = out->ways[1].held = false;
+    out->ways[0].sent = out->ways[1].sent = 0;
     out->fds[0] = accept(p->listener, (struct sockaddr *)&from, &n);
     out->fds[1] = socket(AF_INET, SOCK_STREAM, 0);
     to.sin_port = htons((uint16_t)atomic_load(&targets[ntohs(from.sin_port)]));
@@ -128,9 +128,9 @@ static int list_sources(const proxy *p, struct pollfd *fds) {
     fds[0] = (struct pollfd){.fd = p->wake[0], .events = POLLIN};
     fds[1] = (struct pollfd){.fd = p->n_pairs < MOST_CONNECTIONS ? p->listener : -1, .events = POLLIN};
     for (int i = 0; i < 2 * p->n_pairs; i++) {
-        const chunk *held = &p->pairs[i / 2].held[i % 2];
-        fds[2 + i] = (struct pollfd){.fd = held->n ? -1 : p->pairs[i / 2].fds[i % 2], .events = POLLIN};
-        if (held->n && (due < 0 || held->due < due)) due = held->due;
+        const chunk *way = &p->pairs[i / 2].ways[i % 2];
+        fds[2 + i] = (struct pollfd){.fd = way->held ? -1 : p->pairs[i / 2].fds[i % 2], .events = POLLIN};
+        if (way->held && (due < 0 || way->due < due)) due = way->due;
     }
     const double left = due - now();
     return due < 0 ? -1 : left > 60 ? 60000 : left > 0 ? (int)(left * 1000) + 1 : 0;
@@ -146,10 +146,8 @@ static void *run_proxy(void *user) {
         if (fds[1].revents) p->n_pairs += accept_pair(p);
         for (int i = 0; i < 2 * known; i++) {
             pipe_pair *pair = &p->pairs[i / 2];
-            bool whole = pair->fds[0] >= 0;
-            if (whole && fds[2 + i].revents) whole = take(p, pair, i % 2);
-            if (whole && pair->held[i % 2].n && pair->held[i % 2].due <= now()) whole = give(p, i / 2, i % 2);
-            if (!whole) close_pair(pair);
+            if (pair->fds[0] >= 0 && fds[2 + i].revents) take(p, pair, i % 2);
+            if (pair->ways[i % 2].held && pair->ways[i % 2].due <= now() && !give(p, i / 2, i % 2)) close_pair(pair);
         }
     }
     while (p->n_pairs) close_pair(&p->pairs[--p->n_pairs]);
