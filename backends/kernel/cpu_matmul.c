@@ -12,9 +12,9 @@ typedef struct tile_shape {
     int rows, cols;
 } tile_shape;
 
-enum { TILES = 4 };
-static const tile_shape wide_tiles[TILES] = {{6, 4}, {8, 3}, {8, 2}, {16, 1}};
-static const tile_shape narrow_tiles[TILES] = {{6, 2}, {4, 3}, {4, 2}, {12, 1}};
+enum { WIDE_TILES = 5, NARROW_TILES = 4 };
+static const tile_shape wide_tiles[WIDE_TILES] = {{6, 4}, {12, 2}, {8, 3}, {8, 2}, {16, 1}};
+static const tile_shape narrow_tiles[NARROW_TILES] = {{6, 2}, {4, 3}, {4, 2}, {12, 1}};
 
 /* Of a matrix with so few rows more columns instead, for enough accumulators. */
 enum { FEW = 3 };
@@ -23,7 +23,7 @@ static const tile_shape few_rows[FEW] = {{1, 8}, {2, 4}, {3, 3}};
 /* candidate->values */
 enum { ROWS, COLS, PACK, BLOCK_M, BLOCK_N, BLOCK_K };
 enum {
-    PANELS = 48 << 10,  /* floats of b in local memory: less than half of a second-level cache of 512 KiB */
+    MOST_LOCAL = 2 << 20,
     PART_OF_K = 1536,   /* the most of k in one part, as storing and loading c costs more than longer panels ... */
     PART_OF_K_TA = 320, /* ... and where a is stored (K, M): each row's line for a tile is to stay in the first-level cache */
     SMALL = 1 << 18,    /* multiply-adds */
@@ -104,10 +104,10 @@ static plan plan_of(const strata_kernel_limits *limits, const strata_tensor *nod
     if (!pack && s.k * s.n > NEAR) p.tile_cost += k * lines_of_b * FAR_B_COST;
     /* Up to four blocks a core, at least two of a large product, so that a core that is held up does not hold up the rest. A second
      * core takes ~10 us to wake: small products are one block, very small ones where nobody must be woken. There a product of some size
-     * is four blocks a core too. */
+     * is eight blocks a core too, as cores are not alike for long: four left one of them waiting. */
     const int64_t work = s.m * s.n * s.k * s.n_batch, all = p.tiles_m * p.tiles_n * s.n_batch;
     int64_t most = work < (limits->cheap_groups ? VERY_SMALL : SMALL) ? 1 : (work < LARGE ? 4 : 16) * units;
-    int64_t least = work < (limits->cheap_groups ? 16 * SMALL : LARGE) ? units : (limits->cheap_groups ? 4 : 2) * units;
+    int64_t least = work < (limits->cheap_groups ? 16 * SMALL : LARGE) ? units : (limits->cheap_groups ? 8 : 2) * units;
     if (least > most) least = most;
     if (least > all) least = all;
     for (int64_t n = 1; n <= p.tiles_n && n <= most; n++)
@@ -125,10 +125,9 @@ static plan cheaper_plan(const strata_kernel_limits *limits, const strata_tensor
     return in_place.cost < packed.cost ? in_place : packed;
 }
 
-/* Floats of b that local memory holds. */
+/* Floats of b in local memory: 3/8 of it, as it is the second-level cache's size on CPUs. */
 static int panels_of(const strata_kernel_limits *limits) {
-    const int64_t most = (int64_t)(limits->local_bytes / 2 / sizeof(float));
-    return most < PANELS ? (int)most : PANELS;
+    return (int)((limits->local_bytes < MOST_LOCAL ? limits->local_bytes : MOST_LOCAL) * 3 / 8 / sizeof(float));
 }
 
 static strata_candidate candidate_of(const strata_kernel_limits *limits, const strata_tensor *node, const plan *p) {
@@ -148,8 +147,8 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
     const strata_matmul_sizes s = strata_matmul_sizes_of(node);
     const bool few = s.m <= FEW, wide = lanes(limits) == 16;
     const tile_shape *tiles = few ? &few_rows[s.m - 1] : wide ? wide_tiles : narrow_tiles;
-    const int n_tiles = few ? 1 : TILES;
-    plan plans[TILES];
+    const int n_tiles = few ? 1 : wide ? WIDE_TILES : NARROW_TILES;
+    plan plans[WIDE_TILES];
     int n = 0;
     for (int t = 0; t < n_tiles; t++) {
         const tile_shape tile = cut(tiles[t], limits, &s);
