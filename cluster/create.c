@@ -89,9 +89,9 @@ static strata_status wait_for_all(strata_communicator *comm, double seconds, str
     }
     comm->connect_seconds = seconds;
     if (!n_absent) return STRATA_OK;
-    return strata_communicator_fail(comm, NULL, STRATA_TIMEOUT, err, "%d of %d ranks did not come within %g s: rank%s %s%s",
+    return strata_communicator_fail(comm, NULL, STRATA_TIMEOUT, err, "%d of %d ranks did not come within %g s: rank%s %s%s%s",
                                     n_absent, comm->world, seconds, n_absent > 1 ? "s" : "", absent,
-                                    n_absent > 20 ? ", ..." : "");
+                                    n_absent > 20 ? ", ..." : "", strata_member_refused(comm->member).text);
 }
 
 /* Fills comm->peers on every rank. */

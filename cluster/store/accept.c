@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -25,6 +26,50 @@ static void drop(strata_loop *loop, strata_pending *pending, bool close_it) {
     free(pending);
 }
 
+/* What fits an empty buffer: all or nothing. */
+static bool say(strata_stream *stream, const unsigned char *bytes, size_t n) {
+    const struct iovec all = {(void *)(uintptr_t)bytes, n};
+    return strata_stream_send(stream, &all, 1) == (ssize_t)n;
+}
+
+/* ---- who was refused ---- */
+
+/* A count and the last reason is all that is kept, whoever knocks. Strangers, such as a scanner of ports, are counted apart: they are not to hide why a
+ * rank was refused. */
+void strata_loop_count_refused(strata_loop *loop, const char *from, const char *why) {
+    loop->n_refused++;
+    snprintf(loop->last_refused, sizeof loop->last_refused, "%.64s: %.180s", from, why);
+}
+
+strata_refused_text strata_member_refused(strata_member *member) {
+    strata_loop *loop = (strata_loop *)member;
+    strata_refused_text out = {""};
+    pthread_mutex_lock(&loop->lock);
+    if (loop->n_refused)
+        snprintf(out.text, sizeof out.text, "; connections refused: %llu, the last from %s",
+                 (unsigned long long)loop->n_refused, loop->last_refused);
+    else if (loop->n_strangers)
+        snprintf(out.text, sizeof out.text, "; connections refused: %llu, which did not speak as a Strata of this version",
+                 (unsigned long long)loop->n_strangers);
+    pthread_mutex_unlock(&loop->lock);
+    return out;
+}
+
+/* The handshake failed at what came last. */
+static void refuse(strata_loop *loop, strata_pending *p, const strata_error *why) {
+    if (why->status != STRATA_DATA) {
+        strata_loop_count_refused(loop, p->from, why->message);
+    } else if (!p->stream.tls && p->in[0] == TLS_HANDSHAKE) {
+        strata_loop_count_refused(loop, p->from, "it uses TLS and rank 0 does not: all ranks must");
+        say(&p->stream, strata_tls_alert, STRATA_TLS_ALERT_BYTES);
+    } else {
+        loop->n_strangers++;
+    }
+    drop(loop, p, true);
+}
+
+/* ---- handshakes ---- */
+
 static void hand_over(strata_loop *loop, strata_pending *pending) {
     const strata_hello hello = pending->handshake.hello;
     strata_stream stream = pending->stream;
@@ -43,12 +88,6 @@ static void hand_over(strata_loop *loop, strata_pending *pending) {
     }
 }
 
-/* What fits an empty buffer: all or nothing. */
-static bool say(strata_stream *stream, const unsigned char *bytes, size_t n) {
-    const struct iovec all = {(void *)(uintptr_t)bytes, n};
-    return strata_stream_send(stream, &all, 1) == (ssize_t)n;
-}
-
 static void shake(strata_loop *loop, strata_source *source) {
     strata_pending *p = (strata_pending *)source;
     for (;;) {
@@ -59,6 +98,7 @@ static void shake(strata_loop *loop, strata_source *source) {
             return;
         }
         if (n <= 0) {
+            if (n < 0 && errno == EPROTO) strata_loop_count_refused(loop, p->from, strata_stream_problem(&p->stream, EPROTO));
             drop(loop, p, true);
             return;
         }
@@ -67,9 +107,12 @@ static void shake(strata_loop *loop, strata_source *source) {
         unsigned char out[STRATA_HANDSHAKE_BYTES];
         size_t n_out = 0;
         p->n_in = 0;
-        const bool ok = !strata_handshake_step(&p->handshake, p->in, out, &n_out, NULL) && say(&p->stream, out, n_out);
-        if (!ok) {
-            if (!p->stream.tls && p->in[0] == TLS_HANDSHAKE) say(&p->stream, strata_tls_alert, STRATA_TLS_ALERT_BYTES);
+        strata_error why = {0};
+        if (strata_handshake_step(&p->handshake, p->in, out, &n_out, &why)) {
+            refuse(loop, p, &why);
+            return;
+        }
+        if (!say(&p->stream, out, n_out)) {
             drop(loop, p, true);
             return;
         }
@@ -105,6 +148,7 @@ static void begin(strata_loop *loop, int fd) {
         return;
     }
     p->source.ready = shake;
+    strata_socket_peer(fd, p->from); /* later it may be gone */
     p->stream = stream;
     p->deadline = strata_clock_seconds() + HANDSHAKE_SECONDS;
     p->next = loop->pending;

@@ -26,6 +26,7 @@ typedef struct strata_pending {
     strata_source source;
     struct strata_pending *next;
     strata_stream stream;
+    char from[STRATA_ADDRESS_BYTES];
     double deadline;
     strata_handshake handshake;
     size_t n_in;
@@ -69,6 +70,8 @@ struct strata_loop {
     strata_pending *pending; /* newest first */
     int n_pending;
     strata_accepted *accepted;
+    uint64_t n_refused, n_strangers; /* connections: of ranks, as it seems, and of others */
+    char last_refused[256];          /* of the former: who, and why */
     /* rank 0 */
     strata_session *sessions; /* [world]; [0] is unused */
     bool spread;              /* the verdict was sent to all */
@@ -92,6 +95,7 @@ void strata_loop_want_output(strata_loop *loop, int fd, strata_source *source, b
 void strata_loop_accept(strata_loop *loop, strata_source *listener);
 void strata_loop_drop_late(strata_loop *loop, double now);
 void strata_loop_finish_accepting(strata_loop *loop);
+void strata_loop_count_refused(strata_loop *loop, const char *from, const char *why); /* a rank's connection, from a host */
 strata_status strata_loop_accept_link(strata_member *member, uint32_t communicator, int rank, double seconds,
                                       strata_stream *out_stream, strata_error *err);
 

@@ -16,4 +16,10 @@ STRATA_MUST_USE strata_status strata_member_create_remote(const strata_communica
 /* How this process, not rank 0, is to name rank 0 where it is lost. The member is one of the above. */
 void strata_member_name_first(strata_member *member, const char *name);
 
+/* What follows "rank 2 did not come" in the message of a process that waited: how many connections it refused, and why the last one; or nothing. */
+typedef struct strata_refused_text {
+    char text[320];
+} strata_refused_text;
+strata_refused_text strata_member_refused(strata_member *member);
+
 #endif

@@ -155,9 +155,12 @@ static void session_ready(strata_loop *loop, strata_source *source) {
 }
 
 /* Tells a rank that is not wanted why, on its own connection. */
-static void refuse(strata_stream stream, const char *text) {
+static void refuse(strata_loop *loop, strata_stream stream, const char *text) {
     strata_connection c;
     unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES + 64];
+    char from[STRATA_ADDRESS_BYTES];
+    strata_socket_peer(stream.fd, from);
+    strata_loop_count_refused(loop, from, text);
     strata_connection_init(&c, stream);
     const size_t n = strata_answer_encode(STRATA_INVALID, text, NULL, bytes);
     if (strata_connection_send(&c, STRATA_FRAME_VERDICT, 0, bytes, n, NULL)) strata_connection_finish(&c);
@@ -170,13 +173,13 @@ void strata_loop_new_session(strata_loop *loop, strata_stream stream, const stra
     if (hello->world != world || !hello->rank || hello->rank >= world) {
         snprintf(text, sizeof text, "rank %u of %u came to a job of %u ranks: all must give the same world", hello->rank,
                  hello->world, world);
-        refuse(stream, text);
+        refuse(loop, stream, text);
         return;
     }
     strata_session *s = &loop->sessions[hello->rank];
     if (s->connected || s->left) {
         snprintf(text, sizeof text, "rank %u is there already: each rank may come once", hello->rank);
-        refuse(stream, text);
+        refuse(loop, stream, text);
         return;
     }
     *s = (strata_session){

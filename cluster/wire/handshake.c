@@ -41,7 +41,8 @@ static strata_status check(const strata_handshake *h, const char role[6], const 
     unsigned char ours[STRATA_PROOF_BYTES];
     STRATA_TRY(prove(h, role, hello, ours, err));
     if (CRYPTO_memcmp(ours, proof, sizeof ours) != 0)
-        return strata_fail(err, STRATA_UNAVAILABLE, "the other side does not know our secret: give all ranks the same one");
+        return strata_fail(err, STRATA_UNAVAILABLE,
+                           "the other side does not know our secret: give all ranks the same one (STRATA_SECRET)");
     return STRATA_OK;
 }
 

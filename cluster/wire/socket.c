@@ -130,6 +130,14 @@ void strata_socket_address(int fd, bool with_port, char out[STRATA_ADDRESS_BYTES
         snprintf(out, STRATA_ADDRESS_BYTES, strchr(host, ':') ? "[%.63s]:%.7s" : "%.63s:%.7s", host, port);
 }
 
+void strata_socket_peer(int fd, char out[STRATA_ADDRESS_BYTES]) {
+    struct sockaddr_storage address;
+    socklen_t size = sizeof address;
+    if (getpeername(fd, (struct sockaddr *)&address, &size) ||
+        getnameinfo((struct sockaddr *)&address, size, out, STRATA_ADDRESS_BYTES, NULL, 0, NI_NUMERICHOST))
+        snprintf(out, STRATA_ADDRESS_BYTES, "?");
+}
+
 /* ---- connecting ---- */
 
 void strata_socket_prepare(int fd) {

@@ -28,6 +28,8 @@ STRATA_MUST_USE strata_status strata_socket_listen(const char *host, const char 
 STRATA_MUST_USE strata_status strata_interface_address(const char *name, char out_host[256], strata_error *err);
 /* Where a socket is bound, as "host:port"; host alone when port is not wanted. */
 void strata_socket_address(int fd, bool with_port, char out[STRATA_ADDRESS_BYTES]);
+/* The host of a connection's other side, as a number; "?" where it is gone. */
+void strata_socket_peer(int fd, char out[STRATA_ADDRESS_BYTES]);
 
 /* Connects, under TLS where we have it, and shakes hands; tries again while nobody listens there, until `deadline` (strata_clock_seconds). The
  * socket does not block, and notices within 8 s that its other side is gone. Fails: TIMEOUT; UNAVAILABLE, also when one side refuses the other. */

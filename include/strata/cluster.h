@@ -77,8 +77,8 @@ extern STRATA_API const char *const strata_algorithm_names[];
 
 /* Returns when all ranks have come. opts is borrowed during the call.
  * Fails: INVALID for wrong options, a rank that came twice, listening beyond this host without a secret; TIMEOUT, naming the ranks that
- * are absent, when connect_seconds have passed; UNAVAILABLE when an address cannot be listened on, a file of TLS cannot be used, the other side
- * proves another secret, or one of two does not accept the other's certificate. */
+ * are absent and why connections were refused, when connect_seconds have passed; UNAVAILABLE when an address cannot be listened on, a file
+ * of TLS cannot be used, the other side proves another secret, or one of two does not accept the other's certificate. */
 STRATA_API STRATA_MUST_USE strata_status strata_communicator_create(const strata_communicator_options *opts,
                                                                     strata_communicator **out_comm, strata_error *err);
 /* All `world` ranks for threads of this process, out_comms[rank], without sockets. Of opts (NULL: defaults) only `algorithm` and

@@ -95,6 +95,7 @@ pair "it does not use TLS" -- $good
 pair "uses TLS and this rank does not" $good --
 wait
 check "every rank 0 names the absent rank" test "$(cat zero.* | grep -c "1 of 2 ranks did not come")" = "$(ls zero.* | wc -l)"
+check "and every one says that it refused a connection, and why" test "$(cat zero.* | grep -c "refused: [1-9][0-9]*, the last from 127.0.0.1: its\? .*\(certificate\|TLS\)")" = "$(ls zero.* | wc -l)"
 
 # Under TLS the secret is proved as without it.
 two

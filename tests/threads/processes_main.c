@@ -247,7 +247,7 @@ int main(void) {
                    .stranger = true,
                    .connect = 1,
                    .expected = STRATA_TIMEOUT,
-                   .text = "rank 2"};
+                   .text = "rank 2; connections refused: 5, the last from 127.0.0.1: the other side does not know our secret"};
     run(&s);
     if (shared->outcomes[2].status != STRATA_UNAVAILABLE || !strstr(shared->outcomes[2].err.message, "secret"))
         bad(&s, "what the stranger is told", 2);
@@ -257,7 +257,7 @@ int main(void) {
                    .twice = true,
                    .connect = 1,
                    .expected = STRATA_TIMEOUT,
-                   .text = "rank 2"};
+                   .text = "rank 2; connections refused: 1, the last from 127.0.0.1: rank 1 is there already"};
     run(&s);
     if (shared->outcomes[2].status != STRATA_INVALID || !strstr(shared->outcomes[2].err.message, "there already"))
         bad(&s, "what the second is told", 2);
