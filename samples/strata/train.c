@@ -44,8 +44,9 @@ static const option_row rows[] = {
      OPTION_TEXT, offsetof(train_options, strategy.engine), 0, 0},
     {"compress", "bf16|f16", "several workers: gradients travel in half the bytes, rounded (as f32)", OPTION_TEXT,
      offsetof(train_options, strategy.compress), 0, 0},
-    {"auto-shard", "data|file|off|auto", "several workers: rows of all batches, or files, or everything for each (data)",
-     OPTION_TEXT, offsetof(train_options, auto_shard), 0, 0},
+    {"auto-shard", "data|file|off|auto",
+     "several workers: rows of all batches, or files, or everything for each (data); in C: hint", OPTION_TEXT,
+     offsetof(train_options, auto_shard), 0, 0},
     {"parameter-device", "WHICH", "central_storage: where parameters are kept (host)", OPTION_TEXT,
      offsetof(train_options, strategy.parameter_device), 0, 0},
     {"cross-device-ops", "NAME", "how replicas' gradients are added up: host, tree or device (host)", OPTION_TEXT,
@@ -505,6 +506,7 @@ static void print_start(const training *t) {
     print_source(t);
 }
 
+/* A hint is a place that the program which builds the dataset marks; the command's datasets have none. */
 static int read_auto_shard(training *t) {
     static const struct {
         const char *name;
@@ -517,6 +519,11 @@ static int read_auto_shard(training *t) {
             t->auto_shard = policies[i].policy;
             return EXIT_OK;
         }
+    if (name && !strcmp(name, "hint"))
+        return usage_error(
+            "--auto-shard hint: the command's data have no mark for it. A dataset that is built in C has one by "
+            "strata_dataset_shard_hint (strata/pipeline.h), and .auto_shard = STRATA_SHARD_HINT in the options of "
+            "strata_model_fit; here it is data, file, off or auto");
     return name ? usage_error("--auto-shard %s: it is data, file, off or auto", name) : EXIT_OK;
 }
 
