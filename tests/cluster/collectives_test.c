@@ -154,6 +154,25 @@ Test(collectives, every_other_collective_moves_the_right_elements) {
     }
 }
 
+/* Messages of 16 MiB. TLS would take as long as the others together. */
+static strata_test_result sixteen_mebibytes(strata_communicator *comm, const void *user) {
+    const size_t bytes = 16 << 20;
+    (void)user;
+    TEST_EXPECT(reduce_everywhere(comm, bytes / sizeof(float)));
+    TEST_EXPECT(broadcast_everywhere(comm, bytes));
+    TEST_EXPECT(uneven(comm, bytes / sizeof(int64_t)));
+    TEST_EXPECT(all_to_all(comm, bytes / sizeof(int32_t)));
+    TEST_EXPECT(pass_on(comm, bytes / sizeof(double)));
+    return strata_test_ok();
+}
+
+Test(collectives, every_other_collective_takes_16_mebibytes) {
+    for (int t = 0; t < TEST_TRANSPORTS && strcmp(test_transports[t], "tls") != 0; t++) {
+        strata_test_result r = test_ranks(test_transports[t], 3, NULL, sixteen_mebibytes, NULL);
+        cr_assert(r.ok, "%s: %s", test_transports[t], r.text);
+    }
+}
+
 /* reduce to a root in turn, and reduce_scatter, of every dtype by every reducer. */
 static strata_test_result fold_parts(strata_communicator *comm, const void *user) {
     strata_error err = {0};

@@ -65,8 +65,8 @@ void test_fold(strata_dtype dtype, strata_reducer reducer, int world, size_t i, 
 
 strata_test_result test_expect(strata_dtype dtype, strata_reducer reducer, int world, const void *data, size_t first,
                                size_t n) {
-    const size_t size = strata_wire_dtype_bytes(dtype);
-    for (size_t i = 0; i<n; i += n> 5000 ? 37 : 1) { /* of large ones a sample, and the last */
+    const size_t size = strata_wire_dtype_bytes(dtype), step = n > 5000 ? 37 : 1;
+    for (size_t i = 0; i < n; i = i + step < n || i == n - 1 ? i + step : n - 1) { /* of large ones a sample, and the last */
         uint64_t want;
         test_fold(dtype, reducer, world, first + i, &want);
         if (memcmp((const char *)data + i * size, &want, size) != 0)
