@@ -106,6 +106,7 @@ typedef struct training {
     char sha256[65];
     bool replicas_equal;
     double began, fit_began; /* seconds, of the command and of the fit */
+    double data_seconds;     /* what reading the data took, between the two */
 } training;
 
 /* ---- Ctrl-C: the first ends the fit after its step, the second ends the process ---- */
@@ -436,7 +437,7 @@ static void print_result(const training *t) {
     print_strategy(t);
     printf(",\"workers\":%d,\"batch\":%lld,\"epochs\":%d,\"steps\":%lld", strata_strategy_num_workers(t->strategy),
            (long long)t->batch, h->n_epochs, (long long)h->n_steps);
-    printf(",\"start_to_first_step_s\":%.4f", t->fit_began - t->began + h->first_step_seconds);
+    printf(",\"data_s\":%.4f,\"start_to_first_step_s\":%.4f", t->data_seconds, t->fit_began - t->began + h->first_step_seconds);
     printf(",\"precision\":\"%s\",\"steps_skipped\":%lld", precision_of(t->model), (long long)h->n_skipped);
     printf(",\"first_step_s\":%.4f,\"epoch_s\":%.6f,\"samples_per_s\":%.1f,\"losses\":[", h->first_step_seconds, epoch_s, rate);
     for (int i = 0; i < h->n_losses; i++) printf("%s%.9g", i ? "," : "", (double)h->losses[i]);
@@ -548,7 +549,9 @@ static int train(training *t) {
     if (!code) code = open_strategy(&t->options.strategy, &t->options.device, &t->opened);
     t->strategy = t->opened.strategy;
     if (!code) choose_defaults(t);
+    const double opening = now_seconds();
     if (!code) code = open_all(t);
+    t->data_seconds = now_seconds() - opening;
     if (!code && !t->options.json && t->opened.chief) print_start(t);
     fflush(stdout);
     if (!code) code = fit(t);
