@@ -23,10 +23,10 @@ static const tile_shape few_rows[FEW] = {{1, 8}, {2, 4}, {3, 3}};
 /* candidate->values */
 enum { ROWS, COLS, PACK, BLOCK_M, BLOCK_N, BLOCK_K };
 enum {
-    MOST_LOCAL = 2 << 20,
-    PART_OF_K = 1536,   /* the most of k in one part, as storing and loading c costs more than longer panels ... */
-    PART_OF_K_TA = 320, /* ... and where a is stored (K, M): each row's line for a tile is to stay in the first-level cache */
-    SMALL = 1 << 18,    /* multiply-adds */
+    MOST_LOCAL = 2 << 20, /* bytes of local memory: more is no cache of one core */
+    PART_OF_K = 1536,     /* the most of k in one part, as storing and loading c costs more than longer panels ... */
+    PART_OF_K_TA = 320,   /* ... and where a is stored (K, M): each row's line for a tile is to stay in the first-level cache */
+    SMALL = 1 << 18,      /* multiply-adds */
     VERY_SMALL = 1 << 14,
     LARGE = 1 << 24,
     NEAR = 8 << 10 /* floats of the first-level cache */
