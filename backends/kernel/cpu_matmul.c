@@ -12,8 +12,8 @@ typedef struct tile_shape {
     int rows, cols;
 } tile_shape;
 
-enum { WIDE_TILES = 5, NARROW_TILES = 4 };
-static const tile_shape wide_tiles[WIDE_TILES] = {{6, 4}, {12, 2}, {8, 3}, {8, 2}, {16, 1}};
+enum { WIDE_TILES = 6, NARROW_TILES = 4 };
+static const tile_shape wide_tiles[WIDE_TILES] = {{6, 4}, {5, 4}, {12, 2}, {8, 3}, {8, 2}, {16, 1}};
 static const tile_shape narrow_tiles[NARROW_TILES] = {{6, 2}, {4, 3}, {4, 2}, {12, 1}};
 
 /* Of a matrix with so few rows more columns instead, for enough accumulators. */
@@ -31,11 +31,16 @@ enum {
     LARGE = 1 << 24,
     NEAR = 8 << 10 /* floats of the first-level cache */
 };
-/* Cycles, measured on Zen 3; a line is 64 bytes. */
+/* Cycles, measured on Zen 3 and (WIDE, OTHERS) on Sapphire Rapids; a line is 64 bytes. */
 static const double PACK_COST = 8, /* a vector of b: each row's is in another line of the second- or third-level cache */
-    FAR_B_COST = 2,                /* a line of b in place that is not in the first level */
+    FAR_B_COST = 2,                /* a line of b in place that is not in the first level ... */
+    FAR_B_COST_WIDE = 4,           /* ... and with AVX-512 a row of a panel, however many lines wide: its lines come together */
     FAR_A_COST = 1,                /* a line of a, once a block ... */
-    FAR_A_COST_TA = 32;            /* ... and where a is stored (K, M): the next one is a row apart, which nothing prefetches */
+    FAR_A_COST_TA = 32,            /* ... and where a is stored (K, M): the next one is a row apart, which nothing prefetches */
+    OTHERS_COST = 20;              /* a line of a or b that a core reads, as another core may have written it */
+/* A tile that the model takes for slower than the best by more is not timed: alone, with all in its caches, it may look better than in
+ * a step. */
+static const double WORTH_TIMING = 1.05;
 
 static int lanes(const strata_kernel_limits *limits) {
     return limits->vector_width >= 16 ? 16 : limits->vector_width >= 8 ? 8 : 4;
@@ -60,13 +65,19 @@ static tile_shape cut(tile_shape tile, const strata_kernel_limits *limits, const
     return (tile_shape){tile.rows < s->m ? tile.rows : (int)s->m, tile.cols < vectors ? tile.cols : (int)vectors};
 }
 
+/* Blocks are numbered down the columns where b is the larger operand: a core takes neighbours, so it reads some of that one and all of the other. */
+static bool by_columns(const strata_matmul_sizes *s) {
+    return s->n > s->m;
+}
+
 /* How a product is done with one tile, and the cycles of the core that is last. */
 typedef struct plan {
     tile_shape tile;
-    bool pack;
+    bool pack, by_columns;
     int64_t tiles_m, tiles_n;                     /* of one matrix */
     int64_t block_m, block_n;                     /* tiles of a block */
     double tile_cost, panel_cost, row_cost, cost; /* a tile, packing a panel, reading a tile's rows of a */
+    double row_of_a, column_of_b;                 /* reading a tile's rows of a, a tile's columns of b, from another core */
 } plan;
 
 /* Two multiply-adds a cycle, three instructions; a tile of few accumulators waits four cycles for them. */
@@ -76,13 +87,25 @@ static double step_cost(tile_shape tile) {
     return cost < instructions ? instructions : cost;
 }
 
+static int64_t least_of(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
 /* Cuts the matrix into blocks_m x blocks_n blocks where that is better than what the plan has. */
 static void try_blocks(plan *p, int64_t units, int64_t n_batch, int64_t blocks_m, int64_t blocks_n) {
-    int64_t block_m = ceil_div(p->tiles_m, blocks_m), block_n = ceil_div(p->tiles_n, blocks_n);
-    int64_t blocks = ceil_div(p->tiles_m, block_m) * ceil_div(p->tiles_n, block_n) * n_batch;
-    double block_cost =
+    const int64_t block_m = ceil_div(p->tiles_m, blocks_m), block_n = ceil_div(p->tiles_n, blocks_n);
+    blocks_m = ceil_div(p->tiles_m, block_m), blocks_n = ceil_div(p->tiles_n, block_n);
+    /* A core's blocks are whole lines, or a part of one. */
+    const int64_t of_core = ceil_div(blocks_m * blocks_n * n_batch, units), across = p->by_columns ? blocks_m : blocks_n;
+    const int64_t lines = ceil_div(of_core, across), along = least_of(of_core, across);
+    const int64_t core_m = least_of((p->by_columns ? along : lines) * block_m, p->tiles_m);
+    const int64_t core_n = least_of((p->by_columns ? lines : along) * block_n, p->tiles_n);
+    const double full = (double)(of_core * block_m * block_n); /* tiles; the last blocks may have less */
+    const double tiles = n_batch == 1 && of_core == lines * along ? (double)(core_m * core_n) : full;
+    const double block_cost =
         200 + (double)block_m * p->row_cost + (double)block_n * (p->panel_cost + (double)block_m * p->tile_cost);
-    double cost = (double)ceil_div(blocks, units) * block_cost;
+    const double cost =
+        (double)of_core * block_cost * tiles / full + (double)core_m * p->row_of_a + (double)core_n * p->column_of_b;
     if (p->cost > 0 && cost >= p->cost) return;
     p->cost = cost;
     p->block_m = block_m;
@@ -93,19 +116,24 @@ static plan plan_of(const strata_kernel_limits *limits, const strata_tensor *nod
     const strata_matmul_attrs *attrs = node->attrs;
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
     const int64_t units = limits->compute_units, columns = tile.cols * lanes(limits);
-    const double k = (double)s.k, lines_of_b = (double)columns / 16 + (columns % 16 ? 0.5 : 0);
+    const int64_t work = s.m * s.n * s.k * s.n_batch;
+    const double k = (double)s.k, others = work < LARGE ? OTHERS_COST : 0,
+                 lines_of_b = (double)columns / 16 + (columns % 16 ? 0.5 : 0);
     plan p = {.tile = tile,
               .pack = pack,
+              .by_columns = by_columns(&s),
               .tiles_m = ceil_div(s.m, tile.rows),
               .tiles_n = ceil_div(s.n, columns),
               .tile_cost = k * step_cost(tile) + tile.rows * tile.cols * 4.0 + 20 /* storing it */,
               .panel_cost = pack ? k * tile.cols * PACK_COST : 0,
-              .row_cost = k * tile.rows / 16 * (attrs->transpose_a ? FAR_A_COST_TA : FAR_A_COST)};
-    if (!pack && s.k * s.n > NEAR) p.tile_cost += k * lines_of_b * FAR_B_COST;
+              .row_cost = k * tile.rows / 16 * (attrs->transpose_a ? FAR_A_COST_TA : FAR_A_COST),
+              .row_of_a = k * tile.rows / 16 * others,
+              .column_of_b = k * lines_of_b * others};
+    if (!pack && s.k * s.n > NEAR) p.tile_cost += k * (lanes(limits) == 16 ? FAR_B_COST_WIDE : lines_of_b * FAR_B_COST);
     /* Up to four blocks a core, at least two of a large product, so that a core that is held up does not hold up the rest. A second
      * core takes ~10 us to wake: small products are one block, very small ones where nobody must be woken. There a product of some size
      * is eight blocks a core too, as cores are not alike for long: four left one of them waiting. */
-    const int64_t work = s.m * s.n * s.k * s.n_batch, all = p.tiles_m * p.tiles_n * s.n_batch;
+    const int64_t all = p.tiles_m * p.tiles_n * s.n_batch;
     int64_t most = work < (limits->cheap_groups ? VERY_SMALL : SMALL) ? 1 : (work < LARGE ? 4 : 16) * units;
     int64_t least = work < (limits->cheap_groups ? 16 * SMALL : LARGE) ? units : (limits->cheap_groups ? 8 : 2) * units;
     if (least > most) least = most;
@@ -160,6 +188,7 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
         for (; at > 0 && plans[at - 1].cost > p.cost; at--) plans[at] = plans[at - 1];
         plans[at] = p;
     }
+    while (s.m * s.n * s.k * s.n_batch < LARGE && plans[n - 1].cost > plans[0].cost * WORTH_TIMING) n--;
     for (int i = 0; i < n; i++) out[i] = candidate_of(limits, node, &plans[i]);
     return n;
 }
@@ -184,7 +213,7 @@ static strata_status lower(const strata_tensor *node, const strata_candidate *ca
         .n_buffers = 5,
         .buffers = {node->inputs[0], node->inputs[1], strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node},
         .writes = 1u << 4,
-        .n_words = 15,
+        .n_words = 16,
         .words = {{(uint32_t)s.m},
                   {(uint32_t)s.n},
                   {(uint32_t)s.k},
@@ -197,6 +226,7 @@ static strata_status lower(const strata_tensor *node, const strata_candidate *ca
                   {(uint32_t)v[BLOCK_N]},
                   {(uint32_t)v[BLOCK_K]},
                   {(uint32_t)group_n},
+                  {(uint32_t)by_columns(&s)},
                   {(uint32_t)attrs->epilogue.has_bias},
                   {(uint32_t)attrs->epilogue.activation},
                   {(uint32_t)attrs->epilogue.aux}},
