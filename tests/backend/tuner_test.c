@@ -137,6 +137,11 @@ Test(tuner, the_fastest_that_agrees_wins) {
     cr_assert_eq(choose(&play), 1);
 }
 
+Test(tuner, on_a_cpu_the_first_stays_unless_another_is_faster_by_more_than_noise) {
+    play play = {.device = {.us = {3000, 2950, 2940}, .result = {7, 7, 7}}};
+    cr_assert_eq(choose(&play), 0);
+}
+
 Test(tuner, an_exact_candidate_must_agree_in_every_bit) {
     play play = {.device = {.us = {3000, 300, 1500}, .result = {7, 7.000001f, 7}}};
     cr_assert_eq(choose(&play), 2);
