@@ -29,15 +29,19 @@ enum {
     SMALL = 1 << 18,      /* multiply-adds */
     VERY_SMALL = 1 << 14,
     LARGE = 1 << 24,
-    NEAR = 8 << 10 /* floats of the first-level cache */
+    NEAR = 8 << 10,    /* floats of the first-level cache */
+    SAME_SET = 1 << 10 /* floats from a line to the next of its set there */
 };
 /* Cycles, measured on Zen 3 and (WIDE, OTHERS) on Sapphire Rapids; a line is 64 bytes. */
 static const double PACK_COST = 8, /* a vector of b: each row's is in another line of the second- or third-level cache */
     FAR_B_COST = 2,                /* a line of b in place that is not in the first level ... */
-    FAR_B_COST_WIDE = 4,           /* ... and with AVX-512 a row of a panel, however many lines wide: its lines come together */
-    FAR_A_COST = 1,                /* a line of a, once a block ... */
-    FAR_A_COST_TA = 32,            /* ... and where a is stored (K, M): the next one is a row apart, which nothing prefetches */
-    OTHERS_COST = 20;              /* a line of a or b that a core reads, as another core may have written it */
+    FAR_B_COST_WIDE = 4, /* ... and with AVX-512 a row of a panel, however many lines wide: its lines come together; ... */
+    NEAR_B_COST_WIDE =
+        0.5,            /* ... of a large product less, if b stays in the second level, its rows in several sets of the first */
+    NEW_B_COST = 1,     /* a line of b in place, once a block */
+    FAR_A_COST = 1,     /* a line of a, once a block ... */
+    FAR_A_COST_TA = 32, /* ... and where a is stored (K, M): the next one is a row apart, which nothing prefetches */
+    OTHERS_COST = 20;   /* a line of a or b that a core reads, as another core may have written it */
 /* A tile that the model takes for slower than the best by more is not timed: alone, with all in its caches, it may look better than in
  * a step. */
 static const double WORTH_TIMING = 1.05;
@@ -76,7 +80,7 @@ typedef struct plan {
     bool pack, by_columns;
     int64_t tiles_m, tiles_n;                     /* of one matrix */
     int64_t block_m, block_n;                     /* tiles of a block */
-    double tile_cost, panel_cost, row_cost, cost; /* a tile, packing a panel, reading a tile's rows of a */
+    double tile_cost, panel_cost, row_cost, cost; /* a tile, packing or first reading a panel, reading a tile's rows of a */
     double row_of_a, column_of_b;                 /* reading a tile's rows of a, a tile's columns of b, from another core */
 } plan;
 
@@ -112,6 +116,14 @@ static void try_blocks(plan *p, int64_t units, int64_t n_batch, int64_t blocks_m
     p->block_n = block_n;
 }
 
+/* Cycles that a step of k takes longer where b is in place. */
+static double far_b_cost(const strata_kernel_limits *limits, const strata_matmul_sizes *s, double lines_of_b) {
+    if (s->k * s->n <= NEAR) return 0;
+    if (lanes(limits) != 16) return lines_of_b * FAR_B_COST;
+    const bool stays = s->k * s->n * (int64_t)sizeof(float) <= least_of((int64_t)limits->local_bytes, MOST_LOCAL);
+    return s->m * s->n * s->k * s->n_batch >= LARGE && stays && s->b_row % SAME_SET ? NEAR_B_COST_WIDE : FAR_B_COST_WIDE;
+}
+
 static plan plan_of(const strata_kernel_limits *limits, const strata_tensor *node, tile_shape tile, bool pack) {
     const strata_matmul_attrs *attrs = node->attrs;
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
@@ -125,11 +137,11 @@ static plan plan_of(const strata_kernel_limits *limits, const strata_tensor *nod
               .tiles_m = ceil_div(s.m, tile.rows),
               .tiles_n = ceil_div(s.n, columns),
               .tile_cost = k * step_cost(tile) + tile.rows * tile.cols * 4.0 + 20 /* storing it */,
-              .panel_cost = pack ? k * tile.cols * PACK_COST : 0,
+              .panel_cost = k * (pack ? tile.cols * PACK_COST : lines_of_b * NEW_B_COST),
               .row_cost = k * tile.rows / 16 * (attrs->transpose_a ? FAR_A_COST_TA : FAR_A_COST),
               .row_of_a = k * tile.rows / 16 * others,
               .column_of_b = k * lines_of_b * others};
-    if (!pack && s.k * s.n > NEAR) p.tile_cost += k * (lanes(limits) == 16 ? FAR_B_COST_WIDE : lines_of_b * FAR_B_COST);
+    if (!pack) p.tile_cost += k * far_b_cost(limits, &s, lines_of_b);
     /* Up to four blocks a core, at least two of a large product, so that a core that is held up does not hold up the rest. A second
      * core takes ~10 us to wake: small products are one block, very small ones where nobody must be woken. There a product of some size
      * is eight blocks a core too, as cores are not alike for long: four left one of them waiting. */
