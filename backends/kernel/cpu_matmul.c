@@ -32,7 +32,7 @@ enum {
     NEAR = 8 << 10,    /* floats of the first-level cache */
     SAME_SET = 1 << 10 /* floats from a line to the next of its set there */
 };
-/* Cycles, measured on Zen 3 and (WIDE, OTHERS) on Sapphire Rapids; a line is 64 bytes. */
+/* Cycles, measured on Zen 3 and (WIDE, NEW_B, OTHERS) on Sapphire Rapids; a line is 64 bytes. */
 static const double PACK_COST = 8, /* a vector of b: each row's is in another line of the second- or third-level cache */
     FAR_B_COST = 2,                /* a line of b in place that is not in the first level ... */
     FAR_B_COST_WIDE = 4, /* ... and with AVX-512 a row of a panel, however many lines wide: its lines come together; ... */
@@ -42,8 +42,8 @@ static const double PACK_COST = 8, /* a vector of b: each row's is in another li
     FAR_A_COST = 1,     /* a line of a, once a block ... */
     FAR_A_COST_TA = 32, /* ... and where a is stored (K, M): the next one is a row apart, which nothing prefetches */
     OTHERS_COST = 20;   /* a line of a or b that a core reads, as another core may have written it */
-/* A tile that the model takes for slower than the best by more is not timed: alone, with all in its caches, it may look better than in
- * a step. */
+/* A small product's tile that the model takes for slower than the best by more is not timed: alone, with all in its caches, it may
+ * look better than in a step. */
 static const double WORTH_TIMING = 1.05;
 
 static int lanes(const strata_kernel_limits *limits) {
@@ -69,7 +69,13 @@ static tile_shape cut(tile_shape tile, const strata_kernel_limits *limits, const
     return (tile_shape){tile.rows < s->m ? tile.rows : (int)s->m, tile.cols < vectors ? tile.cols : (int)vectors};
 }
 
-/* Blocks are numbered down the columns where b is the larger operand: a core takes neighbours, so it reads some of that one and all of the other. */
+/* Multiply-adds. */
+static int64_t work_of(const strata_matmul_sizes *s) {
+    return s->m * s->n * s->k * s->n_batch;
+}
+
+/* Blocks are numbered down the columns where b is the larger operand: a core takes neighbours, so it reads some of that one and all of
+ * the other. */
 static bool by_columns(const strata_matmul_sizes *s) {
     return s->n > s->m;
 }
@@ -121,14 +127,14 @@ static double far_b_cost(const strata_kernel_limits *limits, const strata_matmul
     if (s->k * s->n <= NEAR) return 0;
     if (lanes(limits) != 16) return lines_of_b * FAR_B_COST;
     const bool stays = s->k * s->n * (int64_t)sizeof(float) <= least_of((int64_t)limits->local_bytes, MOST_LOCAL);
-    return s->m * s->n * s->k * s->n_batch >= LARGE && stays && s->b_row % SAME_SET ? NEAR_B_COST_WIDE : FAR_B_COST_WIDE;
+    return work_of(s) >= LARGE && stays && s->b_row % SAME_SET ? NEAR_B_COST_WIDE : FAR_B_COST_WIDE;
 }
 
 static plan plan_of(const strata_kernel_limits *limits, const strata_tensor *node, tile_shape tile, bool pack) {
     const strata_matmul_attrs *attrs = node->attrs;
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
     const int64_t units = limits->compute_units, columns = tile.cols * lanes(limits);
-    const int64_t work = s.m * s.n * s.k * s.n_batch;
+    const int64_t work = work_of(&s);
     const double k = (double)s.k, others = work < LARGE ? OTHERS_COST : 0,
                  lines_of_b = (double)columns / 16 + (columns % 16 ? 0.5 : 0);
     plan p = {.tile = tile,
@@ -200,7 +206,7 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
         for (; at > 0 && plans[at - 1].cost > p.cost; at--) plans[at] = plans[at - 1];
         plans[at] = p;
     }
-    while (s.m * s.n * s.k * s.n_batch < LARGE && plans[n - 1].cost > plans[0].cost * WORTH_TIMING) n--;
+    while (work_of(&s) < LARGE && plans[n - 1].cost > plans[0].cost * WORTH_TIMING) n--;
     for (int i = 0; i < n; i++) out[i] = candidate_of(limits, node, &plans[i]);
     return n;
 }
