@@ -23,7 +23,7 @@ static const tile_shape few_rows[FEW] = {{1, 8}, {2, 4}, {3, 3}};
 /* candidate->values */
 enum { ROWS, COLS, PACK, BLOCK_M, BLOCK_N, BLOCK_K };
 enum {
-    MOST_LOCAL = 2 << 20, /* bytes of local memory: more is no cache of one core */
+    MOST_CACHE = 2 << 20, /* bytes of the second-level cache: more is no cache of one core */
     PART_OF_K = 1536,     /* the most of k in one part, as storing and loading c costs more than longer panels ... */
     PART_OF_K_TA = 320,   /* ... and where a is stored (K, M): each row's line for a tile is to stay in the first-level cache */
     SMALL = 1 << 18,      /* multiply-adds */
@@ -126,7 +126,7 @@ static void try_blocks(plan *p, int64_t units, int64_t n_batch, int64_t blocks_m
 static double far_b_cost(const strata_kernel_limits *limits, const strata_matmul_sizes *s, double lines_of_b) {
     if (s->k * s->n <= NEAR) return 0;
     if (lanes(limits) != 16) return lines_of_b * FAR_B_COST;
-    const bool stays = s->k * s->n * (int64_t)sizeof(float) <= least_of((int64_t)limits->local_bytes, MOST_LOCAL);
+    const bool stays = s->k * s->n * (int64_t)sizeof(float) <= least_of((int64_t)limits->cache_bytes, MOST_CACHE);
     return work_of(s) >= LARGE && stays && s->b_row % SAME_SET ? NEAR_B_COST_WIDE : FAR_B_COST_WIDE;
 }
 
@@ -171,9 +171,10 @@ static plan cheaper_plan(const strata_kernel_limits *limits, const strata_tensor
     return in_place.cost < packed.cost ? in_place : packed;
 }
 
-/* Floats of b in local memory: 3/8 of it, as it is the second-level cache's size on CPUs. */
+/* Floats of b in local memory: 3/8 of the second-level cache. */
 static int panels_of(const strata_kernel_limits *limits) {
-    return (int)((limits->local_bytes < MOST_LOCAL ? limits->local_bytes : MOST_LOCAL) * 3 / 8 / sizeof(float));
+    const int64_t part = least_of((int64_t)limits->cache_bytes, MOST_CACHE) * 3 / 8;
+    return (int)(least_of(part, (int64_t)limits->local_bytes) / (int64_t)sizeof(float));
 }
 
 static strata_candidate candidate_of(const strata_kernel_limits *limits, const strata_tensor *node, const plan *p) {

@@ -26,6 +26,7 @@ typedef struct strata_kernel_limits {
     uint32_t max_local[2];  /* ... along x and along y                                                             */
     uint32_t max_groups[2]; /* work-groups of one launch along x and y; UINT32_MAX: no limit                       */
     uint64_t local_bytes;   /* work-group (shared) memory                                                          */
+    uint64_t cache_bytes;   /* a CPU core's own cache, the second level, as far as the driver tells                */
     uint32_t compute_units; /* at least 1                                                                          */
     uint32_t vector_width;  /* f32 lanes of a CPU; 1 elsewhere                                                     */
     uint64_t max_range_bytes;

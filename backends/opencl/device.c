@@ -319,6 +319,7 @@ static void fill_limits(opencl_device *device, const strata_device_options *opts
         .max_local = {(uint32_t)sizes[0], (uint32_t)sizes[1]},
         .max_groups = {UINT32_MAX, UINT32_MAX},
         .local_bytes = info->local_bytes,
+        .cache_bytes = info->local_bytes,
         .compute_units = info->compute_units > 0 ? info->compute_units : 1,
         .vector_width = info->vector_width,
         .max_range_bytes = info->max_range_bytes,
@@ -348,6 +349,14 @@ static bool shares_host_memory(opencl_device *device) {
     }
     free(host);
     return shares;
+}
+
+/* Bytes of the second-level cache of a core, as Intel's runtime calls it; PoCL calls the third level so, and says the second's size of
+ * local memory. */
+static uint64_t global_cache(const opencl_device *device) {
+    cl_ulong bytes = 0;
+    cl_int code = device->cl.GetDeviceInfo(device->id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, sizeof bytes, &bytes, NULL);
+    return code == CL_SUCCESS && bytes > 0 ? bytes : device->base.info.local_bytes;
 }
 
 static bool contains(const char *text, const char *part) {
@@ -382,8 +391,11 @@ strata_status strata_opencl_open(const strata_device_info *info, const strata_de
     if (found.info.unified_memory && found.info.device_class == STRATA_DEVICE_CPU && shares_host_memory(device))
         device->host_memory = OPENCL_HOST_SHARED;
 
-    bool nvidia = contains(found.info.vendor, "NVIDIA"), pocl = contains(found.info.driver, "Portable Computing Language");
-    device->makes_sequences = pocl && found.info.device_class == STRATA_DEVICE_CPU && device->host_memory == OPENCL_HOST_SHARED;
+    const bool cpu = found.info.device_class == STRATA_DEVICE_CPU, nvidia = contains(found.info.vendor, "NVIDIA"),
+               pocl = contains(found.info.driver, "Portable Computing Language"),
+               intel = contains(found.info.driver, "Intel(R) OpenCL");
+    if (intel) device->limits.cache_bytes = global_cache(device);
+    device->makes_sequences = cpu && (pocl || intel) && device->host_memory == OPENCL_HOST_SHARED;
     device->limits.cheap_groups = device->makes_sequences;
     device->waits_spin = nvidia;
     device->is_oclgrind = contains(found.info.driver, "Oclgrind");

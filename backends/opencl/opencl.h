@@ -81,7 +81,7 @@ typedef struct opencl_device {
     cl_command_queue queue; /* in order, not profiled */
     opencl_host_memory host_memory;
     bool waits_spin;      /* clWaitForEvents burns a core here (NVIDIA): look and sleep instead */
-    bool makes_sequences; /* sequence.c: PoCL on a CPU; Intel's runtime was slower with them */
+    bool makes_sequences; /* sequence.c: PoCL and Intel's runtime on a CPU */
     bool is_oclgrind;     /* the debugger, whose reports must be true */
     bool driver_caches;   /* the driver keeps compiled programs on disk itself (PoCL, NVIDIA) */
     strata_status lost;   /* STRATA_DEVICE_LOST after the first failure of a running command */

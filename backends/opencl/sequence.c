@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A whole list of launches as one kernel, for CPU devices. There a launch costs 3 to 5 us and waking a second core 8 more, as long as a
- * small kernel takes; MNIST's training step has a dozen. For PoCL; Intel's runtime took 3.6 ms a step with it and 2.8 without, in minutes
- * when PoCL took 0.6 and 0.8.
+ * small kernel takes; MNIST's training step has a dozen.
  *
  * Nouns. A *task* is what a work-group of a launch would have been. A *worker* is a work-group of the sequence, one a core. A *home* is
  * the share of a launch's tasks that one worker takes first, so that its data stay in its core's cache; then it helps the others.

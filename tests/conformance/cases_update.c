@@ -127,7 +127,9 @@ static const case_instance steps[] = {
     {.shapes = {{1, {257}}, {1, {257}}, {1, {STRATA_STEP_WORDS}}, {1, {257}}, {0}}, .p = {0, 0}, .terms = 16},
     {.shapes = {{1, {64}}, {1, {64}}, {1, {STRATA_STEP_WORDS}}, {1, {64}}, {0}}, .p = {1, 1}, .terms = 16},
 };
+/* 20011: several work-groups on a CPU, the last of them shorter and no whole number of vectors */
 static const case_instance adam_steps[] = {
+    {.shapes = {{1, {20011}}, {1, {20011}}, {1, {STRATA_STEP_WORDS}}, {1, {20011}}, {1, {20011}}, {0}}, .p = {0}, .terms = 64},
     {.shapes = {{1, {257}}, {1, {257}}, {1, {STRATA_STEP_WORDS}}, {1, {257}}, {1, {257}}, {0}}, .p = {0}, .terms = 64},
     {.shapes = {{1, {64}}, {1, {64}}, {1, {STRATA_STEP_WORDS}}, {1, {64}}, {1, {64}}, {0}}, .p = {1}, .terms = 64},
 };
