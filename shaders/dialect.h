@@ -96,20 +96,20 @@
 /* Every element i of n (at most 2^31) once, whatever the number of work-groups. In groups of several work-items neighbours take
  * neighbouring elements (what GPUs want); a group of one takes one run of elements (what a CPU's compiler vectorizes), of whole lines of
  * f32, so that vectors lie in one line and cores share none. */
-#define RUN_LENGTH(n) (LOCAL_X == 1u ? ((n) + 16u * GLOBAL_SIZE(0) - 1u) / (16u * GLOBAL_SIZE(0)) * 16u : 1u)
-#define FOR_EACH(i, n)                                                                      \
-    const uint i##_run = RUN_LENGTH(n);                                                     \
-    const uint i##_end = LOCAL_X == 1u ? MIN_U32((GLOBAL_ID(0) + 1u) * i##_run, (n)) : (n); \
+#define ELEMENT_RUN(i, n)                                                                                       \
+    const uint i##_run = LOCAL_X == 1u ? ((n) + 16u * GLOBAL_SIZE(0) - 1u) / (16u * GLOBAL_SIZE(0)) * 16u : 1u; \
+    const uint i##_end = LOCAL_X == 1u ? MIN_U32((GLOBAL_ID(0) + 1u) * i##_run, (n)) : (n);
+#define FOR_EACH(i, n) \
+    ELEMENT_RUN(i, n)  \
     for (uint i = GLOBAL_ID(0) * i##_run; i < i##_end; i += LOCAL_X == 1u ? 1u : GLOBAL_SIZE(0))
 /* FOR_EACH for f32 alone: BODY(V, i) handles element i where V is float, and on CPUs the 16 from i on where V is float16, for compilers
  * that make no vectors of the loop (Intel's, where a buffer is written or a root is taken). LOADV and STOREV read and write such a V. */
-#define FOR_EACH_WIDE(i, n, BODY)                                                           \
-    const uint i##_run = RUN_LENGTH(n);                                                     \
-    const uint i##_end = LOCAL_X == 1u ? MIN_U32((GLOBAL_ID(0) + 1u) * i##_run, (n)) : (n); \
-    uint i = GLOBAL_ID(0) * i##_run;                                                        \
-    WHOLE_VECTORS(i, BODY)                                                                  \
-    for (; i < i##_end; i += LOCAL_X == 1u ? 1u : GLOBAL_SIZE(0)) {                         \
-        BODY(float, i)                                                                      \
+#define FOR_EACH_WIDE(i, n, BODY)                                   \
+    ELEMENT_RUN(i, n)                                               \
+    uint i = GLOBAL_ID(0) * i##_run;                                \
+    WHOLE_VECTORS(i, BODY)                                          \
+    for (; i < i##_end; i += LOCAL_X == 1u ? 1u : GLOBAL_SIZE(0)) { \
+        BODY(float, i)                                              \
     }
 #define LOADV(V, x, i)        PASTE(LOADV_, V)(x, i)
 #define STOREV(V, y, i, v)    PASTE(STOREV_, V)(y, i, v)
@@ -223,9 +223,9 @@ DIRECTIVE extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #define BARRIER             barrier()
 #define UNROLL              [[unroll]]
 #define IN_ORDER
-#define AT(x, i)   x[x##_offset + (i)]
-#define LANE(x, i) x[(i) / 4u][(i) % 4u]
 #define WHOLE_VECTORS(i, BODY)
+#define AT(x, i)           x[x##_offset + (i)]
+#define LANE(x, i)         x[(i) / 4u][(i) % 4u]
 #define float4             vec4
 #define LOAD_f16(x, i)     f16_value(uint(GET(x, i)))
 #define STORE_f16(y, i, v) AT(y, i) = uint16_t(f16_bits(v))
