@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/device.h"
+#include "core/run/device.h"
 #include "strategies/kinds.h"
 
 strata_status strata_choice_add(strata_device_choice *choice, const char *id, strata_error *err) {

@@ -4,7 +4,7 @@
 #ifndef STRATA_STRATEGIES_CONTEXT_H
 #define STRATA_STRATEGIES_CONTEXT_H
 
-#include "core/strategy.h"
+#include "core/run/strategy.h"
 #include "strata/distribute.h"
 
 struct strata_distributed_variable {

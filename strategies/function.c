@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/graph.h"
-#include "core/group.h"
-#include "core/segments.h"
+#include "core/compile/segments.h"
+#include "core/graph/graph.h"
+#include "core/run/group.h"
 #include "strategies/context.h"
 
 enum { MOST_INPUTS = 16 };

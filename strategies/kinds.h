@@ -4,7 +4,7 @@
 #ifndef STRATA_STRATEGIES_KINDS_H
 #define STRATA_STRATEGIES_KINDS_H
 
-#include "core/strategy.h"
+#include "core/run/strategy.h"
 
 /* Devices by id, to be opened. */
 typedef struct strata_device_choice {

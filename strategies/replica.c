@@ -3,7 +3,7 @@
  * What a replica's function may say while it is traced. */
 #include <string.h>
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "core/op/all_reduce.h"
 #include "strategies/context.h"
 

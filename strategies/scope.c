@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Scopes and contexts. They are a thread's own, as in tf.distribute: that is what the thread-local variable is for. */
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "strategies/context.h"
 
 static _Thread_local struct {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text.h"
+#include "core/base/text.h"
 #include "strategies/workers.h"
 
 static const strata_strategy_kind *const kinds[] = {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/fold.h"
+#include "core/run/fold.h"
 #include "strategies/context.h"
 
 strata_status strata_per_replica_create(int n, strata_per_replica *out_values, strata_error *err) {

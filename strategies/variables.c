@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/device.h"
+#include "core/run/device.h"
 #include "strategies/context.h"
 
 static strata_status make_copies(strata_distributed_variable *variable, const char *name, strata_dtype dtype,

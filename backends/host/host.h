@@ -4,7 +4,7 @@
 #ifndef STRATA_BACKENDS_HOST_H
 #define STRATA_BACKENDS_HOST_H
 
-#include "core/device.h"
+#include "core/run/device.h"
 
 /* One node's operands, with scratch memory of the program: `scratch_bytes` of the row that was chosen. */
 typedef struct host_call {

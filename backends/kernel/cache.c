@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "backends/kernel/kernel.h"
-#include "core/file.h"
+#include "core/base/file.h"
 #include "strata/version.h"
 
 enum { FORMAT = 1, MAX_FILE_BYTES = 512 << 20, PATH_BYTES = 640 };

@@ -9,8 +9,8 @@
 #ifndef STRATA_BACKENDS_KERNEL_H
 #define STRATA_BACKENDS_KERNEL_H
 
-#include "core/device.h"
-#include "core/launch.h"
+#include "core/graph/launch.h"
+#include "core/run/device.h"
 #include "shaders/shaders.h"
 
 typedef struct strata_tuner strata_tuner;

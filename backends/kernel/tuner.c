@@ -2,7 +2,7 @@
  *
  * Which of a family's candidates is fastest on this device for one node's shapes: timed on first use, then remembered.
  *
- * A candidate is tried by compiling a piece of that one node, with buffers of its own (core/bench.h). Its result must equal the first
+ * A candidate is tried by compiling a piece of that one node, with buffers of its own (core/run/bench.h). Its result must equal the first
  * candidate's: bit for bit when it is marked exact, within TOLERANCE when only options.fast let it in. All the tuning of one opened
  * device takes at most BUDGET_NS or GPU_BUDGET_NS; what is left then keeps its first candidate, which is remembered too, so that the next start
  * doesn't tune again.
@@ -16,9 +16,9 @@
 #include <time.h>
 
 #include "backends/kernel/lowering.h"
-#include "core/bench.h"
-#include "core/file.h"
-#include "core/text.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/run/bench.h"
 
 enum {
     KEY_BYTES = 512,

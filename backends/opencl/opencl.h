@@ -17,7 +17,7 @@
 #include <CL/cl.h>
 
 #include "backends/kernel/kernel.h"
-#include "core/text.h"
+#include "core/base/text.h"
 
 /* ---- loader.c ---- */
 typedef struct opencl_functions {

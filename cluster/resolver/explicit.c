@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cluster/resolver/resolver.h"
-#include "core/file.h"
+#include "core/base/file.h"
 
 enum { MAX_FILE_BYTES = 8 << 20 };
 

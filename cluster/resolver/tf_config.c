@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cluster/resolver/resolver.h"
-#include "core/json.h"
+#include "core/base/json.h"
 
 enum { MAX_BYTES = 8 << 20 }; /* 65536 addresses of 100 bytes fit */
 

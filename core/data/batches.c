@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/data/dataset.h"
-#include "core/data/stage.h"
+#include "core/data/stage/stage.h"
 
 struct strata_batches {
     strata_batches_options opts;

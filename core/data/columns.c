@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/data/dataset.h"
-#include "core/text.h"
 
 /* ---- which columns ---- */
 

@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/philox.h"
+#include "core/base/text.h"
 #include "core/data/dataset.h"
-#include "core/data/digits.h"
-#include "core/data/idx.h"
-#include "core/data/mnist.h"
-#include "core/data/npy.h"
-#include "core/data/stage.h"
-#include "core/data/stream.h"
-#include "core/philox.h"
-#include "core/text.h"
+#include "core/data/format/idx.h"
+#include "core/data/format/npy.h"
+#include "core/data/format/stream.h"
+#include "core/data/set/digits.h"
+#include "core/data/set/mnist.h"
+#include "core/data/stage/stage.h"
 
 struct strata_order {
     int64_t n;

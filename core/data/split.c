@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/data/dataset.h"
-#include "core/data/stage.h"
+#include "core/data/stage/stage.h"
 
 /* Elements [first, first + n) of an array of all of them. */
 static strata_array view_rows(const strata_array *array, int64_t first, int64_t n) {

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "core/data/stage.h"
+#include "core/data/stage/stage.h"
 
 struct strata_worker_batches {
     const strata_strategy *strategy;

@@ -6,7 +6,7 @@
 #define STRATA_CORE_DATA_WORKER_BATCHES_H
 
 #include "core/data/batches.h"
-#include "core/strategy.h"
+#include "core/run/strategy.h"
 
 typedef struct strata_worker_batches strata_worker_batches;
 

@@ -3,7 +3,7 @@
  * embedding: rows of a table by tokens.   x (N, ...) i32, embeddings (vocabulary, units) -> y (N, ..., units) */
 #include <stddef.h>
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "core/layer/layer.h"
 
 static strata_status embedding_check(const void *options, strata_error *err) {

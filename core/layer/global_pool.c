@@ -3,7 +3,7 @@
  * global_average_pool, global_max_pool: (N, ..., C) -> (N, C), over all axes between; places that are padding are left out. */
 #include <stddef.h>
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "core/layer/layer.h"
 
 static const int axes[STRATA_MAX_RANK] = {1, 2, 3, 4, 5, 6, 7};

@@ -5,8 +5,8 @@
 #ifndef STRATA_CORE_LAYER_H
 #define STRATA_CORE_LAYER_H
 
-#include "core/initializer.h"
-#include "core/option.h"
+#include "core/base/option.h"
+#include "core/layer/initializer.h"
 #include "strata/layers.h"
 #include "strata/ops.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "core/layer/layer.h"
 
 static strata_status attention_check(const void *options, strata_error *err) {

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "core/layer/layer.h"
 
 static strata_status reshape_check(const void *options, strata_error *err) {

@@ -4,7 +4,7 @@
  * stays where it is if both keep it there. */
 #include <stddef.h>
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "core/layer/layer.h"
 
 static strata_status residual_check(const void *options, strata_error *err) {

@@ -4,7 +4,7 @@
 #ifndef STRATA_CORE_LOSS_H
 #define STRATA_CORE_LOSS_H
 
-#include "core/option.h"
+#include "core/base/option.h"
 #include "strata/losses.h"
 #include "strata/ops.h"
 

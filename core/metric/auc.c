@@ -2,7 +2,7 @@
  *
  * auc: area under the receiver operating curve of a yes-or-no output, by the trapezoids between 200 thresholds, as Keras' AUC has it: thresholds
  * 0 - 1e-7, 1/199 ... 198/199, 1 + 1e-7, and a prediction says yes above one. */
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "core/metric/metric.h"
 
 enum { N_THRESHOLDS = 200 };

@@ -2,7 +2,7 @@
  *
  * confusion_matrix: how many examples of class r were taken for class c, (classes, classes). Yes-or-no outputs have two classes. Precision and recall are made
  * of the same counts. */
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "core/metric/metric.h"
 
 int64_t strata_metric_classes(const strata_metric_case *c) {

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/data/stage.h"
+#include "core/base/sha256.h"
+#include "core/data/stage/stage.h"
 #include "core/model/model.h"
-#include "core/sha256.h"
 
 enum { MOST_TERMS = 16, VALUE_BYTES = 72 };
 

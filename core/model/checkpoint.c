@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/data/safetensors.h"
+#include "core/data/format/safetensors.h"
 #include "core/model/model.h"
 
 /* The best epoch so far: its own number of epochs, and its loss's bits; there only where there is one, as is what was learned by then. */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/sha256.h"
 #include "core/model/model.h"
-#include "core/sha256.h"
 
 #define PRECISION_NOTE "precision"
 

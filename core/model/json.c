@@ -4,12 +4,12 @@
  *   {"label": "mnist", "input": [28, 28], "layers": [{"layer": "flatten"}, {"layer": "dense", "units": 10, "name": "logits"}],
  *    "loss": "sparse_categorical_crossentropy", "optimizer": {"name": "adam", "learning_rate": 0.001}}
  * input and layers are required. Layer options are the tables of core/layer/; zero or false ones are left out when written. */
-#include "core/json.h"
+#include "core/base/json.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file.h"
+#include "core/base/file.h"
 #include "core/model/model.h"
 
 enum { MAX_JSON_BYTES = 1 << 20, MAX_LAYERS = 10000 };

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cost.h"
-#include "core/graph.h"
+#include "core/compile/cost.h"
+#include "core/graph/graph.h"
 #include "core/model/model.h"
 #include "core/op/all_reduce.h"
 

@@ -9,13 +9,13 @@
 #ifndef STRATA_CORE_MODEL_H
 #define STRATA_CORE_MODEL_H
 
-#include "core/data/safetensors.h"
-#include "core/group.h"
+#include "core/data/format/safetensors.h"
 #include "core/layer/layer.h"
 #include "core/loss/loss.h"
 #include "core/metric/metric.h"
 #include "core/optimizer/optimizer.h"
-#include "core/strategy.h"
+#include "core/run/group.h"
+#include "core/run/strategy.h"
 #include "strata/model.h"
 
 enum {

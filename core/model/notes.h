@@ -4,7 +4,7 @@
 #ifndef STRATA_CORE_MODEL_NOTES_H
 #define STRATA_CORE_MODEL_NOTES_H
 
-#include "core/data/safetensors.h"
+#include "core/data/format/safetensors.h"
 #include "strata/model.h"
 
 void strata_model_free_notes(strata_model *model);

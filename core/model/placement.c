@@ -3,9 +3,9 @@
  * Where a training step's variables, nodes and exchanges are, as text; and what its exchanges have cost so far. */
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/model/model.h"
 #include "core/op/all_reduce.h"
-#include "core/text.h"
 
 static const char *device_id(const strata_model *model, int replica) {
     return strata_device_get_info(model->replicas[replica].device)->id;

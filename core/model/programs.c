@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/executable.h"
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "core/model/model.h"
+#include "core/run/executable.h"
 
 /* What the device does in a program for a batch of this worker's replicas. A replica without examples runs one, which counts nothing. */
 static strata_step_role role_of(const strata_model *model, strata_program_kind kind, int replica, int64_t batch,

@@ -28,7 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "core/model/model.h"
 #include "core/op/all_reduce.h"
 

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/bench.h"
-#include "core/cost.h"
+#include "core/compile/cost.h"
 #include "core/model/model.h"
 #include "core/op/epilogue.h"
+#include "core/run/bench.h"
 #include "strata/summary.h"
 
 enum { DEFAULT_BATCH = 32, OP_BYTES = sizeof(((strata_node_times *)0)->op) };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * all_reduce: y = x of replica 0 + x of replica 1 + ..., folded in that order, the same bits on every replica; MEAN divides by the
- * number of replicas. A communication node: it divides a replica's graph into segments (core/segments.h) and is carried out between them,
+ * number of replicas. A communication node: it divides a replica's graph into segments (core/compile/segments.h) and is carried out between them,
  * so it has no kernel. With one replica y = x.
  * gradient: the sum over replicas of dy, that is all_reduce of dy; MEAN likewise. */
 #include "core/op/all_reduce.h"

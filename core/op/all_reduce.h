@@ -9,7 +9,7 @@
 #ifndef STRATA_CORE_OP_ALL_REDUCE_H
 #define STRATA_CORE_OP_ALL_REDUCE_H
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "strata/ops.h"
 
 /* What stands in for the fold: operands[i] of the i-th giver, results[i] of the i-th taker, each of the node's shape. Runs on the

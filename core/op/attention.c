@@ -6,7 +6,7 @@
  * gives zeros, and passes no gradient, where a softmax of -infinities would be NaN. */
 #include <math.h>
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "strata/ops.h"
 
 static double lowest(strata_dtype dtype) {

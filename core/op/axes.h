@@ -5,7 +5,7 @@
 #ifndef STRATA_CORE_OP_AXES_H
 #define STRATA_CORE_OP_AXES_H
 
-#include "core/launch.h"
+#include "core/graph/launch.h"
 
 /* Element (o, i, j) is at (o n + i) inner + j. */
 typedef struct strata_axes {

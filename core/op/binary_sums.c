@@ -4,7 +4,7 @@
  *   losses (B), outputs (B, K), labels (B, K) f32 -> (2) f32: sum_b losses_b, sum_b mean_k [(outputs_bk > threshold) = (labels_bk > 1/2)] */
 #include <stddef.h>
 
-#include "core/launch.h"
+#include "core/graph/launch.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"
 

@@ -4,7 +4,7 @@
 #ifndef STRATA_CORE_OP_BROADCAST_H
 #define STRATA_CORE_OP_BROADCAST_H
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 
 typedef struct strata_broadcast_to_attrs {
     strata_shape shape;

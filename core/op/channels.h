@@ -5,7 +5,7 @@
 #ifndef STRATA_CORE_OP_CHANNELS_H
 #define STRATA_CORE_OP_CHANNELS_H
 
-#include "core/launch.h"
+#include "core/graph/launch.h"
 
 typedef struct strata_channels {
     int64_t rows, channels;

@@ -4,7 +4,7 @@
  *   losses (B) f32, logits (B, C) f32, labels (B) i32 or i64 -> (2) f32: sum_b losses_b, count_b (argmax_c logits_bc = label_b) */
 #include <math.h>
 
-#include "core/launch.h"
+#include "core/graph/launch.h"
 #include "strata/ops.h"
 
 enum { LOSSES, LOGITS, LABELS };

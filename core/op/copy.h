@@ -5,7 +5,7 @@
 #ifndef STRATA_CORE_OP_COPY_H
 #define STRATA_CORE_OP_COPY_H
 
-#include "core/launch.h"
+#include "core/graph/launch.h"
 
 /* target[target_offset + sum c_d target_strides[d]] = source[source_offset + sum c_d source_strides[d]] for each c in shape. */
 typedef struct strata_copy {

@@ -13,8 +13,8 @@
 #ifndef STRATA_CORE_OP_EPILOGUE_H
 #define STRATA_CORE_OP_EPILOGUE_H
 
-#include "core/graph.h"
-#include "core/launch.h"
+#include "core/graph/graph.h"
+#include "core/graph/launch.h"
 
 /* The values are those of the kernels' constants ACTIVATION and AUX. */
 typedef enum strata_epilogue_activation {

@@ -4,7 +4,7 @@
 #ifndef STRATA_CORE_OP_GATHER_H
 #define STRATA_CORE_OP_GATHER_H
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 
 /* dx of a gather_grad as (outer, axis, inner), where each row of dy (outer, n_indices / repeats, inner) stands for `repeats` neighbouring
  * indices. */

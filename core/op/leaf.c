@@ -4,9 +4,9 @@
  * fills it. Their builders set dtype and shape, since there are no operands to find them from. */
 #include <string.h>
 
-#include "core/device.h"
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "core/op/rules.h"
+#include "core/run/device.h"
 
 static strata_status leaf_shape(strata_tensor *node, strata_error *err) {
     (void)node;

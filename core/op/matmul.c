@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 
-#include "core/launch.h"
+#include "core/graph/launch.h"
 #include "strata/ops.h"
 
 static const strata_matmul_attrs *attrs_of(const strata_tensor *node) {

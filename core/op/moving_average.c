@@ -4,7 +4,7 @@
  * shape; gate as for the optimizers: an f32 scalar, and nothing is changed unless it is finite. */
 #include <stddef.h>
 
-#include "core/launch.h"
+#include "core/graph/launch.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
 #include "core/op/update.h"

@@ -4,7 +4,7 @@
 #ifndef STRATA_CORE_OP_PACK_H
 #define STRATA_CORE_OP_PACK_H
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 
 typedef struct strata_pack_attrs {
     const int64_t *offsets; /* first element of each operand; n_inputs of them, in the graph's memory */

@@ -5,7 +5,7 @@
 #ifndef STRATA_CORE_OP_POOL2D_H
 #define STRATA_CORE_OP_POOL2D_H
 
-#include "core/launch.h"
+#include "core/graph/launch.h"
 #include "core/op/window.h"
 
 typedef struct strata_pool2d_attrs {

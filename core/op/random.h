@@ -4,8 +4,8 @@
 #ifndef STRATA_CORE_OP_RANDOM_H
 #define STRATA_CORE_OP_RANDOM_H
 
-#include "core/launch.h"
-#include "core/philox.h"
+#include "core/base/philox.h"
+#include "core/graph/launch.h"
 
 /* What tells one sequence from all others, out of a state tensor's words and an op's stream. */
 typedef struct strata_random_sequence {

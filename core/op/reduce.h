@@ -5,7 +5,7 @@
 #ifndef STRATA_CORE_OP_REDUCE_H
 #define STRATA_CORE_OP_REDUCE_H
 
-#include "core/launch.h"
+#include "core/graph/launch.h"
 
 typedef struct strata_reduce_attrs {
     int64_t axis, n_axes;

@@ -4,7 +4,7 @@
 #ifndef STRATA_CORE_OP_RULES_H
 #define STRATA_CORE_OP_RULES_H
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 
 /* Sets of dtypes: bit per strata_dtype. */
 enum {

@@ -4,7 +4,7 @@
 #ifndef STRATA_CORE_OP_SLICE_H
 #define STRATA_CORE_OP_SLICE_H
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 
 typedef struct strata_slice_attrs {
     int64_t begin[STRATA_MAX_RANK], size[STRATA_MAX_RANK];

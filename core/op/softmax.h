@@ -4,7 +4,7 @@
 #ifndef STRATA_CORE_OP_SOFTMAX_H
 #define STRATA_CORE_OP_SOFTMAX_H
 
-#include "core/launch.h"
+#include "core/graph/launch.h"
 
 /* The shape as rows of its last axis. The rank must be at least 1. */
 typedef struct strata_rows {

@@ -3,7 +3,7 @@
  * split: equal parts of x along an axis. Slices, so those that lie together in x are views of it, and the gradient is slice's. */
 #include <inttypes.h>
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"
 

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"
 

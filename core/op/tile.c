@@ -5,7 +5,7 @@
  * broadcast's: the sum over all copies. */
 #include <inttypes.h>
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "strata/ops.h"
 
 static strata_tensor *repeat(strata_tensor *x, int axis, int64_t times) {

@@ -6,7 +6,7 @@
 #ifndef STRATA_CORE_OP_UPDATE_H
 #define STRATA_CORE_OP_UPDATE_H
 
-#include "core/launch.h"
+#include "core/graph/launch.h"
 
 enum { STRATA_MAX_UPDATE_SLOTS = 3 };
 

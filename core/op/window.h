@@ -7,7 +7,7 @@
 #ifndef STRATA_CORE_OP_WINDOW_H
 #define STRATA_CORE_OP_WINDOW_H
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "strata/ops.h"
 
 enum { STRATA_PAD_TOP, STRATA_PAD_BOTTOM, STRATA_PAD_LEFT, STRATA_PAD_RIGHT };

@@ -5,7 +5,7 @@
 #ifndef STRATA_CORE_OPTIMIZER_H
 #define STRATA_CORE_OPTIMIZER_H
 
-#include "core/option.h"
+#include "core/base/option.h"
 #include "strata/ops.h"
 #include "strata/optimizers.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Devices: what the machine has, and opening one. The table that a backend fills is core/device.h. */
+ * Devices: what the machine has, and opening one. The table that a backend fills is core/run/device.h. */
 #ifndef STRATA_DEVICE_H
 #define STRATA_DEVICE_H
 

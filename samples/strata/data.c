@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "core/json.h"
+#include "core/base/json.h"
 #include "download.h"
 
 enum { MOST_FILES = 64, MOST_LIST_BYTES = 1 << 20, MOST_NAMES = 8 };

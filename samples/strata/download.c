@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/file.h"
-#include "core/sha256.h"
+#include "core/base/file.h"
+#include "core/base/sha256.h"
 
 enum {
     LONGEST_PATH = 4096,

@@ -8,13 +8,13 @@
 #include <string.h>
 
 #include "cli.h"
-#include "core/data/cifar10.h"
-#include "core/data/idx.h"
-#include "core/data/npy.h"
-#include "core/data/npz.h"
-#include "core/data/safetensors.h"
-#include "core/data/stream.h"
-#include "core/file.h"
+#include "core/base/file.h"
+#include "core/data/format/idx.h"
+#include "core/data/format/npy.h"
+#include "core/data/format/npz.h"
+#include "core/data/format/safetensors.h"
+#include "core/data/format/stream.h"
+#include "core/data/set/cifar10.h"
 
 static const size_t MOST_BYTES = (size_t)1 << 36;
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "core/data/dataset.h"
-#include "core/data/texts.h"
+#include "core/data/text/texts.h"
 #include "samples.h"
 
 enum { MADE_SEED = 1, LONGEST_PATH = 4096 };

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/data/picture.h"
-#include "core/data/stream.h"
+#include "core/data/format/picture.h"
+#include "core/data/format/stream.h"
 
 enum { MOST_FILE_BYTES = 256 << 20, MOST_SIDE = 1 << 15 };
 

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/data/picture.h"
-#include "core/data/stream.h"
+#include "core/data/format/picture.h"
+#include "core/data/format/stream.h"
 #include "picture.h"
 #include "rows.h"
 #include "samples.h"

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/data/stream.h"
-#include "core/text.h"
+#include "core/base/text.h"
+#include "core/data/format/stream.h"
 
 /* ---- the columns that a model takes ---- */
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/json.h"
-#include "core/text.h"
+#include "core/base/json.h"
+#include "core/base/text.h"
 
 static const char note[] = "csv";
 enum { MOST_BYTES = 64 << 20, MOST_NAMES = 1 << 20 };

@@ -8,11 +8,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/data/idx.h"
-#include "core/data/npy.h"
-#include "core/data/safetensors.h"
-#include "core/device.h"
-#include "core/json.h"
+#include "core/base/json.h"
+#include "core/data/format/idx.h"
+#include "core/data/format/npy.h"
+#include "core/data/format/safetensors.h"
+#include "core/run/device.h"
 #include "strata/strata.h"
 #include "tests/alloc/shim.h"
 #include "tests/support/folder.h"

@@ -5,7 +5,7 @@
 #ifndef STRATA_TESTS_CONFORMANCE_CASE_H
 #define STRATA_TESTS_CONFORMANCE_CASE_H
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "strata/ops.h"
 
 enum { CASE_INPUTS = 6, CASE_PARAMETERS = 17 };

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backends/kernel/lowering.h"
-#include "core/file.h"
+#include "core/base/file.h"
 #include "strata/ops.h"
 #include "tests/conformance/devices.h"
 #include "tests/conformance/run_case.h"

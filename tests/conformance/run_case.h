@@ -4,7 +4,7 @@
 #ifndef STRATA_TESTS_CONFORMANCE_RUN_CASE_H
 #define STRATA_TESTS_CONFORMANCE_RUN_CASE_H
 
-#include "core/device.h"
+#include "core/run/device.h"
 #include "strata/executable.h"
 #include "tests/support/check.h"
 #include "tests/support/eval.h"

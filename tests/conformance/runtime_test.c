@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/philox.h"
 #include "core/op/matmul.h"
-#include "core/philox.h"
 #include "strata/ops.h"
 #include "tests/conformance/devices.h"
 #include "tests/conformance/run_case.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * CIFAR-10: pixels from planes, the layouts of the folder, what is wrong and where; and the real files where they are. */
-#include "core/data/cifar10.h"
+#include "core/data/set/cifar10.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

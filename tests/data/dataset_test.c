@@ -10,7 +10,7 @@
 #include <zlib.h>
 
 #include "core/data/dataset.h"
-#include "core/data/npy.h"
+#include "core/data/format/npy.h"
 #include "strata/pipeline.h"
 #include "tests/support/check.h"
 #include "tests/support/folder.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Made digits: each is a function of (seed, index), classes are even, images look like ink on paper, and classes differ. */
-#include "core/data/digits.h"
+#include "core/data/set/digits.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * IDX: what is read, and every way in which a file can disagree with its header. */
-#include "core/data/idx.h"
+#include "core/data/format/idx.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The MNIST folder: names, files that don't belong together, labels out of range; and the real files where they are. */
-#include "core/data/mnist.h"
+#include "core/data/set/mnist.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/sha256.h"
+#include "core/base/sha256.h"
 #include "tests/support/folder.h"
 
 static void write_images(const char *name, int n, int side) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * .npy files: each dtype and version, what NumPy itself wrote, and each way to be malformed. */
-#include "core/data/npy.h"
+#include "core/data/format/npy.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * .npz archives as numpy.savez and savez_compressed wrote them, and damaged ones. */
-#include "core/data/npz.h"
+#include "core/data/format/npz.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file.h"
+#include "core/base/file.h"
 #include "strata/dataset.h"
 #include "tests/support/folder.h"
 

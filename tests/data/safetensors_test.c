@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * safetensors: what other tools wrote, writing and reading back, atomic saves, and each way to be malformed. */
-#include "core/data/safetensors.h"
+#include "core/data/format/safetensors.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "core/file.h"
+#include "core/base/file.h"
 #include "tests/support/folder.h"
 
 static size_t build(unsigned char *out, const char *header, size_t n_data) {

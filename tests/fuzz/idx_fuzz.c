@@ -3,7 +3,7 @@
  * Any bytes as an IDX file, plain or gzip: an array whose size follows from the input, or an error. */
 #include <stdlib.h>
 
-#include "core/data/idx.h"
+#include "core/data/format/idx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

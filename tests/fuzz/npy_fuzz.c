@@ -3,7 +3,7 @@
  * Any bytes as a .npy file: an array no larger than the input, or an error. */
 #include <stdlib.h>
 
-#include "core/data/npy.h"
+#include "core/data/format/npy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

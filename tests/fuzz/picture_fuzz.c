@@ -3,7 +3,7 @@
  * Any bytes as a picture, in grey and in colours: both can be read, or neither. */
 #include <stdlib.h>
 
-#include "core/data/picture.h"
+#include "core/data/format/picture.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
  * Any bytes as a safetensors file: tensors that tile the data and can each be loaded, or an error. */
 #include <stdlib.h>
 
-#include "core/data/safetensors.h"
+#include "core/data/format/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

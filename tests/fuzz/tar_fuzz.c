@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/data/tree.h"
+#include "core/data/format/tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

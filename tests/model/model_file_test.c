@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/data/safetensors.h"
+#include "core/data/format/safetensors.h"
 #include "model_case.h"
 #include "tests/support/folder.h"
 

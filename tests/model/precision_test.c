@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/device.h"
+#include "core/run/device.h"
 #include "model_case.h"
 #include "tests/support/check.h"
 #include "tests/support/folder.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "tests/op/op_case.h"
 
 typedef strata_tensor *(*builder)(strata_tensor *a, strata_tensor *b);

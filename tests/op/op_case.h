@@ -5,7 +5,7 @@
 #ifndef STRATA_TESTS_OP_OP_CASE_H
 #define STRATA_TESTS_OP_OP_CASE_H
 
-#include "core/launch.h"
+#include "core/graph/launch.h"
 #include "strata/ops.h"
 #include "tests/support/check.h"
 #include "tests/support/golden.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/philox.h"
+#include "core/base/philox.h"
 #include "tests/op/op_case.h"
 
 /* The vectors of Random123's kat_vectors for philox4x32 with 10 rounds. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <criterion/criterion.h>
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "tests/op/op_case.h"
 
 static strata_tensor *reshape(strata_tensor *const *x, const void *user) {

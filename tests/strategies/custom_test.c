@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "core/device.h"
+#include "core/run/device.h"
 #include "strata/distribute.h"
 #include "tests/support/check.h"
 

@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "core/device.h"
+#include "core/run/device.h"
 #include "strata/strata.h"
 #include "tests/support/check.h"
 

@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "core/graph.h"
+#include "core/graph/graph.h"
 #include "core/op/all_reduce.h"
 #include "strata/strata.h"
 #include "strategies/kinds.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/strategy.h"
+#include "core/run/strategy.h"
 #include "strata/strata.h"
 #include "tests/support/check.h"
 #include "tests/support/folder.h"

@@ -4,8 +4,8 @@
 #ifndef STRATA_TESTS_SUPPORT_EVAL_H
 #define STRATA_TESTS_SUPPORT_EVAL_H
 
-#include "core/device.h"
-#include "core/graph.h"
+#include "core/graph/graph.h"
+#include "core/run/device.h"
 
 /* Memory for a leaf. `leaf` is a strata_input's tensor, or a strata_variable (for all its reads), of the array's dtype and
  * shape; updates write a variable's array in place. A test needs no device for a variable: strata_test_variable makes one. */

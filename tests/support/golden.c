@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file.h"
+#include "core/base/file.h"
 #include "core/op/element.h"
 
 enum { MAX_FILE_BYTES = 16 << 20 };

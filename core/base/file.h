@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whole files: read with a limit, written so that a reader sees the old file or the new one and never a part.
+ * What the bytes mean is said in core/data/ and core/base/json.h. */
+#ifndef STRATA_CORE_FILE_H
+#define STRATA_CORE_FILE_H
+
+#include "strata/status.h"
+
+/* Reads all of `path` into memory that the caller frees; a NUL follows the last byte and isn't counted.
+ * Fails: UNAVAILABLE when it can't be opened or read, DATA when it is a folder or longer than max_bytes, OUT_OF_MEMORY. */
+STRATA_MUST_USE strata_status strata_file_read(const char *path, size_t max_bytes, unsigned char **out_bytes,
+                                               size_t *out_n_bytes, strata_error *err);
+
+/* One file being written. The bytes go to a temporary file in the same folder; commit syncs it, renames it over `path` and
+ * syncs the folder. Until commit has succeeded, `path` is what it was before; destroy without commit removes the temporary
+ * file. An existing file's permissions are kept, a symbolic link is followed. */
+typedef struct strata_file_writer strata_file_writer;
+
+/* Fails: UNAVAILABLE when the folder is missing or not writable, INVALID when `path` is a folder or a device, OUT_OF_DISK,
+ * OUT_OF_MEMORY. */
+STRATA_MUST_USE strata_status strata_file_writer_create(const char *path, strata_file_writer **out_writer, strata_error *err);
+/* Fails: OUT_OF_DISK when the disk, the quota or the limit of file size is reached, UNAVAILABLE for other errors of the disk.
+ */
+STRATA_MUST_USE strata_status strata_file_writer_add(strata_file_writer *writer, const void *bytes, size_t n_bytes,
+                                                     strata_error *err);
+STRATA_MUST_USE strata_status strata_file_writer_commit(strata_file_writer *writer, strata_error *err);
+void strata_file_writer_destroy(strata_file_writer *writer);
+
+/* All of the above in one call. */
+STRATA_MUST_USE strata_status strata_file_write(const char *path, const void *bytes, size_t n_bytes, strata_error *err);
+
+/* Fails with what an errno of a file operation means, saying "<path>: cannot <verb>: <reason>". */
+strata_status strata_file_fail(strata_error *err, int error_number, const char *path, const char *verb);
+
+#endif

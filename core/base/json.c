@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading JSON: from checked text to cJSON's tree, and typed values out of it with messages that name their path.
+ * The grammar is checked in core/base/json_scan.c; writing is core/base/json_write.c. */
+#include "core/base/json.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "core/base/json_scan.h"
+
+/* ---- from text to tree ---- */
+
+/* What the check of the tree needs to say where. Its ordinals count keys and values as core/base/json_scan.h does. */
+typedef struct document {
+    const char *name;
+    const char *text;
+    size_t n_bytes;
+    strata_error *err;
+} document;
+
+typedef struct ordered_key {
+    const char *key;
+    size_t ordinal;
+} ordered_key;
+
+static int compare_keys(const void *a, const void *b) {
+    const ordered_key *x = a, *y = b;
+    int order = strcmp(x->key, y->key);
+    return order ? order : (x->ordinal > y->ordinal) - (x->ordinal < y->ordinal);
+}
+
+static strata_status reject_duplicates(const document *doc, ordered_key *keys, size_t n_keys) {
+    size_t second = SIZE_MAX; /* ordinal of the first key of the text that was there before */
+    const char *key = NULL;
+    qsort(keys, n_keys, sizeof *keys, compare_keys);
+    for (size_t i = 1; i < n_keys; i++) {
+        if (strcmp(keys[i - 1].key, keys[i].key) == 0 && keys[i].ordinal < second) {
+            second = keys[i].ordinal;
+            key = keys[i].key;
+        }
+    }
+    if (!key) return STRATA_OK;
+    return strata_json_scan_fail(doc->err, doc->name, doc->text, strata_json_scan_offset(doc->text, doc->n_bytes, second),
+                                 "key \"%.200s\" is given twice in one object", key);
+}
+
+/* What only the tree shows: equal keys (escapes are decoded there) and numbers that overflow. Depth is bounded by the scan. */
+static strata_status check_tree(const document *doc, const cJSON *node, size_t *ordinal) {
+    if (cJSON_IsNumber(node) && !isfinite(node->valuedouble)) {
+        return strata_json_scan_fail(doc->err, doc->name, doc->text, strata_json_scan_offset(doc->text, doc->n_bytes, *ordinal),
+                                     "this number is too large for a double");
+    }
+    ++*ordinal;
+    size_t n_keys = 0;
+    ordered_key *keys = NULL;
+    strata_status status = STRATA_OK;
+    if (cJSON_IsObject(node) && node->child && node->child->next) {
+        size_t n_members = 0;
+        for (const cJSON *child = node->child; child; child = child->next) n_members++;
+        keys = malloc(n_members * sizeof *keys);
+        if (!keys) return strata_fail(doc->err, STRATA_OUT_OF_MEMORY, "%s: no host memory to read it", doc->name);
+    }
+    for (const cJSON *child = node->child; child && !status; child = child->next) {
+        if (keys) keys[n_keys++] = (ordered_key){child->string, *ordinal};
+        if (cJSON_IsObject(node)) ++*ordinal;
+        status = check_tree(doc, child, ordinal);
+    }
+    if (!status && keys) status = reject_duplicates(doc, keys, n_keys);
+    free(keys);
+    return status;
+}
+
+strata_status strata_json_parse(const char *name, const void *text, size_t n_bytes, size_t max_bytes, strata_json *out_root,
+                                strata_error *err) {
+    *out_root = (strata_json){0};
+    if (n_bytes > max_bytes) {
+        return strata_fail(err, STRATA_DATA, "%s: has %zu bytes; at most %zu are allowed", name, n_bytes, max_bytes);
+    }
+    STRATA_TRY(strata_json_scan(name, text, n_bytes, err));
+    cJSON *tree = cJSON_ParseWithLength(text, n_bytes);
+    if (!tree) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a JSON text of %zu bytes", name, n_bytes);
+    document doc = {name, text, n_bytes, err};
+    size_t ordinal = 0;
+    strata_status status = check_tree(&doc, tree, &ordinal);
+    if (status) {
+        cJSON_Delete(tree);
+        return status;
+    }
+    *out_root = (strata_json){.node = tree, .name = name};
+    return STRATA_OK;
+}
+
+strata_status strata_json_read(const char *path, size_t max_bytes, strata_json *out_root, strata_error *err) {
+    *out_root = (strata_json){0};
+    unsigned char *bytes;
+    size_t n_bytes;
+    STRATA_TRY(strata_file_read(path, max_bytes, &bytes, &n_bytes, err));
+    strata_status status = strata_json_parse(path, bytes, n_bytes, max_bytes, out_root, err);
+    free(bytes);
+    return status;
+}
+
+void strata_json_finish(strata_json *root) {
+    if (!root) return;
+    cJSON_Delete((cJSON *)root->node);
+    *root = (strata_json){0};
+}
+
+/* ---- paths and messages ---- */
+
+/* Writes ".layers[2].units" into buffer and returns its length, cut at size. */
+static size_t add_path(const strata_json *value, char *buffer, size_t size, const char **out_document) {
+    if (!value->parent) {
+        *out_document = value->name;
+        return 0;
+    }
+    size_t length = add_path(value->parent, buffer, size, out_document);
+    int added = value->name ? snprintf(buffer + length, size - length, ".%.100s", value->name)
+                            : snprintf(buffer + length, size - length, "[%" PRId64 "]", value->index);
+    length += added > 0 ? (size_t)added : 0;
+    return length < size ? length : size - 1;
+}
+
+strata_status strata_json_fail(const strata_json *value, strata_error *err, strata_status status, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    strata_fail_v(err, status, format, arguments);
+    va_end(arguments);
+    char path[512] = "";
+    const char *document = "";
+    add_path(value, path, sizeof path, &document);
+    const char *shown = path[0] == '.' ? path + 1 : path;
+    return strata_fail_in(err, status, "%s%s%s", document, *shown ? ": " : "", shown);
+}
+
+/* The value as a message shows it. */
+typedef struct shown_value {
+    char text[80];
+} shown_value;
+
+static shown_value show(const strata_json *value) {
+    static const char *const kinds[] = {"null", NULL, NULL, NULL, "an array", "an object"};
+    shown_value shown;
+    const cJSON *node = value->node;
+    switch (strata_json_kind_of(value)) {
+        case STRATA_JSON_BOOL:
+            snprintf(shown.text, sizeof shown.text, "%s", cJSON_IsTrue(node) ? "true" : "false");
+            break;
+        case STRATA_JSON_NUMBER:
+            snprintf(shown.text, sizeof shown.text, "%.9g", node->valuedouble);
+            if (strtod(shown.text, NULL) != node->valuedouble) {
+                snprintf(shown.text, sizeof shown.text, "%.17g", node->valuedouble);
+            }
+            break;
+        case STRATA_JSON_STRING:
+            snprintf(shown.text, sizeof shown.text, "\"%.60s\"", node->valuestring);
+            break;
+        default:
+            snprintf(shown.text, sizeof shown.text, "%s", kinds[strata_json_kind_of(value)]);
+            break;
+    }
+    return shown;
+}
+
+/* ---- walking ---- */
+
+strata_json_kind strata_json_kind_of(const strata_json *value) {
+    const cJSON *node = value->node;
+    return cJSON_IsObject(node)   ? STRATA_JSON_OBJECT
+           : cJSON_IsArray(node)  ? STRATA_JSON_ARRAY
+           : cJSON_IsString(node) ? STRATA_JSON_STRING
+           : cJSON_IsNumber(node) ? STRATA_JSON_NUMBER
+           : cJSON_IsBool(node)   ? STRATA_JSON_BOOL
+                                  : STRATA_JSON_NULL;
+}
+
+bool strata_json_find(const strata_json *object, const char *key, strata_json *out_member) {
+    if (!cJSON_IsObject(object->node)) return false;
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(object->node, key);
+    if (node) *out_member = (strata_json){.node = node, .parent = object, .name = node->string};
+    return node != NULL;
+}
+
+strata_status strata_json_get(const strata_json *object, const char *key, strata_json *out_member, strata_error *err) {
+    STRATA_TRY(strata_json_expect(object, STRATA_JSON_OBJECT, err));
+    if (strata_json_find(object, key, out_member)) return STRATA_OK;
+    return strata_json_fail(object, err, STRATA_DATA, "\"%s\" is missing", key);
+}
+
+bool strata_json_first(const strata_json *list, strata_json *out_item) {
+    const cJSON *child = list->node->child;
+    if (child) *out_item = (strata_json){.node = child, .parent = list, .name = child->string};
+    return child != NULL;
+}
+
+bool strata_json_next(strata_json *item) {
+    const cJSON *next = item->node->next;
+    if (!next) return false;
+    item->node = next;
+    item->name = next->string;
+    item->index++;
+    return true;
+}
+
+int64_t strata_json_length(const strata_json *list) {
+    int64_t length = 0;
+    for (const cJSON *child = list->node->child; child; child = child->next) length++;
+    return length;
+}
+
+/* ---- typed values ---- */
+
+strata_status strata_json_expect(const strata_json *value, strata_json_kind kind, strata_error *err) {
+    static const char *const kinds[] = {"null", "true or false", "a number", "a string", "an array", "an object"};
+    if (strata_json_kind_of(value) == kind) return STRATA_OK;
+    return strata_json_fail(value, err, STRATA_DATA, "must be %s, is %s", kinds[kind], show(value).text);
+}
+
+strata_status strata_json_to_int(const strata_json *value, int64_t least, int64_t most, int64_t *out, strata_error *err) {
+    const int64_t exact = (INT64_C(1) << 53) - 1; /* beyond it a double doesn't tell neighbours apart */
+    if (least < -exact) least = -exact;
+    if (most > exact) most = exact;
+    double number = cJSON_IsNumber(value->node) ? value->node->valuedouble : NAN;
+    if (!(number >= (double)least && number <= (double)most) || number != trunc(number)) {
+        return strata_json_fail(value, err, STRATA_DATA, "must be an integer %" PRId64 "..%" PRId64 ", is %s", least, most,
+                                show(value).text);
+    }
+    *out = (int64_t)number;
+    return STRATA_OK;
+}
+
+strata_status strata_json_to_number(const strata_json *value, double least, double most, double *out, strata_error *err) {
+    STRATA_TRY(strata_json_expect(value, STRATA_JSON_NUMBER, err));
+    double number = value->node->valuedouble;
+    if (!(number >= least && number <= most)) {
+        return strata_json_fail(value, err, STRATA_DATA, "must be %.9g to %.9g, is %s", least, most, show(value).text);
+    }
+    *out = number;
+    return STRATA_OK;
+}
+
+strata_status strata_json_to_bool(const strata_json *value, bool *out, strata_error *err) {
+    STRATA_TRY(strata_json_expect(value, STRATA_JSON_BOOL, err));
+    *out = cJSON_IsTrue(value->node);
+    return STRATA_OK;
+}
+
+strata_status strata_json_to_string(const strata_json *value, const char **out, strata_error *err) {
+    STRATA_TRY(strata_json_expect(value, STRATA_JSON_STRING, err));
+    *out = value->node->valuestring;
+    return STRATA_OK;
+}
+
+/* True when there is a member to convert; *out_status says whether its absence is a failure. */
+static bool present(const strata_json *object, const char *key, strata_json_presence presence, strata_json *out_member,
+                    strata_status *out_status, strata_error *err) {
+    *out_status = STRATA_OK;
+    if (strata_json_find(object, key, out_member)) return true;
+    if (presence == STRATA_JSON_REQUIRED || !cJSON_IsObject(object->node)) {
+        *out_status = strata_json_get(object, key, out_member, err);
+    }
+    return false;
+}
+
+strata_status strata_json_get_int(const strata_json *object, const char *key, strata_json_presence presence, int64_t least,
+                                  int64_t most, int64_t *out, strata_error *err) {
+    strata_json member;
+    strata_status status;
+    if (!present(object, key, presence, &member, &status, err)) return status;
+    return strata_json_to_int(&member, least, most, out, err);
+}
+
+strata_status strata_json_get_number(const strata_json *object, const char *key, strata_json_presence presence, double least,
+                                     double most, double *out, strata_error *err) {
+    strata_json member;
+    strata_status status;
+    if (!present(object, key, presence, &member, &status, err)) return status;
+    return strata_json_to_number(&member, least, most, out, err);
+}
+
+strata_status strata_json_get_bool(const strata_json *object, const char *key, strata_json_presence presence, bool *out,
+                                   strata_error *err) {
+    strata_json member;
+    strata_status status;
+    if (!present(object, key, presence, &member, &status, err)) return status;
+    return strata_json_to_bool(&member, out, err);
+}
+
+strata_status strata_json_get_string(const strata_json *object, const char *key, strata_json_presence presence,
+                                     const char **out, strata_error *err) {
+    strata_json member;
+    strata_status status;
+    if (!present(object, key, presence, &member, &status, err)) return status;
+    return strata_json_to_string(&member, out, err);
+}
+
+strata_status strata_json_check_keys(const strata_json *object, const char *const *known, size_t n_known, strata_error *err) {
+    STRATA_TRY(strata_json_expect(object, STRATA_JSON_OBJECT, err));
+    strata_json member;
+    for (bool more = strata_json_first(object, &member); more; more = strata_json_next(&member)) {
+        bool found = false;
+        for (size_t i = 0; i < n_known && !found; i++) found = strcmp(member.name, known[i]) == 0;
+        if (found) continue;
+        char list[400] = "";
+        size_t length = 0;
+        for (size_t i = 0; i < n_known && length < sizeof list; i++) {
+            length += (size_t)snprintf(list + length, sizeof list - length, "%s%s", i ? ", " : "", known[i]);
+        }
+        const char *nearest = strata_nearest_name(member.name, known, n_known);
+        return strata_json_fail(object, err, STRATA_DATA, "key \"%.100s\" is not known%s%s%s; known are: %s", member.name,
+                                nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"" : "", list);
+    }
+    return STRATA_OK;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fusion. Of epilogues: bias, activation, gradient masks and a residual folded into the product (matmul, convolution) that feeds them. A node that can
+ * be folded is turned into the fused product where it stands, so the order of nodes is kept; the plain product is dead then. Likewise relu's
+ * gradient into max-pool's, and the repeated rows of a gather's gradient are read where they are one. */
+#include <stdlib.h>
+
+#include "core/compile/passes.h"
+#include "core/op/epilogue.h"
+#include "core/op/gather.h"
+#include "core/op/pool2d.h"
+
+/* Unary ops that are activations, and binary gradient ops (dy, y) that are aux forms. */
+static const struct {
+    const strata_op *op;
+    strata_epilogue_activation activation;
+    strata_epilogue_aux aux;
+} foldable[] = {
+    {&strata_op_relu, STRATA_EPILOGUE_RELU, STRATA_EPILOGUE_NO_AUX},
+    {&strata_op_tanh, STRATA_EPILOGUE_TANH, STRATA_EPILOGUE_NO_AUX},
+    {&strata_op_sigmoid, STRATA_EPILOGUE_SIGMOID, STRATA_EPILOGUE_NO_AUX},
+    {&strata_op_relu_grad, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_RELU_GRAD},
+    {&strata_op_tanh_grad, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_TANH_GRAD},
+    {&strata_op_sigmoid_grad, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_SIGMOID_GRAD},
+};
+
+/* A product that only `node` reads. */
+static bool is_own_product(const strata_tensor *tensor, const int *uses) {
+    return tensor->op->epilogue && uses[tensor->id] == 1;
+}
+
+/* `node` becomes what `fused` is. */
+static void become(strata_tensor *node, const strata_tensor *fused) {
+    if (strata_tensor_is_poison(fused)) return;
+    node->op = fused->op;
+    node->attrs = fused->attrs;
+    node->inputs = fused->inputs;
+    node->n_inputs = fused->n_inputs;
+}
+
+/* add(product, other), either way round: a bias where its shape is (N), else a residual. */
+static void fold_add(strata_tensor *node, const int *uses) {
+    for (int i = 0; i < 2; i++) {
+        strata_tensor *product = node->inputs[i], *other = node->inputs[1 - i];
+        if (!is_own_product(product, uses) || !strata_shape_equal(product->shape, node->shape)) continue;
+        if (strata_epilogue_can_fuse(product, other, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_NO_AUX, NULL)) {
+            become(node, strata_epilogue_fused(product, other, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_NO_AUX, NULL));
+            return;
+        }
+        if (strata_epilogue_can_fuse(product, NULL, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_ADD, other)) {
+            become(node, strata_epilogue_fused(product, NULL, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_ADD, other));
+            return;
+        }
+    }
+}
+
+static void fold_function(strata_tensor *node, const int *uses) {
+    strata_tensor *product = node->inputs[0], *aux = node->n_inputs > 1 ? node->inputs[1] : NULL;
+    if (!is_own_product(product, uses) || !strata_shape_equal(product->shape, node->shape)) return;
+    for (size_t i = 0; i < sizeof foldable / sizeof *foldable; i++)
+        if (foldable[i].op == node->op && strata_epilogue_can_fuse(product, NULL, foldable[i].activation, foldable[i].aux, aux))
+            become(node, strata_epilogue_fused(product, NULL, foldable[i].activation, foldable[i].aux, aux));
+}
+
+/* relu_grad(max_pool2d_grad(y, dy), y), which a network's relu before a max_pool2d leads to. */
+static void fold_relu_of_pool(strata_tensor *node, const int *uses) {
+    if (node->op != &strata_op_relu_grad || uses[node->inputs[0]->id] != 1) return;
+    const strata_tensor *fused = strata_max_pool2d_grad_rectified(node->inputs[0], node->inputs[1]);
+    if (fused) become(node, fused);
+}
+
+void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
+                           int n_updates) {
+    int n = graph->n_nodes; /* fused nodes are appended beyond it and stay dead */
+    int *uses = calloc((size_t)n + 1, sizeof *uses);
+    bool *live = calloc((size_t)n + 1, sizeof *live);
+    if (uses && live) {
+        for (int i = 0; i < n_outputs; i++) live[outputs[i]->id] = true, uses[outputs[i]->id]++;
+        for (int i = 0; i < n_updates; i++) live[updates[i]->id] = true, uses[updates[i]->id]++;
+        for (int id = n - 1; id >= 0; id--)
+            for (int i = 0; live[id] && i < graph->nodes[id]->n_inputs; i++) {
+                int input = graph->nodes[id]->inputs[i]->id;
+                live[input] = true;
+                uses[input]++;
+            }
+        for (int id = 0; id < n && !graph->status; id++) {
+            if (!live[id] || !graph->nodes[id]->n_inputs) continue;
+            if (graph->nodes[id]->op == &strata_op_add)
+                fold_add(graph->nodes[id], uses);
+            else
+                fold_function(graph->nodes[id], uses);
+            fold_relu_of_pool(graph->nodes[id], uses);
+            const strata_tensor *unrepeated = strata_gather_grad_unrepeated(graph->nodes[id]);
+            if (unrepeated) become(graph->nodes[id], unrepeated);
+        }
+    } else {
+        strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "fusion: no host memory for %d nodes", n);
+    }
+    free(uses);
+    free(live);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reverse-mode differentiation: one walk from y back to the leaves, asking each op for the gradients of its inputs. */
+#include <stdlib.h>
+
+#include "core/graph/graph.h"
+#include "strata/ops.h"
+
+/* needed[id]: node id lies on a path from one of x to y. */
+static void mark_needed(const strata_graph *graph, strata_tensor *const *x, int n_x, int y_id, bool *needed) {
+    for (int i = 0; i < n_x; i++)
+        if (x[i]->id <= y_id) needed[x[i]->id] = true;
+    for (int id = 0; id <= y_id; id++) {
+        const strata_tensor *node = graph->nodes[id];
+        for (int i = 0; i < node->n_inputs && !needed[id]; i++) needed[id] = needed[node->inputs[i]->id];
+    }
+}
+
+/* Adds the gradients that `node` passes to its needed inputs, given dy = grads[node->id]. */
+static void propagate(strata_tensor *node, const bool *needed, strata_tensor **grads, strata_tensor **dx) {
+    if (node->op->no_gradient) {
+        strata_graph_poison(node->graph, node->op, STRATA_UNSUPPORTED, "it cannot be differentiated: %s",
+                            node->op->no_gradient);
+        return;
+    }
+    if (!node->op->gradient) return;
+    for (int i = 0; i < node->n_inputs; i++) dx[i] = NULL;
+    node->op->gradient(node, grads[node->id], dx);
+    for (int i = 0; i < node->n_inputs; i++) {
+        int input = node->inputs[i]->id;
+        if (!dx[i] || !needed[input] || !strata_dtype_is_float(node->inputs[i]->dtype)) continue;
+        grads[input] = grads[input] ? strata_add(grads[input], dx[i]) : dx[i];
+    }
+}
+
+static strata_tensor *zeros_like(strata_tensor *x) {
+    return strata_broadcast_to(strata_scalar(x->graph, x->dtype, 0), x->shape);
+}
+
+/* The walk, with scratch memory given. Nodes that gradients add come after y, so ids up to y's stay what they are. */
+static void walk(strata_tensor *y, strata_tensor *dy, strata_tensor *const *x, int n_x, bool *needed, strata_tensor **grads,
+                 strata_tensor **dx, strata_tensor **out_dx) {
+    strata_graph *graph = y->graph;
+    mark_needed(graph, x, n_x, y->id, needed);
+    grads[y->id] = dy ? dy : strata_broadcast_to(strata_scalar(graph, y->dtype, 1), y->shape);
+    for (int id = y->id; id >= 0 && !graph->status; id--)
+        if (needed[id] && grads[id] && graph->nodes[id]->n_inputs) propagate(graph->nodes[id], needed, grads, dx);
+    for (int i = 0; i < n_x; i++) {
+        strata_tensor *found = x[i]->id <= y->id ? grads[x[i]->id] : NULL;
+        out_dx[i] = graph->status ? &graph->poison : found ? found : zeros_like(x[i]);
+    }
+}
+
+void strata_gradients(strata_tensor *y, strata_tensor *dy, strata_tensor *const *x, int n_x, strata_tensor **out_dx) {
+    strata_graph *graph = strata_tensor_graph(y);
+    for (int i = 0; i < n_x; i++) out_dx[i] = graph ? &graph->poison : NULL;
+    if (!graph || graph->status) return;
+    if (!strata_dtype_is_float(y->dtype)) {
+        strata_graph_poison(graph, NULL, STRATA_INVALID, "gradients: y is %s; only floats have gradients",
+                            strata_dtype_name(y->dtype));
+        return;
+    }
+    if (dy && (strata_tensor_is_poison(dy) || !strata_shape_equal(dy->shape, y->shape) || dy->dtype != y->dtype)) {
+        strata_graph_poison(graph, NULL, STRATA_INVALID, "gradients: dy is %s %s, y is %s %s; they must be alike",
+                            strata_dtype_name(dy->dtype), strata_shape_text(dy->shape).text, strata_dtype_name(y->dtype),
+                            strata_shape_text(y->shape).text);
+        return;
+    }
+    for (int i = 0; i < n_x; i++)
+        if (!x[i] || x[i]->graph != graph || strata_tensor_is_poison(x[i]) || !strata_dtype_is_float(x[i]->dtype)) {
+            strata_graph_poison(graph, NULL, STRATA_INVALID, "gradients: x[%d] is not a float tensor of y's graph", i);
+            return;
+        }
+    int max_inputs = 1;
+    for (int id = 0; id <= y->id; id++)
+        if (graph->nodes[id]->n_inputs > max_inputs) max_inputs = graph->nodes[id]->n_inputs;
+
+    size_t n = (size_t)y->id + 1;
+    bool *needed = calloc(n, sizeof *needed);
+    strata_tensor **grads = calloc(n, sizeof *grads);
+    strata_tensor **dx = calloc((size_t)max_inputs, sizeof *dx);
+    if (needed && grads && dx)
+        walk(y, dy, x, n_x, needed, grads, dx, out_dx);
+    else
+        strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "gradients: no memory for %zu nodes", n);
+    free(needed);
+    free(grads);
+    free(dx);
+}

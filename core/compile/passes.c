@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Dead code and common subexpressions: the live nodes are copied in order into a new graph, each looked up first among those
+ * that are there already. Copies of values that the memory plan could not keep otherwise are added on the way. Fusion follows
+ * (fusion.c). */
+#include "core/compile/passes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/op/broadcast.h"
+#include "core/op/slice.h"
+#include "core/op/update.h"
+#include "strata/ops.h"
+
+typedef struct rewriter {
+    strata_graph *from, *to;
+    bool alone;               /* one replica: communication nodes are their operands */
+    bool *live;               /* by old id */
+    bool *output;             /* by old id: the host reads it */
+    bool *changed;            /* by old id: an update changes it */
+    int *last_use;            /* by old id: largest id of a node that reads it, through views too */
+    strata_tensor **mapped;   /* by old id */
+    strata_tensor **raw;      /* by old id of a variable's read or update: itself, where mapped is a copy of its value */
+    strata_tensor **computed; /* by old id: what stands for it as an output */
+    int *table;               /* hash table of new ids + 1; 0: empty */
+    size_t table_size;
+} rewriter;
+
+static bool pinned_to_input(const strata_tensor *node) {
+    return node->op->flags & (STRATA_OP_VIEW | STRATA_OP_UPDATE | STRATA_OP_COMMUNICATION);
+}
+
+static bool is_dropped(const rewriter *r, const strata_tensor *node) {
+    return r->alone && (node->op->flags & STRATA_OP_COMMUNICATION) && node->n_inputs;
+}
+
+/* Whether the planner may leave the node in its input's memory: reshape, and slices that are one run of it. */
+static bool lies_in_input(const rewriter *r, const strata_tensor *node) {
+    int64_t first = 0;
+    return (node->op->flags & STRATA_OP_VIEW) || is_dropped(r, node) ||
+           (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
+}
+
+static void mark(rewriter *r, const strata_tensor *root) {
+    r->live[root->id] = true;
+    for (int id = root->id; id >= 0; id--)
+        if (r->live[id])
+            for (int i = 0; i < r->from->nodes[id]->n_inputs; i++) r->live[r->from->nodes[id]->inputs[i]->id] = true;
+}
+
+/* Whether the node changes the memory of its input i. */
+static bool is_written(const strata_tensor *node, int i) {
+    return (node->op->flags & STRATA_OP_UPDATE) && (i == 0 || node->op->also_writes & (1u << i));
+}
+
+/* last_use of each value, and whether it is changed; a view or an update hands its own on to its input, whose memory it shares. */
+static void find_last_uses(rewriter *r) {
+    for (int id = r->from->n_nodes - 1; id >= 0; id--) {
+        const strata_tensor *node = r->from->nodes[id];
+        if (!r->live[id]) continue;
+        for (int i = 0; i < node->n_inputs; i++) {
+            int input = node->inputs[i]->id;
+            bool shares = i == 0 && lies_in_input(r, node);
+            int use = shares && r->last_use[id] > id ? r->last_use[id] : id;
+            if (r->last_use[input] < use) r->last_use[input] = use;
+            if (is_written(node, i)) r->changed[input] = true;
+        }
+    }
+}
+
+static bool writes(const strata_tensor *update, const strata_variable *variable) {
+    for (int i = 0; i < update->n_inputs; i++)
+        if (is_written(update, i) && strata_variable_behind(update->inputs[i]) == variable) return true;
+    return false;
+}
+
+/* Whether some node updates the variable after node `first` and before node `end`. */
+static bool updated_between(const rewriter *r, const strata_variable *variable, int first, int end) {
+    for (int id = first + 1; id < end; id++)
+        if (r->live[id] && writes(r->from->nodes[id], variable)) return true;
+    return false;
+}
+
+/* ---- common subexpressions ---- */
+
+static bool attr_equal(const strata_attr_field *field, const char *a, const char *b) {
+    static const size_t bytes[] = {[STRATA_ATTR_INT] = sizeof(int64_t),
+                                   [STRATA_ATTR_FLOAT] = sizeof(double),
+                                   [STRATA_ATTR_INTS] = sizeof(int64_t) * STRATA_MAX_RANK,
+                                   [STRATA_ATTR_POINTER] = sizeof(void *)};
+    a += field->offset;
+    b += field->offset;
+    if (field->kind == STRATA_ATTR_SHAPE) return strata_shape_equal(*(const strata_shape *)a, *(const strata_shape *)b);
+    return !memcmp(a, b, bytes[field->kind]);
+}
+
+static bool same_value(const strata_tensor *a, const strata_tensor *b) {
+    if (a->op != b->op || a->dtype != b->dtype || a->n_inputs != b->n_inputs || !strata_shape_equal(a->shape, b->shape))
+        return false;
+    for (int i = 0; i < a->n_inputs; i++)
+        if (a->inputs[i] != b->inputs[i]) return false;
+    if (a->op == &strata_op_constant) {
+        size_t bytes = (size_t)strata_shape_elements(a->shape) * strata_dtype_bytes(a->dtype);
+        const strata_constant_attrs *x = a->attrs, *y = b->attrs;
+        return x->data == y->data || !memcmp(x->data, y->data, bytes);
+    }
+    for (const strata_attr_field *field = a->op->attrs; field->name; field++)
+        if (!attr_equal(field, a->attrs, b->attrs)) return false;
+    return true;
+}
+
+static size_t hash_node(const strata_tensor *node) {
+    size_t hash = (size_t)node->op / 16 + (size_t)node->dtype;
+    for (int i = 0; i < node->n_inputs; i++) hash = hash * 31 + (size_t)node->inputs[i]->id;
+    for (int i = 0; i < node->shape.rank; i++) hash = hash * 131 + (size_t)node->shape.dims[i];
+    return hash ^ hash >> 17;
+}
+
+/* An earlier new node of the same value, or the node itself, which is then remembered. */
+static strata_tensor *deduplicate(rewriter *r, strata_tensor *node) {
+    size_t slot = hash_node(node) % r->table_size;
+    while (r->table[slot]) {
+        strata_tensor *other = r->to->nodes[r->table[slot] - 1];
+        if (same_value(node, other)) return other;
+        slot = (slot + 1) % r->table_size;
+    }
+    r->table[slot] = node->id + 1;
+    return node;
+}
+
+/* ---- the copy ---- */
+
+static strata_tensor *copy_of(strata_tensor *value) {
+    strata_broadcast_to_attrs attrs = {.shape = value->shape};
+    return strata_tensor_set_name(strata_node(value->graph, &strata_op_broadcast_to, 1, &value, &attrs), value->name);
+}
+
+/* Adds `node` with its inputs mapped. Nodes are cheap: a duplicate that deduplicate finds stays behind, dead. */
+static strata_tensor *clone(rewriter *r, const strata_tensor *node, strata_tensor **inputs) {
+    for (int i = 0; i < node->n_inputs; i++) {
+        int id = node->inputs[i]->id;
+        inputs[i] = is_written(node, i) && r->raw[id] ? r->raw[id] : r->mapped[id];
+    }
+    strata_tensor *copy = strata_node(r->to, node->op, node->n_inputs, inputs, node->attrs);
+    if (strata_tensor_is_poison(copy)) return copy;
+    /* Leaves carry dtype and shape themselves; rules of computed nodes find the same again. */
+    copy->dtype = node->dtype;
+    copy->shape = node->shape;
+    return strata_tensor_set_name(copy, node->name);
+}
+
+static void rewrite_node(rewriter *r, strata_tensor *node, strata_tensor **inputs) {
+    strata_tensor *copy = is_dropped(r, node) ? r->mapped[node->inputs[0]->id] : clone(r, node, inputs);
+    if (strata_tensor_is_poison(copy)) return;
+    const strata_variable *variable = strata_variable_behind(node);
+    bool is_update = node->op->flags & STRATA_OP_UPDATE;
+    if (variable && (node->op == &strata_op_read || is_update)) {
+        r->raw[node->id] = copy;
+        if (updated_between(r, variable, node->id, r->last_use[node->id]))
+            copy = copy_of(copy);
+        else if (!is_update && !updated_between(r, variable, -1, node->id))
+            copy = deduplicate(r, copy);
+    } else if (!is_update && !r->changed[node->id] && node->op != &strata_op_input &&
+               !(node->op->flags & STRATA_OP_COMMUNICATION)) {
+        copy = deduplicate(r, copy);
+    }
+    r->mapped[node->id] = copy;
+    bool shared = (node->op->flags & STRATA_OP_LEAF) || pinned_to_input(node);
+    if (r->output[node->id]) r->computed[node->id] = shared ? copy_of(copy) : copy;
+}
+
+static strata_status rewrite(rewriter *r, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
+                             int n_updates, strata_tensor **new_outputs, strata_tensor **new_updates, strata_error *err) {
+    int max_inputs = 1;
+    for (int i = 0; i < n_outputs; i++) {
+        mark(r, outputs[i]);
+        r->output[outputs[i]->id] = true;
+    }
+    for (int i = 0; i < n_updates; i++) mark(r, updates[i]);
+    find_last_uses(r);
+    for (int id = 0; id < r->from->n_nodes; id++)
+        if (r->from->nodes[id]->n_inputs > max_inputs) max_inputs = r->from->nodes[id]->n_inputs;
+    strata_tensor **inputs = calloc((size_t)max_inputs, sizeof *inputs);
+    if (!inputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "passes: no host memory for %d inputs", max_inputs);
+    for (int id = 0; id < r->from->n_nodes && !r->to->status; id++)
+        if (r->live[id]) rewrite_node(r, r->from->nodes[id], inputs);
+    free(inputs);
+    STRATA_TRY(strata_graph_check(r->to, err));
+    for (int i = 0; i < n_updates; i++) {
+        int id = updates[i]->id;
+        new_updates[i] = r->raw[id] ? r->raw[id] : r->mapped[id];
+    }
+    for (int i = 0; i < n_outputs; i++) {
+        new_outputs[i] = r->computed[outputs[i]->id];
+        for (int j = 0; j < i; j++)
+            if (new_outputs[j] == new_outputs[i]) new_outputs[i] = copy_of(new_outputs[i]);
+    }
+    return strata_graph_check(r->to, err);
+}
+
+static strata_status check_roots(strata_tensor *const *roots, int n, const char *kind, strata_graph **graph,
+                                 strata_error *err) {
+    for (int i = 0; i < n; i++) {
+        if (!roots[i]) return strata_fail(err, STRATA_INVALID, "executable: %s %d is NULL", kind, i);
+        STRATA_TRY(strata_graph_check(roots[i]->graph, err));
+        if (*graph && roots[i]->graph != *graph)
+            return strata_fail(err, STRATA_INVALID, "executable: %s %d belongs to another graph", kind, i);
+        *graph = roots[i]->graph;
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_passes_run(strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates, int n_updates,
+                                bool no_fusion, bool alone, strata_graph **out_graph, strata_tensor **new_outputs,
+                                strata_tensor **new_updates, strata_error *err) {
+    rewriter r = {.alone = alone};
+    STRATA_TRY(check_roots(outputs, n_outputs, "output", &r.from, err));
+    STRATA_TRY(check_roots(updates, n_updates, "update", &r.from, err));
+    if (!r.from) return strata_fail(err, STRATA_INVALID, "executable: nothing is asked for: give an output or an update");
+    size_t n = (size_t)r.from->n_nodes;
+    r.table_size = 4 * n + 7;
+    STRATA_TRY(strata_graph_create(&r.to, err));
+    strata_graph_retain(r.to, r.from);
+    strata_status status;
+    r.live = calloc(n, sizeof *r.live);
+    r.output = calloc(n, sizeof *r.output);
+    r.changed = calloc(n, sizeof *r.changed);
+    r.last_use = calloc(n, sizeof *r.last_use);
+    r.mapped = calloc(n, sizeof(*r.mapped));
+    r.raw = calloc(n, sizeof(*r.raw));
+    r.computed = calloc(n, sizeof(*r.computed));
+    r.table = calloc(r.table_size, sizeof *r.table);
+    if (r.live && r.output && r.changed && r.last_use && r.mapped && r.raw && r.computed && r.table)
+        status = rewrite(&r, outputs, n_outputs, updates, n_updates, new_outputs, new_updates, err);
+    else
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "passes: no host memory for %zu nodes", n);
+    free(r.live);
+    free(r.output);
+    free(r.changed);
+    free(r.last_use);
+    free(r.mapped);
+    free(r.raw);
+    free(r.computed);
+    free(r.table);
+    if (!status && !no_fusion) {
+        strata_fuse_epilogues(r.to, new_outputs, n_outputs, new_updates, n_updates);
+        status = strata_graph_check(r.to, err);
+    }
+    if (status)
+        strata_graph_destroy(r.to);
+    else
+        *out_graph = r.to;
+    return status;
+}

@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory plan. In order: mark what is live, schedule it, give every tensor its storage (views, packs and in-place updates
+ * share one), find the storages' lives, and lay them out: inputs, outputs and constants side by side, temporaries by best fit
+ * over their lives. */
+#include "core/compile/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/compile/segments.h"
+#include "core/op/pack.h"
+#include "core/op/slice.h"
+
+enum { NONE = -1 };
+
+/* Where a tensor's bytes start: a node whose output owns the storage, and how far in. */
+typedef struct owner {
+    int id; /* the owning tensor's id; itself for most */
+    int64_t offset;
+} owner;
+
+typedef struct hole {
+    int64_t offset, bytes;
+} hole;
+
+/* Free ranges of one work arena while its storages are laid out, in ascending order, never touching. */
+typedef struct free_list {
+    hole *holes;
+    int n;
+    int64_t end; /* high-water mark: bytes of the arena so far */
+} free_list;
+
+typedef struct planner {
+    const strata_graph *graph;
+    strata_plan *plan;
+    int64_t max_arena_bytes;
+    bool *live;       /* by id */
+    bool *output;     /* by id */
+    owner *owners;    /* by id */
+    int *position;    /* by id: place in the schedule; NONE for leaves and views */
+    int *storage_of;  /* by id of an owner: its storage; NONE: not in a work arena */
+    int *last_use;    /* by id of an owner: last schedule position that reads or writes it */
+    free_list *lists; /* by arena */
+    int *owner_id;    /* by storage */
+} planner;
+
+static int64_t align_up(int64_t bytes) {
+    return (bytes + STRATA_PLACE_ALIGNMENT - 1) / STRATA_PLACE_ALIGNMENT * STRATA_PLACE_ALIGNMENT;
+}
+
+static int64_t tensor_bytes(const strata_tensor *tensor) {
+    return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
+}
+
+static bool is_view(const strata_tensor *node, int64_t *out_bytes_in) {
+    *out_bytes_in = 0;
+    if (node->op->flags & STRATA_OP_VIEW) return true;
+    int64_t first = 0;
+    if (node->op != &strata_op_slice || !strata_slice_is_view(node, &first)) return false;
+    *out_bytes_in = first * (int64_t)strata_dtype_bytes(node->dtype);
+    return true;
+}
+
+static void mark_live(planner *p, const strata_tensor *root) {
+    p->live[root->id] = true;
+    for (int id = root->id; id >= 0; id--) {
+        if (!p->live[id]) continue;
+        const strata_tensor *node = p->graph->nodes[id];
+        for (int i = 0; i < node->n_inputs; i++) p->live[node->inputs[i]->id] = true;
+    }
+}
+
+/* Views and updates lie in their input; everything else owns its bytes, for now. */
+static void find_owners(planner *p) {
+    for (int id = 0; id < p->graph->n_nodes; id++) {
+        const strata_tensor *node = p->graph->nodes[id];
+        int64_t inside = 0;
+        p->owners[id] = (owner){id, 0};
+        if (!p->live[id] || p->output[id]) continue;
+        if (is_view(node, &inside) || (node->op->flags & STRATA_OP_UPDATE)) {
+            owner of_input = p->owners[node->inputs[0]->id];
+            p->owners[id] = (owner){of_input.id, of_input.offset + inside};
+        }
+    }
+}
+
+static bool computed(const planner *p, int id) {
+    return !(p->graph->nodes[id]->op->flags & (STRATA_OP_LEAF | STRATA_OP_COMMUNICATION)) && !p->output[id];
+}
+
+/* Tensors that a pack lays end to end are computed straight into it, where nothing else claims them. A pack that the host reads lies in its own
+ * segment's memory, which others do not reach. */
+static void place_pack_slices(planner *p, const strata_tensor *pack) {
+    const strata_pack_attrs *attrs = pack->attrs;
+    for (int i = 0; i < pack->n_inputs; i++) {
+        owner source = p->owners[pack->inputs[i]->id];
+        const strata_tensor *node = p->graph->nodes[source.id];
+        if (source.offset || !computed(p, source.id) || (node->op->flags & STRATA_OP_SLICES)) continue;
+        if (tensor_bytes(node) != tensor_bytes(pack->inputs[i])) continue;
+        if (p->output[pack->id] && p->plan->segment_of[source.id] != p->plan->segment_of[pack->id]) continue;
+        owner target = {pack->id, attrs->offsets[i] * (int64_t)sizeof(float)};
+        for (int id = 0; id < p->graph->n_nodes; id++)
+            if (p->owners[id].id == source.id) p->owners[id] = (owner){target.id, target.offset + p->owners[id].offset};
+    }
+}
+
+/* schedule[] and position[]: live nodes that compute, in program order, cut into segments at the communication nodes. */
+static void make_schedule(planner *p) {
+    strata_plan *plan = p->plan;
+    strata_segment_counter counter = {0};
+    plan->n_segments = 1;
+    for (int id = 0; id < p->graph->n_nodes; id++) {
+        strata_tensor *node = p->graph->nodes[id];
+        int64_t inside;
+        p->position[id] = NONE;
+        if (!p->live[id] || (node->op->flags & STRATA_OP_LEAF)) continue;
+        if (is_view(node, &inside) && !p->output[id]) continue;
+        if (strata_is_communication(node)) {
+            strata_segment_of_next(&counter, false);
+            plan->communications[plan->n_communications++] =
+                (strata_communication){.node = node, .after = NONE, .before = NONE};
+            plan->segment_of[id] = NONE;
+            if (node->n_inputs) plan->communications[plan->n_communications - 1].after = plan->segment_of[node->inputs[0]->id];
+            continue;
+        }
+        int segment = plan->segment_of[id] = strata_segment_of_next(&counter, true);
+        if (segment == plan->n_segments) plan->segments[plan->n_segments++].first = plan->n_schedule;
+        plan->segments[segment].n++;
+        p->position[id] = plan->n_schedule;
+        plan->schedule[plan->n_schedule++] = node;
+    }
+}
+
+/* What the host writes lies in the first segment that reads it, maybe through views. */
+static void find_homes(planner *p) {
+    strata_plan *plan = p->plan;
+    for (int s = plan->n_schedule - 1; s >= 0; s--) /* the first use is written last */
+        for (int i = 0; i < plan->schedule[s]->n_inputs; i++) {
+            int root = p->owners[plan->schedule[s]->inputs[i]->id].id;
+            const strata_tensor *node = p->graph->nodes[root];
+            if (node->op == &strata_op_input || strata_is_communication(node))
+                plan->segment_of[root] = plan->segment_of[plan->schedule[s]->id];
+        }
+    for (int i = 0; i < plan->n_communications; i++) {
+        int *segment = &plan->segment_of[plan->communications[i].node->id];
+        plan->communications[i].before = *segment;
+        if (*segment == NONE) *segment = plan->n_segments - 1; /* nothing reads it */
+    }
+}
+
+static strata_status add_arena(planner *p, strata_arena_kind kind, int64_t bytes, strata_variable *variable, int *out_index,
+                               strata_error *err) {
+    strata_plan *plan = p->plan;
+    int n = plan->n_arenas;
+    strata_arena *arenas = realloc(plan->arenas, (size_t)(n + 1) * sizeof *arenas);
+    if (arenas) plan->arenas = arenas;
+    strata_variable **variables = realloc(plan->arena_variables, (size_t)(n + 1) * sizeof(*variables));
+    if (variables) plan->arena_variables = variables;
+    free_list *lists = realloc(p->lists, (size_t)(n + 1) * sizeof *lists);
+    if (lists) p->lists = lists;
+    if (!arenas || !variables || !lists)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "plan: no host memory for %d arenas", n + 1);
+    arenas[n] = (strata_arena){.kind = kind, .bytes = bytes};
+    variables[n] = variable;
+    lists[n] = (free_list){0};
+    plan->n_arenas = n + 1;
+    *out_index = n;
+    return STRATA_OK;
+}
+
+static strata_status too_large(const planner *p, const strata_tensor *node, int64_t bytes, strata_error *err) {
+    return strata_fail(err, STRATA_UNSUPPORTED, "%s %s needs %lld bytes in one buffer; this device's limit is %lld",
+                       strata_tensor_name(node), strata_shape_text(node->shape).text, (long long)bytes,
+                       (long long)p->max_arena_bytes);
+}
+
+/* Puts a constant at the end of the newest constant arena, or of a new one where that has no room. */
+static strata_status place_constant(planner *p, const strata_tensor *node, strata_error *err) {
+    int64_t bytes = align_up(tensor_bytes(node));
+    int arena = NONE;
+    for (int i = 0; i < p->plan->n_arenas; i++)
+        if (p->plan->arenas[i].kind == STRATA_ARENA_CONSTANT) arena = i;
+    if (bytes > p->max_arena_bytes) return too_large(p, node, bytes, err);
+    if (arena == NONE || bytes > p->max_arena_bytes - p->plan->arenas[arena].bytes)
+        STRATA_TRY(add_arena(p, STRATA_ARENA_CONSTANT, 0, NULL, &arena, err));
+    p->plan->places[node->id] = (strata_place){arena, p->plan->arenas[arena].bytes, tensor_bytes(node)};
+    p->plan->arenas[arena].bytes += bytes;
+    return STRATA_OK;
+}
+
+/* Puts what the host writes or reads at the end of its segment's arena `index`. */
+static strata_status place_port(planner *p, const strata_tensor *node, int index, strata_error *err) {
+    strata_segment *segment = &p->plan->segments[p->plan->segment_of[node->id]];
+    int64_t *used = index == STRATA_ARENA_INDEX_INPUT ? &segment->input_bytes : &segment->output_bytes;
+    int64_t bytes = align_up(tensor_bytes(node));
+    if (bytes > p->max_arena_bytes) return too_large(p, node, bytes, err);
+    if (bytes > p->max_arena_bytes - *used)
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "%s %s needs %lld bytes beside %lld of other %s in one buffer; this device's limit is %lld",
+                           strata_tensor_name(node), strata_shape_text(node->shape).text, (long long)bytes, (long long)*used,
+                           index == STRATA_ARENA_INDEX_INPUT ? "inputs" : "outputs", (long long)p->max_arena_bytes);
+    p->plan->places[node->id] = (strata_place){index, *used, tensor_bytes(node)};
+    p->plan->arenas[index].bytes += bytes;
+    *used += bytes;
+    return STRATA_OK;
+}
+
+static strata_status place_variable(planner *p, const strata_tensor *node, strata_error *err) {
+    strata_variable *variable = ((const strata_read_attrs *)node->attrs)->variable;
+    int arena = NONE;
+    for (int i = 0; i < p->plan->n_arenas; i++)
+        if (p->plan->arena_variables[i] == variable) arena = i;
+    int64_t bytes = tensor_bytes(node);
+    if (bytes > p->max_arena_bytes) return too_large(p, node, bytes, err);
+    if (arena == NONE) STRATA_TRY(add_arena(p, STRATA_ARENA_VARIABLE, bytes, variable, &arena, err));
+    p->plan->places[node->id] = (strata_place){arena, 0, bytes};
+    return STRATA_OK;
+}
+
+/* Leaves and outputs: everything that does not share the work arenas. */
+static strata_status place_fixed(planner *p, strata_error *err) {
+    for (int id = 0; id < p->graph->n_nodes; id++) {
+        strata_tensor *node = p->graph->nodes[id];
+        if (!p->live[id]) continue;
+        if (node->op == &strata_op_input) {
+            STRATA_TRY(place_port(p, node, STRATA_ARENA_INDEX_INPUT, err));
+            p->plan->inputs[p->plan->n_inputs++] = node;
+        } else if (strata_is_communication(node)) {
+            STRATA_TRY(place_port(p, node, STRATA_ARENA_INDEX_INPUT, err));
+        } else if (node->op == &strata_op_constant) {
+            STRATA_TRY(place_constant(p, node, err));
+        } else if (node->op == &strata_op_read) {
+            STRATA_TRY(place_variable(p, node, err));
+        } else if (p->output[id]) {
+            STRATA_TRY(place_port(p, node, STRATA_ARENA_INDEX_OUTPUT, err));
+        }
+    }
+    return STRATA_OK;
+}
+
+/* A storage for each owner in the work arenas, with its life. A pack lives for the whole program, so that its gaps stay the
+ * zeros that its memory began with. */
+static void find_lives(planner *p) {
+    strata_plan *plan = p->plan;
+    for (int id = 0; id < p->graph->n_nodes; id++) p->storage_of[id] = NONE;
+    for (int s = 0; s < plan->n_schedule; s++) {
+        const strata_tensor *node = plan->schedule[s];
+        int owner_id = p->owners[node->id].id;
+        if (p->storage_of[owner_id] == NONE && computed(p, owner_id) && tensor_bytes(p->graph->nodes[owner_id]) > 0) {
+            bool pinned = p->graph->nodes[owner_id]->op->flags & STRATA_OP_SLICES;
+            p->storage_of[owner_id] = plan->n_storages;
+            p->owner_id[plan->n_storages] = owner_id;
+            plan->storages[plan->n_storages++] = (strata_storage){.arena = NONE,
+                                                                  .bytes = align_up(tensor_bytes(p->graph->nodes[owner_id])),
+                                                                  .first = pinned ? 0 : s,
+                                                                  .last = pinned ? plan->n_schedule - 1 : s,
+                                                                  .in_place_of = NONE};
+        }
+        for (int i = -1; i < node->n_inputs; i++) {
+            int touched = p->storage_of[p->owners[i < 0 ? node->id : node->inputs[i]->id].id];
+            if (touched != NONE && plan->storages[touched].last < s) plan->storages[touched].last = s;
+        }
+    }
+}
+
+/* ---- best fit over lives ---- */
+
+static void give_back(free_list *list, int64_t offset, int64_t bytes) {
+    int at = 0;
+    while (at < list->n && list->holes[at].offset < offset) at++;
+    bool joins_before = at > 0 && list->holes[at - 1].offset + list->holes[at - 1].bytes == offset;
+    bool joins_after = at < list->n && offset + bytes == list->holes[at].offset;
+    if (joins_before && joins_after) {
+        list->holes[at - 1].bytes += bytes + list->holes[at].bytes;
+        memmove(&list->holes[at], &list->holes[at + 1], (size_t)(list->n - at - 1) * sizeof(hole));
+        list->n--;
+    } else if (joins_before) {
+        list->holes[at - 1].bytes += bytes;
+    } else if (joins_after) {
+        list->holes[at] = (hole){offset, bytes + list->holes[at].bytes};
+    } else {
+        memmove(&list->holes[at + 1], &list->holes[at], (size_t)(list->n - at) * sizeof(hole));
+        list->holes[at] = (hole){offset, bytes};
+        list->n++;
+    }
+}
+
+/* Takes `bytes` from the smallest hole that holds them, else from the end (growing a hole that touches it); NONE: no room. */
+static int64_t take(free_list *list, int64_t bytes, int64_t limit) {
+    int best = NONE;
+    for (int i = 0; i < list->n; i++)
+        if (list->holes[i].bytes >= bytes && (best == NONE || list->holes[i].bytes < list->holes[best].bytes)) best = i;
+    if (best == NONE) {
+        int last = list->n - 1;
+        bool touches_end = last >= 0 && list->holes[last].offset + list->holes[last].bytes == list->end;
+        int64_t offset = touches_end ? list->holes[last].offset : list->end;
+        if (bytes > limit - offset) return NONE;
+        if (touches_end) list->n--;
+        list->end = offset + bytes;
+        return offset;
+    }
+    int64_t offset = list->holes[best].offset;
+    list->holes[best].offset += bytes;
+    list->holes[best].bytes -= bytes;
+    if (!list->holes[best].bytes) {
+        memmove(&list->holes[best], &list->holes[best + 1], (size_t)(list->n - best - 1) * sizeof(hole));
+        list->n--;
+    }
+    return offset;
+}
+
+/* Whether the node reads the storage only as the operand's own elements: another operand that lies in it elsewhere, or is broadcast,
+ * would be overwritten while it is still needed. */
+static bool read_elementwise_only(const planner *p, const strata_tensor *node, int storage) {
+    for (int i = 0; i < node->n_inputs; i++) {
+        const strata_tensor *input = node->inputs[i];
+        if (p->storage_of[p->owners[input->id].id] != storage) continue;
+        if (p->owners[input->id].offset || !strata_shape_equal(input->shape, node->shape)) return false;
+    }
+    return true;
+}
+
+/* An element-wise node may write over an operand of its own shape and element size that nobody needs afterwards. */
+static int in_place_candidate(const planner *p, const strata_tensor *node, int s) {
+    const strata_plan *plan = p->plan;
+    if (!(node->op->flags & STRATA_OP_ELEMENTWISE) || p->owners[node->id].id != node->id) return NONE;
+    for (int i = 0; i < node->n_inputs; i++) {
+        const strata_tensor *input = node->inputs[i];
+        int candidate = p->storage_of[p->owners[input->id].id];
+        if (candidate == NONE || plan->storages[candidate].last != s || plan->storages[candidate].first >= s) continue;
+        if (plan->storages[candidate].bytes != align_up(tensor_bytes(node))) continue;
+        if (strata_dtype_bytes(input->dtype) == strata_dtype_bytes(node->dtype) && read_elementwise_only(p, node, candidate))
+            return candidate;
+    }
+    return NONE;
+}
+
+static strata_status lay_out(planner *p, int storage, strata_error *err) {
+    strata_storage *own = &p->plan->storages[storage];
+    if (own->bytes > p->max_arena_bytes) return too_large(p, p->graph->nodes[p->owner_id[storage]], own->bytes, err);
+    for (int i = 0; i < p->plan->n_arenas; i++) {
+        if (p->plan->arenas[i].kind != STRATA_ARENA_WORK) continue;
+        int64_t offset = take(&p->lists[i], own->bytes, p->max_arena_bytes);
+        if (offset == NONE) continue;
+        own->arena = i;
+        own->offset = offset;
+        return STRATA_OK;
+    }
+    int arena;
+    STRATA_TRY(add_arena(p, STRATA_ARENA_WORK, 0, NULL, &arena, err));
+    /* A hole arises only where a storage was given back: there are never more holes than storages. */
+    p->lists[arena].holes = malloc((size_t)(p->plan->n_storages + 1) * sizeof(hole));
+    if (!p->lists[arena].holes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "plan: no host memory for an arena's free list");
+    own->arena = arena;
+    own->offset = take(&p->lists[arena], own->bytes, p->max_arena_bytes);
+    return STRATA_OK;
+}
+
+static strata_status place_work(planner *p, strata_error *err) {
+    strata_plan *plan = p->plan;
+    for (int s = 0; s < plan->n_schedule; s++) {
+        for (int i = 0; i < plan->n_storages; i++) {
+            if (plan->storages[i].first != s || plan->storages[i].arena != NONE) continue;
+            int reused = p->owner_id[i] == plan->schedule[s]->id ? in_place_candidate(p, plan->schedule[s], s) : NONE;
+            if (reused == NONE) {
+                STRATA_TRY(lay_out(p, i, err));
+                continue;
+            }
+            plan->storages[i].arena = plan->storages[reused].arena;
+            plan->storages[i].offset = plan->storages[reused].offset;
+            plan->storages[i].in_place_of = reused;
+        }
+        for (int i = 0; i < plan->n_storages; i++) {
+            const strata_storage *ended = &plan->storages[i];
+            if (ended->last != s || ended->arena == NONE) continue;
+            bool taken_over = false;
+            for (int j = 0; j < plan->n_storages && !taken_over; j++) taken_over = plan->storages[j].in_place_of == i;
+            if (!taken_over) give_back(&p->lists[ended->arena], ended->offset, ended->bytes);
+        }
+    }
+    for (int i = 0; i < plan->n_arenas; i++)
+        if (plan->arenas[i].kind == STRATA_ARENA_WORK) plan->arenas[i].bytes = p->lists[i].end;
+    return STRATA_OK;
+}
+
+/* places[] from owners, storages and the fixed places. */
+static void resolve_places(planner *p) {
+    for (int id = 0; id < p->graph->n_nodes; id++) {
+        const strata_tensor *node = p->graph->nodes[id];
+        if (!p->live[id]) continue;
+        owner at = p->owners[id];
+        strata_place base = p->plan->places[at.id];
+        if (p->storage_of[at.id] != NONE) {
+            const strata_storage *storage = &p->plan->storages[p->storage_of[at.id]];
+            base = (strata_place){storage->arena, storage->offset, storage->bytes};
+        }
+        if (base.arena == NONE && tensor_bytes(node) == 0) base.arena = STRATA_ARENA_INDEX_INPUT;
+        if (at.id != id || p->storage_of[at.id] != NONE)
+            p->plan->places[id] = (strata_place){base.arena, base.offset + at.offset, tensor_bytes(node)};
+        else
+            p->plan->places[id].arena = base.arena;
+    }
+}
+
+static strata_status plan_all(planner *p, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
+                              int n_updates, strata_error *err) {
+    int index;
+    for (int i = 0; i < n_outputs; i++) {
+        mark_live(p, outputs[i]);
+        p->output[outputs[i]->id] = true;
+    }
+    for (int i = 0; i < n_updates; i++) mark_live(p, updates[i]);
+    for (int id = 0; id < p->graph->n_nodes; id++)
+        if (p->live[id] && strata_is_communication(p->graph->nodes[id]) && p->graph->nodes[id]->n_inputs)
+            p->output[p->graph->nodes[id]->inputs[0]->id] = true;
+    STRATA_TRY(add_arena(p, STRATA_ARENA_INPUT, 0, NULL, &index, err));
+    STRATA_TRY(add_arena(p, STRATA_ARENA_OUTPUT, 0, NULL, &index, err));
+    make_schedule(p);
+    find_owners(p);
+    for (int id = 0; id < p->graph->n_nodes; id++)
+        if (p->live[id] && (p->graph->nodes[id]->op->flags & STRATA_OP_SLICES)) place_pack_slices(p, p->graph->nodes[id]);
+    find_homes(p);
+    STRATA_TRY(place_fixed(p, err));
+    find_lives(p);
+    STRATA_TRY(place_work(p, err));
+    resolve_places(p);
+    return STRATA_OK;
+}
+
+strata_status strata_plan_create(const strata_graph *graph, strata_tensor *const *outputs, int n_outputs,
+                                 strata_tensor *const *updates, int n_updates, int64_t max_arena_bytes, strata_plan *out_plan,
+                                 strata_error *err) {
+    size_t n = (size_t)graph->n_nodes + 1;
+    *out_plan = (strata_plan){.n_places = graph->n_nodes};
+    planner p = {
+        .graph = graph, .plan = out_plan, .max_arena_bytes = max_arena_bytes / STRATA_PLACE_ALIGNMENT * STRATA_PLACE_ALIGNMENT};
+    out_plan->places = calloc(n, sizeof *out_plan->places);
+    out_plan->schedule = calloc(n, sizeof *out_plan->schedule);
+    out_plan->storages = calloc(n, sizeof *out_plan->storages);
+    out_plan->inputs = calloc(n, sizeof *out_plan->inputs);
+    out_plan->segment_of = calloc(n, sizeof *out_plan->segment_of);
+    out_plan->segments = calloc(n, sizeof *out_plan->segments);
+    out_plan->communications = calloc(n, sizeof *out_plan->communications);
+    p.live = calloc(n, sizeof *p.live);
+    p.output = calloc(n, sizeof *p.output);
+    p.owners = calloc(n, sizeof *p.owners);
+    p.position = calloc(n, sizeof *p.position);
+    p.storage_of = calloc(n, sizeof *p.storage_of);
+    p.owner_id = calloc(n, sizeof *p.owner_id);
+    strata_status status = STRATA_OK;
+    if (out_plan->places && out_plan->schedule && out_plan->storages && out_plan->inputs && out_plan->segment_of &&
+        out_plan->segments && out_plan->communications && p.live && p.output && p.owners && p.position && p.storage_of &&
+        p.owner_id) {
+        for (int id = 0; id < graph->n_nodes; id++) out_plan->places[id].arena = NONE;
+        status = plan_all(&p, outputs, n_outputs, updates, n_updates, err);
+    } else {
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "plan: no host memory for %d nodes", graph->n_nodes);
+    }
+    for (int i = 0; i < out_plan->n_arenas && p.lists; i++) free(p.lists[i].holes);
+    free(p.lists);
+    free(p.live);
+    free(p.output);
+    free(p.owners);
+    free(p.position);
+    free(p.storage_of);
+    free(p.owner_id);
+    if (status) strata_plan_finish(out_plan);
+    return status;
+}
+
+void strata_plan_finish(strata_plan *plan) {
+    free(plan->places);
+    free(plan->schedule);
+    free(plan->storages);
+    free(plan->inputs);
+    free(plan->segment_of);
+    free(plan->segments);
+    free(plan->communications);
+    free(plan->arenas);
+    free(plan->arena_variables);
+    *plan = (strata_plan){0};
+}
+
+int64_t strata_plan_bytes(const strata_plan *plan, strata_arena_kind kind) {
+    int64_t bytes = 0;
+    for (int i = 0; i < plan->n_arenas; i++)
+        if (plan->arenas[i].kind == kind) bytes += plan->arenas[i].bytes;
+    return bytes;
+}
+
+/* Whether b took over a's bytes, directly or through others, at the node where a's life ended. */
+static bool took_over(const strata_plan *plan, int a, int b) {
+    for (int from = plan->storages[b].in_place_of; from != NONE; from = plan->storages[from].in_place_of)
+        if (from == a) return plan->storages[a].last <= plan->storages[b].first;
+    return false;
+}
+
+strata_status strata_plan_check(const strata_plan *plan, strata_error *err) {
+    for (int i = 0; i < plan->n_storages; i++) {
+        const strata_storage *a = &plan->storages[i];
+        if (a->arena < 0 || a->offset < 0 || a->offset + a->bytes > plan->arenas[a->arena].bytes)
+            return strata_fail(err, STRATA_INTERNAL, "plan: storage %d (bytes %lld..%lld) leaves arena %d", i,
+                               (long long)a->offset, (long long)(a->offset + a->bytes), a->arena);
+        for (int j = i + 1; j < plan->n_storages; j++) {
+            const strata_storage *b = &plan->storages[j];
+            bool apart = a->arena != b->arena || a->last < b->first || b->last < a->first ||
+                         a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset;
+            if (!apart && !took_over(plan, i, j) && !took_over(plan, j, i))
+                return strata_fail(err, STRATA_INTERNAL,
+                                   "plan: storages %d (steps %d..%d) and %d (steps %d..%d) share bytes of arena %d", i,
+                                   a->first, a->last, j, b->first, b->last, a->arena);
+        }
+    }
+    return STRATA_OK;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory plan: which nodes run, in which order, and where each value lies. Works on sizes alone: no device memory is
+ * touched here.
+ *
+ * Nouns. A *storage* is a block of bytes that one or more tensors share: a node's output with the views of it, a pack with the
+ * tensors computed into it, an in-place chain. Its *life* is the span of schedule positions from the first node that writes it
+ * to the last that reads it. Two storages of a work arena may share bytes only when their lives do not meet. */
+#ifndef STRATA_CORE_PLAN_H
+#define STRATA_CORE_PLAN_H
+
+#include "core/run/device.h"
+
+enum { STRATA_ARENA_INDEX_INPUT = 0, STRATA_ARENA_INDEX_OUTPUT = 1 };
+
+typedef struct strata_storage {
+    int arena; /* index in plan->arenas */
+    int64_t offset, bytes;
+    int first, last; /* life, in schedule positions; both ends included */
+    int in_place_of; /* the storage whose bytes this one took over at its first node; -1: none */
+} strata_storage;
+
+/* One program's part of the schedule (core/compile/segments.h). Without communication nodes there is one. */
+typedef struct strata_segment {
+    int first, n;                      /* nodes of the schedule */
+    int64_t input_bytes, output_bytes; /* of its INPUT and OUTPUT arenas */
+} strata_segment;
+
+/* A communication node: its operand, if it gives one, is in the OUTPUT arena of segment `after` (else -1), its result in the INPUT arena of
+ * segment `before` (-1: nothing reads it). */
+typedef struct strata_communication {
+    const strata_tensor *node;
+    int after, before;
+} strata_communication;
+
+typedef struct strata_plan {
+    strata_place *places; /* by tensor id; in arenas INPUT and OUTPUT: of the tensor's segment */
+    int n_places;
+    int *segment_of; /* by tensor id: of what the host writes or reads */
+    strata_segment *segments;
+    int n_segments;
+    strata_communication *communications; /* in program order */
+    int n_communications;
+    strata_tensor **schedule; /* nodes to execute, in order */
+    int n_schedule;
+    strata_storage *storages; /* of the work arenas only: what the checker looks at */
+    int n_storages;
+    strata_arena *arenas; /* INPUT and OUTPUT (bytes: of all segments), then constants, work, variables; buffers still NULL */
+    strata_variable **arena_variables; /* by arena; NULL unless VARIABLE */
+    int n_arenas;
+    strata_tensor **inputs; /* live inputs, in graph order */
+    int n_inputs;
+} strata_plan;
+
+/* Plans what the roots need. Output tensors must be computed nodes, each different, no views or leaves (passes.c sees to it).
+ *   max_arena_bytes  the largest range that a kernel binding may span; a tensor beyond it is UNSUPPORTED, and named */
+STRATA_MUST_USE strata_status strata_plan_create(const strata_graph *graph, strata_tensor *const *outputs, int n_outputs,
+                                                 strata_tensor *const *updates, int n_updates, int64_t max_arena_bytes,
+                                                 strata_plan *out_plan, strata_error *err);
+void strata_plan_finish(strata_plan *plan);
+
+/* Bytes of all arenas of a kind. */
+int64_t strata_plan_bytes(const strata_plan *plan, strata_arena_kind kind);
+
+/* INTERNAL, naming both, when two storages whose lives meet share bytes, or one leaves its arena. */
+STRATA_MUST_USE strata_status strata_plan_check(const strata_plan *plan, strata_error *err);
+
+#endif

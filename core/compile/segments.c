@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Makes a graph with communication nodes ready to be cut into segments. The host writes an input into the memory of one segment's program, and
+ * reads an output from one's; temporaries are shared by all. So a value that one of those memories holds and another segment needs is
+ * copied to a temporary, in the segment that has it.
+ *
+ * Nouns. A *port* is a value that the host writes: an input, or the result of a communication node. The *root* of a value is what it is a
+ * view of; itself for most. */
+#include "core/compile/segments.h"
+
+#include <stdlib.h>
+
+#include "core/op/broadcast.h"
+#include "core/op/slice.h"
+
+typedef struct cutter {
+    strata_graph *from, *to;
+    bool *live, *output;       /* by old id */
+    int *uses;                 /* by old id: how many live nodes read it */
+    int *segment;              /* by old id: of a computing node; of a communication node: the one that it ends */
+    int *first_use, *last_use; /* by old id of a root: segments */
+    strata_tensor **mapped;    /* by old id */
+    strata_tensor **carried;   /* by old id of a port: its copy for later segments */
+} cutter;
+
+bool strata_is_communication(const strata_tensor *node) {
+    return node->op->flags & STRATA_OP_COMMUNICATION;
+}
+
+int strata_segment_of_next(strata_segment_counter *counter, bool computes) {
+    if (computes && counter->ended) {
+        counter->segment++;
+        counter->ended = false;
+    }
+    if (!computes) counter->ended = true;
+    return counter->segment;
+}
+
+static bool is_view(const strata_tensor *node) {
+    int64_t first = 0;
+    return (node->op->flags & STRATA_OP_VIEW) || (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
+}
+
+static const strata_tensor *root_of(const strata_tensor *node) {
+    while (is_view(node)) node = node->inputs[0];
+    return node;
+}
+
+static bool is_port(const strata_tensor *node) {
+    return node->op == &strata_op_input || strata_is_communication(node);
+}
+
+/* Whether a communication node can't take its operand from where it is computed. */
+static bool needs_copy(const cutter *c, const strata_tensor *operand) {
+    return (operand->op->flags & (STRATA_OP_LEAF | STRATA_OP_UPDATE | STRATA_OP_COMMUNICATION)) || is_view(operand) ||
+           c->output[operand->id] || c->uses[operand->id] > 1;
+}
+
+static void mark_live(cutter *c, strata_tensor *const *roots, int n) {
+    for (int i = 0; i < n; i++) c->live[roots[i]->id] = true;
+}
+
+static void count_uses(cutter *c) {
+    for (int id = c->from->n_nodes - 1; id >= 0; id--)
+        for (int i = 0; c->live[id] && i < c->from->nodes[id]->n_inputs; i++) {
+            int input = c->from->nodes[id]->inputs[i]->id;
+            c->live[input] = true;
+            c->uses[input]++;
+        }
+}
+
+static void use(cutter *c, const strata_tensor *value, int segment) {
+    int root = root_of(value)->id;
+    if (c->first_use[root] < 0 || segment < c->first_use[root]) c->first_use[root] = segment;
+    if (segment > c->last_use[root]) c->last_use[root] = segment;
+}
+
+static void find_segments(cutter *c) {
+    strata_segment_counter counter = {0};
+    for (int id = 0; id < c->from->n_nodes; id++) {
+        const strata_tensor *node = c->from->nodes[id];
+        c->first_use[id] = c->last_use[id] = -1;
+        if (!c->live[id] || (node->op->flags & STRATA_OP_LEAF) || is_view(node)) continue;
+        if (strata_is_communication(node)) {
+            const strata_tensor *operand = node->n_inputs ? node->inputs[0] : NULL;
+            c->segment[id] = operand ? c->segment[operand->id] : counter.segment;
+            if (operand && needs_copy(c, operand)) {
+                c->segment[id] = strata_segment_of_next(&counter, true);
+                use(c, operand, c->segment[id]);
+            }
+            strata_segment_of_next(&counter, false);
+            continue;
+        }
+        c->segment[id] = strata_segment_of_next(&counter, true);
+        for (int i = 0; i < node->n_inputs; i++) use(c, node->inputs[i], c->segment[id]);
+    }
+}
+
+static strata_tensor *copy_of(strata_tensor *value) {
+    strata_broadcast_to_attrs attrs = {.shape = value->shape};
+    return strata_tensor_set_name(strata_node(value->graph, &strata_op_broadcast_to, 1, &value, &attrs), value->name);
+}
+
+static strata_tensor *clone(cutter *c, const strata_tensor *node, strata_tensor *const *inputs) {
+    strata_tensor *copy = strata_node(c->to, node->op, node->n_inputs, inputs, node->attrs);
+    if (strata_tensor_is_poison(copy)) return copy;
+    copy->dtype = node->dtype;
+    copy->shape = node->shape;
+    return strata_tensor_set_name(copy, node->name);
+}
+
+/* What stands for the value in this segment. */
+static strata_tensor *value_in(cutter *c, const strata_tensor *value, int segment) {
+    const strata_tensor *root = root_of(value);
+    if (!is_port(root) || c->last_use[root->id] == c->first_use[root->id]) return c->mapped[value->id];
+    if (!c->carried[root->id]) c->carried[root->id] = copy_of(c->mapped[root->id]);
+    if (segment == c->first_use[root->id]) return c->mapped[value->id];
+    if (value == root) return c->carried[root->id];
+    strata_tensor *input = value_in(c, value->inputs[0], segment);
+    return clone(c, value, &input);
+}
+
+static void rewrite_node(cutter *c, const strata_tensor *node, strata_tensor **inputs) {
+    const bool communicates = strata_is_communication(node);
+    for (int i = 0; i < node->n_inputs; i++)
+        inputs[i] = is_view(node) ? c->mapped[node->inputs[i]->id] : value_in(c, node->inputs[i], c->segment[node->id]);
+    if (communicates && node->n_inputs && needs_copy(c, node->inputs[0])) inputs[0] = copy_of(inputs[0]);
+    c->mapped[node->id] = clone(c, node, inputs);
+}
+
+static strata_status rewrite(cutter *c, strata_tensor **outputs, int n_outputs, strata_tensor **updates, int n_updates,
+                             strata_error *err) {
+    mark_live(c, outputs, n_outputs);
+    mark_live(c, updates, n_updates);
+    for (int i = 0; i < n_outputs; i++) c->output[outputs[i]->id] = true;
+    count_uses(c);
+    find_segments(c);
+    int most = 1;
+    for (int id = 0; id < c->from->n_nodes; id++)
+        if (c->from->nodes[id]->n_inputs > most) most = c->from->nodes[id]->n_inputs;
+    strata_tensor **inputs = calloc((size_t)most, sizeof *inputs);
+    strata_tensor **read = calloc((size_t)c->from->n_nodes + 1, sizeof *read); /* by old id of an output: what the host reads */
+    if (!inputs || !read) {
+        free(inputs);
+        free(read);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "segments: no host memory for %d inputs", most);
+    }
+    for (int id = 0; id < c->from->n_nodes && !c->to->status; id++) {
+        if (!c->live[id]) continue;
+        rewrite_node(c, c->from->nodes[id], inputs);
+        if (!c->output[id] || strata_tensor_is_poison(c->mapped[id])) continue;
+        read[id] = c->last_use[id] > c->segment[id] ? copy_of(c->mapped[id]) : c->mapped[id];
+    }
+    strata_status status = strata_graph_check(c->to, err);
+    for (int i = 0; i < n_outputs && !status; i++) outputs[i] = read[outputs[i]->id];
+    for (int i = 0; i < n_updates && !status; i++) updates[i] = c->mapped[updates[i]->id];
+    free(inputs);
+    free(read);
+    return status;
+}
+
+strata_status strata_segments_prepare(strata_graph **graph, strata_tensor **outputs, int n_outputs, strata_tensor **updates,
+                                      int n_updates, strata_error *err) {
+    bool communicates = false;
+    for (int id = 0; id < (*graph)->n_nodes && !communicates; id++) communicates = strata_is_communication((*graph)->nodes[id]);
+    if (!communicates) return STRATA_OK;
+
+    const size_t n = (size_t)(*graph)->n_nodes + 1;
+    cutter c = {.from = *graph};
+    STRATA_TRY(strata_graph_create(&c.to, err));
+    strata_graph_retain(c.to, c.from);
+    c.live = calloc(2 * n, sizeof *c.live);
+    c.uses = calloc(4 * n, sizeof *c.uses);
+    c.mapped = calloc(2 * n, sizeof(*c.mapped));
+    strata_status status;
+    if (c.live && c.uses && c.mapped) {
+        c.output = c.live + n;
+        c.segment = c.uses + n;
+        c.first_use = c.uses + 2 * n;
+        c.last_use = c.uses + 3 * n;
+        c.carried = c.mapped + n;
+        status = rewrite(&c, outputs, n_outputs, updates, n_updates, err);
+    } else {
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "segments: no host memory for %zu nodes", n);
+    }
+    free(c.live);
+    free(c.uses);
+    free(c.mapped);
+    strata_graph_destroy(status ? c.to : c.from);
+    if (!status) *graph = c.to;
+    return status;
+}

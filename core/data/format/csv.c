@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * CSV: one pass that unquotes every cell in place, so that a cell is a pointer into the file's own bytes. */
+#include "strata/csv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/data/format/stream.h"
+
+enum { MOST_COLUMNS = 16384 };
+
+struct strata_csv {
+    char *name;
+    char *bytes;    /* the file; cells end with NULs that were put over separators and quotes */
+    char **cells;   /* [n_records][n_columns]; the header first */
+    char **names;   /* [n_columns] the header's cells where it was given; NULL: it is in the file */
+    int64_t *lines; /* [n_records] */
+    int64_t n_records, records_capacity;
+    int64_t n_cells, cells_capacity;
+    int n_columns;
+};
+
+/* ---- parsing ---- */
+
+typedef struct parser {
+    strata_csv *csv;
+    char separator;
+    char *at, *end;
+    int64_t line;     /* of `at`, from 1 */
+    char *line_start; /* of the record's or cell's line; columns count bytes from here */
+    strata_error *err;
+} parser;
+
+static strata_status no_memory(const strata_csv *csv, strata_error *err) {
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for its table", csv->name);
+}
+
+static strata_status fail_at(const parser *p, const char *at, const char *what) {
+    return strata_fail(p->err, STRATA_DATA, "%s:%lld:%lld: %s", p->csv->name, (long long)p->line,
+                       (long long)(at - p->line_start) + 1, what);
+}
+
+/* Makes room for one more of `bytes` each in a table that doubles. */
+static bool grow(void *table, int64_t n, int64_t *capacity, size_t bytes) {
+    void **memory = table;
+    if (n < *capacity) return true;
+    int64_t wanted = *capacity ? *capacity * 2 : 64;
+    void *larger = realloc(*memory, (size_t)wanted * bytes);
+    if (!larger) return false;
+    *memory = larger;
+    *capacity = wanted;
+    return true;
+}
+
+static strata_status add_cell(parser *p, char *cell) {
+    if (!grow(&p->csv->cells, p->csv->n_cells, &p->csv->cells_capacity, sizeof *p->csv->cells))
+        return no_memory(p->csv, p->err);
+    p->csv->cells[p->csv->n_cells++] = cell;
+    return STRATA_OK;
+}
+
+/* A character of a cell: checked, and lines counted. Leaves p->at behind it. */
+static strata_status take_character(parser *p) {
+    size_t length = strata_utf8_length(p->at, (size_t)(p->end - p->at));
+    if (*p->at == 0) return fail_at(p, p->at, "a NUL; a CSV file is text (is it UTF-16? save it as UTF-8)");
+    if (length == 0) {
+        char what[64];
+        snprintf(what, sizeof what, "byte 0x%02X is not valid UTF-8", (unsigned char)*p->at);
+        return fail_at(p, p->at, what);
+    }
+    bool ends_line = *p->at == '\n';
+    p->at += length;
+    if (ends_line) p->line++, p->line_start = p->at;
+    return STRATA_OK;
+}
+
+/* Moves what it unquotes down; the NUL goes over a quote. */
+static strata_status take_quoted(parser *p) {
+    int64_t line = p->line, column = (int64_t)(p->at - p->line_start) + 1;
+    char *out = ++p->at;
+    STRATA_TRY(add_cell(p, out));
+    while (p->at < p->end) {
+        if (*p->at == '"') {
+            if (p->at + 1 == p->end || p->at[1] != '"') {
+                *out = 0;
+                p->at++;
+                return STRATA_OK;
+            }
+            p->at++;
+        }
+        char *from = p->at;
+        STRATA_TRY(take_character(p));
+        memmove(out, from, (size_t)(p->at - from));
+        out += p->at - from;
+    }
+    return strata_fail(p->err, STRATA_DATA, "%s:%lld:%lld: the quote that opens here is never closed", p->csv->name,
+                       (long long)line, (long long)column);
+}
+
+static bool at_end_of_cell(const parser *p) {
+    return p->at == p->end || *p->at == p->separator || *p->at == '\n' ||
+           (*p->at == '\r' && p->at + 1 < p->end && p->at[1] == '\n');
+}
+
+static strata_status take_bare(parser *p) {
+    STRATA_TRY(add_cell(p, p->at));
+    while (!at_end_of_cell(p)) {
+        if (*p->at == '"')
+            return fail_at(p, p->at, "a quote inside a cell that does not begin with one; double it and quote the cell");
+        STRATA_TRY(take_character(p));
+    }
+    return STRATA_OK;
+}
+
+/* A line end at p->at, if there is one. */
+static bool skip_line_end(parser *p) {
+    size_t n = p->at == p->end ? 0 : *p->at == '\n' ? 1 : *p->at == '\r' && p->at + 1 < p->end && p->at[1] == '\n' ? 2 : 0;
+    if (!n) return false;
+    p->at += n;
+    p->line++;
+    p->line_start = p->at;
+    return true;
+}
+
+/* Whether one more cell, which begins at p->at, may follow `n` others of its record. */
+static strata_status check_room(const parser *p, int64_t n) {
+    char what[96];
+    int64_t most = p->csv->n_records ? p->csv->n_columns : MOST_COLUMNS;
+    if (n < most) return STRATA_OK;
+    snprintf(what, sizeof what,
+             p->csv->names       ? "cell %lld of a row; it must have %lld"
+             : p->csv->n_records ? "cell %lld of a record; the header names %lld columns"
+                                 : "column %lld; at most %lld are possible",
+             (long long)n + 1, (long long)most);
+    return fail_at(p, p->at, what);
+}
+
+static strata_status add_record(parser *p, int64_t line, int64_t n_cells) {
+    strata_csv *csv = p->csv;
+    if (!grow(&csv->lines, csv->n_records, &csv->records_capacity, sizeof *csv->lines)) return no_memory(csv, p->err);
+    csv->lines[csv->n_records++] = line;
+    csv->n_columns = (int)n_cells;
+    return STRATA_OK;
+}
+
+/* The header that the file does not have. */
+static strata_status put_header(parser *p, const char *const *columns, int n) {
+    if (n < 1 || n > MOST_COLUMNS)
+        return strata_fail(p->err, STRATA_INVALID, "csv: %d columns; there must be 1 to %d", n, MOST_COLUMNS);
+    STRATA_TRY(strata_names_copy(columns, n, &p->csv->names, p->err));
+    p->csv->n_columns = n; /* of the names */
+    for (int i = 0; i < n; i++) STRATA_TRY(add_cell(p, p->csv->names[i]));
+    return add_record(p, 0, n);
+}
+
+/* A record up to and with its line end. */
+static strata_status take_record(parser *p) {
+    strata_csv *csv = p->csv;
+    int64_t first = csv->n_cells, line = p->line;
+    for (bool more = true; more;) {
+        STRATA_TRY(check_room(p, csv->n_cells - first));
+        STRATA_TRY(p->at < p->end && *p->at == '"' ? take_quoted(p) : take_bare(p));
+        if (!at_end_of_cell(p)) return fail_at(p, p->at, "text behind a closing quote; a separator or a line end must follow");
+        more = p->at < p->end && *p->at == p->separator;
+        if (more) *p->at++ = 0;
+    }
+    int64_t n = csv->n_cells - first;
+    if (csv->n_records && n != csv->n_columns) {
+        char what[96];
+        snprintf(what, sizeof what,
+                 csv->names ? "the row ends after %lld cells; it must have %d"
+                            : "the record ends after %lld cells; the header names %d columns",
+                 (long long)n, csv->n_columns);
+        return fail_at(p, p->at, what);
+    }
+    char *end = p->at;
+    skip_line_end(p);
+    *end = 0;
+    return add_record(p, line, n);
+}
+
+static strata_status check_header(const strata_csv *csv, strata_error *err) {
+    if (!csv->n_records) return strata_fail(err, STRATA_DATA, "%s: is empty; its first line must name the columns", csv->name);
+    for (int i = 0; i < csv->n_columns; i++)
+        for (int k = 0; k < i; k++)
+            if (!strcmp(csv->cells[i], csv->cells[k]))
+                return strata_fail(err, STRATA_DATA, "%s:%lld: columns %d and %d are both named \"%s\"", csv->name,
+                                   (long long)csv->lines[0], k + 1, i + 1, csv->cells[i]);
+    return STRATA_OK;
+}
+
+/* Takes the bytes, which are followed by a NUL. columns NULL: the first record names them. */
+static strata_status parse(const char *name, unsigned char *bytes, size_t n_bytes, char separator, const char *const *columns,
+                           int n_columns, strata_csv **out_csv, strata_error *err) {
+    strata_csv *csv = calloc(1, sizeof *csv);
+    if (!csv || !(csv->name = strdup(name))) {
+        free(csv);
+        free(bytes);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
+    }
+    csv->bytes = (char *)bytes;
+    size_t mark = n_bytes >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
+    parser p = {.csv = csv,
+                .separator = separator ? separator : ',',
+                .at = csv->bytes + mark,
+                .end = csv->bytes + n_bytes,
+                .line = 1,
+                .line_start = csv->bytes + mark,
+                .err = err};
+    strata_status status = columns ? put_header(&p, columns, n_columns) : STRATA_OK;
+    while (!status && p.at < p.end)
+        if (!skip_line_end(&p)) status = take_record(&p);
+    if (!status) status = check_header(csv, err);
+    if (status)
+        strata_csv_destroy(csv);
+    else
+        *out_csv = csv;
+    return status;
+}
+
+strata_status strata_csv_read(const char *path, char separator, strata_csv **out_csv, strata_error *err) {
+    unsigned char *bytes;
+    size_t n_bytes;
+    STRATA_TRY(strata_stream_read_file(path, (size_t)1 << 36, &bytes, &n_bytes, err));
+    return parse(path, bytes, n_bytes, separator, NULL, 0, out_csv, err);
+}
+
+strata_status strata_csv_parse_rows(const char *name, const void *bytes, size_t n_bytes, char separator,
+                                    const char *const *columns, int n_columns, strata_csv **out_csv, strata_error *err) {
+    strata_stream *stream;
+    unsigned char *copy = NULL;
+    size_t n = 0;
+    STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &stream, err));
+    strata_status status = strata_stream_read_all(stream, (size_t)1 << 36, &copy, &n, err);
+    strata_stream_destroy(stream);
+    return status ? status : parse(name, copy, n, separator, columns, n_columns, out_csv, err);
+}
+
+strata_status strata_csv_parse(const char *name, const void *bytes, size_t n_bytes, char separator, strata_csv **out_csv,
+                               strata_error *err) {
+    return strata_csv_parse_rows(name, bytes, n_bytes, separator, NULL, 0, out_csv, err);
+}
+
+void strata_csv_destroy(strata_csv *csv) {
+    if (!csv) return;
+    free(csv->name);
+    free(csv->bytes);
+    free(csv->cells);
+    strata_names_free(csv->names, csv->n_columns);
+    free(csv->lines);
+    free(csv);
+}
+
+/* ---- asking ---- */
+
+int64_t strata_csv_n_rows(const strata_csv *csv) {
+    return csv->n_records - 1;
+}
+int strata_csv_n_columns(const strata_csv *csv) {
+    return csv->n_columns;
+}
+const char *strata_csv_column(const strata_csv *csv, int column) {
+    return csv->cells[column];
+}
+const char *strata_csv_name(const strata_csv *csv) {
+    return csv->name;
+}
+const char *strata_csv_cell(const strata_csv *csv, int64_t row, int column) {
+    return csv->cells[(row + 1) * csv->n_columns + column];
+}
+int64_t strata_csv_line(const strata_csv *csv, int64_t row) {
+    return csv->lines[row + 1];
+}
+
+strata_status strata_csv_find(const strata_csv *csv, const char *column, int *out_column, strata_error *err) {
+    for (int i = 0; i < csv->n_columns; i++)
+        if (!strcmp(csv->cells[i], column)) {
+            *out_column = i;
+            return STRATA_OK;
+        }
+    const char *nearest = strata_nearest_name(column, (const char *const *)csv->cells, (size_t)csv->n_columns);
+    if (nearest)
+        return strata_fail(err, STRATA_DATA, "%s: has no column \"%s\"; did you mean \"%s\"?", csv->name, column, nearest);
+    char names[512] = "";
+    size_t n = 0;
+    for (int i = 0; i < csv->n_columns && n < sizeof names - 40; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%.32s", i ? ", " : "", csv->cells[i]);
+    return strata_fail(err, STRATA_DATA, "%s: has no column \"%s\"; it has: %.*s", csv->name, column,
+                       (int)(n < sizeof names ? n : sizeof names - 1), names);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * safetensors files: an 8-byte little-endian header length, a JSON header {"name": {"dtype", "shape", "data_offsets"}, ...,
+ * "__metadata__": {string: string}}, then the tensors, little-endian and row-major, without holes. Format: the README of
+ * github.com/huggingface/safetensors. What the tensors mean is the model's business. */
+#ifndef STRATA_CORE_DATA_SAFETENSORS_H
+#define STRATA_CORE_DATA_SAFETENSORS_H
+
+#include "core/base/json.h"
+#include "strata/tensor.h"
+
+enum { STRATA_SAFETENSORS_MAX_HEADER = 16 << 20 };
+
+/* One tensor of a file. */
+typedef struct strata_safetensor {
+    const char *name;
+    const char *dtype_name; /* as in the file: "F32" */
+    strata_dtype dtype;     /* STRATA_DTYPE_COUNT when Strata has none for it ("F64"); reading it is then UNSUPPORTED */
+    strata_shape shape;
+    const unsigned char *data; /* may be unaligned */
+    size_t n_bytes;
+} strata_safetensor;
+
+/* A checked file. Tensors are in the order of their data. Names live as long as the file. */
+typedef struct strata_safetensors {
+    const char *name; /* of the file, borrowed, for messages */
+    strata_safetensor *tensors;
+    size_t n_tensors;
+    strata_safetensor **by_name; /* the same, sorted by name */
+    strata_json header;
+    unsigned char *owned; /* the file's bytes; NULL when they are borrowed */
+} strata_safetensors;
+
+/* Checks all of bytes[0..n_bytes), which are borrowed until finish.
+ * Fails: DATA naming file, tensor and numbers for a header longer than the file or 16 MiB, malformed JSON, duplicate names, rank
+ * above 8, a dimension of 2^48 or more, spans that overlap, leave a hole, don't fit shape and dtype, or don't end with the file;
+ * OUT_OF_MEMORY. */
+STRATA_MUST_USE strata_status strata_safetensors_parse(const char *name, const void *bytes, size_t n_bytes,
+                                                       strata_safetensors *out_file, strata_error *err);
+/* The same on a file, which is read into memory whole; borrows `path`. Fails also: UNAVAILABLE when it can't be read. */
+STRATA_MUST_USE strata_status strata_safetensors_read(const char *path, strata_safetensors *out_file, strata_error *err);
+void strata_safetensors_finish(strata_safetensors *file); /* NULL and a zeroed file are fine */
+
+/* NULL when there is none of this name. */
+const strata_safetensor *strata_safetensors_find(const strata_safetensors *file, const char *tensor_name);
+/* A value of __metadata__, NULL when there is none. Lives as long as the file. */
+const char *strata_safetensors_metadata(const strata_safetensors *file, const char *key);
+
+/* Copies a tensor's elements into memory of the caller, who says what it must be.
+ * Fails: DATA when there is no such tensor, or it has another dtype or shape, or a bool that is neither 0 nor 1; UNSUPPORTED when
+ * Strata has no such dtype. */
+STRATA_MUST_USE strata_status strata_safetensors_copy(const strata_safetensors *file, const char *tensor_name,
+                                                      strata_dtype dtype, strata_shape shape, void *out_data,
+                                                      strata_error *err);
+/* The tensor as a new array, which the caller finishes. Fails as copy does, and with OUT_OF_MEMORY. */
+STRATA_MUST_USE strata_status strata_safetensors_load(const strata_safetensors *file, const char *tensor_name,
+                                                      strata_array *out_array, strata_error *err);
+
+/* ---- writing ---- */
+
+typedef struct strata_named_array {
+    const char *name;
+    strata_array array; /* borrowed */
+} strata_named_array;
+
+typedef struct strata_metadata {
+    const char *key, *value;
+} strata_metadata;
+
+/* Writes the file by way of a temporary one (core/base/file.h), so that `path` holds the old or the new, whatever happens. Tensors lie in
+ * the order of falling element size, then name, as the format's own library writes them: each is aligned to its element.
+ * The same content gives the same bytes.
+ * Fails: INVALID for a duplicate or reserved name or key; OUT_OF_DISK, UNAVAILABLE, OUT_OF_MEMORY as core/base/file.h. */
+STRATA_MUST_USE strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors, size_t n_tensors,
+                                                       const strata_metadata *metadata, size_t n_metadata, strata_error *err);
+
+#endif

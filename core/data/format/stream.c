@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Three decoders behind one table. A decoder consumes from bytes[at..n_bytes) and says when its stream ends. */
+#include "core/data/format/stream.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+#if STRATA_WITH_XZ
+#include <lzma.h>
+#endif
+
+#include "core/base/file.h"
+
+typedef struct decoder {
+    const char *name;
+    unsigned char magic[6];
+    size_t n_magic;
+    size_t most_expansion; /* DEFLATE reaches 1032; for LZMA the largest that was ever seen is below 7000 */
+    strata_status (*open)(strata_stream *s, strata_error *err);
+    strata_status (*read)(strata_stream *s, unsigned char *out, size_t wanted, size_t *out_n, strata_error *err);
+    void (*close)(strata_stream *s);
+} decoder;
+
+struct strata_stream {
+    const char *name;
+    const unsigned char *bytes;
+    size_t n_bytes;
+    size_t n_read; /* bytes given out */
+    size_t at;     /* next byte of a plain file */
+    const decoder *decoder;
+    z_stream z;
+#if STRATA_WITH_XZ
+    lzma_stream xz;
+    bool xz_ended;
+#endif
+};
+
+static strata_status no_memory(const strata_stream *s, strata_error *err) {
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory to expand it", s->name);
+}
+
+static strata_status cut_off(const strata_stream *s, strata_error *err) {
+    return strata_fail(err, STRATA_DATA, "%s: the %s data is cut off at byte %zu, after %zu expanded bytes", s->name,
+                       s->decoder->name, s->n_bytes, s->n_read);
+}
+
+static strata_status corrupt(const strata_stream *s, size_t near, const char *why, strata_error *err) {
+    return strata_fail(err, STRATA_DATA, "%s: the %s data is corrupt near byte %zu of %zu: %s", s->name, s->decoder->name, near,
+                       s->n_bytes, why);
+}
+
+/* ---- plain ---- */
+
+static strata_status plain_open(strata_stream *s, strata_error *err) {
+    (void)s, (void)err;
+    return STRATA_OK;
+}
+
+static strata_status plain_read(strata_stream *s, unsigned char *out, size_t wanted, size_t *out_n, strata_error *err) {
+    (void)err;
+    size_t n = s->n_bytes - s->at < wanted ? s->n_bytes - s->at : wanted;
+    if (n) memcpy(out, s->bytes + s->at, n);
+    s->at += n;
+    s->n_read += n;
+    *out_n = n;
+    return STRATA_OK;
+}
+
+static void plain_close(strata_stream *s) {
+    (void)s;
+}
+
+/* ---- gzip ---- */
+
+static strata_status gzip_open(strata_stream *s, strata_error *err) {
+    s->z.next_in = (unsigned char *)s->bytes; /* zlib only reads it */
+    return inflateInit2(&s->z, 15 + 16) == Z_OK ? STRATA_OK : no_memory(s, err);
+}
+
+static size_t gzip_at(const strata_stream *s) {
+    return (size_t)(s->z.next_in - s->bytes);
+}
+
+static strata_status gzip_failed(const strata_stream *s, int result, strata_error *err) {
+    if (result == Z_MEM_ERROR) return no_memory(s, err);
+    if (result == Z_BUF_ERROR) return cut_off(s, err);
+    return corrupt(s, gzip_at(s), s->z.msg ? s->z.msg : "unknown fault", err);
+}
+
+static strata_status gzip_read(strata_stream *s, unsigned char *out, size_t wanted, size_t *out_n, strata_error *err) {
+    const size_t most_at_once = (size_t)1 << 30; /* zlib counts in 32 bits */
+    size_t n = 0;
+    while (n < wanted) {
+        size_t left = s->n_bytes - gzip_at(s), room = wanted - n;
+        s->z.avail_in = (uInt)(left < most_at_once ? left : most_at_once);
+        s->z.avail_out = (uInt)(room < most_at_once ? room : most_at_once);
+        s->z.next_out = out + n;
+        size_t offered = s->z.avail_out;
+        int result = inflate(&s->z, Z_NO_FLUSH);
+        n += offered - s->z.avail_out;
+        s->n_read += offered - s->z.avail_out;
+        if (result == Z_STREAM_END) {
+            if (gzip_at(s) == s->n_bytes) break;
+            if (inflateReset(&s->z) != Z_OK) return gzip_failed(s, Z_DATA_ERROR, err); /* another member must follow */
+        } else if (result != Z_OK) {
+            return gzip_failed(s, result, err);
+        }
+    }
+    *out_n = n;
+    return STRATA_OK;
+}
+
+static void gzip_close(strata_stream *s) {
+    inflateEnd(&s->z);
+}
+
+/* ---- xz ---- */
+
+#if STRATA_WITH_XZ
+static strata_status xz_open(strata_stream *s, strata_error *err) {
+    const uint64_t most_memory = UINT64_C(1) << 30; /* of its dictionary; xz -9 needs 65 MiB */
+    s->xz = (lzma_stream)LZMA_STREAM_INIT;
+    s->xz.next_in = s->bytes;
+    s->xz.avail_in = s->n_bytes;
+    return lzma_stream_decoder(&s->xz, most_memory, LZMA_CONCATENATED) == LZMA_OK ? STRATA_OK : no_memory(s, err);
+}
+
+static strata_status xz_failed(const strata_stream *s, lzma_ret result, strata_error *err) {
+    if (result == LZMA_MEM_ERROR) return no_memory(s, err);
+    if (result == LZMA_BUF_ERROR) return cut_off(s, err);
+    const char *why = result == LZMA_MEMLIMIT_ERROR  ? "its dictionary needs more than 1 GiB"
+                      : result == LZMA_OPTIONS_ERROR ? "it uses a filter that liblzma does not know"
+                      : result == LZMA_FORMAT_ERROR  ? "what follows is no xz stream"
+                      : s->xz.avail_in < s->n_bytes  ? "its contents or checksum are wrong"
+                                                     : "unknown fault";
+    return corrupt(s, s->n_bytes - s->xz.avail_in, why, err);
+}
+
+static strata_status xz_read(strata_stream *s, unsigned char *out, size_t wanted, size_t *out_n, strata_error *err) {
+    s->xz.next_out = out;
+    s->xz.avail_out = wanted;
+    while (s->xz.avail_out && !s->xz_ended) {
+        size_t before = s->xz.avail_out;
+        lzma_ret result = lzma_code(&s->xz, LZMA_FINISH);
+        s->n_read += before - s->xz.avail_out;
+        s->xz_ended = result == LZMA_STREAM_END;
+        if (result != LZMA_OK && result != LZMA_STREAM_END) return xz_failed(s, result, err);
+    }
+    *out_n = wanted - s->xz.avail_out;
+    return STRATA_OK;
+}
+
+static void xz_close(strata_stream *s) {
+    lzma_end(&s->xz);
+}
+#else
+static strata_status xz_open(strata_stream *s, strata_error *err) {
+    return strata_fail(err, STRATA_UNSUPPORTED,
+                       "%s: is xz-compressed, and this build has no liblzma; expand it with: xz -d, or build with liblzma-dev",
+                       s->name);
+}
+#define xz_read  plain_read
+#define xz_close plain_close
+#endif
+
+/* The last has no magic and takes everything. */
+static const decoder decoders[] = {
+    {"gzip", {0x1F, 0x8B}, 2, 1032, gzip_open, gzip_read, gzip_close},
+    {"xz", {0xFD, '7', 'z', 'X', 'Z', 0}, 6, 16384, xz_open, xz_read, xz_close},
+    {"plain", {0}, 0, 1, plain_open, plain_read, plain_close},
+};
+
+strata_status strata_stream_create(const char *name, const void *bytes, size_t n_bytes, strata_stream **out_stream,
+                                   strata_error *err) {
+    strata_stream *s = calloc(1, sizeof *s);
+    if (!s) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
+    *s = (strata_stream){.name = name, .bytes = bytes, .n_bytes = n_bytes, .decoder = decoders};
+    while (n_bytes < s->decoder->n_magic || (s->decoder->n_magic && memcmp(bytes, s->decoder->magic, s->decoder->n_magic)))
+        s->decoder++;
+    strata_status status = s->decoder->open(s, err);
+    if (status)
+        free(s);
+    else
+        *out_stream = s;
+    return status;
+}
+
+void strata_stream_destroy(strata_stream *stream) {
+    if (!stream) return;
+    stream->decoder->close(stream);
+    free(stream);
+}
+
+strata_status strata_stream_read(strata_stream *stream, void *out, size_t wanted, size_t *out_n, strata_error *err) {
+    return stream->decoder->read(stream, out, wanted, out_n, err);
+}
+
+size_t strata_stream_offset(const strata_stream *stream) {
+    return stream->n_read;
+}
+
+bool strata_stream_is_plain(const strata_stream *stream) {
+    return stream->decoder->n_magic == 0;
+}
+
+size_t strata_stream_bound(const strata_stream *stream) {
+    size_t bound;
+    return __builtin_mul_overflow(stream->n_bytes, stream->decoder->most_expansion, &bound) ? SIZE_MAX : bound;
+}
+
+strata_status strata_stream_read_all(strata_stream *stream, size_t max_bytes, unsigned char **out_bytes, size_t *out_n_bytes,
+                                     strata_error *err) {
+    size_t capacity = strata_stream_is_plain(stream) ? stream->n_bytes - stream->at : stream->n_bytes * 4, n = 0, got;
+    unsigned char *bytes = NULL;
+    strata_status status = STRATA_OK;
+    for (bool ended = false; !ended;) {
+        if (capacity > max_bytes) capacity = max_bytes;
+        unsigned char *larger = realloc(bytes, capacity + 2); /* one to see that more follows, one for the NUL */
+        if (!larger) status = no_memory(stream, err);
+        if (!status) bytes = larger, status = strata_stream_read(stream, bytes + n, capacity + 1 - n, &got, err);
+        if (!status) ended = got < capacity + 1 - n, n += got;
+        if (!status && n > max_bytes)
+            status = strata_fail(err, STRATA_DATA, "%s: has more than %zu bytes when expanded, the most that is read",
+                                 stream->name, max_bytes);
+        if (status) break;
+        capacity *= 2;
+    }
+    if (status) {
+        free(bytes);
+        return status;
+    }
+    bytes[n] = 0;
+    *out_bytes = bytes;
+    *out_n_bytes = n;
+    return STRATA_OK;
+}
+
+strata_status strata_stream_peek_file(const char *path, void *out_head, size_t wanted, size_t *out_n, strata_error *err) {
+    unsigned char bytes[4096];
+    strata_stream *stream = NULL;
+    *out_n = 0;
+    FILE *file = fopen(path, "rb");
+    if (!file) return strata_file_fail(err, errno, path, "open");
+    const size_t n = fread(bytes, 1, sizeof bytes, file);
+    const int problem = ferror(file) ? errno : 0;
+    fclose(file);
+    if (problem) return strata_file_fail(err, problem, path, "read");
+    if (!strata_stream_create(path, bytes, n, &stream, NULL) && strata_stream_read(stream, out_head, wanted, out_n, NULL))
+        *out_n = 0;
+    strata_stream_destroy(stream);
+    return STRATA_OK;
+}
+
+strata_status strata_stream_read_file(const char *path, size_t max_bytes, unsigned char **out_bytes, size_t *out_n_bytes,
+                                      strata_error *err) {
+    unsigned char *file;
+    size_t n_file;
+    strata_stream *stream = NULL;
+    STRATA_TRY(strata_file_read(path, max_bytes, &file, &n_file, err));
+    strata_status status = strata_stream_create(path, file, n_file, &stream, err);
+    if (!status && strata_stream_is_plain(stream)) { /* as it is */
+        *out_bytes = file, *out_n_bytes = n_file;
+        file = NULL;
+    } else if (!status)
+        status = strata_stream_read_all(stream, max_bytes, out_bytes, out_n_bytes, err);
+    strata_stream_destroy(stream);
+    free(file);
+    return status;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Walking folders with readdir, and tar archives by their 512-byte headers (POSIX.1-2001 pax interchange format, and what GNU tar writes for long names). */
+#include "core/data/format/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/base/file.h"
+#include "core/data/format/stream.h"
+
+enum { LONGEST_PATH = 4096, TAR_BLOCK = 512 };
+static const size_t LARGEST_FILE = (size_t)1 << 33;
+
+bool strata_tree_is_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* ---- folders ---- */
+
+static strata_status visit_file(const char *path, const char *name, const strata_tree_visitor *visitor, strata_error *err) {
+    unsigned char *bytes;
+    size_t n_bytes;
+    if (!visitor->wants(name, visitor->user)) return STRATA_OK;
+    STRATA_TRY(strata_file_read(path, LARGEST_FILE, &bytes, &n_bytes, err));
+    return visitor->take(name, path, bytes, n_bytes, visitor->user, err);
+}
+
+/* `path` is the root and, from `root_length` on, the way below it. */
+static strata_status visit_folder(char path[LONGEST_PATH], size_t root_length, int depth, const strata_tree_visitor *visitor,
+                                  strata_error *err) {
+    if (depth > visitor->depth) return STRATA_OK;
+    DIR *folder = opendir(path);
+    if (!folder) return strata_file_fail(err, errno, path, "open this folder");
+    size_t length = strlen(path);
+    strata_status status = STRATA_OK;
+    for (struct dirent *entry; !status && (entry = readdir(folder));) {
+        struct stat info;
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        if (length + strlen(entry->d_name) + 2 > LONGEST_PATH) {
+            status = strata_fail(err, STRATA_DATA, "%s/%s: its name has more than %d bytes", path, entry->d_name, LONGEST_PATH);
+            break;
+        }
+        snprintf(path + length, LONGEST_PATH - length, "/%s", entry->d_name);
+        if (!lstat(path, &info) && S_ISDIR(info.st_mode))
+            status = visit_folder(path, root_length, depth + 1, visitor, err);
+        else if (!stat(path, &info) && S_ISREG(info.st_mode))
+            status = visit_file(path, path + root_length + 1, visitor, err);
+        path[length] = 0;
+    }
+    closedir(folder);
+    return status;
+}
+
+strata_status strata_tree_visit_folder(const char *path, const strata_tree_visitor *visitor, strata_error *err) {
+    char place[LONGEST_PATH];
+    size_t length = strlen(path);
+    struct stat info;
+    while (length > 1 && path[length - 1] == '/') length--;
+    if (length + 1 > sizeof place)
+        return strata_fail(err, STRATA_INVALID, "the name of the data folder has %zu bytes; at most %d are possible", length,
+                           LONGEST_PATH);
+    memcpy(place, path, length);
+    place[length] = 0;
+    if (stat(place, &info) != 0) return strata_file_fail(err, errno, place, "open this data folder");
+    if (!S_ISDIR(info.st_mode)) return strata_fail(err, STRATA_DATA, "%s: is not a folder", place);
+    return visit_folder(place, length, 0, visitor, err);
+}
+
+/* ---- tar ---- */
+
+typedef struct tar {
+    const char *name;
+    strata_stream *stream;
+    char long_name[LONGEST_PATH]; /* of the next file, from an entry of its own; "": none */
+    const strata_tree_visitor *visitor;
+    strata_error *err;
+} tar;
+
+static strata_status read_all(tar *t, void *out, size_t wanted, const char *what) {
+    size_t n;
+    STRATA_TRY(strata_stream_read(t->stream, out, wanted, &n, t->err));
+    if (n == wanted) return STRATA_OK;
+    return strata_fail(t->err, STRATA_DATA, "%s: the archive ends at expanded byte %zu, within %s; %zu bytes are missing",
+                       t->name, strata_stream_offset(t->stream), what, wanted - n);
+}
+
+static strata_status skip(tar *t, size_t n, const char *what) {
+    unsigned char block[16384];
+    for (size_t some; n; n -= some) {
+        some = n < sizeof block ? n : sizeof block;
+        STRATA_TRY(read_all(t, block, some, what));
+    }
+    return STRATA_OK;
+}
+
+/* An octal field, padded with spaces and NULs, or base 256 when its first bit is set. False when it is neither or too large. */
+static bool read_number(const unsigned char *field, size_t n_field, size_t *out) {
+    size_t value = 0, i = 0;
+    if (field[0] & 0x80) {
+        value = field[0] & 0x7F;
+        for (i = 1; i < n_field; i++) {
+            if (value >> 55) return false;
+            value = value << 8 | field[i];
+        }
+        *out = value;
+        return true;
+    }
+    while (i < n_field && field[i] == ' ') i++;
+    for (; i < n_field && field[i] >= '0' && field[i] <= '7'; i++) {
+        if (value >> 60) return false;
+        value = value << 3 | (size_t)(field[i] - '0');
+    }
+    while (i < n_field && (field[i] == ' ' || field[i] == 0)) i++;
+    *out = value;
+    return i == n_field;
+}
+
+/* The sum of the header's bytes with the field of the sum as spaces; old writers summed signed bytes. */
+static bool sum_is_right(const unsigned char header[TAR_BLOCK]) {
+    size_t wanted;
+    long unsigned_sum = 0, signed_sum = 0;
+    for (int i = 0; i < TAR_BLOCK; i++) {
+        int byte = i >= 148 && i < 156 ? ' ' : header[i];
+        unsigned_sum += byte;
+        signed_sum += (signed char)byte;
+    }
+    return read_number(header + 148, 8, &wanted) && ((long)wanted == unsigned_sum || (long)wanted == signed_sum);
+}
+
+static void read_name(const tar *t, const unsigned char header[TAR_BLOCK], char out[LONGEST_PATH]) {
+    bool has_prefix = !memcmp(header + 257, "ustar\0", 6) && header[345];
+    if (t->long_name[0])
+        snprintf(out, LONGEST_PATH, "%s", t->long_name);
+    else if (has_prefix)
+        snprintf(out, LONGEST_PATH, "%.155s/%.100s", (const char *)header + 345, (const char *)header);
+    else
+        snprintf(out, LONGEST_PATH, "%.100s", (const char *)header);
+    if (!strncmp(out, "./", 2)) memmove(out, out + 2, strlen(out + 2) + 1);
+}
+
+/* A pax header is records "LENGTH KEY=VALUE\n"; the path is the only one that matters here. */
+static void read_pax(tar *t, const char *text, size_t n) {
+    for (size_t at = 0; at < n;) {
+        size_t length = 0, i = at;
+        for (; i < n && text[i] >= '0' && text[i] <= '9' && length < n; i++) length = length * 10 + (size_t)(text[i] - '0');
+        if (i >= n || text[i] != ' ' || length <= i - at || length > n - at) return;
+        const char *key = text + i + 1;
+        size_t n_key = length - (i + 1 - at);
+        if (n_key > 6 && !memcmp(key, "path=", 5))
+            snprintf(t->long_name, sizeof t->long_name, "%.*s", (int)(n_key - 6), key + 5);
+        at += length;
+    }
+}
+
+/* An entry that names the next one. */
+static strata_status read_long_name(tar *t, char type, size_t size) {
+    char *text = NULL;
+    if (size >= 65536)
+        return strata_fail(t->err, STRATA_DATA, "%s: at expanded byte %zu a name of %zu bytes; at most 65535 are read", t->name,
+                           strata_stream_offset(t->stream), size);
+    if (!(text = calloc(1, size + 1))) return strata_fail(t->err, STRATA_OUT_OF_MEMORY, "%s: no host memory", t->name);
+    strata_status status = read_all(t, text, size, "a long name");
+    if (!status && type == 'L') snprintf(t->long_name, sizeof t->long_name, "%s", text);
+    if (!status && type == 'x') read_pax(t, text, size);
+    free(text);
+    return status;
+}
+
+static strata_status read_file(tar *t, const char *name, size_t size) {
+    char place[2 * LONGEST_PATH];
+    snprintf(place, sizeof place, "%s: %s", t->name, name);
+    if (size > LARGEST_FILE || size > strata_stream_bound(t->stream))
+        return strata_fail(t->err, STRATA_DATA, "%s: says that it has %zu bytes, more than the archive can hold", place, size);
+    unsigned char *bytes = malloc(size + 1);
+    if (!bytes) return strata_fail(t->err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu bytes", place, size);
+    strata_status status = read_all(t, bytes, size, name);
+    if (status) {
+        free(bytes);
+        return status;
+    }
+    bytes[size] = 0;
+    return t->visitor->take(name, place, bytes, size, t->visitor->user, t->err);
+}
+
+/* The entry of a header, with its padding. */
+static strata_status read_entry(tar *t, const unsigned char header[TAR_BLOCK]) {
+    char name[LONGEST_PATH], type = (char)header[156];
+    size_t size, padding, offset = strata_stream_offset(t->stream) - TAR_BLOCK;
+    if (!sum_is_right(header))
+        return strata_fail(t->err, STRATA_DATA, "%s: at expanded byte %zu there is no tar header: its checksum is wrong%s",
+                           t->name, offset, offset ? "" : " (a folder or a tar archive is wanted here)");
+    if (!read_number(header + 124, 12, &size))
+        return strata_fail(t->err, STRATA_DATA, "%s: the size in the tar header at expanded byte %zu is no number", t->name,
+                           offset);
+    padding = (TAR_BLOCK - size % TAR_BLOCK) % TAR_BLOCK;
+    if (type == 'L' || type == 'x') {
+        STRATA_TRY(read_long_name(t, type, size));
+        return skip(t, padding, "padding");
+    }
+    read_name(t, header, name);
+    t->long_name[0] = 0;
+    if ((type == '0' || type == 0) && t->visitor->wants(name, t->visitor->user))
+        STRATA_TRY(read_file(t, name, size));
+    else
+        STRATA_TRY(skip(t, size, name));
+    return skip(t, padding, "padding");
+}
+
+static bool is_zero(const unsigned char block[TAR_BLOCK]) {
+    for (int i = 0; i < TAR_BLOCK; i++)
+        if (block[i]) return false;
+    return true;
+}
+
+strata_status strata_tree_visit_tar_bytes(const char *name, const void *bytes, size_t n_bytes,
+                                          const strata_tree_visitor *visitor, strata_error *err) {
+    unsigned char header[TAR_BLOCK];
+    tar t = {.name = name, .visitor = visitor, .err = err};
+    STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &t.stream, err));
+    strata_status status;
+    do { /* up to a block of zeros; what follows is filling */
+        status = read_all(&t, header, sizeof header, "a tar header");
+        if (status || is_zero(header)) break;
+        status = read_entry(&t, header);
+    } while (!status);
+    strata_stream_destroy(t.stream);
+    return status;
+}
+
+strata_status strata_tree_visit_tar(const char *path, const strata_tree_visitor *visitor, strata_error *err) {
+    unsigned char *bytes;
+    size_t n_bytes;
+    STRATA_TRY(strata_file_read(path, LARGEST_FILE, &bytes, &n_bytes, err));
+    strata_status status = strata_tree_visit_tar_bytes(path, bytes, n_bytes, visitor, err);
+    free(bytes);
+    return status;
+}

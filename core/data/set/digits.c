@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Draws digits. The path of a hand (core/data/set/digits_glyphs.h) has each point moved a little, is bent by a wave, turned, sheared, scaled
+ * and shifted, and drawn with a round pen; then noise is added. The pen is a distance field: each pixel keeps its least squared
+ * distance to the path, so that crossing strokes join smoothly. */
+#include "core/data/set/digits.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/base/philox.h"
+#include "core/data/set/digits_glyphs.h"
+
+enum { SIDE = STRATA_DIGIT_SIDE, PIXELS = SIDE * SIDE, PIECES = 4 /* segments between two points of a curve */ };
+
+/* How much hands differ. Chosen so that a linear classifier gets about nine of ten digits right and a small network nearly all. */
+static const float point_jitter = 6.5f;         /* of 100, each way, at most */
+static const float most_wave = 5.0f;            /* of 100 */
+static const float most_turn = 0.25f;           /* radians each way: 14 degrees */
+static const float most_shear = 0.25f;          /* dx / dy each way */
+static const float scales[2] = {0.15f, 0.225f}; /* pixels a hundredth of the box: 15 to 22.5 pixels high */
+static const float most_shift = 2.0f;           /* pixels each way */
+static const float radii[2] = {0.65f, 1.5f};    /* of the pen, pixels */
+static const float inks[2] = {0.55f, 1.0f};     /* of white */
+static const float most_noise = 0.18f;          /* of white, each way */
+
+/* ---- random numbers: image i draws from the Philox blocks (i, 0), (i, 1), ... under the key `seed` ---- */
+
+typedef struct generator {
+    uint64_t seed, index;
+    uint32_t n_blocks; /* drawn so far */
+    int n_left;        /* words of `block` not given out yet */
+    strata_philox_block block;
+} generator;
+
+static void next_block(generator *g) {
+    strata_philox_block counter = {{(uint32_t)g->index, (uint32_t)(g->index >> 32), g->n_blocks++, 0x64696769 /* "digi" */}};
+    g->block = strata_philox(counter, (uint32_t)g->seed, (uint32_t)(g->seed >> 32));
+    g->n_left = 4;
+}
+
+static uint32_t next_word(generator *g) {
+    if (g->n_left == 0) next_block(g);
+    return g->block.words[--g->n_left];
+}
+
+static float uniform(generator *g, float from, float to) {
+    return from + (to - from) * (float)(next_word(g) >> 8) * 0x1p-24f;
+}
+static float either_way(generator *g, float most) {
+    return uniform(g, -most, most);
+}
+static int choice(generator *g, int n) {
+    return (int)((uint64_t)next_word(g) * (uint64_t)n >> 32);
+}
+
+/* ---- drawing ---- */
+
+typedef struct point {
+    float x, y;
+} point;
+
+/* From the box of the glyph to pixels: a wave that bends it, then an affine map. */
+typedef struct hand {
+    float wave[2], phase[2];
+    float xx, xy, yx, yy; /* x' = xx x + xy y, ... about the middle */
+    point middle;         /* pixels */
+    float reach;          /* of the pen: pixels farther away stay dark */
+} hand;
+
+static hand random_hand(generator *g) {
+    hand h = {.wave = {either_way(g, most_wave), either_way(g, most_wave)},
+              .phase = {uniform(g, 0, 6.2832f), uniform(g, 0, 6.2832f)}};
+    float turn = either_way(g, most_turn), shear = either_way(g, most_shear);
+    float height = uniform(g, scales[0], scales[1]), width = height * uniform(g, 0.75f, 1.05f);
+    float c = cosf(turn), s = sinf(turn);
+    h.xx = c * width;
+    h.xy = (c * shear - s) * height;
+    h.yx = s * width;
+    h.yy = (s * shear + c) * height;
+    h.middle.x = (SIDE - 1) * 0.5f + either_way(g, most_shift);
+    h.middle.y = (SIDE - 1) * 0.5f + either_way(g, most_shift);
+    return h;
+}
+
+static point place(const hand *h, float x, float y) {
+    float bent_x = x - 50 + h->wave[0] * sinf(y * 0.063f + h->phase[0]),
+          bent_y = y - 50 + h->wave[1] * sinf(x * 0.063f + h->phase[1]);
+    return (point){h->middle.x + h->xx * bent_x + h->xy * bent_y, h->middle.y + h->yx * bent_x + h->yy * bent_y};
+}
+
+/* First and last pixel, 0 to SIDE - 1, within `reach` of a and b on one axis; none when last < first. */
+static void pixel_range(float a, float b, float reach, int *out_first, int *out_last) {
+    float low = fminf(a, b) - reach, high = fmaxf(a, b) + reach;
+    *out_first = low <= 0 ? 0 : low >= SIDE ? SIDE : (int)low;
+    *out_last = high < 0 ? -1 : high >= SIDE - 1 ? SIDE - 1 : (int)high;
+}
+
+/* Lowers the squared distances of the pixels that the pen can reach from the segment a-b, in blocks of 4 columns. */
+static void draw_segment(float distance2[PIXELS], point a, point b, float reach) {
+    int top, bottom, left, right;
+    pixel_range(a.y, b.y, reach, &top, &bottom);
+    pixel_range(a.x, b.x, reach, &left, &right);
+    float dx = b.x - a.x, dy = b.y - a.y, length2 = dx * dx + dy * dy;
+    float per_length2 = length2 > 0 ? 1 / length2 : 0;
+    for (int row = top; row <= bottom; row++) {
+        float py = (float)row - a.y;
+        for (int block = left & ~3; block <= right; block += 4) {
+            float *out = distance2 + row * SIDE + block;
+            for (int i = 0; i < 4; i++) {
+                float px = (float)(block + i) - a.x;
+                float along = (px * dx + py * dy) * per_length2;
+                along = along < 0 ? 0 : along;
+                along = along > 1 ? 1 : along;
+                float ex = px - along * dx, ey = py - along * dy, d2 = ex * ex + ey * ey;
+                out[i] = d2 < out[i] ? d2 : out[i];
+            }
+        }
+    }
+}
+
+/* Between b and c on the Catmull-Rom curve through a, b, c, d. */
+static point on_curve(point a, point b, point c, point d, float t) {
+    float wa = t * (-0.5f + t * (1 - 0.5f * t)), wb = 1 + t * t * (-2.5f + 1.5f * t);
+    float wc = t * (0.5f + t * (2 - 1.5f * t)), wd = t * t * (-0.5f + 0.5f * t);
+    return (point){wa * a.x + wb * b.x + wc * c.x + wd * d.x, wa * a.y + wb * b.y + wc * c.y + wd * d.y};
+}
+
+static void draw_stroke(float distance2[PIXELS], const stroke *path, const hand *h, generator *g) {
+    point points[MOST_POINTS];
+    const int last = path->n_points - 1;
+    for (int i = 0; i <= last; i++) {
+        float x = path->points[i].x + either_way(g, point_jitter), y = path->points[i].y + either_way(g, point_jitter);
+        points[i] = place(h, x, y);
+    }
+    for (int i = 0; i < last; i++) {
+        point a = points[i > 0 ? i - 1 : 0], b = points[i], c = points[i + 1], d = points[i + 1 < last ? i + 2 : last];
+        point from = b;
+        for (int piece = 1; path->kind == CURVE && piece < PIECES; piece++) {
+            point to = on_curve(a, b, c, d, (float)piece / PIECES);
+            draw_segment(distance2, from, to, h->reach);
+            from = to;
+        }
+        draw_segment(distance2, from, c, h->reach);
+    }
+}
+
+/* Ink by distance, the edge one pixel soft, with noise of 8 bits a pixel, 16 pixels a block. */
+static void develop(const float distance2[PIXELS], float radius, float ink, float noise, generator *g,
+                    uint8_t out_image[PIXELS]) {
+    const float noise_step = noise / 127.5f * 255;
+    uint8_t grains[PIXELS];
+    for (int i = 0; i < PIXELS; i += (int)sizeof g->block) {
+        next_block(g);
+        memcpy(grains + i, &g->block, sizeof g->block);
+    }
+    for (int i = 0; i < PIXELS; i++) {
+        float cover = radius + 0.5f - sqrtf(distance2[i]);
+        cover = cover < 0 ? 0 : cover;
+        cover = cover > 1 ? 1 : cover;
+        float value = cover * (ink * 255) + ((float)(int)grains[i] - 127.5f) * noise_step;
+        value = value < 0 ? 0 : value;
+        value = value > 255 ? 255 : value;
+        out_image[i] = (uint8_t)(int)(value + 0.5f);
+    }
+}
+
+static uint8_t draw_digit(uint64_t seed, uint64_t index, uint8_t out_image[PIXELS]) {
+    generator g = {.seed = seed, .index = index};
+    float distance2[PIXELS];
+    for (int i = 0; i < PIXELS; i++) distance2[i] = 1e6f;
+    int digit = choice(&g, STRATA_DIGIT_CLASSES), style = choice(&g, N_STYLES);
+    hand h = random_hand(&g);
+    float radius = uniform(&g, radii[0], radii[1]), ink = uniform(&g, inks[0], inks[1]), noise = uniform(&g, 0, most_noise);
+    h.reach = radius + 0.5f;
+    for (int i = 0; i < MOST_STROKES && glyphs[digit][style][i].kind != NO_STROKE; i++) {
+        draw_stroke(distance2, &glyphs[digit][style][i], &h, &g);
+    }
+    develop(distance2, radius, ink, noise, &g, out_image);
+    return (uint8_t)digit;
+}
+
+strata_status strata_digits_make(uint64_t seed, uint64_t first_index, int64_t n_images, strata_image_set *out_set,
+                                 strata_error *err) {
+    STRATA_TRY(strata_image_set_create(n_images, out_set, err));
+    uint8_t *images = out_set->images.data, *labels = out_set->labels.data;
+    for (int64_t i = 0; i < n_images; i++) labels[i] = draw_digit(seed, first_index + (uint64_t)i, images + i * PIXELS);
+    return STRATA_OK;
+}

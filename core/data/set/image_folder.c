@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A folder of pictures with a folder a class, read into memory as bytes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/data/dataset.h"
+#include "core/data/format/picture.h"
+#include "core/data/format/tree.h"
+
+enum { MOST_CLASSES = 65536 };
+
+typedef struct entry {
+    char *name; /* "cat/1.png" */
+    char *place;
+    unsigned char *bytes;
+    size_t n_bytes;
+} entry;
+
+typedef struct folder {
+    entry *entries;
+    int64_t n, capacity;
+} folder;
+
+/* A picture one level down. */
+static bool wants_picture(const char *name, void *user) {
+    const char *slash = strchr(name, '/');
+    (void)user;
+    return slash && !strchr(slash + 1, '/') && name[0] != '.' && strata_picture_is_named(name);
+}
+
+static strata_status take_picture(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
+                                  strata_error *err) {
+    folder *f = user;
+    entry added = {strdup(name), strdup(place), bytes, n_bytes};
+    bool room = f->n < f->capacity;
+    if (!room) {
+        int64_t capacity = f->capacity ? 2 * f->capacity : 256;
+        entry *larger = realloc(f->entries, (size_t)capacity * sizeof *larger);
+        if (larger) f->entries = larger, f->capacity = capacity;
+        room = larger != NULL;
+    }
+    if (added.name && added.place && room) {
+        f->entries[f->n++] = added;
+        return STRATA_OK;
+    }
+    free(added.name);
+    free(added.place);
+    free(bytes);
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", place);
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
+}
+
+/* The first picture says what size all have. */
+static strata_status decode_all(const folder *f, int channels, strata_array *out_images, strata_error *err) {
+    size_t bytes = 0;
+    strata_shape first = {0};
+    for (int64_t i = 0; i < f->n; i++) {
+        const entry *e = &f->entries[i];
+        strata_array pixels;
+        strata_status status = strata_picture_parse(e->place, e->bytes, e->n_bytes, channels, &pixels, err);
+        if (status) return status;
+        if (i == 0) {
+            first = pixels.shape;
+            bytes = strata_array_bytes(&pixels);
+            status = strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(f->n, first.dims[0], first.dims[1], channels),
+                                         out_images, err);
+        } else if (!strata_shape_equal(pixels.shape, first)) {
+            status = strata_fail(err, STRATA_DATA, "%s: has %lld x %lld pixels, but %s has %lld x %lld; bring all to one size",
+                                 e->place, (long long)pixels.shape.dims[1], (long long)pixels.shape.dims[0],
+                                 f->entries[0].place, (long long)first.dims[1], (long long)first.dims[0]);
+        }
+        if (!status) memcpy((uint8_t *)out_images->data + (size_t)i * bytes, pixels.data, bytes);
+        strata_array_finish(&pixels);
+        if (status) return status;
+    }
+    return STRATA_OK;
+}
+
+/* Entries are sorted, so a class's pictures lie together. Cuts the names at their slash. */
+static strata_status label_all(folder *f, int32_t *labels, const char **class_names, int *out_n, strata_error *err) {
+    int n = 0;
+    for (int64_t i = 0; i < f->n; i++) {
+        *strchr(f->entries[i].name, '/') = 0;
+        if (n && !strcmp(f->entries[i].name, class_names[n - 1])) {
+            labels[i] = n - 1;
+            continue;
+        }
+        if (n == MOST_CLASSES)
+            return strata_fail(err, STRATA_DATA, "%s: more than %d folders of classes", f->entries[i].place, MOST_CLASSES);
+        class_names[n] = f->entries[i].name;
+        labels[i] = n++;
+    }
+    *out_n = n;
+    return STRATA_OK;
+}
+
+static strata_status to_dataset(folder *f, const char *path, int channels, strata_dataset **out_dataset, strata_error *err) {
+    strata_array images = {0}, labels = {0};
+    strata_dataset *dataset = NULL;
+    char source[512];
+    int64_t *ends = NULL;
+    int n_classes = 0;
+    strata_status status = STRATA_OK;
+    const char **class_names = calloc((size_t)f->n, sizeof *class_names);
+    if (!class_names) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
+    qsort(f->entries, (size_t)f->n, sizeof *f->entries, by_name);
+    STRATA_TRY_GOTO(decode_all(f, channels, &images, err));
+    STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(f->n), &labels, err));
+    STRATA_TRY_GOTO(label_all(f, labels.data, class_names, &n_classes, err));
+    STRATA_TRY_GOTO(strata_dataset_take_arrays(&images, &labels, 1.0 / 255, &dataset, err));
+    ends = malloc((size_t)f->n * sizeof *ends);
+    if (!ends) STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path));
+    for (int64_t i = 0; i < f->n; i++) ends[i] = i + 1; /* each picture is a file */
+    STRATA_TRY_GOTO(strata_dataset_set_files(dataset, ends, f->n, err));
+    snprintf(source, sizeof source, "%.400s: %lld pictures of %d classes", path, (long long)f->n, n_classes);
+    STRATA_TRY_GOTO(strata_dataset_set_source(dataset, source, err));
+    STRATA_TRY_GOTO(strata_dataset_set_class_names(dataset, class_names, n_classes, err));
+    *out_dataset = dataset;
+    dataset = NULL;
+cleanup:
+    strata_dataset_destroy(dataset);
+    free(ends);
+    strata_array_finish(&images);
+    strata_array_finish(&labels);
+    free(class_names);
+    return status;
+}
+
+strata_status strata_dataset_image_folder(const char *path, int channels, strata_dataset **out_dataset, strata_error *err) {
+    folder f = {0};
+    const strata_tree_visitor visitor = {wants_picture, take_picture, &f, .depth = 1};
+    strata_status status = strata_tree_visit_folder(path, &visitor, err);
+    if (!status && !f.n)
+        status = strata_fail(err, STRATA_UNAVAILABLE, "%s: has no pictures in folders: <class>/*.png, .pgm or .ppm", path);
+    if (!status) status = to_dataset(&f, path, channels ? channels : 3, out_dataset, err);
+    for (int64_t i = 0; i < f.n; i++) {
+        free(f.entries[i].name);
+        free(f.entries[i].place);
+        free(f.entries[i].bytes);
+    }
+    free(f.entries);
+    return status;
+}

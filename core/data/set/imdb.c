@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The IMDB reviews: the folder aclImdb, its tar, or a CSV file a split. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/base/text.h"
+#include "core/data/dataset.h"
+#include "core/data/format/tree.h"
+#include "core/data/text/texts.h"
+
+enum { LONGEST_PATH = 4096 };
+static const char *const classes[] = {"negative", "positive"}, *const folders[] = {"neg/", "pos/"};
+
+/* ---- the official layout: one file a review ---- */
+
+typedef struct review {
+    char *name; /* "train/neg/0_3.txt" */
+    char *text;
+    int label;
+} review;
+
+typedef struct reviews {
+    const char *split; /* "train/" */
+    review *items;
+    int64_t n, capacity;
+} reviews;
+
+/* "train/pos/0_9.txt", maybe below aclImdb/: its class, or -1. */
+static int class_of(const char *name, const char *split) {
+    static const char root[] = "aclImdb/", ending[] = ".txt";
+    if (!strncmp(name, root, sizeof root - 1)) name += sizeof root - 1;
+    if (strncmp(name, split, strlen(split))) return -1;
+    name += strlen(split);
+    for (int i = 0; i < 2; i++) {
+        const char *file = name + strlen(folders[i]);
+        if (strncmp(name, folders[i], strlen(folders[i])) || strchr(file, '/')) continue;
+        size_t length = strlen(file);
+        return length >= sizeof ending && !strcmp(file + length - (sizeof ending - 1), ending) ? i : -1;
+    }
+    return -1;
+}
+
+static bool wants_review(const char *name, void *user) {
+    return class_of(name, ((const reviews *)user)->split) >= 0;
+}
+
+static strata_status check_text(const char *place, const unsigned char *bytes, size_t n_bytes, strata_error *err) {
+    for (size_t at = 0, length; at < n_bytes; at += length) {
+        length = bytes[at] ? strata_utf8_length(bytes + at, n_bytes - at) : 0;
+        if (!length) return strata_fail(err, STRATA_DATA, "%s: byte 0x%02X at %zu is not valid UTF-8", place, bytes[at], at);
+    }
+    return STRATA_OK;
+}
+
+static strata_status take_review(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
+                                 strata_error *err) {
+    reviews *r = user;
+    char *copy = NULL;
+    strata_status status = check_text(place, bytes, n_bytes, err);
+    if (!status && r->n == r->capacity) {
+        int64_t capacity = r->capacity ? 2 * r->capacity : 1024;
+        review *larger = realloc(r->items, (size_t)capacity * sizeof *larger);
+        if (larger) r->items = larger, r->capacity = capacity;
+    }
+    if (!status && (r->n == r->capacity || !(copy = strdup(name))))
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", place);
+    if (status) {
+        free(bytes);
+        return status;
+    }
+    r->items[r->n++] = (review){copy, (char *)bytes, class_of(name, r->split)};
+    return STRATA_OK;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const review *)a)->name, ((const review *)b)->name);
+}
+
+static strata_status from_reviews(reviews *r, const char *place, strata_texts **out_texts, strata_error *err) {
+    char source[LONGEST_PATH + 64];
+    strata_texts *texts = NULL;
+    snprintf(source, sizeof source, "%s: %lld reviews", place, (long long)r->n);
+    STRATA_TRY(strata_texts_create(source, classes, 2, &texts, err));
+    strata_status status = STRATA_OK;
+    qsort(r->items, (size_t)r->n, sizeof *r->items, by_name);
+    for (int64_t i = 0; i < r->n && !status; i++)
+        status = strata_texts_add(texts, (const char *const[]){r->items[i].text}, 1, r->items[i].label, 0, err);
+    if (status)
+        strata_texts_destroy(texts);
+    else
+        *out_texts = texts;
+    return status;
+}
+
+/* *out_texts stays NULL when there is no review of the split. */
+static strata_status from_tree(const char *path, const char *split, strata_texts **out_texts, strata_error *err) {
+    char prefix[16];
+    reviews r = {.split = prefix};
+    const strata_tree_visitor visitor = {wants_review, take_review, &r, .depth = 3};
+    snprintf(prefix, sizeof prefix, "%s/", split);
+    strata_status status = strata_tree_is_folder(path) ? strata_tree_visit_folder(path, &visitor, err)
+                                                       : strata_tree_visit_tar(path, &visitor, err);
+    if (!status && r.n) status = from_reviews(&r, path, out_texts, err);
+    for (int64_t i = 0; i < r.n; i++) free(r.items[i].name), free(r.items[i].text);
+    free(r.items);
+    return status;
+}
+
+/* ---- finding ---- */
+
+/* Writes the path of the first of the folder's files <stem><suffix><ending> that is there. */
+static bool find_file(const char *folder, const char *stem, const char *suffix, const char *const *endings,
+                      char out[LONGEST_PATH]) {
+    struct stat info;
+    for (; *endings; endings++) {
+        int length = snprintf(out, LONGEST_PATH, "%s/%s%s%s", folder, stem, suffix, *endings);
+        if (length > 0 && length < LONGEST_PATH && stat(out, &info) == 0) return true;
+    }
+    return false;
+}
+
+strata_status strata_texts_imdb(const char *path, const char *split, strata_texts **out_texts, strata_error *err) {
+    static const char *const tables[] = {".csv", ".csv.gz", ".csv.xz", NULL};
+    static const char *const tars[] = {".tar.gz", ".tar", ".tar.xz", NULL};
+    static const char *const columns[] = {"review"};
+    char found[LONGEST_PATH];
+    bool train;
+    strata_texts *texts = NULL;
+    struct stat info;
+    STRATA_TRY(strata_split_check(split, &train, err));
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode) && find_file(path, "imdb_", split, tables, found)) {
+        const strata_csv_options opts = {
+            .features = columns, .n_features = 1, .label = "sentiment", .classes = classes, .n_classes = 2};
+        return strata_texts_csv(found, &opts, out_texts, err);
+    }
+    STRATA_TRY(from_tree(path, split, &texts, err));
+    if (!texts && strata_tree_is_folder(path) && find_file(path, "aclImdb_v1", "", tars, found))
+        STRATA_TRY(from_tree(found, split, &texts, err));
+    if (!texts)
+        return strata_fail(
+            err, STRATA_UNAVAILABLE,
+            "%s: has neither imdb_%s.csv (.gz, .xz) nor %s/pos/*.txt and %s/neg/*.txt, nor aclImdb_v1.tar.gz; get "
+            "them with: strata data fetch imdb",
+            path, split, split, split);
+    *out_texts = texts;
+    return STRATA_OK;
+}

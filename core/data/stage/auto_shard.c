@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What one of several workers reads of a dataset: the same stages over its share of the files, or with its shard where a hint stands. Stages above what
+ * changed are made anew with a copy of their state; all else is shared with the original. */
+#include <string.h>
+
+#include "core/data/stage/stage.h"
+
+typedef struct sharding {
+    strata_auto_shard policy;
+    int64_t n, worker;
+} sharding;
+
+static bool has_files(const strata_dataset *dataset) {
+    if (dataset->n_files > 0) return true;
+    for (int i = 0; i < dataset->n_parents; i++)
+        if (has_files(dataset->parents[i])) return true;
+    return false;
+}
+
+strata_auto_shard strata_auto_shard_resolve(const strata_dataset *dataset, strata_auto_shard policy) {
+    if (policy != STRATA_SHARD_AUTO) return policy;
+    return has_files(dataset) ? STRATA_SHARD_FILE : STRATA_SHARD_DATA;
+}
+
+static strata_status shard_files(const sharding *s, const strata_dataset *dataset, strata_dataset **out, strata_error *err) {
+    if (dataset->n_files < s->n)
+        return strata_fail(err, STRATA_INVALID,
+                           "auto_shard: FILE divides %lld files among %lld workers, and each needs one; use DATA, or as many "
+                           "files as workers",
+                           (long long)dataset->n_files, (long long)s->n);
+    return dataset->stage->shard_files(dataset, s->n, s->worker, out, err);
+}
+
+static strata_status rewrite(const sharding *s, strata_dataset *dataset, strata_dataset **out, strata_error *err);
+
+/* The dataset's stage over other parents, which it takes, even on failure. */
+static strata_status rebuild(const strata_dataset *dataset, strata_dataset **parents, strata_dataset **out, strata_error *err) {
+    const strata_stage *stage = dataset->stage;
+    strata_dataset *made = NULL;
+    strata_status status =
+        strata_stage_create(stage, parents, dataset->n_parents, dataset->state_bytes, &dataset->spec, &made, err);
+    if (status) {
+        for (int i = 0; i < dataset->n_parents; i++) strata_dataset_destroy(parents[i]);
+        return status;
+    }
+    memcpy(made->state, dataset->state, dataset->state_bytes);
+    made->n_shuffles = dataset->n_shuffles;
+    made->n_classes = dataset->n_classes;
+    /* Stages that give as many elements as they take; of the others the size is not known until they are walked. */
+    if (dataset->n_parents != 1 || dataset->n != dataset->parents[0]->n) made->n = STRATA_SIZE_UNKNOWN;
+    if (dataset->n == STRATA_SIZE_INFINITE) made->n = STRATA_SIZE_INFINITE;
+    if (stage->renew) stage->renew(made);
+    *out = made;
+    return STRATA_OK;
+}
+
+static strata_status replace_hint(const sharding *s, strata_dataset *parent, strata_dataset **out, strata_error *err) {
+    strata_status status = strata_dataset_shard_required(&parent, s->n, s->worker, err);
+    const int64_t before = status ? 0 : parent->parents[0]->n;
+    if (!status && before >= 0 && before < s->n)
+        status = strata_fail(err, STRATA_INVALID, "shard_hint: %lld elements for %lld workers; there must be one for each",
+                             (long long)before, (long long)s->n);
+    if (status)
+        strata_dataset_destroy(parent);
+    else
+        *out = parent;
+    return status;
+}
+
+static strata_status rewrite(const sharding *s, strata_dataset *dataset, strata_dataset **out, strata_error *err) {
+    strata_dataset *parents[STRATA_MAX_PARENTS] = {NULL};
+    strata_status status = STRATA_OK;
+    bool changed = false;
+    if (s->policy == STRATA_SHARD_FILE && dataset->n_files > 0) return shard_files(s, dataset, out, err);
+    int n = 0;
+    for (; n < dataset->n_parents && !status; n++) {
+        status = rewrite(s, dataset->parents[n], &parents[n], err);
+        if (status) break;
+        changed |= parents[n] != dataset->parents[n];
+    }
+    if (!status && s->policy == STRATA_SHARD_HINT && dataset->stage == &strata_stage_shard_hint)
+        return replace_hint(s, parents[0], out, err);
+    if (!status && changed) return rebuild(dataset, parents, out, err);
+    for (int i = 0; i < n; i++) strata_dataset_destroy(parents[i]);
+    if (!status) *out = strata_dataset_retain(dataset);
+    return status;
+}
+
+strata_status strata_dataset_auto_shard(const strata_dataset *dataset, strata_auto_shard policy, int64_t n, int64_t worker,
+                                        strata_dataset **out_dataset, strata_error *err) {
+    if (n < 1 || worker < 0 || worker >= n)
+        return strata_fail(err, STRATA_INVALID, "auto_shard: worker %lld of %lld; it must be 0 to n - 1", (long long)worker,
+                           (long long)n);
+    if ((unsigned)policy > STRATA_SHARD_OFF)
+        return strata_fail(err, STRATA_INVALID, "auto_shard: %d is no policy", (int)policy);
+    const sharding s = {strata_auto_shard_resolve(dataset, policy), n, worker};
+    strata_dataset *whole = (strata_dataset *)dataset; /* only its count of owners changes */
+    if (s.policy == STRATA_SHARD_FILE && !has_files(dataset))
+        return strata_fail(err, STRATA_INVALID,
+                           "auto_shard: FILE, and no source of the data has files (strata_dataset_from_files has); use DATA");
+    if (s.policy == STRATA_SHARD_DATA || s.policy == STRATA_SHARD_OFF) {
+        *out_dataset = strata_dataset_retain(whole);
+        return STRATA_OK;
+    }
+    STRATA_TRY(rewrite(&s, whole, out_dataset, err));
+    if (s.policy != STRATA_SHARD_HINT || *out_dataset != whole) return STRATA_OK;
+    strata_dataset_destroy(*out_dataset);
+    return strata_fail(err, STRATA_INVALID, "auto_shard: HINT, and there is no strata_dataset_shard_hint in the data");
+}

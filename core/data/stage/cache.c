@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cache: the elements of one whole walk, kept with the dataset and given again to every later walk of the same seed. What lies below is walked as epoch 0, whichever epoch
+ * comes first, so that what a walk gives does not depend on the walks before it. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "core/data/stage/stage.h"
+
+typedef struct store {
+    atomic_int references;
+    uint64_t seed;
+    strata_element *elements;
+    int64_t n, capacity;
+} store;
+
+typedef struct cache {
+    pthread_mutex_t lock;
+    store *kept; /* NULL: none yet */
+} cache;
+
+/* store NULL: past the end */
+typedef struct caching {
+    store *store;
+    bool filling;
+} caching;
+
+static void release(store *s) {
+    if (!s || atomic_fetch_sub(&s->references, 1) > 1) return;
+    for (int64_t i = 0; i < s->n; i++) strata_element_finish(&s->elements[i]);
+    free(s->elements);
+    free(s);
+}
+
+static strata_status cache_open(strata_iterator *it, strata_error *err) {
+    cache *c = it->dataset->state;
+    caching *state = it->state;
+    pthread_mutex_lock(&c->lock);
+    if (c->kept && c->kept->seed == it->seed) {
+        state->store = c->kept;
+        atomic_fetch_add(&c->kept->references, 1);
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (state->store) return STRATA_OK;
+    if (!(state->store = calloc(1, sizeof *state->store)))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "cache: no host memory");
+    atomic_init(&state->store->references, 1);
+    state->store->seed = it->seed;
+    state->filling = true;
+    return strata_iterator_open_parents(it, 0, err);
+}
+
+static void cache_close(strata_iterator *it) {
+    release(((caching *)it->state)->store);
+}
+
+/* From now on every walk of this seed has it. */
+static void publish(cache *c, caching *state) {
+    pthread_mutex_lock(&c->lock);
+    store *old = c->kept;
+    c->kept = state->store;
+    atomic_fetch_add(&state->store->references, 1);
+    pthread_mutex_unlock(&c->lock);
+    state->filling = false;
+    release(old);
+}
+
+static strata_status keep_one(strata_iterator *it, bool *out_more, strata_error *err) {
+    store *s = ((caching *)it->state)->store;
+    if (s->n == s->capacity) {
+        int64_t capacity = s->capacity ? 2 * s->capacity : 64;
+        strata_element *larger = realloc(s->elements, (size_t)capacity * sizeof *larger);
+        if (!larger)
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "cache: no host memory for %lld elements", (long long)capacity);
+        s->elements = larger;
+        s->capacity = capacity;
+    }
+    STRATA_TRY(strata_iterator_next(it->parents[0], &s->elements[s->n], out_more, err));
+    s->n += *out_more;
+    return STRATA_OK;
+}
+
+static strata_status cache_next(strata_iterator *it, strata_element *out, bool *out_more, strata_error *err) {
+    caching *state = it->state;
+    if (state->filling) {
+        STRATA_TRY(keep_one(it, out_more, err));
+        if (!*out_more) publish(it->dataset->state, state);
+    }
+    *out_more = it->position < state->store->n;
+    if (!*out_more) return STRATA_OK;
+    STRATA_TRY(strata_element_copy(&state->store->elements[it->position], out, err));
+    out->key.epoch = it->epoch;
+    return STRATA_OK;
+}
+
+static strata_status cache_advance(strata_iterator *it, int64_t n, strata_error *err) {
+    caching *state = it->state;
+    for (int64_t i = 0; i < n && state->filling; i++) {
+        bool more;
+        STRATA_TRY(keep_one(it, &more, err));
+        if (!more) publish(it->dataset->state, state);
+    }
+    return STRATA_OK;
+}
+
+static void cache_destroy(strata_dataset *dataset) {
+    cache *c = dataset->state;
+    release(c->kept);
+    pthread_mutex_destroy(&c->lock);
+}
+
+static void cache_renew(strata_dataset *dataset) {
+    cache *c = dataset->state;
+    c->kept = NULL;
+    pthread_mutex_init(&c->lock, NULL);
+}
+
+static const strata_stage cache_stage = {.name = "cache",
+                                         .state_bytes = sizeof(caching),
+                                         .open = cache_open,
+                                         .next = cache_next,
+                                         .advance = cache_advance,
+                                         .close = cache_close,
+                                         .destroy = cache_destroy,
+                                         .renew = cache_renew};
+
+strata_status strata_dataset_cache(strata_dataset **dataset, strata_error *err) {
+    if ((*dataset)->n == STRATA_SIZE_INFINITE)
+        return strata_fail(err, STRATA_INVALID, "cache: a dataset without end cannot be kept");
+    STRATA_TRY(strata_stage_put(&cache_stage, dataset, sizeof(cache), NULL, err));
+    pthread_mutex_init(&((cache *)(*dataset)->state)->lock, NULL);
+    return STRATA_OK;
+}

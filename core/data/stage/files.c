@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A source over files that are opened one after the other, as the walk comes to them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/data/stage/stage.h"
+
+enum { FILE_SHIFT = 32 }; /* an element's number: its file's above these bits, its own in the file below */
+
+typedef struct files {
+    char **paths;        /* [dataset->n_files], owned */
+    int64_t first, step; /* file i of the whole is paths[(i - first) / step] */
+    strata_file_function open;
+    void *user;
+} files;
+
+typedef struct reading {
+    int64_t next; /* file to open */
+    strata_dataset *dataset;
+    strata_iterator *iterator; /* NULL: no file is open */
+    int64_t in_file;           /* elements given of it */
+} reading;
+
+static void close_file(reading *r) {
+    strata_iterator_destroy(r->iterator);
+    strata_dataset_destroy(r->dataset);
+    r->iterator = NULL;
+    r->dataset = NULL;
+}
+
+static strata_status open_next(strata_iterator *it, strata_error *err) {
+    const files *f = it->dataset->state;
+    reading *r = it->state;
+    const char *path = f->paths[r->next++];
+    r->in_file = 0;
+    strata_status status = f->open(path, f->user, &r->dataset, err);
+    if (!status) status = strata_iterator_create(r->dataset, it->seed, it->epoch, 0, &r->iterator, err);
+    return status ? strata_fail_in(err, status, "file %s", path) : STRATA_OK;
+}
+
+static strata_status files_next(strata_iterator *it, strata_element *out, bool *out_more, strata_error *err) {
+    const files *f = it->dataset->state;
+    reading *r = it->state;
+    for (;;) {
+        if (!r->iterator && r->next == it->dataset->n_files) return STRATA_OK;
+        if (!r->iterator) STRATA_TRY(open_next(it, err));
+        STRATA_TRY(strata_iterator_next(r->iterator, out, out_more, err));
+        if (*out_more) break;
+        close_file(r);
+    }
+    const int64_t file = f->first + (r->next - 1) * f->step;
+    strata_status status = strata_element_check(out, &it->dataset->spec, f->paths[r->next - 1], err);
+    out->key = (strata_key){it->seed, it->epoch, (file << FILE_SHIFT) + r->in_file++};
+    if (status) strata_element_finish(out), *out_more = false;
+    return status;
+}
+
+static void files_close(strata_iterator *it) {
+    close_file(it->state);
+}
+
+static void files_destroy(strata_dataset *dataset) {
+    files *f = dataset->state;
+    for (int64_t i = 0; f->paths && i < dataset->n_files; i++) free(f->paths[i]);
+    free(f->paths);
+}
+
+static strata_status files_shard(const strata_dataset *dataset, int64_t n, int64_t index, strata_dataset **out_dataset,
+                                 strata_error *err);
+
+static const strata_stage files_stage = {.name = "files",
+                                         .state_bytes = sizeof(reading),
+                                         .next = files_next,
+                                         .close = files_close,
+                                         .destroy = files_destroy,
+                                         .shard_files = files_shard};
+
+/* Over `count` of the paths from `first` on, by `step`; `of` says the rest. */
+static strata_status make(const char *const *paths, int64_t first, int64_t step, int64_t count, files of,
+                          const strata_element_spec *spec, strata_dataset **out_dataset, strata_error *err) {
+    strata_dataset *dataset = NULL;
+    STRATA_TRY(strata_stage_create(&files_stage, NULL, 0, sizeof of, spec, &dataset, err));
+    files *f = dataset->state;
+    *f = of;
+    f->paths = calloc((size_t)count, sizeof *f->paths);
+    dataset->n_files = f->paths ? count : 0;
+    bool enough = f->paths != NULL;
+    for (int64_t i = 0; i < count && enough; i++) enough = (f->paths[i] = strdup(paths[first + i * step])) != NULL;
+    if (enough) {
+        *out_dataset = dataset;
+        return STRATA_OK;
+    }
+    strata_dataset_destroy(dataset);
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "files: no host memory for %lld paths", (long long)count);
+}
+
+static strata_status files_shard(const strata_dataset *dataset, int64_t n, int64_t index, strata_dataset **out_dataset,
+                                 strata_error *err) {
+    files of = *(const files *)dataset->state;
+    const char *const *paths = (const char *const *)of.paths;
+    of.first += index * of.step;
+    of.step *= n;
+    return make(paths, index, n, (dataset->n_files - index - 1) / n + 1, of, &dataset->spec, out_dataset, err);
+}
+
+strata_status strata_dataset_from_files(const char *const *paths, int n_paths, strata_file_function open, void *user,
+                                        const strata_element_spec *spec, strata_dataset **out_dataset, strata_error *err) {
+    if (n_paths < 1 || !open || !spec)
+        return strata_fail(err, STRATA_INVALID,
+                           "files: %d paths; there must be one, a function that opens it, and the "
+                           "elements' spec",
+                           n_paths);
+    const files of = {.step = 1, .open = open, .user = user};
+    return make(paths, 0, 1, n_paths, of, spec, out_dataset, err);
+}

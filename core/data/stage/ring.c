@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * map and prefetch: a ring of slots that threads fill and the iterator empties in order. One thread at a time pulls an element from below and with it its ticket; it
+ * then works on it beside the others and puts it into slot ticket mod n. Prefetch is a map that does nothing, with one thread. A map without threads needs no ring.
+ *
+ * Nothing waits for ever: a thread waits only for a free slot or for its turn to pull, and both end when the iterator is closed; the iterator waits only for a slot that a
+ * thread holds the ticket of. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "core/data/stage/stage.h"
+
+enum { MOST_THREADS = 64 };
+
+typedef struct map {
+    strata_map_function function; /* NULL: prefetch */
+    void *user;
+    int threads;
+    int64_t n_slots;
+} map;
+
+typedef struct slot {
+    bool ready, more;
+    strata_element element;
+    strata_status status;
+    strata_error error;
+} slot;
+
+typedef struct ring {
+    strata_iterator *iterator;
+    const map *map;
+    slot *slots; /* [n_slots]; NULL: not begun */
+    pthread_mutex_t lock;
+    pthread_cond_t filled, freed; /* a slot became ready; a slot became free, or a turn to pull came up */
+    int64_t pulled, given;        /* tickets */
+    bool pulling, ended, stop;
+    pthread_t threads[MOST_THREADS];
+    int n_threads;
+} ring;
+
+/* Calls the function on an element; finishes it on failure. */
+static strata_status apply(const strata_dataset *dataset, strata_element *element, strata_error *err) {
+    const map *m = dataset->state;
+    strata_key key = element->key;
+    if (!m->function) return STRATA_OK;
+    strata_status status = m->function(element, m->user, err);
+    if (status) status = strata_element_fail_in(err, status, "map", &key);
+    element->key = key;
+    if (!status) status = strata_element_check(element, &dataset->spec, "map", err);
+    if (status) strata_element_finish(element);
+    return status;
+}
+
+/* ---- threads ---- */
+
+/* Waits for a slot and the turn to pull; false when there is nothing more to do. Takes the ticket. */
+static bool begin_pull(ring *r, int64_t *out_ticket) {
+    pthread_mutex_lock(&r->lock);
+    while (!r->stop && !r->ended && (r->pulling || r->pulled - r->given >= r->map->n_slots))
+        pthread_cond_wait(&r->freed, &r->lock);
+    bool go = !r->stop && !r->ended;
+    if (go) r->pulling = true, *out_ticket = r->pulled++;
+    pthread_mutex_unlock(&r->lock);
+    return go;
+}
+
+static void end_pull(ring *r, bool last) {
+    pthread_mutex_lock(&r->lock);
+    r->pulling = false;
+    if (last) r->ended = true;
+    pthread_cond_broadcast(&r->freed);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void *work(void *user) {
+    ring *r = user;
+    int64_t ticket;
+    while (begin_pull(r, &ticket)) {
+        slot *s = &r->slots[ticket % r->map->n_slots]; /* free, so nobody else's until it is ready */
+        s->status = strata_iterator_next(r->iterator->parents[0], &s->element, &s->more, &s->error);
+        end_pull(r, s->status || !s->more);
+        if (!s->status && s->more) s->status = apply(r->iterator->dataset, &s->element, &s->error);
+        pthread_mutex_lock(&r->lock);
+        if (s->status) r->ended = true;
+        s->ready = true;
+        pthread_cond_broadcast(&r->filled);
+        if (s->status) pthread_cond_broadcast(&r->freed);
+        pthread_mutex_unlock(&r->lock);
+    }
+    return NULL;
+}
+
+static strata_status begin(ring *r, strata_error *err) {
+    r->slots = calloc((size_t)r->map->n_slots, sizeof *r->slots);
+    if (!r->slots)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %lld slots", r->iterator->dataset->stage->name,
+                           (long long)r->map->n_slots);
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->filled, NULL);
+    pthread_cond_init(&r->freed, NULL);
+    while (r->n_threads < r->map->threads && !pthread_create(&r->threads[r->n_threads], NULL, work, r)) r->n_threads++;
+    if (r->n_threads) return STRATA_OK;
+    return strata_fail(err, STRATA_UNAVAILABLE, "%s: the system starts no thread", r->iterator->dataset->stage->name);
+}
+
+static void ring_close(strata_iterator *it) {
+    ring *r = it->state;
+    if (!r->slots) return;
+    pthread_mutex_lock(&r->lock);
+    r->stop = true;
+    pthread_cond_broadcast(&r->freed);
+    pthread_mutex_unlock(&r->lock);
+    for (int i = 0; i < r->n_threads; i++) pthread_join(r->threads[i], NULL);
+    for (int64_t i = 0; i < r->map->n_slots; i++) strata_element_finish(&r->slots[i].element);
+    pthread_cond_destroy(&r->filled);
+    pthread_cond_destroy(&r->freed);
+    pthread_mutex_destroy(&r->lock);
+    free(r->slots);
+}
+
+/* ---- the stage ---- */
+
+static strata_status take(ring *r, strata_element *out, bool *out_more, strata_error *err) {
+    slot *s = &r->slots[r->given % r->map->n_slots];
+    pthread_mutex_lock(&r->lock);
+    while (!s->ready) pthread_cond_wait(&r->filled, &r->lock);
+    slot taken = *s;
+    if (taken.more && !taken.status) { /* the end and a failure stay where they are, for the next call */
+        *s = (slot){0};
+        r->given++;
+        pthread_cond_broadcast(&r->freed);
+    }
+    pthread_mutex_unlock(&r->lock);
+    *out_more = taken.more && !taken.status;
+    if (taken.status) return strata_fail(err, taken.status, "%s", taken.error.message);
+    *out = taken.element;
+    return STRATA_OK;
+}
+
+static strata_status ring_next(strata_iterator *it, strata_element *out, bool *out_more, strata_error *err) {
+    ring *r = it->state;
+    const map *m = it->dataset->state;
+    if (!m->threads) {
+        STRATA_TRY(strata_iterator_next(it->parents[0], out, out_more, err));
+        return *out_more ? apply(it->dataset, out, err) : STRATA_OK;
+    }
+    if (!r->slots) { /* before the threads that read these begin */
+        r->iterator = it;
+        r->map = m;
+        STRATA_TRY(begin(r, err));
+    }
+    return take(r, out, out_more, err);
+}
+
+static strata_status ring_advance(strata_iterator *it, int64_t n, strata_error *err) {
+    bool more = true;
+    if (!((ring *)it->state)->slots) return strata_iterator_advance(it->parents[0], n, err);
+    for (int64_t i = 0; i < n && more; i++) {
+        strata_element element = {0};
+        STRATA_TRY(ring_next(it, &element, &more, err));
+        strata_element_finish(&element);
+    }
+    return STRATA_OK;
+}
+
+static strata_status map_at(const strata_dataset *dataset, uint64_t seed, uint64_t epoch, int64_t index, strata_element *out,
+                            strata_error *err) {
+    STRATA_TRY(strata_dataset_at(dataset->parents[0], seed, epoch, index, out, err));
+    return apply(dataset, out, err);
+}
+
+static const strata_stage map_stage = {
+    .name = "map", .state_bytes = sizeof(ring), .next = ring_next, .advance = ring_advance, .close = ring_close, .at = map_at};
+static const strata_stage prefetch_stage = {
+    .name = "prefetch", .state_bytes = sizeof(ring), .next = ring_next, .advance = ring_advance, .close = ring_close};
+
+strata_status strata_dataset_map(strata_dataset **dataset, strata_map_function function, void *user,
+                                 const strata_map_options *opts, strata_error *err) {
+    const strata_map_options o = opts ? *opts : (strata_map_options){0};
+    if (!function) return strata_fail(err, STRATA_INVALID, "map: needs a function");
+    if (o.threads < 0 || o.threads > MOST_THREADS)
+        return strata_fail(err, STRATA_INVALID, "map: %d threads; 0 to %d are possible", o.threads, MOST_THREADS);
+    STRATA_TRY(strata_stage_put(&map_stage, dataset, sizeof(map), o.spec, err));
+    *(map *)(*dataset)->state = (map){function, user, o.threads, 2 * o.threads};
+    return STRATA_OK;
+}
+
+strata_status strata_dataset_prefetch(strata_dataset **dataset, int64_t n, strata_error *err) {
+    const int64_t most = 1 << 20;
+    if (n < 1 || n > most)
+        return strata_fail(err, STRATA_INVALID, "prefetch: n is %lld; it must be 1..%lld", (long long)n, (long long)most);
+    STRATA_TRY(strata_stage_put(&prefetch_stage, dataset, sizeof(map), NULL, err));
+    *(map *)(*dataset)->state = (map){.threads = 1, .n_slots = n};
+    return STRATA_OK;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table doubles at three quarters full. Hash: FNV-1a with a final mix; nothing visible depends on it. */
+#include "core/data/text/dictionary.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t hash_of(const void *key, size_t length) {
+    const unsigned char *bytes = key;
+    uint64_t hash = UINT64_C(0xCBF29CE484222325);
+    for (size_t i = 0; i < length; i++) hash = (hash ^ bytes[i]) * UINT64_C(0x100000001B3);
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+void strata_dictionary_finish(strata_dictionary *dictionary) {
+    free(dictionary->entries);
+    free(dictionary->slots);
+    free(dictionary->pool);
+    *dictionary = (strata_dictionary){0};
+}
+
+/* The slot of the key, or the free one where it would go. n_slots > 0. */
+static uint32_t slot_of(const strata_dictionary *d, const void *key, size_t length, uint32_t hash) {
+    uint32_t slot = hash & (d->n_slots - 1);
+    for (; d->slots[slot]; slot = (slot + 1) & (d->n_slots - 1)) {
+        const struct strata_dictionary_entry *e = &d->entries[d->slots[slot] - 1];
+        if (e->hash == hash && e->length == length && !memcmp(d->pool + e->first, key, length)) break;
+    }
+    return slot;
+}
+
+int32_t strata_dictionary_find(const strata_dictionary *dictionary, const void *key, size_t length) {
+    if (!dictionary->n_slots) return -1;
+    return dictionary->slots[slot_of(dictionary, key, length, hash_of(key, length))] - 1;
+}
+
+static bool grow_slots(strata_dictionary *d) {
+    uint32_t n_slots = d->n_slots ? d->n_slots * 2 : 64;
+    int32_t *slots = calloc(n_slots, sizeof *slots);
+    if (!slots) return false;
+    for (int32_t i = 0; i < d->n; i++) {
+        uint32_t slot = d->entries[i].hash & (n_slots - 1);
+        while (slots[slot]) slot = (slot + 1) & (n_slots - 1);
+        slots[slot] = i + 1;
+    }
+    free(d->slots);
+    d->slots = slots;
+    d->n_slots = n_slots;
+    return true;
+}
+
+static bool make_room(strata_dictionary *d, size_t length) {
+    if (d->n == d->capacity) {
+        int32_t capacity = d->capacity ? d->capacity * 2 : 64;
+        void *larger = realloc(d->entries, (size_t)capacity * sizeof *d->entries);
+        if (!larger) return false;
+        d->entries = larger;
+        d->capacity = capacity;
+    }
+    if (d->pool_capacity - d->n_pool < length + 1) {
+        size_t capacity = 2 * d->pool_capacity + length + 256;
+        char *larger = realloc(d->pool, capacity);
+        if (!larger) return false;
+        d->pool = larger;
+        d->pool_capacity = capacity;
+    }
+    return (uint32_t)d->n < d->n_slots / 4 * 3 || grow_slots(d);
+}
+
+strata_status strata_dictionary_add(strata_dictionary *dictionary, const void *key, size_t length, int32_t *out_index,
+                                    strata_error *err) {
+    strata_dictionary *d = dictionary;
+    int32_t known = strata_dictionary_find(d, key, length);
+    *out_index = known;
+    if (known >= 0) return STRATA_OK;
+    if (d->n >= 1 << 30 || length > UINT32_MAX || !make_room(d, length))
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a table of %d strings", d->n + 1);
+    uint32_t hash = hash_of(key, length);
+    d->slots[slot_of(d, key, length, hash)] = d->n + 1;
+    memcpy(d->pool + d->n_pool, key, length);
+    d->pool[d->n_pool + length] = 0;
+    d->entries[d->n] = (struct strata_dictionary_entry){.first = d->n_pool, .length = (uint32_t)length, .hash = hash};
+    d->n_pool += length + 1;
+    *out_index = d->n++;
+    return STRATA_OK;
+}
+
+const char *strata_dictionary_string(const strata_dictionary *dictionary, int32_t index) {
+    return dictionary->pool + dictionary->entries[index].first;
+}

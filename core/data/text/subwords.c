@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Byte-pair encoding (Sennrich, Haddow, Birch, "Neural machine translation of rare words with subword units", ACL 2016) over characters. Training keeps, for
+ * each pair of neighbours, its count and the words it occurs in, and a heap of pairs whose counts may be old: a count only falls until a merge makes the
+ * pair anew, so an entry that is too high goes back with its true count, and none is ever too low. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/data/text/tokenizer.h"
+#include "core/data/text/words.h"
+
+/* ---- characters ---- */
+
+/* Ids of the characters of " word"; those that are no token are UNKNOWN. */
+static int split_word(const strata_tokenizer *tokenizer, const char *word, size_t length, int32_t *out_ids) {
+    int n = 0;
+    int32_t index = strata_dictionary_find(&tokenizer->tokens, " ", 1);
+    out_ids[n++] = index >= 0 && index < tokenizer->n_characters ? index + STRATA_FIRST_TOKEN : STRATA_TOKEN_UNKNOWN;
+    for (size_t at = 0, size; at < length && n <= STRATA_LONGEST_WORD; at += size) {
+        size = strata_utf8_length(word + at, length - at);
+        index = strata_dictionary_find(&tokenizer->tokens, word + at, size);
+        out_ids[n++] = index >= 0 && index < tokenizer->n_characters ? index + STRATA_FIRST_TOKEN : STRATA_TOKEN_UNKNOWN;
+    }
+    return n;
+}
+
+/* All characters that occur become tokens, the frequent first, as far as the vocabulary goes. */
+static strata_status find_characters(strata_tokenizer *tokenizer, const strata_dictionary *words, int64_t vocabulary,
+                                     strata_error *err) {
+    strata_dictionary characters = {0};
+    strata_status status = STRATA_OK;
+    int32_t index;
+    for (int32_t i = 0; i < words->n; i++) {
+        const struct strata_dictionary_entry *word = &words->entries[i];
+        STRATA_TRY_GOTO(strata_dictionary_add(&characters, " ", 1, &index, err));
+        characters.entries[index].count += word->count;
+        for (size_t at = 0, size; at < word->length; at += size) {
+            const char *character = words->pool + word->first + at;
+            size = strata_utf8_length(character, word->length - at);
+            STRATA_TRY_GOTO(strata_dictionary_add(&characters, character, size, &index, err));
+            characters.entries[index].count += word->count;
+        }
+    }
+    status = strata_dictionary_rank(&tokenizer->tokens, &characters, vocabulary - STRATA_FIRST_TOKEN, 1, err);
+    tokenizer->n_characters = tokenizer->tokens.n;
+cleanup:
+    strata_dictionary_finish(&characters);
+    return status;
+}
+
+/* ---- merges ---- */
+
+static int32_t find_rank(const strata_tokenizer *tokenizer, int32_t left, int32_t right) {
+    const int32_t key[2] = {left, right};
+    return strata_dictionary_find(&tokenizer->ranks, key, sizeof key);
+}
+
+strata_status strata_tokenizer_add_merge(strata_tokenizer *tokenizer, int32_t left, int32_t right, strata_error *err) {
+    const int32_t key[2] = {left, right};
+    int32_t rank, index;
+    if (tokenizer->n_merges == tokenizer->merges_capacity) {
+        int32_t capacity = tokenizer->merges_capacity ? 2 * tokenizer->merges_capacity : 64;
+        strata_merge *larger = realloc(tokenizer->merges, (size_t)capacity * sizeof *larger);
+        if (!larger) return strata_fail(err, STRATA_OUT_OF_MEMORY, "tokenizer: no host memory for %d merges", capacity);
+        tokenizer->merges = larger;
+        tokenizer->merges_capacity = capacity;
+    }
+    const strata_dictionary *tokens = &tokenizer->tokens;
+    const struct strata_dictionary_entry *a = &tokens->entries[left - STRATA_FIRST_TOKEN];
+    const struct strata_dictionary_entry *b = &tokens->entries[right - STRATA_FIRST_TOKEN];
+    size_t length = (size_t)a->length + b->length;
+    char *joined = malloc(length);
+    if (!joined) return strata_fail(err, STRATA_OUT_OF_MEMORY, "tokenizer: no host memory");
+    memcpy(joined, tokens->pool + a->first, a->length);
+    memcpy(joined + a->length, tokens->pool + b->first, b->length);
+    strata_status status = strata_dictionary_add(&tokenizer->tokens, joined, length, &index, err);
+    free(joined);
+    if (!status) status = strata_dictionary_add(&tokenizer->ranks, key, sizeof key, &rank, err);
+    if (!status) tokenizer->merges[tokenizer->n_merges++] = (strata_merge){left, right, index + STRATA_FIRST_TOKEN};
+    return status;
+}
+
+/* Joins each (left, right) in ids[0..n), from the left; returns the new n. */
+static int join(int32_t *ids, int n, const strata_merge *merge) {
+    int out = 0;
+    for (int i = 0; i < n; i++) {
+        bool joins = i + 1 < n && ids[i] == merge->left && ids[i + 1] == merge->right;
+        ids[out++] = joins ? merge->result : ids[i];
+        i += joins;
+    }
+    return out;
+}
+
+int strata_subwords_encode(const strata_tokenizer *tokenizer, const char *word, size_t length, int32_t *out_ids) {
+    int n = split_word(tokenizer, word, length, out_ids);
+    for (;;) {
+        int32_t best = -1;
+        for (int i = 0; i + 1 < n; i++) {
+            int32_t rank = find_rank(tokenizer, out_ids[i], out_ids[i + 1]);
+            if (rank >= 0 && (best < 0 || rank < best)) best = rank;
+        }
+        if (best < 0) return n;
+        n = join(out_ids, n, &tokenizer->merges[best]);
+    }
+}
+
+/* ---- training ---- */
+
+typedef struct pair {
+    int64_t count;
+    int32_t *words; /* that had it when they were noted; maybe several times */
+    int32_t n_words, capacity;
+} pair;
+
+typedef struct candidate {
+    int64_t count; /* when it was put here */
+    int32_t pair;
+} candidate;
+
+typedef struct trainer {
+    strata_tokenizer *tokenizer;
+    const strata_dictionary *words;
+    int32_t *ids; /* of all words, one after the other, each where it began */
+    size_t *first;
+    int *length;
+    strata_dictionary keys; /* {left, right} -> number of the pair */
+    pair *pairs;
+    int32_t pairs_capacity;
+    candidate *heap;
+    size_t n_heap, heap_capacity;
+    strata_error *err;
+} trainer;
+
+static strata_status no_memory(const trainer *t) {
+    return strata_fail(t->err, STRATA_OUT_OF_MEMORY, "tokenizer: no host memory for %d pairs", t->keys.n);
+}
+
+static void ids_of(const trainer *t, int32_t p, int32_t out[2]) {
+    memcpy(out, strata_dictionary_string(&t->keys, p), 2 * sizeof *out);
+}
+
+/* Whether a is merged before b: the larger count, then the smaller ids. */
+static bool before(const trainer *t, candidate a, candidate b) {
+    int32_t x[2], y[2];
+    if (a.count != b.count) return a.count > b.count;
+    ids_of(t, a.pair, x);
+    ids_of(t, b.pair, y);
+    return x[0] != y[0] ? x[0] < y[0] : x[1] < y[1];
+}
+
+static strata_status push(trainer *t, int32_t p) {
+    if (t->n_heap == t->heap_capacity) {
+        size_t capacity = t->heap_capacity ? 2 * t->heap_capacity : 256;
+        candidate *larger = realloc(t->heap, capacity * sizeof *larger);
+        if (!larger) return no_memory(t);
+        t->heap = larger;
+        t->heap_capacity = capacity;
+    }
+    candidate added = {t->pairs[p].count, p};
+    size_t at = t->n_heap++;
+    for (; at && before(t, added, t->heap[(at - 1) / 2]); at = (at - 1) / 2) t->heap[at] = t->heap[(at - 1) / 2];
+    t->heap[at] = added;
+    return STRATA_OK;
+}
+
+static candidate pop(trainer *t) {
+    candidate top = t->heap[0], last = t->heap[--t->n_heap];
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < t->n_heap; at = child) {
+        if (child + 1 < t->n_heap && before(t, t->heap[child + 1], t->heap[child])) child++;
+        if (!before(t, t->heap[child], last)) break;
+        t->heap[at] = t->heap[child];
+    }
+    t->heap[at] = last;
+    return top;
+}
+
+/* The number of a pair, made when new. */
+static strata_status find_pair(trainer *t, const int32_t *ids, int32_t *out_pair) {
+    int32_t before_n = t->keys.n;
+    STRATA_TRY(strata_dictionary_add(&t->keys, ids, 2 * sizeof *ids, out_pair, t->err));
+    if (t->keys.n == before_n) return STRATA_OK;
+    if (t->keys.n > t->pairs_capacity) {
+        int32_t capacity = t->pairs_capacity ? 2 * t->pairs_capacity : 256;
+        pair *larger = realloc(t->pairs, (size_t)capacity * sizeof *larger);
+        if (!larger) return no_memory(t);
+        t->pairs = larger;
+        t->pairs_capacity = capacity;
+    }
+    t->pairs[*out_pair] = (pair){0};
+    return STRATA_OK;
+}
+
+static strata_status note_word(trainer *t, pair *p, int32_t word) {
+    if (p->n_words && p->words[p->n_words - 1] == word) return STRATA_OK;
+    if (p->n_words == p->capacity) {
+        int32_t capacity = p->capacity ? 2 * p->capacity : 4;
+        int32_t *larger = realloc(p->words, (size_t)capacity * sizeof *larger);
+        if (!larger) return no_memory(t);
+        p->words = larger;
+        p->capacity = capacity;
+    }
+    p->words[p->n_words++] = word;
+    return STRATA_OK;
+}
+
+/* Counts a word's neighbours, `sign` times. Pairs with `made` in them (every pair when it is 0) note the word, and on made's account join the heap. */
+static strata_status count_pairs(trainer *t, int32_t word, int sign, int32_t made) {
+    const int32_t *ids = t->ids + t->first[word];
+    for (int i = 0; i + 1 < t->length[word]; i++) {
+        int32_t p;
+        if (ids[i] < STRATA_FIRST_TOKEN || ids[i + 1] < STRATA_FIRST_TOKEN) continue;
+        STRATA_TRY(find_pair(t, ids + i, &p));
+        t->pairs[p].count += sign * t->words->entries[word].count;
+        if (sign < 0 || (made && ids[i] != made && ids[i + 1] != made)) continue;
+        STRATA_TRY(note_word(t, &t->pairs[p], word));
+        if (made) STRATA_TRY(push(t, p));
+    }
+    return STRATA_OK;
+}
+
+static strata_status merge_everywhere(trainer *t, int32_t p) {
+    int32_t key[2];
+    ids_of(t, p, key);
+    STRATA_TRY(strata_tokenizer_add_merge(t->tokenizer, key[0], key[1], t->err));
+    const strata_merge merge = t->tokenizer->merges[t->tokenizer->n_merges - 1];
+    int32_t *words = t->pairs[p].words, n_words = t->pairs[p].n_words;
+    t->pairs[p].words = NULL; /* the table of pairs may move meanwhile */
+    t->pairs[p].n_words = t->pairs[p].capacity = 0;
+    strata_status status = STRATA_OK;
+    for (int32_t i = 0; i < n_words && !status; i++) {
+        int32_t word = words[i];
+        status = count_pairs(t, word, -1, 0);
+        t->length[word] = join(t->ids + t->first[word], t->length[word], &merge);
+        if (!status) status = count_pairs(t, word, 1, merge.result);
+    }
+    free(words);
+    return status;
+}
+
+static strata_status split_words(trainer *t) {
+    size_t n = 0;
+    for (int32_t i = 0; i < t->words->n; i++) n += t->words->entries[i].length + 1;
+    t->ids = malloc(n * sizeof *t->ids);
+    t->first = malloc((size_t)t->words->n * sizeof *t->first);
+    t->length = malloc((size_t)t->words->n * sizeof *t->length);
+    if (!t->ids || !t->first || !t->length) return no_memory(t);
+    n = 0;
+    for (int32_t i = 0; i < t->words->n; i++) {
+        t->first[i] = n;
+        t->length[i] = split_word(t->tokenizer, strata_dictionary_string(t->words, i), t->words->entries[i].length, t->ids + n);
+        n += (size_t)t->length[i];
+        STRATA_TRY(count_pairs(t, i, 1, 0));
+    }
+    for (int32_t p = 0; p < t->keys.n; p++) STRATA_TRY(push(t, p));
+    return STRATA_OK;
+}
+
+static strata_status train(trainer *t, int64_t vocabulary, int64_t least_count) {
+    STRATA_TRY(split_words(t));
+    while (t->n_heap && strata_tokenizer_size(t->tokenizer) < vocabulary) {
+        candidate top = pop(t);
+        int64_t count = t->pairs[top.pair].count;
+        if (count < least_count || count < 2) continue;
+        if (count < top.count)
+            STRATA_TRY(push(t, top.pair));
+        else if (count == top.count)
+            STRATA_TRY(merge_everywhere(t, top.pair));
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_subwords_train(strata_tokenizer *tokenizer, const strata_dictionary *words, int64_t vocabulary,
+                                    int64_t least_count, strata_error *err) {
+    trainer t = {.tokenizer = tokenizer, .words = words, .err = err};
+    strata_status status = find_characters(tokenizer, words, vocabulary, err);
+    if (!status) status = train(&t, vocabulary, least_count);
+    for (int32_t p = 0; p < t.keys.n && p < t.pairs_capacity; p++) free(t.pairs[p].words);
+    free(t.pairs);
+    free(t.heap);
+    free(t.ids);
+    free(t.first);
+    free(t.length);
+    strata_dictionary_finish(&t.keys);
+    return status;
+}

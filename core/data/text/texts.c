@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Documents from CSV rows and from lines. The IMDB layouts are in imdb.c. */
+#include "core/data/text/texts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/data/columns.h"
+#include "core/data/format/stream.h"
+
+/* ---- the collection ---- */
+
+strata_status strata_texts_create(const char *source, const char *const *class_names, int n_classes, strata_texts **out_texts,
+                                  strata_error *err) {
+    strata_texts *texts = calloc(1, sizeof *texts);
+    if (texts) texts->source = strdup(source);
+    if (!texts || !texts->source) {
+        free(texts);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "texts: no host memory");
+    }
+    strata_status status = strata_names_copy(class_names, n_classes, &texts->class_names, err);
+    if (status) {
+        strata_texts_destroy(texts);
+        return status;
+    }
+    texts->n_classes = n_classes;
+    texts->has_labels = n_classes > 0;
+    *out_texts = texts;
+    return STRATA_OK;
+}
+
+void strata_texts_destroy(strata_texts *texts) {
+    if (!texts) return;
+    free(texts->bytes);
+    free(texts->documents);
+    strata_names_free(texts->class_names, texts->n_classes);
+    free(texts->source);
+    free(texts);
+}
+
+static strata_status make_room(strata_texts *texts, size_t n_bytes, strata_error *err) {
+    size_t wanted = texts->n_bytes + n_bytes;
+    if (wanted > texts->bytes_capacity) {
+        size_t capacity = texts->bytes_capacity * 2 > wanted ? texts->bytes_capacity * 2 : wanted + 256;
+        char *larger = realloc(texts->bytes, capacity);
+        if (!larger) return strata_fail(err, STRATA_OUT_OF_MEMORY, "texts: no host memory for %zu bytes", capacity);
+        texts->bytes = larger;
+        texts->bytes_capacity = capacity;
+    }
+    if (texts->n == texts->capacity) {
+        int64_t capacity = texts->capacity ? texts->capacity * 2 : 64;
+        struct strata_document *larger = realloc(texts->documents, (size_t)capacity * sizeof *larger);
+        if (!larger)
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "texts: no host memory for %lld documents", (long long)capacity);
+        texts->documents = larger;
+        texts->capacity = capacity;
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_texts_add(strata_texts *texts, const char *const *parts, int n_parts, int label, int64_t line,
+                               strata_error *err) {
+    size_t n_bytes = 0;
+    for (int i = 0; i < n_parts; i++) n_bytes += strlen(parts[i]) + 1;
+    STRATA_TRY(make_room(texts, n_bytes + 1, err));
+    char *out = texts->bytes + texts->n_bytes;
+    for (int i = 0; i < n_parts; i++) {
+        size_t length = strlen(parts[i]);
+        memcpy(out, parts[i], length);
+        out += length;
+        if (i + 1 < n_parts) *out++ = ' ';
+    }
+    *out = 0;
+    size_t length = (size_t)(out - texts->bytes) - texts->n_bytes;
+    texts->documents[texts->n++] = (struct strata_document){texts->n_bytes, length, label, line};
+    texts->n_bytes += length + 1;
+    return STRATA_OK;
+}
+
+int64_t strata_texts_size(const strata_texts *texts) {
+    return texts->n;
+}
+const char *strata_texts_get(const strata_texts *texts, int64_t index) {
+    return texts->bytes + texts->documents[index].first;
+}
+int strata_texts_label(const strata_texts *texts, int64_t index) {
+    return texts->has_labels ? texts->documents[index].label : -1;
+}
+int strata_texts_n_classes(const strata_texts *texts) {
+    return texts->n_classes;
+}
+const char *strata_texts_class_name(const strata_texts *texts, int label) {
+    return label >= 0 && label < texts->n_classes ? texts->class_names[label] : NULL;
+}
+const char *strata_texts_source(const strata_texts *texts) {
+    return texts->source;
+}
+
+/* ---- lines ---- */
+
+strata_status strata_texts_lines(const char *path, strata_texts **out_texts, strata_error *err) {
+    unsigned char *bytes = NULL;
+    size_t n_bytes;
+    strata_texts *texts = NULL;
+    STRATA_TRY(strata_stream_read_file(path, (size_t)1 << 36, &bytes, &n_bytes, err));
+    strata_status status = strata_texts_create(path, NULL, 0, &texts, err);
+    char *at = (char *)bytes, *end = at + n_bytes;
+    for (int64_t line = 1; !status && at < end; line++) {
+        char *stop = memchr(at, '\n', (size_t)(end - at));
+        char *next = stop ? stop + 1 : end;
+        if (!stop) stop = end;
+        if (stop > at && stop[-1] == '\r') stop--;
+        *stop = 0;
+        if (strlen(at) != (size_t)(stop - at))
+            status = strata_fail(err, STRATA_DATA, "%s:%lld: a NUL; the file is no text", path, (long long)line);
+        else if (!strata_utf8_valid(at))
+            status = strata_fail(err, STRATA_DATA, "%s:%lld: this line is not valid UTF-8", path, (long long)line);
+        else
+            status = strata_texts_add(texts, (const char *const[]){at}, 1, -1, line, err);
+        at = next;
+    }
+    free(bytes);
+    if (status)
+        strata_texts_destroy(texts);
+    else
+        *out_texts = texts;
+    return status;
+}
+
+/* ---- CSV ---- */
+
+static strata_status fill_texts(const strata_csv *csv, const strata_columns *columns, strata_texts **out_texts,
+                                strata_error *err) {
+    strata_texts *texts = NULL;
+    strata_status status = STRATA_OK;
+    const char **parts = malloc((size_t)(columns->n_features + 1) * sizeof *parts);
+    if (!parts) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", strata_csv_name(csv));
+    STRATA_TRY_GOTO(
+        strata_texts_create(strata_csv_name(csv), (const char *const *)columns->classes, columns->n_classes, &texts, err));
+    for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
+        int label = -1;
+        if (columns->label >= 0) STRATA_TRY_GOTO(strata_columns_class(columns, csv, row, &label, err));
+        for (int i = 0; i < columns->n_features; i++) parts[i] = strata_csv_cell(csv, row, columns->features[i]);
+        STRATA_TRY_GOTO(strata_texts_add(texts, parts, columns->n_features, label, strata_csv_line(csv, row), err));
+    }
+    *out_texts = texts;
+    texts = NULL;
+cleanup:
+    strata_texts_destroy(texts);
+    free(parts);
+    return status;
+}
+
+strata_status strata_texts_from_csv(const strata_csv *csv, const strata_csv_options *opts, strata_texts **out_texts,
+                                    strata_error *err) {
+    strata_columns columns = {0};
+    if (opts && opts->n_labels)
+        return strata_fail(err, STRATA_INVALID, "csv: %d labels; texts have one, which is a class", opts->n_labels);
+    strata_status status = strata_columns_choose(&columns, csv, opts ? opts : &(strata_csv_options){0}, err);
+    if (!status && columns.label >= 0) status = strata_columns_find_classes(&columns, csv, err);
+    if (!status) status = fill_texts(csv, &columns, out_texts, err);
+    strata_columns_finish(&columns);
+    return status;
+}
+
+strata_status strata_texts_csv(const char *path, const strata_csv_options *opts, strata_texts **out_texts, strata_error *err) {
+    strata_csv *csv = NULL;
+    STRATA_TRY(strata_csv_read(path, opts ? opts->separator : 0, &csv, err));
+    strata_status status = strata_texts_from_csv(csv, opts, out_texts, err);
+    strata_csv_destroy(csv);
+    return status;
+}

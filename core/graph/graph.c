@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Building a graph: the arena that its nodes live in, the node constructor, and the one building error that is kept.
+ * What each op means is in core/op/, differentiation in gradient.c. */
+#include "core/graph/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Arena blocks: freed all at once with the graph. */
+typedef struct strata_arena_block {
+    struct strata_arena_block *next;
+    size_t used, capacity;
+    _Alignas(64) unsigned char bytes[];
+} strata_arena_block;
+
+enum { BLOCK_BYTES = 32 * 1024, ALIGNMENT = 64 };
+
+static const strata_op poison_op = {.name = "poison", .flags = STRATA_OP_LEAF};
+
+strata_status strata_graph_create(strata_graph **out_graph, strata_error *err) {
+    strata_graph *graph = calloc(1, sizeof *graph);
+    if (!graph) return strata_fail(err, STRATA_OUT_OF_MEMORY, "graph: no memory for %zu bytes", sizeof *graph);
+    atomic_init(&graph->references, 1);
+    graph->poison = (strata_tensor){.graph = graph, .op = &poison_op, .id = -1};
+    *out_graph = graph;
+    return STRATA_OK;
+}
+
+void strata_graph_destroy(strata_graph *graph) {
+    if (!graph || atomic_fetch_sub(&graph->references, 1) > 1) return;
+    strata_graph_destroy(graph->parent);
+    for (strata_arena_block *block = graph->blocks, *next; block; block = next) {
+        next = block->next;
+        free(block);
+    }
+    free(graph->nodes);
+    free(graph);
+}
+
+void strata_graph_retain(strata_graph *graph, strata_graph *parent) {
+    atomic_fetch_add(&parent->references, 1);
+    graph->parent = parent;
+}
+
+strata_status strata_graph_check(const strata_graph *graph, strata_error *err) {
+    if (!graph) return strata_fail(err, STRATA_INVALID, "graph: it is NULL; create it with strata_graph_create");
+    if (graph->status) return strata_fail(err, graph->status, "%s", graph->error.message);
+    return STRATA_OK;
+}
+
+void strata_graph_set_scope(strata_graph *graph, const char *scope) {
+    if (graph) snprintf(graph->scope, sizeof graph->scope, "%s", scope ? scope : "");
+}
+
+strata_tensor *strata_graph_poison(strata_graph *graph, const strata_op *op, strata_status status, const char *format, ...) {
+    if (!graph) return NULL;
+    if (graph->status) return &graph->poison;
+    va_list arguments;
+    va_start(arguments, format);
+    graph->status = strata_fail_v(&graph->error, status, format, arguments);
+    va_end(arguments);
+    if (op) strata_fail_in(&graph->error, status, "%s", op->name);
+    if (graph->scope[0]) strata_fail_in(&graph->error, status, "%s", graph->scope);
+    return &graph->poison;
+}
+
+bool strata_tensor_is_poison(const strata_tensor *tensor) {
+    return !tensor || tensor == &tensor->graph->poison;
+}
+
+void *strata_graph_alloc(strata_graph *graph, size_t bytes) {
+    size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    strata_arena_block *block = graph->blocks;
+    if (rounded < bytes) block = NULL;
+    if (!block || block->capacity - block->used < rounded) {
+        size_t capacity = rounded > BLOCK_BYTES ? rounded : BLOCK_BYTES;
+        void *memory = NULL;
+        if (rounded >= bytes && capacity < SIZE_MAX / 2)
+            memory = aligned_alloc(ALIGNMENT, sizeof(strata_arena_block) + capacity);
+        if (!memory) {
+            strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "graph: no memory for %zu bytes", bytes);
+            return NULL;
+        }
+        block = memory;
+        *block = (strata_arena_block){.next = graph->blocks, .capacity = capacity};
+        graph->blocks = block;
+    }
+    void *result = block->bytes + block->used;
+    block->used += rounded;
+    return memset(result, 0, rounded);
+}
+
+char *strata_graph_strdup(strata_graph *graph, const char *text) {
+    size_t bytes = strlen(text) + 1;
+    char *copy = strata_graph_alloc(graph, bytes);
+    return copy ? memcpy(copy, text, bytes) : NULL;
+}
+
+/* Makes room for one more node. */
+static bool reserve_node(strata_graph *graph) {
+    if (graph->n_nodes < graph->nodes_capacity) return true;
+    int capacity = graph->nodes_capacity ? graph->nodes_capacity * 2 : 64;
+    strata_tensor **nodes = realloc(graph->nodes, (size_t)capacity * sizeof *nodes);
+    if (!nodes) {
+        strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "graph: no memory for %d nodes", capacity);
+        return false;
+    }
+    graph->nodes = nodes;
+    graph->nodes_capacity = capacity;
+    return true;
+}
+
+/* The graph that the inputs share; poisons one of them when they do not, or when one is NULL. */
+static strata_graph *inputs_graph(strata_graph *graph, const strata_op *op, int n_inputs, strata_tensor *const *inputs) {
+    for (int i = 0; i < n_inputs && !graph; i++)
+        if (inputs[i]) graph = inputs[i]->graph;
+    for (int i = 0; i < n_inputs && graph; i++) {
+        if (!inputs[i])
+            strata_graph_poison(graph, op, STRATA_INVALID, "operand %d is NULL", i);
+        else if (inputs[i]->graph != graph)
+            strata_graph_poison(graph, op, STRATA_INVALID, "operand %d belongs to another graph", i);
+    }
+    return graph;
+}
+
+strata_tensor *strata_node(strata_graph *graph, const strata_op *op, int n_inputs, strata_tensor *const *inputs,
+                           const void *attrs) {
+    graph = inputs_graph(graph, op, n_inputs, inputs);
+    if (!graph) return NULL;
+    if (graph->status) return &graph->poison;
+    if (n_inputs < op->min_inputs || (op->max_inputs >= 0 && n_inputs > op->max_inputs))
+        return strata_graph_poison(graph, op, STRATA_INVALID, "takes at least %d operand(s), was given %d", op->min_inputs,
+                                   n_inputs);
+    if (!reserve_node(graph)) return &graph->poison;
+    strata_tensor *node = strata_graph_alloc(graph, sizeof *node);
+    strata_tensor **own_inputs = node && n_inputs ? strata_graph_alloc(graph, (size_t)n_inputs * sizeof *own_inputs) : NULL;
+    void *own_attrs = node && op->attrs_bytes ? strata_graph_alloc(graph, op->attrs_bytes) : NULL;
+    if (graph->status) return &graph->poison;
+    if (n_inputs) memcpy(own_inputs, inputs, (size_t)n_inputs * sizeof *own_inputs);
+    if (own_attrs && attrs) memcpy(own_attrs, attrs, op->attrs_bytes);
+    *node = (strata_tensor){
+        .graph = graph, .op = op, .id = graph->n_nodes, .n_inputs = n_inputs, .inputs = own_inputs, .attrs = own_attrs};
+
+    strata_error err = {0};
+    strata_status status = op->shape(node, &err);
+    if (!status) status = strata_shape_check(node->shape, &err);
+    if (status) return strata_graph_poison(graph, op, status, "%s", err.message);
+    graph->nodes[graph->n_nodes++] = node;
+    return node;
+}
+
+strata_shape strata_tensor_shape(const strata_tensor *tensor) {
+    return tensor ? tensor->shape : (strata_shape){0};
+}
+
+strata_dtype strata_tensor_dtype(const strata_tensor *tensor) {
+    return tensor ? tensor->dtype : STRATA_DTYPE_F32;
+}
+
+strata_graph *strata_tensor_graph(const strata_tensor *tensor) {
+    return tensor ? tensor->graph : NULL;
+}
+
+strata_tensor *strata_tensor_set_name(strata_tensor *tensor, const char *name) {
+    if (!strata_tensor_is_poison(tensor) && name) tensor->name = strata_graph_strdup(tensor->graph, name);
+    return tensor;
+}
+
+const char *strata_tensor_name(const strata_tensor *tensor) {
+    if (!tensor) return "NULL";
+    return tensor->name ? tensor->name : tensor->op->name;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the graph, for ops, passes, the planner and backends. Users see include/strata/graph.h. */
+#ifndef STRATA_CORE_GRAPH_H
+#define STRATA_CORE_GRAPH_H
+
+#include <stdatomic.h>
+
+#include "core/graph/op.h"
+#include "strata/graph.h"
+
+/* One node and its single output. Nodes are in creation order, which is a topological order and, for reads and updates of
+ * variables, the program's order. Everything here lives in the graph's arena. */
+struct strata_tensor {
+    strata_graph *graph;
+    const strata_op *op;
+    int id; /* index in graph->nodes */
+    strata_dtype dtype;
+    strata_shape shape;
+    int n_inputs;
+    strata_tensor **inputs;
+    const void *attrs; /* op->attrs_bytes bytes; NULL when the op has none */
+    const char *name;  /* NULL: none given */
+};
+
+struct strata_graph {
+    strata_tensor **nodes;
+    int n_nodes, nodes_capacity;
+    struct strata_arena_block *blocks; /* memory of nodes, attributes, names, constants */
+    strata_tensor poison;              /* result of a building error */
+    strata_status status;              /* of the first building error */
+    strata_error error;
+    char scope[128];
+    strata_graph *parent; /* retained: the graph that this one was copied from and still points into */
+    atomic_int references;
+};
+
+/* Zeroed memory that lives as long as the graph, or NULL with the graph poisoned. */
+void *strata_graph_alloc(strata_graph *graph, size_t bytes);
+char *strata_graph_strdup(strata_graph *graph, const char *text);
+
+/* Keeps `parent` alive as long as `graph`, whose attributes point into its memory. */
+void strata_graph_retain(strata_graph *graph, strata_graph *parent);
+
+/* Adds a node: checks that no input is NULL or poisoned and all are of one graph, copies `attrs` (op->attrs_bytes), asks the
+ * op's shape rule. Returns the poison of the graph on any failure; NULL only when every input is NULL. `graph` may be NULL when
+ * n_inputs > 0. */
+strata_tensor *strata_node(strata_graph *graph, const strata_op *op, int n_inputs, strata_tensor *const *inputs,
+                           const void *attrs);
+
+/* Records a building error of `op` (NULL: none) unless there is one already, and returns the graph's poison. */
+strata_tensor *strata_graph_poison(strata_graph *graph, const strata_op *op, strata_status status, const char *format, ...)
+    STRATA_PRINTF(4, 5);
+bool strata_tensor_is_poison(const strata_tensor *tensor);
+
+/* Attributes of the three leaves (core/op/leaf.c). */
+typedef struct strata_input_attrs {
+    const char *name;
+} strata_input_attrs;
+typedef struct strata_constant_attrs {
+    const void *data; /* shape and dtype are the node's */
+} strata_constant_attrs;
+typedef struct strata_read_attrs {
+    strata_variable *variable;
+} strata_read_attrs;
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One op, one room: what an op says about itself, once, for graph, gradients, planner, reference and every backend.
+ * A new op is core/op/<name>.c with its strata_op_<name>, one row in core/op/ops.def, its builder in strata/ops.h,
+ * shaders/<name>.kernel and tests/op/<name>_test.c. */
+#ifndef STRATA_CORE_OP_H
+#define STRATA_CORE_OP_H
+
+#include "strata/graph.h"
+
+typedef struct strata_op strata_op;
+typedef struct strata_lowering strata_lowering; /* core/graph/launch.h */
+
+/* Attributes are a plain struct per op, described by a table, so that passes compare, traces print and plugins read them. */
+typedef enum strata_attr_kind {
+    STRATA_ATTR_INT,    /* int64_t                                                  */
+    STRATA_ATTR_FLOAT,  /* double                                                   */
+    STRATA_ATTR_INTS,   /* int64_t[STRATA_MAX_RANK]; unused entries are 0           */
+    STRATA_ATTR_SHAPE,  /* strata_shape                                             */
+    STRATA_ATTR_POINTER /* identity only: constants' data, variables, offsets       */
+} strata_attr_kind;
+
+typedef struct strata_attr_field {
+    const char *name;
+    strata_attr_kind kind;
+    size_t offset; /* in the op's attribute struct */
+} strata_attr_field;
+
+enum { STRATA_MAX_ATTR_FIELDS = 12 };
+
+/* Host memory of one node: what the reference reads and writes. Elements are the node's and its inputs' dtypes and shapes. */
+typedef struct strata_op_call {
+    const strata_tensor *node;
+    const void *const *inputs;
+    void *output; /* for an op that updates input 0 in place: that input's memory */
+} strata_op_call;
+
+enum {
+    STRATA_OP_LEAF = 1,          /* input, constant, variable read: no computation                                     */
+    STRATA_OP_VIEW = 2,          /* output is input 0's memory under another shape (reshape); never lowered             */
+    STRATA_OP_UPDATE = 4,        /* writes input 0 (a variable) in place and is its new value; never merged with its like  */
+    STRATA_OP_ELEMENTWISE = 8,   /* output element i needs element i of inputs of the same shape only: may run in place     */
+    STRATA_OP_SLICES = 16,       /* pack: inputs may be computed straight into their place in the output                 */
+    STRATA_OP_COMMUNICATION = 32 /* carried out between replicas, not by a device; with one replica the value is input 0's */
+};
+
+struct strata_op {
+    const char *name;           /* stem of core/op, shaders and tests */
+    int min_inputs, max_inputs; /* max_inputs -1: any number */
+    unsigned flags;
+    size_t attrs_bytes;                              /* 0: no attributes */
+    strata_attr_field attrs[STRATA_MAX_ATTR_FIELDS]; /* ends at a NULL name */
+
+    /* Where in the attributes its strata_epilogue is (core/op/epilogue.h); 0: the op takes none. */
+    size_t epilogue;
+
+    /* For STRATA_OP_UPDATE: inputs written besides input 0, bit per input (Adam's m and v). */
+    unsigned also_writes;
+
+    /* Sets node->dtype and node->shape from node->inputs and node->attrs, or says why not: the message begins with what is
+     * wrong (the op's name is put before it) and has the values. Never allocates. */
+    strata_status (*shape)(strata_tensor *node, strata_error *err);
+
+    /* NULL: no gradient passes (the input's gradient is zero: comparisons, argmax), unless the op is marked in `no_gradient`.
+     * Sets dx[i] to the gradient for input i, built from other ops, of input i's shape and dtype; dx[i] left NULL: none. */
+    void (*gradient)(strata_tensor *node, strata_tensor *dy, strata_tensor **dx);
+
+    /* Why differentiating through this op is an error; NULL: it is not. */
+    const char *no_gradient;
+
+    /* The truth: plain C, double accumulators, any strides of thought, every dtype that the shape rule lets through. */
+    strata_status (*reference)(const strata_op_call *call, strata_error *err);
+
+    /* Additions and multiplications of one run, a multiply-add as two. NULL: none worth counting, except that an element-wise op
+     * counts one for each element of its output (core/compile/cost.c). */
+    double (*flops)(const strata_tensor *node);
+
+    /* The portable kernels: describes the launches for kernel devices through strata_lowering_add (core/graph/launch.h). NULL for
+     * leaves and views. */
+    strata_status (*lower)(const strata_tensor *node, strata_lowering *lowering, strata_error *err);
+};
+
+/* Every op, in the order of ops.def. */
+extern const strata_op *const strata_ops[];
+extern const int strata_n_ops;
+const strata_op *strata_op_find(const char *name); /* NULL: there is none */
+
+#define STRATA_OP(name) extern const strata_op strata_op_##name;
+#include "core/op/ops.def"
+#undef STRATA_OP
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Initializers: one row each of what is drawn and how wide. */
+#include "core/layer/initializer.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/base/philox.h"
+
+typedef enum distribution { CONSTANT, UNIFORM, NORMAL, TRUNCATED_NORMAL } distribution;
+
+struct strata_initializer {
+    const char *name;
+    distribution distribution;
+    double value; /* CONSTANT: the value; NORMAL: standard deviation; else the variance, over the fan where there is one */
+    enum { FAN_NONE, FAN_IN, FAN_AVERAGE } fan;
+};
+
+/* uniform: limit sqrt(3 variance). Glorot & Bengio 2010: variance 1 / fan_avg. He et al. 2015: 2 / fan_in. */
+static const strata_initializer table[] = {
+    {"zeros", CONSTANT, 0, FAN_NONE},
+    {"ones", CONSTANT, 1, FAN_NONE},
+    {"normal", NORMAL, 0.05, FAN_NONE},
+    {"uniform", UNIFORM, 0.05 * 0.05 / 3, FAN_NONE},
+    {"glorot_uniform", UNIFORM, 1, FAN_AVERAGE},
+    {"glorot_normal", TRUNCATED_NORMAL, 1, FAN_AVERAGE},
+    {"he_uniform", UNIFORM, 2, FAN_IN},
+    {"he_normal", TRUNCATED_NORMAL, 2, FAN_IN},
+};
+enum { N_INITIALIZERS = sizeof table / sizeof *table };
+
+const char *const strata_initializer_names[] = {"zeros",         "ones",       "normal",    "uniform", "glorot_uniform",
+                                                "glorot_normal", "he_uniform", "he_normal", NULL};
+_Static_assert(sizeof strata_initializer_names / sizeof *strata_initializer_names == N_INITIALIZERS + 1, "one name a row");
+
+strata_status strata_initializer_find(const char *name, const strata_initializer **out_initializer, strata_error *err) {
+    for (int i = 0; i < N_INITIALIZERS; i++)
+        if (!strcmp(table[i].name, name)) {
+            *out_initializer = &table[i];
+            return STRATA_OK;
+        }
+    return strata_fail(
+        err, STRATA_INVALID,
+        "there is no initializer \"%s\"; there are: zeros, ones, normal, uniform, glorot_uniform, glorot_normal, "
+        "he_uniform, he_normal",
+        name);
+}
+
+const char *strata_initializer_name(const strata_initializer *initializer) {
+    return initializer->name;
+}
+
+/* Standard normals from one block: Box-Muller on two pairs; (0, 1] keeps the logarithm finite. */
+static void normals(strata_philox_block block, double out[4]) {
+    for (int i = 0; i < 4; i += 2) {
+        double u = (block.words[i] + 1.0) / 4294967296.0, v = block.words[i + 1] / 4294967296.0;
+        double radius = sqrt(-2 * log(u)), angle = 6.283185307179586 * v;
+        out[i] = radius * cos(angle);
+        out[i + 1] = radius * sin(angle);
+    }
+}
+
+/* A standard normal within two standard deviations for element i: the first of its own sequence that lies there. */
+static double truncated_normal(uint64_t seed, uint32_t stream, int64_t i) {
+    /* Scales the cut distribution back to a standard deviation of 1. */
+    const double spread = 0.87962566103423978;
+    for (uint32_t attempt = 0;; attempt++) {
+        strata_philox_block counter = {{(uint32_t)i, (uint32_t)((uint64_t)i >> 32), stream, attempt}};
+        double drawn[4];
+        normals(strata_philox(counter, (uint32_t)seed, (uint32_t)(seed >> 32)), drawn);
+        for (int k = 0; k < 4; k++)
+            if (fabs(drawn[k]) < 2) return drawn[k] / spread;
+    }
+}
+
+static double draw(const strata_initializer *initializer, uint64_t seed, uint32_t stream, double variance, int64_t i) {
+    if (initializer->distribution == CONSTANT) return initializer->value;
+    if (initializer->distribution == TRUNCATED_NORMAL) return sqrt(variance) * truncated_normal(seed, stream, i);
+    uint64_t block = (uint64_t)i / 4;
+    strata_philox_block counter = {{(uint32_t)block, (uint32_t)(block >> 32), stream, 0}};
+    strata_philox_block random = strata_philox(counter, (uint32_t)seed, (uint32_t)(seed >> 32));
+    if (initializer->distribution == UNIFORM) return sqrt(3 * variance) * (2 * ((random.words[i % 4] >> 8) / 16777216.0) - 1);
+    double drawn[4];
+    normals(random, drawn);
+    return initializer->value * drawn[i % 4];
+}
+
+void strata_initializer_fill(const strata_initializer *initializer, uint64_t seed, uint32_t stream, int64_t fan_in,
+                             int64_t fan_out, float *values, int64_t n) {
+    double fan = initializer->fan == FAN_NONE ? 1
+                 : initializer->fan == FAN_IN ? (double)fan_in
+                                              : ((double)fan_in + (double)fan_out) / 2;
+    double variance = initializer->value / (fan < 1 ? 1 : fan);
+    for (int64_t i = 0; i < n; i++) values[i] = (float)draw(initializer, seed, stream, variance, i);
+}

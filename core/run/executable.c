@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Executables: passes, plan, device memory, a program for each segment (one, where nothing is communicated), and the ring of slots that
+ * they are replayed on. */
+
+#include "core/run/executable.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/compile/cost.h"
+#include "core/compile/passes.h"
+#include "core/compile/plan.h"
+#include "core/compile/segments.h"
+#include "core/run/bench.h"
+
+enum { DEFAULT_SLOTS = 3, MAX_SLOTS = 8 };
+
+typedef struct slot {
+    uint64_t ticket; /* of the newest program submitted */
+    bool running;
+} slot;
+
+struct strata_executable {
+    strata_device *device;
+    strata_graph *graph; /* the optimized copy; backends point into it */
+    strata_plan plan;
+    strata_tensor **outputs;
+    int n_outputs;
+    strata_program **programs; /* of each segment */
+    uint64_t *tickets;         /* of slot s and segment k at s * n_segments + k */
+    slot slots[MAX_SLOTS];
+    int n_slots, next_slot;
+};
+
+/* ---- create ---- */
+
+static strata_status check_supported(const strata_executable *exe, strata_error *err) {
+    for (int i = 0; i < exe->plan.n_schedule; i++) {
+        const strata_tensor *node = exe->plan.schedule[i];
+        const char *reason = "the device does not have it";
+        if (!exe->device->api->supports(exe->device, node, &reason))
+            return strata_fail(err, STRATA_UNSUPPORTED, "%s cannot run %s (%s %s): %s", exe->device->info.id,
+                               strata_tensor_name(node), strata_dtype_name(node->dtype), strata_shape_text(node->shape).text,
+                               reason);
+    }
+    for (int i = 0; i < exe->plan.n_arenas; i++) {
+        const strata_variable *variable = exe->plan.arena_variables[i];
+        if (variable && variable->device != exe->device)
+            return strata_fail(err, STRATA_INVALID, "executable: variable %s lives on %s, not on %s", variable->name,
+                               variable->device->info.id, exe->device->info.id);
+    }
+    return STRATA_OK;
+}
+
+static int64_t plan_device_bytes(const strata_plan *plan, int n_slots) {
+    return strata_plan_bytes(plan, STRATA_ARENA_WORK) + strata_plan_bytes(plan, STRATA_ARENA_CONSTANT) +
+           n_slots * (strata_plan_bytes(plan, STRATA_ARENA_INPUT) + strata_plan_bytes(plan, STRATA_ARENA_OUTPUT));
+}
+
+static strata_status check_memory(const strata_executable *exe, strata_error *err) {
+    uint64_t wanted = (uint64_t)plan_device_bytes(&exe->plan, exe->n_slots);
+    uint64_t all = exe->device->info.memory_bytes, used = exe->device->counters.allocated_bytes;
+    uint64_t left = used < all ? all - used : 0;
+    if (!all || wanted <= left) return STRATA_OK;
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: the program needs %.1f MiB, %.1f MiB are free", exe->device->info.id,
+                       (double)wanted / 1048576, (double)left / 1048576);
+}
+
+/* Device memory of the work and constant arenas; constants are uploaded. */
+static strata_status make_buffers(strata_executable *exe, strata_error *err) {
+    for (int i = 0; i < exe->plan.n_arenas; i++) {
+        strata_arena *arena = &exe->plan.arenas[i];
+        if (arena->kind == STRATA_ARENA_VARIABLE) arena->buffer = exe->plan.arena_variables[i]->buffer;
+        if ((arena->kind == STRATA_ARENA_WORK || arena->kind == STRATA_ARENA_CONSTANT) && arena->bytes)
+            STRATA_TRY(exe->device->api->buffer_create(exe->device, arena->bytes, &arena->buffer, err));
+    }
+    for (int id = 0; id < exe->plan.n_places; id++) {
+        const strata_tensor *node = exe->graph->nodes[id];
+        strata_place place = exe->plan.places[id];
+        if (node->op != &strata_op_constant || place.arena < 0 || !place.bytes) continue;
+        const void *data = ((const strata_constant_attrs *)node->attrs)->data;
+        STRATA_TRY(
+            exe->device->api->upload(exe->device, exe->plan.arenas[place.arena].buffer, place.offset, data, place.bytes, err));
+    }
+    return STRATA_OK;
+}
+
+static strata_status compile_segment(strata_executable *exe, int k, strata_arena *arenas, strata_error *err) {
+    const strata_segment *segment = &exe->plan.segments[k];
+    arenas[STRATA_ARENA_INDEX_INPUT].bytes = segment->input_bytes;
+    arenas[STRATA_ARENA_INDEX_OUTPUT].bytes = segment->output_bytes;
+    strata_piece piece = {.nodes = (const strata_tensor *const *)exe->plan.schedule + segment->first,
+                          .n_nodes = segment->n,
+                          .places = exe->plan.places,
+                          .n_places = exe->plan.n_places,
+                          .arenas = arenas,
+                          .n_arenas = exe->plan.n_arenas,
+                          .n_slots = exe->n_slots};
+    return exe->device->api->compile(exe->device, &piece, &exe->programs[k], err);
+}
+
+static strata_status compile(strata_executable *exe, strata_error *err) {
+    const size_t n = (size_t)exe->plan.n_segments, n_arenas = (size_t)exe->plan.n_arenas;
+    strata_arena *arenas = malloc(n_arenas * sizeof *arenas);
+    exe->programs = calloc(n, sizeof(*exe->programs));
+    exe->tickets = calloc(n * (size_t)exe->n_slots, sizeof *exe->tickets);
+    strata_status status = STRATA_OK;
+    if (arenas && exe->programs && exe->tickets) {
+        memcpy(arenas, exe->plan.arenas, n_arenas * sizeof *arenas);
+        for (int k = 0; k < exe->plan.n_segments && !status; k++) status = compile_segment(exe, k, arenas, err);
+    } else {
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "executable: no host memory for %zu programs", n);
+    }
+    free(arenas);
+    return status;
+}
+
+/* Everything that needs no device memory. */
+static strata_status plan(strata_executable *exe, strata_tensor *const *outputs, strata_tensor *const *updates, int n_updates,
+                          bool no_fusion, bool alone, strata_tensor **new_updates, strata_error *err) {
+    STRATA_TRY(strata_passes_run(outputs, exe->n_outputs, updates, n_updates, no_fusion, alone, &exe->graph, exe->outputs,
+                                 new_updates, err));
+    STRATA_TRY(strata_segments_prepare(&exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, err));
+    const strata_device_info *info = &exe->device->info;
+    uint64_t limit = info->max_range_bytes < info->max_allocation_bytes ? info->max_range_bytes : info->max_allocation_bytes;
+    if (!limit || limit > INT64_MAX) limit = INT64_MAX;
+    STRATA_TRY(
+        strata_plan_create(exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, (int64_t)limit, &exe->plan, err));
+    STRATA_TRY(strata_plan_check(&exe->plan, err));
+    return check_supported(exe, err);
+}
+
+static strata_status build(strata_executable *exe, strata_error *err) {
+    STRATA_TRY(check_memory(exe, err));
+    STRATA_TRY(make_buffers(exe, err));
+    return compile(exe, err);
+}
+
+/* An executable up to its plan. */
+static strata_status create_planned(strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                    strata_tensor *const *updates, int n_updates, const strata_executable_options *opts,
+                                    bool alone, strata_executable **out_executable, strata_error *err) {
+    strata_executable *exe = calloc(1, sizeof *exe);
+    strata_tensor **new_updates = calloc((size_t)n_updates + 1, sizeof *new_updates);
+    if (exe) exe->outputs = calloc((size_t)n_outputs + 1, sizeof(*exe->outputs));
+    strata_status status;
+    if (exe && new_updates && exe->outputs) {
+        exe->device = device;
+        exe->n_outputs = n_outputs;
+        exe->n_slots = opts && opts->n_slots ? opts->n_slots : DEFAULT_SLOTS;
+        status = plan(exe, outputs, updates, n_updates, opts && opts->no_fusion, alone, new_updates, err);
+    } else {
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "executable: no host memory");
+    }
+    free(new_updates);
+    if (status)
+        strata_executable_destroy(exe);
+    else
+        *out_executable = exe;
+    return status;
+}
+
+strata_status strata_executable_measure(strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                        strata_tensor *const *updates, int n_updates, strata_program_cost *out_cost,
+                                        strata_error *err) {
+    strata_executable *exe = NULL;
+    STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, NULL, true, &exe, err));
+    *out_cost = (strata_program_cost){.device_bytes = plan_device_bytes(&exe->plan, exe->n_slots)};
+    for (int i = 0; i < exe->plan.n_schedule; i++) {
+        out_cost->flops += strata_node_flops(exe->plan.schedule[i]);
+        out_cost->moved_bytes += strata_node_moved_bytes(exe->plan.schedule[i]);
+    }
+    strata_executable_destroy(exe);
+    return STRATA_OK;
+}
+
+static strata_status create(strata_device *device, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
+                            int n_updates, const strata_executable_options *opts, bool alone,
+                            strata_executable **out_executable, strata_error *err) {
+    if (opts && (opts->n_slots < 0 || opts->n_slots > MAX_SLOTS))
+        return strata_fail(err, STRATA_INVALID, "executable: n_slots is %d; it must be 1..%d", opts->n_slots, MAX_SLOTS);
+    strata_executable *exe = NULL;
+    STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, opts, alone, &exe, err));
+    strata_status status = build(exe, err);
+    if (status)
+        strata_executable_destroy(exe);
+    else
+        *out_executable = exe;
+    return status;
+}
+
+strata_status strata_executable_create(strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                       strata_tensor *const *updates, int n_updates, const strata_executable_options *opts,
+                                       strata_executable **out_executable, strata_error *err) {
+    return create(device, outputs, n_outputs, updates, n_updates, opts, true, out_executable, err);
+}
+
+strata_status strata_executable_create_replica(strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                               strata_tensor *const *updates, int n_updates,
+                                               const strata_executable_options *opts, strata_executable **out_executable,
+                                               strata_error *err) {
+    return create(device, outputs, n_outputs, updates, n_updates, opts, false, out_executable, err);
+}
+
+void strata_executable_destroy(strata_executable *exe) {
+    if (!exe) return;
+    for (int i = 0; i < exe->n_slots && exe->programs; i++) {
+        strata_status ignored = strata_executable_wait(exe, i, NULL); /* a lost device has nothing left to wait for */
+        (void)ignored;
+    }
+    for (int k = 0; k < exe->plan.n_segments && exe->programs; k++)
+        if (exe->programs[k]) exe->device->api->program_destroy(exe->programs[k]);
+    free(exe->programs);
+    free(exe->tickets);
+    for (int i = 0; i < exe->plan.n_arenas; i++) {
+        strata_arena *arena = &exe->plan.arenas[i];
+        if (arena->kind != STRATA_ARENA_VARIABLE && arena->buffer) exe->device->api->buffer_destroy(exe->device, arena->buffer);
+    }
+    strata_plan_finish(&exe->plan);
+    strata_graph_destroy(exe->graph);
+    free(exe->outputs);
+    free(exe);
+}
+
+/* ---- what it is ---- */
+
+int strata_executable_n_slots(const strata_executable *exe) {
+    return exe->n_slots;
+}
+
+strata_executable_stats strata_executable_get_stats(const strata_executable *exe) {
+    return (strata_executable_stats){
+        .n_nodes = exe->plan.n_schedule,
+        .work_bytes = strata_plan_bytes(&exe->plan, STRATA_ARENA_WORK),
+        .slot_bytes = strata_plan_bytes(&exe->plan, STRATA_ARENA_INPUT) + strata_plan_bytes(&exe->plan, STRATA_ARENA_OUTPUT),
+        .constant_bytes = strata_plan_bytes(&exe->plan, STRATA_ARENA_CONSTANT)};
+}
+
+int strata_executable_input_index(const strata_executable *exe, const char *name) {
+    for (int i = 0; i < exe->plan.n_inputs; i++)
+        if (!strcmp(((const strata_input_attrs *)exe->plan.inputs[i]->attrs)->name, name)) return i;
+    return -1;
+}
+
+/* ---- running ---- */
+
+strata_status strata_executable_wait(strata_executable *exe, int slot_index, strata_error *err) {
+    if (slot_index < 0 || slot_index >= exe->n_slots)
+        return strata_fail(err, STRATA_INVALID, "executable: slot is %d; there are %d", slot_index, exe->n_slots);
+    slot *s = &exe->slots[slot_index];
+    if (!s->running) return STRATA_OK;
+    s->running = false;
+    return exe->device->api->wait(exe->device, s->ticket, err);
+}
+
+strata_status strata_executable_acquire(strata_executable *exe, int *out_slot, strata_error *err) {
+    STRATA_TRY(strata_executable_wait(exe, exe->next_slot, err));
+    *out_slot = exe->next_slot;
+    exe->next_slot = (exe->next_slot + 1) % exe->n_slots;
+    return STRATA_OK;
+}
+
+/* Host memory of a tensor that the host writes or reads. */
+static char *host_memory(const strata_executable *exe, int slot_index, const strata_tensor *tensor, bool written) {
+    const strata_device_api *api = exe->device->api;
+    strata_program *program = exe->programs[exe->plan.segment_of[tensor->id]];
+    char *base = written ? api->program_input(program, slot_index) : (char *)api->program_output(program, slot_index);
+    return base ? base + exe->plan.places[tensor->id].offset : NULL;
+}
+
+void *strata_executable_input(strata_executable *exe, int slot_index, int index) {
+    if (index < 0 || index >= exe->plan.n_inputs || slot_index < 0 || slot_index >= exe->n_slots) return NULL;
+    return host_memory(exe, slot_index, exe->plan.inputs[index], true);
+}
+
+const void *strata_executable_output(const strata_executable *exe, int slot_index, int index) {
+    if (index < 0 || index >= exe->n_outputs || slot_index < 0 || slot_index >= exe->n_slots) return NULL;
+    return host_memory(exe, slot_index, exe->outputs[index], false);
+}
+
+strata_status strata_executable_submit(strata_executable *exe, int slot_index, strata_error *err) {
+    if (slot_index < 0 || slot_index >= exe->n_slots || exe->slots[slot_index].running)
+        return strata_fail(err, STRATA_INVALID, "executable: slot %d was not acquired", slot_index);
+    if (exe->plan.n_communications)
+        return strata_fail(err, STRATA_INVALID, "executable: it is one replica's part; its strategy submits it");
+    return strata_executable_submit_segment(exe, slot_index, 0, err);
+}
+
+/* ---- segments ---- */
+
+strata_device *strata_executable_device(const strata_executable *executable) {
+    return executable->device;
+}
+
+int strata_executable_n_segments(const strata_executable *exe) {
+    return exe->plan.n_segments;
+}
+
+strata_status strata_executable_submit_segment(strata_executable *exe, int slot_index, int segment, strata_error *err) {
+    slot *s = &exe->slots[slot_index];
+    STRATA_TRY(exe->device->api->run(exe->programs[segment], slot_index, &s->ticket, err));
+    exe->tickets[slot_index * exe->plan.n_segments + segment] = s->ticket;
+    s->running = true;
+    return STRATA_OK;
+}
+
+strata_status strata_executable_wait_segment(strata_executable *exe, int slot_index, int segment, strata_error *err) {
+    return exe->device->api->wait(exe->device, exe->tickets[slot_index * exe->plan.n_segments + segment], err);
+}
+
+int strata_executable_n_communications(const strata_executable *exe) {
+    return exe->plan.n_communications;
+}
+
+strata_executable_communication strata_executable_get_communication(const strata_executable *exe, int index, int slot_index) {
+    const strata_communication *c = &exe->plan.communications[index];
+    return (strata_executable_communication){
+        .node = c->node,
+        .after = c->after,
+        .before = c->before,
+        .operand = c->after < 0 ? NULL : host_memory(exe, slot_index, c->node->inputs[0], false),
+        .result = c->before < 0 ? NULL : host_memory(exe, slot_index, c->node, true)};
+}
+
+int strata_executable_n_nodes(const strata_executable *exe) {
+    return exe->plan.n_schedule;
+}
+
+strata_executable_node strata_executable_get_node(const strata_executable *exe, int index) {
+    int segment = 0;
+    while (index >= exe->plan.segments[segment].first + exe->plan.segments[segment].n) segment++;
+    return (strata_executable_node){exe->plan.schedule[index], segment};
+}
+
+strata_status strata_executable_time_node(const strata_executable *exe, int index, double *out_us, strata_error *err) {
+    strata_bench bench;
+    strata_program *program = NULL;
+    const uint64_t launches = exe->device->counters.launches;
+    strata_status status = strata_bench_init(&bench, exe->device, exe->plan.schedule[index], exe->plan.places, err);
+    if (!status) status = exe->device->api->compile(exe->device, &bench.piece, &program, err);
+    if (!status) status = strata_bench_time(&bench, program, STRATA_BENCH_ROUNDS, out_us, err);
+    if (exe->device->counters.launches == launches) *out_us = 0; /* its operands are where they belong: nothing runs */
+    if (program) exe->device->api->program_destroy(program);
+    strata_bench_finish(&bench);
+    return status;
+}
+
+/* ---- one run ---- */
+
+static strata_status feed(strata_executable *exe, int slot_index, const char *name, const strata_array *value,
+                          strata_error *err) {
+    int index = strata_executable_input_index(exe, name);
+    if (index < 0) return STRATA_OK; /* nothing asked for depends on it */
+    const strata_tensor *input = exe->plan.inputs[index];
+    if (value->dtype != input->dtype || !strata_shape_equal(value->shape, input->shape))
+        return strata_fail(err, STRATA_INVALID, "executable: input %s is %s %s, was given %s %s", name,
+                           strata_dtype_name(input->dtype), strata_shape_text(input->shape).text,
+                           strata_dtype_name(value->dtype), strata_shape_text(value->shape).text);
+    size_t bytes = strata_array_bytes(value);
+    if (bytes) memcpy(strata_executable_input(exe, slot_index, index), value->data, bytes);
+    return STRATA_OK;
+}
+
+static strata_status check_fed(const strata_executable *exe, const char *const *names, int n, strata_error *err) {
+    for (int i = 0; i < exe->plan.n_inputs; i++) {
+        const char *wanted = ((const strata_input_attrs *)exe->plan.inputs[i]->attrs)->name;
+        bool found = false;
+        for (int j = 0; j < n && !found; j++) found = !strcmp(names[j], wanted);
+        if (!found) return strata_fail(err, STRATA_INVALID, "executable: input %s is not fed", wanted);
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_executable_run(strata_executable *exe, const char *const *names, const strata_array *inputs, int n_inputs,
+                                    strata_array *outputs, int n_outputs, strata_error *err) {
+    int slot_index = 0;
+    if (n_outputs > exe->n_outputs)
+        return strata_fail(err, STRATA_INVALID, "executable: %d outputs asked for, it has %d", n_outputs, exe->n_outputs);
+    STRATA_TRY(check_fed(exe, names, n_inputs, err));
+    STRATA_TRY(strata_executable_acquire(exe, &slot_index, err));
+    for (int i = 0; i < n_inputs; i++) STRATA_TRY(feed(exe, slot_index, names[i], &inputs[i], err));
+    STRATA_TRY(strata_executable_submit(exe, slot_index, err));
+    STRATA_TRY(strata_executable_wait(exe, slot_index, err));
+    for (int i = 0; i < n_outputs; i++) {
+        const strata_tensor *output = exe->outputs[i];
+        if (outputs[i].dtype != output->dtype ||
+            strata_shape_elements(outputs[i].shape) != strata_shape_elements(output->shape))
+            return strata_fail(err, STRATA_INVALID, "executable: output %d is %s %s, the array is %s %s", i,
+                               strata_dtype_name(output->dtype), strata_shape_text(output->shape).text,
+                               strata_dtype_name(outputs[i].dtype), strata_shape_text(outputs[i].shape).text);
+        size_t bytes = strata_array_bytes(&outputs[i]);
+        if (bytes) memcpy(outputs[i].data, strata_executable_output(exe, slot_index, i), bytes);
+    }
+    return STRATA_OK;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * For the model: what a program would need, without making it. For strategies: one replica's executable, segment by segment. */
+#ifndef STRATA_CORE_EXECUTABLE_H
+#define STRATA_CORE_EXECUTABLE_H
+
+#include "strata/executable.h"
+
+/* What a program would cost: the memory that strata_executable_create would reserve on the device, and the work of one run. */
+typedef struct strata_program_cost {
+    int64_t device_bytes;
+    double flops;       /* core/compile/cost.h */
+    double moved_bytes; /* core/compile/cost.h */
+} strata_program_cost;
+
+/* By passes and plan alone. Fails as create does before memory is asked for. */
+STRATA_MUST_USE strata_status strata_executable_measure(strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                                        strata_tensor *const *updates, int n_updates,
+                                                        strata_program_cost *out_cost, strata_error *err);
+
+/* ---- replicas ---- */
+
+/* As strata_executable_create, but communication nodes stay: they divide the executable into segments. To run a slot, which is acquired and
+ * waited for as ever: submit its segments in order; before segment k, each communication whose `before` is at most k must have been
+ * carried out; that can be done once segment `after` has been waited for, on every replica that gives. */
+STRATA_MUST_USE strata_status strata_executable_create_replica(strata_device *device, strata_tensor *const *outputs,
+                                                               int n_outputs, strata_tensor *const *updates, int n_updates,
+                                                               const strata_executable_options *opts,
+                                                               strata_executable **out_executable, strata_error *err);
+strata_device *strata_executable_device(const strata_executable *executable); /* borrowed */
+int strata_executable_n_segments(const strata_executable *executable);
+STRATA_MUST_USE strata_status strata_executable_submit_segment(strata_executable *executable, int slot, int segment,
+                                                               strata_error *err);
+STRATA_MUST_USE strata_status strata_executable_wait_segment(strata_executable *executable, int slot, int segment,
+                                                             strata_error *err);
+
+typedef struct strata_executable_communication {
+    const strata_tensor *node; /* dtype, shape and what to do; borrowed */
+    int after, before;         /* segments; after -1: it gives nothing; before -1: nothing reads it */
+    const void *operand;       /* host memory; NULL when it has 0 bytes, or gives nothing */
+    void *result;              /* host memory; NULL when it has 0 bytes, or takes nothing */
+} strata_executable_communication;
+int strata_executable_n_communications(const strata_executable *executable);
+strata_executable_communication strata_executable_get_communication(const strata_executable *executable, int index, int slot);
+
+/* What it computes, in order, for those who show it. */
+typedef struct strata_executable_node {
+    const strata_tensor *node; /* borrowed */
+    int segment;
+} strata_executable_node;
+int strata_executable_n_nodes(const strata_executable *executable);
+strata_executable_node strata_executable_get_node(const strata_executable *executable, int index);
+/* Microseconds of this node alone, with memory of its own that is laid out as here (core/run/bench.h); 0: there is nothing to run. Fails: OUT_OF_MEMORY,
+ * UNSUPPORTED where it does not run alone; DEVICE_LOST. */
+STRATA_MUST_USE strata_status strata_executable_time_node(const strata_executable *executable, int index, double *out_us,
+                                                          strata_error *err);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shares of a batch, exact for any number of examples, and weights by measured speed. */
+#include "core/run/strategy.h"
+
+#include <stdlib.h>
+
+/* Equal: floor or ceil, the first ones larger. By weights: floors of the exact shares, then one more for each of those with the largest remainders. */
+static int64_t weighted_share(const strata_strategy *strategy, int64_t global, int replica) {
+    const int n = strategy->n_replicas;
+    int64_t total = 0, given = 0;
+    for (int r = 0; r < n; r++) total += strategy->weights[r];
+    for (int r = 0; r < n; r++) given += global * strategy->weights[r] / total;
+    const int64_t own = global * strategy->weights[replica] % total;
+    int64_t ahead = 0; /* replicas that get one more before this one */
+    for (int r = 0; r < n; r++) {
+        const int64_t other = global * strategy->weights[r] % total;
+        ahead += other > own || (other == own && r < replica);
+    }
+    return global * strategy->weights[replica] / total + (ahead < global - given);
+}
+
+static int64_t share(const strata_strategy *strategy, int64_t global, int replica) {
+    if (strategy->weights) return weighted_share(strategy, global, replica);
+    return global / strategy->n_replicas + (replica < global % strategy->n_replicas);
+}
+
+void strata_strategy_local_share(const strata_strategy *strategy, int64_t batch, int replica, int64_t *out_first,
+                                 int64_t *out_n) {
+    *out_first = 0;
+    for (int r = 0; r < replica; r++) *out_first += share(strategy, batch, r);
+    *out_n = share(strategy, batch, replica);
+}
+
+/* Examples of all replicas before number `id`, of equal shares. */
+static int64_t before(int64_t global, int64_t id, int64_t n) {
+    const int64_t least = global / n, larger = global % n;
+    return id * least + (id < larger ? id : larger);
+}
+
+void strata_strategy_share(const strata_strategy *strategy, int64_t global_batch, int replica, int64_t *out_first,
+                           int64_t *out_n) {
+    if (!strata_strategy_has_workers(strategy)) {
+        strata_strategy_local_share(strategy, global_batch, replica, out_first, out_n);
+        return;
+    }
+    const int64_t n = strategy->workers.n_replicas, id = strategy->workers.first_replica + replica;
+    *out_first = before(global_batch, id, n);
+    *out_n = before(global_batch, id + 1, n) - *out_first;
+}
+
+void strata_strategy_worker_share(const strata_strategy *strategy, int64_t global_batch, int worker, int64_t *out_first,
+                                  int64_t *out_n) {
+    *out_first = 0;
+    *out_n = global_batch;
+    if (!strata_strategy_has_workers(strategy)) return;
+    const strata_workers *workers = &strategy->workers;
+    *out_first = before(global_batch, workers->first_replicas[worker], workers->n_replicas);
+    *out_n = before(global_batch, workers->first_replicas[worker + 1], workers->n_replicas) - *out_first;
+}
+
+strata_status strata_workers_gather(const strata_workers *workers, const void *own, void *out_all, size_t bytes,
+                                    strata_error *err) {
+    size_t *each = calloc((size_t)workers->n, sizeof *each);
+    if (!each) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d workers", workers->n);
+    for (int w = 0; w < workers->n; w++) each[w] = bytes;
+    strata_status status = workers->all_gather(workers, own, out_all, each, err);
+    free(each);
+    return status;
+}
+
+bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, const double *seconds) {
+    enum { WHOLE = 1000 };
+    const double patience = 1.1;
+    const int n = strategy->n_replicas;
+    double sum = 0, slowest = 0, speeds = 0;
+    if (!strategy->auto_split) return false;
+    for (int r = 0; r < n; r++) {
+        int64_t own = share(strategy, global_batch, r);
+        if (seconds[r] <= 0 || own < 1) return false;
+        sum += seconds[r];
+        slowest = seconds[r] > slowest ? seconds[r] : slowest;
+        speeds += (double)own / seconds[r];
+    }
+    if (slowest * n < patience * sum) return false;
+    bool changed = false;
+    for (int r = 0; r < n; r++) { /* all shares are read before any weight is set */
+        strategy->measured[r] = (int64_t)(WHOLE * (double)share(strategy, global_batch, r) / seconds[r] / speeds + 0.5);
+        if (strategy->measured[r] < 1) strategy->measured[r] = 1;
+    }
+    for (int r = 0; r < n; r++) {
+        changed |= strategy->weights[r] != strategy->measured[r];
+        strategy->weights[r] = strategy->measured[r];
+    }
+    return changed;
+}

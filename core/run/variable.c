@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Variables: device memory that outlives a run. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/run/device.h"
+
+strata_status strata_variable_create(strata_device *device, const char *name, strata_dtype dtype, strata_shape shape,
+                                     strata_variable **out_variable, strata_error *err) {
+    STRATA_TRY(strata_shape_check(shape, err));
+    if (!name || !*name) return strata_fail(err, STRATA_INVALID, "variable: it needs a name");
+    if (!strata_dtype_bytes(dtype))
+        return strata_fail(err, STRATA_INVALID, "variable %s: dtype %d is unknown", name, (int)dtype);
+    strata_variable *variable = calloc(1, sizeof *variable);
+    if (variable) variable->name = strdup(name);
+    if (!variable || !variable->name) {
+        free(variable);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "variable %s: no host memory", name);
+    }
+    variable->device = device;
+    variable->dtype = dtype;
+    variable->shape = shape;
+    int64_t bytes = strata_shape_elements(shape) * (int64_t)strata_dtype_bytes(dtype);
+    strata_status status = device->api->buffer_create(device, bytes > 0 ? bytes : 4, &variable->buffer, err);
+    if (status) {
+        strata_fail_in(err, status, "variable %s", name);
+        strata_variable_destroy(variable);
+        return status;
+    }
+    *out_variable = variable;
+    return STRATA_OK;
+}
+
+void strata_variable_destroy(strata_variable *variable) {
+    if (!variable) return;
+    if (variable->buffer) variable->device->api->buffer_destroy(variable->device, variable->buffer);
+    free(variable->name);
+    free(variable);
+}
+
+static strata_status check_whole(const strata_variable *variable, const strata_array *value, strata_error *err) {
+    if (strata_shape_elements(value->shape) == strata_shape_elements(variable->shape)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "variable %s is %s, the value is %s", variable->name,
+                       strata_shape_text(variable->shape).text, strata_shape_text(value->shape).text);
+}
+
+static strata_status check_range(const strata_variable *variable, int64_t offset, const strata_array *value,
+                                 strata_error *err) {
+    int64_t element = (int64_t)strata_dtype_bytes(variable->dtype), all = strata_shape_elements(variable->shape) * element;
+    if (value->dtype != variable->dtype)
+        return strata_fail(err, STRATA_INVALID, "variable %s is %s, the value is %s", variable->name,
+                           strata_dtype_name(variable->dtype), strata_dtype_name(value->dtype));
+    if (offset < 0 || offset % element || offset > all - (int64_t)strata_array_bytes(value))
+        return strata_fail(err, STRATA_INVALID, "variable %s has %lld bytes; %zu at %lld do not fit", variable->name,
+                           (long long)all, strata_array_bytes(value), (long long)offset);
+    return STRATA_OK;
+}
+
+strata_status strata_variable_set_range(strata_variable *variable, int64_t offset, const strata_array *value,
+                                        strata_error *err) {
+    STRATA_TRY(check_range(variable, offset, value, err));
+    int64_t bytes = (int64_t)strata_array_bytes(value);
+    if (!bytes) return STRATA_OK;
+    return variable->device->api->upload(variable->device, variable->buffer, offset, value->data, bytes, err);
+}
+
+strata_status strata_variable_get_range(strata_variable *variable, int64_t offset, strata_array *value, strata_error *err) {
+    STRATA_TRY(check_range(variable, offset, value, err));
+    int64_t bytes = (int64_t)strata_array_bytes(value);
+    if (!bytes) return STRATA_OK;
+    return variable->device->api->download(variable->device, variable->buffer, offset, value->data, bytes, err);
+}
+
+strata_status strata_variable_set(strata_variable *variable, const strata_array *value, strata_error *err) {
+    STRATA_TRY(check_whole(variable, value, err));
+    return strata_variable_set_range(variable, 0, value, err);
+}
+
+strata_status strata_variable_get(strata_variable *variable, strata_array *value, strata_error *err) {
+    STRATA_TRY(check_whole(variable, value, err));
+    return strata_variable_get_range(variable, 0, value, err);
+}
+
+const char *strata_variable_name(const strata_variable *variable) {
+    return variable->name;
+}
+strata_dtype strata_variable_dtype(const strata_variable *variable) {
+    return variable->dtype;
+}
+strata_shape strata_variable_shape(const strata_variable *variable) {
+    return variable->shape;
+}
