@@ -2,7 +2,7 @@
  *
  * Every backend, one row each. The order is the order of `strata devices`; which device is taken unasked depends on its class.
  */
-#include "core/run/device.h"
+#include "backends/registry.h"
 
 extern const strata_backend strata_backend_host;
 #if STRATA_WITH_OPENCL

@@ -259,29 +259,3 @@ void strata_strategy_destroy(strata_strategy *strategy) {
     free(strategy->workers.first_replicas);
     free(strategy);
 }
-
-/* ---- what it is ---- */
-
-const char *strata_strategy_name(const strata_strategy *strategy) {
-    return strategy->name;
-}
-
-const char *strata_strategy_choice(const strata_strategy *strategy) {
-    return strategy->choice;
-}
-
-int strata_strategy_num_replicas_in_sync(const strata_strategy *strategy) {
-    return strata_strategy_has_workers(strategy) ? strategy->workers.n_replicas : strategy->n_replicas;
-}
-
-int strata_strategy_num_local_replicas(const strata_strategy *strategy) {
-    return strategy->n_replicas;
-}
-
-int strata_strategy_num_workers(const strata_strategy *strategy) {
-    return strata_strategy_has_workers(strategy) ? strategy->workers.n : 1;
-}
-
-strata_device *strata_strategy_device(const strata_strategy *strategy, int replica) {
-    return replica >= 0 && replica < strategy->n_replicas ? strategy->devices[replica] : NULL;
-}

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "backends/host/host.h"
+#include "backends/registry.h"
 
 typedef struct host_device {
     strata_device base;

@@ -194,8 +194,8 @@ static strata_status transpose_filters(const strata_tensor *filters, strata_lowe
     return strata_lowering_add(lowering, &launch, err);
 }
 
-static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
-                           strata_error *err) {
+static strata_status lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
+                           strata_lowering *lowering, strata_error *err) {
     const bool transposed = node->op == &strata_op_conv2d_input_grad;
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const strata_epilogue *epilogue = strata_epilogue_of(node);
@@ -226,7 +226,7 @@ static strata_status lower(const strata_tensor *node, const strata_candidate *ca
                              epilogue->activation,
                              epilogue->aux};
     strata_launch launch = {.kernel = "cpu/conv2d",
-                            .variant = variant_of(lowering->limits),
+                            .variant = variant_of(limits),
                             .n_buffers = 5,
                             .buffers = {node->inputs[0], transposed ? NULL : node->inputs[1], strata_epilogue_bias(node),
                                         strata_epilogue_aux_operand(node), node},
@@ -299,17 +299,17 @@ static int filter_candidates(const strata_kernel_limits *limits, const strata_te
     return 1;
 }
 
-static strata_status filter_lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
-                                  strata_error *err) {
+static strata_status filter_lower(const strata_kernel_limits *limits, const strata_tensor *node,
+                                  const strata_candidate *candidate, strata_lowering *lowering, strata_error *err) {
     (void)candidate;
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
-    const filter_plan p = filter_plan_of(lowering->limits, node);
+    const filter_plan p = filter_plan_of(limits, node);
     const int64_t words[] = {s.n * s.out_h, p.part_h, p.chunk_h,  s.in_h,   s.in_w,   s.in_c,      s.out_h,
                              s.out_w,       s.out_c,  s.kernel_h, p.slab_h, p.slab_w, s.stride[0], s.stride[1],
                              s.dilation[0], s.top,    s.left,     p.runs,   p.run,    p.run_step};
     strata_launch launch = {
         .kernel = "cpu/conv2d_filter_grad",
-        .variant = variant_of(lowering->limits),
+        .variant = variant_of(limits),
         .n_buffers = 3,
         .buffers = {node->inputs[0], node->inputs[1], p.parts > 1 ? NULL : node},
         .writes = 1u << 2,

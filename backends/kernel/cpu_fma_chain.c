@@ -26,13 +26,13 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
     return 1;
 }
 
-static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
-                           strata_error *err) {
+static strata_status lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
+                           strata_lowering *lowering, strata_error *err) {
     static const char *const variants[] = {[4] = "x4", [8] = "x8", [16] = "x16"};
     const strata_fma_chain_attrs *attrs = node->attrs;
-    const int width = lanes(lowering->limits);
+    const int width = lanes(limits);
     const int64_t n = strata_shape_elements(node->shape), block = (int64_t)candidate->values[0] * width;
-    const int64_t blocks = (n + block - 1) / block, groups = (int64_t)GROUPS_A_CORE * lowering->limits->compute_units;
+    const int64_t blocks = (n + block - 1) / block, groups = (int64_t)GROUPS_A_CORE * limits->compute_units;
     if (n == 0) return STRATA_OK;
     if (n > INT32_MAX)
         return strata_fail(err, STRATA_UNSUPPORTED, "it has %lld elements; kernels take at most %d", (long long)n, INT32_MAX);

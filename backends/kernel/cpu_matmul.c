@@ -212,23 +212,23 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
     return n;
 }
 
-static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
-                           strata_error *err) {
+static strata_status lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
+                           strata_lowering *lowering, strata_error *err) {
     static const char *const variants[] = {[4] = "x4", [8] = "x8", [16] = "x16"};
     const strata_matmul_attrs *attrs = node->attrs;
     const int *v = candidate->values;
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
     int64_t blocks = ceil_div(s.m, v[BLOCK_M]) * ceil_div(s.n, v[BLOCK_N]) * s.n_batch;
     if (!s.m || !s.n || !s.n_batch) return STRATA_OK;
-    const int panels = panels_of(lowering->limits);
+    const int panels = panels_of(limits);
     int group_n = v[BLOCK_N]; /* the columns whose panels local memory holds */
     if (v[PACK]) {
-        const int columns = v[COLS] * lanes(lowering->limits), held = panels / (v[BLOCK_K] * columns);
+        const int columns = v[COLS] * lanes(limits), held = panels / (v[BLOCK_K] * columns);
         group_n = (held > 1 ? held : 1) * columns;
     }
     strata_launch launch = {
         .kernel = "cpu/matmul",
-        .variant = variants[lanes(lowering->limits)],
+        .variant = variants[lanes(limits)],
         .n_buffers = 5,
         .buffers = {node->inputs[0], node->inputs[1], strata_epilogue_bias(node), strata_epilogue_aux_operand(node), node},
         .writes = 1u << 4,

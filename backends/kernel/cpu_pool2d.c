@@ -50,8 +50,8 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
     return 1;
 }
 
-static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
-                           strata_error *err) {
+static strata_status lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
+                           strata_lowering *lowering, strata_error *err) {
     static const char *const variants[] = {[4] = "x4", [8] = "x8", [16] = "x16"};
     const strata_pool2d_sizes s = sizes_of(node);
     const strata_window *w = window_of(node);
@@ -70,7 +70,7 @@ static strata_status lower(const strata_tensor *node, const strata_candidate *ca
                              w->padding[STRATA_PAD_LEFT]};
     const int n_words = grad ? 8 : 12;
     strata_launch launch = {.kernel = grad ? "cpu/max_pool2d_grad" : "cpu/max_pool2d",
-                            .variant = variants[lanes_of(lowering->limits)],
+                            .variant = variants[lanes_of(limits)],
                             .n_buffers = grad ? 3 : 2,
                             .buffers = {node->inputs[0], grad ? node->inputs[1] : node, grad ? node : NULL},
                             .writes = grad ? 1u << 2 : 1u << 1,

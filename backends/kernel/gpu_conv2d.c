@@ -74,8 +74,9 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
     return strata_tiles_candidates(limits, &product, out);
 }
 
-static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
-                           strata_error *err) {
+static strata_status lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
+                           strata_lowering *lowering, strata_error *err) {
+    (void)limits;
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
     const bool transposed = node->op == &strata_op_conv2d_input_grad;
     const strata_tiled_product product = product_of(node);
@@ -116,8 +117,9 @@ static int filter_grad_candidates(const strata_kernel_limits *limits, const stra
     return strata_tiles_candidates(limits, &product, out);
 }
 
-static strata_status filter_grad_lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
-                                       strata_error *err) {
+static strata_status filter_grad_lower(const strata_kernel_limits *limits, const strata_tensor *node,
+                                       const strata_candidate *candidate, strata_lowering *lowering, strata_error *err) {
+    (void)limits;
     const strata_tiled_product product = sums_of(node);
     strata_launch launch = {.kernel = "conv2d_filter_grad_tiles"};
     strata_tiles_launch(candidate, &launch);

@@ -36,11 +36,12 @@ static bool library_fits(const strata_kernel_limits *limits, const strata_tensor
            s.n > 0 && s.k > 0 && s.n_batch > 0;
 }
 
-static strata_status lower_to_library(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+static strata_status lower_to_library(const strata_kernel_limits *limits, const strata_tensor *node, strata_lowering *lowering,
+                                      strata_error *err) {
     const strata_matmul_attrs *attrs = node->attrs;
     strata_matmul_sizes s = strata_matmul_sizes_of(node);
     strata_launch launch = {
-        .kernel = lowering->limits->library->stem,
+        .kernel = limits->library->stem,
         .n_buffers = 3,
         .buffers = {node->inputs[0], node->inputs[1], node},
         .writes = 1u << 2,
@@ -70,12 +71,12 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
     return n;
 }
 
-static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
-                           strata_error *err) {
+static strata_status lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
+                           strata_lowering *lowering, strata_error *err) {
     const strata_matmul_sizes s = strata_matmul_sizes_of(node);
     const strata_tiled_product product = product_of(&s);
     const int64_t parts = n_parts(&s);
-    if (candidate->values[0] == LIBRARY) return lower_to_library(node, lowering, err);
+    if (candidate->values[0] == LIBRARY) return lower_to_library(limits, node, lowering, err);
     strata_launch launch = strata_matmul_launch(node);
     launch.kernel = "matmul_tiles";
     strata_launch_word(&launch)->u32 = (uint32_t)parts;

@@ -214,8 +214,8 @@ static strata_status resolve(list_builder *builder, const strata_launch *launch,
 }
 
 static strata_status add_node(list_builder *builder, strata_tuner *tuner, const strata_tensor *node, strata_error *err) {
-    strata_lowering lowering = {.limits = builder->limits};
-    strata_status status = strata_lowering_run(&lowering, tuner, node, err);
+    strata_lowering lowering = {0};
+    strata_status status = strata_lowering_run(&lowering, builder->limits, tuner, node, err);
     builder->node = node;
     builder->scratch_bytes = lowering.scratch_bytes;
     if (lowering.scratch_bytes > builder->list->scratch_bytes) builder->list->scratch_bytes = lowering.scratch_bytes;

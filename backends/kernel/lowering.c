@@ -4,30 +4,7 @@
  * portable kernels. Where the tensors lie is not known here (list.c). */
 #include "backends/kernel/lowering.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-strata_status strata_lowering_add(strata_lowering *lowering, const strata_launch *launch, strata_error *err) {
-    if (lowering->n == lowering->capacity) {
-        int capacity = lowering->capacity ? 2 * lowering->capacity : 8;
-        strata_launch *launches = realloc(lowering->launches, (size_t)capacity * sizeof *launches);
-        if (!launches) return strata_fail(err, STRATA_OUT_OF_MEMORY, "compile: no memory for %d launches", capacity);
-        lowering->launches = launches;
-        lowering->capacity = capacity;
-    }
-    lowering->launches[lowering->n++] = *launch;
-    return STRATA_OK;
-}
-
-void strata_lowering_scratch(strata_lowering *lowering, int64_t bytes) {
-    if (bytes > lowering->scratch_bytes) lowering->scratch_bytes = bytes;
-}
-
-void strata_lowering_finish(strata_lowering *lowering) {
-    free(lowering->launches);
-    lowering->launches = NULL;
-    lowering->n = lowering->capacity = 0;
-}
 
 static const strata_family *find_family(const strata_kernel_limits *limits, const strata_tensor *node) {
     for (const strata_family *const *row = strata_families; *row; row++)
@@ -43,9 +20,8 @@ static int allowed(const strata_kernel_limits *limits, strata_candidate *candida
     return kept;
 }
 
-strata_status strata_lowering_run(strata_lowering *lowering, strata_tuner *tuner, const strata_tensor *node,
-                                  strata_error *err) {
-    const strata_kernel_limits *limits = lowering->limits;
+strata_status strata_lowering_run(strata_lowering *lowering, const strata_kernel_limits *limits, strata_tuner *tuner,
+                                  const strata_tensor *node, strata_error *err) {
     const strata_family *family = find_family(limits, node);
     strata_widened widened;
     const bool widen = !family && limits->device_class == STRATA_DEVICE_CPU && strata_widen(limits, node, &widened);
@@ -54,8 +30,8 @@ strata_status strata_lowering_run(strata_lowering *lowering, strata_tuner *tuner
         strata_candidate candidates[STRATA_CANDIDATES];
         int n = allowed(limits, candidates, family->candidates(limits, widen ? &widened.node : node, candidates));
         int choice = n > 1 ? strata_tuner_choose(tuner, family, node, candidates, n) : 0;
-        return widen ? strata_widened_lower(&widened, family, &candidates[choice], lowering, err)
-                     : family->lower(node, &candidates[choice], lowering, err);
+        return widen ? strata_widened_lower(limits, &widened, family, &candidates[choice], lowering, err)
+                     : family->lower(limits, node, &candidates[choice], lowering, err);
     }
     if (!node->op->lower) return strata_fail(err, STRATA_UNSUPPORTED, "%s has no kernel", node->op->name);
     return node->op->lower(node, lowering, err);
@@ -72,8 +48,8 @@ bool strata_kernel_supports(const strata_kernel_limits *limits, const strata_ten
     for (int i = 0; i < node->n_inputs; i++)
         if (!has_dtype(limits, node->inputs[i])) return false;
 
-    strata_lowering lowering = {.limits = limits};
-    strata_status status = strata_lowering_run(&lowering, NULL, node, NULL);
+    strata_lowering lowering = {0};
+    strata_status status = strata_lowering_run(&lowering, limits, NULL, node, NULL);
     bool supported = !status || status == STRATA_OUT_OF_MEMORY; /* that is for compile to say */
     for (int i = 0; !status && supported && i < lowering.n; i++)
         supported = strata_shader_find(lowering.launches[i].kernel, lowering.launches[i].variant) != NULL;

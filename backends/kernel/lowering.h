@@ -7,17 +7,10 @@
 
 #include "backends/kernel/kernel.h"
 
-/* ---- one node's launches ---- */
-struct strata_lowering {
-    const strata_kernel_limits *limits;
-    strata_launch *launches;
-    int n, capacity;
-    int64_t scratch_bytes;
-};
-
-/* Fills an empty lowering with the node's launches: the first family that fits, else op->lower. */
-strata_status strata_lowering_run(strata_lowering *lowering, strata_tuner *tuner, const strata_tensor *node, strata_error *err);
-void strata_lowering_finish(strata_lowering *lowering);
+/* Fills an empty lowering (core/graph/launch.h) with the launches of `node` on a device with these limits: those of the first family
+ * that fits, else those of op->lower. */
+strata_status strata_lowering_run(strata_lowering *lowering, const strata_kernel_limits *limits, strata_tuner *tuner,
+                                  const strata_tensor *node, strata_error *err);
 
 /* ---- families ---- */
 /* One way to do an op. What the values mean is the family's own; the name says it in the tuning file ("rows=14,groups=2"). */
@@ -35,8 +28,8 @@ typedef struct strata_family {
     bool (*fits)(const strata_kernel_limits *limits, const strata_tensor *node);
     /* Writes 1 to STRATA_CANDIDATES candidates for the node, the one to take untuned first; returns how many. */
     int (*candidates)(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out);
-    strata_status (*lower)(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
-                           strata_error *err);
+    strata_status (*lower)(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
+                           strata_lowering *lowering, strata_error *err);
 } strata_family;
 
 extern const strata_family *const strata_families[]; /* first fit wins; ends with NULL; families.c */
@@ -56,8 +49,9 @@ typedef struct strata_widened {
 /* False where the node is not of f16 or bf16, or its operands in f32 are more than scratch can hold. */
 bool strata_widen(const strata_kernel_limits *limits, const strata_tensor *node, strata_widened *out);
 /* Conversions, the family's launches for the node in f32, the conversion of the result. */
-strata_status strata_widened_lower(const strata_widened *widened, const strata_family *family,
-                                   const strata_candidate *candidate, strata_lowering *lowering, strata_error *err);
+strata_status strata_widened_lower(const strata_kernel_limits *limits, const strata_widened *widened,
+                                   const strata_family *family, const strata_candidate *candidate, strata_lowering *lowering,
+                                   strata_error *err);
 
 /* ---- hazards (hazards.c) ---- */
 /* What launches have touched since the last barrier. */

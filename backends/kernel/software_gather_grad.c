@@ -29,8 +29,9 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
     return 1;
 }
 
-static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
-                           strata_error *err) {
+static strata_status lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
+                           strata_lowering *lowering, strata_error *err) {
+    (void)limits;
     const strata_gather_grad_sizes s = strata_gather_grad_sizes_of(node);
     const int64_t range = (s.axis - 1) / candidate->values[0] + 1, n_ranges = (s.axis - 1) / range + 1;
     STRATA_TRY(strata_fill_lower(node, 0, lowering, err));

@@ -54,8 +54,9 @@ static int candidates(const strata_kernel_limits *limits, const strata_tensor *n
     return 1;
 }
 
-static strata_status lower(const strata_tensor *node, const strata_candidate *candidate, strata_lowering *lowering,
-                           strata_error *err) {
+static strata_status lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
+                           strata_lowering *lowering, strata_error *err) {
+    (void)limits;
     int64_t k = strata_matmul_sizes_of(node).k;
     if (k > MOST_STEPS)
         return strata_fail(err, STRATA_UNSUPPORTED, "it sums %lld products an element; this device ends loops after %d",

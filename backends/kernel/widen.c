@@ -57,11 +57,12 @@ static void replace(strata_launch *launch, const strata_tensor *wide, int64_t fi
     }
 }
 
-strata_status strata_widened_lower(const strata_widened *widened, const strata_family *family,
-                                   const strata_candidate *candidate, strata_lowering *lowering, strata_error *err) {
+strata_status strata_widened_lower(const strata_kernel_limits *limits, const strata_widened *widened,
+                                   const strata_family *family, const strata_candidate *candidate, strata_lowering *lowering,
+                                   strata_error *err) {
     const strata_tensor *from = widened->from;
-    strata_lowering inner = {.limits = lowering->limits};
-    strata_status status = family->lower(&widened->node, candidate, &inner, err);
+    strata_lowering inner = {0};
+    strata_status status = family->lower(limits, &widened->node, candidate, &inner, err);
     int64_t used = (inner.scratch_bytes + (int64_t)sizeof(float) - 1) / (int64_t)sizeof(float);
     used = (used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     for (int i = 0; !status && i < from->n_inputs; i++) {

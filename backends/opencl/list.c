@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backends/opencl/opencl.h"
+#include "backends/registry.h"
 
 enum { MAX_PLATFORMS = 32, MAX_DEVICES = 64, MAX_PARTITIONS = 8 };
 #define MAX_RANGE_BYTES (UINT64_C(1) << 32)

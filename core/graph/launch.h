@@ -52,10 +52,19 @@ typedef struct strata_launch {
         few_groups; /* with grid_stride: each group goes through a whole input, however few there are; a CPU takes one a core */
 } strata_launch;
 
-/* Collects the launches of one node (backends/kernel/lowering.c). */
+/* The launches of one node, in the order in which they run. Zero-initialize; strata_lowering_finish frees what was added. */
+struct strata_lowering {
+    strata_launch *launches;
+    int n, capacity;
+    /* Bytes of scratch memory that the launches share. */
+    int64_t scratch_bytes;
+};
+
+/* Appends a copy of the launch. */
 strata_status strata_lowering_add(strata_lowering *lowering, const strata_launch *launch, strata_error *err);
 /* Asks for a scratch buffer of at least `bytes` during this node; its elements are 4 bytes, its contents undefined at first. */
 void strata_lowering_scratch(strata_lowering *lowering, int64_t bytes);
+void strata_lowering_finish(strata_lowering *lowering);
 
 /* The index spaces of up to 4 tensors of one broadcast shape, with as few axes as possible: axes along which all of them stay
  * regular are merged, axes of size 1 dropped. strides[t][d] is in elements, 0 where tensor t is broadcast. d = 0 is outermost.

@@ -31,7 +31,7 @@ typedef struct state {
 static strata_status allocate(const strata_model *model, state *out, strata_error *err) {
     const int64_t size = strata_model_all_size(model);
     *out = (state){.n_slots = model->optimizer_kind->n_slots(&model->optimizer)};
-    out->parameters = calloc((size_t)(size + out->n_slots * model->flat_size), sizeof *out->parameters);
+    out->parameters = calloc((size_t)(size + out->n_slots * model->parameters.flat_size), sizeof *out->parameters);
     if (!out->parameters) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
     out->slots = out->parameters + size;
     return STRATA_OK;
@@ -48,7 +48,8 @@ static void finish(state *s) {
 }
 
 static strata_array slot_view(const strata_model *model, const state *s, int slot) {
-    return strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->flat_size), s->slots + slot * model->flat_size);
+    return strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size),
+                             s->slots + slot * model->parameters.flat_size);
 }
 
 /* ---- saving ---- */
@@ -125,8 +126,8 @@ static strata_status take(const strata_model *model, const strata_safetensors *f
     STRATA_TRY(check_same(model, file, path, err));
     STRATA_TRY(strata_model_take_parameters(model, file, s->parameters, err));
     for (int i = 0; i < s->n_slots; i++)
-        STRATA_TRY(strata_safetensors_copy(file, slot_names[i], STRATA_DTYPE_F32, STRATA_SHAPE(model->flat_size),
-                                           s->slots + i * model->flat_size, err));
+        STRATA_TRY(strata_safetensors_copy(file, slot_names[i], STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size),
+                                           s->slots + i * model->parameters.flat_size, err));
     STRATA_TRY(strata_safetensors_copy(file, COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts, err));
     if (s->counts[EPOCHS] < 1 || s->counts[EPOCHS] > INT32_MAX || s->counts[STEPS] < 0 || s->counts[SCALE_STEPS] < 0)
         return strata_fail(err, STRATA_DATA, "%s: counts of epochs or steps that cannot be", path);
@@ -162,7 +163,8 @@ static strata_status share(const strata_model *model, strata_status status, cons
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->counts, N_COUNTS, err));
     if (!s->counts[EPOCHS]) return STRATA_OK;
     const int64_t size = strata_model_all_size(model);
-    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_F32, s->parameters, size + s->n_slots * model->flat_size, err));
+    STRATA_TRY(
+        workers->broadcast(workers, STRATA_DTYPE_F32, s->parameters, size + s->n_slots * model->parameters.flat_size, err));
     int32_t kept = s->best_values != NULL; /* rank 0's */
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->best_counts, N_BEST, err));
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I32, &kept, 1, err));

@@ -42,17 +42,18 @@ static strata_status choose_settings(strata_model *model, const strata_compile_o
 }
 
 int64_t strata_model_all_size(const strata_model *model) {
-    return model->flat_size + model->state_size;
+    return model->parameters.flat_size + model->parameters.state_size;
 }
 
 int64_t strata_model_place(const strata_model *model, const strata_parameter_spec *parameter) {
-    return parameter->offset + (parameter->state ? model->flat_size : 0);
+    return parameter->offset + (parameter->state ? model->parameters.flat_size : 0);
 }
 
 static strata_status read_replica(const strata_model *model, int replica, float *values, strata_error *err) {
     const strata_model_replica *own = &model->replicas[replica];
-    strata_array flat = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->flat_size), values);
-    strata_array state = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->state_size), values + model->flat_size);
+    strata_array flat = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size), values);
+    strata_array state =
+        strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.state_size), values + model->parameters.flat_size);
     STRATA_TRY(strata_variable_get(own->flat, &flat, err));
     return own->state ? strata_variable_get(own->state, &state, err) : STRATA_OK;
 }
@@ -63,8 +64,9 @@ strata_status strata_model_read_all(strata_model *model, float *values, strata_e
 
 strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err) {
     float *all = (float *)values; /* only read */
-    const strata_array flat = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->flat_size), all);
-    const strata_array state = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->state_size), all + model->flat_size);
+    const strata_array flat = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size), all);
+    const strata_array state =
+        strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.state_size), all + model->parameters.flat_size);
     for (int r = 0; r < model->strategy->n_devices; r++) {
         const strata_model_replica *own = &model->replicas[r];
         STRATA_TRY(strata_variable_set(own->flat, &flat, err));
@@ -75,8 +77,8 @@ strata_status strata_model_write_all(strata_model *model, const float *values, s
 
 /* The parameters and states at `values`, as the initializers or the file have them. */
 static void initialize(const strata_model *model, float *values) {
-    for (int i = 0, trained = 0; i < model->n_parameters; i++) {
-        const strata_parameter_spec *p = &model->parameters[i];
+    for (int i = 0, trained = 0; i < model->parameters.n; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
         strata_initializer_fill(p->initializer, model->seed, p->state ? 0 : (uint32_t)++trained, p->fan_in, p->fan_out,
                                 values + strata_model_place(model, p), strata_shape_elements(p->shape));
     }
@@ -98,13 +100,13 @@ static strata_status upload_parameters(strata_model *model, strata_error *err) {
 /* A new variable is zeros. */
 static strata_status make_slot(const strata_model *model, strata_device *device, const char *name, strata_variable **out_slot,
                                strata_error *err) {
-    strata_shape flat = STRATA_SHAPE(model->flat_size);
+    strata_shape flat = STRATA_SHAPE(model->parameters.flat_size);
     STRATA_TRY(strata_variable_create(device, name, STRATA_DTYPE_F32, flat, out_slot, err));
     if (!model->optimizer_kind->slot_begins) return STRATA_OK;
     strata_array values;
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, flat, &values, err));
     float begin = (float)model->optimizer_kind->slot_begins(&model->optimizer);
-    for (int64_t i = 0; i < model->flat_size; i++) ((float *)values.data)[i] = begin;
+    for (int64_t i = 0; i < model->parameters.flat_size; i++) ((float *)values.data)[i] = begin;
     strata_status status = strata_variable_set(*out_slot, &values, err);
     strata_array_finish(&values);
     return status;
@@ -112,15 +114,15 @@ static strata_status make_slot(const strata_model *model, strata_device *device,
 
 static strata_status make_segments(strata_model *model, strata_error *err) {
     strata_segments *s = &model->segments;
-    s->n = model->n_parameters;
-    s->n_chunks = model->flat_size / STRATA_SEGMENT_CHUNK;
+    s->n = model->parameters.n;
+    s->n_chunks = model->parameters.flat_size / STRATA_SEGMENT_CHUNK;
     s->ends = model->segment_ends = calloc((size_t)s->n, sizeof *model->segment_ends);
     s->owner = model->segment_owner = calloc((size_t)s->n_chunks, sizeof *model->segment_owner);
     if (!s->ends || !s->owner || s->n_chunks > INT32_MAX)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for the places of %d parameters", s->n);
     int n = 0;
-    for (int i = 0; i < model->n_parameters; i++) {
-        const strata_parameter_spec *p = &model->parameters[i];
+    for (int i = 0; i < model->parameters.n; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
         if (p->state) continue;
         int64_t chunk = p->offset / STRATA_SEGMENT_CHUNK;
         int64_t end = (p->offset + strata_shape_elements(p->shape) + STRATA_SEGMENT_CHUNK - 1) / STRATA_SEGMENT_CHUNK;
@@ -137,15 +139,15 @@ int64_t strata_model_accumulates(const strata_model *model) {
 }
 
 int64_t strata_model_gradient_size(const strata_model *model) {
-    int64_t size = model->flat_size;
-    for (int i = 0; i < model->n_parameters; i++)
-        if (model->parameters[i].sparse) size += strata_model_aligned(model->parameters[i].shape.dims[0]);
+    int64_t size = model->parameters.flat_size;
+    for (int i = 0; i < model->parameters.n; i++)
+        if (model->parameters.items[i].sparse) size += strata_parameter_aligned(model->parameters.items[i].shape.dims[0]);
     return size;
 }
 
 static strata_status make_held(const strata_model *model, strata_model_replica *own, strata_error *err) {
     static const char *const names[] = {"held gradients", "held sums", "held states"};
-    const int64_t sizes[] = {strata_model_gradient_size(model), model->n_sums, model->state_size};
+    const int64_t sizes[] = {strata_model_gradient_size(model), model->n_sums, model->parameters.state_size};
     for (int i = 0; i < STRATA_N_HELD; i++)
         if (sizes[i])
             STRATA_TRY(
@@ -159,9 +161,9 @@ static strata_status make_replica(strata_model *model, int index, strata_error *
     strata_model_replica *own = &model->replicas[index];
     strata_device *device = own->device = model->strategy->devices[index];
     const strata_dtype f32 = STRATA_DTYPE_F32;
-    STRATA_TRY(strata_variable_create(device, "parameters", f32, STRATA_SHAPE(model->flat_size), &own->flat, err));
-    if (model->state_size)
-        STRATA_TRY(strata_variable_create(device, "states", f32, STRATA_SHAPE(model->state_size), &own->state, err));
+    STRATA_TRY(strata_variable_create(device, "parameters", f32, STRATA_SHAPE(model->parameters.flat_size), &own->flat, err));
+    if (model->parameters.state_size)
+        STRATA_TRY(strata_variable_create(device, "states", f32, STRATA_SHAPE(model->parameters.state_size), &own->state, err));
     if (strata_model_accumulates(model) > 1 && index < model->strategy->n_replicas) STRATA_TRY(make_held(model, own, err));
     if (!strata_strategy_updates(model->strategy, index)) return STRATA_OK;
     STRATA_TRY(strata_variable_create(device, "metrics", f32, STRATA_SHAPE(model->n_sums), &own->metrics, err));
@@ -199,8 +201,8 @@ void strata_model_free_variables(strata_model *model) {
 /* What is computed of whole parameters is not known of a few rows. */
 static strata_status check_sparse(const strata_model *model, strata_error *err) {
     const strata_parameter_spec *sparse = NULL;
-    for (int i = 0; i < model->n_parameters && !sparse; i++)
-        if (model->parameters[i].sparse) sparse = &model->parameters[i];
+    for (int i = 0; i < model->parameters.n && !sparse; i++)
+        if (model->parameters.items[i].sparse) sparse = &model->parameters.items[i];
     if (!sparse) return STRATA_OK;
     if (model->optimizer_kind->whole_parameters)
         return strata_fail(
@@ -274,20 +276,20 @@ strata_status strata_model_compile(strata_model *model, strata_device *device, c
 /* ---- parameters ---- */
 
 int strata_model_n_parameters(const strata_model *model) {
-    return model->n_parameters;
+    return model->parameters.n;
 }
 
 strata_parameter strata_model_parameter(const strata_model *model, int index) {
-    if (index < 0 || index >= model->n_parameters) return (strata_parameter){0};
-    const strata_parameter_spec *p = &model->parameters[index];
+    if (index < 0 || index >= model->parameters.n) return (strata_parameter){0};
+    const strata_parameter_spec *p = &model->parameters.items[index];
     return (strata_parameter){.name = p->name, .shape = p->shape, .state = p->state};
 }
 
 static strata_status check_parameter(const strata_model *model, int index, const strata_array *value, strata_error *err) {
     STRATA_TRY(strata_model_check_compiled(model, "parameter", err));
-    if (index < 0 || index >= model->n_parameters)
-        return strata_fail(err, STRATA_INVALID, "parameter %d: the model has %d", index, model->n_parameters);
-    const strata_parameter_spec *p = &model->parameters[index];
+    if (index < 0 || index >= model->parameters.n)
+        return strata_fail(err, STRATA_INVALID, "parameter %d: the model has %d", index, model->parameters.n);
+    const strata_parameter_spec *p = &model->parameters.items[index];
     if (value->dtype == STRATA_DTYPE_F32 && strata_shape_elements(value->shape) == strata_shape_elements(p->shape))
         return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "parameter %s is f32 %s, the value is %s %s", p->name,
@@ -300,14 +302,14 @@ static int64_t float_bytes(int64_t elements) {
 
 strata_status strata_model_get_parameter(strata_model *model, int index, strata_array *value, strata_error *err) {
     STRATA_TRY(check_parameter(model, index, value, err));
-    const strata_parameter_spec *p = &model->parameters[index];
+    const strata_parameter_spec *p = &model->parameters.items[index];
     const strata_model_replica *root = &model->replicas[strata_strategy_root(model->strategy)];
     return strata_variable_get_range(p->state ? root->state : root->flat, float_bytes(p->offset), value, err);
 }
 
 strata_status strata_model_set_parameter(strata_model *model, int index, const strata_array *value, strata_error *err) {
     STRATA_TRY(check_parameter(model, index, value, err));
-    const strata_parameter_spec *p = &model->parameters[index];
+    const strata_parameter_spec *p = &model->parameters.items[index];
     for (int r = 0; r < model->strategy->n_devices; r++) {
         const strata_model_replica *own = &model->replicas[r];
         STRATA_TRY(strata_variable_set_range(p->state ? own->state : own->flat, float_bytes(p->offset), value, err));
@@ -323,11 +325,11 @@ static int by_name(const void *a, const void *b) {
 static strata_status hash_parameters(strata_model *model, const strata_parameter_spec **order, float *values, char out_hex[65],
                                      strata_error *err) {
     STRATA_TRY(strata_model_read_all(model, values, err));
-    for (int i = 0; i < model->n_parameters; i++) order[i] = &model->parameters[i];
-    qsort(order, (size_t)model->n_parameters, sizeof *order, by_name);
+    for (int i = 0; i < model->parameters.n; i++) order[i] = &model->parameters.items[i];
+    qsort(order, (size_t)model->parameters.n, sizeof *order, by_name);
     strata_sha256 sha = {0};
     strata_status status = strata_sha256_init(&sha, err);
-    for (int i = 0; i < model->n_parameters && !status; i++)
+    for (int i = 0; i < model->parameters.n && !status; i++)
         status = strata_sha256_update(&sha, values + strata_model_place(model, order[i]),
                                       (size_t)float_bytes(strata_shape_elements(order[i]->shape)), err);
     if (!status) status = strata_sha256_final(&sha, out_hex, err);
@@ -337,7 +339,7 @@ static strata_status hash_parameters(strata_model *model, const strata_parameter
 
 strata_status strata_model_sha256(strata_model *model, char out_hex[65], strata_error *err) {
     STRATA_TRY(strata_model_check_compiled(model, "sha256", err));
-    const strata_parameter_spec **order = calloc((size_t)model->n_parameters, sizeof *order);
+    const strata_parameter_spec **order = calloc((size_t)model->parameters.n, sizeof *order);
     float *values = malloc((size_t)float_bytes(strata_model_all_size(model)));
     strata_status status = order && values ? hash_parameters(model, order, values, out_hex, err)
                                            : strata_fail(err, STRATA_OUT_OF_MEMORY, "sha256: no host memory");

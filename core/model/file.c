@@ -12,8 +12,8 @@
 static strata_status write_file(strata_model *model, const char *path, float *values, strata_named_array *tensors, int n_extra,
                                 const char *json, strata_error *err) {
     STRATA_TRY(strata_model_read_all(model, values, err));
-    for (int i = 0; i < model->n_parameters; i++) {
-        const strata_parameter_spec *p = &model->parameters[i];
+    for (int i = 0; i < model->parameters.n; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
         tensors[i] =
             (strata_named_array){p->name, strata_array_view(STRATA_DTYPE_F32, p->shape, values + strata_model_place(model, p))};
     }
@@ -21,7 +21,7 @@ static strata_status write_file(strata_model *model, const char *path, float *va
     if (!metadata) return strata_fail(err, STRATA_OUT_OF_MEMORY, "save: no host memory");
     metadata[0] = (strata_metadata){STRATA_MODEL_METADATA, json};
     for (int i = 0; i < model->n_notes; i++) metadata[i + 1] = (strata_metadata){model->notes[i].key, model->notes[i].text};
-    strata_status status = strata_safetensors_write(path, tensors, (size_t)(model->n_parameters + n_extra), metadata,
+    strata_status status = strata_safetensors_write(path, tensors, (size_t)(model->parameters.n + n_extra), metadata,
                                                     (size_t)model->n_notes + 1, err);
     free(metadata);
     return status;
@@ -32,10 +32,10 @@ strata_status strata_model_write(strata_model *model, const char *path, const st
     char *json = NULL;
     STRATA_TRY(strata_model_to_json(model, &json, err));
     float *values = malloc((size_t)strata_model_all_size(model) * sizeof *values);
-    strata_named_array *tensors = calloc((size_t)(model->n_parameters + n_extra), sizeof *tensors);
+    strata_named_array *tensors = calloc((size_t)(model->parameters.n + n_extra), sizeof *tensors);
     strata_status status = STRATA_OK;
     if (!values || !tensors) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "save: no host memory");
-    if (!status && n_extra) memcpy(tensors + model->n_parameters, extra, (size_t)n_extra * sizeof *extra);
+    if (!status && n_extra) memcpy(tensors + model->parameters.n, extra, (size_t)n_extra * sizeof *extra);
     if (!status) status = write_file(model, path, values, tensors, n_extra, json, err);
     free(tensors);
     free(values);
@@ -50,8 +50,8 @@ strata_status strata_model_save(strata_model *model, const char *path, strata_er
 
 /* Every parameter must be there with its shape, and nothing else but a checkpoint's. */
 static strata_status check_parameters(const strata_model *model, const strata_safetensors *file, strata_error *err) {
-    for (int i = 0; i < model->n_parameters; i++) {
-        const strata_parameter_spec *p = &model->parameters[i];
+    for (int i = 0; i < model->parameters.n; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
         const strata_safetensor *tensor = strata_safetensors_find(file, p->name);
         if (!tensor || tensor->dtype != STRATA_DTYPE_F32 || !strata_shape_equal(tensor->shape, p->shape))
             return strata_safetensors_copy(file, p->name, STRATA_DTYPE_F32, p->shape, NULL,
@@ -60,7 +60,7 @@ static strata_status check_parameters(const strata_model *model, const strata_sa
     for (size_t i = 0; i < file->n_tensors; i++) {
         const char *name = file->tensors[i].name;
         bool known = !strncmp(name, STRATA_CHECKPOINT_PREFIX, sizeof STRATA_CHECKPOINT_PREFIX - 1);
-        for (int k = 0; k < model->n_parameters && !known; k++) known = !strcmp(model->parameters[k].name, name);
+        for (int k = 0; k < model->parameters.n && !known; k++) known = !strcmp(model->parameters.items[k].name, name);
         if (!known) return strata_fail(err, STRATA_DATA, "%s: the model has no parameter \"%s\"", file->name, name);
     }
     return STRATA_OK;
@@ -69,8 +69,8 @@ static strata_status check_parameters(const strata_model *model, const strata_sa
 strata_status strata_model_take_parameters(const strata_model *model, const strata_safetensors *file, float *out,
                                            strata_error *err) {
     STRATA_TRY(check_parameters(model, file, err));
-    for (int i = 0; i < model->n_parameters; i++) {
-        const strata_parameter_spec *p = &model->parameters[i];
+    for (int i = 0; i < model->parameters.n; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
         STRATA_TRY(strata_safetensors_copy(file, p->name, STRATA_DTYPE_F32, p->shape, out + strata_model_place(model, p), err));
     }
     return STRATA_OK;

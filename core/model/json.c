@@ -232,7 +232,7 @@ strata_status strata_model_read_json(const char *path, strata_model **out_model,
 
 /* ---- writing ---- */
 
-static void write_layer(strata_json_writer *w, const strata_model_layer *layer) {
+static void write_layer(strata_json_writer *w, const strata_layer *layer) {
     const char *slash = strrchr(layer->name, '/');
     strata_json_begin_object(w);
     strata_json_key(w, "layer");

@@ -99,7 +99,7 @@ strata_status strata_model_reset_sums(strata_model *model, strata_error *err) {
         STRATA_TRY(clear(own->metrics, model->n_sums, err));
         STRATA_TRY(clear(own->held[STRATA_HELD_GRADIENTS], strata_model_gradient_size(model), err));
         STRATA_TRY(clear(own->held[STRATA_HELD_SUMS], model->n_sums, err));
-        STRATA_TRY(clear(own->held[STRATA_HELD_STATES], model->state_size, err));
+        STRATA_TRY(clear(own->held[STRATA_HELD_STATES], model->parameters.state_size, err));
         own->n_held = 0;
     }
     return STRATA_OK;

@@ -33,7 +33,7 @@ static char **option_string(void *options, const strata_option *option) {
 
 static void free_list(strata_layer_list *list);
 
-static void free_layer(strata_model_layer *layer) {
+static void free_layer(strata_layer *layer) {
     for (const strata_option *option = layer->kind->options; layer->options && option->name; option++)
         if (option->kind == STRATA_OPTION_STRING) free(*option_string(layer->options, option));
     for (int b = 0; b < STRATA_MAX_BRANCHES; b++) free_list(&layer->branches[b]);
@@ -48,11 +48,10 @@ static void free_list(strata_layer_list *list) {
 }
 
 void strata_model_free_parameters(strata_model *model) {
-    for (int i = 0; i < model->n_parameters; i++) free(model->parameters[i].name);
-    free(model->parameters);
-    model->parameters = NULL;
-    model->n_parameters = model->parameters_capacity = 0;
-    model->flat_size = model->dense_size = model->state_size = model->n_tokens = 0;
+    for (int i = 0; i < model->parameters.n; i++) free(model->parameters.items[i].name);
+    free(model->parameters.items);
+    model->parameters = (strata_parameter_set){0};
+    model->n_tokens = 0;
 }
 
 strata_status strata_model_set_input_dtype(strata_model *model, strata_dtype dtype, strata_error *err) {
@@ -116,7 +115,7 @@ static void remember_error(strata_model *model, strata_status status, const stra
 }
 
 /* Where layers are added now, and the layer that this is inside of (NULL: none). */
-static strata_layer_list *open_list(strata_model *model, const strata_model_layer **out_parent) {
+static strata_layer_list *open_list(strata_model *model, const strata_layer **out_parent) {
     strata_layer_list *list = &model->list;
     *out_parent = NULL;
     for (int i = 0; i < model->n_open; i++) {
@@ -126,14 +125,14 @@ static strata_layer_list *open_list(strata_model *model, const strata_model_laye
     return list;
 }
 
-const strata_model_layer *strata_model_open_layer(const strata_model *model) {
-    const strata_model_layer *parent;
+const strata_layer *strata_model_open_layer(const strata_model *model) {
+    const strata_layer *parent;
     open_list((strata_model *)model, &parent); /* which it does not change */
     return parent;
 }
 
 /* Both branches of a layer share its name, so names are unique among all layers in it. */
-static bool name_taken(const strata_layer_list *list, const strata_model_layer *parent, const char *name) {
+static bool name_taken(const strata_layer_list *list, const strata_layer *parent, const char *name) {
     for (int b = 0; b < (parent ? STRATA_MAX_BRANCHES : 1); b++) {
         const strata_layer_list *siblings = parent ? &parent->branches[b] : list;
         for (int i = 0; i < siblings->n; i++)
@@ -143,7 +142,7 @@ static bool name_taken(const strata_layer_list *list, const strata_model_layer *
 }
 
 /* The given name, or "dense", "dense_1", ...; behind the parent's. */
-static strata_status choose_name(const strata_layer_list *list, const strata_model_layer *parent, const strata_layer_kind *kind,
+static strata_status choose_name(const strata_layer_list *list, const strata_layer *parent, const strata_layer_kind *kind,
                                  const char *given, char **out_name, strata_error *err) {
     enum { LONGEST = 127 };
     if (given && (!*given || strlen(given) > LONGEST || strchr(given, '/')))
@@ -166,7 +165,7 @@ static strata_status choose_name(const strata_layer_list *list, const strata_mod
 }
 
 /* Copies the options; on failure what was copied is in *layer for free_layer. */
-static strata_status copy_options(strata_model_layer *layer, const void *options, strata_error *err) {
+static strata_status copy_options(strata_layer *layer, const void *options, strata_error *err) {
     layer->options = calloc(1, layer->kind->options_bytes);
     if (!layer->options) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a layer");
     memcpy(layer->options, options, layer->kind->options_bytes);
@@ -194,17 +193,17 @@ static strata_status check_pairs(const strata_layer_kind *kind, const void *opti
 }
 
 static strata_status add_layer(strata_model *model, const strata_layer_kind *kind, const void *options, strata_error *err) {
-    const strata_model_layer *parent;
+    const strata_layer *parent;
     strata_layer_list *list = open_list(model, &parent);
     if (model->strategy) return strata_fail(err, STRATA_INVALID, "model: it is compiled; layers are added before that");
     if (list->n == list->capacity) {
         int capacity = list->capacity ? 2 * list->capacity : 8;
-        strata_model_layer *layers = realloc(list->layers, (size_t)capacity * sizeof *layers);
+        strata_layer *layers = realloc(list->layers, (size_t)capacity * sizeof *layers);
         if (!layers) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %d layers", capacity);
         list->layers = layers;
         list->capacity = capacity;
     }
-    strata_model_layer layer = {.kind = kind};
+    strata_layer layer = {.kind = kind};
     const char *given = *(const char *const *)((const char *)options + kind->name_offset);
     strata_status status = choose_name(list, parent, kind, given, &layer.name, err);
     if (!status) status = copy_options(&layer, options, err);
@@ -228,7 +227,7 @@ void strata_model_add(strata_model *model, const strata_layer_kind *kind, const 
 }
 
 void strata_model_open_branch(strata_model *model, int branch) {
-    const strata_model_layer *parent;
+    const strata_layer *parent;
     strata_error err = {0};
     if (model->status) return;
     strata_layer_list *list = open_list(model, &parent);
@@ -243,7 +242,7 @@ void strata_model_open_branch(strata_model *model, int branch) {
 }
 
 void strata_model_close_branch(strata_model *model) {
-    const strata_model_layer *parent;
+    const strata_layer *parent;
     strata_error err = {0};
     if (model->status) return;
     const strata_layer_list *list = open_list(model, &parent);

@@ -10,7 +10,7 @@
 #define STRATA_CORE_MODEL_H
 
 #include "core/data/format/safetensors.h"
-#include "core/layer/layer.h"
+#include "core/layer/context.h"
 #include "core/loss/loss.h"
 #include "core/metric/metric.h"
 #include "core/optimizer/optimizer.h"
@@ -18,33 +18,9 @@
 #include "core/run/strategy.h"
 #include "strata/model.h"
 
-enum {
-    STRATA_PARAMETER_ALIGNMENT = STRATA_SEGMENT_CHUNK,
-    STRATA_MAX_BUCKETS = 8,
-    STRATA_MAX_STEP_UPDATES = STRATA_MAX_BUCKETS + 8
-};
+enum { STRATA_MAX_BUCKETS = 8, STRATA_MAX_STEP_UPDATES = STRATA_MAX_BUCKETS + 8 };
 
-typedef struct strata_layer_list {
-    struct strata_model_layer *layers;
-    int n, capacity;
-} strata_layer_list;
-
-typedef struct strata_model_layer {
-    const strata_layer_kind *kind;
-    void *options; /* a copy; its strings are the model's own */
-    char *name;    /* after that of the layer that it is in, if any: "residual/conv2d" */
-    strata_layer_list branches[STRATA_MAX_BRANCHES];
-} strata_model_layer;
-
-typedef struct strata_parameter_spec {
-    char *name; /* "dense/kernel" */
-    strata_shape shape;
-    bool state;     /* not trained, but what the layer keeps from step to step: it lies in the range of the states */
-    bool sparse;    /* an update changes only the rows that its batches use: it lies behind those of which all is updated */
-    int64_t offset; /* first element in its flat range */
-    const strata_initializer *initializer;
-    int64_t fan_in, fan_out;
-} strata_parameter_spec;
+_Static_assert(STRATA_PARAMETER_ALIGNMENT % STRATA_SEGMENT_CHUNK == 0, "a chunk belongs to one parameter");
 
 /* A metric besides loss and accuracy. */
 typedef struct strata_model_metric {
@@ -152,11 +128,7 @@ struct strata_model {
     const strata_loss *loss; /* NULL: not said yet */
     strata_loss_options loss_options;
 
-    strata_parameter_spec *parameters;
-    int n_parameters, parameters_capacity;
-    int64_t flat_size;                     /* elements of the flat range */
-    int64_t dense_size;                    /* of those at its beginning that every update changes */
-    int64_t state_size;                    /* of the range of the states */
+    strata_parameter_set parameters;
     int32_t *segment_ends, *segment_owner; /* behind `segments`; made at compile */
     strata_segments segments;
     strata_shape output; /* of one example; known once the layers are declared */
@@ -180,53 +152,13 @@ struct strata_model {
     strata_model_program *programs;
 };
 
-/* Of a sparse parameter in a training step. */
-typedef struct strata_sparse_rows {
-    strata_tensor *x;         /* the indices that the batch uses; NULL: nothing was built that uses them */
-    strata_tensor *ids, *row; /* each of them once, -1 for the rest (strata_unique), and their rows; NULL: not asked for */
-    int64_t place, uses;      /* among the gradients: its own; how often each row is used, where all rows' are there */
-} strata_sparse_rows;
-
-/* What a layer costs in a program's graph. */
-typedef struct strata_layer_cost {
-    strata_shape output; /* of the batch */
-    double flops;        /* forward, as the layer builds it: before anything is folded together */
-} strata_layer_cost;
-
-struct strata_layer_context {
-    strata_model *model;
-    const strata_model_layer *layer; /* being built */
-    const strata_tensor *input;      /* of the model */
-    bool declaring, training;
-    bool has_replicas;         /* the batch is shared out */
-    bool exchanges_inside;     /* a layer has added something up over replicas */
-    strata_dtype dtype;        /* of what flows between layers, where it is no integers */
-    strata_tensor *flat;       /* the parameters' read; NULL while declaring */
-    strata_tensor *state;      /* the states' read; NULL while declaring, and where there are none */
-    strata_tensor **new_state; /* [n_parameters], what states become in the step; NULL: not asked for */
-    double *state_rates;       /* [n_parameters] */
-    strata_sparse_rows *rows;  /* [n_parameters], filled while layers are built for training */
-    bool takes_rows;           /* gradients are those of rows->row, not of all the parameter's */
-    strata_tensor *rng;        /* made at first use */
-    strata_tensor *mask;       /* which places of what was built last hold something; NULL: all */
-    strata_tensor *penalty;    /* sum of what layers add to the loss; NULL: none does */
-    uint32_t n_streams;
-    strata_layer_cost *costs; /* [n_layers], filled while building; NULL: not asked for */
-};
-
-/* model.c: builds all layers; x (B, input...) -> outputs. Declares parameters when context->declaring. */
-strata_tensor *strata_model_build_layers(strata_layer_context *context, strata_tensor *x);
-/* What strata_layer_update_state asked for while `context` was built: the states' new values, laid out as they are, and how far each moves there. */
-strata_tensor *strata_model_new_state(strata_layer_context *context);
-strata_tensor *strata_model_state_rates(strata_layer_context *context, strata_graph *graph);
+/* layers.c: builds all layers; x (B, input...) -> outputs. Declares parameters when context->declaring. */
+strata_tensor *strata_model_build_layers(strata_model *model, strata_layer_context *context, strata_tensor *x);
 /* Makes parameters[], flat_size and output from the layers, once; reports the first error of building. */
 STRATA_MUST_USE strata_status strata_model_declare(strata_model *model, strata_error *err);
 void strata_model_free_parameters(strata_model *model);
 /* The layer that is begun and not ended; NULL: none. */
-const strata_model_layer *strata_model_open_layer(const strata_model *model);
-/* How many elements a parameter of that many takes in its range; and the part of its range that it is. */
-int64_t strata_model_aligned(int64_t elements);
-strata_tensor *strata_model_view(const strata_parameter_spec *parameter, strata_tensor *range);
+const strata_layer *strata_model_open_layer(const strata_model *model);
 /* Elements of the gradients that replicas exchange and hold: of the flat range, and of each sparse parameter's row how often batches use it. */
 int64_t strata_model_gradient_size(const strata_model *model);
 /* Elements of both ranges, the states behind the parameters; and a parameter's first element in them. */

@@ -12,8 +12,8 @@ static const char *device_id(const strata_model *model, int replica) {
 }
 
 static void list_variables(const strata_model *model, strata_text *text) {
-    for (int i = 0; i < model->n_parameters; i++) {
-        const strata_parameter_spec *p = &model->parameters[i];
+    for (int i = 0; i < model->parameters.n; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
         strata_text_add(text, "variable  %s f32 %s:", p->name, strata_shape_text(p->shape).text);
         for (int r = 0; r < model->strategy->n_devices; r++) strata_text_add(text, " %s", device_id(model, r));
         strata_text_add(text, "\n");
@@ -21,8 +21,8 @@ static void list_variables(const strata_model *model, strata_text *text) {
     const int n_slots = model->optimizer_kind->n_slots(&model->optimizer);
     for (int r = 0; r < model->strategy->n_devices && n_slots; r++)
         if (model->replicas[r].slots[0])
-            strata_text_add(text, "variable  %d optimizer slots f32 (%lld): %s\n", n_slots, (long long)model->flat_size,
-                            device_id(model, r));
+            strata_text_add(text, "variable  %d optimizer slots f32 (%lld): %s\n", n_slots,
+                            (long long)model->parameters.flat_size, device_id(model, r));
 }
 
 static void list_nodes(const strata_model *model, const strata_model_program *program, strata_text *text) {

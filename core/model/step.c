@@ -52,7 +52,7 @@ static strata_tensor *forward(builder *b) {
     const float scale = b->role.form.byte_scale;
     strata_tensor *x = strata_input(b->graph, "x", scale != 0 ? STRATA_DTYPE_U8 : model->input_dtype, shape);
     if (scale != 0) x = strata_dequantize(x, (double)scale);
-    return strata_model_build_layers(&b->context, x);
+    return strata_model_build_layers(b->model, &b->context, x);
 }
 
 static strata_tensor *labels_input(builder *b) {
@@ -124,21 +124,21 @@ typedef struct bucket {
 } bucket;
 
 static bool has_sparse(const strata_model *model) {
-    return model->dense_size < model->flat_size;
+    return model->parameters.dense_size < model->parameters.flat_size;
 }
 
 /* Where gradients lie, once the layers have said how many rows they take: as the parameters do, but for rows. */
 static void place_gradients(builder *b) {
     const bool rows_only = b->context.takes_rows;
-    int64_t end = rows_only ? b->model->dense_size : b->model->flat_size;
+    int64_t end = rows_only ? b->model->parameters.dense_size : b->model->parameters.flat_size;
     b->n_gradients = end;
-    for (int i = 0; i < b->model->n_parameters; i++) {
-        const strata_parameter_spec *p = &b->model->parameters[i];
+    for (int i = 0; i < b->model->parameters.n; i++) {
+        const strata_parameter_spec *p = &b->model->parameters.items[i];
         strata_sparse_rows *rows = &b->context.rows[i];
         if (!p->sparse) continue;
         rows->place = rows_only ? end : p->offset;
         rows->uses = end;
-        end += strata_model_aligned(rows_only ? strata_shape_elements(strata_tensor_shape(rows->row)) : p->shape.dims[0]);
+        end += strata_parameter_aligned(rows_only ? strata_shape_elements(strata_tensor_shape(rows->row)) : p->shape.dims[0]);
     }
     b->n_all = end;
     if (rows_only) b->n_gradients = end;
@@ -148,17 +148,17 @@ static void place_gradients(builder *b) {
  * need exchanges themselves: each bucket would make those again; and where sparse parameters are not in their order. */
 static int make_buckets(const builder *b, bucket buckets[STRATA_MAX_BUCKETS]) {
     const strata_model *model = b->model;
-    const int64_t share = model->flat_size / STRATA_MAX_BUCKETS, asked = model->strategy->bucket_bytes / 4;
+    const int64_t share = model->parameters.flat_size / STRATA_MAX_BUCKETS, asked = model->strategy->bucket_bytes / 4;
     const int64_t least = asked > share ? asked : share;
     int n = 0;
     if (has_sparse(model)) {
-        buckets[0] = (bucket){0, model->n_parameters, 0, b->n_all};
+        buckets[0] = (bucket){0, model->parameters.n, 0, b->n_all};
         return 1;
     }
-    bucket next = {model->n_parameters, model->n_parameters, model->flat_size, model->flat_size};
-    for (int i = model->n_parameters - 1; i >= 0; i--) {
+    bucket next = {model->parameters.n, model->parameters.n, model->parameters.flat_size, model->parameters.flat_size};
+    for (int i = model->parameters.n - 1; i >= 0; i--) {
         next.first = i;
-        if (!model->parameters[i].state) next.begin = model->parameters[i].offset;
+        if (!model->parameters.items[i].state) next.begin = model->parameters.items[i].offset;
         const bool enough = next.end - next.begin > least || next.begin == 0;
         if (!b->role.exchanges || b->context.exchanges_inside || !enough || (n == STRATA_MAX_BUCKETS - 1 && next.begin))
             continue;
@@ -186,7 +186,7 @@ static strata_tensor *bucket_gradients(const builder *b, const bucket *range, st
     int n = 0, n_uses = 0;
     for (int k = 0; k < 2 * (range->last - range->first) && views && offsets && !flat; k++) { /* the sparse ones lie last */
         const int i = range->first + k % (range->last - range->first);
-        const strata_parameter_spec *p = &model->parameters[i];
+        const strata_parameter_spec *p = &model->parameters.items[i];
         if (p->state || p->sparse != (k >= range->last - range->first)) continue;
         offsets[n] = (p->sparse ? b->context.rows[i].place : p->offset) - range->begin;
         views[n] = p->sparse && b->context.takes_rows ? b->context.rows[i].row : find_named(b->graph, p->name);
@@ -199,9 +199,9 @@ static strata_tensor *bucket_gradients(const builder *b, const bucket *range, st
         strata_gradients(y, dy, views, n, gradients);
         for (int i = range->first; i < range->last && !b->context.takes_rows; i++) {
             const strata_sparse_rows *rows = &b->context.rows[i];
-            if (!model->parameters[i].sparse) continue;
+            if (!model->parameters.items[i].sparse) continue;
             offsets[n + n_uses] = rows->uses;
-            gradients[n + n_uses++] = count_uses(rows->x, model->parameters[i].shape.dims[0]);
+            gradients[n + n_uses++] = count_uses(rows->x, model->parameters.items[i].shape.dims[0]);
         }
         flat = strata_pack(gradients, offsets, n + n_uses, range->end - range->begin);
     }
@@ -243,7 +243,7 @@ static computed compute(builder *b) {
     b->context.rng = strata_input(b->graph, "rng", STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS));
     if (!b->role.batch) { /* its layers say how states move, and are left out of the program */
         b->role.batch = 1;
-        if (b->model->state_size) forward(b);
+        if (b->model->parameters.state_size) forward(b);
         b->role.batch = 0;
         return c;
     }
@@ -251,7 +251,7 @@ static computed compute(builder *b) {
     c.y = example_losses(b, outputs, labels);
     c.dy = strata_input(b->graph, "weights", STRATA_DTYPE_F32, STRATA_SHAPE(b->role.batch));
     c.sums = strata_tensor_set_name(batch_sums(b, c.y, outputs, labels), "sums");
-    if (b->model->state_size) c.state = strata_model_new_state(&b->context);
+    if (b->model->parameters.state_size) c.state = strata_layer_context_new_state(&b->context);
     if (!b->context.penalty) return c;
     /* The layers' penalty counts by the step's share of the whole batch. */
     c.y = strata_reduce_sum(strata_mul(c.y, c.dy), NULL, 0, false);
@@ -277,7 +277,8 @@ static strata_tensor *reduce(builder *b, computed *c) {
         strata_tensor *own = own_gradients(b, c, &buckets[k]);
         if (k == n - 1) {
             c->sums = exchange(b, c->sums, b->model->n_sums, STRATA_REDUCE_SUM, updates);
-            if (b->model->state_size) c->state = exchange(b, c->state, b->model->state_size, STRATA_REDUCE_MEAN, updates);
+            if (b->model->parameters.state_size)
+                c->state = exchange(b, c->state, b->model->parameters.state_size, STRATA_REDUCE_MEAN, updates);
         }
         /* By place: the last bucket has the first parameters. */
         parts[n - 1 - k] =
@@ -301,7 +302,7 @@ static strata_tensor *part_of(strata_tensor *flat, int64_t first, int64_t n) {
 
 /* The update of sparse parameter i's rows that were used; puts the variables as they are after it in `all`. `used`: the gradients with what is behind them. */
 static void update_rows(builder *b, int i, strata_tensor *used, strata_update *all) {
-    const strata_parameter_spec *p = &b->model->parameters[i];
+    const strata_parameter_spec *p = &b->model->parameters.items[i];
     const strata_sparse_rows *rows = &b->context.rows[i];
     const int64_t n_rows = p->shape.dims[0];
     const int n_slots = b->model->optimizer_kind->n_slots(&b->model->optimizer);
@@ -312,11 +313,11 @@ static void update_rows(builder *b, int i, strata_tensor *used, strata_update *a
         strata_tensor *zero = strata_scalar(b->graph, STRATA_DTYPE_F32, 0),
                       *none = strata_scalar(b->graph, STRATA_DTYPE_I32, -1);
         ids = strata_where(strata_greater(part_of(used, rows->uses, n_rows), zero), strata_arange(b->graph, n_rows), none);
-        one.parameters = strata_gather(strata_model_view(p, all->parameters), ids, 0);
+        one.parameters = strata_gather(strata_parameter_view(p, all->parameters), ids, 0);
     }
     const strata_shape shape = strata_tensor_shape(one.parameters);
     one.gradients = strata_reshape(part_of(all->gradients, rows->place, strata_shape_elements(shape)), shape);
-    for (int k = 0; k < n_slots; k++) one.slots[k] = strata_gather(strata_model_view(p, all->slots[k]), ids, 0);
+    for (int k = 0; k < n_slots; k++) one.slots[k] = strata_gather(strata_parameter_view(p, all->slots[k]), ids, 0);
     strata_tensor *changed = b->model->optimizer_kind->build(&b->model->optimizer, &one);
     all->parameters = strata_scatter_update(all->parameters, p->offset, n_rows, ids, changed, NULL);
     for (int k = 0; k < n_slots; k++)
@@ -326,10 +327,10 @@ static void update_rows(builder *b, int i, strata_tensor *used, strata_update *a
 /* The update of all parameters. */
 static strata_tensor *update_parameters(builder *b, strata_tensor *used, strata_update *u) {
     const strata_model *model = b->model;
-    for (int i = 0; i < model->n_parameters; i++)
-        if (model->parameters[i].sparse) update_rows(b, i, used, u);
-    if (has_sparse(model)) u->gradients = part_of(u->gradients, 0, model->dense_size);
-    if (model->dense_size) return add_update(b, model->optimizer_kind->build(&model->optimizer, u));
+    for (int i = 0; i < model->parameters.n; i++)
+        if (model->parameters.items[i].sparse) update_rows(b, i, used, u);
+    if (has_sparse(model)) u->gradients = part_of(u->gradients, 0, model->parameters.dense_size);
+    if (model->parameters.dense_size) return add_update(b, model->optimizer_kind->build(&model->optimizer, u));
     for (int k = 0; k < model->optimizer_kind->n_slots(&model->optimizer); k++) add_update(b, u->slots[k]);
     return add_update(b, u->parameters);
 }
@@ -363,9 +364,9 @@ static void update(builder *b, const computed *c, strata_tensor *gradients, stra
     *out_flat = update_parameters(b, used, &u);
     if (model->strategy->rewrite)
         *out_flat = add_update(b, strata_assign(*out_flat, model->strategy->rewrite->parameters(*out_flat)));
-    if (model->state_size)
-        *out_state = add_update(
-            b, strata_moving_average(b->context.state, c->state, strata_model_state_rates(&b->context, b->graph), u.gate));
+    if (model->parameters.state_size)
+        *out_state = add_update(b, strata_moving_average(b->context.state, c->state,
+                                                         strata_layer_context_state_rates(&b->context, b->graph), u.gate));
 }
 
 /* New parameters or states travel from the device that made them. */
@@ -384,8 +385,8 @@ static void send(builder *b, strata_tensor *variable, strata_tensor *updated, in
 static void update_all(builder *b, const computed *c, strata_tensor *gradients) {
     strata_tensor *flat = NULL, *state = NULL;
     if (b->role.updates) update(b, c, gradients, &flat, &state);
-    send(b, b->step->flat, flat, b->model->flat_size);
-    if (b->model->state_size) send(b, b->context.state, state, b->model->state_size);
+    send(b, b->step->flat, flat, b->model->parameters.flat_size);
+    if (b->model->parameters.state_size) send(b, b->context.state, state, b->model->parameters.state_size);
 }
 
 static void build_train(builder *b) {
@@ -401,7 +402,7 @@ static void build_accumulate(builder *b) {
     const strata_model_replica *own = &b->model->replicas[b->role.replica];
     const computed c = compute(b);
     place_gradients(b);
-    const bucket all = {0, b->model->n_parameters, 0, b->n_all};
+    const bucket all = {0, b->model->parameters.n, 0, b->n_all};
     if (b->role.idle) {
         b->step->output = strata_reduce_sum(own_gradients(b, &c, &all), NULL, 0, false);
         return;
@@ -457,8 +458,7 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
     builder b = {.model = model,
                  .step = step,
                  .role = role,
-                 .context = {.model = model,
-                             .dtype = model->precision,
+                 .context = {.dtype = model->precision,
                              .has_replicas = role.has_replicas,
                              .costs = layers,
                              .takes_rows = kind == STRATA_PROGRAM_TRAIN && !role.exchanges && !model->strategy->rewrite},
@@ -466,9 +466,9 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
     *step = (strata_step){0};
     STRATA_TRY(strata_graph_create(&b.graph, err));
     step->graph = b.graph;
-    b.context.new_state = calloc((size_t)model->n_parameters, sizeof(*b.context.new_state));
-    b.context.state_rates = calloc((size_t)model->n_parameters, sizeof(*b.context.state_rates));
-    b.context.rows = calloc((size_t)model->n_parameters, sizeof *b.context.rows);
+    b.context.new_state = calloc((size_t)model->parameters.n, sizeof(*b.context.new_state));
+    b.context.state_rates = calloc((size_t)model->parameters.n, sizeof(*b.context.state_rates));
+    b.context.rows = calloc((size_t)model->parameters.n, sizeof *b.context.rows);
     strata_status status = STRATA_OK;
     if (b.context.new_state && b.context.state_rates && b.context.rows) {
         step->flat = b.context.flat = strata_tensor_set_name(strata_variable_read(b.graph, own->flat), "parameters");

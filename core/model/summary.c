@@ -13,8 +13,8 @@ enum { DEFAULT_BATCH = 32 };
 static int64_t parameters_of(const strata_model *model, const char *layer) {
     int64_t sum = 0;
     size_t n = strlen(layer);
-    for (int i = 0; i < model->n_parameters; i++) {
-        const strata_parameter_spec *p = &model->parameters[i];
+    for (int i = 0; i < model->parameters.n; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
         if (!strncmp(p->name, layer, n) && p->name[n] == '/') sum += strata_shape_elements(p->shape);
     }
     return sum;
@@ -22,7 +22,7 @@ static int64_t parameters_of(const strata_model *model, const char *layer) {
 
 static void fill_layers(const strata_model *model, const strata_layer_cost *costs, strata_model_summary *summary) {
     for (int i = 0; i < model->list.n; i++) {
-        const strata_model_layer *layer = &model->list.layers[i];
+        const strata_layer *layer = &model->list.layers[i];
         summary->layers[i] = (strata_layer_summary){.name = layer->name,
                                                     .kind = layer->kind->name,
                                                     .output = costs[i].output,

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding and opening devices over the rows of backends/registry.c. */
+ * What all devices share, whatever their backend. backends/devices.c finds and opens them. */
 #include "core/run/device.h"
 
-#include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const char *const class_names[] = {
     [STRATA_DEVICE_HOST] = "host",
@@ -32,130 +29,6 @@ strata_status strata_device_list_add(strata_device_list *list, const strata_devi
     }
     list->rows[list->n++] = *row;
     return STRATA_OK;
-}
-
-/* Whether `which` is an id of this backend or begins with its name and a colon; NULL: every backend is meant. */
-static bool names_backend(const char *which, const strata_backend *backend) {
-    size_t n = strlen(backend->name);
-    return !which || (!strncmp(which, backend->name, n) && (which[n] == ':' || !which[n]));
-}
-
-/* The devices of the backends that `which` names; a driver that is not asked for is not started. */
-static strata_status list_devices(const char *which, strata_device_info **out_devices, int *out_n, strata_error *err) {
-    strata_device_list list = {0};
-    for (const strata_backend *const *backend = strata_backends; *backend; backend++) {
-        strata_status status = names_backend(which, *backend) ? (*backend)->list(&list, err) : STRATA_OK;
-        if (status) {
-            free(list.rows);
-            return status;
-        }
-    }
-    *out_devices = list.rows;
-    *out_n = list.n;
-    return STRATA_OK;
-}
-
-strata_status strata_devices_list(strata_device_info **out_devices, int *out_n, strata_error *err) {
-    return list_devices(NULL, out_devices, out_n, err);
-}
-
-void strata_devices_free(strata_device_info *devices) {
-    free(devices);
-}
-
-/* Whether `text` contains `part`, letters of either case being the same. */
-static bool contains(const char *text, const char *part) {
-    size_t n = strlen(part);
-    for (; *text; text++) {
-        size_t i = 0;
-        while (i < n && text[i] && tolower((unsigned char)text[i]) == tolower((unsigned char)part[i])) i++;
-        if (i == n) return true;
-    }
-    return n == 0;
-}
-
-/* Whether `which` means this device by a backend and part of a name ("opencl:intel") or part of a name alone. */
-static bool matches_name(const strata_device_info *info, const char *which) {
-    size_t backend = strlen(info->backend);
-    if (!strncmp(which, info->backend, backend) && which[backend] == ':') {
-        which += backend + 1;
-        if (*which && !which[strspn(which, "0123456789.")]) return false; /* a number that no id has, not a part of "2.5 GHz" */
-    }
-    return contains(info->name, which) || contains(info->vendor, which) || contains(info->driver, which);
-}
-
-/* Higher class first, then more memory; a sub-device (its id has a dot) only where nothing else is left. */
-static bool better(const strata_device_info *a, const strata_device_info *b) {
-    bool a_part = strchr(a->id, '.') != NULL, b_part = strchr(b->id, '.') != NULL;
-    if (a_part != b_part) return b_part;
-    if (a->device_class != b->device_class) return a->device_class > b->device_class;
-    return a->memory_bytes > b->memory_bytes;
-}
-
-/* The row that `which` names: an id first, then the best usable one by name; NULL: the best usable one. -1: none. */
-static int choose(const strata_device_info *rows, int n, const char *which) {
-    for (int i = 0; which && i < n; i++)
-        if (!strcmp(rows[i].id, which)) return i;
-    int best = -1;
-    for (int i = 0; i < n; i++) {
-        if (rows[i].skipped[0] || (which && !matches_name(&rows[i], which))) continue;
-        if (best < 0 || better(&rows[i], &rows[best])) best = i;
-    }
-    return best;
-}
-
-const strata_device_info *strata_device_best(const strata_device_info *rows, int n) {
-    const int best = choose(rows, n, NULL);
-    return best < 0 ? NULL : &rows[best];
-}
-
-/* The devices there are, and why those of the backend that was asked for are not. */
-static strata_status no_such_device(const strata_device_info *rows, int n, const char *which, strata_error *err) {
-    char there[640] = "", why[400] = "";
-    size_t used = 0, used_why = 0;
-    const size_t backend = strcspn(which, ":");
-    for (int i = 0; i < n && used < sizeof there - 1 && used_why < sizeof why - 1; i++) {
-        int wrote;
-        if (!rows[i].skipped[0]) {
-            wrote = snprintf(there + used, sizeof there - used, "%s%s (%s)", used ? ", " : "", rows[i].id, rows[i].name);
-            used += wrote > 0 ? (size_t)wrote : 0;
-        } else if (!strncmp(rows[i].id, which, backend)) {
-            const bool named = strchr(rows[i].id, ':') != NULL; /* else the reason begins with the backend */
-            wrote = snprintf(why + used_why, sizeof why - used_why, "; %s%s%s", named ? rows[i].id : "", named ? ": " : "",
-                             rows[i].skipped);
-            used_why += wrote > 0 ? (size_t)wrote : 0;
-        }
-    }
-    return strata_fail(err, STRATA_UNAVAILABLE, "device: there is no \"%s\"; there are: %s%s", which, there, why);
-}
-
-static const strata_backend *backend_of(const strata_device_info *info) {
-    for (const strata_backend *const *backend = strata_backends; *backend; backend++)
-        if (!strcmp((*backend)->name, info->backend)) return *backend;
-    return NULL;
-}
-
-strata_status strata_device_open(const char *which, const strata_device_options *opts, strata_device **out_device,
-                                 strata_error *err) {
-    static const strata_device_options defaults = {0};
-    strata_device_info *rows = NULL;
-    int n = 0;
-    STRATA_TRY(list_devices(which, &rows, &n, err));
-    int index = choose(rows, n, which);
-    if (index < 0) { /* a name rather than an id, or an error that lists what there is */
-        strata_devices_free(rows);
-        STRATA_TRY(strata_devices_list(&rows, &n, err));
-        index = choose(rows, n, which);
-    }
-    strata_status status;
-    if (index < 0)
-        status = no_such_device(rows, n, which ? which : "", err);
-    else if (rows[index].skipped[0])
-        status = strata_fail(err, STRATA_UNAVAILABLE, "device %s cannot be used: %s", rows[index].id, rows[index].skipped);
-    else
-        status = backend_of(&rows[index])->open(&rows[index], opts ? opts : &defaults, out_device, err);
-    strata_devices_free(rows);
-    return status;
 }
 
 void strata_device_close(strata_device *device) {

@@ -85,26 +85,11 @@ struct strata_device {
     strata_device_counters counters; /* kept by the backend */
 };
 
-/* One row of backends/registry.c. */
-typedef struct strata_backend {
-    const char *name;
-    /* Appends a row for each device there is, or one row that says why there are none. Fails only for lack of memory. */
-    strata_status (*list)(struct strata_device_list *list, strata_error *err);
-    /* Opens the device with this id, one that list gave. */
-    strata_status (*open)(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
-                          strata_error *err);
-} strata_backend;
-
 typedef struct strata_device_list {
     strata_device_info *rows;
     int n, capacity;
 } strata_device_list;
 strata_status strata_device_list_add(strata_device_list *list, const strata_device_info *row, strata_error *err);
-
-/* The row that strata_device_open(NULL) opens; NULL: none can be opened. */
-const strata_device_info *strata_device_best(const strata_device_info *rows, int n);
-
-extern const strata_backend *const strata_backends[]; /* ends with NULL; backends/registry.c */
 
 /* A variable: one buffer on one device (strategies make copies on others). */
 struct strata_variable {

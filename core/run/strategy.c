@@ -94,3 +94,29 @@ bool strata_strategy_balance(strata_strategy *strategy, int64_t global_batch, co
     }
     return changed;
 }
+
+/* ---- what a strategy is ---- */
+
+const char *strata_strategy_name(const strata_strategy *strategy) {
+    return strategy->name;
+}
+
+const char *strata_strategy_choice(const strata_strategy *strategy) {
+    return strategy->choice;
+}
+
+int strata_strategy_num_replicas_in_sync(const strata_strategy *strategy) {
+    return strata_strategy_has_workers(strategy) ? strategy->workers.n_replicas : strategy->n_replicas;
+}
+
+int strata_strategy_num_local_replicas(const strata_strategy *strategy) {
+    return strategy->n_replicas;
+}
+
+int strata_strategy_num_workers(const strata_strategy *strategy) {
+    return strata_strategy_has_workers(strategy) ? strategy->workers.n : 1;
+}
+
+strata_device *strata_strategy_device(const strata_strategy *strategy, int replica) {
+    return replica >= 0 && replica < strategy->n_replicas ? strategy->devices[replica] : NULL;
+}

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/registry.h"
 #include "strata/executable.h"
 #include "strata/ops.h"
 #include "tests/support/folder.h"

@@ -17,11 +17,12 @@ strata_model *layer_model(strata_shape input) {
 
 /* The parameters, or the states, at their places in their range; where there are none it has one element that nobody reads. */
 static strata_array range_of(const strata_model *model, bool state, const double *parameters) {
-    int64_t size = state ? model->state_size : model->flat_size;
+    int64_t size = state ? model->parameters.state_size : model->parameters.flat_size;
     strata_array flat = strata_test_full(STRATA_DTYPE_F32, STRATA_SHAPE(size ? size : 1), 0);
-    for (int i = 0; i < model->n_parameters; i++)
-        for (int64_t k = 0; k < strata_shape_elements(model->parameters[i].shape); k++, parameters++)
-            if (model->parameters[i].state == state) ((float *)flat.data)[model->parameters[i].offset + k] = (float)*parameters;
+    for (int i = 0; i < model->parameters.n; i++)
+        for (int64_t k = 0; k < strata_shape_elements(model->parameters.items[i].shape); k++, parameters++)
+            if (model->parameters.items[i].state == state)
+                ((float *)flat.data)[model->parameters.items[i].offset + k] = (float)*parameters;
     return flat;
 }
 
@@ -34,12 +35,12 @@ strata_array layer_run(strata_model *model, const strata_array *x, const double 
     cr_assert_eq(strata_graph_create(&graph, &err), STRATA_OK);
     strata_array flat = range_of(model, false, parameters), state = range_of(model, true, parameters);
     strata_array rng = strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS), (double[STRATA_RNG_WORDS]){7, 0, 1});
-    strata_layer_context context = {.model = model, .training = training};
+    strata_layer_context context = {.parameters = &model->parameters, .training = training};
     context.flat = strata_input(graph, "flat", STRATA_DTYPE_F32, flat.shape);
     context.state = strata_input(graph, "state", STRATA_DTYPE_F32, state.shape);
     context.rng = strata_input(graph, "rng", STRATA_DTYPE_I32, rng.shape);
     strata_tensor *input = strata_input(graph, "x", x->dtype, x->shape);
-    strata_tensor *y = strata_model_build_layers(&context, input);
+    strata_tensor *y = strata_model_build_layers(model, &context, input);
     cr_assert_eq(strata_graph_check(graph, &err), STRATA_OK, "%s", err.message);
     strata_test_feed feeds[] = {
         {input, (strata_array *)x}, {context.flat, &flat}, {context.state, &state}, {context.rng, &rng}};

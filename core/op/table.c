@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The table of ops, in the order of core/op/ops.def. */
-#include "core/graph/op.h"
-
 #include <string.h>
+
+#include "core/graph/op.h"
 
 const strata_op *const strata_ops[] = {
 #define STRATA_OP(name) &strata_op_##name,
