@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backends/host/host.h"
+#include "core/op/ops.h"
 
 enum { RUN_FLOATS = 48 * 1024, LEAST_RUN = 12 };
 

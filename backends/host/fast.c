@@ -2,6 +2,7 @@
  *
  * Which ops have a loop of their own on the host. A new loop is one function and one row. */
 #include "backends/host/host.h"
+#include "core/op/ops.h"
 
 static const host_fast_op table[] = {
     {&strata_op_matmul, host_matmul_takes, host_matmul_scratch, host_matmul},

@@ -8,6 +8,7 @@
 #include "backends/kernel/lowering.h"
 #include "core/op/conv2d.h"
 #include "core/op/copy.h"
+#include "core/op/ops.h"
 #include "core/op/reduce.h"
 
 enum {

@@ -4,6 +4,7 @@
  * lie side by side, as nearly all do; else the portable kernel looks through every window of an element. */
 #include "backends/kernel/lowering.h"
 #include "core/op/copy.h"
+#include "core/op/ops.h"
 #include "core/op/pool2d.h"
 
 static int lanes_of(const strata_kernel_limits *limits) {

@@ -6,6 +6,7 @@
 #include "backends/kernel/gpu_tiles.h"
 #include "core/op/conv2d.h"
 #include "core/op/copy.h"
+#include "core/op/ops.h"
 
 enum {
     LEAST_COLUMNS = 8,

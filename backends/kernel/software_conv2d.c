@@ -6,6 +6,7 @@
 
 #include "backends/kernel/lowering.h"
 #include "core/op/conv2d.h"
+#include "core/op/ops.h"
 
 enum {
     LANES = 8, /* work-items of a SIMD vector */

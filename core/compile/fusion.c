@@ -8,6 +8,7 @@
 #include "core/compile/passes.h"
 #include "core/op/epilogue.h"
 #include "core/op/gather.h"
+#include "core/op/ops.h"
 #include "core/op/pool2d.h"
 
 /* Unary ops that are activations, and binary gradient ops (dy, y) that are aux forms. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/op/broadcast.h"
+#include "core/op/ops.h"
 #include "core/op/slice.h"
 #include "core/op/update.h"
 #include "strata/ops.h"

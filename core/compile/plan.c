@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/compile/segments.h"
+#include "core/op/ops.h"
 #include "core/op/pack.h"
 #include "core/op/slice.h"
 

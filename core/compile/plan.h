@@ -9,7 +9,7 @@
 #ifndef STRATA_CORE_PLAN_H
 #define STRATA_CORE_PLAN_H
 
-#include "core/run/device.h"
+#include "core/compile/piece.h"
 
 enum { STRATA_ARENA_INDEX_INPUT = 0, STRATA_ARENA_INDEX_OUTPUT = 1 };
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "core/op/broadcast.h"
+#include "core/op/ops.h"
 #include "core/op/slice.h"
 
 typedef struct cutter {

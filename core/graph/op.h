@@ -80,13 +80,4 @@ struct strata_op {
     strata_status (*lower)(const strata_tensor *node, strata_lowering *lowering, strata_error *err);
 };
 
-/* Every op, in the order of ops.def. */
-extern const strata_op *const strata_ops[];
-extern const int strata_n_ops;
-const strata_op *strata_op_find(const char *name); /* NULL: there is none */
-
-#define STRATA_OP(name) extern const strata_op strata_op_##name;
-#include "core/op/ops.def"
-#undef STRATA_OP
-
 #endif

@@ -9,6 +9,7 @@
 
 #include "core/graph/graph.h"
 #include "core/model/model.h"
+#include "core/op/ops.h"
 #include "core/run/executable.h"
 
 /* What the device does in a program for a batch of this worker's replicas. A replica without examples runs one, which counts nothing. */

@@ -9,6 +9,8 @@
 #include "core/op/rules.h"
 #include "strata/ops.h"
 
+extern const strata_op strata_op_read;
+
 /* The kernel's number of each row. */
 enum {
 #define BINARY_NUMBER(code, name, expression) name##_code = code,

@@ -8,6 +8,8 @@
 #include "core/op/pool2d.h"
 #include "core/op/rules.h"
 
+extern const strata_op strata_op_avg_pool2d_grad, strata_op_avg_pool2d;
+
 static const strata_pool2d_attrs *attrs_of(const strata_tensor *node) {
     return node->attrs;
 }

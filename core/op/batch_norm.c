@@ -15,6 +15,8 @@
 #include "core/op/rules.h"
 #include "strata/ops.h"
 
+extern const strata_op strata_op_batch_norm_sums, strata_op_batch_norm_grad;
+
 typedef struct batch_norm_attrs {
     double epsilon;
     int64_t own; /* whether mean and variance are x's own, in the gradient */

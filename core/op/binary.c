@@ -8,6 +8,7 @@
 #include "core/op/broadcast.h"
 #include "core/op/copy.h"
 #include "core/op/element.h"
+#include "core/op/ops.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"
 

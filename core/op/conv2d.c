@@ -12,6 +12,8 @@
 #include "core/op/copy.h"
 #include "core/op/rules.h"
 
+extern const strata_op strata_op_conv2d_input_grad, strata_op_conv2d_filter_grad, strata_op_conv2d;
+
 static const strata_conv2d_attrs *attrs_of(const strata_tensor *node) {
     return node->attrs;
 }

@@ -11,6 +11,8 @@
 #include "core/op/copy.h"
 #include "core/op/reduce.h"
 
+extern const strata_op strata_op_conv2d_input_grad, strata_op_conv2d;
+
 enum {
     NOMINAL_BLOCK = 16,  /* elements of the result that a work-item owns, about                        */
     ENOUGH_ITEMS = 8192, /* work-items that keep a large device busy                                   */

@@ -9,6 +9,8 @@
 #include "core/op/rules.h"
 #include "strata/ops.h"
 
+extern const strata_op strata_op_dropout;
+
 typedef struct dropout_attrs {
     int64_t stream;
     double rate;

@@ -16,6 +16,8 @@
 #include "core/op/rules.h"
 #include "strata/ops.h"
 
+extern const strata_op strata_op_gather_grad, strata_op_broadcast_to;
+
 typedef struct gather_attrs {
     int64_t axis; /* of x; may count from the back */
 } gather_attrs;

@@ -14,6 +14,8 @@
 #include "core/op/rules.h"
 #include "strata/ops.h"
 
+extern const strata_op strata_op_layer_norm_grad;
+
 typedef struct layer_norm_attrs {
     double epsilon;
 } layer_norm_attrs;

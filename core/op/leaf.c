@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "core/graph/graph.h"
+#include "core/graph/variable.h"
 #include "core/op/rules.h"
-#include "core/run/device.h"
 
 static strata_status leaf_shape(strata_tensor *node, strata_error *err) {
     (void)node;

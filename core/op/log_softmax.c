@@ -6,6 +6,8 @@
 #include "core/op/softmax.h"
 #include "strata/ops.h"
 
+extern const strata_op strata_op_log_softmax_grad;
+
 static strata_status shape(strata_tensor *node, strata_error *err) {
     STRATA_TRY(strata_check_rows(node->inputs[0], "x", err));
     node->dtype = node->inputs[0]->dtype;

@@ -11,6 +11,8 @@
 #include "core/op/pool2d.h"
 #include "core/op/rules.h"
 
+extern const strata_op strata_op_max_pool2d_grad, strata_op_max_pool2d;
+
 static const strata_window *window_of(const strata_tensor *node) {
     return &((const strata_pool2d_attrs *)node->attrs)->window;
 }

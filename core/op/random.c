@@ -12,6 +12,8 @@
 #include "core/op/rules.h"
 #include "strata/ops.h"
 
+extern const strata_op strata_op_random_uniform, strata_op_random_normal;
+
 /* ---- shared with dropout ---- */
 
 strata_status strata_check_random(const strata_tensor *state, int64_t stream, strata_error *err) {

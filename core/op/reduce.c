@@ -13,6 +13,8 @@
 #include "core/op/rules.h"
 #include "strata/ops.h"
 
+extern const strata_op strata_op_reduce_sum, strata_op_reduce_mean, strata_op_reduce_max, strata_op_reduce_min;
+
 static const strata_reduce_attrs *attrs_of(const strata_tensor *node) {
     return node->attrs;
 }

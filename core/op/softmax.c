@@ -10,6 +10,8 @@
 #include "core/op/rules.h"
 #include "strata/ops.h"
 
+extern const strata_op strata_op_softmax_grad;
+
 /* ---- shared ---- */
 
 strata_rows strata_rows_of(strata_shape shape) {

@@ -11,6 +11,8 @@
 #include "core/op/softmax.h"
 #include "strata/ops.h"
 
+extern const strata_op strata_op_softmax_cross_entropy_grad;
+
 /* Which operand the gradient is of; the values are the kernel's GRADIENT. */
 enum { OF_LOSS = 0, OF_LOGITS = 1, OF_LABELS = 2 };
 

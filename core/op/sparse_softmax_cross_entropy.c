@@ -10,6 +10,8 @@
 #include "core/op/softmax.h"
 #include "strata/ops.h"
 
+extern const strata_op strata_op_sparse_softmax_cross_entropy_grad;
+
 enum { LOGITS, LABELS, DY };
 
 static strata_status check_operands(const strata_tensor *node, strata_error *err) {

@@ -3,7 +3,7 @@
  * The table of ops, in the order of core/op/ops.def. */
 #include <string.h>
 
-#include "core/graph/op.h"
+#include "core/op/ops.h"
 
 const strata_op *const strata_ops[] = {
 #define STRATA_OP(name) &strata_op_##name,

@@ -6,6 +6,7 @@
 
 #include "core/op/copy.h"
 #include "core/op/element.h"
+#include "core/op/ops.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"
 

@@ -10,6 +10,8 @@
 #include "core/op/rules.h"
 #include "strata/ops.h"
 
+extern const strata_op strata_op_read, strata_op_gather, strata_op_slice;
+
 const strata_variable *strata_variable_behind(const strata_tensor *tensor) {
     while (tensor->op->flags & STRATA_OP_UPDATE) tensor = tensor->inputs[0];
     return tensor->op == &strata_op_read ? ((const strata_read_attrs *)tensor->attrs)->variable : NULL;

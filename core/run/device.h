@@ -6,47 +6,12 @@
 #ifndef STRATA_CORE_DEVICE_H
 #define STRATA_CORE_DEVICE_H
 
-#include "core/graph/graph.h"
+#include "core/compile/piece.h"
+#include "core/graph/variable.h"
 #include "strata/device.h"
 
 struct strata_device_list;
-typedef struct strata_buffer strata_buffer;   /* device memory; the backend's struct */
 typedef struct strata_program strata_program; /* a compiled piece; the backend's struct */
-
-/* Where a tensor's bytes are: an arena of the piece and an offset in it. Views share their input's place. */
-typedef struct strata_place {
-    int arena;      /* index in piece->arenas; -1: the tensor is not needed */
-    int64_t offset; /* bytes; a multiple of STRATA_PLACE_ALIGNMENT except inside a pack or a view */
-    int64_t bytes;
-} strata_place;
-
-enum { STRATA_PLACE_ALIGNMENT = 256 };
-
-typedef enum strata_arena_kind {
-    STRATA_ARENA_INPUT = 0, /* one a piece, index 0, maybe of 0 bytes: what the host writes, per slot; made by the program   */
-    STRATA_ARENA_OUTPUT,    /* one a piece, index 1, maybe of 0 bytes: what the host reads, per slot; made by the program    */
-    STRATA_ARENA_WORK,     /* temporaries; shared by all slots, since runs follow one another                                 */
-    STRATA_ARENA_CONSTANT, /* uploaded before the piece is compiled, never written                                            */
-    STRATA_ARENA_VARIABLE  /* a variable's own buffer                                                                         */
-} strata_arena_kind;
-
-typedef struct strata_arena {
-    strata_arena_kind kind;
-    int64_t bytes;         /* at most the device's max_range_bytes and max_allocation_bytes */
-    strata_buffer *buffer; /* borrowed; NULL for INPUT and OUTPUT */
-} strata_arena;
-
-/* A piece of graph with its memory: what a device compiles into a program. Borrowed during compile, except the buffers, which
- * outlive the program, and the graph with its nodes, which lives as long too. */
-typedef struct strata_piece {
-    const strata_tensor *const *nodes; /* what to execute, in order; leaves and views are left out */
-    int n_nodes;
-    const strata_place *places; /* by tensor id */
-    int n_places;
-    const strata_arena *arenas;
-    int n_arenas;
-    int n_slots; /* copies of the INPUT and OUTPUT arenas */
-} strata_piece;
 
 typedef struct strata_device_api {
     /* Waits for what runs, frees the device. */
@@ -90,14 +55,5 @@ typedef struct strata_device_list {
     int n, capacity;
 } strata_device_list;
 strata_status strata_device_list_add(strata_device_list *list, const strata_device_info *row, strata_error *err);
-
-/* A variable: one buffer on one device (strategies make copies on others). */
-struct strata_variable {
-    strata_device *device;
-    char *name;
-    strata_dtype dtype;
-    strata_shape shape;
-    strata_buffer *buffer;
-};
 
 #endif

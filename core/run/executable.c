@@ -12,6 +12,7 @@
 #include "core/compile/passes.h"
 #include "core/compile/plan.h"
 #include "core/compile/segments.h"
+#include "core/op/ops.h"
 #include "core/run/bench.h"
 
 enum { DEFAULT_SLOTS = 3, MAX_SLOTS = 8 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rows for ops that work element by element. */
+#include "core/op/ops.h"
 #include "core/op/rules.h"
 #include "tests/conformance/case.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rows for products, reductions, softmax and its losses. Every shape, transpose and epilogue of matmul: matmul_test.c. */
+#include "core/op/ops.h"
 #include "core/op/rules.h"
 #include "tests/conformance/case.h"
 

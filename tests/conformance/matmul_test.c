@@ -9,6 +9,7 @@
 
 #include "backends/kernel/lowering.h"
 #include "core/base/file.h"
+#include "core/op/ops.h"
 #include "strata/ops.h"
 #include "tests/conformance/devices.h"
 #include "tests/conformance/run_case.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every op, in every dtype and several shapes, on every device, against its reference. */
+#include "core/op/ops.h"
+
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

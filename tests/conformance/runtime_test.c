@@ -9,6 +9,7 @@
 
 #include "core/base/philox.h"
 #include "core/op/matmul.h"
+#include "core/op/ops.h"
 #include "strata/ops.h"
 #include "tests/conformance/devices.h"
 #include "tests/conformance/run_case.h"

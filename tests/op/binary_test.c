@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/graph/graph.h"
+#include "core/op/ops.h"
 #include "tests/op/op_case.h"
 
 typedef strata_tensor *(*builder)(strata_tensor *a, strata_tensor *b);

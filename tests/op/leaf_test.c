@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "core/op/ops.h"
 #include "tests/op/op_case.h"
 #include "tests/support/eval.h"
 

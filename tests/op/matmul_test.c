@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/op/ops.h"
 #include "tests/op/op_case.h"
 
 typedef struct product {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/op/ops.h"
 #include "core/op/update.h"
 
 enum { MAX_INPUTS = 256 };

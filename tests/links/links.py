@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fails when a room of the library links to, or includes a header of, a room above it.
+
+usage: links.py SOURCE_DIR OBJECTS_DIR
+
+SOURCE_DIR is the project's folder, OBJECTS_DIR the folder with the object files of the target strata_objects. `nm` lists which
+symbols an object defines and which it needs; the table FLOORS below says which room is above which.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+# The rooms of the library from the ground up: a room may use those in the lines above its own, and no other room of its own line.
+FLOORS = [
+    ["include"],
+    ["core/base"],
+    ["core/graph", "cluster", "shaders"],
+    ["core/op"],
+    ["core/compile"],
+    ["core/run"],
+    ["backends/registry.h"],
+    ["core/data", "core/optimizer", "core/loss", "core/layer", "backends/kernel", "backends/host"],
+    ["core/metric", "backends/opencl", "backends/vulkan"],
+    ["core/model", "backends"],
+    ["strategies"],
+]
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def room_of(path):
+    """The room of a file such as core/op/softmax.c; None: it is in none."""
+    if path in FLOOR_OF:
+        return path
+    parts = path.split("/")
+    for n in (2, 1):
+        room = "/".join(parts[:n])
+        if room in FLOOR_OF and len(parts) > n:
+            return room
+    return None
+
+
+def goes_up(source, target):
+    above, below = room_of(source), room_of(target)
+    return above != below and (above is None or below is None or FLOOR_OF[below] >= FLOOR_OF[above])
+
+
+def symbols(objects):
+    """(symbol -> file that defines it, file -> symbols that it needs)"""
+    defined, needed = {}, {}
+    for path in sorted(objects.rglob("*.o")):
+        name = str(path.relative_to(objects))[: -len(".o")]
+        if name.startswith("generated/"):  # kernels as data
+            continue
+        needed[name] = set()
+        for line in subprocess.run(["nm", str(path)], check=True, capture_output=True, text=True).stdout.splitlines():
+            words = line.split()
+            if words[-2] == "U":
+                needed[name].add(words[-1])
+            elif words[-2] in "TDBRVC":
+                defined[words[-1]] = name
+    return defined, needed
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    source, objects = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    defined, needed = symbols(objects)
+    needed = {name: wanted for name, wanted in needed.items() if (source / name).exists()}
+    if len(needed) < 100:
+        sys.exit(f"{objects}: there are object files of only {len(needed)} sources; is it the folder of strata_objects?")
+    wrong = []
+    for name, wanted in sorted(needed.items()):
+        if room_of(name) is None:
+            wrong.append(f"{name}: its folder has no row in FLOORS")
+            continue
+        for symbol in sorted(wanted):
+            target = defined.get(symbol)
+            if target and target != name and goes_up(name, target):
+                wrong.append(f"{name} links to {target}, which is not below it: {symbol}")
+    n_headers = 0
+    for path in sorted(p for top in ("core", "backends", "strategies", "cluster") for p in (source / top).rglob("*.[ch]")):
+        name = str(path.relative_to(source))
+        n_headers += 1
+        for target in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
+            if room_of(target) and goes_up(name, target):
+                wrong.append(f"{name} includes {target}, which is not below it")
+    print(f"{len(needed)} objects and the includes of {n_headers} files: {len(wrong)} links go up")
+    print("\n".join(wrong))
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
