@@ -36,6 +36,12 @@ foreach(main IN LISTS mains)
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endforeach()
 
+# The same program with the cluster library and nothing else of Strata: it links only while that library needs no more.
+add_executable(threads_cluster_alone ${tests}/threads/collectives_main.c)
+target_link_libraries(threads_cluster_alone PRIVATE strata_private strata_cluster)
+set_target_properties(threads_cluster_alone PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${suites})
+add_test(NAME threads_cluster_alone COMMAND threads_cluster_alone)
+
 file(GLOB targets CONFIGURE_DEPENDS ${tests}/fuzz/*_fuzz.c)
 foreach(target IN LISTS targets)
   string(REGEX REPLACE "^.*/([^/]*)_fuzz\\.c$" "\\1" name ${target})

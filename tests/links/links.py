@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fails when a room of the library links to, or includes a header of, a room above it.
 
-usage: links.py SOURCE_DIR OBJECTS_DIR
+usage: links.py SOURCE_DIR OBJECTS_DIR...
 
-SOURCE_DIR is the project's folder, OBJECTS_DIR the folder with the object files of the target strata_objects. `nm` lists which
+SOURCE_DIR is the project's folder, OBJECTS_DIR are the folders with the object files of the library's targets. `nm` lists which
 symbols an object defines and which it needs; the table FLOORS below says which room is above which.
 """
 
@@ -47,11 +47,11 @@ def goes_up(source, target):
     return above != below and (above is None or below is None or FLOOR_OF[below] >= FLOOR_OF[above])
 
 
-def symbols(objects):
+def symbols(folders):
     """(symbol -> file that defines it, file -> symbols that it needs)"""
     defined, needed = {}, {}
-    for path in sorted(objects.rglob("*.o")):
-        name = str(path.relative_to(objects))[: -len(".o")]
+    for folder, path in sorted((folder, path) for folder in folders for path in folder.rglob("*.o")):
+        name = str(path.relative_to(folder))[: -len(".o")]
         if name.startswith("generated/"):  # kernels as data
             continue
         needed[name] = set()
@@ -65,13 +65,13 @@ def symbols(objects):
 
 
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) < 3:
         sys.exit(__doc__)
-    source, objects = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
-    defined, needed = symbols(objects)
+    source = pathlib.Path(sys.argv[1])
+    defined, needed = symbols([pathlib.Path(folder) for folder in sys.argv[2:]])
     needed = {name: wanted for name, wanted in needed.items() if (source / name).exists()}
     if len(needed) < 100:
-        sys.exit(f"{objects}: there are object files of only {len(needed)} sources; is it the folder of strata_objects?")
+        sys.exit(f"there are object files of only {len(needed)} sources in {' '.join(sys.argv[2:])}")
     wrong = []
     for name, wanted in sorted(needed.items()):
         if room_of(name) is None:
