@@ -49,8 +49,10 @@ static strata_status check(const strata_communicator_options *o, strata_error *e
     char host[256], port[8];
     if (o->world < 1 || o->rank < 0 || o->rank >= o->world)
         return strata_fail(err, STRATA_INVALID, "rank %d of %d: a rank is 0 to world - 1", o->rank, o->world);
-    if (o->transport && strcmp(o->transport, "auto") != 0 && strcmp(o->transport, "shm") != 0 &&
-        strcmp(o->transport, "tcp") != 0)
+    int transport = 0;
+    while (o->transport && strata_transport_names[transport] && strcmp(o->transport, strata_transport_names[transport]) != 0)
+        transport++;
+    if (!strata_transport_names[transport])
         return strata_fail(err, STRATA_INVALID, "\"%s\" is no transport; there are auto, shm and tcp", o->transport);
     if (o->engine && strcmp(o->engine, "builtin") != 0 && strcmp(o->engine, "mpi") != 0)
         return strata_fail(err, STRATA_INVALID, "\"%s\" is no engine; there are builtin and mpi", o->engine);
@@ -119,14 +121,16 @@ static strata_status open_links(strata_communicator *comm, const char *wanted, c
     const bool together = strata_communicator_ranks_here(comm) == comm->world;
     comm->several_hosts = !together;
     const bool chosen = !wanted || !strcmp(wanted, "auto");
-    if (chosen) wanted = together ? "shm" : "tcp";
-    comm->transport = strata_transport_find(wanted);
-    if (comm->transport == &strata_transport_shm && !together)
-        return strata_fail(err, STRATA_INVALID, "the transport shm is for ranks of one host and user; these are on several");
+    comm->transport = chosen ? strata_transport_next(NULL, !together) : strata_transport_find(wanted);
+    if (comm->transport->shares_memory && !together)
+        return strata_fail(err, STRATA_INVALID, "the transport %s is for ranks of one host and user; these are on several",
+                           comm->transport->name);
     strata_status status = comm->transport->open(comm, err);
-    if (status == STRATA_UNSUPPORTED && chosen && comm->transport == &strata_transport_shm) {
-        comm->transport = &strata_transport_tcp;
-        status = comm->transport->open(comm, err);
+    while (status == STRATA_UNSUPPORTED && chosen) {
+        const strata_transport *next = strata_transport_next(comm->transport, !together);
+        if (!next) break;
+        comm->transport = next;
+        status = next->open(comm, err);
     }
     STRATA_TRY(status);
     STRATA_TRY(strata_communicator_barrier(comm, err));

@@ -38,6 +38,11 @@ struct strata_operation;
 
 typedef struct strata_transport {
     const char *name;
+    /* Messages are copies in memory that the ranks share: all ranks are of one machine, and one copy serves many readers. Without
+     * it a message to each peer costs its bytes again. */
+    bool shares_memory;
+    /* "auto" may choose this transport. Where it may choose several, it takes the one that comes first in transports.c. */
+    bool automatic;
     /* Connects to all peers, comm->peers being known; sets comm->link and comm->segment_bytes. On failure nothing is left. */
     strata_status (*open)(strata_communicator *comm, strata_error *err);
     /* After all ranks have opened; NULL: nothing to do. */
@@ -55,5 +60,8 @@ extern const strata_transport strata_transport_inproc, strata_transport_shm, str
 
 /* NULL for a name that no row has. */
 const strata_transport *strata_transport_find(const char *name);
+/* The first automatic row behind `after` (NULL: of all rows) that can connect ranks of one machine, or of several hosts. NULL: there
+ * is none. */
+const strata_transport *strata_transport_next(const strata_transport *after, bool several_hosts);
 
 #endif

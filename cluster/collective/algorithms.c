@@ -20,21 +20,23 @@ enum { ONE_SHOT, TWO_SHOT, RING, HALVING_DOUBLING };
  * have cores of their own: beyond 4 KiB a slice its bytes cost more than its message does. There a ring is never the fastest, also with small segments; ranks that
  * share the cores of one host gain from its few messages. */
 static const struct {
-    bool several_hosts;    /* only there */
-    const char *transport; /* NULL: any */
+    /* The row is for ranks of several hosts alone. */
+    bool several_hosts;
+    /* The row is for transports alone that do not share memory. */
+    bool sends_bytes;
     int most_ranks;
     size_t most_bytes, most_slice;
     int algorithm;
 } choices[] = {
-    {false, "tcp", 2, 16 << 10, SIZE_MAX, ONE_SHOT},
-    {false, "tcp", 8, 8 << 10, SIZE_MAX, ONE_SHOT},
-    {true, NULL, INT32_MAX, SIZE_MAX, 4 << 10, HALVING_DOUBLING},
-    {true, NULL, INT32_MAX, SIZE_MAX, SIZE_MAX, TWO_SHOT},
-    {false, NULL, 8, 16 << 10, SIZE_MAX, ONE_SHOT},
-    {false, NULL, 16, 2 << 10, SIZE_MAX, ONE_SHOT},
-    {false, NULL, 16, SIZE_MAX, SIZE_MAX, TWO_SHOT},
-    {false, NULL, INT32_MAX, 256 << 10, SIZE_MAX, HALVING_DOUBLING},
-    {false, NULL, INT32_MAX, SIZE_MAX, SIZE_MAX, RING},
+    {false, true, 2, 16 << 10, SIZE_MAX, ONE_SHOT},
+    {false, true, 8, 8 << 10, SIZE_MAX, ONE_SHOT},
+    {true, false, INT32_MAX, SIZE_MAX, 4 << 10, HALVING_DOUBLING},
+    {true, false, INT32_MAX, SIZE_MAX, SIZE_MAX, TWO_SHOT},
+    {false, false, 8, 16 << 10, SIZE_MAX, ONE_SHOT},
+    {false, false, 16, 2 << 10, SIZE_MAX, ONE_SHOT},
+    {false, false, 16, SIZE_MAX, SIZE_MAX, TWO_SHOT},
+    {false, false, INT32_MAX, 256 << 10, SIZE_MAX, HALVING_DOUBLING},
+    {false, false, INT32_MAX, SIZE_MAX, SIZE_MAX, RING},
 };
 
 strata_status strata_algorithm_find(const char *name, int *out_row, strata_error *err) {
@@ -53,7 +55,7 @@ int strata_algorithm_choose(const strata_communicator *comm, size_t n_bytes) {
     size_t i = 0;
     while ((choices[i].several_hosts && !comm->several_hosts) || comm->world > choices[i].most_ranks ||
            n_bytes > choices[i].most_bytes || n_bytes / (size_t)comm->world > choices[i].most_slice ||
-           (choices[i].transport && strcmp(choices[i].transport, comm->transport->name) != 0))
+           (choices[i].sends_bytes && comm->transport->shares_memory))
         i++;
     return choices[i].algorithm;
 }

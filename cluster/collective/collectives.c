@@ -56,7 +56,7 @@ static strata_status run_broadcast(const strata_operation *op, strata_error *err
     const bool is_root = comm->rank == op->root;
     strata_span *spans = new_spans(op, err), *from = spans + comm->world;
     if (!spans) return STRATA_OUT_OF_MEMORY;
-    if (bytes <= BROADCAST_DIRECT_BYTES || comm->world <= 2 || comm->transport != &strata_transport_tcp) {
+    if (bytes <= BROADCAST_DIRECT_BYTES || comm->world <= 2 || comm->transport->shares_memory) {
         const strata_span all = {op->out, bytes, is_root};
         from[op->root] = (strata_span){op->out, bytes, !is_root};
         return strata_move(op, &all, NULL, from, err);

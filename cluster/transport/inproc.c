@@ -64,6 +64,7 @@ static strata_status exchange(strata_communicator *comm, const strata_call *call
 
 const strata_transport strata_transport_inproc = {
     .name = "inproc",
+    .shares_memory = true,
     .open = open_links,
     .close = close_links,
     .exchange = exchange,

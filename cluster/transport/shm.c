@@ -102,6 +102,8 @@ static strata_status exchange(strata_communicator *comm, const strata_call *call
 
 const strata_transport strata_transport_shm = {
     .name = "shm",
+    .shares_memory = true,
+    .automatic = true,
     .open = open_links,
     .opened = opened,
     .close = close_links,

@@ -301,6 +301,7 @@ static strata_status run_exchange(strata_communicator *comm, const strata_call *
 
 const strata_transport strata_transport_tcp = {
     .name = "tcp",
+    .automatic = true,
     .open = open_links,
     .close = close_links,
     .exchange = run_exchange,

@@ -15,3 +15,11 @@ const strata_transport *strata_transport_find(const char *name) {
         if (!strcmp(transports[i]->name, name)) return transports[i];
     return NULL;
 }
+
+const strata_transport *strata_transport_next(const strata_transport *after, bool several_hosts) {
+    size_t i = 0;
+    const size_t n = sizeof transports / sizeof *transports;
+    while (after && i < n && transports[i++] != after) continue;
+    while (i < n && !(transports[i]->automatic && !(transports[i]->shares_memory && several_hosts))) i++;
+    return i < n ? transports[i] : NULL;
+}

@@ -90,8 +90,8 @@ def work(algorithm, p, s, transport="tcp"):
 
 
 def choices():
-    """The rows of `choices` in algorithms.c, so that there is one table: (several hosts only, transport or None, most ranks, most bytes, most bytes of a slice,
-    algorithm)."""
+    """The rows of `choices` in algorithms.c, so that there is one table: (several hosts only, only without shared memory,
+    most ranks, most bytes, most bytes of a slice, algorithm)."""
     limits = {"SIZE_MAX": math.inf, "INT32_MAX": math.inf}
 
     def number(text):
@@ -99,13 +99,14 @@ def choices():
         return limits[text] if text in limits else int(value) << int(shift)
 
     with open(ALGORITHMS_C) as f:
-        rows = re.findall(r'\{(true|false), ("\w+"|NULL), (\w+), ([^,{}]+), ([^,{}]+), (\w+)\}', f.read())
-    return [(h == "true", None if t == "NULL" else t.strip('"'), number(p), number(s), number(n), a.lower()) for h, t, p, s, n, a in rows]
+        rows = re.findall(r'\{(true|false), (true|false), (\w+), ([^,{}]+), ([^,{}]+), (\w+)\}', f.read())
+    return [(h == "true", b == "true", number(p), number(s), number(n), a.lower()) for h, b, p, s, n, a in rows]
 
 
 def choose(p, s, transport="tcp", several_hosts=False, table=choices()):
-    return next(a for several, t, most_p, most_s, most_slice, a in table
-                if several_hosts >= several and t in (None, transport) and p <= most_p and s <= most_s and s // p <= most_slice)
+    return next(a for several, sends_bytes, most_p, most_s, most_slice, a in table
+                if several_hosts >= several and not (sends_bytes and transport == "shm")
+                and p <= most_p and s <= most_s and s // p <= most_slice)
 
 
 # ---- the model ----
@@ -206,7 +207,7 @@ FIRST = ["chrt", "-f", "1"] if may_run_first() else []
 
 def last_json(text):
     lines = [line for line in text.splitlines() if "{" in line]
-    return [json.loads(line[line.index("{"):]) for line in lines]  # launched workers have their number before
+    return [json.loads(line[line.index("{"):]) for line in lines]
 
 
 def run_all(commands, **more):
