@@ -10,8 +10,12 @@
 
 /* Lines from one pipe of a child on their way to our stdout or stderr. */
 typedef struct line_stream {
-    int fd;     /* -1: at its end */
-    int target; /* 1 or 2 */
+    /* -1 when the pipe is at its end. */
+    int fd;
+    /* Our file descriptor that the lines go to: 1 or 2. */
+    int target;
+    /* The rank that each line gets in front, as "[3] "; -1: lines stay as they are. */
+    int rank;
     char *bytes;
     size_t n, capacity;
 } line_stream;
@@ -22,7 +26,10 @@ typedef struct child {
         *environment;       /* NAME=value that the child has besides ours, ends with NULL; NAME alone is taken away; borrowed */
     const cpu_set_t *cores; /* NULL: ours */
     const char *name;       /* "worker 2", "host b": for messages */
-    int rank;               /* its lines get "[rank] " before them; -1: they have it already */
+    /* Its lines get "[rank] " in front; -1: they are an agent's and have it already. */
+    int rank;
+    /* A program reads stdout: rank 0's lines stay as they are, those of other ranks go to stderr. */
+    bool json;
     const char *
         input; /* what it reads from stdin at its start, which then stays open for words like "TERM"; NULL: no stdin. Moves on as it is taken */
     /* While it runs. */

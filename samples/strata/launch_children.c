@@ -74,8 +74,10 @@ static int start_child(child *self) {
     }
     self->pid = pid;
     self->running = true;
-    self->lines[0] = (line_stream){.fd = out[0], .target = 1};
-    self->lines[1] = (line_stream){.fd = err[0], .target = 2};
+    self->lines[0] = (line_stream){.fd = out[0], .target = 1, .rank = self->rank};
+    self->lines[1] = (line_stream){.fd = err[0], .target = 2, .rank = self->rank};
+    if (self->json && self->rank == 0) self->lines[0].rank = -1;
+    if (self->json && self->rank > 0) self->lines[0].target = 2;
     self->input_fd = in[1];
     fcntl(out[0], F_SETFL, O_NONBLOCK);
     fcntl(err[0], F_SETFL, O_NONBLOCK);
@@ -104,7 +106,7 @@ static bool write_all(int fd, const char *bytes, size_t n) {
 }
 
 /* Writes the whole lines of the stream, each with its prefix, by one write; all that is there with `all`. */
-static bool write_lines(line_stream *stream, int rank, bool all) {
+static bool write_lines(line_stream *stream, bool all) {
     size_t n_lines = 0, n_whole = 0;
     for (size_t i = 0; i < stream->n; i++)
         if (stream->bytes[i] == '\n') n_lines++, n_whole = i + 1;
@@ -112,7 +114,7 @@ static bool write_lines(line_stream *stream, int rank, bool all) {
     size_t n_used = tail ? stream->n : n_whole, n_text = 0;
     if (!n_used) return true;
     char prefix[16] = "";
-    int n_prefix = rank < 0 ? 0 : snprintf(prefix, sizeof prefix, "[%d] ", rank);
+    int n_prefix = stream->rank < 0 ? 0 : snprintf(prefix, sizeof prefix, "[%d] ", stream->rank);
     char *text = malloc(n_used + (n_lines + 1) * (size_t)(n_prefix + 1));
     if (!text) return false;
     for (size_t at = 0; at < n_used;) {
@@ -132,7 +134,7 @@ static bool write_lines(line_stream *stream, int rank, bool all) {
 }
 
 /* Reads what is there. False: our own output is gone. */
-static bool read_lines(line_stream *stream, int rank) {
+static bool read_lines(line_stream *stream) {
     for (;;) {
         if (stream->capacity - stream->n < READ_BYTES) {
             char *grown = realloc(stream->bytes, stream->n + 2 * READ_BYTES);
@@ -146,10 +148,10 @@ static bool read_lines(line_stream *stream, int rank) {
         if (n <= 0) {
             close(stream->fd);
             stream->fd = -1;
-            return write_lines(stream, rank, true);
+            return write_lines(stream, true);
         }
         stream->n += (size_t)n;
-        if (!write_lines(stream, rank, false)) return false;
+        if (!write_lines(stream, false)) return false;
     }
 }
 
@@ -250,8 +252,7 @@ static void reap(watch *w) {
         w->n_running--;
         for (int k = 0; k < 2; k++) {
             line_stream *stream = &c->lines[k];
-            if (stream->fd >= 0 && !w->mute)
-                w->mute = !read_lines(stream, c->rank) || (stream->n && !write_lines(stream, c->rank, true));
+            if (stream->fd >= 0 && !w->mute) w->mute = !read_lines(stream) || (stream->n && !write_lines(stream, true));
             finish_stream(stream);
         }
         if (c->input_fd >= 0) close(c->input_fd);
@@ -305,7 +306,7 @@ static void watch_all(watch *w, struct pollfd *polls) {
         }
         if (poll(polls, (nfds_t)n, milliseconds_left(w)) < 0 && errno != EINTR) break;
         for (int i = 0; i < 2 * w->n && !w->mute; i++)
-            if (polls[2 + i].revents) w->mute = !read_lines(&w->children[i / 2].lines[i % 2], w->children[i / 2].rank);
+            if (polls[2 + i].revents) w->mute = !read_lines(&w->children[i / 2].lines[i % 2]);
         for (int i = 0; i < w->n; i++)
             if (polls[2 + 2 * w->n + i].revents) feed(&w->children[i]);
         if (w->mute && !w->stopped) stop_for(w, SIGPIPE);

@@ -80,6 +80,12 @@ static bool add_number(worker_setup *setup, int *n, const char *name, int value)
     return add_variable(setup, n, name, text);
 }
 
+/* Whether the workers print for a program: `strata train ... --json`. */
+static bool asks_for_json(const char *const *command) {
+    while (*command && strcmp(*command, "--json") != 0) command++;
+    return *command != NULL;
+}
+
 static bool set_up_worker(const job *j, int local, worker_setup *setup, child *out_child) {
     /* A worker's drivers start as many threads as it has cores. PoCL's variable is the second one since 4.0; LP is lavapipe. */
     static const char *const limits[] = {"POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "LP_NUM_THREADS",
@@ -107,7 +113,8 @@ static bool set_up_worker(const job *j, int local, worker_setup *setup, child *o
                          .environment = (const char *const *)setup->variables,
                          .cores = n_cores ? &setup->cores : NULL,
                          .name = setup->name,
-                         .rank = rank};
+                         .rank = rank,
+                         .json = asks_for_json(j->command)};
     return made;
 }
 

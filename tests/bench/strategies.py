@@ -20,7 +20,7 @@ def run(command, env=None):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
     if done.returncode == 0 and done.stdout.strip():
         line = done.stdout.strip().splitlines()[-1]
-        return json.loads(line[line.index("{"):])  # launched workers have their number before
+        return json.loads(line[line.index("{"):])
     print(f"# {' '.join(command)}: exit code {done.returncode}: {done.stderr.strip()[-300:]}", file=sys.stderr)
     return None
 

@@ -80,6 +80,16 @@ check "TF_CONFIG names three addresses and the own index" python3 "$work/config.
 expect 0 '"127.0.0.1:7000","127.0.0.1:7001"' launch -n 2 --port 7000 -- sh -c 'echo "$TF_CONFIG"'
 expect 0 "a b  'c' \$d" launch -- echo "a b  'c' \$d"
 
+# ---- for a program: the chief's lines alone on stdout, as they are ----
+expect 0 "" launch -n 3 -- sh -c 'echo "{\"rank\": $STRATA_LOCAL_RANK}"; echo note >&2' words --json
+same "stdout is the chief's line" '{"rank": 0}' "$work/out"
+sort "$work/err" >"$work/sorted"
+same "the other ranks' lines are on stderr" '[0] note
+[1] note
+[1] {"rank": 1}
+[2] note
+[2] {"rank": 2}' "$work/sorted"
+
 # ---- secret ----
 expect 0 "" launch -n 2 -- sh -c 'echo "secret $STRATA_SECRET"; tr "\0" " " </proc/$PPID/cmdline'
 check "both workers have one secret of 64 digits" test "$(grep -o 'secret [0-9a-f]\{64\}' "$work/out" | sort -u | wc -l)" = 1

@@ -35,7 +35,6 @@ expect 0 "" $train
 cp out one
 export STRATA_TLS_CERT=$work/good.pem STRATA_TLS_KEY=$work/good.key STRATA_TLS_CA=$work/ours.pem
 expect 0 "" launch -n 2 -- "$strata" $train --strategy multi_worker_mirrored
-sed -i 's/^\[0\] //' out
 }
 python3 - one out <<'END' || bad "the losses under TLS are not those of one process"
 import json, sys
@@ -44,7 +43,6 @@ assert len(one) == len(two) and all(abs(a - b) <= 1e-5 * abs(a) for a, b in zip(
 END
 for transport in tcp shm; do
     expect 0 "" launch -n 3 -- "$strata" cluster check --json --transport $transport
-    sed -i 's/^\[0\] //' out
     json "r['tls'] is True and r['transport'] == '$transport' and len(r['pairs']) == 3"
 done
 expect 0 "met under TLS" launch -n 2 -- "$strata" cluster check --transport tcp

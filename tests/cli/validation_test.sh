@@ -72,7 +72,6 @@ job="train regression --data $work/houses.csv --label price --device host --stra
 # shellcheck disable=SC2086 # words
 {
 expect 0 "weights_sha256" launch -n 2 -- "$strata" $job
-sed -i 's/^\[0\] //' "$work/out"
 json 'r["workers"] == 2 and r["epochs"] == r["best_epoch"] + 3 < 100 and r["replica_weights_equal"] and r["val_loss"] == min(r["val_losses"])'
 }
 finish

@@ -11,7 +11,6 @@ expect 0 "" $train
 cp "$work/out" "$work/one"
 for n in 2 3; do
     expect 0 "" launch -n $n -- "$strata" $train --strategy multi_worker_mirrored --save "$work/model.strata"
-    sed -i 's/^\[0\] //' "$work/out"
     check "the chief alone prints" test "$(wc -l <"$work/out")" = 1
     json "r['workers'] == $n and r['replicas'] == $n and r['batch'] == 60 and r['replica_weights_equal'] is True"
     python3 - "$work/one" "$work/out" <<'END' || bad "the losses of $n workers are not those of one process"
@@ -26,7 +25,6 @@ few="train mnist --data $work/data --epochs 1 --seed 1 --devices host --json --g
 expect 0 "" $few
 cp "$work/out" "$work/one"
 expect 0 "" launch -n 3 -- "$strata" $few --strategy multi_worker_mirrored
-sed -i 's/^\[0\] //' "$work/out"
 json 'r["steps"] == 75 and r["replica_weights_equal"] is True'
 check "accumulated over workers as in one process" python3 - "$work/one" "$work/out" <<'END'
 import json, sys
@@ -34,7 +32,6 @@ one, many = (json.loads(open(p).readlines()[-1])["losses"] for p in sys.argv[1:]
 assert len(one) == len(many) and all(abs(a - b) <= 1e-4 * abs(a) for a, b in zip(one, many))
 END
 expect 0 "" launch -n 2 -- "$strata" $train --precision f16 --strategy multi_worker_mirrored
-sed -i 's/^\[0\] //' "$work/out"
 json 'r["precision"] == "f16" and r["replica_weights_equal"] is True and r["loss"] < 2'
 
 mkdir "$work/a.b"
@@ -58,7 +55,6 @@ END
 pictures="train cifar10 --data $work/cifar --epochs 1 --global-batch 10 --devices host --strategy multi_worker_mirrored --json --auto-shard"
 for policy in data:6 file:8 auto:8 off:12; do # 60 pictures; 40 in batches that serve two steps each; 60 in such
     expect 0 "" launch -n 2 -- "$strata" $pictures "${policy%:*}"
-    sed -i 's/^\[0\] //' "$work/out"
     json "r['steps'] == ${policy#*:} and r['replica_weights_equal'] is True"
 done
 expect 2 "2 files among 3 workers" launch -n 3 -- "$strata" $pictures file
@@ -130,7 +126,6 @@ fi
 # Gradients in half the bytes: the copies stay equal, the losses nearly.
 for how in "" "--compress bf16" "--compress f16"; do
     expect 0 "" launch -n 2 -- "$strata" $train --strategy multi_worker_mirrored $how
-    sed -i 's/^\[0\] //' "$work/out"
     json "r['replica_weights_equal'] is True"
     cp "$work/out" "$work/sent${how#--compress }"
     python3 - "$work/sent" "$work/out" "$how" <<'END' || bad "train $how"
@@ -179,7 +174,6 @@ hash=""
 for sparse in false true; do
     sed "s/\"layer\": *\"embedding\",/& \"sparse\": $sparse,/; s/\"optimizer\": *{[^}]*}/\"optimizer\": {\"name\": \"adagrad\"}/" "$STRATA_SOURCE_DIR/samples/imdb/model.json" >"$work/$sparse.json"
     expect 0 "" launch -n 2 -- "$strata" train "$work/$sparse.json" --data "$work" --epochs 2 --seed 1 --global-batch 6 --devices host --json --strategy multi_worker_mirrored
-    sed -i 's/^\[0\] //' "$work/out"
     json "r['steps'] == 8 and r['replica_weights_equal'] is True and r['weights_sha256'].startswith('$hash')"
     hash=$(grep -o '"weights_sha256":"[0-9a-f]*' "$work/out" | cut -d '"' -f 4)
 done
