@@ -10,8 +10,9 @@
 #include "backends/vulkan/vulkan.h"
 
 enum {
-    UNKNOWN_UNITS = 64, /* cores of a GPU that does not say: enough groups for a large one, cheap on a small one */
-    WAIT_MINUTES = 60   /* longer than any step; a driver that hangs reports a lost device long before */
+    UNKNOWN_UNITS = 64,  /* cores of a GPU that does not say: enough groups for a large one, cheap on a small one */
+    STALL_SECONDS = 600, /* unless the options say otherwise */
+    CLOSE_SECONDS = 10   /* what closing waits, at least, for a submission that stalled */
 };
 
 /* ---- errors ---- */
@@ -49,6 +50,31 @@ strata_status strata_vulkan_submit(vulkan_device *device, VkCommandBuffer comman
     return STRATA_OK;
 }
 
+/* Waits for a submission. The limit counts from the end of the newest submission that has ended: many short ones before this one may take
+ * any time together, and a single one that hangs is found. */
+static VkResult wait_with_progress(vulkan_device *device, uint64_t ticket) {
+    const vulkan_functions *vk = &device->instance.vk;
+    const VkFence fence = device->fences[ticket % VULKAN_TICKETS];
+    for (;;) {
+        VkResult result = vk->WaitForFences(device->handle, 1, &fence, VK_TRUE, (uint64_t)(device->stall_seconds * 1e9));
+        if (result != VK_TIMEOUT) return result;
+        uint64_t done = device->done_ticket;
+        while (done < ticket && !vk->GetFenceStatus(device->handle, device->fences[(done + 1) % VULKAN_TICKETS])) done++;
+        if (done == device->done_ticket) return VK_TIMEOUT;
+        device->done_ticket = done;
+    }
+}
+
+bool strata_vulkan_is_idle(vulkan_device *device) {
+    const VkFence fence = device->fences[device->last_ticket % VULKAN_TICKETS];
+    if (device->stall == VULKAN_STALLED) {
+        const VkResult result =
+            device->instance.vk.WaitForFences(device->handle, 1, &fence, VK_TRUE, CLOSE_SECONDS * UINT64_C(1000000000));
+        device->stall = result == VK_TIMEOUT ? VULKAN_HANGS : VULKAN_RUNS;
+    }
+    return device->stall == VULKAN_RUNS;
+}
+
 strata_status strata_vulkan_wait(vulkan_device *device, uint64_t ticket, strata_error *err) {
     const vulkan_functions *vk = &device->instance.vk;
     if (ticket <= device->done_ticket) return STRATA_OK;
@@ -61,7 +87,16 @@ strata_status strata_vulkan_wait(vulkan_device *device, uint64_t ticket, strata_
     VkResult result = vk->GetFenceStatus(device->handle, fence);
     if (result == VK_NOT_READY) {
         device->base.counters.waits++;
-        result = vk->WaitForFences(device->handle, 1, &fence, VK_TRUE, WAIT_MINUTES * UINT64_C(60000000000));
+        result = wait_with_progress(device, ticket);
+    }
+    if (result == VK_TIMEOUT) {
+        device->lost = true;
+        device->stall = VULKAN_STALLED;
+        return strata_fail(
+            err, STRATA_TIMEOUT,
+            "%s: no submission has ended for %g s: the device hangs, or a step takes longer than stall_seconds of "
+            "strata_device_options. Open the device anew, with a larger limit or smaller steps",
+            device->base.info.id, device->stall_seconds);
     }
     if (result) return strata_vulkan_fail(device, result, "waiting for a program", err);
     device->done_ticket = ticket;
@@ -79,6 +114,7 @@ void strata_vulkan_close_and_report(strata_device *base, vulkan_messages *out_me
     vulkan_device *device = (vulkan_device *)base;
     const vulkan_functions *vk = &device->instance.vk;
     strata_tuner_destroy(device->tuner);
+    if (!strata_vulkan_is_idle(device)) return; /* the driver still uses all of it: leaving memory behind is the lesser harm */
     if (device->handle) {
         vk->DeviceWaitIdle(device->handle);
         strata_vulkan_buffer_free(device, device->upload_staging);
@@ -216,6 +252,11 @@ static strata_kernel_limits limits_of(const vulkan_physical *physical, bool fast
 }
 
 static strata_status open_device(vulkan_device *device, const strata_device_options *opts, strata_error *err) {
+    device->stall_seconds = opts && opts->stall_seconds > 0 ? opts->stall_seconds : STALL_SECONDS;
+    if (opts &&
+        (opts->stall_seconds < 0 || (opts->stall_seconds > 0 && opts->stall_seconds < 1e-3) || !(device->stall_seconds <= 1e9)))
+        return strata_fail(err, STRATA_INVALID, "%s: stall_seconds is %g; it must be 0 (the default) or 0.001..1e9",
+                           device->base.info.id, opts->stall_seconds);
     STRATA_TRY(strata_vulkan_instance_create(strata_vulkan_validation_wanted(), &device->instance, err));
     STRATA_TRY(find_physical(device, err));
     device->base.info = device->physical.info;

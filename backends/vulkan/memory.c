@@ -261,7 +261,7 @@ strata_status strata_vulkan_buffer_make(vulkan_device *device, vulkan_memory_use
 }
 
 void strata_vulkan_buffer_free(vulkan_device *device, strata_buffer *buffer) {
-    if (!buffer) return;
+    if (!buffer || !strata_vulkan_is_idle(device)) return;
     device->instance.vk.DestroyBuffer(device->handle, buffer->handle, NULL);
     if (buffer->block) block_give_back(device, buffer->block, buffer->offset);
     if (buffer->counted) device->base.counters.allocated_bytes -= (uint64_t)buffer->bytes;

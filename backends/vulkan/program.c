@@ -315,7 +315,7 @@ strata_status strata_vulkan_compile(strata_device *base, const strata_piece *pie
 }
 
 void strata_vulkan_program_destroy(strata_program *program) {
-    if (!program) return;
+    if (!program || !strata_vulkan_is_idle(program->device)) return;
     vulkan_device *device = program->device;
     const vulkan_functions *vk = &device->instance.vk;
     for (int i = 0; i < program->n_slots; i++) {

@@ -107,6 +107,10 @@ typedef struct vulkan_device {
     VkDevice handle;
     VkQueue queue;
     bool lost;
+    /* Whether a submission did not end in time: what it uses is freed only after it has ended (strata_vulkan_is_idle). */
+    enum { VULKAN_RUNS = 0, VULKAN_STALLED, VULKAN_HANGS } stall;
+    /* strata_device_options.stall_seconds, or the default. */
+    double stall_seconds;
     strata_kernel_limits limits;
     strata_cache cache;
     strata_tuner *tuner; /* NULL: no tuning */
@@ -136,6 +140,8 @@ strata_status strata_vulkan_check_messages(const vulkan_device *device, strata_e
 /* Submits after all that was submitted before. Waits for the oldest ticket when all fences are in use. */
 strata_status strata_vulkan_submit(vulkan_device *device, VkCommandBuffer commands, uint64_t *out_ticket, strata_error *err);
 strata_status strata_vulkan_wait(vulkan_device *device, uint64_t ticket, strata_error *err);
+/* Whether what was submitted may be freed. Always, except after a stall: then it waits some seconds, once, for the submission. */
+bool strata_vulkan_is_idle(vulkan_device *device);
 
 /* For tests: messages so far; and closing while keeping what the layer says about that, in memory of the caller, who gives a
  * zeroed struct. Only of devices opened under validation; else there are none. */

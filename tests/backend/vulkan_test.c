@@ -123,6 +123,46 @@ Test(vulkan, replays_in_silence) {
     close_silently(device);
 }
 
+/* A product that keeps a device busy for longer than a limit of 1 ms. */
+Test(vulkan, a_submission_that_does_not_end_in_time_is_a_timeout) {
+    enum { SIDE = 1024 };
+    OPEN(device);
+    if (device->info.device_class > STRATA_DEVICE_CPU) cr_skip_test("%s may be faster than the limit", device->info.name);
+    ((vulkan_device *)device)->stall_seconds = 1e-3;
+    strata_graph *graph = NULL;
+    strata_executable *exe = NULL;
+    strata_error err = {0};
+    int slot = 0, n_timeouts = 0, n_lost = 0;
+    OK(strata_graph_create(&graph, &err));
+    strata_tensor *y = strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE(SIDE, SIDE));
+    for (int i = 0; i < 4; i++) y = strata_matmul(y, y, false, false);
+    OK(strata_executable_create(device, &y, 1, NULL, 0, &(strata_executable_options){.n_slots = 1}, &exe, &err));
+    for (int i = 0; i < 3; i++) {
+        strata_status status = strata_executable_acquire(exe, &slot, &err);
+        if (!status) status = strata_executable_submit(exe, slot, &err);
+        if (status == STRATA_TIMEOUT && strstr(err.message, "stall_seconds")) n_timeouts++;
+        if (status == STRATA_DEVICE_LOST) n_lost++;
+    }
+    cr_assert_eq(n_timeouts, 1, "%s", err.message);
+    cr_assert_eq(n_lost, 1, "%s", err.message);
+    strata_executable_destroy(exe);
+    strata_graph_destroy(graph);
+    close_silently(device);
+}
+
+Test(vulkan, a_limit_that_makes_no_sense_is_refused) {
+    OPEN(device);
+    char id[sizeof device->info.id];
+    memcpy(id, device->info.id, sizeof id);
+    strata_device_close(device);
+    for (int i = 0; i < 3; i++) {
+        strata_error err = {0};
+        const strata_device_options opts = {.stall_seconds = ((double[]){-1, 1e-9, 1e10})[i]};
+        cr_assert_eq(strata_device_open(id, &opts, &device, &err), STRATA_INVALID);
+        cr_assert(strstr(err.message, "stall_seconds"), "%s", err.message);
+    }
+}
+
 Test(vulkan, memory_that_is_not_unified_is_staged) {
     OPEN(device);
     device->info.unified_memory = false; /* as on a discrete GPU, whatever this one is */
