@@ -50,8 +50,8 @@ strata_status strata_vulkan_submit(vulkan_device *device, VkCommandBuffer comman
     return STRATA_OK;
 }
 
-/* Waits for a submission. The limit counts from the end of the newest submission that has ended: many short ones before this one may take
- * any time together, and a single one that hangs is found. */
+/* Waits for a submission. The limit counts from the end of the newest submission that has ended: many short ones before this
+ * one may take any time together, and a single one that hangs is found. */
 static VkResult wait_with_progress(vulkan_device *device, uint64_t ticket) {
     const vulkan_functions *vk = &device->instance.vk;
     const VkFence fence = device->fences[ticket % VULKAN_TICKETS];

@@ -140,7 +140,8 @@ strata_status strata_vulkan_check_messages(const vulkan_device *device, strata_e
 /* Submits after all that was submitted before. Waits for the oldest ticket when all fences are in use. */
 strata_status strata_vulkan_submit(vulkan_device *device, VkCommandBuffer commands, uint64_t *out_ticket, strata_error *err);
 strata_status strata_vulkan_wait(vulkan_device *device, uint64_t ticket, strata_error *err);
-/* Whether what was submitted may be freed. Always, except after a stall: then it waits some seconds, once, for the submission. */
+/* Whether nothing that was submitted still runs, so that what it uses may be freed. True except after a stall; the first call
+ * after a stall waits some seconds for the submission to end. */
 bool strata_vulkan_is_idle(vulkan_device *device);
 
 /* For tests: messages so far; and closing while keeping what the layer says about that, in memory of the caller, who gives a

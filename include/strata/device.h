@@ -50,9 +50,9 @@ typedef struct strata_device_options {
     bool no_tune;          /* take the default kernels, read and write no tuning file                                */
     bool no_cache;         /* keep no compiled kernels on disk                                                       */
     const char *cache_dir; /* NULL: $XDG_CACHE_HOME/strata, else ~/.cache/strata; borrowed during the call           */
-    /* Seconds, at least 0.001, during which nothing that was submitted ends before a wait fails with TIMEOUT and the device counts as
-     * lost; 0: 600. One submission is a whole program, a training step for instance. Vulkan only: OpenCL has no wait with a limit,
-     * and the host runs programs in the caller. */
+    /* A wait fails with TIMEOUT, and the device counts as lost, when nothing that was submitted has ended for so many seconds:
+     * 0.001..1e9; 0 means 600. One submission is a whole program, a training step for instance. Vulkan only: OpenCL has no wait
+     * with a limit, and the host runs programs in the caller. */
     double stall_seconds;
 } strata_device_options;
 

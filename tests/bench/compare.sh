@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# How fast one commit is beside another: builds both, runs each command with either in turn, and prints the ratio of the medians.
+# How fast one commit is beside another: builds both, runs each command with either in turn, prints the ratio of the medians.
 #     bash tests/bench/compare.sh [--base COMMIT] [--head COMMIT] [--rounds N] [--device ID] [--only TEXT] [--limit PERCENT]
 #   --base     what is compared with (9f9ff74)
 #   --head     what is compared (HEAD; a checkout that is not committed is not seen)
@@ -57,8 +57,8 @@ build() {
 base_dir=$(build "$base") || exit 3
 head_dir=$(build "$head") || exit 3
 
-# seconds DIR COMMAND...: runs `strata COMMAND...` of that build and prints what it took: "epoch_s" (training) or "median_us" (sums)
-# of its JSON line, else the time of the whole process. {strata} in a command is the program.
+# seconds DIR COMMAND...: runs `strata COMMAND...` of that build and prints what it took: "epoch_s" (training) or "median_us"
+# (sums) of its JSON line, else the time of the whole process. {strata} in a command is the program.
 seconds() {
     local dir=$1 line began ended
     shift
@@ -117,8 +117,8 @@ row "mnist, batch 1024" mnist train mnist --data "$data/mnist" --batch 1024 --ep
 row "mnist, batch 64, host" mnist train mnist --data "$data/mnist" --batch 64 --epochs 1 --seed 1 --json --device host
 row "digits, batch 64" "" train mnist --batch 64 --epochs 2 --seed 1 --json "${on[@]}"
 row "cifar10, batch 64" cifar10 train cifar10 --data "$data/cifar10" --batch 64 --epochs 1 --seed 1 --json "${on[@]}"
-row "mnist, 2 workers" mnist launch -n 2 -- "{strata}" train mnist --data "$data/mnist" --global-batch 128 --epochs 1 --seed 1 --json \
-    --strategy multi_worker_mirrored
+row "mnist, 2 workers" mnist launch -n 2 -- "{strata}" train mnist --data "$data/mnist" --global-batch 128 --epochs 1 --seed 1 \
+    --json --strategy multi_worker_mirrored
 row "all_reduce, 2 ranks, shm, 1 MiB" "" bench allreduce --ranks 2 --transport shm --sizes 1048576 --json
 row "all_reduce, 2 ranks, tcp, 1 MiB" "" bench allreduce --ranks 2 --transport tcp --sizes 1048576 --json
 row "all_reduce, 4 ranks, shm, 64 KiB" "" bench allreduce --ranks 4 --transport shm --sizes 65536 --json
