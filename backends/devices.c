@@ -8,10 +8,11 @@
 
 #include "backends/registry.h"
 
-/* Whether `which` is an id of this backend or begins with its name and a colon; NULL: every backend is meant. */
+/* Whether `which` is an id of this backend or begins with its name and a colon. NULL means every backend that
+ * is not on request. */
 static bool names_backend(const char *which, const strata_backend *backend) {
     size_t n = strlen(backend->name);
-    return !which || (!strncmp(which, backend->name, n) && (which[n] == ':' || !which[n]));
+    return which ? !strncmp(which, backend->name, n) && (which[n] == ':' || !which[n]) : !backend->on_request;
 }
 
 /* The devices of the backends that `which` names; a driver that is not asked for is not started. */

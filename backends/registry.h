@@ -9,6 +9,8 @@
 /* One row of backends/registry.c. */
 typedef struct strata_backend {
     const char *name;
+    /* Its devices are listed, and can be opened, only for one who names the backend. */
+    bool on_request;
     /* Appends a row for each device there is, or one row that says why there are none. Fails only for lack of memory. */
     strata_status (*list)(strata_device_list *list, strata_error *err);
     /* Opens the device with this id, one that list gave. */

@@ -306,6 +306,7 @@ run_suites() {
         if [ "$program" = "$conformance" ] && [ -n "$all_drivers" ]; then continue; fi
         suite "${program##*/test_}" "$program"
     done
+    if [ -x "$conformance" ]; then suite "conformance on null" "$conformance" STRATA_TEST_DEVICES=null; fi
     [ -z "$all_drivers" ] || [ "$preset" = tsan ] || run_drivers
 }
 

@@ -2,7 +2,7 @@
  *
  * Which devices the conformance suite runs on: every one that can be opened, or those named in the environment.
  *     STRATA_TEST_DEVICES   prefixes of ids, joined by commas: "opencl", "vulkan:0,host". Parts of a device ("opencl:0.1") run only
- *                           when they are named in full.
+ *                           when they are named in full, as is "null", which computes nothing: its numbers are not compared.
  *     STRATA_TEST_KERNELS   gpu: every device runs the kernels for real GPUs
  *     STRATA_TEST_SMALL     1: small shapes only, for checkers that are a thousand times slower */
 #ifndef STRATA_TESTS_CONFORMANCE_DEVICES_H
@@ -22,6 +22,9 @@ int conformance_device_ids(char (*out_ids)[32], int most);
 strata_device *conformance_open(const char *id, const strata_device_options *opts);
 /* Fails the running test when validation said something; closes. */
 void conformance_close(strata_device *device);
+
+/* Whether the device's numbers are to be compared: not those of the null backend, which are zeros. */
+bool conformance_computes(const strata_device *device);
 
 /* What kernels are chosen by; NULL for the host, which has none. */
 strata_kernel_limits *conformance_limits(strata_device *device);

