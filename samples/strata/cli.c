@@ -13,6 +13,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "core/base/text.h"
+
 enum { MAX_OPTIONS = 64 };
 
 /* ---- messages ---- */
@@ -62,39 +64,6 @@ int report(failing about, strata_status status, const strata_error *err) {
     return EXIT_INTERNAL;
 }
 
-/* ---- words ---- */
-
-/* Levenshtein distance of two short words. */
-static int distance(const char *a, const char *b) {
-    int row[64];
-    size_t n = strlen(b);
-    if (n >= sizeof row / sizeof *row) return 99;
-    for (size_t j = 0; j <= n; j++) row[j] = (int)j;
-    for (size_t i = 1; a[i - 1]; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= n; j++) {
-            int change = diagonal + (a[i - 1] != b[j - 1]), least = row[j] < row[j - 1] ? row[j] : row[j - 1];
-            diagonal = row[j];
-            row[j] = change < least + 1 ? change : least + 1;
-        }
-    }
-    return row[n];
-}
-
-const char *nearest_word(const char *given, const char *const *words, int n) {
-    const char *best = NULL;
-    int least = 3 < (int)strlen(given) ? 3 : (int)strlen(given);
-    for (int i = 0; i < n; i++) {
-        int d = distance(given, words[i]);
-        if (d < least) {
-            least = d;
-            best = words[i];
-        }
-    }
-    return best;
-}
-
 /* ---- options ---- */
 
 /* A name of one letter is a short option. */
@@ -124,7 +93,7 @@ static int unknown_option(const command *command, const char *given) {
         return usage_error("%s has no option %s; strata help %s lists them", command->name, given, command->name);
     snprintf(name, sizeof name, "%.*s", (int)strcspn(given + 2, "="), given + 2);
     for (const option_row *row = command->options; row->name && n < MAX_OPTIONS; row++) words[n++] = row->name;
-    const char *near = nearest_word(name, words, n);
+    const char *near = strata_nearest_name(name, words, (size_t)n);
     if (near) return usage_error("%s has no option --%s. Did you mean --%s?", command->name, name, near);
     return usage_error("%s has no option --%s; strata help %s lists them", command->name, name, command->name);
 }

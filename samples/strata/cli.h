@@ -53,8 +53,6 @@ extern const command *const commands[]; /* ends with NULL */
  * EXIT_USAGE after a message on stderr, or -1 after printing the help. */
 int read_options(const command *command, int argc, char **argv, void *options, const char **arguments, int *n_arguments);
 void print_command_help(const command *command);
-/* The word of `words` (n of them) nearest to `given`, or NULL when none is near. */
-const char *nearest_word(const char *given, const char *const *words, int n);
 
 /* ---- messages ---- */
 /* What the failing call was about: the same status means another exit code for a missing file and a missing device. */

@@ -12,6 +12,7 @@
 
 #include "cli.h"
 #include "core/base/json.h"
+#include "core/base/text.h"
 #include "download.h"
 
 enum { MOST_FILES = 64, MOST_LIST_BYTES = 1 << 20, MOST_NAMES = 8 };
@@ -209,7 +210,7 @@ static int fetch(const char *name, const fetch_options *options) {
         while (n < FILES_OF_SOURCE && sources[i].files[n].name) n++;
         return code ? code : fetch_files(sources[i].files, n, options);
     }
-    const char *near = nearest_word(name, words, N_SOURCES);
+    const char *near = strata_nearest_name(name, words, N_SOURCES);
     if (near) return usage_error("there are no data \"%s\". Did you mean \"%s\"? strata data list tells all", name, near);
     return usage_error("there are no data \"%s\"; strata data list tells what there is", name);
 }

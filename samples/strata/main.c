@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "core/base/text.h"
 
 const command *const commands[] = {&command_devices,
                                    &command_train,
@@ -50,7 +51,7 @@ static int unknown_command(const char *name) {
     const char *words[16] = {"help", "exit-codes", "layers"};
     int n = 3;
     for (int i = 0; commands[i]; i++) words[n++] = commands[i]->name;
-    const char *near = nearest_word(name, words, n);
+    const char *near = strata_nearest_name(name, words, (size_t)n);
     if (near) return usage_error("\"%s\" is not a command. Did you mean \"%s\"? strata --help lists them", name, near);
     return usage_error("\"%s\" is not a command; strata --help lists them", name);
 }

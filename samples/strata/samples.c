@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "sample_models.h"
 
 static const sample samples[] = {
@@ -150,7 +151,7 @@ static int unknown_sample(const char *name) {
         size_t n = strlen(list);
         snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", words[i]);
     }
-    const char *near = nearest_word(name, words, N_SAMPLES);
+    const char *near = strata_nearest_name(name, words, N_SAMPLES);
     if (near)
         return usage_error("there is no sample \"%s\". Did you mean \"%s\"? A model of your own is a file MODEL.json", name,
                            near);

@@ -89,6 +89,11 @@ def main():
         for target in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
             if room_of(target) and goes_up(name, target):
                 wrong.append(f"{name} includes {target}, which is not below it")
+    for path in sorted((source / "samples").rglob("*.[ch]")):
+        name = str(path.relative_to(source))
+        for target in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M):
+            if not (name.startswith("samples/strata/") or target.startswith("strata/") or (path.parent / target).exists()):
+                wrong.append(f"{name} includes {target}: a sample includes the public headers, strata/*.h, alone")
     print(f"{len(needed)} objects and the includes of {n_headers} files: {len(wrong)} links go up")
     print("\n".join(wrong))
     sys.exit(bool(wrong))
