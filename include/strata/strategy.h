@@ -46,15 +46,15 @@ extern STRATA_API const char *const strata_cross_device_names[];
  *   "default"     the best device there is; takes no device names
  *   "one_device"  the one device that is named, or the best
  *   "mirrored"    a replica on each device named; without names on every accelerator (GPU or plugin; one that several APIs show counts once),
- *                 or on the best CPU where there is none. Any APIs and vendors together. Devices of one kind each make the
+ *                 or on the best CPU where there is none. Any APIs and vendors together; "host" may be named several times, each a replica. Devices of one kind each make the
  *                 same update; in a mixed group, whose arithmetic may differ in the last bit, the first device makes it for all
  *   "central_storage"  replicas as in mirrored; one device, the parameter device, keeps the optimizer's slots, makes the update and sends the new
  *                 parameters to the replicas
  *   "multi_worker_mirrored"  mirrored in each worker of a job, on its part of the machine's accelerators; every worker creates it at about the same time, trains the same model on the same
  *                 data in the same order, and takes its share of each batch. The chief's (rank 0's) initial parameters are all workers'
  *   "auto"        mirrored where there are several accelerators, else one_device
- * Fails: INVALID for an unknown name (with the nearest) or unknown cross-device ops, a device named twice, a wrong number of
- * devices; what opening a device fails with. Thread: as strata_device_open. opts may be NULL. */
+ * Fails: INVALID for an unknown name (with the nearest) or unknown cross-device ops, a device other than "host" that is named twice,
+ * a wrong number of devices; what opening a device fails with. Thread: as strata_device_open. opts may be NULL. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_create(const char *name, const strata_strategy_options *opts,
                                                                 strata_strategy **out_strategy, strata_error *err);
 /* A mirrored strategy over devices that the caller opened, which it takes, even on failure; the same hardware may be there several times (tests). */

@@ -59,7 +59,7 @@ END
 fi
 
 # One program with a loop of its own, under every strategy.
-lists="default|one_device host|mirrored host|central_storage host|auto host"
+lists="default|one_device host|mirrored host|mirrored host host|central_storage host host|auto host"
 if "$strata" devices --json | grep -q '"opencl:0.1"'; then
     lists="$lists|mirrored opencl:0.0 opencl:0.1|mirrored opencl:0 host|central_storage opencl:0.0 opencl:0.1"
 fi
@@ -74,7 +74,6 @@ done <"$work/lists"
 # shellcheck disable=SC2086
 {
 expect 2 "did you mean \"mirrored\"" $train --strategy miror
-expect 2 "named twice" $train --strategy mirrored --devices host,host
 expect 2 "not both" $train --device host --devices host
 expect 2 "not both" $train --device host --batch 1 --global-batch 2
 expect 2 "a part is empty" $train --devices host,,host

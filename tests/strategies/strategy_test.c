@@ -56,12 +56,25 @@ Test(strategy, refuses_what_makes_no_sense) {
     const char *twice[] = {"host", "host"}, *missing[] = {"host", "opencl:77"};
     expect_refused("miror", NULL, 0, STRATA_INVALID, "did you mean \"mirrored\"");
     expect_refused("xyzzy", NULL, 0, STRATA_INVALID, "there are: default");
-    expect_refused("mirrored", twice, 2, STRATA_INVALID, "named twice");
     expect_refused("mirrored", missing, 2, STRATA_UNAVAILABLE, "opencl:77");
     expect_refused("one_device", twice, 2, STRATA_INVALID, "2 devices");
     expect_refused("default", twice, 1, STRATA_INVALID, "no device by name");
     strata_strategy *strategy = NULL;
     cr_assert_eq(strata_strategy_from_devices(NULL, 0, &strategy, NULL), STRATA_INVALID);
+}
+
+Test(strategy, the_host_can_be_several_replicas) {
+    strata_strategy *strategy = create("mirrored", (const char *[]){"host", "host", "host"}, 3);
+    cr_assert_eq(strata_strategy_num_replicas_in_sync(strategy), 3);
+    cr_assert_neq(strata_strategy_device(strategy, 0), strata_strategy_device(strategy, 1));
+    strata_strategy_destroy(strategy);
+}
+
+Test(strategy, other_devices_are_named_once) {
+    strata_device *device = NULL;
+    if (strata_device_open("opencl:0", NULL, &device, NULL)) cr_skip_test("opencl:0 is not there");
+    strata_device_close(device);
+    expect_refused("mirrored", (const char *[]){"opencl:0", "opencl:0"}, 2, STRATA_INVALID, "named twice");
 }
 
 Test(strategy, shares_are_balanced_and_cover_the_batch) {
