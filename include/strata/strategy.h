@@ -45,9 +45,10 @@ extern STRATA_API const char *const strata_cross_device_names[];
 /* Opens the devices. `name` is one of strata_strategy_names:
  *   "default"     the best device there is; takes no device names
  *   "one_device"  the one device that is named, or the best
- *   "mirrored"    a replica on each device named; without names on every accelerator (GPU or plugin; one that several APIs show counts once),
- *                 or on the best CPU where there is none. Any APIs and vendors together; "host" may be named several times, each a replica. Devices of one kind each make the
- *                 same update; in a mixed group, whose arithmetic may differ in the last bit, the first device makes it for all
+ *   "mirrored"    a replica on each device named; "host" may be named several times, each a replica. Without names on every
+ *                 accelerator (GPU or plugin; one that several APIs show counts once), or on the best CPU where there is none. Any
+ *                 APIs and vendors together. Devices of one kind each make the same update; in a mixed group, whose arithmetic may
+ *                 differ in the last bit, the first device makes it for all
  *   "central_storage"  replicas as in mirrored; one device, the parameter device, keeps the optimizer's slots, makes the update and sends the new
  *                 parameters to the replicas
  *   "multi_worker_mirrored"  mirrored in each worker of a job, on its part of the machine's accelerators; every worker creates it at about the same time, trains the same model on the same
