@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * central_storage: a replica on each device; the parameters' owner is one device, the host or one of the replicas'. Gradients are added up for it, it
- * makes the one update, and sends the new parameters to the replicas. Devices are chosen as mirrored chooses them. */
+ * central_storage: a replica on each device; the parameters' owner is one device, the host or one of the replicas'. Gradients
+ * are added up for it, it makes the one update, and sends the new parameters to the replicas. Devices are chosen as mirrored
+ * chooses them. */
 #include "strategies/kinds.h"
 
 static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,

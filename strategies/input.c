@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data for the replicas: a dataset's batches divided among them, or each replica's own batches of a dataset that the user makes for a worker. */
+ * Data for the replicas: a dataset's batches divided among them, or each replica's own batches of a dataset that the user makes
+ * for a worker. */
 #include <stdlib.h>
 #include <string.h>
 

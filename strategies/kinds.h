@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a kind of strategy says about itself. A new one is strategies/<name>.c with its strata_strategy_<name>, a row in strategies.def, its test. */
+ * What a kind of strategy says about itself. A new one is strategies/<name>.c with its strata_strategy_<name>, a row in
+ * strategies.def, its test. */
 #ifndef STRATA_STRATEGIES_KINDS_H
 #define STRATA_STRATEGIES_KINDS_H
 
@@ -21,7 +22,8 @@ typedef struct strata_strategy_kind {
     bool central;     /* one device keeps optimizer slots and makes the update */
     /* How the step differs from adding up gradients before the update; each replica makes its own then. NULL: it does not. */
     const strata_step_rewrite *rewrite;
-    /* Which devices, when the user names none. `rows`: all there are. *out_kind is the kind itself, or what it stands for ("auto"). */
+    /* Which devices, when the user names none. `rows`: all there are. *out_kind is the kind itself, or what it stands for
+     * ("auto"). */
     strata_status (*choose)(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
                             const struct strata_strategy_kind **out_kind, strata_error *err);
 } strata_strategy_kind;
@@ -29,11 +31,12 @@ typedef struct strata_strategy_kind {
 /* strata_strategy_create of a kind, which need not have a row. */
 STRATA_MUST_USE strata_status strata_strategy_of_kind(const strata_strategy_kind *kind, const strata_strategy_options *opts,
                                                       strata_strategy **out_strategy, strata_error *err);
-/* Accelerators among the rows, each once: where several APIs show devices of one name, the API that shows most of them gives them. */
+/* Accelerators among the rows, each once: where several APIs show devices of one name, the API that shows most of them gives
+ * them. */
 STRATA_MUST_USE strata_status strata_choose_accelerators(const strata_device_info *rows, int n_rows,
                                                          strata_device_choice *choice, strata_error *err);
-/* Leaves worker local_rank's part of several devices, of local_size workers on this machine: runs of them; where there are fewer
- * devices than workers, one, which workers share. */
+/* Leaves worker local_rank's part of several devices, of local_size workers on this machine: runs of them; where there are
+ * fewer devices than workers, one, which workers share. */
 void strata_choice_divide(strata_device_choice *choice, int local_rank, int local_size);
 /* The best device, as strata_device_open(NULL) takes it. */
 STRATA_MUST_USE strata_status strata_choose_best(const strata_device_info *rows, int n_rows, strata_device_choice *choice,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/graph/graph.h"
-#include "core/op/all_reduce.h"
+#include "core/op/communication.h"
 #include "strategies/context.h"
 
 typedef struct merge_call {
@@ -33,8 +33,8 @@ static strata_status merge_values(const merge_call *call, const void *const *ope
     return status;
 }
 
-/* Values of all workers' replicas come to each worker; what the function makes of this worker's stays. Memory: values of all, gathered and merged, then pointers to
- * both, and what each worker gives. */
+/* Values of all workers' replicas come to each worker; what the function makes of this worker's stays. Memory: values of all,
+ * gathered and merged, then pointers to both, and what each worker gives. */
 static strata_status merge_over_workers(const merge_call *call, const void *const *operands, int n_operands,
                                         void *const *results, int n_results, strata_error *err) {
     const strata_workers *workers = &call->strategy->workers;
@@ -79,5 +79,5 @@ strata_tensor *strata_replica_merge_call(strata_replica_context *replica, strata
                          .strategy = replica->strategy,
                          .function = merge,
                          .user = user};
-    return strata_exchange_merged(x, &call->merge);
+    return strata_merge_values(x, &call->merge);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * multi_worker_mirrored: mirrored in each worker of a job, and the workers' sums added up by their communicator, in rank order. Every replica of every worker
- * makes the same update of its copy. */
+ * multi_worker_mirrored: mirrored in each worker of a job, and the workers' sums added up by their communicator, in rank order.
+ * Every replica of every worker makes the same update of its copy. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +38,13 @@ static strata_status broadcast(const strata_workers *workers, strata_dtype dtype
     return strata_communicator_broadcast(workers->communicator, data, (size_t)elements, dtype, 0, err);
 }
 
+static strata_status reduce_scatter(const strata_workers *workers, strata_dtype dtype, strata_dtype wire, const void *own,
+                                    void *out_part, const size_t *counts, strata_error *err) {
+    const strata_collective what = {
+        .kind = STRATA_REDUCE_SCATTER, .in = own, .out = out_part, .counts = counts, .dtype = dtype, .wire = wire};
+    return strata_communicator_run(workers->communicator, &what, err);
+}
+
 static strata_status all_gather(const strata_workers *workers, const void *own, void *out_all, const size_t *bytes,
                                 strata_error *err) {
     return strata_communicator_all_gather(workers->communicator, own, out_all, 0, bytes, STRATA_DTYPE_U8, err);
@@ -64,6 +71,7 @@ strata_status strata_strategy_join(strata_strategy *strategy, strata_communicato
                                 .n = world,
                                 .sum = sum,
                                 .broadcast = broadcast,
+                                .reduce_scatter = reduce_scatter,
                                 .all_gather = all_gather,
                                 .bytes_sent = bytes_sent,
                                 .at_step = at_step,

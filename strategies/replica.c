@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/graph/graph.h"
-#include "core/op/all_reduce.h"
+#include "core/op/communication.h"
 #include "strategies/context.h"
 
 int strata_replica_id(const strata_replica_context *replica) {
@@ -41,15 +41,17 @@ strata_tensor *strata_replica_read(strata_replica_context *replica, strata_distr
 
 /* The value of the first replica of all workers, for all. */
 static strata_tensor *from_the_first(strata_replica_context *replica, strata_tensor *x) {
-    return strata_exchange(replica->graph, strata_replica_id(replica) == 0 ? x : NULL, x->dtype, x->shape, STRATA_REDUCE_SUM,
-                           true);
+    return strata_broadcast(replica->graph, strata_replica_id(replica) == 0 ? x : NULL,
+                            (strata_communication_attrs){.dtype = x->dtype, .shape = x->shape, .takes = true});
 }
 
 /* A value of one replica for all of this worker. */
 static strata_tensor *from_replica(strata_replica_context *replica, int giver, strata_tensor *x, strata_dtype dtype,
                                    strata_shape shape) {
     const bool gives = replica->id == giver;
-    strata_tensor *node = strata_exchange(replica->graph, gives ? x : NULL, dtype, shape, STRATA_REDUCE_SUM, !gives);
+    strata_tensor *node = strata_broadcast(
+        replica->graph, gives ? x : NULL,
+        (strata_communication_attrs){.channel = {.local = true}, .dtype = dtype, .shape = shape, .takes = !gives});
     if (!gives) return node;
     add(replica, replica->updates, &replica->n_updates, node); /* keeps it alive */
     return x;
@@ -74,7 +76,8 @@ void strata_replica_assign(strata_replica_context *replica, strata_distributed_v
     add(replica, replica->updates, &replica->n_updates, strata_assign(copy, value));
 }
 
-/* The replica that makes updates for all; -1: each its own. One that keeps parameters only computes no function: the first replica stands in. */
+/* The replica that makes updates for all; -1: each its own. One that keeps parameters only computes no function: the first
+ * replica stands in. */
 static int updater(const strata_strategy *strategy) {
     return strategy->updater < strategy->n_replicas ? strategy->updater : 0;
 }
@@ -95,7 +98,6 @@ strata_tensor *strata_replica_all_reduce(strata_replica_context *replica, strata
     return strata_all_reduce(x, reduction);
 }
 
-/* Own values between zeros, where the others' will be, added up: x + 0 = x. */
 strata_tensor *strata_replica_all_gather(strata_replica_context *replica, strata_tensor *x, int axis) {
     if (!strata_need_replica(replica, "strata_replica_all_gather")) return wrong_context(replica);
     if (!x || strata_tensor_is_poison(x)) return x;
@@ -108,12 +110,7 @@ strata_tensor *strata_replica_all_gather(strata_replica_context *replica, strata
     int64_t *lengths = gathers->lengths + call * n;
     if (lengths[id] != x->shape.dims[axis]) gathers->differ = true;
     lengths[id] = x->shape.dims[axis];
-    int64_t before[STRATA_MAX_RANK] = {0}, after[STRATA_MAX_RANK] = {0};
-    for (int r = 0; r < n; r++) {
-        if (r < id) before[axis] += lengths[r];
-        if (r > id) after[axis] += lengths[r];
-    }
-    return strata_all_reduce(strata_pad(x, before, after, 0), STRATA_REDUCE_SUM);
+    return strata_all_gather_parts(x, (strata_channel){0}, axis, lengths, n, id);
 }
 
 strata_tensor *strata_replica_all_reduce_rows(strata_replica_context *replica, strata_tensor *values, strata_tensor *indices,

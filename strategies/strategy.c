@@ -86,8 +86,8 @@ static strata_status open_parameter_device(strata_strategy *strategy, const char
     return STRATA_OK;
 }
 
-/* Devices of one kind round alike: each updates its own copy of the variables, and the copies keep the same bits. Others need not (a square root,
- * a multiply-add that one of them rounds once), so one updates for all. */
+/* Devices of one kind round alike: each updates its own copy of the variables, and the copies keep the same bits. Others need
+ * not (a square root, a multiply-add that one of them rounds once), so one updates for all. */
 static int choose_updater(const strata_strategy *strategy) {
     const strata_device_info *first = strata_device_get_info(strategy->devices[0]);
     for (int i = 1; i < strategy->n_replicas; i++) {

@@ -101,7 +101,8 @@ static void *joined(const strata_per_replica *values) {
     return all;
 }
 
-/* Everybody's values, in replica order: `values` themselves without other workers. The caller finishes *out and frees *memory. */
+/* Everybody's values, in replica order: `values` themselves without other workers. The caller finishes *out and frees
+ * *memory. */
 static strata_status collect(const strata_strategy *strategy, const strata_per_replica *values, strata_per_replica *out,
                              void **memory, strata_error *err) {
     const strata_workers *workers = &strategy->workers;

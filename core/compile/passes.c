@@ -33,7 +33,8 @@ static bool pinned_to_input(const strata_tensor *node) {
 }
 
 static bool is_dropped(const rewriter *r, const strata_tensor *node) {
-    return r->alone && (node->op->flags & STRATA_OP_COMMUNICATION) && node->n_inputs;
+    return r->alone && (node->op->flags & STRATA_OP_COMMUNICATION) && node->n_inputs &&
+           strata_shape_equal(node->shape, node->inputs[0]->shape);
 }
 
 /* Whether the planner may leave the node in its input's memory: reshape, and slices that are one run of it. */
@@ -55,7 +56,8 @@ static bool is_written(const strata_tensor *node, int i) {
     return (node->op->flags & STRATA_OP_UPDATE) && (i == 0 || node->op->also_writes & (1u << i));
 }
 
-/* last_use of each value, and whether it is changed; a view or an update hands its own on to its input, whose memory it shares. */
+/* last_use of each value, and whether it is changed; a view or an update hands its own on to its input, whose memory it
+ * shares. */
 static void find_last_uses(rewriter *r) {
     for (int id = r->from->n_nodes - 1; id >= 0; id--) {
         const strata_tensor *node = r->from->nodes[id];

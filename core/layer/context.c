@@ -9,7 +9,7 @@
 
 #include "core/compile/cost.h"
 #include "core/graph/graph.h"
-#include "core/op/all_reduce.h"
+#include "core/op/communication.h"
 
 /* spec: as it will be, but for its name and offset. */
 static strata_status declare_parameter(strata_parameter_set *set, const char *layer, const char *name, const char *initializer,
@@ -161,7 +161,9 @@ bool strata_layer_has_replicas(const strata_layer_context *context) {
 strata_tensor *strata_layer_sum_over_replicas(strata_layer_context *context, strata_tensor *x) {
     if (!strata_layer_has_replicas(context)) return x;
     context->exchanges_inside = true;
-    return strata_exchange_inside(x);
+    if (!x || strata_tensor_is_poison(x)) return x;
+    const strata_communication_attrs common = {.channel = context->replicas, .dtype = x->dtype, .shape = x->shape};
+    return strata_all_reduce_among(x->graph, x, (strata_all_reduce_attrs){.common = common});
 }
 
 void strata_layer_set_mask(strata_layer_context *context, strata_tensor *mask) {

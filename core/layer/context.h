@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What layers are built in (layer.h shows it to them as an opaque type): the parameters that they declare, the list of layers, and the
- * context of one build. The model owns all of it; nothing here knows the model, its optimizer or its devices. */
+ * What layers are built in (layer.h shows it to them as an opaque type): the parameters that they declare, the list of layers,
+ * and the context of one build. The model owns all of it; nothing here knows the model, its optimizer or its devices. */
 #ifndef STRATA_CORE_LAYER_CONTEXT_H
 #define STRATA_CORE_LAYER_CONTEXT_H
 
 #include "core/layer/layer.h"
+#include "core/op/communication.h"
 
 /* Parameters begin at multiples of this many elements in their flat range. */
 enum { STRATA_PARAMETER_ALIGNMENT = 64 };
@@ -90,6 +91,8 @@ struct strata_layer_context {
     bool training;
     /* Other replicas have parts of the batch. */
     bool has_replicas;
+    /* The channel of the devices that compute. */
+    strata_channel replicas;
     /* Set when a layer has summed something over the replicas. */
     bool exchanges_inside;
     /* Of activations that are no integers. */

@@ -5,7 +5,7 @@
 
 #include "core/base/text.h"
 #include "core/model/model.h"
-#include "core/op/all_reduce.h"
+#include "core/run/exchange.h"
 
 static const char *device_id(const strata_model *model, int replica) {
     return strata_device_get_info(model->replicas[replica].device)->id;
@@ -38,24 +38,20 @@ static void list_nodes(const strata_model *model, const strata_model_program *pr
 
 /* "exchange  0: sum f32 (101888): from opencl:0.0 opencl:0.1, on the host, to opencl:0.0 opencl:0.1" */
 static void list_exchanges(const strata_model *model, const strata_model_program *program, strata_text *text) {
-    const int n = strata_executable_n_communications(program->parts[0].executable);
-    for (int c = 0; c < n; c++) {
-        const strata_all_reduce_attrs *attrs =
-            strata_executable_get_communication(program->parts[0].executable, c, 0).node->attrs;
-        int givers = 0;
-        for (int r = 0; r < program->n_parts; r++)
-            givers += strata_executable_get_communication(program->parts[r].executable, c, 0).after >= 0;
-        const char *what = givers == 1 ? "broadcast" : attrs->reduction == STRATA_REDUCE_MEAN ? "mean" : "sum";
-        strata_text_add(text, "exchange  %d: %s %s %s: from", c, what, strata_dtype_name(attrs->dtype),
+    for (int e = 0; e < strata_group_n_exchanges(program->group); e++) {
+        const strata_tensor *node = NULL;
+        for (int r = 0; r < program->n_parts && !node; r++) node = strata_group_communication(program->group, r, e, 0).node;
+        const strata_communication_attrs *attrs = node->attrs;
+        strata_text_add(text, "exchange  %d: %s %s %s: from", e, strata_exchange_name(node), strata_dtype_name(attrs->dtype),
                         strata_shape_text(attrs->shape).text);
         for (int r = 0; r < program->n_parts; r++)
-            if (strata_executable_get_communication(program->parts[r].executable, c, 0).after >= 0)
+            if (strata_group_communication(program->group, r, e, 0).after >= 0)
                 strata_text_add(text, " %s", device_id(model, r));
         strata_text_add(text, ", on the host, to");
         for (int r = 0; r < program->n_parts; r++) {
-            const strata_all_reduce_attrs *own =
-                strata_executable_get_communication(program->parts[r].executable, c, 0).node->attrs;
-            if (own->takes) strata_text_add(text, " %s", device_id(model, r));
+            const strata_tensor *own = strata_group_communication(program->group, r, e, 0).node;
+            if (own && ((const strata_communication_attrs *)own->attrs)->takes)
+                strata_text_add(text, " %s", device_id(model, r));
         }
         strata_text_add(text, "\n");
     }

@@ -2,27 +2,29 @@
  *
  * The graph of a model's step, on one device of its strategy.
  *
- *   training      x (B, ...), y (B), weights (B), step, rng [, example_weights (B)] -> sums;  updates parameters, optimizer slots, states, the epoch's sums
+ *   training      x (B, ...), y (B), weights (B), step, rng [, example_weights (B)] -> sums;  updates parameters, optimizer
+ *                 slots, states, the epoch's sums
  *   accumulation  x, y, weights, step, rng -> nothing;  adds gradients, sums, new states to those that the replica holds
  *   application   step -> sums;  the training step's update from what replicas hold, which are zeros then
  *   evaluation    x, y [, example_weights] -> sums
  *   prediction    x -> outputs, as probabilities where the loss classifies
  *
- * sums: of the examples' losses (times example_weights), of right answers, then the words of the metrics. weights: what each example's loss counts in the gradient,
- * 1 / (batch of all replicas); of batches that are accumulated, 1 / (about all of them), and the update's `step` says what that was to be multiplied by.
- * Training with several replicas, in the order of the nodes:
+ * sums: of the examples' losses (times example_weights), of right answers, then the words of the metrics. weights: what each
+ * example's loss counts in the gradient, 1 / (batch of all replicas); of batches that are accumulated, 1 / (about all of them),
+ * and the update's `step` says what that was to be multiplied by. Training with several replicas, in the order of the nodes:
  *
  *   gradients of the last layers, their exchange; gradients of the layers before, ...    one bucket after the other
  *   exchange of sums, of new states (their mean), of the last bucket
  *   the update, on the devices that make it
  *   new parameters and states to the devices that do not
  *
- * Of a sparse parameter the update changes the rows that were used: they are gathered, as its slots' are, the optimizer's own update runs over them, and they are
- * scattered back. Where one replica makes a batch's update the gradient is that of these rows alone, as many as the batch has indices; else that of all rows,
- * which adds up over replicas and batches, and behind the gradients how often each was used, which says whose turn it is.
+ * Of a sparse parameter the update changes the rows that were used: they are gathered, as its slots' are, the optimizer's own
+ * update runs over them, and they are scattered back. Where one replica makes a batch's update the gradient is that of these
+ * rows alone, as many as the batch has indices; else that of all rows, which adds up over replicas and batches, and behind the
+ * gradients how often each was used, which says whose turn it is.
  *
- * Where gradients are f16 the host feeds weights and shares times the loss scale; `step` says what undoes it. The update is left out when the gradients are not finite,
- * and the output tells.
+ * Where gradients are f16 the host feeds weights and shares times the loss scale; `step` says what undoes it. The update is
+ * left out when the gradients are not finite, and the output tells.
  *
  * Every device has the same exchanges in the same order; who gives and who takes is its role's. */
 #include <stdlib.h>
@@ -30,7 +32,7 @@
 
 #include "core/graph/graph.h"
 #include "core/model/model.h"
-#include "core/op/all_reduce.h"
+#include "core/op/communication.h"
 
 /* A step while it is built. */
 typedef struct builder {
@@ -144,7 +146,8 @@ static void place_gradients(builder *b) {
     if (rows_only) b->n_gradients = end;
 }
 
-/* Of about the strategy's size, the last layers' first, as their gradients are ready first; at most STRATA_MAX_BUCKETS. One, where gradients
+/* Of about the strategy's size, the last layers' first, as their gradients are ready first; at most STRATA_MAX_BUCKETS. One,
+ * where gradients
  * need exchanges themselves: each bucket would make those again; and where sparse parameters are not in their order. */
 static int make_buckets(const builder *b, bucket buckets[STRATA_MAX_BUCKETS]) {
     const strata_model *model = b->model;
@@ -210,18 +213,21 @@ static strata_tensor *bucket_gradients(const builder *b, const bucket *range, st
     return flat;
 }
 
-/* x of this device, f32 (n), becomes the replicas' fold on those that take it. Without other replicas nothing happens. */
-static strata_tensor *exchange(builder *b, strata_tensor *x, int64_t n, strata_reduction reduction, bool takes) {
-    if (!b->role.exchanges) return x;
-    strata_tensor *node = strata_exchange(b->graph, x, STRATA_DTYPE_F32, STRATA_SHAPE(n), reduction, takes);
-    if (!takes) b->step->updates[b->step->n_updates++] = node; /* what keeps it alive */
-    return node;
+/* Keeps an empty node alive. */
+static void keep(builder *b, strata_tensor *node) {
+    b->step->updates[b->step->n_updates++] = node;
 }
 
-static strata_tensor *exchange_gradients(builder *b, strata_tensor *x, int64_t n, bool takes) {
+/* x of this device, f32 (n), becomes the replicas' fold on those that update. Without other replicas nothing happens. */
+static strata_tensor *sum_over_replicas(builder *b, strata_tensor *x, int64_t n, strata_reduction reduction, bool gradients) {
     if (!b->role.exchanges) return x;
-    strata_tensor *node = strata_exchange_gradients(b->graph, x, n, takes);
-    if (!takes) b->step->updates[b->step->n_updates++] = node;
+    const strata_all_reduce_attrs attrs = {
+        .common = {.dtype = STRATA_DTYPE_F32, .shape = STRATA_SHAPE(n), .takes = b->role.updates},
+        .reduction = reduction,
+        .gradients = gradients};
+    if (b->model->strategy->updater < 0) return strata_all_reduce_among(b->graph, x, attrs);
+    strata_tensor *node = strata_reduce_to(b->graph, x, attrs);
+    if (!b->role.updates) keep(b, node);
     return node;
 }
 
@@ -276,13 +282,14 @@ static strata_tensor *reduce(builder *b, computed *c) {
     for (int k = 0; k < n; k++) {
         strata_tensor *own = own_gradients(b, c, &buckets[k]);
         if (k == n - 1) {
-            c->sums = exchange(b, c->sums, b->model->n_sums, STRATA_REDUCE_SUM, updates);
+            c->sums = sum_over_replicas(b, c->sums, b->model->n_sums, STRATA_REDUCE_SUM, false);
             if (b->model->parameters.state_size)
-                c->state = exchange(b, c->state, b->model->parameters.state_size, STRATA_REDUCE_MEAN, updates);
+                c->state = sum_over_replicas(b, c->state, b->model->parameters.state_size, STRATA_REDUCE_MEAN, false);
         }
         /* By place: the last bucket has the first parameters. */
-        parts[n - 1 - k] =
-            b->model->strategy->rewrite ? own : exchange_gradients(b, own, buckets[k].end - buckets[k].begin, updates);
+        parts[n - 1 - k] = b->model->strategy->rewrite
+                               ? own
+                               : sum_over_replicas(b, own, buckets[k].end - buckets[k].begin, STRATA_REDUCE_SUM, true);
     }
     if (!updates) return NULL;
     strata_tensor *all = n > 1 ? strata_concat(parts, n, 0) : parts[0];
@@ -300,7 +307,8 @@ static strata_tensor *part_of(strata_tensor *flat, int64_t first, int64_t n) {
     return strata_slice(flat, &first, &n);
 }
 
-/* The update of sparse parameter i's rows that were used; puts the variables as they are after it in `all`. `used`: the gradients with what is behind them. */
+/* The update of sparse parameter i's rows that were used; puts the variables as they are after it in `all`. `used`: the
+ * gradients with what is behind them. */
 static void update_rows(builder *b, int i, strata_tensor *used, strata_update *all) {
     const strata_parameter_spec *p = &b->model->parameters.items[i];
     const strata_sparse_rows *rows = &b->context.rows[i];
@@ -352,11 +360,13 @@ static void update(builder *b, const computed *c, strata_tensor *gradients, stra
         if (!square) square = strata_reduce_sum(strata_square(gradients), NULL, 0, false);
         overflow = times(square, 0);
         b->step->output = strata_concat((strata_tensor *[]){sums, strata_reshape(overflow, STRATA_SHAPE(1))}, 2, 0);
-    } else if (
-        square) { /* where the norm of all gradients is known anyway, one that is not finite spoils the loss, and so closes the gate */
+    } else if (square) {
+        /* where the norm of all gradients is known anyway, one that is not finite spoils the loss, and so closes the
+             * gate */
         b->step->output = sums = add_to_loss(sums, times(square, 0));
     }
-    /* The gate is the epoch's sum, not the batch's: steps submitted behind one whose loss is not finite change nothing either. */
+    /* The gate is the epoch's sum, not the batch's: steps submitted behind one whose loss is not finite change nothing
+     * either. */
     strata_tensor *epoch = add_update(b, strata_assign_add(strata_variable_read(b->graph, own->metrics), sums));
     const int64_t first = 0, one = 1;
     u.gate = strata_reshape(strata_slice(epoch, &first, &one), STRATA_SHAPE());
@@ -372,14 +382,20 @@ static void update(builder *b, const computed *c, strata_tensor *gradients, stra
 /* New parameters or states travel from the device that made them. */
 static void send(builder *b, strata_tensor *variable, strata_tensor *updated, int64_t n) {
     const strata_workers *workers = &b->model->strategy->workers;
-    if (workers->mixed) {
-        strata_tensor *chiefs = strata_exchange_copy(b->graph, workers->rank ? NULL : updated, n);
+    strata_communication_attrs attrs = {.dtype = STRATA_DTYPE_F32, .shape = STRATA_SHAPE(n), .takes = true};
+    if (workers->mixed) { /* rank 0's count on all workers */
+        strata_tensor *chiefs = strata_broadcast(b->graph, workers->rank ? NULL : updated, attrs);
         add_update(b, strata_assign(updated ? updated : variable, chiefs));
         return;
     }
     if (!b->role.gives_new && !b->role.receives) return;
-    strata_tensor *taken = exchange(b, updated, n, STRATA_REDUCE_SUM, b->role.receives);
-    if (b->role.receives) add_update(b, strata_assign(variable, taken));
+    attrs.channel.local = true;
+    attrs.takes = b->role.receives;
+    strata_tensor *taken = strata_broadcast(b->graph, updated, attrs);
+    if (b->role.receives)
+        add_update(b, strata_assign(variable, taken));
+    else
+        keep(b, taken);
 }
 
 static void update_all(builder *b, const computed *c, strata_tensor *gradients) {
@@ -460,6 +476,7 @@ strata_status strata_step_build(strata_step *step, strata_model *model, strata_p
                  .role = role,
                  .context = {.dtype = model->precision,
                              .has_replicas = role.has_replicas,
+                             .replicas = strata_channel_of_first(model->strategy->n_replicas),
                              .costs = layers,
                              .takes_rows = kind == STRATA_PROGRAM_TRAIN && !role.exchanges && !model->strategy->rewrite},
                  .scaled = model->loss_scale > 0};

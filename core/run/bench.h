@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One node alone on a device, to be timed: a piece of it with buffers of its own, made through the device's own table, so that this works for every
- * device without knowing any. Floats are made up, in [-1, 1), the same each time; integers are 0, which every op takes. */
+ * One node alone on a device, to be timed: a piece of it with buffers of its own, made through the device's own table, so that
+ * this works for every device without knowing any. Floats are made up, in [-1, 1), the same each time; integers are 0, which
+ * every op takes. */
 #ifndef STRATA_CORE_BENCH_H
 #define STRATA_CORE_BENCH_H
 
@@ -18,8 +19,8 @@ typedef struct strata_bench {
     strata_arena *arenas;
 } strata_bench;
 
-/* planned: the places of a program with the node, by tensor id: operands that share bytes there do so here too. NULL: each has its own.
- * To be finished even after a failure. */
+/* planned: the places of a program with the node, by tensor id: operands that share bytes there do so here too. NULL: each has
+ * its own. To be finished even after a failure. */
 STRATA_MUST_USE strata_status strata_bench_init(strata_bench *bench, strata_device *device, const strata_tensor *node,
                                                 const strata_place *planned, strata_error *err);
 void strata_bench_finish(strata_bench *bench); /* a zeroed one is fine; no program of its piece may be left */

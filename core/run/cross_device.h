@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cross-device ops: how the values of a worker's replicas become their sum or mean. A new way is core/cross_device/<name>.c with its row in
- * cross_device.c and its name in strata_cross_device_names (strata/strategy.h). */
+ * Cross-device ops: how the values of a worker's replicas become their sum or mean. A new way is core/cross_device/<name>.c
+ * with its row in cross_device.c and its name in strata_cross_device_names (strata/strategy.h). */
 #ifndef STRATA_CORE_CROSS_DEVICE_H
 #define STRATA_CORE_CROSS_DEVICE_H
 
@@ -11,8 +11,8 @@
 
 typedef struct strata_cross_device_ops {
     const char *name;
-    /* Once for each communication, before the first step: whatever it will need for n operands on the first replica's device. *out_plan may stay
-     * NULL. prepare and destroy are NULL where nothing is needed. */
+    /* Once for each communication, before the first step: whatever it will need for n operands on the first replica's device.
+     * *out_plan may stay NULL. prepare and destroy are NULL where nothing is needed. */
     strata_status (*prepare)(strata_device *device, strata_dtype dtype, strata_reduction reduction, int n_operands,
                              int64_t elements, void **out_plan, strata_error *err);
     void (*destroy)(void *plan); /* NULL is fine */

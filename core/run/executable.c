@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Executables: passes, plan, device memory, a program for each segment (one, where nothing is communicated), and the ring of slots that
- * they are replayed on. */
+ * Executables: passes, plan, device memory, a program for each segment (one, where nothing is communicated), and the ring of
+ * slots that they are replayed on. */
 
 #include "core/run/executable.h"
 

@@ -20,9 +20,10 @@ STRATA_MUST_USE strata_status strata_executable_measure(strata_device *device, s
 
 /* ---- replicas ---- */
 
-/* As strata_executable_create, but communication nodes stay: they divide the executable into segments. To run a slot, which is acquired and
- * waited for as ever: submit its segments in order; before segment k, each communication whose `before` is at most k must have been
- * carried out; that can be done once segment `after` has been waited for, on every replica that gives. */
+/* As strata_executable_create, but communication nodes stay: they divide the executable into segments. To run a slot, which is
+ * acquired and
+ * waited for as ever: submit its segments in order; before segment k, each communication whose `before` is at most k must have
+ * been carried out; that can be done once segment `after` has been waited for, on every replica that gives. */
 STRATA_MUST_USE strata_status strata_executable_create_replica(strata_device *device, strata_tensor *const *outputs,
                                                                int n_outputs, strata_tensor *const *updates, int n_updates,
                                                                const strata_executable_options *opts,
@@ -50,8 +51,8 @@ typedef struct strata_executable_node {
 } strata_executable_node;
 int strata_executable_n_nodes(const strata_executable *executable);
 strata_executable_node strata_executable_get_node(const strata_executable *executable, int index);
-/* Microseconds of this node alone, with memory of its own that is laid out as here (core/run/bench.h); 0: there is nothing to run. Fails: OUT_OF_MEMORY,
- * UNSUPPORTED where it does not run alone; DEVICE_LOST. */
+/* Microseconds of this node alone, with memory of its own that is laid out as here (core/run/bench.h); 0: there is nothing to
+ * run. Fails: OUT_OF_MEMORY, UNSUPPORTED where it does not run alone; DEVICE_LOST. */
 STRATA_MUST_USE strata_status strata_executable_time_node(const strata_executable *executable, int index, double *out_us,
                                                           strata_error *err);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The fold works block by block, so that each operand is read from memory once, and the sum is in the first cache when it is written out. */
+ * The fold works block by block, so that each operand is read from memory once, and the sum is in the first cache when it is
+ * written out. */
 #include "core/run/fold.h"
 
 #include <string.h>

@@ -6,8 +6,9 @@
 
 #include "strata/ops.h"
 
-/* results[j][e] = operands[0][e] + operands[1][e] + ..., divided by n_operands for MEAN, for each j; zeros when n_operands is 0.
- * f16 and bf16 are added in f32. dtype: a float, i32 or i64 (as all_reduce takes). A result may be an operand's own memory. Threads: any. */
+/* results[j][e] = operands[0][e] + operands[1][e] + ..., divided by n_operands for MEAN, for each j; zeros when n_operands is
+ * 0. f16 and bf16 are added in f32. dtype: a float, i32 or i64 (as all_reduce takes). A result may be an operand's own memory.
+ * Threads: any. */
 void strata_fold(strata_dtype dtype, strata_reduction reduction, const void *const *operands, int n_operands, int64_t elements,
                  void *const *results, int n_results);
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Replicas in step with each other (group.h). One thread: devices run by themselves, so all that the host does is submit, wait and fold. */
+ * Replicas in step with each other (group.h). One thread: devices run by themselves, so all that the host does is submit, wait
+ * and fold. */
 #include "core/run/group.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/graph/graph.h"
-#include "core/op/all_reduce.h"
+#include "core/op/ops.h"
+#include "core/run/exchange.h"
 
 static const double WORTH_A_WAIT = 5e-6; /* seconds; what is over already is found so in less */
 
@@ -19,9 +21,12 @@ typedef struct submission {
 
 typedef struct member {
     strata_executable *executable;
-    int next;     /* segment to submit */
-    int *own;     /* by communication: its number here; -1: it is inside of what this replica does not compute */
-    int *limit;   /* by communication: segments below it need neither this one nor a later one */
+    /* The segment to submit next. */
+    int next;
+    /* [exchanges] The number of this replica's node of the exchange; -1: it takes no part. */
+    int *own;
+    /* [exchanges + 1] Segments below it need neither this exchange nor a later one. */
+    int *limit;
     double spent; /* seconds to the first communication, in the steps in which it was looked at first */
     uint64_t looks;
     submission *submissions; /* of segment k in slot s at s * n_segments + k */
@@ -29,87 +34,139 @@ typedef struct member {
     int had; /* segments that it had been given before the newest fold */
 } member;
 
+/* One exchange of a step. */
+typedef struct exchange {
+    /* A replica that takes part. */
+    int first;
+    /* Of the cross-device ops; NULL: none. */
+    void *plan;
+} exchange;
+
 struct strata_group {
     member *members; /* one a replica */
-    int n_replicas, n_communications;
-    int fullest;           /* a replica that has them all */
-    const void **operands; /* of those who give */
-    void **results;        /* of those who take */
+    exchange *exchanges;
+    int n_replicas, n_exchanges;
     const strata_cross_device_ops *ops;
-    void **plans;                  /* of ops, by communication */
     const strata_workers *workers; /* NULL: this one alone */
-    void *sum;                     /* with workers: room for the largest value */
-    bool reads_results;            /* results lie in the host's own memory: a sum may be made in one */
-    double started;                /* the step that is going on */
-    int64_t step;                  /* its number */
-    double folded;                 /* seconds of the newest fold, until it is known whether it was hidden */
-    strata_trace *trace;           /* borrowed; NULL: none */
-    strata_status failed;          /* of the first failure; the group is of no use after it */
+    /* Scratch of carrying an exchange out. */
+    strata_exchange_member *parts; /* [n_replicas] */
+    const void **operands;         /* [n_replicas] */
+    void **results;                /* [n_replicas] */
+    void *room;
+    bool reads_results;   /* results lie in memory that the host reads fast */
+    double started;       /* the step that is going on */
+    int64_t step;         /* its number */
+    double folded;        /* seconds of the newest exchange, until it is known whether it was hidden */
+    strata_trace *trace;  /* borrowed; NULL: none */
+    strata_status failed; /* of the first failure; the group is of no use after it */
     strata_group_counters counters;
 };
 
-static strata_executable_communication communication(const strata_group *group, int replica, int index, int slot) {
+strata_executable_communication strata_group_communication(const strata_group *group, int replica, int index, int slot) {
     const member *m = &group->members[replica];
     if (m->own[index] >= 0) return strata_executable_get_communication(m->executable, m->own[index], slot);
-    const strata_executable *fullest = group->members[group->fullest].executable;
-    return (strata_executable_communication){
-        .node = strata_executable_get_communication(fullest, index, slot).node, .after = -1, .before = -1};
+    return (strata_executable_communication){.after = -1, .before = -1};
 }
 
-static const strata_all_reduce_attrs *attrs_of(const strata_tensor *node) {
-    return node->attrs;
+static const strata_tensor *node_of(const strata_group *group, int index) {
+    return strata_group_communication(group, group->exchanges[index].first, index, 0).node;
 }
 
-/* ---- create ---- */
+/* ---- create: which nodes belong together ---- */
 
-static strata_status check_same(const strata_group *group, int replica, int index, strata_error *err) {
-    const strata_tensor *a = communication(group, 0, index, 0).node, *b = communication(group, replica, index, 0).node;
-    const strata_all_reduce_attrs *x = attrs_of(a), *y = attrs_of(b);
-    if (a->op == b->op && x->dtype == y->dtype && strata_shape_equal(x->shape, y->shape) && x->reduction == y->reduction &&
-        x->every == y->every && !x->merge == !y->merge)
-        return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "communication %d: replica 0 has %s %s %s, replica %d has %s %s %s", index,
-                       strata_tensor_name(a), strata_dtype_name(x->dtype), strata_shape_text(x->shape).text, replica,
-                       strata_tensor_name(b), strata_dtype_name(y->dtype), strata_shape_text(y->shape).text);
+static strata_channel channel_of(const strata_tensor *node) {
+    return ((const strata_communication_attrs *)node->attrs)->channel;
 }
 
-static strata_status check_given(const strata_group *group, int index, strata_error *err) {
-    for (int r = 0; r < group->n_replicas; r++)
-        if (communication(group, r, index, 0).after >= 0) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "communication %d, %s: no replica gives a value", index,
-                       strata_tensor_name(communication(group, 0, index, 0).node));
+static bool is_member(strata_channel channel, int replica) {
+    return !channel.members || (replica < 63 && (channel.members >> replica & 1));
 }
 
-/* Which of the communications the replica has: all, or all that are not inside. */
-static strata_status number_own(strata_group *group, int replica, strata_error *err) {
-    const strata_executable *fullest = group->members[group->fullest].executable;
-    const int n = strata_executable_n_communications(group->members[replica].executable);
-    int *own = group->members[replica].own = calloc((size_t)group->n_communications + 1, sizeof *own), at = 0;
-    if (!own) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d communications", n);
-    for (int c = 0; c < group->n_communications; c++) {
-        const bool inside = attrs_of(strata_executable_get_communication(fullest, c, 0).node)->inside;
-        own[c] = inside && n < group->n_communications ? -1 : at++;
-    }
-    if (at == n) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "replica %d has %d communications, replica %d has %d; they must be the same",
-                       group->fullest, group->n_communications, replica, n);
+static bool same_channel(strata_channel a, strata_channel b) {
+    return a.id == b.id && a.members == b.members && a.local == b.local;
 }
 
-static strata_status check_replicas(strata_group *group, const strata_workers *workers, strata_error *err) {
+/* The first node of the replica that is in no exchange yet; NULL: all are. at: how many are. */
+static const strata_tensor *front(const strata_group *group, int replica, const int *at) {
+    strata_executable *executable = group->members[replica].executable;
+    if (at[replica] == strata_executable_n_communications(executable)) return NULL;
+    return strata_executable_get_communication(executable, at[replica], 0).node;
+}
+
+/* The member of the channel whose first node is of another one, or that has none left; -1: all members have it in front. */
+static int missing(const strata_group *group, strata_channel channel, const int *at) {
     for (int r = 0; r < group->n_replicas; r++) {
-        const int n = strata_executable_n_communications(group->members[r].executable);
-        if (n > group->n_communications) group->n_communications = n, group->fullest = r;
+        const strata_tensor *node = is_member(channel, r) ? front(group, r, at) : NULL;
+        if (is_member(channel, r) && (!node || !same_channel(channel_of(node), channel))) return r;
     }
-    for (int r = 0; r < group->n_replicas; r++) STRATA_TRY(number_own(group, r, err));
-    for (int r = 1; r < group->n_replicas; r++)
-        for (int c = 0; c < group->n_communications; c++) STRATA_TRY(check_same(group, r, c, err));
-    if (workers && workers->n > 1) return STRATA_OK; /* another worker's may give */
-    for (int c = 0; c < group->n_communications; c++) STRATA_TRY(check_given(group, c, err));
-    return STRATA_OK;
+    return -1;
+}
+
+static strata_status check_same(const strata_group *group, int index, strata_error *err) {
+    const int first = group->exchanges[index].first;
+    const strata_tensor *a = node_of(group, index);
+    bool given = false;
+    for (int r = 0; r < group->n_replicas; r++) {
+        const strata_executable_communication c = strata_group_communication(group, r, index, 0);
+        given |= c.after >= 0;
+        if (!c.node || r == first) continue;
+        const strata_status status = strata_exchange_check(a, c.node, err);
+        if (status) return strata_fail_in(err, status, "communication %d of replicas %d and %d", index, first, r);
+    }
+    if (given || strata_exchange_spans_workers(a, group->workers)) return STRATA_OK; /* another worker's may give */
+    return strata_fail(err, STRATA_INVALID, "communication %d, %s: no replica gives a value", index, strata_tensor_name(a));
+}
+
+/* The next exchange is one that all its members have in front. */
+static strata_status add_exchange(strata_group *group, int *at, strata_error *err) {
+    int lacks = -1, has = -1;
+    for (int r = 0; r < group->n_replicas; r++) {
+        const strata_tensor *node = front(group, r, at);
+        if (!node) continue;
+        const strata_channel channel = channel_of(node);
+        const int without = is_member(channel, r) ? missing(group, channel, at) : r;
+        if (without >= 0) {
+            if (has < 0) has = r, lacks = without;
+            continue;
+        }
+        const int index = group->n_exchanges++;
+        group->exchanges[index].first = r;
+        for (int m = 0; m < group->n_replicas; m++) group->members[m].own[index] = is_member(channel, m) ? at[m]++ : -1;
+        return STRATA_OK;
+    }
+    const strata_tensor *node = front(group, has, at), *other = front(group, lacks, at);
+    return strata_fail(
+        err, STRATA_INVALID,
+        "replica %d has communication %d, %s in channel %lld, of which replica %d is a member and has %s%s there; "
+        "the members of a channel must have the same communications in the same order",
+        has, at[has], strata_tensor_name(node), (long long)channel_of(node).id, lacks,
+        other ? strata_tensor_name(other) : "nothing", other ? " of another channel" : "");
+}
+
+static strata_status match(strata_group *group, strata_error *err) {
+    int *at = calloc((size_t)group->n_replicas, sizeof *at), total = 0;
+    strata_status status = at ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a group");
+    for (int r = 0; r < group->n_replicas; r++) total += strata_executable_n_communications(group->members[r].executable);
+    group->exchanges = calloc((size_t)total + 1, sizeof *group->exchanges);
+    if (!group->exchanges) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d communications", total);
+    for (int r = 0; r < group->n_replicas && !status; r++) {
+        group->members[r].own = calloc((size_t)total + 1, sizeof *group->members[r].own);
+        if (!group->members[r].own)
+            status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d communications", total);
+    }
+    while (!status) {
+        int left = 0;
+        for (int r = 0; r < group->n_replicas; r++) left += front(group, r, at) != NULL;
+        if (!left) break;
+        status = add_exchange(group, at, err);
+        if (!status) status = check_same(group, group->n_exchanges - 1, err);
+    }
+    free(at);
+    return status;
 }
 
 static strata_status find_limits(strata_group *group, strata_error *err) {
-    const int n = group->n_communications;
+    const int n = group->n_exchanges;
     for (int r = 0; r < group->n_replicas; r++) {
         int *limit = group->members[r].limit = calloc((size_t)n + 1, sizeof *limit);
         if (!limit) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d communications", n);
@@ -119,59 +176,45 @@ static strata_status find_limits(strata_group *group, strata_error *err) {
         if (!group->members[r].submissions)
             return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d segments", limit[n]);
         for (int c = n - 1; c >= 0; c--) {
-            const int before = communication(group, r, c, 0).before;
+            const int before = strata_group_communication(group, r, c, 0).before;
             limit[c] = before >= 0 && before < limit[c + 1] ? before : limit[c + 1];
         }
     }
     return STRATA_OK;
 }
 
-/* Replicas that give a value; *out_sent: one device sends its own to the others, which is no fold. */
-static int givers(const strata_group *group, int index, bool *out_sent) {
-    int n = 0;
-    *out_sent = false;
-    for (int r = 0; r < group->n_replicas; r++) {
-        const strata_executable_communication c = communication(group, r, index, 0);
-        n += c.after >= 0;
-        *out_sent |= c.after >= 0 && !attrs_of(c.node)->takes;
-    }
-    *out_sent = *out_sent && n == 1;
-    return n;
-}
-
 static strata_status prepare_ops(strata_group *group, const strata_cross_device_ops *ops, strata_error *err) {
-    const int n = group->n_communications;
     group->ops = ops ? ops : &strata_cross_device_host;
-    if (!group->ops->prepare || !n) return STRATA_OK;
-    group->plans = calloc((size_t)n, sizeof(*group->plans));
-    if (!group->plans) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %d communications", n);
-    for (int c = 0; c < n; c++) {
-        const strata_all_reduce_attrs *attrs = attrs_of(communication(group, 0, c, 0).node);
-        bool sent;
-        const int n_givers = givers(group, c, &sent);
-        if (attrs->merge || sent) continue;
+    for (int e = 0; e < group->n_exchanges && group->ops->prepare; e++) {
+        const strata_tensor *node = node_of(group, e);
+        int64_t elements;
+        strata_reduction reduction;
+        int n_givers = 0;
+        if (!strata_exchange_folds(node, &elements, &reduction)) continue;
+        for (int r = 0; r < group->n_replicas; r++) n_givers += strata_group_communication(group, r, e, 0).after >= 0;
         /* A mean over workers divides behind the sum of all. */
-        const strata_reduction reduction = group->workers ? STRATA_REDUCE_SUM : (strata_reduction)attrs->reduction;
-        STRATA_TRY(group->ops->prepare(strata_executable_device(group->members[0].executable), attrs->dtype, reduction,
-                                       n_givers, strata_shape_elements(attrs->shape), &group->plans[c], err));
+        if (strata_exchange_spans_workers(node, group->workers)) reduction = STRATA_REDUCE_SUM;
+        STRATA_TRY(group->ops->prepare(strata_executable_device(group->members[0].executable),
+                                       ((const strata_communication_attrs *)node->attrs)->dtype, reduction, n_givers, elements,
+                                       &group->exchanges[e].plan, err));
     }
     return STRATA_OK;
 }
 
-static strata_status make_room(strata_group *group, const strata_workers *workers, strata_error *err) {
+static strata_status make_room(strata_group *group, strata_error *err) {
     int64_t most = 1;
-    if (!workers || workers->n < 2) return STRATA_OK;
-    for (int c = 0; c < group->n_communications; c++) {
-        const strata_all_reduce_attrs *attrs = attrs_of(communication(group, 0, c, 0).node);
-        const int64_t bytes = strata_shape_elements(attrs->shape) * (int64_t)strata_dtype_bytes(attrs->dtype);
+    for (int e = 0; e < group->n_exchanges; e++) {
+        const int64_t bytes = strata_exchange_room(node_of(group, e), group->workers);
+        if (bytes < 0)
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "communication %d, %s: its values are more than memory can hold", e,
+                               strata_tensor_name(node_of(group, e)));
         if (bytes > most) most = bytes;
     }
-    group->workers = workers;
     group->reads_results = true;
     for (int r = 0; r < group->n_replicas; r++)
         group->reads_results &= strata_device_get_info(strata_executable_device(group->members[r].executable))->unified_memory;
-    group->sum = malloc((size_t)most);
-    return group->sum ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for sums over workers");
+    group->room = malloc((size_t)most);
+    return group->room ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for sums over workers");
 }
 
 strata_status strata_group_create(strata_executable *const *replicas, int n_replicas, const strata_workers *workers,
@@ -179,10 +222,11 @@ strata_status strata_group_create(strata_executable *const *replicas, int n_repl
     strata_group *group = calloc(1, sizeof *group);
     if (group && n_replicas > 0) {
         group->members = calloc((size_t)n_replicas, sizeof *group->members);
+        group->parts = calloc((size_t)n_replicas, sizeof *group->parts);
         group->operands = calloc((size_t)n_replicas, sizeof(*group->operands));
         group->results = calloc((size_t)n_replicas, sizeof(*group->results));
     }
-    if (!group || !group->members || !group->operands || !group->results) {
+    if (!group || !group->members || !group->parts || !group->operands || !group->results) {
         for (int r = 0; r < n_replicas; r++) strata_executable_destroy(replicas[r]);
         strata_group_destroy(group);
         if (n_replicas < 1) return strata_fail(err, STRATA_INVALID, "a group of %d replicas; it needs one", n_replicas);
@@ -190,9 +234,10 @@ strata_status strata_group_create(strata_executable *const *replicas, int n_repl
     }
     group->n_replicas = n_replicas;
     for (int r = 0; r < n_replicas; r++) group->members[r].executable = replicas[r];
-    strata_status status = check_replicas(group, workers, err);
+    if (workers && workers->n > 1) group->workers = workers;
+    strata_status status = match(group, err);
     if (!status) status = find_limits(group, err);
-    if (!status) status = make_room(group, workers, err);
+    if (!status) status = make_room(group, err);
     if (!status) status = prepare_ops(group, ops, err);
     if (status)
         strata_group_destroy(group);
@@ -203,8 +248,9 @@ strata_status strata_group_create(strata_executable *const *replicas, int n_repl
 
 void strata_group_destroy(strata_group *group) {
     if (!group) return;
-    for (int c = 0; group->plans && c < group->n_communications; c++) group->ops->destroy(group->plans[c]);
-    free(group->plans);
+    for (int e = 0; group->ops && group->ops->destroy && e < group->n_exchanges; e++)
+        group->ops->destroy(group->exchanges[e].plan);
+    free(group->exchanges);
     for (int r = 0; r < group->n_replicas; r++) {
         strata_executable_destroy(group->members[r].executable);
         free(group->members[r].limit);
@@ -212,9 +258,10 @@ void strata_group_destroy(strata_group *group) {
         free(group->members[r].submissions);
     }
     free(group->members);
+    free(group->parts);
     free(group->operands);
     free(group->results);
-    free(group->sum);
+    free(group->room);
     free(group);
 }
 
@@ -224,6 +271,10 @@ int strata_group_n_replicas(const strata_group *group) {
 
 strata_executable *strata_group_replica(const strata_group *group, int replica) {
     return replica >= 0 && replica < group->n_replicas ? group->members[replica].executable : NULL;
+}
+
+int strata_group_n_exchanges(const strata_group *group) {
+    return group->n_exchanges;
 }
 
 int strata_group_n_slots(const strata_group *group) {
@@ -307,7 +358,8 @@ static strata_status advance(strata_group *group, int replica, int slot, int end
     return STRATA_OK;
 }
 
-/* Waits for a segment of the replica; it and those before it are over then. Returns the seconds that it waited in *out_waited. */
+/* Waits for a segment of the replica; it and those before it are over then. Returns the seconds that it waited in
+ * *out_waited. */
 static strata_status wait_for_segment(strata_group *group, int replica, int slot, int segment, double *out_waited,
                                       strata_error *err) {
     member *m = &group->members[replica];
@@ -344,7 +396,7 @@ strata_status strata_group_start(strata_group *group, int slot, int64_t step, st
 static strata_status wait_for_operands(strata_group *group, int index, int slot, strata_error *err) {
     const int n = group->n_replicas, first = (int)(group->counters.steps % (uint64_t)n);
     for (int i = 0; i < n; i++) {
-        const int r = (first + i) % n, after = communication(group, r, index, slot).after;
+        const int r = (first + i) % n, after = strata_group_communication(group, r, index, slot).after;
         if (after < 0) continue;
         double waited;
         STRATA_TRY(wait_for_segment(group, r, slot, after, &waited, err));
@@ -372,81 +424,58 @@ strata_status strata_group_look(strata_group *group, int slot, strata_error *err
     return STRATA_OK;
 }
 
-/* The fold over the replicas of all workers, to this one's results. What a single replica gives is sent from where it is, and the sum is
- * made in the first result's place, where it can be: for small models copies cost as much as the update. */
-static strata_status fold_over_workers(strata_group *group, void *plan, const strata_all_reduce_attrs *attrs, int n_operands,
-                                       int n_results, strata_error *err) {
-    const int64_t elements = strata_shape_elements(attrs->shape);
-    const size_t bytes = (size_t)elements * strata_dtype_bytes(attrs->dtype);
-    const strata_dtype wire = attrs->gradients ? group->workers->wire : STRATA_DTYPE_F32;
-    const uint64_t sent = group->workers->bytes_sent(group->workers);
-    const bool in_place = n_results && group->reads_results;
-    void *sum = in_place ? group->results[0] : group->sum;
-    const void *own = n_operands == 1 ? group->operands[0] : sum;
-    float *values = sum, count = (float)n_operands;
-    if (n_operands != 1)
-        STRATA_TRY(
-            group->ops->reduce(plan, attrs->dtype, STRATA_REDUCE_SUM, group->operands, n_operands, elements, &sum, 1, err));
-    STRATA_TRY(group->workers->sum(group->workers, attrs->dtype, wire, own, sum, elements, err));
-    if (attrs->reduction == STRATA_REDUCE_MEAN) {
-        if (attrs->dtype != STRATA_DTYPE_F32)
-            return strata_fail(err, STRATA_UNSUPPORTED, "a mean of %s over workers; f32 has one",
-                               strata_dtype_name(attrs->dtype));
-        STRATA_TRY(group->workers->sum(group->workers, STRATA_DTYPE_F32, STRATA_DTYPE_F32, &count, &count, 1, err));
-        for (int64_t i = 0; i < elements; i++) values[i] /= count;
-    }
-    for (int r = in_place; r < n_results && bytes; r++) memcpy(group->results[r], sum, bytes);
-    group->counters.bytes_sent += group->workers->bytes_sent(group->workers) - sent;
-    return STRATA_OK;
+static const strata_communication_attrs *attrs_of(const strata_tensor *node) {
+    return node->attrs;
 }
 
 static strata_status carry_out(strata_group *group, int index, int slot, const bool *contributes, strata_error *err) {
-    int n_operands = 0, n_results = 0;
-    bool sent;
-    givers(group, index, &sent);
     const double began = strata_trace_now();
     STRATA_TRY(wait_for_operands(group, index, slot, err));
     const double waited = strata_trace_now();
-    const strata_all_reduce_attrs *attrs = attrs_of(communication(group, 0, index, slot).node);
+    const strata_tensor *node = node_of(group, index);
+    int n = 0;
     for (int r = 0; r < group->n_replicas; r++) {
-        const strata_executable_communication c = communication(group, r, index, slot);
-        if (attrs_of(c.node)->takes && c.before >= 0) group->results[n_results++] = c.result;
-        if (c.after >= 0 && (sent || attrs->copy || !contributes || contributes[r])) group->operands[n_operands++] = c.operand;
+        const strata_executable_communication c = strata_group_communication(group, r, index, slot);
+        if (!c.node) continue;
+        group->parts[n++] = (strata_exchange_member){.node = c.node,
+                                                     .operand = c.operand,
+                                                     .gives = c.after >= 0,
+                                                     .result = c.result,
+                                                     .takes = c.before >= 0 && attrs_of(c.node)->takes,
+                                                     .counts = !contributes || contributes[r]};
     }
-    const int64_t elements = strata_shape_elements(attrs->shape);
-    const uint64_t bytes = (uint64_t)elements * strata_dtype_bytes(attrs->dtype);
-    void *plan = group->plans ? group->plans[index] : NULL;
-    strata_status status = STRATA_OK;
-    if (attrs->merge)
-        status = attrs->merge->run(attrs->merge, group->operands, n_operands, group->results, n_results, err);
-    else if (group->workers && !sent)
-        status = fold_over_workers(group, plan, attrs, n_operands, n_results, err);
-    else
-        status = (sent ? &strata_cross_device_host : group->ops)
-                     ->reduce(plan, attrs->dtype, (strata_reduction)attrs->reduction, group->operands, n_operands, elements,
-                              group->results, n_results, err);
+    const strata_exchange_context context = {.workers = group->workers,
+                                             .ops = group->ops,
+                                             .plan = group->exchanges[index].plan,
+                                             .room = group->room,
+                                             .operands = group->operands,
+                                             .results = group->results,
+                                             .reads_results = group->reads_results};
+    const uint64_t sent = group->workers ? group->workers->bytes_sent(group->workers) : 0;
+    strata_group_counters *counters = &group->counters;
+    const strata_status status =
+        strata_exchange_run(&context, group->parts, n, &counters->bytes_read, &counters->bytes_written, err);
     if (status) return group->failed = status;
-    const double ended = strata_trace_now(), folded = ended - waited;
+    if (group->workers) counters->bytes_sent += group->workers->bytes_sent(group->workers) - sent;
+    const double ended = strata_trace_now(), spent = ended - waited;
     strata_trace_add(group->trace, "wait", index, STRATA_TRACE_HOST, group->step, began, waited);
-    strata_trace_add(group->trace, attrs->merge ? "merge" : "exchange", index, STRATA_TRACE_HOST, group->step, waited, ended);
-    group->counters.wait_seconds += waited - began;
-    group->counters.fold_seconds += folded;
-    group->folded = folded;
+    strata_trace_add(group->trace, node->op == &strata_op_merge ? "merge" : "exchange", index, STRATA_TRACE_HOST, group->step,
+                     waited, ended);
+    counters->wait_seconds += waited - began;
+    counters->fold_seconds += spent;
+    group->folded = spent;
     for (int r = 0; r < group->n_replicas; r++) group->members[r].had = group->members[r].next;
-    group->counters.bytes_read += bytes * (uint64_t)n_operands;
-    group->counters.bytes_written += bytes * (uint64_t)n_results;
     return STRATA_OK;
 }
 
 /* Each replica's own value is its result, in a step in which the exchange is not made. */
 static strata_status keep_own(strata_group *group, int index, int slot, strata_error *err) {
     for (int r = 0; r < group->n_replicas; r++) {
-        const strata_executable_communication c = communication(group, r, index, slot);
-        const strata_all_reduce_attrs *attrs = attrs_of(c.node);
+        const strata_executable_communication c = strata_group_communication(group, r, index, slot);
         if (c.after < 0 || c.before < 0) continue;
         double waited;
         STRATA_TRY(wait_for_segment(group, r, slot, c.after, &waited, err));
-        const size_t bytes = (size_t)strata_shape_elements(attrs->shape) * strata_dtype_bytes(attrs->dtype);
+        const size_t bytes = (size_t)strata_shape_elements(c.node->shape) * strata_dtype_bytes(c.node->dtype);
         if (bytes) memcpy(c.result, c.operand, bytes);
     }
     return STRATA_OK;
@@ -454,12 +483,11 @@ static strata_status keep_own(strata_group *group, int index, int slot, strata_e
 
 strata_status strata_group_finish(strata_group *group, int slot, const bool *contributes, strata_error *err) {
     STRATA_TRY(check_alive(group, err));
-    for (int c = 0; c <= group->n_communications; c++) {
-        for (int r = 0; r < group->n_replicas; r++) STRATA_TRY(advance(group, r, slot, group->members[r].limit[c], err));
-        if (c == group->n_communications) break;
-        const int64_t every = attrs_of(communication(group, 0, c, slot).node)->every;
-        STRATA_TRY(every && (group->step + 1) % every ? keep_own(group, c, slot, err)
-                                                      : carry_out(group, c, slot, contributes, err));
+    for (int e = 0; e <= group->n_exchanges; e++) {
+        for (int r = 0; r < group->n_replicas; r++) STRATA_TRY(advance(group, r, slot, group->members[r].limit[e], err));
+        if (e == group->n_exchanges) break;
+        STRATA_TRY(strata_exchange_is_due(node_of(group, e), group->step) ? carry_out(group, e, slot, contributes, err)
+                                                                          : keep_own(group, e, slot, err));
     }
     group->counters.steps++;
     return STRATA_OK;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A group: the executables of a step's replicas, one a device, run together. Communication nodes are carried out here, on the host, between
+ * A group: the executables of a step's replicas, one a device, run together. Communication nodes are carried out here, on the
+ * host, between
  * their segments: what replicas give is folded in replica order and handed to those that take it.
  *
- * A step: strata_group_acquire, fill every replica's inputs in that slot, strata_group_start, strata_group_finish, and later strata_group_wait
- * before outputs are read. start submits what needs no other replica; while the devices are at it the host may prepare the next step's inputs.
- * finish carries the communications out, in order, each after everything that does not need it has been submitted, so that devices have
- * work during a fold; it returns when the last segment has been submitted. */
+ * A step: strata_group_acquire, fill every replica's inputs in that slot, strata_group_start, strata_group_finish, and later
+ * strata_group_wait before outputs are read. start submits what needs no other replica; while the devices are at it the host
+ * may prepare the next step's inputs. finish carries the communications out, in order, each after everything that does not need
+ * it has been submitted, so that devices have work during a fold; it returns when the last segment has been submitted. */
 #ifndef STRATA_CORE_GROUP_H
 #define STRATA_CORE_GROUP_H
 
@@ -17,11 +18,14 @@
 
 typedef struct strata_group strata_group;
 
-/* Takes the executables, even on failure; all come from strata_executable_create_replica with the same options. INVALID, with
- * both sides, when two replicas' communication nodes differ in number, kind, dtype or shape, or when nobody gives what one takes.
- * workers: borrowed; folds go over the replicas of all of them, each worker's first and then in rank order (not what one device
- * sends to the others of its worker). NULL: this one alone. ops: how this worker's values are added up; NULL: on the host, in
- * replica order. */
+/* Takes the executables, even on failure; all come from strata_executable_create_replica with the same options. Replicas'
+ * communication nodes are matched by channel (core/op/communication.h): all members of a channel must have the same nodes in
+ * the same order.
+ * Fails: INVALID, with both sides, when they do not, when two nodes of one exchange differ in op, dtype or shape, and when
+ * nobody gives what one takes.
+ *   workers  borrowed; exchanges in channels that are not local span the replicas of all of them, worker after worker.
+ *            NULL: this worker alone
+ *   ops      how this worker's values are added up; NULL: on the host, in replica order */
 STRATA_MUST_USE strata_status strata_group_create(strata_executable *const *replicas, int n_replicas,
                                                   const strata_workers *workers, const strata_cross_device_ops *ops,
                                                   strata_group **out_group, strata_error *err);
@@ -33,13 +37,17 @@ void strata_group_set_trace(strata_group *group, strata_trace *trace);
 int strata_group_n_replicas(const strata_group *group);
 strata_executable *strata_group_replica(const strata_group *group, int replica);
 int strata_group_n_slots(const strata_group *group);
+/* The exchanges of a step, in the order in which they are carried out, and a replica's node of one; its node is NULL, and after
+ * and before are -1, where the replica takes no part. */
+int strata_group_n_exchanges(const strata_group *group);
+strata_executable_communication strata_group_communication(const strata_group *group, int replica, int index, int slot);
 
 STRATA_MUST_USE strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_error *err);
 /* step: its number since the training began, from 0, for exchanges that are not made in each, and the trace. */
 STRATA_MUST_USE strata_status strata_group_start(strata_group *group, int slot, int64_t step, strata_error *err);
-/* contributes[r] false: replica r had no examples; what it computed is left out of every fold of several replicas' values, and it receives the
- * results. NULL: all do. The slot is the one that was started last. A failure names the replica, and ends the group: nothing more is
- * submitted. */
+/* contributes[r] false: replica r had no examples; what it computed is left out of every fold of several replicas' values, and
+ * it receives the results. NULL: all do. The slot is the one that was started last. A failure names the replica, and ends the
+ * group: nothing more is submitted. */
 STRATA_MUST_USE strata_status strata_group_finish(strata_group *group, int slot, const bool *contributes, strata_error *err);
 /* Waits for one replica, each in its turn, to measure what its share of the step that was finished last takes: for groups that
  * communicate nothing, as the others learn it by the way. */
@@ -56,12 +64,12 @@ typedef struct strata_group_counters {
     double wait_seconds;                /* for the devices, before folds */
 } strata_group_counters;
 strata_group_counters strata_group_get_counters(const strata_group *group);
-/* Mean seconds that replica r took from the start of a step to its first communication or, when there is none, its end, over the
- * steps in which it was looked at first; the replicas take turns. 0: not looked at yet. */
+/* Mean seconds that replica r took from the start of a step to its first communication or, when there is none, its end, over
+ * the steps in which it was looked at first; the replicas take turns. 0: not looked at yet. */
 double strata_group_replica_seconds(const strata_group *group, int replica);
 
-/* Counters of several groups, {0} at first, added up for the user. n_replicas: the first ones compute, and the imbalance is theirs in the group with
- * most steps; 0: none does. updates: its runs are steps of the user's. */
+/* Counters of several groups, {0} at first, added up for the user. n_replicas: the first ones compute, and the imbalance is
+ * theirs in the group with most steps; 0: none does. updates: its runs are steps of the user's. */
 typedef struct strata_group_totals {
     strata_group_counters sum;
     uint64_t most_steps;

@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-/* Equal: floor or ceil, the first ones larger. By weights: floors of the exact shares, then one more for each of those with the largest remainders. */
+/* Equal: floor or ceil, the first ones larger. By weights: floors of the exact shares, then one more for each of those with the
+ * largest remainders. */
 static int64_t weighted_share(const strata_strategy *strategy, int64_t global, int replica) {
     const int n = strategy->n_replicas;
     int64_t total = 0, given = 0;

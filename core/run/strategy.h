@@ -11,12 +11,16 @@
 typedef struct strata_workers {
     int rank, n;                   /* n 0 or 1: there is this one alone */
     int first_replica, n_replicas; /* of this worker's replicas; of all workers together */
-    /* The same on all workers: the sum of `own` over them in rank order, which for f32 may travel as `wire` (F16 or BF16; F32: as it
-     * is), into out_sum, which may be `own` itself; in place, rank 0's value. */
+    /* The same on all workers: the sum of `own` over them in rank order, which for f32 may travel as `wire` (F16 or BF16; F32:
+     * as it is), into out_sum, which may be `own` itself; in place, rank 0's value. */
     strata_status (*sum)(const struct strata_workers *workers, strata_dtype dtype, strata_dtype wire, const void *own,
                          void *out_sum, int64_t elements, strata_error *err);
     strata_status (*broadcast)(const struct strata_workers *workers, strata_dtype dtype, void *data, int64_t elements,
                                strata_error *err);
+    /* Part r of the workers' sum goes to worker r: `own` is the whole, of counts[0] + counts[1] + ... elements, out_part gets
+     * counts[rank] elements. The bits are those of `sum`. */
+    strata_status (*reduce_scatter)(const struct strata_workers *workers, strata_dtype dtype, strata_dtype wire,
+                                    const void *own, void *out_part, const size_t *counts, strata_error *err);
     /* The workers' bytes end to end, in rank order: bytes[w] of worker w. */
     strata_status (*all_gather)(const struct strata_workers *workers, const void *own, void *out_all, const size_t *bytes,
                                 strata_error *err);
@@ -31,8 +35,8 @@ typedef struct strata_workers {
 
 /* How a kind's training step differs from adding up the gradients before each update: built into every replica's graph. */
 typedef struct strata_step_rewrite {
-    /* What the replica's update takes, of the gradients of its own examples, which are weighted by 1 / (batch of all). share: its
-     * part of that batch, a scalar; 0 where it has no examples. */
+    /* What the replica's update takes, of the gradients of its own examples, which are weighted by 1 / (batch of all). share:
+     * its part of that batch, a scalar; 0 where it has no examples. */
     strata_tensor *(*gradients)(strata_tensor *own, strata_tensor *share);
     /* What its parameters become, of what the update made of them. */
     strata_tensor *(*parameters)(strata_tensor *updated);

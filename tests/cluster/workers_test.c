@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strategies over several workers, each a thread with a host device or two: what each reads, and that they end together. Numbers are those of the checklist of
- * tf.distribute's semantics. */
+ * Strategies over several workers, each a thread with a host device or two: what each reads, and that they end together.
+ * Numbers are those of the checklist of tf.distribute's semantics. */
 #include "strategies/workers.h"
 
 #include <criterion/criterion.h>
@@ -518,7 +518,8 @@ enum { REPLICAS = 4 };
 /* What came out on each replica of all workers, and what each worker then has. */
 typedef struct loop {
     int workers, devices; /* of each worker: together REPLICAS */
-    float reduced[REPLICAS], gathered[REPLICAS][16], merged[REPLICAS], written[REPLICAS], first[REPLICAS], ids[REPLICAS];
+    float reduced[REPLICAS], gathered[REPLICAS][16], merged[REPLICAS], gradient[REPLICAS][4], written[REPLICAS],
+        first[REPLICAS], ids[REPLICAS];
     float sum[REPLICAS], mean[REPLICAS], rows[REPLICAS][16], seen[REPLICAS], chief[REPLICAS];
     int n_gathered[REPLICAS], n_rows[REPLICAS], merges[REPLICAS];
 } loop;
@@ -551,9 +552,15 @@ static strata_status step(strata_replica_context *replica, strata_tensor *const 
     strata_replica_assign(replica, b->first, inputs[0]);
     strata_replica_assign(replica, b->seen, strata_add(strata_replica_read(replica, b->seen), inputs[0]));
     strata_replica_return(replica, strata_replica_all_reduce(replica, inputs[0], STRATA_REDUCE_SUM));
-    strata_replica_return(replica, strata_replica_all_gather(replica, inputs[1], 0));
+    strata_tensor *all = strata_replica_all_gather(replica, inputs[1], 0), *gradient;
+    strata_replica_return(replica, all);
     strata_replica_return(replica, strata_replica_merge_call(replica, prefix_sums, b, inputs[0]));
     strata_replica_return(replica, id);
+    /* The loss of replica r is (r + 1) times the sum of squares of all values, so dx = 2 x (1 + 2 + 3 + 4). */
+    strata_tensor *one = strata_scalar(strata_replica_graph(replica), STRATA_DTYPE_F32, 1);
+    strata_tensor *loss = strata_reduce_sum(strata_mul(strata_square(all), strata_add(id, one)), NULL, 0, false);
+    strata_gradients(loss, NULL, &inputs[1], 1, &gradient);
+    strata_replica_return(replica, gradient);
     return STRATA_OK;
 }
 
@@ -589,7 +596,7 @@ static strata_test_result run_loop(strata_communicator *comm, const void *user) 
     strata_error err = {0};
     strata_strategy *strategy = NULL;
     strata_function *function = NULL;
-    strata_per_replica inputs[2] = {{0}}, outputs[4] = {{0}};
+    strata_per_replica inputs[2] = {{0}}, outputs[5] = {{0}};
     strata_array sum = {0}, mean = {0}, rows = {0};
     const int w = strata_communicator_rank(comm), first = w * l->devices;
     body b = {.out = l, .worker = w};
@@ -607,7 +614,7 @@ static strata_test_result run_loop(strata_communicator *comm, const void *user) 
     for (int more = 1; more >= 0; more--) { /* again with other shapes, of the other replicas alone */
         strata_per_replica_finish(&inputs[1]);
         TEST_TRY(strata_strategy_distribute_values(strategy, rows_of, &more, &inputs[1], &err));
-        TEST_TRY(strata_strategy_run(function, inputs, 2, outputs, 4, &err));
+        TEST_TRY(strata_strategy_run(function, inputs, 2, outputs, 5, &err));
     }
     TEST_TRY(strata_strategy_reduce(strategy, &inputs[0], STRATA_REDUCE_SUM, STRATA_NO_AXIS, &sum, &err));
     TEST_TRY(strata_strategy_reduce(strategy, &inputs[1], STRATA_REDUCE_MEAN, 0, &mean, &err));
@@ -619,6 +626,7 @@ static strata_test_result run_loop(strata_communicator *comm, const void *user) 
         memcpy(l->gathered[first + r], gathered->data, strata_array_bytes(gathered));
         l->merged[first + r] = *(float *)outputs[2].arrays[r].data;
         l->ids[first + r] = *(float *)outputs[3].arrays[r].data;
+        memcpy(l->gradient[first + r], outputs[4].arrays[r].data, strata_array_bytes(&outputs[4].arrays[r]));
     }
     l->sum[w] = *(float *)sum.data;
     l->mean[w] = *(float *)mean.data;
@@ -634,7 +642,7 @@ static strata_test_result run_loop(strata_communicator *comm, const void *user) 
     strata_array_finish(&mean);
     strata_array_finish(&rows);
     for (int i = 0; i < 2; i++) strata_per_replica_finish(&inputs[i]);
-    for (int i = 0; i < 4; i++) strata_per_replica_finish(&outputs[i]);
+    for (int i = 0; i < 5; i++) strata_per_replica_finish(&outputs[i]);
     strata_function_destroy(function);
     strata_distributed_destroy(b.mean);
     strata_distributed_destroy(b.first);
@@ -684,6 +692,12 @@ Test(over_workers, all_gather_and_gather_put_uneven_values_end_to_end) {
             cr_assert_arr_eq(l->rows[w], all, sizeof all);
         }
     }
+}
+
+Test(over_workers, the_gradient_of_all_gather_is_each_replicas_part_of_the_sum) {
+    FOR_EACH_LOOP(l)
+    for (int r = 0; r < REPLICAS; r++)
+        for (int i = 0; i <= r; i++) cr_assert_eq(l->gradient[r][i], 20 * (float)(10 * r + i), "replica %d", r);
 }
 
 Test(over_workers, merge_call_sees_all_replicas_once_a_step_on_each_worker) {

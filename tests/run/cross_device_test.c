@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every row of the cross-device ops gives the sum and the mean of all operands: whole numbers, whose sum has the same bits in any order. */
+ * Every row of the cross-device ops gives the sum and the mean of all operands: whole numbers, whose sum has the same bits in
+ * any order. */
 #include "core/run/cross_device.h"
 
 #include <criterion/criterion.h>

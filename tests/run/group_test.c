@@ -75,7 +75,8 @@ static const float *output(strata_group *group, int replica, int slot, int index
 
 /* ---- what crosses segments ---- */
 
-/* x is used before and after a sum over replicas, directly and through a view; so is the sum itself; an output is used later too. */
+/* x is used before and after a sum over replicas, directly and through a view; so is the sum itself; an output is used later
+ * too. */
 static strata_executable *crossing(int replica) {
     strata_graph *graph = new_graph();
     strata_tensor *x = strata_input(graph, "x", f32, STRATA_SHAPE(2, 3)), *flat = strata_reshape(x, STRATA_SHAPE(6));
@@ -246,7 +247,7 @@ static void expect_mismatch(strata_executable *a, strata_executable *b, const ch
 Test(group, replicas_that_differ_are_refused) {
     expect_mismatch(summing(0, 3, STRATA_REDUCE_SUM, 1), summing(1, 4, STRATA_REDUCE_SUM, 1), "(4)");
     expect_mismatch(summing(0, 3, STRATA_REDUCE_SUM, 1), summing(1, 3, STRATA_REDUCE_MEAN, 1), "communication 0");
-    expect_mismatch(summing(0, 3, STRATA_REDUCE_SUM, 1), summing(1, 3, STRATA_REDUCE_SUM, 2), "replica 1 has 2");
+    expect_mismatch(summing(0, 3, STRATA_REDUCE_SUM, 1), summing(1, 3, STRATA_REDUCE_SUM, 2), "replica 1 has communication 1");
     strata_error err = {0};
     strata_group *group = NULL;
     cr_assert_eq(strata_group_create(NULL, 0, NULL, NULL, &group, &err), STRATA_INVALID);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A device that is lost in mid-step, at each place of each step: one error that names the replica and the device, on all replicas at once; nothing
- * hangs, and what the other replicas hold is a whole step's. */
+ * A device that is lost in mid-step, at each place of each step: one error that names the replica and the device, on all
+ * replicas at once; nothing hangs, and what the other replicas hold is a whole step's. */
 #include <criterion/criterion.h>
 #include <string.h>
 

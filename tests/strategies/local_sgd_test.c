@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A strategy that is not in the library: local SGD (Stich 2019) averages parameters every k steps instead of adding up gradients in each. It shows what a
+ * A strategy that is not in the library: local SGD (Stich 2019) averages parameters every k steps instead of adding up
+ * gradients in each. It shows what a
  * new kind is: the twenty lines below, and a row in strategies.def if it were to be found by name. */
 #include <criterion/criterion.h>
 #include <string.h>
 
 #include "core/graph/graph.h"
-#include "core/op/all_reduce.h"
+#include "core/op/communication.h"
 #include "strata/strata.h"
 #include "strategies/kinds.h"
 
@@ -20,7 +21,7 @@ static strata_tensor *own_mean(strata_tensor *own, strata_tensor *share) {
 }
 
 static strata_tensor *averaged(strata_tensor *updated) {
-    return strata_exchange_every(updated, STRATA_REDUCE_MEAN, K);
+    return strata_all_reduce_every(updated, STRATA_REDUCE_MEAN, K);
 }
 
 static const strata_step_rewrite rewrite = {.gradients = own_mean, .parameters = averaged};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One program, trained under every strategy: the losses of one device on the same global batches, copies with the same bits. The numbers are those of the
- * checklist of tf.distribute's semantics. */
+ * One program, trained under every strategy: the losses of one device on the same global batches, copies with the same bits.
+ * The numbers are those of the checklist of tf.distribute's semantics. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -328,7 +328,8 @@ Test(training, central_storage_is_like_mirrored_and_moves_only_what_it_must) {
     const outcome one = run(&p, named("one_device", devices, 1, NULL));
     const outcome central = run(&p, named("central_storage", devices, 1, NULL));
     expect_like(&central, &one, 1e-4, "central_storage on one device");
-    /* Gradients of the padded parameters once to the host, with the two sums; the new parameters once back: read and written. */
+    /* Gradients of the padded parameters once to the host, with the two sums; the new parameters once back: read and
+     * written. */
     const double flat = central.communication.bytes_per_step / (2 * sizeof(float));
     cr_assert_geq(flat, 2 * (FEATURES * 12 + 12 + 12 * CLASSES + CLASSES) + 2);
     cr_assert_leq(flat, 2 * (FEATURES * 12 + 12 + 12 * CLASSES + CLASSES + 4 * 64) + 2);

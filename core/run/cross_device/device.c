@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device: operands travel to the first replica's device, which adds them in replica order; the sum travels to those that take it. It runs behind
- * what the device was given before, so it hides less than a fold on the host; for a device whose memory is far faster than the host's. */
+ * device: operands travel to the first replica's device, which adds them in replica order; the sum travels to those that take
+ * it. It runs behind what the device was given before, so it hides less than a fold on the host; for a device whose memory is
+ * far faster than the host's. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

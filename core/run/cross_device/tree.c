@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tree: on the host in pairs, (r0 + r1) + (r2 + r3), so that a sum of n values is rounded lg n times on its way instead of n - 1. Of the floats of
- * 32 bits; others are few, and take the host's order. Two or three replicas give the host's bits. */
+ * tree: on the host in pairs, (r0 + r1) + (r2 + r3), so that a sum of n values is rounded lg n times on its way instead of n -
+ * 1. Of the floats of 32 bits; others are few, and take the host's order. Two or three replicas give the host's bits. */
 #include <string.h>
 
 #include "core/run/cross_device.h"

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * broadcast: y = x of the one member of the channel that gives it. The giver's own node is empty unless it takes the value too.
+ * gradient: where every member takes, the giver's dx is the sum of all members' dy; the others' x does not count. Nodes without
+ * an input have no gradient to pass. */
+#include "core/op/communication.h"
+
+static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    const strata_communication_attrs *common = node->attrs;
+    dx[0] = strata_all_reduce_among(node->graph, dy, (strata_all_reduce_attrs){.common = *common});
+}
+
+const strata_op strata_op_broadcast = {
+    .name = "broadcast",
+    .min_inputs = 0,
+    .max_inputs = 1,
+    .flags = STRATA_OP_COMMUNICATION,
+    .attrs_bytes = sizeof(strata_communication_attrs),
+    .attrs = {{"channel", STRATA_ATTR_INT, offsetof(strata_communication_attrs, channel.id)},
+              {"members", STRATA_ATTR_INT, offsetof(strata_communication_attrs, channel.members)},
+              {"shape", STRATA_ATTR_SHAPE, offsetof(strata_communication_attrs, shape)}},
+    .shape = strata_communication_shape,
+    .gradient = gradient,
+    .reference = strata_communication_reference,
+};
+
+strata_tensor *strata_broadcast(strata_graph *graph, strata_tensor *x, strata_communication_attrs attrs) {
+    return strata_node(graph, &strata_op_broadcast, x != NULL, &x, &attrs);
+}

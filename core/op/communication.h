@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Communication ops: what the devices of a group send each other between the segments of their graphs. Each op has a file of
+ * its own (all_reduce.c, reduce_to.c, broadcast.c, all_gather.c, reduce_scatter.c, send.c, recv.c, merge.c);
+ * core/run/exchange.c carries them out.
+ *
+ * Every device of a channel has one node for each exchange. A device that gives nothing has a node without an input. A device
+ * that takes nothing has a node whose output is empty, of shape (0), and keeps that node alive as an update of its
+ * executable. */
+#ifndef STRATA_CORE_OP_COMMUNICATION_H
+#define STRATA_CORE_OP_COMMUNICATION_H
+
+#include "core/graph/graph.h"
+#include "strata/ops.h"
+
+/* Who takes part in an exchange. Nodes of one channel belong together in the order in which each graph has them; exchanges of
+ * different channels may come in different orders. {0}: all devices of the group, and of the groups of all other workers. */
+typedef struct strata_channel {
+    int64_t id;
+    /* Bit d: device d of the group takes part; 0: every device does. */
+    int64_t members;
+    /* True for an exchange among this worker's devices alone. */
+    bool local;
+} strata_channel;
+
+/* The channel of devices [0, n) of every worker; of all devices for n = 0. */
+strata_channel strata_channel_of_first(int n);
+
+/* The first member of every communication op's attributes. */
+typedef struct strata_communication_attrs {
+    strata_channel channel;
+    /* Of what this device takes, or would take. */
+    strata_dtype dtype;
+    strata_shape shape;
+    bool takes;
+} strata_communication_attrs;
+
+/* ---- all_reduce and reduce_to ---- */
+
+typedef struct strata_all_reduce_attrs {
+    strata_communication_attrs common;
+    /* strata_reduction */
+    int64_t reduction;
+    /* The exchange takes place in steps every - 1, 2 every - 1, ...; in other steps each device takes its own x. 0: in each
+     * step. */
+    int64_t every;
+    /* The values are gradients: between workers they may travel in the strategy's smaller dtype. */
+    bool gradients;
+} strata_all_reduce_attrs;
+
+/* Every member takes the sum or mean of the values that members give. x: NULL on a device that gives none; of `dtype` and
+ * `shape`. */
+strata_tensor *strata_all_reduce_among(strata_graph *graph, strata_tensor *x, strata_all_reduce_attrs attrs);
+/* As strata_all_reduce in steps every - 1, 2 every - 1, ...; in the others each replica's x is its result. */
+strata_tensor *strata_all_reduce_every(strata_tensor *x, strata_reduction reduction, int64_t every);
+/* As strata_all_reduce_among; only the members whose attributes say so (takes) get the result. */
+strata_tensor *strata_reduce_to(strata_graph *graph, strata_tensor *x, strata_all_reduce_attrs attrs);
+
+/* ---- broadcast ---- */
+
+/* One device gives x (elsewhere NULL), the others take it. In a channel of all workers the one device is of worker 0. */
+strata_tensor *strata_broadcast(strata_graph *graph, strata_tensor *x, strata_communication_attrs attrs);
+
+/* ---- all_gather and reduce_scatter ---- */
+
+/* The parts of a whole along one axis, in the order of the devices that give them, worker after worker. */
+typedef struct strata_parts_attrs {
+    strata_communication_attrs common;
+    int64_t axis;
+    /* strata_reduction, for reduce_scatter. */
+    int64_t reduction;
+    /* Between workers the values may travel in the strategy's smaller dtype. */
+    bool gradients;
+    /* [n] The length of each part along the axis; memory of the graph. */
+    const int64_t *lengths;
+    int64_t n;
+    /* Which of them is this device's. */
+    int64_t own;
+} strata_parts_attrs;
+
+/* Every member gives its part and takes the whole: the parts end to end along the axis. lengths: copied. */
+strata_tensor *strata_all_gather_parts(strata_tensor *x, strata_channel channel, int axis, const int64_t *lengths, int n,
+                                       int own);
+/* Every member gives a whole x (NULL: it gives none) of this dtype and shape `whole` and takes the sum or mean of everybody's
+ * own part of it along axis 0. lengths: copied. */
+strata_tensor *strata_reduce_scatter_parts(strata_graph *graph, strata_tensor *x, strata_dtype dtype, strata_shape whole,
+                                           strata_channel channel, strata_reduction reduction, bool gradients,
+                                           const int64_t *lengths, int n, int own);
+
+/* ---- send and recv ---- */
+
+/* Sends x to device `to` of the group, which takes it by strata_recv in the same channel. The node is empty; keep it alive as
+ * an update. */
+strata_tensor *strata_send(strata_tensor *x, int64_t channel, int from, int to);
+strata_tensor *strata_recv(strata_graph *graph, strata_dtype dtype, strata_shape shape, int64_t channel, int from, int to);
+
+/* ---- merge ---- */
+
+/* A function of the host between segments: operands[i] of the i-th device that gives one, results[i] of the i-th that takes
+ * one, each of the node's dtype and shape. */
+typedef struct strata_merge {
+    strata_status (*run)(const struct strata_merge *merge, const void *const *operands, int n_operands, void *const *results,
+                         int n_results, strata_error *err);
+    void *user;
+    strata_dtype dtype;
+    strata_shape shape;
+} strata_merge;
+
+typedef struct strata_merge_attrs {
+    strata_communication_attrs common;
+    /* Borrowed; it must outlive the executable. */
+    const strata_merge *merge;
+} strata_merge_attrs;
+
+/* x of every replica through `merge`. */
+strata_tensor *strata_merge_values(strata_tensor *x, const strata_merge *merge);
+
+/* ---- for the ops' own files ---- */
+
+/* A copy of the lengths in the graph's memory; NULL: there is none left. */
+const int64_t *strata_parts_copy(strata_graph *graph, const int64_t *lengths, int n);
+/* Output dtype and shape by the common attributes. */
+strata_status strata_communication_shape(strata_tensor *node, strata_error *err);
+/* With one device the value is the input's; zeros without an input. */
+strata_status strata_communication_reference(const strata_op_call *call, strata_error *err);
+/* Rows of the attribute table that every communication op has; `type` has the common attributes first. */
+#define STRATA_COMMUNICATION_ATTRS(type)                                        \
+    {"channel", STRATA_ATTR_INT, offsetof(type, common.channel.id)},            \
+        {"members", STRATA_ATTR_INT, offsetof(type, common.channel.members)}, { \
+        "shape", STRATA_ATTR_SHAPE, offsetof(type, common.shape)                \
+    }
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reduce_to: the members of a channel give x, and those that take get the sum or mean, folded in replica order. The others'
+ * node is empty. Central storage adds up gradients with it for the device that updates.
+ * gradient: none where the node is empty, as nothing can depend on it. Where it is not, dy would have to reach devices whose
+ * own gradients do not ask for it, so differentiating through it is an error. */
+#include "core/op/communication.h"
+#include "core/op/rules.h"
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    const strata_all_reduce_attrs *attrs = node->attrs;
+    if (node->n_inputs)
+        STRATA_TRY(strata_check_dtype(node->inputs[0], "x",
+                                      attrs->reduction == STRATA_REDUCE_MEAN ? STRATA_FLOATS : STRATA_NUMBERS, err));
+    return strata_communication_shape(node, err);
+}
+
+const strata_op strata_op_reduce_to = {
+    .name = "reduce_to",
+    .min_inputs = 0,
+    .max_inputs = 1,
+    .flags = STRATA_OP_COMMUNICATION,
+    .attrs_bytes = sizeof(strata_all_reduce_attrs),
+    .attrs = {STRATA_COMMUNICATION_ATTRS(strata_all_reduce_attrs),
+              {"reduction", STRATA_ATTR_INT, offsetof(strata_all_reduce_attrs, reduction)}},
+    .shape = shape,
+    .no_gradient = "only some devices get its result; use all_reduce where gradients must pass",
+    .reference = strata_communication_reference,
+};
+
+strata_tensor *strata_reduce_to(strata_graph *graph, strata_tensor *x, strata_all_reduce_attrs attrs) {
+    return strata_node(graph, &strata_op_reduce_to, x != NULL, &x, &attrs);
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Carrying out exchanges on the host, one function a kind. Over workers each function makes this worker's values one, lets the
+ * workers' communicator do the rest, and hands the result to this worker's members. */
+#include "core/run/exchange.h"
+
+#include <string.h>
+
+#include "core/op/ops.h"
+
+/* One exchange while it is carried out. */
+typedef struct job {
+    const strata_exchange_context *context;
+    const strata_exchange_member *members;
+    int n;
+    const strata_communication_attrs *common;
+    bool over_workers;
+    uint64_t read, written;
+} job;
+
+static size_t bytes_of(strata_dtype dtype, int64_t elements) {
+    return (size_t)elements * strata_dtype_bytes(dtype);
+}
+
+static void copy(void *to, const void *from, size_t bytes) {
+    if (bytes && to != from) memcpy(to, from, bytes);
+}
+
+/* The values that count and the places of the results; returns how many values there are. */
+static int collect(job *j, bool all, int *out_n_results) {
+    int n = 0, n_results = 0;
+    for (int i = 0; i < j->n; i++) {
+        const strata_exchange_member *m = &j->members[i];
+        if (m->takes) j->context->results[n_results++] = m->result;
+        if (m->gives && (all || m->counts)) j->context->operands[n++] = m->operand;
+    }
+    *out_n_results = n_results;
+    return n;
+}
+
+/* ---- all_reduce, reduce_to ---- */
+
+/* The fold over the replicas of all workers, to this one's results. What a single replica gives is sent from where it is, and
+ * the sum is made in the first result's place where it can be: for small models copies cost as much as the update. */
+static strata_status fold_over_workers(job *j, const strata_all_reduce_attrs *attrs, int n_operands, int n_results,
+                                       strata_error *err) {
+    const strata_exchange_context *c = j->context;
+    const strata_dtype dtype = j->common->dtype, wire = attrs->gradients ? c->workers->wire : STRATA_DTYPE_F32;
+    const int64_t elements = strata_shape_elements(j->common->shape);
+    const bool in_place = n_results && c->reads_results;
+    void *sum = in_place ? c->results[0] : c->room;
+    const void *own = n_operands == 1 ? c->operands[0] : sum;
+    float *values = sum, count = (float)n_operands;
+    if (n_operands != 1)
+        STRATA_TRY(c->ops->reduce(c->plan, dtype, STRATA_REDUCE_SUM, c->operands, n_operands, elements, &sum, 1, err));
+    STRATA_TRY(c->workers->sum(c->workers, dtype, wire, own, sum, elements, err));
+    if (attrs->reduction == STRATA_REDUCE_MEAN) {
+        if (dtype != STRATA_DTYPE_F32)
+            return strata_fail(err, STRATA_UNSUPPORTED, "a mean of %s over workers; f32 has one", strata_dtype_name(dtype));
+        STRATA_TRY(c->workers->sum(c->workers, STRATA_DTYPE_F32, STRATA_DTYPE_F32, &count, &count, 1, err));
+        for (int64_t i = 0; i < elements; i++) values[i] /= count;
+    }
+    for (int r = in_place; r < n_results; r++) copy(c->results[r], sum, bytes_of(dtype, elements));
+    return STRATA_OK;
+}
+
+static strata_status fold(job *j, strata_error *err) {
+    const strata_exchange_context *c = j->context;
+    const strata_all_reduce_attrs *attrs = (const strata_all_reduce_attrs *)j->common;
+    const int64_t elements = strata_shape_elements(j->common->shape);
+    int n_results, n = collect(j, false, &n_results);
+    j->read = bytes_of(j->common->dtype, elements) * (uint64_t)n;
+    j->written = bytes_of(j->common->dtype, elements) * (uint64_t)n_results;
+    if (j->over_workers) return fold_over_workers(j, attrs, n, n_results, err);
+    return c->ops->reduce(c->plan, j->common->dtype, (strata_reduction)attrs->reduction, c->operands, n, elements, c->results,
+                          n_results, err);
+}
+
+/* ---- broadcast, send and recv ---- */
+
+static strata_status hand_on(job *j, strata_error *err) {
+    const strata_exchange_context *c = j->context;
+    const size_t bytes = bytes_of(j->common->dtype, strata_shape_elements(j->common->shape));
+    int n_results, n = collect(j, true, &n_results);
+    const void *value = n ? c->operands[0] : NULL;
+    if (j->over_workers) {
+        void *all = n_results && c->reads_results ? c->results[0] : c->room;
+        if (value) copy(all, value, bytes);
+        STRATA_TRY(c->workers->broadcast(c->workers, j->common->dtype, all, strata_shape_elements(j->common->shape), err));
+        value = all;
+    }
+    for (int r = 0; r < n_results; r++) copy(c->results[r], value, bytes);
+    j->read = bytes;
+    j->written = bytes * (uint64_t)n_results;
+    return STRATA_OK;
+}
+
+/* ---- all_gather ---- */
+
+/* A whole of `outer` rows, each of all parts end to end. Sizes in bytes. */
+typedef struct layout {
+    size_t outer, inner, row;
+} layout;
+
+static layout layout_of(const strata_parts_attrs *attrs) {
+    layout l = {1, strata_dtype_bytes(attrs->common.dtype), 0};
+    for (int d = 0; d < attrs->common.shape.rank; d++) {
+        if (d < attrs->axis) l.outer *= (size_t)attrs->common.shape.dims[d];
+        if (d > attrs->axis) l.inner *= (size_t)attrs->common.shape.dims[d];
+    }
+    for (int64_t i = 0; i < attrs->n; i++) l.row += (size_t)attrs->lengths[i] * l.inner;
+    return l;
+}
+
+static size_t part_begin(const strata_parts_attrs *attrs, const layout *l, int64_t part) {
+    size_t begin = 0;
+    for (int64_t i = 0; i < part; i++) begin += (size_t)attrs->lengths[i] * l->inner;
+    return begin;
+}
+
+static void put_part(const strata_parts_attrs *attrs, const layout *l, int64_t part, const char *from, char *whole) {
+    const size_t begin = part_begin(attrs, l, part), bytes = (size_t)attrs->lengths[part] * l->inner;
+    for (size_t o = 0; o < l->outer; o++) copy(whole + o * l->row + begin, from + o * bytes, bytes);
+}
+
+/* Every worker's parts, one whole part after the other, in `room` behind this worker's own. */
+static strata_status gather_over_workers(job *j, const strata_parts_attrs *attrs, const layout *l, char **out_parts,
+                                         strata_error *err) {
+    const strata_exchange_context *c = j->context;
+    const strata_workers *workers = c->workers;
+    size_t *bytes = c->room, own = 0, at = 0;
+    char *mine = (char *)(bytes + workers->n);
+    for (int w = 0; w < workers->n; w++) {
+        bytes[w] = 0;
+        for (int r = workers->first_replicas[w]; r < workers->first_replicas[w + 1]; r++)
+            bytes[w] += (size_t)attrs->lengths[r] * l->inner * l->outer;
+    }
+    own = bytes[workers->rank];
+    for (int i = 0; i < j->n; i++) {
+        const strata_parts_attrs *a = j->members[i].node->attrs;
+        const size_t part = (size_t)attrs->lengths[a->own] * l->inner * l->outer;
+        copy(mine + at, j->members[i].operand, part);
+        at += part;
+    }
+    *out_parts = mine + own;
+    return workers->all_gather(workers, mine, *out_parts, bytes, err);
+}
+
+static strata_status gather(job *j, strata_error *err) {
+    const strata_parts_attrs *attrs = (const strata_parts_attrs *)j->common;
+    const layout l = layout_of(attrs);
+    char *parts = NULL;
+    if (j->over_workers) STRATA_TRY(gather_over_workers(j, attrs, &l, &parts, err));
+    for (int t = 0; t < j->n; t++) {
+        if (!j->members[t].takes) continue;
+        size_t at = 0;
+        for (int64_t k = 0; parts && k < attrs->n; at += (size_t)attrs->lengths[k++] * l.inner * l.outer)
+            put_part(attrs, &l, k, parts + at, j->members[t].result);
+        for (int i = 0; !parts && i < j->n; i++) {
+            const strata_parts_attrs *a = j->members[i].node->attrs;
+            put_part(attrs, &l, a->own, j->members[i].operand, j->members[t].result);
+        }
+        j->written += l.row * l.outer;
+    }
+    for (int i = 0; i < j->n; i++) {
+        const strata_parts_attrs *a = j->members[i].node->attrs;
+        j->read += (size_t)attrs->lengths[a->own] * l.inner * l.outer;
+    }
+    return STRATA_OK;
+}
+
+/* ---- reduce_scatter ---- */
+
+/* Elements of one row of the whole, and of the whole. */
+static int64_t row_of(const strata_parts_attrs *attrs, int64_t *out_elements) {
+    int64_t row = 1, rows = 0;
+    for (int d = 1; d < attrs->common.shape.rank; d++) row *= attrs->common.shape.dims[d];
+    for (int64_t i = 0; i < attrs->n; i++) rows += attrs->lengths[i];
+    *out_elements = row * rows;
+    return row;
+}
+
+/* This worker's sums of the whole, then each worker's part of the sum of these. */
+static strata_status scatter_over_workers(job *j, const strata_parts_attrs *attrs, int n_operands, strata_error *err) {
+    const strata_exchange_context *c = j->context;
+    const strata_workers *workers = c->workers;
+    const strata_dtype dtype = attrs->common.dtype;
+    int64_t elements;
+    const int64_t row = row_of(attrs, &elements);
+    size_t *counts = c->room;
+    char *whole = (char *)(counts + workers->n), *part = whole + bytes_of(dtype, elements);
+    float count = (float)n_operands;
+    for (int w = 0; w < workers->n; w++) {
+        counts[w] = 0;
+        for (int r = workers->first_replicas[w]; r < workers->first_replicas[w + 1]; r++)
+            counts[w] += (size_t)(attrs->lengths[r] * row);
+    }
+    const void *own = n_operands == 1 ? c->operands[0] : whole;
+    void *sum = whole;
+    if (n_operands != 1)
+        STRATA_TRY(
+            strata_cross_device_host.reduce(NULL, dtype, STRATA_REDUCE_SUM, c->operands, n_operands, elements, &sum, 1, err));
+    STRATA_TRY(
+        workers->reduce_scatter(workers, dtype, attrs->gradients ? workers->wire : STRATA_DTYPE_F32, own, part, counts, err));
+    if (attrs->reduction == STRATA_REDUCE_MEAN) {
+        if (dtype != STRATA_DTYPE_F32)
+            return strata_fail(err, STRATA_UNSUPPORTED, "a mean of %s over workers; f32 has one", strata_dtype_name(dtype));
+        STRATA_TRY(workers->sum(workers, STRATA_DTYPE_F32, STRATA_DTYPE_F32, &count, &count, 1, err));
+        for (size_t i = 0; i < counts[workers->rank]; i++) ((float *)(void *)part)[i] /= count;
+    }
+    for (int i = 0; i < j->n; i++) {
+        const strata_parts_attrs *a = j->members[i].node->attrs;
+        const size_t bytes = bytes_of(dtype, attrs->lengths[a->own] * row);
+        if (j->members[i].takes) copy(j->members[i].result, part, bytes);
+        part += bytes;
+    }
+    return STRATA_OK;
+}
+
+static strata_status scatter(job *j, strata_error *err) {
+    const strata_exchange_context *c = j->context;
+    const strata_parts_attrs *attrs = (const strata_parts_attrs *)j->common;
+    /* Ops that plan for a size fold on the host here: their bits are the host's. */
+    const strata_cross_device_ops *ops = c->ops->prepare ? &strata_cross_device_host : c->ops;
+    int64_t elements;
+    const int64_t row = row_of(attrs, &elements);
+    int n_results;
+    const int n = collect(j, false, &n_results);
+    j->read = bytes_of(attrs->common.dtype, elements) * (uint64_t)n;
+    j->written = bytes_of(attrs->common.dtype, elements);
+    if (j->over_workers) return scatter_over_workers(j, attrs, n, err);
+    for (int t = 0; t < j->n; t++) {
+        const strata_parts_attrs *a = j->members[t].node->attrs;
+        int64_t first = 0;
+        for (int64_t k = 0; k < a->own; k++) first += attrs->lengths[k] * row;
+        if (!j->members[t].takes || !attrs->lengths[a->own]) continue;
+        collect(j, false, &n_results);
+        for (int i = 0; i < n; i++) c->operands[i] = (const char *)c->operands[i] + bytes_of(attrs->common.dtype, first);
+        void *result = j->members[t].result;
+        STRATA_TRY(ops->reduce(NULL, attrs->common.dtype, (strata_reduction)attrs->reduction, c->operands, n,
+                               attrs->lengths[a->own] * row, &result, 1, err));
+    }
+    return STRATA_OK;
+}
+
+/* ---- merge ---- */
+
+static strata_status merge(job *j, strata_error *err) {
+    const strata_merge_attrs *attrs = (const strata_merge_attrs *)j->common;
+    int n_results, n = collect(j, false, &n_results);
+    const size_t bytes = bytes_of(j->common->dtype, strata_shape_elements(j->common->shape));
+    j->read = bytes * (uint64_t)n;
+    j->written = bytes * (uint64_t)n_results;
+    return attrs->merge->run(attrs->merge, j->context->operands, n, j->context->results, n_results, err);
+}
+
+/* ---- the table ---- */
+
+typedef struct kind {
+    const strata_op *op;
+    strata_status (*run)(job *j, strata_error *err);
+} kind;
+
+static const kind kinds[] = {
+    {&strata_op_all_reduce, fold},        {&strata_op_reduce_to, fold},
+    {&strata_op_broadcast, hand_on},      {&strata_op_all_gather, gather},
+    {&strata_op_reduce_scatter, scatter}, {&strata_op_send, hand_on},
+    {&strata_op_recv, hand_on},           {&strata_op_merge, merge},
+};
+
+strata_status strata_exchange_run(const strata_exchange_context *context, const strata_exchange_member *members, int n_members,
+                                  uint64_t *bytes_read, uint64_t *bytes_written, strata_error *err) {
+    job j = {.context = context,
+             .members = members,
+             .n = n_members,
+             .common = members[0].node->attrs,
+             .over_workers = strata_exchange_spans_workers(members[0].node, context->workers)};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        if (kinds[k].op != members[0].node->op) continue;
+        STRATA_TRY(kinds[k].run(&j, err));
+        *bytes_read += j.read;
+        *bytes_written += j.written;
+        return STRATA_OK;
+    }
+    return strata_fail(err, STRATA_INTERNAL, "exchange: nobody carries out %s", members[0].node->op->name);
+}
+
+/* ---- what nodes say ---- */
+
+static bool is_fold(const strata_tensor *node) {
+    return node->op == &strata_op_all_reduce || node->op == &strata_op_reduce_to;
+}
+
+static bool is_parts(const strata_tensor *node) {
+    return node->op == &strata_op_all_gather || node->op == &strata_op_reduce_scatter;
+}
+
+bool strata_exchange_spans_workers(const strata_tensor *node, const strata_workers *workers) {
+    const strata_communication_attrs *common = node->attrs;
+    return workers && workers->n > 1 && !common->channel.local && node->op != &strata_op_merge;
+}
+
+bool strata_exchange_folds(const strata_tensor *node, int64_t *out_elements, strata_reduction *out_reduction) {
+    const strata_all_reduce_attrs *attrs = node->attrs;
+    if (!is_fold(node)) return false;
+    *out_elements = strata_shape_elements(attrs->common.shape);
+    *out_reduction = (strata_reduction)attrs->reduction;
+    return true;
+}
+
+bool strata_exchange_is_due(const strata_tensor *node, int64_t step) {
+    const int64_t every = node->op == &strata_op_all_reduce ? ((const strata_all_reduce_attrs *)node->attrs)->every : 0;
+    return !every || (step + 1) % every == 0;
+}
+
+const char *strata_exchange_name(const strata_tensor *node) {
+    if (!is_fold(node)) return node->op->name;
+    return ((const strata_all_reduce_attrs *)node->attrs)->reduction == STRATA_REDUCE_MEAN ? "mean" : "sum";
+}
+
+int64_t strata_exchange_room(const strata_tensor *node, const strata_workers *workers) {
+    const strata_communication_attrs *common = node->attrs;
+    int64_t elements = strata_shape_elements(common->shape), bytes;
+    if (!strata_exchange_spans_workers(node, workers)) return 0;
+    if (node->op == &strata_op_reduce_scatter) row_of(node->attrs, &elements);
+    if (__builtin_mul_overflow(elements, (int64_t)strata_dtype_bytes(common->dtype), &bytes)) return -1;
+    /* Parts: each worker's bytes, this worker's own, and everybody's. */
+    if (is_parts(node) && (__builtin_mul_overflow(bytes, 2, &bytes) ||
+                           __builtin_add_overflow(bytes, (int64_t)workers->n * (int64_t)sizeof(size_t), &bytes)))
+        return -1;
+    return bytes;
+}
+
+static strata_status differ(const strata_tensor *a, const strata_tensor *b, strata_error *err) {
+    const strata_communication_attrs *x = a->attrs, *y = b->attrs;
+    return strata_fail(err, STRATA_INVALID, "%s %s %s beside %s %s %s", strata_exchange_name(a), strata_dtype_name(x->dtype),
+                       strata_shape_text(x->shape).text, strata_exchange_name(b), strata_dtype_name(y->dtype),
+                       strata_shape_text(y->shape).text);
+}
+
+strata_status strata_exchange_check(const strata_tensor *a, const strata_tensor *b, strata_error *err) {
+    const strata_communication_attrs *x = a->attrs, *y = b->attrs;
+    const bool pair =
+        (a->op == &strata_op_send && b->op == &strata_op_recv) || (a->op == &strata_op_recv && b->op == &strata_op_send);
+    if ((a->op != b->op && !pair) || (a->op == &strata_op_send && !pair) || (a->op == &strata_op_recv && !pair) ||
+        x->dtype != y->dtype)
+        return differ(a, b, err);
+    if (is_parts(a)) {
+        const strata_parts_attrs *p = a->attrs, *q = b->attrs;
+        strata_shape whole_a = x->shape, whole_b = y->shape;
+        if (whole_a.rank == whole_b.rank && a->op == &strata_op_reduce_scatter) whole_b.dims[0] = whole_a.dims[0];
+        if (!strata_shape_equal(whole_a, whole_b) || p->axis != q->axis || p->n != q->n || p->reduction != q->reduction ||
+            p->gradients != q->gradients || p->own == q->own ||
+            memcmp(p->lengths, q->lengths, (size_t)p->n * sizeof *p->lengths))
+            return differ(a, b, err);
+        return STRATA_OK;
+    }
+    if (!strata_shape_equal(x->shape, y->shape)) return differ(a, b, err);
+    if (is_fold(a)) {
+        const strata_all_reduce_attrs *p = a->attrs, *q = b->attrs;
+        if (p->reduction != q->reduction || p->every != q->every || p->gradients != q->gradients) return differ(a, b, err);
+    }
+    return STRATA_OK;
+}
