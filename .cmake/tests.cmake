@@ -2,7 +2,8 @@
 #
 # The tests, found by folder and name. Executables go to <build>/suites, where tests/run.sh finds them by prefix:
 #   test_<dir>       tests/<dir>/*.c, when one of them is a *_test.c: Criterion suites
-#   threads_<name>   tests/threads/<name>_main.c: plain programs (Criterion cannot run under ThreadSanitizer); exit code 77 skips
+#   threads_<name>   tests/threads/<name>_main.c: plain programs (Criterion cannot run under ThreadSanitizer); exit code 77
+# skips
 #   replay_<name>    tests/fuzz/<name>_fuzz.c with replay.c: runs every input of tests/fuzz/corpus/<name>
 #   fuzz_<name>      the same fuzz target under libFuzzer (STRATA_FUZZ)
 # and shell scripts tests/<dir>/*_test.sh, which run as they lie; exit code 77 skips.

@@ -77,10 +77,12 @@ int strata_cores(void);
 /* Runs it now, on this thread. Arguments are checked before anything is sent. */
 STRATA_MUST_USE strata_status strata_operation_run(strata_communicator *comm, const strata_collective *what, strata_error *err);
 
-/* Tells all ranks that this one failed and why, "all_reduce 12 of 1000 f32 (sum): " before it; returns the verdict. `call` may be NULL. */
+/* Tells all ranks that this one failed and why, "all_reduce 12 of 1000 f32 (sum): " before it; returns the verdict. `call` may
+ * be NULL. */
 strata_status strata_communicator_fail(strata_communicator *comm, const strata_call *call, strata_status status,
                                        strata_error *err, const char *format, ...) STRATA_PRINTF(5, 6);
-/* Of a rank that could not connect: unless there is a verdict the others are told, who would wait for it. Returns the verdict. */
+/* Of a rank that could not connect: unless there is a verdict the others are told, who would wait for it. Returns the
+ * verdict. */
 strata_status strata_communicator_give_up(strata_communicator *comm, strata_status status, strata_error *err);
 /* The verdict that both sides of a link call different things. */
 strata_status strata_communicator_mismatch(strata_communicator *comm, const strata_call *mine, int peer,

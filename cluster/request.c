@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests, and the calls that run at once. A communicator's thread, made for the first request, runs them in order; a blocking call runs in
- * its caller when there is no request before it, else it becomes one. */
+ * Requests, and the calls that run at once. A communicator's thread, made for the first request, runs them in order; a blocking
+ * call runs in its caller when there is no request before it, else it becomes one. */
 #include <stdlib.h>
 
 #include "cluster/communicator.h"

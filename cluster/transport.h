@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a transport is: messages between each two ranks of a communicator, in order. Algorithms are sequences of *exchanges*, in each of
- * which a rank gives and takes messages; both sides know from the collective's arguments which ones, so a message says what it belongs
- * to only for checking. A new transport is one file and one row (cluster/transport/transports.c). */
+ * What a transport is: messages between each two ranks of a communicator, in order. Algorithms are sequences of *exchanges*, in
+ * each of which a rank gives and takes messages; both sides know from the collective's arguments which ones, so a message says
+ * what it belongs to only for checking. A new transport is one file and one row (cluster/transport/transports.c). */
 #ifndef STRATA_CLUSTER_TRANSPORT_H
 #define STRATA_CLUSTER_TRANSPORT_H
 
@@ -38,8 +38,8 @@ struct strata_operation;
 
 typedef struct strata_transport {
     const char *name;
-    /* Messages are copies in memory that the ranks share: all ranks are of one machine, and one copy serves many readers. Without
-     * it a message to each peer costs its bytes again. */
+    /* Messages are copies in memory that the ranks share: all ranks are of one machine, and one copy serves many readers.
+     * Without it a message to each peer costs its bytes again. */
     bool shares_memory;
     /* "auto" may choose this transport. Where it may choose several, it takes the one that comes first in transports.c. */
     bool automatic;
@@ -48,11 +48,13 @@ typedef struct strata_transport {
     /* After all ranks have opened; NULL: nothing to do. */
     void (*opened)(strata_communicator *comm);
     void (*close)(strata_communicator *comm);
-    /* Returns when every message was given (data may change again) and taken. Messages to, and from, one peer keep the order of the arrays.
-     * Fails with the verdict, after telling what it saw itself: a call that differs, a peer gone, no progress for stall_seconds. */
+    /* Returns when every message was given (data may change again) and taken. Messages to, and from, one peer keep the order of
+     * the arrays. Fails with the verdict, after telling what it saw itself: a call that differs, a peer gone, no progress for
+     * stall_seconds. */
     strata_status (*exchange)(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
                               strata_receive *receives, int n_receives, strata_error *err);
-    /* Of an engine: whole collectives, instead of exchange. Arguments have been checked; agreeing on the call is the engine's. (optional) */
+    /* Of an engine: whole collectives, instead of exchange. Arguments have been checked; agreeing on the call is the engine's.
+     * (optional) */
     strata_status (*run)(const struct strata_operation *op, strata_collective_kind kind, strata_error *err);
 } strata_transport;
 
@@ -60,8 +62,8 @@ extern const strata_transport strata_transport_inproc, strata_transport_shm, str
 
 /* NULL for a name that no row has. */
 const strata_transport *strata_transport_find(const char *name);
-/* The first automatic row behind `after` (NULL: of all rows) that can connect ranks of one machine, or of several hosts. NULL: there
- * is none. */
+/* The first automatic row behind `after` (NULL: of all rows) that can connect ranks of one machine, or of several hosts. NULL:
+ * there is none. */
 const strata_transport *strata_transport_next(const strata_transport *after, bool several_hosts);
 
 #endif

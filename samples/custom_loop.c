@@ -17,7 +17,8 @@ typedef struct line {
     strata_distributed_variable *weights, *velocity, *seen; /* seen: examples, summed when it is read */
 } line;
 
-/* One replica's step: the graph that is traced once and replayed. inputs: its examples x (n, 3) and y (n, 1); then the numbers that all share. */
+/* One replica's step: the graph that is traced once and replayed. inputs: its examples x (n, 3) and y (n, 1); then the numbers
+ * that all share. */
 static strata_status step(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *err) {
     const line *l = user;
     strata_tensor *x = inputs[0], *y = inputs[1], *share = inputs[2], *words = inputs[3];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walking (rows, channels) with numbers of each channel at hand: a work-group takes `block` rows of up to 256 channels at a time, puts what
- * the channels need into local arrays of 256, and goes through the elements. A kernel has the words rows, channels and block. */
+ * Walking (rows, channels) with numbers of each channel at hand: a work-group takes `block` rows of up to 256 channels at a
+ * time, puts what the channels need into local arrays of 256, and goes through the elements. A kernel has the words rows,
+ * channels and block. */
 
 /* FOR_EACH_BLOCK { FOR_EACH_CHANNEL(k, c) fill; BARRIER; FOR_EACH_ELEMENT(i, k) { ... } BARRIER; } */
 #define FOR_EACH_BLOCK                                            \

@@ -10,7 +10,8 @@
  *   #define CONSTANTS(X) X(0, LOCAL_X, 64) X(1, OP, 0)      id, name, default: unsigned, fixed when the kernel is compiled
  *   #define BUFFERS(X)   X(0, READ, T, x) X(1, WRITE, T, y) binding, READ | WRITE | UPDATE (f32, i32), element type, name
  *   #define WORDS(X)     X(uint, n) X(float, alpha)         parameters of a launch; each buffer's `x_offset` comes before
- *   #define LOCALS(X)    X(float, tile, 256)                optional: memory of a work-group, with LOCAL_ARRAYS in the body; of float4
+ *   #define LOCALS(X)    X(float, tile, 256)                optional: memory of a work-group, with LOCAL_ARRAYS in the body; of
+ *   float4
  *                                                           too, whose float i is LANE(tile, i)
  * then helper functions (values only, no pointers), then KERNEL { body }.
  *
@@ -94,16 +95,17 @@
 #define IS_NEGATIVE(v) ((BITS_FROM_FLOAT(v) >> 31) != 0u)
 
 /* Every element i of n (at most 2^31) once, whatever the number of work-groups. In groups of several work-items neighbours take
- * neighbouring elements (what GPUs want); a group of one takes one run of elements (what a CPU's compiler vectorizes), of whole lines of
- * f32, so that vectors lie in one line and cores share none. */
+ * neighbouring elements (what GPUs want); a group of one takes one run of elements (what a CPU's compiler vectorizes), of whole
+ * lines of f32, so that vectors lie in one line and cores share none. */
 #define ELEMENT_RUN(i, n)                                                                                       \
     const uint i##_run = LOCAL_X == 1u ? ((n) + 16u * GLOBAL_SIZE(0) - 1u) / (16u * GLOBAL_SIZE(0)) * 16u : 1u; \
     const uint i##_end = LOCAL_X == 1u ? MIN_U32((GLOBAL_ID(0) + 1u) * i##_run, (n)) : (n);
 #define FOR_EACH(i, n) \
     ELEMENT_RUN(i, n)  \
     for (uint i = GLOBAL_ID(0) * i##_run; i < i##_end; i += LOCAL_X == 1u ? 1u : GLOBAL_SIZE(0))
-/* FOR_EACH for f32 alone: BODY(V, i) handles element i where V is float, and on CPUs the 16 from i on where V is float16, for compilers
- * that make no vectors of the loop (Intel's, where a buffer is written or a root is taken). LOADV and STOREV read and write such a V. */
+/* FOR_EACH for f32 alone: BODY(V, i) handles element i where V is float, and on CPUs the 16 from i on where V is float16, for
+ * compilers that make no vectors of the loop (Intel's, where a buffer is written or a root is taken). LOADV and STOREV read and
+ * write such a V. */
 #define FOR_EACH_WIDE(i, n, BODY)                                   \
     ELEMENT_RUN(i, n)                                               \
     uint i = GLOBAL_ID(0) * i##_run;                                \
@@ -119,7 +121,8 @@
  * a loop that sums floats: Intel's compiler for CPUs would make 16 partial sums of it. */
 /* Every row of n once; the work-items of a group share a row, so barriers are allowed in the body. */
 #define FOR_EACH_GROUP(row, n) for (uint row = GROUP_ID(0); row < (n); row += GROUPS(0))
-/* WIDE(i) + k for k = 0, 1 .. are neighbours to a CPU's compiler, where i + k of 32 bits might wrap and keep it from vectorizing. */
+/* WIDE(i) + k for k = 0, 1 .. are neighbours to a CPU's compiler, where i + k of 32 bits might wrap and keep it from
+ * vectorizing. */
 #define MIN_U32(a, b) ((a) < (b) ? (a) : (b))
 #define MAX_U32(a, b) ((a) > (b) ? (a) : (b))
 
@@ -249,7 +252,8 @@ DIRECTIVE extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
         PASTE(STORAGE_, T) x[];                                                    \
     };
 #ifdef STRATA_FETCH
-/* By access, as strata_shader_binding_of (shaders.h) tells the backend. Each buffer has functions for what may be done with it. */
+/* By access, as strata_shader_binding_of (shaders.h) tells the backend. Each buffer has functions for what may be done with
+ * it. */
 #define GET(x, i)    fetch_##x(x##_offset + (i))
 #define PUT(y, i, v) put_##y(y##_offset + (i), v)
 #define FETCHED_AS(number, sampler, value, x)                     \

@@ -207,8 +207,8 @@ float pow_f32(float a, float b) {
     return sign * pow_positive(base, b);
 }
 
-/* Below 1 the series of erf, 2 / sqrt(pi) times the sum of (-1)^k v^(2k+1) / (k! (2k+1)), of which 11 terms leave 1e-9; from there on 1 minus
- * the rational approximation of erfc in Abramowitz & Stegun 7.1.26 times e^(-v^2), within 2e-7. */
+/* Below 1 the series of erf, 2 / sqrt(pi) times the sum of (-1)^k v^(2k+1) / (k! (2k+1)), of which 11 terms leave 1e-9; from
+ * there on 1 minus the rational approximation of erfc in Abramowitz & Stegun 7.1.26 times e^(-v^2), within 2e-7. */
 float erf_f32(float v) {
     if (IS_NAN(v)) return v;
     const float a = abs(v);

@@ -17,7 +17,8 @@ uint bf16_bits(float v) {
     return IS_NAN(v) ? (bits >> 16) | 0x40u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
 }
 
-/* Halves without branches, so that loops over them become vectors; exact where subnormal floats are flushed too, since none comes up. */
+/* Halves without branches, so that loops over them become vectors; exact where subnormal floats are flushed too, since none
+ * comes up. */
 float f16_value(uint h) {
     const uint magnitude = h & 0x7fffu;
     const uint normal =

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) and which of its words belongs to which
- * element; the whole specification is in README.md. A kernel has the buffer `state` (i32) and the words `n`, `stream` and `row`. */
+ * element; the whole specification is in README.md. A kernel has the buffer `state` (i32) and the words `n`, `stream` and
+ * `row`. */
 #define PHILOX_ROUND                                                                          \
     {                                                                                         \
         const uint high_0 = MULTIPLY_HIGH(0xd2511f53u, word_0), low_0 = 0xd2511f53u * word_0; \
@@ -20,8 +21,9 @@ float uniform_from_word(uint word) {
 }
 
 /* Every element of the tensor once, with its word. The elements have the global numbers first .. first + n-1, first being
- * state[4..5] * row, and number g has word g mod 4 of counter g / 4. In groups of several work-items a turn of the loop is a counter with its (up to) four elements; in
- * a group of one (what CPUs want) it is one element, which repeats work but vectorizes: with PoCL on AVX-512 5 ns an element.
+ * state[4..5] * row, and number g has word g mod 4 of counter g / 4. In groups of several work-items a turn of the loop is a
+ * counter with its (up to) four elements; in a group of one (what CPUs want) it is one element, which repeats work but
+ * vectorizes: with PoCL on AVX-512 5 ns an element.
  *   FOR_EACH_COUNTER(q) {
  *       PHILOX_WORDS(q)
  *       FOR_EACH_WORD(q, w, e) {

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The products of tiles in local memory, for kernels that are a matrix product c = a b at heart and differ in where a and b lie:
- * matmul_tiles, conv2d_tiles, conv2d_filter_grad_tiles.
+ * The products of tiles in local memory, for kernels that are a matrix product c = a b at heart and differ in where a and b
+ * lie: matmul_tiles, conv2d_tiles, conv2d_filter_grad_tiles.
  *
- * A work-group of LOCAL_X x LOCAL_Y makes a tile of c, TILE_M rows by TILE_N columns. TILE_K steps of both operands lie in local memory,
- * as vectors of 4, while the next are on their way from global memory to registers. A work-item owns WORK_M x WORK_N elements in blocks of
- * 4 x 4, whose rows and columns M_OF(i) and N_OF(j) tell: a vector of each operand then serves 16 multiply-adds. 32 neighbours own 8 x 4 of
- * the blocks, so that they read few different vectors. WORK_M and WORK_N are multiples of 4, LOCAL_X is 4 or a multiple of 8, LOCAL_Y is a multiple
- * of 4; LOCAL_X LOCAL_Y is a multiple of TILE_K, of TILE_M and of TILE_N.
+ * A work-group of LOCAL_X x LOCAL_Y makes a tile of c, TILE_M rows by TILE_N columns. TILE_K steps of both operands lie in
+ * local memory, as vectors of 4, while the next are on their way from global memory to registers. A work-item owns WORK_M x
+ * WORK_N elements in blocks of 4 x 4, whose rows and columns M_OF(i) and N_OF(j) tell: a vector of each operand then serves 16
+ * multiply-adds. 32 neighbours own 8 x 4 of the blocks, so that they read few different vectors. WORK_M and WORK_N are
+ * multiples of 4, LOCAL_X is 4 or a multiple of 8, LOCAL_Y is a multiple of 4; LOCAL_X LOCAL_Y is a multiple of TILE_K, of
+ * TILE_M and of TILE_N.
  *
- * Fold order: sum = fma(a, b, sum) from 0, k ascending, one accumulator an element; zeros fill the last steps. No constant changes a bit.
+ * Fold order: sum = fma(a, b, sum) from 0, k ascending, one accumulator an element; zeros fill the last steps. No constant
+ * changes a bit.
  *
- * The kernel defines A_VALUE(m, k) and B_VALUE(k, n), the operands' elements with zeros beyond the edges, for m < TILE_M, n < TILE_N; k counts
- * from 0. A_ALONG_K (B_ALONG_K) is whether neighbouring work-items fetch neighbours in k, or in m (n). */
+ * The kernel defines A_VALUE(m, k) and B_VALUE(k, n), the operands' elements with zeros beyond the edges, for m < TILE_M, n <
+ * TILE_N; k counts from 0. A_ALONG_K (B_ALONG_K) is whether neighbouring work-items fetch neighbours in k, or in m (n). */
 #define TILE_M (LOCAL_Y * WORK_M)
 #define TILE_N (LOCAL_X * WORK_N)
 #define ITEMS  (LOCAL_X * LOCAL_Y)
@@ -66,8 +68,8 @@
         }                                                                                                                    \
     }
 
-/* sum[WORK_M * WORK_N] of `steps` steps; `before` is what there is to do before the steps from `first` on are fetched (with `first` in it).
- * Begins where all work-items may write to local memory, and ends so. */
+/* sum[WORK_M * WORK_N] of `steps` steps; `before` is what there is to do before the steps from `first` on are fetched (with
+ * `first` in it). Begins where all work-items may write to local memory, and ends so. */
 #define PRODUCT_OF_TILES(steps, before)                               \
     float sum[WORK_M * WORK_N], a_next[A_SHARE], b_next[B_SHARE];     \
     UNROLL for (uint i = 0u; i < WORK_M * WORK_N; i++) sum[i] = 0.0f; \

@@ -7,10 +7,10 @@
  *            identity; then lane l takes lane l + 128 for l < 128, l + 64 for l < 64, ..., l + 1 for l = 0
  * A kernel that folds has LOCALS(X) = FOLD_LOCALS(X, type), 256 elements of local memory.
  *
- * Rows that stand side by side as columns of memory are long chains of few work-items in either, and a GPU waits for each of their loads.
- * They have a third order, runs: at most 32 of them, of 4 ceil(count / 128) neighbouring elements (the last run may be shorter), each
- * folded from the identity, elements ascending; then the runs from the identity, ascending. A work-group owns 8 neighbouring columns,
- * which are 32 bytes of floats, a lane one run of one of them. */
+ * Rows that stand side by side as columns of memory are long chains of few work-items in either, and a GPU waits for each of
+ * their loads. They have a third order, runs: at most 32 of them, of 4 ceil(count / 128) neighbouring elements (the last run
+ * may be shorter), each folded from the identity, elements ascending; then the runs from the identity, ascending. A work-group
+ * owns 8 neighbouring columns, which are 32 bytes of floats, a lane one run of one of them. */
 #define FOLD_LOCALS(X, type) X(type, lanes, 256)
 
 #define FOR_EACH_ROW(row, n) \
@@ -51,8 +51,8 @@
 #define RUNS          32u
 #define COLUMNS       8u /* RUNS COLUMNS = 256 lanes: run lane / 8, column lane % 8 */
 #define RUN_OF(count) (((count) + 4u * RUNS - 1u) / (4u * RUNS) * 4u) /* whole turns of loops that take four */
-/* lanes = the runs, folded, of `width` columns, at most 8. ELEMENT(i) is an expression of i = 0 .. count-1 and of `column`. Four are
- * loaded together. */
+/* lanes = the runs, folded, of `width` columns, at most 8. ELEMENT(i) is an expression of i = 0 .. count-1 and of `column`.
+ * Four are loaded together. */
 #define FOLD_RUNS(type, identity, count, ELEMENT, COMBINE)                                                \
     for (uint lane = LOCAL_ID(0); lane < 256u; lane += LOCAL_X) {                                         \
         const uint column = lane % COLUMNS, run = RUN_OF(count);                                          \

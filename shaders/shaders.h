@@ -82,7 +82,8 @@ typedef struct strata_shader {
  * Static memory. */
 const strata_shader *strata_shader_find(const char *stem, const char *variant);
 
-/* How the modules `fetch` bind a buffer. Storage buffers are what is only written, and what has 64 bits: of that there are no texels. */
+/* How the modules `fetch` bind a buffer. Storage buffers are what is only written, and what has 64 bits: of that there are no
+ * texels. */
 typedef enum strata_shader_binding {
     STRATA_SHADER_STORAGE,
     STRATA_SHADER_TEXELS,        /* a uniform texel buffer, for what is read              */

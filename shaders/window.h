@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the pooling kernels share. A work-item owns a pixel of the result and CHANNELS neighbouring channels; CHANNELS divides the number of
- * channels. The window at output (oh, ow) covers rows oh stride_h - pad_h .. + window_h - 1 of the input, cut to 0 .. in_h - 1. */
+ * What the pooling kernels share. A work-item owns a pixel of the result and CHANNELS neighbouring channels; CHANNELS divides
+ * the number of channels. The window at output (oh, ow) covers rows oh stride_h - pad_h .. + window_h - 1 of the input, cut to
+ * 0 .. in_h - 1. */
 /* clang-format off */
 #define POOL_WORDS(X)                                                                                                     \
     X(uint, n) X(uint, in_h) X(uint, in_w) X(uint, out_h) X(uint, out_w) X(uint, channels) X(uint, window_h)              \
@@ -14,8 +15,8 @@
     const uint first_c = (i - pixel * runs) * CHANNELS, line = pixel / width; \
     const uint column = pixel - line * width, image = line / height, row = line - image * height;
 
-/* First row or column of the window at output o, and the end. The comparison is signed because of an unsigned one compilers would make a saturating
- * subtraction, which Oclgrind 21.10 does not know. */
+/* First row or column of the window at output o, and the end. The comparison is signed because of an unsigned one compilers
+ * would make a saturating subtraction, which Oclgrind 21.10 does not know. */
 #define WINDOW_BEGIN(o, stride, pad)          (I32((o) * (stride)) > I32(pad) ? (o) * (stride) - (pad) : 0u)
 #define WINDOW_END(o, stride, pad, size, lim) MIN_U32((o) * (stride) + (size) - (pad), (lim))
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what the tests need, builds them, runs them, and counts their cases: one line a suite, and last the sum. Two suites run at a time: those that
-# compile kernels keep cores busy, and programs of several processes mostly wait for each other.
+# Installs what the tests need, builds them, runs them, and counts their cases: one line a suite, and last the sum. Two suites
+# run at a time: those that compile kernels keep cores busy, and programs of several processes mostly wait for each other.
 # Every skipped case shows its reason; a message of Vulkan's validation layers or of Oclgrind fails the suite it came from.
 set -u
 
@@ -99,8 +99,8 @@ else
     echo "Vulkan runs without validation: the layers are not installed (vulkan-validationlayers)"
 fi
 
-# open_messages LANE: validation layers and Oclgrind write to a pipe, which all processes of a suite can open at once, unlike a file. One for
-# each of what runs at the same time, or nobody would know which suite a message is of.
+# open_messages LANE: validation layers and Oclgrind write to a pipe, which all processes of a suite can open at once, unlike a
+# file. One for each of what runs at the same time, or nobody would know which suite a message is of.
 open_messages() {
     messages=$logs/messages-$1.pipe messages_log=$logs/messages-$1.log
     rm -f "$messages"
@@ -259,8 +259,8 @@ run_drivers() {
         no_driver lavapipe "not installed (mesa-vulkan-drivers, vulkan-validationlayers)"
     fi
 
-    # Kernels for real GPUs, on what is here: those of products and convolutions are other ones than a CPU's. Not on PoCL 3.1, whose optimizer
-    # breaks conv2d_filter_grad_tiles (it is right with -cl-opt-disable).
+    # Kernels for real GPUs, on what is here: those of products and convolutions are other ones than a CPU's. Not on PoCL 3.1,
+    # whose optimizer breaks conv2d_filter_grad_tiles (it is right with -cl-opt-disable).
     all_tests=$filter
     case conformance in *"$filter"*) filter='@(window|products|matmul)' ;; esac
     if [ -n "$lavapipe" ] && [ -n "$validation" ]; then

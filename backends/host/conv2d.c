@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * f32 convolutions on the host: the taps of a run of pixels are laid out as rows of a matrix, as many as stay in the cache, and multiplied
- * by the tiles of matmul.c. conv2d and conv2d_input_grad fold taps and channels ascending, as every backend does; conv2d_filter_grad adds
- * up the products of the runs, ascending. */
+ * f32 convolutions on the host: the taps of a run of pixels are laid out as rows of a matrix, as many as stay in the cache, and
+ * multiplied by the tiles of matmul.c. conv2d and conv2d_input_grad fold taps and channels ascending, as every backend does;
+ * conv2d_filter_grad adds up the products of the runs, ascending. */
 #include "core/op/conv2d.h"
 
 #include <string.h>

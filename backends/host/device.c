@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The host backend: runs every op in the calling thread, by a loop of its own where fast.c has a row and by the op's reference
- * otherwise. Always there; needs nothing. A run is finished when it returns, so tickets are already done and waiting is free. */
+ * otherwise. Always there; needs nothing. A run is finished when it returns, so tickets are already done and waiting is
+ * free. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * f32 element-wise ops on the host, one plain loop each, read from core/op/elementwise.def. Operands of one shape, or a second operand
- * whose shape is the tail of the first's (a bias, a scalar); other broadcasts are left to the reference. */
+ * f32 element-wise ops on the host, one plain loop each, read from core/op/elementwise.def. Operands of one shape, or a second
+ * operand whose shape is the tail of the first's (a bias, a scalar); other broadcasts are left to the reference. */
 #include <math.h>
 #include <string.h>
 

@@ -25,7 +25,8 @@ const host_fast_op *host_fast_find(const strata_tensor *node);
 /* Whether the node and its operands are f32: what the loops are made for. */
 bool host_is_f32(const strata_tensor *node);
 
-/* A product of matrices in memory, for ops that are one: c = epilogue of a b, K folded ascending from 0 by fma. Strides in elements. */
+/* A product of matrices in memory, for ops that are one: c = epilogue of a b, K folded ascending from 0 by fma. Strides in
+ * elements. */
 typedef struct host_product {
     int64_t m, n, k;
     int64_t a_row, a_k; /* a[m * a_row + k * a_k] */

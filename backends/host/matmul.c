@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * f32 matrix product on the host: register tiles of 6 x 32 over panels of b that are packed 32 columns wide. Every element folds K in
- * ascending order from 0 with one fused multiply-add a term, as every backend does, so the tile never shows in the result. The tile is
- * compiled three times and the processor chooses. */
+ * f32 matrix product on the host: register tiles of 6 x 32 over panels of b that are packed 32 columns wide. Every element
+ * folds K in ascending order from 0 with one fused multiply-add a term, as every backend does, so the tile never shows in the
+ * result. The tile is compiled three times and the processor chooses. */
 #include "core/op/matmul.h"
 
 #include <math.h>
@@ -12,8 +12,8 @@
 
 enum { TILE_M = 6, TILE_N = HOST_PANEL };
 
-/* out (rows, TILE_N) = a (rows, K) panel (K, TILE_N);  element (m, k) of a is a[m * row_stride + k * k_stride]. In parts of two registers of
- * `lanes` floats, so that 2 rows accumulators, the panel's two and a's one fit in the registers there are. */
+/* out (rows, TILE_N) = a (rows, K) panel (K, TILE_N);  element (m, k) of a is a[m * row_stride + k * k_stride]. In parts of two
+ * registers of `lanes` floats, so that 2 rows accumulators, the panel's two and a's one fit in the registers there are. */
 #define TILE_OF_ROWS(name, lanes, rows)                                                                                    \
     static inline __attribute__((always_inline)) void name##_##rows(const float *a, int64_t row_stride, int64_t k_stride,  \
                                                                     const float *panel, int64_t k_size, float *out) {      \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compiled kernels on disk, a file each: header, key, data. Drivers crash on binaries that are not theirs, so everything that could differ
+ * Compiled kernels on disk, a file each: header, key, data. Drivers crash on binaries that are not theirs, so everything that
+ * could differ
  * is compared first: format, Strata's version, device, driver, the whole key (what was compiled), and a hash of the data. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -80,7 +80,8 @@ static bool fits_any(const strata_kernel_limits *limits, const strata_tensor *no
 
 /* ---- conv2d and its gradient by the input ---- */
 
-/* The convolution as the kernel sees it: see shaders/cpu/conv2d.kernel. first_w, run_step and step in floats, else pixels, rows and columns. */
+/* The convolution as the kernel sees it: see shaders/cpu/conv2d.kernel. first_w, run_step and step in floats, else pixels, rows
+ * and columns. */
 typedef struct view {
     int64_t to_h, to_w, from_h, from_w, depth, columns;
     int64_t slab_h, slab_w, step_h, spread_h, spread_w, pad_h, pad_w, first_h, tap_h, runs, run, first_w, run_step;

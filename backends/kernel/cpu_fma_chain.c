@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The family cpu/fma_chain: shaders/cpu/fma_chain.kernel for OpenCL on CPUs, where the portable kernel would depend on how well a
- * driver vectorizes over work-items, and a peak must not. */
+ * The family cpu/fma_chain: shaders/cpu/fma_chain.kernel for OpenCL on CPUs, where the portable kernel would depend on how well
+ * a driver vectorizes over work-items, and a peak must not. */
 #include <stdio.h>
 
 #include "backends/kernel/lowering.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The family cpu/matmul: shaders/cpu/matmul.kernel for OpenCL on CPUs. Which register tile, how the result is cut into blocks, and
- * whether b is packed, from the sizes alone: a model of cycles ranks the tiles, the best few are the tuner's candidates. */
+ * The family cpu/matmul: shaders/cpu/matmul.kernel for OpenCL on CPUs. Which register tile, how the result is cut into blocks,
+ * and whether b is packed, from the sizes alone: a model of cycles ranks the tiles, the best few are the tuner's candidates. */
 #include <stdio.h>
 
 #include "backends/kernel/lowering.h"
@@ -42,8 +42,8 @@ static const double PACK_COST = 8, /* a vector of b: each row's is in another li
     FAR_A_COST = 1,     /* a line of a, once a block ... */
     FAR_A_COST_TA = 32, /* ... and where a is stored (K, M): the next one is a row apart, which nothing prefetches */
     OTHERS_COST = 20;   /* a line of a or b that a core reads, as another core may have written it */
-/* A small product's tile that the model takes for slower than the best by more is not timed: alone, with all in its caches, it may
- * look better than in a step. */
+/* A small product's tile that the model takes for slower than the best by more is not timed: alone, with all in its caches, it
+ * may look better than in a step. */
 static const double WORTH_TIMING = 1.05;
 
 static int lanes(const strata_kernel_limits *limits) {
@@ -74,8 +74,8 @@ static int64_t work_of(const strata_matmul_sizes *s) {
     return s->m * s->n * s->k * s->n_batch;
 }
 
-/* Blocks are numbered down the columns where b is the larger operand: a core takes neighbours, so it reads some of that one and all of
- * the other. */
+/* Blocks are numbered down the columns where b is the larger operand: a core takes neighbours, so it reads some of that one and
+ * all of the other. */
 static bool by_columns(const strata_matmul_sizes *s) {
     return s->n > s->m;
 }
@@ -148,9 +148,9 @@ static plan plan_of(const strata_kernel_limits *limits, const strata_tensor *nod
               .row_of_a = k * tile.rows / 16 * others,
               .column_of_b = k * lines_of_b * others};
     if (!pack) p.tile_cost += k * far_b_cost(limits, &s, lines_of_b);
-    /* Up to four blocks a core, at least two of a large product, so that a core that is held up does not hold up the rest. A second
-     * core takes ~10 us to wake: small products are one block, very small ones where nobody must be woken. There a product of some size
-     * is eight blocks a core too, as cores are not alike for long: four left one of them waiting. */
+    /* Up to four blocks a core, at least two of a large product, so that a core that is held up does not hold up the rest. A
+     * second core takes ~10 us to wake: small products are one block, very small ones where nobody must be woken. There a
+     * product of some size is eight blocks a core too, as cores are not alike for long: four left one of them waiting. */
     const int64_t all = p.tiles_m * p.tiles_n * s.n_batch;
     int64_t most = work < (limits->cheap_groups ? VERY_SMALL : SMALL) ? 1 : (work < LARGE ? 4 : 16) * units;
     int64_t least = work < (limits->cheap_groups ? 16 * SMALL : LARGE) ? units : (limits->cheap_groups ? 8 : 2) * units;

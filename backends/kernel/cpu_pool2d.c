@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The families cpu/max_pool2d and cpu/max_pool2d_grad for OpenCL on CPUs: a vector of channels at a time. The gradient where windows
- * lie side by side, as nearly all do; else the portable kernel looks through every window of an element. */
+ * The families cpu/max_pool2d and cpu/max_pool2d_grad for OpenCL on CPUs: a vector of channels at a time. The gradient where
+ * windows lie side by side, as nearly all do; else the portable kernel looks through every window of an element. */
 #include "backends/kernel/lowering.h"
 #include "core/op/copy.h"
 #include "core/op/ops.h"

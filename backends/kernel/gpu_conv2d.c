@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The families gpu/conv2d, ..input_grad and ..filter_grad: convolutions as products of tiles (shaders/conv2d_tiles.kernel,
- * conv2d_filter_grad_tiles.kernel) for real GPUs. Those with few columns, depthwise ones above all, would leave most of a tile empty: they are left
- * to the portable kernels. */
+ * conv2d_filter_grad_tiles.kernel) for real GPUs. Those with few columns, depthwise ones above all, would leave most of a tile
+ * empty: they are left to the portable kernels. */
 #include "backends/kernel/gpu_tiles.h"
 #include "core/op/conv2d.h"
 #include "core/op/copy.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The family gpu/matmul for real GPUs: tiles of shaders/matmul_tiles.kernel. A long k of a small result is cut into parts, which matmul_fold.kernel
- * adds up: by the shape alone, since it decides the bits. A backend's library of matrix products (CLBlast) is one more candidate for plain
- * products; it folds K in an order of its own, so only options.fast lets it in. */
+ * The family gpu/matmul for real GPUs: tiles of shaders/matmul_tiles.kernel. A long k of a small result is cut into parts,
+ * which matmul_fold.kernel
+ * adds up: by the shape alone, since it decides the bits. A backend's library of matrix products (CLBlast) is one more
+ * candidate for plain products; it folds K in an order of its own, so only options.fast lets it in. */
 #include "backends/kernel/gpu_tiles.h"
 #include "core/op/copy.h"
 #include "core/op/matmul.h"

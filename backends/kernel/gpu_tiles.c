@@ -45,7 +45,8 @@ static bool fits_device(const strata_kernel_limits *limits, const strata_tiled_p
            (uint32_t)t[TILE_LOCAL_X] <= limits->max_local[0] && (uint32_t)t[TILE_LOCAL_Y] <= limits->max_local[1];
 }
 
-/* Steps of one k, relative: a unit's tiles one after another, or what one of its work-items does when there are too few to fill the unit. */
+/* Steps of one k, relative: a unit's tiles one after another, or what one of its work-items does when there are too few to fill
+ * the unit. */
 static double cost_of(const strata_kernel_limits *limits, const strata_tiled_product *product, int tile) {
     const int *t = tiles[tile].values;
     const int64_t units = limits->compute_units > 1 ? limits->compute_units : UNKNOWN_UNITS;

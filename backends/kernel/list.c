@@ -48,9 +48,9 @@ static void choose_local(const strata_kernel_limits *limits, const strata_launch
     }
 }
 
-/* Groups of a looping kernel along x. A GPU takes one for each group of work-items, as far as it goes: it hides latency by them. A CPU gets
- * as few as keep its cores busy, each with enough to do; so does one that plays a GPU, where it is known that no work-item makes too many
- * turns of its loops then. */
+/* Groups of a looping kernel along x. A GPU takes one for each group of work-items, as far as it goes: it hides latency by
+ * them. A CPU gets as few as keep its cores busy, each with enough to do; so does one that plays a GPU, where it is known that
+ * no work-item makes too many turns of its loops then. */
 static int64_t enough_groups(const strata_kernel_limits *limits, const strata_launch *launch, uint32_t local, int64_t bytes) {
     int64_t units = limits->compute_units;
     if (limits->device_class == STRATA_DEVICE_SOFTWARE_GPU && launch->turns > 0 && launch->turns <= MOST_TURNS) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One node to its launches: the family that fits the device, else, on a CPU, the one that would fit the node in f32, else the op's
- * portable kernels. Where the tensors lie is not known here (list.c). */
+ * One node to its launches: the family that fits the device, else, on a CPU, the one that would fit the node in f32, else the
+ * op's portable kernels. Where the tensors lie is not known here (list.c). */
 #include "backends/kernel/lowering.h"
 
 #include <string.h>

@@ -7,8 +7,8 @@
 
 #include "backends/kernel/kernel.h"
 
-/* Fills an empty lowering (core/graph/launch.h) with the launches of `node` on a device with these limits: those of the first family
- * that fits, else those of op->lower. */
+/* Fills an empty lowering (core/graph/launch.h) with the launches of `node` on a device with these limits: those of the first
+ * family that fits, else those of op->lower. */
 strata_status strata_lowering_run(strata_lowering *lowering, const strata_kernel_limits *limits, strata_tuner *tuner,
                                   const strata_tensor *node, strata_error *err);
 

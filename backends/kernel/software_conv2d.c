@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The families software/conv2d, ..input_grad and ..filter_grad: the portable convolution kernels with blocks for GPUs that a CPU plays. As for
- * matmul (software_matmul.c) each work-item's elements are fetched one by one, so large blocks pay, and take long to compile. */
+ * The families software/conv2d, ..input_grad and ..filter_grad: the portable convolution kernels with blocks for GPUs that a
+ * CPU plays. As for matmul (software_matmul.c) each work-item's elements are fetched one by one, so large blocks pay, and take
+ * long to compile. */
 #include <stdio.h>
 
 #include "backends/kernel/lowering.h"

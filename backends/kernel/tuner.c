@@ -2,13 +2,13 @@
  *
  * Which of a family's candidates is fastest on this device for one node's shapes: timed on first use, then remembered.
  *
- * A candidate is tried by compiling a piece of that one node, with buffers of its own (core/run/bench.h). Its result must equal the first
- * candidate's: bit for bit when it is marked exact, within TOLERANCE when only options.fast let it in. All the tuning of one opened
- * device takes at most BUDGET_NS or GPU_BUDGET_NS; what is left then keeps its first candidate, which is remembered too, so that the next start
- * doesn't tune again.
+ * A candidate is tried by compiling a piece of that one node, with buffers of its own (core/run/bench.h). Its result must equal
+ * the first candidate's: bit for bit when it is marked exact, within TOLERANCE when only options.fast let it in. All the tuning
+ * of one opened device takes at most BUDGET_NS or GPU_BUDGET_NS; what is left then keeps its first candidate, which is
+ * remembered too, so that the next start doesn't tune again.
  *
- * The file is text, a line a node: key, candidate, microseconds. It is read when the device is opened and written anew, by rename,
- * with each result. Another device or driver has another file. */
+ * The file is text, a line a node: key, candidate, microseconds. It is read when the device is opened and written anew, by
+ * rename, with each result. Another device or driver has another file. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,8 +200,8 @@ static bool same_result(const strata_tensor *node, bool exact, const void *a, co
     return difference <= TOLERANCE * largest;
 }
 
-/* The fastest that gives the right result within the budget. A candidate that fails is passed over. The first one is compiled anyway, so
- * only what comes after it counts. */
+/* The fastest that gives the right result within the budget. A candidate that fails is passed over. The first one is compiled
+ * anyway, so only what comes after it counts. */
 static int tune(strata_tuner *tuner, const strata_tensor *node, const strata_candidate *candidates, int n, double *out_us) {
     size_t bytes = (size_t)tensor_bytes(node);
     char *truth = malloc(bytes + 1), *result = malloc(bytes + 1);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A node of f16 or bf16 by a family whose kernels take f32 only: its 16-bit operands are converted into scratch, the family computes
- * there, the result is rounded into its place. That is what a kernel of 16-bit storage means too: f32 arithmetic, one rounding. Used on
- * CPUs (lowering.c), where a vector kernel is tens of times faster than the portable one and a conversion is one pass over memory. */
+ * A node of f16 or bf16 by a family whose kernels take f32 only: its 16-bit operands are converted into scratch, the family
+ * computes there, the result is rounded into its place. That is what a kernel of 16-bit storage means too: f32 arithmetic, one
+ * rounding. Used on CPUs (lowering.c), where a vector kernel is tens of times faster than the portable one and a conversion is
+ * one pass over memory. */
 #include "backends/kernel/lowering.h"
 #include "core/op/copy.h"
 

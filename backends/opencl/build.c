@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Kernels' programs: the embedded sources with their constants, taken from the disk cache where there is one, else compiled. The cache
- * is skipped where the driver keeps its own. What has been built stays with the device. */
+ * Kernels' programs: the embedded sources with their constants, taken from the disk cache where there is one, else compiled.
+ * The cache is skipped where the driver keeps its own. What has been built stays with the device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "backends/opencl/opencl.h"
 
 enum { LOG_LINES = 6, LOG_BYTES = 600, MAX_BINARY_BYTES = 256 << 20 };
-/* Without denormals: the moments of Adam's dead units decay into them, and a CPU is 7 to 50 times slower there. Without warnings: PoCL
- * prints how many there are, and `LOCAL_X == 1u || ...` is one where LOCAL_X is a constant. */
+/* Without denormals: the moments of Adam's dead units decay into them, and a CPU is 7 to 50 times slower there. Without
+ * warnings: PoCL prints how many there are, and `LOCAL_X == 1u || ...` is one where LOCAL_X is a constant. */
 static const char options[] = "-cl-std=CL1.2 -cl-denorms-are-zero -w";
 
 /* The log's first lines, on one line. */

@@ -79,8 +79,8 @@ strata_status strata_opencl_allocate(opencl_device *device, cl_mem_flags flags, 
     return STRATA_OK;
 }
 
-/* Rows of a large matrix are a page apart or more: with pages of 4 KiB a product of 1024 x 1024 loses a tenth to address translation. Only
- * whole huge pages are asked for, so that none is taken for a rest. */
+/* Rows of a large matrix are a page apart or more: with pages of 4 KiB a product of 1024 x 1024 loses a tenth to address
+ * translation. Only whole huge pages are asked for, so that none is taken for a rest. */
 strata_status strata_opencl_allocate_shared(opencl_device *device, int64_t bytes, void **out_host, cl_mem *out_memory,
                                             strata_error *err) {
     if (!has_room(device, bytes)) return out_of_memory(device, bytes, err);
@@ -117,8 +117,8 @@ static void buffer_destroy(strata_device *base, strata_buffer *buffer) {
     free(buffer);
 }
 
-/* Oclgrind 21.10 knows what is initialised only where one write covers a whole buffer (a fill, or a write of a part, confuse it): it gets
- * the whole buffer, with `bytes` at `offset` changed. CL_SUCCESS or a code. */
+/* Oclgrind 21.10 knows what is initialised only where one write covers a whole buffer (a fill, or a write of a part, confuse
+ * it): it gets the whole buffer, with `bytes` at `offset` changed. CL_SUCCESS or a code. */
 static cl_int write_whole(opencl_device *device, const strata_buffer *buffer, int64_t offset, const void *source,
                           int64_t bytes) {
     const size_t all = rounded(buffer->bytes);
@@ -250,8 +250,9 @@ static strata_status wait_ticket(strata_device *base, uint64_t ticket, strata_er
 }
 
 /* ---- open, close ---- */
-/* Returns when only we hold the queue, or after a second. Workers of PoCL (3.1) release an event, which holds its queue, some time after
- * clFinish returned; the queue does not hold its sub-device, so a sub-device released before that is used after it is freed. */
+/* Returns when only we hold the queue, or after a second. Workers of PoCL (3.1) release an event, which holds its queue, some
+ * time after clFinish returned; the queue does not hold its sub-device, so a sub-device released before that is used after it
+ * is freed. */
 static void wait_for_workers(const opencl_device *device) {
     const struct timespec nap = {.tv_nsec = FIRST_NAP_NS};
     for (int64_t slept = 0; slept < WORKERS_LET_GO_NS; slept += FIRST_NAP_NS) {
@@ -326,8 +327,8 @@ static void fill_limits(opencl_device *device, const strata_device_options *opts
     };
 }
 
-/* Whether kernels work in the very bytes of a CL_MEM_USE_HOST_PTR buffer. A driver may keep a copy instead (Oclgrind does): then what the
- * host writes after the buffer was made is not read from it. */
+/* Whether kernels work in the very bytes of a CL_MEM_USE_HOST_PTR buffer. A driver may keep a copy instead (Oclgrind does):
+ * then what the host writes after the buffer was made is not read from it. */
 static bool shares_host_memory(opencl_device *device) {
     void *host = NULL;
     if (posix_memalign(&host, PAGE, PAGE)) return false;
@@ -351,8 +352,8 @@ static bool shares_host_memory(opencl_device *device) {
     return shares;
 }
 
-/* Bytes of the second-level cache of a core, as Intel's runtime calls it; PoCL calls the third level so, and says the second's size of
- * local memory. */
+/* Bytes of the second-level cache of a core, as Intel's runtime calls it; PoCL calls the third level so, and says the second's
+ * size of local memory. */
 static uint64_t global_cache(const opencl_device *device) {
     cl_ulong bytes = 0;
     cl_int code = device->cl.GetDeviceInfo(device->id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, sizeof bytes, &bytes, NULL);

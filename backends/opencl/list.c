@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The devices of every OpenCL platform, numbered through: "opencl:0", "opencl:1", ... A CPU of several cores is also offered as two
- * halves of its cores, "opencl:0.0" and "opencl:0.1" (clCreateSubDevices, EQUALLY; an odd core is left out), so that
+ * The devices of every OpenCL platform, numbered through: "opencl:0", "opencl:1", ... A CPU of several cores is also offered as
+ * two halves of its cores, "opencl:0.0" and "opencl:0.1" (clCreateSubDevices, EQUALLY; an odd core is left out), so that
  * strategies over several devices run on any machine. */
 #include <stdio.h>
 #include <stdlib.h>

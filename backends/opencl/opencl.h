@@ -50,15 +50,19 @@ void strata_opencl_platform_text(const opencl_functions *cl, cl_platform_id plat
 /* ---- device.c ---- */
 /* How the host's inputs and outputs reach the kernels. */
 typedef enum opencl_host_memory {
-    OPENCL_HOST_SHARED, /* kernels work in the host's own memory (CL_MEM_USE_HOST_PTR; checked when the device is opened)       */
-    OPENCL_HOST_MAPPED, /* the same memory, handed over by map and unmap around each run                                        */
-    OPENCL_HOST_STAGED /* pinned host memory, copied on the queue before and after each run                                    */
+    /* kernels work in the host's own memory (CL_MEM_USE_HOST_PTR; checked when the device is opened)       */
+    OPENCL_HOST_SHARED,
+    /* the same memory, handed over by map and unmap around each run                                        */
+    OPENCL_HOST_MAPPED,
+    /* pinned host memory, copied on the queue before and after each run                                    */
+    OPENCL_HOST_STAGED
 } opencl_host_memory;
 
 /* Events of the newest runs. In-order queue: a ticket older than these is waited for by waiting for the oldest here. */
 enum { OPENCL_TICKETS = 64 };
 
-/* A compiled kernel. Kept as long as the device is open, since pieces have kernels in common (a batch and the shorter last one). */
+/* A compiled kernel. Kept as long as the device is open, since pieces have kernels in common (a batch and the shorter last
+ * one). */
 typedef struct opencl_built {
     strata_kernel kernel;
     cl_program program; /* retained; several kernels may share it */
@@ -127,8 +131,8 @@ const void *strata_opencl_program_output(strata_program *program, int slot);
 strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
 
 /* ---- build.c ---- */
-/* Builds what is not yet built of n kernels: in one program, from the disk cache where the driver has none, else compiled; compiled programs
- * are counted. out_built[i]: index of kernels[i] in device->built, -1 for one without source.
+/* Builds what is not yet built of n kernels: in one program, from the disk cache where the driver has none, else compiled;
+ * compiled programs are counted. out_built[i]: index of kernels[i] in device->built, -1 for one without source.
  * UNSUPPORTED with the kernel's name and the first lines of the compiler's log when the driver rejects it. */
 strata_status strata_opencl_build(opencl_device *device, const strata_kernel *kernels, int n, int *out_built,
                                   strata_error *err);
@@ -138,8 +142,8 @@ strata_status strata_opencl_build_text(opencl_device *device, const char *source
                                        strata_error *err);
 
 /* ---- source.c ---- */
-/* Puts the kernel's source behind what `text` has, with its constants as macros; its functions, the kernel too, get `suffix` behind
- * their names, and the kernel `parameters` before its own. What the kernel function is called then: out_entry. */
+/* Puts the kernel's source behind what `text` has, with its constants as macros; its functions, the kernel too, get `suffix`
+ * behind their names, and the kernel `parameters` before its own. What the kernel function is called then: out_entry. */
 void strata_opencl_source_add(strata_text *text, const strata_kernel *kernel, const char *suffix, const char *parameters,
                               char out_entry[64]);
 

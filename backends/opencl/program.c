@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A piece of graph as kernel objects whose arguments are set once: one for each launch, and one for each slot where the launch touches an
- * input or an output. On a CPU the whole list is one kernel where it fits (sequence.c). A run enqueues them and keeps the last event; it
- * allocates and compiles nothing.
+ * A piece of graph as kernel objects whose arguments are set once: one for each launch, and one for each slot where the launch
+ * touches an input or an output. On a CPU the whole list is one kernel where it fits (sequence.c). A run enqueues them and
+ * keeps the last event; it allocates and compiles nothing.
  *
- * The driver orders the queue, so the list's barriers are not needed here. An out-of-order queue with events between launches was not
- * taken: a step's launches nearly all depend on the one before, and on the CPU drivers an event costs as much as a small kernel. */
+ * The driver orders the queue, so the list's barriers are not needed here. An out-of-order queue with events between launches
+ * was not
+ * taken: a step's launches nearly all depend on the one before, and on the CPU drivers an event costs as much as a small
+ * kernel. */
 #include <stdlib.h>
 #include <string.h>
 

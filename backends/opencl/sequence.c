@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A whole list of launches as one kernel, for CPU devices. There a launch costs 3 to 5 us and waking a second core 8 more, as long as a
- * small kernel takes; MNIST's training step has a dozen.
+ * A whole list of launches as one kernel, for CPU devices. There a launch costs 3 to 5 us and waking a second core 8 more, as
+ * long as a small kernel takes; MNIST's training step has a dozen.
  *
- * Nouns. A *task* is what a work-group of a launch would have been. A *worker* is a work-group of the sequence, one a core. A *home* is
- * the share of a launch's tasks that one worker takes first, so that its data stay in its core's cache; then it helps the others.
- * A *site* is a kernel with the arenas that it is bound to: the text has a call for each, all else comes from the table.
+ * Nouns. A *task* is what a work-group of a launch would have been. A *worker* is a work-group of the sequence, one a core. A
+ * *home* is the share of a launch's tasks that one worker takes first, so that its data stay in its core's cache; then it helps
+ * the others. A *site* is a kernel with the arenas that it is bound to: the text has a call for each, all else comes from the
+ * table.
  *
- * Workers walk the launches in order. They draw tasks by atomic counters, and before the first task of a launch wait until the launches
- * that it depends on (reads what they wrote, writes what they read or wrote) have finished all of theirs. No deadlock, with any number of workers
- * running at any time: a launch's tasks are drawn before anyone goes on to the next, so a worker only ever waits for tasks that a running
- * worker holds, and those of the earliest unfinished launch wait for nothing. The last worker to leave sets the counters back to 0.
+ * Workers walk the launches in order. They draw tasks by atomic counters, and before the first task of a launch wait until the
+ * launches that it depends on (reads what they wrote, writes what they read or wrote) have finished all of theirs. No deadlock,
+ * with any number of workers
+ * running at any time: a launch's tasks are drawn before anyone goes on to the next, so a worker only ever waits for tasks that
+ * a running worker holds, and those of the earliest unfinished launch wait for nothing. The last worker to leave sets the
+ * counters back to 0.
  *
- * The kernels are the same texts: with one work-item a group they need no barrier, and their group's number and the number of groups
- * become parameters. So bits are those of separate launches. */
+ * The kernels are the same texts: with one work-item a group they need no barrier, and their group's number and the number of
+ * groups become parameters. So bits are those of separate launches. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,10 +105,10 @@ static const char between[] =
     "#undef get_group_id\n#undef get_num_groups\n#undef get_global_id\n#undef get_global_size\n#undef get_local_id\n"
     "#undef barrier\n#undef __kernel\n#undef reqd_work_group_size\n#undef __local\n";
 
-/* A waiting worker lets others run after some 20 us, or it would burn the time slice of the worker that it waits for where cores are shared
- * with other programs. Not sooner: most waits between small kernels are shorter, and the thread that gathers the next batch would take the
- * core for 30 us just then, while everyone waits for this worker. OpenCL C has no such function, so this is Linux's sched_yield;
- * elsewhere a worker spins. */
+/* A waiting worker lets others run after some 20 us, or it would burn the time slice of the worker that it waits for where
+ * cores are shared with other programs. Not sooner: most waits between small kernels are shorter, and the thread that gathers
+ * the next batch would take the core for 30 us just then, while everyone waits for this worker. OpenCL C has no such function,
+ * so this is Linux's sched_yield; elsewhere a worker spins. */
 static const char yield[] =
     "static void strata_yield(void) {\n"
     "#if defined(__x86_64__) && defined(__linux__)\n"

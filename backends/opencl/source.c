@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Several kernels in one OpenCL source. A compiler spends most of its time on what every program has (its headers, start-up): on PoCL 3.1
- * 200 ms of processor time a program, and still 40 ms when it is in PoCL's cache. So a piece's kernels are built at once.
+ * Several kernels in one OpenCL source. A compiler spends most of its time on what every program has (its headers, start-up):
+ * on PoCL 3.1 200 ms of processor time a program, and still 40 ms when it is in PoCL's cache. So a piece's kernels are built at
+ * once.
  *
- * Each kernel's text was written to stand alone: its constants are macros, and texts have functions of the same names. Here constants
- * are defined before a text and undefined behind it, and so are macros that give each function a name of its own. */
+ * Each kernel's text was written to stand alone: its constants are macros, and texts have functions of the same names. Here
+ * constants are defined before a text and undefined behind it, and so are macros that give each function a name of its own. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,8 +23,8 @@ static bool is_word(char c) {
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* The functions that the text defines: at the outermost level, the last word before a '(' is the name when a '{' follows. The text has
- * been through the preprocessor, so there are no comments, and no directives but #pragma. */
+/* The functions that the text defines: at the outermost level, the last word before a '(' is the name when a '{' follows. The
+ * text has been through the preprocessor, so there are no comments, and no directives but #pragma. */
 static void find_functions(const char *text, function_names *out) {
     const char *word = NULL, *name = NULL; /* the newest word; the newest one before a '(' */
     size_t word_bytes = 0, name_bytes = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The Vulkan device: its row in the registry, opening and closing it, and tickets. One queue, in order; a ticket is the number of
- * a submission and has a fence, so everything works on Vulkan 1.1 as it does on 1.3. */
+ * The Vulkan device: its row in the registry, opening and closing it, and tickets. One queue, in order; a ticket is the number
+ * of a submission and has a fence, so everything works on Vulkan 1.1 as it does on 1.3. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

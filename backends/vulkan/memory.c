@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Buffers and their memory. A buffer is one VkBuffer; its memory is cut from a block (one VkDeviceMemory), because drivers allow
- * as few as 4096 allocations in all. Large buffers get a block to themselves, which is given back with them; blocks of small ones
- * stay until the device is closed. Blocks that the host can see are mapped
+ * Buffers and their memory. A buffer is one VkBuffer; its memory is cut from a block (one VkDeviceMemory), because drivers
+ * allow as few as 4096 allocations in all. Large buffers get a block to themselves, which is given back with them; blocks of
+ * small ones stay until the device is closed. Blocks that the host can see are mapped
  * once, for good, if they are coherent: Vulkan promises such memory everywhere, so nothing is ever flushed or invalidated, and
  * memory that is not coherent counts as out of the host's reach. */
 #include <stdio.h>
@@ -202,8 +202,8 @@ static strata_status no_memory(vulkan_device *device, int64_t bytes, const char 
                        (unsigned long long)device->base.info.memory_bytes);
 }
 
-/* The best type first, then whatever else has what is required. A device that is full is an error: kernels on the host's memory instead
- * would be many times slower, in silence. */
+/* The best type first, then whatever else has what is required. A device that is full is an error: kernels on the host's memory
+ * instead would be many times slower, in silence. */
 static strata_status bind_memory(vulkan_device *device, vulkan_memory_use use, strata_buffer *buffer, strata_error *err) {
     const vulkan_functions *vk = &device->instance.vk;
     VkMemoryRequirements needs;

@@ -134,7 +134,8 @@ static void read_properties(const vulkan_functions *vk, const extension_list *ex
     info->max_workgroup = general->maxComputeWorkGroupInvocations;
     info->local_bytes = general->maxComputeSharedMemorySize;
     info->vector_width = 1;
-    /* A GPU that a CPU plays loads each work-item's element of a storage buffer by itself, but texels by vector instructions. */
+    /* A GPU that a CPU plays loads each work-item's element of a storage buffer by itself, but texels by vector
+     * instructions. */
     out->fetches = info->device_class == STRATA_DEVICE_SOFTWARE_GPU &&
                    general->maxTexelBufferElements >= general->maxStorageBufferRange &&
                    general->maxPerStageDescriptorSampledImages >= STRATA_SHADER_MAX_BUFFERS &&

@@ -4,11 +4,11 @@
  * differs between slots is where the INPUT and OUTPUT arenas lie.
  *
  * Unified memory: kernels read and write the host's own memory of a slot. Else each slot has its arenas twice, for the host and
- * for the kernels, with copies at both ends of the recording; the copy of the inputs comes before the barrier that waits for the
- * runs before, so it goes on beside them.
+ * for the kernels, with copies at both ends of the recording; the copy of the inputs comes before the barrier that waits for
+ * the runs before, so it goes on beside them.
  *
- * Each binding spans exactly the bytes that its launch may touch. That costs a descriptor set a launch, and buys that neither the
- * validation layer nor a driver that tracks hazards by binding sees two neighbours in one arena as one. */
+ * Each binding spans exactly the bytes that its launch may touch. That costs a descriptor set a launch, and buys that neither
+ * the validation layer nor a driver that tracks hazards by binding sees two neighbours in one arena as one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,7 +224,8 @@ static void record_copy(const vulkan_functions *vk, VkCommandBuffer commands, co
     vk->CmdCopyBuffer(commands, from->handle, to->handle, 1, &region);
 }
 
-/* Waits for the runs before (their writes, and their reads of what this run writes), launches, hands the outputs to the host. */
+/* Waits for the runs before (their writes, and their reads of what this run writes), launches, hands the outputs to the
+ * host. */
 static strata_status record_slot(recording *r, vulkan_slot *slot, strata_error *err) {
     vulkan_device *device = r->program->device;
     const vulkan_functions *vk = &device->instance.vk;

@@ -37,8 +37,8 @@ strata_status strata_vulkan_load(vulkan_functions *out_vk, strata_error *err);
 strata_status strata_vulkan_load_instance(vulkan_functions *vk, VkInstance instance, strata_error *err);
 strata_status strata_vulkan_load_device(vulkan_functions *vk, VkDevice device, strata_error *err);
 void strata_vulkan_unload(vulkan_functions *vk); /* a zeroed table is fine */
-/* Libraries that are mapped; and those beyond that many stay mapped until the process ends: drivers, which an instance's end would unmap. NVIDIA's starts
- * some forty times in a process's life (580.159), then vkCreateInstance finds no driver. */
+/* Libraries that are mapped; and those beyond that many stay mapped until the process ends: drivers, which an instance's end
+ * would unmap. NVIDIA's starts some forty times in a process's life (580.159), then vkCreateInstance finds no driver. */
 int strata_vulkan_count_libraries(void);
 void strata_vulkan_keep_libraries(int before);
 const char *strata_vulkan_result_name(VkResult result);

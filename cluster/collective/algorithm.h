@@ -31,8 +31,8 @@ typedef struct strata_slice {
 /* Rank r's share of count elements: equal, the first ones one more; or counts. */
 strata_slice strata_slice_of(const strata_operation *op, int rank);
 
-/* Each rank folds its slice of `in` from all, and gives it to: every rank (into out, at its place), the root, or keeps it (out is then the
- * slice). Segment by segment: while one is folded, the next is on its way. */
+/* Each rank folds its slice of `in` from all, and gives it to: every rank (into out, at its place), the root, or keeps it (out
+ * is then the slice). Segment by segment: while one is folded, the next is on its way. */
 typedef enum strata_recipients { STRATA_TO_ALL, STRATA_TO_ROOT, STRATA_TO_NONE } strata_recipients;
 STRATA_MUST_USE strata_status strata_fold_slices(const strata_operation *op, strata_recipients recipients, strata_error *err);
 
@@ -43,8 +43,8 @@ typedef struct strata_span {
     bool used; /* a message of 0 bytes is one too */
 } strata_span;
 
-/* Sends to_all to each other rank (unless NULL) and to_each[r] to rank r, and fills from_each[r] from rank r; NULL: none. Own entries are not
- * looked at. */
+/* Sends to_all to each other rank (unless NULL) and to_each[r] to rank r, and fills from_each[r] from rank r; NULL: none. Own
+ * entries are not looked at. */
 STRATA_MUST_USE strata_status strata_move(const strata_operation *op, const strata_span *to_all, const strata_span *to_each,
                                           const strata_span *from_each, strata_error *err);
 /* One message each way between neighbours, in as many exchanges as it takes. */

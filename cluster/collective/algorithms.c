@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which algorithm an all_reduce takes where the user's table (table.h) does not say. Measured with `strata bench allreduce --algorithm`; cluster/README.md has the
- * costs. */
+ * Which algorithm an all_reduce takes where the user's table (table.h) does not say. Measured with `strata bench allreduce
+ * --algorithm`; cluster/README.md has the costs. */
 #include <stdint.h>
 #include <string.h>
 
@@ -16,9 +16,10 @@ const uint32_t strata_n_algorithms = sizeof strata_algorithms / sizeof *strata_a
 const char *const strata_algorithm_names[] = {"one_shot", "two_shot", "ring", "halving_doubling", NULL};
 enum { ONE_SHOT, TWO_SHOT, RING, HALVING_DOUBLING };
 
-/* The first row that fits. A slice is a rank's share of the sum, and what a message of two_shot has. Rows of several hosts are from the model of the cost, where ranks
- * have cores of their own: beyond 4 KiB a slice its bytes cost more than its message does. There a ring is never the fastest, also with small segments; ranks that
- * share the cores of one host gain from its few messages. */
+/* The first row that fits. A slice is a rank's share of the sum, and what a message of two_shot has. Rows of several hosts are
+ * from the model of the cost, where ranks
+ * have cores of their own: beyond 4 KiB a slice its bytes cost more than its message does. There a ring is never the fastest,
+ * also with small segments; ranks that share the cores of one host gain from its few messages. */
 static const struct {
     /* The row is for ranks of several hosts alone. */
     bool several_hosts;

@@ -46,8 +46,8 @@ static void copy_own(const void *from, const strata_span *to) {
     if (to->bytes && from != to->data) memcpy((void *)(uintptr_t)to->data, from, to->bytes);
 }
 
-/* Direct while the root's sending to all costs less than a second step: in shared memory one copy serves all. Else the root sends a slice to
- * each, and everyone gives its slice to all. */
+/* Direct while the root's sending to all costs less than a second step: in shared memory one copy serves all. Else the root
+ * sends a slice to each, and everyone gives its slice to all. */
 enum { BROADCAST_DIRECT_BYTES = 64 << 10 };
 
 static strata_status run_broadcast(const strata_operation *op, strata_error *err) {
@@ -239,7 +239,8 @@ static strata_status run_as_it_is(strata_communicator *comm, const strata_collec
     return rows[what->kind].run(&op, err);
 }
 
-/* Rounds, and sums up what is narrower: of it the folds are in f32 anyway, and the algorithms' messages, tables and checks are the same. */
+/* Rounds, and sums up what is narrower: of it the folds are in f32 anyway, and the algorithms' messages, tables and checks are
+ * the same. */
 static strata_status run_narrow(strata_communicator *comm, const strata_collective *what, strata_error *err) {
     const size_t size = strata_wire_dtype_bytes(what->wire);
     STRATA_TRY(check(comm, what, sizeof(float), err));

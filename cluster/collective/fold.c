@@ -76,8 +76,9 @@ strata_status strata_fold_check(strata_dtype dtype, strata_reducer reducer, stra
 enum { TOGETHER = 8, VECTORS = 4 }; /* operands added in one pass; vectors of a cache line */
 typedef float vector __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* out = ((sum + operands[0]) + operands[1]) + ..., n elements from `first` on in operands. Sums stay in registers over all of them: a pass
- * each took 1.7 times as long for 4 operands in the second cache, 1.6 to 2 times for 8. out may be sum, or one of the operands there. */
+/* out = ((sum + operands[0]) + operands[1]) + ..., n elements from `first` on in operands. Sums stay in registers over all of
+ * them: a pass each took 1.7 times as long for 4 operands in the second cache, 1.6 to 2 times for 8. out may be sum, or one of
+ * the operands there. */
 static void sum_together(const float *sum, const void *const *operands, int n_operands, size_t first, size_t n, float *out) {
     size_t i = 0;
     for (; i + VECTORS * 4 <= n; i += VECTORS * 4) {

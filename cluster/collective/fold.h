@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Element types as the cluster knows them, and folds in rank order. A fold's *sum type* is f32 for f16 and bf16, else the dtype itself. */
+ * Element types as the cluster knows them, and folds in rank order. A fold's *sum type* is f32 for f16 and bf16, else the dtype
+ * itself. */
 #ifndef STRATA_CLUSTER_COLLECTIVE_FOLD_H
 #define STRATA_CLUSTER_COLLECTIVE_FOLD_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Halving-doubling all_reduce, for many ranks and few bytes: 2 ceil(lg P) steps for any number of ranks. Recursive halving as it is usually
- * done adds pairs of ranks, and its bits depend on P and on where an element lies. Here slices travel unfolded (Bruck's all-to-all: step k
- * moves those whose distance has bit k by 2^k ranks, S/2 bytes), their owner folds them in rank order, and sums return by doubling. */
+ * Halving-doubling all_reduce, for many ranks and few bytes: 2 ceil(lg P) steps for any number of ranks. Recursive halving as
+ * it is usually done adds pairs of ranks, and its bits depend on P and on where an element lies. Here slices travel unfolded
+ * (Bruck's all-to-all: step k moves those whose distance has bit k by 2^k ranks, S/2 bytes), their owner folds them in rank
+ * order, and sums return by doubling. */
 #include <string.h>
 
 #include "cluster/collective/algorithm.h"

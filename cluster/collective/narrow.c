@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bf16 is the upper half of an f32: loops that compilers turn into vectors, once for every processor and once for AVX2. f16 by the processor's own instructions (F16C)
- * where it has them: an all_reduce of 16 MiB between 2 ranks took 168 ms with one number at a time and 42 ms so; what is sent must not cost more than it saves. */
+ * bf16 is the upper half of an f32: loops that compilers turn into vectors, once for every processor and once for AVX2. f16 by
+ * the processor's own instructions (F16C)
+ * where it has them: an all_reduce of 16 MiB between 2 ranks took 168 ms with one number at a time and 42 ms so; what is sent
+ * must not cost more than it saves. */
 #include "cluster/collective/narrow.h"
 
 #include <string.h>

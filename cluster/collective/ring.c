@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ring all_reduce, for many ranks: each talks to two neighbours only. The usual ring starts each chunk's sum at another rank, so its bits
- * depend on where an element lies; here sums travel from rank 0 up to the last, which finishes them, and results travel on around the ring.
- * Segment by segment, so that all links are busy: 2 (P-1) hops of delay, then S bytes up and S bytes around on each link, P/(P-1) of the
- * usual ring's. Sums of f16 and bf16 travel as f32.
+ * Ring all_reduce, for many ranks: each talks to two neighbours only. The usual ring starts each chunk's sum at another rank,
+ * so its bits depend on where an element lies; here sums travel from rank 0 up to the last, which finishes them, and results
+ * travel on around the ring. Segment by segment, so that all links are busy: 2 (P-1) hops of delay, then S bytes up and S bytes
+ * around on each link, P/(P-1) of the usual ring's. Sums of f16 and bf16 travel as f32.
  *
- * Exchange t of rank r takes the sum of segment t from r-1 and the result of segment t-P, and gives to r+1 what the exchange before took. */
+ * Exchange t of rank r takes the sum of segment t from r-1 and the result of segment t-P, and gives to r+1 what the exchange
+ * before took. */
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/fold.h"
 

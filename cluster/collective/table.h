@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measured choices of algorithms, from the user's file: rank 0's are all ranks'. Lines of text, "tcp 2 16384 one_shot": transport, ranks, most bytes ("any": no limit),
- * algorithm; those of one transport and number of ranks in ascending order. Lines that are not so are left out, as a damaged cache must not stop a training. */
+ * Measured choices of algorithms, from the user's file: rank 0's are all ranks'. Lines of text, "tcp 2 16384 one_shot":
+ * transport, ranks, most bytes ("any": no limit), algorithm; those of one transport and number of ranks in ascending order.
+ * Lines that are not so are left out, as a damaged cache must not stop a training. */
 #ifndef STRATA_CLUSTER_COLLECTIVE_TABLE_H
 #define STRATA_CLUSTER_COLLECTIVE_TABLE_H
 

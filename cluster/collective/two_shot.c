@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two-shot all_reduce: rank r owns slice r; everyone sends it that slice, it folds, and sends the sum back. Two steps, 2 S (P-1)/P bytes.
- * reduce and reduce_scatter are its halves: only who is given the sums differs. Exchange k carries segment k of what is to be folded,
- * and the sums of segment k-1. */
+ * Two-shot all_reduce: rank r owns slice r; everyone sends it that slice, it folds, and sends the sum back. Two steps, 2 S
+ * (P-1)/P bytes.
+ * reduce and reduce_scatter are its halves: only who is given the sums differs. Exchange k carries segment k of what is to be
+ * folded, and the sums of segment k-1. */
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/fold.h"
 

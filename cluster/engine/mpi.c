@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole collectives by an MPI that is on the machine, for clusters that have their own fabric and launcher: Open MPI, or MPICH and its kin, found at run time, as users
- * have either (mpi_library.h). The job is started by mpirun; the store, the verdict and the signs of life stay ours.
+ * Whole collectives by an MPI that is on the machine, for clusters that have their own fabric and launcher: Open MPI, or MPICH
+ * and its kin, found at run time, as users have either (mpi_library.h). The job is started by mpirun; the store, the verdict
+ * and the signs of life stay ours.
  *
- * Bits. MPI_Allreduce adds in an order that changes with size, ranks and algorithm. So MPI moves bytes here, and the fold is ours, in rank order: an alltoallv of slices,
- * the fold of the own one, an allgatherv; small ones an allgather of everything. That costs the bytes of the best algorithms for large sums, and gives the bits of every
- * other transport. MPI's own reductions in switches are not used.
+ * Bits. MPI_Allreduce adds in an order that changes with size, ranks and algorithm. So MPI moves bytes here, and the fold is
+ * ours, in rank order: an alltoallv of slices, the fold of the own one, an allgatherv; small ones an allgather of everything.
+ * That costs the bytes of the best algorithms for large sums, and gives the bits of every other transport. MPI's own reductions
+ * in switches are not used.
  *
  * MPI is once a process, begun by the first communicator and ended at exit: hence the static variables. */
 #include "cluster/engine/mpi.h"

@@ -6,8 +6,8 @@
 
 #include "strata/status.h"
 
-/* Finds and begins MPI, once a process. INVALID for a process that no mpirun started, UNSUPPORTED without the library of the MPI
- * that did. Threads: any. */
+/* Finds and begins MPI, once a process. INVALID for a process that no mpirun started, UNSUPPORTED without the library of the
+ * MPI that did. Threads: any. */
 STRATA_MUST_USE strata_status strata_mpi_begin(strata_error *err);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the engine mpi asks of an MPI. There are two binary interfaces: handles of Open MPI are pointers to objects of its library, those of MPICH and its kin are numbers.
- * A file of each (open_mpi.c, mpich.c) says its constants and makes these functions from mpi_library.def. */
+ * What the engine mpi asks of an MPI. There are two binary interfaces: handles of Open MPI are pointers to objects of its
+ * library, those of MPICH and its kin are numbers. A file of each (open_mpi.c, mpich.c) says its constants and makes these
+ * functions from mpi_library.def. */
 #ifndef STRATA_CLUSTER_ENGINE_MPI_LIBRARY_H
 #define STRATA_CLUSTER_ENGINE_MPI_LIBRARY_H
 

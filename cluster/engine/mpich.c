@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * MPICH from 3.1 and those that keep its binary interface (Intel MPI, MVAPICH, Cray MPICH): handles are numbers, the same in all of them. */
+ * MPICH from 3.1 and those that keep its binary interface (Intel MPI, MVAPICH, Cray MPICH): handles are numbers, the same in
+ * all of them. */
 #include <dlfcn.h>
 #include <string.h>
 

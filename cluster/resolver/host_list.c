@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slurm's compressed lists: hosts, n[01-10,12],m5, and tasks per node, 3(x2),1. Lists come from the environment, so their expansion is
+ * Slurm's compressed lists: hosts, n[01-10,12],m5, and tasks per node, 3(x2),1. Lists come from the environment, so their
+ * expansion is
  * bounded: in hosts, in the length of a name, in brackets of one name. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An indexed job of Kubernetes: JOB_COMPLETION_INDEX is the rank, and pod i is called <job>-i.<service>, where <job>-<index> is HOSTNAME.
- * Kubernetes tells a pod neither how many there are nor the headless service, so the pod's template does:
- *   STRATA_WORLD_SIZE  completions of the job        STRATA_SERVICE  default: the job's name        STRATA_PORT  default: 2222 */
+ * An indexed job of Kubernetes: JOB_COMPLETION_INDEX is the rank, and pod i is called <job>-i.<service>, where <job>-<index> is
+ * HOSTNAME. Kubernetes tells a pod neither how many there are nor the headless service, so the pod's template does:
+ *   STRATA_WORLD_SIZE  completions of the job        STRATA_SERVICE  default: the job's name        STRATA_PORT  default:
+ *                      2222 */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpirun of MPICH and its kin (Hydra: MPICH, Intel MPI, MVAPICH): PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS. The last two are Hydra's alone: srun too sets
- * PMI_*, and then Slurm's own words count. It names neither an address nor the job. When all ranks are on this host they meet on the loopback, at a port made from
- * the process that watches over them, Hydra's proxy, which made the socket PMI_FD; else STRATA_RENDEZVOUS says it, which mpirun passes on. */
+ * mpirun of MPICH and its kin (Hydra: MPICH, Intel MPI, MVAPICH): PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS. The
+ * last two are Hydra's alone: srun too sets PMI_*, and then Slurm's own words count. It names neither an address nor the job.
+ * When all ranks are on this host they meet on the loopback, at a port made from the process that watches over them, Hydra's
+ * proxy, which made the socket PMI_FD; else STRATA_RENDEZVOUS says it, which mpirun passes on. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/socket.h>
@@ -13,7 +14,8 @@ static bool present(const strata_cluster_options *opts) {
     return strata_environment_get(opts, "MPI_LOCALRANKID") != NULL;
 }
 
-/* The proxy's process id, which scripts between it and us don't change; 0: not known, as over a socket that we did not inherit. */
+/* The proxy's process id, which scripts between it and us don't change; 0: not known, as over a socket that we did not
+ * inherit. */
 static int proxy_of(int socket) {
     struct ucred maker = {0};
     socklen_t bytes = sizeof maker;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mpirun of Open MPI: OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE. It names no address. When all ranks are on this host they
- * meet on the loopback, at a port made from the job's name (PMIX_NAMESPACE); else `mpirun -x STRATA_RENDEZVOUS=HOST:PORT` says it. */
+ * mpirun of Open MPI: OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE. It names no address. When all ranks are on this
+ * host they meet on the loopback, at a port made from the job's name (PMIX_NAMESPACE); else `mpirun -x
+ * STRATA_RENDEZVOUS=HOST:PORT` says it. */
 #include "cluster/resolver/resolver.h"
 
 static bool present(const strata_cluster_options *opts) {

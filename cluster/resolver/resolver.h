@@ -9,8 +9,9 @@
 typedef struct strata_resolver {
     const char *name;                                    /* becomes spec->source and begins its messages */
     bool (*present)(const strata_cluster_options *opts); /* true: this launcher started the process */
-    /* Fills in jobs, task_type and task_index; local_rank and local_size where it knows them (-1 else), rendezvous where it is not rank
-     * 0's address. Ranks, the chief and the checks on all that are resolver.c's. What it allocated is freed by the caller on failure too. */
+    /* Fills in jobs, task_type and task_index; local_rank and local_size where it knows them (-1 else), rendezvous where it is
+     * not rank 0's address. Ranks, the chief and the checks on all that are resolver.c's. What it allocated is freed by the
+     * caller on failure too. */
     strata_status (*resolve)(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err);
 } strata_resolver;
 
@@ -38,7 +39,8 @@ char *strata_address_make(const char *host, int port);
 /* A port in [16384, 32768 - 4096), the same for the same text: for launchers that give a job a name and no port. */
 int strata_port_of(const char *text);
 
-/* A task more in the job of `type`; copies the address (n bytes). Fails: OUT_OF_MEMORY, DATA beyond STRATA_CLUSTER_MAX_TASKS. */
+/* A task more in the job of `type`; copies the address (n bytes). Fails: OUT_OF_MEMORY, DATA beyond
+ * STRATA_CLUSTER_MAX_TASKS. */
 STRATA_MUST_USE strata_status strata_cluster_spec_add(strata_cluster_spec *spec, strata_task_type type, const char *address,
                                                       size_t n, strata_error *err);
 /* STRATA_TASK_TYPES when [at, at + n) names no type. */
@@ -51,8 +53,8 @@ typedef struct strata_host_list {
     int n_hosts;
 } strata_host_list;
 
-/* "n[1-2,07],m5,rack[1-2]n[1-2]" as n1 n2 n07 m5 rack1n1 rack1n2 rack2n1 rack2n2. `name` stands in messages. Fails: DATA with the place
- * in the text; at most STRATA_CLUSTER_MAX_TASKS hosts of 255 bytes. */
+/* "n[1-2,07],m5,rack[1-2]n[1-2]" as n1 n2 n07 m5 rack1n1 rack1n2 rack2n1 rack2n2. `name` stands in messages. Fails: DATA with
+ * the place in the text; at most STRATA_CLUSTER_MAX_TASKS hosts of 255 bytes. */
 STRATA_MUST_USE strata_status strata_host_list_expand(const char *name, const char *text, strata_host_list *out_list,
                                                       strata_error *err);
 void strata_host_list_finish(strata_host_list *list);

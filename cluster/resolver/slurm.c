@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A step of Slurm (srun): SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST, SLURM_STEP_TASKS_PER_NODE, SLURM_LOCALID. A script of
- * sbatch outside of srun has no SLURM_STEP_*: it is alone. Task k of a host listens at port base + k; the base is STRATA_PORT, or made
- * from job and step so that two jobs on a node don't meet. Hosts stay in Slurm's order, by which it counts tasks: sorting them as text
- * would put n10 before n2. */
+ * A step of Slurm (srun): SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST, SLURM_STEP_TASKS_PER_NODE, SLURM_LOCALID. A
+ * script of sbatch outside of srun has no SLURM_STEP_*: it is alone. Task k of a host listens at port base + k; the base is
+ * STRATA_PORT, or made from job and step so that two jobs on a node don't meet. Hosts stay in Slurm's order, by which it counts
+ * tasks: sorting them as text would put n10 before n2. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,8 @@ static strata_status port_base(const strata_cluster_options *opts, int *out_port
     return strata_environment_int(opts, "Slurm", "STRATA_PORT", 1, 65535, strata_port_of(name), out_port, err);
 }
 
-/* Rank r's place: ranks fill one node after the other (block, the default), or go round the nodes that still have room (cyclic). */
+/* Rank r's place: ranks fill one node after the other (block, the default), or go round the nodes that still have room
+ * (cyclic). */
 static strata_status add_tasks(const strata_host_list *list, const int *counts, bool cyclic, int world, int port,
                                strata_cluster_spec *spec, strata_error *err) {
     strata_status status = STRATA_OK;

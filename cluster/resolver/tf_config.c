@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * TF_CONFIG, as TensorFlow's users write it:
- *   {"cluster": {"chief": ["host:port"], "worker": [...], "ps": [...], "evaluator": [...]}, "task": {"type": "worker", "index": 0}}
- * Other keys (rpc_layer, environment, session_master, job names that are none of the four) are not for us and are ignored; {} is a
- * world of one. */
+ *   {"cluster": {"chief": ["host:port"], "worker": [...], "ps": [...], "evaluator": [...]}, "task": {"type": "worker", "index":
+ *   0}}
+ * Other keys (rpc_layer, environment, session_master, job names that are none of the four) are not for us and are ignored; {}
+ * is a world of one. */
 #include <string.h>
 
 #include "cluster/resolver/resolver.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Accepting connections: handshakes of unknown peers, a few at a time, each in a struct of fixed size and for 5 s at most. A peer that proves the
- * secret becomes a session of the store or a link that a communicator asks for; any other is dropped, and nobody else notices. */
+ * Accepting connections: handshakes of unknown peers, a few at a time, each in a struct of fixed size and for 5 s at most. A
+ * peer that proves the secret becomes a session of the store or a link that a communicator asks for; any other is dropped, and
+ * nobody else notices. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -34,8 +35,8 @@ static bool say(strata_stream *stream, const unsigned char *bytes, size_t n) {
 
 /* ---- who was refused ---- */
 
-/* A count and the last reason is all that is kept, whoever knocks. Strangers, such as a scanner of ports, are counted apart: they are not to hide why a
- * rank was refused. */
+/* A count and the last reason is all that is kept, whoever knocks. Strangers, such as a scanner of ports, are counted apart:
+ * they are not to hide why a rank was refused. */
 void strata_loop_count_refused(strata_loop *loop, const char *from, const char *why) {
     loop->n_refused++;
     snprintf(loop->last_refused, sizeof loop->last_refused, "%.64s: %.180s", from, why);

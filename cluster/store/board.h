@@ -43,7 +43,8 @@ typedef struct strata_board strata_board;
 STRATA_MUST_USE strata_status strata_board_create(strata_board **out_board, strata_error *err);
 void strata_board_destroy(strata_board *board); /* NULL is fine */
 
-/* Threads: any. Fails: INVALID for a request out of bounds, TIMEOUT when the key of a GET isn't there (now), OUT_OF_MEMORY; the verdict. */
+/* Threads: any. Fails: INVALID for a request out of bounds, TIMEOUT when the key of a GET isn't there (now), OUT_OF_MEMORY; the
+ * verdict. */
 STRATA_MUST_USE strata_status strata_board_apply(strata_board *board, const strata_store_request *request,
                                                  strata_store_reply *out_reply, strata_error *err);
 /* As apply, but a GET waits for its key at most `seconds`. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The other ranks: requests to rank 0's board, signs of life both ways, and the verdict, which comes from rank 0 or, when rank 0 itself is lost,
- * from what each rank sees of it. */
+ * The other ranks: requests to rank 0's board, signs of life both ways, and the verdict, which comes from rank 0 or, when rank
+ * 0 itself is lost, from what each rank sees of it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop of a process inside, shared by its parts: accepting (accept.c), serving the board (serve.c, rank 0), the connection to rank 0
- * (follow.c), the thread and the member (remote.c). All of it is guarded by one lock. */
+ * The loop of a process inside, shared by its parts: accepting (accept.c), serving the board (serve.c, rank 0), the connection
+ * to rank 0 (follow.c), the thread and the member (remote.c). All of it is guarded by one lock. */
 #ifndef STRATA_CLUSTER_STORE_LOOP_H
 #define STRATA_CLUSTER_STORE_LOOP_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A member: one rank's place in a job. Through it the rank reaches the store, tells a failure to all, and learns the *verdict*: the first
- * failure that was told, which every rank then reports in the same words. Two kinds: threads around one board (local.c), and processes
- * connected to the board of rank 0 (remote.c). */
+ * A member: one rank's place in a job. Through it the rank reaches the store, tells a failure to all, and learns the *verdict*:
+ * the first failure that was told, which every rank then reports in the same words. Two kinds: threads around one board
+ * (local.c), and processes connected to the board of rank 0 (remote.c). */
 #ifndef STRATA_CLUSTER_STORE_MEMBER_H
 #define STRATA_CLUSTER_STORE_MEMBER_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Members that are processes. Rank 0 holds the board and serves the others; each process has one thread, the *loop*, that accepts connections,
- * gives signs of life, and learns of lost ranks, whatever the program does meanwhile. */
+ * Members that are processes. Rank 0 holds the board and serves the others; each process has one thread, the *loop*, that
+ * accepts connections, gives signs of life, and learns of lost ranks, whatever the program does meanwhile. */
 #ifndef STRATA_CLUSTER_STORE_REMOTE_H
 #define STRATA_CLUSTER_STORE_REMOTE_H
 
@@ -16,7 +16,8 @@ STRATA_MUST_USE strata_status strata_member_create_remote(const strata_communica
 /* How this process, not rank 0, is to name rank 0 where it is lost. The member is one of the above. */
 void strata_member_name_first(strata_member *member, const char *name);
 
-/* What follows "rank 2 did not come" in the message of a process that waited: how many connections it refused, and why the last one; or nothing. */
+/* What follows "rank 2 did not come" in the message of a process that waited: how many connections it refused, and why the last
+ * one; or nothing. */
 typedef struct strata_refused_text {
     char text[320];
 } strata_refused_text;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rank 0: the other ranks' requests to the board, and the verdict. A rank whose connection closes without a word was killed; one that gives no
- * sign of life was stopped, or its link is cut. The first failure that is seen or told is sent to all. */
+ * Rank 0: the other ranks' requests to the board, and the verdict. A rank whose connection closes without a word was killed;
+ * one that gives no sign of life was stopped, or its link is cut. The first failure that is seen or told is sent to all. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Order of memory: a block is written, then its place is put into a lane (release), then the reader's doorbell rings. The reader takes the
- * place (acquire), reads, counts down (release); the writer sees 0 (acquire) before it writes there again. */
+ * Order of memory: a block is written, then its place is put into a lane (release), then the reader's doorbell rings. The
+ * reader takes the place (acquire), reads, counts down (release); the writer sees 0 (acquire) before it writes there again. */
 #define _GNU_SOURCE
 #include "cluster/transport/memory.h"
 
@@ -149,7 +149,8 @@ static block *block_at(strata_memory *m, int rank, uint64_t place) {
     return (block *)(m->arenas + (size_t)rank * m->arena_bytes + place % m->arena_bytes);
 }
 
-/* A block of the own arena, or NULL while there is no room. Blocks begin again at its start where an exchange of such messages fits before what is
+/* A block of the own arena, or NULL while there is no room. Blocks begin again at its start where an exchange of such messages
+ * fits before what is
  * still to be read: lines used a moment ago are in the cache, and of many ranks' whole arenas few would be. */
 static block *cut_block(strata_memory *m, int rank, size_t bytes) {
     const size_t span = LINE + round_up(bytes, LINE);
@@ -269,7 +270,8 @@ static strata_status stalled(strata_communicator *comm, const strata_call *call,
                                     comm->stall_seconds);
 }
 
-/* A peer that this exchange waits for and that has left: -1 is none. What is there is looked for once more, as it may have come before. */
+/* A peer that this exchange waits for and that has left: -1 is none. What is there is looked for once more, as it may have come
+ * before. */
 static int find_left(strata_memory *m, const strata_send *sends, int n_sends, const strata_receive *receives, int n_receives) {
     for (int i = 0; i < n_receives; i++)
         if (!receives[i].view && atomic_load(&m->bells[receives[i].peer].left) && !next_block(m, m->rank, receives[i].peer))

@@ -2,11 +2,11 @@
  *
  * Messages through memory that all ranks see: what the in-process and the shared-memory transport have in common.
  *
- * Each rank has an *arena*, from which it cuts *blocks* in a circle: a message is copied into one once, however many ranks it is for. Between
- * each two ranks lies a *lane*, a short ring of the places of blocks. The reader copies a block out, or folds straight from it, and counts
- * its readers down; the writer takes blocks back, oldest first, when their readers are 0. A rank that has to wait spins for a moment if
- * there is a core for each rank, else yields its core a few times; then it sleeps on its *doorbell*, which says how many rings it waits
- * for, so that it isn't woken for less. */
+ * Each rank has an *arena*, from which it cuts *blocks* in a circle: a message is copied into one once, however many ranks it
+ * is for. Between each two ranks lies a *lane*, a short ring of the places of blocks. The reader copies a block out, or folds
+ * straight from it, and counts its readers down; the writer takes blocks back, oldest first, when their readers are 0. A rank
+ * that has to wait spins for a moment if there is a core for each rank, else yields its core a few times; then it sleeps on its
+ * *doorbell*, which says how many rings it waits for, so that it isn't woken for less. */
 #ifndef STRATA_CLUSTER_TRANSPORT_MEMORY_H
 #define STRATA_CLUSTER_TRANSPORT_MEMORY_H
 

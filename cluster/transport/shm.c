@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared memory, for ranks of one host: rank 0 makes a file in /dev/shm under a name that nobody guesses, the others map it, and once all have,
- * the name goes: a killed job leaves nothing behind. That a rank was killed is seen by its connection to the store. Where rank 0 cannot make it (a
- * container's /dev/shm is often small), all ranks fail with UNSUPPORTED, and may take another transport. */
+ * Shared memory, for ranks of one host: rank 0 makes a file in /dev/shm under a name that nobody guesses, the others map it,
+ * and once all have,
+ * the name goes: a killed job leaves nothing behind. That a rank was killed is seen by its connection to the store. Where rank
+ * 0 cannot make it (a container's /dev/shm is often small), all ranks fail with UNSUPPORTED, and may take another transport. */
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/rand.h>

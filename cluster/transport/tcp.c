@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TCP: one socket between each two ranks, made by the higher one. A message is a frame (wire/frame.h) whose header and payload go out in one
- * call and come in by one, straight to where they belong. Checksums are computed while the bytes are in the cache anyway; links under TLS
- * have none. */
+ * TCP: one socket between each two ranks, made by the higher one. A message is a frame (wire/frame.h) whose header and payload
+ * go out in one call and come in by one, straight to where they belong. Checksums are computed while the bytes are in the cache
+ * anyway; links under TLS have none. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory is bounded by the largest message on the way in. On the way out a side has one answer and a few signs of life waiting at most. */
+ * Memory is bounded by the largest message on the way in. On the way out a side has one answer and a few signs of life waiting
+ * at most. */
 #include "cluster/wire/connection.h"
 
 #include <errno.h>

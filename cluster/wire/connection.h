@@ -29,8 +29,8 @@ static inline bool strata_connection_has_output(const strata_connection *c) {
     return c->out_first < c->out_end;
 }
 
-/* Reads what is there; takes each frame to `take`, which may stop it by failing. Fails: UNAVAILABLE when the other side closed, DATA for what
- * is no frame. */
+/* Reads what is there; takes each frame to `take`, which may stop it by failing. Fails: UNAVAILABLE when the other side closed,
+ * DATA for what is no frame. */
 typedef strata_status (*strata_take_frame)(void *user, const strata_frame *frame, const unsigned char *payload,
                                            strata_error *err);
 STRATA_MUST_USE strata_status strata_connection_read(strata_connection *c, strata_take_frame take, void *user,

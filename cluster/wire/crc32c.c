@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The crc32 instruction takes 8 bytes a cycle but its result comes after 3, so three stretches of a block are computed side by side
+ * The crc32 instruction takes 8 bytes a cycle but its result comes after 3, so three stretches of a block are computed side by
+ * side
  * and joined: crc(a b) = shift(crc(a), bytes of b) ^ crc(b), where shift multiplies by x^(8 n) mod the polynomial. */
 #include "cluster/wire/crc32c.h"
 
@@ -23,8 +24,9 @@ static uint32_t portable(uint32_t crc, const unsigned char *at, size_t n) {
 #include <nmmintrin.h>
 #include <wmmintrin.h>
 
-/* Three stretches make a block. x^(8 STRETCH - 33) and x^(16 STRETCH - 33) mod the polynomial, bits reflected: with a carry-less product and
- * the instruction itself, which multiplies by x^32 and reduces, they shift a CRC by one stretch and by two. */
+/* Three stretches make a block. x^(8 STRETCH - 33) and x^(16 STRETCH - 33) mod the polynomial, bits reflected: with a
+ * carry-less product and the instruction itself, which multiplies by x^32 and reduces, they shift a CRC by one stretch and by
+ * two. */
 enum { STRETCH = 2048 };
 #define SHIFT_ONE 0xa51b6135u
 #define SHIFT_TWO 0x82f89c77u

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CRC32C (Castagnoli, reflected polynomial 0x82F63B78), as in iSCSI and ext4. By the processor's instruction where it has one. */
+ * CRC32C (Castagnoli, reflected polynomial 0x82F63B78), as in iSCSI and ext4. By the processor's instruction where it has
+ * one. */
 #ifndef STRATA_CLUSTER_WIRE_CRC32C_H
 #define STRATA_CLUSTER_WIRE_CRC32C_H
 

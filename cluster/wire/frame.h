@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Frames: what connections carry once both sides are known. A header of fixed size, little-endian, with a CRC32C of its own, so that a
- * damaged length is never believed; then the payload, whose CRC32C the header holds (0, unchecked, under TLS, which checks more).
+ * Frames: what connections carry once both sides are known. A header of fixed size, little-endian, with a CRC32C of its own, so
+ * that a damaged length is never believed; then the payload, whose CRC32C the header holds (0, unchecked, under TLS, which
+ * checks more).
  *
  *     0 magic  4 type  8 number  12 bytes  16 call (32 bytes)  48 CRC of the payload  52 CRC of bytes 0 to 51 */
 #ifndef STRATA_CLUSTER_WIRE_FRAME_H

@@ -7,8 +7,10 @@
  *     client -> server   hello (16 bytes), HMAC-SHA256(secret, "client" c s hello)
  *     server -> client   HMAC-SHA256(secret, "server" c s hello)
  *
- * Fresh nonces of both make a recorded proof worthless; the role in the proof makes one worthless to its own author. Without a secret the key is
- * empty: then it only tells that the other side is Strata. A struct of fixed size holds all that an unknown peer can make us keep. */
+ * Fresh nonces of both make a recorded proof worthless; the role in the proof makes one worthless to its own author. Without a
+ * secret the key is
+ * empty: then it only tells that the other side is Strata. A struct of fixed size holds all that an unknown peer can make us
+ * keep. */
 #ifndef STRATA_CLUSTER_WIRE_HANDSHAKE_H
 #define STRATA_CLUSTER_WIRE_HANDSHAKE_H
 
@@ -38,8 +40,8 @@ typedef struct strata_handshake {
 STRATA_MUST_USE strata_status strata_handshake_begin(strata_handshake *h, const strata_hello *hello, const void *secret,
                                                      size_t secret_bytes, unsigned char out[STRATA_HANDSHAKE_BYTES],
                                                      size_t *out_n, strata_error *err);
-/* Takes exactly h->wanted bytes; out[0 .. *out_n) is to be sent. `done` is set by the last step. Fails: DATA where it isn't Strata that speaks,
- * UNAVAILABLE where the proof is not by our secret. */
+/* Takes exactly h->wanted bytes; out[0 .. *out_n) is to be sent. `done` is set by the last step. Fails: DATA where it isn't
+ * Strata that speaks, UNAVAILABLE where the proof is not by our secret. */
 STRATA_MUST_USE strata_status strata_handshake_step(strata_handshake *h, const unsigned char *in,
                                                     unsigned char out[STRATA_HANDSHAKE_BYTES], size_t *out_n,
                                                     strata_error *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sockets. Connecting is done by the caller's thread, with poll and a deadline; accepting belongs to the loop (store/loop.c). */
+ * Sockets. Connecting is done by the caller's thread, with poll and a deadline; accepting belongs to the loop
+ * (store/loop.c). */
 #define _GNU_SOURCE
 #include "cluster/wire/socket.h"
 
@@ -176,7 +177,8 @@ static bool transfer(strata_stream *s, unsigned char *bytes, size_t n, bool out,
     return true;
 }
 
-/* A handshake that broke off after `step` of its steps, n bytes of the next being in `in`. *out_again: the other side may be too busy. One that refuses
+/* A handshake that broke off after `step` of its steps, n bytes of the next being in `in`. *out_again: the other side may be
+ * too busy. One that refuses
  * because of the secret closes as one that drops us under a flood does: a few refusals tell. */
 static strata_status broke_off(const strata_stream *s, const char *address, int step, const unsigned char *in, size_t n,
                                bool *out_again, int *n_refused, strata_error *err) {

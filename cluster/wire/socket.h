@@ -19,8 +19,9 @@ typedef struct strata_credentials {
 STRATA_MUST_USE strata_status strata_address_split(const char *address, char out_host[256], char out_port[8],
                                                    strata_error *err);
 
-/* Listens on host and port ("0": any that is free); *out_beyond tells whether others than this host may come. Where the host's address is not on
- * this machine (a service's name) and `anywhere` is set, on all addresses. A host that nobody knows is asked for again until the deadline.
+/* Listens on host and port ("0": any that is free); *out_beyond tells whether others than this host may come. Where the host's
+ * address is not on this machine (a service's name) and `anywhere` is set, on all addresses. A host that nobody knows is asked
+ * for again until the deadline.
  * Fails: UNAVAILABLE. */
 STRATA_MUST_USE strata_status strata_socket_listen(const char *host, const char *port, bool anywhere, double deadline,
                                                    int *out_fd, bool *out_beyond, strata_error *err);
@@ -31,8 +32,9 @@ void strata_socket_address(int fd, bool with_port, char out[STRATA_ADDRESS_BYTES
 /* The host of a connection's other side, as a number; "?" where it is gone. */
 void strata_socket_peer(int fd, char out[STRATA_ADDRESS_BYTES]);
 
-/* Connects, under TLS where we have it, and shakes hands; tries again while nobody listens there, until `deadline` (strata_clock_seconds). The
- * socket does not block, and notices within 8 s that its other side is gone. Fails: TIMEOUT; UNAVAILABLE, also when one side refuses the other. */
+/* Connects, under TLS where we have it, and shakes hands; tries again while nobody listens there, until `deadline`
+ * (strata_clock_seconds). The socket does not block, and notices within 8 s that its other side is gone. Fails: TIMEOUT;
+ * UNAVAILABLE, also when one side refuses the other. */
 STRATA_MUST_USE strata_status strata_socket_connect(const char *address, const strata_hello *hello,
                                                     const strata_credentials *credentials, double deadline,
                                                     strata_stream *out_stream, strata_error *err);

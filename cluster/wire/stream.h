@@ -17,8 +17,8 @@ typedef struct strata_stream {
     strata_tls_session *tls; /* owned; NULL: plain */
 } strata_stream;
 
-/* As sendmsg and recvmsg: how many bytes were moved, 0 from a side that closed, or -1 with errno: EAGAIN; EPROTO where TLS ended it. A send that
- * met EAGAIN is tried again with the same bytes. parts: at least one, none empty. */
+/* As sendmsg and recvmsg: how many bytes were moved, 0 from a side that closed, or -1 with errno: EAGAIN; EPROTO where TLS
+ * ended it. A send that met EAGAIN is tried again with the same bytes. parts: at least one, none empty. */
 ssize_t strata_stream_send(strata_stream *s, const struct iovec *parts, int n_parts);
 ssize_t strata_stream_recv(strata_stream *s, const struct iovec *parts, int n_parts);
 /* What to poll for after EAGAIN; `otherwise` for plain ones. A TLS handshake may have to send before it can receive. */
@@ -36,7 +36,8 @@ typedef struct strata_tls strata_tls;
 STRATA_MUST_USE strata_status strata_tls_create(const strata_communicator_options *opts, strata_tls **out_tls,
                                                 strata_error *err);
 void strata_tls_destroy(strata_tls *tls); /* after its streams; NULL is fine */
-/* Puts a fresh connection under TLS; the handshake is done by the first sends and receives. host: the one that was dialled, NULL: we were. */
+/* Puts a fresh connection under TLS; the handshake is done by the first sends and receives. host: the one that was dialled,
+ * NULL: we were. */
 STRATA_MUST_USE strata_status strata_tls_begin(const strata_tls *tls, strata_stream *s, const char *host, strata_error *err);
 /* The alert that a side which wants TLS and one which does not understand alike: "another protocol, please". */
 enum { STRATA_TLS_ALERT_BYTES = 7 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options in a model's JSON: a table over a plain struct. Layers, losses, optimizers and schedules each have one; zero or false is the
- * default that the struct's field tells, and is left out when written. */
+ * Options in a model's JSON: a table over a plain struct. Layers, losses, optimizers and schedules each have one; zero or false
+ * is the default that the struct's field tells, and is left out when written. */
 #ifndef STRATA_CORE_OPTION_H
 #define STRATA_CORE_OPTION_H
 
@@ -31,8 +31,8 @@ typedef struct strata_option {
 struct strata_json;
 struct strata_json_writer;
 
-/* Reads the object's keys into `options`. Keys that are neither in the table nor among also[0..n_also) are errors that name the nearest. Strings
- * live as long as the document. */
+/* Reads the object's keys into `options`. Keys that are neither in the table nor among also[0..n_also) are errors that name the
+ * nearest. Strings live as long as the document. */
 STRATA_MUST_USE strata_status strata_options_read(const struct strata_json *object, const strata_option *table,
                                                   const char *const *also, size_t n_also, void *options, strata_error *err);
 /* Whether one of them is not zero. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Philox-4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a bijection of 128 counter bits
- * under a 64-bit key, so that any element of a random sequence is computed on its own. shaders/philox.h is the same for kernels. */
+ * Philox-4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a bijection of 128
+ * counter bits under a 64-bit key, so that any element of a random sequence is computed on its own. shaders/philox.h is the
+ * same for kernels. */
 #ifndef STRATA_CORE_PHILOX_H
 #define STRATA_CORE_PHILOX_H
 

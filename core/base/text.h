@@ -25,8 +25,8 @@ void strata_text_add_bytes(strata_text *text, const void *bytes, size_t n_bytes)
 STRATA_MUST_USE strata_status strata_text_take(strata_text *text, char **out_string, size_t *out_n_bytes, strata_error *err);
 void strata_text_finish(strata_text *text);
 
-/* Bytes of the UTF-8 character that at[0..n_bytes) begins with (1 to 4), 0 when it begins with none: too few bytes, a form that is
- * not the shortest, a surrogate, or beyond U+10FFFF. A NUL counts as a character of 1. */
+/* Bytes of the UTF-8 character that at[0..n_bytes) begins with (1 to 4), 0 when it begins with none: too few bytes, a form that
+ * is not the shortest, a surrogate, or beyond U+10FFFF. A NUL counts as a character of 1. */
 size_t strata_utf8_length(const void *at, size_t n_bytes);
 bool strata_utf8_valid(const char *string);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the host and the devices did when, as the host saw it (a segment from its submission to when the host knew that it was over): spans of time on rows, written as JSON for a trace viewer (chrome://tracing,
- * ui.perfetto.dev; the Trace Event Format). Threads: one at a time. */
+ * What the host and the devices did when, as the host saw it (a segment from its submission to when the host knew that it was
+ * over): spans of time on rows, written as JSON for a trace viewer (chrome://tracing, ui.perfetto.dev; the Trace Event Format).
+ * Threads: one at a time. */
 #ifndef STRATA_CORE_TRACE_H
 #define STRATA_CORE_TRACE_H
 
@@ -13,7 +14,8 @@ typedef struct strata_trace strata_trace;
 
 enum { STRATA_TRACE_HOST = 0 }; /* the host's row; replica r has row r + 1 */
 
-/* Of a file, which is not there, or as it was, until write. Fails: DATA where it can't be written, OUT_OF_MEMORY, OUT_OF_DISK. */
+/* Of a file, which is not there, or as it was, until write. Fails: DATA where it can't be written, OUT_OF_MEMORY,
+ * OUT_OF_DISK. */
 STRATA_MUST_USE strata_status strata_trace_create(const char *path, strata_trace **out_trace, strata_error *err);
 void strata_trace_destroy(strata_trace *trace); /* NULL is fine */
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fusion. Of epilogues: bias, activation, gradient masks and a residual folded into the product (matmul, convolution) that feeds them. A node that can
- * be folded is turned into the fused product where it stands, so the order of nodes is kept; the plain product is dead then. Likewise relu's
- * gradient into max-pool's, and the repeated rows of a gather's gradient are read where they are one. */
+ * Fusion. Of epilogues: bias, activation, gradient masks and a residual folded into the product (matmul, convolution) that
+ * feeds them. A node that can be folded is turned into the fused product where it stands, so the order of nodes is kept; the
+ * plain product is dead then. Likewise relu's gradient into max-pool's, and the repeated rows of a gather's gradient are read
+ * where they are one. */
 #include <stdlib.h>
 
 #include "core/compile/passes.h"

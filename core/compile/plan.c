@@ -90,8 +90,8 @@ static bool computed(const planner *p, int id) {
     return !(p->graph->nodes[id]->op->flags & (STRATA_OP_LEAF | STRATA_OP_COMMUNICATION)) && !p->output[id];
 }
 
-/* Tensors that a pack lays end to end are computed straight into it, where nothing else claims them. A pack that the host reads lies in its own
- * segment's memory, which others do not reach. */
+/* Tensors that a pack lays end to end are computed straight into it, where nothing else claims them. A pack that the host reads
+ * lies in its own segment's memory, which others do not reach. */
 static void place_pack_slices(planner *p, const strata_tensor *pack) {
     const strata_pack_attrs *attrs = pack->attrs;
     for (int i = 0; i < pack->n_inputs; i++) {
@@ -311,8 +311,8 @@ static int64_t take(free_list *list, int64_t bytes, int64_t limit) {
     return offset;
 }
 
-/* Whether the node reads the storage only as the operand's own elements: another operand that lies in it elsewhere, or is broadcast,
- * would be overwritten while it is still needed. */
+/* Whether the node reads the storage only as the operand's own elements: another operand that lies in it elsewhere, or is
+ * broadcast, would be overwritten while it is still needed. */
 static bool read_elementwise_only(const planner *p, const strata_tensor *node, int storage) {
     for (int i = 0; i < node->n_inputs; i++) {
         const strata_tensor *input = node->inputs[i];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a graph with communication nodes ready to be cut into segments. The host writes an input into the memory of one segment's program, and
- * reads an output from one's; temporaries are shared by all. So a value that one of those memories holds and another segment needs is
- * copied to a temporary, in the segment that has it.
+ * Makes a graph with communication nodes ready to be cut into segments. The host writes an input into the memory of one
+ * segment's program, and reads an output from one's; temporaries are shared by all. So a value that one of those memories holds
+ * and another segment needs is copied to a temporary, in the segment that has it.
  *
- * Nouns. A *port* is a value that the host writes: an input, or the result of a communication node. The *root* of a value is what it is a
- * view of; itself for most. */
+ * Nouns. A *port* is a value that the host writes: an input, or the result of a communication node. The *root* of a value is
+ * what it is a view of; itself for most. */
 #include "core/compile/segments.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What fit, evaluate and predict read: the batches of one epoch of any dataset, one after the other. Arrays are gathered straight into the device's input memory; the batches of a
- * pipeline are copied there. */
+ * What fit, evaluate and predict read: the batches of one epoch of any dataset, one after the other. Arrays are gathered
+ * straight into the device's input memory; the batches of a pipeline are copied there. */
 #ifndef STRATA_CORE_DATA_BATCHES_H
 #define STRATA_CORE_DATA_BATCHES_H
 
@@ -28,7 +28,8 @@ STRATA_MUST_USE strata_status strata_batches_create(const strata_dataset *datase
 float strata_batches_byte_scale(const strata_batches *batches);
 /* Goes to the next batch; *out_n: its examples, 0 at the end. */
 STRATA_MUST_USE strata_status strata_batches_next(strata_batches *batches, int64_t *out_n, strata_error *err);
-/* Writes features and labels (NULL: not wanted) of its examples [first, first + n); and what they weigh, 1 where the dataset does not say it. */
+/* Writes features and labels (NULL: not wanted) of its examples [first, first + n); and what they weigh, 1 where the dataset
+ * does not say it. */
 void strata_batches_write(const strata_batches *batches, int64_t first, int64_t n, void *out_features, void *out_labels);
 void strata_batches_write_weights(const strata_batches *batches, int64_t first, int64_t n, float *out_weights);
 void strata_batches_destroy(strata_batches *batches);

@@ -126,8 +126,8 @@ strata_status strata_columns_class(const strata_columns *columns, const strata_c
 
 /* ---- numbers ---- */
 
-/* A whole cell as a decimal number, spaces around it allowed. Not strtod, which reads what the program's locale writes: 19 digits in long double
- * are exact far beyond the f32 that this becomes. */
+/* A whole cell as a decimal number, spaces around it allowed. Not strtod, which reads what the program's locale writes: 19
+ * digits in long double are exact far beyond the f32 that this becomes. */
 static bool read_number(const char *cell, double *out) {
     uint64_t digits = 0;
     int n_digits = 0, exponent = 0, given = 0;

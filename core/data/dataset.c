@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Datasets over arrays in memory, the order of their elements, and the gathering of a batch. Readers of files are beside this one. */
+ * Datasets over arrays in memory, the order of their elements, and the gathering of a batch. Readers of files are beside this
+ * one. */
 #include "strata/dataset.h"
 
 #include <float.h>
@@ -172,7 +173,8 @@ strata_status strata_dataset_mnist(const char *folder, const char *split, uint64
     return strata_dataset_take_arrays(&set.images, &set.labels, 1.0 / 255, out_dataset, err);
 }
 
-/* (n, element...) over the array's elements, when they are whole elements of that shape: laid out as such, or as rows of numbers. */
+/* (n, element...) over the array's elements, when they are whole elements of that shape: laid out as such, or as rows of
+ * numbers. */
 static bool as_elements(strata_shape given, strata_shape element, strata_shape *out_shape) {
     int64_t size = strata_shape_elements(element), all = strata_shape_elements(given);
     if (element.rank == 3 && element.dims[2] == 1) { /* pictures (H, W) are pictures (H, W, 1) */

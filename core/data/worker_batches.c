@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A batch of G rows of a worker's own serves it as many steps as there are workers: in turn t worker w takes the rows of share (w + t) mod workers, so the
- * parts of each step add up to G, and of one file set (OFF) the workers take different rows at the same time. */
+ * A batch of G rows of a worker's own serves it as many steps as there are workers: in turn t worker w takes the rows of share
+ * (w + t) mod workers, so the parts of each step add up to G, and of one file set (OFF) the workers take different rows at the
+ * same time. */
 #include "core/data/worker_batches.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one worker computes in each step: rows of batches that all workers read (DATA), or rows of batches of its own, with which the workers together make up each
- * global batch and end together (FILE, HINT, OFF). Without other workers: the batches as they are. */
+ * What one worker computes in each step: rows of batches that all workers read (DATA), or rows of batches of its own, with
+ * which the workers together make up each global batch and end together (FILE, HINT, OFF). Without other workers: the batches
+ * as they are. */
 #ifndef STRATA_CORE_DATA_WORKER_BATCHES_H
 #define STRATA_CORE_DATA_WORKER_BATCHES_H
 

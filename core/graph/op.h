@@ -71,12 +71,12 @@ struct strata_op {
     /* The truth: plain C, double accumulators, any strides of thought, every dtype that the shape rule lets through. */
     strata_status (*reference)(const strata_op_call *call, strata_error *err);
 
-    /* Additions and multiplications of one run, a multiply-add as two. NULL: none worth counting, except that an element-wise op
-     * counts one for each element of its output (core/compile/cost.c). */
+    /* Additions and multiplications of one run, a multiply-add as two. NULL: none worth counting, except that an element-wise
+     * op counts one for each element of its output (core/compile/cost.c). */
     double (*flops)(const strata_tensor *node);
 
-    /* The portable kernels: describes the launches for kernel devices through strata_lowering_add (core/graph/launch.h). NULL for
-     * leaves and views. */
+    /* The portable kernels: describes the launches for kernel devices through strata_lowering_add (core/graph/launch.h). NULL
+     * for leaves and views. */
     strata_status (*lower)(const strata_tensor *node, strata_lowering *lowering, strata_error *err);
 };
 

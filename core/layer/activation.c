@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * activation: an element-wise function, or softmax over the last axis. The table serves every layer with an `activation` option. */
+ * activation: an element-wise function, or softmax over the last axis. The table serves every layer with an `activation`
+ * option. */
 #include <stddef.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * batch_norm: y = activation(gamma (x - mean) / sqrt(variance + epsilon) + beta), by channel (the last axis). While training mean and
- * variance are the batch's own, and moving averages of them are kept; else they are those averages. */
+ * batch_norm: y = activation(gamma (x - mean) / sqrt(variance + epsilon) + beta), by channel (the last axis). While training
+ * mean and variance are the batch's own, and moving averages of them are kept; else they are those averages. */
 #include <stddef.h>
 
 #include "core/layer/layer.h"
@@ -23,7 +23,8 @@ static strata_tensor *channel_row(strata_tensor *x, int64_t first, int64_t n) {
     return strata_slice(x, &first, &n);
 }
 
-/* Mean and variance of all replicas' rows, of each one's own moments: the sum of n mean, then that of n (variance + (mean - the mean of all)^2). */
+/* Mean and variance of all replicas' rows, of each one's own moments: the sum of n mean, then that of n (variance + (mean - the
+ * mean of all)^2). */
 static void moments_of_all(strata_layer_context *context, strata_tensor *x, strata_tensor **out_mean,
                            strata_tensor **out_variance) {
     strata_graph *graph = strata_tensor_graph(x);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conv2d: y = activation(x * kernel + bias).   x (N,H,W,C), kernel (KH,KW,C/groups,filters), bias (filters) -> y (N,OH,OW,filters) */
+ * conv2d: y = activation(x * kernel + bias).   x (N,H,W,C), kernel (KH,KW,C/groups,filters), bias (filters) -> y
+ * (N,OH,OW,filters) */
 #include <stddef.h>
 #include <string.h>
 

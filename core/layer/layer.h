@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a layer kind says about itself. A new one is core/layer/<name>.c with its strata_layer_<name>, a row in layers.def, its
- * options in strata/layers.h and tests/layer/<name>_test.c. A layer speaks only ops: no device, optimizer or strategy appears in it. */
+ * options in strata/layers.h and tests/layer/<name>_test.c. A layer speaks only ops: no device, optimizer or strategy appears
+ * in it. */
 #ifndef STRATA_CORE_LAYER_H
 #define STRATA_CORE_LAYER_H
 
@@ -17,8 +18,8 @@ typedef struct strata_layer_context strata_layer_context;
 /* The layer's parameter `name` ("kernel") as a tensor. The first call with a name declares it; later ones must agree. */
 strata_tensor *strata_layer_parameter(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
                                       const char *initializer, int64_t fan_in, int64_t fan_out);
-/* Rows of the layer's parameter `name`, declared before as `table` (n, ...), by indices x, as strata_gather gives them; an update then changes only
- * rows that x has. Nothing else is to use the table. */
+/* Rows of the layer's parameter `name`, declared before as `table` (n, ...), by indices x, as strata_gather gives them; an
+ * update then changes only rows that x has. Nothing else is to use the table. */
 strata_tensor *strata_layer_sparse_rows(strata_layer_context *context, const char *name, strata_tensor *table,
                                         strata_tensor *x);
 /* What layers compute in: f32, f16 or bf16, as x is where x is no integers. Parameters, states and penalties are f32: a layer
@@ -27,8 +28,8 @@ strata_dtype strata_layer_dtype(const strata_layer_context *context);
 /* The layer's state `name` ("moving_mean"), as it was before the step: kept from step to step and saved, but not trained. */
 strata_tensor *strata_layer_state(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
                                   const char *initializer);
-/* After a training step the state is state + rate (value - state); rate 1: the value. A step that is undone because its loss was not finite
- * leaves states as they were. Nothing happens in other programs. */
+/* After a training step the state is state + rate (value - state); rate 1: the value. A step that is undone because its loss
+ * was not finite leaves states as they were. Nothing happens in other programs. */
 void strata_layer_update_state(strata_layer_context *context, const char *name, strata_tensor *value, double rate);
 /* Adds l1 sum |x| + l2 sum x^2 to the loss of a batch; 0 and 0: nothing. */
 void strata_layer_penalize(strata_layer_context *context, strata_tensor *x, double l1, double l2);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * multi_head_attention: each place of x (N, T, C) looks at all others that are no padding (Vaswani et al. 2017): queries, keys and
- * values are products of x, cut into heads; what the heads give is brought back to C channels by a last product. */
+ * multi_head_attention: each place of x (N, T, C) looks at all others that are no padding (Vaswani et al. 2017): queries, keys
+ * and values are products of x, cut into heads; what the heads give is brought back to C channels by a last product. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * auc: area under the receiver operating curve of a yes-or-no output, by the trapezoids between 200 thresholds, as Keras' AUC has it: thresholds
- * 0 - 1e-7, 1/199 ... 198/199, 1 + 1e-7, and a prediction says yes above one. */
+ * auc: area under the receiver operating curve of a yes-or-no output, by the trapezoids between 200 thresholds, as Keras' AUC
+ * has it: thresholds 0 - 1e-7, 1/199 ... 198/199, 1 + 1e-7, and a prediction says yes above one. */
 #include "core/graph/graph.h"
 #include "core/metric/metric.h"
 

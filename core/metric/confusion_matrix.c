@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * confusion_matrix: how many examples of class r were taken for class c, (classes, classes). Yes-or-no outputs have two classes. Precision and recall are made
- * of the same counts. */
+ * confusion_matrix: how many examples of class r were taken for class c, (classes, classes). Yes-or-no outputs have two
+ * classes. Precision and recall are made of the same counts. */
 #include "core/graph/graph.h"
 #include "core/metric/metric.h"
 

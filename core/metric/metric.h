@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Metrics besides loss and accuracy: what each says about itself. A metric is a number of words that the device adds up over batches, and what the host makes of
- * the sums at the end. A new one is core/metric/<name>.c, one row in metrics.c, its test. */
+ * Metrics besides loss and accuracy: what each says about itself. A metric is a number of words that the device adds up over
+ * batches, and what the host makes of the sums at the end. A new one is core/metric/<name>.c, one row in metrics.c, its
+ * test. */
 #ifndef STRATA_CORE_METRIC_H
 #define STRATA_CORE_METRIC_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_K_accuracy: share of examples whose label is among the K largest logits. Of equal logits all count, as in TensorFlow's in_top_k. */
+ * top_K_accuracy: share of examples whose label is among the K largest logits. Of equal logits all count, as in TensorFlow's
+ * in_top_k. */
 #include "core/graph/graph.h"
 #include "core/metric/metric.h"
 

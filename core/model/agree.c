@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether the workers of a job train the same thing. What differs in count or shape ends at the first sum; another batch, rate or order of examples would
- * train something that nobody asked for, without a word. */
+ * Whether the workers of a job train the same thing. What differs in count or shape ends at the first sum; another batch, rate
+ * or order of examples would train something that nobody asked for, without a word. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

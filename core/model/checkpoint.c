@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints: a model file that has besides what training needs to go on, in tensors "checkpoint/...": the optimizer's slots, laid out as the parameters
- * are, and counts. Rank 0 reads it for all workers. */
+ * Checkpoints: a model file that has besides what training needs to go on, in tensors "checkpoint/...": the optimizer's slots,
+ * laid out as the parameters are, and counts. Rank 0 reads it for all workers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 #include "core/data/format/safetensors.h"
 #include "core/model/model.h"
 
-/* The best epoch so far: its own number of epochs, and its loss's bits; there only where there is one, as is what was learned by then. */
+/* The best epoch so far: its own number of epochs, and its loss's bits; there only where there is one, as is what was learned
+ * by then. */
 enum { BEST_EPOCHS, BEST_LOSS_BITS, N_BEST };
 static const char BEST_COUNTS[] = STRATA_CHECKPOINT_PREFIX "best_counts",
                   BEST_VALUES[] = STRATA_CHECKPOINT_PREFIX "best_values";

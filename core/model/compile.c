@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compile: optimizer and loss are chosen, every device of the strategy gets its variables; and the parameters in them, one by one and all. */
+ * Compile: optimizer and loss are chosen, every device of the strategy gets its variables; and the parameters in them, one by
+ * one and all. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,7 +11,8 @@ size_t strata_model_element_bytes(const strata_model *model) {
     return (size_t)strata_shape_elements(model->input) * strata_dtype_bytes(model->input_dtype);
 }
 
-/* Where they travel to a device's own memory, bytes are a quarter of the numbers that the device makes of them. In the host's memory they would be one more pass. */
+/* Where they travel to a device's own memory, bytes are a quarter of the numbers that the device makes of them. In the host's
+ * memory they would be one more pass. */
 bool strata_model_takes_bytes(const strata_model *model) {
     if (model->input_dtype != STRATA_DTYPE_F32) return false;
     for (int r = 0; r < model->strategy->n_replicas; r++) {

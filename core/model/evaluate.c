@@ -7,7 +7,8 @@
 #include "core/data/batches.h"
 #include "core/model/model.h"
 
-/* Test sets are hundreds or thousands of examples: batches of 100 leave no rest, which would have a program and memory of its own. */
+/* Test sets are hundreds or thousands of examples: batches of 100 leave no rest, which would have a program and memory of its
+ * own. */
 enum { DEFAULT_BATCH = 100, MAX_IN_FLIGHT = 8 };
 
 typedef struct flight {

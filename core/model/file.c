@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Model files: safetensors with one F32 tensor a parameter, the model's JSON in the metadata under "strata.model", and its notes
- * beside it. */
+ * Model files: safetensors with one F32 tensor a parameter, the model's JSON in the metadata under "strata.model", and its
+ * notes beside it. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training. The host gathers batch k + n_slots while the devices work on batch k: each slot of the program has its own inputs and its own
- * loss, which is read when the slot comes round again, so no step waits for the host to look. With several replicas a step is finished
- * (their gradients added up, the update submitted) after the next one's inputs were gathered.
+ * Training. The host gathers batch k + n_slots while the devices work on batch k: each slot of the program has its own inputs
+ * and its own loss, which is read when the slot comes round again, so no step waits for the host to look. With several replicas
+ * a step is finished (their gradients added up, the update submitted) after the next one's inputs were gathered.
  *
- * Where gradients are accumulated, a step is several batches, whose programs only add to what replicas hold, and then the program that applies it. */
+ * Where gradients are accumulated, a step is several batches, whose programs only add to what replicas hold, and then the
+ * program that applies it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,7 +227,8 @@ static void fill_words(fit *f, flight *step) {
     memcpy(step->rng, words, sizeof step->rng);
 }
 
-/* Writes a replica's inputs: its share of the current batch, whose first row is `row` of the step's, and what it counts in the step's `whole` examples. */
+/* Writes a replica's inputs: its share of the current batch, whose first row is `row` of the step's, and what it counts in the
+ * step's `whole` examples. */
 static void fill_part(fit *f, const flight *step, const strata_program_part *part, int64_t row, int64_t whole) {
     strata_executable *exe = part->executable;
     float words[STRATA_STEP_WORDS];
@@ -280,7 +282,8 @@ static strata_status start(fit *f, strata_error *err) {
     return STRATA_OK;
 }
 
-/* The update from what replicas hold: says what it is to be multiplied by, as batches may have been other than was thought at the first. */
+/* The update from what replicas hold: says what it is to be multiplied by, as batches may have been other than was thought at
+ * the first. */
 static strata_status submit_held(fit *f, strata_error *err) {
     STRATA_TRY(prepare(f, STRATA_PROGRAM_APPLY, 0, f->held, err));
     flight *step = &f->flights[f->n_flights];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model's layers: declared once, which makes its parameters and the shape of its output, then built into each program's graph. */
+ * A model's layers: declared once, which makes its parameters and the shape of its output, then built into each program's
+ * graph. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model's metrics: which there are, what a batch adds to their sums, what the sums mean. Loss and accuracy are the first two sums and always there. */
+ * A model's metrics: which there are, what a batch adds to their sums, what the sums mean. Loss and accuracy are the first two
+ * sums and always there. */
 #include <stdlib.h>
 #include <string.h>
 

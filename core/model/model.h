@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the model. Users see strata/model.h. Reading order: model.c (a list of layers), layers.c (their parameters, their graph), compile.c
- * (variables on each device of the strategy), step.c (the graphs of a training, an evaluation and a prediction step), programs.c (their
- * executables), fit.c, validation.c, agree.c, evaluate.c, summary.c, times.c, json.c, file.c.
+ * Inside of the model. Users see strata/model.h. Reading order: model.c (a list of layers), layers.c (their parameters, their
+ * graph), compile.c (variables on each device of the strategy), step.c (the graphs of a training, an evaluation and a
+ * prediction step), programs.c (their executables), fit.c, validation.c, agree.c, evaluate.c, summary.c, times.c, json.c,
+ * file.c.
  *
- * All parameters lie in one flat f32 variable, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements; so do
- * gradients and optimizer slots, and one kernel updates all. */
+ * All parameters lie in one flat f32 variable, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements; so
+ * do gradients and optimizer slots, and one kernel updates all. */
 #ifndef STRATA_CORE_MODEL_H
 #define STRATA_CORE_MODEL_H
 
@@ -55,7 +56,8 @@ typedef struct strata_model_replica {
     int64_t n_held;                       /* batches in them of which it had a share */
 } strata_model_replica;
 
-/* A replica's part of a program: examples [first, first + n) of the batch. Where n is 0, the executable is for one example, which counts nothing. */
+/* A replica's part of a program: examples [first, first + n) of the batch. Where n is 0, the executable is for one example,
+ * which counts nothing. */
 typedef struct strata_program_part {
     strata_executable *executable; /* the group's */
     int64_t first, n;
@@ -76,8 +78,8 @@ typedef struct strata_model_program {
     strata_group *group;
     int n_parts;
     strata_program_part *parts;
-    bool *
-        contributes; /* [n_parts] whether it has examples; of the kind APPLY, whether it had some of what is held: fit says it */
+    /* [n_parts] whether it has examples; of the kind APPLY, whether it had some of what is held: fit says it */
+    bool *contributes;
     struct strata_model_program *next;
 } strata_model_program;
 
@@ -159,7 +161,8 @@ STRATA_MUST_USE strata_status strata_model_declare(strata_model *model, strata_e
 void strata_model_free_parameters(strata_model *model);
 /* The layer that is begun and not ended; NULL: none. */
 const strata_layer *strata_model_open_layer(const strata_model *model);
-/* Elements of the gradients that replicas exchange and hold: of the flat range, and of each sparse parameter's row how often batches use it. */
+/* Elements of the gradients that replicas exchange and hold: of the flat range, and of each sparse parameter's row how often
+ * batches use it. */
 int64_t strata_model_gradient_size(const strata_model *model);
 /* Elements of both ranges, the states behind the parameters; and a parameter's first element in them. */
 int64_t strata_model_all_size(const strata_model *model);
@@ -168,7 +171,8 @@ int64_t strata_model_place(const strata_model *model, const strata_parameter_spe
 STRATA_MUST_USE strata_status strata_model_read_all(strata_model *model, float *values, strata_error *err);
 /* And back, to every device. */
 STRATA_MUST_USE strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err);
-/* Layers added from now on go into this branch of the layer that was added last; until close. The model keeps the first error. */
+/* Layers added from now on go into this branch of the layer that was added last; until close. The model keeps the first
+ * error. */
 void strata_model_open_branch(strata_model *model, int branch);
 void strata_model_close_branch(strata_model *model);
 /* Adds a layer with a copy of its options; the model keeps the first error. */
@@ -178,21 +182,26 @@ void strata_model_add(strata_model *model, const strata_layer_kind *kind, const 
 STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind,
                                                 strata_step_role role, strata_layer_cost *layers, strata_error *err);
 
-/* programs.c: the program for this many examples on this worker's replicas, compiled at first use; 0: others have all of the batch. */
+/* programs.c: the program for this many examples on this worker's replicas, compiled at first use; 0: others have all of the
+ * batch. */
 STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,
                                                        strata_batch_form form, strata_model_program **out_program,
                                                        strata_error *err);
-/* Whether the program for this batch size would fit the devices; OUT_OF_MEMORY with bytes wanted and free and a batch that does. */
+/* Whether the program for this batch size would fit the devices; OUT_OF_MEMORY with bytes wanted and free and a batch that
+ * does. */
 STRATA_MUST_USE strata_status strata_model_check_batch(strata_model *model, strata_program_kind kind, int64_t batch,
                                                        strata_error *err);
-/* What the program for this batch size would cost on the first device, and each layer in it ([n_layers]; NULL: not asked for). */
+/* What the program for this batch size would cost on the first device, and each layer in it ([n_layers]; NULL: not asked
+ * for). */
 STRATA_MUST_USE strata_status strata_model_measure(strata_model *model, strata_program_kind kind, int64_t batch,
                                                    strata_layer_cost *out_layers, strata_program_cost *out_cost,
                                                    strata_error *err);
-/* Names the first tensor of a training step on this batch that is not finite: fills err with DATA "epoch .., step ..: ..". OK: all are finite. */
+/* Names the first tensor of a training step on this batch that is not finite: fills err with DATA "epoch .., step ..: ..". OK:
+ * all are finite. */
 strata_status strata_model_diagnose(strata_model *model, const void *x, const void *y, int64_t batch, const float *step,
                                     const int32_t *rng, const char *where, strata_error *err);
-/* Labels that the dataset wrote for n examples, in place, as the loss takes them: integers become f32 where it wants numbers, and classes shares of each where it wants these. */
+/* Labels that the dataset wrote for n examples, in place, as the loss takes them: integers become f32 where it wants numbers,
+ * and classes shares of each where it wants these. */
 void strata_model_convert_labels(const strata_model *model, const strata_dataset *dataset, int64_t n, void *labels);
 /* Weights of classes, n of them: INVALID unless the loss is one of that many classes, one an example. */
 STRATA_MUST_USE strata_status strata_model_check_class_weights(const strata_model *model, const double *class_weights, int n,
@@ -224,8 +233,8 @@ void strata_model_free_programs(strata_model *model);
 int64_t strata_model_accumulates(const strata_model *model);
 void strata_model_free_variables(strata_model *model);
 
-/* validation.c: fit's validation data and what their loss decides. begin checks the options and makes room, before training; without validation data
- * nothing is done but that. */
+/* validation.c: fit's validation data and what their loss decides. begin checks the options and makes room, before training;
+ * without validation data nothing is done but that. */
 STRATA_MUST_USE strata_status strata_validation_begin(strata_model *model, const strata_fit_options *opts, strata_error *err);
 /* After epoch `epoch`; *out_stop: patience is at its end. */
 STRATA_MUST_USE strata_status strata_validation_run(strata_model *model, const strata_fit_options *opts, int epoch,
@@ -251,7 +260,8 @@ STRATA_MUST_USE strata_status strata_model_check_compiled(const strata_model *mo
 /* Whether the dataset's elements and labels fit the model. */
 STRATA_MUST_USE strata_status strata_model_check_dataset(const strata_model *model, const strata_dataset *dataset, bool labels,
                                                          const char *verb, strata_error *err);
-/* Whether all workers are about to fit the same model in the same way; every worker calls it. Fails alike on all: INVALID, with both sides. */
+/* Whether all workers are about to fit the same model in the same way; every worker calls it. Fails alike on all: INVALID, with
+ * both sides. */
 STRATA_MUST_USE strata_status strata_model_agree(const strata_model *model, const strata_dataset *dataset,
                                                  const strata_fit_options *opts, strata_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The executables of a model's steps: one group of replicas for each kind and batch size. What they would need, and a training step taken
- * apart to find where it went wrong. */
+ * The executables of a model's steps: one group of replicas for each kind and batch size. What they would need, and a training
+ * step taken apart to find where it went wrong. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 #include "core/op/ops.h"
 #include "core/run/executable.h"
 
-/* What the device does in a program for a batch of this worker's replicas. A replica without examples runs one, which counts nothing. */
+/* What the device does in a program for a batch of this worker's replicas. A replica without examples runs one, which counts
+ * nothing. */
 static strata_step_role role_of(const strata_model *model, strata_program_kind kind, int replica, int64_t batch,
                                 strata_batch_form form) {
     const strata_strategy *strategy = model->strategy;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a training step's time goes: the nodes of the compiled step, each kind run by itself, and whole steps beside them. Examples are
- * made up, and the learning rate is 0, so that the loss stays finite however long it takes. */
+ * Where a training step's time goes: the nodes of the compiled step, each kind run by itself, and whole steps beside them.
+ * Examples are made up, and the learning rate is 0, so that the loss stays finite however long it takes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

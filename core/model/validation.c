@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Validation while a model is fitted: the evaluation after an epoch, and what its loss decides: which epoch was the best, whether training ends. Training
- * itself knows nothing of it. */
+ * Validation while a model is fitted: the evaluation after an epoch, and what its loss decides: which epoch was the best,
+ * whether training ends. Training itself knows nothing of it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An array seen as (outer, n, inner) around some neighbouring axes, for ops that fold along axes: reductions, argmax, softmax and its
- * losses; and the launches of the kernels that fold (shaders/rows.h). */
+ * An array seen as (outer, n, inner) around some neighbouring axes, for ops that fold along axes: reductions, argmax, softmax
+ * and its losses; and the launches of the kernels that fold (shaders/rows.h). */
 #ifndef STRATA_CORE_OP_AXES_H
 #define STRATA_CORE_OP_AXES_H
 
@@ -15,8 +15,9 @@ typedef struct strata_axes {
 /* Axes first .. first + count - 1 of the shape become n. count 0: n is 1. */
 strata_axes strata_axes_of(strata_shape shape, int64_t first, int64_t count);
 
-/* The words `rows` and `n`, the constant TREE and the grid of a launch that folds n elements for each of `rows` results. Contiguous rows
- * (inner is 1) that are long get a work-group each: by the shape alone, since it decides the order of folding and so the bits. */
+/* The words `rows` and `n`, the constant TREE and the grid of a launch that folds n elements for each of `rows` results.
+ * Contiguous rows (inner is 1) that are long get a work-group each: by the shape alone, since it decides the order of folding
+ * and so the bits. */
 STRATA_MUST_USE strata_status strata_launch_rows(strata_launch *launch, int64_t rows, int64_t n, int64_t inner,
                                                  strata_error *err);
 

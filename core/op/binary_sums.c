@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the metrics of yes-or-no outputs need of a batch, in one node: the sum of its losses and of the rows' shares of right answers.
- *   losses (B), outputs (B, K), labels (B, K) f32 -> (2) f32: sum_b losses_b, sum_b mean_k [(outputs_bk > threshold) = (labels_bk > 1/2)] */
+ * What the metrics of yes-or-no outputs need of a batch, in one node: the sum of its losses and of the rows' shares of right
+ * answers.
+ *   losses (B), outputs (B, K), labels (B, K) f32 -> (2) f32: sum_b losses_b, sum_b mean_k [(outputs_bk > threshold) =
+ *   (labels_bk > 1/2)] */
 #include <stddef.h>
 
 #include "core/graph/launch.h"

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a classifier's metrics need of a batch, in one node instead of seven: the sum of its losses and the number of right answers.
- *   losses (B) f32, logits (B, C) f32, labels (B) i32 or i64 -> (2) f32: sum_b losses_b, count_b (argmax_c logits_bc = label_b) */
+ * What a classifier's metrics need of a batch, in one node instead of seven: the sum of its losses and the number of right
+ * answers.
+ *   losses (B) f32, logits (B, C) f32, labels (B) i32 or i64 -> (2) f32: sum_b losses_b, count_b (argmax_c logits_bc =
+ *   label_b) */
 #include <math.h>
 
 #include "core/graph/launch.h"

@@ -2,8 +2,8 @@
  *
  * conv2d and its gradient by the input: the same sum of products over the taps of a window, run forward or backward (conv2d.h).
  *
- * Both are lowered to shaders/conv2d.kernel, a matrix product whose left operand is read from the image where it lies: no copy of the
- * image's windows is made. */
+ * Both are lowered to shaders/conv2d.kernel, a matrix product whose left operand is read from the image where it lies: no copy
+ * of the image's windows is made. */
 #include "core/op/conv2d.h"
 
 #include <inttypes.h>

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The three products of a convolution, for each other and for the backends. With x (N,H,W,C), filter (KH,KW,C/groups,K), y (N,OH,OW,K),
- * group g owning channels g C/groups .. of x and filters g K/groups .. of y, and h, w as in window.h:
+ * The three products of a convolution, for each other and for the backends. With x (N,H,W,C), filter (KH,KW,C/groups,K), y
+ * (N,OH,OW,K), group g owning channels g C/groups .. of x and filters g K/groups .. of y, and h, w as in window.h:
  *     conv2d (x, filter)                y[n,oh,ow,f]      = sum kh,kw,c  x[n,h,w,c] filter[kh,kw,c,f]
  *     conv2d_input_grad (dy, filter)    dx[n,h,w,c]       = sum kh,kw,f  dy[n,oh,ow,f] filter[kh,kw,c,f]
  *     conv2d_filter_grad (x, dy)        df[kh,kw,c,f]     = sum n,oh,ow  x[n,h,w,c] dy[n,oh,ow,f]
  * Each is linear in both operands, and the gradients of each are the other two. The first two take epilogues.
  *
- * Order of folding in f32, the same in every kernel: for the first two kh, kw, then the channel ascending, one accumulator an element
- * from 0 by fma, padding counting as zeros; for the third, parts of strata_conv2d_part rows (n, oh, ow), each folded ascending from 0 by
- * fma over the rows whose tap lies inside, the parts then folded as reduce_sum does. Families may cut other parts, by the shape alone. */
+ * Order of folding in f32, the same in every kernel: for the first two kh, kw, then the channel ascending, one accumulator an
+ * element from 0 by fma, padding counting as zeros; for the third, parts of strata_conv2d_part rows (n, oh, ow), each folded
+ * ascending from 0 by fma over the rows whose tap lies inside, the parts then folded as reduce_sum does. Families may cut other
+ * parts, by the shape alone. */
 #ifndef STRATA_CORE_OP_CONV2D_H
 #define STRATA_CORE_OP_CONV2D_H
 
@@ -43,17 +44,18 @@ static inline int64_t strata_conv2d_at(const strata_conv2d_sizes *s, int d, int6
 /* How many rows (n, oh, ow) conv2d_filter_grad folds into one sum before sums are added: by the shape alone. */
 int64_t strata_conv2d_part(const strata_conv2d_sizes *sizes);
 
-/* What every kernel for a conv2d or conv2d_input_grad node takes: words, buffers and constants of shaders/conv2d.kernel but for its blocks. The
- * caller adds the kernel's name, its own constants and words, and how many work-items. */
+/* What every kernel for a conv2d or conv2d_input_grad node takes: words, buffers and constants of shaders/conv2d.kernel but for
+ * its blocks. The caller adds the kernel's name, its own constants and words, and how many work-items. */
 STRATA_MUST_USE strata_status strata_conv2d_launch(const strata_tensor *node, strata_launch *out_launch, strata_error *err);
-/* Adds the launch of a kernel that sums parts of `part` rows for a conv2d_filter_grad node, and that of their fold. `launch` has the kernel's name,
- * constants and work-group; the words, buffers and work-items (items_a_part for each part) are put in here. */
+/* Adds the launch of a kernel that sums parts of `part` rows for a conv2d_filter_grad node, and that of their fold. `launch`
+ * has the kernel's name, constants and work-group; the words, buffers and work-items (items_a_part for each part) are put in
+ * here. */
 STRATA_MUST_USE strata_status strata_conv2d_filter_grad_lower_parts(const strata_tensor *node, int64_t part,
                                                                     strata_launch *launch, int64_t items_a_part,
                                                                     strata_lowering *lowering, strata_error *err);
 
-/* The launch of shaders/conv2d.kernel for a conv2d or conv2d_input_grad node, and of shaders/conv2d_filter_grad.kernel, with blocks of
- * work_m x work_n elements of the result for each work-item. Neither block changes a bit. */
+/* The launch of shaders/conv2d.kernel for a conv2d or conv2d_input_grad node, and of shaders/conv2d_filter_grad.kernel, with
+ * blocks of work_m x work_n elements of the result for each work-item. Neither block changes a bit. */
 STRATA_MUST_USE strata_status strata_conv2d_lower_blocks(const strata_tensor *node, int work_m, int work_n,
                                                          strata_lowering *lowering, strata_error *err);
 STRATA_MUST_USE strata_status strata_conv2d_filter_grad_lower_blocks(const strata_tensor *node, int work_m, int work_n,
@@ -65,7 +67,8 @@ double strata_conv2d_flops(const strata_tensor *node);
 /* For the three shape rules: a pair of operands by their names, of one float dtype. */
 STRATA_MUST_USE strata_status strata_conv2d_check_pair(const strata_tensor *node, const char *a_name, const char *b_name,
                                                        strata_error *err);
-/* The sum of products that one of the ops (conv2d, conv2d_input_grad, conv2d_filter_grad) is; attrs as of a node of the same convolution. */
+/* The sum of products that one of the ops (conv2d, conv2d_input_grad, conv2d_filter_grad) is; attrs as of a node of the same
+ * convolution. */
 strata_tensor *strata_conv2d_product(const strata_op *op, strata_tensor *a, strata_tensor *b, const strata_tensor *like);
 
 #endif

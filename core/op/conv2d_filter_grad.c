@@ -2,8 +2,8 @@
  *
  * The gradient of a convolution by its filter: for each tap, channel and filter a sum over all outputs (conv2d.h).
  *
- * The result is small and the sum long, so it is cut into parts, whose sums go to scratch memory and are folded by the reduce kernel: by
- * the shape alone, since it decides the bits. */
+ * The result is small and the sum long, so it is cut into parts, whose sums go to scratch memory and are folded by the reduce
+ * kernel: by the shape alone, since it decides the bits. */
 #include <inttypes.h>
 #include <stddef.h>
 

@@ -34,7 +34,8 @@ STRATA_MUST_USE strata_status strata_launch_strides(strata_launch *launch, const
                                                     strata_error *err);
 /* Elements from the first to the last that tensor t of the space touches. */
 int64_t strata_strided_extent(const strata_strided *inner, int t);
-/* A launch over n elements in order: the word n and the grid. Of a kernel with loops for each element, set `turns` to 0 afterwards. */
+/* A launch over n elements in order: the word n and the grid. Of a kernel with loops for each element, set `turns` to 0
+ * afterwards. */
 STRATA_MUST_USE strata_status strata_launch_flat(strata_launch *launch, int64_t n, strata_error *err);
 /* "b8", "b16", "b32" or "b64": the variant of kernels that only move bits. */
 const char *strata_bits_variant(strata_dtype dtype);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a product (matmul, the convolutions) does to each element of its result before it is stored, so that bias, activation and
- * residual cost no pass over memory of their own. The fusion pass puts them there; builders make plain products only, and a fused one has
- * no gradient. With v the product's element and n its index along the last axis:
+ * What a product (matmul, the convolutions) does to each element of its result before it is stored, so that bias, activation
+ * and residual cost no pass over memory of their own. The fusion pass puts them there; builders make plain products only, and a
+ * fused one has no gradient. With v the product's element and n its index along the last axis:
  *     v = v + bias[n]                          has_bias; bias is (N)
  *     v = activation(v)
  *     out = aux form of v and aux[..., n]      aux has the result's shape
  * all in f32 (in double in the reference), rounded once, at the store.
  *
- * An op takes epilogues by a strata_epilogue among its attributes, whose place is strata_op.epilogue. Its inputs are then its two own
- * operands, the bias where there is one, aux where there is one. Kernels: shaders/epilogue.h. */
+ * An op takes epilogues by a strata_epilogue among its attributes, whose place is strata_op.epilogue. Its inputs are then its
+ * two own operands, the bias where there is one, aux where there is one. Kernels: shaders/epilogue.h. */
 #ifndef STRATA_CORE_OP_EPILOGUE_H
 #define STRATA_CORE_OP_EPILOGUE_H
 
@@ -63,8 +63,8 @@ void strata_epilogue_store(const strata_op_call *call, int64_t at, int64_t n, do
 /* Appends the constants BIAS, ACTIVATION and AUX to a launch. */
 void strata_epilogue_constants(strata_launch *launch, const strata_tensor *node);
 
-/* Whether bias, activation or aux form may still be folded into the node: it takes epilogues, nothing that comes later is there yet, bias
- * is (N) and aux has the node's shape, all of its dtype. bias and aux may be NULL. */
+/* Whether bias, activation or aux form may still be folded into the node: it takes epilogues, nothing that comes later is there
+ * yet, bias is (N) and aux has the node's shape, all of its dtype. bias and aux may be NULL. */
 bool strata_epilogue_can_fuse(const strata_tensor *product, const strata_tensor *bias, strata_epilogue_activation activation,
                               strata_epilogue_aux aux_form, const strata_tensor *aux);
 /* The node once more with these folded in; what was before stays. Poisoned when they do not fit. */

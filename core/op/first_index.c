@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * first_index: where each number comes first.   x (...) integers -> y (n) i32: y[r] = 1 + the least j with x[j] = r, in row-major order; 0 where x
- * has no r. Numbers out of 0 .. n - 1 are left out. No gradient. With it unique (strata_unique) needs no sorting. */
+ * first_index: where each number comes first.   x (...) integers -> y (n) i32: y[r] = 1 + the least j with x[j] = r, in
+ * row-major order; 0 where x has no r. Numbers out of 0 .. n - 1 are left out. No gradient. With it unique (strata_unique)
+ * needs no sorting. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>

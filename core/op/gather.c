@@ -3,8 +3,9 @@
  * gather: rows of x along one axis, chosen by indices; an index not in 0..A-1 reads as 0.
  * x: (outer..., A, inner...), indices: (J...) -> y: (outer..., J..., inner...)
  * gradient: gather_grad adds each row of dy to the row of dx that it came from, in ascending order of position in the
- * indices; an index out of range adds nothing. Where dy has size 1 along the indices' last axis, its one row stands for all of them: what
- * the fusion pass makes of a dy that was repeated, as an average's gradient is. The gradient of gather_grad is gather, summed there. */
+ * indices; an index out of range adds nothing. Where dy has size 1 along the indices' last axis, its one row stands for all of
+ * them: what the fusion pass makes of a dy that was repeated, as an average's gradient is. The gradient of gather_grad is
+ * gather, summed there. */
 #include "core/op/gather.h"
 
 #include <inttypes.h>

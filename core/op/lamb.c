@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first half of a step of LAMB over flat ranges: where to go, before the norms of each parameter say how far. Formulas in strata/ops.h. */
+ * The first half of a step of LAMB over flat ranges: where to go, before the norms of each parameter say how far. Formulas in
+ * strata/ops.h. */
 #include <math.h>
 #include <stddef.h>
 

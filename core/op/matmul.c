@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix product, batched by leading axes, with transposes as flags and an epilogue (epilogue.h). Which kernel computes it on a device is
- * the backend's choice; the order in which K is folded is not: shaders/matmul.kernel. */
+ * Matrix product, batched by leading axes, with transposes as flags and an epilogue (epilogue.h). Which kernel computes it on a
+ * device is the backend's choice; the order in which K is folded is not: shaders/matmul.kernel. */
 #include "core/op/matmul.h"
 
 #include <inttypes.h>
@@ -187,8 +187,8 @@ static int64_t n_tiles(const strata_matmul_sizes *s, int tile) {
     return s->n_batch * ((s->m + tile - 1) / tile) * ((s->n + tile - 1) / tile);
 }
 
-/* A work-group makes tiles of 16 x 16 work-items with 4 x 4, 2 x 2 or 1 element each: the largest that still gives every compute unit of
- * a GPU something to do. Tile sizes do not change a bit. */
+/* A work-group makes tiles of 16 x 16 work-items with 4 x 4, 2 x 2 or 1 element each: the largest that still gives every
+ * compute unit of a GPU something to do. Tile sizes do not change a bit. */
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     enum { LOCAL = 16, ENOUGH_TILES = 96 };
     strata_matmul_sizes s = strata_matmul_sizes_of(node);

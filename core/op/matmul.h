@@ -22,8 +22,8 @@ typedef struct strata_matmul_sizes {
 /* The node must be a valid matmul. */
 strata_matmul_sizes strata_matmul_sizes_of(const strata_tensor *node);
 
-/* A launch of matmul.kernel or matmul_registers.kernel for the node, in which the kernel's name, its tile (WORK_M, WORK_N, TILE_K) and
- * the numbers of work-items are still open. */
+/* A launch of matmul.kernel or matmul_registers.kernel for the node, in which the kernel's name, its tile (WORK_M, WORK_N,
+ * TILE_K) and the numbers of work-items are still open. */
 strata_launch strata_matmul_launch(const strata_tensor *node);
 
 #endif

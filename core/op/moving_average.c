@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * moving_average: state += rates (value - state), element by element, in place; a rate of 1 takes the value as it is. All are f32 of one
- * shape; gate as for the optimizers: an f32 scalar, and nothing is changed unless it is finite. */
+ * moving_average: state += rates (value - state), element by element, in place; a rate of 1 takes the value as it is. All are
+ * f32 of one shape; gate as for the optimizers: an f32 scalar, and nothing is changed unless it is finite. */
 #include <stddef.h>
 
 #include "core/graph/launch.h"

@@ -77,7 +77,8 @@ static void mean_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor 
     dx[0] = spread(node, strata_mul(dy, strata_scalar(node->graph, node->dtype, 1.0 / (double)(n ? n : 1))));
 }
 
-/* dy, split evenly among the elements that are equal to the extreme (as JAX and TensorFlow do). Where the extreme is NaN none is. */
+/* dy, split evenly among the elements that are equal to the extreme (as JAX and TensorFlow do). Where the extreme is NaN none
+ * is. */
 static void extreme_gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
     const strata_reduce_attrs *attrs = attrs_of(node);
     strata_tensor *x = node->inputs[0];
@@ -183,8 +184,8 @@ static strata_status min_reference(const strata_op_call *call, strata_error *err
 /* The kernel's constant OP. */
 enum { SUM = 0, MAX = 1, MIN = 2, MEAN = 3 };
 
-/* One launch of shaders/reduce.kernel: x (outer, axis, inner) to y (outer, parts, inner), `part` elements of the axis to each. NULL stands
- * for the scratch buffer. */
+/* One launch of shaders/reduce.kernel: x (outer, axis, inner) to y (outer, parts, inner), `part` elements of the axis to each.
+ * NULL stands for the scratch buffer. */
 typedef struct fold_launch {
     const strata_tensor *x, *y;
     const char *variant;
@@ -221,9 +222,9 @@ static strata_status add_fold(const fold_launch *fold, strata_lowering *lowering
     return strata_lowering_add(lowering, &launch, err);
 }
 
-/* Into how many parts a long axis with few results is cut, so that a whole device has work: by the shape alone, since it decides the
- * order of folding. A part of a contiguous row has a work-group to itself, and so have 8 columns of any other. A second launch takes
- * longer than runs of 64 elements. */
+/* Into how many parts a long axis with few results is cut, so that a whole device has work: by the shape alone, since it
+ * decides the order of folding. A part of a contiguous row has a work-group to itself, and so have 8 columns of any other. A
+ * second launch takes longer than runs of 64 elements. */
 static int64_t parts_of(strata_axes axes) {
     enum { LEAST_CUT = 2048, LEAST_ROW = 4096, LEAST_COLUMN = 512 }; /* elements of an axis, and of a part of a row or column */
     const bool contiguous = axes.inner == 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attributes of reduce_sum, reduce_mean, reduce_max and reduce_min: the axes reduced are neighbours, axis .. axis + n_axes - 1. The
- * builders transpose first where they are not. */
+ * Attributes of reduce_sum, reduce_mean, reduce_max and reduce_min: the axes reduced are neighbours, axis .. axis + n_axes - 1.
+ * The builders transpose first where they are not. */
 #ifndef STRATA_CORE_OP_REDUCE_H
 #define STRATA_CORE_OP_REDUCE_H
 
@@ -12,8 +12,8 @@ typedef struct strata_reduce_attrs {
     int64_t keep_dims; /* 1: the axes stay, with size 1 */
 } strata_reduce_attrs;
 
-/* For ops that sum in parts: a launch that makes the node the sum, as reduce_sum folds a long axis, of `parts` times its elements that lie in the
- * lowering's scratch buffer as f32. The node is of a float dtype. */
+/* For ops that sum in parts: a launch that makes the node the sum, as reduce_sum folds a long axis, of `parts` times its
+ * elements that lie in the lowering's scratch buffer as f32. The node is of a float dtype. */
 STRATA_MUST_USE strata_status strata_reduce_scratch(const strata_tensor *node, int64_t parts, strata_lowering *lowering,
                                                     strata_error *err);
 

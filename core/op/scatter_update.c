@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * scatter_update: rows of a variable are set, in place. Row indices[j] of the n_rows rows that begin at element `first` of the variable becomes
- * rows[j]; an index out of range sets nothing. Those in range must differ: no order is promised among equal ones.
+ * scatter_update: rows of a variable are set, in place. Row indices[j] of the n_rows rows that begin at element `first` of the
+ * variable becomes rows[j]; an index out of range sets nothing. Those in range must differ: no order is promised among equal
+ * ones.
  *
- * With it any update of variables works on a few rows of them: rows are gathered, the update changes those in place of variables
- * (strata_check_update lets it), and scatter_update brings each back. `update` is that update where `rows` is another of the ranges that it has
- * changed than its first, whose new value is its result. */
+ * With it any update of variables works on a few rows of them: rows are gathered, the update changes those in place of
+ * variables (strata_check_update lets it), and scatter_update brings each back. `update` is that update where `rows` is another
+ * of the ranges that it has changed than its first, whose new value is its result. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * segment_sum: sums of neighbouring elements, one for each segment: y_s = x_e(s-1) + ... + x_(e(s) - 1), e the segments' ends. With it the parameters
- * that lie in one flat range have their own norms. */
+ * segment_sum: sums of neighbouring elements, one for each segment: y_s = x_e(s-1) + ... + x_(e(s) - 1), e the segments' ends.
+ * With it the parameters that lie in one flat range have their own norms. */
 #include "core/graph/launch.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"

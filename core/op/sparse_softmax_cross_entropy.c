@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Softmax cross-entropy with an integer label a row: loss = L - logits[label], L = log sum exp logits. A label out of range makes the
- * row's loss and gradient NaN, so that it is found. Dense labels: softmax_cross_entropy.c. */
+ * Softmax cross-entropy with an integer label a row: loss = L - logits[label], L = log sum exp logits. A label out of range
+ * makes the row's loss and gradient NaN, so that it is found. Dense labels: softmax_cross_entropy.c. */
 #include <math.h>
 
 #include "core/op/axes.h"
@@ -91,7 +91,8 @@ const strata_op strata_op_sparse_softmax_cross_entropy = {
     .lower = lower,
 };
 
-/* ---- sparse_softmax_cross_entropy_grad(logits, labels, dy), dy one value a row: dy (softmax(logits) - (column == label)) ---- */
+/* ---- sparse_softmax_cross_entropy_grad(logits, labels, dy), dy one value a row: dy (softmax(logits) - (column == label))
+ * ---- */
 
 static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     const strata_tensor *logits = node->inputs[LOGITS], *dy = node->inputs[DY];

@@ -60,8 +60,8 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
     return STRATA_OK;
 }
 
-/* A launch finds several ranks, one after the other, as long as a work-item's loops stay short (shaders/README.md); the next launch goes
- * on from what the one before it wrote. */
+/* A launch finds several ranks, one after the other, as long as a work-item's loops stay short (shaders/README.md); the next
+ * launch goes on from what the one before it wrote. */
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const int64_t most_turns = 32768;
     const strata_axes axes = axes_of(node);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the optimizers' ops share: f32 ranges of one size, the step's numbers, the gate, and their walk over elements. Their inputs are
+ * What the optimizers' ops share: f32 ranges of one size, the step's numbers, the gate, and their walk over elements. Their
+ * inputs are
  *   parameters, slots ..., gradients, step [, gate]
  * A slot that a setting does without has the parameters in its place, so that the others keep theirs. */
 #ifndef STRATA_CORE_OP_UPDATE_H
@@ -10,8 +11,9 @@
 
 enum { STRATA_MAX_UPDATE_SLOTS = 3 };
 
-/* Inputs whose bit is in `variables` are values of different variables, or rows that strata_gather takes from them; inputs up to n_ranges have
- * one shape, or the last, the gradients, is flat and shorter: only as many elements are updated. Then come step and, when has_gate, the gate. Sets the node's dtype and shape. names[i] names input i. */
+/* Inputs whose bit is in `variables` are values of different variables, or rows that strata_gather takes from them; inputs up
+ * to n_ranges have one shape, or the last, the gradients, is flat and shorter: only as many elements are updated. Then come
+ * step and, when has_gate, the gate. Sets the node's dtype and shape. names[i] names input i. */
 STRATA_MUST_USE strata_status strata_check_update(strata_tensor *node, unsigned variables, int n_ranges,
                                                   const char *const *names, bool has_gate, strata_error *err);
 /* INVALID "beta1 is 1; it must be at least 0 and below 1". */
@@ -23,13 +25,13 @@ const strata_variable *strata_variable_behind(const strata_tensor *tensor);
 /* Whether the update is to be done: there is no gate (NULL), or it is finite. */
 bool strata_gate_is_open(const void *gate);
 
-/* The new values of one element, in double. slots: those of the op, in order; one that is done without holds the parameter and is
- * not written back. */
+/* The new values of one element, in double. slots: those of the op, in order; one that is done without holds the parameter and
+ * is not written back. */
 typedef void strata_update_element(const void *attrs, const float *step, double gradient, double *parameter, double *slots);
 /* Runs it over all elements unless the gate is closed. */
 void strata_update_reference(const strata_op_call *call, int n_slots, strata_update_element *element);
-/* A launch of `kernel` with the inputs in order as buffers, the constant GATE and the word n. The caller adds its own and hands it to
- * strata_lowering_add. */
+/* A launch of `kernel` with the inputs in order as buffers, the constant GATE and the word n. The caller adds its own and hands
+ * it to strata_lowering_add. */
 STRATA_MUST_USE strata_status strata_update_launch(const strata_tensor *node, const char *kernel, int n_slots,
                                                    strata_launch *out_launch, strata_error *err);
 

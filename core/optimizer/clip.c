@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clipping of gradients: by value, by each parameter's norm, by the norm of all (Pascanu et al. 2013). A norm of c or less stays as it is. */
+ * Clipping of gradients: by value, by each parameter's norm, by the norm of all (Pascanu et al. 2013). A norm of c or less
+ * stays as it is. */
 #include "core/optimizer/optimizer.h"
 
 /* c / max(norm, c) from the norm's square */

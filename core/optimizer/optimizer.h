@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimizers: what each says about itself. A new one is core/optimizer/<name>.c, one row in optimizers.c, its test; its update is an op.
- * Gradients are clipped before an optimizer sees them (clip.c); the learning rate of a step is schedule.c's. */
+ * Optimizers: what each says about itself. A new one is core/optimizer/<name>.c, one row in optimizers.c, its test; its update
+ * is an op. Gradients are clipped before an optimizer sees them (clip.c); the learning rate of a step is schedule.c's. */
 #ifndef STRATA_CORE_OPTIMIZER_H
 #define STRATA_CORE_OPTIMIZER_H
 
@@ -11,8 +11,8 @@
 
 enum { STRATA_MAX_OPTIMIZER_SLOTS = 3, STRATA_MAX_OPTIMIZER_OPTIONS = 12, STRATA_MOST_ACCUMULATED = 1000000 };
 
-/* Where each parameter lies in the flat ranges, for norms of their own. A chunk is STRATA_SEGMENT_CHUNK neighbouring elements; parameters begin at
- * chunks, and what lies behind a parameter's end in its last chunk is zero. */
+/* Where each parameter lies in the flat ranges, for norms of their own. A chunk is STRATA_SEGMENT_CHUNK neighbouring elements;
+ * parameters begin at chunks, and what lies behind a parameter's end in its last chunk is zero. */
 enum { STRATA_SEGMENT_CHUNK = 64 };
 typedef struct strata_segments {
     int n;                /* parameters */
@@ -39,7 +39,8 @@ typedef struct strata_optimizer_kind {
     int (*n_slots)(const strata_optimizer *settings);
     /* What the slots hold at first; NULL: zeros. */
     double (*slot_begins)(const strata_optimizer *settings);
-    /* Words of step t = 1, 2, ... besides the rates; may change words[STRATA_STEP_LEARNING_RATE], which is the scheduled rate. NULL: none. */
+    /* Words of step t = 1, 2, ... besides the rates; may change words[STRATA_STEP_LEARNING_RATE], which is the scheduled rate.
+     * NULL: none. */
     void (*fill_step)(const strata_optimizer *settings, int64_t t, double *words);
     strata_tensor *(*build)(const strata_optimizer *settings, const strata_update *update);
 } strata_optimizer_kind;
@@ -66,7 +67,8 @@ STRATA_MUST_USE strata_status strata_optimizer_check(strata_optimizer *settings,
 /* The words of update t = 1, 2, ... (STRATA_STEP_WORDS). */
 void strata_optimizer_step(const strata_optimizer_kind *kind, const strata_optimizer *settings, int64_t t, float *out_words);
 
-/* clip.c: the gradients as the settings clip them. *out_square is the sum of their squares (one number) where that was needed, else NULL. */
+/* clip.c: the gradients as the settings clip them. *out_square is the sum of their squares (one number) where that was needed,
+ * else NULL. */
 strata_tensor *strata_clip_gradients(const strata_optimizer *settings, strata_tensor *gradients,
                                      const strata_segments *segments, strata_tensor **out_square);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Learning rates by the number of the step: formulas in strata/optimizers.h. Evaluated by the host, in double. A new one is a function and a row here. */
+ * Learning rates by the number of the step: formulas in strata/optimizers.h. Evaluated by the host, in double. A new one is a
+ * function and a row here. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Norms and factors of each parameter within the flat range: chunks are summed first, then each parameter's chunks, in an order that is fixed by the
- * shapes. */
+ * Norms and factors of each parameter within the flat range: chunks are summed first, then each parameter's chunks, in an order
+ * that is fixed by the shapes. */
 #include "core/optimizer/optimizer.h"
 
 static strata_tensor *as_chunks(const strata_segments *segments, strata_tensor *flat) {

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives between processes: a *communicator* joins `world` processes, its *ranks*, that call the same collectives in the same order.
+ * Collectives between processes: a *communicator* joins `world` processes, its *ranks*, that call the same collectives in the
+ * same order.
  *
  *     strata_communicator_options opts = {.rank = 0, .world = 2, .store = "127.0.0.1:2222"};
  *     strata_communicator_create(&opts, &comm, &err);                             every rank, at about the same time
  *     strata_communicator_all_reduce(comm, gradients, n, STRATA_DTYPE_F32, STRATA_REDUCER_SUM, &err);
  *     strata_communicator_destroy(comm);
  *
- * Bits. Every reduction folds in rank order, 0 to world - 1; f16 and bf16 in f32, rounded once at the end. So a result depends on neither
- * transport, algorithm, segment nor arrival, and every rank has the same bits.
+ * Bits. Every reduction folds in rank order, 0 to world - 1; f16 and bf16 in f32, rounded once at the end. So a result depends
+ * on neither transport, algorithm, segment nor arrival, and every rank has the same bits.
  *
- * Errors. No call waits for ever. A rank that calls another collective than the others (kind, dtype, count, root, order) makes it fail on all,
- * INVALID, with both sides in the message. A rank that dies, stops or cannot be reached makes every rank fail with PEER_LOST and the same
- * message, which names it, its host, the collective and the step (strata_communicator_set_step). When rank 0 itself is lost, each rank names its own
- * step. After any such failure the communicator and those split from it are dead: each
- * later call fails with the same message, the contents of outputs are undefined, and destroy is what is left to do.
+ * Errors. No call waits for ever. A rank that calls another collective than the others (kind, dtype, count, root, order) makes
+ * it fail on all, INVALID, with both sides in the message. A rank that dies, stops or cannot be reached makes every rank fail
+ * with PEER_LOST and the same message, which names it, its host, the collective and the step (strata_communicator_set_step).
+ * When rank 0 itself is lost, each rank names its own step. After any such failure the communicator and those split from it are
+ * dead: each later call fails with the same message, the contents of outputs are undefined, and destroy is what is left to do.
  *
  * Threads. One call at a time for a communicator; different communicators are independent of each other. */
 #ifndef STRATA_CLUSTER_H
@@ -29,7 +30,8 @@ extern "C" {
 /* Doubles, which the cluster moves and folds though no tensor has them. */
 #define STRATA_DTYPE_F64 ((strata_dtype)64)
 
-/* MEAN is the sum divided by the number of ranks: floats only. MAX and MIN of a NaN are NaN. Sums and products of integers wrap. */
+/* MEAN is the sum divided by the number of ranks: floats only. MAX and MIN of a NaN are NaN. Sums and products of integers
+ * wrap. */
 typedef enum strata_reducer {
     STRATA_REDUCER_SUM = 0,
     STRATA_REDUCER_MEAN,
@@ -45,8 +47,8 @@ typedef struct strata_communicator_options {
     int rank;          /* 0 to world - 1, each once */
     int world;         /* 0: 1 */
     const char *store; /* "host:port" or "[v6]:port" where rank 0 listens and the others find it; may be NULL when world is 1 */
-    const char *
-        transport; /* of strata_transport_names; NULL: "auto", shm where all ranks are on one host with room in /dev/shm, else tcp */
+    /* of strata_transport_names; NULL: "auto", shm where all ranks are on one host with room in /dev/shm, else tcp */
+    const char *transport;
     const char *
         engine; /* NULL: "builtin". "mpi": whole collectives by Open MPI, or MPICH and its kin, found at run time, in a job that its mpirun started; the store stays. Sums have the same bits, as
                          * only moves are MPI's. A rank that dies ends the job, by mpirun */
@@ -57,12 +59,14 @@ typedef struct strata_communicator_options {
                         * ~/.cache/strata, that `strata bench allreduce --tune` writes; "": none. No choice changes bits */
     const char
         *interface; /* name ("eth0") or address to listen on and tell to the others; NULL: the one that reaches the store */
-    /* What the ranks prove to each other before anything else is read (HMAC-SHA256 over fresh nonces). Borrowed during create. */
+    /* What the ranks prove to each other before anything else is read (HMAC-SHA256 over fresh nonces). Borrowed during
+     * create. */
     const void *secret;
     size_t secret_bytes; /* 0: none */
-    /* TLS 1.3 between the ranks of all hosts, each of which proves itself to the other: PEM files of this rank's certificate (with those between it
-     * and an authority), of its key (NULL: in tls_cert too), and of the authorities whose certificates are believed. NULL: no TLS.
-     * A certificate must have the host name or address that the others dial, or tls_name where that is given: then every rank's must. */
+    /* TLS 1.3 between the ranks of all hosts, each of which proves itself to the other: PEM files of this rank's certificate
+     * (with those between it and an authority), of its key (NULL: in tls_cert too), and of the authorities whose certificates
+     * are believed. NULL: no TLS. A certificate must have the host name or address that the others dial, or tls_name where that
+     * is given: then every rank's must. */
     const char *tls_cert, *tls_key, *tls_ca, *tls_name;
     bool insecure;            /* listen beyond this host without a secret; otherwise that is INVALID */
     double connect_seconds;   /* until all ranks must have come; 0: 60 */
@@ -76,21 +80,23 @@ extern STRATA_API const char *const strata_transport_names[];
 extern STRATA_API const char *const strata_algorithm_names[];
 
 /* Returns when all ranks have come. opts is borrowed during the call.
- * Fails: INVALID for wrong options, a rank that came twice, listening beyond this host without a secret; TIMEOUT, naming the ranks that
- * are absent and why connections were refused, when connect_seconds have passed; UNAVAILABLE when an address cannot be listened on, a file
- * of TLS cannot be used, the other side proves another secret, or one of two does not accept the other's certificate. */
+ * Fails: INVALID for wrong options, a rank that came twice, listening beyond this host without a secret; TIMEOUT, naming the
+ * ranks that are absent and why connections were refused, when connect_seconds have passed; UNAVAILABLE when an address cannot
+ * be listened on, a file of TLS cannot be used, the other side proves another secret, or one of two does not accept the other's
+ * certificate. */
 STRATA_API STRATA_MUST_USE strata_status strata_communicator_create(const strata_communicator_options *opts,
                                                                     strata_communicator **out_comm, strata_error *err);
-/* All `world` ranks for threads of this process, out_comms[rank], without sockets. Of opts (NULL: defaults) only `algorithm` and
- * `stall_seconds` are used. Each is destroyed by itself. */
+/* All `world` ranks for threads of this process, out_comms[rank], without sockets. Of opts (NULL: defaults) only `algorithm`
+ * and `stall_seconds` are used. Each is destroyed by itself. */
 STRATA_API STRATA_MUST_USE strata_status strata_communicator_create_local(int world, const strata_communicator_options *opts,
                                                                           strata_communicator **out_comms, strata_error *err);
-/* A communicator for each `color`, of the ranks that gave it, ordered by `key` and then by rank; every rank of `comm` calls it. A negative
+/* A communicator for each `color`, of the ranks that gave it, ordered by `key` and then by rank; every rank of `comm` calls it.
+ * A negative
  * color joins none: *out_comm is NULL. May outlive `comm`. Cost: an all_gather of 8 bytes, and connecting anew. */
 STRATA_API STRATA_MUST_USE strata_status strata_communicator_split(strata_communicator *comm, int color, int key,
                                                                    strata_communicator **out_comm, strata_error *err);
-/* Waits for requests that run. Leaving is no failure for ranks that need nothing more of this one; rank 0, which holds the store, waits until
- * the others have left too, at most 5 heartbeats after it last heard of them. NULL is fine. */
+/* Waits for requests that run. Leaving is no failure for ranks that need nothing more of this one; rank 0, which holds the
+ * store, waits until the others have left too, at most 5 heartbeats after it last heard of them. NULL is fine. */
 STRATA_API void strata_communicator_destroy(strata_communicator *comm);
 
 STRATA_API int strata_communicator_rank(const strata_communicator *comm);
@@ -101,7 +107,8 @@ STRATA_API const char *strata_communicator_transport(const strata_communicator *
 STRATA_API const char *strata_communicator_algorithm(const strata_communicator *comm, size_t n_bytes);
 /* Payload bytes that this rank has given to its transport since create. */
 STRATA_API uint64_t strata_communicator_bytes_sent(const strata_communicator *comm);
-/* The step of the caller's own work that goes on, from 1: what messages about failures name beside the collective. 0, as at first: none. Threads: any. */
+/* The step of the caller's own work that goes on, from 1: what messages about failures name beside the collective. 0, as at
+ * first: none. Threads: any. */
 STRATA_API void strata_communicator_set_step(strata_communicator *comm, int64_t step);
 /* Makes every rank's calls fail with INTERRUPTED and this text: for a rank that cannot go on. Threads: any. */
 STRATA_API void strata_communicator_abort(strata_communicator *comm, const char *text);
@@ -115,9 +122,9 @@ typedef struct strata_algorithm_choice {
     uint64_t most_bytes; /* UINT64_MAX: any more */
     const char *algorithm;
 } strata_algorithm_choice;
-/* Writes the choices, all of one transport and number of ranks, by ascending bytes, to the table at `path` (NULL: the user's) in
- * place of its rows for these. Read when a communicator is made. Fails: INVALID for a wrong row; UNAVAILABLE where it cannot be
- * written. */
+/* Writes the choices, all of one transport and number of ranks, by ascending bytes, to the table at `path` (NULL: the user's)
+ * in place of its rows for these. Read when a communicator is made. Fails: INVALID for a wrong row; UNAVAILABLE where it cannot
+ * be written. */
 STRATA_API STRATA_MUST_USE strata_status strata_algorithm_table_save(const char *path, const strata_algorithm_choice *choices,
                                                                      int n, strata_error *err);
 
@@ -135,7 +142,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_communicator_reduce(strata_commu
                                                                     strata_error *err);
 STRATA_API STRATA_MUST_USE strata_status strata_communicator_broadcast(strata_communicator *comm, void *data, size_t count,
                                                                        strata_dtype dtype, int root, strata_error *err);
-/* Rank r gives counts[r] elements (NULL: count each); out holds them all, in rank order. in == NULL: they lie in their place in out. */
+/* Rank r gives counts[r] elements (NULL: count each); out holds them all, in rank order. in == NULL: they lie in their place in
+ * out. */
 STRATA_API STRATA_MUST_USE strata_status strata_communicator_all_gather(strata_communicator *comm, const void *in, void *out,
                                                                         size_t count, const size_t *counts, strata_dtype dtype,
                                                                         strata_error *err);
@@ -189,8 +197,8 @@ typedef struct strata_collective {
     strata_reducer reducer;
     int root; /* or peer */
     /* all_reduce of f32: travels rounded to F16 or BF16, at half the bytes; every rank's own part and the sum are rounded once,
-     * to nearest, and between is f32, so all ranks have the same bits. Beyond 65504 f16 is infinite. F32 (0): as it is. A job of
-     * one rank rounds nothing. */
+     * to nearest, and between is f32, so all ranks have the same bits. Beyond 65504 f16 is infinite. F32 (0): as it is. A job
+     * of one rank rounds nothing. */
     strata_dtype wire;
 } strata_collective;
 
@@ -199,8 +207,8 @@ typedef struct strata_request strata_request;
 /* Runs it here and now: what the calls above do. */
 STRATA_API STRATA_MUST_USE strata_status strata_communicator_run(strata_communicator *comm, const strata_collective *what,
                                                                  strata_error *err);
-/* Returns at once; `what` is copied, the memory that it points to (counts too) is borrowed until the request is done. Each request is
- * waited for, once. Blocking calls made meanwhile take their turn behind it. */
+/* Returns at once; `what` is copied, the memory that it points to (counts too) is borrowed until the request is done. Each
+ * request is waited for, once. Blocking calls made meanwhile take their turn behind it. */
 STRATA_API STRATA_MUST_USE strata_status strata_communicator_start(strata_communicator *comm, const strata_collective *what,
                                                                    strata_request **out_request, strata_error *err);
 /* Frees the request, whatever the status. NULL is fine. */

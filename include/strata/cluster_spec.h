@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who is in the job: the tasks of a cluster, which of them this process is, and where they meet. It is found where launchers leave it:
+ * Who is in the job: the tasks of a cluster, which of them this process is, and where they meet. It is found where launchers
+ * leave it:
  *
  *     strata_cluster_spec spec;
- *     STRATA_TRY(strata_cluster_spec_resolve(NULL, &spec, err));     TF_CONFIG, torchrun, Open MPI, MPICH, Slurm, Kubernetes; else one worker
+ *     STRATA_TRY(strata_cluster_spec_resolve(NULL, &spec, err));     TF_CONFIG, torchrun, Open MPI, MPICH, Slurm, Kubernetes;
+ *     else one worker
  *     spec.rank, spec.world_size, spec.is_chief, spec.rendezvous
  *     strata_cluster_spec_finish(&spec);
  *
- * A *task* is one process; tasks of one *type* are a *job*. Chief and workers train together: they are the *world*, the chief (where there
- * is one) is rank 0 and worker i comes after it. Parameter servers and the evaluator are no ranks. Nothing here opens a connection. */
+ * A *task* is one process; tasks of one *type* are a *job*. Chief and workers train together: they are the *world*, the chief
+ * (where there is one) is rank 0 and worker i comes after it. Parameter servers and the evaluator are no ranks. Nothing here
+ * opens a connection. */
 #ifndef STRATA_CLUSTER_SPEC_H
 #define STRATA_CLUSTER_SPEC_H
 
@@ -40,8 +43,8 @@ typedef struct strata_cluster_job {
 
 /* Plain values, owned by the struct: read them, don't change them. */
 typedef struct strata_cluster_spec {
-    const char *
-        source; /* which resolver spoke: "--cluster", "TF_CONFIG", "torchrun", "Open MPI", "MPICH", "Slurm", "Kubernetes", "none"; static */
+    /* which resolver spoke: "--cluster", "TF_CONFIG", "torchrun", "Open MPI", "MPICH", "Slurm", "Kubernetes", "none"; static */
+    const char *source;
     strata_cluster_job jobs[STRATA_TASK_TYPES];
     strata_task_type task_type; /* of this process */
     int task_index;             /* within its job */
@@ -62,19 +65,20 @@ typedef struct strata_cluster_options {
     /* The cluster said by hand, before all that the environment says (NULL: STRATA_CLUSTER, else the environment):
      *   "a:2222,b:2222"                          two workers
      *   "chief=a:2222;worker=b:2222,c:2222"      jobs; chief, worker, ps, evaluator
-     *   "@FILE"                                  the same in a file, a newline like ";", comments from # to the end of the line */
+     *   "@FILE"                                  the same in a file, a newline like ";", comments from # to the end of the
+     *                                            line */
     const char *cluster;
     const char *task; /* with `cluster`: "worker:1", "chief", or "1" for worker 1 where there is no chief; NULL: STRATA_TASK */
     const char *rendezvous; /* "host:port" instead of rank 0's address; NULL: STRATA_RENDEZVOUS, else what the resolver says */
     strata_environment environment;
 } strata_cluster_options;
 
-/* Asks the resolvers in this order, and the first that recognises something decides: `cluster`, TF_CONFIG, torchrun (RANK, WORLD_SIZE),
- * Open MPI (OMPI_COMM_WORLD_*), MPICH and its kin (MPI_LOCALRANKID, PMI_*), Slurm (a step's SLURM_*), Kubernetes indexed jobs
- * (JOB_COMPLETION_INDEX); else it is a world of one.
+/* Asks the resolvers in this order, and the first that recognises something decides: `cluster`, TF_CONFIG, torchrun (RANK,
+ * WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_*), MPICH and its kin (MPI_LOCALRANKID, PMI_*), Slurm (a step's SLURM_*), Kubernetes
+ * indexed jobs (JOB_COMPLETION_INDEX); else it is a world of one.
  * cluster/resolver/README.md has the variables of each.   opts may be NULL.
- * Fails: INVALID for a wrong task or rendezvous, DATA for a wrong cluster, variable or file (what, where, what was expected), UNAVAILABLE
- * for a file that is not there; *out_spec is zeroed then. */
+ * Fails: INVALID for a wrong task or rendezvous, DATA for a wrong cluster, variable or file (what, where, what was expected),
+ * UNAVAILABLE for a file that is not there; *out_spec is zeroed then. */
 STRATA_API STRATA_MUST_USE strata_status strata_cluster_spec_resolve(const strata_cluster_options *opts,
                                                                      strata_cluster_spec *out_spec, strata_error *err);
 STRATA_API void strata_cluster_spec_finish(strata_cluster_spec *spec); /* a zeroed spec is fine */

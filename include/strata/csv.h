@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tables of text with a header (RFC 4180: commas, "quoted" cells that may hold commas, line breaks and doubled quotes), read whole. Datasets of numbers
- * from them: strata_dataset_csv and strata_dataset_from_csv in dataset.h; documents: strata_texts_csv and strata_texts_from_csv in tokenizer.h. */
+ * Tables of text with a header (RFC 4180: commas, "quoted" cells that may hold commas, line breaks and doubled quotes), read
+ * whole. Datasets of numbers
+ * from them: strata_dataset_csv and strata_dataset_from_csv in dataset.h; documents: strata_texts_csv and strata_texts_from_csv
+ * in tokenizer.h. */
 #ifndef STRATA_CSV_H
 #define STRATA_CSV_H
 
@@ -13,8 +15,8 @@ extern "C" {
 
 typedef struct strata_csv strata_csv;
 
-/* Reads a file, plain, .gz or .xz (told apart by its first bytes). The first record names the columns; empty lines are skipped; a
- * byte-order mark too.
+/* Reads a file, plain, .gz or .xz (told apart by its first bytes). The first record names the columns; empty lines are skipped;
+ * a byte-order mark too.
  *   separator  0: ','
  * Fails: DATA with line and column for a record with another number of cells than the header, a quote inside a bare cell, text
  * behind a closing quote, an open quote, a NUL, bytes that are not UTF-8, a column named twice; UNAVAILABLE when the file can't
@@ -24,8 +26,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_csv_read(const char *path, char 
 /* The same from memory; `name` stands in messages. */
 STRATA_API STRATA_MUST_USE strata_status strata_csv_parse(const char *name, const void *bytes, size_t n_bytes, char separator,
                                                           strata_csv **out_csv, strata_error *err);
-/* The same of rows without a header: `columns`, which are copied, name the cells of each; NULL: as strata_csv_parse. Fails also:
- * INVALID for less than one column. */
+/* The same of rows without a header: `columns`, which are copied, name the cells of each; NULL: as strata_csv_parse. Fails
+ * also: INVALID for less than one column. */
 STRATA_API STRATA_MUST_USE strata_status strata_csv_parse_rows(const char *name, const void *bytes, size_t n_bytes,
                                                                char separator, const char *const *columns, int n_columns,
                                                                strata_csv **out_csv, strata_error *err);
@@ -47,7 +49,8 @@ typedef struct strata_csv_options {
     const char *const *features; /* column names, in this order; NULL: every column but the label's and the weight's */
     int n_features;
     const char *label; /* column name; NULL: no labels */
-    /* Several columns that are learned together, instead of one: numbers, f32 (n, n_labels). For strata_dataset_csv; n_labels 0: none */
+    /* Several columns that are learned together, instead of one: numbers, f32 (n, n_labels). For strata_dataset_csv; n_labels
+     * 0: none */
     const char *const *labels;
     int n_labels;
     const char *const *classes; /* the words that a label may be, in the order of their classes; NULL: see strata_dataset_csv */

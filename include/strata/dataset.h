@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Datasets: where batches come from. A dataset is a table of n elements; an element has features of one shape and a label. Which elements make batch
- * i of epoch e is a function of (seed, e, i) alone, so a position is three numbers. */
+ * Datasets: where batches come from. A dataset is a table of n elements; an element has features of one shape and a label.
+ * Which elements make batch i of epoch e is a function of (seed, e, i) alone, so a position is three numbers. */
 #ifndef STRATA_DATASET_H
 #define STRATA_DATASET_H
 
@@ -14,40 +14,47 @@ extern "C" {
 
 typedef struct strata_dataset strata_dataset;
 
-/* features (n, ...) u8, f32, i32 or i64, labels (n) or (n, ...) u8, i32 or i64, or f32; both borrowed: they must outlive the dataset.
- * u8 and f32 features are f32 in a batch, multiplied by `scale` on their way: 1/255 for pixels; 0: 1. i32 and i64 ones are tokens: i32 in
- * a batch, and not scaled (scale 0 or 1); DATA for one that does not fit. labels may be NULL (predicting). */
+/* features (n, ...) u8, f32, i32 or i64, labels (n) or (n, ...) u8, i32 or i64, or f32; both borrowed: they must outlive the
+ * dataset. u8 and f32 features are f32 in a batch, multiplied by `scale` on their way: 1/255 for pixels; 0: 1. i32 and i64 ones
+ * are tokens: i32 in a batch, and not scaled (scale 0 or 1); DATA for one that does not fit. labels may be NULL
+ * (predicting). */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_arrays(const strata_array *features, const strata_array *labels,
                                                                     double scale, strata_dataset **out_dataset,
                                                                     strata_error *err);
 /* As from_arrays, but the dataset takes the arrays, even on failure, and leaves them zeroed. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_take_arrays(strata_array *features, strata_array *labels, double scale,
                                                                     strata_dataset **out_dataset, strata_error *err);
-/* Its elements come to stages as bytes, as the array has them, not as f32: a quarter of the memory to move. The features are then u8; fit, evaluate and
- * predict multiply them by `scale` behind the last stage. For a dataset of u8 features, of arrays, before stages are put over it: else INVALID. */
+/* Its elements come to stages as bytes, as the array has them, not as f32: a quarter of the memory to move. The features are
+ * then u8; fit, evaluate and predict multiply them by `scale` behind the last stage. For a dataset of u8 features, of arrays,
+ * before stages are put over it: else INVALID. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_keep_bytes(strata_dataset *dataset, strata_error *err);
-/* What each example weighs, (n) f32, copied: at least 0 and finite, else DATA. Its loss counts so much in fit and in evaluate, as
- * Keras' sample_weight: a batch's loss is sum w_i loss_i / n, divided by the number of examples and not by the sum of weights (as
- * PyTorch's does with weights of classes); metrics besides the loss do not see it. For a dataset with labels, of arrays, before
+/* What each example weighs, (n) f32, copied: at least 0 and finite, else DATA. Its loss counts so much in fit and in evaluate,
+ * as Keras' sample_weight: a batch's loss is sum w_i loss_i / n, divided by the number of examples and not by the sum of
+ * weights (as PyTorch's does with weights of classes); metrics besides the loss do not see it. For a dataset with labels, of
+ * arrays, before
  * stages are put over it: its elements then have the weight as a third part. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_set_weights(strata_dataset *dataset, const strata_array *weights,
                                                                     strata_error *err);
 STRATA_API bool strata_dataset_has_weights(const strata_dataset *dataset);
-/* Divides arrays as they lie, as Keras' validation_split does: *out_last has the last `fraction` of the elements, *out_first the
- * floor(n * (1 - fraction)) before them, with their labels, weights and names of classes. Both share the dataset's memory and retain it.
+/* Divides arrays as they lie, as Keras' validation_split does: *out_last has the last `fraction` of the elements, *out_first
+ * the floor(n * (1 - fraction)) before them, with their labels, weights and names of classes. Both share the dataset's memory
+ * and retain it.
  * Fails: INVALID for a fraction that is not between 0 and 1 or leaves one of them empty, and for a pipeline, of which
  * strata_dataset_take and strata_dataset_skip give parts. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_split(strata_dataset *dataset, double fraction,
                                                               strata_dataset **out_first, strata_dataset **out_last,
                                                               strata_error *err);
 /* The MNIST classes 0..9 as f32 pixels in 0..1 of shape (28,28) with i32 labels. `split` is "train" or "test".
- *   folder  with the official IDX files, plain or .gz; NULL: images that the program draws itself from `seed` (60,000 and 10,000) */
+ *   folder  with the official IDX files, plain or .gz; NULL: images that the program draws itself from `seed` (60,000 and
+ *           10,000) */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_mnist(const char *folder, const char *split, uint64_t seed,
                                                               strata_dataset **out_dataset, strata_error *err);
 /* CIFAR-10: f32 pixels in 0..1 of shape (32,32,3) (rows, columns, channels red green blue) with i32 labels 0..9. `split` is
  * "train" or "test".
- *   path  a folder with data_batch_*.bin (train) or test_batch*.bin (test), each plain, .gz or .xz; one that holds cifar-10-batches-bin/ or
- *         cifar-10-binary.tar.gz; or that tar itself. The batches that are there are taken, in the order of their names: strata_dataset_source says which.
+ *   path  a folder with data_batch_*.bin (train) or test_batch*.bin (test), each plain, .gz or .xz; one that holds
+ *         cifar-10-batches-bin/ or
+ *         cifar-10-binary.tar.gz; or that tar itself. The batches that are there are taken, in the order of their names:
+ *         strata_dataset_source says which.
  * Fails: UNAVAILABLE when there is none (says what was looked for); DATA, with file and place, for a file that is not whole
  * records of 3073 bytes, a label above 9, damaged compression; UNSUPPORTED for .xz in a build without liblzma. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_cifar10(const char *path, const char *split,
@@ -66,18 +73,18 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_csv(const strata_cs
  * NULL for none. A wrong name shows the nearest. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_npz(const char *path, const char *features, const char *labels,
                                                             strata_dataset **out_dataset, strata_error *err);
-/* A folder of pictures, <path>/<class>/<name>.png, .pgm or .ppm: f32 pixels in 0..1 of shape (rows, columns, channels), channels
- * 1 or 3 (0: 3), labels i32 in the order of the folders' names. All must have the size of the first; DATA names one that has not.
- * UNSUPPORTED for PNG in a build without libpng. */
+/* A folder of pictures, <path>/<class>/<name>.png, .pgm or .ppm: f32 pixels in 0..1 of shape (rows, columns, channels),
+ * channels 1 or 3 (0: 3), labels i32 in the order of the folders' names. All must have the size of the first; DATA names one
+ * that has not. UNSUPPORTED for PNG in a build without libpng. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_image_folder(const char *path, int channels,
                                                                      strata_dataset **out_dataset, strata_error *err);
-/* One line of text on where the data came from ("data_batch_1.bin.xz, data_batch_2.bin.xz: 20000 of 50000 images"); "" when there is nothing to say.
- * Lives as long as the dataset. */
+/* One line of text on where the data came from ("data_batch_1.bin.xz, data_batch_2.bin.xz: 20000 of 50000 images"); "" when
+ * there is nothing to say. Lives as long as the dataset. */
 STRATA_API const char *strata_dataset_source(const strata_dataset *dataset);
 /* The word for a class ("cat", "positive"), NULL when there is none. Lives as long as the dataset. */
 STRATA_API const char *strata_dataset_class_name(const strata_dataset *dataset, int64_t label);
-/* Features alone, from a .npy or IDX file (maybe .gz), told apart by their first bytes: elements of `element` shape, one or (n, ...), u8 (which is
- * divided by 255), f32, or i32 or i64 tokens. A file of rows of as many numbers is taken too. */
+/* Features alone, from a .npy or IDX file (maybe .gz), told apart by their first bytes: elements of `element` shape, one or (n,
+ * ...), u8 (which is divided by 255), f32, or i32 or i64 tokens. A file of rows of as many numbers is taken too. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_file(const char *path, strata_shape element,
                                                                   strata_dataset **out_dataset, strata_error *err);
 STRATA_API void strata_dataset_destroy(strata_dataset *dataset); /* NULL is fine */
@@ -96,8 +103,8 @@ STRATA_API strata_shape strata_dataset_label_shape(const strata_dataset *dataset
 /* One more than the largest label of an integer kind, 0 when there are none. */
 STRATA_API int64_t strata_dataset_n_classes(const strata_dataset *dataset);
 
-/* Writes elements order[first .. first + n) of the epoch's order, features (n, ...) and labels (n, ...), of the dtypes above, to memory of the
- * caller; labels may be NULL. The order is a shuffle keyed by (seed, epoch) when `shuffle`, else 0, 1, 2 ...
+/* Writes elements order[first .. first + n) of the epoch's order, features (n, ...) and labels (n, ...), of the dtypes above,
+ * to memory of the caller; labels may be NULL. The order is a shuffle keyed by (seed, epoch) when `shuffle`, else 0, 1, 2 ...
  * Thread: any number at a time. */
 typedef struct strata_order strata_order;
 STRATA_API STRATA_MUST_USE strata_status strata_order_create(int64_t n, bool shuffle, uint64_t seed, uint64_t epoch,

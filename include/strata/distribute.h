@@ -9,11 +9,12 @@
  *     strata_distributed_batches_create(strategy, data, &b, &batches, &err);     strategy.experimental_distribute_dataset(data)
  *     strata_distributed_batches_next(batches, inputs, &n, &err);                for inputs in batches:
  *     strata_strategy_run(function, inputs, n, outputs, 1, &err);                    outputs = strategy.run(step, args=inputs)
- *     strata_strategy_reduce(strategy, outputs, STRATA_REDUCE_SUM, STRATA_NO_AXIS, ..);  strategy.reduce("SUM", outputs, axis=None)
+ *     strata_strategy_reduce(strategy, outputs, STRATA_REDUCE_SUM, STRATA_NO_AXIS, ..);  strategy.reduce("SUM", outputs,
+ *     axis=None)
  *
- * Contexts. A thread is in the cross-replica context of the strategy whose scope it entered; while a function is being traced it is in a replica's
- * context, and while a merge function runs in the cross-replica context again. Each call that belongs in one context fails with INVALID in the
- * other, and says which it needs. Contexts are a thread's own. */
+ * Contexts. A thread is in the cross-replica context of the strategy whose scope it entered; while a function is being traced
+ * it is in a replica's context, and while a merge function runs in the cross-replica context again. Each call that belongs in
+ * one context fails with INVALID in the other, and says which it needs. Contexts are a thread's own. */
 #ifndef STRATA_DISTRIBUTE_H
 #define STRATA_DISTRIBUTE_H
 
@@ -54,9 +55,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_strategy_distribute_values(strat
                                                                            strata_value_function function, void *user,
                                                                            strata_per_replica *out_values, strata_error *err);
 
-/* With several workers the calls below, and strata_distributed_set and _get, are made by all of them in the same order; `values`
- * are of the replicas of the calling worker, and every worker ends with the same bits, those of one worker with all replicas. The
- * values of all travel to all. */
+/* With several workers the calls below, and strata_distributed_set and _get, are made by all of them in the same order;
+ * `values` are of the replicas of the calling worker, and every worker ends with the same bits, those of one worker with all
+ * replicas. The values of all travel to all. */
 enum { STRATA_NO_AXIS = STRATA_MAX_RANK + 1 };
 /* The replicas' values as one, in replica order. axis STRATA_NO_AXIS: element by element, all of one shape; MEAN divides by the
  * replicas. Else the axis (negative: from the end) is summed over too; MEAN divides by the elements that there are along it in
@@ -75,8 +76,8 @@ static inline const strata_array *strata_strategy_local_results(const strata_per
 
 /* ---- variables ---- */
 
-/* ON_WRITE: copies are always equal, what replicas write is aggregated first. ON_READ: replicas write their own copies, which are aggregated when
- * the cross-replica context reads (a metric's sums). */
+/* ON_WRITE: copies are always equal, what replicas write is aggregated first. ON_READ: replicas write their own copies, which
+ * are aggregated when the cross-replica context reads (a metric's sums). */
 typedef enum strata_synchronization { STRATA_ON_WRITE = 0, STRATA_ON_READ } strata_synchronization;
 typedef enum strata_aggregation {
     STRATA_AGGREGATION_NONE =
@@ -94,8 +95,8 @@ typedef struct strata_distributed_options {
         *colocate_with; /* each copy on the device of that variable's, whose strategy it is of; NULL: the scope's */
 } strata_distributed_options;
 
-/* A copy on each replica's device, zeros, for the strategy in whose scope the thread is, or of the variable that it is colocated
- * with (in no scope, or in that strategy's). opts may be NULL. Cross-replica. */
+/* A copy on each replica's device, zeros, for the strategy in whose scope the thread is, or of the variable that it is
+ * colocated with (in no scope, or in that strategy's). opts may be NULL. Cross-replica. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_create(const char *name, strata_dtype dtype, strata_shape shape,
                                                                    const strata_distributed_options *opts,
                                                                    strata_distributed_variable **out_variable,
@@ -116,8 +117,8 @@ STRATA_API strata_variable *strata_distributed_copy(const strata_distributed_var
 typedef struct strata_replica_context strata_replica_context;
 
 /* Builds one replica's step into its graph: traced once for each replica and set of input shapes, then replayed. inputs[i]: the
- * replica's part of what strata_strategy_run is given. Every replica must make the same calls of the functions below in the same
- * order. */
+ * replica's part of what strata_strategy_run is given. Every replica must make the same calls of the functions below in the
+ * same order. */
 typedef strata_status (*strata_replica_function)(strata_replica_context *replica, strata_tensor *const *inputs, void *user,
                                                  strata_error *err);
 
@@ -132,28 +133,28 @@ STRATA_API strata_tensor *strata_replica_read(strata_replica_context *replica, s
 /* The copy becomes the value: ON_READ the replica's own, ON_WRITE what the replicas' values aggregate to. */
 STRATA_API void strata_replica_assign(strata_replica_context *replica, strata_distributed_variable *variable,
                                       strata_tensor *value);
-/* An optimizer's node (strata_sgd, strata_adam ...) on variables read with strata_replica_read, with gradients that are equal on
- * all replicas (all_reduce). Where the strategy's devices are of several kinds, the first replica makes the update and sends the
- * parameters to the others. */
+/* An optimizer's node (strata_sgd, strata_adam ...) on variables read with strata_replica_read, with gradients that are equal
+ * on all replicas (all_reduce). Where the strategy's devices are of several kinds, the first replica makes the update and sends
+ * the parameters to the others. */
 STRATA_API void strata_replica_update(strata_replica_context *replica, strata_distributed_variable *variable,
                                       strata_tensor *update);
 /* The fold over the replicas, in their order: the same bits on each. Gradient: the same fold of the gradient. */
 STRATA_API strata_tensor *strata_replica_all_reduce(strata_replica_context *replica, strata_tensor *x,
                                                     strata_reduction reduction);
-/* The replicas' values end to end along the axis (>= 0), in which alone they may differ. f32, i32 or i64. Gradient: the replica's
- * part of the sum of gradients. */
+/* The replicas' values end to end along the axis (>= 0), in which alone they may differ. f32, i32 or i64. Gradient: the
+ * replica's part of the sum of gradients. */
 STRATA_API strata_tensor *strata_replica_all_gather(strata_replica_context *replica, strata_tensor *x, int axis);
-/* The sum over the replicas of sparse gradients, dense: (n_rows, ...), of rows `values` (m, ...) f32 at `indices` (m) i32; m may
- * differ by replica and be 0, an index may come more than once. The rows travel, not what they are added to; added in replica
- * order, each one's in theirs. */
+/* The sum over the replicas of sparse gradients, dense: (n_rows, ...), of rows `values` (m, ...) f32 at `indices` (m) i32; m
+ * may differ by replica and be 0, an index may come more than once. The rows travel, not what they are added to; added in
+ * replica order, each one's in theirs. */
 STRATA_API strata_tensor *strata_replica_all_reduce_rows(strata_replica_context *replica, strata_tensor *values,
                                                          strata_tensor *indices, int64_t n_rows);
 /* What the function returns for this replica, in the order of the calls. */
 STRATA_API void strata_replica_return(strata_replica_context *replica, strata_tensor *value);
 
 /* Called once a step, in the cross-replica context, when all replicas have come here: values[r] is replica r's x, results[r]
- * (same shape) what it goes on with. With several workers each calls it, with the values of all replicas of all workers: what it
- * makes of them must depend on nothing else. A failure ends the run. */
+ * (same shape) what it goes on with. With several workers each calls it, with the values of all replicas of all workers: what
+ * it makes of them must depend on nothing else. A failure ends the run. */
 typedef strata_status (*strata_merge_function)(strata_strategy *strategy, const strata_per_replica *values,
                                                strata_per_replica *results, void *user, strata_error *err);
 STRATA_API strata_tensor *strata_replica_merge_call(strata_replica_context *replica, strata_merge_function merge, void *user,
@@ -169,8 +170,8 @@ STRATA_API void strata_function_destroy(strata_function *function); /* NULL is f
 /* Of all its runs so far. */
 STRATA_API strata_communication_totals strata_function_communication(const strata_function *function);
 /* One step of all replicas, waited for. inputs[i].n is 1 (shared) or the number of replicas. outputs[i], zeroed at first,
- * receives what replicas return as their i-th value and is used again when it is given again. Cross-replica. Fails: what tracing
- * or compiling fails with, naming the replica; a device's failure, after which the function is of no use. */
+ * receives what replicas return as their i-th value and is used again when it is given again. Cross-replica. Fails: what
+ * tracing or compiling fails with, naming the replica; a device's failure, after which the function is of no use. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_run(strata_function *function, const strata_per_replica *inputs,
                                                              int n_inputs, strata_per_replica *outputs, int n_outputs,
                                                              strata_error *err);
@@ -185,7 +186,8 @@ typedef struct strata_distributed_batches_options {
     strata_auto_shard auto_shard; /* several workers: what each reads (strata/pipeline.h) */
 } strata_distributed_batches_options;
 /* One epoch of the dataset, each batch divided among the replicas (strata_strategy_share): features f32 or i32, labels where it
- * has some. Borrows strategy and dataset. With several workers all make theirs, and take their batches in step. Cross-replica. */
+ * has some. Borrows strategy and dataset. With several workers all make theirs, and take their batches in step.
+ * Cross-replica. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_create(strata_strategy *strategy,
                                                                            const strata_dataset *dataset,
                                                                            const strata_distributed_batches_options *opts,
@@ -210,8 +212,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_input_context_per_replica_batch(
 typedef strata_status (*strata_dataset_function)(const strata_input_context *context, void *user, strata_dataset **out_dataset,
                                                  strata_error *err);
 /* The function is called once on each worker, with its number; its dataset ends in a batch stage, whose batches go to the
- * replicas one after the other: each step takes one for each. The last step of an epoch may leave replicas without one. Takes the
- * dataset. */
+ * replicas one after the other: each step takes one for each. The last step of an epoch may leave replicas without one. Takes
+ * the dataset. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_from_function(strata_strategy *strategy,
                                                                                   strata_dataset_function function, void *user,
                                                                                   uint64_t seed, uint64_t epoch,

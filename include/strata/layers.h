@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The layers of a sequential model and their options. A layer is core/layer/<name>.c; it speaks only ops. In a model's JSON a layer is
- * {"layer": "<name>", options by the names below}. Zero means the default that each field tells. */
+ * The layers of a sequential model and their options. A layer is core/layer/<name>.c; it speaks only ops. In a model's JSON a
+ * layer is {"layer": "<name>", options by the names below}. Zero means the default that each field tells. */
 #ifndef STRATA_LAYERS_H
 #define STRATA_LAYERS_H
 
@@ -28,8 +28,8 @@ typedef struct strata_dense_options {
 } strata_dense_options;
 STRATA_API void strata_model_add_dense(strata_model *model, strata_dense_options opts);
 
-/* Element-wise; softmax over the last axis. `function`: "relu", "tanh", "sigmoid", "softmax", "gelu" (exact; "gelu_tanh" its approximation),
- * "silu" or "swish", "leaky_relu" (slope 0.2), "elu", "softplus". */
+/* Element-wise; softmax over the last axis. `function`: "relu", "tanh", "sigmoid", "softmax", "gelu" (exact; "gelu_tanh" its
+ * approximation), "silu" or "swish", "leaky_relu" (slope 0.2), "elu", "softplus". */
 typedef struct strata_activation_options {
     const char *function;
     const char *name;
@@ -56,42 +56,45 @@ typedef struct strata_reshape_options {
 } strata_reshape_options;
 STRATA_API void strata_model_add_reshape(strata_model *model, strata_reshape_options opts);
 
-/* Rows of a table (vocabulary, units), "embeddings", by tokens: x (N, ...) i32 -> (N, ..., units). For a model whose input is i32
- * (strata_model_set_input_dtype). A token that is not in 0 .. vocabulary - 1 is an error when the model meets the data. */
+/* Rows of a table (vocabulary, units), "embeddings", by tokens: x (N, ...) i32 -> (N, ..., units). For a model whose input is
+ * i32 (strata_model_set_input_dtype). A token that is not in 0 .. vocabulary - 1 is an error when the model meets the data. */
 typedef struct strata_embedding_options {
     int64_t vocabulary;      /* at least 1 */
     int64_t units;           /* at least 1 */
     const char *initializer; /* NULL: "uniform" */
-    /* Token 0 is padding: a global pool and attention behind the embedding leave its places out, unless a layer between mixes places.
-     * Layers that do not are dense, activation, dropout, batch_norm, layer_norm, attention itself, and a residual of such. */
+    /* Token 0 is padding: a global pool and attention behind the embedding leave its places out, unless a layer between mixes
+     * places. Layers that do not are dense, activation, dropout, batch_norm, layer_norm, attention itself, and a residual of
+     * such. */
     bool mask_zero;
-    /* An update changes only the rows of tokens that are in its batches, and costs by their number, not by the vocabulary's. Parameters are
-     * those of a dense update with sgd without momentum and with adagrad; with momentum, adam, adamw and rmsprop rows that are left out keep
-     * theirs, their slots and their decay too (as PyTorch's SparseAdam). Not with lars, lamb and clip_norm, which need whole tables. With
-     * several replicas or accumulated gradients the numbers are the same, but the gradient that travels, or is held, is that of all rows. */
+    /* An update changes only the rows of tokens that are in its batches, and costs by their number, not by the vocabulary's.
+     * Parameters are those of a dense update with sgd without momentum and with adagrad; with momentum, adam, adamw and rmsprop
+     * rows that are left out keep theirs, their slots and their decay too (as PyTorch's SparseAdam). Not with lars, lamb and
+     * clip_norm, which need whole tables. With several replicas or accumulated gradients the numbers are the same, but the
+     * gradient that travels, or is held, is that of all rows. */
     bool sparse;
     const char *name;
 } strata_embedding_options;
 STRATA_API void strata_model_add_embedding(strata_model *model, strata_embedding_options opts);
 
 /* y = activation(gamma (x - mean) / sqrt(variance + epsilon) + beta), by channel, the last axis (Ioffe & Szegedy 2015). While
- * training mean and (biased) variance are those of the batch over all other axes, and of them "moving_mean" and "moving_variance"
- * keep momentum * average + (1 - momentum) * batch; evaluation and prediction take these. Of batches whose gradients are
- * accumulated each is normalized by itself, as is a replica's share; the averages move once an update, by the mean over them. */
+ * training mean and (biased) variance are those of the batch over all other axes, and of them "moving_mean" and
+ * "moving_variance" keep momentum * average + (1 - momentum) * batch; evaluation and prediction take these. Of batches whose
+ * gradients are accumulated each is normalized by itself, as is a replica's share; the averages move once an update, by the
+ * mean over them. */
 typedef struct strata_batch_norm_options {
     double momentum;        /* 0: 0.99; below 1 */
     bool no_average;        /* momentum is 0: evaluation takes the last batch's */
     double epsilon;         /* 0: 1e-3 */
     const char *activation; /* NULL: none */
     const char *name;
-    bool
-        synchronized; /* mean and variance are those of the whole batch, not of each replica's part: two small exchanges forward, two back */
+    /* mean and variance are those of the whole batch, not of each replica's part: two small exchanges forward, two back */
+    bool synchronized;
 } strata_batch_norm_options;
 STRATA_API void strata_model_add_batch_norm(strata_model *model, strata_batch_norm_options opts);
 
 /* ---- windows over images (N, H, W, C) or sequences (N, L, C) ----
- * Pairs are height, width; in JSON [3, 3], or 3 for both. padding: NULL or "valid": none; "same": ceil(H / stride) outputs, as TensorFlow; "explicit": as
- * explicit_padding says, in JSON [1, 1, 0, 2], or 1 for all (PyTorch's padding=1). */
+ * Pairs are height, width; in JSON [3, 3], or 3 for both. padding: NULL or "valid": none; "same": ceil(H / stride) outputs, as
+ * TensorFlow; "explicit": as explicit_padding says, in JSON [1, 1, 0, 2], or 1 for all (PyTorch's padding=1). */
 
 /* y = activation(x * kernel + bias): x (N, H, W, C), kernel (KH, KW, C / groups, filters) -> (N, OH, OW, filters). */
 typedef struct strata_conv2d_options {
@@ -169,8 +172,9 @@ STRATA_API void strata_model_add_global_max_pool(strata_model *model, strata_glo
  *     strata_model_begin_shortcut(model);            may be left out: the shortcut is then x itself
  *     ... layers added here are its shortcut ...
  *     strata_model_end_residual(model);
- * Both must give the same shape. Residuals may be nested. The layers in it have names of their own, "conv2d", and their parameters the whole:
- * "residual/conv2d/kernel". In JSON: {"layer": "residual", "activation": "relu", "layers": [...], "shortcut": [...]}. */
+ * Both must give the same shape. Residuals may be nested. The layers in it have names of their own, "conv2d", and their
+ * parameters the whole: "residual/conv2d/kernel". In JSON: {"layer": "residual", "activation": "relu", "layers": [...],
+ * "shortcut": [...]}. */
 typedef struct strata_residual_options {
     const char *activation; /* NULL: none */
     const char *name;
@@ -179,16 +183,18 @@ STRATA_API void strata_model_begin_residual(strata_model *model, strata_residual
 STRATA_API void strata_model_begin_shortcut(strata_model *model);
 STRATA_API void strata_model_end_residual(strata_model *model);
 
-/* y = gamma (x - mean) / sqrt(variance + epsilon) + beta, mean and variance of each row along the last axis (Ba et al. 2016). */
+/* y = gamma (x - mean) / sqrt(variance + epsilon) + beta, mean and variance of each row along the last axis (Ba et al.
+ * 2016). */
 typedef struct strata_layer_norm_options {
     double epsilon; /* 0: 1e-3 */
     const char *name;
 } strata_layer_norm_options;
 STRATA_API void strata_model_add_layer_norm(strata_model *model, strata_layer_norm_options opts);
 
-/* Self-attention: x (N, places, C) -> the same shape. Places that an embedding's mask_zero says are padding have no weight as keys, so
- * the others are what they are in the sequence without them; what padding's own places give is left out by a pool. Parameters "query_kernel" (C, heads key_dim), "query_bias", so for key and value,
- * "output_kernel" (heads key_dim, C), "output_bias". Scores are divided by sqrt(key_dim). */
+/* Self-attention: x (N, places, C) -> the same shape. Places that an embedding's mask_zero says are padding have no weight as
+ * keys, so the others are what they are in the sequence without them; what padding's own places give is left out by a pool.
+ * Parameters "query_kernel" (C, heads key_dim), "query_bias", so for key and value, "output_kernel" (heads key_dim, C),
+ * "output_bias". Scores are divided by sqrt(key_dim). */
 typedef struct strata_multi_head_attention_options {
     int64_t heads;   /* at least 1 */
     int64_t key_dim; /* channels of a head; 0: C / heads, which must divide */
@@ -199,8 +205,8 @@ typedef struct strata_multi_head_attention_options {
 STRATA_API void strata_model_add_multi_head_attention(strata_model *model, strata_multi_head_attention_options opts);
 
 /* NULL-terminated: "zeros", "ones", "normal" (std 0.05), "uniform" (-0.05..0.05), "glorot_uniform", "glorot_normal" (Glorot &
- * Bengio 2010), "he_uniform", "he_normal" (He et al. 2015). Drawn by Philox keyed by (seed, the parameter's place in the model):
- * the same on every device. */
+ * Bengio 2010), "he_uniform", "he_normal" (He et al. 2015). Drawn by Philox keyed by (seed, the parameter's place in the
+ * model): the same on every device. */
 extern STRATA_API const char *const strata_initializer_names[];
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Losses by name. Outputs are (B, ...) of the model; a loss is one number for each example, the mean over what is left of its outputs. Formulas:
- * core/loss/<name>.c.
+ * Losses by name. Outputs are (B, ...) of the model; a loss is one number for each example, the mean over what is left of its
+ * outputs. Formulas: core/loss/<name>.c.
  *
  *   name                              outputs          labels
  *   mse, mae, huber                   (B, ...)         numbers like the outputs; (B) where there is one output an example

@@ -64,8 +64,9 @@ STRATA_API strata_tensor *strata_where(strata_tensor *condition, strata_tensor *
 STRATA_API strata_tensor *strata_matmul(strata_tensor *a, strata_tensor *b, bool transpose_a, bool transpose_b);
 
 /* ---- convolution and pooling: windows over images (N, H, W, C); floats ----
- * Padding as in TensorFlow: VALID is none; SAME gives ceil(H / stride) outputs, with the odd row or column after; EXPLICIT is given. An
- * output size is (H + padding - (window - 1) dilation - 1) / stride + 1, rounded down; INVALID when it is 0. Every pair is height, width. */
+ * Padding as in TensorFlow: VALID is none; SAME gives ceil(H / stride) outputs, with the odd row or column after; EXPLICIT is
+ * given. An output size is (H + padding - (window - 1) dilation - 1) / stride + 1, rounded down; INVALID when it is 0. Every
+ * pair is height, width. */
 typedef enum strata_padding { STRATA_PADDING_VALID = 0, STRATA_PADDING_SAME, STRATA_PADDING_EXPLICIT } strata_padding;
 
 typedef struct strata_conv2d_window {
@@ -75,9 +76,10 @@ typedef struct strata_conv2d_window {
     strata_padding padding;
     int64_t explicit_padding[4]; /* top, bottom, left, right; with EXPLICIT only */
 } strata_conv2d_window;
-/* x (N, H, W, C), filter (KH, KW, C / groups, K) -> (N, OH, OW, K):  y[n,oh,ow,f] = sum kh,kw,c x[n, oh stride + kh dilation - top, ..., c]
- * filter[kh,kw,c,f], padding being zeros. With groups, filters f of group g = f / (K / groups) see that group's channels only. Folded in
- * f32, taps and channels ascending, by fused multiply-add: the same on every run of a device. Cost: 2 N OH OW K KH KW C / groups. */
+/* x (N, H, W, C), filter (KH, KW, C / groups, K) -> (N, OH, OW, K):  y[n,oh,ow,f] = sum kh,kw,c x[n, oh stride + kh dilation -
+ * top, ..., c] filter[kh,kw,c,f], padding being zeros. With groups, filters f of group g = f / (K / groups) see that group's
+ * channels only. Folded in f32, taps and channels ascending, by fused multiply-add: the same on every run of a device. Cost: 2
+ * N OH OW K KH KW C / groups. */
 STRATA_API strata_tensor *strata_conv2d(strata_tensor *x, strata_tensor *filter, strata_conv2d_window opts);
 
 typedef struct strata_conv1d_window {
@@ -95,8 +97,9 @@ typedef struct strata_pool2d_window {
     strata_padding padding;
     int64_t explicit_padding[4]; /* top, bottom, left, right; each less than the size */
 } strata_pool2d_window;
-/* x (N, H, W, C) -> (N, OH, OW, C). Padding never takes part. max: NaN counts as the largest; the gradient goes to the first largest of a
- * window. avg: the mean of the elements that are inside the image. Over all of H and W: reduce_max, reduce_mean. */
+/* x (N, H, W, C) -> (N, OH, OW, C). Padding never takes part. max: NaN counts as the largest; the gradient goes to the first
+ * largest of a window. avg: the mean of the elements that are inside the image. Over all of H and W: reduce_max,
+ * reduce_mean. */
 STRATA_API strata_tensor *strata_max_pool2d(strata_tensor *x, strata_pool2d_window opts);
 STRATA_API strata_tensor *strata_avg_pool2d(strata_tensor *x, strata_pool2d_window opts);
 
@@ -130,8 +133,8 @@ STRATA_API strata_tensor *strata_pad(strata_tensor *x, const int64_t *before, co
  * index out of range reads as 0 and receives no gradient. The gradient adds rows in ascending order of position: deterministic.
  */
 STRATA_API strata_tensor *strata_gather(strata_tensor *x, strata_tensor *indices, int axis);
-/* y (n_rows, ...): y[i] is the sum of x's rows (m, ...) whose index (m), i32 or i64, is i, added in ascending order of position;
- * rows with an index out of range are left out. Floats. Gradient: gather. */
+/* y (n_rows, ...): y[i] is the sum of x's rows (m, ...) whose index (m), i32 or i64, is i, added in ascending order of
+ * position; rows with an index out of range are left out. Floats. Gradient: gather. */
 STRATA_API strata_tensor *strata_unsorted_segment_sum(strata_tensor *x, strata_tensor *indices, int64_t n_rows);
 /* indices (...) i32 or i64 -> (..., depth): 1 where the last index equals the value; all 0 for one out of range. */
 STRATA_API strata_tensor *strata_one_hot(strata_tensor *indices, int64_t depth, strata_dtype dtype);
@@ -147,13 +150,15 @@ STRATA_API strata_tensor *strata_reduce_min(strata_tensor *x, const int *axes, i
 STRATA_API strata_tensor *strata_argmax(strata_tensor *x, int axis);
 /* x (...) i32 or i64 -> y (n) i32: y[r] = 1 + the first place of r among x's elements, 0 where there is none. No gradient. */
 STRATA_API strata_tensor *strata_first_index(strata_tensor *x, int64_t n);
-/* The different numbers of 0 .. n - 1 in x (...), i32 or i64, each at the place where it comes first in x's N elements: (N), -1 at the
- * other places. out_inverse (i32, x's shape): the place of each element's number there; -1 for those out of range. No gradient. */
+/* The different numbers of 0 .. n - 1 in x (...), i32 or i64, each at the place where it comes first in x's N elements: (N), -1
+ * at the other places. out_inverse (i32, x's shape): the place of each element's number there; -1 for those out of range. No
+ * gradient. */
 STRATA_API strata_tensor *strata_unique(strata_tensor *x, int64_t n, strata_tensor **out_inverse);
 /* 0, 1 .. n - 1, i32. */
 STRATA_API strata_tensor *strata_arange(strata_graph *graph, int64_t n);
-/* x (..., C) -> the k largest of each row, (..., k), largest first; the lower index first among equals, NaN above all. Their indices (i32,
- * out_indices may be NULL) pass no gradient; the values pass theirs to the elements they are. Cost: k passes over x. */
+/* x (..., C) -> the k largest of each row, (..., k), largest first; the lower index first among equals, NaN above all. Their
+ * indices (i32, out_indices may be NULL) pass no gradient; the values pass theirs to the elements they are. Cost: k passes over
+ * x. */
 STRATA_API strata_tensor *strata_top_k(strata_tensor *x, int64_t k, strata_tensor **out_indices);
 
 /* ---- softmax and its losses, over the last axis C; floats ---- */
@@ -164,15 +169,16 @@ STRATA_API strata_tensor *strata_sparse_softmax_cross_entropy(strata_tensor *log
 /* labels (..., C), floats: -sum_c labels_c log softmax(logits)_c -> (...). */
 STRATA_API strata_tensor *strata_softmax_cross_entropy(strata_tensor *logits, strata_tensor *labels);
 
-/* logits a and labels b in 0..1, broadcast together, floats: the binary crossentropy max(a, 0) - a b + log(1 + exp(-|a|)) of each. */
+/* logits a and labels b in 0..1, broadcast together, floats: the binary crossentropy max(a, 0) - a b + log(1 + exp(-|a|)) of
+ * each. */
 STRATA_API strata_tensor *strata_sigmoid_cross_entropy(strata_tensor *logits, strata_tensor *labels);
 
-/* losses (B), outputs (B, K), labels (B, K) f32 -> (2) f32: the sum of the losses, and the sum over rows of the share of outputs that lie on the same
- * side of `threshold` as their label of 1/2. No gradient. */
+/* losses (B), outputs (B, K), labels (B, K) f32 -> (2) f32: the sum of the losses, and the sum over rows of the share of
+ * outputs that lie on the same side of `threshold` as their label of 1/2. No gradient. */
 STRATA_API strata_tensor *strata_binary_sums(strata_tensor *losses, strata_tensor *outputs, strata_tensor *labels,
                                              double threshold);
-/* losses (B) f32, logits (B, C) f32, labels (B) i32 or i64 -> (2) f32: the sum of the losses, and how many rows have their largest logit
- * (the first one; NaN counts as largest) at their label. No gradient. */
+/* losses (B) f32, logits (B, C) f32, labels (B) i32 or i64 -> (2) f32: the sum of the losses, and how many rows have their
+ * largest logit (the first one; NaN counts as largest) at their label. No gradient. */
 STRATA_API strata_tensor *strata_classification_sums(strata_tensor *losses, strata_tensor *logits, strata_tensor *labels);
 
 /* ---- normalisation by channel, the last axis C; floats, the numbers of the channels f32 (C) ---- */
@@ -181,26 +187,27 @@ STRATA_API strata_tensor *strata_moments(strata_tensor *x);
 /* scale (x - mean) / sqrt(variance + epsilon) + shift. */
 STRATA_API strata_tensor *strata_batch_norm(strata_tensor *x, strata_tensor *mean, strata_tensor *variance,
                                             strata_tensor *scale, strata_tensor *shift, double epsilon);
-/* The same by x's own mean and variance, which are given too (C), for running averages. The gradient is exact, x's share through mean and
- * variance included; none passes out of the two that are given. It cannot be differentiated twice. */
+/* The same by x's own mean and variance, which are given too (C), for running averages. The gradient is exact, x's share
+ * through mean and variance included; none passes out of the two that are given. It cannot be differentiated twice. */
 STRATA_API strata_tensor *strata_batch_norm_training(strata_tensor *x, strata_tensor *scale, strata_tensor *shift,
                                                      double epsilon, strata_tensor **out_mean, strata_tensor **out_variance);
 
-/* scale (x - mean) / sqrt(variance + epsilon) + shift with mean and (biased) variance of each row, along the last axis. Cannot be
- * differentiated twice. */
+/* scale (x - mean) / sqrt(variance + epsilon) + shift with mean and (biased) variance of each row, along the last axis. Cannot
+ * be differentiated twice. */
 STRATA_API strata_tensor *strata_layer_norm(strata_tensor *x, strata_tensor *scale, strata_tensor *shift, double epsilon);
 
-/* softmax(scale q k^T) v: q (..., T, D), k (..., S, D), v (..., S, E) -> (..., T, E); the leading axes are equal. scale 0: 1 / sqrt(D).
- * mask: bool, broadcast to (..., T, S): where it is false a place of k is left out; NULL: none is. A row of which all is left out gives zeros,
- * and passes no gradient. */
+/* softmax(scale q k^T) v: q (..., T, D), k (..., S, D), v (..., S, E) -> (..., T, E); the leading axes are equal. scale 0: 1 /
+ * sqrt(D).
+ * mask: bool, broadcast to (..., T, S): where it is false a place of k is left out; NULL: none is. A row of which all is left
+ * out gives zeros, and passes no gradient. */
 STRATA_API strata_tensor *strata_attention(strata_tensor *q, strata_tensor *k, strata_tensor *v, strata_tensor *mask,
                                            double scale);
 
 /* ---- random: Philox-4x32-10 ----
  * `state` is an i32 tensor of STRATA_RNG_WORDS: seed low, seed high, step low, step high, first row low, first row high
- * (of the whole, where this is one part of a split batch; a row is an index of the leading axis), 0, 0. `stream` tells apart the
- * ops of one program. The value of element e is a function of (seed, step, stream, first row * elements of a row + e) alone: the same
- * on every device. Layout of the counter: shaders/README.md. */
+ * (of the whole, where this is one part of a split batch; a row is an index of the leading axis), 0, 0. `stream` tells apart
+ * the ops of one program. The value of element e is a function of (seed, step, stream, first row * elements of a row + e)
+ * alone: the same on every device. Layout of the counter: shaders/README.md. */
 enum { STRATA_RNG_FIRST_ROW = 4, STRATA_RNG_WORDS = 8 };
 STRATA_API strata_tensor *strata_random_uniform(strata_tensor *state, uint32_t stream, strata_shape shape); /* f32 in [0, 1) */
 STRATA_API strata_tensor *strata_random_normal(strata_tensor *state, uint32_t stream,
@@ -213,16 +220,17 @@ STRATA_API strata_tensor *strata_dropout(strata_tensor *x, strata_tensor *state,
  * variable's new value; hand it to the executable as an update, or nothing keeps the node alive. ---- */
 STRATA_API strata_tensor *strata_assign(strata_tensor *variable, strata_tensor *value);
 STRATA_API strata_tensor *strata_assign_add(strata_tensor *variable, strata_tensor *value); /* f32, i32, i64 */
-/* Row indices[j] (i32, i64) of the n_rows rows that begin at element `first` of the variable becomes rows[j]; indices out of range set
- * nothing, the others must differ. Rows may come from an optimizer's step over rows of variables: it changes what strata_gather has taken
- * from them as it changes variables, and scatter_update brings each range back:
+/* Row indices[j] (i32, i64) of the n_rows rows that begin at element `first` of the variable becomes rows[j]; indices out of
+ * range set nothing, the others must differ. Rows may come from an optimizer's step over rows of variables: it changes what
+ * strata_gather has taken from them as it changes variables, and scatter_update brings each range back:
  *     p = strata_gather(w, ids, 0); m = ..., v = ...;  u = strata_adam(p, m, v, gradients (of p's shape), ...);
  *     strata_scatter_update(w, 0, n, ids, u, NULL); strata_scatter_update(m_variable, 0, n, ids, m, u); ...
- * update  the step that has changed `rows`, where they are not its result; else NULL. Nothing else is to read such rows after it. */
+ * update  the step that has changed `rows`, where they are not its result; else NULL. Nothing else is to read such rows after
+ *         it. */
 STRATA_API strata_tensor *strata_scatter_update(strata_tensor *variable, int64_t first, int64_t n_rows, strata_tensor *indices,
                                                 strata_tensor *rows, strata_tensor *update);
-/* state += rates (value - state), f32 of one shape; a rate of 1 takes the value as it is. gate: an f32 scalar, and nothing is changed unless
- * it is finite; NULL: always. */
+/* state += rates (value - state), f32 of one shape; a rate of 1 takes the value as it is. gate: an f32 scalar, and nothing is
+ * changed unless it is finite; NULL: always. */
 STRATA_API strata_tensor *strata_moving_average(strata_tensor *state, strata_tensor *value, strata_tensor *rates,
                                                 strata_tensor *gate);
 /* Lays the tensors end to end as one flat f32 (n): gradients computed straight into their place. offsets[i]: first element of
@@ -252,12 +260,14 @@ STRATA_API strata_tensor *strata_sgd(strata_tensor *parameters, strata_tensor *v
 STRATA_API strata_tensor *strata_adam(strata_tensor *parameters, strata_tensor *m, strata_tensor *v, strata_tensor *gradients,
                                       strata_tensor *step, strata_tensor *gate, double beta1, double beta2, double epsilon);
 
-/* The same with decoupled weight decay (AdamW, Loshchilov & Hutter 2019): p -= lr decay p comes first, with the step's plain rate. */
+/* The same with decoupled weight decay (AdamW, Loshchilov & Hutter 2019): p -= lr decay p comes first, with the step's plain
+ * rate. */
 STRATA_API strata_tensor *strata_adamw(strata_tensor *parameters, strata_tensor *m, strata_tensor *v, strata_tensor *gradients,
                                        strata_tensor *step, strata_tensor *gate, double beta1, double beta2, double epsilon,
                                        double decay);
 /* One step of RMSprop (Hinton 2012) as Keras has it:  squares = rho squares + (1-rho) g g;  with mean (centered):  mean = rho
- * mean + (1-rho) g; change = lr g / sqrt(squares - mean mean + epsilon);  with velocity:  velocity = momentum velocity + change,
+ * mean + (1-rho) g; change = lr g / sqrt(squares - mean mean + epsilon);  with velocity:  velocity = momentum velocity +
+ * change,
  * which is the change then;  p -= change.
  *   mean  NULL: not centered;  velocity  NULL when momentum is 0 */
 STRATA_API strata_tensor *strata_rmsprop(strata_tensor *parameters, strata_tensor *squares, strata_tensor *mean,
@@ -271,13 +281,14 @@ STRATA_API strata_tensor *strata_adagrad(strata_tensor *parameters, strata_tenso
 STRATA_API strata_tensor *strata_lamb(strata_tensor *direction, strata_tensor *m, strata_tensor *v, strata_tensor *parameters,
                                       strata_tensor *gradients, strata_tensor *step, strata_tensor *gate, double beta1,
                                       double beta2, double epsilon, double decay);
-/* x (n) f32, ends (S) i32 -> (S) f32: y_s = sum of x_i for ends_(s-1) <= i < ends_s (0 before the first; kept within x). No gradient. */
+/* x (n) f32, ends (S) i32 -> (S) f32: y_s = sum of x_i for ends_(s-1) <= i < ends_s (0 before the first; kept within x). No
+ * gradient. */
 STRATA_API strata_tensor *strata_segment_sum(strata_tensor *x, strata_tensor *ends);
 
 /* ---- between replicas (strata/strategy.h); with one replica the result is x ---- */
 typedef enum strata_reduction { STRATA_REDUCE_SUM = 0, STRATA_REDUCE_MEAN = 1 } strata_reduction;
-/* The sum over all replicas, folded in their order: the same bits on each. MEAN divides it by their number. Every replica's program must
- * have the same all_reduce nodes in the same order. SUM: floats (added in f32), i32, i64 (wrap); MEAN: floats. */
+/* The sum over all replicas, folded in their order: the same bits on each. MEAN divides it by their number. Every replica's
+ * program must have the same all_reduce nodes in the same order. SUM: floats (added in f32), i32, i64 (wrap); MEAN: floats. */
 STRATA_API strata_tensor *strata_all_reduce(strata_tensor *x, strata_reduction reduction);
 
 /* ---- measuring ---- */

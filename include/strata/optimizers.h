@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimizers and learning rates. An optimizer is one fused update over the flat range of all parameters. Formulas: core/optimizer/<name>.c. */
+ * Optimizers and learning rates. An optimizer is one fused update over the flat range of all parameters. Formulas:
+ * core/optimizer/<name>.c. */
 #ifndef STRATA_OPTIMIZERS_H
 #define STRATA_OPTIMIZERS_H
 
@@ -20,12 +21,13 @@ typedef struct strata_numbers {
  * beginning. The formulas are those of Keras' schedules, warm-up apart. In a model's JSON: "learning_rate": {"schedule":
  * "cosine", "initial": 0.1, "steps": 1000, ...}.
  *   constant      the rate
- *   step          the rate until t passes boundaries[0], then values[0], after boundaries[1] values[1] ... (t = boundary still has the rate before)
+ *   step          the rate until t passes boundaries[0], then values[0], after boundaries[1] values[1] ... (t = boundary still
+ *                 has the rate before)
  *   exponential   rate * factor^(t / steps); staircase: the exponent's whole part
  *   cosine        alpha + (rate - alpha) (1 + cos(pi min(t / steps, 1))) / 2,  alpha = rate * end
  *   polynomial    end + (rate - end) (1 - min(t, steps) / steps)^power; cycle: steps grows to the next multiple above t
- * With warmup_steps w > 0, the rate of t < w is warmup_from + (rate - warmup_from) t / w, and the schedule begins at t = w with t
- * - w. */
+ * With warmup_steps w > 0, the rate of t < w is warmup_from + (rate - warmup_from) t / w, and the schedule begins at t = w with
+ * t - w. */
 typedef struct strata_schedule {
     const char *name;                  /* NULL: "constant" */
     int64_t steps;                     /* exponential, cosine, polynomial: at least 1 */
@@ -60,8 +62,8 @@ typedef struct strata_optimizer {
     double clip_norm;        /* each parameter's gradient to this norm */
     double clip_global_norm; /* all gradients together to this norm */
 
-    /* One update for the gradients of so many batches, as if they were one batch: examples weigh the same, also where an epoch's
-     * last batch is shorter or its last update has fewer of them. 0: 1. */
+    /* One update for the gradients of so many batches, as if they were one batch: examples weigh the same, also where an
+     * epoch's last batch is shorter or its last update has fewer of them. 0: 1. */
     int64_t gradient_accumulation_steps;
 } strata_optimizer;
 

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pipelines: a dataset is a source (arrays, files, a generator) or a stage over other datasets, and fit, evaluate and predict take any of them:
+ * Pipelines: a dataset is a source (arrays, files, a generator) or a stage over other datasets, and fit, evaluate and predict
+ * take any of them:
  *
- *     strata_dataset_cifar10("data", "train", &train, &err);                       a source: elements are an image and its label
+ *     strata_dataset_cifar10("data", "train", &train, &err);                       a source: elements are an image and its
+ *     label
  *     strata_dataset_shuffle(&train, NULL, &err);                                  each call puts a stage over what `train` was
  *     strata_dataset_map(&train, strata_augment_flip_crop, &crop, &(strata_map_options){.threads = 2}, &err);
  *     strata_dataset_batch(&train, 64, false, &err);
  *     strata_dataset_prefetch(&train, 2, &err);
  *
- * Stages mean what tf.data's of the same name mean. What a stage gives is a function of (seed, epoch, index): the same on every run, and a position is these three
- * numbers, from which strata_iterator_create goes on. A stage call that fails leaves the dataset as it was.
+ * Stages mean what tf.data's of the same name mean. What a stage gives is a function of (seed, epoch, index): the same on every
+ * run, and a position is these three numbers, from which strata_iterator_create goes on. A stage call that fails leaves the
+ * dataset as it was.
  *
- * Threads: a dataset may be iterated any number of times at once; an iterator is for one thread. Threads that a stage runs (map, prefetch) are as many as its options say, and
- * are joined when the iterator is destroyed. Callbacks of a map with threads > 1 run in several threads at once. */
+ * Threads: a dataset may be iterated any number of times at once; an iterator is for one thread. Threads that a stage runs
+ * (map, prefetch) are as many as its options say, and are joined when the iterator is destroyed. Callbacks of a map with
+ * threads > 1 run in several threads at once. */
 #ifndef STRATA_PIPELINE_H
 #define STRATA_PIPELINE_H
 
@@ -36,8 +40,8 @@ typedef struct strata_key {
     int64_t index;
 } strata_key;
 
-/* parts[0] is what the model sees; parts[1], where there is one, the label; parts[2], where it is one f32 an example, what the example weighs
- * (strata_dataset_set_weights); others are the program's own. Each array is owned by the element. */
+/* parts[0] is what the model sees; parts[1], where there is one, the label; parts[2], where it is one f32 an example, what the
+ * example weighs (strata_dataset_set_weights); others are the program's own. Each array is owned by the element. */
 typedef struct strata_element {
     strata_key key;
     int n_parts;
@@ -67,7 +71,8 @@ typedef struct strata_iterator strata_iterator;
 STRATA_API STRATA_MUST_USE strata_status strata_iterator_create(const strata_dataset *dataset, uint64_t seed, uint64_t epoch,
                                                                 int64_t first, strata_iterator **out_iterator,
                                                                 strata_error *err);
-/* The next element, which the caller finishes; *out_more false at the end. After a failure every further call fails the same way. */
+/* The next element, which the caller finishes; *out_more false at the end. After a failure every further call fails the same
+ * way. */
 STRATA_API STRATA_MUST_USE strata_status strata_iterator_next(strata_iterator *iterator, strata_element *out_element,
                                                               bool *out_more, strata_error *err);
 STRATA_API void strata_iterator_destroy(strata_iterator *iterator); /* stops and joins its threads; NULL is fine */
@@ -78,8 +83,8 @@ STRATA_API strata_dataset *strata_dataset_retain(strata_dataset *dataset);
 /* ---- sources ---- */
 
 /* Elements from a callback. `open` (NULL: state is user) makes the state of one iteration, `next` fills out_element's parts
- * (strata_array_create) or sets *out_end, `close` (may be NULL) ends it. For the order to be a function of (seed, epoch, index),
- * what they give must be one. size: how many there will be, or STRATA_SIZE_UNKNOWN. */
+ * (strata_array_create) or sets *out_end, `close` (may be NULL) ends it. For the order to be a function of (seed, epoch,
+ * index), what they give must be one. size: how many there will be, or STRATA_SIZE_UNKNOWN. */
 typedef struct strata_generator {
     strata_element_spec spec;
     int64_t size;
@@ -91,9 +96,9 @@ typedef struct strata_generator {
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_generator(const strata_generator *generator,
                                                                        strata_dataset **out_dataset, strata_error *err);
 
-/* Elements of files: those of paths[0], then those of paths[1], ... `open` makes the dataset of one, whose elements are as `spec`
- * says, when the walk comes to it; so a file that a worker does not read is not opened. Paths are copied. An element's number is
- * that in its file + 2^32 * the file's number. */
+/* Elements of files: those of paths[0], then those of paths[1], ... `open` makes the dataset of one, whose elements are as
+ * `spec` says, when the walk comes to it; so a file that a worker does not read is not opened. Paths are copied. An element's
+ * number is that in its file + 2^32 * the file's number. */
 typedef strata_status (*strata_file_function)(const char *path, void *user, strata_dataset **out_dataset, strata_error *err);
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_files(const char *const *paths, int n_paths,
                                                                    strata_file_function open, void *user,
@@ -112,8 +117,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_shuffle(strata_dataset *
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_batch(strata_dataset **dataset, int64_t n, bool drop_remainder,
                                                               strata_error *err);
 /* As batch, for elements of different lengths: dimensions that are -1 in shapes[part] grow to the longest of the batch, others
- * are as they say; what is missing is filled with pad[part]. shapes NULL: the element's own, where it varies -1. pad NULL: 0. An
- * element that is longer than a given dimension is DATA. */
+ * are as they say; what is missing is filled with pad[part]. shapes NULL: the element's own, where it varies -1. pad NULL: 0.
+ * An element that is longer than a given dimension is DATA. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_padded_batch(strata_dataset **dataset, int64_t n, bool drop_remainder,
                                                                      const strata_shape *shapes, const double *pad,
                                                                      strata_error *err);
@@ -139,11 +144,13 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_map(strata_dataset **dat
 typedef strata_status (*strata_filter_function)(const strata_element *element, void *user, bool *out_keep, strata_error *err);
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_filter(strata_dataset **dataset, strata_filter_function function,
                                                                void *user, strata_error *err);
-/* The first whole walk keeps its elements in memory; later ones, in any epoch, give these. What lies below is walked as epoch 0. */
+/* The first whole walk keeps its elements in memory; later ones, in any epoch, give these. What lies below is walked as epoch
+ * 0. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_cache(strata_dataset **dataset, strata_error *err);
 /* A thread keeps up to n elements ready. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_prefetch(strata_dataset **dataset, int64_t n, strata_error *err);
-/* The parts of one element of each, side by side; ends with the shortest. Takes the datasets on success (and zeroes the pointers). */
+/* The parts of one element of each, side by side; ends with the shortest. Takes the datasets on success (and zeroes the
+ * pointers). */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_zip(strata_dataset **datasets, int n_datasets,
                                                             strata_dataset **out_dataset, strata_error *err);
 /* Makes a dataset of each element and takes block_length elements of each of cycle_length of them in turn. */
@@ -163,18 +170,22 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_interleave(strata_datase
 /* How the workers of a job divide a dataset, as in tf.data's auto-sharding. Of n workers, in every step of a global batch: */
 typedef enum strata_auto_shard {
     STRATA_SHARD_DATA = 0, /* all read the same batches, and each computes its rows of every one: the numbers of one process */
-    STRATA_SHARD_FILE, /* file i is read by worker i mod n; what the files' elements go through, shuffles too, comes after that */
+    /* file i is read by worker i mod n; what the files' elements go through, shuffles too, comes after that */
+    STRATA_SHARD_FILE,
     STRATA_SHARD_AUTO, /* FILE where the data come from files, else DATA */
     STRATA_SHARD_HINT, /* strata_dataset_shard_hint becomes strata_dataset_shard(n, worker); no part may be empty */
     STRATA_SHARD_OFF   /* each reads everything */
 } strata_auto_shard;
-/* With FILE, HINT and OFF a worker has batches of its own: one of G rows serves it n steps, in each of which it computes about G
- * / n rows, so that all workers together compute G. The workers end together: one whose data are used up computes nothing until
- * the last has done. */
+/* With FILE, HINT and OFF a worker has batches of its own: one of G rows serves it n steps, in each of which it computes about
+ * G / n rows, so that all workers together compute G. The workers end together: one whose data are used up computes nothing
+ * until the last has done. */
 
-/* What worker `worker` of n reads: a dataset of its own over the same sources; for DATA and OFF (and AUTO without files) the same one, retained.
- * Sources with files: strata_dataset_from_files, strata_dataset_cifar10 (its batches), strata_dataset_image_folder (its pictures).
- * Fails: INVALID for FILE without files or with fewer files than workers, for HINT without a hint, or with fewer elements than workers. */
+/* What worker `worker` of n reads: a dataset of its own over the same sources; for DATA and OFF (and AUTO without files) the
+ * same one, retained.
+ * Sources with files: strata_dataset_from_files, strata_dataset_cifar10 (its batches), strata_dataset_image_folder (its
+ * pictures).
+ * Fails: INVALID for FILE without files or with fewer files than workers, for HINT without a hint, or with fewer elements than
+ * workers. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_auto_shard(const strata_dataset *dataset, strata_auto_shard policy,
                                                                    int64_t n, int64_t worker, strata_dataset **out_dataset,
                                                                    strata_error *err);
@@ -182,7 +193,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_auto_shard(const strata_
 /* ---- map functions ---- */
 
 /* Pictures (rows, columns, channels) of any type: mirrored left to right in half of the cases (flip), and moved by up to
- * `padding` pixels in each direction, with zeros from beyond the edge. Drawn from the element's key. user: a strata_flip_crop. */
+ * `padding` pixels in each direction, with zeros from beyond the edge. Drawn from the element's key. user: a
+ * strata_flip_crop. */
 typedef struct strata_flip_crop {
     bool flip;
     int padding;

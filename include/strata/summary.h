@@ -17,7 +17,8 @@ typedef struct strata_layer_summary {
     double flops;            /* forward, of the batch */
 } strata_layer_summary;
 
-/* FLOPs are additions and multiplications, a multiply-add counting two. Zero-initialize; free with strata_model_summary_finish. */
+/* FLOPs are additions and multiplications, a multiply-add counting two. Zero-initialize; free with
+ * strata_model_summary_finish. */
 typedef struct strata_model_summary {
     int64_t batch;
     int n_layers;
@@ -54,8 +55,8 @@ typedef struct strata_step_times {
     double step_us;           /* of whole steps on made-up examples, submitted one behind the other */
 } strata_step_times;
 
-/* Measures a step of `batch` (0: 32) on the model's device. Meanwhile it trains on made-up examples at a rate of 0: what its optimizer and
- * its layers remember (Adam's means, batch normalisation's statistics) is of no use afterwards.
+/* Measures a step of `batch` (0: 32) on the model's device. Meanwhile it trains on made-up examples at a rate of 0: what its
+ * optimizer and its layers remember (Adam's means, batch normalisation's statistics) is of no use afterwards.
  * Fails: as strata_model_summarize; UNSUPPORTED where the model has several devices; DEVICE_LOST. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_time_step(strata_model *model, int64_t batch,
                                                                 strata_step_times *out_times, strata_error *err);

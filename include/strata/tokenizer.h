@@ -7,7 +7,8 @@
  *     strata_dataset_from_texts(texts, tokenizer, 250, &train, &err);           features i32 (n, 250), labels i32
  *     strata_model_set_tokenizer(model, tokenizer, &err);                       saved inside the model file
  *
- * and back, to predict: strata_model_tokenizer(model, &tokenizer, &err); strata_dataset_from_text(line, tokenizer, 250, &one, &err). */
+ * and back, to predict: strata_model_tokenizer(model, &tokenizer, &err); strata_dataset_from_text(line, tokenizer, 250, &one,
+ * &err). */
 #ifndef STRATA_TOKENIZER_H
 #define STRATA_TOKENIZER_H
 
@@ -31,9 +32,9 @@ typedef struct strata_texts strata_texts;
  * Fails: UNAVAILABLE when none of these is there (says what was looked for); DATA for damaged files, with file and place. */
 STRATA_API STRATA_MUST_USE strata_status strata_texts_imdb(const char *path, const char *split, strata_texts **out_texts,
                                                            strata_error *err);
-/* Rows of a CSV (plain, .gz, .xz): the feature columns joined by a space are the text; opts->features NULL: every column but the
- * label's. The label column's words are classes: opts->classes in that order, or when NULL the words that occur, sorted by bytes.
- * DATA, with the line, for a label that is none of them. */
+/* Rows of a CSV (plain, .gz, .xz): the feature columns joined by a space are the text; opts->features NULL: every column but
+ * the label's. The label column's words are classes: opts->classes in that order, or when NULL the words that occur, sorted by
+ * bytes. DATA, with the line, for a label that is none of them. */
 STRATA_API STRATA_MUST_USE strata_status strata_texts_csv(const char *path, const strata_csv_options *opts,
                                                           strata_texts **out_texts, strata_error *err);
 /* The same of a table that was read; opts->separator means nothing here. */
@@ -63,28 +64,32 @@ typedef enum strata_tokenizer_kind {
 
 /* Both kinds first cut text into words:
  *   letters are lower-cased (ASCII, Latin-1, Latin Extended-A, Greek, Cyrillic);
- *   a word is a run of letters, digits and other characters that are neither space nor punctuation; an apostrophe (' or U+2019) between two of them belongs to it;
- *   ! and ? are words of their own; a tag such as <br /> and all other ASCII punctuation, U+00A0..00BF, U+2000..206F, U+3000..303F separate.
- * The vocabulary is filled by falling count; equal counts by first occurrence in the texts (words) or by smaller ids of the pair
- * (subwords). */
+ *   a word is a run of letters, digits and other characters that are neither space nor punctuation; an apostrophe (' or U+2019)
+ *   between two of them belongs to it;
+ *   ! and ? are words of their own; a tag such as <br /> and all other ASCII punctuation, U+00A0..00BF, U+2000..206F,
+ *   U+3000..303F separate.
+ * The vocabulary is filled by falling count; equal counts by first occurrence in the texts (words) or by smaller ids of the
+ * pair (subwords). */
 typedef struct strata_tokenizer_options {
     strata_tokenizer_kind kind;
     int64_t vocabulary;  /* tokens with PAD and UNKNOWN; 0: 10,000; 3 .. 2^24 */
     int64_t least_count; /* words that are rarer are left out; 0: 1 */
 } strata_tokenizer_options;
 
-/* The same texts and options: the same vocabulary. Fails: DATA naming document and byte for text that is not UTF-8, and for texts without a word. */
+/* The same texts and options: the same vocabulary. Fails: DATA naming document and byte for text that is not UTF-8, and for
+ * texts without a word. */
 STRATA_API STRATA_MUST_USE strata_status strata_tokenizer_train(const strata_texts *texts, const strata_tokenizer_options *opts,
                                                                 strata_tokenizer **out_tokenizer, strata_error *err);
 STRATA_API void strata_tokenizer_destroy(strata_tokenizer *tokenizer); /* NULL is fine */
 
 STRATA_API strata_tokenizer_kind strata_tokenizer_get_kind(const strata_tokenizer *tokenizer);
 STRATA_API int64_t strata_tokenizer_size(const strata_tokenizer *tokenizer); /* tokens, with PAD and UNKNOWN */
-/* What the token stands for: "" for PAD, "?" for UNKNOWN, NULL out of range. A subword that begins a word begins with a space. */
+/* What the token stands for: "" for PAD, "?" for UNKNOWN, NULL out of range. A subword that begins a word begins with a
+ * space. */
 STRATA_API const char *strata_tokenizer_token(const strata_tokenizer *tokenizer, int64_t id);
 
-/* Writes the first `length` tokens of text[0..n_bytes) to out_ids and fills the rest with PAD. *out_n (may be NULL): tokens that
- * the text has, also those beyond length. Fails: DATA with the byte for text that is not UTF-8. */
+/* Writes the first `length` tokens of text[0..n_bytes) to out_ids and fills the rest with PAD. *out_n (may be NULL): tokens
+ * that the text has, also those beyond length. Fails: DATA with the byte for text that is not UTF-8. */
 STRATA_API STRATA_MUST_USE strata_status strata_tokenizer_encode(const strata_tokenizer *tokenizer, const char *text,
                                                                  size_t n_bytes, int64_t length, int32_t *out_ids,
                                                                  int64_t *out_n, strata_error *err);
@@ -97,7 +102,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_tokenizer_from_json(const char *
 
 /* ---- datasets of tokens ---- */
 
-/* Every document as `length` tokens: features i32 (n, length), labels i32 where the texts have them. A document without a word is DATA, naming it. */
+/* Every document as `length` tokens: features i32 (n, length), labels i32 where the texts have them. A document without a word
+ * is DATA, naming it. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_texts(const strata_texts *texts, const strata_tokenizer *tokenizer,
                                                                    int64_t length, strata_dataset **out_dataset,
                                                                    strata_error *err);
@@ -110,7 +116,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_imdb(const char *path, c
                                                              const strata_tokenizer *tokenizer, int64_t length,
                                                              strata_dataset **out_dataset, strata_error *err);
 
-/* The documents as the source of a pipeline: elements are a text, u8 (bytes), and its label. Takes the texts on success (and zeroes the pointer). */
+/* The documents as the source of a pipeline: elements are a text, u8 (bytes), and its label. Takes the texts on success (and
+ * zeroes the pointer). */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_take_texts(strata_texts **texts, strata_dataset **out_dataset,
                                                                    strata_error *err);
 /* For strata_dataset_map over it: the text becomes i32 tokens. Its options say with .spec what they are: {STRATA_DTYPE_I32,

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Teaches: a residual network with batch norm, pictures that are flipped and moved while they are learned, a rate that warms up and falls.
+ * Teaches: a residual network with batch norm, pictures that are flipped and moved while they are learned, a rate that warms up
+ * and falls.
  *     sample_cifar10_resnet FOLDER [EPOCHS]     the folder holds cifar-10-binary.tar.gz, or its files unpacked
- * With the 20,000 pictures of two batches, `strata train cifar10_resnet --seed 1` reached 74.8 % of 1,000 test pictures after its 12 epochs: 24 minutes
- * of processor time through PoCL. model.json has the same schedule in steps for these; with more pictures its "steps" grow alike. */
+ * With the 20,000 pictures of two batches, `strata train cifar10_resnet --seed 1` reached 74.8 % of 1,000 test pictures after
+ * its 12 epochs: 24 minutes of processor time through PoCL. model.json has the same schedule in steps for these; with more
+ * pictures its "steps" grow alike. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <strata/strata.h>

@@ -8,7 +8,8 @@
 
 enum { TOKENS = 64, VOCABULARY = 10000, MOST_CLASSES = 2 };
 
-/* The label's words are classes in the order of their bytes; in the test file, where one may be missing, they are those of `like`. */
+/* The label's words are classes in the order of their bytes; in the test file, where one may be missing, they are those of
+ * `like`. */
 static strata_status read_texts(const char *path, const char *text, const char *label, const strata_texts *like,
                                 strata_texts **out_texts, strata_error *err) {
     const char *classes[MOST_CLASSES];

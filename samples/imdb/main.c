@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Teaches: text. A vocabulary is made from film reviews, a model learns whether they are kind, and judges a line of one's own.
- *     sample_imdb FOLDER ["a line to judge"]     the folder holds aclImdb_v1.tar.gz, or aclImdb unpacked, or imdb_train.csv and imdb_test.csv */
+ *     sample_imdb FOLDER ["a line to judge"]     the folder holds aclImdb_v1.tar.gz, or aclImdb unpacked, or imdb_train.csv and
+ *     imdb_test.csv */
 #include <stdio.h>
 #include <strata/strata.h>
 #include <strata/tokenizer.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata bench matmul, conv2d: how fast a device multiplies matrices and convolves (bench_conv2d.c), beside what its multiply-add units do at
- * best (fma_chain). A product is checked against a sum of doubles before it is timed. */
+ * strata bench matmul, conv2d: how fast a device multiplies matrices and convolves (bench_conv2d.c), beside what its
+ * multiply-add units do at best (fma_chain). A product is checked against a sum of doubles before it is timed. */
 #include "bench.h"
 
 #include <math.h>
@@ -230,8 +230,8 @@ static strata_status check(product *p, double *out_seconds, strata_error *err) {
     return STRATA_OK;
 }
 
-/* What is timed: of a square, c = c b again and again; of another shape, products of several a, equal ones but in other memory, since
- * equal products would be computed once. */
+/* What is timed: of a square, c = c b again and again; of another shape, products of several a, equal ones but in other memory,
+ * since equal products would be computed once. */
 static strata_status compile_many(bench *b, product *p, strata_error *err) {
     const shape *s = &p->shape;
     strata_tensor *c[CHAIN];

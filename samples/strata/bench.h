@@ -29,8 +29,8 @@ typedef struct bench {
     double rate;        /* GFLOP/s of the last product; 0: none yet */
 } bench;
 
-/* What was measured of one thing: GFLOP/s as the median and the largest of the repeats, and the median of the repeats' ratios to the peaks
- * measured just before and after. */
+/* What was measured of one thing: GFLOP/s as the median and the largest of the repeats, and the median of the repeats' ratios
+ * to the peaks measured just before and after. */
 typedef struct bench_rates {
     double gflops, best_gflops, paired_ratio;
 } bench_rates;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata bench allreduce: how long a sum over processes takes. The ranks are forked from the command (threads for inproc); rank 0 writes what was
- * measured to a pipe, as it goes. A peer is another program that measures the same, run before on the same machine. Of a job with workers of its own
- * the command is one rank. */
+ * strata bench allreduce: how long a sum over processes takes. The ranks are forked from the command (threads for inproc); rank
+ * 0 writes what was measured to a pipe, as it goes. A peer is another program that measures the same, run before on the same
+ * machine. Of a job with workers of its own the command is one rank. */
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -273,7 +273,8 @@ static const char gloo_program[] =
     "if not rank:\n"
     "    for pid in pids: os.waitpid(pid, 0)\n";
 
-/* This command over the machine's MPI: Open MPI as measured beside others, with more ranks than cores, and over TCP where we are; MPICH takes it as it is. */
+/* This command over the machine's MPI: Open MPI as measured beside others, with more ranks than cores, and over TCP where we
+ * are; MPICH takes it as it is. */
 static int mpi_command(const job *j, char texts[][24], const char **argv) {
     static char self[4096], sizes[MOST_SIZES * 24];
     size_t used = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata bench conv2d: the convolutions of the sample models, forward and both gradients. Before they are timed, elements of the result are
- * checked against sums of doubles, and the gradients against the result: conv2d is linear in both operands, so with any dy
+ * strata bench conv2d: the convolutions of the sample models, forward and both gradients. Before they are timed, elements of
+ * the result are checked against sums of doubles, and the gradients against the result: conv2d is linear in both operands, so
+ * with any dy
  *     sum y dy = sum x dx = sum filter dfilter. */
 #include <math.h>
 #include <stdio.h>
@@ -166,7 +167,8 @@ static void print_rates(const bench *b, const convolution *c, int output, const 
     fflush(stdout);
 }
 
-/* One of the three, BENCH_CHAIN times in a run: of equal operands in other memory, since equal products would be computed once. */
+/* One of the three, BENCH_CHAIN times in a run: of equal operands in other memory, since equal products would be computed
+ * once. */
 static strata_status time_output(bench *b, convolution *c, int output, strata_error *err) {
     strata_tensor *firsts[BENCH_CHAIN], *outputs[OUTPUTS];
     bench_rates rates;

@@ -49,8 +49,8 @@ extern const command command_devices, command_train, command_evaluate, command_p
     command_data, command_bench, command_launch, command_cluster;
 extern const command *const commands[]; /* ends with NULL */
 
-/* Reads argv[1..] by the command's table into `options`; what is no option goes to arguments[0..n_arguments), in order. Returns EXIT_OK,
- * EXIT_USAGE after a message on stderr, or -1 after printing the help. */
+/* Reads argv[1..] by the command's table into `options`; what is no option goes to arguments[0..n_arguments), in order. Returns
+ * EXIT_OK, EXIT_USAGE after a message on stderr, or -1 after printing the help. */
 int read_options(const command *command, int argc, char **argv, void *options, const char **arguments, int *n_arguments);
 void print_command_help(const command *command);
 
@@ -168,15 +168,17 @@ int open_strategy(const strategy_flags *flags, const device_flags *device, opene
 void close_strategy(opened_strategy *opened); /* after all made on it */
 /* Whether --tls-cert or the environment asks for TLS. */
 bool wants_tls(const strategy_flags *flags);
-/* A port of 127.0.0.1 that nobody has; -1: there is none, errno says why. *out_socket, which the caller closes if it is not -1, keeps it: bound, it is given to
- * nobody who asks for any port or connects from any; never listening, it lets those bind there who set SO_REUSEADDR, as whoever listens does (socket(7)). */
+/* A port of 127.0.0.1 that nobody has; -1: there is none, errno says why. *out_socket, which the caller closes if it is not -1,
+ * keeps it: bound, it is given to nobody who asks for any port or connects from any; never listening, it lets those bind there
+ * who set SO_REUSEADDR, as whoever listens does (socket(7)). */
 int hold_port(int *out_socket);
 /* Whom --cluster and --task or the environment name; and what joins them: `more` has what these do not say. */
 int resolve_workers(const strategy_flags *flags, strata_cluster_spec *out_spec);
 int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, const strata_communicator_options *more,
                  strata_communicator **out_comm);
 
-/* ",\"metrics\":{\"auc\":0.9, ...}" for those that the model was asked for, its confusion matrix among them; nothing where there are none. */
+/* ",\"metrics\":{\"auc\":0.9, ...}" for those that the model was asked for, its confusion matrix among them; nothing where
+ * there are none. */
 void print_more_json(const strata_model *model, const strata_metrics *metrics);
 /* layers.c: what a model.json is made of. */
 void print_layers(void);

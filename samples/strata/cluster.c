@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata cluster check: every worker of a job runs it. Rank 0 prints who was found and by which resolver, who answers, and what messages between each
- * two of them cost. */
+ * strata cluster check: every worker of a job runs it. Rank 0 prints who was found and by which resolver, who answers, and what
+ * messages between each two of them cost. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -74,7 +74,8 @@ static strata_status answer_pings(strata_communicator *comm, int peer, strata_er
     return STRATA_OK;
 }
 
-/* Messages that double until one takes long enough to be timed, and that one a few times more, as others use the machine too; each is answered by a byte. */
+/* Messages that double until one takes long enough to be timed, and that one a few times more, as others use the machine too;
+ * each is answered by a byte. */
 static strata_status send_bulk(strata_communicator *comm, int peer, const uint8_t *bytes, double *out_mb_s, strata_error *err) {
     int repeats = 0;
     *out_mb_s = 0;

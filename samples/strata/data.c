@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata data: where the samples' data come from. `fetch` downloads the originals, checked by hash; `list` tells what there is. Strata ships
+ * strata data: where the samples' data come from. `fetch` downloads the originals, checked by hash; `list` tells what there is.
+ * Strata ships
  * none of them: their terms are their authors'. */
 #include <errno.h>
 #include <signal.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Downloads through libcurl's easy interface. A transfer that breaks is taken up where it ended, a few times in one call and again in the next:
- * by a Range request from the length of the .part file on. For a server that knows no ranges the part begins anew. What came is believed only by its hash. */
+ * Downloads through libcurl's easy interface. A transfer that breaks is taken up where it ended, a few times in one call and
+ * again in the next: by a Range request from the length of the .part file on. For a server that knows no ranges the part begins
+ * anew. What came is believed only by its hash. */
 #include "download.h"
 
 #include <errno.h>

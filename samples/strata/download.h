@@ -19,11 +19,11 @@ typedef struct download {
  * continued later. */
 typedef bool (*download_progress)(const download *file, int64_t received, int64_t total, void *user);
 
-/* Makes <folder>/<name>. Bytes go to <name>.part, which stays when the connection breaks and is continued by the next call; the file gets
- * its name when its hash is right. *out_present: it was there already, whole.
- * Fails: UNAVAILABLE when the server or the file can't be reached; TIMEOUT when nothing comes for a minute; DATA for another hash (the part is
- * removed) or a file of that name with other content (which stays); OUT_OF_DISK; INTERRUPTED by progress; UNSUPPORTED in a build
- * without libcurl. */
+/* Makes <folder>/<name>. Bytes go to <name>.part, which stays when the connection breaks and is continued by the next call; the
+ * file gets its name when its hash is right. *out_present: it was there already, whole.
+ * Fails: UNAVAILABLE when the server or the file can't be reached; TIMEOUT when nothing comes for a minute; DATA for another
+ * hash (the part is removed) or a file of that name with other content (which stays); OUT_OF_DISK; INTERRUPTED by progress;
+ * UNSUPPORTED in a build without libcurl. */
 STRATA_MUST_USE strata_status download_file(const download *file, const char *folder, download_progress progress, void *user,
                                             bool *out_present, strata_error *err);
 

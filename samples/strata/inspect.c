@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata inspect: what is in a model or data file. What a file is is seen from its first bytes (its name decides only where a format
- * has no mark); each format is a row of `formats` and gives one list of parts, which one printer shows. */
+ * strata inspect: what is in a model or data file. What a file is is seen from its first bytes (its name decides only where a
+ * format has no mark); each format is a row of `formats` and gives one list of parts, which one printer shows. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata launch: starts the workers of a job, on this host or on several over ssh. Each finds in its environment what the resolvers
- * (cluster/resolver/) understand: TF_CONFIG with all addresses and its own index, its place on the host, the job's secret. On remote hosts
- * `strata launch --agent` does what launch does here; it hears over ssh's stdin what the job is, and ends when that closes. */
+ * strata launch: starts the workers of a job, on this host or on several over ssh. Each finds in its environment what the
+ * resolvers (cluster/resolver/) understand: TF_CONFIG with all addresses and its own index, its place on the host, the job's
+ * secret. On remote hosts `strata launch --agent` does what launch does here; it hears over ssh's stdin what the job is, and
+ * ends when that closes. */
 #include "launch.h"
 
 #include <stdio.h>
@@ -57,7 +58,8 @@ static int make_secret(char *out_text) {
     return EXIT_OK;
 }
 
-/* 160 to 163 say that a restart may cure them; a signal's end (128 + n; ssh's 255) may be a machine's trouble. Ctrl-C is none. */
+/* 160 to 163 say that a restart may cure them; a signal's end (128 + n; ssh's 255) may be a machine's trouble. Ctrl-C is
+ * none. */
 static bool may_be_cured(int code) {
     return code > 128 && code != EXIT_INTERRUPTED;
 }

@@ -30,17 +30,20 @@ typedef struct child {
     int rank;
     /* A program reads stdout: rank 0's lines stay as they are, those of other ranks go to stderr. */
     bool json;
-    const char *
-        input; /* what it reads from stdin at its start, which then stays open for words like "TERM"; NULL: no stdin. Moves on as it is taken */
+    /* what it reads from stdin at its start, which then stays open for words like "TERM"; NULL: no stdin. Moves on as it is
+     * taken */
+    const char *input;
     /* While it runs. */
     int pid, input_fd, code; /* code: its exit code, 128 + the signal that ended it */
     bool running;
     line_stream lines[2];
 } child;
 
-/* Runs all children to their end. The first that fails ends the others: SIGTERM, and after grace_s seconds SIGKILL. Ctrl-C and SIGTERM
- * are handed on; a second one kills. With `obeys_stdin` the words "INT" and "TERM" from our stdin do the same, and its end means TERM.
- * Nobody outlives the call: processes that a child leaves in its process group are killed with it, and the children die when we do.
+/* Runs all children to their end. The first that fails ends the others: SIGTERM, and after grace_s seconds SIGKILL. Ctrl-C and
+ * SIGTERM are handed on; a second one kills. With `obeys_stdin` the words "INT" and "TERM" from our stdin do the same, and its
+ * end means TERM.
+ * Nobody outlives the call: processes that a child leaves in its process group are killed with it, and the children die when we
+ * do.
  * Returns the exit code: 0, the first failing child's, 130 or 128 + signal when we were told to stop (*out_stopped then). */
 int run_children(child *children, int n, double grace_s, bool obeys_stdin, bool *out_stopped);
 
@@ -66,7 +69,8 @@ typedef struct job {
     char secret[SECRET_TEXT];
 } job;
 
-/* Choosing addresses fills j->addresses[0..n_ranks); all of these return exit codes, after a message where it is not EXIT_OK. */
+/* Choosing addresses fills j->addresses[0..n_ranks); all of these return exit codes, after a message where it is not
+ * EXIT_OK. */
 int no_memory(void);
 int choose_local_addresses(job *j);               /* free ports, which are kept (held), or --port and those behind it */
 int run_workers(const job *j, bool *out_stopped); /* ranks [first, first + n_here), on this host */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Starting, watching and ending the processes of `strata launch`. One loop over poll: their pipes, our signals (a signalfd), our stdin.
- * What they should do is decided in launch.c. */
+ * Starting, watching and ending the processes of `strata launch`. One loop over poll: their pipes, our signals (a signalfd),
+ * our stdin. What they should do is decided in launch.c. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -190,7 +190,8 @@ static void tell(child *c, int signal_number) {
         kill(-c->pid, SIGKILL); /* its end sees the pipe closed */
 }
 
-/* Hands on as much of the child's input as its pipe takes. Where it is gone already its end tells more than the broken pipe does. */
+/* Hands on as much of the child's input as its pipe takes. Where it is gone already its end tells more than the broken pipe
+ * does. */
 static void feed(child *c) {
     ssize_t n = write(c->input_fd, c->input, strlen(c->input));
     if (n > 0) c->input += n;

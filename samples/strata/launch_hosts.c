@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Several hosts: `ssh HOST strata launch --agent`, which runs that host's workers as launch runs those of its own. The agent hears the job
- * and its secret over stdin, and ends its workers when that closes. */
+ * Several hosts: `ssh HOST strata launch --agent`, which runs that host's workers as launch runs those of its own. The agent
+ * hears the job and its secret over stdin, and ends its workers when that closes. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

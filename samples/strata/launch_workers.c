@@ -51,7 +51,8 @@ static int own_cores(cpu_set_t *out_cores) {
     return sched_getaffinity(0, sizeof *out_cores, out_cores) ? 0 : CPU_COUNT(out_cores);
 }
 
-/* Worker `local` of n gets a run of this process's cores, or shares one where there are more workers than cores. Returns how many. */
+/* Worker `local` of n gets a run of this process's cores, or shares one where there are more workers than cores. Returns how
+ * many. */
 static int divide_cores(int local, int n, cpu_set_t *out_cores) {
     cpu_set_t all;
     CPU_ZERO(out_cores);
@@ -90,9 +91,10 @@ static bool set_up_worker(const job *j, int local, worker_setup *setup, child *o
     /* A worker's drivers start as many threads as it has cores. PoCL's variable is the second one since 4.0; LP is lavapipe. */
     static const char *const limits[] = {"POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "LP_NUM_THREADS",
                                          "OMP_NUM_THREADS"};
-    /* On one core PoCL's thread and the one that waits for it only take turns; this driver of it computes in the thread that asks. All of a job's
-     * workers must have the same one, so not where some have two cores, nor over several hosts: there the thread computes while the other waits
-     * for the network, too. Names that a version doesn't know are passed over; the second is the first one's since 4.0. */
+    /* On one core PoCL's thread and the one that waits for it only take turns; this driver of it computes in the thread that
+     * asks. All of a job's workers must have the same one, so not where some have two cores, nor over several hosts: there the
+     * thread computes while the other waits for the network, too. Names that a version doesn't know are passed over; the second
+     * is the first one's since 4.0. */
     static const char *const threadless[] = {"POCL_DEVICES", "basic cpu-minimal"};
     static const char *const removed[] = {"STRATA_CLUSTER", "STRATA_TASK", "STRATA_RENDEZVOUS"};
     int rank = j->first + local, n = 0, n_cores = j->options->no_bind ? 0 : divide_cores(local, j->n_here, &setup->cores);

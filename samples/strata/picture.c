@@ -13,8 +13,8 @@ enum { MOST_FILE_BYTES = 256 << 20, MOST_SIDE = 1 << 15 };
 
 /* ---- size ---- */
 
-/* One line of n_in samples, `in_step` apart, as n_out of them: each is the mean around its place under a triangle, which is as wide as the
- * pixels that come together in it, and at least as one. */
+/* One line of n_in samples, `in_step` apart, as n_out of them: each is the mean around its place under a triangle, which is as
+ * wide as the pixels that come together in it, and at least as one. */
 static void resample(const float *in, int n_in, int64_t in_step, float *out, int n_out, int64_t out_step) {
     double scale = (double)n_in / n_out, reach = scale > 1 ? scale : 1;
     for (int o = 0; o < n_out; o++) {

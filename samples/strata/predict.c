@@ -143,7 +143,8 @@ static void print_numbers(const float *row, int64_t n, int64_t index, bool json)
     printf(n == 1 ? "}\n" : "]}\n");
 }
 
-/* One example's probabilities; a single one is that of class 1. Where one is no number, as of an input too large, there is no answer. */
+/* One example's probabilities; a single one is that of class 1. Where one is no number, as of an input too large, there is no
+ * answer. */
 static void print_class(const sample *sample, const csv_schema *schema, const float *row, int64_t n, int64_t index, bool json) {
     int64_t best = 0;
     for (int64_t i = 1; i < n && !isnan(row[best]); i++)

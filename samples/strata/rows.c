@@ -60,8 +60,8 @@ static bool is_number(const char *cell) {
     return rest != cell && !rest[strspn(rest, " \t")];
 }
 
-/* Whether all cells of the line are numbers, and how many; the line is cut at its commas. Names of columns that are numbers are names, if the model
- * knows them. */
+/* Whether all cells of the line are numbers, and how many; the line is cut at its commas. Names of columns that are numbers are
+ * names, if the model knows them. */
 static bool is_row(char *line, const csv_schema *schema, int *out_n) {
     int known = 0;
     char *rest = line;

@@ -110,12 +110,14 @@ int open_data(const sample *sample, const data_options *options, const char *spl
 void close_data(sample_data *data);
 /* What the model says of the texts that it takes: their length and vocabulary. */
 void describe_inputs(const strata_model *model, sample_data *data);
-/* Puts into `data` what opening another part of what the model learned from needs of it: its tokenizer, its schema, the length of its texts. */
+/* Puts into `data` what opening another part of what the model learned from needs of it: its tokenizer, its schema, the length
+ * of its texts. */
 int recall_data(const strata_model *model, const sample *sample, sample_data *data);
 /* What a table's columns are: as the options say, else the schema, else the sample, which must outlive what is chosen. */
 STRATA_MUST_USE strata_status choose_columns(const sample *sample, const data_options *options, const csv_schema *schema,
                                              chosen_columns *out_chosen, strata_error *err);
-/* Where the sample takes any width: the model anew with the data's number of numbers, and as many outputs as there are labels. */
+/* Where the sample takes any width: the model anew with the data's number of numbers, and as many outputs as there are
+ * labels. */
 int fit_model_to_data(const sample *sample, const sample_data *data, strata_model **model);
 /* Whether the path is a CSV's, or a folder that has one of the sample's. */
 bool is_table(const char *path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a model keeps of the CSV that it learned from, so that the columns and the label's words of other files mean to it what they meant then: by name
- * and not by place. It is saved with the model, as its note "csv". */
+ * What a model keeps of the CSV that it learned from, so that the columns and the label's words of other files mean to it what
+ * they meant then: by name and not by place. It is saved with the model, as its note "csv". */
 #ifndef STRATA_SAMPLES_SCHEMA_H
 #define STRATA_SAMPLES_SCHEMA_H
 

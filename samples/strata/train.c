@@ -241,8 +241,8 @@ static int open_all(training *t) {
     return EXIT_OK;
 }
 
-/* What the user or the model says, scaled by the replicas: from the plain rate to `replicas` times it within five epochs, or the first fifth of
- * fewer. */
+/* What the user or the model says, scaled by the replicas: from the plain rate to `replicas` times it within five epochs, or
+ * the first fifth of fewer. */
 static strata_optimizer choose_optimizer(const training *t) {
     const int replicas = strata_strategy_num_replicas_in_sync(t->strategy);
     const int64_t size = strata_dataset_size(t->train.dataset);
@@ -294,7 +294,8 @@ static strata_status measure_validation(training *t, strata_error *err) {
                                    : STRATA_OK;
 }
 
-/* Where this worker's trace goes: of rank 0 the file itself, of rank 2 with ".rank2" before the name's ending. NULL where none is asked for. */
+/* Where this worker's trace goes: of rank 0 the file itself, of rank 2 with ".rank2" before the name's ending. NULL where none
+ * is asked for. */
 static const char *trace_path(const training *t, char *out, size_t room) {
     const char *file = t->options.trace;
     const int rank = t->opened.communicator ? strata_communicator_rank(t->opened.communicator) : 0;

@@ -13,7 +13,8 @@ static void slab_copy(__local float *p, __global const float *from, uint n) {
     PLAIN for (; i < n; i++) p[i] = from[i];
 }
 
-/* slab_w pixels of `depth` floats from a row of from_w: pixel s is pixel (s - pad) / spread of the row, where that is whole and inside. */
+/* slab_w pixels of `depth` floats from a row of from_w: pixel s is pixel (s - pad) / spread of the row, where that is whole and
+ * inside. */
 static void slab_row(__local float *slab, __global const float *from, uint slab_w, uint from_w, uint depth, int pad,
                      uint spread) {
     if (spread == 1u) {

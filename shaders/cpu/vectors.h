@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the explicit-vector kernels for CPUs share: the vector type that a variant's name says (x16: AVX-512, x8: AVX2, x4), loads and
- * stores of whole vectors and of some elements, the epilogue. Include it behind dialect.h. */
+ * What the explicit-vector kernels for CPUs share: the vector type that a variant's name says (x16: AVX-512, x8: AVX2, x4),
+ * loads and stores of whole vectors and of some elements, the epilogue. Include it behind dialect.h. */
 #define LANES_x16  16u
 #define LANES_x8   8u
 #define LANES_x4   4u
@@ -57,8 +57,8 @@ static VEC apply_aux(VEC x, VEC other, uint form) {
     return x + other;
 }
 
-/* c[i][j] = epilogue(tile[i][j]) for i < rows, j < cols: the way of the tiles that are cut off or have an epilogue. Rows of the tile are
- * tile_n floats apart, those of c and aux n_size; c, bias and aux point to the tile's first element. */
+/* c[i][j] = epilogue(tile[i][j]) for i < rows, j < cols: the way of the tiles that are cut off or have an epilogue. Rows of the
+ * tile are tile_n floats apart, those of c and aux n_size; c, bias and aux point to the tile's first element. */
 static void store_tile(const float *tile, uint tile_n, uint rows, uint cols, __global float *c, uint n_size,
                        __global const float *bias, uint bias_form, uint activation, __global const float *aux, uint aux_form) {
     PLAIN for (uint i = 0u; i < rows; i++) PLAIN for (uint j = 0u; j < cols; j += LANES) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The wrapped functions. An allocation is alive from the call that made it to its free; the ones that other libraries make and we
- * free (or the other way round) are told apart by a table of addresses. Every __wrap_ function defined here is wrapped by the build. */
+ * The wrapped functions. An allocation is alive from the call that made it to its free; the ones that other libraries make and
+ * we free (or the other way round) are told apart by a table of addresses. Every __wrap_ function defined here is wrapped by
+ * the build. */
 #include "tests/alloc/shim.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory that runs out on demand: the linker puts these functions before the C library's, for calls from Strata and from the tests.
- * Drivers and other shared libraries keep their own. One thread at a time. */
+ * Memory that runs out on demand: the linker puts these functions before the C library's, for calls from Strata and from the
+ * tests. Drivers and other shared libraries keep their own. One thread at a time. */
 #ifndef STRATA_TESTS_ALLOC_SHIM_H
 #define STRATA_TESTS_ALLOC_SHIM_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is OpenCL's own, on every OpenCL device there is: its list, its memory, tickets, halves of a CPU, kernels that are shared and kept,
- * and the tiles of the GPU kernels, which a CPU's driver runs as well. That results are right is for tests/conformance. */
+ * What is OpenCL's own, on every OpenCL device there is: its list, its memory, tickets, halves of a CPU, kernels that are
+ * shared and kept, and the tiles of the GPU kernels, which a CPU's driver runs as well. That results are right is for
+ * tests/conformance. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -242,7 +243,8 @@ Test(opencl, a_choice_of_clblast_is_obeyed_with_options_fast_only, .timeout = 30
     for (int start = 0; start < 3; start++) strata_array_finish(&results[start]);
 }
 
-/* sum_i softmax(relu(a b)) and so on, replayed while a variable changes: launches that depend on each other and some that don't. */
+/* sum_i softmax(relu(a b)) and so on, replayed while a variable changes: launches that depend on each other and some that
+don't. */
 static strata_array replayed(strata_device *device, int runs) {
     strata_graph *graph;
     strata_variable *count;

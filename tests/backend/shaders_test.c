@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of embedded kernels, without a device: every row can be launched as shaders/shaders.h says, and SPIR-V asks a Vulkan
- * device for no more than its row says. What the kernels compute is tested by tests/conformance. */
+ * The table of embedded kernels, without a device: every row can be launched as shaders/shaders.h says, and SPIR-V asks a
+ * Vulkan device for no more than its row says. What the kernels compute is tested by tests/conformance. */
 #include "shaders/shaders.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is Vulkan's own: validation, memory blocks, staging, tickets, the pipeline cache, reasons for being skipped. What every device must
- * do is in tests/conformance. Every test runs under the validation layer where it is installed. */
+ * What is Vulkan's own: validation, memory blocks, staging, tickets, the pipeline cache, reasons for being skipped. What every
+ * device must do is in tests/conformance. Every test runs under the validation layer where it is installed. */
 #if STRATA_WITH_VULKAN
 #include "backends/vulkan/vulkan.h"
 

@@ -1,15 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# How long an all_reduce takes beside Open MPI and gloo on the same cores: one table a transport and number of ranks. Then how fast workers train beside
-# one process, TensorFlow's workers and DistributedDataParallel. Then what the model (tests/bench/model.py) says of these costs, and how far it is off.
+# How long an all_reduce takes beside Open MPI and gloo on the same cores: one table a transport and number of ranks. Then how
+# fast workers train beside one process, TensorFlow's workers and DistributedDataParallel. Then what the model
+# (tests/bench/model.py) says of these costs, and how far it is off.
 #     sh tests/bench/cluster.sh [--sizes 4096,65536,...] [--ranks "2 4"] [--tasks "mnist,cifar10"] [--rounds 3] [--model yes]
 #   "" for --ranks, --tasks or --model: none
 #   STRATA_BUILD_DIR     where `strata` was built (build/)
-#   STRATA_MPI_PROGRAM   source of a program that measures MPI_Allreduce (../shared/peers/mpi_allreduce.c); mpicc and mpirun must be there
+#   STRATA_MPI_PROGRAM   source of a program that measures MPI_Allreduce (../shared/peers/mpi_allreduce.c); mpicc and mpirun
+# must be there
 #   STRATA_BENCH_PYTHON  a python3 with torch, for gloo (python3)
-#   STRATA_BENCH_TORCHRUN, STRATA_BENCH_TENSORFLOW  torchrun of a python with torch (torchrun), a python3 with tensorflow (python3)
-#   STRATA_TEST_DATA, STRATA_PEER_SCRIPTS  folder with mnist/, cifar10/ (../shared/data); tf_train.py, torch_train.py (../shared/peers)
+#   STRATA_BENCH_TORCHRUN, STRATA_BENCH_TENSORFLOW  torchrun of a python with torch (torchrun), a python3 with tensorflow
+# (python3)
+#   STRATA_TEST_DATA, STRATA_PEER_SCRIPTS  folder with mnist/, cifar10/ (../shared/data); tf_train.py, torch_train.py
+# (../shared/peers)
 # A peer that is missing is skipped, and said. Where `chrt` may, all run before other work of the machine.
 set -eu
 cd "$(dirname "$0")/../.."

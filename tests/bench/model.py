@@ -63,7 +63,8 @@ def two_shot(p, s, segment, transport):
 
 def ring(p, s, segment, transport):
     k = max(1, math.ceil(s / segment))
-    # 2 (p-1) hops of the first segment, then one more for each; where sums and results share a link, two for each beyond the p on their way.
+    # 2 (p-1) hops of the first segment, then one more for each; where sums and results share a link, two for each beyond the p
+    # on their way.
     slots = k + 1 if p == 2 else k + p - 3 + max(p, k)
     return Work(slots, 2 * (p - 1) * k, 2 * (p - 1) * s, p * s, slots * s / k, 2 * (p - 1), s if p == 2 else 2 * s)
 

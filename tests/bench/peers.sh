@@ -1,13 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# How fast Strata trains beside TensorFlow and PyTorch on the same cores: prints a table, one row a comparison, after checking that both learn the same.
-#     sh tests/bench/peers.sh [--tasks mnist,cifar10,imdb] [--batches 64,1,1024] [--rounds 5] [--device opencl:0] [--only speed,memory,start]
+# How fast Strata trains beside TensorFlow and PyTorch on the same cores: prints a table, one row a comparison, after checking
+# that both learn the same.
+#     sh tests/bench/peers.sh [--tasks mnist,cifar10,imdb] [--batches 64,1,1024] [--rounds 5] [--device opencl:0] [--only
+# speed,memory,start]
 #   STRATA_BUILD_DIR     where `strata` was built (build/)
 #   STRATA_PEER_SCRIPTS  tf_train.py, torch_train.py and setup.sh (../shared/peers)
 #   STRATA_PEERS         their python environments, made by `sh setup.sh DIR` (build/peers, made when it is missing: about 6 GB)
 #   STRATA_TEST_DATA     folder with mnist/, cifar10/, imdb/ (../shared/data)
-# Every number is a median over rounds in which each program runs once, in turn, so that all see the same machine. Nothing else should run meanwhile.
+# Every number is a median over rounds in which each program runs once, in turn, so that all see the same machine. Nothing else
+# should run meanwhile.
 # Exit codes: 0 all rows reach what is asked, 1 some do not, 3 something needed is missing.
 set -eu
 cd "$(dirname "$0")/../.."

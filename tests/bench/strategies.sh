@@ -7,7 +7,8 @@
 #   STRATA_TEST_DATA     folder with mnist/, cifar10/ (../shared/data)
 #   STRATA_PEER_SCRIPTS  torch_train.py (../shared/peers)
 #   STRATA_BENCH_TORCHRUN  torchrun of a python with torch, for DistributedDataParallel (torchrun)
-# It needs PoCL. Every number is a median over rounds in which each program runs once, in turn; where `chrt` may, before other work of the machine.
+# It needs PoCL. Every number is a median over rounds in which each program runs once, in turn; where `chrt` may, before other
+# work of the machine.
 # Exit codes: 0 all rows reach what is asked, 1 some do not, 3 something needed is missing.
 set -eu
 cd "$(dirname "$0")/../.."

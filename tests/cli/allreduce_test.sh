@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# strata bench allreduce: a line a size for each transport, a peer beside, the workers of a job, the counts of the model of its costs, and what is said of
-# wrong options.
+# strata bench allreduce: a line a size for each transport, a peer beside, the workers of a job, the counts of the model of its
+# costs, and what is said of wrong options.
 . "$(dirname "$0")/support.sh"
 
 for transport in tcp shm inproc; do

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# A training that was killed goes on from its last checkpoint, alone or as a job that `strata launch --restarts` starts again, and ends with the
-# weights of one that was not.
+# A training that was killed goes on from its last checkpoint, alone or as a job that `strata launch --restarts` starts again,
+# and ends with the weights of one that was not.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 train="train mnist --data $work/data --epochs 5 --seed 1 --global-batch 60 --devices host --checkpoint $work/point"

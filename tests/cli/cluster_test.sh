@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# strata cluster check: what was resolved, who answers, what each pair of workers measures; and what is said where some do not come.
+# strata cluster check: what was resolved, who answers, what each pair of workers measures; and what is said where some do not
+# come.
 . "$(dirname "$0")/support.sh"
 
 for transport in tcp shm; do

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# strata launch: what workers find, how their lines are shown, how failures and signals end a job, restarts, hosts behind a ssh made of sh.
+# strata launch: what workers find, how their lines are shown, how failures and signals end a job, restarts, hosts behind a ssh
+# made of sh.
 . "$(dirname "$0")/support.sh"
 unset TF_CONFIG STRATA_SECRET STRATA_CLUSTER STRATA_TASK STRATA_RENDEZVOUS STRATA_SSH POCL_MAX_PTHREAD_COUNT POCL_DEVICES
 

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Two workers in network namespaces of their own: over a link of 1 Mbit/s with jitter, with a full queue, they check and train; when the link goes down
-# both end, in time, with an error that names the other. Needs to be root, and a kernel that has namespaces.
+# Two workers in network namespaces of their own: over a link of 1 Mbit/s with jitter, with a full queue, they check and train;
+# when the link goes down both end, in time, with an error that names the other. Needs to be root, and a kernel that has
+# namespaces.
 . "$(dirname "$0")/support.sh"
 
 skip() {

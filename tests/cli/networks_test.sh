@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The samples with convolutions and with texts, on small files in the originals' layouts: they train, save, evaluate and predict.
+# The samples with convolutions and with texts, on small files in the originals' layouts: they train, save, evaluate and
+# predict.
 . "$(dirname "$0")/support.sh"
 python3 - "$work" <<'END_OF_PYTHON'
 import os, random, struct, sys

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Workers under TLS: they train as without it, what goes over the wire cannot be read, and each wrong certificate is told as what it is.
+# Workers under TLS: they train as without it, what goes over the wire cannot be read, and each wrong certificate is told as
+# what it is.
 . "$(dirname "$0")/support.sh"
 command -v openssl >/dev/null || { echo "skipped: no openssl command"; exit 77; }
 cd "$work" || exit 1
@@ -61,7 +62,8 @@ check "TLS 1.3 is spoken" grep -q "TLSv1.3" client
 check "rank 0's certificate is verified" grep -q "Verify return code: 0 (ok)" client
 wait $!
 
-# pair TEXT-OF-RANK-1 OPTIONS-OF-RANK-0 -- OPTIONS-OF-RANK-1: rank 1 is refused at once, or refuses; rank 0, which is looked at later, names it as absent.
+# pair TEXT-OF-RANK-1 OPTIONS-OF-RANK-0 -- OPTIONS-OF-RANK-1: rank 1 is refused at once, or refuses; rank 0, which is looked at
+# later, names it as absent.
 pair() {
     text=$1
     shift

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Validation data: measured after each epoch, without a trace in what is trained; they may end the training and say which epoch is kept.
+# Validation data: measured after each epoch, without a trace in what is trained; they may end the training and say which epoch
+# is kept.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 python3 - "$work" <<'END_OF_PYTHON'

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Training with several workers, started by `strata launch`: the numbers of one process, one worker that speaks and writes, and what is refused.
+# Training with several workers, started by `strata launch`: the numbers of one process, one worker that speaks and writes, and
+# what is refused.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
 train="train mnist --data $work/data --epochs 1 --seed 1 --global-batch 60 --devices host --json"
@@ -63,8 +64,8 @@ expect 2 "no mark for it. A dataset that is built in C has one by strata_dataset
 expect 0 "" help train
 stdout "(data); in C: hint"
 
-# Said by hand, in two terminals; when one dies the other says so. The second gives a sign of life every 10 s, and is not taken for lost by the first,
-# whose own limit is one second.
+# Said by hand, in two terminals; when one dies the other says so. The second gives a sign of life every 10 s, and is not taken
+# for lost by the first, whose own limit is one second.
 port=$((20000 + $$ % 10000))
 by_hand="train mnist --data $work/data --epochs 100000 --devices host --strategy multi_worker_mirrored --cluster 127.0.0.1:$port,127.0.0.1:$((port + 1))"
 for victim in 1 0; do
@@ -138,7 +139,8 @@ if sys.argv[3]:
 END
 done
 expect 2 "multi_worker_mirrored" $train --strategy mirrored --compress bf16
-# The same bits when an MPI moves them: Open MPI, MPICH. Debian has the mpirun of each by a name of its own. What MPI itself leaves behind is not looked for.
+# The same bits when an MPI moves them: Open MPI, MPICH. Debian has the mpirun of each by a name of its own. What MPI itself
+# leaves behind is not looked for.
 hash=$(python3 -c 'import json, sys; print(json.loads(open(sys.argv[1]).readlines()[-1])["weights_sha256"])' "$work/sent")
 over_mpi() { # MPI PACKAGE MPIRUN VERSION OPTION...: VERSION is what its `mpirun --version` says
     mpi=$1 package=$2 mpirun=$3 version=$4

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * all_reduce against a scalar oracle: ranks, sizes, dtypes, reducers, algorithms, transports; which algorithm is chosen; compression. */
+ * all_reduce against a scalar oracle: ranks, sizes, dtypes, reducers, algorithms, transports; which algorithm is chosen;
+ * compression. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,7 +121,8 @@ Test(all_reduce, all_reduce_takes_16_mebibytes) {
             }
 }
 
-/* Sums between which the root of a broadcast goes on while others have not read it: memory is used again around what is still to be read. */
+/* Sums between which the root of a broadcast goes on while others have not read it: memory is used again around what is still
+ * to be read. */
 static strata_test_result many_sizes(strata_communicator *comm, const void *user) {
     const int world = strata_communicator_world(comm), rank = strata_communicator_rank(comm);
     enum { MOST = 150000 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every other collective against the scalar oracle; requests, splits, the store; calls that differ between ranks, and ranks that leave. */
+ * Every other collective against the scalar oracle; requests, splits, the store; calls that differ between ranks, and ranks
+ * that leave. */
 #include <criterion/criterion.h>
 #include <sched.h>
 #include <stdlib.h>

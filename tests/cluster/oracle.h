@@ -15,7 +15,8 @@ extern const char *const test_transports[TEST_TRANSPORTS]; /* inproc is the firs
 double test_get(strata_dtype dtype, const void *data, size_t i);
 void test_set(strata_dtype dtype, void *data, size_t i, double value);
 
-/* Element i of rank r: for floats with fractions, so that the order of a sum shows; for integers small, so that products fit. */
+/* Element i of rank r: for floats with fractions, so that the order of a sum shows; for integers small, so that products
+ * fit. */
 double test_value(strata_dtype dtype, int r, size_t i);
 
 /* The first n elements of rank r. */

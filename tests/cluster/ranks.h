@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks as threads: each runs the same function with its communicator. What a rank finds wrong it returns; assertions belong to the caller. */
+ * Ranks as threads: each runs the same function with its communicator. What a rank finds wrong it returns; assertions belong to
+ * the caller. */
 #ifndef STRATA_TESTS_CLUSTER_RANKS_H
 #define STRATA_TESTS_CLUSTER_RANKS_H
 
@@ -11,8 +12,8 @@ enum { TEST_MOST_RANKS = 16 };
 
 typedef strata_test_result (*test_rank)(strata_communicator *comm, const void *user);
 
-/* Over "inproc", or over "shm", "tcp" or "tls" (tcp under TLS) through a store on this host with a secret. opts (NULL: defaults) gives algorithm and seconds. The text
- * of the first rank that found something begins with its number. */
+/* Over "inproc", or over "shm", "tcp" or "tls" (tcp under TLS) through a store on this host with a secret. opts (NULL:
+ * defaults) gives algorithm and seconds. The text of the first rank that found something begins with its number. */
 strata_test_result test_ranks(const char *transport, int world, const strata_communicator_options *opts, test_rank run,
                               const void *user);
 

@@ -184,7 +184,8 @@ static const case_instance pools[] = {
     }
 #define F32_ONLY               (1u << STRATA_DTYPE_F32)
 #define F32_ROW(of, name, ...) TYPED_ROW(F32_ONLY, of, name, __VA_ARGS__)
-/* In 16 bits the filter's gradient, which is in all rows' gradients, takes cpu/conv2d_filter_grad, which is not for Oclgrind. */
+/* In 16 bits the filter's gradient, which is in all rows' gradients, takes cpu/conv2d_filter_grad, which is not for
+ * Oclgrind. */
 #define CONVOLUTION(name)                                   \
     TYPED_ROW(F32_ONLY, name, name, "f32", convolutions, ), \
         TYPED_ROW(STRATA_FLOATS & ~F32_ONLY, name, name, "halves", convolutions, .not_oclgrind = true)

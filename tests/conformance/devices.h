@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which devices the conformance suite runs on: every one that can be opened, or those named in the environment.
- *     STRATA_TEST_DEVICES   prefixes of ids, joined by commas: "opencl", "vulkan:0,host". Parts of a device ("opencl:0.1") run only
+ *     STRATA_TEST_DEVICES   prefixes of ids, joined by commas: "opencl", "vulkan:0,host". Parts of a device ("opencl:0.1") run
+ *                           only
  *                           when they are named in full, as is "null", which computes nothing: its numbers are not compared.
  *     STRATA_TEST_KERNELS   gpu: every device runs the kernels for real GPUs
  *     STRATA_TEST_SMALL     1: small shapes only, for checkers that are a thousand times slower */
@@ -12,8 +13,8 @@
 
 bool conformance_small(void);
 
-/* Opens each device in turn, calls visit, closes it. Vulkan runs under its validation layer where that is installed, and what it
- * says fails the test. Skips the running test, with the reason, when no device matches. */
+/* Opens each device in turn, calls visit, closes it. Vulkan runs under its validation layer where that is installed, and what
+ * it says fails the test. Skips the running test, with the reason, when no device matches. */
 void conformance_each_device(const strata_device_options *opts, void (*visit)(strata_device *device));
 
 /* Ids of the devices that match, at most `most`; returns how many. */

@@ -95,8 +95,8 @@ static strata_test_result run_row(strata_device *device, const op_row *row, unsi
     return result;
 }
 
-/* The dtypes of `rest` that are tried next: all at once that the device has, as kernels of one executable are compiled together; one by one where
- * the device has none, or where variables are compared. */
+/* The dtypes of `rest` that are tried next: all at once that the device has, as kernels of one executable are compiled
+ * together; one by one where the device has none, or where variables are compared. */
 static unsigned next_dtypes(const strata_device *device, const op_row *row, unsigned rest) {
     const unsigned together = row->operands[0].variable ? 0 : rest & device->info.dtypes;
     return together ? together : rest & (~rest + 1);
@@ -108,8 +108,8 @@ static void run_table(strata_device *device) {
     int failures = 0;
     for (int r = 0; r < running->n_rows; r++) {
         const op_row *row = &running->rows[r];
-        /* It does not follow the memset that LLVM makes of a loop that stores zeros, and calls that memory uninitialised; and for
-         * vector selects of cpu/max_pool2d_grad it gives other values than PoCL and the reference. */
+        /* It does not follow the memset that LLVM makes of a loop that stores zeros, and calls that memory uninitialised; and
+         * for vector selects of cpu/max_pool2d_grad it gives other values than PoCL and the reference. */
         if (row->not_oclgrind && strstr(device->info.driver, "Oclgrind")) continue;
         for (unsigned dtypes, rest = row->dtypes; rest && failures < MOST_FAILURES; rest &= ~dtypes) {
             dtypes = next_dtypes(device, row, rest);

@@ -33,8 +33,8 @@ void run_case_begin(run_case *run, strata_device *device);
 /* A leaf that is fed `value`, which the case takes: an input, or a read of a variable on the device. */
 strata_tensor *run_case_leaf(run_case *run, strata_array value, bool variable);
 void run_case_output(run_case *run, strata_tensor *output, strata_test_tolerance tolerance);
-/* Runs both ways and compares outputs, and variables where the outputs update them. A graph with a dtype that the device does not
- * have must be UNSUPPORTED with a reason. *out_output: which output is wrong. */
+/* Runs both ways and compares outputs, and variables where the outputs update them. A graph with a dtype that the device does
+ * not have must be UNSUPPORTED with a reason. *out_output: which output is wrong. */
 strata_test_result run_case_check(run_case *run, int *out_output);
 /* The outputs of one run on the device, made here and finished by the caller. */
 strata_status run_case_on_device(run_case *run, strata_array *out_values, strata_error *err);

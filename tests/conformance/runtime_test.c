@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a device must keep beside the ops: its memory, programs that are replayed, the order of updates, plans with shared bytes,
- * counters, and refusals that say why. */
+ * What a device must keep beside the ops: its memory, programs that are replayed, the order of updates, plans with shared
+ * bytes, counters, and refusals that say why. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

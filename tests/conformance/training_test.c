@@ -9,7 +9,8 @@
 #include "tests/conformance/devices.h"
 #include "tests/support/check.h"
 
-/* The classifier of the CIFAR-10 sample. Small steps: rounding differences between devices grow with each, and faster with larger ones. */
+/* The classifier of the CIFAR-10 sample. Small steps: rounding differences between devices grow with each, and faster with
+ * larger ones. */
 static const char model_json[] =
     "{\"input\": [32, 32, 3], \"layers\": ["
     "{\"layer\": \"conv2d\", \"filters\": 32, \"kernel_size\": 3, \"activation\": \"relu\"},"

@@ -54,7 +54,8 @@ Test(digits, classes_are_even_and_every_image_has_ink_inside) {
     strata_image_set_finish(&set);
 }
 
-/* The nearest class mean gets most held-out digits right, so labels fit images; and not nearly all, so there is something to learn. */
+/* The nearest class mean gets most held-out digits right, so labels fit images; and not nearly all, so there is something to
+ * learn. */
 Test(digits, class_means_tell_most_digits_apart) {
     const int n = 4000;
     strata_image_set train = make(3, 0, n), test = make(3, STRATA_DIGITS_TEST_FIRST, n);

@@ -355,7 +355,8 @@ static strata_status stamp(strata_element *element, void *user, strata_error *e)
     return STRATA_OK;
 }
 
-/* What a map draws depends on the element, not on shuffle, shard or threads; and it changes with the epoch, above a cache too. */
+/* What a map draws depends on the element, not on shuffle, shard or threads; and it changes with the epoch, above a cache
+ * too. */
 Test(pipeline, what_a_map_draws_is_keyed_by_the_element) {
     enum { N = 30 };
     int plain[N], threaded[N], next_epoch[N], sharded[N / 2], cached[N], n = 0;

@@ -92,8 +92,8 @@ Test(tokenizer, frequent_words_come_first_and_equal_ones_as_they_came) {
     strata_tokenizer_destroy(t);
 }
 
-/* By hand: characters by count " " 9, "o" 9, "l" 7, "w" 7, "e" 2, "r" 2, "n" 2 ("e" occurs in lower before new); " l" and "lo" and "ow"
- * are tried by count and then by the smaller ids. */
+/* By hand: characters by count " " 9, "o" 9, "l" 7, "w" 7, "e" 2, "r" 2, "n" 2 ("e" occurs in lower before new); " l" and "lo"
+ * and "ow" are tried by count and then by the smaller ids. */
 Test(tokenizer, subwords_are_merged_by_count_and_then_by_the_smaller_ids) {
     strata_tokenizer *t = train("low low low low low lower lower now now",
                                 (strata_tokenizer_options){.kind = STRATA_TOKENIZER_SUBWORDS, .vocabulary = 12});

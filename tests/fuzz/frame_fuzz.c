@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as a stream of frames of the store, with requests and answers in them: taken whole, or refused, and never more memory than a
- * message may have. The first byte cuts the stream into the pieces in which it arrives. */
+ * Any bytes as a stream of frames of the store, with requests and answers in them: taken whole, or refused, and never more
+ * memory than a message may have. The first byte cuts the stream into the pieces in which it arrives. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes from an unknown peer, to the server and to the client of a handshake: refused within the messages there are, and never believed,
- * since the secret is not in them. */
+ * Any bytes from an unknown peer, to the server and to the client of a handshake: refused within the messages there are, and
+ * never believed, since the secret is not in them. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The layer batch_norm: what it takes in training and else, its parameters, what it refuses. The op: tests/op/batch_norm_test.c. */
+ * The layer batch_norm: what it takes in training and else, its parameters, what it refuses. The op:
+ * tests/op/batch_norm_test.c. */
 #include <math.h>
 
 #include "layer_case.h"

@@ -13,7 +13,8 @@ import re
 import subprocess
 import sys
 
-# The rooms of the library from the ground up: a room may use those in the lines above its own, and no other room of its own line.
+# The rooms of the library from the ground up: a room may use those in the lines above its own, and no other room of its own
+# line.
 FLOORS = [
     ["include"],
     ["core/base"],

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Metrics: against counting on the host, in training and evaluation, on every kind of labels; what they refuse. The areas under curves are those of Keras' AUC. */
+ * Metrics: against counting on the host, in training and evaluation, on every kind of labels; what they refuse. The areas under
+ * curves are those of Keras' AUC. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every optimizer, clipping and schedule against Keras (LARS, and LAMB with decay, against their papers); what they refuse; and the same on devices. */
+ * Every optimizer, clipping and schedule against Keras (LARS, and LAMB with decay, against their papers); what they refuse; and
+ * the same on devices. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

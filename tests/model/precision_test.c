@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixed precision: every layer computes in f16 and bf16, training is nearly that of f32, a step whose f16 gradients overflow changes nothing and halves the scale. */
+ * Mixed precision: every layer computes in f16 and bf16, training is nearly that of f32, a step whose f16 gradients overflow
+ * changes nothing and halves the scale. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sparse embeddings: what a dense update gives where it is the same, SparseAdam's rule where it is not, and that it stays so under strategies and accumulation. */
+ * Sparse embeddings: what a dense update gives where it is the same, SparseAdam's rule where it is not, and that it stays so
+ * under strategies and accumulation. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights of examples and of classes: the golden numbers, the same from arrays, from a pipeline, accumulated and shared; and what is refused. */
+ * Weights of examples and of classes: the golden numbers, the same from arrays, from a pipeline, accumulated and shared; and
+ * what is refused. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

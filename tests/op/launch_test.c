@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ops hand to kernels is what the kernels take: every launch of every op and dtype names a kernel that is embedded, with its number
- * of words and constants, buffers of its element types, and says which of them it writes. */
+ * What ops hand to kernels is what the kernels take: every launch of every op and dtype names a kernel that is embedded, with
+ * its number of words and constants, buffers of its element types, and says which of them it writes. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Philox against the published known answers; random_uniform, random_normal and dropout against Python, and how they are distributed. */
+ * Philox against the published known answers; random_uniform, random_normal and dropout against Python, and how they are
+ * distributed. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

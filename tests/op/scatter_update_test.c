@@ -87,7 +87,8 @@ Test(scatter_update, rejects_what_is_no_variable) {
     strata_array_finish(&x[1]);
 }
 
-/* Rows of the variable (10) by three indices: `rows` (r, 2) of n_rows from `first` on; `update` is the read itself if asked for. */
+/* Rows of the variable (10) by three indices: `rows` (r, 2) of n_rows from `first` on; `update` is the read itself if asked
+ * for. */
 static void refuses(int64_t first, int64_t n_rows, int64_t r, bool update, const char *words) {
     strata_graph *graph = NULL;
     strata_variable variable = strata_test_variable("v", STRATA_DTYPE_F32, STRATA_SHAPE(10));

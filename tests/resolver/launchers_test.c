@@ -91,7 +91,8 @@ Test(open_mpi, explains_what_is_wrong) {
 #define HYDRA(rank, world, local_rank, local_size) \
     "PMI_RANK=" rank, "PMI_SIZE=" world, "MPI_LOCALRANKID=" local_rank, "MPI_LOCALNRANKS=" local_size
 
-/* Where a rank with a socket of a pair that this process makes, as Hydra's proxy does for each, meets the others: a port, 0 for none. */
+/* Where a rank with a socket of a pair that this process makes, as Hydra's proxy does for each, meets the others: a port, 0 for
+ * none. */
 static int port_by_socket(void) {
     int pair[2], port = 0;
     char variable[32];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A certificate for 127.0.0.1 that signs itself: certificate, key and authority of all ranks in one file. In a header, as the programs of
- * tests/threads link nothing of tests/support. */
+ * A certificate for 127.0.0.1 that signs itself: certificate, key and authority of all ranks in one file. In a header, as the
+ * programs of tests/threads link nothing of tests/support. */
 #ifndef STRATA_TESTS_SUPPORT_CERTIFICATE_H
 #define STRATA_TESTS_SUPPORT_CERTIFICATE_H
 

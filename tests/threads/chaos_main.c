@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A proxy between two ranks that flips, drops, repeats and delays bytes and cuts connections, at every offset of a frame's header, many of its payload,
- * of the store's messages and of the handshake; plain and under TLS. A rank may fail, in time, or sum right; never sum wrong. What is damaged after
- * the handshake must be noticed by both. Ranks are threads; the proxy gets between them as this program's connect() dials it.
+ * A proxy between two ranks that flips, drops, repeats and delays bytes and cuts connections, at every offset of a frame's
+ * header, many of its payload, of the store's messages and of the handshake; plain and under TLS. A rank may fail, in time, or
+ * sum right; never sum wrong. What is damaged after the handshake must be noticed by both. Ranks are threads; the proxy gets
+ * between them as this program's connect() dials it.
  *   STRATA_TEST_CHAOS   how many offsets of a payload (1000; 100 under ThreadSanitizer) */
 #define _GNU_SOURCE
 #include <sys/wait.h>
@@ -197,8 +198,8 @@ static void damage_payloads(int n) {
     }
 }
 
-/* A connection that fails before both know each other is made again, or given up with a reason: never believed. A link that is given up is
- * told to all, and nobody waits out the time for connecting. */
+/* A connection that fails before both know each other is made again, or given up with a reason: never believed. A link that is
+ * given up is told to all, and nobody waits out the time for connecting. */
 static void damage_handshakes(void) {
     outcome o[2];
     for (int direction = 0; direction < 2; direction++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks as threads, over the in-process transport and over TCP with its loops: collectives, requests beside them, a split, the store, and an
- * end by failure. Under ThreadSanitizer it finds what they share without order. */
+ * Ranks as threads, over the in-process transport and over TCP with its loops: collectives, requests beside them, a split, the
+ * store, and an end by failure. Under ThreadSanitizer it finds what they share without order. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks as processes among strangers: thousands of junk connections, slow ones, a recorded handshake played again; ranks that are killed at named points
- * of their life, which this program's listen(), accept4(), connect() and sendmsg() bring about; and what ranks that wait cost. */
+ * Ranks as processes among strangers: thousands of junk connections, slow ones, a recorded handshake played again; ranks that
+ * are killed at named points of their life, which this program's listen(), accept4(), connect() and sendmsg() bring about; and
+ * what ranks that wait cost. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -306,7 +307,8 @@ static bool say_next(int fd, const char *text, int *said) {
     return true;
 }
 
-/* 100 connections that give their greeting a byte at a time, and come again when they are thrown out: a late rank finds room all the same. */
+/* 100 connections that give their greeting a byte at a time, and come again when they are thrown out: a late rank finds room
+ * all the same. */
 static void slow_loris(void) {
     static const char greeting[] = "STRATA1\n0123456789012345678901234567890";
     const job j = {.transport = "tcp", .connect_seconds = 20, .late = 0.7, .victim = -1};
@@ -344,7 +346,8 @@ static bool take(int fd, char *bytes, size_t n) {
     return true;
 }
 
-/* Between rank 2 and the store: hands on and keeps what rank 2 says in its handshake, 40 and 48 bytes, answered by 40 and 32. */
+/* Between rank 2 and the store: hands on and keeps what rank 2 says in its handshake, 40 and 48 bytes, answered by 40 and
+ * 32. */
 static bool record(int rank, int to, char said[88]) {
     char answer[40];
     return take(rank, said, 40) && send(to, said, 40, 0) == 40 && take(to, answer, 40) && send(rank, answer, 40, 0) == 40 &&
@@ -358,7 +361,8 @@ static int dial_and_wait(void) {
     return fd;
 }
 
-/* The words of rank 2, said again by a stranger while the job runs, and before another rank 2 could come: rank 0 greets, and closes. */
+/* The words of rank 2, said again by a stranger while the job runs, and before another rank 2 could come: rank 0 greets, and
+ * closes. */
 static void replay(void) {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof here;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Slow links with jitter are not failures: a proxy holds back what two of three ranks and the others say to each other, each piece for 0 to 200 ms and as long as
- * 1 Mbit/s takes, now and then for 1.5 s; all sums are right. Links that carry nothing, not even their end, for longer than five signs of life are a failure: in time every rank says who was lost. */
+ * Slow links with jitter are not failures: a proxy holds back what two of three ranks and the others say to each other, each
+ * piece for 0 to 200 ms and as long as 1 Mbit/s takes, now and then for 1.5 s; all sums are right. Links that carry nothing,
+ * not even their end, for longer than five signs of life are a failure: in time every rank says who was lost. */
 #define _GNU_SOURCE
 #include <sys/wait.h>
 
@@ -122,8 +123,9 @@ static bool is_silence(const rank *r) {
     return strstr(r->err.message, "no sign of life") != NULL;
 }
 
-/* Rank 1's links to rank 0 and to the store: it says that it lost rank 0, the others that they lost rank 1. Ranks 0 and 1 find out at the same time;
- * where rank 1 is quicker, rank 2, to which it is still linked, finds it gone rather than silent, and says so to rank 0. */
+/* Rank 1's links to rank 0 and to the store: it says that it lost rank 0, the others that they lost rank 1. Ranks 0 and 1 find
+ * out at the same time; where rank 1 is quicker, rank 2, to which it is still linked, finds it gone rather than silent, and
+ * says so to rank 0. */
 static void cut_links_are_reported(void) {
     weather links = {.seed = 2};
     rank ranks[RANKS];

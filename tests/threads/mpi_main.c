@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine mpi, in jobs of three ranks that this program starts itself by the mpirun of Open MPI and of MPICH: every collective gives the bits of the built-in transports, calls that differ are told on
- * all ranks, and communicators split. Skips an MPI that is not there, all of it (77) without any. Not under sanitizers: MPI itself would be what they see. */
+ * The engine mpi, in jobs of three ranks that this program starts itself by the mpirun of Open MPI and of MPICH: every
+ * collective gives the bits of the built-in transports, calls that differ are told on all ranks, and communicators split. Skips
+ * an MPI that is not there, all of it (77) without any. Not under sanitizers: MPI itself would be what they see. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pipelines with threads of their own, walked by several threads at once: a parallel map under a shared cache, shuffled and prefetched; walks that stop
- * half-way; a map that fails. All that walk to the end must see the same. */
+ * Pipelines with threads of their own, walked by several threads at once: a parallel map under a shared cache, shuffled and
+ * prefetched; walks that stop half-way; a map that fails. All that walk to the end must see the same. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

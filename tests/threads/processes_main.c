@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks as real processes, some of which die, stop, come late, never, twice, or with another secret; and strangers at the door. Every rank
- * that lives must end with the same error in time. A program of its own: an assertion of a test framework in a forked child would hang it. */
+ * Ranks as real processes, some of which die, stop, come late, never, twice, or with another secret; and strangers at the door.
+ * Every rank that lives must end with the same error in time. A program of its own: an assertion of a test framework in a
+ * forked child would hang it. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>

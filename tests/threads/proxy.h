@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A proxy between ranks that are threads of this program: it gets between them as the program's connect() dials it instead. What it does to the bytes, and how long it
- * holds them back, its user says. Needs _GNU_SOURCE. In a header, as the programs of tests/threads link nothing else of the tests. */
+ * A proxy between ranks that are threads of this program: it gets between them as the program's connect() dials it instead.
+ * What it does to the bytes, and how long it holds them back, its user says. Needs _GNU_SOURCE. In a header, as the programs of
+ * tests/threads link nothing else of the tests. */
 #ifndef STRATA_TESTS_THREADS_PROXY_H
 #define STRATA_TESTS_THREADS_PROXY_H
 
@@ -40,7 +41,8 @@ typedef struct proxy {
     int listener, wake[2];
     uint16_t port;
     pthread_t thread;
-    /* Hands n bytes on, `before` of which went before; false: the connection is to be cut. direction 0: from the rank that dialled. */
+    /* Hands n bytes on, `before` of which went before; false: the connection is to be cut. direction 0: from the rank that
+     * dialled. */
     bool (*hand_on)(void *user, int connection, int direction, int to, char *bytes, size_t n, int64_t before);
     double (*delay)(void *user, size_t n); /* seconds to hold back n bytes, or for 0 the end; NULL: at once. One thread asks */
     void *user;

@@ -9,12 +9,12 @@
 
 enum { STRATA_NPY_MAX_HEADER = 64 << 10 };
 
-/* Parses bytes[0..n_bytes) into an array that the caller finishes. Versions 1 to 3; C order; f4 f2 i4 i8 u1 b1 as they are, f8 as
- * f32 (rounded to nearest; too large for f32 is an error); little-endian; rank at most 8. The size must be exactly what the header
- * says.
+/* Parses bytes[0..n_bytes) into an array that the caller finishes. Versions 1 to 3; C order; f4 f2 i4 i8 u1 b1 as they are, f8
+ * as f32 (rounded to nearest; too large for f32 is an error); little-endian; rank at most 8. The size must be exactly what the
+ * header says.
  *   name   stands in messages
- * Fails: DATA when malformed, with offset and numbers; UNSUPPORTED for other dtypes, Python objects, big-endian and Fortran order
- * (says how to save it instead); OUT_OF_MEMORY. */
+ * Fails: DATA when malformed, with offset and numbers; UNSUPPORTED for other dtypes, Python objects, big-endian and Fortran
+ * order (says how to save it instead); OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_npy_parse(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array,
                                                strata_error *err);
 /* What the file stores, before it becomes an array: "f64" is there what is f32 here. Elements are not looked at. */

@@ -6,8 +6,8 @@
 
 #include "strata/tensor.h"
 
-/* u8 (rows, columns, channels), which the caller finishes; channels 1 (colours become grey) or 3 (grey becomes colours). What is
- * transparent lies on white.
+/* u8 (rows, columns, channels), which the caller finishes; channels 1 (colours become grey) or 3 (grey becomes colours). What
+ * is transparent lies on white.
  *   name   stands in messages
  * Fails: DATA for a damaged one; UNSUPPORTED for other formats, and for PNG in a build without libpng. */
 STRATA_MUST_USE strata_status strata_picture_parse(const char *name, const void *bytes, size_t n_bytes, int channels,

@@ -32,9 +32,9 @@ typedef struct strata_safetensors {
 } strata_safetensors;
 
 /* Checks all of bytes[0..n_bytes), which are borrowed until finish.
- * Fails: DATA naming file, tensor and numbers for a header longer than the file or 16 MiB, malformed JSON, duplicate names, rank
- * above 8, a dimension of 2^48 or more, spans that overlap, leave a hole, don't fit shape and dtype, or don't end with the file;
- * OUT_OF_MEMORY. */
+ * Fails: DATA naming file, tensor and numbers for a header longer than the file or 16 MiB, malformed JSON, duplicate names,
+ * rank above 8, a dimension of 2^48 or more, spans that overlap, leave a hole, don't fit shape and dtype, or don't end with the
+ * file; OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_safetensors_parse(const char *name, const void *bytes, size_t n_bytes,
                                                        strata_safetensors *out_file, strata_error *err);
 /* The same on a file, which is read into memory whole; borrows `path`. Fails also: UNAVAILABLE when it can't be read. */
@@ -47,8 +47,8 @@ const strata_safetensor *strata_safetensors_find(const strata_safetensors *file,
 const char *strata_safetensors_metadata(const strata_safetensors *file, const char *key);
 
 /* Copies a tensor's elements into memory of the caller, who says what it must be.
- * Fails: DATA when there is no such tensor, or it has another dtype or shape, or a bool that is neither 0 nor 1; UNSUPPORTED when
- * Strata has no such dtype. */
+ * Fails: DATA when there is no such tensor, or it has another dtype or shape, or a bool that is neither 0 nor 1; UNSUPPORTED
+ * when Strata has no such dtype. */
 STRATA_MUST_USE strata_status strata_safetensors_copy(const strata_safetensors *file, const char *tensor_name,
                                                       strata_dtype dtype, strata_shape shape, void *out_data,
                                                       strata_error *err);
@@ -67,9 +67,9 @@ typedef struct strata_metadata {
     const char *key, *value;
 } strata_metadata;
 
-/* Writes the file by way of a temporary one (core/base/file.h), so that `path` holds the old or the new, whatever happens. Tensors lie in
- * the order of falling element size, then name, as the format's own library writes them: each is aligned to its element.
- * The same content gives the same bytes.
+/* Writes the file by way of a temporary one (core/base/file.h), so that `path` holds the old or the new, whatever happens.
+ * Tensors lie in the order of falling element size, then name, as the format's own library writes them: each is aligned to its
+ * element. The same content gives the same bytes.
  * Fails: INVALID for a duplicate or reserved name or key; OUT_OF_DISK, UNAVAILABLE, OUT_OF_MEMORY as core/base/file.h. */
 STRATA_MUST_USE strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors, size_t n_tensors,
                                                        const strata_metadata *metadata, size_t n_metadata, strata_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bytes of a file that lies in memory, expanded on the way when they are gzip (zlib) or xz (liblzma); which is seen from the first bytes, not from the name.
- * Every reader of data files reads through this, so all of them take all three. */
+ * The bytes of a file that lies in memory, expanded on the way when they are gzip (zlib) or xz (liblzma); which is seen from
+ * the first bytes, not from the name. Every reader of data files reads through this, so all of them take all three. */
 #ifndef STRATA_CORE_DATA_STREAM_H
 #define STRATA_CORE_DATA_STREAM_H
 
@@ -11,7 +11,8 @@
 
 typedef struct strata_stream strata_stream;
 
-/* Over bytes[0..n_bytes), borrowed; `name`, borrowed too, stands in messages. Fails: UNSUPPORTED for xz in a build without liblzma; OUT_OF_MEMORY. */
+/* Over bytes[0..n_bytes), borrowed; `name`, borrowed too, stands in messages. Fails: UNSUPPORTED for xz in a build without
+ * liblzma; OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_stream_create(const char *name, const void *bytes, size_t n_bytes,
                                                    strata_stream **out_stream, strata_error *err);
 void strata_stream_destroy(strata_stream *stream); /* NULL is fine */
@@ -26,10 +27,12 @@ bool strata_stream_is_plain(const strata_stream *stream);
 /* The most bytes that the whole can expand to, from its size and format alone; exact when it is plain. */
 size_t strata_stream_bound(const strata_stream *stream);
 
-/* All the rest into memory that the caller frees; a NUL follows and isn't counted. Fails also: DATA when it is longer than max_bytes. */
+/* All the rest into memory that the caller frees; a NUL follows and isn't counted. Fails also: DATA when it is longer than
+ * max_bytes. */
 STRATA_MUST_USE strata_status strata_stream_read_all(strata_stream *stream, size_t max_bytes, unsigned char **out_bytes,
                                                      size_t *out_n_bytes, strata_error *err);
-/* The first bytes of a file, expanded, by which its format is told; fewer where it is shorter or damaged, which its reader then says. */
+/* The first bytes of a file, expanded, by which its format is told; fewer where it is shorter or damaged, which its reader then
+ * says. */
 STRATA_MUST_USE strata_status strata_stream_peek_file(const char *path, void *out_head, size_t wanted, size_t *out_n,
                                                       strata_error *err);
 /* The whole of a file, expanded. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walking folders with readdir, and tar archives by their 512-byte headers (POSIX.1-2001 pax interchange format, and what GNU tar writes for long names). */
+ * Walking folders with readdir, and tar archives by their 512-byte headers (POSIX.1-2001 pax interchange format, and what GNU
+ * tar writes for long names). */
 #include "core/data/format/tree.h"
 
 #include <dirent.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Many files at once: a folder with its folders, or a tar archive (plain, gzip, xz) that holds the same. What is in a file is for the visitor to say. */
+ * Many files at once: a folder with its folders, or a tar archive (plain, gzip, xz) that holds the same. What is in a file is
+ * for the visitor to say. */
 #ifndef STRATA_CORE_DATA_TREE_H
 #define STRATA_CORE_DATA_TREE_H
 
@@ -22,10 +23,11 @@ typedef struct strata_tree_visitor {
 /* Whether `path` is a folder. */
 bool strata_tree_is_folder(const char *path);
 
-/* Files below a folder, in no particular order, as they are (not expanded). Links to folders are not followed. Fails: UNAVAILABLE, DATA when it is no
- * folder; what `take` returned. */
+/* Files below a folder, in no particular order, as they are (not expanded). Links to folders are not followed. Fails:
+ * UNAVAILABLE, DATA when it is no folder; what `take` returned. */
 STRATA_MUST_USE strata_status strata_tree_visit_folder(const char *path, const strata_tree_visitor *visitor, strata_error *err);
-/* All files of a tar (ustar, GNU long names, pax paths), in its order. Fails: DATA with the offset in the expanded archive; what `take` returned. */
+/* All files of a tar (ustar, GNU long names, pax paths), in its order. Fails: DATA with the offset in the expanded archive;
+ * what `take` returned. */
 STRATA_MUST_USE strata_status strata_tree_visit_tar(const char *path, const strata_tree_visitor *visitor, strata_error *err);
 STRATA_MUST_USE strata_status strata_tree_visit_tar_bytes(const char *name, const void *bytes, size_t n_bytes,
                                                           const strata_tree_visitor *visitor, strata_error *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Draws digits. The path of a hand (core/data/set/digits_glyphs.h) has each point moved a little, is bent by a wave, turned, sheared, scaled
- * and shifted, and drawn with a round pen; then noise is added. The pen is a distance field: each pixel keeps its least squared
- * distance to the path, so that crossing strokes join smoothly. */
+ * Draws digits. The path of a hand (core/data/set/digits_glyphs.h) has each point moved a little, is bent by a wave, turned,
+ * sheared, scaled and shifted, and drawn with a round pen; then noise is added. The pen is a distance field: each pixel keeps
+ * its least squared distance to the path, so that crossing strokes join smoothly. */
 #include "core/data/set/digits.h"
 
 #include <math.h>
@@ -13,7 +13,8 @@
 
 enum { SIDE = STRATA_DIGIT_SIDE, PIXELS = SIDE * SIDE, PIECES = 4 /* segments between two points of a curve */ };
 
-/* How much hands differ. Chosen so that a linear classifier gets about nine of ten digits right and a small network nearly all. */
+/* How much hands differ. Chosen so that a linear classifier gets about nine of ten digits right and a small network nearly
+ * all. */
 static const float point_jitter = 6.5f;         /* of 100, each way, at most */
 static const float most_wave = 5.0f;            /* of 100 */
 static const float most_turn = 0.25f;           /* radians each way: 14 degrees */

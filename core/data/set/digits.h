@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Made data: images like handwritten digits, so that the first training run needs no download. Image i is a function of (seed, i)
- * alone, so any part of the endless sequence can be made anywhere, in any order. */
+ * Made data: images like handwritten digits, so that the first training run needs no download. Image i is a function of (seed,
+ * i) alone, so any part of the endless sequence can be made anywhere, in any order. */
 #ifndef STRATA_CORE_DATA_DIGITS_H
 #define STRATA_CORE_DATA_DIGITS_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How each digit is written: the pen's path in a box of 100 x 100, y downward, in several hands. For core/data/set/digits.c only. */
+ * How each digit is written: the pen's path in a box of 100 x 100, y downward, in several hands. For core/data/set/digits.c
+ * only. */
 #ifndef STRATA_CORE_DATA_DIGITS_GLYPHS_H
 #define STRATA_CORE_DATA_DIGITS_GLYPHS_H
 

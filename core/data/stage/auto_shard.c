@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one of several workers reads of a dataset: the same stages over its share of the files, or with its shard where a hint stands. Stages above what
- * changed are made anew with a copy of their state; all else is shared with the original. */
+ * What one of several workers reads of a dataset: the same stages over its share of the files, or with its shard where a hint
+ * stands. Stages above what changed are made anew with a copy of their state; all else is shared with the original. */
 #include <string.h>
 
 #include "core/data/stage/stage.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cache: the elements of one whole walk, kept with the dataset and given again to every later walk of the same seed. What lies below is walked as epoch 0, whichever epoch
- * comes first, so that what a walk gives does not depend on the walks before it. */
+ * cache: the elements of one whole walk, kept with the dataset and given again to every later walk of the same seed. What lies
+ * below is walked as epoch 0, whichever epoch comes first, so that what a walk gives does not depend on the walks before it. */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * map and prefetch: a ring of slots that threads fill and the iterator empties in order. One thread at a time pulls an element from below and with it its ticket; it
- * then works on it beside the others and puts it into slot ticket mod n. Prefetch is a map that does nothing, with one thread. A map without threads needs no ring.
+ * map and prefetch: a ring of slots that threads fill and the iterator empties in order. One thread at a time pulls an element
+ * from below and with it its ticket; it then works on it beside the others and puts it into slot ticket mod n. Prefetch is a
+ * map that does nothing, with one thread. A map without threads needs no ring.
  *
- * Nothing waits for ever: a thread waits only for a free slot or for its turn to pull, and both end when the iterator is closed; the iterator waits only for a slot that a
- * thread holds the ticket of. */
+ * Nothing waits for ever: a thread waits only for a free slot or for its turn to pull, and both end when the iterator is
+ * closed; the iterator waits only for a slot that a thread holds the ticket of. */
 #include <pthread.h>
 #include <stdlib.h>
 

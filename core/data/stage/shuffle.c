@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shuffle: over what can be indexed an order of all (the one that fit makes for arrays, when it is the first shuffle); else a buffer from which each element is
- * drawn and which the next one refills. */
+ * shuffle: over what can be indexed an order of all (the one that fit makes for arrays, when it is the first shuffle); else a
+ * buffer from which each element is drawn and which the next one refills. */
 #include <stdlib.h>
 
 #include "core/base/philox.h"

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of datasets: the table that a source or stage fills in, and the walk over it. Users see strata/dataset.h and strata/pipeline.h.
+ * Inside of datasets: the table that a source or stage fills in, and the walk over it. Users see strata/dataset.h and
+ * strata/pipeline.h.
  *
- * Reading order: dataset.c (the source in memory), pipeline.c (iterators, and what every stage shares), select.c (take, skip, shard, filter, repeat),
- * shuffle.c, batch.c, join.c (zip, interleave), cache.c, ring.c (map and prefetch: the only ones with threads), generator.c,
- * files.c, auto_shard.c (what one worker reads), batches.c (what fit, evaluate and predict read), worker_batches.c (the same over workers). */
+ * Reading order: dataset.c (the source in memory), pipeline.c (iterators, and what every stage shares), select.c (take, skip,
+ * shard, filter, repeat), shuffle.c, batch.c, join.c (zip, interleave), cache.c, ring.c (map and prefetch: the only ones with
+ * threads), generator.c, files.c, auto_shard.c (what one worker reads), batches.c (what fit, evaluate and predict read),
+ * worker_batches.c (the same over workers). */
 #ifndef STRATA_CORE_DATA_STAGE_H
 #define STRATA_CORE_DATA_STAGE_H
 
@@ -28,7 +30,8 @@ typedef struct strata_stage {
     strata_status (*at)(const strata_dataset *dataset, uint64_t seed, uint64_t epoch, int64_t index,
                         strata_element *out_element, strata_error *err);
     void (*destroy)(strata_dataset *dataset); /* frees what dataset->state holds. (optional) */
-    /* Makes a copy of another dataset's state its own, when datasets are made anew for a worker. (optional: the bytes are enough) */
+    /* Makes a copy of another dataset's state its own, when datasets are made anew for a worker. (optional: the bytes are
+     * enough) */
     void (*renew)(strata_dataset *dataset);
     /* The same source over the files index, index + n, ... of its own. (optional: it has no files) */
     strata_status (*shard_files)(const strata_dataset *dataset, int64_t n, int64_t index, strata_dataset **out_dataset,

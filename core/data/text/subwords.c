@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Byte-pair encoding (Sennrich, Haddow, Birch, "Neural machine translation of rare words with subword units", ACL 2016) over characters. Training keeps, for
- * each pair of neighbours, its count and the words it occurs in, and a heap of pairs whose counts may be old: a count only falls until a merge makes the
- * pair anew, so an entry that is too high goes back with its true count, and none is ever too low. */
+ * Byte-pair encoding (Sennrich, Haddow, Birch, "Neural machine translation of rare words with subword units", ACL 2016) over
+ * characters. Training keeps, for each pair of neighbours, its count and the words it occurs in, and a heap of pairs whose
+ * counts may be old: a count only falls until a merge makes the pair anew, so an entry that is too high goes back with its true
+ * count, and none is ever too low. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -205,7 +206,8 @@ static strata_status note_word(trainer *t, pair *p, int32_t word) {
     return STRATA_OK;
 }
 
-/* Counts a word's neighbours, `sign` times. Pairs with `made` in them (every pair when it is 0) note the word, and on made's account join the heap. */
+/* Counts a word's neighbours, `sign` times. Pairs with `made` in them (every pair when it is 0) note the word, and on made's
+ * account join the heap. */
 static strata_status count_pairs(trainer *t, int32_t word, int sign, int32_t made) {
     const int32_t *ids = t->ids + t->first[word];
     for (int i = 0; i + 1 < t->length[word]; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of a tokenizer. Reading order: words.h, tokenizer.c (vocabulary and encoding), subwords.c (byte-pair encoding), tokenizer_json.c. Users see
- * strata/tokenizer.h. */
+ * Inside of a tokenizer. Reading order: words.h, tokenizer.c (vocabulary and encoding), subwords.c (byte-pair encoding),
+ * tokenizer_json.c. Users see strata/tokenizer.h. */
 #ifndef STRATA_CORE_DATA_TOKENIZER_H
 #define STRATA_CORE_DATA_TOKENIZER_H
 
@@ -10,7 +10,8 @@
 
 enum { STRATA_FIRST_TOKEN = 2 }; /* id of tokens' string 0; before it PAD and UNKNOWN */
 
-/* Subwords: a word is its characters behind a space; of all neighbours that a merge joins, those of the smallest rank are joined first. */
+/* Subwords: a word is its characters behind a space; of all neighbours that a merge joins, those of the smallest rank are
+ * joined first. */
 typedef struct strata_merge {
     int32_t left, right, result; /* ids */
 } strata_merge;
@@ -24,7 +25,8 @@ struct strata_tokenizer {
     strata_dictionary ranks; /* number of {left, right} is its rank */
 };
 
-/* Adds the strings of `from` that were counted at least `least_count` times to `out`, at most `most`: by falling count, equal ones as they came. */
+/* Adds the strings of `from` that were counted at least `least_count` times to `out`, at most `most`: by falling count, equal
+ * ones as they came. */
 STRATA_MUST_USE strata_status strata_dictionary_rank(strata_dictionary *out, const strata_dictionary *from, int64_t most,
                                                      int64_t least_count, strata_error *err);
 /* Adds a merge, and its result to the tokens when that is new. */

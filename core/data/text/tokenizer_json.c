@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokenizers as JSON: {"kind": "words", "tokens": ["the", ...]}, ids from 2 on; or {"kind": "subwords", "characters": [" ", "e", ...], "merges": [3, 2, ...]},
- * ids from 2 on for the characters, and for what each pair of ids in merges joins to, in that order, where it is new. */
+ * Tokenizers as JSON: {"kind": "words", "tokens": ["the", ...]}, ids from 2 on; or {"kind": "subwords", "characters": [" ",
+ * "e", ...], "merges": [3, 2, ...]}, ids from 2 on for the characters, and for what each pair of ids in merges joins to, in
+ * that order, where it is new. */
 #include <stdlib.h>
 #include <string.h>
 

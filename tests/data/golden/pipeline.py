@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Writes pipeline.txt: what tf.data gives for the stages whose meaning Strata shares. One line a pipeline: its name, then its elements, separated by '|'; the
-# numbers of a batch are separated by spaces, rows of a padded batch by '/'. Run with TensorFlow 2: python3 pipeline.py > pipeline.txt
+# Writes pipeline.txt: what tf.data gives for the stages whose meaning Strata shares. One line a pipeline: its name, then its
+# elements, separated by '|'; the numbers of a batch are separated by spaces, rows of a padded batch by '/'. Run with TensorFlow
+# 2: python3 pipeline.py > pipeline.txt
 import numpy as np
 import tensorflow as tf
 
