@@ -123,9 +123,12 @@ Test(exchange, reduce_scatter_gives_each_replica_its_part_of_the_sum) {
             }
             strata_group *scattered = run(replicas, 4, elements, left_out ? some : all),
                          *summed = run(summing, 4, elements, left_out ? some : all);
-            for (int64_t r = 0, first = 0; r < 4; first += lengths[r++])
+            for (int64_t r = 0, first = 0; r < 4; first += lengths[r++]) {
+                /* An empty part has no memory. */
+                if (!lengths[r]) continue;
                 cr_assert_arr_eq(output(scattered, (int)r), output(summed, 0) + 3 * first, (size_t)(3 * lengths[r]) * 4,
                                  "the bits are all_reduce's");
+            }
             strata_group_destroy(scattered);
             strata_group_destroy(summed);
         }
