@@ -173,8 +173,8 @@ strata_status strata_opencl_build_text(opencl_device *device, const char *source
 /* ---- source.c ---- */
 /* Puts the kernel's source behind what `text` has, with its constants as macros; its functions, the kernel too, get `suffix`
  * behind their names, and the kernel `parameters` before its own. What the kernel function is called then: out_entry. */
-void strata_opencl_source_add(strata_text *text, const strata_kernel *kernel, const char *suffix, const char *parameters,
-                              char out_entry[64]);
+STRATA_MUST_USE strata_status strata_opencl_source_add(strata_text *text, const strata_kernel *kernel, const char *suffix,
+                                                       const char *parameters, char out_entry[64], strata_error *err);
 
 /* ---- sequence.c ---- */
 typedef struct opencl_sequence {
