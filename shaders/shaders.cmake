@@ -4,8 +4,9 @@
 # STRATA_WITH_OPENCL and STRATA_WITH_VULKAN (what is 0 is left out), STRATA_GLSLC and STRATA_SPIRV_VAL.
 #
 # Each variant of a kernel is read up to four times by the C preprocessor (dialect.h); GLSL goes through glslc and, where it is
-# installed, spirv-val; embed.c puts all variants of a kernel, compressed, in one C file. Only what changed is built again. Kernels in
-# shaders/cpu/ are OpenCL C only. One glslc takes all variants of a kernel: it is 100 ms of start-up, and 16 ms a variant.
+# installed, spirv-val; embed.c puts all variants of a kernel, compressed, in one C file. Only what changed is built again.
+# Kernels in shaders/cpu/ are OpenCL C only. One glslc takes all variants of a kernel, as its start-up takes longer than some
+# variants.
 
 set(shader_dir ${CMAKE_CURRENT_LIST_DIR})
 get_filename_component(shader_root ${shader_dir} DIRECTORY)

@@ -84,18 +84,18 @@ static void turn_filter(const taps *t, const float *filter, int64_t group, float
                 *out++ = filter[(tap * s->group_in + c) * s->out_c + group * s->group_out + f];
 }
 
-bool host_conv2d_takes(const strata_tensor *node) {
-    return host_is_f32(node);
+bool strata_host_conv2d_takes(const strata_tensor *node) {
+    return strata_host_is_f32(node);
 }
 
 /* A run's matrix, a panel of the product, and for the gradient by the input a turned filter. */
-int64_t host_conv2d_scratch(const strata_tensor *node) {
+int64_t strata_host_conv2d_scratch(const strata_tensor *node) {
     const taps t = taps_of(node);
     const int64_t panel = (t.run > t.k ? t.run : t.k) + 1, turned = t.transposed ? t.k * t.columns : 0;
     return (t.run * t.k + panel * HOST_PANEL + turned) * (int64_t)sizeof(float);
 }
 
-void host_conv2d(const host_call *host) {
+void strata_host_conv2d(const host_call *host) {
     const strata_op_call *call = &host->call;
     const strata_epilogue *epilogue = strata_epilogue_of(call->node);
     const taps t = taps_of(call->node);
@@ -123,13 +123,13 @@ void host_conv2d(const host_call *host) {
                                     .activation = epilogue->activation,
                                     .aux_form = epilogue->aux};
             lay_out(&t, call->inputs[0], group, first, n_rows, rows);
-            host_multiply(&p, rows, t.transposed ? turned : b, (float *)call->output + at, panel);
+            strata_host_multiply(&p, rows, t.transposed ? turned : b, (float *)call->output + at, panel);
         }
     }
 }
 
 /* df = rows transposed times dy, run by run. */
-void host_conv2d_filter_grad(const host_call *host) {
+void strata_host_conv2d_filter_grad(const host_call *host) {
     const strata_op_call *call = &host->call;
     const taps t = taps_of(call->node);
     const int64_t out_c = t.size.out_c;
@@ -150,7 +150,8 @@ void host_conv2d_filter_grad(const host_call *host) {
                                     .aux = first ? df + first_column : NULL,
                                     .aux_form = first ? STRATA_EPILOGUE_ADD : STRATA_EPILOGUE_NO_AUX};
             lay_out(&t, call->inputs[0], group, first, n_rows, rows);
-            host_multiply(&p, rows, (const float *)call->inputs[1] + first * out_c + first_column, df + first_column, panel);
+            strata_host_multiply(&p, rows, (const float *)call->inputs[1] + first * out_c + first_column, df + first_column,
+                                 panel);
         }
     }
 }

@@ -172,7 +172,7 @@ static strata_status make_steps(strata_program *program, const strata_piece *pie
     for (int i = 0; i < piece->n_nodes; i++) {
         const strata_tensor *node = piece->nodes[i];
         host_step *step = &program->steps[i];
-        *step = (host_step){.node = node, .fast = host_fast_find(node), .inputs = (const void **)next};
+        *step = (host_step){.node = node, .fast = strata_host_fast_find(node), .inputs = (const void **)next};
         for (int slot = 0; slot < program->n_slots; slot++)
             for (int k = 0; k < node->n_inputs; k++) *next++ = address_of(program, piece, slot, node->inputs[k]);
         step->output = next;

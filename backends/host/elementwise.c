@@ -99,12 +99,12 @@ static const compare_row *find_compare(const strata_op *op) {
     return NULL;
 }
 
-bool host_unary_takes(const strata_tensor *node) {
+bool strata_host_unary_takes(const strata_tensor *node) {
     return node->n_inputs == 1 && node->dtype == STRATA_DTYPE_F32 && node->inputs[0]->dtype == STRATA_DTYPE_F32 &&
            find_unary(node->op);
 }
 
-void host_unary(const host_call *host) {
+void strata_host_unary(const host_call *host) {
     const strata_op_call *call = &host->call;
     find_unary(call->node->op)->run(call->inputs[0], call->output, strata_shape_elements(call->node->shape));
 }
@@ -123,11 +123,11 @@ static bool is_loop(const strata_tensor *node) {
     return strata_shape_equal(node->inputs[0]->shape, node->shape) && is_tail(node->inputs[1]->shape, node->shape);
 }
 
-bool host_binary_takes(const strata_tensor *node) {
-    return node->n_inputs == 2 && host_is_f32(node) && find_binary(node->op) && is_loop(node);
+bool strata_host_binary_takes(const strata_tensor *node) {
+    return node->n_inputs == 2 && strata_host_is_f32(node) && find_binary(node->op) && is_loop(node);
 }
 
-void host_binary(const host_call *host) {
+void strata_host_binary(const host_call *host) {
     const strata_op_call *call = &host->call;
     const binary_row *row = find_binary(call->node->op);
     int64_t n = strata_shape_elements(call->node->shape), block = strata_shape_elements(call->node->inputs[1]->shape);
@@ -172,14 +172,14 @@ static strata_status run_step(const void *user, int step, const strata_op_call *
     return STRATA_OK;
 }
 
-bool host_chain_takes(const strata_tensor *node) {
+bool strata_host_chain_takes(const strata_tensor *node) {
     if (node->op == &strata_op_chain) return true;
     if (node->op == &strata_op_where) return node->dtype == STRATA_DTYPE_F32;
     if (node->n_inputs != 2 || node->inputs[0]->dtype != STRATA_DTYPE_F32) return false;
-    return find_compare(node->op) || (host_is_f32(node) && find_binary(node->op));
+    return find_compare(node->op) || (strata_host_is_f32(node) && find_binary(node->op));
 }
 
-void host_chain(const host_call *host) {
+void strata_host_chain(const host_call *host) {
     strata_chain_run run;
     step_loop loops[STRATA_CHAIN_STEPS];
     strata_chain_run_init(&run, host->call.node);

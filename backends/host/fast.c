@@ -5,27 +5,27 @@
 #include "core/op/ops.h"
 
 static const host_fast_op table[] = {
-    {&strata_op_matmul, host_matmul_takes, host_matmul_scratch, host_matmul},
-    {&strata_op_conv2d, host_conv2d_takes, host_conv2d_scratch, host_conv2d},
-    {&strata_op_conv2d_input_grad, host_conv2d_takes, host_conv2d_scratch, host_conv2d},
-    {&strata_op_conv2d_filter_grad, host_conv2d_takes, host_conv2d_scratch, host_conv2d_filter_grad},
-    {&strata_op_max_pool2d, host_pool2d_takes, host_max_pool2d_scratch, host_max_pool2d},
-    {&strata_op_max_pool2d_grad, host_pool2d_takes, host_max_pool2d_scratch, host_max_pool2d_grad},
-    {&strata_op_avg_pool2d, host_pool2d_takes, NULL, host_avg_pool2d},
-    {&strata_op_avg_pool2d_grad, host_pool2d_takes, NULL, host_avg_pool2d_grad},
-    {&strata_op_fma_chain, host_fma_chain_takes, NULL, host_fma_chain},
-    {NULL, host_unary_takes, NULL, host_unary}, /* every op of elementwise.def */
-    {NULL, host_binary_takes, NULL, host_binary},
-    {NULL, host_chain_takes, NULL, host_chain},
+    {&strata_op_matmul, strata_host_matmul_takes, strata_host_matmul_scratch, strata_host_matmul},
+    {&strata_op_conv2d, strata_host_conv2d_takes, strata_host_conv2d_scratch, strata_host_conv2d},
+    {&strata_op_conv2d_input_grad, strata_host_conv2d_takes, strata_host_conv2d_scratch, strata_host_conv2d},
+    {&strata_op_conv2d_filter_grad, strata_host_conv2d_takes, strata_host_conv2d_scratch, strata_host_conv2d_filter_grad},
+    {&strata_op_max_pool2d, strata_host_pool2d_takes, strata_host_max_pool2d_scratch, strata_host_max_pool2d},
+    {&strata_op_max_pool2d_grad, strata_host_pool2d_takes, strata_host_max_pool2d_scratch, strata_host_max_pool2d_grad},
+    {&strata_op_avg_pool2d, strata_host_pool2d_takes, NULL, strata_host_avg_pool2d},
+    {&strata_op_avg_pool2d_grad, strata_host_pool2d_takes, NULL, strata_host_avg_pool2d_grad},
+    {&strata_op_fma_chain, strata_host_fma_chain_takes, NULL, strata_host_fma_chain},
+    {NULL, strata_host_unary_takes, NULL, strata_host_unary}, /* every op of elementwise.def */
+    {NULL, strata_host_binary_takes, NULL, strata_host_binary},
+    {NULL, strata_host_chain_takes, NULL, strata_host_chain},
 };
 
-bool host_is_f32(const strata_tensor *node) {
+bool strata_host_is_f32(const strata_tensor *node) {
     for (int i = 0; i < node->n_inputs; i++)
         if (node->inputs[i]->dtype != STRATA_DTYPE_F32) return false;
     return node->dtype == STRATA_DTYPE_F32;
 }
 
-const host_fast_op *host_fast_find(const strata_tensor *node) {
+const host_fast_op *strata_host_fast_find(const strata_tensor *node) {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if ((!table[i].op || table[i].op == node->op) && table[i].takes(node)) return &table[i];
     return NULL;

@@ -41,12 +41,12 @@ static chain_loop choose_loop(void) {
     return (chain_loop){12 * 4, run_portable};
 }
 
-bool host_fma_chain_takes(const strata_tensor *node) {
+bool strata_host_fma_chain_takes(const strata_tensor *node) {
     (void)node;
     return true; /* the op takes f32 only */
 }
 
-void host_fma_chain(const host_call *host) {
+void strata_host_fma_chain(const host_call *host) {
     const strata_op_call *call = &host->call;
     const strata_fma_chain_attrs *attrs = call->node->attrs;
     const int64_t n = strata_shape_elements(call->node->shape);

@@ -20,10 +20,10 @@ typedef struct host_fast_op {
 } host_fast_op;
 
 /* The row for the node, or NULL: the reference is used. */
-const host_fast_op *host_fast_find(const strata_tensor *node);
+const host_fast_op *strata_host_fast_find(const strata_tensor *node);
 
 /* Whether the node and its operands are f32: what the loops are made for. */
-bool host_is_f32(const strata_tensor *node);
+bool strata_host_is_f32(const strata_tensor *node);
 
 /* A product of matrices in memory, for ops that are one: c = epilogue of a b, K folded ascending from 0 by fma. Strides in
  * elements. */
@@ -44,33 +44,33 @@ typedef struct host_product {
 
 enum { HOST_PANEL = 32 }; /* columns of b that are packed together */
 /* panel: (k + 1) HOST_PANEL floats. */
-void host_multiply(const host_product *p, const float *a, const float *b, float *c, float *panel);
+void strata_host_multiply(const host_product *p, const float *a, const float *b, float *c, float *panel);
 
 /* matmul.c */
-bool host_matmul_takes(const strata_tensor *node);
-int64_t host_matmul_scratch(const strata_tensor *node);
-void host_matmul(const host_call *call);
+bool strata_host_matmul_takes(const strata_tensor *node);
+int64_t strata_host_matmul_scratch(const strata_tensor *node);
+void strata_host_matmul(const host_call *call);
 /* fma_chain.c */
-bool host_fma_chain_takes(const strata_tensor *node);
-void host_fma_chain(const host_call *call);
+bool strata_host_fma_chain_takes(const strata_tensor *node);
+void strata_host_fma_chain(const host_call *call);
 /* conv2d.c: conv2d and conv2d_input_grad, conv2d_filter_grad */
-bool host_conv2d_takes(const strata_tensor *node);
-int64_t host_conv2d_scratch(const strata_tensor *node);
-void host_conv2d(const host_call *call);
-void host_conv2d_filter_grad(const host_call *call);
+bool strata_host_conv2d_takes(const strata_tensor *node);
+int64_t strata_host_conv2d_scratch(const strata_tensor *node);
+void strata_host_conv2d(const host_call *call);
+void strata_host_conv2d_filter_grad(const host_call *call);
 /* pool2d.c */
-bool host_pool2d_takes(const strata_tensor *node);
-int64_t host_max_pool2d_scratch(const strata_tensor *node);
-void host_max_pool2d(const host_call *call);
-void host_max_pool2d_grad(const host_call *call);
-void host_avg_pool2d(const host_call *call);
-void host_avg_pool2d_grad(const host_call *call);
+bool strata_host_pool2d_takes(const strata_tensor *node);
+int64_t strata_host_max_pool2d_scratch(const strata_tensor *node);
+void strata_host_max_pool2d(const host_call *call);
+void strata_host_max_pool2d_grad(const host_call *call);
+void strata_host_avg_pool2d(const host_call *call);
+void strata_host_avg_pool2d_grad(const host_call *call);
 /* elementwise.c: f32 of one shape, or with the second operand repeated along leading axes; other broadcasts, and chains */
-bool host_unary_takes(const strata_tensor *node);
-void host_unary(const host_call *call);
-bool host_binary_takes(const strata_tensor *node);
-void host_binary(const host_call *call);
-bool host_chain_takes(const strata_tensor *node);
-void host_chain(const host_call *call);
+bool strata_host_unary_takes(const strata_tensor *node);
+void strata_host_unary(const host_call *call);
+bool strata_host_binary_takes(const strata_tensor *node);
+void strata_host_binary(const host_call *call);
+bool strata_host_chain_takes(const strata_tensor *node);
+void strata_host_chain(const host_call *call);
 
 #endif

@@ -116,7 +116,7 @@ static void store(const host_product *p, float *c, const float *tile, int64_t ro
     }
 }
 
-void host_multiply(const host_product *p, const float *a, const float *b, float *c, float *panel) {
+void strata_host_multiply(const host_product *p, const float *a, const float *b, float *c, float *panel) {
     const tile_function tile = choose_tile();
     float result[TILE_M * TILE_N] __attribute__((aligned(64)));
     for (int64_t col = 0; col < p->n; col += TILE_N) {
@@ -130,11 +130,11 @@ void host_multiply(const host_product *p, const float *a, const float *b, float 
     }
 }
 
-bool host_matmul_takes(const strata_tensor *node) {
-    return host_is_f32(node);
+bool strata_host_matmul_takes(const strata_tensor *node) {
+    return strata_host_is_f32(node);
 }
 
-int64_t host_matmul_scratch(const strata_tensor *node) {
+int64_t strata_host_matmul_scratch(const strata_tensor *node) {
     return (strata_matmul_sizes_of(node).k + 1) * TILE_N * (int64_t)sizeof(float);
 }
 
@@ -145,7 +145,7 @@ static const float *operand(const strata_op_call *call, const strata_tensor *ten
     return NULL;
 }
 
-void host_matmul(const host_call *host) {
+void strata_host_matmul(const host_call *host) {
     const strata_op_call *call = &host->call;
     const strata_matmul_attrs *attrs = call->node->attrs;
     const strata_matmul_sizes s = strata_matmul_sizes_of(call->node);
@@ -165,7 +165,7 @@ void host_matmul(const host_call *host) {
     for (int64_t batch = 0; batch < s.n_batch; batch++) {
         const float *a = call->inputs[0], *b = call->inputs[1];
         p.aux = aux ? aux + batch * s.m * s.n : NULL;
-        host_multiply(&p, a + batch * s.a_batch, b + batch * s.b_batch, (float *)call->output + batch * s.m * s.n,
-                      host->scratch);
+        strata_host_multiply(&p, a + batch * s.a_batch, b + batch * s.b_batch, (float *)call->output + batch * s.m * s.n,
+                             host->scratch);
     }
 }

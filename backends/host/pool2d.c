@@ -48,12 +48,12 @@ static int64_t y_at(const place *p) {
     return ((p->n * p->size.out_h + p->oh) * p->size.out_w + p->ow) * p->size.c;
 }
 
-bool host_pool2d_takes(const strata_tensor *node) {
-    return host_is_f32(node);
+bool strata_host_pool2d_takes(const strata_tensor *node) {
+    return strata_host_is_f32(node);
 }
 
 /* Of each channel the largest so far and its tap. */
-int64_t host_max_pool2d_scratch(const strata_tensor *node) {
+int64_t strata_host_max_pool2d_scratch(const strata_tensor *node) {
     return 2 * node->inputs[0]->shape.dims[3] * (int64_t)sizeof(float);
 }
 
@@ -82,7 +82,7 @@ static void find_largest(const place *p, const float *x, float *most, int32_t *w
     }
 }
 
-void host_max_pool2d(const host_call *host) {
+void strata_host_max_pool2d(const host_call *host) {
     const strata_op_call *call = &host->call;
     const strata_tensor *node = call->node;
     place p = place_begin(node, node->inputs[0]);
@@ -105,7 +105,7 @@ void host_max_pool2d(const host_call *host) {
     }
 }
 
-void host_max_pool2d_grad(const host_call *host) {
+void strata_host_max_pool2d_grad(const host_call *host) {
     const strata_op_call *call = &host->call;
     const bool rectified = ((const strata_pool2d_attrs *)call->node->attrs)->rectified != 0;
     place p = place_begin(call->node, call->node->inputs[0]);
@@ -129,7 +129,7 @@ static float count_of(const place *p) {
     return (float)((p->end_h - p->first_h) * (p->end_w - p->first_w));
 }
 
-void host_avg_pool2d(const host_call *host) {
+void strata_host_avg_pool2d(const host_call *host) {
     const strata_op_call *call = &host->call;
     place p = place_begin(call->node, call->node->inputs[0]);
     const int64_t n = p.size.c;
@@ -145,7 +145,7 @@ void host_avg_pool2d(const host_call *host) {
     }
 }
 
-void host_avg_pool2d_grad(const host_call *host) {
+void strata_host_avg_pool2d_grad(const host_call *host) {
     const strata_op_call *call = &host->call;
     place p = place_begin(call->node, call->node);
     const int64_t n = p.size.c, elements = strata_shape_elements(call->node->shape);

@@ -10,7 +10,7 @@ static void null_close(strata_device *device) {
     free(device);
 }
 
-/* A ticket is the number of a run, which has ended when null_run returns. */
+/* A ticket is the number of a run, which has ended when strata_null_run returns. */
 static strata_status null_wait(strata_device *device, uint64_t ticket, strata_error *err) {
     const uint64_t last = ((null_device *)device)->last_ticket;
     if (ticket <= last) return STRATA_OK;
@@ -20,16 +20,16 @@ static strata_status null_wait(strata_device *device, uint64_t ticket, strata_er
 
 static const strata_device_api null_api = {
     .close = null_close,
-    .buffer_create = null_buffer_create,
-    .buffer_destroy = null_buffer_destroy,
-    .upload = null_upload,
-    .download = null_download,
-    .supports = null_supports,
-    .compile = null_compile,
-    .program_destroy = null_program_destroy,
-    .program_input = null_program_input,
-    .program_output = null_program_output,
-    .run = null_run,
+    .buffer_create = strata_null_buffer_create,
+    .buffer_destroy = strata_null_buffer_destroy,
+    .upload = strata_null_upload,
+    .download = strata_null_download,
+    .supports = strata_null_supports,
+    .compile = strata_null_compile,
+    .program_destroy = strata_null_program_destroy,
+    .program_input = strata_null_program_input,
+    .program_output = strata_null_program_output,
+    .run = strata_null_run,
     .wait = null_wait,
 };
 

@@ -11,7 +11,7 @@ struct strata_buffer {
     char *memory;
 };
 
-strata_status null_buffer_create(strata_device *device, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
+strata_status strata_null_buffer_create(strata_device *device, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
     strata_buffer *buffer = calloc(1, sizeof *buffer);
     if (buffer) *buffer = (strata_buffer){.bytes = bytes, .memory = calloc(1, (size_t)bytes)};
     if (!buffer || !buffer->memory) {
@@ -24,7 +24,7 @@ strata_status null_buffer_create(strata_device *device, int64_t bytes, strata_bu
     return STRATA_OK;
 }
 
-void null_buffer_destroy(strata_device *device, strata_buffer *buffer) {
+void strata_null_buffer_destroy(strata_device *device, strata_buffer *buffer) {
     if (!buffer) return;
     device->counters.allocated_bytes -= (uint64_t)buffer->bytes;
     free(buffer->memory);
@@ -37,16 +37,16 @@ static strata_status check_range(const strata_buffer *buffer, int64_t offset, in
                        (long long)offset, (long long)buffer->bytes);
 }
 
-strata_status null_upload(strata_device *device, strata_buffer *buffer, int64_t offset, const void *source, int64_t bytes,
-                          strata_error *err) {
+strata_status strata_null_upload(strata_device *device, strata_buffer *buffer, int64_t offset, const void *source,
+                                 int64_t bytes, strata_error *err) {
     STRATA_TRY(check_range(buffer, offset, bytes, err));
     memcpy(buffer->memory + offset, source, (size_t)bytes);
     device->counters.upload_bytes += (uint64_t)bytes;
     return STRATA_OK;
 }
 
-strata_status null_download(strata_device *device, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
-                            strata_error *err) {
+strata_status strata_null_download(strata_device *device, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
+                                   strata_error *err) {
     STRATA_TRY(check_range(buffer, offset, bytes, err));
     memcpy(target, buffer->memory + offset, (size_t)bytes);
     device->counters.download_bytes += (uint64_t)bytes;

@@ -14,19 +14,20 @@ typedef struct null_device {
 } null_device;
 
 /* memory.c: the functions of strata_device_api with these names. */
-strata_status null_buffer_create(strata_device *device, int64_t bytes, strata_buffer **out_buffer, strata_error *err);
-void null_buffer_destroy(strata_device *device, strata_buffer *buffer);
-strata_status null_upload(strata_device *device, strata_buffer *buffer, int64_t offset, const void *source, int64_t bytes,
-                          strata_error *err);
-strata_status null_download(strata_device *device, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
-                            strata_error *err);
+strata_status strata_null_buffer_create(strata_device *device, int64_t bytes, strata_buffer **out_buffer, strata_error *err);
+void strata_null_buffer_destroy(strata_device *device, strata_buffer *buffer);
+strata_status strata_null_upload(strata_device *device, strata_buffer *buffer, int64_t offset, const void *source,
+                                 int64_t bytes, strata_error *err);
+strata_status strata_null_download(strata_device *device, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
+                                   strata_error *err);
 
 /* program.c: the functions of strata_device_api with these names. */
-bool null_supports(strata_device *device, const strata_tensor *node, const char **reason);
-strata_status null_compile(strata_device *device, const strata_piece *piece, strata_program **out_program, strata_error *err);
-void null_program_destroy(strata_program *program);
-void *null_program_input(strata_program *program, int slot);
-const void *null_program_output(strata_program *program, int slot);
-strata_status null_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
+bool strata_null_supports(strata_device *device, const strata_tensor *node, const char **reason);
+strata_status strata_null_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
+                                  strata_error *err);
+void strata_null_program_destroy(strata_program *program);
+void *strata_null_program_input(strata_program *program, int slot);
+const void *strata_null_program_output(strata_program *program, int slot);
+strata_status strata_null_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
 
 #endif

@@ -12,14 +12,15 @@ struct strata_program {
     void **arenas;
 };
 
-bool null_supports(strata_device *device, const strata_tensor *node, const char **reason) {
+bool strata_null_supports(strata_device *device, const strata_tensor *node, const char **reason) {
     (void)device;
     *reason = "the op has no reference";
     return node->op->reference != NULL;
 }
 
 /* A backend translates piece->nodes here: piece->places says in which arena and at which offset each tensor's bytes lie. */
-strata_status null_compile(strata_device *device, const strata_piece *piece, strata_program **out_program, strata_error *err) {
+strata_status strata_null_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
+                                  strata_error *err) {
     strata_program *program = calloc(1, sizeof *program);
     if (program) {
         program->device = (null_device *)device;
@@ -34,7 +35,7 @@ strata_status null_compile(strata_device *device, const strata_piece *piece, str
         if (bytes) device->counters.allocations++;
     }
     if (!made) {
-        null_program_destroy(program);
+        strata_null_program_destroy(program);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "null: no memory for a program of %d nodes", piece->n_nodes);
     }
     device->counters.compilations++;
@@ -42,23 +43,23 @@ strata_status null_compile(strata_device *device, const strata_piece *piece, str
     return STRATA_OK;
 }
 
-void null_program_destroy(strata_program *program) {
+void strata_null_program_destroy(strata_program *program) {
     if (!program) return;
     for (int i = 0; program->arenas && i < 2 * program->n_slots; i++) free(program->arenas[i]);
     free(program->arenas);
     free(program);
 }
 
-void *null_program_input(strata_program *program, int slot) {
+void *strata_null_program_input(strata_program *program, int slot) {
     return program->arenas[2 * slot + STRATA_ARENA_INPUT];
 }
 
-const void *null_program_output(strata_program *program, int slot) {
+const void *strata_null_program_output(strata_program *program, int slot) {
     return program->arenas[2 * slot + STRATA_ARENA_OUTPUT];
 }
 
 /* A backend submits the program here, and counts what it launched. */
-strata_status null_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
+strata_status strata_null_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
     (void)slot;
     (void)err;
     program->device->base.counters.launches += (uint64_t)program->n_nodes;

@@ -46,7 +46,8 @@ static void add_raw(const pass *p, size_t k, int *n_sends, int *n_receives) {
     for (int i = 1; i < comm->world; i++) { /* each begins with its neighbour, so that not all send to one */
         const int to = (comm->rank + i) % comm->world, from = (comm->rank + comm->world - i) % comm->world;
         const size_t n = segment_of(p, to, k, &first);
-        comm->scratch.sends[(*n_sends)++] = (strata_send){to, (const char *)op->in + first * op->element_bytes, n * op->element_bytes};
+        comm->scratch.sends[(*n_sends)++] =
+            (strata_send){to, (const char *)op->in + first * op->element_bytes, n * op->element_bytes};
         comm->scratch.receives[(*n_receives)++] = (strata_receive){.peer = from, .bytes = own * op->element_bytes};
     }
 }

@@ -5,7 +5,10 @@
 #ifndef STRATA_CORE_FILE_H
 #define STRATA_CORE_FILE_H
 
+#include "core/base/export.h"
 #include "strata/status.h"
+
+STRATA_EXPORT_BEGIN
 
 /* Reads all of `path` into memory that the caller frees; a NUL follows the last byte and isn't counted.
  * Fails: UNAVAILABLE when it can't be opened or read, DATA when it is a folder or longer than max_bytes, OUT_OF_MEMORY. */
@@ -32,5 +35,7 @@ STRATA_MUST_USE strata_status strata_file_write(const char *path, const void *by
 
 /* Fails with what an errno of a file operation means, saying "<path>: cannot <verb>: <reason>". */
 strata_status strata_file_fail(strata_error *err, int error_number, const char *path, const char *verb);
+
+STRATA_EXPORT_END
 
 #endif

@@ -8,8 +8,11 @@
 
 #include <stdbool.h>
 
+#include "core/base/export.h"
 #include "core/base/text.h"
 #include "strata/status.h"
+
+STRATA_EXPORT_BEGIN
 
 struct cJSON;
 
@@ -115,5 +118,7 @@ void strata_json_write_null(strata_json_writer *writer);
 /* The text is the caller's to free; the writer is zeroed, on failure too. n_bytes (without the NUL) may be NULL. */
 STRATA_MUST_USE strata_status strata_json_take(strata_json_writer *writer, char **out_text, size_t *out_n_bytes,
                                                strata_error *err);
+
+STRATA_EXPORT_END
 
 #endif

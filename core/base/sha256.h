@@ -4,7 +4,10 @@
 #ifndef STRATA_CORE_SHA256_H
 #define STRATA_CORE_SHA256_H
 
+#include "core/base/export.h"
 #include "strata/status.h"
+
+STRATA_EXPORT_BEGIN
 
 enum { STRATA_SHA256_TEXT_BYTES = 65 }; /* 64 lower-case digits and the NUL */
 
@@ -22,5 +25,7 @@ void strata_sha256_finish(strata_sha256 *sha); /* NULL and a zeroed struct are f
 /* All of it for bytes in one piece. */
 STRATA_MUST_USE strata_status strata_sha256_of(const void *bytes, size_t n_bytes, char out_text[STRATA_SHA256_TEXT_BYTES],
                                                strata_error *err);
+
+STRATA_EXPORT_END
 
 #endif

@@ -6,7 +6,10 @@
 
 #include <stdbool.h>
 
+#include "core/base/export.h"
 #include "strata/status.h"
+
+STRATA_EXPORT_BEGIN
 
 /* A NUL-terminated string that grows as it is added to. Start from a zeroed struct. When memory runs out the text remembers it
  * and ignores what follows, so a caller adds freely and checks once, in strata_text_take. */
@@ -38,5 +41,7 @@ void strata_names_free(char **names, int n_names); /* NULL is fine */
 /* The one of `names` that is most like `word` (letters swapped, left out, added or changed; case is ignored), or NULL when none
  * is like it: more than a third of the letters differ. The first wins among equals. */
 const char *strata_nearest_name(const char *word, const char *const *names, size_t n_names);
+
+STRATA_EXPORT_END
 
 #endif

@@ -4,7 +4,10 @@
 #ifndef STRATA_CORE_DATA_DATASET_H
 #define STRATA_CORE_DATA_DATASET_H
 
+#include "core/base/export.h"
 #include "strata/dataset.h"
+
+STRATA_EXPORT_BEGIN
 
 /* Sets the line that strata_dataset_source gives; copied. */
 STRATA_MUST_USE strata_status strata_dataset_set_source(strata_dataset *dataset, const char *source, strata_error *err);
@@ -21,5 +24,7 @@ STRATA_MUST_USE strata_status strata_split_check(const char *split, bool *out_tr
 
 /* DATA, naming the first, unless all are at least 0 and finite. */
 STRATA_MUST_USE strata_status strata_weights_check(const float *weights, int64_t n, strata_error *err);
+
+STRATA_EXPORT_END
 
 #endif

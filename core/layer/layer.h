@@ -6,6 +6,7 @@
 #ifndef STRATA_CORE_LAYER_H
 #define STRATA_CORE_LAYER_H
 
+#include "core/base/export.h"
 #include "core/base/option.h"
 #include "core/layer/initializer.h"
 #include "strata/layers.h"
@@ -87,9 +88,11 @@ typedef struct strata_layer_kind {
     strata_tensor *(*build)(const void *options, strata_layer_context *context, strata_tensor *x);
 } strata_layer_kind;
 
+STRATA_EXPORT_BEGIN
 /* Every kind, in the order of layers.def. */
 extern const strata_layer_kind *const strata_layer_kinds[];
 extern const int strata_n_layer_kinds;
+STRATA_EXPORT_END
 
 /* An activation function by name; NULL or "": x itself. activation.c; unknown names are caught by strata_activation_check. */
 strata_tensor *strata_activation_apply(const char *function, strata_tensor *x);
@@ -97,6 +100,7 @@ STRATA_MUST_USE strata_status strata_activation_check(const char *function, stra
 
 #define STRATA_LAYER(name) extern const strata_layer_kind strata_layer_##name;
 #include "core/layer/layers.def"
+
 #undef STRATA_LAYER
 
 #endif

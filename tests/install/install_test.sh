@@ -26,6 +26,9 @@ libdir=$(dirname "$(find "$prefix" -name libstrata.so)")
 foreign=$(nm -D --defined-only "$libdir/libstrata.so" | awk '$3 !~ /^strata_/ && $2 != "A" { print $3 }')
 [ -z "$foreign" ] || { echo "libstrata.so exports names without the prefix strata_:" $foreign; exit 1; }
 
+foreign=$(nm --defined-only "$libdir/libstrata.a" 2>/dev/null | awk '$2 ~ /^[TDRBCW]$/ && $3 !~ /^strata_/ { print $3 }')
+[ -z "$foreign" ] || { echo "libstrata.a has names without the prefix strata_:" $foreign; exit 1; }
+
 export PKG_CONFIG_PATH="$libdir/pkgconfig"
 # shellcheck disable=SC2046 # the flags are words
 "$CC" -std=c11 -Wall -Wextra -Werror "$here/consumer.c" -o "$work/by_pkg_config" $(pkg-config --cflags --libs strata)

@@ -5,7 +5,10 @@
 #ifndef STRATA_CORE_DATA_IDX_H
 #define STRATA_CORE_DATA_IDX_H
 
+#include "core/base/export.h"
 #include "strata/tensor.h"
+
+STRATA_EXPORT_BEGIN
 
 /* Parses bytes[0..n_bytes) into an array that the caller finishes. Types u8, i32 and f32; rank 1 to 4; at most 2^40 elements,
  * no dimension 0. The size must be exactly what the header says, and a gzip stream is expanded no further than that.
@@ -15,5 +18,7 @@ STRATA_MUST_USE strata_status strata_idx_parse(const char *name, const void *byt
                                                strata_error *err);
 /* The same on a file. Fails also: UNAVAILABLE when it can't be read. */
 STRATA_MUST_USE strata_status strata_idx_read(const char *path, strata_array *out_array, strata_error *err);
+
+STRATA_EXPORT_END
 
 #endif

@@ -5,7 +5,10 @@
 #ifndef STRATA_CORE_DATA_NPY_H
 #define STRATA_CORE_DATA_NPY_H
 
+#include "core/base/export.h"
 #include "strata/tensor.h"
+
+STRATA_EXPORT_BEGIN
 
 enum { STRATA_NPY_MAX_HEADER = 64 << 10 };
 
@@ -26,5 +29,7 @@ STRATA_MUST_USE strata_status strata_npy_read(const char *path, strata_array *ou
 /* Writes version 1.0, by way of a temporary file (core/base/file.h). Fails: UNSUPPORTED for bf16, which NumPy doesn't have; as
  * core/base/file.h. */
 STRATA_MUST_USE strata_status strata_npy_write(const char *path, const strata_array *array, strata_error *err);
+
+STRATA_EXPORT_END
 
 #endif

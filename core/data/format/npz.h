@@ -5,7 +5,10 @@
 #ifndef STRATA_CORE_DATA_NPZ_H
 #define STRATA_CORE_DATA_NPZ_H
 
+#include "core/base/export.h"
 #include "strata/tensor.h"
+
+STRATA_EXPORT_BEGIN
 
 /* The array called `array_name` (with or without .npy), which the caller finishes.
  *   name   stands in messages
@@ -27,5 +30,7 @@ typedef void (*strata_npz_visitor)(const strata_npz_entry *entry, void *user);
  * only looks. Fails as strata_npz_parse. */
 STRATA_MUST_USE strata_status strata_npz_list(const char *name, const void *bytes, size_t n_bytes, strata_npz_visitor visit,
                                               void *user, strata_error *err);
+
+STRATA_EXPORT_END
 
 #endif

@@ -4,7 +4,10 @@
 #ifndef STRATA_CORE_DATA_PICTURE_H
 #define STRATA_CORE_DATA_PICTURE_H
 
+#include "core/base/export.h"
 #include "strata/tensor.h"
+
+STRATA_EXPORT_BEGIN
 
 /* u8 (rows, columns, channels), which the caller finishes; channels 1 (colours become grey) or 3 (grey becomes colours). What
  * is transparent lies on white.
@@ -16,5 +19,7 @@ STRATA_MUST_USE strata_status strata_picture_parse(const char *name, const void 
 bool strata_picture_matches(const void *head, size_t n);
 /* By the ending: .png, .pgm, .ppm, in either case. */
 bool strata_picture_is_named(const char *path);
+
+STRATA_EXPORT_END
 
 #endif

@@ -6,8 +6,11 @@
 #ifndef STRATA_CORE_DATA_SAFETENSORS_H
 #define STRATA_CORE_DATA_SAFETENSORS_H
 
+#include "core/base/export.h"
 #include "core/base/json.h"
 #include "strata/tensor.h"
+
+STRATA_EXPORT_BEGIN
 
 enum { STRATA_SAFETENSORS_MAX_HEADER = 16 << 20 };
 
@@ -80,5 +83,7 @@ typedef struct strata_metadata {
  * Fails: INVALID for a duplicate or reserved name or key; OUT_OF_DISK, UNAVAILABLE, OUT_OF_MEMORY as core/base/file.h. */
 STRATA_MUST_USE strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors, size_t n_tensors,
                                                        const strata_metadata *metadata, size_t n_metadata, strata_error *err);
+
+STRATA_EXPORT_END
 
 #endif

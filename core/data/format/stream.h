@@ -7,7 +7,10 @@
 
 #include <stdbool.h>
 
+#include "core/base/export.h"
 #include "strata/status.h"
+
+STRATA_EXPORT_BEGIN
 
 typedef struct strata_stream strata_stream;
 
@@ -38,5 +41,7 @@ STRATA_MUST_USE strata_status strata_stream_peek_file(const char *path, void *ou
 /* The whole of a file, expanded. */
 STRATA_MUST_USE strata_status strata_stream_read_file(const char *path, size_t max_bytes, unsigned char **out_bytes,
                                                       size_t *out_n_bytes, strata_error *err);
+
+STRATA_EXPORT_END
 
 #endif

@@ -4,7 +4,10 @@
 #ifndef STRATA_CORE_DATA_CIFAR10_H
 #define STRATA_CORE_DATA_CIFAR10_H
 
+#include "core/base/export.h"
 #include "strata/tensor.h"
+
+STRATA_EXPORT_BEGIN
 
 enum { STRATA_CIFAR10_SIDE = 32, STRATA_CIFAR10_CLASSES = 10, STRATA_CIFAR10_RECORD = 1 + 3 * 32 * 32 };
 
@@ -13,5 +16,7 @@ enum { STRATA_CIFAR10_SIDE = 32, STRATA_CIFAR10_CLASSES = 10, STRATA_CIFAR10_REC
  * Fails: DATA with name, record and offset. */
 STRATA_MUST_USE strata_status strata_cifar10_parse(const char *name, const void *bytes, size_t n_bytes,
                                                    strata_array *out_images, strata_array *out_labels, strata_error *err);
+
+STRATA_EXPORT_END
 
 #endif

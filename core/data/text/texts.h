@@ -4,7 +4,10 @@
 #ifndef STRATA_CORE_DATA_TEXTS_H
 #define STRATA_CORE_DATA_TEXTS_H
 
+#include "core/base/export.h"
 #include "strata/tokenizer.h"
+
+STRATA_EXPORT_BEGIN
 
 struct strata_texts {
     /* documents, each with a NUL. */
@@ -30,5 +33,7 @@ STRATA_MUST_USE strata_status strata_texts_create(const char *source, const char
 /* Adds a document made of parts joined by a space; line: see above. */
 STRATA_MUST_USE strata_status strata_texts_add(strata_texts *texts, const char *const *parts, int n_parts, int label,
                                                int64_t line, strata_error *err);
+
+STRATA_EXPORT_END
 
 #endif
