@@ -33,6 +33,9 @@ export PKG_CONFIG_PATH="$libdir/pkgconfig"
 # shellcheck disable=SC2046 # the flags are words
 "$CC" -std=c11 -Wall -Wextra -Werror "$here/consumer.c" -o "$work/by_pkg_config" $(pkg-config --cflags --libs strata)
 LD_LIBRARY_PATH=$libdir "$work/by_pkg_config"
+# shellcheck disable=SC2046
+c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror "$here/consumer.cpp" -o "$work/by_cxx" $(pkg-config --cflags --libs strata)
+LD_LIBRARY_PATH=$libdir "$work/by_cxx"
 
 { cmake -G Ninja -S "$here/consumer" -B "$work/consumer" -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$prefix" &&
     cmake --build "$work/consumer"; } >"$work/cmake.log" 2>&1 || { cat "$work/cmake.log"; exit 1; }
@@ -46,6 +49,8 @@ for header in "$prefix"/include/strata/*.h; do
     # shellcheck disable=SC2086 # words
     "$CC" -std=c11 $alone || { echo "$name does not compile alone as C11"; exit 1; }
     # shellcheck disable=SC2086
-    c++ -x c++ -std=c++11 $alone || { echo "$name does not compile alone as C++"; exit 1; }
+    c++ -x c++ -std=c++11 $alone || { echo "$name does not compile alone as C++11"; exit 1; }
+    # shellcheck disable=SC2086
+    c++ -x c++ -std=c++17 -Wpedantic $alone || { echo "$name does not compile alone as C++17"; exit 1; }
 done
-echo "installed, moved, and used by pkg-config, find_package (shared, static); headers compile alone"
+echo "installed, moved, and used by pkg-config (C, C++), find_package (shared, static); headers compile alone"
