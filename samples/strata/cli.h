@@ -46,7 +46,7 @@ typedef struct command {
 } command;
 
 extern const command command_devices, command_train, command_evaluate, command_predict, command_summary, command_inspect,
-    command_data, command_bench, command_launch, command_cluster;
+    command_data, command_bench, command_launch, command_cluster, command_completion;
 extern const command *const commands[]; /* ends with NULL */
 
 /* Reads argv[1..] by the command's table into `options`; what is no option goes to arguments[0..n_arguments), in order. Returns
@@ -181,6 +181,8 @@ int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, c
 /* ",\"metrics\":{\"auc\":0.9, ...}" for those that the model was asked for, its confusion matrix among them; nothing where
  * there are none. */
 void print_more_json(const strata_model *model, const strata_metrics *metrics);
+/* manual.c: the manual page of all commands, in troff. */
+void print_manual(const char *exit_codes);
 /* layers.c: what a model.json is made of. */
 void print_layers(void);
 /* "  auc 0.9000" for each, the prefix before its name. */

@@ -18,6 +18,7 @@ const command *const commands[] = {&command_devices,
                                    &command_bench,
                                    &command_launch,
                                    &command_cluster,
+                                   &command_completion,
                                    NULL};
 
 static const char exit_codes[] =
@@ -37,7 +38,7 @@ static const char exit_codes[] =
 static void print_help(void) {
     printf("strata trains neural networks on any accelerator.\n\nusage: strata COMMAND [ARGUMENTS] [OPTIONS]\n\n");
     for (int i = 0; commands[i]; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    printf("  %-10s %s\n", "help", "help on a command, or on layers or exit-codes");
+    printf("  %-10s %s\n", "help", "help on a command, or on layers or exit-codes; man prints the manual page");
     printf("\nstrata help COMMAND tells its options. A start: strata train mnist\n");
 }
 
@@ -48,8 +49,8 @@ static const command *find_command(const char *name) {
 }
 
 static int unknown_command(const char *name) {
-    const char *words[16] = {"help", "exit-codes", "layers"};
-    int n = 3;
+    const char *words[32] = {"help", "exit-codes", "layers", "man"};
+    int n = 4;
     for (int i = 0; commands[i]; i++) words[n++] = commands[i]->name;
     const char *near = strata_nearest_name(name, words, (size_t)n);
     if (near) return usage_error("\"%s\" is not a command. Did you mean \"%s\"? strata --help lists them", name, near);
@@ -63,6 +64,10 @@ static int help(const char *about) {
     }
     if (!strcmp(about, "exit-codes")) {
         fputs(exit_codes, stdout);
+        return EXIT_OK;
+    }
+    if (!strcmp(about, "man")) {
+        print_manual(exit_codes);
         return EXIT_OK;
     }
     if (!strcmp(about, "layers")) {
