@@ -14,7 +14,8 @@ for tool in cpack dpkg-deb dpkg-shlibdeps; do
 done
 fail() { echo "FAILED: $*"; exit 1; }
 
-(cd "$work" && cpack -G DEB --config "$STRATA_BUILD_DIR/CPackConfig.cmake" -B "$work/made") >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+(cd "$work" && cpack -G DEB --config "$STRATA_BUILD_DIR/CPackConfig.cmake" -B "$work/made") >"$work/log" 2>&1 ||
+    { cat "$work/log"; exit 1; }
 for name in strata libstrata0 libstrata-dev; do
     package=$(ls "$work/made/${name}_"*.deb) || fail "there is no package $name"
     dpkg-deb -x "$package" "$work/root"
@@ -33,7 +34,9 @@ bytes=$(wc -c <"$library")
 
 # The manual page names every command; troff finds nothing to complain about.
 page=$prefix/share/man/man1/strata.1
-for command in train evaluate predict completion; do grep -q "^\.SS strata $command" "$page" || fail "no $command in strata.1"; done
+for command in train evaluate predict completion; do
+    grep -q "^\.SS strata $command" "$page" || fail "no $command in strata.1"
+done
 if command -v groff >/dev/null; then
     groff -man -Tascii -ww "$page" >/dev/null 2>"$work/troff"
     [ ! -s "$work/troff" ] || { cat "$work/troff"; fail "troff complains about strata.1"; }
