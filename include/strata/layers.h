@@ -34,7 +34,7 @@ typedef struct strata_dense_options {
 STRATA_API void strata_model_add_dense(strata_model *model, strata_dense_options opts);
 
 /* Element-wise; softmax over the last axis. `function`: "relu", "tanh", "sigmoid", "softmax", "gelu" (exact; "gelu_tanh" its
- * approximation), "silu" or "swish", "leaky_relu" (slope 0.2), "elu", "softplus". */
+ * approximation), "silu" or "swish", "leaky_relu" (slope 0.2), "elu", "softplus", "softsign". */
 typedef struct strata_activation_options {
     const char *function;
     const char *name;

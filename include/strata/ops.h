@@ -27,7 +27,10 @@ STRATA_API strata_tensor *strata_gelu(strata_tensor *x);    /* x Phi(x) = x (1 +
 STRATA_API strata_tensor *strata_gelu_tanh(
     strata_tensor *x);                                   /* x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, close to it */
 STRATA_API strata_tensor *strata_silu(strata_tensor *x); /* x sigmoid(x), swish; cannot be differentiated twice, nor can gelu */
-STRATA_API strata_tensor *strata_softplus(strata_tensor *x);                 /* log(1 + exp(x)) */
+STRATA_API strata_tensor *strata_softplus(strata_tensor *x); /* log(1 + exp(x)) */
+STRATA_API strata_tensor *strata_erf(strata_tensor *x);      /* 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x */
+STRATA_API strata_tensor *strata_sin(strata_tensor *x);
+STRATA_API strata_tensor *strata_cos(strata_tensor *x);
 STRATA_API strata_tensor *strata_leaky_relu(strata_tensor *x, double slope); /* x < 0 ? slope x : x; gradient 1 at 0 */
 STRATA_API strata_tensor *strata_elu(strata_tensor *x, double scale); /* x < 0 ? scale (exp(x) - 1) : x; gradient 1 at 0 */
 /* min(max(x, low), high); NaN stays NaN; gradient where low <= x <= high. floats, i32, i64. INVALID unless low <= high,
