@@ -66,7 +66,8 @@ strata_tensor *strata_step_own_gradients(const strata_step_builder *b, const str
 strata_tensor *strata_step_reduce(strata_step_builder *b, strata_step_computed *c, int block);
 /* The device's place among the replicas of all workers: which shard it owns. */
 int strata_step_own_shard(const strata_step_builder *b);
-strata_step_replica strata_step_replica_of(const strata_step_builder *b);
+/* What the functions of a strategy's rewrite are given. */
+strata_step_replica strata_step_replica_of(strata_step_builder *b);
 
 /* update.c: adds up the gradients over replicas, and updates parameters, slots, states and the epoch's sums. */
 void strata_step_update(strata_step_builder *b, strata_step_computed *c);
