@@ -30,10 +30,10 @@ static strata_status find_kind(const char *name, const strata_strategy_kind **ou
         }
     const char *near = strata_nearest_name(name, strata_strategy_names, N_KINDS);
     if (near) return strata_fail(err, STRATA_INVALID, "there is no strategy \"%s\"; did you mean \"%s\"?", name, near);
-    return strata_fail(err, STRATA_INVALID,
-                       "there is no strategy \"%s\"; there are: default, one_device, mirrored, multi_worker_mirrored, "
-                       "central_storage, auto",
-                       name);
+    char names[256] = "";
+    for (int i = 0; i < N_KINDS; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", kinds[i]->name);
+    return strata_fail(err, STRATA_INVALID, "there is no strategy \"%s\"; there are: %s", name, names);
 }
 
 /* ---- devices ---- */
