@@ -61,7 +61,7 @@ strata_status strata_communicator_mismatch(strata_communicator *comm, const stra
 
 static strata_status key_of(const strata_communicator *comm, const char *what, int rank, char out_key[STRATA_STORE_KEY_BYTES],
                             strata_error *err) {
-    const int n = snprintf(out_key, STRATA_STORE_KEY_BYTES, "strata/%s/%s/%d", comm->name, what, rank);
+    const int n = snprintf(out_key, STRATA_STORE_KEY_BYTES, "strata/%s/%s/%d", comm->names.own, what, rank);
     return n < STRATA_STORE_KEY_BYTES ? STRATA_OK : strata_fail(err, STRATA_INVALID, "communicators are split too often");
 }
 
@@ -154,11 +154,11 @@ static void *at_least(const strata_communicator *comm, size_t n_bytes, void **me
 }
 
 void *strata_communicator_scratch(strata_communicator *comm, size_t n_bytes, strata_error *err) {
-    return at_least(comm, n_bytes, &comm->scratch, &comm->scratch_bytes, err);
+    return at_least(comm, n_bytes, &comm->scratch.memory, &comm->scratch.bytes, err);
 }
 
 void *strata_communicator_narrow(strata_communicator *comm, size_t n_bytes, strata_error *err) {
-    return at_least(comm, n_bytes, &comm->narrow, &comm->narrow_bytes, err);
+    return at_least(comm, n_bytes, &comm->scratch.narrow, &comm->scratch.narrow_bytes, err);
 }
 
 void strata_communicator_destroy(strata_communicator *comm) {
@@ -167,13 +167,13 @@ void strata_communicator_destroy(strata_communicator *comm) {
     if (comm->link) comm->transport->close(comm);
     strata_seat_destroy(comm->seat);
     strata_member_release(comm->member);
-    pthread_cond_destroy(&comm->changed);
-    pthread_mutex_destroy(&comm->lock);
+    pthread_cond_destroy(&comm->requests.changed);
+    pthread_mutex_destroy(&comm->requests.lock);
     free(comm->table);
-    free(comm->scratch);
-    free(comm->narrow);
-    free(comm->sends);
-    free(comm->receives);
+    free(comm->scratch.memory);
+    free(comm->scratch.narrow);
+    free(comm->scratch.sends);
+    free(comm->scratch.receives);
     free(comm->peers);
     free(comm);
 }
@@ -182,21 +182,21 @@ strata_status strata_communicator_allocate(int rank, int world, const int *job_r
                                            strata_communicator **out_comm, strata_error *err) {
     strata_communicator *comm = *out_comm = calloc(1, sizeof *comm);
     if (!comm) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator");
-    pthread_mutex_init(&comm->lock, NULL);
+    pthread_mutex_init(&comm->requests.lock, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&comm->changed, &attributes);
+    pthread_cond_init(&comm->requests.changed, &attributes);
     pthread_condattr_destroy(&attributes);
     comm->rank = rank;
     comm->world = world;
     comm->member = strata_member_retain(member);
     comm->algorithm = -1;
     comm->peers = calloc((size_t)world, sizeof *comm->peers);
-    comm->sends = calloc((size_t)world * 2 + 2, sizeof *comm->sends);
-    comm->receives = calloc((size_t)world * 2 + 2, sizeof *comm->receives);
+    comm->scratch.sends = calloc((size_t)world * 2 + 2, sizeof *comm->scratch.sends);
+    comm->scratch.receives = calloc((size_t)world * 2 + 2, sizeof *comm->scratch.receives);
     strata_status status = STRATA_OK;
-    if (!comm->peers || !comm->sends || !comm->receives)
+    if (!comm->peers || !comm->scratch.sends || !comm->scratch.receives)
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", world);
     if (!status)
         status = strata_seat_create(member->roster, job_ranks ? STRATA_NO_COMMUNICATOR : 0, rank, world, job_ranks, &comm->seat,
@@ -226,8 +226,8 @@ strata_status strata_communicator_create_local(int world, const strata_communica
         status = strata_communicator_allocate(r, world, NULL, members[r], &out_comms[r], err);
         if (status) break;
         strata_communicator *comm = out_comms[r];
-        strcpy(comm->name, "0");
-        strcpy(comm->base, "0");
+        strcpy(comm->names.own, "0");
+        strcpy(comm->names.base, "0");
         for (int p = 0; p < world; p++) comm->peers[p] = (strata_peer){.job_rank = p, .pid = getpid(), .host = "local"};
         comm->transport = &strata_transport_inproc;
         status = strata_communicator_set_options(comm, opts ? opts : &defaults, err);
@@ -279,9 +279,9 @@ static strata_status number(strata_communicator *child, strata_error *err) {
 /* ranks: of `comm`, in the order that they have in the child. */
 static strata_status make_child(strata_communicator *comm, const char *name, strata_communicator *child, const int *ranks,
                                 strata_error *err) {
-    if (strlen(name) >= sizeof child->name) return strata_fail(err, STRATA_INVALID, "communicators are split too often");
-    strcpy(child->name, name);
-    strcpy(child->base, name);
+    if (strlen(name) >= sizeof child->names.own) return strata_fail(err, STRATA_INVALID, "communicators are split too often");
+    strcpy(child->names.own, name);
+    strcpy(child->names.base, name);
     child->algorithm = comm->algorithm;
     if (comm->table) {
         child->table = malloc(sizeof *child->table);
@@ -329,12 +329,12 @@ strata_status strata_communicator_split(strata_communicator *comm, int color, in
     choices[comm->rank] = (choice){color, key};
     strata_status status = strata_communicator_all_gather(comm, NULL, choices, sizeof *choices, NULL, STRATA_DTYPE_U8, err);
     if (!status && color >= 0) {
-        char name[2 * sizeof comm->name];
+        char name[2 * sizeof comm->names.own];
         const int n = list_group(comm, choices, ranks, &rank);
-        snprintf(name, sizeof name, "%s/%d.%d", comm->name, comm->splits, color);
+        snprintf(name, sizeof name, "%s/%d.%d", comm->names.own, comm->names.splits, color);
         status = create_child(comm, name, rank, ranks, n, out_comm, err);
     }
-    comm->splits++;
+    comm->names.splits++;
     free(choices);
     return status;
 }
@@ -426,19 +426,19 @@ static strata_status find_survivors(strata_communicator *comm, const char *name,
 }
 
 strata_status strata_communicator_shrink(strata_communicator *comm, strata_communicator **out_comm, strata_error *err) {
-    char name[2 * sizeof comm->name];
+    char name[2 * sizeof comm->names.own];
     int n = 0, rank = -1;
     *out_comm = NULL;
     if (comm->transport->run)
         return strata_fail(err, STRATA_UNSUPPORTED, "the engine %s cannot go on without a rank", comm->transport->name);
     int *ranks = malloc((size_t)comm->world * sizeof *ranks);
     if (!ranks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->world);
-    snprintf(name, sizeof name, "%s/s%d", comm->base, ++comm->shrinks);
+    snprintf(name, sizeof name, "%s/s%d", comm->names.base, ++comm->names.shrinks);
     strata_status status = find_survivors(comm, name, ranks, &n, &rank, err);
     if (!status) status = create_child(comm, name, rank, ranks, n, out_comm, err);
     if (!status) {
-        memcpy((*out_comm)->base, comm->base, sizeof comm->base);
-        (*out_comm)->shrinks = comm->shrinks;
+        memcpy((*out_comm)->names.base, comm->names.base, sizeof comm->names.base);
+        (*out_comm)->names.shrinks = comm->names.shrinks;
     }
     free(ranks);
     return status;

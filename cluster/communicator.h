@@ -26,8 +26,6 @@ struct strata_communicator {
     int rank, world;
     /* In the job; the world's is 0. */
     uint32_t id;
-    /* Begins its keys in the store: "0", "0/3.1" is color 1 of its split 3. */
-    char name[80];
     strata_member *member;
     /* Its place in the roster of this process, with the verdict and the messages. */
     strata_seat *seat;
@@ -47,29 +45,40 @@ struct strata_communicator {
     double stall_seconds, connect_seconds;
     /* How many collectives began. */
     uint64_t sequence;
-    int splits;
-    /* Shrinking counts on from one communicator to the next: survivors meet, whichever of them they shrink. */
-    /* The name of the first of them. */
-    char base[80];
-    int shrinks;
     atomic_uint_fast64_t bytes_sent;
-    /* [2 world + 2], for algorithms. */
-    strata_send *sends;
-    /* [2 world + 2]. */
-    strata_receive *receives;
-    void *scratch;
-    size_t scratch_bytes;
-    /* what travels instead of f32. */
-    void *narrow;
-    size_t narrow_bytes;
 
-    /* Requests: a thread, made at the first one, runs them in order. `lock` guards all of it. */
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    pthread_t thread;
-    bool has_thread, leaving;
-    /* The queue of requests, whose first one runs. */
-    strata_request *first, *last;
+    struct {
+        /* Begins its keys in the store: "0", "0/3.1" is color 1 of its split 3. */
+        char own[80];
+        int splits;
+        /* Shrinking counts on from one communicator to the next, so that survivors meet whichever of them they shrink: the name
+         * of the first of them, and how often. */
+        char base[80];
+        int shrinks;
+    } names;
+
+    /* Memory that collectives use while they run. */
+    struct {
+        /* [2 world + 2] */
+        strata_send *sends;
+        /* [2 world + 2] */
+        strata_receive *receives;
+        void *memory;
+        size_t bytes;
+        /* What is sent instead of f32. */
+        void *narrow;
+        size_t narrow_bytes;
+    } scratch;
+
+    /* Requests run in a thread, which is made at the first one, in their order. `lock` guards all of it. */
+    struct {
+        pthread_mutex_t lock;
+        pthread_cond_t changed;
+        pthread_t thread;
+        bool has_thread, leaving;
+        /* The queue, whose first request runs. */
+        strata_request *first, *last;
+    } requests;
 };
 
 /* A collective that this rank runs. in == NULL: in place. */

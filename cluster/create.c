@@ -159,8 +159,8 @@ strata_status strata_communicator_create(const strata_communicator_options *opts
     strata_member_release(member);
     STRATA_TRY(status);
     strata_communicator *comm = *out_comm;
-    strcpy(comm->name, "0");
-    strcpy(comm->base, "0");
+    strcpy(comm->names.own, "0");
+    strcpy(comm->names.base, "0");
     strata_error why = {0};
     status = strata_communicator_set_options(comm, &o, &why);
     if (!status) status = tell_about_self(comm, address, &why);

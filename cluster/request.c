@@ -9,30 +9,31 @@
 
 static void *run_requests(void *user) {
     strata_communicator *comm = user;
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&comm->requests.lock);
     for (;;) {
-        while (!comm->first && !comm->leaving) pthread_cond_wait(&comm->changed, &comm->lock);
-        strata_request *request = comm->first;
+        while (!comm->requests.first && !comm->requests.leaving)
+            pthread_cond_wait(&comm->requests.changed, &comm->requests.lock);
+        strata_request *request = comm->requests.first;
         if (!request) break;
-        pthread_mutex_unlock(&comm->lock);
+        pthread_mutex_unlock(&comm->requests.lock);
         request->status = strata_operation_run(comm, &request->what, &request->error);
-        pthread_mutex_lock(&comm->lock);
-        comm->first = request->next;
+        pthread_mutex_lock(&comm->requests.lock);
+        comm->requests.first = request->next;
         request->done = true;
-        pthread_cond_broadcast(&comm->changed);
+        pthread_cond_broadcast(&comm->requests.changed);
     }
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&comm->requests.lock);
     return NULL;
 }
 
 void strata_requests_finish(strata_communicator *comm) {
-    if (!comm->has_thread) return;
-    pthread_mutex_lock(&comm->lock);
-    comm->leaving = true;
-    pthread_cond_broadcast(&comm->changed);
-    pthread_mutex_unlock(&comm->lock);
-    pthread_join(comm->thread, NULL);
-    comm->has_thread = false;
+    if (!comm->requests.has_thread) return;
+    pthread_mutex_lock(&comm->requests.lock);
+    comm->requests.leaving = true;
+    pthread_cond_broadcast(&comm->requests.changed);
+    pthread_mutex_unlock(&comm->requests.lock);
+    pthread_join(comm->requests.thread, NULL);
+    comm->requests.has_thread = false;
 }
 
 strata_status strata_communicator_start(strata_communicator *comm, const strata_collective *what, strata_request **out_request,
@@ -41,18 +42,19 @@ strata_status strata_communicator_start(strata_communicator *comm, const strata_
     if (!request) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a request");
     request->comm = comm;
     request->what = *what;
-    pthread_mutex_lock(&comm->lock);
-    if (!comm->has_thread) comm->has_thread = !pthread_create(&comm->thread, NULL, run_requests, comm);
-    const bool runs = comm->has_thread;
+    pthread_mutex_lock(&comm->requests.lock);
+    if (!comm->requests.has_thread)
+        comm->requests.has_thread = !pthread_create(&comm->requests.thread, NULL, run_requests, comm);
+    const bool runs = comm->requests.has_thread;
     if (runs) {
-        if (comm->first)
-            comm->last->next = request;
+        if (comm->requests.first)
+            comm->requests.last->next = request;
         else
-            comm->first = request;
-        comm->last = request;
-        pthread_cond_broadcast(&comm->changed);
+            comm->requests.first = request;
+        comm->requests.last = request;
+        pthread_cond_broadcast(&comm->requests.changed);
     }
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&comm->requests.lock);
     if (runs) return STRATA_OK;
     free(request);
     *out_request = NULL;
@@ -65,10 +67,11 @@ strata_status strata_request_wait_for(strata_request *request, double seconds, b
     if (request->is_message) return strata_message_wait(request, seconds > 0 ? seconds : 0, out_done, err);
     strata_communicator *comm = request->comm;
     const struct timespec deadline = strata_clock_after(seconds > 0 ? seconds : 0);
-    pthread_mutex_lock(&comm->lock);
-    for (int late = 0; !request->done && !late;) late = pthread_cond_timedwait(&comm->changed, &comm->lock, &deadline);
+    pthread_mutex_lock(&comm->requests.lock);
+    for (int late = 0; !request->done && !late;)
+        late = pthread_cond_timedwait(&comm->requests.changed, &comm->requests.lock, &deadline);
     *out_done = request->done;
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&comm->requests.lock);
     return *out_done ? strata_request_wait(request, err) : STRATA_OK;
 }
 
@@ -77,9 +80,9 @@ strata_status strata_request_wait(strata_request *request, strata_error *err) {
     if (!request) return STRATA_OK;
     if (request->is_message) return strata_message_wait(request, -1, &done, err);
     strata_communicator *comm = request->comm;
-    pthread_mutex_lock(&comm->lock);
-    while (!request->done) pthread_cond_wait(&comm->changed, &comm->lock);
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_lock(&comm->requests.lock);
+    while (!request->done) pthread_cond_wait(&comm->requests.changed, &comm->requests.lock);
+    pthread_mutex_unlock(&comm->requests.lock);
     strata_status status = request->status;
     if (status) strata_fail(err, status, "%s", request->error.message);
     free(request);
@@ -87,7 +90,7 @@ strata_status strata_request_wait(strata_request *request, strata_error *err) {
 }
 
 bool strata_request_test(strata_request *request) {
-    pthread_mutex_t *lock = request->is_message ? &request->comm->seat->roster->lock : &request->comm->lock;
+    pthread_mutex_t *lock = request->is_message ? &request->comm->seat->roster->lock : &request->comm->requests.lock;
     pthread_mutex_lock(lock);
     const bool done = request->is_message ? request->transfer.done : request->done;
     pthread_mutex_unlock(lock);
@@ -96,10 +99,10 @@ bool strata_request_test(strata_request *request) {
 
 strata_status strata_communicator_run(strata_communicator *comm, const strata_collective *what, strata_error *err) {
     bool behind = false;
-    if (comm->has_thread) {
-        pthread_mutex_lock(&comm->lock);
-        behind = comm->first != NULL;
-        pthread_mutex_unlock(&comm->lock);
+    if (comm->requests.has_thread) {
+        pthread_mutex_lock(&comm->requests.lock);
+        behind = comm->requests.first != NULL;
+        pthread_mutex_unlock(&comm->requests.lock);
     }
     if (!behind) return strata_operation_run(comm, what, err);
     strata_request *request;

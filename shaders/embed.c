@@ -4,11 +4,16 @@
  *   embed OUTPUT.c STEM NAME (VARIANT META OPENCL SPIRV FETCH)...
  * STEM is what the kernel is looked up by ("cpu/matmul"), NAME the same as a C identifier. META is the kernel read with
  * STRATA_META: what lies between STRATA_META_BEGIN and STRATA_META_END becomes the initializer. OPENCL, SPIRV or FETCH (the
- * SPIR-V that reads texel buffers) is "-" where the build or the kernel has none. Not part of the library. */
-#include <stdint.h>
+ * SPIR-V that reads texel buffers) is "-" where the build or the kernel has none. The code is compressed; shaders.c unpacks it.
+ * Not part of the library. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if STRATA_WITH_XZ
+#include <lzma.h>
+#else
+#include <zlib.h>
+#endif
 
 static void die(const char *what, const char *path) {
     fprintf(stderr, "embed: %s %s\n", what, path);
@@ -30,40 +35,67 @@ static char *read_file(const char *path, size_t *out_bytes) {
     return data;
 }
 
-static void write_text(FILE *out, const char *stem, int index, const char *path) {
+/* The code of all variants for one API, one after the other. */
+typedef struct pack {
+    unsigned char *data;
     size_t bytes;
-    char *text = read_file(path, &bytes);
-    fprintf(out, "static const char %s_opencl_%d[] =\n    \"", stem, index);
-    for (size_t i = 0; i < bytes; i++) {
-        const char c = text[i];
-        if (c == '\n')
-            fputs(i + 1 < bytes ? "\\n\"\n    \"" : "\\n", out);
-        else if (c == '"' || c == '\\' || c == '?')
-            fprintf(out, "\\%c", c);
-        else
-            fputc(c, out);
-    }
-    fputs("\";\n", out);
-    free(text);
-}
+} pack;
 
-static void write_words(FILE *out, const char *stem, const char *what, int index, const char *path) {
-    size_t bytes;
-    char *data = read_file(path, &bytes);
-    if (bytes % 4 != 0 || bytes == 0) die("not SPIR-V:", path);
-    fprintf(out, "static const uint32_t %s_%s_%d[] = {", stem, what, index);
-    for (size_t i = 0; i < bytes; i += 4) {
-        uint32_t word;
-        memcpy(&word, data + i, 4);
-        fprintf(out, "%s0x%x,", i % 48 == 0 ? "\n    " : " ", (unsigned)word);
-    }
-    fputs("\n};\n", out);
+/* Adds the file to the pack, and returns where it begins. */
+static size_t add_file(pack *pack, const char *path, size_t *out_bytes) {
+    char *data = read_file(path, out_bytes);
+    const size_t first = pack->bytes;
+    pack->data = realloc(pack->data, first + *out_bytes);
+    if (!pack->data) die("no memory for", path);
+    memcpy(pack->data + first, data, *out_bytes);
+    pack->bytes += *out_bytes;
     free(data);
+    return first;
 }
 
-/* Of the kernel's row. */
-static void write_member(FILE *out, const char *stem, const char *what, int index) {
-    fprintf(out, ".%s = %s_%s_%d, .%s_words = sizeof(%s_%s_%d) / 4,\n", what, stem, what, index, what, stem, what, index);
+/* What shaders.c unpacks. */
+static unsigned char *compress_pack(const pack *pack, size_t *out_bytes) {
+#if STRATA_WITH_XZ
+    const size_t most = lzma_stream_buffer_bound(pack->bytes);
+    unsigned char *packed = malloc(most);
+    size_t bytes = 0;
+    if (!packed || lzma_easy_buffer_encode(9, LZMA_CHECK_CRC32, NULL, pack->data, pack->bytes, packed, &bytes, most) != LZMA_OK)
+        die("liblzma cannot compress", "kernels");
+#else
+    uLongf bytes = compressBound((uLong)pack->bytes);
+    unsigned char *packed = malloc(bytes);
+    if (!packed || compress2(packed, &bytes, pack->data, (uLong)pack->bytes, 9) != Z_OK) die("zlib cannot compress", "kernels");
+#endif
+    *out_bytes = bytes;
+    return packed;
+}
+
+static void write_pack(FILE *out, const char *name, const char *api, const pack *pack) {
+    if (!pack->bytes) return;
+    size_t bytes;
+    unsigned char *packed = compress_pack(pack, &bytes);
+    fprintf(out, "static const unsigned char %s_%s_packed[] = {", name, api);
+    for (size_t i = 0; i < bytes; i++) fprintf(out, "%s%u,", i % 32 == 0 ? "\n    " : "", packed[i]);
+    fprintf(out, "\n};\nstatic const strata_shader_pack %s_%s = {%s_%s_packed, %zu, %zu};\n", name, api, name, api, bytes,
+            pack->bytes);
+    free(packed);
+}
+
+/* Where a variant's code is in its pack, for the kernel's row; path "-": it has none. */
+typedef struct part {
+    size_t first, bytes;
+} part;
+
+static part add_part(pack *pack, const char *path, size_t unit) {
+    part added = {0};
+    if (strcmp(path, "-") == 0) return added;
+    added.first = add_file(pack, path, &added.bytes);
+    if (added.bytes == 0 || added.bytes % unit != 0) die("not SPIR-V, or empty:", path);
+    return added;
+}
+
+static void write_part(FILE *out, const char *member, const char *name, const char *api, part part) {
+    if (part.bytes) fprintf(out, ".%s = {&%s_%s, %zu, %zu, NULL},\n", member, name, api, part.first, part.bytes);
 }
 
 static void write_meta(FILE *out, const char *path) {
@@ -84,26 +116,33 @@ int main(int argc, char **argv) {
     FILE *out = fopen(path, "w");
     if (!out) die("cannot write", path);
 
-    fprintf(out, "/* Generated from shaders/%s.kernel. */\n#include \"shaders/shaders.h\"\n\n", stem);
+    pack opencl = {0}, vulkan = {0};
+    part(*parts)[3] = calloc((size_t)n_variants, sizeof *parts);
+    if (!parts) die("no memory for", path);
     for (int i = 0; i < n_variants; i++) {
         char **variant = argv + 4 + 5 * i;
-        if (strcmp(variant[2], "-") != 0) write_text(out, name, i, variant[2]);
-        if (strcmp(variant[3], "-") != 0) write_words(out, name, "spirv", i, variant[3]);
-        if (strcmp(variant[4], "-") != 0) write_words(out, name, "fetch", i, variant[4]);
+        parts[i][0] = add_part(&opencl, variant[2], 1);
+        for (int k = 1; k < 3; k++) parts[i][k] = add_part(&vulkan, variant[2 + k], 4);
     }
+    fprintf(out, "/* Generated from shaders/%s.kernel. */\n#include \"shaders/shaders.h\"\n\n", stem);
+    write_pack(out, name, "opencl", &opencl);
+    write_pack(out, name, "vulkan", &vulkan);
     fprintf(out, "\nextern const strata_shader strata_shaders_%s[];\nextern const size_t strata_n_shaders_%s;\n", name, name);
     fprintf(out, "const size_t strata_n_shaders_%s = %d;\nconst strata_shader strata_shaders_%s[] = {\n", name, n_variants,
             name);
     for (int i = 0; i < n_variants; i++) {
         char **variant = argv + 4 + 5 * i;
         fprintf(out, "{.stem = \"%s\", .variant = \"%s\",\n", stem, variant[0]);
-        if (strcmp(variant[2], "-") != 0) fprintf(out, ".opencl_source = %s_opencl_%d,\n", name, i);
-        if (strcmp(variant[3], "-") != 0) write_member(out, name, "spirv", i);
-        if (strcmp(variant[4], "-") != 0) write_member(out, name, "fetch", i);
+        write_part(out, "opencl", name, "opencl", parts[i][0]);
+        write_part(out, "spirv", name, "vulkan", parts[i][1]);
+        write_part(out, "fetch", name, "vulkan", parts[i][2]);
         write_meta(out, variant[1]);
         fputs("},\n", out);
     }
     fputs("};\n", out);
+    free(parts);
+    free(opencl.data);
+    free(vulkan.data);
     if (fclose(out)) die("cannot write", path);
     return 0;
 }

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looks kernels up in the generated table. The table itself is one list a stem, written by embed.c; the build generates
- * shader_table.h, a row STEM(name) for each. */
+ * Looks kernels up in the generated table, and unpacks their code. The table itself is one list a stem, written by embed.c; the
+ * build generates shader_table.h, a row STEM(name) for each. */
 #include "shaders/shaders.h"
 
+#include <stdlib.h>
 #include <string.h>
+#if STRATA_WITH_XZ
+#include <lzma.h>
+#else
+#include <zlib.h>
+#endif
 
 typedef struct stem_table {
     const strata_shader *shaders;
@@ -33,6 +39,41 @@ const strata_shader *strata_shader_find(const char *stem, const char *variant) {
         return NULL;
     }
     return NULL;
+}
+
+static bool unpack(const strata_shader_pack *pack, unsigned char *out) {
+#if STRATA_WITH_XZ
+    uint64_t most_memory = UINT64_MAX;
+    size_t read = 0, written = 0;
+    return lzma_stream_buffer_decode(&most_memory, 0, NULL, pack->packed, &read, pack->packed_bytes, out, &written,
+                                     pack->bytes) == LZMA_OK &&
+           written == pack->bytes;
+#else
+    uLongf written = (uLongf)pack->bytes;
+    return uncompress(out, &written, pack->packed, (uLong)pack->packed_bytes) == Z_OK && written == pack->bytes;
+#endif
+}
+
+strata_status strata_shader_load(const strata_shader *shader, const strata_shader_code *code, void **out_code,
+                                 strata_error *err) {
+    if (!code->bytes)
+        return strata_fail(err, STRATA_UNSUPPORTED, "kernel %s (%s) is not in this build for this API", shader->stem,
+                           shader->variant);
+    unsigned char *all = malloc((code->pack ? code->pack->bytes : code->bytes) + 1);
+    if (!all)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "kernel %s: no host memory for its code of %zu bytes", shader->stem,
+                           code->bytes);
+    if (!code->pack) {
+        memcpy(all, code->plain, code->bytes);
+    } else if (unpack(code->pack, all)) {
+        memmove(all, all + code->first, code->bytes);
+    } else {
+        free(all);
+        return strata_fail(err, STRATA_INTERNAL, "kernel %s: its code in the library is damaged", shader->stem);
+    }
+    all[code->bytes] = 0;
+    *out_code = all;
+    return STRATA_OK;
 }
 
 strata_shader_binding strata_shader_binding_of(const strata_shader_buffer *buffer) {

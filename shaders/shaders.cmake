@@ -4,7 +4,7 @@
 # STRATA_WITH_OPENCL and STRATA_WITH_VULKAN (what is 0 is left out), STRATA_GLSLC and STRATA_SPIRV_VAL.
 #
 # Each variant of a kernel is read up to four times by the C preprocessor (dialect.h); GLSL goes through glslc and, where it is
-# installed, spirv-val; embed.c puts all variants of a kernel in one C file. Only what changed is built again. Kernels in
+# installed, spirv-val; embed.c puts all variants of a kernel, compressed, in one C file. Only what changed is built again. Kernels in
 # shaders/cpu/ are OpenCL C only. One glslc takes all variants of a kernel: it is 100 ms of start-up, and 16 ms a variant.
 
 set(shader_dir ${CMAKE_CURRENT_LIST_DIR})
@@ -13,6 +13,12 @@ set(shader_out ${CMAKE_CURRENT_BINARY_DIR}/shaders)
 file(MAKE_DIRECTORY ${shader_out})
 
 add_executable(strata_embed ${shader_dir}/embed.c)
+target_compile_definitions(strata_embed PRIVATE STRATA_WITH_XZ=${STRATA_WITH_XZ})
+if(STRATA_WITH_XZ)
+    target_link_libraries(strata_embed PRIVATE LibLZMA::LibLZMA)
+else()
+    target_link_libraries(strata_embed PRIVATE ZLIB::ZLIB)
+endif()
 
 file(GLOB shader_kernels CONFIGURE_DEPENDS ${shader_dir}/*.kernel ${shader_dir}/*/*.kernel)
 file(GLOB shader_headers CONFIGURE_DEPENDS ${shader_dir}/*.h ${shader_dir}/*/*.h)

@@ -18,8 +18,8 @@
 #define STRATA_SHADERS_SHADERS_H
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+
+#include "strata/status.h"
 
 enum {
     STRATA_SHADER_MAX_BUFFERS = 8,
@@ -62,21 +62,34 @@ typedef struct strata_shader_constant {
     uint32_t value;
 } strata_shader_constant;
 
+/* The code of all variants of a kernel for one API, one after the other, compressed: .xz, or zlib's format in a build without
+ * liblzma. */
+typedef struct strata_shader_pack {
+    const unsigned char *packed;
+    size_t packed_bytes, bytes;
+} strata_shader_pack;
+
+/* The code of one variant: `bytes` bytes of the pack from `first` on, or of `plain`, which is not compressed, where pack is
+ * NULL. 0 bytes: there is none. strata_shader_load reads it. */
+typedef struct strata_shader_code {
+    const strata_shader_pack *pack;
+    size_t first, bytes;
+    const char *plain;
+} strata_shader_code;
+
 typedef struct strata_shader {
     /* "binary", "cpu/matmul": the file in shaders/ without .kernel. */
     const char *stem;
     /* Its element types: "f32"; "f16_i64" where the kernel has two. */
     const char *variant;
-    /* NULL when the library was built without OpenCL. */
-    const char *opencl_source;
+    /* OpenCL C. None in a build without OpenCL. */
+    strata_shader_code opencl;
     /* name of the kernel function; in SPIR-V it is "main". */
     const char *opencl_entry;
-    /* NULL when built without Vulkan, and for families in OpenCL C only. */
-    const uint32_t *spirv;
-    size_t spirv_words;
+    /* SPIR-V. None in a build without Vulkan, and for families in OpenCL C only. */
+    strata_shader_code spirv;
     /* The same, reading texel buffers; there where spirv is. */
-    const uint32_t *fetch;
-    size_t fetch_words;
+    strata_shader_code fetch;
     /* STRATA_SHADER_NEEDS_*. */
     unsigned needs;
     int n_buffers;
@@ -91,6 +104,10 @@ typedef struct strata_shader {
 /* The kernel, or NULL where there is no such stem or no such variant; variant NULL takes the first one in the file's list.
  * Static memory. */
 const strata_shader *strata_shader_find(const char *stem, const char *variant);
+
+/* The code of a kernel, with a NUL behind it; the caller frees *out_code. UNSUPPORTED where there is none. */
+STRATA_MUST_USE strata_status strata_shader_load(const strata_shader *shader, const strata_shader_code *code, void **out_code,
+                                                 strata_error *err);
 
 /* How the modules `fetch` bind a buffer. Storage buffers are what is only written, and what has 64 bits: of that there are no
  * texels. */

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An opened OpenCL device: one context, one in-order queue; its memory; tickets and waiting. What a program is: program.c. */
+ * An opened OpenCL device: one context, one in-order queue; tickets and waiting. Its memory: memory.c. What a program is:
+ * program.c. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "backends/opencl/opencl.h"
 
 enum {
-    ROUND_UP = 64, /* buffers are a multiple of this many bytes */
-    PAGE = 4096,
-    HUGE_PAGE = 2 << 20,
     FIRST_NAP_NS = 20 * 1000,    /* where waiting would spin: sleep this long first, */
     LONGEST_NAP_NS = 500 * 1000, /* then twice as long each time up to this */
     WORKERS_LET_GO_NS = 1000 * 1000 * 1000
@@ -41,163 +38,9 @@ strata_status strata_opencl_fail(opencl_device *device, cl_int code, const char 
                        (int)code, status == STRATA_DEVICE_LOST ? "; the driver gave up, start again" : "");
 }
 
-static strata_status check_alive(const opencl_device *device, strata_error *err) {
+strata_status strata_opencl_check_alive(const opencl_device *device, strata_error *err) {
     if (!device->lost) return STRATA_OK;
     return strata_fail(err, device->lost, "%s: the device was lost earlier; start again", device->base.info.id);
-}
-
-/* ---- memory ---- */
-static size_t rounded(int64_t bytes) {
-    return ((size_t)bytes + ROUND_UP - 1) / ROUND_UP * ROUND_UP;
-}
-
-static strata_status out_of_memory(const opencl_device *device, int64_t bytes, strata_error *err) {
-    uint64_t used = device->base.counters.allocated_bytes, all = device->base.info.memory_bytes;
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: %lld bytes wanted, %llu free of %llu; the largest buffer is %llu bytes",
-                       device->base.info.id, (long long)bytes, (unsigned long long)(all > used ? all - used : 0),
-                       (unsigned long long)all, (unsigned long long)device->base.info.max_allocation_bytes);
-}
-
-/* Drivers promise more than there is and die later, so the sum is kept here. */
-static bool has_room(const opencl_device *device, int64_t bytes) {
-    const strata_device_info *info = &device->base.info;
-    return (uint64_t)bytes <= info->max_allocation_bytes &&
-           (uint64_t)bytes <= info->memory_bytes - device->base.counters.allocated_bytes;
-}
-
-strata_status strata_opencl_allocate(opencl_device *device, cl_mem_flags flags, int64_t bytes, void *host, cl_mem *out_memory,
-                                     strata_error *err) {
-    if (!has_room(device, bytes)) return out_of_memory(device, bytes, err);
-    cl_int code;
-    cl_mem memory = device->cl.CreateBuffer(device->context, flags, rounded(bytes), host, &code);
-    if (code == CL_OUT_OF_RESOURCES || code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_INVALID_BUFFER_SIZE)
-        return out_of_memory(device, bytes, err);
-    if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "making a buffer", err);
-    device->base.counters.allocations++;
-    device->base.counters.allocated_bytes += (uint64_t)bytes;
-    *out_memory = memory;
-    return STRATA_OK;
-}
-
-/* Rows of a large matrix are a page apart or more: with pages of 4 KiB a product of 1024 x 1024 loses a tenth to address
- * translation. Only whole huge pages are asked for, so that none is taken for a rest. */
-strata_status strata_opencl_allocate_shared(opencl_device *device, int64_t bytes, void **out_host, cl_mem *out_memory,
-                                            strata_error *err) {
-    if (!has_room(device, bytes)) return out_of_memory(device, bytes, err);
-    const size_t whole = rounded(bytes);
-    void *host;
-    if (posix_memalign(&host, whole < HUGE_PAGE ? PAGE : HUGE_PAGE, whole))
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %lld bytes", device->base.info.id,
-                           (long long)bytes);
-#ifdef MADV_HUGEPAGE
-    if (whole >= HUGE_PAGE) madvise(host, whole / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* may be refused */
-#endif
-    memset(host, 0, whole);
-    strata_status status =
-        strata_opencl_allocate(device, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, host, out_memory, err);
-    if (status)
-        free(host);
-    else
-        *out_host = host;
-    return status;
-}
-
-void strata_opencl_release(opencl_device *device, cl_mem memory, int64_t bytes) {
-    if (!memory) return;
-    device->cl.ReleaseMemObject(memory);
-    device->base.counters.allocated_bytes -= (uint64_t)bytes;
-}
-
-static void buffer_destroy(strata_device *base, strata_buffer *buffer) {
-    if (!buffer) return;
-    opencl_device *device = (opencl_device *)base;
-    if (buffer->host) device->cl.Finish(device->queue);
-    strata_opencl_release(device, buffer->memory, buffer->bytes);
-    free(buffer->host);
-    free(buffer);
-}
-
-/* Oclgrind 21.10 knows what is initialised only where one write covers a whole buffer (a fill, or a write of a part, confuse
- * it): it gets the whole buffer, with `bytes` at `offset` changed. CL_SUCCESS or a code. */
-static cl_int write_whole(opencl_device *device, const strata_buffer *buffer, int64_t offset, const void *source,
-                          int64_t bytes) {
-    const size_t all = rounded(buffer->bytes);
-    char *whole = calloc(1, all);
-    if (!whole) return CL_OUT_OF_HOST_MEMORY;
-    cl_int code = CL_SUCCESS;
-    if (source) {
-        code = device->cl.EnqueueReadBuffer(device->queue, buffer->memory, CL_TRUE, 0, all, whole, 0, NULL, NULL);
-        memcpy(whole + offset, source, (size_t)bytes);
-    }
-    if (code == CL_SUCCESS)
-        code = device->cl.EnqueueWriteBuffer(device->queue, buffer->memory, CL_TRUE, 0, all, whole, 0, NULL, NULL);
-    free(whole);
-    return code;
-}
-
-static cl_int clear(opencl_device *device, const strata_buffer *buffer) {
-    const cl_uint zero = 0;
-    if (device->is_oclgrind) return write_whole(device, buffer, 0, NULL, 0);
-    return device->cl.EnqueueFillBuffer(device->queue, buffer->memory, &zero, sizeof zero, 0, rounded(buffer->bytes), 0, NULL,
-                                        NULL);
-}
-
-static strata_status buffer_create(strata_device *base, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
-    opencl_device *device = (opencl_device *)base;
-    STRATA_TRY(check_alive(device, err));
-    strata_buffer *buffer = calloc(1, sizeof *buffer);
-    if (!buffer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a buffer", base->info.id);
-    buffer->bytes = bytes;
-    const bool shared = device->host_memory == OPENCL_HOST_SHARED && bytes >= HUGE_PAGE;
-    strata_status status = shared ? strata_opencl_allocate_shared(device, bytes, &buffer->host, &buffer->memory, err)
-                                  : strata_opencl_allocate(device, CL_MEM_READ_WRITE, bytes, NULL, &buffer->memory, err);
-    if (status) {
-        free(buffer);
-        return status;
-    }
-    cl_int code = buffer->host ? CL_SUCCESS : clear(device, buffer);
-    if (code != CL_SUCCESS) {
-        buffer_destroy(base, buffer);
-        if (code == CL_OUT_OF_RESOURCES || code == CL_MEM_OBJECT_ALLOCATION_FAILURE) return out_of_memory(device, bytes, err);
-        return strata_opencl_fail(device, code, "clearing a buffer", err);
-    }
-    *out_buffer = buffer;
-    return STRATA_OK;
-}
-
-static strata_status check_range(const opencl_device *device, const strata_buffer *buffer, int64_t offset, int64_t bytes,
-                                 strata_error *err) {
-    STRATA_TRY(check_alive(device, err));
-    if (offset >= 0 && bytes >= 0 && offset <= buffer->bytes && bytes <= buffer->bytes - offset) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s: bytes %lld to %lld of a buffer of %lld", device->base.info.id,
-                       (long long)offset, (long long)((uint64_t)offset + (uint64_t)bytes), (long long)buffer->bytes);
-}
-
-static strata_status upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source, int64_t bytes,
-                            strata_error *err) {
-    opencl_device *device = (opencl_device *)base;
-    STRATA_TRY(check_range(device, buffer, offset, bytes, err));
-    if (!bytes) return STRATA_OK;
-    cl_int code = device->is_oclgrind ? write_whole(device, buffer, offset, source, bytes)
-                                      : device->cl.EnqueueWriteBuffer(device->queue, buffer->memory, CL_TRUE, (size_t)offset,
-                                                                      (size_t)bytes, source, 0, NULL, NULL);
-    if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "an upload", err);
-    base->counters.waits++;
-    base->counters.upload_bytes += (uint64_t)bytes;
-    return STRATA_OK;
-}
-
-static strata_status download(strata_device *base, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
-                              strata_error *err) {
-    opencl_device *device = (opencl_device *)base;
-    STRATA_TRY(check_range(device, buffer, offset, bytes, err));
-    if (!bytes) return STRATA_OK;
-    cl_int code = device->cl.EnqueueReadBuffer(device->queue, buffer->memory, CL_TRUE, (size_t)offset, (size_t)bytes, target, 0,
-                                               NULL, NULL);
-    if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "a download", err);
-    base->counters.waits++;
-    base->counters.download_bytes += (uint64_t)bytes;
-    return STRATA_OK;
 }
 
 /* ---- tickets ---- */
@@ -228,7 +71,7 @@ static cl_int nap_until_done(const opencl_device *device, cl_event event) {
 
 static strata_status wait_ticket(strata_device *base, uint64_t ticket, strata_error *err) {
     opencl_device *device = (opencl_device *)base;
-    STRATA_TRY(check_alive(device, err));
+    STRATA_TRY(strata_opencl_check_alive(device, err));
     if (ticket > device->last_ticket)
         return strata_fail(err, STRATA_INVALID, "%s: ticket %llu has not been given; the last is %llu", base->info.id,
                            (unsigned long long)ticket, (unsigned long long)device->last_ticket);
@@ -293,10 +136,10 @@ static bool supports(strata_device *base, const strata_tensor *node, const char 
 
 static const strata_device_api api = {
     .close = close_device,
-    .buffer_create = buffer_create,
-    .buffer_destroy = buffer_destroy,
-    .upload = upload,
-    .download = download,
+    .buffer_create = strata_opencl_buffer_create,
+    .buffer_destroy = strata_opencl_buffer_destroy,
+    .upload = strata_opencl_upload,
+    .download = strata_opencl_download,
     .supports = supports,
     .compile = strata_opencl_compile,
     .program_destroy = strata_opencl_program_destroy,
@@ -331,11 +174,11 @@ static void fill_limits(opencl_device *device, const strata_device_options *opts
  * then what the host writes after the buffer was made is not read from it. */
 static bool shares_host_memory(opencl_device *device) {
     void *host = NULL;
-    if (posix_memalign(&host, PAGE, PAGE)) return false;
-    memset(host, 0, PAGE);
+    if (posix_memalign(&host, OPENCL_PAGE, OPENCL_PAGE)) return false;
+    memset(host, 0, OPENCL_PAGE);
     bool shares = false;
     cl_int code;
-    cl_mem memory = device->cl.CreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, PAGE, host, &code);
+    cl_mem memory = device->cl.CreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, OPENCL_PAGE, host, &code);
     if (code == CL_SUCCESS) {
         const cl_uint there = 0x5eed;
         cl_uint back = 0, here = 0xca11;

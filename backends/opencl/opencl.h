@@ -3,9 +3,10 @@
  * Inside of the OpenCL backend.
  *     loader.c   libOpenCL at run time, status codes in words
  *     list.c     which devices there are, their row for strata_devices_list
- *     device.c   opening one; memory; tickets and waiting
+ *     device.c   opening one; tickets and waiting
+ *     memory.c   its buffers, and copies between them and the host
  *     program.c  a piece of graph: kernels built, arguments set once; a run is only enqueueing
- *     build.c    kernels' programs, from the disk cache or the compiler
+ *     kernels.c  kernels' programs, from the disk cache or the compiler
  *     source.c   several kernels' sources as one
  *     sequence.c a whole piece as one kernel, on CPUs
  *     clblast.c  CLBlast's matrix product, where it is installed and options.fast allows it */
@@ -124,6 +125,17 @@ struct strata_buffer {
 
 /* Fills err with "what: CL_..." and what the code means for the caller: DEVICE_LOST, OUT_OF_MEMORY, ... */
 strata_status strata_opencl_fail(opencl_device *device, cl_int code, const char *what, strata_error *err);
+/* Fails with the status of what the device was lost by. */
+strata_status strata_opencl_check_alive(const opencl_device *device, strata_error *err);
+/* Takes the event that ends a run, gives its ticket. */
+uint64_t strata_opencl_ticket(opencl_device *device, cl_event event);
+
+strata_status strata_opencl_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
+                                 strata_error *err);
+
+/* ---- memory.c ---- */
+/* Bytes of a page of the host's memory. */
+enum { OPENCL_PAGE = 4096 };
 /* Device memory, of undefined contents, counted. */
 strata_status strata_opencl_allocate(opencl_device *device, cl_mem_flags flags, int64_t bytes, void *host, cl_mem *out_memory,
                                      strata_error *err);
@@ -131,11 +143,13 @@ void strata_opencl_release(opencl_device *device, cl_mem memory, int64_t bytes);
 /* The same in memory of the host, zeros, in huge pages where it fills them; *out_host is for free() behind the buffer. */
 strata_status strata_opencl_allocate_shared(opencl_device *device, int64_t bytes, void **out_host, cl_mem *out_memory,
                                             strata_error *err);
-/* Takes the event that ends a run, gives its ticket. */
-uint64_t strata_opencl_ticket(opencl_device *device, cl_event event);
-
-strata_status strata_opencl_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
-                                 strata_error *err);
+/* The functions of strata_device_api with these names. */
+strata_status strata_opencl_buffer_create(strata_device *base, int64_t bytes, strata_buffer **out_buffer, strata_error *err);
+void strata_opencl_buffer_destroy(strata_device *base, strata_buffer *buffer);
+strata_status strata_opencl_upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source,
+                                   int64_t bytes, strata_error *err);
+strata_status strata_opencl_download(strata_device *base, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
+                                     strata_error *err);
 
 /* ---- program.c ---- */
 strata_status strata_opencl_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
@@ -145,7 +159,7 @@ void *strata_opencl_program_input(strata_program *program, int slot);
 const void *strata_opencl_program_output(strata_program *program, int slot);
 strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
 
-/* ---- build.c ---- */
+/* ---- kernels.c ---- */
 /* Builds what is not yet built of n kernels: in one program, from the disk cache where the driver has none, else compiled;
  * compiled programs are counted. out_built[i]: index of kernels[i] in device->built, -1 for one without source.
  * UNSUPPORTED with the kernel's name and the first lines of the compiler's log when the driver rejects it. */
@@ -159,8 +173,8 @@ strata_status strata_opencl_build_text(opencl_device *device, const char *source
 /* ---- source.c ---- */
 /* Puts the kernel's source behind what `text` has, with its constants as macros; its functions, the kernel too, get `suffix`
  * behind their names, and the kernel `parameters` before its own. What the kernel function is called then: out_entry. */
-void strata_opencl_source_add(strata_text *text, const strata_kernel *kernel, const char *suffix, const char *parameters,
-                              char out_entry[64]);
+STRATA_MUST_USE strata_status strata_opencl_source_add(strata_text *text, const strata_kernel *kernel, const char *suffix,
+                                                       const char *parameters, char out_entry[64], strata_error *err);
 
 /* ---- sequence.c ---- */
 typedef struct opencl_sequence {

@@ -132,7 +132,7 @@ static strata_status make_call(strata_program *program, const strata_piece *piec
         call->local[axis] = launch->local[axis];
         call->global[axis] = (size_t)launch->groups[axis] * launch->local[axis];
     }
-    if (!program->list.kernels[launch->kernel].shader->opencl_source) return STRATA_OK;
+    if (!program->list.kernels[launch->kernel].shader->opencl.bytes) return STRATA_OK;
 
     const opencl_built *built = &device->built[program->built[launch->kernel]];
     cl_int code;

@@ -37,7 +37,7 @@ bool strata_opencl_sequence_fits(const opencl_device *device, const strata_kerne
     for (int l = 0; l < list->n_launches; l++) {
         const strata_kernel_launch *launch = &list->launches[l];
         if (launch->local[0] * launch->local[1] != 1 || launch->groups[1] != 1) return false;
-        if (!list->kernels[launch->kernel].shader->opencl_source) return false;
+        if (!list->kernels[launch->kernel].shader->opencl.bytes) return false;
     }
     return true;
 }
@@ -165,7 +165,7 @@ static void write_site(sequence_writer *writer, int site, const char *entry) {
     strata_text_add(&writer->source, "); break;\n");
 }
 
-static void write_source(sequence_writer *writer) {
+static strata_status write_source(sequence_writer *writer, strata_error *err) {
     char entries[MOST_SITES][64];
     strata_text *text = &writer->source;
     strata_text_add(text, "%s", head);
@@ -178,8 +178,8 @@ static void write_source(sequence_writer *writer) {
         if (written[s] != s) continue;
         char suffix[16];
         snprintf(suffix, sizeof suffix, "_%d", s);
-        strata_opencl_source_add(text, &writer->list->kernels[kernel], suffix, "uint strata_task, uint strata_tasks, ",
-                                 entries[s]);
+        STRATA_TRY(strata_opencl_source_add(text, &writer->list->kernels[kernel], suffix,
+                                            "uint strata_task, uint strata_tasks, ", entries[s], err));
     }
     strata_text_add(text, "%s%s#define ROW %du\n#define LINE %du\n", between, yield, ROW, LINE);
     strata_text_add(text, "static void strata_call(uint site, uint task, uint tasks, __global const uint *w");
@@ -193,6 +193,7 @@ static void write_source(sequence_writer *writer) {
                     "__global const uint *table, __global volatile int *sync");
     for (int i = 0; i < writer->out->n_arenas; i++) strata_text_add(text, ", __global uchar *a%d", i);
     strata_text_add(text, ") {\n%s", walk);
+    return STRATA_OK;
 }
 
 /* ---- the table ---- */
@@ -237,8 +238,8 @@ strata_status strata_opencl_sequence_write(const opencl_device *device, const st
     }
     strata_status status = STRATA_OK;
     if (fits) {
-        write_source(&writer);
-        status = strata_text_take(&writer.source, &out->source, NULL, err);
+        status = write_source(&writer, err);
+        if (!status) status = strata_text_take(&writer.source, &out->source, NULL, err);
         if (!status) status = write_table(&writer, err);
         out->sync_bytes = (int64_t)sizeof(cl_int) * LINE * (list->n_launches * ((int64_t)out->n_workers + 1) + 1);
     }

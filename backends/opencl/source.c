@@ -8,6 +8,7 @@
  * constants are defined before a text and undefined behind it, and so are macros that give each function a name of its own. */
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends/opencl/opencl.h"
@@ -58,8 +59,8 @@ static void find_functions(const char *text, function_names *out) {
 }
 
 /* The text with `parameters` put behind the '(' of the kernel function's definition. */
-static void add_body(strata_text *text, const strata_shader *shader, const char *parameters) {
-    const char *source = shader->opencl_source, *at = source, *entry = NULL;
+static void add_body(strata_text *text, const strata_shader *shader, const char *source, const char *parameters) {
+    const char *at = source, *entry = NULL;
     const size_t name = strlen(shader->opencl_entry);
     while (parameters[0] && (at = strstr(at, shader->opencl_entry))) {
         if (at[name] == '(' && (at == source || !is_word(at[-1]))) entry = at + name + 1;
@@ -71,17 +72,21 @@ static void add_body(strata_text *text, const strata_shader *shader, const char 
     strata_text_add(text, "\n");
 }
 
-void strata_opencl_source_add(strata_text *text, const strata_kernel *kernel, const char *suffix, const char *parameters,
-                              char out_entry[64]) {
+strata_status strata_opencl_source_add(strata_text *text, const strata_kernel *kernel, const char *suffix,
+                                       const char *parameters, char out_entry[64], strata_error *err) {
     const strata_shader *shader = kernel->shader;
+    void *source = NULL;
+    STRATA_TRY(strata_shader_load(shader, &shader->opencl, &source, err));
     function_names functions;
-    find_functions(shader->opencl_source, &functions);
+    find_functions(source, &functions);
     for (int i = 0; i < shader->n_constants; i++)
         strata_text_add(text, "#define %s %uu\n", shader->constants[i].name, kernel->constants[i]);
     for (int i = 0; i < functions.n; i++)
         strata_text_add(text, "#define %s %s%s\n", functions.names[i], functions.names[i], suffix);
-    add_body(text, shader, parameters);
+    add_body(text, shader, source, parameters);
     for (int i = 0; i < functions.n; i++) strata_text_add(text, "#undef %s\n", functions.names[i]);
     for (int i = 0; i < shader->n_constants; i++) strata_text_add(text, "#undef %s\n", shader->constants[i].name);
     snprintf(out_entry, 64, "%s%s", shader->opencl_entry, suffix);
+    free(source);
+    return STRATA_OK;
 }

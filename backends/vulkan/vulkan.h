@@ -3,11 +3,11 @@
  * Inside of the Vulkan backend. Reading order:
  *     loader.c      libvulkan at run time, result codes in words
  *     instance.c    the instance, and what the validation layer says
- *     physical.c    one physical device: what it has, what of it is asked for; the rows for strata_devices_list
+ *     list.c        one physical device: what it has, what of it is asked for; the rows for strata_devices_list
  *     device.c      opening one; tickets and waiting
  *     memory.c      buffers, cut from a few blocks of device memory
  *     transfer.c    bytes in and out of buffers, at once
- *     pipeline.c    kernels to pipelines, and the pipeline cache on disk
+ *     kernels.c     kernels to pipelines, and the pipeline cache on disk
  *     program.c     a piece of graph recorded once a slot; a run is one submission */
 #ifndef STRATA_BACKENDS_VULKAN_H
 #define STRATA_BACKENDS_VULKAN_H
@@ -68,7 +68,7 @@ void strata_vulkan_instance_destroy(vulkan_instance *instance); /* leaves `messa
 /* Whether STRATA_VULKAN_VALIDATION is set, to anything but 0. */
 bool strata_vulkan_validation_wanted(void);
 
-/* ---- physical.c ---- */
+/* ---- list.c ---- */
 enum { VULKAN_DEVICE_EXTENSIONS = 4 };
 
 typedef struct vulkan_physical {
@@ -204,7 +204,7 @@ strata_status strata_vulkan_download(strata_device *device, strata_buffer *buffe
                                      strata_error *err);
 strata_status strata_vulkan_clear(vulkan_device *device, strata_buffer *buffer, strata_error *err); /* to zeros */
 
-/* ---- pipeline.c ---- */
+/* ---- kernels.c ---- */
 /* What is bound where: two bits for each of the kernel's buffers, 1 + its strata_shader_binding on this device. */
 unsigned strata_vulkan_bindings_of(const vulkan_device *device, const strata_shader *shader);
 /* False where there is no binding of that number. */

@@ -25,14 +25,14 @@ strata_status strata_move(const strata_operation *op, const strata_span *to_all,
     size_t bytes;
     for (size_t k = 0;; k++) {
         int n_sends = 0, n_receives = 0;
-        if (message_of(comm, to_all, k, &data, &bytes)) comm->sends[n_sends++] = (strata_send){STRATA_ALL_PEERS, data, bytes};
+        if (message_of(comm, to_all, k, &data, &bytes)) comm->scratch.sends[n_sends++] = (strata_send){STRATA_ALL_PEERS, data, bytes};
         for (int i = 1; i < comm->world; i++) {
             const int to = (comm->rank + i) % comm->world, from = (comm->rank + comm->world - i) % comm->world;
             if (to_each && message_of(comm, &to_each[to], k, &data, &bytes))
-                comm->sends[n_sends++] = (strata_send){to, data, bytes};
+                comm->scratch.sends[n_sends++] = (strata_send){to, data, bytes};
             if (from_each && message_of(comm, &from_each[from], k, &data, &bytes)) {
                 void *const place = bytes ? (void *)(uintptr_t)data : comm; /* 0 bytes need one too, or they would be lent */
-                comm->receives[n_receives++] = (strata_receive){.peer = from, .data = place, .bytes = bytes};
+                comm->scratch.receives[n_receives++] = (strata_receive){.peer = from, .data = place, .bytes = bytes};
             }
         }
         if (!n_sends && !n_receives) return STRATA_OK;
@@ -48,9 +48,9 @@ strata_status strata_shift(const strata_operation *op, int to, const void *data,
         const char *at;
         size_t bytes;
         int n_sends = 0, n_receives = 0;
-        if (message_of(comm, &sent, k, &at, &bytes)) comm->sends[n_sends++] = (strata_send){to, at, bytes};
+        if (message_of(comm, &sent, k, &at, &bytes)) comm->scratch.sends[n_sends++] = (strata_send){to, at, bytes};
         if (message_of(comm, &taken, k, &at, &bytes))
-            comm->receives[n_receives++] = (strata_receive){.peer = from, .data = (char *)(uintptr_t)at, .bytes = bytes};
+            comm->scratch.receives[n_receives++] = (strata_receive){.peer = from, .data = (char *)(uintptr_t)at, .bytes = bytes};
         if (!n_sends && !n_receives) return STRATA_OK;
         STRATA_TRY(strata_operation_exchange(op, n_sends, n_receives, err));
     }

@@ -14,12 +14,12 @@ strata_status strata_one_shot(const strata_operation *op, strata_error *err) {
         const size_t n = op->count - first < most ? op->count - first : most;
         const char *own = (const char *)op->in + first * size;
         int n_receives = 0;
-        comm->sends[0] = (strata_send){STRATA_ALL_PEERS, own, n * size};
+        comm->scratch.sends[0] = (strata_send){STRATA_ALL_PEERS, own, n * size};
         for (int r = 0; r < comm->world; r++)
-            if (r != comm->rank) comm->receives[n_receives++] = (strata_receive){.peer = r, .bytes = n * size};
+            if (r != comm->rank) comm->scratch.receives[n_receives++] = (strata_receive){.peer = r, .bytes = n * size};
         STRATA_TRY(strata_operation_exchange(op, 1, n_receives, err));
         n_receives = 0;
-        for (int r = 0; r < comm->world; r++) operands[r] = r == comm->rank ? own : comm->receives[n_receives++].view;
+        for (int r = 0; r < comm->world; r++) operands[r] = r == comm->rank ? own : comm->scratch.receives[n_receives++].view;
         strata_fold_ranks(op->dtype, op->reducer, operands, comm->world, n, (char *)op->out + first * size);
         first += n;
     } while (first < op->count);

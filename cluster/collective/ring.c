@@ -31,16 +31,16 @@ static void list_messages(const chain *c, size_t t, int *n_sends, int *n_receive
     const int rank = comm->rank, last = comm->world - 1, next = (rank + 1) % comm->world, before = (rank + last) % comm->world;
     const size_t lag = (size_t)comm->world, size = c->op->element_bytes, n = c->n_segments;
     if (rank > 0 && t < n)
-        comm->receives[(*n_receives)++] = (strata_receive){.peer = before, .bytes = elements_of(c, t) * c->sum_bytes};
+        comm->scratch.receives[(*n_receives)++] = (strata_receive){.peer = before, .bytes = elements_of(c, t) * c->sum_bytes};
     if (rank < last && t >= lag && t - lag < n)
-        comm->receives[(*n_receives)++] =
+        comm->scratch.receives[(*n_receives)++] =
             (strata_receive){.peer = before, .data = out_at(c, t - lag), .bytes = elements_of(c, t - lag) * size};
     if (rank < last && t >= 1 && t - 1 < n)
-        comm->sends[(*n_sends)++] = (strata_send){next, c->sum, elements_of(c, t - 1) * c->sum_bytes};
+        comm->scratch.sends[(*n_sends)++] = (strata_send){next, c->sum, elements_of(c, t - 1) * c->sum_bytes};
     if (rank == last && t >= 1 && t - 1 < n)
-        comm->sends[(*n_sends)++] = (strata_send){next, out_at(c, t - 1), elements_of(c, t - 1) * size};
+        comm->scratch.sends[(*n_sends)++] = (strata_send){next, out_at(c, t - 1), elements_of(c, t - 1) * size};
     if (rank < last - 1 && t >= lag + 1 && t - lag - 1 < n)
-        comm->sends[(*n_sends)++] = (strata_send){next, out_at(c, t - lag - 1), elements_of(c, t - lag - 1) * size};
+        comm->scratch.sends[(*n_sends)++] = (strata_send){next, out_at(c, t - lag - 1), elements_of(c, t - lag - 1) * size};
 }
 
 /* The own operand joins the sum of segment k. */
@@ -51,7 +51,7 @@ static void add_own(const chain *c, size_t k) {
     if (op->comm->rank == 0)
         strata_fold_widen(op->dtype, own, n, c->sum);
     else
-        strata_fold_add(op->dtype, op->reducer, op->comm->receives[0].view, own, n, c->sum);
+        strata_fold_add(op->dtype, op->reducer, op->comm->scratch.receives[0].view, own, n, c->sum);
     if (op->comm->rank == op->comm->world - 1)
         strata_fold_finish(op->dtype, op->reducer, c->sum, op->comm->world, n, out_at(c, k));
 }

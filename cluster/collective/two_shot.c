@@ -46,8 +46,8 @@ static void add_raw(const pass *p, size_t k, int *n_sends, int *n_receives) {
     for (int i = 1; i < comm->world; i++) { /* each begins with its neighbour, so that not all send to one */
         const int to = (comm->rank + i) % comm->world, from = (comm->rank + comm->world - i) % comm->world;
         const size_t n = segment_of(p, to, k, &first);
-        comm->sends[(*n_sends)++] = (strata_send){to, (const char *)op->in + first * op->element_bytes, n * op->element_bytes};
-        comm->receives[(*n_receives)++] = (strata_receive){.peer = from, .bytes = own * op->element_bytes};
+        comm->scratch.sends[(*n_sends)++] = (strata_send){to, (const char *)op->in + first * op->element_bytes, n * op->element_bytes};
+        comm->scratch.receives[(*n_receives)++] = (strata_receive){.peer = from, .bytes = own * op->element_bytes};
     }
 }
 
@@ -59,11 +59,11 @@ static void add_sums(const pass *p, size_t k, int *n_sends, int *n_receives) {
     const size_t own = segment_of(p, comm->rank, k, &first) * op->element_bytes;
     if (p->recipients == STRATA_TO_NONE) return;
     if (!to_root || comm->rank != op->root)
-        comm->sends[(*n_sends)++] = (strata_send){to_root ? op->root : STRATA_ALL_PEERS, sum_at(p, k), own};
+        comm->scratch.sends[(*n_sends)++] = (strata_send){to_root ? op->root : STRATA_ALL_PEERS, sum_at(p, k), own};
     for (int i = 1; i < comm->world && (!to_root || comm->rank == op->root); i++) {
         const int from = (comm->rank + comm->world - i) % comm->world;
         const size_t n = segment_of(p, from, k, &first);
-        comm->receives[(*n_receives)++] =
+        comm->scratch.receives[(*n_receives)++] =
             (strata_receive){.peer = from, .data = (char *)op->out + first * op->element_bytes, .bytes = n * op->element_bytes};
     }
 }
@@ -74,7 +74,7 @@ static void fold_segment(const pass *p, size_t k) {
     size_t first;
     const size_t n = segment_of(p, comm->rank, k, &first);
     p->operands[comm->rank] = (const char *)op->in + first * op->element_bytes;
-    for (int i = 0; i + 1 < comm->world; i++) p->operands[comm->receives[i].peer] = comm->receives[i].view;
+    for (int i = 0; i + 1 < comm->world; i++) p->operands[comm->scratch.receives[i].peer] = comm->scratch.receives[i].view;
     strata_fold_ranks(op->dtype, op->reducer, p->operands, comm->world, n, sum_at(p, k));
 }
 

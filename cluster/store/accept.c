@@ -39,20 +39,20 @@ static bool say(strata_stream *stream, const unsigned char *bytes, size_t n) {
 /* A count and the last reason is all that is kept, whoever knocks. Strangers, such as a scanner of ports, are counted apart:
  * they are not to hide why a rank was refused. */
 void strata_loop_count_refused(strata_loop *loop, const char *from, const char *why) {
-    loop->n_refused++;
-    snprintf(loop->last_refused, sizeof loop->last_refused, "%.64s: %.180s", from, why);
+    loop->refused.n_ranks++;
+    snprintf(loop->refused.last, sizeof loop->refused.last, "%.64s: %.180s", from, why);
 }
 
 strata_refused_text strata_member_refused(strata_member *member) {
     strata_loop *loop = (strata_loop *)member;
     strata_refused_text out = {""};
     pthread_mutex_lock(&loop->lock);
-    if (loop->n_refused)
+    if (loop->refused.n_ranks)
         snprintf(out.text, sizeof out.text, "; connections refused: %llu, the last from %s",
-                 (unsigned long long)loop->n_refused, loop->last_refused);
-    else if (loop->n_strangers)
+                 (unsigned long long)loop->refused.n_ranks, loop->refused.last);
+    else if (loop->refused.n_strangers)
         snprintf(out.text, sizeof out.text, "; connections refused: %llu, which did not speak as a Strata of this version",
-                 (unsigned long long)loop->n_strangers);
+                 (unsigned long long)loop->refused.n_strangers);
     pthread_mutex_unlock(&loop->lock);
     return out;
 }
@@ -65,7 +65,7 @@ static void refuse(strata_loop *loop, strata_pending *p, const strata_error *why
         strata_loop_count_refused(loop, p->from, "it uses TLS and rank 0 does not: all ranks must");
         say(&p->stream, strata_tls_alert, STRATA_TLS_ALERT_BYTES);
     } else {
-        loop->n_strangers++;
+        loop->refused.n_strangers++;
     }
     drop(loop, p, true);
 }

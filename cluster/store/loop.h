@@ -70,7 +70,7 @@ struct strata_loop {
     pthread_t thread;
     bool has_thread, leaving;
     int epoll, wake, listener;
-    strata_source wake_source, listener_source, control_source;
+    strata_source wake_source, listener_source;
     /* rank 0's is the job's; the others use its roster only. */
     strata_board *board;
     struct strata_links *links;
@@ -85,25 +85,34 @@ struct strata_loop {
     strata_pending *pending;
     int n_pending;
     strata_accepted *accepted;
-    /* Connections: of ranks, as it seems, and of others. */
-    uint64_t n_refused, n_strangers;
-    /* Of the former: who, and why. */
-    char last_refused[256];
-    /* rank 0. */
-    /* [world]; [0] is unused. */
+    /* Connections that were refused. */
+    struct {
+        /* Of ranks, as it seems, and of others. */
+        uint64_t n_ranks, n_strangers;
+        /* The last one of a rank: who, and why. */
+        char last[256];
+    } refused;
+
+    /* Rank 0: [world] the store's connections to the other ranks; [0] is unused. */
     strata_session *sessions;
-    /* The others. */
-    /* rank 0, for messages: where it listens, later its host and process too. */
-    char first[STRATA_ADDRESS_BYTES + 64];
-    strata_connection control;
-    /* Of rank 0; to it. */
-    double heard, said;
-    bool store_left;
-    /* The one in flight; replies to earlier ones are dropped. */
-    uint64_t request;
-    bool in_flight, answered;
-    strata_error answer;
-    strata_store_reply reply;
+
+    /* The other ranks: their connection to rank 0. */
+    struct {
+        /* Rank 0, for messages: where it listens, later its host and process too. */
+        char name[STRATA_ADDRESS_BYTES + 64];
+        strata_connection connection;
+        strata_source source;
+        /* When it was last heard, and when something was last sent to it. */
+        double heard, said;
+        bool store_left;
+    } first;
+    /* The request to rank 0 that is in flight; replies to earlier ones are dropped. */
+    struct {
+        uint64_t number;
+        bool in_flight, answered;
+        strata_error error;
+        strata_store_reply reply;
+    } asked;
 };
 
 /* Watches the descriptor for input, and for room to send where `output`. */

@@ -111,7 +111,7 @@ static void destroy(strata_member *member) {
         strata_loop_finish_following(loop);
     else
         strata_connection_finish(
-            &loop->control); /* it came, but cannot stay: rank 0 sees it as lost, and does not wait for it */
+            &loop->first.connection); /* it came, but cannot stay: rank 0 sees it as lost, and does not wait for it */
     loop->leaving = true;
     pthread_mutex_unlock(&loop->lock);
     if (loop->has_thread) {
@@ -148,7 +148,7 @@ static strata_loop *allocate(const strata_communicator_options *opts, strata_err
     if (opts->secret_bytes) memcpy(loop->secret, opts->secret, opts->secret_bytes);
     loop->credentials = (strata_credentials){loop->secret, opts->secret_bytes, NULL};
     loop->heartbeat = opts->heartbeat_seconds > 0 ? opts->heartbeat_seconds : HEARTBEAT_SECONDS;
-    loop->epoll = loop->wake = loop->listener = loop->control.stream.fd = -1;
+    loop->epoll = loop->wake = loop->listener = loop->first.connection.stream.fd = -1;
     for (int r = 0; r < opts->world && is_first; r++) loop->sessions[r].connection.stream.fd = -1;
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -179,7 +179,7 @@ static strata_status listen_for_links(strata_loop *loop, const strata_communicat
     STRATA_TRY(strata_address_split(opts->store, host, port, err));
     if (opts->rank) {
         char own[STRATA_ADDRESS_BYTES];
-        strata_socket_address(loop->control.stream.fd, false, own);
+        strata_socket_address(loop->first.connection.stream.fd, false, own);
         strcpy(host, own);
         strcpy(port, "0");
         if (opts->interface) STRATA_TRY(strata_interface_address(opts->interface, host, err));

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "core/compile/passes.h"
+#include "core/compile/walk.h"
 #include "core/op/chain.h"
 #include "core/op/ops.h"
 #include "core/op/slice.h"
@@ -240,10 +241,9 @@ void strata_fuse_chains(strata_graph *graph, strata_tensor *const *outputs, int 
     w.updates = calloc(n + 1, sizeof *w.updates);
     w.groups = calloc(n + 1, sizeof *w.groups);
     if (w.live && w.shares && w.updates && w.groups) {
-        for (int i = 0; i < n_outputs; i++) w.live[outputs[i]->id] = w.shares[outputs[i]->id].stored = true;
-        for (int i = 0; i < n_updates; i++) w.live[updates[i]->id] = w.shares[updates[i]->id].stored = true;
-        for (int id = w.n_nodes - 1; id >= 0; id--)
-            for (int i = 0; w.live[id] && i < graph->nodes[id]->n_inputs; i++) w.live[graph->nodes[id]->inputs[i]->id] = true;
+        for (int i = 0; i < n_outputs; i++) w.shares[outputs[i]->id].stored = true;
+        for (int i = 0; i < n_updates; i++) w.shares[updates[i]->id].stored = true;
+        strata_mark_live(graph, outputs, n_outputs, updates, n_updates, w.live, NULL);
         weave(&w, fusion);
     } else {
         strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "chains: no host memory for %d nodes", graph->n_nodes);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "core/compile/passes.h"
+#include "core/compile/walk.h"
 #include "core/op/epilogue.h"
 #include "core/op/gather.h"
 #include "core/op/ops.h"
@@ -78,14 +79,9 @@ void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, i
     int *uses = calloc((size_t)n + 1, sizeof *uses);
     bool *live = calloc((size_t)n + 1, sizeof *live);
     if (uses && live) {
-        for (int i = 0; i < n_outputs; i++) live[outputs[i]->id] = true, uses[outputs[i]->id]++;
-        for (int i = 0; i < n_updates; i++) live[updates[i]->id] = true, uses[updates[i]->id]++;
-        for (int id = n - 1; id >= 0; id--)
-            for (int i = 0; live[id] && i < graph->nodes[id]->n_inputs; i++) {
-                int input = graph->nodes[id]->inputs[i]->id;
-                live[input] = true;
-                uses[input]++;
-            }
+        strata_mark_live(graph, outputs, n_outputs, updates, n_updates, live, uses);
+        for (int i = 0; i < n_outputs; i++) uses[outputs[i]->id]++;
+        for (int i = 0; i < n_updates; i++) uses[updates[i]->id]++;
         for (int id = 0; id < n && !graph->status; id++) {
             if (!live[id] || !graph->nodes[id]->n_inputs) continue;
             if (graph->nodes[id]->op == &strata_op_add)

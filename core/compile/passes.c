@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/op/broadcast.h"
+#include "core/compile/walk.h"
 #include "core/op/ops.h"
-#include "core/op/slice.h"
 #include "core/op/update.h"
 #include "strata/ops.h"
 
@@ -37,18 +36,9 @@ static bool is_dropped(const rewriter *r, const strata_tensor *node) {
            strata_shape_equal(node->shape, node->inputs[0]->shape);
 }
 
-/* Whether the planner may leave the node in its input's memory: reshape, and slices that are one run of it. */
+/* Whether the planner may leave the node in its input's memory. */
 static bool lies_in_input(const rewriter *r, const strata_tensor *node) {
-    int64_t first = 0;
-    return (node->op->flags & STRATA_OP_VIEW) || is_dropped(r, node) ||
-           (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
-}
-
-static void mark(rewriter *r, const strata_tensor *root) {
-    r->live[root->id] = true;
-    for (int id = root->id; id >= 0; id--)
-        if (r->live[id])
-            for (int i = 0; i < r->from->nodes[id]->n_inputs; i++) r->live[r->from->nodes[id]->inputs[i]->id] = true;
+    return strata_is_view(node, NULL) || is_dropped(r, node);
 }
 
 /* Whether the node changes the memory of its input i. */
@@ -134,23 +124,13 @@ static strata_tensor *deduplicate(rewriter *r, strata_tensor *node) {
 
 /* ---- the copy ---- */
 
-static strata_tensor *copy_of(strata_tensor *value) {
-    strata_broadcast_to_attrs attrs = {.shape = value->shape};
-    return strata_tensor_set_name(strata_node(value->graph, &strata_op_broadcast_to, 1, &value, &attrs), value->name);
-}
-
 /* Adds `node` with its inputs mapped. Nodes are cheap: a duplicate that deduplicate finds stays behind, dead. */
 static strata_tensor *clone(rewriter *r, const strata_tensor *node, strata_tensor **inputs) {
     for (int i = 0; i < node->n_inputs; i++) {
         int id = node->inputs[i]->id;
         inputs[i] = is_written(node, i) && r->raw[id] ? r->raw[id] : r->mapped[id];
     }
-    strata_tensor *copy = strata_node(r->to, node->op, node->n_inputs, inputs, node->attrs);
-    if (strata_tensor_is_poison(copy)) return copy;
-    /* Leaves carry dtype and shape themselves; rules of computed nodes find the same again. */
-    copy->dtype = node->dtype;
-    copy->shape = node->shape;
-    return strata_tensor_set_name(copy, node->name);
+    return strata_copy_node(r->to, node, inputs);
 }
 
 static void rewrite_node(rewriter *r, strata_tensor *node, strata_tensor **inputs) {
@@ -161,7 +141,7 @@ static void rewrite_node(rewriter *r, strata_tensor *node, strata_tensor **input
     if (variable && (node->op == &strata_op_read || is_update)) {
         r->raw[node->id] = copy;
         if (updated_between(r, variable, node->id, r->last_use[node->id]))
-            copy = copy_of(copy);
+            copy = strata_copy_value(copy);
         else if (!is_update && !updated_between(r, variable, -1, node->id))
             copy = deduplicate(r, copy);
     } else if (!is_update && !r->changed[node->id] && node->op != &strata_op_input &&
@@ -170,17 +150,14 @@ static void rewrite_node(rewriter *r, strata_tensor *node, strata_tensor **input
     }
     r->mapped[node->id] = copy;
     bool shared = (node->op->flags & STRATA_OP_LEAF) || pinned_to_input(node);
-    if (r->output[node->id]) r->computed[node->id] = shared ? copy_of(copy) : copy;
+    if (r->output[node->id]) r->computed[node->id] = shared ? strata_copy_value(copy) : copy;
 }
 
 static strata_status rewrite(rewriter *r, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                              int n_updates, strata_tensor **new_outputs, strata_tensor **new_updates, strata_error *err) {
     int max_inputs = 1;
-    for (int i = 0; i < n_outputs; i++) {
-        mark(r, outputs[i]);
-        r->output[outputs[i]->id] = true;
-    }
-    for (int i = 0; i < n_updates; i++) mark(r, updates[i]);
+    for (int i = 0; i < n_outputs; i++) r->output[outputs[i]->id] = true;
+    strata_mark_live(r->from, outputs, n_outputs, updates, n_updates, r->live, NULL);
     find_last_uses(r);
     for (int id = 0; id < r->from->n_nodes; id++)
         if (r->from->nodes[id]->n_inputs > max_inputs) max_inputs = r->from->nodes[id]->n_inputs;
@@ -197,7 +174,7 @@ static strata_status rewrite(rewriter *r, strata_tensor *const *outputs, int n_o
     for (int i = 0; i < n_outputs; i++) {
         new_outputs[i] = r->computed[outputs[i]->id];
         for (int j = 0; j < i; j++)
-            if (new_outputs[j] == new_outputs[i]) new_outputs[i] = copy_of(new_outputs[i]);
+            if (new_outputs[j] == new_outputs[i]) new_outputs[i] = strata_copy_value(new_outputs[i]);
     }
     return strata_graph_check(r->to, err);
 }

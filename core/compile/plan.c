@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "core/compile/segments.h"
+#include "core/compile/walk.h"
 #include "core/op/ops.h"
 #include "core/op/pack.h"
-#include "core/op/slice.h"
 
 enum { NONE = -1 };
 
@@ -54,24 +54,6 @@ static int64_t tensor_bytes(const strata_tensor *tensor) {
     return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
 }
 
-static bool is_view(const strata_tensor *node, int64_t *out_bytes_in) {
-    *out_bytes_in = 0;
-    if (node->op->flags & STRATA_OP_VIEW) return true;
-    int64_t first = 0;
-    if (node->op != &strata_op_slice || !strata_slice_is_view(node, &first)) return false;
-    *out_bytes_in = first * (int64_t)strata_dtype_bytes(node->dtype);
-    return true;
-}
-
-static void mark_live(planner *p, const strata_tensor *root) {
-    p->live[root->id] = true;
-    for (int id = root->id; id >= 0; id--) {
-        if (!p->live[id]) continue;
-        const strata_tensor *node = p->graph->nodes[id];
-        for (int i = 0; i < node->n_inputs; i++) p->live[node->inputs[i]->id] = true;
-    }
-}
-
 /* Views and updates lie in their input; everything else owns its bytes, for now. */
 static void find_owners(planner *p) {
     for (int id = 0; id < p->graph->n_nodes; id++) {
@@ -79,7 +61,7 @@ static void find_owners(planner *p) {
         int64_t inside = 0;
         p->owners[id] = (owner){id, 0};
         if (!p->live[id] || p->output[id]) continue;
-        if (is_view(node, &inside) || (node->op->flags & STRATA_OP_UPDATE)) {
+        if (strata_is_view(node, &inside) || (node->op->flags & STRATA_OP_UPDATE)) {
             owner of_input = p->owners[node->inputs[0]->id];
             p->owners[id] = (owner){of_input.id, of_input.offset + inside};
         }
@@ -116,7 +98,7 @@ static void make_schedule(planner *p) {
         int64_t inside;
         p->position[id] = NONE;
         if (!p->live[id] || (node->op->flags & STRATA_OP_LEAF)) continue;
-        if (is_view(node, &inside) && !p->output[id]) continue;
+        if (strata_is_view(node, &inside) && !p->output[id]) continue;
         if (strata_is_communication(node)) {
             strata_segment_of_next(&counter, false);
             plan->communications[plan->n_communications++] =
@@ -407,11 +389,8 @@ static void resolve_places(planner *p) {
 static strata_status plan_all(planner *p, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                               int n_updates, strata_error *err) {
     int index;
-    for (int i = 0; i < n_outputs; i++) {
-        mark_live(p, outputs[i]);
-        p->output[outputs[i]->id] = true;
-    }
-    for (int i = 0; i < n_updates; i++) mark_live(p, updates[i]);
+    strata_mark_live(p->graph, outputs, n_outputs, updates, n_updates, p->live, NULL);
+    for (int i = 0; i < n_outputs; i++) p->output[outputs[i]->id] = true;
     for (int id = 0; id < p->graph->n_nodes; id++)
         if (p->live[id] && strata_is_communication(p->graph->nodes[id]) && p->graph->nodes[id]->n_inputs)
             p->output[p->graph->nodes[id]->inputs[0]->id] = true;

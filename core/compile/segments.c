@@ -10,9 +10,8 @@
 
 #include <stdlib.h>
 
-#include "core/op/broadcast.h"
+#include "core/compile/walk.h"
 #include "core/op/ops.h"
-#include "core/op/slice.h"
 
 typedef struct cutter {
     strata_graph *from, *to;
@@ -37,13 +36,8 @@ int strata_segment_of_next(strata_segment_counter *counter, bool computes) {
     return counter->segment;
 }
 
-static bool is_view(const strata_tensor *node) {
-    int64_t first = 0;
-    return (node->op->flags & STRATA_OP_VIEW) || (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
-}
-
 static const strata_tensor *root_of(const strata_tensor *node) {
-    while (is_view(node)) node = node->inputs[0];
+    while (strata_is_view(node, NULL)) node = node->inputs[0];
     return node;
 }
 
@@ -53,21 +47,8 @@ static bool is_port(const strata_tensor *node) {
 
 /* Whether a communication node can't take its operand from where it is computed. */
 static bool needs_copy(const cutter *c, const strata_tensor *operand) {
-    return (operand->op->flags & (STRATA_OP_LEAF | STRATA_OP_UPDATE | STRATA_OP_COMMUNICATION)) || is_view(operand) ||
-           c->output[operand->id] || c->uses[operand->id] > 1;
-}
-
-static void mark_live(cutter *c, strata_tensor *const *roots, int n) {
-    for (int i = 0; i < n; i++) c->live[roots[i]->id] = true;
-}
-
-static void count_uses(cutter *c) {
-    for (int id = c->from->n_nodes - 1; id >= 0; id--)
-        for (int i = 0; c->live[id] && i < c->from->nodes[id]->n_inputs; i++) {
-            int input = c->from->nodes[id]->inputs[i]->id;
-            c->live[input] = true;
-            c->uses[input]++;
-        }
+    return (operand->op->flags & (STRATA_OP_LEAF | STRATA_OP_UPDATE | STRATA_OP_COMMUNICATION)) ||
+           strata_is_view(operand, NULL) || c->output[operand->id] || c->uses[operand->id] > 1;
 }
 
 static void use(cutter *c, const strata_tensor *value, int segment) {
@@ -81,7 +62,7 @@ static void find_segments(cutter *c) {
     for (int id = 0; id < c->from->n_nodes; id++) {
         const strata_tensor *node = c->from->nodes[id];
         c->first_use[id] = c->last_use[id] = -1;
-        if (!c->live[id] || (node->op->flags & STRATA_OP_LEAF) || is_view(node)) continue;
+        if (!c->live[id] || (node->op->flags & STRATA_OP_LEAF) || strata_is_view(node, NULL)) continue;
         if (strata_is_communication(node)) {
             const strata_tensor *operand = node->n_inputs ? node->inputs[0] : NULL;
             c->segment[id] = operand ? c->segment[operand->id] : counter.segment;
@@ -97,44 +78,30 @@ static void find_segments(cutter *c) {
     }
 }
 
-static strata_tensor *copy_of(strata_tensor *value) {
-    strata_broadcast_to_attrs attrs = {.shape = value->shape};
-    return strata_tensor_set_name(strata_node(value->graph, &strata_op_broadcast_to, 1, &value, &attrs), value->name);
-}
-
-static strata_tensor *clone(cutter *c, const strata_tensor *node, strata_tensor *const *inputs) {
-    strata_tensor *copy = strata_node(c->to, node->op, node->n_inputs, inputs, node->attrs);
-    if (strata_tensor_is_poison(copy)) return copy;
-    copy->dtype = node->dtype;
-    copy->shape = node->shape;
-    return strata_tensor_set_name(copy, node->name);
-}
-
 /* What stands for the value in this segment. */
 static strata_tensor *value_in(cutter *c, const strata_tensor *value, int segment) {
     const strata_tensor *root = root_of(value);
     if (!is_port(root) || c->last_use[root->id] == c->first_use[root->id]) return c->mapped[value->id];
-    if (!c->carried[root->id]) c->carried[root->id] = copy_of(c->mapped[root->id]);
+    if (!c->carried[root->id]) c->carried[root->id] = strata_copy_value(c->mapped[root->id]);
     if (segment == c->first_use[root->id]) return c->mapped[value->id];
     if (value == root) return c->carried[root->id];
     strata_tensor *input = value_in(c, value->inputs[0], segment);
-    return clone(c, value, &input);
+    return strata_copy_node(c->to, value, &input);
 }
 
 static void rewrite_node(cutter *c, const strata_tensor *node, strata_tensor **inputs) {
     const bool communicates = strata_is_communication(node);
     for (int i = 0; i < node->n_inputs; i++)
-        inputs[i] = is_view(node) ? c->mapped[node->inputs[i]->id] : value_in(c, node->inputs[i], c->segment[node->id]);
-    if (communicates && node->n_inputs && needs_copy(c, node->inputs[0])) inputs[0] = copy_of(inputs[0]);
-    c->mapped[node->id] = clone(c, node, inputs);
+        inputs[i] =
+            strata_is_view(node, NULL) ? c->mapped[node->inputs[i]->id] : value_in(c, node->inputs[i], c->segment[node->id]);
+    if (communicates && node->n_inputs && needs_copy(c, node->inputs[0])) inputs[0] = strata_copy_value(inputs[0]);
+    c->mapped[node->id] = strata_copy_node(c->to, node, inputs);
 }
 
 static strata_status rewrite(cutter *c, strata_tensor **outputs, int n_outputs, strata_tensor **updates, int n_updates,
                              strata_error *err) {
-    mark_live(c, outputs, n_outputs);
-    mark_live(c, updates, n_updates);
     for (int i = 0; i < n_outputs; i++) c->output[outputs[i]->id] = true;
-    count_uses(c);
+    strata_mark_live(c->from, outputs, n_outputs, updates, n_updates, c->live, c->uses);
     find_segments(c);
     int most = 1;
     for (int id = 0; id < c->from->n_nodes; id++)
@@ -150,7 +117,7 @@ static strata_status rewrite(cutter *c, strata_tensor **outputs, int n_outputs, 
         if (!c->live[id]) continue;
         rewrite_node(c, c->from->nodes[id], inputs);
         if (!c->output[id] || strata_tensor_is_poison(c->mapped[id])) continue;
-        read[id] = c->last_use[id] > c->segment[id] ? copy_of(c->mapped[id]) : c->mapped[id];
+        read[id] = c->last_use[id] > c->segment[id] ? strata_copy_value(c->mapped[id]) : c->mapped[id];
     }
     strata_status status = strata_graph_check(c->to, err);
     for (int i = 0; i < n_outputs && !status; i++) outputs[i] = read[outputs[i]->id];

@@ -7,20 +7,7 @@
 #include "core/layer/window.h"
 
 static strata_conv_layer common(const strata_conv1d_options *opts) {
-    return (strata_conv_layer){.filters = opts->filters,
-                               .groups = opts->groups,
-                               .size = &opts->kernel_size,
-                               .stride = &opts->stride,
-                               .dilation = &opts->dilation,
-                               .n_axes = 1,
-                               .padding = opts->padding,
-                               .explicit_padding = opts->explicit_padding,
-                               .activation = opts->activation,
-                               .kernel_initializer = opts->kernel_initializer,
-                               .bias_initializer = opts->bias_initializer,
-                               .no_bias = opts->no_bias,
-                               .kernel_l1 = opts->kernel_l1,
-                               .kernel_l2 = opts->kernel_l2};
+    return STRATA_CONV_LAYER_OF(opts, 1, &opts->kernel_size, &opts->stride, &opts->dilation);
 }
 
 static strata_status conv1d_check(const void *options, strata_error *err) {
@@ -40,23 +27,11 @@ static strata_tensor *conv1d_build(const void *options, strata_layer_context *co
     return strata_conv_layer_finish(&layer, context, y);
 }
 
-#define AT(field) offsetof(strata_conv1d_options, field)
 const strata_layer_kind strata_layer_conv1d = {
     .name = "conv1d",
     .options_bytes = sizeof(strata_conv1d_options),
-    .name_offset = AT(name),
-    .options = {{"filters", STRATA_OPTION_INT, AT(filters), 1, 1 << 24, true},
-                {"kernel_size", STRATA_OPTION_INT, AT(kernel_size), 1, 1 << 20, true},
-                {"stride", STRATA_OPTION_INT, AT(stride), 1, 1 << 20, false},
-                {"padding", STRATA_OPTION_STRING, AT(padding), 0, 0, false},
-                STRATA_LAYER_EXPLICIT_PADDING(strata_conv1d_options, 1),
-                {"dilation", STRATA_OPTION_INT, AT(dilation), 1, 1 << 20, false},
-                {"groups", STRATA_OPTION_INT, AT(groups), 1, 1 << 24, false},
-                {"activation", STRATA_OPTION_STRING, AT(activation), 0, 0, false},
-                {"no_bias", STRATA_OPTION_BOOL, AT(no_bias), 0, 0, false},
-                {"kernel_initializer", STRATA_OPTION_STRING, AT(kernel_initializer), 0, 0, false},
-                {"bias_initializer", STRATA_OPTION_STRING, AT(bias_initializer), 0, 0, false},
-                STRATA_LAYER_PENALTY(strata_conv1d_options)},
+    .name_offset = offsetof(strata_conv1d_options, name),
+    .options = {STRATA_CONV_LAYER_OPTIONS(strata_conv1d_options, 1, STRATA_OPTION_INT)},
     .check = conv1d_check,
     .build = conv1d_build,
 };

@@ -307,9 +307,10 @@ Test(opencl, tuning_does_not_change_a_bit, .timeout = 300) {
 
 Test(opencl, a_kernel_that_does_not_compile_is_named_with_the_log) {
     strata_device *device = open_device(&(strata_device_options){.no_cache = true});
+    static const char source[] = "__kernel void strata_broken() { nonsense; }";
     strata_shader broken = {.stem = "broken",
                             .variant = "f32",
-                            .opencl_source = "__kernel void strata_broken() { nonsense; }",
+                            .opencl = {.plain = source, .bytes = sizeof source - 1},
                             .opencl_entry = "strata_broken"};
     strata_kernel kernels[] = {{.shader = strata_shader_find("unary", "f32")}, {.shader = &broken}};
     for (int i = 0; i < kernels[0].shader->n_constants; i++) kernels[0].constants[i] = kernels[0].shader->constants[i].value;
@@ -323,19 +324,20 @@ Test(opencl, a_kernel_that_does_not_compile_is_named_with_the_log) {
 }
 
 Test(opencl_source, functions_of_several_kernels_do_not_meet) {
+    static const char code[] =
+        "#pragma OPENCL FP_CONTRACT OFF\n"
+        "uint helper(uint a) {\n    return inner(a) + N;\n}\n"
+        "__kernel __attribute__((reqd_work_group_size(N, 1, 1))) void strata_x(uint n) {\n"
+        "    if (helper(n)) {\n    }\n}\n";
     strata_shader shader = {.stem = "x",
                             .opencl_entry = "strata_x",
-                            .opencl_source =
-                                "#pragma OPENCL FP_CONTRACT OFF\n"
-                                "uint helper(uint a) {\n    return inner(a) + N;\n}\n"
-                                "__kernel __attribute__((reqd_work_group_size(N, 1, 1))) void strata_x(uint n) {\n"
-                                "    if (helper(n)) {\n    }\n}\n",
+                            .opencl = {.plain = code, .bytes = sizeof code - 1},
                             .n_constants = 1,
                             .constants = (const strata_shader_constant[]){{"N", 1}}};
     strata_kernel kernel = {.shader = &shader, .constants = {64}};
     strata_text text = {0};
     char entry[64], *source;
-    strata_opencl_source_add(&text, &kernel, "_5", "uint task, ", entry);
+    cr_assert_eq(strata_opencl_source_add(&text, &kernel, "_5", "uint task, ", entry, NULL), STRATA_OK);
     cr_assert_eq(strata_text_take(&text, &source, NULL, NULL), STRATA_OK);
     cr_assert_str_eq(entry, "strata_x_5");
     cr_assert(strstr(source, "#define N 64u\n"));

@@ -5,6 +5,7 @@
 #include "shaders/shaders.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 Test(shaders, every_kernel_is_found_by_its_stem_and_variant) {
@@ -32,7 +33,12 @@ Test(shaders, every_kernel_fits_the_launch_interface) {
                       shader->stem, offset);
             cr_expect_eq(shader->words[b].type, STRATA_SHADER_UINT);
         }
-        if (shader->opencl_source) cr_expect_not_null(strstr(shader->opencl_source, shader->opencl_entry), "%s", shader->stem);
+        if (!shader->opencl.bytes) continue;
+        void *source = NULL;
+        cr_assert_eq(strata_shader_load(shader, &shader->opencl, &source, NULL), STRATA_OK, "%s", shader->stem);
+        cr_expect_eq(strlen(source), shader->opencl.bytes);
+        cr_expect_not_null(strstr(source, shader->opencl_entry), "%s", shader->stem);
+        free(source);
     }
 }
 
@@ -62,13 +68,37 @@ static unsigned needs_of(const uint32_t *words, size_t n_words) {
 Test(shaders, spirv_asks_for_no_more_than_its_row_says) {
     for (size_t i = 0; i < strata_shader_count(); i++) {
         const strata_shader *shader = strata_shader_at(i);
-        if (!shader->spirv) continue;
-        cr_assert_gt(shader->spirv_words, 5);
-        cr_expect_eq(shader->spirv[0], 0x07230203);
-        cr_assert_gt(shader->fetch_words, 5);
-        cr_expect_eq(shader->fetch[0], 0x07230203);
-        unsigned needs = needs_of(shader->spirv, shader->spirv_words) | needs_of(shader->fetch, shader->fetch_words);
+        if (!shader->spirv.bytes) continue;
+        const strata_shader_code *codes[] = {&shader->spirv, &shader->fetch};
+        unsigned needs = 0;
+        for (int k = 0; k < 2; k++) {
+            void *spirv = NULL;
+            cr_assert_gt(codes[k]->bytes, 20);
+            cr_assert_eq(strata_shader_load(shader, codes[k], &spirv, NULL), STRATA_OK, "%s", shader->stem);
+            cr_expect_eq(((const uint32_t *)spirv)[0], 0x07230203);
+            needs |= needs_of(spirv, codes[k]->bytes / 4);
+            free(spirv);
+        }
         cr_expect_eq(needs & ~shader->needs, 0, "%s %s: module %#x, row %#x", shader->stem, shader->variant, needs,
                      shader->needs);
     }
+}
+
+Test(shaders, damaged_or_missing_code_is_an_error) {
+    const strata_shader *shader = strata_shader_at(0);
+    const strata_shader_code none = {0};
+    strata_error err;
+    void *code = NULL;
+    cr_expect_eq(strata_shader_load(shader, &none, &code, &err), STRATA_UNSUPPORTED);
+    if (!shader->opencl.bytes) return;
+    unsigned char *damaged = malloc(shader->opencl.pack->packed_bytes);
+    memcpy(damaged, shader->opencl.pack->packed, shader->opencl.pack->packed_bytes);
+    damaged[shader->opencl.pack->packed_bytes / 2] ^= 0x55;
+    strata_shader_pack pack = *shader->opencl.pack;
+    pack.packed = damaged;
+    strata_shader_code broken = shader->opencl;
+    broken.pack = &pack;
+    cr_expect_eq(strata_shader_load(shader, &broken, &code, &err), STRATA_INTERNAL);
+    cr_expect_not_null(strstr(err.message, "damaged"));
+    free(damaged);
 }

@@ -142,7 +142,11 @@ static strata_status build_together(opencl_device *device, const strata_kernel *
         char suffix[16];
         snprintf(suffix, sizeof suffix, "_%d", i);
         built[i].kernel = *kernels[i];
-        strata_opencl_source_add(&text, kernels[i], suffix, "", built[i].entry);
+        const strata_status added = strata_opencl_source_add(&text, kernels[i], suffix, "", built[i].entry, err);
+        if (added) {
+            strata_text_finish(&text);
+            return added;
+        }
     }
     STRATA_TRY(strata_text_take(&text, &source, NULL, err));
     snprintf(what, sizeof what, "%s %s", kernels[0]->shader->stem, kernels[0]->shader->variant);
@@ -167,7 +171,7 @@ strata_status strata_opencl_build(opencl_device *device, const strata_kernel *ke
     if (!missing) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %d kernels", device->base.info.id, n);
     int n_missing = 0;
     for (int i = 0; i < n; i++)
-        if (kernels[i].shader->opencl_source && find_built(device, &kernels[i]) < 0) missing[n_missing++] = &kernels[i];
+        if (kernels[i].shader->opencl.bytes && find_built(device, &kernels[i]) < 0) missing[n_missing++] = &kernels[i];
     strata_status status = n_missing ? build_together(device, missing, n_missing, err) : STRATA_OK;
     /* Which one does the driver not take? One by one they say. */
     if (status == STRATA_UNSUPPORTED && n_missing > 1) {

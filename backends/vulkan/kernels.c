@@ -163,14 +163,12 @@ void strata_vulkan_pipelines_finish(vulkan_device *device) {
 }
 
 /* ---- building ---- */
-static VkResult build(vulkan_device *device, const strata_kernel *kernel, VkPipelineLayout layout, VkPipeline *out_pipeline) {
+static VkResult build(vulkan_device *device, const strata_kernel *kernel, const void *code, size_t bytes,
+                      VkPipelineLayout layout, VkPipeline *out_pipeline) {
     const vulkan_functions *vk = &device->instance.vk;
     const strata_shader *shader = kernel->shader;
-    const bool fetches = device->physical.fetches;
     VkShaderModuleCreateInfo module_info = {
-        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-        .codeSize = (fetches ? shader->fetch_words : shader->spirv_words) * sizeof(uint32_t),
-        .pCode = fetches ? shader->fetch : shader->spirv};
+        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = bytes, .pCode = code};
     VkShaderModule module = VK_NULL_HANDLE;
     VkResult result = vk->CreateShaderModule(device->handle, &module_info, NULL, &module);
     if (result) return result;
@@ -202,9 +200,6 @@ strata_status strata_vulkan_pipeline_get(vulkan_device *device, const strata_ker
         *out_pipeline = device->pipelines[i].handle;
         return STRATA_OK;
     }
-    if (!kernel->shader->spirv)
-        return strata_fail(err, STRATA_UNSUPPORTED, "%s: kernel %s (%s) has no SPIR-V", device->base.info.id,
-                           kernel->shader->stem, kernel->shader->variant);
     if (device->n_pipelines == device->pipelines_capacity) {
         int capacity = device->pipelines_capacity ? 2 * device->pipelines_capacity : 32;
         vulkan_pipeline *pipelines = realloc(device->pipelines, (size_t)capacity * sizeof *pipelines);
@@ -215,7 +210,12 @@ strata_status strata_vulkan_pipeline_get(vulkan_device *device, const strata_ker
     VkPipeline handle = VK_NULL_HANDLE;
     vulkan_layout layout;
     STRATA_TRY(strata_vulkan_layout_get(device, strata_vulkan_bindings_of(device, kernel->shader), &layout, err));
-    VkResult result = build(device, kernel, layout.pipeline, &handle);
+    const strata_shader_code *code = device->physical.fetches ? &kernel->shader->fetch : &kernel->shader->spirv;
+    void *spirv = NULL;
+    const strata_status loaded = strata_shader_load(kernel->shader, code, &spirv, err);
+    if (loaded) return strata_fail_in(err, loaded, "%s", device->base.info.id);
+    VkResult result = build(device, kernel, spirv, code->bytes, layout.pipeline, &handle);
+    free(spirv);
     if (result) {
         strata_status status = strata_vulkan_fail(device, result, "the driver refused it: vkCreateComputePipelines", err);
         return strata_fail_in(err, status, "kernel %s (%s)", kernel->shader->stem, kernel->shader->variant);

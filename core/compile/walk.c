@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/compile/walk.h"
+
+#include "core/op/broadcast.h"
+#include "core/op/ops.h"
+#include "core/op/slice.h"
+
+bool strata_is_view(const strata_tensor *node, int64_t *out_first_byte) {
+    int64_t first = 0;
+    const bool is_view =
+        (node->op->flags & STRATA_OP_VIEW) || (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
+    if (out_first_byte) *out_first_byte = is_view ? first * (int64_t)strata_dtype_bytes(node->dtype) : 0;
+    return is_view;
+}
+
+void strata_mark_live(const strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
+                      int n_updates, bool *live, int *uses) {
+    for (int i = 0; i < n_outputs; i++) live[outputs[i]->id] = true;
+    for (int i = 0; i < n_updates; i++) live[updates[i]->id] = true;
+    for (int id = graph->n_nodes - 1; id >= 0; id--) {
+        const strata_tensor *node = graph->nodes[id];
+        for (int i = 0; live[id] && i < node->n_inputs; i++) {
+            live[node->inputs[i]->id] = true;
+            if (uses) uses[node->inputs[i]->id]++;
+        }
+    }
+}
+
+strata_tensor *strata_copy_node(strata_graph *to, const strata_tensor *node, strata_tensor *const *inputs) {
+    strata_tensor *copy = strata_node(to, node->op, node->n_inputs, inputs, node->attrs);
+    if (strata_tensor_is_poison(copy)) return copy;
+    /* Leaves carry dtype and shape themselves; rules of computed nodes find the same again. */
+    copy->dtype = node->dtype;
+    copy->shape = node->shape;
+    return strata_tensor_set_name(copy, node->name);
+}
+
+strata_tensor *strata_copy_value(strata_tensor *value) {
+    strata_broadcast_to_attrs attrs = {.shape = value->shape};
+    return strata_tensor_set_name(strata_node(value->graph, &strata_op_broadcast_to, 1, &value, &attrs), value->name);
+}
