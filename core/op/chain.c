@@ -58,7 +58,7 @@ strata_tensor *strata_chain(int n_operands, strata_tensor *const *operands, cons
 
 /* ---- rule ---- */
 
-/* The step's node must be one that the op itself would take: its own rule is asked, about operands of the whole shape. */
+/* Checks one step by the shape rule of its op, with operands of the chain's whole shape. */
 static strata_status check_step(const strata_tensor *node, int s, strata_tensor *values, strata_error *err) {
     const strata_chain_attrs *attrs = node->attrs;
     const strata_op *op = strata_chain_op((int)(attrs->steps[s] & 255));
