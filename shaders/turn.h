@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cos(a + axis pi / 2) for a in [-pi/4, pi/4], by the polynomials of Cephes for sine and cosine. Axis 3 turns the cosine into the
- * sine. */
+ * cos(a + axis pi / 2) for a in [-pi/4, pi/4], by the polynomials of Cephes for sine and cosine. Axis 3 turns the cosine into
+ * the sine. */
 #ifndef STRATA_SHADERS_TURN_H
 #define STRATA_SHADERS_TURN_H
 

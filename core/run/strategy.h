@@ -76,8 +76,8 @@ typedef struct strata_step_replica {
  * the same exchanges in the same order. */
 typedef struct strata_step_rewrite {
     /* Returns the gradients that the replica's optimizer takes (optional; NULL: the sum over all replicas).
-     *   own    gradients of the loss of the replica's own examples, each example weighted by 1 / (examples of the global batch):
-     *          the sum of `own` over all replicas is the gradient of the mean loss
+     *   own    gradients of the loss of the replica's own examples, each example weighted by 1 / (examples of the global
+     *          batch): the sum of `own` over all replicas is the gradient of the mean loss
      *   share  a scalar, the replica's examples / the examples of the global batch; 0 where it has no examples.
      *          strata_rewrite_own_mean (strategies/kinds.h) divides by it */
     strata_tensor *(*gradients)(const strata_step_replica *replica, strata_tensor *own, strata_tensor *share);
