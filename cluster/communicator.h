@@ -10,7 +10,7 @@
 #include "cluster/transport.h"
 #include "strata/cluster.h"
 
-/* What a rank tells the others about itself when they connect. */
+/* What a rank sends the others about itself when they connect. */
 typedef struct strata_peer {
     int job_rank;
     int32_t pid;
@@ -130,8 +130,8 @@ strata_status strata_message_wait(strata_request *request, double seconds, bool 
  * be NULL. */
 strata_status strata_communicator_fail(strata_communicator *comm, const strata_call *call, strata_status status,
                                        strata_error *err, const char *format, ...) STRATA_PRINTF(5, 6);
-/* Of a rank that could not connect: unless there is a verdict the others are told, who would wait for it. Returns the
- * verdict. */
+/* For a rank that could not connect. Unless there is a verdict already, it sends one to the other ranks, which would wait for
+ * it otherwise. Returns the verdict. */
 strata_status strata_communicator_give_up(strata_communicator *comm, strata_status status, strata_error *err);
 /* The verdict that both sides of a link call different things. */
 strata_status strata_communicator_mismatch(strata_communicator *comm, const strata_call *mine, int peer,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A communicator of processes: each comes to the store and tells about itself; rank 0 waits for all, and gives all the list. */
+ * Makes a communicator of processes. Each process connects to the store and sends its own description. Rank 0 waits for all of
+ * them, and sends the list of all to each. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>

@@ -12,9 +12,13 @@
 #define SQRT(v)      sqrt_f32(v)
 #define RSQRT(v)     inversesqrt(v)
 #define TANH(v)      tanh_f32(v)
+#define SIN(v)       sin_f32(v)
+#define COS(v)       cos_f32(v)
 #define POW(a, b)    pow_f32(a, b)
 #define ABS(v)       abs(v)
 #define ERF(v)       erf_f32(v)
+
+#include "turn.h"
 
 uint multiply_high(uint a, uint b) {
     uint high, low;
@@ -237,4 +241,56 @@ float erf_f32(float v) {
     p = p * t + 0.254829592f;
     p = 1.0f - p * t * exp_f32(-a * a);
     return v < 0.0f ? -p : p;
+}
+
+/* Bits 32 k .. 32 k + 31 of 2 / pi behind 32 zeros: 2 / pi is the sum of two_over_pi[k] 2^(-32 k). */
+const uint two_over_pi[8] =
+    uint[8](0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
+
+/* Word k of 2 / pi times 2^shift, 0 <= shift < 32. */
+uint two_over_pi_word(uint k, uint shift) {
+    return (two_over_pi[k] << shift) | ((two_over_pi[k + 1u] >> 1) >> (31u - shift));
+}
+
+/* |v| = axis pi / 2 + a whole number of turns + the result, which lies in [-pi/4, pi/4]; v is finite. Payne and Hanek (1983):
+ * |v| is m 2^(e - 32), and of 2 / pi only those 96 bits are multiplied by m whose products decide the quarter turn and its
+ * fraction. The bits before them give whole turns, as m is a multiple of 2^8. */
+float reduce_angle(float v, out uint axis) {
+    const uint bits = floatBitsToUint(v) & 0x7fffffffu;
+    axis = 0u;
+    if (bits < 0x3f490fdbu) return abs(v); /* pi / 4 */
+    const uint m = (bits << 8) | 0x80000000u;
+    const uint e = (bits >> 23) - 126u;
+    uint whole, high_low, middle_high, middle_low, carry_low, carry_high, carry;
+    umulExtended(m, two_over_pi_word(e >> 5, e & 31u), whole, high_low);
+    umulExtended(m, two_over_pi_word((e >> 5) + 1u, e & 31u), middle_high, middle_low);
+    /* The fraction of a quarter turn: high 2^-32 + low 2^-64. */
+    uint low = uaddCarry(middle_low, multiply_high(m, two_over_pi_word((e >> 5) + 2u, e & 31u)), carry_low);
+    uint high = uaddCarry(high_low, middle_high, carry_high);
+    high = uaddCarry(high, carry_low, carry);
+    const bool next = (high >> 31) != 0u; /* nearer to the next axis */
+    axis = whole + carry_high + carry + uint(next);
+    if (next) {
+        low = ~low + 1u;
+        high = ~high + uint(low == 0u);
+    }
+    precise float a = (float(high) + float(low) * 2.3283064e-10f) * 3.6572957e-10f; /* 2^-32; pi / 2 * 2^-32 */
+    return next ? -a : a;
+}
+
+float sin_f32(float v) {
+    if (IS_NAN(v)) return v;
+    if (!IS_FINITE(v)) return NOT_A_NUMBER;
+    uint axis;
+    const float a = reduce_angle(v, axis);
+    const float sine = turned_cosine(a, axis + 3u);
+    return IS_NEGATIVE(v) ? -sine : sine;
+}
+
+float cos_f32(float v) {
+    if (IS_NAN(v)) return v;
+    if (!IS_FINITE(v)) return NOT_A_NUMBER;
+    uint axis;
+    const float a = reduce_angle(v, axis);
+    return turned_cosine(a, axis);
 }

@@ -45,7 +45,6 @@ float log1p_f32(float x) {
 #define EXACT_VALUE VALUE(T)
 #undef ABS
 #define ZERO        PASTE(ZERO_, T)
-#define RELU(x)     ((x) < ZERO ? ZERO : (x))
 #define ZERO_i32    0
 #define ZERO_i64    I64(0)
 #define ZERO_u8     0u

@@ -5,13 +5,6 @@
  * chooses them. */
 #include "strategies/kinds.h"
 
-static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
-                            const strata_strategy_kind **out_kind, strata_error *err) {
-    STRATA_TRY(strata_strategy_mirrored.choose(rows, n_rows, choice, out_kind, err));
-    *out_kind = &strata_strategy_central_storage;
-    return STRATA_OK;
-}
-
 static strata_tensor *sum(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *x,
                           strata_all_reduce_attrs attrs) {
     attrs.common.takes = strata_strategy_updates(strategy, device);
@@ -30,5 +23,4 @@ static strata_tensor *share(const strata_strategy *strategy, int device, strata_
 
 const strata_step_exchanges strata_exchanges_through_one = {.sum = sum, .share = share};
 
-const strata_strategy_kind strata_strategy_central_storage = {
-    .name = "central_storage", .most_devices = -1, .central = true, .choose = choose};
+const strata_strategy_kind strata_strategy_central_storage = {.name = "central_storage", .most_devices = -1, .central = true};

@@ -96,7 +96,8 @@ void *strata_trace_alloc(strata_graph *graph, size_t n, size_t bytes);
 /* Makes a node part of the program, as an update. */
 void strata_replica_keep(strata_replica_context *replica, strata_tensor *node);
 
-/* An update of the replica's own copy. Where devices are of several kinds, the first replica's counts for all. */
+/* An update of the replica's own copy. Where devices are of several kinds, all replicas take the value
+ * of the first one. */
 void strata_replica_update_copy(strata_replica_context *replica, strata_variable *own, strata_tensor *update);
 
 /* INVALID, with what to do, unless this thread is in the cross-replica context. Without a scope it is, of no strategy. */

@@ -96,7 +96,7 @@ static strata_status build(const strata_function *function, const trace *t, stra
     return status ? status : strata_graph_check(replica->graph, err);
 }
 
-/* Workers tell each other the lengths of what their replicas gather, and whether they are news. */
+/* Each worker sends the others the lengths of what its replicas gather, and whether they have changed. */
 static strata_status share_lengths(const strata_strategy *strategy, strata_gather_lengths *gathers, int n_gathers,
                                    strata_error *err) {
     const strata_workers *workers = &strategy->workers;
@@ -179,7 +179,8 @@ static strata_status take_feeds(trace *t, const strata_replica_context *replicas
     return STRATA_OK;
 }
 
-/* What the first trace says of gathers, later ones must too: workers must agree on whether they look at each other's shapes. */
+/* Either all traces of a function contain a gather or none does: workers exchange shapes before a run only where there are
+ * gathers, so all of them must know this from the first trace on. */
 static strata_status note_gathers(strata_function *function, trace *t, bool gathers, strata_error *err) {
     if (function->traces && gathers != function->gathers && strata_strategy_has_workers(function->strategy))
         return strata_fail(err, STRATA_INVALID,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a kind of strategy says about itself. A new one is strategies/<name>.c with its strata_strategy_<name>, a row in
+ * What a kind of strategy consists of. A new one is strategies/<name>.c with its strata_strategy_<name>, a row in
  * strategies.def, its test. */
 #ifndef STRATA_STRATEGIES_KINDS_H
 #define STRATA_STRATEGIES_KINDS_H
@@ -18,16 +18,18 @@ STRATA_MUST_USE strata_status strata_choice_add(strata_device_choice *choice, co
 
 typedef struct strata_strategy_kind {
     const char *name;
-    /* That a user may name; 0: none, -1: any number. */
+    /* How many devices a user may name: 0 none, -1 any number. */
     int most_devices;
-    /* One of several, which a communicator joins. */
+    /* The strategy spans several processes, which a communicator connects. */
     bool workers;
-    /* One device keeps optimizer slots and makes the update. */
+    /* One device owns the optimizer's slots and makes the update for all replicas. Not together with `rewrite`. */
     bool central;
-    /* How the step differs from adding up gradients before the update; each replica makes its own then. NULL: it does not. */
+    /* How the training step differs from "add up the gradients of all replicas, then update". Every replica makes the update of
+     * its own copy then. NULL: the step does not differ. */
     const strata_step_rewrite *rewrite;
-    /* Which devices, when the user names none. `rows`: all there are. *out_kind is the kind itself, or what it stands for
-     * ("auto"). */
+    /* Adds to `choice` the devices that are used when the user names none (optional; NULL: those that mirrored uses).
+     *   rows      [n_rows] all devices of the machine
+     *   out_kind  *out_kind is this kind when the function is called; "auto" sets it to the kind that it stands for */
     strata_status (*choose)(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
                             const struct strata_strategy_kind **out_kind, strata_error *err);
 } strata_strategy_kind;
@@ -45,6 +47,10 @@ void strata_choice_divide(strata_device_choice *choice, int local_rank, int loca
 /* The best device, as strata_device_open(NULL) takes it. */
 STRATA_MUST_USE strata_status strata_choose_best(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
                                                  strata_error *err);
+
+/* rewrite.c: a strata_step_rewrite's `gradients` by which each replica's optimizer takes the mean gradient of the replica's own
+ * examples, without an exchange; zeros where it has none. */
+strata_tensor *strata_rewrite_own_mean(const strata_step_replica *replica, strata_tensor *own, strata_tensor *share);
 
 /* mirrored.c: every device updates its own copy of the variables, with the sum that all of them take. */
 extern const strata_step_exchanges strata_exchanges_to_all;

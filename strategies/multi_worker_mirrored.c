@@ -9,15 +9,8 @@
 #include "strata/cluster_spec.h"
 #include "strategies/workers.h"
 
-static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
-                            const strata_strategy_kind **out_kind, strata_error *err) {
-    STRATA_TRY(strata_strategy_mirrored.choose(rows, n_rows, choice, out_kind, err));
-    *out_kind = &strata_strategy_multi_worker_mirrored;
-    return STRATA_OK;
-}
-
 const strata_strategy_kind strata_strategy_multi_worker_mirrored = {
-    .name = "multi_worker_mirrored", .most_devices = -1, .workers = true, .choose = choose};
+    .name = "multi_worker_mirrored", .most_devices = -1, .workers = true};
 
 static strata_status sum(const strata_workers *workers, strata_dtype dtype, strata_dtype wire, const void *own, void *out_sum,
                          int64_t elements, strata_error *err) {

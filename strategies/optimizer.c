@@ -221,7 +221,7 @@ static void update(const application *a, strata_distributed_variable *variable, 
     strata_replica_keep(a->replica, strata_assign(parameters, strata_reshape(all, shape)));
 }
 
-/* What cannot be updated so is said here. */
+/* Whether the optimizer can update the variable; if not, the graph is poisoned with the reason. */
 static bool check(const application *a, const strata_distributed_variable *variable) {
     const strata_distributed_optimizer *o = a->optimizer;
     strata_graph *graph = a->replica->graph;

@@ -30,10 +30,10 @@ static strata_status find_kind(const char *name, const strata_strategy_kind **ou
         }
     const char *near = strata_nearest_name(name, strata_strategy_names, N_KINDS);
     if (near) return strata_fail(err, STRATA_INVALID, "there is no strategy \"%s\"; did you mean \"%s\"?", name, near);
-    return strata_fail(err, STRATA_INVALID,
-                       "there is no strategy \"%s\"; there are: default, one_device, mirrored, multi_worker_mirrored, "
-                       "central_storage, auto",
-                       name);
+    char names[256] = "";
+    for (int i = 0; i < N_KINDS; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", kinds[i]->name);
+    return strata_fail(err, STRATA_INVALID, "there is no strategy \"%s\"; there are: %s", name, names);
 }
 
 /* ---- devices ---- */
@@ -135,6 +135,15 @@ static strata_status open_chosen(strata_strategy *strategy, const strata_device_
     return status;
 }
 
+/* Devices for a kind that does not choose its own: those that mirrored chooses. */
+static strata_status choose_as_mirrored(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
+                                        const strata_strategy_kind **out_kind, strata_error *err) {
+    const strata_strategy_kind *kind = *out_kind;
+    const strata_status status = strata_strategy_mirrored.choose(rows, n_rows, choice, out_kind, err);
+    *out_kind = kind;
+    return status;
+}
+
 /* The devices that the kind chooses by itself; strategy->name becomes what it stands for. */
 static strata_status choose(strata_strategy *strategy, const strata_strategy_kind *kind, const strata_strategy_options *opts,
                             char reason[128], strata_error *err) {
@@ -142,7 +151,7 @@ static strata_status choose(strata_strategy *strategy, const strata_strategy_kin
     int n_rows = 0;
     strata_device_choice choice = {0};
     STRATA_TRY(strata_devices_list(&rows, &n_rows, err));
-    strata_status status = kind->choose(rows, n_rows, &choice, &kind, err);
+    strata_status status = (kind->choose ? kind->choose : choose_as_mirrored)(rows, n_rows, &choice, &kind, err);
     strategy->name = kind->name;
     if (!status && kind->workers) strata_choice_divide(&choice, opts->local_rank, opts->local_size);
     if (!status) status = open_chosen(strategy, &choice, opts->device_options, err);
@@ -186,6 +195,8 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     if (kind->most_devices >= 0 && n > kind->most_devices)
         return strata_fail(err, STRATA_INVALID, "strategy %s takes %s; %d devices are named", kind->name,
                            kind->most_devices ? "one device" : "no device by name", n);
+    if (kind->central && kind->rewrite)
+        return strata_fail(err, STRATA_INTERNAL, "strategy %s is central and has a rewrite; it can be one of both", kind->name);
     if (opts->parameter_device && !kind->central)
         return strata_fail(err, STRATA_INVALID, "strategy %s has no parameter device; central_storage has", kind->name);
     if (!kind->workers && opts->communicator)

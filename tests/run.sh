@@ -66,6 +66,9 @@ finish() {
         cat "$logs/failures.txt"
     fi
     echo "$passed passed, $failed failed, $skipped skipped"
+    if [ "$passed$failed$skipped" = 000 ] && [ -n "$filter" ]; then
+        echo "no suite and no case has \"$filter\" in its name; build/$preset/suites/test_X --list shows the cases of a suite"
+    fi
     [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
     exit
 }

@@ -16,6 +16,8 @@
 #define SQRT(x)      sqrtf(x)
 #define RSQRT(x)     (1.0f / sqrtf(x))
 #define TANH(x)      tanhf(x)
+#define SIN(x)       sinf(x)
+#define COS(x)       cosf(x)
 #define SIGMOID(x)   (1.0f / (1.0f + expf(-(x))))
 #define POW(a, b)    powf(a, b)
 #define DIVIDE(a, b) ((a) / (b))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Accepting connections: handshakes of unknown peers, a few at a time, each in a struct of fixed size and for 5 s at most. A
- * peer that proves the secret becomes a session of the store or a link that a communicator asks for; any other is dropped, and
- * nobody else notices. */
+ * peer that proves that it knows the secret becomes a session of the store, or a link that a communicator waits for. Any other
+ * peer is disconnected, without an effect on the rest of the job. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -36,8 +36,8 @@ static bool say(strata_stream *stream, const unsigned char *bytes, size_t n) {
 
 /* ---- who was refused ---- */
 
-/* A count and the last reason is all that is kept, whoever knocks. Strangers, such as a scanner of ports, are counted apart:
- * they are not to hide why a rank was refused. */
+/* Of refused peers only their number and the last reason are stored, so that a flood of them needs no memory. Peers that are
+ * not Strata, such as a port scanner, are counted apart, so that they do not overwrite the reason why a rank was refused. */
 void strata_loop_count_refused(strata_loop *loop, const char *from, const char *why) {
     loop->refused.n_ranks++;
     snprintf(loop->refused.last, sizeof loop->refused.last, "%.64s: %.180s", from, why);

@@ -119,8 +119,8 @@ struct strata_loop {
 strata_status strata_loop_watch(strata_loop *loop, int fd, strata_source *source, strata_error *err);
 void strata_loop_forget(strata_loop *loop, int fd);
 void strata_loop_want_output(strata_loop *loop, int fd, strata_source *source, bool output);
-/* An event of the job, which this process saw or was told: ends seats and messages that it concerns. Returns whether it was
- * new. */
+/* Applies an event of the job that this process observed or received: ends the seats and messages that it concerns. Returns
+ * whether the event was new. */
 bool strata_loop_take_event(strata_loop *loop, strata_event_kind kind, uint32_t subject, strata_status status,
                             const char *text);
 /* The roster of this process. */

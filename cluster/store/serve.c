@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rank 0: the other ranks' requests to the board, and the verdict. A rank whose connection closes without a word was killed;
- * one that gives no sign of life was stopped, or its link is cut. The first failure that is seen or told is sent to all. */
+ * Rank 0: the other ranks' requests to the board, and the verdict. A rank whose connection closes without a message was
+ * killed. A rank that sends no heartbeat was stopped, or its link is cut. The first failure that rank 0 observes or receives is
+ * sent to all ranks. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -257,7 +258,8 @@ static int n_going_on(const strata_loop *loop) {
     return n;
 }
 
-/* Ranks to which a failure is still to be told: they are there and have not left, or will come and look for us in vain. */
+/* How many ranks a failure must still be sent to: those that are connected and have not left, and those that did not connect
+ * yet. */
 static int n_to_be_told(const strata_loop *loop) {
     int n = 0;
     for (int r = 1; r < loop->member.world; r++) n += loop->sessions[r].connected || !loop->sessions[r].came;

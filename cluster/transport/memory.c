@@ -270,8 +270,8 @@ static strata_status stalled(strata_communicator *comm, const strata_call *call,
                                     comm->stall_seconds);
 }
 
-/* A peer that this exchange waits for and that has left: -1 is none. What is there is looked for once more, as it may have come
- * before. */
+/* A peer that this exchange waits for and that has left; -1: none. Messages of such a peer are read once more first, as they
+ * may have arrived before it left. */
 static int find_left(strata_memory *m, const strata_send *sends, int n_sends, const strata_receive *receives, int n_receives) {
     for (int i = 0; i < n_receives; i++)
         if (!receives[i].view && atomic_load(&m->bells[receives[i].peer].left) && !next_block(m, m->rank, receives[i].peer))

@@ -8,9 +8,8 @@
  *     server -> client   HMAC-SHA256(secret, "server" c s hello)
  *
  * Fresh nonces of both make a recorded proof worthless; the role in the proof makes one worthless to its own author. Without a
- * secret the key is
- * empty: then it only tells that the other side is Strata. A struct of fixed size holds all that an unknown peer can make us
- * keep. */
+ * secret the key is empty, and the handshake proves only that the other side is Strata. An unknown peer can make us store one
+ * struct of fixed size, and nothing else. */
 #ifndef STRATA_CLUSTER_WIRE_HANDSHAKE_H
 #define STRATA_CLUSTER_WIRE_HANDSHAKE_H
 

@@ -177,9 +177,9 @@ static bool transfer(strata_stream *s, unsigned char *bytes, size_t n, bool out,
     return true;
 }
 
-/* A handshake that broke off after `step` of its steps, n bytes of the next being in `in`. *out_again: the other side may be
- * too busy. One that refuses
- * because of the secret closes as one that drops us under a flood does: a few refusals tell. */
+/* A handshake that broke off after `step` of its steps, n bytes of the next being in `in`. *out_again: the other side
+ * may be too busy. A peer that refuses the secret closes the connection just as a peer does that is flooded, so only several
+ * refusals in a row mean a wrong secret. */
 static strata_status broke_off(const strata_stream *s, const char *address, int step, const unsigned char *in, size_t n,
                                bool *out_again, int *n_refused, strata_error *err) {
     const int error = errno;

@@ -20,9 +20,9 @@ typedef struct strata_credentials {
 STRATA_MUST_USE strata_status strata_address_split(const char *address, char out_host[256], char out_port[8],
                                                    strata_error *err);
 
-/* Listens on host and port ("0": any that is free); *out_beyond tells whether others than this host may come. Where the host's
- * address is not on this machine (a service's name) and `anywhere` is set, on all addresses. A host that nobody knows is asked
- * for again until the deadline.
+/* Listens on host and port ("0": any that is free). *out_beyond: whether other hosts can connect. If the host's address is not
+ * one of this machine (it is the name of a service) and `anywhere` is set, it listens on all addresses. A host name that cannot
+ * be resolved is tried again until the deadline.
  * Fails: UNAVAILABLE. */
 STRATA_MUST_USE strata_status strata_socket_listen(const char *host, const char *port, bool anywhere, double deadline,
                                                    int *out_fd, bool *out_beyond, strata_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Whole files: read with a limit, written so that a reader sees the old file or the new one and never a part.
- * What the bytes mean is said in core/data/ and core/base/json.h. */
+ * Parsers of the bytes are in core/data/ and core/base/json.h. */
 #ifndef STRATA_CORE_FILE_H
 #define STRATA_CORE_FILE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Options in a model's JSON: a table over a plain struct. Layers, losses, optimizers and schedules each have one; zero or false
- * is the default that the struct's field tells, and is left out when written. */
+ * means the default that the comment of the struct's field names, and is not written to JSON. */
 #ifndef STRATA_CORE_OPTION_H
 #define STRATA_CORE_OPTION_H
 

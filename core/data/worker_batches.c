@@ -91,7 +91,8 @@ static strata_status next_rows(strata_worker_batches *b, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Every worker says what it has. A step in which nobody has rows is none, unless nobody has more. */
+/* Each worker sends the others how many examples it has for this step. A step in which no worker has examples is skipped; the
+ * epoch ends when no worker has any left. */
 static strata_status next_own(strata_worker_batches *b, strata_error *err) {
     const strata_workers *workers = &b->strategy->workers;
     strata_worker_step *step = &b->step;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an op asks of a kernel device: launches of kernels from shaders/, in terms of tensors, before any API is known.
+ * What an op runs on a kernel device: launches of kernels from shaders/, in terms of tensors, before any API is known.
  * The op's `lower` makes them; backends/kernel places them in buffers and records them. The launch ABI (buffers whole, element
- * offsets first among the words) is told in shaders/README.md. */
+ * offsets first among the words) is described in shaders/README.md. */
 #ifndef STRATA_CORE_LAUNCH_H
 #define STRATA_CORE_LAUNCH_H
 

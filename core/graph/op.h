@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One op, one room: what an op says about itself, once, for graph, gradients, planner, reference and every backend.
- * A new op is core/op/<name>.c with its strata_op_<name>, one row in core/op/ops.def, its builder in strata/ops.h,
- * shaders/<name>.kernel and tests/op/<name>_test.c. */
+ * core/op/README.md has the recipe for a new one. */
 #ifndef STRATA_CORE_OP_H
 #define STRATA_CORE_OP_H
 

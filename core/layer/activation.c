@@ -15,13 +15,18 @@ static strata_tensor *elu(strata_tensor *x) {
     return strata_elu(x, 1);
 }
 
+/* x / (1 + |x|): three ops, which a chain makes one kernel. */
+static strata_tensor *softsign(strata_tensor *x) {
+    return strata_div(x, strata_add(strata_scalar(strata_tensor_graph(x), strata_tensor_dtype(x), 1), strata_abs(x)));
+}
+
 static const struct {
     const char *name;
     strata_tensor *(*apply)(strata_tensor *x);
-} functions[] = {{"relu", strata_relu},         {"tanh", strata_tanh},          {"sigmoid", strata_sigmoid},
-                 {"softmax", strata_softmax},   {"gelu", strata_gelu},          {"silu", strata_silu},
-                 {"swish", strata_silu},        {"leaky_relu", leaky_relu},     {"elu", elu},
-                 {"softplus", strata_softplus}, {"gelu_tanh", strata_gelu_tanh}};
+} functions[] = {{"relu", strata_relu},         {"tanh", strata_tanh},           {"sigmoid", strata_sigmoid},
+                 {"softmax", strata_softmax},   {"gelu", strata_gelu},           {"silu", strata_silu},
+                 {"swish", strata_silu},        {"leaky_relu", leaky_relu},      {"elu", elu},
+                 {"softplus", strata_softplus}, {"gelu_tanh", strata_gelu_tanh}, {"softsign", softsign}};
 enum { N_FUNCTIONS = sizeof functions / sizeof *functions };
 
 static strata_status list_functions(const char *wrong, strata_error *err) {

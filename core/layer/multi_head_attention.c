@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * multi_head_attention: each place of x (N, T, C) looks at all others that are no padding (Vaswani et al. 2017): queries, keys
- * and values are products of x, cut into heads; what the heads give is brought back to C channels by a last product. */
+ * multi_head_attention of x (N, T, C) with itself (Vaswani et al. 2017). Queries, keys and values are products of x, cut into
+ * heads. Positions of padding are not used as keys. A last product maps the outputs of all heads to C channels. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static strata_tensor *to_heads(strata_tensor *x, int64_t n, int64_t t, int64_t h
     return strata_transpose(strata_reshape(x, STRATA_SHAPE(n, t, heads, key_dim)), (int[]){0, 2, 1, 3});
 }
 
-/* bool (t, t): place i may look at the places up to itself. */
+/* bool (t, t): query i uses keys 0 .. i. */
 static strata_tensor *causal_mask(strata_graph *graph, int64_t t) {
     uint8_t *values = calloc((size_t)(t * t) + 1, 1);
     if (!values)
@@ -50,7 +50,7 @@ static strata_tensor *causal_mask(strata_graph *graph, int64_t t) {
     return mask;
 }
 
-/* Which places of k each of q may look at, bool, broadcast to (n, heads, t, t); NULL: all. */
+/* Which keys each query uses: bool, broadcast to (n, heads, t, t). NULL: all. */
 static strata_tensor *mask_of(const strata_multi_head_attention_options *opts, const strata_layer_context *context,
                               strata_graph *graph, int64_t n, int64_t t) {
     strata_tensor *held = strata_layer_mask(context), *back = opts->causal ? causal_mask(graph, t) : NULL;

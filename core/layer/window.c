@@ -18,7 +18,7 @@ strata_padding strata_padding_of(const char *name) {
     return STRATA_PADDING_VALID;
 }
 
-/* Numbers that are not asked for would be numbers that are not heard. */
+/* explicit_padding without padding "explicit" is an error, as it would have no effect. */
 static strata_status check_explicit(const char *name, const int64_t *explicit_padding, int n, strata_error *err) {
     for (int i = 0; i < n; i++) {
         if (explicit_padding[i] < 0)

@@ -39,7 +39,7 @@ strata_status strata_metric_find(const char *name, const strata_metric_kind **ou
 
 /* ---- in graphs of one's own ---- */
 
-/* What the metric is of; *opts gets the loss's settings, checked. */
+/* The case that a metric is computed for. *opts becomes the checked options of the loss. */
 static strata_status make_case(const strata_metric *metric, strata_shape output, strata_loss_options *opts,
                                const strata_metric_kind **out_kind, strata_metric_case *out_case, strata_error *err) {
     if (!metric->name || !metric->loss)

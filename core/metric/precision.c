@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * precision: of the examples taken for a class, the share that are of it; recall: of the examples of a class, the share taken
- * for it. For yes-or-no outputs the class is "yes"; else the mean over all classes. A class that nothing was taken for, or that
- * has no examples, counts 0. */
+ * precision = true positives / (true positives + false positives); recall = true positives / (true positives + false
+ * negatives). For a yes-or-no output the positive class is "yes". With more classes each is the positive class once, and the
+ * result is the mean over them. A class whose denominator is 0 counts as 0. */
 #include "core/metric/metric.h"
 
 /* Of the counts first, first + step, ... the share that is right: a row of the matrix, or a column. */

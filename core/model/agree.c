@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether the workers of a job train the same thing. What differs in count or shape ends at the first sum; another batch, rate
- * or order of examples would train something that nobody asked for, without a word. */
+ * Checks that the workers of a job train the same model in the same way. Different counts or shapes fail in the first sum
+ * anyway. A different batch, learning rate or order of examples would not fail, and would train a model that no worker
+ * described. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>

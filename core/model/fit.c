@@ -20,7 +20,8 @@ static const double largest_scale = 16777216;
 
 enum { MAX_IN_FLIGHT = 8, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
 
-/* What is submitted and not looked at yet: a step; a batch of one whose gradients are accumulated; that step's update. */
+/* A run that is submitted and whose result is not read yet: a step; or, with accumulated gradients, one batch of a step, or the
+ * step's update. */
 typedef struct flight {
     strata_model_program *program;
     int slot;

@@ -210,7 +210,8 @@ static bool all_finite(const float *values, int64_t n) {
     return true;
 }
 
-/* The f32 tensors of the graph before its updates, in order; every one becomes an output of the program that looks. */
+/* The f32 tensors of the graph before its updates, in order; every one becomes an output of the program that searches for
+ * the first tensor that is not finite. */
 static int float_tensors(const strata_graph *graph, strata_tensor **out_tensors) {
     int n = 0;
     for (int id = 0; id < graph->n_nodes; id++) {

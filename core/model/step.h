@@ -54,7 +54,8 @@ strata_tensor *strata_step_part(strata_tensor *flat, int64_t first, int64_t n);
 /* Whether every device takes the gradients of all parameters: for their norm, to see whether all are finite, or because they
  * travel in a smaller dtype, which only all_reduce does. */
 bool strata_step_needs_all_gradients(const strata_model *model);
-/* Says where gradients lie, once the layers have said how many rows they take: as the parameters do, but for rows. */
+/* Fills in where gradients lie, after the layers were built and the number of rows that they use is known: in the order of the
+ * parameters, but of a sparse parameter with as many rows as are used. */
 void strata_step_place_gradients(strata_step_builder *b);
 /* First element, among its block's gradients, of the part's gradient; of the counts of how often each row is used. */
 int64_t strata_step_gradient_place(const strata_step_builder *b, int part);
@@ -66,7 +67,8 @@ strata_tensor *strata_step_own_gradients(const strata_step_builder *b, const str
 strata_tensor *strata_step_reduce(strata_step_builder *b, strata_step_computed *c, int block);
 /* The device's place among the replicas of all workers: which shard it owns. */
 int strata_step_own_shard(const strata_step_builder *b);
-strata_step_replica strata_step_replica_of(const strata_step_builder *b);
+/* What the functions of a strategy's rewrite are given. */
+strata_step_replica strata_step_replica_of(strata_step_builder *b);
 
 /* update.c: adds up the gradients over replicas, and updates parameters, slots, states and the epoch's sums. */
 void strata_step_update(strata_step_builder *b, strata_step_computed *c);

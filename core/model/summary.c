@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model's summary: read off the graphs of a prediction and of a training step, so that it tells what runs and no formula
- * stands twice. */
+ * A model's summary. It is computed from the graphs of a prediction and of a training step, so it describes what runs, and no
+ * formula is written twice. */
 #include "strata/summary.h"
 
 #include <stdlib.h>

@@ -117,7 +117,8 @@ static strata_tensor *update_block(builder *b, block_update *block, int k) {
     strata_tensor *updated = step_block(b, block, k);
     if (sharded) updated = strata_step_add(b, strata_assign(b->step->blocks[k], gather_shards(b, k, updated)));
     const strata_step_replica replica = strata_step_replica_of(b);
-    if (rewrite) updated = strata_step_add(b, strata_assign(updated, rewrite->parameters(&replica, updated)));
+    if (rewrite && rewrite->parameters)
+        updated = strata_step_add(b, strata_assign(updated, rewrite->parameters(&replica, updated)));
     return updated;
 }
 

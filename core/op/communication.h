@@ -13,8 +13,11 @@
 #include "core/graph/graph.h"
 #include "strata/ops.h"
 
-/* Who takes part in an exchange. Nodes of one channel belong together in the order in which each graph has them; exchanges of
- * different channels may come in different orders. {0}: all devices of the group, and of the groups of all other workers. */
+/* Who takes part in an exchange. All members of a channel build its nodes in the same order: the k-th node of each belongs to
+ * the k-th exchange. A device carries out its exchanges one after the other, in the order of its graph, and each waits for all
+ * members. So the members of several channels may not wait for each other in a circle: where each device of a ring sends first,
+ * and then receives, no exchange could be the first, and the group is refused. Building exchanges in ascending order of the
+ * channels on every device avoids circles. {0}: all devices of the group, and of the groups of all other workers. */
 typedef struct strata_channel {
     int64_t id;
     /* Bit d: device d of the group takes part; 0: every device does. */

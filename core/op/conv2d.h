@@ -21,7 +21,7 @@ typedef struct strata_conv2d_attrs {
     /* Size is the filter's. */
     strata_window window;
     int64_t groups;
-    /* H, W of x, for conv2d_input_grad: dy does not tell; else 0. */
+    /* H, W of x, for conv2d_input_grad, where they do not follow from the shape of dy; else 0. */
     int64_t input_size[STRATA_MAX_RANK];
     /* Of conv2d and conv2d_input_grad. */
     strata_epilogue epilogue;

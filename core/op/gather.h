@@ -13,8 +13,8 @@ typedef struct strata_gather_grad_sizes {
 } strata_gather_grad_sizes;
 strata_gather_grad_sizes strata_gather_grad_sizes_of(const strata_tensor *node);
 
-/* What `node` is, taking the operand of its dy where dy is a broadcast_to along the indices' last axis, so that nobody stores
- * the repeated rows. NULL where it is not a gather_grad of that form. */
+/* For a gather_grad whose dy is a broadcast_to along the last axis of the indices: a node of the same value that reads the
+ * operand of that broadcast, so that the repeated rows are not stored. NULL for any other node. */
 strata_tensor *strata_gather_grad_unrepeated(strata_tensor *node);
 
 #endif

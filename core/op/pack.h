@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What pack tells the planner, which lets its operands be computed straight into their places. */
+ * For the memory plan: where in the output of a pack its operands lie, so that they are computed there without a copy. */
 #ifndef STRATA_CORE_OP_PACK_H
 #define STRATA_CORE_OP_PACK_H
 

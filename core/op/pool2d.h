@@ -10,7 +10,7 @@
 
 typedef struct strata_pool2d_attrs {
     strata_window window;
-    /* H, W of x, for avg_pool2d_grad: dy does not tell; else 0. */
+    /* H, W of x, for avg_pool2d_grad, where they do not follow from the shape of dy; else 0. */
     int64_t input_size[STRATA_MAX_RANK];
     /* max_pool2d_grad: 1 where its result then went through relu_grad(dx, x). */
     int64_t rectified;

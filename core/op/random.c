@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * random_uniform and random_normal: element e of stream s at a step is a function of (seed, step, s, e) alone, by
- * Philox-4x32-10. Which word of which counter it takes is told in shaders/README.md; dropout.c draws from the same. */
+ * Philox-4x32-10. shaders/README.md defines which word of which counter an element uses; dropout.c draws from the same
+ * sequences. */
 #include "core/op/random.h"
 
 #include <inttypes.h>

@@ -7,7 +7,7 @@
 #include "core/base/philox.h"
 #include "core/graph/launch.h"
 
-/* What tells one sequence from all others, out of a state tensor's words and an op's stream. */
+/* What identifies a sequence of random numbers: words of the state tensor, and the op's stream. */
 typedef struct strata_random_sequence {
     /* The seed. */
     uint32_t key[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What slice tells the planner: which slices are no more than another look at their operand. */
+ * For the memory plan: which slices are views of their operand, without a copy. */
 #ifndef STRATA_CORE_OP_SLICE_H
 #define STRATA_CORE_OP_SLICE_H
 

@@ -27,6 +27,8 @@ static double sign_of(double x) {
 #define SQRT(x)    sqrt(x)
 #define RSQRT(x)   (1 / sqrt(x))
 #define TANH(x)    tanh(x)
+#define SIN(x)     sin(x)
+#define COS(x)     cos(x)
 #define SIGMOID(x) sigmoid_of(x)
 #define SIGN(x)    sign_of(x)
 #define ERF(x)     erf(x)
@@ -148,6 +150,19 @@ static void softplus_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor
     dx[0] = strata_mul(dy, strata_sigmoid(y->inputs[0]));
 }
 
+/* 2 / sqrt(pi) e^(-x^2) */
+static void erf_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    strata_tensor *bell = strata_exp(strata_neg(strata_square(y->inputs[0])));
+    dx[0] = strata_mul(dy, strata_mul(bell, scalar_like(dy, 1.1283791670955126)));
+}
+
+static void sin_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = strata_mul(dy, strata_cos(y->inputs[0]));
+}
+static void cos_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor **dx) {
+    dx[0] = strata_neg(strata_mul(dy, strata_sin(y->inputs[0])));
+}
+
 /* ---- the ops ---- */
 
 #define UNARY(op, allowed, integer, gradient_function)                                                         \
@@ -188,3 +203,6 @@ UNARY(gelu, STRATA_FLOATS, NULL, gelu_gradient)
 UNARY(gelu_tanh, STRATA_FLOATS, NULL, gelu_tanh_gradient)
 UNARY(silu, STRATA_FLOATS, NULL, silu_gradient)
 UNARY(softplus, STRATA_FLOATS, NULL, softplus_gradient)
+UNARY(erf, STRATA_FLOATS, NULL, erf_gradient)
+UNARY(sin, STRATA_FLOATS, NULL, sin_gradient)
+UNARY(cos, STRATA_FLOATS, NULL, cos_gradient)

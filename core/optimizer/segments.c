@@ -24,7 +24,7 @@ strata_tensor *strata_segment_scale(const strata_segments *segments, strata_tens
     return strata_reshape(scaled, strata_tensor_shape(flat));
 }
 
-/* min(a, b) > 0 tells whether both are; the quotient of others is not used. */
+/* a / b where both are above 0, that is where min(a, b) > 0; else 1. */
 strata_tensor *strata_ratio_or_one(strata_tensor *a, strata_tensor *b) {
     strata_graph *graph = strata_tensor_graph(a);
     strata_tensor *zero = strata_scalar(graph, STRATA_DTYPE_F32, 0), *one = strata_scalar(graph, STRATA_DTYPE_F32, 1);

@@ -59,17 +59,30 @@ typedef struct strata_step_exchanges {
                             strata_tensor *updated);
 } strata_step_exchanges;
 
-/* One of the replicas of all workers. */
+/* The replica in whose graph a rewrite builds ops. */
 typedef struct strata_step_replica {
+    /* Its number among the n replicas of all workers. */
     int index, n;
+    /* Makes `node` part of the step although nothing reads its value, as for strata_send; returns the node. A node that is
+     * neither read nor kept is left out of the step. */
+    strata_tensor *(*keep)(const struct strata_step_replica *replica, strata_tensor *node);
+    /* The step that keep adds to. */
+    struct strata_step_builder *builder;
 } strata_step_replica;
 
-/* How a kind's training step differs from adding up the gradients before each update: built into every replica's graph. */
+/* How a kind's training step differs from "add up the gradients of all replicas, then update": two functions that build ops
+ * into the graph of every replica. The graph is that of their operands. Each is called once for each flat range of parameters
+ * that a device binds in one piece (most models have one); shapes are (elements of the range), dtypes f32. All replicas build
+ * the same exchanges in the same order. */
 typedef struct strata_step_rewrite {
-    /* Returns what the replica's update takes. own: the gradients of its own examples, weighted by 1 / (batch of all replicas).
-     * share: its part of that batch, a scalar; 0 where it has no examples. */
+    /* Returns the gradients that the replica's optimizer takes (optional; NULL: the sum over all replicas).
+     *   own    gradients of the loss of the replica's own examples, each example weighted by 1 / (examples of the global
+     *          batch): the sum of `own` over all replicas is the gradient of the mean loss
+     *   share  a scalar, the replica's examples / the examples of the global batch; 0 where it has no examples.
+     *          strata_rewrite_own_mean (strategies/kinds.h) divides by it */
     strata_tensor *(*gradients)(const strata_step_replica *replica, strata_tensor *own, strata_tensor *share);
-    /* Returns what the replica's parameters become, a flat range of them. updated: what its update made of them. */
+    /* Returns the parameters after the step (optional; NULL: `updated`). updated: the parameters after the replica's optimizer
+     * has changed them. */
     strata_tensor *(*parameters)(const strata_step_replica *replica, strata_tensor *updated);
 } strata_step_rewrite;
 

@@ -9,8 +9,8 @@
  *     strata_distributed_batches_create(strategy, data, &b, &batches, &err);     strategy.experimental_distribute_dataset(data)
  *     strata_distributed_batches_next(batches, inputs, &n, &err);                for inputs in batches:
  *     strata_strategy_run(function, inputs, n, outputs, 1, &err);                    outputs = strategy.run(step, args=inputs)
- *     strata_strategy_reduce(strategy, outputs, STRATA_REDUCE_SUM, STRATA_NO_AXIS, ..);  strategy.reduce("SUM", outputs,
- *     axis=None)
+ *     strata_strategy_reduce(strategy, outputs, STRATA_REDUCE_SUM, STRATA_NO_AXIS, ..);
+ *                                                                                strategy.reduce("SUM", outputs, axis=None)
  *
  * Ownership. What is made here with a strategy, and a model that is compiled or built with it, is destroyed with the strategy
  * where that has not been done before, the newest first. A handle is of no use after that.
@@ -53,7 +53,8 @@ typedef struct strata_per_replica {
 STRATA_API STRATA_MUST_USE strata_status strata_per_replica_create(int n, strata_per_replica *out_values, strata_error *err);
 STRATA_API void strata_per_replica_finish(strata_per_replica *values); /* finishes the arrays; NULL and zeroed are fine */
 
-/* What a function of a replica's place gives each (strategy.experimental_distribute_values_from_function). */
+/* Values for all replicas, each made by one call of a function that receives the replica's number
+ * (strategy.experimental_distribute_values_from_function). */
 typedef struct strata_value_context {
     int replica_id_in_sync_group, num_replicas_in_sync;
 } strata_value_context;
@@ -63,9 +64,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_strategy_distribute_values(strat
                                                                            strata_value_function function, void *user,
                                                                            strata_per_replica *out_values, strata_error *err);
 
-/* With several workers the calls below, and strata_distributed_set and _get, are made by all of them in the same order;
- * `values` are of the replicas of the calling worker, and every worker ends with the same bits, those of one worker with all
- * replicas. The values of all travel to all. */
+/* With several workers all of them make the calls below, and strata_distributed_set and _get, in the same order. `values` are
+ * those of the calling worker's replicas. Every worker sends them to all others, and every worker receives the same result,
+ * which has the bits that one worker with all replicas would compute. */
 enum { STRATA_NO_AXIS = STRATA_MAX_RANK + 1 };
 /* The replicas' values as one, in replica order. axis STRATA_NO_AXIS: element by element, all of one shape; MEAN divides by the
  * replicas. Else the axis (negative: from the end) is summed over too; MEAN divides by the elements that there are along it in
@@ -93,8 +94,8 @@ static inline const strata_array *strata_strategy_local_results(const strata_per
  * are aggregated when the cross-replica context reads (a metric's sums). */
 typedef enum strata_synchronization { STRATA_ON_WRITE = 0, STRATA_ON_READ } strata_synchronization;
 typedef enum strata_aggregation {
-    STRATA_AGGREGATION_NONE =
-        0, /* replicas must not write (ON_WRITE), the cross-replica context must not read (ON_READ, several replicas) */
+    /* ON_WRITE: replicas must not write. ON_READ with several replicas: the cross-replica context must not read. */
+    STRATA_AGGREGATION_NONE = 0,
     STRATA_AGGREGATION_SUM,
     STRATA_AGGREGATION_MEAN,
     STRATA_AGGREGATION_ONLY_FIRST_REPLICA
@@ -104,7 +105,7 @@ typedef struct strata_distributed_variable strata_distributed_variable;
 typedef struct strata_distributed_options {
     strata_synchronization synchronization;
     strata_aggregation aggregation;
-    /* Each copy on the device of that variable's, whose strategy it is of; NULL: the scope's. */
+    /* Each copy is made on the device of this variable's copy, for that variable's strategy. NULL: for the scope's strategy. */
     const strata_distributed_variable *colocate_with;
 } strata_distributed_options;
 
@@ -151,7 +152,8 @@ STRATA_API void strata_replica_assign(strata_replica_context *replica, strata_di
  * the parameters to the others. */
 STRATA_API void strata_replica_update(strata_replica_context *replica, strata_distributed_variable *variable,
                                       strata_tensor *update);
-/* The fold over the replicas, in their order: the same bits on each. Gradient: the same fold of the gradient. */
+/* The sum or mean of x over the replicas, added in their order, so each receives the same bits. Gradient: the same sum or mean
+ * of the gradient. */
 STRATA_API strata_tensor *strata_replica_all_reduce(strata_replica_context *replica, strata_tensor *x,
                                                     strata_reduction reduction);
 /* The replicas' values end to end along the axis (>= 0), in which alone they may differ. f32, i32 or i64. Gradient: the

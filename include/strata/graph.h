@@ -48,9 +48,14 @@ STRATA_API strata_graph *strata_tensor_graph(const strata_tensor *tensor);
 STRATA_API strata_tensor *strata_tensor_set_name(strata_tensor *tensor, const char *name);
 STRATA_API const char *strata_tensor_name(const strata_tensor *tensor); /* its name, else its op's name */
 
-/* Reverse-mode gradients: out_dx[i] = d sum(y * dy) / d x[i], same shape and dtype as x[i]; zeros where y does not depend on
- * it. y    a float tensor of any shape dy   same shape as y, or NULL for ones Where several paths meet, their sum is taken in a
- * fixed order. An op without a gradient on the way poisons the result and names itself. */
+/* Reverse-mode gradients: out_dx[i] = d sum(y * dy) / d x[i], of the shape and dtype of x[i]; zeros where y does not depend on
+ * x[i].
+ *   y       a float tensor of any shape
+ *   dy      of y's shape; NULL: ones
+ *   x       [n_x] tensors of the same graph that were made before y
+ *   out_dx  [n_x]
+ * Where several paths from x[i] to y exist, their gradients are added in a fixed order. An op without a gradient on a path
+ * poisons the result: the graph's error is UNSUPPORTED and names the op. */
 STRATA_API void strata_gradients(strata_tensor *y, strata_tensor *dy, strata_tensor *const *x, int n_x, strata_tensor **out_dx);
 
 /* ---- variables: values that live on a device between runs (parameters, optimizer slots, metric sums) ---- */

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The layers of a sequential model and their options. A layer is core/layer/<name>.c; it speaks only ops. In a model's JSON a
- * layer is {"layer": "<name>", options by the names below}. Zero means the default that each field tells. */
+ * The layers of a sequential model, and their options. In a model's JSON a layer is {"layer": "<name>", ...} with the names of
+ * the fields below as keys. A field that is 0, NULL or false means the default that its comment names.
+ *
+ * Shapes. N is the number of examples in a batch, C the number of channels, the last axis. x is the layer's input, y its
+ * output; both are floats, but for the tokens that an embedding takes. How each layer is built from ops: core/layer/<name>.c.
+ *
+ * Errors. Adding a layer does not fail by itself: the model keeps the first error, and strata_model_compile returns it. INVALID
+ * for an option out of range, an unknown name (with those that there are), or an input whose shape or dtype the layer does not
+ * take; the message names the layer. */
 #ifndef STRATA_LAYERS_H
 #define STRATA_LAYERS_H
 
@@ -13,36 +20,38 @@ extern "C" {
 
 typedef struct strata_model strata_model;
 
-/* Adding a layer never fails by itself: the model keeps the first error, and strata_model_compile reports it.
- * name NULL: the layer's kind with a number, as "dense", "dense_1". Names are copied and must be unique in the model. */
+/* `name` of a layer: copied, and unique in the model. Its parameters are called by it, as "dense/kernel". NULL: the layer's
+ * kind, with a number from the second one on: "dense", "dense_1". */
 
-/* y = activation(x kernel + bias): x (N, in) -> (N, units). An x of more axes is multiplied along its last. */
+/* y = activation(x kernel + bias): x (N, ..., in) -> (N, ..., units), with kernel (in, units) and bias (units). */
 typedef struct strata_dense_options {
     /* At least 1. */
     int64_t units;
-    /* NULL: none; any of strata_activation_options. */
+    /* A function of strata_activation_options. NULL: none. */
     const char *activation;
     bool no_bias;
-    /* NULL: "glorot_uniform"; any of strata_initializer_names. */
+    /* One of strata_initializer_names. NULL: "glorot_uniform". */
     const char *kernel_initializer;
     /* NULL: "zeros". */
     const char *bias_initializer;
-    /* The loss has kernel_l1 sum |w| + kernel_l2 sum w^2 more; 0: not. */
+    /* Penalties: kernel_l1 sum |w| + kernel_l2 sum w^2 over the elements w of the kernel is added to the loss. */
     double kernel_l1, kernel_l2;
     const char *name;
 } strata_dense_options;
 STRATA_API void strata_model_add_dense(strata_model *model, strata_dense_options opts);
 
-/* Element-wise; softmax over the last axis. `function`: "relu", "tanh", "sigmoid", "softmax", "gelu" (exact; "gelu_tanh" its
- * approximation), "silu" or "swish", "leaky_relu" (slope 0.2), "elu", "softplus". */
+/* y = function(x), of x's shape. Formulas: the ops of these names in strata/ops.h. */
 typedef struct strata_activation_options {
+    /* "relu", "tanh", "sigmoid", "softmax" (along the last axis), "gelu" or its approximation "gelu_tanh", "silu" or "swish",
+     * "leaky_relu" (slope 0.2), "elu" (scale 1), "softplus", "softsign": x / (1 + |x|). Required. */
     const char *function;
     const char *name;
 } strata_activation_options;
 STRATA_API void strata_model_add_activation(strata_model *model, strata_activation_options opts);
 
-/* While training sets elements to 0 with probability `rate` (0 <= rate < 1) and scales the others by 1 / (1 - rate). */
+/* While training, y is 0 with probability `rate` and x / (1 - rate) else; y = x in evaluation and prediction. */
 typedef struct strata_dropout_options {
+    /* 0 <= rate < 1. */
     double rate;
     const char *name;
 } strata_dropout_options;
@@ -56,14 +65,15 @@ STRATA_API void strata_model_add_flatten(strata_model *model, strata_flatten_opt
 
 /* (N, ...) -> (N, shape...), the same elements in their order. */
 typedef struct strata_reshape_options {
-    /* Of an example; one dimension may be -1: what is left. In JSON [4, 4, -1]. */
+    /* The shape of one example, without N. One dimension may be -1: it becomes what the others leave. In JSON [4, 4, -1]. */
     strata_shape shape;
     const char *name;
 } strata_reshape_options;
 STRATA_API void strata_model_add_reshape(strata_model *model, strata_reshape_options opts);
 
-/* Rows of a table (vocabulary, units), "embeddings", by tokens: x (N, ...) i32 -> (N, ..., units). For a model whose input is
- * i32 (strata_model_set_input_dtype). A token that is not in 0 .. vocabulary - 1 is an error when the model meets the data. */
+/* y[...] = embeddings[x[...]]: x (N, ...) i32 -> (N, ..., units), rows of the parameter "embeddings" (vocabulary, units). The
+ * model's input must be i32 (strata_model_set_input_dtype). A token outside of 0 .. vocabulary - 1 is an error of the call that
+ * is given the data (fit, evaluate, predict). */
 typedef struct strata_embedding_options {
     /* At least 1. */
     int64_t vocabulary;
@@ -71,45 +81,51 @@ typedef struct strata_embedding_options {
     int64_t units;
     /* NULL: "uniform". */
     const char *initializer;
-    /* Token 0 is padding: a global pool and attention behind the embedding leave its places out, unless a layer between mixes
-     * places. Layers that do not are dense, activation, dropout, batch_norm, layer_norm, attention itself, and a residual of
-     * such. */
+    /* Token 0 is padding, which a global pool or an attention layer behind the embedding leaves out. All layers between must
+     * compute each position by itself: dense, activation, dropout, batch_norm, layer_norm, attention, and residuals of these.
+     * Behind any other layer padding is not left out any more. */
     bool mask_zero;
-    /* An update changes only the rows of tokens that are in its batches, and costs by their number, not by the vocabulary's.
-     * Parameters are those of a dense update with sgd without momentum and with adagrad; with momentum, adam, adamw and rmsprop
-     * rows that are left out keep theirs, their slots and their decay too (as PyTorch's SparseAdam). Not with lars, lamb and
-     * clip_norm, which need whole tables. With several replicas or accumulated gradients the numbers are the same, but the
-     * gradient that travels, or is held, is that of all rows. */
+    /* An update changes only the rows of tokens that are in its batches. Its cost grows with their number, not with the
+     * vocabulary. With adagrad, and with sgd without momentum, the parameters are those of a dense update. With momentum, adam,
+     * adamw and rmsprop the other rows stay as they are: no decay, and no change of their slots (as PyTorch's SparseAdam).
+     * lars, lamb and clip_norm need whole tables, so compile refuses them. With several replicas, or accumulated gradients, the
+     * numbers are the same, but gradients of all rows are sent or stored. */
     bool sparse;
     const char *name;
 } strata_embedding_options;
 STRATA_API void strata_model_add_embedding(strata_model *model, strata_embedding_options opts);
 
-/* y = activation(gamma (x - mean) / sqrt(variance + epsilon) + beta), by channel, the last axis (Ioffe & Szegedy 2015). While
- * training mean and (biased) variance are those of the batch over all other axes, and of them "moving_mean" and
- * "moving_variance" keep momentum * average + (1 - momentum) * batch; evaluation and prediction take these. Of batches whose
- * gradients are accumulated each is normalized by itself, as is a replica's share; the averages move once an update, by the
- * mean over them. */
+/* y = activation(gamma (x - mean) / sqrt(variance + epsilon) + beta), of x's shape, for each channel (Ioffe & Szegedy 2015).
+ *
+ * While training, mean and biased variance are those of the batch, over all axes but the last. The states "moving_mean" and
+ * "moving_variance" become momentum * average + (1 - momentum) * batch; evaluation and prediction use them. Each replica
+ * normalizes its own part of a batch, and each batch is normalized by itself where gradients are accumulated. The averages then
+ * change once an update, by the mean over these parts and batches. */
 typedef struct strata_batch_norm_options {
     /* 0: 0.99; below 1. */
     double momentum;
-    /* momentum is 0: evaluation takes the last batch's. */
+    /* The momentum is 0: evaluation uses mean and variance of the last batch. */
     bool no_average;
     /* 0: 1e-3. */
     double epsilon;
     /* NULL: none. */
     const char *activation;
     const char *name;
-    /* Mean and variance are those of the whole batch, not of each replica's part: two small exchanges forward, two back. */
+    /* Mean and variance are those of the whole batch, not of each replica's part. Costs two small exchanges in the forward pass
+     * and two in the backward pass. */
     bool synchronized;
 } strata_batch_norm_options;
 STRATA_API void strata_model_add_batch_norm(strata_model *model, strata_batch_norm_options opts);
 
 /* ---- windows over images (N, H, W, C) or sequences (N, L, C) ----
- * Pairs are height, width; in JSON [3, 3], or 3 for both. padding: NULL or "valid": none; "same": ceil(H / stride) outputs, as
- * TensorFlow; "explicit": as explicit_padding says, in JSON [1, 1, 0, 2], or 1 for all (PyTorch's padding=1). */
+ * Pairs are {height, width}; in JSON [3, 3], or 3 for both. `padding` is one of
+ *     "valid", or NULL   none
+ *     "same"             zeros around x, so that there are ceil(H / stride) rows of outputs, as in TensorFlow
+ *     "explicit"         as many zeros as explicit_padding names: in JSON [1, 1, 0, 2], or 1 for all sides
+ * Formulas of the output's size: strata/ops.h. A window that leaves no output is an error. */
 
-/* y = activation(x * kernel + bias): x (N, H, W, C), kernel (KH, KW, C / groups, filters) -> (N, OH, OW, filters). */
+/* y = activation(x * kernel + bias), where * is a convolution (strata_conv2d): x (N, H, W, C) -> (N, OH, OW, filters), with
+ * kernel (KH, KW, C / groups, filters) and bias (filters). */
 typedef struct strata_conv2d_options {
     /* At least 1; groups must divide them. */
     int64_t filters;
@@ -122,12 +138,13 @@ typedef struct strata_conv2d_options {
     int64_t explicit_padding[4];
     /* 0: 1. */
     int64_t dilation[2];
-    /* 0: 1; as many as channels: depthwise. */
+    /* Channels and filters are divided into so many groups, which are convolved apart. As many as channels: a depthwise
+     * convolution. Must divide the channels. 0: 1. */
     int64_t groups;
-    /* NULL: none; as of dense. */
+    /* As of dense. */
     const char *activation;
     bool no_bias;
-    /* NULL: "glorot_uniform", over taps and channels of a group. */
+    /* NULL: "glorot_uniform"; an output depends on the taps and channels of one group. */
     const char *kernel_initializer;
     /* NULL: "zeros". */
     const char *bias_initializer;
@@ -162,7 +179,7 @@ typedef struct strata_conv1d_options {
 } strata_conv1d_options;
 STRATA_API void strata_model_add_conv1d(strata_model *model, strata_conv1d_options opts);
 
-/* The largest, or the mean of those inside the image, of each window: (N, H, W, C) -> (N, OH, OW, C). */
+/* The largest element, or the mean, of each window: x (N, H, W, C) -> (N, OH, OW, C). Padding is in neither. */
 typedef struct strata_pool2d_options {
     /* At least 1. */
     int64_t size[2];
@@ -178,7 +195,7 @@ STRATA_API void strata_model_add_max_pool2d(strata_model *model, strata_max_pool
 typedef strata_pool2d_options strata_avg_pool2d_options;
 STRATA_API void strata_model_add_avg_pool2d(strata_model *model, strata_avg_pool2d_options opts);
 
-/* (N, L, C) -> (N, OL, C) */
+/* The same over sequences: x (N, L, C) -> (N, OL, C). */
 typedef struct strata_pool1d_options {
     /* At least 1. */
     int64_t size;
@@ -194,8 +211,8 @@ STRATA_API void strata_model_add_max_pool1d(strata_model *model, strata_max_pool
 typedef strata_pool1d_options strata_avg_pool1d_options;
 STRATA_API void strata_model_add_avg_pool1d(strata_model *model, strata_avg_pool1d_options opts);
 
-/* (N, ..., C) -> (N, C): mean or largest over all axes between, without the places that an embedding's mask_zero says are
- * padding; 0 where all are. */
+/* x (N, ..., C) -> (N, C): the mean, or the largest element, over all axes between. Positions that are padding by an
+ * embedding's mask_zero are left out; an example of nothing but padding gives 0. */
 typedef struct strata_global_pool_options {
     const char *name;
 } strata_global_pool_options;
@@ -203,15 +220,16 @@ typedef strata_global_pool_options strata_global_average_pool_options;
 STRATA_API void strata_model_add_global_average_pool(strata_model *model, strata_global_average_pool_options opts);
 typedef strata_global_pool_options strata_global_max_pool_options;
 STRATA_API void strata_model_add_global_max_pool(strata_model *model, strata_global_max_pool_options opts);
-/* y = activation(main(x) + shortcut(x)), each a chain of layers (He et al. 2016):
+
+/* y = activation(main(x) + shortcut(x)), where main and shortcut are sequences of layers (He et al. 2016):
  *     strata_model_begin_residual(model, (strata_residual_options){.activation = "relu"});
  *     ... layers added here are its main path ...
  *     strata_model_begin_shortcut(model);            may be left out: the shortcut is then x itself
  *     ... layers added here are its shortcut ...
  *     strata_model_end_residual(model);
- * Both must give the same shape. Residuals may be nested. The layers in it have names of their own, "conv2d", and their
- * parameters the whole: "residual/conv2d/kernel". In JSON: {"layer": "residual", "activation": "relu", "layers": [...],
- * "shortcut": [...]}. */
+ * Both must have the same output shape. Residuals may be nested. Layers inside are named anew, from "conv2d" on, and their
+ * parameters have the residual's name in front: "residual/conv2d/kernel". In JSON: {"layer": "residual", "activation": "relu",
+ * "layers": [...], "shortcut": [...]}. */
 typedef struct strata_residual_options {
     /* NULL: none. */
     const char *activation;
@@ -221,8 +239,8 @@ STRATA_API void strata_model_begin_residual(strata_model *model, strata_residual
 STRATA_API void strata_model_begin_shortcut(strata_model *model);
 STRATA_API void strata_model_end_residual(strata_model *model);
 
-/* y = gamma (x - mean) / sqrt(variance + epsilon) + beta, mean and variance of each row along the last axis (Ba et al.
- * 2016). */
+/* y = gamma (x - mean) / sqrt(variance + epsilon) + beta, of x's shape, with mean and biased variance of each row along the
+ * last axis (Ba et al. 2016). */
 typedef struct strata_layer_norm_options {
     /* 0: 1e-3. */
     double epsilon;
@@ -230,25 +248,26 @@ typedef struct strata_layer_norm_options {
 } strata_layer_norm_options;
 STRATA_API void strata_model_add_layer_norm(strata_model *model, strata_layer_norm_options opts);
 
-/* Self-attention: x (N, places, C) -> the same shape. Places that an embedding's mask_zero says are padding have no weight as
- * keys, so the others are what they are in the sequence without them; what padding's own places give is left out by a pool.
- * Parameters "query_kernel" (C, heads key_dim), "query_bias", so for key and value, "output_kernel" (heads key_dim, C),
- * "output_bias". Scores are divided by sqrt(key_dim). */
+/* Self-attention (Vaswani et al. 2017): x (N, T, C) -> (N, T, C). For each head, with q, k, v = x kernel + bias of (N, T,
+ * key_dim), the output is softmax(q k^T / sqrt(key_dim)) v; the heads side by side, times "output_kernel", plus "output_bias",
+ * are y. Positions that are padding by an embedding's mask_zero are not used as keys, so the others have the values that they
+ * have in the sequence without padding. Parameters: "query_kernel" (C, heads key_dim), "query_bias" (heads key_dim), the same
+ * of key and value, "output_kernel" (heads key_dim, C), "output_bias" (C). */
 typedef struct strata_multi_head_attention_options {
     /* At least 1. */
     int64_t heads;
     /* Channels of a head; 0: C / heads, which must divide. */
     int64_t key_dim;
-    /* A place looks at those up to itself only. */
+    /* Position t uses the keys of positions 0 .. t only. */
     bool causal;
     bool no_bias;
     const char *name;
 } strata_multi_head_attention_options;
 STRATA_API void strata_model_add_multi_head_attention(strata_model *model, strata_multi_head_attention_options opts);
 
-/* NULL-terminated: "zeros", "ones", "normal" (std 0.05), "uniform" (-0.05..0.05), "glorot_uniform", "glorot_normal" (Glorot &
- * Bengio 2010), "he_uniform", "he_normal" (He et al. 2015). Drawn by Philox keyed by (seed, the parameter's place in the
- * model): the same on every device. */
+/* NULL-terminated: "zeros", "ones", "normal" (standard deviation 0.05), "uniform" (-0.05..0.05), "glorot_uniform",
+ * "glorot_normal" (Glorot & Bengio 2010), "he_uniform", "he_normal" (He et al. 2015). Numbers are drawn by Philox from the seed
+ * and the parameter's index in the model, so they are the same on every device. */
 extern STRATA_API const char *const strata_initializer_names[];
 
 #ifdef __cplusplus

@@ -1,7 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ops. Each takes and returns symbolic tensors (graph.h); a wrong shape or dtype poisons the result and the graph says why.
- * Floats are f32, f16, bf16 (arithmetic in f32). "any" is every dtype. Formulas and gradients: core/op/<op>.c. */
+ * The ops. Each takes symbolic tensors (graph.h) and returns one: the output of a new node in the graph of its operands.
+ *
+ * Dtypes. "floats" are f32, f16 and bf16, with arithmetic in f32. "numbers" are floats, i32 and i64; integers wrap. "any" is
+ * every dtype. Operands have one dtype, and the result has it too, unless the op's comment names another.
+ *
+ * Errors. An op whose operands have the wrong rank, shape or dtype, or whose options are out of range, poisons its result. The
+ * graph's first such error is returned by strata_graph_check and by strata_executable_create: INVALID, with the op's name and
+ * the shapes that do not fit. Ops without a gradient say so below; strata_gradients through them is UNSUPPORTED.
+ *
+ * Shapes. () is a scalar, (...) any number of axes. Axes may be negative: -1 is the last. How each op is computed and its
+ * gradient: core/op/<op>.c. */
 #ifndef STRATA_OPS_H
 #define STRATA_OPS_H
 
@@ -11,302 +20,365 @@
 extern "C" {
 #endif
 
-/* ---- element-wise, one operand; same shape and dtype as x ---- */
-STRATA_API strata_tensor *strata_neg(strata_tensor *x);    /* floats, i32, i64 */
-STRATA_API strata_tensor *strata_abs(strata_tensor *x);    /* floats, i32, i64; gradient 0 at 0 */
-STRATA_API strata_tensor *strata_sign(strata_tensor *x);   /* floats, i32, i64: -1, 0, 1; no gradient passes */
-STRATA_API strata_tensor *strata_square(strata_tensor *x); /* floats, i32, i64 */
-STRATA_API strata_tensor *strata_exp(strata_tensor *x);    /* floats, as all below */
+/* ---- element-wise, one operand: y_i = f(x_i), of x's shape and dtype ---- */
+
+/* Numbers: -x. */
+STRATA_API strata_tensor *strata_neg(strata_tensor *x);
+/* Numbers: |x|. Its gradient at 0 is 0. */
+STRATA_API strata_tensor *strata_abs(strata_tensor *x);
+/* Numbers: -1, 0 or 1. Its gradient is 0 everywhere. */
+STRATA_API strata_tensor *strata_sign(strata_tensor *x);
+/* Numbers: x x. */
+STRATA_API strata_tensor *strata_square(strata_tensor *x);
+/* Floats: e^x. */
+STRATA_API strata_tensor *strata_exp(strata_tensor *x);
+/* Floats: the natural logarithm; -infinity at 0, NaN below 0. */
 STRATA_API strata_tensor *strata_log(strata_tensor *x);
+/* Floats: the square root; NaN below 0. */
 STRATA_API strata_tensor *strata_sqrt(strata_tensor *x);
-STRATA_API strata_tensor *strata_rsqrt(strata_tensor *x); /* 1 / sqrt(x) */
+/* Floats: 1 / sqrt(x). */
+STRATA_API strata_tensor *strata_rsqrt(strata_tensor *x);
+/* Floats, x in radians, of any size: sine and cosine; NaN at infinity. */
+STRATA_API strata_tensor *strata_sin(strata_tensor *x);
+STRATA_API strata_tensor *strata_cos(strata_tensor *x);
+/* Floats: the error function, 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x. */
+STRATA_API strata_tensor *strata_erf(strata_tensor *x);
+/* Floats: the hyperbolic tangent. */
 STRATA_API strata_tensor *strata_tanh(strata_tensor *x);
-STRATA_API strata_tensor *strata_sigmoid(strata_tensor *x); /* 1 / (1 + exp(-x)) */
-STRATA_API strata_tensor *strata_relu(strata_tensor *x);    /* x < 0 ? 0 : x, so NaN stays NaN; gradient 0 at 0 */
-STRATA_API strata_tensor *strata_gelu(strata_tensor *x);    /* x Phi(x) = x (1 + erf(x / sqrt 2)) / 2: what Keras calls gelu */
-STRATA_API strata_tensor *strata_gelu_tanh(
-    strata_tensor *x);                                   /* x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, close to it */
-STRATA_API strata_tensor *strata_silu(strata_tensor *x); /* x sigmoid(x), swish; cannot be differentiated twice, nor can gelu */
-STRATA_API strata_tensor *strata_softplus(strata_tensor *x);                 /* log(1 + exp(x)) */
-STRATA_API strata_tensor *strata_leaky_relu(strata_tensor *x, double slope); /* x < 0 ? slope x : x; gradient 1 at 0 */
-STRATA_API strata_tensor *strata_elu(strata_tensor *x, double scale); /* x < 0 ? scale (exp(x) - 1) : x; gradient 1 at 0 */
-/* min(max(x, low), high); NaN stays NaN; gradient where low <= x <= high. floats, i32, i64. INVALID unless low <= high,
- * and for integers unless both are whole or infinite. */
+/* Floats: 1 / (1 + e^-x). */
+STRATA_API strata_tensor *strata_sigmoid(strata_tensor *x);
+/* Floats: x < 0 ? 0 : x, so NaN stays NaN. Its gradient at 0 is 0. */
+STRATA_API strata_tensor *strata_relu(strata_tensor *x);
+/* Floats: x (1 + erf(x / sqrt 2)) / 2, which Keras calls gelu. Its gradient has no gradient. */
+STRATA_API strata_tensor *strata_gelu(strata_tensor *x);
+/* Floats: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, an approximation of gelu. Its gradient has no gradient. */
+STRATA_API strata_tensor *strata_gelu_tanh(strata_tensor *x);
+/* Floats: x sigmoid(x), also called swish. Its gradient has no gradient. */
+STRATA_API strata_tensor *strata_silu(strata_tensor *x);
+/* Floats: log(1 + e^x). */
+STRATA_API strata_tensor *strata_softplus(strata_tensor *x);
+/* Floats: x < 0 ? slope x : x. Its gradient at 0 is 1. */
+STRATA_API strata_tensor *strata_leaky_relu(strata_tensor *x, double slope);
+/* Floats: x < 0 ? scale (e^x - 1) : x. Its gradient at 0 is 1. */
+STRATA_API strata_tensor *strata_elu(strata_tensor *x, double scale);
+/* Numbers: min(max(x, low), high); NaN stays NaN. The gradient passes where low <= x <= high. low <= high is required, and for
+ * integers both must be whole or infinite. */
 STRATA_API strata_tensor *strata_clip(strata_tensor *x, double low, double high);
-/* To another dtype: float to integer truncates and saturates, NaN to 0; integer to integer saturates; to bool is x != 0.
- * Gradient between floats only. */
+/* Any: x in another dtype. Floats to integers truncate toward 0 and saturate, and NaN becomes 0. Integers to integers saturate.
+ * To bool: x != 0. The gradient passes between floats only. */
 STRATA_API strata_tensor *strata_cast(strata_tensor *x, strata_dtype dtype);
-/* x (u8) * scale, as f32: pixels as they are stored. No gradient. */
+/* u8 -> f32: x scale, for pixels that are stored as bytes. No gradient. */
 STRATA_API strata_tensor *strata_dequantize(strata_tensor *x, double scale);
 
-/* ---- element-wise, two operands of one dtype, with NumPy broadcasting; the gradient is summed back over broadcast axes ----
- */
-STRATA_API strata_tensor *strata_add(strata_tensor *a, strata_tensor *b); /* floats, i32, i64 (integers wrap), as below */
+/* ---- element-wise, two operands of one dtype ----
+ * Shapes broadcast as NumPy's do: they are aligned at their last axes, and an axis of size 1, or one that is missing, is
+ * repeated. The gradient of an operand is summed over the axes along which it was repeated. */
+
+/* Numbers: a + b, a - b, a b. */
+STRATA_API strata_tensor *strata_add(strata_tensor *a, strata_tensor *b);
 STRATA_API strata_tensor *strata_sub(strata_tensor *a, strata_tensor *b);
 STRATA_API strata_tensor *strata_mul(strata_tensor *a, strata_tensor *b);
-STRATA_API strata_tensor *strata_div(strata_tensor *a, strata_tensor *b); /* floats */
-STRATA_API strata_tensor *strata_pow(strata_tensor *a, strata_tensor *b); /* floats; as C powf */
-STRATA_API strata_tensor *strata_min(strata_tensor *a, strata_tensor *b); /* NaN if either is; a's gradient on a tie */
+/* Floats: a / b. */
+STRATA_API strata_tensor *strata_div(strata_tensor *a, strata_tensor *b);
+/* Floats: a^b, with the special cases of C's powf. */
+STRATA_API strata_tensor *strata_pow(strata_tensor *a, strata_tensor *b);
+/* Numbers: the smaller, the larger; NaN if either is NaN. Where a = b the gradient goes to a. */
+STRATA_API strata_tensor *strata_min(strata_tensor *a, strata_tensor *b);
 STRATA_API strata_tensor *strata_max(strata_tensor *a, strata_tensor *b);
-STRATA_API strata_tensor *strata_equal(strata_tensor *a, strata_tensor *b); /* any -> bool, as below; no gradient */
+/* Any -> bool: a = b, a != b, a < b, a <= b, a > b, a >= b. Comparisons with NaN are false, but for not_equal. No gradient. */
+STRATA_API strata_tensor *strata_equal(strata_tensor *a, strata_tensor *b);
 STRATA_API strata_tensor *strata_not_equal(strata_tensor *a, strata_tensor *b);
 STRATA_API strata_tensor *strata_less(strata_tensor *a, strata_tensor *b);
 STRATA_API strata_tensor *strata_less_equal(strata_tensor *a, strata_tensor *b);
 STRATA_API strata_tensor *strata_greater(strata_tensor *a, strata_tensor *b);
 STRATA_API strata_tensor *strata_greater_equal(strata_tensor *a, strata_tensor *b);
-/* condition (bool) ? a : b, the three broadcast together. any */
+/* Any: condition ? a : b. condition is bool; the three broadcast together. */
 STRATA_API strata_tensor *strata_where(strata_tensor *condition, strata_tensor *a, strata_tensor *b);
 
-/* ---- matrix product ----
- * a (..., M, K) or (..., K, M) when transpose_a;  b (..., K, N) or (..., N, K) when transpose_b;  -> (..., M, N).  floats.
- * Leading axes must be equal, or one operand has none (it is then used for all). Every backend folds K in ascending order
- * from 0 with fused multiply-add in f32, so tiles never change a bit. */
+/* ---- matrix product ---- */
+
+/* Floats: y = a b, (..., M, N). a is (..., M, K), or (..., K, M) with transpose_a; b is (..., K, N), or (..., N, K) with
+ * transpose_b. The leading axes of a and b are equal, or one of them has none and is used for all of the other's. The sum over
+ * K is computed in ascending order by fused multiply-add in f32, so every way to tile it gives the same bits. */
 STRATA_API strata_tensor *strata_matmul(strata_tensor *a, strata_tensor *b, bool transpose_a, bool transpose_b);
 
-/* ---- convolution and pooling: windows over images (N, H, W, C); floats ----
- * Padding as in TensorFlow: VALID is none; SAME gives ceil(H / stride) outputs, with the odd row or column after; EXPLICIT is
- * given. An output size is (H + padding - (window - 1) dilation - 1) / stride + 1, rounded down; INVALID when it is 0. Every
- * pair is height, width. */
+/* ---- convolution and pooling: windows over images (N, H, W, C) or sequences (N, L, C); floats ----
+ * Padding as in TensorFlow. VALID adds none. SAME adds as many rows as ceil(H / stride) outputs need, half before and half
+ * after; an odd one comes after. EXPLICIT adds those of explicit_padding. The output has (H + padding - (window - 1) dilation -
+ * 1) / stride + 1 rows, rounded down, and as many columns for W; no row or column left is an error. Pairs are {height,
+ * width}. */
 typedef enum strata_padding { STRATA_PADDING_VALID = 0, STRATA_PADDING_SAME, STRATA_PADDING_EXPLICIT } strata_padding;
 
 typedef struct strata_conv2d_window {
-    /* 0: 1. */
+    /* Rows and columns from one window to the next. 0: 1. */
     int64_t stride[2];
-    /* rows and columns from one tap to the next; 0: 1. */
+    /* Rows and columns from one tap of a window to the next. 0: 1. */
     int64_t dilation[2];
-    /* 0: 1; as many as channels: depthwise. */
+    /* Channels and filters are divided into so many groups, which are convolved apart. As many as channels: a depthwise
+     * convolution. Must divide C and K. 0: 1. */
     int64_t groups;
     strata_padding padding;
-    /* Top, bottom, left, right; with EXPLICIT only. */
+    /* Zeros at the top, bottom, left and right. With EXPLICIT only. */
     int64_t explicit_padding[4];
 } strata_conv2d_window;
-/* x (N, H, W, C), filter (KH, KW, C / groups, K) -> (N, OH, OW, K):  y[n,oh,ow,f] = sum kh,kw,c x[n, oh stride + kh dilation -
- * top, ..., c] filter[kh,kw,c,f], padding being zeros. With groups, filters f of group g = f / (K / groups) see that group's
- * channels only. Folded in f32, taps and channels ascending, by fused multiply-add: the same on every run of a device. Cost: 2
- * N OH OW K KH KW C / groups. */
+/* x (N, H, W, C), filter (KH, KW, C / groups, K) -> y (N, OH, OW, K):
+ *     y[n, oh, ow, f] = sum over kh, kw, c of
+ *                       x[n, oh stride + kh dilation - top, ow stride + kw dilation - left, c] filter[kh, kw, c, f]
+ * with zeros outside of x. With groups, filter f reads the channels of group f / (K / groups) only. Sums are computed in f32 by
+ * fused multiply-add, with kh, kw and c ascending, so a device gives the same bits in each run. Cost: 2 N OH OW K KH KW C /
+ * groups operations. */
 STRATA_API strata_tensor *strata_conv2d(strata_tensor *x, strata_tensor *filter, strata_conv2d_window opts);
 
 typedef struct strata_conv1d_window {
-    /* 0: 1. */
+    /* As of conv2d. 0: 1. */
     int64_t stride, dilation;
-    /* 0: 1. */
+    /* As of conv2d. 0: 1. */
     int64_t groups;
     strata_padding padding;
-    /* before, after. */
+    /* Zeros before and after. With EXPLICIT only. */
     int64_t explicit_padding[2];
 } strata_conv1d_window;
-/* x (N, L, C), filter (W, C / groups, K) -> (N, OL, K): conv2d over images of one row. */
+/* x (N, L, C), filter (W, C / groups, K) -> (N, OL, K): strata_conv2d of images of one row. */
 STRATA_API strata_tensor *strata_conv1d(strata_tensor *x, strata_tensor *filter, strata_conv1d_window opts);
 
 typedef struct strata_pool2d_window {
-    /* At least 1. */
+    /* Elements of a window; at least 1. */
     int64_t size[2];
-    /* 0: the size. */
+    /* From one window to the next. 0: the size. */
     int64_t stride[2];
     strata_padding padding;
     /* Top, bottom, left, right; each less than the size. */
     int64_t explicit_padding[4];
 } strata_pool2d_window;
-/* x (N, H, W, C) -> (N, OH, OW, C). Padding never takes part. max: NaN counts as the largest; the gradient goes to the first
- * largest of a window. avg: the mean of the elements that are inside the image. Over all of H and W: reduce_max,
- * reduce_mean. */
+/* x (N, H, W, C) -> (N, OH, OW, C). max: the largest element of each window; NaN counts as larger than all, and the gradient
+ * goes to the first largest element. avg: the mean of each window. Elements of the padding are in neither. For one window over
+ * all of H and W use strata_reduce_max and strata_reduce_mean. */
 STRATA_API strata_tensor *strata_max_pool2d(strata_tensor *x, strata_pool2d_window opts);
 STRATA_API strata_tensor *strata_avg_pool2d(strata_tensor *x, strata_pool2d_window opts);
 
 typedef struct strata_pool1d_window {
-    /* At least 1. */
+    /* Elements of a window; at least 1. */
     int64_t size;
-    /* 0: the size. */
+    /* From one window to the next. 0: the size. */
     int64_t stride;
     strata_padding padding;
-    /* before, after. */
+    /* Before and after; each less than the size. */
     int64_t explicit_padding[2];
 } strata_pool1d_window;
-/* x (N, L, C) -> (N, OL, C) */
+/* x (N, L, C) -> (N, OL, C): the same over sequences. */
 STRATA_API strata_tensor *strata_max_pool1d(strata_tensor *x, strata_pool1d_window opts);
 STRATA_API strata_tensor *strata_avg_pool1d(strata_tensor *x, strata_pool1d_window opts);
 
-/* ---- shape; any dtype. A dimension of -1 in reshape is inferred. Axes may be negative: -1 is the last. ---- */
+/* ---- shape; any dtype ---- */
+
+/* The same elements in row-major order. One dimension of `shape` may be -1: it becomes what the others leave. */
 STRATA_API strata_tensor *strata_reshape(strata_tensor *x, strata_shape shape);
-STRATA_API strata_tensor *strata_flatten(strata_tensor *x);                    /* (N, ...) -> (N, product of the rest) */
-STRATA_API strata_tensor *strata_transpose(strata_tensor *x, const int *axes); /* out axis i = x axis axes[i]; NULL: reversed */
+/* (N, ...) -> (N, product of the rest). */
+STRATA_API strata_tensor *strata_flatten(strata_tensor *x);
+/* Axis i of the result is axis axes[i] of x. axes: [rank of x] each axis once; NULL: in reversed order. */
+STRATA_API strata_tensor *strata_transpose(strata_tensor *x, const int *axes);
+/* x repeated as in NumPy broadcasting, to exactly this shape. */
 STRATA_API strata_tensor *strata_broadcast_to(strata_tensor *x, strata_shape shape);
+/* n_x tensors (at least 1) end to end along `axis`; their other dimensions are equal. */
 STRATA_API strata_tensor *strata_concat(strata_tensor *const *x, int n_x, int axis);
 /* n_x tensors of one shape along a new axis, which is `axis` of the result. */
 STRATA_API strata_tensor *strata_stack(strata_tensor *const *x, int n_x, int axis);
-/* n_parts equal parts of x along `axis`, to out_parts[0..n_parts). Along the first axis they are views: no copies. */
+/* n_parts equal parts of x along `axis`, to out_parts[0 .. n_parts - 1]. Parts along the first axis are not copied. */
 STRATA_API void strata_split(strata_tensor *x, int n_parts, int axis, strata_tensor **out_parts);
-/* x repeated times[i] times along each axis i; `times` has x's rank, 0 gives an empty tensor. */
+/* x repeated times[i] times along each axis i. times: [rank of x]; 0 makes the result empty. */
 STRATA_API strata_tensor *strata_tile(strata_tensor *x, const int64_t *times);
-/* x[begin[i] : begin[i] + size[i]] along each axis i; both have x's rank. */
+/* The elements begin[i] .. begin[i] + size[i] - 1 along each axis i. begin, size: [rank of x], inside of x. */
 STRATA_API strata_tensor *strata_slice(strata_tensor *x, const int64_t *begin, const int64_t *size);
-/* `before[i]` and `after[i]` elements of `value` around axis i. */
+/* x with before[i] elements of `value` before it along each axis i, and after[i] elements behind it. */
 STRATA_API strata_tensor *strata_pad(strata_tensor *x, const int64_t *before, const int64_t *after, double value);
-/* x indexed along `axis` by `indices` (i32 or i64, any shape): x's shape with that axis replaced by the indices' shape. An
- * index out of range reads as 0 and receives no gradient. The gradient adds rows in ascending order of position: deterministic.
- */
+/* x[indices] along `axis`: the shape is x's, with that axis replaced by the shape of indices (i32 or i64). An index out of
+ * range gives zeros and receives no gradient. The gradient adds rows in ascending order of their position, so its bits repeat.
+ *     x (10, 3), indices (2, 5), axis 0 -> (2, 5, 3) */
 STRATA_API strata_tensor *strata_gather(strata_tensor *x, strata_tensor *indices, int axis);
-/* y (n_rows, ...): y[i] is the sum of x's rows (m, ...) whose index (m), i32 or i64, is i, added in ascending order of
- * position; rows with an index out of range are left out. Floats. Gradient: gather. */
+/* Floats. x (m, ...), indices (m) i32 or i64 -> y (n_rows, ...): y[i] is the sum of the rows of x whose index is i, added in
+ * ascending order of their position. Rows with an index out of range are left out. */
 STRATA_API strata_tensor *strata_unsorted_segment_sum(strata_tensor *x, strata_tensor *indices, int64_t n_rows);
-/* indices (...) i32 or i64 -> (..., depth): 1 where the last index equals the value; all 0 for one out of range. */
+/* indices (...) i32 or i64 -> (..., depth) of `dtype`: 1 where the position along the last axis is the index, else 0. An index
+ * out of range gives zeros. No gradient. */
 STRATA_API strata_tensor *strata_one_hot(strata_tensor *indices, int64_t depth, strata_dtype dtype);
 
-/* ---- reductions over n_axes axes (n_axes 0: all); keep_dims leaves them with size 1 ---- */
-STRATA_API strata_tensor *strata_reduce_sum(strata_tensor *x, const int *axes, int n_axes, bool keep_dims); /* floats i32 i64 */
-STRATA_API strata_tensor *strata_reduce_mean(strata_tensor *x, const int *axes, int n_axes,
-                                             bool keep_dims); /* floats; of 0: NaN */
-STRATA_API strata_tensor *strata_reduce_max(strata_tensor *x, const int *axes, int n_axes,
-                                            bool keep_dims); /* INVALID on size 0 */
+/* ---- reductions ----
+ * Over the axes axes[0 .. n_axes - 1], over all with n_axes 0. These axes are removed, or have size 1 with keep_dims. */
+
+/* Numbers: the sum; 0 of no elements. */
+STRATA_API strata_tensor *strata_reduce_sum(strata_tensor *x, const int *axes, int n_axes, bool keep_dims);
+/* Floats: the mean; NaN of no elements. */
+STRATA_API strata_tensor *strata_reduce_mean(strata_tensor *x, const int *axes, int n_axes, bool keep_dims);
+/* Numbers: the largest, the smallest; NaN if one is NaN. Axes of size 0 are an error. */
+STRATA_API strata_tensor *strata_reduce_max(strata_tensor *x, const int *axes, int n_axes, bool keep_dims);
 STRATA_API strata_tensor *strata_reduce_min(strata_tensor *x, const int *axes, int n_axes, bool keep_dims);
-/* Index (i32) of the first maximum along one axis, which is removed; NaN counts as the maximum. No gradient. */
+/* Index (i32) of the first largest element along one axis, which is removed. NaN counts as larger than all. No gradient. */
 STRATA_API strata_tensor *strata_argmax(strata_tensor *x, int axis);
-/* x (...) i32 or i64 -> y (n) i32: y[r] = 1 + the first place of r among x's elements, 0 where there is none. No gradient. */
-STRATA_API strata_tensor *strata_first_index(strata_tensor *x, int64_t n);
-/* The different numbers of 0 .. n - 1 in x (...), i32 or i64, each at the place where it comes first in x's N elements: (N), -1
- * at the other places. out_inverse (i32, x's shape): the place of each element's number there; -1 for those out of range. No
+/* x (...) i32 or i64 -> y (n) i32: y[r] = 1 + the position of the first element of x that is r; 0 where no element is r. No
  * gradient. */
+STRATA_API strata_tensor *strata_first_index(strata_tensor *x, int64_t n);
+/* x (...) i32 or i64, of N elements -> y (N): each number of 0 .. n - 1 that is in x, at the position where it comes first; -1
+ * at all other positions. out_inverse (i32, x's shape): for each element the position in y of its number; -1 for a number out
+ * of range. No gradient.
+ *     x (5 2 5 7), n 8 -> y (5 2 -1 7), inverse (0 1 0 3) */
 STRATA_API strata_tensor *strata_unique(strata_tensor *x, int64_t n, strata_tensor **out_inverse);
-/* 0, 1 .. n - 1, i32. */
+/* (n) i32: 0, 1 .. n - 1. */
 STRATA_API strata_tensor *strata_arange(strata_graph *graph, int64_t n);
-/* x (..., C) -> the k largest of each row, (..., k), largest first; the lower index first among equals, NaN above all. Their
- * indices (i32, out_indices may be NULL) pass no gradient; the values pass theirs to the elements they are. Cost: k passes over
- * x. */
+/* x (..., C) -> (..., k): the k largest elements of each row, largest first. Of equal elements the one with the lower index
+ * comes first; NaN counts as larger than all. out_indices (i32, (..., k)) are their indices; it may be NULL. The gradient of
+ * each value goes to the element that it is a copy of. Cost: k passes over x. */
 STRATA_API strata_tensor *strata_top_k(strata_tensor *x, int64_t k, strata_tensor **out_indices);
 
-/* ---- softmax and its losses, over the last axis C; floats ---- */
-STRATA_API strata_tensor *strata_softmax(strata_tensor *x);
-STRATA_API strata_tensor *strata_log_softmax(strata_tensor *x);
-/* logits (..., C), labels (...) i32 or i64 in 0..C-1 -> (...): -log softmax(logits)[label]; NaN for a label out of range. */
-STRATA_API strata_tensor *strata_sparse_softmax_cross_entropy(strata_tensor *logits, strata_tensor *labels);
-/* labels (..., C), floats: -sum_c labels_c log softmax(logits)_c -> (...). */
-STRATA_API strata_tensor *strata_softmax_cross_entropy(strata_tensor *logits, strata_tensor *labels);
+/* ---- softmax and losses of logits; floats, along the last axis C ---- */
 
-/* logits a and labels b in 0..1, broadcast together, floats: the binary crossentropy max(a, 0) - a b + log(1 + exp(-|a|)) of
- * each. */
+/* x (..., C) -> the same shape: y_c = e^(x_c) / sum over j of e^(x_j). */
+STRATA_API strata_tensor *strata_softmax(strata_tensor *x);
+/* x (..., C) -> the same shape: the logarithm of softmax, without overflow. */
+STRATA_API strata_tensor *strata_log_softmax(strata_tensor *x);
+/* logits (..., C), labels (...) i32 or i64 -> (...): -log softmax(logits)[label]; NaN for a label outside of 0 .. C - 1. */
+STRATA_API strata_tensor *strata_sparse_softmax_cross_entropy(strata_tensor *logits, strata_tensor *labels);
+/* logits (..., C), labels (..., C) -> (...): -sum over c of labels_c log softmax(logits)_c. */
+STRATA_API strata_tensor *strata_softmax_cross_entropy(strata_tensor *logits, strata_tensor *labels);
+/* Element-wise, logits a and labels b in 0..1 broadcast together: the binary crossentropy max(a, 0) - a b + log(1 + e^-|a|). */
 STRATA_API strata_tensor *strata_sigmoid_cross_entropy(strata_tensor *logits, strata_tensor *labels);
 
-/* losses (B), outputs (B, K), labels (B, K) f32 -> (2) f32: the sum of the losses, and the sum over rows of the share of
- * outputs that lie on the same side of `threshold` as their label of 1/2. No gradient. */
+/* losses (B), outputs (B, K), labels (B, K), all f32 -> (2) f32. First the sum of the losses. Second the sum over the rows of
+ * the share of right outputs: an output is right if it is above `threshold` exactly where its label is above 1/2. No
+ * gradient. */
 STRATA_API strata_tensor *strata_binary_sums(strata_tensor *losses, strata_tensor *outputs, strata_tensor *labels,
                                              double threshold);
-/* losses (B) f32, logits (B, C) f32, labels (B) i32 or i64 -> (2) f32: the sum of the losses, and how many rows have their
- * largest logit (the first one; NaN counts as largest) at their label. No gradient. */
+/* losses (B) f32, logits (B, C) f32, labels (B) i32 or i64 -> (2) f32. First the sum of the losses. Second the number of rows
+ * whose label is the index of the largest logit (the first one of equals; NaN counts as larger than all). No gradient. */
 STRATA_API strata_tensor *strata_classification_sums(strata_tensor *losses, strata_tensor *logits, strata_tensor *labels);
 
-/* ---- normalisation by channel, the last axis C; floats, the numbers of the channels f32 (C) ---- */
-/* (..., C) -> f32 (2, C): each channel's mean, and its variance (biased: divided by the number of rows). NaN of no rows. */
+/* ---- normalisation; x is floats (..., C), the numbers of each channel (mean, scale ...) are f32 (C) ---- */
+
+/* (..., C) -> f32 (2, C): the mean of each channel, and its biased variance (divided by the number of rows). NaN of no rows. */
 STRATA_API strata_tensor *strata_moments(strata_tensor *x);
-/* scale (x - mean) / sqrt(variance + epsilon) + shift. */
+/* y = scale (x - mean) / sqrt(variance + epsilon) + shift. */
 STRATA_API strata_tensor *strata_batch_norm(strata_tensor *x, strata_tensor *mean, strata_tensor *variance,
                                             strata_tensor *scale, strata_tensor *shift, double epsilon);
-/* The same by x's own mean and variance, which are given too (C), for running averages. The gradient is exact, x's share
- * through mean and variance included; none passes out of the two that are given. It cannot be differentiated twice. */
+/* The same with mean and variance of x itself. These are returned too, f32 (C), for running averages; no gradient passes
+ * through the returned ones. The gradient of x includes its part through mean and variance; that gradient has no gradient. */
 STRATA_API strata_tensor *strata_batch_norm_training(strata_tensor *x, strata_tensor *scale, strata_tensor *shift,
                                                      double epsilon, strata_tensor **out_mean, strata_tensor **out_variance);
 
-/* scale (x - mean) / sqrt(variance + epsilon) + shift with mean and (biased) variance of each row, along the last axis. Cannot
- * be differentiated twice. */
+/* y = scale (x - mean) / sqrt(variance + epsilon) + shift with mean and biased variance of each row along the last axis. Its
+ * gradient has no gradient. */
 STRATA_API strata_tensor *strata_layer_norm(strata_tensor *x, strata_tensor *scale, strata_tensor *shift, double epsilon);
 
-/* softmax(scale q k^T) v: q (..., T, D), k (..., S, D), v (..., S, E) -> (..., T, E); the leading axes are equal. scale 0: 1 /
- * sqrt(D).
- * mask: bool, broadcast to (..., T, S): where it is false a place of k is left out; NULL: none is. A row of which all is left
- * out gives zeros, and passes no gradient. */
+/* Floats: softmax(scale q k^T) v. q (..., T, D), k (..., S, D), v (..., S, E) -> (..., T, E); the leading axes are equal.
+ *   mask   bool, broadcast to (..., T, S): where it is false, query t does not use key s. NULL: all keys are used. A query that
+ *          uses no key gives zeros and passes no gradient
+ *   scale  0: 1 / sqrt(D) */
 STRATA_API strata_tensor *strata_attention(strata_tensor *q, strata_tensor *k, strata_tensor *v, strata_tensor *mask,
                                            double scale);
 
-/* ---- random: Philox-4x32-10 ----
- * `state` is an i32 tensor of STRATA_RNG_WORDS: seed low, seed high, step low, step high, first row low, first row high
- * (of the whole, where this is one part of a split batch; a row is an index of the leading axis), 0, 0. `stream` tells apart
- * the ops of one program. The value of element e is a function of (seed, step, stream, first row * elements of a row + e)
- * alone: the same on every device. Layout of the counter: shaders/README.md. */
+/* ---- random numbers: Philox-4x32-10 ----
+ * Element e is a function of (seed, step, stream, first row * elements of a row + e) alone, so it is the same on every device.
+ *   state   i32 (STRATA_RNG_WORDS): seed low, seed high, step low, step high, first row low, first row high, 0, 0. A row is an
+ *           index of the leading axis. The first row is 0, or, where the tensor is a part of a split batch, the number that its
+ *           first row has in the whole batch
+ *   stream  a number for each op of a program, so that two ops draw different numbers
+ * The layout of the counter is in shaders/README.md. */
 enum { STRATA_RNG_FIRST_ROW = 4, STRATA_RNG_WORDS = 8 };
-STRATA_API strata_tensor *strata_random_uniform(strata_tensor *state, uint32_t stream, strata_shape shape); /* f32 in [0, 1) */
-STRATA_API strata_tensor *strata_random_normal(strata_tensor *state, uint32_t stream,
-                                               strata_shape shape); /* f32, mean 0, std 1 */
-/* Keeps an element with probability 1 - rate and scales it by 1 / (1 - rate); 0 <= rate < 1. The gradient recomputes the mask.
- */
+/* f32 of `shape`, uniform in [0, 1). No gradient. */
+STRATA_API strata_tensor *strata_random_uniform(strata_tensor *state, uint32_t stream, strata_shape shape);
+/* f32 of `shape`, normal with mean 0 and standard deviation 1. No gradient. */
+STRATA_API strata_tensor *strata_random_normal(strata_tensor *state, uint32_t stream, strata_shape shape);
+/* Floats: each element is x / (1 - rate) with probability 1 - rate, else 0; 0 <= rate < 1. The gradient computes the same
+ * choice again and stores none. */
 STRATA_API strata_tensor *strata_dropout(strata_tensor *x, strata_tensor *state, uint32_t stream, double rate);
 
-/* ---- updates of variables; the first operand must come from strata_variable_read and is changed in place. The result is the
- * variable's new value; hand it to the executable as an update, or nothing keeps the node alive. ---- */
+/* ---- updates of variables ----
+ * The first operand must come from strata_variable_read; its variable is changed in place. The result is the variable's new
+ * value. Pass it to strata_executable_create as an update: a node whose value nobody asks for is not computed. No gradients. */
+
+/* Any: the variable becomes value, of its shape and dtype. */
 STRATA_API strata_tensor *strata_assign(strata_tensor *variable, strata_tensor *value);
-STRATA_API strata_tensor *strata_assign_add(strata_tensor *variable, strata_tensor *value); /* f32, i32, i64 */
-/* Row indices[j] (i32, i64) of the n_rows rows that begin at element `first` of the variable becomes rows[j]; indices out of
- * range set nothing, the others must differ. Rows may come from an optimizer's step over rows of variables: it changes what
- * strata_gather has taken from them as it changes variables, and scatter_update brings each range back:
- *     p = strata_gather(w, ids, 0); m = ..., v = ...;  u = strata_adam(p, m, v, gradients (of p's shape), ...);
- *     strata_scatter_update(w, 0, n, ids, u, NULL); strata_scatter_update(m_variable, 0, n, ids, m, u); ...
- * update  the step that has changed `rows`, where they are not its result; else NULL. Nothing else is to read such rows after
- *         it. */
+/* f32, i32, i64: the variable becomes variable + value. */
+STRATA_API strata_tensor *strata_assign_add(strata_tensor *variable, strata_tensor *value);
+/* Sets rows of a variable: row indices[j] (i32 or i64) of the n_rows rows that begin at its element `first` becomes rows[j].
+ * Indices out of range set nothing; the others must differ from each other.
+ *   update  NULL, or the optimizer's node that changes `rows` in place, if `rows` is not its result. No other node may
+ *           read such rows after it
+ * With strata_gather it makes an update of some rows only, here by Adam:
+ *     p = strata_gather(w, ids, 0), m = strata_gather(w_m, ids, 0), v = strata_gather(w_v, ids, 0);
+ *     u = strata_adam(p, m, v, gradients, ...);
+ *     strata_scatter_update(w, 0, n, ids, u, NULL);
+ *     strata_scatter_update(w_m, 0, n, ids, m, u);
+ *     strata_scatter_update(w_v, 0, n, ids, v, u); */
 STRATA_API strata_tensor *strata_scatter_update(strata_tensor *variable, int64_t first, int64_t n_rows, strata_tensor *indices,
                                                 strata_tensor *rows, strata_tensor *update);
-/* state += rates (value - state), f32 of one shape; a rate of 1 takes the value as it is. gate: an f32 scalar, and nothing is
- * changed unless it is finite; NULL: always. */
+/* f32 of one shape: state += rates (value - state). With a rate of 1 the state becomes exactly the value.
+ *   gate  an f32 scalar: if it is not finite, nothing is changed. NULL: the state is always changed */
 STRATA_API strata_tensor *strata_moving_average(strata_tensor *state, strata_tensor *value, strata_tensor *rates,
                                                 strata_tensor *gate);
-/* Lays the tensors end to end as one flat f32 (n): gradients computed straight into their place. offsets[i]: first element of
- * x[i], ascending, not overlapping; `size` elements in all; gaps are zeros. */
+/* f32: the elements of n_x tensors in one flat tensor (size). Tensor x[i] begins at element offsets[i]; offsets ascend and
+ * parts do not overlap; elements between them are 0. Where it can, the device computes each x[i] directly in its place, so
+ * gradients that are packed are not copied. */
 STRATA_API strata_tensor *strata_pack(strata_tensor *const *x, const int64_t *offsets, int n_x, int64_t size);
 
-/* Per-step numbers of the optimizers, one f32 tensor of STRATA_STEP_WORDS, so that the compiled step never changes. */
+/* ---- optimizers: one step over flat f32 ranges (n), in place; no gradients ----
+ * Common operands:
+ *   parameters, m, v, velocity ...  variables, or rows that were gathered from them (strata_scatter_update)
+ *   gradients  (n), or fewer: then only the first elements of the others are updated
+ *   step       f32 (STRATA_STEP_WORDS): the numbers that change from step to step, so that the compiled program does not. lr
+ *              below is its learning rate
+ *   gate       an f32 scalar: if it is not finite (a loss that overflowed), nothing is changed. NULL: always updated
+ * Below p is an element of the parameters and g its gradient. The result is the new parameters. */
 enum {
-    STRATA_STEP_LEARNING_RATE = 0, /* as scheduled for this step; Adam: times sqrt(1 - beta2^t) / (1 - beta1^t) */
-    STRATA_STEP_PLAIN_RATE = 1,    /* as scheduled, without that factor */
-    STRATA_STEP_CORRECTION_1 = 2,  /* lamb: 1 / (1 - beta1^t) */
-    STRATA_STEP_CORRECTION_2 = 3,  /* lamb: 1 / (1 - beta2^t) */
-    STRATA_STEP_SHARE = 4,         /* of the update's examples that this batch is: what its penalties count */
-    STRATA_STEP_SCALE = 5,         /* what gradients that were held are multiplied by at their update */
-    STRATA_STEP_STATE_SHARE = 6,   /* the same of new states: 1 / how many were added up */
+    STRATA_STEP_LEARNING_RATE = 0, /* scheduled for this step; for Adam times sqrt(1 - beta2^t) / (1 - beta1^t)             */
+    STRATA_STEP_PLAIN_RATE = 1,    /* scheduled for this step, without that factor                                          */
+    STRATA_STEP_CORRECTION_1 = 2,  /* for LAMB: 1 / (1 - beta1^t)                                                           */
+    STRATA_STEP_CORRECTION_2 = 3,  /* for LAMB: 1 / (1 - beta2^t)                                                           */
+    STRATA_STEP_SHARE = 4,         /* this batch's examples / the update's examples: the weight of penalties in the loss    */
+    STRATA_STEP_SCALE = 5,         /* accumulated gradients are multiplied by it at the update                              */
+    STRATA_STEP_STATE_SHARE = 6,   /* accumulated new states are multiplied by it: 1 / the number of batches                */
     STRATA_STEP_WORDS = 8
 };
-/* One step of SGD over flat f32 ranges (n), in place:   momentum 0:  p -= lr g.   else  v = momentum v + g;
- * p -= lr v,  or with nesterov  p -= lr (g + momentum v)   (Sutskever et al. 2013, as in PyTorch's SGD).
- *   parameters, velocity  variables (velocity NULL when momentum is 0), or rows gathered from them (strata_scatter_update)
- *   gradients             as many, or fewer: then only the first elements are updated;  step  f32 STRATA_STEP_WORDS
- *   gate                  f32 scalar: when it is not finite nothing is changed; NULL: always */
+/* SGD. With momentum 0:  p -= lr g.   Else  v = momentum v + g;  p -= lr v,  or with nesterov  p -= lr (g + momentum v)
+ * (Sutskever et al. 2013, as in PyTorch's SGD). velocity is v; NULL when momentum is 0. */
 STRATA_API strata_tensor *strata_sgd(strata_tensor *parameters, strata_tensor *velocity, strata_tensor *gradients,
                                      strata_tensor *step, strata_tensor *gate, double momentum, bool nesterov);
-/* One step of Adam (Kingma & Ba 2015, the form of its section 2 end: epsilon outside the bias correction, as Keras):
- * m += (1-beta1)(g - m);  v += (1-beta2)(g g - v);  p -= lr m / (sqrt(v) + epsilon). */
+/* Adam (Kingma & Ba 2015), in the form at the end of its section 2, with epsilon outside of the bias correction, as in Keras:
+ * m += (1 - beta1) (g - m);  v += (1 - beta2) (g g - v);  p -= lr m / (sqrt(v) + epsilon). */
 STRATA_API strata_tensor *strata_adam(strata_tensor *parameters, strata_tensor *m, strata_tensor *v, strata_tensor *gradients,
                                       strata_tensor *step, strata_tensor *gate, double beta1, double beta2, double epsilon);
-
-/* The same with decoupled weight decay (AdamW, Loshchilov & Hutter 2019): p -= lr decay p comes first, with the step's plain
- * rate. */
+/* AdamW (Loshchilov & Hutter 2019): first p -= plain rate * decay * p, then Adam. */
 STRATA_API strata_tensor *strata_adamw(strata_tensor *parameters, strata_tensor *m, strata_tensor *v, strata_tensor *gradients,
                                        strata_tensor *step, strata_tensor *gate, double beta1, double beta2, double epsilon,
                                        double decay);
-/* One step of RMSprop (Hinton 2012) as Keras has it:  squares = rho squares + (1-rho) g g;  with mean (centered):  mean = rho
- * mean + (1-rho) g; change = lr g / sqrt(squares - mean mean + epsilon);  with velocity:  velocity = momentum velocity +
- * change,
- * which is the change then;  p -= change.
- *   mean  NULL: not centered;  velocity  NULL when momentum is 0 */
+/* RMSprop (Hinton 2012), as in Keras:
+ *     squares = rho squares + (1 - rho) g g
+ *     mean = rho mean + (1 - rho) g                           mean NULL: not centered, and 0 below
+ *     change = lr g / sqrt(squares - mean mean + epsilon)
+ *     velocity = momentum velocity + change; p -= velocity    velocity NULL when momentum is 0: p -= change */
 STRATA_API strata_tensor *strata_rmsprop(strata_tensor *parameters, strata_tensor *squares, strata_tensor *mean,
                                          strata_tensor *velocity, strata_tensor *gradients, strata_tensor *step,
                                          strata_tensor *gate, double rho, double momentum, double epsilon);
-/* One step of Adagrad (Duchi et al. 2011):  squares += g g;  p -= lr g / sqrt(squares + epsilon). */
+/* Adagrad (Duchi et al. 2011):  squares += g g;  p -= lr g / sqrt(squares + epsilon). */
 STRATA_API strata_tensor *strata_adagrad(strata_tensor *parameters, strata_tensor *squares, strata_tensor *gradients,
                                          strata_tensor *step, strata_tensor *gate, double epsilon);
-/* Where a step of LAMB goes (You et al. 2020); `direction` is a variable that is written:  m, v as Adam's;
- * direction = m c1 / (sqrt(v c2) + epsilon) + decay p, c1 and c2 the step's corrections. */
+/* The direction of a step of LAMB (You et al. 2020), written to the variable `direction`, which is the result. m and v change
+ * as Adam's:  direction = c1 m / (sqrt(c2 v) + epsilon) + decay p,  where c1 and c2 are the step's corrections. */
 STRATA_API strata_tensor *strata_lamb(strata_tensor *direction, strata_tensor *m, strata_tensor *v, strata_tensor *parameters,
                                       strata_tensor *gradients, strata_tensor *step, strata_tensor *gate, double beta1,
                                       double beta2, double epsilon, double decay);
-/* x (n) f32, ends (S) i32 -> (S) f32: y_s = sum of x_i for ends_(s-1) <= i < ends_s (0 before the first; kept within x). No
- * gradient. */
+/* Sums of neighbouring elements, for norms of each parameter. x (n) f32, ends (S) i32 -> (S) f32: element s is the sum of x_i
+ * for ends[s - 1] <= i < ends[s], where ends[-1] is 0. Ends beyond n count as n. No gradient. */
 STRATA_API strata_tensor *strata_segment_sum(strata_tensor *x, strata_tensor *ends);
 
 /* ---- between replicas (strata/strategy.h); with one replica the result is x ---- */
 typedef enum strata_reduction { STRATA_REDUCE_SUM = 0, STRATA_REDUCE_MEAN = 1 } strata_reduction;
-/* The sum over all replicas, folded in their order: the same bits on each. MEAN divides it by their number. Every replica's
- * program must have the same all_reduce nodes in the same order. SUM: floats (added in f32), i32, i64 (wrap); MEAN: floats. */
+/* The sum or mean of x over all replicas, added in the order of the replicas, so every replica receives the same bits. SUM:
+ * numbers (floats are added in f32); MEAN: floats. Every replica's program must have the same all_reduce nodes in the same
+ * order. */
 STRATA_API strata_tensor *strata_all_reduce(strata_tensor *x, strata_reduction reduction);
 
 /* ---- measuring ---- */
-/* f32: y = x after `steps` (0..60000) times y = fma(y, 0.999, 0.001), 2 * steps operations an element in registers: what a
- * device's multiply-add units can do (strata bench). No gradient. */
+/* f32: y = x, then `steps` times (0..60000) y = fma(y, 0.999, 0.001). It reads and writes little and computes 2 * steps
+ * operations per element, so its time measures the device's multiply-add units (strata bench). No gradient. */
 STRATA_API strata_tensor *strata_fma_chain(strata_tensor *x, int64_t steps);
 
 #ifdef __cplusplus

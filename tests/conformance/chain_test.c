@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/layer/layer.h"
 #include "strata/ops.h"
 #include "tests/conformance/devices.h"
 #include "tests/conformance/run_case.h"
@@ -27,16 +28,12 @@ static uint64_t launches_of(run_case *run, bool fusion) {
     return after - before;
 }
 
-static strata_tensor *softsign(strata_tensor *x) {
-    return strata_div(x, strata_add(strata_scalar(x->graph, x->dtype, 1), strata_abs(x)));
-}
-
 static void count_softsign(strata_device *device) {
     const strata_shape shape = STRATA_SHAPE(33, 65);
     run_case run;
     run_case_begin(&run, device);
     strata_tensor *x = run_case_leaf(&run, strata_test_random(f32, shape, -3, 3, 1), false);
-    strata_tensor *y = softsign(x), *dx = NULL;
+    strata_tensor *y = strata_activation_apply("softsign", x), *dx = NULL;
     strata_tensor *dy = run_case_leaf(&run, strata_test_random(f32, shape, -1, 1, 2), false);
     run_case_output(&run, y, strata_test_tolerance_of(f32, 4));
     run.fusion = true;
@@ -89,12 +86,21 @@ static strata_tensor *unless_equal(strata_tensor *a, strata_tensor *b) {
     return strata_where(strata_not_equal(a, b), b, strata_neg(a));
 }
 
-/* The first rows are those that integers have too. */
-enum { INTEGER_UNARY = 4, INTEGER_BINARY = 7 };
+/* Ops of one operand: every row of elementwise.def. Those that integers have too come first. */
 static unary_builder *const unaries[] = {
-    strata_neg,   strata_abs,  strata_sign,      strata_square, strata_exp,  strata_log,  strata_sqrt,
-    strata_rsqrt, strata_tanh, strata_sigmoid,   strata_relu,   strata_gelu, strata_silu, strata_softplus,
-    leaky,        elu,         strata_gelu_tanh,
+#define UNARY_NUMBER(code, name, expression) strata_##name,
+#include "core/op/elementwise.def"
+#define UNARY_FLOAT(code, name, expression) strata_##name,
+#include "core/op/elementwise.def"
+    leaky,
+    elu,
+};
+enum {
+#define UNARY_NUMBER(code, name, expression) +1
+    INTEGER_UNARY = 0
+#include "core/op/elementwise.def"
+    ,
+    INTEGER_BINARY = 7 /* the first rows of the next table */
 };
 static binary_builder *const binaries[] = {
     strata_add, strata_sub,   strata_mul, strata_min, strata_max,

@@ -28,14 +28,17 @@ static double elu(double x) {
 static double softplus(double x) {
     return log1p(exp(x));
 }
+static double softsign(double x) {
+    return x / (1 + fabs(x));
+}
 
 Test(activation, element_wise_functions_are_their_formulas) {
     const struct {
         const char *name;
         double (*f)(double x);
-    } functions[] = {{"relu", relu},        {"tanh", tanh},  {"sigmoid", sigmoid},       {"gelu", gelu},
-                     {"silu", silu},        {"swish", silu}, {"leaky_relu", leaky_relu}, {"elu", elu},
-                     {"softplus", softplus}};
+    } functions[] = {{"relu", relu},         {"tanh", tanh},        {"sigmoid", sigmoid},       {"gelu", gelu},
+                     {"silu", silu},         {"swish", silu},       {"leaky_relu", leaky_relu}, {"elu", elu},
+                     {"softplus", softplus}, {"softsign", softsign}};
     strata_array x = strata_test_array(STRATA_DTYPE_F32, STRATA_SHAPE(2, 3), x_values);
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         double want[6];

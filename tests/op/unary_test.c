@@ -27,7 +27,8 @@ static const struct unary {
     {"exp", strata_exp, ANY_SIGN, false},   {"log", strata_log, POSITIVE, false},
     {"sqrt", strata_sqrt, POSITIVE, false}, {"rsqrt", strata_rsqrt, POSITIVE, false},
     {"tanh", strata_tanh, ANY_SIGN, false}, {"sigmoid", strata_sigmoid, ANY_SIGN, false},
-    {"relu", strata_relu, ANY_SIGN, false},
+    {"relu", strata_relu, ANY_SIGN, false}, {"erf", strata_erf, ANY_SIGN, false},
+    {"sin", strata_sin, ANY_SIGN, false},   {"cos", strata_cos, ANY_SIGN, false},
 };
 
 #define FOR_EACH_OP(op) for (const struct unary *op = ops; op < ops + sizeof ops / sizeof *ops; op++)

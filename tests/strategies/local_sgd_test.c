@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Strategies that are not in the library: local SGD (Stich 2019) averages parameters every k steps instead of adding up
- * gradients in each step; once by an all_reduce, once by an all_gather and a mean. They show what a new kind is: the twenty
- * lines below, and a row in strategies.def if it were to be found by name. */
+ * gradients in each step; once by an all_reduce, once by an all_gather and a mean. The lines
+ * before the test are all of them; with a row in strategies.def, users could choose them by name. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -15,18 +15,12 @@
 
 enum { K = 3 };
 
-/* The mean gradient of the replica's own examples; zeros where it has none. */
-static strata_tensor *own_mean(const strata_step_replica *replica, strata_tensor *own, strata_tensor *share) {
-    (void)replica;
-    return strata_div(own, strata_max(share, strata_scalar(own->graph, STRATA_DTYPE_F32, 1e-12)));
-}
-
 static strata_tensor *averaged(const strata_step_replica *replica, strata_tensor *updated) {
     (void)replica;
     return strata_all_reduce_every(updated, STRATA_REDUCE_MEAN, K);
 }
 
-static const strata_step_rewrite rewrite = {.gradients = own_mean, .parameters = averaged};
+static const strata_step_rewrite rewrite = {.gradients = strata_rewrite_own_mean, .parameters = averaged};
 
 /* The replicas' parameters as rows, and the mean of the rows. */
 static strata_tensor *gathered(const strata_step_replica *replica, strata_tensor *updated) {
@@ -36,17 +30,11 @@ static strata_tensor *gathered(const strata_step_replica *replica, strata_tensor
     return strata_reduce_mean(rows, (int[]){0}, 1, false);
 }
 
-static const strata_step_rewrite gathering = {.gradients = own_mean, .parameters = gathered};
-
-static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
-                            const strata_strategy_kind **out_kind, strata_error *err) {
-    (void)out_kind;
-    return strata_choose_accelerators(rows, n_rows, choice, err);
-}
+static const strata_step_rewrite gathering = {.gradients = strata_rewrite_own_mean, .parameters = gathered};
 
 static const strata_strategy_kind kinds[] = {
-    {.name = "local_sgd", .most_devices = -1, .choose = choose, .rewrite = &rewrite},
-    {.name = "gathering_sgd", .most_devices = -1, .choose = choose, .rewrite = &gathering},
+    {.name = "local_sgd", .most_devices = -1, .rewrite = &rewrite},
+    {.name = "gathering_sgd", .most_devices = -1, .rewrite = &gathering},
 };
 
 /* ---- the test ---- */

@@ -20,7 +20,8 @@ enum { STRATA_NPY_MAX_HEADER = 64 << 10 };
  * order (says how to save it instead); OUT_OF_MEMORY. */
 STRATA_MUST_USE strata_status strata_npy_parse(const char *name, const void *bytes, size_t n_bytes, strata_array *out_array,
                                                strata_error *err);
-/* What the file stores, before it becomes an array: "f64" is there what is f32 here. Elements are not looked at. */
+/* The type and shape as the file stores them, before a conversion: "f64" for what becomes an f32 array. Elements are not read.
+ * */
 STRATA_MUST_USE strata_status strata_npy_describe(const char *name, const void *bytes, size_t n_bytes, const char **out_type,
                                                   strata_shape *out_shape, size_t *out_bytes, strata_error *err);
 /* The same as parse on a file, plain, .gz or .xz. Fails also: UNAVAILABLE when it can't be read. */

@@ -26,8 +26,8 @@ typedef struct strata_npz_entry {
     size_t n_bytes;
 } strata_npz_entry;
 typedef void (*strata_npz_visitor)(const strata_npz_entry *entry, void *user);
-/* Visits all arrays in the archive's order, once each was unpacked and its checksum found right: none where one is not. NULL:
- * only looks. Fails as strata_npz_parse. */
+/* Visits all arrays in the archive's order, after all of them were unpacked and their checksums were right; if one is wrong,
+ * none is visited. visit NULL: only checks the archive. Fails as strata_npz_parse. */
 STRATA_MUST_USE strata_status strata_npz_list(const char *name, const void *bytes, size_t n_bytes, strata_npz_visitor visit,
                                               void *user, strata_error *err);
 

@@ -4,7 +4,7 @@
 #include "core/base/philox.h"
 #include "core/data/dataset.h"
 
-/* The stream tells features from labels. */
+/* Features and labels have different streams. */
 static void fill(strata_array *array, uint64_t seed, uint32_t stream) {
     float *values = array->data;
     const int64_t n = strata_shape_elements(array->shape);

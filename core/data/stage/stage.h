@@ -87,7 +87,7 @@ struct strata_dataset {
     /* What each example weighs, a view or owned; data NULL: there are no weights. */
     strata_array weights;
     int64_t element_size, label_size;
-    /* Whose memory the arrays are views of, retained; NULL: nobody's. */
+    /* The dataset that owns the memory of which the arrays are views; retained. NULL: no other dataset owns it. */
     strata_dataset *whole;
     /* Of u8 features; of a stage: those below it that were kept as bytes, else 0. */
     float scale;

@@ -117,7 +117,7 @@ static int encode_word(const strata_tokenizer *tokenizer, const strata_word_read
     return 1;
 }
 
-/* As strata_tokenizer_encode; stops at `length` tokens when nobody asks for more. */
+/* As strata_tokenizer_encode; stops at `length` tokens when the caller does not need the others. */
 static strata_status encode(const strata_tokenizer *tokenizer, const char *text, size_t n_bytes, const char *place,
                             int64_t length, int32_t *out_ids, int64_t *out_n, strata_error *err) {
     strata_word_reader reader = {.text = text, .n_bytes = n_bytes};

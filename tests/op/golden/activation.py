@@ -4,6 +4,8 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+LIBRARY = "PyTorch"
+
 FUNCTIONS = {
     "gelu": F.gelu,
     "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),

@@ -4,6 +4,8 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+LIBRARY = "PyTorch"
+
 
 def cases(golden):
     def tensor(x):

@@ -4,6 +4,8 @@ Needs PyTorch: run make.py batch_norm with a python that has it."""
 import numpy as np
 import torch
 
+LIBRARY = "PyTorch"
+
 EPSILON = 1e-3
 
 

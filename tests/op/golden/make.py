@@ -19,7 +19,10 @@ import zlib
 
 folder = os.path.dirname(os.path.abspath(__file__))
 sys.path = [p for p in sys.path if os.path.abspath(p or ".") != folder]  # an op may be called like a module ("random")
-import numpy
+try:
+    import numpy
+except ImportError:
+    sys.exit("make.py: %s has no NumPy; Debian: apt-get install python3-numpy, then /usr/bin/python3 make.py" % sys.executable)
 
 names = {"float32": "f32", "float64": "f32", "float16": "f16", "int32": "i32", "int64": "i64", "uint8": "u8", "bool": "bool"}
 
@@ -87,7 +90,11 @@ def make(op):
 
 if __name__ == "__main__":
     sys.dont_write_bytecode = True
-    ops = sys.argv[1:] or sorted(f[:-3] for f in os.listdir(folder) if f.endswith(".py") and f != "make.py")
+    there = sorted(f[:-3] for f in os.listdir(folder) if f.endswith(".py") and f != "make.py")
+    ops = sys.argv[1:] or there
+    for op in ops:
+        if op not in there:
+            sys.exit("make.py: there is no %s.py in tests/op/golden; there are: %s" % (op, ", ".join(there)))
     for op in ops:
         try:
             make(op)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Element-wise ops of one operand, in each float dtype: x is any sign, p is positive; special is NaN, infinities, zeros."""
+import math
+
 import numpy as np
 
 
@@ -16,6 +18,9 @@ def cases(golden):
         ("tanh", "x", np.tanh),
         ("sigmoid", "x", lambda x: 1 / (1 + np.exp(-x))),
         ("relu", "x", lambda x: np.maximum(x, 0)),
+        ("erf", "x", np.vectorize(math.erf)),
+        ("sin", "x", np.sin),
+        ("cos", "x", np.cos),
     ]
     any_sign, positive = golden.random((5, 7), -4, 4), golden.random((5, 7), 0.01, 9)
     special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0])
