@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cluster/clock.h"
 #include "cluster/collective/algorithm.h"
 #include "cluster/collective/table.h"
 
@@ -35,11 +36,12 @@ strata_status strata_communicator_fail(strata_communicator *comm, const strata_c
         snprintf(whole, sizeof whole, "%s%s: %s", strata_call_text(call).text, strata_member_step(comm->member).text, text);
     else
         snprintf(whole, sizeof whole, "%s", text);
-    return comm->member->report(comm->member, status, whole, err);
+    return comm->member->report(comm->member, comm->seat, status, whole, err);
 }
 
 strata_status strata_communicator_give_up(strata_communicator *comm, strata_status status, strata_error *err) {
-    if (strata_member_failed(comm->member)) return strata_member_verdict(comm->member, err);
+    if (strata_seat_failed(comm->seat)) return strata_seat_verdict(comm->seat, err);
+    if (comm->seat->communicator == STRATA_NO_COMMUNICATOR) return status; /* the others do not know it yet */
     return strata_communicator_fail(comm, NULL, status, err, "%s could not connect to the others: %s",
                                     strata_peer_text(comm, comm->rank).text, err->message);
 }
@@ -77,7 +79,7 @@ strata_status strata_communicator_get_of(strata_communicator *comm, const char *
     size_t n = 0;
     STRATA_TRY(key_of(comm, what, rank, key, err));
     strata_status status = strata_communicator_get(comm, key, comm->connect_seconds, &value, &n, err);
-    if (status == STRATA_TIMEOUT && !strata_member_failed(comm->member))
+    if (status == STRATA_TIMEOUT && !strata_seat_failed(comm->seat))
         return strata_fail(err, status, "rank %d of %d did not come within %g s", rank, comm->world, comm->connect_seconds);
     if (!status && n != n_bytes)
         status = strata_fail(err, STRATA_INTERNAL, "key \"%s\" has %zu bytes, not %zu: the ranks run different versions", key,
@@ -87,11 +89,17 @@ strata_status strata_communicator_get_of(strata_communicator *comm, const char *
     return status;
 }
 
+static strata_status ask(strata_communicator *comm, const strata_store_request *request, double seconds,
+                         strata_store_reply *out_reply, strata_error *err) {
+    STRATA_TRY(strata_seat_verdict(comm->seat, err));
+    return comm->member->store(comm->member, comm->seat, request, seconds, out_reply, err);
+}
+
 strata_status strata_communicator_set(strata_communicator *comm, const char *key, const void *value, size_t n_bytes,
                                       strata_error *err) {
     strata_store_reply reply;
     const strata_store_request request = {.op = STRATA_STORE_SET, .key = key, .value = value, .n_value = n_bytes};
-    return comm->member->store(comm->member, &request, comm->connect_seconds, &reply, err);
+    return ask(comm, &request, comm->connect_seconds, &reply, err);
 }
 
 strata_status strata_communicator_get(strata_communicator *comm, const char *key, double seconds, void **out_value,
@@ -100,7 +108,7 @@ strata_status strata_communicator_get(strata_communicator *comm, const char *key
     const strata_store_request request = {.op = STRATA_STORE_GET, .key = key};
     *out_value = NULL;
     *out_n_bytes = 0;
-    STRATA_TRY(comm->member->store(comm->member, &request, seconds, &reply, err));
+    STRATA_TRY(ask(comm, &request, seconds, &reply, err));
     *out_value = reply.value;
     *out_n_bytes = reply.n_value;
     return STRATA_OK;
@@ -110,7 +118,7 @@ strata_status strata_communicator_add(strata_communicator *comm, const char *key
                                       strata_error *err) {
     strata_store_reply reply;
     const strata_store_request request = {.op = STRATA_STORE_ADD, .key = key, .amount = amount};
-    STRATA_TRY(comm->member->store(comm->member, &request, comm->connect_seconds, &reply, err));
+    STRATA_TRY(ask(comm, &request, comm->connect_seconds, &reply, err));
     *out_sum = reply.number;
     return STRATA_OK;
 }
@@ -125,7 +133,7 @@ strata_status strata_communicator_compare_and_set(strata_communicator *comm, con
                                           .n_value = n_bytes,
                                           .expected = expected,
                                           .n_expected = n_expected};
-    STRATA_TRY(comm->member->store(comm->member, &request, comm->connect_seconds, &reply, err));
+    STRATA_TRY(ask(comm, &request, comm->connect_seconds, &reply, err));
     *out_swapped = reply.number != 0;
     return STRATA_OK;
 }
@@ -157,6 +165,7 @@ void strata_communicator_destroy(strata_communicator *comm) {
     if (!comm) return;
     strata_requests_finish(comm);
     if (comm->link) comm->transport->close(comm);
+    strata_seat_destroy(comm->seat);
     strata_member_release(comm->member);
     pthread_cond_destroy(&comm->changed);
     pthread_mutex_destroy(&comm->lock);
@@ -169,12 +178,16 @@ void strata_communicator_destroy(strata_communicator *comm) {
     free(comm);
 }
 
-strata_status strata_communicator_allocate(int rank, int world, strata_member *member, strata_communicator **out_comm,
-                                           strata_error *err) {
+strata_status strata_communicator_allocate(int rank, int world, const int *job_ranks, strata_member *member,
+                                           strata_communicator **out_comm, strata_error *err) {
     strata_communicator *comm = *out_comm = calloc(1, sizeof *comm);
     if (!comm) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator");
     pthread_mutex_init(&comm->lock, NULL);
-    pthread_cond_init(&comm->changed, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&comm->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
     comm->rank = rank;
     comm->world = world;
     comm->member = strata_member_retain(member);
@@ -182,10 +195,16 @@ strata_status strata_communicator_allocate(int rank, int world, strata_member *m
     comm->peers = calloc((size_t)world, sizeof *comm->peers);
     comm->sends = calloc((size_t)world * 2 + 2, sizeof *comm->sends);
     comm->receives = calloc((size_t)world * 2 + 2, sizeof *comm->receives);
-    if (comm->peers && comm->sends && comm->receives) return STRATA_OK;
+    strata_status status = STRATA_OK;
+    if (!comm->peers || !comm->sends || !comm->receives)
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", world);
+    if (!status)
+        status = strata_seat_create(member->roster, job_ranks ? STRATA_NO_COMMUNICATOR : 0, rank, world, job_ranks, &comm->seat,
+                                    err);
+    if (!status) return STRATA_OK;
     strata_communicator_destroy(comm);
     *out_comm = NULL;
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", world);
+    return status;
 }
 
 strata_status strata_communicator_set_options(strata_communicator *comm, const strata_communicator_options *opts,
@@ -204,10 +223,11 @@ strata_status strata_communicator_create_local(int world, const strata_communica
     if (!members) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for %d ranks", world);
     strata_status status = strata_member_create_local(world, members, err);
     for (int r = 0; r < world && !status; r++) {
-        status = strata_communicator_allocate(r, world, members[r], &out_comms[r], err);
+        status = strata_communicator_allocate(r, world, NULL, members[r], &out_comms[r], err);
         if (status) break;
         strata_communicator *comm = out_comms[r];
         strcpy(comm->name, "0");
+        strcpy(comm->base, "0");
         for (int p = 0; p < world; p++) comm->peers[p] = (strata_peer){.job_rank = p, .pid = getpid(), .host = "local"};
         comm->transport = &strata_transport_inproc;
         status = strata_communicator_set_options(comm, opts ? opts : &defaults, err);
@@ -248,15 +268,20 @@ static strata_status number(strata_communicator *child, strata_error *err) {
     if (child->rank == 0) {
         STRATA_TRY(strata_communicator_add(child, "strata/communicators", 1, &id, err));
         child->id = (uint32_t)id;
-        return strata_communicator_set_own(child, "id", 0, &child->id, sizeof child->id, err);
+        STRATA_TRY(strata_communicator_set_own(child, "id", 0, &child->id, sizeof child->id, err));
+    } else {
+        STRATA_TRY(strata_communicator_get_of(child, "id", 0, &child->id, sizeof child->id, err));
     }
-    return strata_communicator_get_of(child, "id", 0, &child->id, sizeof child->id, err);
+    strata_seat_set_communicator(child->seat, child->id);
+    return STRATA_OK;
 }
 
-static strata_status make_child(strata_communicator *comm, const choice *choices, strata_communicator *child, const int *ranks,
+/* ranks: of `comm`, in the order that they have in the child. */
+static strata_status make_child(strata_communicator *comm, const char *name, strata_communicator *child, const int *ranks,
                                 strata_error *err) {
-    const int n = snprintf(child->name, sizeof child->name, "%s/%d.%d", comm->name, comm->splits, choices[comm->rank].color);
-    if (n >= (int)sizeof child->name) return strata_fail(err, STRATA_INVALID, "communicators are split too often");
+    if (strlen(name) >= sizeof child->name) return strata_fail(err, STRATA_INVALID, "communicators are split too often");
+    strcpy(child->name, name);
+    strcpy(child->base, name);
     child->algorithm = comm->algorithm;
     if (comm->table) {
         child->table = malloc(sizeof *child->table);
@@ -276,6 +301,24 @@ static strata_status make_child(strata_communicator *comm, const choice *choices
     return STRATA_OK;
 }
 
+/* A communicator of these n ranks of `comm`, of which `rank` is this one; every one of them makes it. */
+static strata_status create_child(strata_communicator *comm, const char *name, int rank, const int *ranks, int n,
+                                  strata_communicator **out_comm, strata_error *err) {
+    int *job_ranks = malloc((size_t)n * sizeof *job_ranks);
+    if (!job_ranks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", n);
+    for (int i = 0; i < n; i++) job_ranks[i] = comm->peers[ranks[i]].job_rank;
+    strata_status status = strata_communicator_allocate(rank, n, job_ranks, comm->member, out_comm, err);
+    free(job_ranks);
+    STRATA_TRY(status);
+    strata_error why = {0};
+    status = make_child(comm, name, *out_comm, ranks, &why);
+    if (!status) return STRATA_OK;
+    status = strata_communicator_give_up(*out_comm, status, &why);
+    strata_communicator_destroy(*out_comm);
+    *out_comm = NULL;
+    return strata_fail(err, status, "%s", why.message);
+}
+
 strata_status strata_communicator_split(strata_communicator *comm, int color, int key, strata_communicator **out_comm,
                                         strata_error *err) {
     *out_comm = NULL;
@@ -284,21 +327,121 @@ strata_status strata_communicator_split(strata_communicator *comm, int color, in
     if (!choices) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory to split %d ranks", comm->world);
     int *ranks = (int *)(choices + world), rank = 0;
     choices[comm->rank] = (choice){color, key};
-    strata_error why = {0};
-    strata_status status = strata_communicator_all_gather(comm, NULL, choices, sizeof *choices, NULL, STRATA_DTYPE_U8, &why);
-    comm->splits++;
+    strata_status status = strata_communicator_all_gather(comm, NULL, choices, sizeof *choices, NULL, STRATA_DTYPE_U8, err);
     if (!status && color >= 0) {
+        char name[2 * sizeof comm->name];
         const int n = list_group(comm, choices, ranks, &rank);
-        status = strata_communicator_allocate(rank, n, comm->member, out_comm, &why);
-        if (!status) status = make_child(comm, choices, *out_comm, ranks, &why);
-        if (status) {
-            status = strata_communicator_give_up(comm, status, &why);
-            strata_communicator_destroy(*out_comm);
-            *out_comm = NULL;
-        }
+        snprintf(name, sizeof name, "%s/%d.%d", comm->name, comm->splits, color);
+        status = create_child(comm, name, rank, ranks, n, out_comm, err);
     }
+    comm->splits++;
     free(choices);
-    return status ? strata_fail(err, status, "%s", why.message) : STRATA_OK;
+    return status;
+}
+
+/* ---- shrinking ---- */
+
+/* The store goes on when the communicator failed. */
+static strata_status ask_store(strata_communicator *comm, const strata_store_request *request, double seconds,
+                               strata_store_reply *out_reply, strata_error *err) {
+    return comm->member->store(comm->member, NULL, request, seconds, out_reply, err);
+}
+
+/* Whether a rank of the job was lost or left. */
+static bool is_lost(const strata_communicator *comm, int job_rank) {
+    strata_event event;
+    for (int i = 0; strata_roster_event(comm->member->roster, i, &event); i++)
+        if ((event.kind == STRATA_EVENT_LOST || event.kind == STRATA_EVENT_LEFT) && (int)event.subject == job_rank) return true;
+    return false;
+}
+
+/* Asks, again and again, whether a rank of the job came to shrink, until it did or is lost. */
+static strata_status await_survivor(strata_communicator *comm, const char *name, int job_rank, double deadline, bool *out_came,
+                                    strata_error *err) {
+    const double step = 0.1;
+    char key[STRATA_STORE_KEY_BYTES];
+    snprintf(key, sizeof key, "strata/%s/here/%d", name, job_rank);
+    const strata_store_request request = {.op = STRATA_STORE_GET, .key = key};
+    *out_came = false;
+    while (!*out_came && !is_lost(comm, job_rank)) {
+        strata_store_reply reply = {0};
+        const strata_status status = ask_store(comm, &request, step, &reply, err);
+        free(reply.value);
+        *out_came = !status;
+        if (status && status != STRATA_TIMEOUT) return status;
+        if (status && strata_clock_seconds() > deadline)
+            return strata_fail(err, STRATA_TIMEOUT, "%s is not lost, and did not come to shrink the communicator within %g s",
+                               strata_peer_text(comm, strata_seat_find(comm->seat, job_rank)).text, comm->connect_seconds);
+    }
+    return STRATA_OK;
+}
+
+/* The ranks of the job that go on: the first list that a survivor proposes is that of all. list: [world] room. */
+static strata_status agree_on_survivors(strata_communicator *comm, const char *name, int32_t *list, int *out_n,
+                                        strata_error *err) {
+    const double deadline = strata_clock_seconds() + comm->connect_seconds;
+    char here[STRATA_STORE_KEY_BYTES], key[STRATA_STORE_KEY_BYTES];
+    snprintf(here, sizeof here, "strata/%s/here/%d", name, comm->peers[comm->rank].job_rank);
+    snprintf(key, sizeof key, "strata/%s/survivors", name);
+    strata_store_reply reply = {0};
+    const strata_store_request come = {.op = STRATA_STORE_SET, .key = here, .value = ""};
+    STRATA_TRY(ask_store(comm, &come, comm->connect_seconds, &reply, err));
+    int n = 0;
+    for (int r = 0; r < comm->world; r++) {
+        bool came;
+        STRATA_TRY(await_survivor(comm, name, comm->peers[r].job_rank, deadline, &came, err));
+        if (came) list[n++] = comm->peers[r].job_rank;
+    }
+    const strata_store_request propose = {
+        .op = STRATA_STORE_SWAP, .key = key, .value = list, .n_value = (size_t)n * sizeof *list, .expected = ""};
+    STRATA_TRY(ask_store(comm, &propose, comm->connect_seconds, &reply, err));
+    const strata_store_request read = {.op = STRATA_STORE_GET, .key = key};
+    STRATA_TRY(ask_store(comm, &read, comm->connect_seconds, &reply, err));
+    strata_status status = STRATA_OK;
+    *out_n = (int)(reply.n_value / sizeof *list);
+    if (reply.n_value % sizeof *list || *out_n > comm->world)
+        status = strata_fail(err, STRATA_INTERNAL, "the list of survivors has %zu bytes", reply.n_value);
+    else
+        memcpy(list, reply.value, reply.n_value);
+    free(reply.value);
+    return status;
+}
+
+/* ranks: [world] room, filled with the survivors' ranks of `comm`; *out_rank is the own place among them. */
+static strata_status find_survivors(strata_communicator *comm, const char *name, int *ranks, int *out_n, int *out_rank,
+                                    strata_error *err) {
+    int32_t *list = malloc((size_t)comm->world * sizeof *list);
+    if (!list) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a list of %d ranks", comm->world);
+    strata_status status = agree_on_survivors(comm, name, list, out_n, err);
+    *out_rank = -1;
+    for (int i = 0; i < *out_n && !status; i++) {
+        ranks[i] = strata_seat_find(comm->seat, list[i]);
+        if (ranks[i] < 0) status = strata_fail(err, STRATA_INTERNAL, "rank %d of the job is no survivor", (int)list[i]);
+        if (ranks[i] == comm->rank) *out_rank = i;
+    }
+    free(list);
+    if (!status && *out_rank < 0)
+        status = strata_fail(err, STRATA_PEER_LOST, "the other ranks went on without this one, which they count as lost");
+    return status;
+}
+
+strata_status strata_communicator_shrink(strata_communicator *comm, strata_communicator **out_comm, strata_error *err) {
+    char name[2 * sizeof comm->name];
+    int n = 0, rank = -1;
+    *out_comm = NULL;
+    if (comm->transport->run)
+        return strata_fail(err, STRATA_UNSUPPORTED, "the engine %s cannot go on without a rank", comm->transport->name);
+    int *ranks = malloc((size_t)comm->world * sizeof *ranks);
+    if (!ranks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", comm->world);
+    snprintf(name, sizeof name, "%s/s%d", comm->base, ++comm->shrinks);
+    strata_status status = find_survivors(comm, name, ranks, &n, &rank, err);
+    if (!status) status = create_child(comm, name, rank, ranks, n, out_comm, err);
+    if (!status) {
+        memcpy((*out_comm)->base, comm->base, sizeof comm->base);
+        (*out_comm)->shrinks = comm->shrinks;
+    }
+    free(ranks);
+    return status;
 }
 
 /* ---- what users ask ---- */

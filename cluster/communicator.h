@@ -14,32 +14,53 @@
 typedef struct strata_peer {
     int job_rank;
     int32_t pid;
-    char host[STRATA_HOST_BYTES];       /* its name, for messages */
-    char machine[STRATA_HOST_BYTES];    /* equal where ranks can share memory */
-    char address[STRATA_ADDRESS_BYTES]; /* where it takes links, "" for none */
+    /* Its name, for messages. */
+    char host[STRATA_HOST_BYTES];
+    /* Equal where ranks can share memory. */
+    char machine[STRATA_HOST_BYTES];
+    /* Where it takes links, "" for none. */
+    char address[STRATA_ADDRESS_BYTES];
 } strata_peer;
 
 struct strata_communicator {
     int rank, world;
-    uint32_t id;   /* in the job; the world's is 0 */
-    char name[80]; /* begins its keys in the store: "0", "0/3.1" is color 1 of its split 3 */
+    /* In the job; the world's is 0. */
+    uint32_t id;
+    /* Begins its keys in the store: "0", "0/3.1" is color 1 of its split 3. */
+    char name[80];
     strata_member *member;
-    strata_peer *peers; /* [world] */
-    bool several_hosts; /* not all of them are of one machine */
+    /* Its place in the roster of this process, with the verdict and the messages. */
+    strata_seat *seat;
+    /* [world]. */
+    strata_peer *peers;
+    /* Not all of them are of one machine. */
+    bool several_hosts;
     const strata_transport *transport;
-    void *link;                           /* the transport's */
-    size_t segment_bytes;                 /* the largest message */
-    int algorithm;                        /* forced, or -1 */
-    struct strata_algorithm_table *table; /* rank 0's measured choices; NULL: none */
+    /* The transport's own data. */
+    void *link;
+    /* The bytes of the largest message that the transport takes. */
+    size_t segment_bytes;
+    /* Forced, or -1. */
+    int algorithm;
+    /* rank 0's measured choices; NULL: none. */
+    struct strata_algorithm_table *table;
     double stall_seconds, connect_seconds;
-    uint64_t sequence; /* collectives begun */
+    /* How many collectives began. */
+    uint64_t sequence;
     int splits;
+    /* Shrinking counts on from one communicator to the next: survivors meet, whichever of them they shrink. */
+    /* The name of the first of them. */
+    char base[80];
+    int shrinks;
     atomic_uint_fast64_t bytes_sent;
-    strata_send *sends;       /* [2 world + 2], for algorithms */
-    strata_receive *receives; /* [2 world + 2] */
+    /* [2 world + 2], for algorithms. */
+    strata_send *sends;
+    /* [2 world + 2]. */
+    strata_receive *receives;
     void *scratch;
     size_t scratch_bytes;
-    void *narrow; /* what travels instead of f32 */
+    /* what travels instead of f32. */
+    void *narrow;
     size_t narrow_bytes;
 
     /* Requests: a thread, made at the first one, runs them in order. `lock` guards all of it. */
@@ -47,7 +68,8 @@ struct strata_communicator {
     pthread_cond_t changed;
     pthread_t thread;
     bool has_thread, leaving;
-    strata_request *first, *last; /* the first one runs */
+    /* The queue of requests, whose first one runs. */
+    strata_request *first, *last;
 };
 
 /* A collective that this rank runs. in == NULL: in place. */
@@ -64,8 +86,9 @@ typedef struct strata_operation {
     size_t element_bytes;
 } strata_operation;
 
-/* One without peers and links; the member is retained. */
-STRATA_MUST_USE strata_status strata_communicator_allocate(int rank, int world, strata_member *member,
+/* One without peers and links; the member is retained. job_ranks: [world] of a communicator that has no id yet; NULL: it is
+ * that of the whole job. */
+STRATA_MUST_USE strata_status strata_communicator_allocate(int rank, int world, const int *job_ranks, strata_member *member,
                                                            strata_communicator **out_comm, strata_error *err);
 /* Those of links: algorithm, seconds. */
 STRATA_MUST_USE strata_status strata_communicator_set_options(strata_communicator *comm,
@@ -76,6 +99,23 @@ int strata_cores(void);
 
 /* Runs it now, on this thread. Arguments are checked before anything is sent. */
 STRATA_MUST_USE strata_status strata_operation_run(strata_communicator *comm, const strata_collective *what, strata_error *err);
+
+/* What strata_request_wait and its kin wait for. */
+struct strata_request {
+    strata_communicator *comm;
+    strata_request *next;
+    /* A message, and where to say what came; else `what`. */
+    bool is_message, receives;
+    strata_transfer transfer;
+    strata_message *out_message;
+    strata_collective what;
+    bool done;
+    strata_status status;
+    strata_error error;
+};
+
+/* message/message.c: strata_request_wait_for of a message. seconds below 0: stall_seconds, after which it is TIMEOUT. */
+strata_status strata_message_wait(strata_request *request, double seconds, bool *out_done, strata_error *err);
 
 /* Tells all ranks that this one failed and why, "all_reduce 12 of 1000 f32 (sum): " before it; returns the verdict. `call` may
  * be NULL. */

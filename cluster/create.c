@@ -84,7 +84,7 @@ static strata_status wait_for_all(strata_communicator *comm, double seconds, str
         const double left = deadline - strata_clock_seconds();
         comm->connect_seconds = left > 0 ? left : 0;
         strata_status status = strata_communicator_get_of(comm, "peer", r, &comm->peers[r], sizeof comm->peers[r], err);
-        if (status && (status != STRATA_TIMEOUT || strata_member_failed(comm->member))) return status;
+        if (status && (status != STRATA_TIMEOUT || strata_seat_failed(comm->seat))) return status;
         if (!status) continue;
         const size_t used = strlen(absent);
         if (n_absent++ < 20) snprintf(absent + used, sizeof absent - used, "%s%d", used ? ", " : "", r);
@@ -155,11 +155,12 @@ strata_status strata_communicator_create(const strata_communicator_options *opts
         strata_algorithm_find(o.algorithm, &algorithm, err)); /* all that is wrong is told before anyone waits for this rank */
     if (o.engine && !strcmp(o.engine, "mpi")) STRATA_TRY(strata_mpi_begin(err));
     STRATA_TRY(strata_member_create_remote(&o, &member, address, err));
-    strata_status status = strata_communicator_allocate(o.rank, o.world, member, out_comm, err);
+    strata_status status = strata_communicator_allocate(o.rank, o.world, NULL, member, out_comm, err);
     strata_member_release(member);
     STRATA_TRY(status);
     strata_communicator *comm = *out_comm;
     strcpy(comm->name, "0");
+    strcpy(comm->base, "0");
     strata_error why = {0};
     status = strata_communicator_set_options(comm, &o, &why);
     if (!status) status = tell_about_self(comm, address, &why);

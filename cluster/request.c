@@ -4,16 +4,8 @@
  * call runs in its caller when there is no request before it, else it becomes one. */
 #include <stdlib.h>
 
+#include "cluster/clock.h"
 #include "cluster/communicator.h"
-
-struct strata_request {
-    strata_communicator *comm;
-    strata_request *next;
-    strata_collective what;
-    bool done;
-    strata_status status;
-    strata_error error;
-};
 
 static void *run_requests(void *user) {
     strata_communicator *comm = user;
@@ -67,8 +59,23 @@ strata_status strata_communicator_start(strata_communicator *comm, const strata_
     return strata_fail(err, STRATA_UNAVAILABLE, "no thread could be made for the requests of a communicator");
 }
 
-strata_status strata_request_wait(strata_request *request, strata_error *err) {
+strata_status strata_request_wait_for(strata_request *request, double seconds, bool *out_done, strata_error *err) {
+    *out_done = true;
     if (!request) return STRATA_OK;
+    if (request->is_message) return strata_message_wait(request, seconds > 0 ? seconds : 0, out_done, err);
+    strata_communicator *comm = request->comm;
+    const struct timespec deadline = strata_clock_after(seconds > 0 ? seconds : 0);
+    pthread_mutex_lock(&comm->lock);
+    for (int late = 0; !request->done && !late;) late = pthread_cond_timedwait(&comm->changed, &comm->lock, &deadline);
+    *out_done = request->done;
+    pthread_mutex_unlock(&comm->lock);
+    return *out_done ? strata_request_wait(request, err) : STRATA_OK;
+}
+
+strata_status strata_request_wait(strata_request *request, strata_error *err) {
+    bool done;
+    if (!request) return STRATA_OK;
+    if (request->is_message) return strata_message_wait(request, -1, &done, err);
     strata_communicator *comm = request->comm;
     pthread_mutex_lock(&comm->lock);
     while (!request->done) pthread_cond_wait(&comm->changed, &comm->lock);
@@ -80,9 +87,10 @@ strata_status strata_request_wait(strata_request *request, strata_error *err) {
 }
 
 bool strata_request_test(strata_request *request) {
-    pthread_mutex_lock(&request->comm->lock);
-    const bool done = request->done;
-    pthread_mutex_unlock(&request->comm->lock);
+    pthread_mutex_t *lock = request->is_message ? &request->comm->seat->roster->lock : &request->comm->lock;
+    pthread_mutex_lock(lock);
+    const bool done = request->is_message ? request->transfer.done : request->done;
+    pthread_mutex_unlock(lock);
     return done;
 }
 

@@ -14,22 +14,26 @@ enum { STRATA_ALL_PEERS = -1, STRATA_ADDRESS_BYTES = 72 };
 typedef struct strata_call {
     uint8_t kind, dtype, reducer, algorithm;
     int32_t root;
-    uint32_t counts_crc; /* of the counts array; 0: none */
+    /* Of the counts array; 0: none. */
+    uint32_t counts_crc;
     uint32_t communicator;
-    uint64_t sequence; /* collectives before it; 0 in send and recv */
+    /* Collectives before it; 0 in send and recv. */
+    uint64_t sequence;
     uint64_t count;
 } strata_call;
 
 /* At most the communicator's segment_bytes; 0 bytes are a message too. */
 typedef struct strata_send {
-    int peer; /* or STRATA_ALL_PEERS: each other rank */
+    /* Or STRATA_ALL_PEERS: each other rank. */
+    int peer;
     const void *data;
     size_t bytes;
 } strata_send;
 
 typedef struct strata_receive {
     int peer;
-    void *data; /* where it goes; NULL: memory of the transport, lent as `view` until the next exchange; one a peer */
+    /* Where it goes; NULL: memory of the transport, lent as `view` until the next exchange; one a peer. */
+    void *data;
     size_t bytes;
     const void *view;
 } strata_receive;
@@ -53,8 +57,8 @@ typedef struct strata_transport {
      * stall_seconds. */
     strata_status (*exchange)(strata_communicator *comm, const strata_call *call, const strata_send *sends, int n_sends,
                               strata_receive *receives, int n_receives, strata_error *err);
-    /* Of an engine: whole collectives, instead of exchange. Arguments have been checked; agreeing on the call is the engine's.
-     * (optional) */
+    /* Of an engine: whole collectives, instead of exchange. Arguments have been checked; agreeing on the call is the
+     * engine's. (optional). */
     strata_status (*run)(const struct strata_operation *op, strata_collective_kind kind, strata_error *err);
 } strata_transport;
 

@@ -41,14 +41,6 @@
 #define IS_SIGNED_i64  1
 #define IS_SIGNED_u8   0
 #define IS_SIGNED_bool 0
-#define IS_BOOL(T)     PASTE(IS_BOOL_, T)
-#define IS_BOOL_f32    0
-#define IS_BOOL_f16    0
-#define IS_BOOL_bf16   0
-#define IS_BOOL_i32    0
-#define IS_BOOL_i64    0
-#define IS_BOOL_u8     0
-#define IS_BOOL_bool   1
 
 /* Element i of buffer x as a VALUE(T), and back with the rounding of the element type (nearest even). The launch's offset is
  * added here: a kernel's index 0 is the tensor's first element. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The words of core/op/elementwise.def for the element type T of the kernel that includes this. Floats pass NaN on. */
+ * The words of core/op/elementwise.def for the element type T of the kernel that includes this. Floats pass NaN on. A row's
+ * value is an EXACT_VALUE, so that no compiler makes one rounding of two, and each kernel gives the same bits. */
 #if IS_FLOAT(T)
+#define EXACT_VALUE EXACT VALUE(T)
 float max_f32(float a, float b) {
     return IS_NAN(a) ? a : IS_NAN(b) ? b : a < b ? b : a;
 }
@@ -40,6 +42,7 @@ float log1p_f32(float x) {
 #define EQUAL(a, b)  (!IS_NAN(a) && !IS_NAN(b) && (a) == (b))
 #define LESS(a, b)   (!IS_NAN(a) && !IS_NAN(b) && (a) < (b))
 #else
+#define EXACT_VALUE VALUE(T)
 #undef ABS
 #define ZERO        PASTE(ZERO_, T)
 #define RELU(x)     ((x) < ZERO ? ZERO : (x))

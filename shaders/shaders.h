@@ -25,7 +25,7 @@ enum {
     STRATA_SHADER_MAX_BUFFERS = 8,
 
     STRATA_SHADER_MAX_WORDS = 32,
-    STRATA_SHADER_MAX_CONSTANTS = 16
+    STRATA_SHADER_MAX_CONSTANTS = 24
 };
 
 typedef enum strata_shader_access {
@@ -45,7 +45,8 @@ enum {
 
 typedef struct strata_shader_buffer {
     const char *name;
-    const char *dtype; /* "f32", ... as strata_dtype_name; "b8" to "b64" for kernels that move bits of any type */
+    /* "f32", ... as strata_dtype_name; "b8" to "b64" for kernels that move bits of any type. */
+    const char *dtype;
     int element_bytes;
     strata_shader_access access;
 } strata_shader_buffer;
@@ -57,22 +58,31 @@ typedef struct strata_shader_word {
 
 typedef struct strata_shader_constant {
     const char *name;
-    uint32_t value; /* the default */
+    /* The default. */
+    uint32_t value;
 } strata_shader_constant;
 
 typedef struct strata_shader {
-    const char *stem;          /* "binary", "cpu/matmul": the file in shaders/ without .kernel        */
-    const char *variant;       /* its element types: "f32"; "f16_i64" where the kernel has two         */
-    const char *opencl_source; /* NULL when the library was built without OpenCL                      */
-    const char *opencl_entry;  /* name of the kernel function; in SPIR-V it is "main"               */
-    const uint32_t *spirv;     /* NULL when built without Vulkan, and for families in OpenCL C only    */
+    /* "binary", "cpu/matmul": the file in shaders/ without .kernel. */
+    const char *stem;
+    /* Its element types: "f32"; "f16_i64" where the kernel has two. */
+    const char *variant;
+    /* NULL when the library was built without OpenCL. */
+    const char *opencl_source;
+    /* name of the kernel function; in SPIR-V it is "main". */
+    const char *opencl_entry;
+    /* NULL when built without Vulkan, and for families in OpenCL C only. */
+    const uint32_t *spirv;
     size_t spirv_words;
-    const uint32_t *fetch; /* the same, reading texel buffers; there where spirv is                       */
+    /* The same, reading texel buffers; there where spirv is. */
+    const uint32_t *fetch;
     size_t fetch_words;
-    unsigned needs; /* STRATA_SHADER_NEEDS_*                                                       */
+    /* STRATA_SHADER_NEEDS_*. */
+    unsigned needs;
     int n_buffers;
     const strata_shader_buffer *buffers;
-    int n_words; /* offsets included                                                               */
+    /* Offsets included. */
+    int n_words;
     const strata_shader_word *words;
     int n_constants;
     const strata_shader_constant *constants;

@@ -24,6 +24,8 @@ typedef struct trace {
     int n_inputs, n_outputs;
     input_spec *outputs; /* of output i on replica r at r * n_outputs + i */
     uint64_t elsewhere;  /* the input shapes of all workers; 0 where they do not matter */
+    strata_feed *feeds;  /* [n_feeds], the same on all replicas */
+    int n_feeds;
     strata_group *group;
     struct trace *next;
 } trace;
@@ -34,7 +36,12 @@ struct strata_function {
     void *user;
     trace *traces;
     bool gathers; /* there is an all_gather: traces are for the input shapes of all workers */
+    strata_owned owned;
 };
+
+static void destroy_owned(void *function) {
+    strata_function_destroy(function);
+}
 
 strata_status strata_function_create(strata_strategy *strategy, strata_replica_function body, void *user,
                                      strata_function **out_function, strata_error *err) {
@@ -42,6 +49,7 @@ strata_status strata_function_create(strata_strategy *strategy, strata_replica_f
     strata_function *function = calloc(1, sizeof *function);
     if (!function) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
     *function = (strata_function){.strategy = strategy, .body = body, .user = user};
+    strata_strategy_own(strategy, &function->owned, destroy_owned, function);
     *out_function = function;
     return STRATA_OK;
 }
@@ -50,11 +58,13 @@ static void destroy_trace(trace *t) {
     strata_group_destroy(t->group);
     free(t->specs);
     free(t->outputs);
+    free(t->feeds);
     free(t);
 }
 
 void strata_function_destroy(strata_function *function) {
     if (!function) return;
+    strata_owned_forget(&function->owned);
     for (trace *t = function->traces, *next; t; t = next) {
         next = t->next;
         destroy_trace(t);
@@ -157,6 +167,18 @@ static strata_status compile_all(const strata_function *function, trace *t, stra
     return STRATA_OK;
 }
 
+static strata_status take_feeds(trace *t, const strata_replica_context *replicas, int n, strata_error *err) {
+    t->n_feeds = replicas[0].n_feeds;
+    t->feeds = calloc((size_t)t->n_feeds + 1, sizeof *t->feeds);
+    if (!t->feeds) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
+    if (t->n_feeds) memcpy(t->feeds, replicas[0].feeds, (size_t)t->n_feeds * sizeof *t->feeds);
+    for (int r = 1; r < n; r++)
+        if (replicas[r].n_feeds != t->n_feeds)
+            return strata_fail(err, STRATA_INVALID,
+                               "replica %d applies other models or optimizers than replica 0; all must make the same calls", r);
+    return STRATA_OK;
+}
+
 /* What the first trace says of gathers, later ones must too: workers must agree on whether they look at each other's shapes. */
 static strata_status note_gathers(strata_function *function, trace *t, bool gathers, strata_error *err) {
     if (function->traces && gathers != function->gathers && strata_strategy_has_workers(function->strategy))
@@ -179,6 +201,7 @@ static strata_status make_group(strata_function *function, trace *t, strata_erro
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory for %zu replicas", n);
     if (!status) status = build_all(function, t, replicas, &gathers, err);
     if (!status) status = note_gathers(function, t, replicas[0].n_gathers > 0, err);
+    if (!status) status = take_feeds(t, replicas, (int)n, err);
     if (!status) status = compile_all(function, t, replicas, executables, err);
     if (!status)
         status = strata_group_create(executables, (int)n, &function->strategy->workers, function->strategy->cross_device,
@@ -293,6 +316,45 @@ static void feed(const trace *t, int replica, int slot, const strata_per_replica
     }
 }
 
+/* Examples of a run, as its first input says. Where the input is no batch of strata_distributed_batches_next, the replicas of
+ * this worker have all of them. */
+static strata_status count_rows(const strata_function *function, const strata_per_replica *inputs, int n_inputs,
+                                strata_run_rows *out_rows, strata_error *err) {
+    *out_rows = (strata_run_rows){0};
+    if (!n_inputs) return STRATA_OK;
+    *out_rows = (strata_run_rows){.global = inputs[0].n_rows, .first = inputs[0].first_row};
+    if (inputs[0].n_rows) return STRATA_OK;
+    if (strata_strategy_has_workers(function->strategy))
+        return strata_fail(err, STRATA_INVALID,
+                           "run: the function needs the size of the global batch, which no worker knows alone: pass what "
+                           "strata_distributed_batches_next gave, or set n_rows and first_row of the first input");
+    for (int r = 0; r < function->strategy->n_replicas; r++) {
+        const strata_shape shape = value_of(&inputs[0], r)->shape;
+        if (shape.rank) out_rows->global += shape.dims[0];
+    }
+    return STRATA_OK;
+}
+
+static strata_status feed_numbers(const strata_function *function, const trace *t, int slot, const strata_per_replica *inputs,
+                                  strata_error *err) {
+    strata_run_rows rows;
+    if (!t->n_feeds) return STRATA_OK;
+    STRATA_TRY(count_rows(function, inputs, t->n_inputs, &rows, err));
+    for (int r = 0; r < function->strategy->n_replicas; r++) {
+        strata_executable *exe = strata_group_replica(t->group, r);
+        const strata_shape shape = t->n_inputs ? value_of(&inputs[0], r)->shape : STRATA_SHAPE();
+        rows.own = shape.rank ? shape.dims[0] : 0;
+        for (int i = 0; i < t->n_feeds; i++) {
+            char name[16];
+            strata_feed_name(i, name);
+            const int index = strata_executable_input_index(exe, name);
+            if (index >= 0) strata_feed_write(&t->feeds[i], &rows, strata_executable_input(exe, slot, index));
+        }
+        rows.first += rows.own;
+    }
+    return STRATA_OK;
+}
+
 /* Copies output i of all replicas to arrays that fit, made anew where they do not. */
 static strata_status take(const strata_function *function, const trace *t, int slot, int i, strata_per_replica *out,
                           strata_error *err) {
@@ -326,9 +388,20 @@ strata_status strata_strategy_run(strata_function *function, const strata_per_re
                            t->n_outputs);
     STRATA_TRY(strata_group_acquire(t->group, &slot, err));
     for (int r = 0; r < function->strategy->n_replicas; r++) feed(t, r, slot, inputs);
+    STRATA_TRY(feed_numbers(function, t, slot, inputs, err));
     STRATA_TRY(strata_group_start(t->group, slot, 0, err));
     STRATA_TRY(strata_group_finish(t->group, slot, NULL, err));
     STRATA_TRY(strata_group_wait(t->group, slot, err));
+    strata_feeds_count(t->feeds, t->n_feeds);
     for (int i = 0; i < n_outputs; i++) STRATA_TRY(take(function, t, slot, i, &outputs[i], err));
     return STRATA_OK;
+}
+
+strata_status strata_strategy_run_scalar(strata_function *function, const strata_per_replica *inputs, int n_inputs,
+                                         strata_reduction reduction, double *out_value, strata_error *err) {
+    strata_per_replica values = {0};
+    strata_status status = strata_strategy_run(function, inputs, n_inputs, &values, 1, err);
+    if (!status) status = strata_strategy_reduce_scalar(function->strategy, &values, reduction, out_value, err);
+    strata_per_replica_finish(&values);
+    return status;
 }

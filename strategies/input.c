@@ -16,20 +16,32 @@ struct strata_distributed_batches {
     strata_per_replica parts[PARTS]; /* features, labels; room for the largest so far */
     /* divided */
     strata_worker_batches *batches; /* NULL: from a function */
+    const strata_dataset *whole;    /* borrowed */
+    strata_distributed_batches_options options;
     strata_shape example[PARTS];
     strata_dtype dtypes[PARTS];
     /* from a function */
     strata_dataset *dataset;
     strata_iterator *iterator;
     strata_element *elements; /* [n_replicas] */
+    uint64_t seed;
     bool ended;
+    /* The epoch that goes on, and whether its end was given: the next batch is then the first one of the next epoch. */
+    uint64_t epoch;
+    bool over;
+    strata_owned owned;
 };
+
+static void destroy_owned(void *batches) {
+    strata_distributed_batches_destroy(batches);
+}
 
 static strata_status make(strata_strategy *strategy, strata_distributed_batches **out, strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("distributed batches", "make them before the run", err));
     strata_distributed_batches *d = calloc(1, sizeof *d);
     if (!d) return strata_fail(err, STRATA_OUT_OF_MEMORY, "distributed batches: no host memory");
     d->strategy = strategy;
+    strata_strategy_own(strategy, &d->owned, destroy_owned, d);
     *out = d;
     for (int i = 0; i < PARTS; i++) STRATA_TRY(strata_per_replica_create(strategy->n_replicas, &d->parts[i], err));
     return STRATA_OK;
@@ -37,6 +49,7 @@ static strata_status make(strata_strategy *strategy, strata_distributed_batches 
 
 void strata_distributed_batches_destroy(strata_distributed_batches *d) {
     if (!d) return;
+    strata_owned_forget(&d->owned);
     for (int r = 0; d->elements && r < d->strategy->n_replicas; r++) strata_element_finish(&d->elements[r]);
     free(d->elements);
     for (int i = 0; i < PARTS; i++) strata_per_replica_finish(&d->parts[i]);
@@ -47,6 +60,16 @@ void strata_distributed_batches_destroy(strata_distributed_batches *d) {
 }
 
 /* ---- divided ---- */
+
+static strata_status open_divided(strata_distributed_batches *d, strata_error *err) {
+    const strata_batches_options batches = {.batch = d->options.global_batch,
+                                            .shuffle = d->options.shuffle,
+                                            .seed = d->options.seed,
+                                            .epoch = d->options.epoch,
+                                            .input = d->example[0],
+                                            .label_size = strata_shape_elements(d->example[1])};
+    return strata_worker_batches_create(d->strategy, d->whole, d->options.auto_shard, &batches, &d->batches, err);
+}
 
 static strata_status divide(strata_distributed_batches *d, const strata_dataset *dataset,
                             const strata_distributed_batches_options *opts, strata_error *err) {
@@ -59,14 +82,11 @@ static strata_status divide(strata_distributed_batches *d, const strata_dataset 
     d->example[0] = strata_dataset_element_shape(dataset);
     d->dtypes[0] = strata_dataset_feature_dtype(dataset);
     if (d->labels) d->dtypes[1] = strata_dataset_label_dtype(dataset), d->example[1] = strata_dataset_label_shape(dataset);
-    const strata_batches_options batches = {.batch = batch,
-                                            .shuffle = opts && opts->shuffle,
-                                            .seed = opts ? opts->seed : 0,
-                                            .epoch = opts ? opts->epoch : 0,
-                                            .input = d->example[0],
-                                            .label_size = strata_shape_elements(d->example[1])};
-    return strata_worker_batches_create(d->strategy, dataset, opts ? opts->auto_shard : STRATA_SHARD_DATA, &batches,
-                                        &d->batches, err);
+    d->whole = dataset;
+    if (opts) d->options = *opts;
+    d->options.global_batch = batch;
+    d->epoch = d->options.epoch;
+    return open_divided(d, err);
 }
 
 strata_status strata_distributed_batches_create(strata_strategy *strategy, const strata_dataset *dataset,
@@ -96,6 +116,7 @@ static strata_status next_divided(strata_distributed_batches *d, int64_t *out_n,
     strata_worker_step step;
     STRATA_TRY(strata_worker_batches_next(d->batches, &step, err));
     *out_n = step.n;
+    for (int i = 0; i < 2; i++) d->parts[i].n_rows = step.n, d->parts[i].first_row = step.first;
     for (int r = 0; r < d->strategy->n_replicas && step.n; r++) {
         int64_t first, n;
         strata_strategy_local_share(d->strategy, step.own, r, &first, &n);
@@ -131,6 +152,8 @@ static strata_status open_made(strata_distributed_batches *d, strata_dataset_fun
     d->elements = calloc((size_t)d->strategy->n_replicas, sizeof *d->elements);
     if (!d->elements) return strata_fail(err, STRATA_OUT_OF_MEMORY, "distributed batches: no host memory");
     d->labels = strata_dataset_element_spec(d->dataset).n_parts > 1;
+    d->seed = seed;
+    d->epoch = epoch;
     return strata_iterator_create(d->dataset, seed, epoch, 0, &d->iterator, err);
 }
 
@@ -185,14 +208,48 @@ static strata_status take_batches(strata_distributed_batches *d, int64_t *out_n,
 static strata_status next_made(strata_distributed_batches *d, int64_t *out_n, strata_error *err) {
     const strata_workers *workers = &d->strategy->workers;
     STRATA_TRY(take_batches(d, out_n, err));
-    if (!strata_strategy_has_workers(d->strategy)) return STRATA_OK;
-    return workers->sum(workers, STRATA_DTYPE_I64, STRATA_DTYPE_F32, out_n, out_n, 1, err);
+    int64_t own = *out_n, first = 0, *all = calloc((size_t)(workers->n > 1 ? workers->n : 1), sizeof *all);
+    if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "distributed batches: no host memory");
+    strata_status status = STRATA_OK;
+    if (strata_strategy_has_workers(d->strategy)) {
+        status = strata_workers_gather(workers, &own, all, sizeof own, err);
+        *out_n = 0;
+        for (int w = 0; w < workers->n; w++) *out_n += all[w], first += w < workers->rank ? all[w] : 0;
+    }
+    free(all);
+    for (int i = 0; i < 2; i++) d->parts[i].n_rows = *out_n, d->parts[i].first_row = first;
+    return status;
 }
 
 strata_status strata_distributed_batches_next(strata_distributed_batches *d, strata_per_replica values[2], int64_t *out_n,
                                               strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_distributed_batches_next", "give the function its inputs with the run", err));
+    if (d->over) STRATA_TRY(strata_distributed_batches_set_epoch(d, d->epoch + 1, err));
     STRATA_TRY(d->batches ? next_divided(d, out_n, err) : next_made(d, out_n, err));
+    d->over = !*out_n;
     for (int i = 0; i < 1 + d->labels; i++) values[i] = d->parts[i];
     return STRATA_OK;
+}
+
+strata_status strata_distributed_batches_set_epoch(strata_distributed_batches *d, uint64_t epoch, strata_error *err) {
+    STRATA_TRY(strata_need_cross_replica("strata_distributed_batches_set_epoch", "begin epochs before the run", err));
+    d->epoch = epoch;
+    d->over = false;
+    if (d->dataset) {
+        strata_iterator *iterator = NULL;
+        STRATA_TRY(strata_iterator_create(d->dataset, d->seed, epoch, 0, &iterator, err));
+        strata_iterator_destroy(d->iterator);
+        d->iterator = iterator;
+        d->ended = false;
+        return STRATA_OK;
+    }
+    strata_worker_batches *before = d->batches;
+    d->batches = NULL;
+    d->options.epoch = epoch;
+    const strata_status status = open_divided(d, err);
+    if (status)
+        d->batches = before;
+    else
+        strata_worker_batches_destroy(before);
+    return status;
 }

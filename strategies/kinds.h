@@ -11,15 +11,19 @@
 typedef struct strata_device_choice {
     char (*ids)[32];
     int n, capacity;
-    char reason[128]; /* why these */
+    /* Why these devices were chosen, for the strategy's description. */
+    char reason[128];
 } strata_device_choice;
 STRATA_MUST_USE strata_status strata_choice_add(strata_device_choice *choice, const char *id, strata_error *err);
 
 typedef struct strata_strategy_kind {
     const char *name;
-    int most_devices; /* that a user may name; 0: none, -1: any number */
-    bool workers;     /* one of several, which a communicator joins */
-    bool central;     /* one device keeps optimizer slots and makes the update */
+    /* That a user may name; 0: none, -1: any number. */
+    int most_devices;
+    /* One of several, which a communicator joins. */
+    bool workers;
+    /* One device keeps optimizer slots and makes the update. */
+    bool central;
     /* How the step differs from adding up gradients before the update; each replica makes its own then. NULL: it does not. */
     const strata_step_rewrite *rewrite;
     /* Which devices, when the user names none. `rows`: all there are. *out_kind is the kind itself, or what it stands for
@@ -41,6 +45,13 @@ void strata_choice_divide(strata_device_choice *choice, int local_rank, int loca
 /* The best device, as strata_device_open(NULL) takes it. */
 STRATA_MUST_USE strata_status strata_choose_best(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
                                                  strata_error *err);
+
+/* mirrored.c: every device updates its own copy of the variables, with the sum that all of them take. */
+extern const strata_step_exchanges strata_exchanges_to_all;
+/* central_storage.c: one device takes the sums, updates, and sends the new values to the other devices of its worker. */
+extern const strata_step_exchanges strata_exchanges_through_one;
+/* multi_worker_mirrored.c: as the devices of each worker do among themselves; then every device takes worker 0's new values. */
+extern const strata_step_exchanges strata_exchanges_of_chief;
 
 #define STRATA_STRATEGY(name) extern const strata_strategy_kind strata_strategy_##name;
 #include "strategies/strategies.def"

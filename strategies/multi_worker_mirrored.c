@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "strata/cluster_spec.h"
 #include "strategies/workers.h"
 
 static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
@@ -50,6 +51,51 @@ static strata_status all_gather(const strata_workers *workers, const void *own, 
     return strata_communicator_all_gather(workers->communicator, own, out_all, 0, bytes, STRATA_DTYPE_U8, err);
 }
 
+static strata_status wait_for_message(int peer, strata_request *request, strata_error *err) {
+    const strata_status status = strata_request_wait(request, err);
+    return status ? strata_fail_in(err, status, "a value between this worker and worker %d", peer) : STRATA_OK;
+}
+
+static strata_status send(const strata_workers *workers, int to, int64_t channel, const void *data, size_t bytes,
+                          strata_error *err) {
+    strata_request *request;
+    STRATA_TRY(
+        strata_message_start_send(workers->communicator, data, bytes, to, STRATA_RESERVED_TAGS + channel, &request, err));
+    return wait_for_message(to, request, err);
+}
+
+static strata_status receive(const strata_workers *workers, int from, int64_t channel, void *data, size_t bytes,
+                             strata_error *err) {
+    strata_request *request;
+    strata_message message = {0};
+    STRATA_TRY(strata_message_start_receive(workers->communicator, data, bytes, from, STRATA_RESERVED_TAGS + channel, &message,
+                                            &request, err));
+    STRATA_TRY(wait_for_message(from, request, err));
+    if (message.bytes == bytes) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "worker %d sent %zu bytes in channel %lld; this one receives %zu", from,
+                       message.bytes, (long long)channel, bytes);
+}
+
+/* ---- the exchanges of workers whose devices differ ---- */
+
+static strata_tensor *sum_among_devices(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *x,
+                                        strata_all_reduce_attrs attrs) {
+    const strata_step_exchanges *own = strategy->updater < 0 ? &strata_exchanges_to_all : &strata_exchanges_through_one;
+    return own->sum(strategy, device, graph, x, attrs);
+}
+
+static strata_tensor *take_chiefs(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *variable,
+                                  strata_tensor *updated) {
+    (void)device;
+    const strata_communication_attrs attrs = {.dtype = STRATA_DTYPE_F32, .shape = strata_tensor_shape(variable), .takes = true};
+    strata_tensor *chiefs = strata_broadcast(graph, strategy->workers.rank ? NULL : updated, attrs);
+    return strata_assign(updated ? updated : variable, chiefs);
+}
+
+const strata_step_exchanges strata_exchanges_of_chief = {.sum = sum_among_devices, .share = take_chiefs};
+
+/* ---- joining ---- */
+
 /* Whether the devices that update are of one kind, as those of a worker have to be (strategy.c). */
 static strata_status compare_devices(strata_strategy *strategy, strata_communicator *communicator, strata_error *err) {
     const strata_device_info *device = strata_device_get_info(strategy->devices[strata_strategy_root(strategy)]);
@@ -63,6 +109,21 @@ static strata_status compare_devices(strata_strategy *strategy, strata_communica
     return STRATA_OK;
 }
 
+strata_status strata_strategy_meet(strata_strategy_options *opts, strata_error *err) {
+    const char *secret = getenv("STRATA_SECRET");
+    strata_cluster_spec spec = {0};
+    STRATA_TRY(strata_cluster_spec_resolve(NULL, &spec, err));
+    const strata_communicator_options communicator = {.rank = spec.rank,
+                                                      .world = spec.world_size,
+                                                      .store = spec.rendezvous,
+                                                      .secret = secret,
+                                                      .secret_bytes = secret ? strlen(secret) : 0};
+    const strata_status status = strata_communicator_create(&communicator, &opts->communicator, err);
+    if (!opts->local_size) opts->local_rank = spec.local_rank, opts->local_size = spec.local_size;
+    strata_cluster_spec_finish(&spec);
+    return status;
+}
+
 strata_status strata_strategy_join(strata_strategy *strategy, strata_communicator *communicator, strata_error *err) {
     const int world = strata_communicator_world(communicator), rank = strata_communicator_rank(communicator);
     const int own = strategy->n_replicas;
@@ -73,6 +134,8 @@ strata_status strata_strategy_join(strata_strategy *strategy, strata_communicato
                                 .broadcast = broadcast,
                                 .reduce_scatter = reduce_scatter,
                                 .all_gather = all_gather,
+                                .send = send,
+                                .receive = receive,
                                 .bytes_sent = bytes_sent,
                                 .at_step = at_step,
                                 .first_replicas = calloc((size_t)world + 1, sizeof(int)),

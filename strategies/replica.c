@@ -27,6 +27,17 @@ static void add(strata_replica_context *replica, strata_tensor **list, int *n, s
                             STRATA_MAX_FUNCTION_NODES);
 }
 
+void strata_replica_keep(strata_replica_context *replica, strata_tensor *node) {
+    add(replica, replica->updates, &replica->n_updates, node);
+}
+
+void *strata_trace_alloc(strata_graph *graph, size_t n, size_t bytes) {
+    void *memory = strata_graph_alloc(graph, (n ? n : 1) * bytes);
+    if (memory) return memset(memory, 0, n * bytes);
+    strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "function: no host memory");
+    return NULL;
+}
+
 static strata_tensor *wrong_context(strata_replica_context *replica) {
     return strata_graph_poison(replica->graph, NULL, STRATA_INVALID, "called in the wrong context");
 }
@@ -36,7 +47,12 @@ strata_tensor *strata_replica_read(strata_replica_context *replica, strata_distr
     if (variable->strategy != replica->strategy)
         return strata_graph_poison(replica->graph, NULL, STRATA_INVALID, "variable %s was made in another strategy's scope",
                                    strata_variable_name(variable->copies[0]));
-    return strata_variable_read(replica->graph, variable->copies[replica->id]);
+    strata_tensor *value = strata_variable_read(replica->graph, variable->copies[replica->id]);
+    strata_replica_reading *reading = strata_trace_alloc(replica->graph, 1, sizeof *reading);
+    if (!reading) return value;
+    *reading = (strata_replica_reading){variable, value, replica->readings};
+    replica->readings = reading;
+    return value;
 }
 
 /* The value of the first replica of all workers, for all. */
@@ -82,15 +98,22 @@ static int updater(const strata_strategy *strategy) {
     return strategy->updater < strategy->n_replicas ? strategy->updater : 0;
 }
 
-void strata_replica_update(strata_replica_context *replica, strata_distributed_variable *variable, strata_tensor *update) {
-    if (!strata_need_replica(replica, "strata_replica_update") || !update || strata_tensor_is_poison(update)) return;
+void strata_replica_update_copy(strata_replica_context *replica, strata_variable *own, strata_tensor *update) {
     const int giver = updater(replica->strategy);
-    if (giver < 0 || replica->id == giver) add(replica, replica->updates, &replica->n_updates, update);
+    if (giver < 0 || replica->id == giver) strata_replica_keep(replica, update);
+    if (replica->strategy->workers.mixed) { /* devices of several kinds among the workers: the first one's counts for all */
+        strata_replica_keep(replica, strata_assign(update, from_the_first(replica, update)));
+        return;
+    }
     if (giver < 0 || replica->strategy->n_replicas == 1) return;
     strata_tensor *updated = from_replica(replica, giver, update, update->dtype, update->shape);
     if (replica->id == giver) return;
-    strata_tensor *copy = strata_variable_read(replica->graph, variable->copies[replica->id]);
-    add(replica, replica->updates, &replica->n_updates, strata_assign(copy, updated));
+    strata_replica_keep(replica, strata_assign(strata_variable_read(replica->graph, own), updated));
+}
+
+void strata_replica_update(strata_replica_context *replica, strata_distributed_variable *variable, strata_tensor *update) {
+    if (!strata_need_replica(replica, "strata_replica_update") || !update || strata_tensor_is_poison(update)) return;
+    strata_replica_update_copy(replica, variable->copies[replica->id], update);
 }
 
 strata_tensor *strata_replica_all_reduce(strata_replica_context *replica, strata_tensor *x, strata_reduction reduction) {

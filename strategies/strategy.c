@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/text.h"
 #include "strategies/workers.h"
@@ -98,6 +99,12 @@ static int choose_updater(const strata_strategy *strategy) {
     return -1;
 }
 
+/* Once the updater and the workers are known. */
+static const strata_step_exchanges *choose_exchanges(const strata_strategy *strategy) {
+    if (strategy->workers.mixed) return &strata_exchanges_of_chief;
+    return strategy->updater >= 0 && strategy->n_devices > 1 ? &strata_exchanges_through_one : &strata_exchanges_to_all;
+}
+
 static strata_status set_split(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
     const int64_t most = 1000000;
     const int n = strategy->n_replicas;
@@ -161,6 +168,16 @@ static void describe(strata_strategy *strategy, const char *reason) {
     if (used < size) snprintf(text + used, size - used, ": %s", reason);
 }
 
+/* Packs save time by travelling while a device computes. Where the cores that would carry them are those that compute, each
+ * pack only costs one more exchange, so all gradients travel at once: between devices that are the host's own cores,
+ * without other workers or with more workers on this machine than cores. */
+static int64_t default_bucket_bytes(const strata_strategy *strategy, int local_size) {
+    for (int r = 0; r < strategy->n_devices; r++)
+        if (strata_device_get_info(strategy->devices[r])->device_class > STRATA_DEVICE_CPU) return STRATA_DEFAULT_BUCKET_BYTES;
+    const bool crowded = local_size > sysconf(_SC_NPROCESSORS_ONLN);
+    return crowded || !strata_strategy_has_workers(strategy) ? INT64_MAX : STRATA_DEFAULT_BUCKET_BYTES;
+}
+
 static strata_status create(strata_strategy *strategy, const strata_strategy_kind *kind, const strata_strategy_options *opts,
                             strata_error *err) {
     char reason[128] = "as asked for";
@@ -171,10 +188,8 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
                            kind->most_devices ? "one device" : "no device by name", n);
     if (opts->parameter_device && !kind->central)
         return strata_fail(err, STRATA_INVALID, "strategy %s has no parameter device; central_storage has", kind->name);
-    if (kind->workers != (opts->communicator != NULL))
-        return strata_fail(err, STRATA_INVALID,
-                           kind->workers ? "strategy %s needs the workers' communicator (strata_communicator_create)"
-                                         : "strategy %s has one worker; a communicator is multi_worker_mirrored's",
+    if (!kind->workers && opts->communicator)
+        return strata_fail(err, STRATA_INVALID, "strategy %s has one worker; a communicator is multi_worker_mirrored's",
                            kind->name);
     if (kind->workers && (opts->split || opts->auto_split))
         return strata_fail(err, STRATA_INVALID, "strategy %s: a split is for the devices of one worker", kind->name);
@@ -188,8 +203,11 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     if (opts->bytes_per_pack < 0)
         return strata_fail(err, STRATA_INVALID, "strategy %s: bytes_per_pack is %lld; it must be 0 (the default) or more",
                            kind->name, (long long)opts->bytes_per_pack);
+    if ((unsigned)opts->shard_optimizer > STRATA_SHARD_OPTIMIZER_NO)
+        return strata_fail(err, STRATA_INVALID, "strategy %s: shard_optimizer is %d; it is AUTO, YES or NO", kind->name,
+                           (int)opts->shard_optimizer);
+    strategy->shard_optimizer = opts->shard_optimizer;
     STRATA_TRY(strata_cross_device_find(opts->cross_device_ops, &strategy->cross_device, err));
-    if (opts->bytes_per_pack) strategy->bucket_bytes = opts->bytes_per_pack;
     if (n && kind == &strata_strategy_auto)
         strategy->name = n > 1 ? strata_strategy_mirrored.name : strata_strategy_one_device.name;
     if (n)
@@ -203,14 +221,16 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     strategy->rewrite = kind->rewrite;
     STRATA_TRY(set_split(strategy, opts, err));
     if (kind->workers) STRATA_TRY(strata_strategy_join(strategy, opts->communicator, err));
+    strategy->exchanges = choose_exchanges(strategy);
     strategy->workers.wire = opts->compress;
+    strategy->bucket_bytes = opts->bytes_per_pack ? opts->bytes_per_pack : default_bucket_bytes(strategy, opts->local_size);
     describe(strategy, reason);
     return STRATA_OK;
 }
 
 static strata_strategy *new_strategy(void) {
     strata_strategy *strategy = calloc(1, sizeof *strategy);
-    if (strategy) *strategy = (strata_strategy){.updater = -1, .bucket_bytes = STRATA_DEFAULT_BUCKET_BYTES};
+    if (strategy) *strategy = (strata_strategy){.updater = -1};
     return strategy;
 }
 
@@ -226,7 +246,13 @@ strata_status strata_strategy_of_kind(const strata_strategy_kind *kind, const st
     static const strata_strategy_options defaults = {0};
     strata_strategy *strategy = new_strategy();
     if (!strategy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory");
-    strata_status status = create(strategy, kind, opts ? opts : &defaults, err);
+    strata_strategy_options own = opts ? *opts : defaults;
+    strata_status status = STRATA_OK;
+    if (kind->workers && !own.communicator) {
+        status = strata_strategy_meet(&own, err);
+        strategy->joined = own.communicator;
+    }
+    if (!status) status = create(strategy, kind, &own, err);
     if (status)
         strata_strategy_destroy(strategy);
     else
@@ -248,16 +274,24 @@ strata_status strata_strategy_from_devices(strata_device *const *devices, int n_
     memcpy(strategy->devices, devices, (size_t)n_devices * sizeof(*devices));
     strategy->n_devices = strategy->n_replicas = n_devices;
     strategy->updater = choose_updater(strategy);
+    strategy->exchanges = choose_exchanges(strategy);
+    strategy->bucket_bytes = default_bucket_bytes(strategy, 1);
     describe(strategy, "given");
     *out_strategy = strategy;
     return STRATA_OK;
 }
 
+bool strata_strategy_is_chief(const strata_strategy *strategy) {
+    return strategy->workers.rank == 0;
+}
+
 void strata_strategy_destroy(strata_strategy *strategy) {
     if (!strategy) return;
+    while (strategy->owned) strategy->owned->destroy(strategy->owned->object);
     for (int i = 0; i < strategy->n_devices; i++) strata_device_close(strategy->devices[i]);
     free(strategy->devices);
     free(strategy->weights);
     free(strategy->workers.first_replicas);
+    strata_communicator_destroy(strategy->joined);
     free(strategy);
 }

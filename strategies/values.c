@@ -12,7 +12,7 @@ strata_status strata_per_replica_create(int n, strata_per_replica *out_values, s
     if (n < 1) return strata_fail(err, STRATA_INVALID, "values of %d replicas; there must be one", n);
     strata_array *arrays = calloc((size_t)n, sizeof *arrays);
     if (!arrays) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for the values of %d replicas", n);
-    *out_values = (strata_per_replica){n, arrays};
+    *out_values = (strata_per_replica){.n = n, .arrays = arrays};
     return STRATA_OK;
 }
 
@@ -273,5 +273,23 @@ strata_status strata_strategy_gather(strata_strategy *strategy, const strata_per
     if (!status) status = gather(&all, axis, out, err);
     strata_per_replica_finish(&all);
     free(memory);
+    return status;
+}
+
+strata_status strata_strategy_reduce_scalar(strata_strategy *strategy, const strata_per_replica *values,
+                                            strata_reduction reduction, double *out_value, strata_error *err) {
+    strata_array sum = {0};
+    STRATA_TRY(strata_strategy_reduce(strategy, values, reduction, STRATA_NO_AXIS, &sum, err));
+    strata_status status = STRATA_OK;
+    if (strata_shape_elements(sum.shape) != 1)
+        status = strata_fail(err, STRATA_INVALID, "reduce_scalar: the values are %s; they must have one element",
+                             strata_shape_text(sum.shape).text);
+    else if (sum.dtype == STRATA_DTYPE_F32)
+        *out_value = (double)*(const float *)sum.data;
+    else if (sum.dtype == STRATA_DTYPE_I32)
+        *out_value = (double)*(const int32_t *)sum.data;
+    else
+        *out_value = (double)*(const int64_t *)sum.data; /* reduce takes no others */
+    strata_array_finish(&sum);
     return status;
 }

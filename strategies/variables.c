@@ -17,6 +17,10 @@ static strata_status make_copies(strata_distributed_variable *variable, const ch
     return STRATA_OK;
 }
 
+static void destroy_owned(void *variable) {
+    strata_distributed_destroy(variable);
+}
+
 strata_status strata_distributed_create(const char *name, strata_dtype dtype, strata_shape shape,
                                         const strata_distributed_options *opts, strata_distributed_variable **out_variable,
                                         strata_error *err) {
@@ -45,12 +49,13 @@ strata_status strata_distributed_create(const char *name, strata_dtype dtype, st
     if (status)
         strata_distributed_destroy(variable);
     else
-        *out_variable = variable;
+        strata_strategy_own(strategy, &variable->owned, destroy_owned, *out_variable = variable);
     return status;
 }
 
 void strata_distributed_destroy(strata_distributed_variable *variable) {
     if (!variable) return;
+    strata_owned_forget(&variable->owned);
     for (int r = 0; r < variable->strategy->n_replicas; r++) strata_variable_destroy(variable->copies[r]);
     free(variable->copies);
     free(variable);

@@ -11,4 +11,8 @@
 STRATA_MUST_USE strata_status strata_strategy_join(strata_strategy *strategy, strata_communicator *communicator,
                                                    strata_error *err);
 
+/* Connects the workers that the environment names (strata_cluster_spec_resolve; STRATA_SECRET), where `opts` has no
+ * communicator: puts it there, with this worker's place on its machine. The caller destroys it. */
+STRATA_MUST_USE strata_status strata_strategy_meet(strata_strategy_options *opts, strata_error *err);
+
 #endif

@@ -148,6 +148,35 @@ failing && !/^ *(---|\.\.\.|assertions:|failures:)/ { if (++lines[failed] <= 20)
 END { if (seen < plan) { failed++; show = show sprintf("    FAILED: %d of %d cases never reported\n", plan - seen, plan) }
       flush(); printf "%d %d %d\n%s", passed, failed, skipped, show }'
 
+# run_suite COMMAND...: runs it with the time limit; its output goes to $log.log and its exit code to $code.
+run_suite() {
+    timeout -k 10 "$limit" env "$@" >"$log.log" 2>&1 </dev/null 9>&-
+    code=$?
+}
+leak_checker_crashed() { grep -q 'LeakSanitizer has encountered a fatal error' "$log.log"; }
+
+# crashed_cases_again COMMAND...: a suite has a process for each case, so only those cases run again whose process ended badly
+# after the case had passed. $code becomes 0 when each of them ended well once; a leak, or any other fault, comes again and
+# stays.
+crashed_cases_again() {
+    cases=$(sed -n 's/.*The test `\(.*\)::\(.*\)` crashed during its setup or teardown.*/\1\/\2/p' "$log.log" | sort -u)
+    [ -n "$cases" ] && ! grep -q '^not ok' "$log.tap" || return
+    whole_log=$log
+    cp "$log.tap" "$log.whole-tap"
+    for case in $cases; do
+        log=$whole_log-again
+        for try in 1 2 3 4 5; do
+            echo "$label: the leak checker itself crashed at $case; once more"
+            run_suite "$@" --filter "$case"
+            [ "$code" != 0 ] && leak_checker_crashed || break
+        done
+        [ "$code" = 0 ] || break
+    done
+    [ "$code" = 0 ] || cp "$log.log" "$whole_log.log"
+    log=$whole_log
+    mv "$log.whole-tap" "$log.tap"
+}
+
 # suite LABEL PROGRAM [ENV=VALUE ...]: runs PROGRAM and adds its cases. PROGRAM is a Criterion suite (test_*), or is one case.
 suite() {
     label=$1 program=$2
@@ -162,14 +191,14 @@ suite() {
     *) set -- "$@" "$program" ;;
     esac
     messages_mark "$label"
-    for try in 1 2 3; do
-        timeout -k 10 "$limit" env "$@" >"$log.log" 2>&1 </dev/null 9>&-
-        code=$?
+    for try in 1 2 3 4 5; do
+        run_suite "$@"
         # LeakSanitizer's tracer can die of a driver's thread that ends while it looks; that says nothing about the suite.
-        if [ "$code" = 0 ] || [ $try = 3 ] || ! grep -q 'LeakSanitizer has encountered a fatal error' "$log.log"; then break; fi
+        if [ "$code" = 0 ] || [ $try = 5 ] || ! leak_checker_crashed; then break; fi
+        case $program in */test_*) break ;; esac
         echo "$label: the leak checker itself crashed; once more"
-        rm -f "$log.tap"
     done
+    case $program in */test_*) [ "$code" = 0 ] || ! leak_checker_crashed || crashed_cases_again "$@" ;; esac
     messages_mark "end of $label"
     seconds=$(($(date +%s) - start))
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * f32 element-wise ops on the host, one plain loop each, read from core/op/elementwise.def. Operands of one shape, or a second
- * operand whose shape is the tail of the first's (a bias, a scalar); other broadcasts are left to the reference. */
+ * Element-wise ops on the host, one plain f32 loop each (elementwise_loops.h), read from core/op/elementwise.def. Operands of
+ * one shape, or a second operand whose shape is the tail of the first's (a bias, a scalar), are one loop over memory. Other
+ * broadcasts, and chains of ops, are evaluated block by block (core/op/chain.h): by these loops where they are f32, else by the
+ * ops' references. */
 #include <math.h>
-#include <string.h>
 
 #include "backends/host/host.h"
+#include "core/op/chain.h"
+#include "core/op/ops.h"
 
 #define ABS(x)       fabsf(x)
 #define EXP(x)       expf(x)
@@ -25,61 +28,74 @@
 #define EXPM1(x)     expm1f(x)
 #define LOG1P(x)     log1pf(x)
 
+#define EQUAL(a, b) ((a) == (b))
+#define LESS(a, b)  ((a) < (b))
+
 typedef struct unary_row {
-    const char *name;
+    const strata_op *op;
     void (*run)(const float *x, float *y, int64_t n);
 } unary_row;
 
 typedef struct binary_row {
-    const char *name;
+    const strata_op *op;
     void (*run)(const float *a, const float *b, float *y, int64_t n);
     void (*run_scalar)(const float *a, float b, float *y, int64_t n);
 } binary_row;
 
-#define UNARY_NUMBER(code, name, expression)                          \
-    static void unary_##name(const float *xs, float *ys, int64_t n) { \
-        for (int64_t i = 0; i < n; i++) {                             \
-            float x = xs[i];                                          \
-            ys[i] = (expression);                                     \
-        }                                                             \
-    }
-#define UNARY_FLOAT UNARY_NUMBER
-#define BINARY_NUMBER(code, name, expression)                                           \
-    static void binary_##name(const float *as, const float *bs, float *ys, int64_t n) { \
-        for (int64_t i = 0; i < n; i++) {                                               \
-            float a = as[i], b = bs[i];                                                 \
-            ys[i] = (expression);                                                       \
-        }                                                                               \
-    }                                                                                   \
-    static void binary_scalar_##name(const float *as, float b, float *ys, int64_t n) {  \
-        for (int64_t i = 0; i < n; i++) {                                               \
-            float a = as[i];                                                            \
-            ys[i] = (expression);                                                       \
-        }                                                                               \
-    }
-#define BINARY_FLOAT BINARY_NUMBER
-#include "core/op/elementwise.def"
+typedef struct compare_row {
+    const strata_op *op;
+    void (*run)(const float *a, const float *b, uint8_t *y, int64_t n);
+} compare_row;
 
-#define UNARY_NUMBER(code, name, expression) {#name, unary_##name},
-#define UNARY_FLOAT                          UNARY_NUMBER
-static const unary_row unary_rows[] = {
-#include "core/op/elementwise.def"
+#if defined(__x86_64__)
+#define TARGET      __attribute__((target("avx2")))
+#define NAMED(name) avx2_##name
+#include "backends/host/elementwise_loops.h"
+#endif
+#define TARGET
+#define NAMED(name) portable_##name
+#include "backends/host/elementwise_loops.h"
+
+typedef struct loop_tables {
+    const unary_row *unary;
+    const binary_row *binary;
+    const compare_row *compare;
+    void (*choose)(const uint8_t *conditions, const float *as, const float *bs, float *ys, int64_t n);
+} loop_tables;
+
+enum {
+    N_UNARY = sizeof portable_unary_rows / sizeof *portable_unary_rows,
+    N_BINARY = sizeof portable_binary_rows / sizeof *portable_binary_rows,
+    N_COMPARE = sizeof portable_compare_rows / sizeof *portable_compare_rows
 };
-#define BINARY_NUMBER(code, name, expression) {#name, binary_##name, binary_scalar_##name},
-#define BINARY_FLOAT                          BINARY_NUMBER
-static const binary_row binary_rows[] = {
-#include "core/op/elementwise.def"
-};
+
+/* The loops for this processor. Their bits are the same: wider vectors change no rounding, and AVX2 alone has no
+ * multiply-add. */
+static loop_tables tables(void) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) return (loop_tables){avx2_unary_rows, avx2_binary_rows, avx2_compare_rows, avx2_choose};
+#endif
+    return (loop_tables){portable_unary_rows, portable_binary_rows, portable_compare_rows, portable_choose};
+}
 
 static const unary_row *find_unary(const strata_op *op) {
-    for (size_t i = 0; i < sizeof unary_rows / sizeof *unary_rows; i++)
-        if (!strcmp(unary_rows[i].name, op->name)) return &unary_rows[i];
+    const unary_row *rows = tables().unary;
+    for (int i = 0; i < N_UNARY; i++)
+        if (rows[i].op == op) return &rows[i];
     return NULL;
 }
 
 static const binary_row *find_binary(const strata_op *op) {
-    for (size_t i = 0; i < sizeof binary_rows / sizeof *binary_rows; i++)
-        if (!strcmp(binary_rows[i].name, op->name)) return &binary_rows[i];
+    const binary_row *rows = tables().binary;
+    for (int i = 0; i < N_BINARY; i++)
+        if (rows[i].op == op) return &rows[i];
+    return NULL;
+}
+
+static const compare_row *find_compare(const strata_op *op) {
+    const compare_row *rows = tables().compare;
+    for (int i = 0; i < N_COMPARE; i++)
+        if (rows[i].op == op) return &rows[i];
     return NULL;
 }
 
@@ -103,10 +119,12 @@ static bool is_tail(strata_shape b, strata_shape a) {
     return true;
 }
 
+static bool is_loop(const strata_tensor *node) {
+    return strata_shape_equal(node->inputs[0]->shape, node->shape) && is_tail(node->inputs[1]->shape, node->shape);
+}
+
 bool host_binary_takes(const strata_tensor *node) {
-    if (node->n_inputs != 2 || node->dtype != STRATA_DTYPE_F32 || node->inputs[1]->dtype != STRATA_DTYPE_F32) return false;
-    return find_binary(node->op) && strata_shape_equal(node->inputs[0]->shape, node->shape) &&
-           is_tail(node->inputs[1]->shape, node->shape);
+    return node->n_inputs == 2 && host_is_f32(node) && find_binary(node->op) && is_loop(node);
 }
 
 void host_binary(const host_call *host) {
@@ -118,4 +136,53 @@ void host_binary(const host_call *host) {
     if (n && block == 1) row->run_scalar(a, b[0], y, n);
     if (block > 1)
         for (int64_t at = 0; at < n; at += block) row->run(a + at, b, y + at, block);
+}
+
+/* ---- by blocks ---- */
+
+/* The loop of each step: the one that is not NULL, or the reference. */
+typedef struct step_loop {
+    const unary_row *unary;
+    const binary_row *binary;
+    const compare_row *compare;
+    void (*choose)(const uint8_t *conditions, const float *as, const float *bs, float *ys, int64_t n);
+} step_loop;
+
+static step_loop find_loop(const strata_tensor *step) {
+    const bool f32 = step->inputs[step->n_inputs - 1]->dtype == STRATA_DTYPE_F32;
+    if (!f32) return (step_loop){0};
+    if (step->op == &strata_op_where) return (step_loop){.choose = tables().choose};
+    if (step->n_inputs == 1) return (step_loop){.unary = find_unary(step->op)};
+    return (step_loop){.binary = find_binary(step->op), .compare = find_compare(step->op)};
+}
+
+static strata_status run_step(const void *user, int step, const strata_op_call *call, strata_error *err) {
+    const step_loop *loop = (const step_loop *)user + step;
+    const int64_t n = call->node->shape.dims[0];
+    if (loop->unary)
+        loop->unary->run(call->inputs[0], call->output, n);
+    else if (loop->binary)
+        loop->binary->run(call->inputs[0], call->inputs[1], call->output, n);
+    else if (loop->compare)
+        loop->compare->run(call->inputs[0], call->inputs[1], call->output, n);
+    else if (loop->choose)
+        loop->choose(call->inputs[0], call->inputs[1], call->inputs[2], call->output, n);
+    else
+        return call->node->op->reference(call, err);
+    return STRATA_OK;
+}
+
+bool host_chain_takes(const strata_tensor *node) {
+    if (node->op == &strata_op_chain) return true;
+    if (node->op == &strata_op_where) return node->dtype == STRATA_DTYPE_F32;
+    if (node->n_inputs != 2 || node->inputs[0]->dtype != STRATA_DTYPE_F32) return false;
+    return find_compare(node->op) || (host_is_f32(node) && find_binary(node->op));
+}
+
+void host_chain(const host_call *host) {
+    strata_chain_run run;
+    step_loop loops[STRATA_CHAIN_STEPS];
+    strata_chain_run_init(&run, host->call.node);
+    for (int s = 0; s < run.n_steps; s++) loops[s] = find_loop(&run.steps[s]);
+    (void)!strata_chain_run_blocks(&run, &host->call, run_step, loops, NULL); /* references of element-wise ops do not fail */
 }

@@ -16,6 +16,7 @@ static const host_fast_op table[] = {
     {&strata_op_fma_chain, host_fma_chain_takes, NULL, host_fma_chain},
     {NULL, host_unary_takes, NULL, host_unary}, /* every op of elementwise.def */
     {NULL, host_binary_takes, NULL, host_binary},
+    {NULL, host_chain_takes, NULL, host_chain},
 };
 
 bool host_is_f32(const strata_tensor *node) {

@@ -29,11 +29,16 @@ bool host_is_f32(const strata_tensor *node);
  * elements. */
 typedef struct host_product {
     int64_t m, n, k;
-    int64_t a_row, a_k; /* a[m * a_row + k * a_k] */
-    int64_t b_k, b_col; /* b[k * b_k + n * b_col] */
-    int64_t c_row;      /* c[m * c_row + n] */
-    const float *bias;  /* (N) or NULL */
-    const float *aux;   /* laid out as c, and maybe c itself; or NULL */
+    /* a[m * a_row + k * a_k]. */
+    int64_t a_row, a_k;
+    /* b[k * b_k + n * b_col]. */
+    int64_t b_k, b_col;
+    /* c[m * c_row + n]. */
+    int64_t c_row;
+    /* (N) or NULL. */
+    const float *bias;
+    /* Laid out as c, and maybe c itself; or NULL. */
+    const float *aux;
     int64_t activation, aux_form;
 } host_product;
 
@@ -60,10 +65,12 @@ void host_max_pool2d(const host_call *call);
 void host_max_pool2d_grad(const host_call *call);
 void host_avg_pool2d(const host_call *call);
 void host_avg_pool2d_grad(const host_call *call);
-/* elementwise.c: f32 of one shape, or with the second operand repeated along leading axes */
+/* elementwise.c: f32 of one shape, or with the second operand repeated along leading axes; other broadcasts, and chains */
 bool host_unary_takes(const strata_tensor *node);
 void host_unary(const host_call *call);
 bool host_binary_takes(const strata_tensor *node);
 void host_binary(const host_call *call);
+bool host_chain_takes(const strata_tensor *node);
+void host_chain(const host_call *call);
 
 #endif

@@ -18,50 +18,71 @@ typedef struct strata_tuner strata_tuner;
 /* ---- what a device can do ---- */
 typedef struct strata_kernel_limits {
     strata_device_class device_class;
-    bool opencl_c;          /* takes OpenCL C, so the families written in it (shaders/cpu/) too                    */
-    bool cheap_groups;      /* starting work on another core costs nothing (sequences of opencl/)                     */
-    bool fast;              /* strata_device_options.fast: kernels that change last bits are allowed               */
-    uint32_t dtypes;        /* bit (1 << strata_dtype): storage that kernels can use                               */
-    uint32_t max_workgroup; /* work-items in a work-group                                                          */
-    uint32_t max_local[2];  /* ... along x and along y                                                             */
-    uint32_t max_groups[2]; /* work-groups of one launch along x and y; UINT32_MAX: no limit                       */
-    uint64_t local_bytes;   /* work-group (shared) memory                                                          */
-    uint64_t cache_bytes;   /* a CPU core's own cache, the second level, as far as the driver tells                */
-    uint32_t compute_units; /* at least 1                                                                          */
-    uint32_t vector_width;  /* f32 lanes of a CPU; 1 elsewhere                                                     */
+    /* Takes OpenCL C, so the families written in it (shaders/cpu/) too. */
+    bool opencl_c;
+    /* Starting work on another core costs nothing (sequences of opencl/). */
+    bool cheap_groups;
+    /* strata_device_options.fast: kernels that change last bits are allowed. */
+    bool fast;
+    /* Bit (1 << strata_dtype): storage that kernels can use. */
+    uint32_t dtypes;
+    /* work-items in a work-group. */
+    uint32_t max_workgroup;
+    /* ... along x and along y. */
+    uint32_t max_local[2];
+    /* work-groups of one launch along x and y; UINT32_MAX: no limit. */
+    uint32_t max_groups[2];
+    /* work-group (shared) memory. */
+    uint64_t local_bytes;
+    /* A CPU core's own cache, the second level, as far as the driver tells. */
+    uint64_t cache_bytes;
+    /* At least 1. */
+    uint32_t compute_units;
+    /* f32 lanes of a CPU; 1 elsewhere. */
+    uint32_t vector_width;
     uint64_t max_range_bytes;
-    const strata_shader
-        *library; /* NULL: none. A kernel without source that the backend runs by a vendor's library (CLBlast) */
+    /* NULL: none. A kernel without source that the backend runs by a vendor's library (CLBlast). */
+    const strata_shader *library;
 } strata_kernel_limits;
 
 /* ---- what is compiled ---- */
 /* One kernel object to build: an OpenCL program or a Vulkan pipeline. No two of a list are equal. */
 typedef struct strata_kernel {
     const strata_shader *shader;
-    uint32_t constants[STRATA_SHADER_MAX_CONSTANTS]; /* value of shader->constants[i], defaults filled in */
+    /* Value of shader->constants[i], defaults filled in. */
+    uint32_t constants[STRATA_SHADER_MAX_CONSTANTS];
 } strata_kernel;
 
 /* ---- what is recorded ---- */
 /* Bytes of an arena that a launch may touch. */
 typedef struct strata_kernel_range {
-    int arena; /* index in piece->arenas; piece->n_arenas: the list's scratch buffer */
+    /* Index in piece->arenas; piece->n_arenas: the list's scratch buffer. */
+    int arena;
     int64_t begin, end;
 } strata_kernel_range;
 
 typedef struct strata_kernel_launch {
-    int kernel;                /* index in list->kernels */
-    const strata_tensor *node; /* for messages and traces */
+    /* Index in list->kernels. */
+    int kernel;
+    /* Names the launch in messages and traces. */
+    const strata_tensor *node;
 
-    int n_buffers; /* bind whole arenas: the offsets are in the words */
+    /* Bind whole arenas: the offsets are in the words. */
+    int n_buffers;
     strata_kernel_range buffers[STRATA_LAUNCH_BUFFERS];
-    unsigned writes; /* bit i: writes buffers[i], and may read it */
+    /* Bit i: writes buffers[i], and may read it. */
+    unsigned writes;
 
-    int n_words; /* the offsets (in elements of each buffer's dtype) first, then the kernel's own: 4 bytes each */
+    /* The offsets (in elements of each buffer's dtype) first, then the kernel's own: 4 bytes each. */
+    int n_words;
     strata_word words[STRATA_LAUNCH_WORDS];
 
-    uint32_t local[2];   /* work-items in a group; equal to the constants LOCAL_X, LOCAL_Y */
-    uint32_t groups[2];  /* each at least 1 and at most limits.max_groups */
-    bool barrier_before; /* reads what a launch since the last barrier wrote, or writes what one read or wrote */
+    /* work-items in a group; equal to the constants LOCAL_X, LOCAL_Y. */
+    uint32_t local[2];
+    /* Each at least 1 and at most limits.max_groups. */
+    uint32_t groups[2];
+    /* Reads what a launch since the last barrier wrote, or writes what one read or wrote. */
+    bool barrier_before;
 } strata_kernel_launch;
 
 typedef struct strata_kernel_list {
@@ -69,7 +90,8 @@ typedef struct strata_kernel_list {
     int n_kernels;
     strata_kernel_launch *launches;
     int n_launches;
-    int64_t scratch_bytes; /* of the scratch buffer that the program owns; 0: none. Its arena index is piece->n_arenas */
+    /* Of the scratch buffer that the program owns; 0: none. Its arena index is piece->n_arenas. */
+    int64_t scratch_bytes;
 } strata_kernel_list;
 
 /* Lowers every node of the piece: by the family's row where one fits (families.c), else by op->lower. `tuner` chooses among a
@@ -85,7 +107,8 @@ bool strata_kernel_supports(const strata_kernel_limits *limits, const strata_ten
 /* ---- compiled kernels on disk ---- */
 /* A folder for one opened device, or nothing at all: when it cannot be made or written every call does nothing. */
 typedef struct strata_cache {
-    char dir[512]; /* "" when off */
+    /* "" when off. */
+    char dir[512];
     char backend[16], device[128], driver[128];
 } strata_cache;
 

@@ -16,15 +16,18 @@ strata_status strata_lowering_run(strata_lowering *lowering, const strata_kernel
 /* One way to do an op. What the values mean is the family's own; the name says it in the tuning file ("rows=14,groups=2"). */
 typedef struct strata_candidate {
     char name[48];
-    bool exact; /* same bits as the first candidate, which always is; others only with strata_device_options.fast */
+    /* Same bits as the first candidate, which always is; others only with strata_device_options.fast. */
+    bool exact;
     int values[6];
 } strata_candidate;
 
 enum { STRATA_CANDIDATES = 8 };
 
 typedef struct strata_family {
-    const char *name; /* "cpu/matmul" */
-    const char *op;   /* the op's name */
+    /* "cpu/matmul". */
+    const char *name;
+    /* The name of the op that is lowered. */
+    const char *op;
     bool (*fits)(const strata_kernel_limits *limits, const strata_tensor *node);
     /* Writes 1 to STRATA_CANDIDATES candidates for the node, the one to take untuned first; returns how many. */
     int (*candidates)(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out);

@@ -68,7 +68,9 @@ static strata_status lower(const strata_kernel_limits *limits, const strata_tens
     launch.constants[launch.n_constants++] = (strata_launch_constant){"WORK_N", candidate->values[WORK_N]};
     launch.global[0] = n_blocks(node, candidate->values);
     launch.local[0] = LANES;
-    launch.turns = (int)k + candidate->values[WORK_M] * (candidate->values[WORK_N] + 1) + 1;
+    const int rows = candidate->values[WORK_M], columns = candidate->values[WORK_N];
+    /* A loop of n turns counts n + 1: lavapipe counts the one that finds the end, too. */
+    launch.turns = (int)k + 1 + rows + 1 + rows * (columns + 1) + 2;
     return strata_lowering_add(lowering, &launch, err);
 }
 

@@ -65,10 +65,13 @@ enum { OPENCL_TICKETS = 64 };
  * one). */
 typedef struct opencl_built {
     strata_kernel kernel;
-    cl_program program; /* retained; several kernels may share it */
-    char entry[64];     /* the kernel function's name in it */
-    bool trial; /* built for the tuner alone: a piece builds it again with its others, so that the program, and with it the
-                           driver's cache, is the same when the next start needs no tuning */
+    /* Retained; several kernels may share it. */
+    cl_program program;
+    /* The kernel function's name in it. */
+    char entry[64];
+    /* built for the tuner alone: a piece builds it again with its others, so that the program, and with it the driver's
+     * cache, is the same when the next start needs no tuning. */
+    bool trial;
 } opencl_built;
 
 typedef struct opencl_text {
@@ -77,34 +80,46 @@ typedef struct opencl_text {
 } opencl_text;
 
 typedef struct opencl_device {
-    strata_device base; /* must be first */
+    /* The first member, so that a pointer to the device is one to this. */
+    strata_device base;
     opencl_functions cl;
     cl_device_id id;
     bool is_sub_device;
     cl_context context;
-    cl_command_queue queue; /* in order, not profiled */
+    /* An in-order queue without profiling. */
+    cl_command_queue queue;
     opencl_host_memory host_memory;
-    bool waits_spin;      /* clWaitForEvents burns a core here (NVIDIA): look and sleep instead */
-    bool makes_sequences; /* sequence.c: PoCL and Intel's runtime on a CPU */
-    bool is_oclgrind;     /* the debugger, whose reports must be true */
-    bool driver_caches;   /* the driver keeps compiled programs on disk itself (PoCL, NVIDIA) */
-    strata_status lost;   /* STRATA_DEVICE_LOST after the first failure of a running command */
+    /* clWaitForEvents burns a core here (NVIDIA): look and sleep instead. */
+    bool waits_spin;
+    /* sequence.c: PoCL and Intel's runtime on a CPU. */
+    bool makes_sequences;
+    /* The device is Oclgrind, whose reports must be true. */
+    bool is_oclgrind;
+    /* The driver keeps compiled programs on disk itself (PoCL, NVIDIA). */
+    bool driver_caches;
+    /* STRATA_DEVICE_LOST once a running command has failed. */
+    strata_status lost;
     strata_kernel_limits limits;
     strata_cache cache;
-    struct opencl_clblast *clblast; /* NULL: not used */
-    strata_tuner *tuner;            /* NULL: no tuning */
+    /* NULL: not used. */
+    struct opencl_clblast *clblast;
+    /* NULL: no tuning. */
+    strata_tuner *tuner;
     opencl_built *built;
     int n_built, built_capacity;
-    opencl_text *texts; /* the same for sequences */
+    /* The programs of sequences, with their source. */
+    opencl_text *texts;
     int n_texts;
     uint64_t last_ticket;
-    cl_event events[OPENCL_TICKETS]; /* of ticket t at t % OPENCL_TICKETS; NULL once known to be done */
+    /* The event of ticket t is at t % OPENCL_TICKETS; NULL once it is known to be done. */
+    cl_event events[OPENCL_TICKETS];
 } opencl_device;
 
 struct strata_buffer {
     cl_mem memory;
     int64_t bytes;
-    void *host; /* what it lies in, where that is ours; NULL: the driver's own */
+    /* what it lies in, where that is ours; NULL: the driver's own. */
+    void *host;
 };
 
 /* Fills err with "what: CL_..." and what the code means for the caller: DEVICE_LOST, OUT_OF_MEMORY, ... */
@@ -149,13 +164,17 @@ void strata_opencl_source_add(strata_text *text, const strata_kernel *kernel, co
 
 /* ---- sequence.c ---- */
 typedef struct opencl_sequence {
-    char *source; /* NULL: the list doesn't fit after all. Its kernel: strata_sequence(n_launches, table, sync, arenas...) */
+    /* NULL: the list doesn't fit after all. Its kernel: strata_sequence(n_launches, table, sync, arenas...). */
+    char *source;
     uint32_t *table;
     size_t table_words;
-    int64_t sync_bytes; /* of a buffer that is zero before the first run, and after each */
-    int *arenas;        /* the piece's arenas that it is given */
+    /* Of a buffer that is zero before the first run, and after each. */
+    int64_t sync_bytes;
+    /* The piece's arenas that it is given. */
+    int *arenas;
     int n_arenas;
-    uint32_t n_workers; /* work-groups to launch, of one work-item each */
+    /* work-groups to launch, of one work-item each. */
+    uint32_t n_workers;
 } opencl_sequence;
 bool strata_opencl_sequence_fits(const opencl_device *device, const strata_kernel_list *list);
 strata_status strata_opencl_sequence_write(const opencl_device *device, const strata_kernel_list *list, opencl_sequence *out,

@@ -55,8 +55,10 @@ typedef struct vulkan_messages {
 typedef struct vulkan_instance {
     vulkan_functions vk;
     VkInstance handle;
-    uint32_t version;          /* of the API that Strata asked for: 1.1 or 1.2 */
-    vulkan_messages *messages; /* NULL: not validated */
+    /* Of the API that Strata asked for: 1.1 or 1.2. */
+    uint32_t version;
+    /* NULL: not validated. */
+    vulkan_messages *messages;
     VkDebugUtilsMessengerEXT messenger;
 } vulkan_instance;
 
@@ -73,11 +75,16 @@ typedef struct vulkan_physical {
     VkPhysicalDevice handle;
     VkPhysicalDeviceProperties properties;
     VkPhysicalDeviceMemoryProperties memory;
-    uint32_t version;                                 /* what may be used: the smaller of the device's and the instance's */
-    uint32_t queue_family;                            /* UINT32_MAX: none computes */
-    bool storage_16bit, storage_8bit, int64;          /* there, and enabled when the device is opened */
-    bool fetches;                                     /* kernels read texel buffers (shaders.h) */
-    const char *extensions[VULKAN_DEVICE_EXTENSIONS]; /* to enable */
+    /* what may be used: the smaller of the device's and the instance's. */
+    uint32_t version;
+    /* UINT32_MAX: none computes. */
+    uint32_t queue_family;
+    /* There, and enabled when the device is opened. */
+    bool storage_16bit, storage_8bit, int64;
+    /* Kernels read texel buffers (shaders.h). */
+    bool fetches;
+    /* The extensions that the device enables. */
+    const char *extensions[VULKAN_DEVICE_EXTENSIONS];
     int n_extensions;
     strata_device_info info;
 } vulkan_physical;
@@ -101,7 +108,8 @@ typedef struct vulkan_block vulkan_block;
 typedef struct vulkan_pipeline vulkan_pipeline;
 
 typedef struct vulkan_device {
-    strata_device base; /* must be first */
+    /* The first member, so that a pointer to the device is one to this. */
+    strata_device base;
     vulkan_instance instance;
     vulkan_physical physical;
     VkDevice handle;
@@ -113,23 +121,29 @@ typedef struct vulkan_device {
     double stall_seconds;
     strata_kernel_limits limits;
     strata_cache cache;
-    strata_tuner *tuner; /* NULL: no tuning */
+    /* NULL: no tuning. */
+    strata_tuner *tuner;
 
     VkFence fences[VULKAN_TICKETS];
-    uint64_t last_ticket, done_ticket; /* the newest submitted, the newest known to be done */
+    /* The newest submitted, the newest known to be done. */
+    uint64_t last_ticket, done_ticket;
 
-    vulkan_block *blocks; /* memory.c */
+    /* memory.c. */
+    vulkan_block *blocks;
 
-    VkCommandPool command_pool; /* everything that is recorded on the device */
+    /* Everything that is recorded on the device. */
+    VkCommandPool command_pool;
     VkCommandBuffer transfer_commands;
-    strata_buffer *upload_staging, *download_staging; /* NULL until needed */
+    /* NULL until needed. */
+    strata_buffer *upload_staging, *download_staging;
 
     vulkan_layout *layouts;
     int n_layouts, layouts_capacity;
     VkPipelineCache pipeline_cache;
     vulkan_pipeline *pipelines;
     int n_pipelines, pipelines_capacity;
-    strata_buffer *nothing; /* bound where a kernel leaves a binding unused */
+    /* Bound where a kernel leaves a binding unused. */
+    strata_buffer *nothing;
 } vulkan_device;
 
 /* As strata_vulkan_fail_result, naming the device; remembers when it is lost. */
@@ -161,11 +175,16 @@ typedef enum vulkan_memory_use {
 
 struct strata_buffer {
     VkBuffer handle;
-    int64_t bytes;       /* as asked for */
-    vulkan_block *block; /* where its memory is */
-    VkDeviceSize offset; /* ... and where in it */
-    VkDeviceSize span;   /* bytes taken there */
-    char *mapped;        /* NULL: the host cannot reach it */
+    /* The size that was asked for. */
+    int64_t bytes;
+    /* Where its memory is mapped on the host. */
+    vulkan_block *block;
+    /* ... and where in it. */
+    VkDeviceSize offset;
+    /* bytes taken there. */
+    VkDeviceSize span;
+    /* NULL: the host cannot reach it. */
+    char *mapped;
     bool cached, counted;
 };
 

@@ -40,7 +40,8 @@ STRATA_MUST_USE strata_status strata_fold_slices(const strata_operation *op, str
 typedef struct strata_span {
     const void *data;
     size_t bytes;
-    bool used; /* a message of 0 bytes is one too */
+    /* A message of 0 bytes is one too. */
+    bool used;
 } strata_span;
 
 /* Sends to_all to each other rank (unless NULL) and to_each[r] to rank r, and fills from_each[r] from rank r; NULL: none. Own

@@ -212,7 +212,7 @@ static strata_status run_as_it_is(strata_communicator *comm, const strata_collec
     const size_t size = strata_wire_dtype_bytes(what->dtype), world = (size_t)comm->world;
     const int traits = rows[what->kind].traits;
     STRATA_TRY(check(comm, what, size, err));
-    STRATA_TRY(strata_member_verdict(comm->member, err));
+    STRATA_TRY(strata_seat_verdict(comm->seat, err));
     const bool peer = traits & PEER;
     strata_operation op = {.comm = comm,
                            .in = what->in ? what->in : what->out,

@@ -14,7 +14,8 @@ typedef struct strata_table_row {
     uint64_t most_bytes;
     int32_t ranks;
     char transport[8];
-    uint32_t algorithm; /* of strata_algorithms */
+    /* Of strata_algorithms. */
+    uint32_t algorithm;
 } strata_table_row;
 
 typedef struct strata_algorithm_table {

@@ -119,9 +119,9 @@ static strata_status finish_request(const strata_operation *op, strata_mpi_handl
         else if (spins > EAGER)
             sched_yield();
         if (spins % LOOKS) continue;
-        if (strata_member_failed(op->comm->member)) {
+        if (strata_seat_failed(op->comm->seat)) {
             mpi.broken = true;
-            return strata_member_verdict(op->comm->member, err);
+            return strata_seat_verdict(op->comm->seat, err);
         }
         if (strata_clock_seconds() - since > op->comm->stall_seconds) {
             mpi.broken = true;
@@ -409,7 +409,7 @@ static strata_status open(strata_communicator *comm, strata_error *err) {
 
 /* MPI frees a communicator together with the others of it: those that failed are left to the end of the process. */
 static void close(strata_communicator *comm) {
-    if (!mpi.broken && !strata_member_failed(comm->member)) mpi.library->Comm_free(comm->link);
+    if (!mpi.broken && !strata_seat_failed(comm->seat)) mpi.library->Comm_free(comm->link);
     free(comm->link);
     comm->link = NULL;
 }

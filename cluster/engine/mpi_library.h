@@ -15,9 +15,12 @@ typedef union strata_mpi_handle { /* of a communicator or a request */
 
 /* Functions have MPI's names, arguments without the datatype, as all are bytes, and return MPI's code, 0 for success. */
 typedef struct strata_mpi_library {
-    const char *name, *package;    /* Debian's */
-    const char *launched;          /* a variable that its launcher sets */
-    const char *const *file_names; /* of the library, the likeliest first; ends with NULL */
+    /* Debian's. */
+    const char *name, *package;
+    /* A variable that its launcher sets. */
+    const char *launched;
+    /* Of the library, the likeliest first; ends with NULL. */
+    const char *const *file_names;
     void *in_place;
     /* Takes its names from a library that was opened; returns one that is not there, NULL: all are. */
     const char *(*find)(void *library);

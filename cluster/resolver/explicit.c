@@ -115,4 +115,5 @@ static strata_status resolve(const strata_cluster_options *opts, strata_cluster_
     return STRATA_OK;
 }
 
-const strata_resolver strata_resolver_explicit = {.name = "--cluster", .present = present, .resolve = resolve};
+const strata_resolver strata_resolver_explicit = {
+    .name = "--cluster", .present = present, .resolve = resolve, .names_types = true};

@@ -140,6 +140,25 @@ static strata_status find_rendezvous(const strata_cluster_options *opts, strata_
     return spec->rendezvous ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for an address");
 }
 
+static void place_among_all(strata_cluster_spec *spec) {
+    int first = 0;
+    spec->all_rank = -1;
+    for (int type = 0; type < STRATA_TASK_TYPES; type++) {
+        const int n = spec->jobs[type].n_tasks;
+        if (type == (int)spec->task_type && spec->task_index < n) spec->all_rank = first + spec->task_index;
+        first += n;
+    }
+    spec->all_size = first;
+}
+
+strata_task_type strata_cluster_spec_task(const strata_cluster_spec *spec, int all_rank, int *out_index) {
+    int type = 0, index = all_rank;
+    for (; type < STRATA_TASK_TYPES && index >= spec->jobs[type].n_tasks; type++) index -= spec->jobs[type].n_tasks;
+    if (index < 0) type = STRATA_TASK_TYPES;
+    if (out_index) *out_index = type < STRATA_TASK_TYPES ? index : -1;
+    return (strata_task_type)type;
+}
+
 static strata_status complete(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err) {
     int n_chiefs = spec->jobs[STRATA_TASK_CHIEF].n_tasks;
     spec->world_size = n_chiefs + spec->jobs[STRATA_TASK_WORKER].n_tasks;
@@ -148,6 +167,7 @@ static strata_status complete(const strata_cluster_options *opts, strata_cluster
     spec->rank = spec->task_type == STRATA_TASK_CHIEF    ? 0
                  : spec->task_type == STRATA_TASK_WORKER ? n_chiefs + spec->task_index
                                                          : -1;
+    place_among_all(spec);
     spec->is_chief = spec->rank == 0 || spec->task_type == STRATA_TASK_EVALUATOR;
     STRATA_TRY(place_locally(opts, spec, err));
     return find_rendezvous(opts, spec, err);
@@ -171,6 +191,7 @@ strata_status strata_cluster_spec_resolve(const strata_cluster_options *opts, st
         status = resolver->resolve(opts, out_spec, err);
     else
         out_spec->jobs[STRATA_TASK_WORKER].n_tasks = 1;
+    if (!status && !(resolver && resolver->names_types)) status = strata_roles_assign(opts, out_spec, err);
     if (!status) status = complete(opts, out_spec, err);
     if (status) strata_cluster_spec_finish(out_spec);
     return status;

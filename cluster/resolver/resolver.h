@@ -7,12 +7,15 @@
 #include "strata/cluster_spec.h"
 
 typedef struct strata_resolver {
-    const char *name;                                    /* becomes spec->source and begins its messages */
+    /* Becomes spec->source and begins its messages. */
+    const char *name;
     bool (*present)(const strata_cluster_options *opts); /* true: this launcher started the process */
     /* Fills in jobs, task_type and task_index; local_rank and local_size where it knows them (-1 else), rendezvous where it is
      * not rank 0's address. Ranks, the chief and the checks on all that are resolver.c's. What it allocated is freed by the
      * caller on failure too. */
     strata_status (*resolve)(const strata_cluster_options *opts, strata_cluster_spec *spec, strata_error *err);
+    /* The resolver's own words name the type of each task, so STRATA_ROLES is not read. Else all tasks are workers at first. */
+    bool names_types;
 } strata_resolver;
 
 extern const strata_resolver strata_resolver_explicit, strata_resolver_tf_config, strata_resolver_torchrun,
@@ -43,6 +46,10 @@ int strata_port_of(const char *text);
  * STRATA_CLUSTER_MAX_TASKS. */
 STRATA_MUST_USE strata_status strata_cluster_spec_add(strata_cluster_spec *spec, strata_task_type type, const char *address,
                                                       size_t n, strata_error *err);
+/* Gives the tasks of `spec`, all of them workers, the types that STRATA_ROLES says (roles.c); nothing changes without it.
+ * Fails: DATA, OUT_OF_MEMORY. */
+STRATA_MUST_USE strata_status strata_roles_assign(const strata_cluster_options *opts, strata_cluster_spec *spec,
+                                                  strata_error *err);
 /* STRATA_TASK_TYPES when [at, at + n) names no type. */
 strata_task_type strata_task_type_of(const char *at, size_t n);
 

@@ -89,4 +89,5 @@ static strata_status resolve(const strata_cluster_options *opts, strata_cluster_
     return status;
 }
 
-const strata_resolver strata_resolver_tf_config = {.name = "TF_CONFIG", .present = present, .resolve = resolve};
+const strata_resolver strata_resolver_tf_config = {
+    .name = "TF_CONFIG", .present = present, .resolve = resolve, .names_types = true};

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cluster/clock.h"
+#include "cluster/message/link.h"
 #include "cluster/store/loop.h"
 #include "cluster/wire/socket.h"
 
@@ -84,6 +85,8 @@ static void hand_over(strata_loop *loop, strata_pending *pending) {
         pthread_cond_broadcast(&loop->changed);
     } else if (hello.purpose == STRATA_FOR_STORE && loop->sessions) {
         strata_loop_new_session(loop, stream, &hello);
+    } else if (hello.purpose == STRATA_FOR_MESSAGES) {
+        strata_links_accept(loop, stream, &hello);
     } else {
         strata_stream_close(&stream);
     }
@@ -197,16 +200,16 @@ static strata_stream find_link(strata_loop *loop, uint32_t communicator, int ran
     return (strata_stream){.fd = -1};
 }
 
-strata_status strata_loop_accept_link(strata_member *member, uint32_t communicator, int rank, double seconds,
+strata_status strata_loop_accept_link(strata_member *member, const strata_seat *seat, int job_rank, double seconds,
                                       strata_stream *out_stream, strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
     const struct timespec deadline = strata_clock_after(seconds);
     int late = 0;
     pthread_mutex_lock(&loop->lock);
-    while ((*out_stream = find_link(loop, communicator, rank)).fd < 0 && !late && !strata_board_failed(loop->board))
+    while ((*out_stream = find_link(loop, seat->communicator, job_rank)).fd < 0 && !late && !strata_seat_failed(seat))
         late = pthread_cond_timedwait(&loop->changed, &loop->lock, &deadline);
     pthread_mutex_unlock(&loop->lock);
     if (out_stream->fd >= 0) return STRATA_OK;
-    STRATA_TRY(strata_member_verdict(member, err));
-    return strata_fail(err, STRATA_TIMEOUT, "rank %d did not connect within %g s", rank, seconds);
+    STRATA_TRY(strata_seat_verdict(seat, err));
+    return strata_fail(err, STRATA_TIMEOUT, "rank %d did not connect within %g s", job_rank, seconds);
 }

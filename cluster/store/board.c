@@ -4,11 +4,8 @@
 #include "cluster/store/board.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cluster/clock.h"
 
@@ -20,26 +17,26 @@ typedef struct entry {
 } entry;
 
 struct strata_board {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+    /* Its lock guards the entries too. */
+    strata_roster roster;
     entry *entries;
     int n_entries;
-    atomic_bool failed; /* verdict is written before, and never again */
-    strata_error verdict;
 };
 
-strata_status strata_board_create(strata_board **out_board, strata_error *err) {
+strata_status strata_board_create(int world, strata_board **out_board, strata_error *err) {
     *out_board = NULL;
     strata_board *board = calloc(1, sizeof *board);
     if (!board) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for the store");
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&board->lock, NULL);
-    pthread_cond_init(&board->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    *out_board = board;
-    return STRATA_OK;
+    const strata_status status = strata_roster_init(&board->roster, world, err);
+    if (status)
+        free(board);
+    else
+        *out_board = board;
+    return status;
+}
+
+strata_roster *strata_board_roster(strata_board *board) {
+    return &board->roster;
 }
 
 void strata_board_destroy(strata_board *board) {
@@ -49,8 +46,7 @@ void strata_board_destroy(strata_board *board) {
         free(e->value);
         free(e);
     }
-    pthread_cond_destroy(&board->changed);
-    pthread_mutex_destroy(&board->lock);
+    strata_roster_finish(&board->roster);
     free(board);
 }
 
@@ -141,9 +137,8 @@ static strata_status check(const strata_store_request *r, strata_error *err) {
 
 static strata_status apply_locked(strata_board *board, const strata_store_request *request, strata_store_reply *out_reply,
                                   strata_error *err) {
-    if (board->failed) return strata_board_verdict(board, err);
     strata_status status = applies[request->op](board, find(board, request->key), request, out_reply, err);
-    if (!status && request->op != STRATA_STORE_GET) pthread_cond_broadcast(&board->changed);
+    if (!status && request->op != STRATA_STORE_GET) pthread_cond_broadcast(&board->roster.changed);
     return status;
 }
 
@@ -151,47 +146,25 @@ strata_status strata_board_apply(strata_board *board, const strata_store_request
                                  strata_error *err) {
     *out_reply = (strata_store_reply){0};
     STRATA_TRY(check(request, err));
-    pthread_mutex_lock(&board->lock);
+    pthread_mutex_lock(&board->roster.lock);
     strata_status status = apply_locked(board, request, out_reply, err);
-    pthread_mutex_unlock(&board->lock);
+    pthread_mutex_unlock(&board->roster.lock);
     return status;
 }
 
-strata_status strata_board_wait(strata_board *board, const strata_store_request *request, double seconds,
-                                strata_store_reply *out_reply, strata_error *err) {
+strata_status strata_board_wait(strata_board *board, const strata_seat *seat, const strata_store_request *request,
+                                double seconds, strata_store_reply *out_reply, strata_error *err) {
     *out_reply = (strata_store_reply){0};
     STRATA_TRY(check(request, err));
     const struct timespec deadline = strata_clock_after(seconds);
     int late = 0;
-    pthread_mutex_lock(&board->lock);
+    pthread_mutex_lock(&board->roster.lock);
     strata_status status = apply_locked(board, request, out_reply, err);
-    while (status == STRATA_TIMEOUT && !board->failed && late != ETIMEDOUT) {
-        late = pthread_cond_timedwait(&board->changed, &board->lock, &deadline);
+    while (status == STRATA_TIMEOUT && !(seat && seat->failed) && late != ETIMEDOUT) {
+        late = pthread_cond_timedwait(&board->roster.changed, &board->roster.lock, &deadline);
         status = apply_locked(board, request, out_reply, err);
     }
-    pthread_mutex_unlock(&board->lock);
+    pthread_mutex_unlock(&board->roster.lock);
+    if (status == STRATA_TIMEOUT && seat) STRATA_TRY(strata_seat_verdict(seat, err));
     return status;
-}
-
-/* ---- the verdict ---- */
-
-bool strata_board_fail(strata_board *board, strata_status status, const char *text) {
-    pthread_mutex_lock(&board->lock);
-    const bool first = !board->failed;
-    if (first) {
-        strata_fail(&board->verdict, status, "%s", text);
-        board->failed = true;
-        pthread_cond_broadcast(&board->changed);
-    }
-    pthread_mutex_unlock(&board->lock);
-    return first;
-}
-
-bool strata_board_failed(const strata_board *board) {
-    return atomic_load_explicit(&((strata_board *)board)->failed, memory_order_acquire);
-}
-
-strata_status strata_board_verdict(const strata_board *board, strata_error *err) {
-    if (!strata_board_failed(board)) return STRATA_OK;
-    return strata_fail(err, board->verdict.status, "%s", board->verdict.message);
 }

@@ -19,8 +19,7 @@ static void lose_store(strata_loop *loop, const char *how) {
     strata_loop_forget(loop, loop->control.stream.fd);
     strata_connection_finish(&loop->control);
     snprintf(text, sizeof text, "%s was lost%s: %.800s", loop->first, strata_member_step(&loop->member).text, how);
-    strata_board_fail(loop->board, STRATA_PEER_LOST, text);
-    pthread_cond_broadcast(&loop->changed);
+    strata_loop_take_event(loop, STRATA_EVENT_STORE_LOST, 0, STRATA_PEER_LOST, text);
 }
 
 static void send_control(strata_loop *loop, strata_frame_type type, uint64_t sequence, const void *payload, size_t n) {
@@ -32,17 +31,29 @@ static void send_control(strata_loop *loop, strata_frame_type type, uint64_t seq
     strata_loop_want_output(loop, loop->control.stream.fd, &loop->control_source, strata_connection_has_output(&loop->control));
 }
 
-/* A sign of life, which says when the next will come. */
+/* A sign of life, which says when the next will come, and whether this process still needs rank 0. */
 static void beat(strata_loop *loop, double now) {
     unsigned char heartbeat[STRATA_BEAT_BYTES];
-    strata_beat_encode(loop->heartbeat, heartbeat);
+    strata_beat_encode(loop->heartbeat, strata_roster_goes_on(strata_loop_roster(loop)), heartbeat);
     loop->said = now;
     send_control(loop, STRATA_FRAME_BEAT, atomic_load(&loop->member.collective), heartbeat, sizeof heartbeat);
 }
 
+/* An event that rank 0 saw. */
+static strata_status take_event(strata_loop *loop, strata_event_kind kind, const strata_frame *frame,
+                                const unsigned char *payload, strata_error *err) {
+    strata_error told = {0};
+    STRATA_TRY(strata_answer_decode(payload, frame->bytes, &told, NULL, err));
+    if (frame->call.sequence > UINT32_MAX ||
+        (kind != STRATA_EVENT_FAILED && frame->call.sequence >= (uint64_t)loop->member.world) || !told.status)
+        return strata_fail(err, STRATA_DATA, "it told of something that cannot be");
+    strata_loop_take_event(loop, kind, (uint32_t)frame->call.sequence, told.status, told.message);
+    if (kind != STRATA_EVENT_LEFT) beat(loop, strata_clock_seconds());
+    return STRATA_OK;
+}
+
 static strata_status take_frame(void *user, const strata_frame *frame, const unsigned char *payload, strata_error *err) {
     strata_loop *loop = user;
-    strata_error told = {0};
     loop->heard = strata_clock_seconds();
     switch (frame->type) {
         case STRATA_FRAME_REPLY:
@@ -51,9 +62,11 @@ static strata_status take_frame(void *user, const strata_frame *frame, const uns
             loop->answered = true;
             break;
         case STRATA_FRAME_VERDICT:
-            STRATA_TRY(strata_answer_decode(payload, frame->bytes, &told, NULL, err));
-            strata_board_fail(loop->board, told.status, told.message);
-            break;
+            return take_event(loop, STRATA_EVENT_FAILED, frame, payload, err);
+        case STRATA_FRAME_LOST:
+            return take_event(loop, STRATA_EVENT_LOST, frame, payload, err);
+        case STRATA_FRAME_LEFT:
+            return take_event(loop, STRATA_EVENT_LEFT, frame, payload, err);
         case STRATA_FRAME_BEAT:
             return STRATA_OK;
         case STRATA_FRAME_LEAVE:
@@ -105,16 +118,16 @@ void strata_member_name_first(strata_member *member, const char *name) {
     pthread_mutex_unlock(&loop->lock);
 }
 
-/* Waits on the loop until `done` or the verdict, or the time. The lock is held. */
-static void wait_for(strata_loop *loop, const bool *done, double seconds) {
+/* Waits on the loop until `done`, the seat's verdict or the time. The lock is held. */
+static void wait_for(strata_loop *loop, const strata_seat *seat, const bool *done, double seconds) {
     const struct timespec deadline = strata_clock_after(seconds);
     int late = 0;
-    while (!*done && !late && !strata_board_failed(loop->board))
+    while (!*done && !late && !(seat && strata_seat_failed(seat)) && loop->control.stream.fd >= 0)
         late = pthread_cond_timedwait(&loop->changed, &loop->lock, &deadline);
 }
 
-strata_status strata_loop_ask(strata_member *member, const strata_store_request *request, double seconds,
-                              strata_store_reply *out_reply, strata_error *err) {
+strata_status strata_loop_ask(strata_member *member, const strata_seat *seat, const strata_store_request *request,
+                              double seconds, strata_store_reply *out_reply, strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
     *out_reply = (strata_store_reply){0};
     const size_t n_key = strlen(request->key);
@@ -131,7 +144,7 @@ strata_status strata_loop_ask(strata_member *member, const strata_store_request 
     loop->answered = false;
     loop->request++;
     send_control(loop, STRATA_FRAME_REQUEST, loop->request, bytes, n);
-    wait_for(loop, &loop->answered, seconds + SLACK_SECONDS);
+    wait_for(loop, seat, &loop->answered, seconds + SLACK_SECONDS);
     if (loop->answered && !loop->said)
         beat(loop, strata_clock_seconds()); /* rank 0 took this one in, and is to know its heartbeat early */
     strata_status status = STRATA_OK;
@@ -144,7 +157,11 @@ strata_status strata_loop_ask(strata_member *member, const strata_store_request 
         *out_reply = loop->reply;
     else if (loop->answered)
         status = strata_fail(err, loop->answer.status, "%s", loop->answer.message);
-    else if (!(status = strata_member_verdict(member, err)))
+    else if (seat && strata_seat_failed(seat))
+        status = strata_seat_verdict(seat, err);
+    else if (loop->control.stream.fd < 0)
+        status = strata_fail(err, STRATA_PEER_LOST, "%s, which keeps the store, is gone", loop->first);
+    else
         status = strata_fail(err, STRATA_TIMEOUT, "the store did not answer within %g s", seconds + SLACK_SECONDS);
     loop->in_flight = false;
     pthread_cond_broadcast(&loop->changed);
@@ -153,18 +170,20 @@ strata_status strata_loop_ask(strata_member *member, const strata_store_request 
     return status;
 }
 
-strata_status strata_loop_tell(strata_member *member, strata_status status, const char *text, strata_error *err) {
+strata_status strata_loop_tell(strata_member *member, strata_seat *seat, strata_status status, const char *text,
+                               strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
     unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES + 64];
     const bool never = false;
     pthread_mutex_lock(&loop->lock);
-    if (!strata_board_failed(loop->board)) {
-        send_control(loop, STRATA_FRAME_REPORT, 0, bytes, strata_answer_encode(status, text, NULL, bytes));
-        wait_for(loop, &never, VERDICT_SECONDS);
+    if (!strata_seat_failed(seat)) {
+        send_control(loop, STRATA_FRAME_REPORT, seat->communicator, bytes, strata_answer_encode(status, text, NULL, bytes));
+        wait_for(loop, seat, &never, VERDICT_SECONDS);
     }
+    if (!strata_seat_failed(seat)) /* rank 0 said nothing */
+        strata_loop_take_event(loop, STRATA_EVENT_FAILED, seat->communicator, status, text);
     pthread_mutex_unlock(&loop->lock);
-    strata_board_fail(loop->board, status, text); /* where rank 0 said nothing */
-    return strata_member_verdict(member, err);
+    return strata_seat_verdict(seat, err);
 }
 
 void strata_loop_check_control(strata_loop *loop, double now) {

@@ -2,6 +2,7 @@
  *
  * Members that are threads of one process: all use one board directly. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "cluster/store/member.h"
 
@@ -15,14 +16,44 @@ typedef struct local {
     shared *shared;
 } local;
 
-static strata_status store(strata_member *member, const strata_store_request *request, double seconds,
+static strata_status store(strata_member *member, const strata_seat *seat, const strata_store_request *request, double seconds,
                            strata_store_reply *out_reply, strata_error *err) {
-    return strata_board_wait(((local *)member)->shared->board, request, seconds, out_reply, err);
+    return strata_board_wait(((local *)member)->shared->board, seat, request, seconds, out_reply, err);
 }
 
-static strata_status report(strata_member *member, strata_status status, const char *text, strata_error *err) {
-    strata_board_fail(((local *)member)->shared->board, status, text);
-    return strata_member_verdict(member, err);
+static strata_status report(strata_member *member, strata_seat *seat, strata_status status, const char *text,
+                            strata_error *err) {
+    strata_roster_add(member->roster, STRATA_EVENT_FAILED, seat->communicator, status, text);
+    return strata_seat_verdict(seat, err);
+}
+
+/* Copies the message to where its receiver looks for it. */
+static strata_status send_message(strata_member *member, strata_transfer *transfer, const char *address, double seconds,
+                                  strata_error *err) {
+    const strata_seat *from = transfer->seat;
+    strata_status status = STRATA_OK;
+    (void)address, (void)seconds;
+    pthread_mutex_lock(&member->roster->lock);
+    strata_seat *to = strata_roster_find_seat(member->roster, from->communicator, transfer->peer);
+    strata_arrival *arrival = to ? strata_seat_begin_arrival(to, from->rank, transfer->tag, transfer->bytes) : NULL;
+    if (!to) {
+        status = strata_fail(err, STRATA_PEER_LOST, "rank %d destroyed its communicator", transfer->peer);
+    } else if (!arrival) {
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a message of %zu bytes", transfer->bytes);
+    } else {
+        if (transfer->bytes) memcpy(arrival->data, transfer->data, transfer->bytes);
+        arrival->n_came = transfer->bytes;
+        strata_arrival_finish(arrival);
+        strata_transfer_end(transfer, STRATA_OK, "");
+    }
+    pthread_mutex_unlock(&member->roster->lock);
+    return status;
+}
+
+/* Every send is done at once. */
+static bool withdraw_message(strata_member *member, strata_transfer *transfer) {
+    (void)member, (void)transfer;
+    return true;
 }
 
 static void release(shared *s) {
@@ -33,6 +64,10 @@ static void release(shared *s) {
 }
 
 static void destroy(strata_member *member) {
+    char text[64];
+    snprintf(text, sizeof text, "rank %d left", member->rank);
+    if (strata_roster_add(member->roster, STRATA_EVENT_LEFT, (uint32_t)member->rank, STRATA_PEER_LOST, text))
+        strata_roster_rank_gone(member->roster, member->rank, text);
     release(((local *)member)->shared);
     free(member);
 }
@@ -41,7 +76,7 @@ strata_status strata_member_create_local(int world, strata_member **out_members,
     shared *s = calloc(1, sizeof *s);
     if (!s) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a job of %d ranks", world);
     s->references = 1;
-    strata_status status = strata_board_create(&s->board, err);
+    strata_status status = strata_board_create(world, &s->board, err);
     int n = 0;
     for (; n < world && !status; n++) {
         local *l = calloc(1, sizeof *l);
@@ -53,9 +88,11 @@ strata_status strata_member_create_local(int world, strata_member **out_members,
         *l = (local){.member = {.references = 1,
                                 .rank = n,
                                 .world = world,
-                                .board = s->board,
+                                .roster = strata_board_roster(s->board),
                                 .store = store,
                                 .report = report,
+                                .send_message = send_message,
+                                .withdraw_message = withdraw_message,
                                 .destroy = destroy},
                      .shared = s};
         out_members[n] = &l->member;

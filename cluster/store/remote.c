@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cluster/clock.h"
+#include "cluster/message/link.h"
 #include "cluster/store/loop.h"
 #include "cluster/wire/socket.h"
 
@@ -37,6 +38,7 @@ static void woken(strata_loop *loop, strata_source *source) {
     uint64_t count;
     (void)source;
     if (read(loop->wake, &count, sizeof count) < 0) return;
+    strata_links_resume(loop);
 }
 
 static void *run(void *user) {
@@ -58,6 +60,7 @@ static void *run(void *user) {
         }
         if (now - loop->last_tick < tick_ms / 1000.0) continue;
         strata_loop_drop_late(loop, now);
+        strata_links_resume(loop);
         if (loop->sessions)
             strata_loop_check_sessions(loop, now);
         else
@@ -68,7 +71,28 @@ static void *run(void *user) {
     return NULL;
 }
 
+bool strata_loop_take_event(strata_loop *loop, strata_event_kind kind, uint32_t subject, strata_status status,
+                            const char *text) {
+    if (!strata_roster_add(strata_loop_roster(loop), kind, subject, status, text)) return false;
+    if (kind == STRATA_EVENT_LOST || kind == STRATA_EVENT_STORE_LOST) strata_links_rank_lost(loop, (int)subject, text);
+    if (kind == STRATA_EVENT_LEFT) strata_links_rank_left(loop, (int)subject, text);
+    strata_links_drop_ended(loop);
+    pthread_cond_broadcast(&loop->changed);
+    return true;
+}
+
 /* ---- the member ---- */
+
+static void wake(strata_loop *loop) {
+    const uint64_t one = 1;
+    if (write(loop->wake, &one, sizeof one) < 0) return; /* it is full, and so the loop wakes */
+}
+
+/* A receive may have taken a message: where there was no room for more of them there may be some now. */
+static void received(strata_member *member) {
+    strata_loop *loop = (strata_loop *)member;
+    if (atomic_load(&loop->paused)) wake(loop);
+}
 
 static strata_status connect_link(strata_member *member, uint32_t communicator, const char *address, double seconds,
                                   strata_stream *out_stream, strata_error *err) {
@@ -81,6 +105,7 @@ static strata_status connect_link(strata_member *member, uint32_t communicator, 
 static void destroy(strata_member *member) {
     strata_loop *loop = (strata_loop *)member;
     pthread_mutex_lock(&loop->lock);
+    if (loop->has_thread) strata_links_flush(loop, STRATA_MISSED_BEATS * loop->heartbeat);
     if (loop->sessions && loop->has_thread) strata_loop_finish_serving(loop);
     if (!loop->sessions && loop->has_thread)
         strata_loop_finish_following(loop);
@@ -89,9 +114,12 @@ static void destroy(strata_member *member) {
             &loop->control); /* it came, but cannot stay: rank 0 sees it as lost, and does not wait for it */
     loop->leaving = true;
     pthread_mutex_unlock(&loop->lock);
-    const uint64_t one = 1;
-    if (loop->has_thread && write(loop->wake, &one, sizeof one) >= 0) pthread_join(loop->thread, NULL);
+    if (loop->has_thread) {
+        wake(loop);
+        pthread_join(loop->thread, NULL);
+    }
     strata_loop_finish_accepting(loop);
+    strata_links_destroy(loop);
     if (loop->epoll >= 0) close(loop->epoll);
     if (loop->wake >= 0) close(loop->wake);
     strata_board_destroy(loop->board);
@@ -108,7 +136,7 @@ static strata_loop *allocate(const strata_communicator_options *opts, strata_err
     const bool is_first = opts->rank == 0;
     if (loop) loop->secret = malloc(opts->secret_bytes + 1);
     if (loop && is_first) loop->sessions = calloc((size_t)opts->world, sizeof *loop->sessions);
-    if (!loop || !loop->secret || (is_first && !loop->sessions) || strata_board_create(&loop->board, err)) {
+    if (!loop || !loop->secret || (is_first && !loop->sessions) || strata_board_create(opts->world, &loop->board, err)) {
         if (loop) {
             free(loop->secret);
             free(loop->sessions);
@@ -131,11 +159,14 @@ static strata_loop *allocate(const strata_communicator_options *opts, strata_err
     loop->member = (strata_member){.references = 1,
                                    .rank = opts->rank,
                                    .world = opts->world,
-                                   .board = loop->board,
+                                   .roster = strata_board_roster(loop->board),
                                    .store = is_first ? strata_loop_serve : strata_loop_ask,
                                    .report = is_first ? strata_loop_judge : strata_loop_tell,
                                    .accept_link = strata_loop_accept_link,
                                    .connect_link = connect_link,
+                                   .send_message = strata_links_send,
+                                   .withdraw_message = strata_links_withdraw,
+                                   .received = received,
                                    .destroy = destroy};
     return loop;
 }
@@ -181,6 +212,7 @@ strata_status strata_member_create_remote(const strata_communicator_options *opt
     if (loop->epoll < 0 || loop->wake < 0)
         status = strata_fail(err, STRATA_UNAVAILABLE, "the process has no descriptors left (ulimit -n)");
     if (!status) status = strata_loop_watch(loop, loop->wake, &loop->wake_source, err);
+    if (!status) status = strata_links_create(loop, err);
     if (!status) status = strata_tls_create(opts, &loop->tls, err);
     loop->credentials.tls = loop->tls;
     if (!status && opts->rank) status = strata_loop_follow(loop, opts, err);

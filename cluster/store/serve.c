@@ -11,7 +11,7 @@
 #include "cluster/communicator.h"
 #include "cluster/store/loop.h"
 
-static void spread_verdict(strata_loop *loop);
+static void spread_events(strata_loop *loop);
 
 /* "rank 2 (host b, process 17)", as far as it is known. */
 static void describe(strata_loop *loop, int rank, char *out, size_t room) {
@@ -38,29 +38,37 @@ static void lose(strata_loop *loop, strata_session *s, const char *how) {
     strata_loop_forget(loop, s->connection.stream.fd);
     strata_connection_finish(&s->connection);
     s->connected = s->waiting = false;
-    strata_board_fail(loop->board, STRATA_PEER_LOST, text);
-    spread_verdict(loop);
+    strata_loop_take_event(loop, STRATA_EVENT_LOST, (uint32_t)s->rank, STRATA_PEER_LOST, text);
+    spread_events(loop);
     pthread_cond_broadcast(&loop->changed);
 }
 
 static void send_to(strata_loop *loop, strata_session *s, strata_frame_type type, uint64_t sequence, const void *payload,
                     size_t n) {
-    strata_error err = {0};
-    if (!s->connected) return;
-    if (strata_connection_send(&s->connection, type, sequence, payload, n, &err)) {
-        lose(loop, s, err.message);
+    if (!s->connected || s->broken) return;
+    /* A rank that cannot be reached may have left a moment ago: what it said last is read first (session_ready). */
+    if (strata_connection_send(&s->connection, type, sequence, payload, n, NULL)) {
+        s->broken = true;
         return;
     }
     strata_loop_want_output(loop, s->connection.stream.fd, &s->source, strata_connection_has_output(&s->connection));
 }
 
-static void spread_verdict(strata_loop *loop) {
-    strata_error verdict = {0};
+/* Tells every rank the events that it has not been told, in the order in which they came. */
+static void spread_events(strata_loop *loop) {
+    static const strata_frame_type types[] = {[STRATA_EVENT_FAILED] = STRATA_FRAME_VERDICT,
+                                              [STRATA_EVENT_LOST] = STRATA_FRAME_LOST,
+                                              [STRATA_EVENT_LEFT] = STRATA_FRAME_LEFT};
     unsigned char text[STRATA_ERROR_MESSAGE_BYTES + 64];
-    if (loop->spread || !strata_board_verdict(loop->board, &verdict)) return;
-    loop->spread = true;
-    const size_t n = strata_answer_encode(verdict.status, verdict.message, NULL, text);
-    for (int r = 1; r < loop->member.world; r++) send_to(loop, &loop->sessions[r], STRATA_FRAME_VERDICT, 0, text, n);
+    strata_event event;
+    for (int r = 1; r < loop->member.world; r++) {
+        strata_session *s = &loop->sessions[r];
+        while (s->connected && strata_roster_event(strata_loop_roster(loop), s->n_told, &event)) {
+            s->n_told++; /* before sending, which may find that this rank is lost, and come here again */
+            const size_t n = strata_answer_encode(event.error.status, event.error.message, NULL, text);
+            send_to(loop, s, types[event.kind], event.subject, text, n);
+        }
+    }
 }
 
 /* ---- requests ---- */
@@ -117,12 +125,15 @@ static strata_status take_frame(void *user, const strata_frame *frame, const uns
             return take_request(loop, s, frame, payload, err);
         case STRATA_FRAME_REPORT:
             STRATA_TRY(strata_answer_decode(payload, frame->bytes, &told, NULL, err));
-            strata_board_fail(loop->board, told.status, told.message);
-            spread_verdict(loop);
+            if (frame->call.sequence > UINT32_MAX || !told.status)
+                return strata_fail(err, STRATA_DATA, "a report of a failure that cannot be came to the store");
+            strata_loop_take_event(loop, STRATA_EVENT_FAILED, (uint32_t)frame->call.sequence, told.status, told.message);
+            spread_events(loop);
             return STRATA_OK;
         case STRATA_FRAME_BEAT:
-            STRATA_TRY(strata_beat_decode(payload, frame->bytes, &s->heartbeat, err));
+            STRATA_TRY(strata_beat_decode(payload, frame->bytes, &s->heartbeat, &s->goes_on, err));
             s->collective = frame->call.sequence;
+            pthread_cond_broadcast(&loop->changed);
             send_to(loop, s, STRATA_FRAME_BEAT, atomic_load(&loop->member.collective), NULL, 0);
             return STRATA_OK;
         case STRATA_FRAME_LEAVE:
@@ -133,21 +144,29 @@ static strata_status take_frame(void *user, const strata_frame *frame, const uns
     }
 }
 
+static void leave(strata_loop *loop, strata_session *s) {
+    char who[160], text[176];
+    describe(loop, s->rank, who, sizeof who);
+    snprintf(text, sizeof text, "%s left", who);
+    strata_loop_forget(loop, s->connection.stream.fd);
+    strata_connection_finish(&s->connection);
+    s->connected = s->waiting = false;
+    strata_loop_take_event(loop, STRATA_EVENT_LEFT, (uint32_t)s->rank, STRATA_PEER_LOST, text);
+    spread_events(loop);
+}
+
 static void session_ready(strata_loop *loop, strata_source *source) {
     strata_session *s = (strata_session *)source;
     strata_error err = {0};
     void *user[2] = {s, loop};
     if (!s->connected) return; /* another thread was quicker */
-    strata_status status = strata_connection_flush(&s->connection, &err);
-    if (!status) status = strata_connection_read(&s->connection, take_frame, user, &err);
+    strata_status status = strata_connection_read(&s->connection, take_frame, user, &err);
     if (!s->connected) return;
     if (s->left) {
-        strata_loop_forget(loop, s->connection.stream.fd);
-        strata_connection_finish(&s->connection);
-        s->connected = s->waiting = false;
-        pthread_cond_broadcast(&loop->changed);
+        leave(loop, s);
         return;
     }
+    if (!status && !s->broken) status = strata_connection_flush(&s->connection, &err);
     if (status)
         lose(loop, s, err.message);
     else
@@ -182,22 +201,23 @@ void strata_loop_new_session(strata_loop *loop, strata_stream stream, const stra
         refuse(loop, stream, text);
         return;
     }
-    *s = (strata_session){
-        .source = {session_ready}, .rank = (int)hello->rank, .came = true, .connected = true, .heard = strata_clock_seconds()};
+    *s = (strata_session){.source = {session_ready},
+                          .rank = (int)hello->rank,
+                          .came = true,
+                          .connected = true,
+                          .goes_on = true,
+                          .heard = strata_clock_seconds()};
     strata_connection_init(&s->connection, stream);
     if (strata_loop_watch(loop, stream.fd, &s->source, NULL)) lose(loop, s, "no memory to watch its connection");
-    if (loop->spread) { /* it came too late */
-        loop->spread = false;
-        spread_verdict(loop);
-    }
+    spread_events(loop); /* those that came before it */
 }
 
 /* ---- rank 0's own calls ---- */
 
-strata_status strata_loop_serve(strata_member *member, const strata_store_request *request, double seconds,
-                                strata_store_reply *out_reply, strata_error *err) {
+strata_status strata_loop_serve(strata_member *member, const strata_seat *seat, const strata_store_request *request,
+                                double seconds, strata_store_reply *out_reply, strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
-    STRATA_TRY(strata_board_wait(loop->board, request, seconds, out_reply, err));
+    STRATA_TRY(strata_board_wait(loop->board, seat, request, seconds, out_reply, err));
     if (request->op == STRATA_STORE_GET) return STRATA_OK;
     pthread_mutex_lock(&loop->lock);
     serve_waiting(loop, strata_clock_seconds());
@@ -205,13 +225,14 @@ strata_status strata_loop_serve(strata_member *member, const strata_store_reques
     return STRATA_OK;
 }
 
-strata_status strata_loop_judge(strata_member *member, strata_status status, const char *text, strata_error *err) {
+strata_status strata_loop_judge(strata_member *member, strata_seat *seat, strata_status status, const char *text,
+                                strata_error *err) {
     strata_loop *loop = (strata_loop *)member;
-    strata_board_fail(loop->board, status, text);
     pthread_mutex_lock(&loop->lock);
-    spread_verdict(loop);
+    strata_loop_take_event(loop, STRATA_EVENT_FAILED, seat->communicator, status, text);
+    spread_events(loop);
     pthread_mutex_unlock(&loop->lock);
-    return strata_member_verdict(member, err);
+    return strata_seat_verdict(seat, err);
 }
 
 void strata_loop_check_sessions(strata_loop *loop, double now) {
@@ -229,18 +250,33 @@ void strata_loop_check_sessions(strata_loop *loop, double now) {
     serve_waiting(loop, now);
 }
 
-/* Ranks to wait for: those that are there, and after a failure those that are still to come, who would look for us in vain. */
-static int n_awaited(const strata_loop *loop, bool failed) {
+/* Ranks that still need the store: those of which a communicator goes on. */
+static int n_going_on(const strata_loop *loop) {
     int n = 0;
-    for (int r = 1; r < loop->member.world; r++) n += loop->sessions[r].connected || (failed && !loop->sessions[r].came);
+    for (int r = 1; r < loop->member.world; r++) n += loop->sessions[r].connected && loop->sessions[r].goes_on;
     return n;
 }
 
+/* Ranks to which a failure is still to be told: they are there and have not left, or will come and look for us in vain. */
+static int n_to_be_told(const strata_loop *loop) {
+    int n = 0;
+    for (int r = 1; r < loop->member.world; r++) n += loop->sessions[r].connected || !loop->sessions[r].came;
+    return n;
+}
+
+static bool has_failures(strata_loop *loop) {
+    strata_event event;
+    for (int i = 0; strata_roster_event(strata_loop_roster(loop), i, &event); i++)
+        if (event.kind != STRATA_EVENT_LEFT) return true;
+    return false;
+}
+
 void strata_loop_finish_serving(strata_loop *loop) {
-    const bool failed = strata_board_failed(loop->board);
-    const struct timespec limit = strata_clock_after(failed ? 1 : 3600 * 24); /* silent ranks are lost before */
+    const struct timespec limit = strata_clock_after(1),
+                          never = strata_clock_after(3600 * 24); /* silent ranks are lost before */
     int late = 0;
-    while (n_awaited(loop, failed) && !late && !(strata_board_failed(loop->board) && !failed))
+    while (n_going_on(loop)) pthread_cond_timedwait(&loop->changed, &loop->lock, &never);
+    while (has_failures(loop) && n_to_be_told(loop) && !late)
         late = pthread_cond_timedwait(&loop->changed, &loop->lock, &limit);
     for (int r = 1; r < loop->member.world; r++) {
         send_to(loop, &loop->sessions[r], STRATA_FRAME_LEAVE, 0, NULL, 0);

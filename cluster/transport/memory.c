@@ -313,7 +313,7 @@ strata_status strata_memory_exchange(strata_memory *m, strata_communicator *comm
             atomic_store(&own->wants_room, 1); /* and look once more */
             continue;
         }
-        if (strata_member_failed(comm->member)) return strata_member_verdict(comm->member, err);
+        if (strata_seat_failed(comm->seat)) return strata_seat_verdict(comm->seat, err);
         const int gone = find_left(m, sends + sent, n_sends - sent, receives, n_receives);
         if (gone >= 0)
             return strata_communicator_fail(comm, call, STRATA_PEER_LOST, err, "%s left while others still needed it",

@@ -63,7 +63,7 @@ static strata_status connect_link(strata_communicator *comm, int peer, strata_er
     strata_member *member = comm->member;
     strata_stream *stream = &((tcp *)comm->link)->links[peer].stream;
     if (peer > comm->rank)
-        return member->accept_link(member, comm->id, comm->peers[peer].job_rank, comm->connect_seconds, stream, err);
+        return member->accept_link(member, comm->seat, comm->peers[peer].job_rank, comm->connect_seconds, stream, err);
     return member->connect_link(member, comm->id, comm->peers[peer].address, comm->connect_seconds, stream, err);
 }
 
@@ -292,7 +292,7 @@ static strata_status run_exchange(strata_communicator *comm, const strata_call *
         const double now = strata_clock_seconds();
         if (idle_since == 0) idle_since = now;
         if (x.tcp->spins && now - idle_since < SPIN_SECONDS) continue;
-        if (strata_member_failed(comm->member)) return strata_member_verdict(comm->member, err);
+        if (strata_seat_failed(comm->seat)) return strata_seat_verdict(comm->seat, err);
         if (now - idle_since > comm->stall_seconds) return stalled(&x, err);
         wait_ready(&x);
     }

@@ -8,13 +8,17 @@
 #include "cluster/wire/stream.h"
 
 typedef struct strata_connection {
-    strata_stream stream; /* owned */
+    /* The socket, which the connection owns. */
+    strata_stream stream;
     uint32_t n_in, n_out;
-    unsigned char *out; /* [out_first, out_end) is to be sent */
+    /* [out_first, out_end) is to be sent. */
+    unsigned char *out;
     size_t out_first, out_end, out_room;
-    size_t in_n; /* of header and payload */
+    /* How many bytes of the incoming header and payload have come. */
+    size_t in_n;
     unsigned char *payload;
-    strata_frame frame; /* valid once the header is there */
+    /* Valid once the header is there. */
+    strata_frame frame;
     unsigned char header[STRATA_FRAME_BYTES];
 } strata_connection;
 

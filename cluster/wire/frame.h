@@ -18,14 +18,18 @@ typedef enum strata_frame_type {
     STRATA_FRAME_REQUEST,  /* to the store, and below from and to it */
     STRATA_FRAME_REPLY,
     STRATA_FRAME_REPORT,  /* a failure, as a status and a text */
-    STRATA_FRAME_VERDICT, /* the same */
-    STRATA_FRAME_BEAT,    /* a sign of life: call.sequence is the newest collective; to rank 0 with the heartbeat */
+    STRATA_FRAME_VERDICT, /* the same; call.sequence of both is the communicator */
+    STRATA_FRAME_BEAT,    /* a sign of life: call.sequence is the newest collective; to rank 0 with a beat's payload */
     STRATA_FRAME_LEAVE,   /* an orderly end */
+    STRATA_FRAME_LOST,    /* a rank of the job, call.sequence, was lost: a status and a text */
+    STRATA_FRAME_LEFT,    /* it left in order; the same */
+    STRATA_FRAME_MESSAGE, /* between ranks: a part of a message (message/link.h) */
     STRATA_FRAME_TYPES
 } strata_frame_type;
 
 typedef struct strata_frame {
-    uint32_t type, number, bytes, payload_crc; /* number: of frames before it in this direction */
+    /* number: of frames before it in this direction. */
+    uint32_t type, number, bytes, payload_crc;
     strata_call call;
 } strata_frame;
 
@@ -49,11 +53,11 @@ size_t strata_request_encode(const strata_store_request *request, double seconds
 STRATA_MUST_USE strata_status strata_request_decode(const unsigned char *in, size_t n_bytes,
                                                     char out_key[STRATA_STORE_KEY_BYTES + 1], strata_store_request *out_request,
                                                     double *out_seconds, strata_error *err);
-/* Between the sender's beats. */
-enum { STRATA_BEAT_BYTES = 4 };
-void strata_beat_encode(double heartbeat, unsigned char out[STRATA_BEAT_BYTES]);
+/* A beat: the seconds between the sender's beats, and whether a communicator of it goes on. */
+enum { STRATA_BEAT_BYTES = 5 };
+void strata_beat_encode(double heartbeat, bool goes_on, unsigned char out[STRATA_BEAT_BYTES]);
 STRATA_MUST_USE strata_status strata_beat_decode(const unsigned char *in, size_t n_bytes, double *out_heartbeat,
-                                                 strata_error *err);
+                                                 bool *out_goes_on, strata_error *err);
 /* A status, its text, and of a reply (NULL: none) the number and the value. */
 size_t strata_answer_encode(strata_status status, const char *text, const strata_store_reply *reply, unsigned char *out);
 /* *out_error gets the status and the text; *out_reply (NULL: not wanted) a value that the caller frees. */

@@ -21,18 +21,23 @@
 enum { STRATA_HANDSHAKE_BYTES = 48 /* the largest message */, STRATA_NONCE_BYTES = 32, STRATA_PROOF_BYTES = 32 };
 
 typedef struct strata_hello {
-    uint32_t purpose; /* STRATA_FOR_STORE or STRATA_FOR_LINK */
+    /* One of STRATA_FOR_... */
+    uint32_t purpose;
     uint32_t communicator, rank, world;
 } strata_hello;
-enum { STRATA_FOR_STORE = 1, STRATA_FOR_LINK };
+enum { STRATA_FOR_STORE = 1, STRATA_FOR_LINK, STRATA_FOR_MESSAGES };
 
 typedef struct strata_handshake {
     bool server, done;
-    const void *secret; /* borrowed */
+    /* Borrowed. */
+    const void *secret;
     size_t secret_bytes;
-    unsigned char nonces[2][STRATA_NONCE_BYTES]; /* client's, server's */
-    strata_hello hello;                          /* the server's is valid once done */
-    size_t wanted;                               /* bytes of the other side's next message */
+    /* Client's, server's. */
+    unsigned char nonces[2][STRATA_NONCE_BYTES];
+    /* The server's is valid once done. */
+    strata_hello hello;
+    /* Bytes of the other side's next message. */
+    size_t wanted;
     int step;
 } strata_handshake;
 

@@ -12,7 +12,8 @@
 typedef struct strata_credentials {
     const void *secret;
     size_t secret_bytes;
-    const strata_tls *tls; /* NULL: none */
+    /* NULL: none. */
+    const strata_tls *tls;
 } strata_credentials;
 
 /* Splits "host:port" or "[v6]:port". INVALID, with an example, for anything else. */

@@ -13,8 +13,10 @@
 typedef struct strata_tls_session strata_tls_session;
 
 typedef struct strata_stream {
-    int fd;                  /* owned; -1: none */
-    strata_tls_session *tls; /* owned; NULL: plain */
+    /* Owned; -1: none. */
+    int fd;
+    /* Owned; NULL: plain. */
+    strata_tls_session *tls;
 } strata_stream;
 
 /* As sendmsg and recvmsg: how many bytes were moved, 0 from a side that closed, or -1 with errno: EAGAIN; EPROTO where TLS

@@ -19,9 +19,12 @@ enum { STRATA_JSON_MAX_DEPTH = 32 };
  * `model.json: layers[2].units: must be an integer 1..1048576, is "x"`. Small; copy it freely. */
 typedef struct strata_json {
     const struct cJSON *node;
-    const struct strata_json *parent; /* NULL for the root */
-    const char *name;                 /* the document's name for the root, the key in an object, NULL in an array */
-    int64_t index;                    /* place in an array */
+    /* NULL for the root. */
+    const struct strata_json *parent;
+    /* The document's name for the root, the key in an object, NULL in an array. */
+    const char *name;
+    /* The index in its array. */
+    int64_t index;
 } strata_json;
 
 typedef enum strata_json_kind {

@@ -11,7 +11,8 @@
 /* A NUL-terminated string that grows as it is added to. Start from a zeroed struct. When memory runs out the text remembers it
  * and ignores what follows, so a caller adds freely and checks once, in strata_text_take. */
 typedef struct strata_text {
-    char *bytes; /* NULL while empty */
+    /* NULL while empty. */
+    char *bytes;
     size_t n_bytes;
     size_t capacity;
     bool failed;

@@ -31,8 +31,7 @@ static bool is_own_product(const strata_tensor *tensor, const int *uses) {
     return tensor->op->epilogue && uses[tensor->id] == 1;
 }
 
-/* `node` becomes what `fused` is. */
-static void become(strata_tensor *node, const strata_tensor *fused) {
+void strata_fusion_become(strata_tensor *node, const strata_tensor *fused) {
     if (strata_tensor_is_poison(fused)) return;
     node->op = fused->op;
     node->attrs = fused->attrs;
@@ -46,11 +45,13 @@ static void fold_add(strata_tensor *node, const int *uses) {
         strata_tensor *product = node->inputs[i], *other = node->inputs[1 - i];
         if (!is_own_product(product, uses) || !strata_shape_equal(product->shape, node->shape)) continue;
         if (strata_epilogue_can_fuse(product, other, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_NO_AUX, NULL)) {
-            become(node, strata_epilogue_fused(product, other, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_NO_AUX, NULL));
+            strata_fusion_become(node,
+                                 strata_epilogue_fused(product, other, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_NO_AUX, NULL));
             return;
         }
         if (strata_epilogue_can_fuse(product, NULL, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_ADD, other)) {
-            become(node, strata_epilogue_fused(product, NULL, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_ADD, other));
+            strata_fusion_become(node,
+                                 strata_epilogue_fused(product, NULL, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_ADD, other));
             return;
         }
     }
@@ -61,14 +62,14 @@ static void fold_function(strata_tensor *node, const int *uses) {
     if (!is_own_product(product, uses) || !strata_shape_equal(product->shape, node->shape)) return;
     for (size_t i = 0; i < sizeof foldable / sizeof *foldable; i++)
         if (foldable[i].op == node->op && strata_epilogue_can_fuse(product, NULL, foldable[i].activation, foldable[i].aux, aux))
-            become(node, strata_epilogue_fused(product, NULL, foldable[i].activation, foldable[i].aux, aux));
+            strata_fusion_become(node, strata_epilogue_fused(product, NULL, foldable[i].activation, foldable[i].aux, aux));
 }
 
 /* relu_grad(max_pool2d_grad(y, dy), y), which a network's relu before a max_pool2d leads to. */
 static void fold_relu_of_pool(strata_tensor *node, const int *uses) {
     if (node->op != &strata_op_relu_grad || uses[node->inputs[0]->id] != 1) return;
     const strata_tensor *fused = strata_max_pool2d_grad_rectified(node->inputs[0], node->inputs[1]);
-    if (fused) become(node, fused);
+    if (fused) strata_fusion_become(node, fused);
 }
 
 void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
@@ -93,7 +94,7 @@ void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, i
                 fold_function(graph->nodes[id], uses);
             fold_relu_of_pool(graph->nodes[id], uses);
             const strata_tensor *unrepeated = strata_gather_grad_unrepeated(graph->nodes[id]);
-            if (unrepeated) become(graph->nodes[id], unrepeated);
+            if (unrepeated) strata_fusion_become(graph->nodes[id], unrepeated);
         }
     } else {
         strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "fusion: no host memory for %d nodes", n);

@@ -2,7 +2,7 @@
  *
  * Dead code and common subexpressions: the live nodes are copied in order into a new graph, each looked up first among those
  * that are there already. Copies of values that the memory plan could not keep otherwise are added on the way. Fusion follows
- * (fusion.c). */
+ * (fusion.c, chains.c). */
 #include "core/compile/passes.h"
 
 #include <stdlib.h>
@@ -215,7 +215,7 @@ static strata_status check_roots(strata_tensor *const *roots, int n, const char 
 }
 
 strata_status strata_passes_run(strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates, int n_updates,
-                                bool no_fusion, bool alone, strata_graph **out_graph, strata_tensor **new_outputs,
+                                const strata_fusion *fusion, bool alone, strata_graph **out_graph, strata_tensor **new_outputs,
                                 strata_tensor **new_updates, strata_error *err) {
     rewriter r = {.alone = alone};
     STRATA_TRY(check_roots(outputs, n_outputs, "output", &r.from, err));
@@ -246,8 +246,9 @@ strata_status strata_passes_run(strata_tensor *const *outputs, int n_outputs, st
     free(r.raw);
     free(r.computed);
     free(r.table);
-    if (!status && !no_fusion) {
+    if (!status && fusion) {
         strata_fuse_epilogues(r.to, new_outputs, n_outputs, new_updates, n_updates);
+        if (!r.to->status) strata_fuse_chains(r.to, new_outputs, n_outputs, new_updates, n_updates, fusion);
         status = strata_graph_check(r.to, err);
     }
     if (status)

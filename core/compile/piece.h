@@ -9,8 +9,10 @@
 
 /* Where a tensor's bytes are: an arena of the piece and an offset in it. Views share their input's place. */
 typedef struct strata_place {
-    int arena;      /* index in piece->arenas; -1: the tensor is not needed */
-    int64_t offset; /* bytes; a multiple of STRATA_PLACE_ALIGNMENT except inside a pack or a view */
+    /* Index in piece->arenas; -1: the tensor is not needed. */
+    int arena;
+    /* bytes; a multiple of STRATA_PLACE_ALIGNMENT except inside a pack or a view. */
+    int64_t offset;
     int64_t bytes;
 } strata_place;
 
@@ -26,20 +28,25 @@ typedef enum strata_arena_kind {
 
 typedef struct strata_arena {
     strata_arena_kind kind;
-    int64_t bytes;         /* at most the device's max_range_bytes and max_allocation_bytes */
-    strata_buffer *buffer; /* borrowed; NULL for INPUT and OUTPUT */
+    /* At most the device's max_range_bytes and max_allocation_bytes. */
+    int64_t bytes;
+    /* Borrowed; NULL for INPUT and OUTPUT. */
+    strata_buffer *buffer;
 } strata_arena;
 
 /* A piece of graph with its memory: what a device compiles into a program. Borrowed during compile, except the buffers, which
  * outlive the program, and the graph with its nodes, which lives as long too. */
 typedef struct strata_piece {
-    const strata_tensor *const *nodes; /* what to execute, in order; leaves and views are left out */
+    /* What to execute, in order; leaves and views are left out. */
+    const strata_tensor *const *nodes;
     int n_nodes;
-    const strata_place *places; /* by tensor id */
+    /* Indexed by the tensor's id. */
+    const strata_place *places;
     int n_places;
     const strata_arena *arenas;
     int n_arenas;
-    int n_slots; /* copies of the INPUT and OUTPUT arenas */
+    /* Copies of the INPUT and OUTPUT arenas. */
+    int n_slots;
 } strata_piece;
 
 #endif

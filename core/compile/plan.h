@@ -14,16 +14,21 @@
 enum { STRATA_ARENA_INDEX_INPUT = 0, STRATA_ARENA_INDEX_OUTPUT = 1 };
 
 typedef struct strata_storage {
-    int arena; /* index in plan->arenas */
+    /* Index in plan->arenas. */
+    int arena;
     int64_t offset, bytes;
-    int first, last; /* life, in schedule positions; both ends included */
-    int in_place_of; /* the storage whose bytes this one took over at its first node; -1: none */
+    /* Life, in schedule positions; both ends included. */
+    int first, last;
+    /* The storage whose bytes this one took over at its first node; -1: none. */
+    int in_place_of;
 } strata_storage;
 
 /* One program's part of the schedule (core/compile/segments.h). Without communication nodes there is one. */
 typedef struct strata_segment {
-    int first, n;                      /* nodes of the schedule */
-    int64_t input_bytes, output_bytes; /* of its INPUT and OUTPUT arenas */
+    /* The nodes [first, first + n) of the schedule. */
+    int first, n;
+    /* The sizes of its INPUT and OUTPUT arenas. */
+    int64_t input_bytes, output_bytes;
 } strata_segment;
 
 /* A communication node: its operand, if it gives one, is in the OUTPUT arena of segment `after` (else -1), its result in the
@@ -34,21 +39,29 @@ typedef struct strata_communication {
 } strata_communication;
 
 typedef struct strata_plan {
-    strata_place *places; /* by tensor id; in arenas INPUT and OUTPUT: of the tensor's segment */
+    /* By tensor id; in arenas INPUT and OUTPUT: of the tensor's segment. */
+    strata_place *places;
     int n_places;
-    int *segment_of; /* by tensor id: of what the host writes or reads */
+    /* By tensor id: of what the host writes or reads. */
+    int *segment_of;
     strata_segment *segments;
     int n_segments;
-    strata_communication *communications; /* in program order */
+    /* The communication nodes, in the order in which they are carried out. */
+    strata_communication *communications;
     int n_communications;
-    strata_tensor **schedule; /* nodes to execute, in order */
+    /* Nodes to execute, in order. */
+    strata_tensor **schedule;
     int n_schedule;
-    strata_storage *storages; /* of the work arenas only: what the checker looks at */
+    /* Of the work arenas only: what the checker looks at. */
+    strata_storage *storages;
     int n_storages;
-    strata_arena *arenas; /* INPUT and OUTPUT (bytes: of all segments), then constants, work, variables; buffers still NULL */
-    strata_variable **arena_variables; /* by arena; NULL unless VARIABLE */
+    /* INPUT and OUTPUT (bytes: of all segments), then constants, work, variables; buffers still NULL. */
+    strata_arena *arenas;
+    /* By arena; NULL unless VARIABLE. */
+    strata_variable **arena_variables;
     int n_arenas;
-    strata_tensor **inputs; /* live inputs, in graph order */
+    /* Live inputs, in graph order. */
+    strata_tensor **inputs;
     int n_inputs;
 } strata_plan;
 

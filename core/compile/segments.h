@@ -16,7 +16,8 @@ bool strata_is_communication(const strata_tensor *node);
 /* Walks nodes in order and says in which segment each computing one is. Begin with {0}. */
 typedef struct strata_segment_counter {
     int segment;
-    bool ended; /* a communication node came after the newest computing one */
+    /* A communication node came after the newest computing one. */
+    bool ended;
 } strata_segment_counter;
 int strata_segment_of_next(strata_segment_counter *counter, bool computes);
 

@@ -10,15 +10,23 @@
 typedef struct strata_batches strata_batches;
 
 typedef struct strata_batches_options {
-    int64_t batch; /* examples, where the dataset does not say */
-    bool shuffle;  /* of arrays; a pipeline is shuffled by its own stages */
+    /* Examples, where the dataset does not say. */
+    int64_t batch;
+    /* Of arrays; a pipeline is shuffled by its own stages. */
+    bool shuffle;
     uint64_t seed, epoch;
-    int64_t first;      /* batch to begin with */
-    strata_shape input; /* of one example: every batch must have it */
-    int64_t label_size; /* numbers in the labels of one example; 0: 1 */
-    int64_t n_tokens;   /* integer features are below; 0: any */
-    int64_t n_classes;  /* integer labels are below; 0: any */
-    bool bytes;         /* features that are stored as bytes are written as such: see strata_batches_byte_scale */
+    /* batch to begin with. */
+    int64_t first;
+    /* Of one example: every batch must have it. */
+    strata_shape input;
+    /* Numbers in the labels of one example; 0: 1. */
+    int64_t label_size;
+    /* Integer features are below; 0: any. */
+    int64_t n_tokens;
+    /* Integer labels are below; 0: any. */
+    int64_t n_classes;
+    /* Features that are stored as bytes are written as such: see strata_batches_byte_scale. */
+    bool bytes;
 } strata_batches_options;
 
 /* Borrows the dataset. */

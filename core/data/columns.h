@@ -9,8 +9,10 @@
 /* Zero-initialize; finish when done. */
 typedef struct strata_columns {
     int *features, n_features;
-    int label, weight; /* -1: none */
-    int *labels;       /* [n_labels] where several are learned together: numbers; label is -1 then */
+    /* -1: none. */
+    int label, weight;
+    /* [n_labels] where several are learned together: numbers; label is -1 then. */
+    int *labels;
     int n_labels;
     char **classes;
     int n_classes;

@@ -13,12 +13,17 @@ typedef struct strata_worker_batches strata_worker_batches;
 
 /* One step. */
 typedef struct strata_worker_step {
-    int64_t n;     /* examples of all workers; 0: the end */
-    int64_t first; /* this worker's are [first, first + own) of them, */
-    int64_t own;   /* maybe none; */
-    int64_t batch; /* they are rows [offset, offset + own) of this batch */
+    /* Examples of all workers; 0: the end. */
+    int64_t n;
+    /* This worker's are [first, first + own) of them,. */
+    int64_t first;
+    /* Maybe none;. */
+    int64_t own;
+    /* They are rows [offset, offset + own) of this batch. */
+    int64_t batch;
     int64_t offset;
-    int64_t rows; /* of the batch; 0: this worker has no more */
+    /* Of the batch; 0: this worker has no more. */
+    int64_t rows;
 } strata_worker_step;
 
 /* Borrows strategy and dataset. All workers create theirs, and call next in step. opts->first is a batch. */

@@ -14,24 +14,31 @@
 struct strata_tensor {
     strata_graph *graph;
     const strata_op *op;
-    int id; /* index in graph->nodes */
+    /* Index in graph->nodes. */
+    int id;
     strata_dtype dtype;
     strata_shape shape;
     int n_inputs;
     strata_tensor **inputs;
-    const void *attrs; /* op->attrs_bytes bytes; NULL when the op has none */
-    const char *name;  /* NULL: none given */
+    /* op->attrs_bytes bytes; NULL when the op has none. */
+    const void *attrs;
+    /* NULL: none given. */
+    const char *name;
 };
 
 struct strata_graph {
     strata_tensor **nodes;
     int n_nodes, nodes_capacity;
-    struct strata_arena_block *blocks; /* memory of nodes, attributes, names, constants */
-    strata_tensor poison;              /* result of a building error */
-    strata_status status;              /* of the first building error */
+    /* Memory of nodes, attributes, names, constants. */
+    struct strata_arena_block *blocks;
+    /* Result of a building error. */
+    strata_tensor poison;
+    /* Of the first building error. */
+    strata_status status;
     strata_error error;
     char scope[128];
-    strata_graph *parent; /* retained: the graph that this one was copied from and still points into */
+    /* Retained: the graph that this one was copied from and still points into. */
+    strata_graph *parent;
     atomic_int references;
 };
 
@@ -58,7 +65,8 @@ typedef struct strata_input_attrs {
     const char *name;
 } strata_input_attrs;
 typedef struct strata_constant_attrs {
-    const void *data; /* shape and dtype are the node's */
+    /* shape and dtype are the node's. */
+    const void *data;
 } strata_constant_attrs;
 typedef struct strata_read_attrs {
     strata_variable *variable;

@@ -23,7 +23,8 @@ typedef enum strata_attr_kind {
 typedef struct strata_attr_field {
     const char *name;
     strata_attr_kind kind;
-    size_t offset; /* in the op's attribute struct */
+    /* Where the field lies in the op's attribute struct. */
+    size_t offset;
 } strata_attr_field;
 
 enum { STRATA_MAX_ATTR_FIELDS = 12 };
@@ -32,7 +33,8 @@ enum { STRATA_MAX_ATTR_FIELDS = 12 };
 typedef struct strata_op_call {
     const strata_tensor *node;
     const void *const *inputs;
-    void *output; /* for an op that updates input 0 in place: that input's memory */
+    /* For an op that updates input 0 in place: that input's memory. */
+    void *output;
 } strata_op_call;
 
 enum {
@@ -45,11 +47,15 @@ enum {
 };
 
 struct strata_op {
-    const char *name;           /* stem of core/op, shaders and tests */
-    int min_inputs, max_inputs; /* max_inputs -1: any number */
+    /* The op's name, and the stem of its files in core/op, shaders and tests. */
+    const char *name;
+    /* max_inputs -1: any number. */
+    int min_inputs, max_inputs;
     unsigned flags;
-    size_t attrs_bytes;                              /* 0: no attributes */
-    strata_attr_field attrs[STRATA_MAX_ATTR_FIELDS]; /* ends at a NULL name */
+    /* The size of the attribute struct; 0: the op has no attributes. */
+    size_t attrs_bytes;
+    /* The fields of the attribute struct; the list ends at a NULL name. */
+    strata_attr_field attrs[STRATA_MAX_ATTR_FIELDS];
 
     /* Where in the attributes its strata_epilogue is (core/op/epilogue.h); 0: the op takes none. */
     size_t epilogue;
@@ -68,7 +74,8 @@ struct strata_op {
     /* Why differentiating through this op is an error; NULL: it is not. */
     const char *no_gradient;
 
-    /* The truth: plain C, double accumulators, any strides of thought, every dtype that the shape rule lets through. */
+    /* Computes the op on the host: plain C with double accumulators, for every dtype that the shape rule accepts. Every
+     * device is compared with it. */
     strata_status (*reference)(const strata_op_call *call, strata_error *err);
 
     /* Additions and multiplications of one run, a multiply-add as two. NULL: none worth counting, except that an element-wise

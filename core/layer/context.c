@@ -3,6 +3,7 @@
  * Building layers: the first time to declare their parameters and states, then into the graph of each program. */
 #include "core/layer/context.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,23 +32,6 @@ static strata_status declare_parameter(strata_parameter_set *set, const char *la
     return STRATA_OK;
 }
 
-int64_t strata_parameter_aligned(int64_t elements) {
-    return (elements + STRATA_PARAMETER_ALIGNMENT - 1) / STRATA_PARAMETER_ALIGNMENT * STRATA_PARAMETER_ALIGNMENT;
-}
-
-void strata_parameters_lay_out(strata_parameter_set *set) {
-    for (int sparse = 0; sparse < 2; sparse++) {
-        for (int i = 0; i < set->n; i++) {
-            strata_parameter_spec *p = &set->items[i];
-            int64_t *end = p->state ? &set->state_size : &set->flat_size;
-            if (p->sparse != sparse) continue;
-            p->offset = *end;
-            *end += strata_parameter_aligned(strata_shape_elements(p->shape));
-        }
-        if (!sparse) set->dense_size = set->flat_size;
-    }
-}
-
 static strata_parameter_spec *find_parameter(const strata_parameter_set *set, const char *layer, const char *name) {
     size_t n = strlen(layer);
     for (int i = 0; i < set->n; i++) {
@@ -57,55 +41,112 @@ static strata_parameter_spec *find_parameter(const strata_parameter_set *set, co
     return NULL;
 }
 
-strata_tensor *strata_parameter_view(const strata_parameter_spec *parameter, strata_tensor *range) {
-    int64_t begin = parameter->offset, size = strata_shape_elements(parameter->shape);
-    return strata_reshape(strata_slice(range, &begin, &size), parameter->shape);
+/* Part `index` of the set, named as its parameter is. */
+static strata_tensor *part_view(strata_layer_context *context, int index) {
+    const strata_parameter_set *set = context->parameters;
+    const strata_parameter_part *part = &set->parts[index];
+    if (!context->parts[index]) {
+        const int64_t first = part->offset - set->blocks[part->block].begin;
+        strata_tensor *view = strata_parameter_view(context->blocks[part->block], first, part->shape);
+        context->parts[index] = strata_tensor_set_name(view, set->items[part->parameter].name);
+    }
+    return context->parts[index];
 }
 
-static strata_tensor *view_of(const strata_layer_context *context, const strata_parameter_spec *parameter) {
-    return strata_parameter_view(parameter, parameter->state ? context->state : context->flat);
+/* The state as it was before the step. */
+static strata_tensor *state_view(const strata_layer_context *context, const strata_parameter_spec *state) {
+    return strata_parameter_view(context->state, state->offset, state->shape);
 }
 
-static strata_tensor *declared(strata_layer_context *context, strata_graph *graph, const char *name, const char *initializer,
-                               strata_parameter_spec spec) {
+/* The parameter or state of the layer that is being built, declared or as it was declared; NULL: the graph is poisoned. */
+static strata_parameter_spec *declared(strata_layer_context *context, strata_graph *graph, const char *name,
+                                       const char *initializer, strata_parameter_spec spec) {
     strata_parameter_set *set = context->parameters;
     const char *layer = context->layer->name;
     if (context->declaring) {
         strata_error err = {0};
         strata_status status = declare_parameter(set, layer, name, initializer, spec, &err);
-        if (status) return strata_graph_poison(graph, NULL, status, "%s", err.message);
-        return strata_input(graph, set->items[set->n - 1].name, STRATA_DTYPE_F32, spec.shape);
+        if (!status) return &set->items[set->n - 1];
+        strata_graph_poison(graph, NULL, status, "%s", err.message);
+        return NULL;
     }
-    const strata_parameter_spec *parameter = find_parameter(set, layer, name);
-    if (!parameter || parameter->state != spec.state || !strata_shape_equal(parameter->shape, spec.shape))
-        return strata_graph_poison(graph, NULL, STRATA_INTERNAL, "%s/%s %s was declared otherwise", layer, name,
-                                   strata_shape_text(spec.shape).text);
-    return strata_tensor_set_name(view_of(context, parameter), parameter->name);
+    strata_parameter_spec *parameter = find_parameter(set, layer, name);
+    if (parameter && parameter->state == spec.state && strata_shape_equal(parameter->shape, spec.shape)) return parameter;
+    strata_graph_poison(graph, NULL, STRATA_INTERNAL, "%s/%s %s was declared otherwise", layer, name,
+                        strata_shape_text(spec.shape).text);
+    return NULL;
+}
+
+static strata_tensor *poisoned(strata_graph *graph) {
+    return strata_graph_poison(graph, NULL, STRATA_INTERNAL, "a parameter was declared otherwise"); /* the first error stays */
 }
 
 strata_tensor *strata_layer_parameter(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
                                       const char *initializer, int64_t fan_in, int64_t fan_out) {
-    return declared(context, graph, name, initializer,
-                    (strata_parameter_spec){.shape = shape, .fan_in = fan_in, .fan_out = fan_out});
+    const strata_parameter_spec *p = declared(context, graph, name, initializer,
+                                              (strata_parameter_spec){.shape = shape, .fan_in = fan_in, .fan_out = fan_out});
+    if (!p) return poisoned(graph);
+    if (context->declaring) return strata_input(graph, p->name, STRATA_DTYPE_F32, shape);
+    assert(p->n_parts == 1); /* strata_parameters_cut splits only what says that it can be split */
+    return part_view(context, p->first_part);
 }
 
-strata_tensor *strata_layer_sparse_rows(strata_layer_context *context, const char *name, strata_tensor *table,
-                                        strata_tensor *x) {
+/* ---- parameters in parts ---- */
+
+int strata_layer_split_parameter(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
+                                 const char *initializer, int64_t fan_in, int64_t fan_out) {
+    const strata_parameter_spec *p =
+        declared(context, graph, name, initializer,
+                 (strata_parameter_spec){.shape = shape, .fan_in = fan_in, .fan_out = fan_out, .splits = true});
+    return p && !context->declaring ? p->n_parts : 1;
+}
+
+strata_tensor *strata_layer_part(strata_layer_context *context, strata_graph *graph, const char *name, int part,
+                                 int64_t *out_first_row) {
+    const strata_parameter_spec *p = find_parameter(context->parameters, context->layer->name, name);
+    *out_first_row = 0;
+    if (!p) return poisoned(graph);
+    if (context->declaring) return strata_input(graph, p->name, STRATA_DTYPE_F32, p->shape);
+    const int index = p->first_part + part;
+    *out_first_row = context->parameters->parts[index].first_row;
+    return part_view(context, index);
+}
+
+static strata_tensor *gather_rows(strata_layer_context *context, const strata_parameter_spec *p, strata_tensor *indices) {
+    strata_tensor *rows = NULL;
+    for (int i = p->first_part; i < p->first_part + p->n_parts; i++) {
+        strata_tensor *own = strata_parameter_rows_of(&context->parameters->parts[i], indices);
+        own = strata_gather(part_view(context, i), own, 0);
+        rows = rows ? strata_add(rows, own) : own;
+    }
+    return rows;
+}
+
+strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *graph, const char *name, strata_tensor *x,
+                                 bool sparse) {
     strata_parameter_spec *p = find_parameter(context->parameters, context->layer->name, name);
-    if (context->declaring && p) p->sparse = true;
-    if (!context->training || !p) return strata_gather(table, x, 0);
+    if (!p) return poisoned(graph);
+    if (context->declaring) {
+        p->sparse = sparse;
+        return strata_gather(strata_input(graph, p->name, STRATA_DTYPE_F32, p->shape), x, 0);
+    }
+    if (!context->training || !sparse) return gather_rows(context, p, x);
     strata_sparse_rows *rows = &context->rows[p - context->parameters->items];
     rows->x = x;
-    if (!context->takes_rows) return strata_gather(table, x, 0);
+    if (!context->takes_rows) return gather_rows(context, p, x);
     strata_tensor *inverse;
     rows->ids = strata_unique(x, p->shape.dims[0], &inverse);
-    rows->row = strata_gather(table, rows->ids, 0);
+    rows->row = gather_rows(context, p, rows->ids);
     return strata_gather(rows->row, inverse, 0);
 }
 
 strata_tensor *strata_layer_state(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
                                   const char *initializer) {
-    return declared(context, graph, name, initializer, (strata_parameter_spec){.shape = shape, .state = true});
+    const strata_parameter_spec *p =
+        declared(context, graph, name, initializer, (strata_parameter_spec){.shape = shape, .state = true});
+    if (!p) return poisoned(graph);
+    if (context->declaring) return strata_input(graph, p->name, STRATA_DTYPE_F32, shape);
+    return strata_tensor_set_name(state_view(context, p), p->name);
 }
 
 void strata_layer_update_state(strata_layer_context *context, const char *name, strata_tensor *value, double rate) {
@@ -125,7 +166,7 @@ strata_tensor *strata_layer_context_new_state(strata_layer_context *context) {
         const strata_parameter_spec *p = &set->items[i];
         if (!p->state) continue;
         offsets[n] = p->offset;
-        values[n++] = context->new_state[i] ? context->new_state[i] : view_of(context, p);
+        values[n++] = context->new_state[i] ? context->new_state[i] : state_view(context, p);
     }
     packed = values && offsets ? strata_pack(values, offsets, n, set->state_size)
                                : strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for states");

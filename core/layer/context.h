@@ -14,18 +14,41 @@ enum { STRATA_PARAMETER_ALIGNMENT = 64 };
 /* ---- parameters ---- */
 
 typedef struct strata_parameter_spec {
-    /* "dense/kernel" */
+    /* "dense/kernel". */
     char *name;
     strata_shape shape;
     /* True for what a layer keeps from step to step without training it. States lie in a flat range of their own. */
     bool state;
     /* True where an update changes only the rows that its batches use. Sparse parameters lie behind the dense ones. */
     bool sparse;
+    /* True where its layer can compute with it in parts. */
+    bool splits;
     /* First element in its flat range. */
     int64_t offset;
+    /* Its parts: parts[first_part .. first_part + n_parts) of the set. A state has none. */
+    int first_part, n_parts;
     const strata_initializer *initializer;
     int64_t fan_in, fan_out;
 } strata_parameter_spec;
+
+/* Rows of a parameter that lie in one block. A parameter that a block has room for is one part. */
+typedef struct strata_parameter_part {
+    /* Index of the parameter, and of the block. */
+    int parameter, block;
+    /* Rows [first_row, first_row + shape.dims[0]) along the parameter's first axis. */
+    int64_t first_row;
+    strata_shape shape;
+    /* First element in the flat range. */
+    int64_t offset;
+} strata_parameter_part;
+
+/* Elements [begin, end) of the flat range of parameters, which lie in a buffer of their own. */
+typedef struct strata_parameter_block {
+    /* [begin, dense_end) are dense parameters, [dense_end, end) sparse ones. */
+    int64_t begin, dense_end, end;
+    /* The parts that lie in it, in the order of their offsets. */
+    int first_part, n_parts;
+} strata_parameter_block;
 
 /* All parameters and states of a model, in the order in which layers declared them. Sizes are in elements. */
 typedef struct strata_parameter_set {
@@ -35,14 +58,27 @@ typedef struct strata_parameter_set {
     int64_t flat_size, dense_size;
     /* The flat range of the states. */
     int64_t state_size;
+    /* The flat range of the parameters cut into blocks; one block, where no device asks for more. */
+    strata_parameter_block *blocks;
+    int n_blocks;
+    strata_parameter_part *parts;
+    int n_parts;
 } strata_parameter_set;
 
 /* `elements` rounded up to a multiple of STRATA_PARAMETER_ALIGNMENT. */
 int64_t strata_parameter_aligned(int64_t elements);
-/* The part of a flat range (size) that is this parameter, in the parameter's shape. */
-strata_tensor *strata_parameter_view(const strata_parameter_spec *parameter, strata_tensor *range);
+/* `n` elements from element `first` of a tensor (size), in this shape. */
+strata_tensor *strata_parameter_view(strata_tensor *range, int64_t first, strata_shape shape);
+/* Indices of a parameter's rows as the part counts them; those of rows in other parts are out of its range. */
+strata_tensor *strata_parameter_rows_of(const strata_parameter_part *part, strata_tensor *indices);
 /* Gives every parameter and state its offset, and the set its sizes. */
 void strata_parameters_lay_out(strata_parameter_set *set);
+/* Cuts the flat range into blocks of at most `most` elements, which may be INT64_MAX: between parameters, and inside of one
+ * that is larger than that, between rows. Cutting again replaces the blocks. UNSUPPORTED, with the parameter's name, where one
+ * is too large and its layer cannot compute with parts of it, or a single row is. */
+STRATA_MUST_USE strata_status strata_parameters_cut(strata_parameter_set *set, int64_t most, strata_error *err);
+/* Frees everything; the set is empty then. */
+void strata_parameters_finish(strata_parameter_set *set);
 
 /* ---- layers ---- */
 
@@ -62,9 +98,9 @@ typedef struct strata_layer {
 
 /* What a layer costs in a program's graph. */
 typedef struct strata_layer_cost {
-    /* With the batch. */
+    /* The shape of its outputs, with the axis of the batch. */
     strata_shape output;
-    /* Of the forward pass as the layer builds it, before fusion. */
+    /* Floating-point operations of the forward pass as the layer builds it, before fusion. */
     double flops;
 } strata_layer_cost;
 
@@ -76,8 +112,6 @@ typedef struct strata_sparse_rows {
     strata_tensor *x;
     /* Each index once, -1 in the places left over (strata_unique), and the rows at these indices; NULL without takes_rows. */
     strata_tensor *ids, *row;
-    /* First element, among the gradients, of the parameter's gradient, and of the counts of how often each row is used. */
-    int64_t place, uses;
 } strata_sparse_rows;
 
 struct strata_layer_context {
@@ -97,8 +131,13 @@ struct strata_layer_context {
     bool exchanges_inside;
     /* Of activations that are no integers. */
     strata_dtype dtype;
-    /* The flat ranges of parameters and states; NULL while declaring. The second is NULL too where there are no states. */
-    strata_tensor *flat, *state;
+    /* [parameters->n_blocks] The blocks of the parameters' flat range; NULL while declaring. */
+    strata_tensor **blocks;
+    /* The flat range of states; NULL while declaring, and where there are no states. */
+    strata_tensor *state;
+    /* [parameters->n_parts] The view of each part that a layer has asked for, which gradients are taken of. NULL while
+     * declaring. */
+    strata_tensor **parts;
     /* [parameters->n] The states' new values and how far each moves towards its value. new_state NULL: not asked for. */
     strata_tensor **new_state;
     double *state_rates;

@@ -22,12 +22,10 @@ static strata_tensor *embedding_build(const void *options, strata_layer_context 
         return strata_graph_poison(graph, NULL, STRATA_INVALID,
                                    "it takes i32 tokens, x is f32; set the model's input_dtype to i32");
     strata_layer_limit_tokens(context, x, opts->vocabulary);
-    strata_tensor *table =
-        strata_layer_parameter(context, graph, "embeddings", STRATA_SHAPE(opts->vocabulary, opts->units),
-                               opts->initializer ? opts->initializer : "uniform", opts->vocabulary, opts->units);
+    strata_layer_split_parameter(context, graph, "embeddings", STRATA_SHAPE(opts->vocabulary, opts->units),
+                                 opts->initializer ? opts->initializer : "uniform", opts->vocabulary, opts->units);
     if (opts->mask_zero) strata_layer_set_mask(context, strata_not_equal(x, strata_scalar(graph, strata_tensor_dtype(x), 0)));
-    strata_tensor *rows = opts->sparse ? strata_layer_sparse_rows(context, "embeddings", table, x) : strata_gather(table, x, 0);
-    return strata_cast(rows, strata_layer_dtype(context));
+    return strata_cast(strata_layer_rows(context, graph, "embeddings", x, opts->sparse), strata_layer_dtype(context));
 }
 
 const strata_layer_kind strata_layer_embedding = {

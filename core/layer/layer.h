@@ -18,10 +18,17 @@ typedef struct strata_layer_context strata_layer_context;
 /* The layer's parameter `name` ("kernel") as a tensor. The first call with a name declares it; later ones must agree. */
 strata_tensor *strata_layer_parameter(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
                                       const char *initializer, int64_t fan_in, int64_t fan_out);
-/* Rows of the layer's parameter `name`, declared before as `table` (n, ...), by indices x, as strata_gather gives them; an
- * update then changes only rows that x has. Nothing else is to use the table. */
-strata_tensor *strata_layer_sparse_rows(strata_layer_context *context, const char *name, strata_tensor *table,
-                                        strata_tensor *x);
+/* Declares a parameter (rows, ...) of a layer that can compute with parts of it, each some of its rows, where a device cannot
+ * bind all of it. Returns the number of parts, 1 where it fits. */
+int strata_layer_split_parameter(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
+                                 const char *initializer, int64_t fan_in, int64_t fan_out);
+/* Part `part` of it, whose first row is row *out_first_row of the whole. */
+strata_tensor *strata_layer_part(strata_layer_context *context, strata_graph *graph, const char *name, int part,
+                                 int64_t *out_first_row);
+/* Rows of it by indices x, as strata_gather gives them. sparse: an update changes only rows that x has; nothing else is to use
+ * the parameter then. */
+strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *graph, const char *name, strata_tensor *x,
+                                 bool sparse);
 /* What layers compute in: f32, f16 or bf16, as x is where x is no integers. Parameters, states and penalties are f32: a layer
  * that multiplies or adds a parameter casts it to x's dtype there, and one that takes integers gives this dtype. */
 strata_dtype strata_layer_dtype(const strata_layer_context *context);
@@ -62,16 +69,21 @@ strata_tensor *strata_layer_branch(strata_layer_context *context, int branch, st
 enum { STRATA_MAX_LAYER_OPTIONS = 16, STRATA_MAX_BRANCHES = 2, STRATA_MAX_NESTING = 16 };
 
 typedef struct strata_layer_kind {
-    const char *name;                                /* in JSON and in default layer names */
-    size_t options_bytes;                            /* sizeof the options struct */
-    size_t name_offset;                              /* of its `const char *name` */
-    strata_option options[STRATA_MAX_LAYER_OPTIONS]; /* ends at a NULL name; the layer's own name is not among them */
-    const char
-        *branches[STRATA_MAX_BRANCHES]; /* layers inside, by their key in JSON; the first must not be empty. NULL: none */
-    bool keeps_mask;                    /* place (n, ...) of y is made of that of x, so padding stays where it is */
+    /* The kind's name in JSON and in the default names of layers. */
+    const char *name;
+    /* The size of the options struct. */
+    size_t options_bytes;
+    /* Where the options struct has its `const char *name`. */
+    size_t name_offset;
+    /* The options; the list ends at a NULL name, and the layer's own name is not in it. */
+    strata_option options[STRATA_MAX_LAYER_OPTIONS];
+    /* The keys in JSON of lists of layers inside this one; the first list must not be empty. NULL: there are none. */
+    const char *branches[STRATA_MAX_BRANCHES];
+    /* Each place (n, ...) of y depends on the same place of x alone, so padding stays where it is. */
+    bool keeps_mask;
     /* Options that are wrong by themselves; the message does not name the layer, the caller does. NULL: nothing to check. */
     strata_status (*check)(const void *options, strata_error *err);
-    /* y for x (N, ...). Errors poison, as in every graph. */
+    /* Builds y for x (N, ...). Errors poison the graph. */
     strata_tensor *(*build)(const void *options, strata_layer_context *context, strata_tensor *x);
 } strata_layer_kind;
 

@@ -21,10 +21,11 @@ enum { STRATA_MAX_LOSS_OPTIONS = 4 };
 typedef struct strata_loss {
     const char *name;
     strata_answers answers;
-    strata_option options[STRATA_MAX_LOSS_OPTIONS]; /* of strata_loss_options; ends at a NULL name */
+    /* Of strata_loss_options; ends at a NULL name. */
+    strata_option options[STRATA_MAX_LOSS_OPTIONS];
     /* Puts the documented defaults where options are 0, then checks them. NULL: there are none. */
     strata_status (*check)(strata_loss_options *opts, strata_error *err);
-    /* outputs (B, ...), labels as strata_loss_label_shape says -> the loss of each example (B), f32 */
+    /* outputs (B, ...), labels as strata_loss_label_shape says -> the loss of each example (B), f32. */
     strata_tensor *(*build)(const strata_loss_options *opts, strata_tensor *outputs, strata_tensor *labels);
     /* Outputs as a person wants them; NULL: as they are. */
     strata_tensor *(*predict)(const strata_loss_options *opts, strata_tensor *outputs);
@@ -42,6 +43,8 @@ strata_shape strata_loss_label_shape(const strata_loss *loss, strata_shape outpu
 /* Whether a model with these outputs an example can have the loss. */
 STRATA_MUST_USE strata_status strata_loss_check_output(const strata_loss *loss, strata_shape output, strata_error *err);
 
+/* Labels as a dataset has them, in a graph, become labels as the loss takes them. */
+strata_tensor *strata_loss_convert_labels(const strata_loss *loss, strata_tensor *outputs, strata_tensor *labels);
 /* For losses of numbers: labels in the outputs' shape; the mean of an example's (B, ...) -> (B). */
 strata_tensor *strata_loss_match(strata_tensor *outputs, strata_tensor *labels);
 strata_tensor *strata_loss_mean(strata_tensor *each);

@@ -3,6 +3,7 @@
  * The table of losses, and what several of them share. */
 #include <string.h>
 
+#include "core/graph/graph.h"
 #include "core/loss/loss.h"
 
 static const strata_loss *const losses[] = {&strata_loss_sparse_categorical_crossentropy,
@@ -67,4 +68,32 @@ strata_tensor *strata_loss_smooth(strata_tensor *labels, double smoothing, int64
 strata_status strata_loss_check_smoothing(strata_loss_options *opts, strata_error *err) {
     if (opts->label_smoothing >= 0 && opts->label_smoothing < 1) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "label_smoothing is %g; it must be at least 0 and below 1", opts->label_smoothing);
+}
+
+/* ---- in any graph ---- */
+
+strata_tensor *strata_loss_convert_labels(const strata_loss *loss, strata_tensor *outputs, strata_tensor *labels) {
+    const strata_shape shape = strata_tensor_shape(outputs);
+    const bool classes = strata_tensor_shape(labels).rank == 1 && !strata_dtype_is_float(strata_tensor_dtype(labels));
+    if (loss->answers == STRATA_ANSWERS_DISTRIBUTION && classes)
+        return strata_one_hot(labels, shape.dims[shape.rank - 1], STRATA_DTYPE_F32);
+    return strata_cast(labels, strata_loss_label_dtype(loss));
+}
+
+strata_tensor *strata_example_losses(const char *name, const strata_loss_options *opts, strata_tensor *outputs,
+                                     strata_tensor *labels) {
+    const strata_loss *loss = NULL;
+    strata_loss_options settings = opts ? *opts : (strata_loss_options){0};
+    strata_error err = {0};
+    if (!outputs || strata_tensor_is_poison(outputs)) return outputs;
+    if (!labels || strata_tensor_is_poison(labels)) return labels;
+    const strata_shape all = strata_tensor_shape(outputs);
+    strata_shape output = {.rank = all.rank > 0 ? all.rank - 1 : 0}; /* of one example */
+    for (int i = 0; i < output.rank; i++) output.dims[i] = all.dims[i + 1];
+    strata_status status = strata_loss_find(name, &loss, &err);
+    if (!status && loss->check) status = loss->check(&settings, &err);
+    if (!status && all.rank < 1) status = strata_fail(&err, STRATA_INVALID, "losses: outputs have no axis of examples");
+    if (!status) status = strata_loss_check_output(loss, output, &err);
+    if (status) return strata_graph_poison(strata_tensor_graph(outputs), NULL, status, "%s", err.message);
+    return loss->build(&settings, outputs, strata_loss_convert_labels(loss, outputs, labels));
 }

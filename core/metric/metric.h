@@ -7,24 +7,28 @@
 #define STRATA_CORE_METRIC_H
 
 #include "core/loss/loss.h"
+#include "strata/metrics.h"
 
 /* What a metric is made for. */
 typedef struct strata_metric_case {
     const strata_loss *loss;
     const strata_loss_options *opts;
-    strata_shape output; /* of one example */
-    int k;               /* the number in a name like top_5_accuracy */
+    /* The shape of one example's outputs. */
+    strata_shape output;
+    /* The number in a name like top_5_accuracy. */
+    int k;
 } strata_metric_case;
 
 /* A sum over examples. Metrics that need the same share it. */
 typedef struct strata_metric_words {
     int64_t (*n)(const strata_metric_case *c);
-    /* outputs (B, ...), labels as the loss takes them -> (n) f32 */
+    /* outputs (B, ...), labels as the loss takes them -> (n) f32. */
     strata_tensor *(*build)(const strata_metric_case *c, strata_tensor *outputs, strata_tensor *labels);
 } strata_metric_words;
 
 typedef struct strata_metric_kind {
-    const char *name; /* with %d where a number belongs */
+    /* With %d where a number belongs. */
+    const char *name;
     const strata_metric_words *words;
     /* INVALID for a loss or outputs that it makes no sense for. */
     strata_status (*check)(const strata_metric_case *c, strata_error *err);
@@ -44,7 +48,11 @@ extern const strata_metric_words strata_metric_confusion_words;
 /* The outputs as the loss's predictions, (B, n). */
 strata_tensor *strata_metric_predictions(const strata_metric_case *c, strata_tensor *outputs);
 
-extern const strata_metric_kind strata_metric_top_k_accuracy, strata_metric_precision, strata_metric_recall, strata_metric_auc,
-    strata_metric_confusion_matrix, strata_metric_mae;
+/* accuracy.c: the sum of the examples' losses and the number of right answers, 0 where the loss does not classify; f32 (2). */
+strata_tensor *strata_metric_answer_sums(const strata_loss *loss, const strata_loss_options *opts, strata_tensor *per_example,
+                                         strata_tensor *outputs, strata_tensor *labels);
+
+extern const strata_metric_kind strata_metric_accuracy, strata_metric_top_k_accuracy, strata_metric_precision,
+    strata_metric_recall, strata_metric_auc, strata_metric_confusion_matrix, strata_metric_mae;
 
 #endif

@@ -4,11 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/graph/graph.h"
 #include "core/metric/metric.h"
 
-static const strata_metric_kind *const kinds[] = {&strata_metric_top_k_accuracy,   &strata_metric_precision,
-                                                  &strata_metric_recall,           &strata_metric_auc,
-                                                  &strata_metric_confusion_matrix, &strata_metric_mae};
+static const strata_metric_kind *const kinds[] = {
+    &strata_metric_accuracy, &strata_metric_top_k_accuracy,   &strata_metric_precision, &strata_metric_recall,
+    &strata_metric_auc,      &strata_metric_confusion_matrix, &strata_metric_mae};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 /* Whether `name` is the pattern with a number of 1 to 4 digits in place of its %d. */
@@ -34,4 +35,54 @@ strata_status strata_metric_find(const char *name, const strata_metric_kind **ou
         "there is no metric \"%s\"; there are: loss, accuracy, top_5_accuracy (or another number), precision, recall, auc, "
         "confusion_matrix, mae",
         name);
+}
+
+/* ---- in graphs of one's own ---- */
+
+/* What the metric is of; *opts gets the loss's settings, checked. */
+static strata_status make_case(const strata_metric *metric, strata_shape output, strata_loss_options *opts,
+                               const strata_metric_kind **out_kind, strata_metric_case *out_case, strata_error *err) {
+    if (!metric->name || !metric->loss)
+        return strata_fail(err, STRATA_INVALID, "a metric needs its name and the name of a loss");
+    *opts = metric->loss_options;
+    *out_case = (strata_metric_case){.opts = opts, .output = output};
+    STRATA_TRY(strata_loss_find(metric->loss, &out_case->loss, err));
+    if (out_case->loss->check) STRATA_TRY(out_case->loss->check(opts, err));
+    STRATA_TRY(strata_loss_check_output(out_case->loss, output, err));
+    STRATA_TRY(strata_metric_find(metric->name, out_kind, &out_case->k, err));
+    const strata_status status = (*out_kind)->check(out_case, err);
+    return status ? strata_fail_in(err, status, "metric %s", metric->name) : STRATA_OK;
+}
+
+strata_tensor *strata_metric_sums(const strata_metric *metric, strata_tensor *outputs, strata_tensor *labels) {
+    const strata_metric_kind *kind;
+    strata_metric_case c;
+    strata_loss_options *opts;
+    strata_error err = {0};
+    if (!outputs || strata_tensor_is_poison(outputs)) return outputs;
+    if (!labels || strata_tensor_is_poison(labels)) return labels;
+    const strata_shape all = strata_tensor_shape(outputs);
+    strata_shape output = {.rank = all.rank > 0 ? all.rank - 1 : 0};
+    for (int i = 0; i < output.rank; i++) output.dims[i] = all.dims[i + 1];
+    opts = strata_graph_alloc(outputs->graph, sizeof *opts); /* ops may keep it */
+    strata_status status = opts ? make_case(metric, output, opts, &kind, &c, &err)
+                                : strata_fail(&err, STRATA_OUT_OF_MEMORY, "no host memory for a metric");
+    if (!status && all.rank < 1) status = strata_fail(&err, STRATA_INVALID, "metrics: outputs have no axis of examples");
+    if (status) return strata_graph_poison(outputs->graph, NULL, status, "%s", err.message);
+    return kind->words->build(&c, outputs, strata_loss_convert_labels(c.loss, outputs, labels));
+}
+
+strata_status strata_metric_value(const strata_metric *metric, strata_shape output, const double *sums, int64_t n_examples,
+                                  double *out_value, strata_error *err) {
+    const strata_metric_kind *kind;
+    strata_metric_case c;
+    strata_loss_options opts;
+    STRATA_TRY(make_case(metric, output, &opts, &kind, &c, err));
+    if (n_examples < 1)
+        return strata_fail(err, STRATA_INVALID, "metric %s of %lld examples; it needs at least 1", metric->name,
+                           (long long)n_examples);
+    if (!kind->value)
+        return strata_fail(err, STRATA_INVALID, "metric %s has no single value: its sums are the result", metric->name);
+    *out_value = kind->value(&c, sums, n_examples);
+    return STRATA_OK;
 }

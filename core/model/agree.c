@@ -2,6 +2,7 @@
  *
  * Whether the workers of a job train the same thing. What differs in count or shape ends at the first sum; another batch, rate
  * or order of examples would train something that nobody asked for, without a word. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include "core/data/stage/stage.h"
 #include "core/model/model.h"
 
-enum { MOST_TERMS = 16, VALUE_BYTES = 72 };
+enum { MOST_TERMS = 20, VALUE_BYTES = 72 };
 
 typedef struct terms {
     int n;
@@ -20,16 +21,19 @@ typedef struct terms {
 } terms;
 
 static void add_text(terms *t, const char *name, const char *value) {
+    assert(t->n < MOST_TERMS);
     t->names[t->n] = name;
     snprintf(t->values[t->n++], VALUE_BYTES, "%s", value);
 }
 
 static void add_int(terms *t, const char *name, int64_t value) {
+    assert(t->n < MOST_TERMS);
     t->names[t->n] = name;
     snprintf(t->values[t->n++], VALUE_BYTES, "%" PRId64, value);
 }
 
 static void add_number(terms *t, const char *name, double value) {
+    assert(t->n < MOST_TERMS);
     t->names[t->n] = name;
     snprintf(t->values[t->n++], VALUE_BYTES, "%.17g", value);
 }
@@ -62,6 +66,7 @@ static strata_status collect(const strata_model *model, const strata_dataset *da
     add_number(t, "learning rate", optimizer->learning_rate);
     add_int(t, "number of accumulated batches", accumulates ? accumulates : 1);
     add_int(t, "number of steps before", model->optimizer_steps);
+    add_text(t, "sharding of the optimizer", model->shards.n ? "on" : "off");
     add_text(t, "restored epoch", opts->restore_best ? "the best one" : "none");
     add_text(t, "validation data", opts->validation ? "given" : "none");
     add_int(t, "patience", opts->patience);

@@ -31,7 +31,7 @@ typedef struct state {
 
 static strata_status allocate(const strata_model *model, state *out, strata_error *err) {
     const int64_t size = strata_model_all_size(model);
-    *out = (state){.n_slots = model->optimizer_kind->n_slots(&model->optimizer)};
+    *out = (state){.n_slots = strata_model_n_slots(model)};
     out->parameters = calloc((size_t)(size + out->n_slots * model->parameters.flat_size), sizeof *out->parameters);
     if (!out->parameters) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
     out->slots = out->parameters + size;
@@ -48,27 +48,28 @@ static void finish(state *s) {
     free(s->best_values);
 }
 
-static strata_array slot_view(const strata_model *model, const state *s, int slot) {
-    return strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size),
-                             s->slots + slot * model->parameters.flat_size);
+static float *slot_values(const strata_model *model, const state *s, int slot) {
+    return s->slots + slot * model->parameters.flat_size;
 }
 
 /* ---- saving ---- */
 
 static strata_status write_state(strata_model *model, state *s, int epochs, const char *path, strata_error *err) {
-    const strata_model_replica *root = &model->replicas[strata_strategy_root(model->strategy)];
     const strata_model_best *best = &model->best;
     strata_named_array extra[STRATA_MAX_OPTIMIZER_SLOTS + 3];
     int n = s->n_slots;
     for (int i = 0; i < s->n_slots; i++) {
-        extra[i] = (strata_named_array){slot_names[i], slot_view(model, s, i)};
-        STRATA_TRY(strata_variable_get(root->slots[i], &extra[i].array, err));
+        STRATA_TRY(strata_shards_read_slot(model, i, slot_values(model, s, i), err));
+        extra[i].name = slot_names[i];
+        extra[i].array =
+            strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size), slot_values(model, s, i));
     }
+    if (!path) return STRATA_OK;
     s->counts[EPOCHS] = epochs;
     s->counts[STEPS] = model->optimizer_steps;
-    s->counts[SCALE_STEPS] = model->scale_steps;
+    s->counts[SCALE_STEPS] = model->scale.steps;
     s->counts[PRECISION] = model->precision;
-    memcpy(&s->counts[SCALE_BITS], &model->loss_scale, sizeof model->loss_scale);
+    memcpy(&s->counts[SCALE_BITS], &model->scale.value, sizeof model->scale.value);
     memcpy(&s->counts[SEED], &model->seed, sizeof model->seed);
     extra[n++] = (strata_named_array){COUNTS, strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts)};
     if (best->epochs) {
@@ -128,7 +129,7 @@ static strata_status take(const strata_model *model, const strata_safetensors *f
     STRATA_TRY(strata_model_take_parameters(model, file, s->parameters, err));
     for (int i = 0; i < s->n_slots; i++)
         STRATA_TRY(strata_safetensors_copy(file, slot_names[i], STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size),
-                                           s->slots + i * model->parameters.flat_size, err));
+                                           slot_values(model, s, i), err));
     STRATA_TRY(strata_safetensors_copy(file, COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts, err));
     if (s->counts[EPOCHS] < 1 || s->counts[EPOCHS] > INT32_MAX || s->counts[STEPS] < 0 || s->counts[SCALE_STEPS] < 0)
         return strata_fail(err, STRATA_DATA, "%s: counts of epochs or steps that cannot be", path);
@@ -176,14 +177,10 @@ static strata_status share(const strata_model *model, strata_status status, cons
 
 static strata_status put(strata_model *model, state *s, strata_error *err) {
     STRATA_TRY(strata_model_write_all(model, s->parameters, err));
-    for (int r = 0; r < model->strategy->n_devices; r++)
-        for (int i = 0; i < s->n_slots && strata_strategy_updates(model->strategy, r); i++) {
-            const strata_array slot = slot_view(model, s, i);
-            STRATA_TRY(strata_variable_set(model->replicas[r].slots[i], &slot, err));
-        }
+    for (int i = 0; i < s->n_slots; i++) STRATA_TRY(strata_shards_write_slot(model, i, slot_values(model, s, i), err));
     model->optimizer_steps = s->counts[STEPS];
-    model->scale_steps = s->counts[SCALE_STEPS];
-    memcpy(&model->loss_scale, &s->counts[SCALE_BITS], sizeof model->loss_scale);
+    model->scale.steps = s->counts[SCALE_STEPS];
+    memcpy(&model->scale.value, &s->counts[SCALE_BITS], sizeof model->scale.value);
     strata_validation_forget(model);
     model->best = (strata_model_best){.epochs = s->best_counts[BEST_EPOCHS], .values = s->best_values};
     memcpy(&model->best.loss, &s->best_counts[BEST_LOSS_BITS], sizeof model->best.loss);

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compile: optimizer and loss are chosen, every device of the strategy gets its variables; and the parameters in them, one by
- * one and all. */
+ * Compile: optimizer and loss are chosen, and every device of the strategy gets its variables. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/sha256.h"
 #include "core/model/model.h"
 
 #define PRECISION_NOTE "precision"
@@ -32,7 +30,8 @@ static strata_status choose_settings(strata_model *model, const strata_compile_o
     model->optimizer_kind = kind;
     model->loss = loss;
     model->loss_options = loss_options;
-    strata_status status = strata_model_choose_metrics(model, opts && opts->metrics ? opts->metrics : model->metric_names, err);
+    strata_status status =
+        strata_model_choose_metrics(model, opts && opts->metrics ? opts->metrics : model->metrics.names, err);
     if (!status && opts && opts->metrics) status = strata_model_set_metrics(model, opts->metrics, err);
     if (!status) return STRATA_OK;
     model->optimizer = before.optimizer;
@@ -40,40 +39,6 @@ static strata_status choose_settings(strata_model *model, const strata_compile_o
     model->loss = before.loss;
     model->loss_options = before.loss_options;
     return status;
-}
-
-int64_t strata_model_all_size(const strata_model *model) {
-    return model->parameters.flat_size + model->parameters.state_size;
-}
-
-int64_t strata_model_place(const strata_model *model, const strata_parameter_spec *parameter) {
-    return parameter->offset + (parameter->state ? model->parameters.flat_size : 0);
-}
-
-static strata_status read_replica(const strata_model *model, int replica, float *values, strata_error *err) {
-    const strata_model_replica *own = &model->replicas[replica];
-    strata_array flat = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size), values);
-    strata_array state =
-        strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.state_size), values + model->parameters.flat_size);
-    STRATA_TRY(strata_variable_get(own->flat, &flat, err));
-    return own->state ? strata_variable_get(own->state, &state, err) : STRATA_OK;
-}
-
-strata_status strata_model_read_all(strata_model *model, float *values, strata_error *err) {
-    return read_replica(model, strata_strategy_root(model->strategy), values, err);
-}
-
-strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err) {
-    float *all = (float *)values; /* only read */
-    const strata_array flat = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size), all);
-    const strata_array state =
-        strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.state_size), all + model->parameters.flat_size);
-    for (int r = 0; r < model->strategy->n_devices; r++) {
-        const strata_model_replica *own = &model->replicas[r];
-        STRATA_TRY(strata_variable_set(own->flat, &flat, err));
-        if (own->state) STRATA_TRY(strata_variable_set(own->state, &state, err));
-    }
-    return STRATA_OK;
 }
 
 /* The parameters and states at `values`, as the initializers or the file have them. */
@@ -98,105 +63,199 @@ static strata_status upload_parameters(strata_model *model, strata_error *err) {
     return status;
 }
 
+int strata_model_n_slots(const strata_model *model) {
+    return model->trains ? model->optimizer_kind->n_slots(&model->optimizer) : 0;
+}
+
+int strata_model_root(const strata_model *model) {
+    return model->trains ? strata_strategy_root(model->strategy) : 0;
+}
+
 /* A new variable is zeros. */
-static strata_status make_slot(const strata_model *model, strata_device *device, const char *name, strata_variable **out_slot,
+static strata_status make_slot(const strata_model *model, strata_device *device, strata_model_block *own, int slot,
                                strata_error *err) {
-    strata_shape flat = STRATA_SHAPE(model->parameters.flat_size);
-    STRATA_TRY(strata_variable_create(device, name, STRATA_DTYPE_F32, flat, out_slot, err));
+    static const char *const names[STRATA_MAX_OPTIMIZER_SLOTS] = {"optimizer slot 0", "optimizer slot 1", "optimizer slot 2"};
+    const strata_shape shape = STRATA_SHAPE(own->end - own->begin);
+    STRATA_TRY(strata_variable_create(device, names[slot], STRATA_DTYPE_F32, shape, &own->slots[slot], err));
     if (!model->optimizer_kind->slot_begins) return STRATA_OK;
     strata_array values;
-    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, flat, &values, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, shape, &values, err));
     float begin = (float)model->optimizer_kind->slot_begins(&model->optimizer);
-    for (int64_t i = 0; i < model->parameters.flat_size; i++) ((float *)values.data)[i] = begin;
-    strata_status status = strata_variable_set(*out_slot, &values, err);
+    for (int64_t i = 0; i < shape.dims[0]; i++) ((float *)values.data)[i] = begin;
+    strata_status status = strata_variable_set(own->slots[slot], &values, err);
     strata_array_finish(&values);
     return status;
 }
 
-static strata_status make_segments(strata_model *model, strata_error *err) {
-    strata_segments *s = &model->segments;
-    s->n = model->parameters.n;
-    s->n_chunks = model->parameters.flat_size / STRATA_SEGMENT_CHUNK;
-    s->ends = model->segment_ends = calloc((size_t)s->n, sizeof *model->segment_ends);
-    s->owner = model->segment_owner = calloc((size_t)s->n_chunks, sizeof *model->segment_owner);
-    if (!s->ends || !s->owner || s->n_chunks > INT32_MAX)
-        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for the places of %d parameters", s->n);
-    int n = 0;
-    for (int i = 0; i < model->parameters.n; i++) {
-        const strata_parameter_spec *p = &model->parameters.items[i];
-        if (p->state) continue;
-        int64_t chunk = p->offset / STRATA_SEGMENT_CHUNK;
-        int64_t end = (p->offset + strata_shape_elements(p->shape) + STRATA_SEGMENT_CHUNK - 1) / STRATA_SEGMENT_CHUNK;
-        for (; chunk < end; chunk++) model->segment_owner[chunk] = n;
-        model->segment_ends[n++] = (int32_t)end;
-    }
-    s->n = n;
-    return STRATA_OK;
-}
-
 int64_t strata_model_accumulates(const strata_model *model) {
     const int64_t n = model->optimizer.gradient_accumulation_steps;
-    return n > 1 ? n : 1;
+    return n > 1 && model->trains ? n : 1;
 }
 
-int64_t strata_model_gradient_size(const strata_model *model) {
-    int64_t size = model->parameters.flat_size;
-    for (int i = 0; i < model->parameters.n; i++)
-        if (model->parameters.items[i].sparse) size += strata_parameter_aligned(model->parameters.items[i].shape.dims[0]);
+int64_t strata_model_gradient_size(const strata_model *model, int block) {
+    const strata_parameter_block *at = &model->parameters.blocks[block];
+    int64_t size = at->end - at->begin;
+    for (int i = at->first_part; i < at->first_part + at->n_parts; i++) {
+        const strata_parameter_part *part = &model->parameters.parts[i];
+        if (model->parameters.items[part->parameter].sparse) size += strata_parameter_aligned(part->shape.dims[0]);
+    }
     return size;
 }
 
-static strata_status make_held(const strata_model *model, strata_model_replica *own, strata_error *err) {
-    static const char *const names[] = {"held gradients", "held sums", "held states"};
-    const int64_t sizes[] = {strata_model_gradient_size(model), model->n_sums, model->parameters.state_size};
-    for (int i = 0; i < STRATA_N_HELD; i++)
-        if (sizes[i])
-            STRATA_TRY(
-                strata_variable_create(own->device, names[i], STRATA_DTYPE_F32, STRATA_SHAPE(sizes[i]), &own->held[i], err));
+static strata_status make_sums(strata_device *device, const char *name, int64_t n, strata_variable **out, strata_error *err) {
+    return n ? strata_variable_create(device, name, STRATA_DTYPE_F32, STRATA_SHAPE(n), out, err) : STRATA_OK;
+}
+
+static strata_status make_block(strata_model *model, int replica, int block, strata_error *err) {
+    strata_device *device = model->replicas[replica].device;
+    strata_model_block *own = &model->replicas[replica].blocks[block];
+    const strata_parameter_block *at = &model->parameters.blocks[block];
+    const bool computes = replica < model->strategy->n_replicas;
+    if (!model->trains && !computes) return STRATA_OK; /* functions of one's own run on those that compute */
+    STRATA_TRY(make_sums(device, "parameters", at->end - at->begin, &own->flat, err));
+    if (strata_model_accumulates(model) > 1 && computes)
+        STRATA_TRY(make_sums(device, "held gradients", strata_model_gradient_size(model, block), &own->held, err));
+    if (!model->trains || !strata_strategy_updates(model->strategy, replica)) return STRATA_OK;
+    strata_shards_range(model, replica, block, &own->begin, &own->end);
+    const strata_shape shape = STRATA_SHAPE(own->end - own->begin);
+    if (model->shards.n) {
+        STRATA_TRY(strata_shards_segments(model, own->begin, own->end, &own->segments, err));
+        STRATA_TRY(strata_variable_create(device, "parameter shard", STRATA_DTYPE_F32, shape, &own->shard, err));
+    }
+    for (int i = 0; i < strata_model_n_slots(model); i++) STRATA_TRY(make_slot(model, device, own, i, err));
     return STRATA_OK;
 }
 
 static strata_status make_replica(strata_model *model, int index, strata_error *err) {
-    static const char *const slot_names[STRATA_MAX_OPTIMIZER_SLOTS] = {"optimizer slot 0", "optimizer slot 1",
-                                                                       "optimizer slot 2"};
     strata_model_replica *own = &model->replicas[index];
     strata_device *device = own->device = model->strategy->devices[index];
-    const strata_dtype f32 = STRATA_DTYPE_F32;
-    STRATA_TRY(strata_variable_create(device, "parameters", f32, STRATA_SHAPE(model->parameters.flat_size), &own->flat, err));
-    if (model->parameters.state_size)
-        STRATA_TRY(strata_variable_create(device, "states", f32, STRATA_SHAPE(model->parameters.state_size), &own->state, err));
-    if (strata_model_accumulates(model) > 1 && index < model->strategy->n_replicas) STRATA_TRY(make_held(model, own, err));
-    if (!strata_strategy_updates(model->strategy, index)) return STRATA_OK;
-    STRATA_TRY(strata_variable_create(device, "metrics", f32, STRATA_SHAPE(model->n_sums), &own->metrics, err));
-    for (int i = 0; i < model->optimizer_kind->n_slots(&model->optimizer); i++)
-        STRATA_TRY(make_slot(model, device, slot_names[i], &own->slots[i], err));
+    const int64_t n_states = model->parameters.state_size;
+    own->blocks = calloc((size_t)model->parameters.n_blocks, sizeof *own->blocks);
+    if (!own->blocks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for blocks of parameters");
+    for (int k = 0; k < model->parameters.n_blocks; k++) STRATA_TRY(make_block(model, index, k, err));
+    if (!model->trains && index >= model->strategy->n_replicas) return STRATA_OK;
+    STRATA_TRY(make_sums(device, "states", n_states, &own->state, err));
+    if (strata_model_accumulates(model) > 1 && index < model->strategy->n_replicas) {
+        STRATA_TRY(make_sums(device, "held sums", model->metrics.n_sums, &own->held_sums, err));
+        STRATA_TRY(make_sums(device, "held states", n_states, &own->held_states, err));
+    }
+    if (!model->trains || !strata_strategy_updates(model->strategy, index)) return STRATA_OK;
+    return make_sums(device, "metrics", model->metrics.n_sums, &own->metrics, err);
+}
+
+/* The most elements of a block: what every device of every worker binds in one piece. Where the parameters need several
+ * blocks, a sixteenth of that stays free for what lies in one buffer with a block's gradients. */
+static strata_status most_of_block(const strata_model *model, int64_t *out_most, strata_error *err) {
+    const strata_workers *workers = &model->strategy->workers;
+    uint64_t bytes = INT64_MAX, *all = NULL;
+    for (int r = 0; r < model->strategy->n_devices; r++) {
+        const strata_device_info *info = strata_device_get_info(model->strategy->devices[r]);
+        if (info->max_range_bytes < bytes) bytes = info->max_range_bytes;
+        if (info->max_allocation_bytes < bytes) bytes = info->max_allocation_bytes;
+    }
+    if (workers->n > 1) {
+        all = calloc((size_t)workers->n, sizeof *all);
+        if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %d workers", workers->n);
+        const strata_status status = strata_workers_gather(workers, &bytes, all, sizeof bytes, err);
+        for (int w = 0; w < workers->n && !status; w++)
+            if (all[w] < bytes) bytes = all[w];
+        free(all);
+        STRATA_TRY(status);
+    }
+    int64_t whole = 0, most = (int64_t)(bytes / sizeof(float));
+    for (int k = 0; k < model->parameters.n_blocks; k++) whole += strata_model_gradient_size(model, k);
+    *out_most = whole <= most ? INT64_MAX : most - most / 16;
     return STRATA_OK;
+}
+
+/* Norms of a parameter are taken where all of it lies. */
+static strata_status check_parts(const strata_model *model, strata_error *err) {
+    if (!model->trains || (!model->optimizer_kind->whole_parameters && !(model->optimizer.clip_norm > 0))) return STRATA_OK;
+    for (int i = 0; i < model->parameters.n; i++)
+        if (model->parameters.items[i].n_parts > 1)
+            return strata_fail(err, STRATA_UNSUPPORTED,
+                               "parameter %s %s is larger than the devices bind in one piece, and %s takes the norm of each "
+                               "whole parameter; use another optimizer, or clip_global_norm",
+                               model->parameters.items[i].name, strata_shape_text(model->parameters.items[i].shape).text,
+                               model->optimizer_kind->whole_parameters ? model->optimizer.name : "clip_norm");
+    return STRATA_OK;
+}
+
+/* The blocks for these devices, and where parameters lie in each. */
+static strata_status make_blocks(strata_model *model, strata_error *err) {
+    int64_t most = 0;
+    STRATA_TRY(strata_parameters_cut(&model->parameters, INT64_MAX, err));
+    STRATA_TRY(most_of_block(model, &most, err));
+    STRATA_TRY(strata_parameters_cut(&model->parameters, most, err));
+    STRATA_TRY(check_parts(model, err));
+    model->segments = calloc((size_t)model->parameters.n_blocks, sizeof *model->segments);
+    if (!model->segments) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for blocks of parameters");
+    for (int k = 0; k < model->parameters.n_blocks; k++) {
+        const strata_parameter_block *at = &model->parameters.blocks[k];
+        STRATA_TRY(strata_shards_segments(model, at->begin, at->end, &model->segments[k], err));
+    }
+    return STRATA_OK;
+}
+
+/* The blocks as variables with a copy on each replica. */
+static strata_status make_distributed(strata_model *model, strata_error *err) {
+    const int n_blocks = model->parameters.n_blocks, n = model->strategy->n_replicas;
+    model->custom.variables = calloc((size_t)n_blocks, sizeof *model->custom.variables);
+    model->custom.list = calloc((size_t)n_blocks, sizeof(*model->custom.list));
+    for (int k = 0; model->custom.variables && model->custom.list && k < n_blocks; k++) {
+        strata_distributed_variable *v = model->custom.list[k] = &model->custom.variables[k];
+        *v = (strata_distributed_variable){.strategy = model->strategy,
+                                           .aggregation = STRATA_AGGREGATION_MEAN,
+                                           .copies = calloc((size_t)n, sizeof(*v->copies)),
+                                           .model = model,
+                                           .block = k};
+        if (!v->copies) break;
+        for (int r = 0; r < n; r++) v->copies[r] = model->replicas[r].blocks[k].flat;
+        if (k == n_blocks - 1) return STRATA_OK;
+    }
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for blocks of parameters");
 }
 
 static strata_status make_variables(strata_model *model, strata_error *err) {
     model->replicas = calloc((size_t)model->strategy->n_devices, sizeof *model->replicas);
     if (!model->replicas)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %d replicas", model->strategy->n_devices);
+    STRATA_TRY(make_blocks(model, err));
+    STRATA_TRY(strata_shards_make(model, err));
     for (int r = 0; r < model->strategy->n_devices; r++) STRATA_TRY(make_replica(model, r, err));
-    STRATA_TRY(make_segments(model, err));
+    STRATA_TRY(make_distributed(model, err));
     return upload_parameters(model, err);
+}
+
+static void free_block(strata_model_block *own) {
+    strata_variable_destroy(own->flat);
+    strata_variable_destroy(own->shard);
+    strata_variable_destroy(own->held);
+    strata_shards_free_segments(&own->segments);
+    for (int i = 0; i < STRATA_MAX_OPTIMIZER_SLOTS; i++) strata_variable_destroy(own->slots[i]);
 }
 
 void strata_model_free_variables(strata_model *model) {
     for (int r = 0; model->replicas && r < model->strategy->n_devices; r++) {
         strata_model_replica *own = &model->replicas[r];
-        strata_variable_destroy(own->flat);
+        for (int k = 0; own->blocks && k < model->parameters.n_blocks; k++) free_block(&own->blocks[k]);
+        free(own->blocks);
         strata_variable_destroy(own->state);
         strata_variable_destroy(own->metrics);
-        for (int i = 0; i < STRATA_MAX_OPTIMIZER_SLOTS; i++) strata_variable_destroy(own->slots[i]);
-        for (int i = 0; i < STRATA_N_HELD; i++) strata_variable_destroy(own->held[i]);
+        strata_variable_destroy(own->held_sums);
+        strata_variable_destroy(own->held_states);
     }
     free(model->replicas);
     model->replicas = NULL;
-    free(model->segment_ends);
-    free(model->segment_owner);
-    model->segment_ends = model->segment_owner = NULL;
-    model->segments = (strata_segments){0};
+    for (int k = 0; model->segments && k < model->parameters.n_blocks; k++) strata_shards_free_segments(&model->segments[k]);
+    free(model->segments);
+    model->segments = NULL;
+    for (int k = 0; model->custom.variables && k < model->parameters.n_blocks; k++) free(model->custom.variables[k].copies);
+    free(model->custom.variables);
+    free(model->custom.list);
+    model->custom.variables = NULL;
+    model->custom.list = NULL;
+    strata_shards_free(model);
 }
 
 /* What is computed of whole parameters is not known of a few rows. */
@@ -241,26 +300,23 @@ static strata_status check_precision(const strata_strategy *strategy, strata_dty
     return STRATA_OK;
 }
 
-strata_status strata_model_compile(strata_model *model, strata_device *device, const strata_compile_options *opts,
-                                   strata_error *err) {
+static void destroy_owned(void *model) {
+    strata_model_destroy(model);
+}
+
+/* Gives the model its devices and its variables on them. */
+static strata_status place(strata_model *model, strata_device *device, const strata_compile_options *opts, strata_error *err) {
     strata_strategy *strategy = opts ? opts->strategy : NULL;
-    if (model->strategy) return strata_fail(err, STRATA_INVALID, "model: it is compiled already");
-    if ((device != NULL) == (strategy != NULL))
-        return strata_fail(err, STRATA_INVALID, "model: compile takes a device or a strategy; it was given %s",
-                           device ? "both" : "neither");
-    STRATA_TRY(strata_model_declare(model, err));
-    STRATA_TRY(choose_settings(model, opts, err));
-    STRATA_TRY(check_sparse(model, err));
-    model->only = device;
-    model->alone =
-        (strata_strategy){.name = "one_device", .devices = &model->only, .n_devices = 1, .n_replicas = 1, .updater = -1};
+    model->own.device = device;
+    model->own.strategy =
+        (strata_strategy){.name = "one_device", .devices = &model->own.device, .n_devices = 1, .n_replicas = 1, .updater = -1};
     strata_dtype precision;
     STRATA_TRY(choose_precision(model, opts, &precision, err));
-    STRATA_TRY(check_precision(strategy ? strategy : &model->alone, precision, err));
-    model->strategy = strategy ? strategy : &model->alone;
+    STRATA_TRY(check_precision(strategy ? strategy : &model->own.strategy, precision, err));
+    model->strategy = strategy ? strategy : &model->own.strategy;
     model->seed = opts ? opts->seed : 0;
     model->precision = precision;
-    model->loss_scale = model->precision == STRATA_DTYPE_F16 ? 32768 : 0;
+    model->scale.value = model->precision == STRATA_DTYPE_F16 && model->trains ? 32768 : 0;
     strata_status status = make_variables(model, err);
     if (!status && precision != STRATA_DTYPE_F32)
         status = strata_model_set_note(model, PRECISION_NOTE, strata_dtype_name(precision), err);
@@ -269,107 +325,36 @@ strata_status strata_model_compile(strata_model *model, strata_device *device, c
         model->strategy = NULL;
         return status;
     }
+    if (strategy) strata_strategy_own(strategy, &model->owned, destroy_owned, model);
     free(model->loaded);
     model->loaded = NULL;
     return STRATA_OK;
 }
 
-/* ---- parameters ---- */
-
-int strata_model_n_parameters(const strata_model *model) {
-    return model->parameters.n;
+static strata_status check_target(const strata_model *model, const strata_device *device, const strata_strategy *strategy,
+                                  strata_error *err) {
+    if (model->strategy)
+        return strata_fail(err, STRATA_INVALID, "model: it is %s already", model->trains ? "compiled" : "built");
+    if ((device != NULL) != (strategy != NULL)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "model: compile takes a device or a strategy; it was given %s",
+                       device ? "both" : "neither");
 }
 
-strata_parameter strata_model_parameter(const strata_model *model, int index) {
-    if (index < 0 || index >= model->parameters.n) return (strata_parameter){0};
-    const strata_parameter_spec *p = &model->parameters.items[index];
-    return (strata_parameter){.name = p->name, .shape = p->shape, .state = p->state};
-}
-
-static strata_status check_parameter(const strata_model *model, int index, const strata_array *value, strata_error *err) {
-    STRATA_TRY(strata_model_check_compiled(model, "parameter", err));
-    if (index < 0 || index >= model->parameters.n)
-        return strata_fail(err, STRATA_INVALID, "parameter %d: the model has %d", index, model->parameters.n);
-    const strata_parameter_spec *p = &model->parameters.items[index];
-    if (value->dtype == STRATA_DTYPE_F32 && strata_shape_elements(value->shape) == strata_shape_elements(p->shape))
-        return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "parameter %s is f32 %s, the value is %s %s", p->name,
-                       strata_shape_text(p->shape).text, strata_dtype_name(value->dtype), strata_shape_text(value->shape).text);
-}
-
-static int64_t float_bytes(int64_t elements) {
-    return elements * (int64_t)sizeof(float);
-}
-
-strata_status strata_model_get_parameter(strata_model *model, int index, strata_array *value, strata_error *err) {
-    STRATA_TRY(check_parameter(model, index, value, err));
-    const strata_parameter_spec *p = &model->parameters.items[index];
-    const strata_model_replica *root = &model->replicas[strata_strategy_root(model->strategy)];
-    return strata_variable_get_range(p->state ? root->state : root->flat, float_bytes(p->offset), value, err);
-}
-
-strata_status strata_model_set_parameter(strata_model *model, int index, const strata_array *value, strata_error *err) {
-    STRATA_TRY(check_parameter(model, index, value, err));
-    const strata_parameter_spec *p = &model->parameters.items[index];
-    for (int r = 0; r < model->strategy->n_devices; r++) {
-        const strata_model_replica *own = &model->replicas[r];
-        STRATA_TRY(strata_variable_set_range(p->state ? own->state : own->flat, float_bytes(p->offset), value, err));
-    }
-    return STRATA_OK;
-}
-
-static int by_name(const void *a, const void *b) {
-    const strata_parameter_spec *const *x = a, *const *y = b;
-    return strcmp((*x)->name, (*y)->name);
-}
-
-static strata_status hash_parameters(strata_model *model, const strata_parameter_spec **order, float *values, char out_hex[65],
-                                     strata_error *err) {
-    STRATA_TRY(strata_model_read_all(model, values, err));
-    for (int i = 0; i < model->parameters.n; i++) order[i] = &model->parameters.items[i];
-    qsort(order, (size_t)model->parameters.n, sizeof *order, by_name);
-    strata_sha256 sha = {0};
-    strata_status status = strata_sha256_init(&sha, err);
-    for (int i = 0; i < model->parameters.n && !status; i++)
-        status = strata_sha256_update(&sha, values + strata_model_place(model, order[i]),
-                                      (size_t)float_bytes(strata_shape_elements(order[i]->shape)), err);
-    if (!status) status = strata_sha256_final(&sha, out_hex, err);
-    strata_sha256_finish(&sha);
+strata_status strata_model_compile(strata_model *model, strata_device *device, const strata_compile_options *opts,
+                                   strata_error *err) {
+    STRATA_TRY(check_target(model, device, opts ? opts->strategy : NULL, err));
+    STRATA_TRY(strata_model_declare(model, err));
+    STRATA_TRY(choose_settings(model, opts, err));
+    STRATA_TRY(check_sparse(model, err));
+    model->trains = true;
+    const strata_status status = place(model, device, opts, err);
+    if (status) model->trains = false;
     return status;
 }
 
-strata_status strata_model_sha256(strata_model *model, char out_hex[65], strata_error *err) {
-    STRATA_TRY(strata_model_check_compiled(model, "sha256", err));
-    const strata_parameter_spec **order = calloc((size_t)model->parameters.n, sizeof *order);
-    float *values = malloc((size_t)float_bytes(strata_model_all_size(model)));
-    strata_status status = order && values ? hash_parameters(model, order, values, out_hex, err)
-                                           : strata_fail(err, STRATA_OUT_OF_MEMORY, "sha256: no host memory");
-    free(order);
-    free(values);
-    return status;
-}
-
-strata_status strata_model_replicas_equal(strata_model *model, bool *out_equal, strata_error *err) {
-    STRATA_TRY(strata_model_check_compiled(model, "replicas_equal", err));
-    const size_t size = (size_t)strata_model_all_size(model);
-    float *first = malloc(2 * size * sizeof *first);
-    if (!first) return strata_fail(err, STRATA_OUT_OF_MEMORY, "replicas_equal: no host memory");
-    float *other = first + size;
-    strata_status status = read_replica(model, 0, first, err);
-    *out_equal = true;
-    for (int r = 1; r < model->strategy->n_devices && !status; r++) {
-        status = read_replica(model, r, other, err);
-        if (!status && memcmp(first, other, size * sizeof *first)) *out_equal = false;
-    }
-    const strata_workers *workers = &model->strategy->workers;
-    if (!status && workers->n > 1) {
-        memcpy(other, first, size * sizeof *first);
-        int32_t differ = !*out_equal;
-        status = workers->broadcast(workers, STRATA_DTYPE_F32, other, (int64_t)size, err);
-        if (!status && memcmp(first, other, size * sizeof *first)) differ = 1;
-        if (!status) status = workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &differ, &differ, 1, err);
-        *out_equal = !differ;
-    }
-    free(first);
-    return status;
+strata_status strata_model_build(strata_model *model, strata_device *device, const strata_compile_options *opts,
+                                 strata_error *err) {
+    STRATA_TRY(check_target(model, device, opts ? opts->strategy : NULL, err));
+    STRATA_TRY(strata_model_declare(model, err));
+    return place(model, device, opts, err);
 }

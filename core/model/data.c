@@ -23,6 +23,12 @@ bool strata_model_takes_bytes(const strata_model *model) {
 }
 
 strata_status strata_model_check_compiled(const strata_model *model, const char *verb, strata_error *err) {
+    if (model->trains) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s: the model is %s; call strata_model_compile first", verb,
+                       model->strategy ? "built, without an optimizer and a loss" : "not compiled");
+}
+
+strata_status strata_model_check_built(const strata_model *model, const char *verb, strata_error *err) {
     if (model->strategy) return STRATA_OK;
     return strata_fail(err, STRATA_INVALID, "%s: the model is not compiled; call strata_model_compile first", verb);
 }

@@ -35,7 +35,7 @@ typedef struct walk {
 static void take_sums(walk *w, const flight *done, const strata_program_part *part, const float *output) {
     (void)done;
     (void)part;
-    for (int64_t i = 0; i < w->model->n_sums; i++) w->model->sums[i] += (double)output[i];
+    for (int64_t i = 0; i < w->model->metrics.n_sums; i++) w->model->metrics.sums[i] += (double)output[i];
 }
 
 static void take_predictions(walk *w, const flight *done, const strata_program_part *part, const float *output) {
@@ -151,7 +151,7 @@ strata_status strata_model_evaluate(strata_model *model, const strata_dataset *d
               .kind = STRATA_PROGRAM_EVALUATE,
               .form.weighted = strata_dataset_has_weights(dataset),
               .take = take_sums};
-    memset(model->sums, 0, (size_t)model->n_sums * sizeof *model->sums);
+    memset(model->metrics.sums, 0, (size_t)model->metrics.n_sums * sizeof *model->metrics.sums);
     STRATA_TRY(run(&w, batch, err));
     *out_metrics = strata_model_metrics(model, w.n);
     return STRATA_OK;

@@ -17,12 +17,13 @@ static strata_status write_file(strata_model *model, const char *path, float *va
         tensors[i] =
             (strata_named_array){p->name, strata_array_view(STRATA_DTYPE_F32, p->shape, values + strata_model_place(model, p))};
     }
-    strata_metadata *metadata = calloc((size_t)model->n_notes + 1, sizeof *metadata);
+    strata_metadata *metadata = calloc((size_t)model->notes.n + 1, sizeof *metadata);
     if (!metadata) return strata_fail(err, STRATA_OUT_OF_MEMORY, "save: no host memory");
     metadata[0] = (strata_metadata){STRATA_MODEL_METADATA, json};
-    for (int i = 0; i < model->n_notes; i++) metadata[i + 1] = (strata_metadata){model->notes[i].key, model->notes[i].text};
+    for (int i = 0; i < model->notes.n; i++)
+        metadata[i + 1] = (strata_metadata){model->notes.items[i].key, model->notes.items[i].text};
     strata_status status = strata_safetensors_write(path, tensors, (size_t)(model->parameters.n + n_extra), metadata,
-                                                    (size_t)model->n_notes + 1, err);
+                                                    (size_t)model->notes.n + 1, err);
     free(metadata);
     return status;
 }
@@ -44,7 +45,7 @@ strata_status strata_model_write(strata_model *model, const char *path, const st
 }
 
 strata_status strata_model_save(strata_model *model, const char *path, strata_error *err) {
-    STRATA_TRY(strata_model_check_compiled(model, "save", err));
+    STRATA_TRY(strata_model_check_built(model, "save", err));
     return strata_model_write(model, path, NULL, 0, err);
 }
 

@@ -183,16 +183,16 @@ static strata_status tell(fit *f, strata_error *err) {
 static strata_status follow_scale(fit *f, const flight *done, bool finite, strata_error *err) {
     strata_model *model = f->model;
     if (!finite) f->history->n_skipped++;
-    if (done->scale != model->loss_scale) return STRATA_OK;
+    if (done->scale != model->scale.value) return STRATA_OK;
     if (!finite && done->scale <= 1)
         return strata_fail(
             err, STRATA_DATA,
             "the f16 gradients are not finite at epoch %d, step %lld, though the loss is not scaled; precision bf16 or "
             "f32 has a larger range",
             f->progress.epoch + 1, (long long)done->step + 1);
-    if (finite && (++model->scale_steps < STEPS_BETWEEN_SCALES || done->scale >= largest_scale)) return STRATA_OK;
-    model->loss_scale *= finite ? 2 : 0.5;
-    model->scale_steps = 0;
+    if (finite && (++model->scale.steps < STEPS_BETWEEN_SCALES || done->scale >= largest_scale)) return STRATA_OK;
+    model->scale.value *= finite ? 2 : 0.5;
+    model->scale.steps = 0;
     return STRATA_OK;
 }
 
@@ -207,7 +207,7 @@ static strata_status retire(fit *f, strata_error *err) {
     float loss = sums[0] / (float)done.examples;
     strata_history *h = f->history;
     if (!isfinite(loss)) return report_not_finite(f, &done, err);
-    if (f->model->loss_scale > 0) STRATA_TRY(follow_scale(f, &done, isfinite(sums[f->model->n_sums]), err));
+    if (f->model->scale.value > 0) STRATA_TRY(follow_scale(f, &done, isfinite(sums[f->model->metrics.n_sums]), err));
     if (h->n_losses < (int)(sizeof h->losses / sizeof *h->losses)) h->losses[h->n_losses++] = loss;
     if (h->n_steps++ == 0) h->first_step_seconds = seconds() - f->began;
     f->progress.loss = loss;
@@ -260,7 +260,7 @@ static strata_status prepare(fit *f, strata_program_kind kind, int64_t n, flight
     if (f->n_flights == in_flight) STRATA_TRY(retire(f, err));
     flight *step = &f->flights[f->n_flights];
     *step = what;
-    if (!step->scale) step->scale = f->model->loss_scale > 0 ? f->model->loss_scale : 1;
+    if (!step->scale) step->scale = f->model->scale.value > 0 ? f->model->scale.value : 1;
     const strata_batch_form none = {0}, form = kind == STRATA_PROGRAM_APPLY ? none : f->form;
     STRATA_TRY(strata_model_get_program(f->model, kind, n, form, &step->program, err));
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
@@ -486,7 +486,7 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     if (!status) status = run_epochs(&f, err);
     drain(&f);
     if (!status) strata_validation_forget(model);
-    f.history->loss_scale = model->loss_scale;
+    f.history->loss_scale = model->scale.value;
     if (f.trace) {
         strata_status traced = end_trace(&f, status ? NULL : err);
         if (!status) status = traced;

@@ -48,9 +48,9 @@ static strata_status read_layers(strata_model *model, const strata_json *parent,
 
 /* The error that the model kept, as one of this place. */
 static strata_status kept_error(const strata_model *model, const strata_json *layer, strata_error *err) {
-    if (!model->status) return STRATA_OK;
-    strata_status kept = model->status == STRATA_INVALID ? STRATA_DATA : model->status;
-    return strata_json_fail(layer, err, kept, "%s", model->error.message);
+    if (!model->building.status) return STRATA_OK;
+    strata_status kept = model->building.status == STRATA_INVALID ? STRATA_DATA : model->building.status;
+    return strata_json_fail(layer, err, kept, "%s", model->building.error.message);
 }
 
 static strata_status read_branches(strata_model *model, const strata_layer_kind *kind, const strata_json *layer,
@@ -306,7 +306,7 @@ static void write_metrics(strata_json_writer *w, const char *names) {
 }
 
 strata_status strata_model_to_json(const strata_model *model, char **out_text, strata_error *err) {
-    if (model->status) return strata_fail(err, model->status, "%s", model->error.message);
+    if (model->building.status) return strata_fail(err, model->building.status, "%s", model->building.error.message);
     strata_json_writer w = {0};
     strata_json_begin_object(&w);
     strata_json_key(&w, "label");
@@ -324,7 +324,7 @@ strata_status strata_model_to_json(const strata_model *model, char **out_text, s
     for (int i = 0; i < model->list.n; i++) write_layer(&w, &model->list.layers[i]);
     strata_json_end_array(&w);
     if (model->loss) write_loss(&w, model);
-    if (model->metric_names && *model->metric_names) write_metrics(&w, model->metric_names);
+    if (model->metrics.names && *model->metrics.names) write_metrics(&w, model->metrics.names);
     if (model->optimizer.name) write_optimizer(&w, model);
     strata_json_end_object(&w);
     return strata_json_take(&w, out_text, NULL, err);

@@ -23,7 +23,7 @@ static strata_shape with_batch(strata_shape shape, int64_t batch) {
 }
 
 strata_status strata_model_declare(strata_model *model, strata_error *err) {
-    if (model->status) return strata_fail(err, model->status, "%s", model->error.message);
+    if (model->building.status) return strata_fail(err, model->building.status, "%s", model->building.error.message);
     if (!model->list.n) return strata_fail(err, STRATA_INVALID, "model: it has no layers");
     const strata_layer *parent = strata_model_open_layer(model);
     if (parent) return strata_fail(err, STRATA_INVALID, "%s: it is begun and does not end", parent->name);

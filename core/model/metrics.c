@@ -13,49 +13,50 @@ strata_status strata_model_set_metrics(strata_model *model, const char *names, s
     char *copy = NULL;
     if (names && !(copy = strdup(names)))
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its metrics");
-    free(model->metric_names);
-    model->metric_names = copy;
+    free(model->metrics.names);
+    model->metrics.names = copy;
     return STRATA_OK;
 }
 
 static bool is_there(const strata_model *model, const char *name) {
     bool fixed = !*name || !strcmp(name, "loss") || !strcmp(name, "accuracy");
-    for (int i = 0; i < model->n_extra && !fixed; i++) fixed = !strcmp(model->extra[i].name, name);
+    for (int i = 0; i < model->metrics.n_extra && !fixed; i++) fixed = !strcmp(model->metrics.extra[i].name, name);
     return fixed;
 }
 
 static strata_status add(strata_model *model, const char *name, strata_error *err) {
     if (is_there(model, name)) return STRATA_OK;
-    if (model->n_extra == STRATA_MAX_METRICS || strlen(name) >= sizeof model->extra[0].name)
+    if (model->metrics.n_extra == STRATA_MAX_METRICS || strlen(name) >= sizeof model->metrics.extra[0].name)
         return strata_fail(err, STRATA_INVALID, "metric \"%.40s\": there can be %d metrics, with names below %zu characters",
-                           name, STRATA_MAX_METRICS, sizeof model->extra[0].name);
-    strata_model_metric *m = &model->extra[model->n_extra];
+                           name, STRATA_MAX_METRICS, sizeof model->metrics.extra[0].name);
+    strata_model_metric *m = &model->metrics.extra[model->metrics.n_extra];
     *m = (strata_model_metric){.c = {.loss = model->loss, .opts = &model->loss_options, .output = model->output}};
     STRATA_TRY(strata_metric_find(name, &m->kind, &m->c.k, err));
     strata_status status = m->kind->check(&m->c, err);
     if (status) return strata_fail_in(err, status, "metric %s", name);
     strcpy(m->name, name);
-    m->first = model->n_sums;
+    m->first = model->metrics.n_sums;
     /* The words of a metric that needs the same are its own too; those with a number differ by it. */
-    for (int i = 0; i < model->n_extra && m->first == model->n_sums; i++)
-        if (model->extra[i].kind->words == m->kind->words && model->extra[i].c.k == m->c.k) m->first = model->extra[i].first;
-    if (m->first == model->n_sums) model->n_sums += m->kind->words->n(&m->c);
-    model->n_extra++;
+    for (int i = 0; i < model->metrics.n_extra && m->first == model->metrics.n_sums; i++)
+        if (model->metrics.extra[i].kind->words == m->kind->words && model->metrics.extra[i].c.k == m->c.k)
+            m->first = model->metrics.extra[i].first;
+    if (m->first == model->metrics.n_sums) model->metrics.n_sums += m->kind->words->n(&m->c);
+    model->metrics.n_extra++;
     return STRATA_OK;
 }
 
 strata_status strata_model_choose_metrics(strata_model *model, const char *list, strata_error *err) {
     char names[MAX_NAMES] = "", *rest = NULL;
-    model->n_extra = 0;
-    model->n_sums = N_FIXED;
+    model->metrics.n_extra = 0;
+    model->metrics.n_sums = N_FIXED;
     if (list && strlen(list) >= sizeof names)
         return strata_fail(err, STRATA_INVALID, "metrics: the list has %zu characters; at most %zu", strlen(list),
                            sizeof names - 1);
     if (list) strcpy(names, list);
     for (char *name = strtok_r(names, ", ", &rest); name; name = strtok_r(NULL, ", ", &rest)) STRATA_TRY(add(model, name, err));
-    free(model->sums);
-    model->sums = calloc((size_t)model->n_sums, sizeof *model->sums);
-    return model->sums ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its metrics");
+    free(model->metrics.sums);
+    model->metrics.sums = calloc((size_t)model->metrics.n_sums, sizeof *model->metrics.sums);
+    return model->metrics.sums ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its metrics");
 }
 
 strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor *sums, strata_tensor *outputs,
@@ -63,8 +64,8 @@ strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor
     strata_tensor *parts[1 + STRATA_MAX_METRICS] = {sums};
     int n = 1;
     int64_t end = N_FIXED;
-    for (int i = 0; i < model->n_extra; i++) {
-        const strata_model_metric *m = &model->extra[i];
+    for (int i = 0; i < model->metrics.n_extra; i++) {
+        const strata_model_metric *m = &model->metrics.extra[i];
         if (m->first < end) continue; /* shared */
         parts[n++] = m->kind->words->build(&m->c, outputs, labels);
         end = m->first + m->kind->words->n(&m->c);
@@ -73,13 +74,14 @@ strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor
 }
 
 strata_metrics strata_model_metrics(const strata_model *model, int64_t examples) {
-    strata_metrics metrics = {
-        .loss = model->sums[0] / (double)examples, .accuracy = model->sums[1] / (double)examples, .examples = examples};
-    for (int i = 0; i < model->n_extra; i++) {
-        const strata_model_metric *m = &model->extra[i];
+    strata_metrics metrics = {.loss = model->metrics.sums[0] / (double)examples,
+                              .accuracy = model->metrics.sums[1] / (double)examples,
+                              .examples = examples};
+    for (int i = 0; i < model->metrics.n_extra; i++) {
+        const strata_model_metric *m = &model->metrics.extra[i];
         if (!m->kind->value) continue;
         metrics.more[metrics.n].name = m->name;
-        metrics.more[metrics.n++].value = m->kind->value(&m->c, model->sums + m->first, examples);
+        metrics.more[metrics.n++].value = m->kind->value(&m->c, model->metrics.sums + m->first, examples);
     }
     return metrics;
 }
@@ -97,10 +99,11 @@ static strata_status clear(strata_variable *variable, int64_t size, strata_error
 strata_status strata_model_reset_sums(strata_model *model, strata_error *err) {
     for (int r = 0; r < model->strategy->n_devices; r++) {
         strata_model_replica *own = &model->replicas[r];
-        STRATA_TRY(clear(own->metrics, model->n_sums, err));
-        STRATA_TRY(clear(own->held[STRATA_HELD_GRADIENTS], strata_model_gradient_size(model), err));
-        STRATA_TRY(clear(own->held[STRATA_HELD_SUMS], model->n_sums, err));
-        STRATA_TRY(clear(own->held[STRATA_HELD_STATES], model->parameters.state_size, err));
+        STRATA_TRY(clear(own->metrics, model->metrics.n_sums, err));
+        for (int k = 0; k < model->parameters.n_blocks; k++)
+            STRATA_TRY(clear(own->blocks[k].held, strata_model_gradient_size(model, k), err));
+        STRATA_TRY(clear(own->held_sums, model->metrics.n_sums, err));
+        STRATA_TRY(clear(own->held_states, model->parameters.state_size, err));
         own->n_held = 0;
     }
     return STRATA_OK;
@@ -108,20 +111,21 @@ strata_status strata_model_reset_sums(strata_model *model, strata_error *err) {
 
 strata_status strata_model_read_sums(strata_model *model, strata_error *err) {
     strata_array sums;
-    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(model->n_sums), &sums, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), &sums, err));
     strata_status status = strata_variable_get(model->replicas[strata_strategy_root(model->strategy)].metrics, &sums, err);
-    for (int64_t i = 0; i < model->n_sums && !status; i++) model->sums[i] = (double)((float *)sums.data)[i];
+    for (int64_t i = 0; i < model->metrics.n_sums && !status; i++) model->metrics.sums[i] = (double)((float *)sums.data)[i];
     strata_array_finish(&sums);
     return status;
 }
 
 strata_status strata_model_confusion_matrix(const strata_model *model, strata_array *out_counts, strata_error *err) {
-    for (int i = 0; i < model->n_extra; i++) {
-        const strata_model_metric *m = &model->extra[i];
+    for (int i = 0; i < model->metrics.n_extra; i++) {
+        const strata_model_metric *m = &model->metrics.extra[i];
         if (m->kind->words != &strata_metric_confusion_words || m->kind->value) continue;
         int64_t classes = strata_metric_classes(&m->c);
         STRATA_TRY(strata_array_create(STRATA_DTYPE_I64, STRATA_SHAPE(classes, classes), out_counts, err));
-        for (int64_t k = 0; k < classes * classes; k++) ((int64_t *)out_counts->data)[k] = (int64_t)model->sums[m->first + k];
+        for (int64_t k = 0; k < classes * classes; k++)
+            ((int64_t *)out_counts->data)[k] = (int64_t)model->metrics.sums[m->first + k];
         return STRATA_OK;
     }
     return strata_fail(err, STRATA_INVALID, "confusion_matrix: it is not among the model's metrics; name it at compile");

@@ -48,9 +48,7 @@ static void free_list(strata_layer_list *list) {
 }
 
 void strata_model_free_parameters(strata_model *model) {
-    for (int i = 0; i < model->parameters.n; i++) free(model->parameters.items[i].name);
-    free(model->parameters.items);
-    model->parameters = (strata_parameter_set){0};
+    strata_parameters_finish(&model->parameters);
     model->n_tokens = 0;
 }
 
@@ -73,6 +71,7 @@ int64_t strata_model_n_tokens(const strata_model *model) {
 
 void strata_model_destroy(strata_model *model) {
     if (!model) return;
+    strata_owned_forget(&model->owned);
     strata_model_free_programs(model);
     strata_model_free_variables(model);
     strata_model_free_parameters(model);
@@ -80,8 +79,8 @@ void strata_model_destroy(strata_model *model) {
     strata_validation_forget(model);
     free(model->loaded);
     free(model->label);
-    free(model->metric_names);
-    free(model->sums);
+    free(model->metrics.names);
+    free(model->metrics.sums);
     strata_model_free_notes(model);
     free(model);
 }
@@ -109,18 +108,18 @@ strata_optimizer strata_model_optimizer(const strata_model *model) {
 /* ---- layers ---- */
 
 static void remember_error(strata_model *model, strata_status status, const strata_error *err) {
-    if (model->status) return;
-    model->status = status;
-    model->error = *err;
+    if (model->building.status) return;
+    model->building.status = status;
+    model->building.error = *err;
 }
 
 /* Where layers are added now, and the layer that this is inside of (NULL: none). */
 static strata_layer_list *open_list(strata_model *model, const strata_layer **out_parent) {
     strata_layer_list *list = &model->list;
     *out_parent = NULL;
-    for (int i = 0; i < model->n_open; i++) {
+    for (int i = 0; i < model->building.n_open; i++) {
         *out_parent = &list->layers[list->n - 1];
-        list = &list->layers[list->n - 1].branches[model->open[i]];
+        list = &list->layers[list->n - 1].branches[model->building.open[i]];
     }
     return list;
 }
@@ -222,36 +221,36 @@ static strata_status add_layer(strata_model *model, const strata_layer_kind *kin
 
 void strata_model_add(strata_model *model, const strata_layer_kind *kind, const void *options) {
     strata_error err = {0};
-    strata_status status = model->status ? model->status : add_layer(model, kind, options, &err);
+    strata_status status = model->building.status ? model->building.status : add_layer(model, kind, options, &err);
     if (status) remember_error(model, status, &err);
 }
 
 void strata_model_open_branch(strata_model *model, int branch) {
     const strata_layer *parent;
     strata_error err = {0};
-    if (model->status) return;
+    if (model->building.status) return;
     strata_layer_list *list = open_list(model, &parent);
     const char *name = list->n ? list->layers[list->n - 1].name : "model";
     if (!list->n || !list->layers[list->n - 1].kind->branches[branch])
         remember_error(model, strata_fail(&err, STRATA_INVALID, "%s: there is no layer to begin a branch of", name), &err);
-    else if (model->n_open == STRATA_MAX_NESTING)
+    else if (model->building.n_open == STRATA_MAX_NESTING)
         remember_error(
             model, strata_fail(&err, STRATA_INVALID, "%s: layers are nested at most %d deep", name, STRATA_MAX_NESTING), &err);
     else
-        model->open[model->n_open++] = branch;
+        model->building.open[model->building.n_open++] = branch;
 }
 
 void strata_model_close_branch(strata_model *model) {
     const strata_layer *parent;
     strata_error err = {0};
-    if (model->status) return;
+    if (model->building.status) return;
     const strata_layer_list *list = open_list(model, &parent);
     if (!parent)
         remember_error(model, strata_fail(&err, STRATA_INVALID, "model: no branch was begun that could end"), &err);
     else if (!list->n)
         remember_error(model, strata_fail(&err, STRATA_INVALID, "%s: there is no layer in it", parent->name), &err);
     else
-        model->n_open--;
+        model->building.n_open--;
 }
 
 void strata_model_begin_residual(strata_model *model, strata_residual_options opts) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside of the model. Users see strata/model.h. Reading order: model.c (a list of layers), layers.c (their parameters, their
- * graph), compile.c (variables on each device of the strategy), step.c (the graphs of a training, an evaluation and a
- * prediction step), programs.c (their executables), fit.c, validation.c, agree.c, evaluate.c, summary.c, times.c, json.c,
- * file.c.
+ * graph), compile.c (variables on each device of the strategy), shards.c (which part of the parameters each device updates),
+ * step.c (the graphs of a training, an evaluation and a prediction step), gradients.c and update.c (parts of these),
+ * programs.c (their executables), fit.c, validation.c, agree.c, evaluate.c, summary.c, times.c, json.c, file.c.
  *
- * All parameters lie in one flat f32 variable, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements; so
- * do gradients and optimizer slots, and one kernel updates all. */
+ * All parameters lie in one flat range of f32, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements; so
+ * do gradients and optimizer slots, and one kernel updates all. A range that is larger than what the devices bind in one piece
+ * is cut into blocks, each with its own variables and its own update. */
 #ifndef STRATA_CORE_MODEL_H
 #define STRATA_CORE_MODEL_H
 
@@ -19,8 +20,6 @@
 #include "core/run/strategy.h"
 #include "strata/model.h"
 
-enum { STRATA_MAX_BUCKETS = 8, STRATA_MAX_STEP_UPDATES = STRATA_MAX_BUCKETS + 8 };
-
 _Static_assert(STRATA_PARAMETER_ALIGNMENT % STRATA_SEGMENT_CHUNK == 0, "a chunk belongs to one parameter");
 
 /* A metric besides loss and accuracy. */
@@ -28,128 +27,210 @@ typedef struct strata_model_metric {
     char name[32];
     const strata_metric_kind *kind;
     strata_metric_case c;
-    int64_t first; /* of its words among the sums */
+    /* The index of its first word among the model's sums. */
+    int64_t first;
 } strata_model_metric;
 
 typedef enum strata_program_kind {
     STRATA_PROGRAM_TRAIN,      /* a batch and its update */
-    STRATA_PROGRAM_ACCUMULATE, /* a batch, whose gradients, sums and new states are added to those that the replica holds */
-    STRATA_PROGRAM_APPLY,      /* the update from what replicas hold; its batch is 0 */
+    STRATA_PROGRAM_ACCUMULATE, /* a batch, whose gradients, sums and new states are added to the replica's `held` variables */
+    STRATA_PROGRAM_APPLY,      /* the update from these variables; its batch is 0 */
     STRATA_PROGRAM_EVALUATE,
     STRATA_PROGRAM_PREDICT
 } strata_program_kind;
 
-/* What a replica holds from one batch to the next while gradients are accumulated. */
-typedef enum strata_held { STRATA_HELD_GRADIENTS, STRATA_HELD_SUMS, STRATA_HELD_STATES, STRATA_N_HELD } strata_held;
+/* Who updates what. Without shards every device that updates has the whole flat range. */
+typedef struct strata_shards {
+    /* Replicas of all workers, each the owner of one shard; 0: there are no shards. */
+    int n;
+    /* [n + 1] Shard r is elements [begins[r], begins[r + 1]) of the flat range. */
+    int64_t *begins;
+} strata_shards;
+
+/* One block of the parameters' flat range on one device. */
+typedef struct strata_model_block {
+    strata_variable *flat;
+    /* On a device that updates: it updates elements [begin, end) of the flat range. Its slots are as long. */
+    int64_t begin, end;
+    strata_variable *slots[STRATA_MAX_OPTIMIZER_SLOTS];
+    /* With shards: elements [begin, end) of the parameters, which the optimizer updates. NULL: it updates `flat`. */
+    strata_variable *shard;
+    /* With shards: where the parameters in [begin, end) lie, for norms. */
+    strata_segments segments;
+    /* On a device that computes, when gradients are accumulated: their sum so far, f32. */
+    strata_variable *held;
+} strata_model_block;
 
 /* The model on one device of its strategy. */
 typedef struct strata_model_replica {
     strata_device *device;
-    strata_variable *flat;
-    strata_variable *state; /* NULL: no layer has any */
-    /* On the devices that update: */
-    strata_variable *slots[STRATA_MAX_OPTIMIZER_SLOTS];
-    strata_variable
-        *metrics; /* f32 (n_sums): sum of losses, number of right answers, words of `extra`, since the epoch began */
-    /* On those that compute, when gradients are accumulated: */
-    strata_variable *held[STRATA_N_HELD]; /* f32; of states NULL: there are none */
-    int64_t n_held;                       /* batches in them of which it had a share */
+    /* [parameters.n_blocks] */
+    strata_model_block *blocks;
+    /* The states of all layers; NULL: no layer has any. */
+    strata_variable *state;
+    /* On a device that updates, f32 (n_sums): the epoch's sums so far, which are the losses, the right answers, and the words
+     * of the other metrics. */
+    strata_variable *metrics;
+    /* On a device that computes, when gradients are accumulated, f32: what the batches so far add to the sums, and the sum of
+     * their new states (NULL: there are no states). */
+    strata_variable *held_sums, *held_states;
+    /* How many of the accumulated batches had examples for this replica. */
+    int64_t n_held;
 } strata_model_replica;
 
 /* A replica's part of a program: examples [first, first + n) of the batch. Where n is 0, the executable is for one example,
  * which counts nothing. */
 typedef struct strata_program_part {
-    strata_executable *executable; /* the group's */
+    /* Borrowed from the program's group. */
+    strata_executable *executable;
     int64_t first, n;
-    int x, y, weights, example_weights, step, rng; /* input indices; -1: the program has none */
+    /* The indices of the executable's inputs; -1: it has no such input. */
+    int x, y, weights, example_weights, step, rng;
 } strata_program_part;
 
 /* How a program gets its batches. */
 typedef struct strata_batch_form {
-    bool weighted;    /* examples have weights */
-    float byte_scale; /* x comes as u8, to be multiplied by it; 0: as the model takes it */
+    /* Examples have weights. */
+    bool weighted;
+    /* The features are u8 and are multiplied by this; 0: they have the model's type. */
+    float byte_scale;
 } strata_batch_form;
 
 /* One compiled step for one batch size, kept until the model goes. */
 typedef struct strata_model_program {
     strata_program_kind kind;
-    int64_t batch; /* of this worker's replicas; 0: of the kind APPLY, or others have all of it */
+    /* Examples of this worker's replicas. 0: the program is of the kind APPLY, or other workers have the whole batch. */
+    int64_t batch;
     strata_batch_form form;
     strata_group *group;
     int n_parts;
     strata_program_part *parts;
-    /* [n_parts] whether it has examples; of the kind APPLY, whether it had some of what is held: fit says it */
+    /* [n_parts] Whether the part has examples. For the kind APPLY fit sets whether it had some in the accumulated batches. */
     bool *contributes;
     struct strata_model_program *next;
 } strata_model_program;
 
 /* What a device does in a step. */
 typedef struct strata_step_role {
-    int replica;   /* the device, whose variables it uses */
-    int64_t batch; /* examples; 0: it computes nothing */
+    /* The device, whose variables the step uses. */
+    int replica;
+    /* Its examples; 0: it computes nothing. */
+    int64_t batch;
     strata_batch_form form;
-    bool idle;         /* they count nothing: only what layers exchange needs them */
-    bool updates;      /* parameters, slots, states, the epoch's sums; else it receives parameters and states, */
-    bool receives;     /* if so */
-    bool gives_new;    /* parameters and states, to those that receive them */
-    bool exchanges;    /* there are other replicas */
-    bool has_replicas; /* others have parts of the batch that trains */
+    /* Its examples do not count: only exchanges inside layers need them. */
+    bool idle;
+    /* It updates parameters, slots, states and the epoch's sums; else it gets parameters and states from a device that does. */
+    bool updates;
+    /* There are other devices or workers, so the step has its strategy's exchanges. */
+    bool exchanges;
+    /* Other replicas train with other parts of the batch. */
+    bool has_replicas;
 } strata_step_role;
 
-/* A step's graph, until strata_graph_destroy(graph). */
+/* A step's graph. Everything in it lives until strata_graph_destroy(graph). */
 typedef struct strata_step {
     strata_graph *graph;
-    strata_tensor *flat;   /* the parameters' read */
-    strata_tensor *output; /* of training, where gradients are scaled: one more number, 0 if they were finite */
-    strata_tensor *updates[STRATA_MAX_STEP_UPDATES];
-    int n_updates;
+    /* [parameters.n_blocks] The reads of the parameters. */
+    strata_tensor **blocks;
+    /* Of training, where gradients are scaled: one more number, 0 if they were finite. */
+    strata_tensor *output;
+    strata_tensor **updates;
+    int n_updates, most_updates;
 } strata_step;
 
 /* The epoch whose validation loss was the best, of the fit that runs or of a checkpoint that it will go on from. */
 typedef struct strata_model_best {
-    int64_t epochs; /* done when it was; 0: there is none */
+    /* How many epochs were done when it was; 0: there is no best epoch. */
+    int64_t epochs;
     double loss;
-    float *values; /* (all_size) parameters and states then; NULL: they are not kept */
+    /* (all_size) The parameters and states at that time; NULL: they are not kept. */
+    float *values;
 } strata_model_best;
 
 struct strata_model {
+    /* The shape and the type of one example's features. */
     strata_shape input;
     strata_dtype input_dtype;
-    int64_t n_tokens; /* integer inputs are below it; 0: no layer says. Known once the layers are declared */
-    strata_layer_list list;
-    int open[STRATA_MAX_NESTING], n_open; /* branches being filled, outermost first, each of the last layer of its list */
-    strata_status status;                 /* of the first error while layers were added */
-    strata_error error;
+    /* The shape of one example's outputs; known once the layers are declared. */
+    strata_shape output;
+    /* Integer inputs must be below this number; 0: no layer limits them. Known once the layers are declared. */
+    int64_t n_tokens;
+    /* What kind of data the model learns, for the command: "mnist". */
     char *label;
-    struct strata_model_note {
-        char *key, *text; /* key as in the file's metadata, "strata.tokenizer" */
-    } * notes;
-    int n_notes;
-    strata_optimizer optimizer; /* name NULL: not said yet */
+
+    strata_layer_list list;
+    /* While layers are added. */
+    struct {
+        /* The branches that are open, outermost first: each belongs to the last layer of its list. */
+        int open[STRATA_MAX_NESTING], n_open;
+        /* The first error. */
+        strata_status status;
+        strata_error error;
+    } building;
+
+    /* Texts that the model's file keeps. */
+    struct {
+        struct strata_model_note {
+            /* The key is that of the file's metadata, "strata.tokenizer". */
+            char *key, *text;
+        } * items;
+        int n;
+    } notes;
+
+    /* The optimizer; its name is NULL until JSON or compile names it. */
+    strata_optimizer optimizer;
     const strata_optimizer_kind *optimizer_kind;
-    const strata_loss *loss; /* NULL: not said yet */
+    /* The loss; NULL until JSON or compile names it. */
+    const strata_loss *loss;
     strata_loss_options loss_options;
+    /* The seed of initial parameters and of dropout. */
+    uint64_t seed;
+    /* The type of activations and gradients: f32, f16 or bf16. */
+    strata_dtype precision;
 
     strata_parameter_set parameters;
-    int32_t *segment_ends, *segment_owner; /* behind `segments`; made at compile */
-    strata_segments segments;
-    strata_shape output; /* of one example; known once the layers are declared */
-    float *loaded;       /* (flat_size + state_size) from a file, until compile; NULL: none */
+    /* [parameters.n_blocks] Where each block's parameters lie in it; made when the model is compiled. */
+    strata_segments *segments;
+    strata_shards shards;
+    /* (flat_size + state_size) The parameters and states of a file, until compile; NULL: there are none. */
+    float *loaded;
 
-    strata_strategy *strategy;      /* NULL until compile */
-    strata_strategy alone;          /* that of a model without one */
-    strata_device *only;            /* its device */
-    strata_model_replica *replicas; /* [strategy->n_devices] */
-    uint64_t seed;
-    char *metric_names; /* "auc,precision", as JSON or compile said; NULL: none */
-    strata_model_metric extra[STRATA_MAX_METRICS];
-    int n_extra;
-    int64_t n_sums;
-    double *sums;            /* [n_sums] of the newest evaluation or epoch, on the host */
-    int64_t optimizer_steps; /* updates so far */
-    strata_dtype precision;  /* of activations and gradients: f32, f16 or bf16 */
-    double loss_scale;       /* what gradients are multiplied by until the update, where they are f16; 0: they are not */
-    int64_t scale_steps;     /* since it changed */
+    /* The strategy whose devices the model is on; NULL until compile or build. */
+    strata_strategy *strategy;
+    /* The model's place among what the strategy destroys. */
+    strata_owned owned;
+    /* The strategy of a model that is compiled for a device, and that device. */
+    struct {
+        strata_strategy strategy;
+        strata_device *device;
+    } own;
+    /* The model was compiled, so it has an optimizer and a loss; else it was only built. */
+    bool trains;
+    /* [strategy->n_devices] */
+    strata_model_replica *replicas;
+    /* The parameters as variables of custom loops: [parameters.n_blocks], whose copies are the replicas' `flat`, and their
+     * addresses. */
+    struct {
+        strata_distributed_variable *variables, **list;
+    } custom;
+
+    struct {
+        /* The names, "auc,precision", as JSON or compile has them; NULL: there are none. */
+        char *names;
+        strata_model_metric extra[STRATA_MAX_METRICS];
+        int n_extra;
+        /* [n_sums] The sums of the newest evaluation or epoch, on the host. */
+        int64_t n_sums;
+        double *sums;
+    } metrics;
+    /* Updates that were made. */
+    int64_t optimizer_steps;
+    struct {
+        /* What f16 gradients are multiplied by until the update; 0 for other types. */
+        double value;
+        /* Steps since it changed. */
+        int64_t steps;
+    } scale;
     strata_model_best best;
     strata_model_program *programs;
 };
@@ -161,9 +242,9 @@ STRATA_MUST_USE strata_status strata_model_declare(strata_model *model, strata_e
 void strata_model_free_parameters(strata_model *model);
 /* The layer that is begun and not ended; NULL: none. */
 const strata_layer *strata_model_open_layer(const strata_model *model);
-/* Elements of the gradients that replicas exchange and hold: of the flat range, and of each sparse parameter's row how often
- * batches use it. */
-int64_t strata_model_gradient_size(const strata_model *model);
+/* Elements of the gradients of a block that replicas exchange and hold: those of its parameters, and of each sparse
+ * parameter's row how often batches use it. */
+int64_t strata_model_gradient_size(const strata_model *model, int block);
 /* Elements of both ranges, the states behind the parameters; and a parameter's first element in them. */
 int64_t strata_model_all_size(const strata_model *model);
 int64_t strata_model_place(const strata_model *model, const strata_parameter_spec *parameter);
@@ -178,7 +259,8 @@ void strata_model_close_branch(strata_model *model);
 /* Adds a layer with a copy of its options; the model keeps the first error. */
 void strata_model_add(strata_model *model, const strata_layer_kind *kind, const void *options);
 
-/* step.c: the graph of a step; layers: [n_layers], filled with what each costs; NULL: not asked for. */
+/* step.c, with step.h, gradients.c and update.c: the graph of a step. layers: [n_layers] takes what each layer costs; NULL: not
+ * asked for. */
 STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind,
                                                 strata_step_role role, strata_layer_cost *layers, strata_error *err);
 
@@ -221,14 +303,37 @@ STRATA_MUST_USE strata_status strata_model_choose_metrics(strata_model *model, c
 /* A batch's words, behind loss and accuracy (2). */
 strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor *sums, strata_tensor *outputs,
                                         strata_tensor *labels);
-/* From model->sums. */
+/* From model->metrics.sums. */
 strata_metrics strata_model_metrics(const strata_model *model, int64_t examples);
-/* The device's sums: set to zeros, as is what replicas hold; read into model->sums. */
+/* The device's sums: set to zeros, as is what replicas hold; read into model->metrics.sums. */
 STRATA_MUST_USE strata_status strata_model_reset_sums(strata_model *model, strata_error *err);
 STRATA_MUST_USE strata_status strata_model_read_sums(strata_model *model, strata_error *err);
 void strata_model_free_programs(strata_model *model);
 
+/* shards.c: decides whether the optimizer is sharded, and cuts the shards. INVALID where the strategy asks for shards and the
+ * model or its devices cannot have them. */
+STRATA_MUST_USE strata_status strata_shards_make(strata_model *model, strata_error *err);
+void strata_shards_free(strata_model *model);
+/* The part of a block that a device of this worker updates. */
+void strata_shards_range(const strata_model *model, int replica, int block, int64_t *out_begin, int64_t *out_end);
+/* lengths[r]: how many of the elements [begin, end) of the flat range are shard r's. */
+void strata_shards_cut(const strata_shards *shards, int64_t begin, int64_t end, int64_t *lengths);
+/* Where the parameters in [begin, end) of the flat range lie. Free with strata_shards_free_segments. */
+STRATA_MUST_USE strata_status strata_shards_segments(const strata_model *model, int64_t begin, int64_t end,
+                                                     strata_segments *out_segments, strata_error *err);
+void strata_shards_free_segments(strata_segments *segments);
+/* Slot `slot` of the whole flat range, (flat_size), from the devices that own parts of it, and back. With shards over several
+ * workers all of them call read_slot. */
+STRATA_MUST_USE strata_status strata_shards_read_slot(strata_model *model, int slot, float *values, strata_error *err);
+STRATA_MUST_USE strata_status strata_shards_write_slot(strata_model *model, int slot, float *values, strata_error *err);
+/* Copies a flat range's values into the shards of this worker's devices. */
+STRATA_MUST_USE strata_status strata_shards_write(strata_model *model, const float *flat, strata_error *err);
+
 /* compile.c */
+/* Slots of the model's own optimizer; 0 where it was only built. */
+int strata_model_n_slots(const strata_model *model);
+/* The device whose variables are read. */
+int strata_model_root(const strata_model *model);
 /* How many batches' gradients make an update. */
 int64_t strata_model_accumulates(const strata_model *model);
 void strata_model_free_variables(strata_model *model);
@@ -257,6 +362,8 @@ STRATA_MUST_USE strata_status strata_model_take_parameters(const strata_model *m
 size_t strata_model_element_bytes(const strata_model *model); /* of one element's features in a batch */
 bool strata_model_takes_bytes(const strata_model *model);     /* as its features, besides numbers */
 STRATA_MUST_USE strata_status strata_model_check_compiled(const strata_model *model, const char *verb, strata_error *err);
+/* Compiled, or built: whether it has its variables. */
+STRATA_MUST_USE strata_status strata_model_check_built(const strata_model *model, const char *verb, strata_error *err);
 /* Whether the dataset's elements and labels fit the model. */
 STRATA_MUST_USE strata_status strata_model_check_dataset(const strata_model *model, const strata_dataset *dataset, bool labels,
                                                          const char *verb, strata_error *err);

@@ -14,27 +14,27 @@ static const char prefix[] = "strata.", own_key[] = "model", tokenizer_key[] = "
 enum { LONGEST_KEY = 64 };
 
 static int find(const strata_model *model, const char *key) {
-    for (int i = 0; i < model->n_notes; i++)
-        if (!strcmp(model->notes[i].key + sizeof prefix - 1, key)) return i;
+    for (int i = 0; i < model->notes.n; i++)
+        if (!strcmp(model->notes.items[i].key + sizeof prefix - 1, key)) return i;
     return -1;
 }
 
 static void remove_note(strata_model *model, int index) {
-    free(model->notes[index].key);
-    free(model->notes[index].text);
-    model->notes[index] = model->notes[--model->n_notes];
+    free(model->notes.items[index].key);
+    free(model->notes.items[index].text);
+    model->notes.items[index] = model->notes.items[--model->notes.n];
 }
 
 void strata_model_free_notes(strata_model *model) {
-    while (model->n_notes) remove_note(model, model->n_notes - 1);
-    free(model->notes);
-    model->notes = NULL;
+    while (model->notes.n) remove_note(model, model->notes.n - 1);
+    free(model->notes.items);
+    model->notes.items = NULL;
 }
 
 static strata_status add(strata_model *model, const char *key, const char *text, strata_error *err) {
     struct strata_model_note note = {.key = malloc(strlen(key) + sizeof prefix), .text = strdup(text)};
-    struct strata_model_note *larger = realloc(model->notes, (size_t)(model->n_notes + 1) * sizeof *larger);
-    if (larger) model->notes = larger;
+    struct strata_model_note *larger = realloc(model->notes.items, (size_t)(model->notes.n + 1) * sizeof *larger);
+    if (larger) model->notes.items = larger;
     if (!note.key || !note.text || !larger) {
         free(note.key);
         free(note.text);
@@ -44,7 +44,7 @@ static strata_status add(strata_model *model, const char *key, const char *text,
     memcpy(note.key + sizeof prefix - 1, key, strlen(key) + 1);
     int old = find(model, key);
     if (old >= 0) remove_note(model, old);
-    model->notes[model->n_notes++] = note;
+    model->notes.items[model->notes.n++] = note;
     return STRATA_OK;
 }
 
@@ -62,7 +62,7 @@ strata_status strata_model_set_note(strata_model *model, const char *key, const 
 
 const char *strata_model_note(const strata_model *model, const char *key) {
     int index = find(model, key);
-    return index < 0 ? NULL : model->notes[index].text;
+    return index < 0 ? NULL : model->notes.items[index].text;
 }
 
 strata_status strata_model_read_notes(strata_model *model, const strata_safetensors *file, strata_error *err) {

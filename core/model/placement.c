@@ -18,11 +18,14 @@ static void list_variables(const strata_model *model, strata_text *text) {
         for (int r = 0; r < model->strategy->n_devices; r++) strata_text_add(text, " %s", device_id(model, r));
         strata_text_add(text, "\n");
     }
-    const int n_slots = model->optimizer_kind->n_slots(&model->optimizer);
-    for (int r = 0; r < model->strategy->n_devices && n_slots; r++)
-        if (model->replicas[r].slots[0])
-            strata_text_add(text, "variable  %d optimizer slots f32 (%lld): %s\n", n_slots,
-                            (long long)model->parameters.flat_size, device_id(model, r));
+    const int n_slots = strata_model_n_slots(model);
+    for (int k = 0; k < model->parameters.n_blocks; k++)
+        for (int r = 0; r < model->strategy->n_devices && n_slots; r++) {
+            const strata_model_block *own = &model->replicas[r].blocks[k];
+            if (own->slots[0])
+                strata_text_add(text, "variable  %d optimizer slots f32 (%lld): %s\n", n_slots,
+                                (long long)(own->end - own->begin), device_id(model, r));
+        }
 }
 
 static void list_nodes(const strata_model *model, const strata_model_program *program, strata_text *text) {

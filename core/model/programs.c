@@ -28,8 +28,6 @@ static strata_step_role role_of(const strata_model *model, strata_program_kind k
         role.has_replicas = strata_strategy_num_replicas_in_sync(strategy) > 1;
     if (kind != STRATA_PROGRAM_TRAIN && kind != STRATA_PROGRAM_APPLY) return role;
     role.updates = strata_strategy_updates(strategy, replica);
-    role.receives = !role.updates;
-    role.gives_new = role.updates && strategy->updater >= 0 && strategy->n_devices > 1;
     role.exchanges = strategy->n_devices > 1 || strata_strategy_has_workers(strategy);
     return role;
 }
@@ -254,6 +252,12 @@ static strata_status run_and_look(strata_model *model, strata_tensor **tensors, 
     return status;
 }
 
+static bool is_block(const strata_step *step, const strata_model *model, const strata_tensor *tensor) {
+    for (int k = 0; k < model->parameters.n_blocks; k++)
+        if (step->blocks[k] == tensor) return true;
+    return false;
+}
+
 strata_status strata_model_diagnose(strata_model *model, const void *x, const void *y, int64_t batch, const float *step,
                                     const int32_t *rng, const char *where, strata_error *err) {
     strata_step s;
@@ -265,7 +269,7 @@ strata_status strata_model_diagnose(strata_model *model, const void *x, const vo
     strata_status status =
         tensors ? run_and_look(model, tensors, float_tensors(s.graph, tensors), x, y, batch, step, rng, &first, &reason)
                 : strata_fail(&reason, STRATA_OUT_OF_MEMORY, "no host memory");
-    if (!status && first >= 0 && tensors[first] == s.flat)
+    if (!status && first >= 0 && is_block(&s, model, tensors[first]))
         status = strata_fail(err, STRATA_DATA,
                              "the loss is not finite at %s; the first tensor that is not is %s %s: in an earlier step the loss "
                              "was finite, but its gradient was not. A smaller learning rate, or checking the data, may help",

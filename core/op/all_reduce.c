@@ -19,7 +19,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
 
 static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
     strata_all_reduce_attrs attrs = *(const strata_all_reduce_attrs *)node->attrs;
-    attrs.every = 0;
+    attrs.common.every = 0;
     dx[0] = strata_all_reduce_among(node->graph, dy, attrs);
 }
 
@@ -30,8 +30,7 @@ const strata_op strata_op_all_reduce = {
     .flags = STRATA_OP_COMMUNICATION,
     .attrs_bytes = sizeof(strata_all_reduce_attrs),
     .attrs = {STRATA_COMMUNICATION_ATTRS(strata_all_reduce_attrs),
-              {"reduction", STRATA_ATTR_INT, offsetof(strata_all_reduce_attrs, reduction)},
-              {"every", STRATA_ATTR_INT, offsetof(strata_all_reduce_attrs, every)}},
+              {"reduction", STRATA_ATTR_INT, offsetof(strata_all_reduce_attrs, reduction)}},
     .shape = shape,
     .gradient = gradient,
     .reference = strata_communication_reference,
@@ -44,9 +43,8 @@ strata_tensor *strata_all_reduce_among(strata_graph *graph, strata_tensor *x, st
 
 strata_tensor *strata_all_reduce_every(strata_tensor *x, strata_reduction reduction, int64_t every) {
     if (!x || strata_tensor_is_poison(x)) return x;
-    const strata_communication_attrs common = {.dtype = x->dtype, .shape = x->shape};
-    return strata_all_reduce_among(x->graph, x,
-                                   (strata_all_reduce_attrs){.common = common, .reduction = reduction, .every = every});
+    const strata_communication_attrs common = {.dtype = x->dtype, .shape = x->shape, .every = every};
+    return strata_all_reduce_among(x->graph, x, (strata_all_reduce_attrs){.common = common, .reduction = reduction});
 }
 
 strata_tensor *strata_all_reduce(strata_tensor *x, strata_reduction reduction) {

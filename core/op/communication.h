@@ -33,17 +33,17 @@ typedef struct strata_communication_attrs {
     strata_dtype dtype;
     strata_shape shape;
     bool takes;
+    /* The exchange takes place in the steps every - 1, 2 every - 1, ... In the others each device keeps its own value: of an
+     * all_reduce its x, of an all_gather a whole that has its own part in every place. 0: in each step. */
+    int64_t every;
 } strata_communication_attrs;
 
 /* ---- all_reduce and reduce_to ---- */
 
 typedef struct strata_all_reduce_attrs {
     strata_communication_attrs common;
-    /* strata_reduction */
+    /* strata_reduction. */
     int64_t reduction;
-    /* The exchange takes place in steps every - 1, 2 every - 1, ...; in other steps each device takes its own x. 0: in each
-     * step. */
-    int64_t every;
     /* The values are gradients: between workers they may travel in the strategy's smaller dtype. */
     bool gradients;
 } strata_all_reduce_attrs;
@@ -81,6 +81,8 @@ typedef struct strata_parts_attrs {
 /* Every member gives its part and takes the whole: the parts end to end along the axis. lengths: copied. */
 strata_tensor *strata_all_gather_parts(strata_tensor *x, strata_channel channel, int axis, const int64_t *lengths, int n,
                                        int own);
+/* The same of n parts that are as long as x, in the steps every - 1, 2 every - 1, ... of all devices. */
+strata_tensor *strata_all_gather_every(strata_tensor *x, int axis, int n, int own, int64_t every);
 /* Every member gives a whole x (NULL: it gives none) of this dtype and shape `whole` and takes the sum or mean of everybody's
  * own part of it along axis 0. lengths: copied. */
 strata_tensor *strata_reduce_scatter_parts(strata_graph *graph, strata_tensor *x, strata_dtype dtype, strata_shape whole,
@@ -89,10 +91,25 @@ strata_tensor *strata_reduce_scatter_parts(strata_graph *graph, strata_tensor *x
 
 /* ---- send and recv ---- */
 
+typedef struct strata_point_attrs {
+    strata_communication_attrs common;
+    /* The worker on the other side; -1: it is a device of the same group. */
+    int64_t worker;
+} strata_point_attrs;
+
 /* Sends x to device `to` of the group, which takes it by strata_recv in the same channel. The node is empty; keep it alive as
  * an update. */
 strata_tensor *strata_send(strata_tensor *x, int64_t channel, int from, int to);
 strata_tensor *strata_recv(strata_graph *graph, strata_dtype dtype, strata_shape shape, int64_t channel, int from, int to);
+/* The same between workers: device `from` sends x to another worker, where a device takes it by strata_recv_from_worker in the
+ * same channel. Values of one channel keep their order. A worker that sends need not wait for the other's step, but for values
+ * beyond what a receiver keeps (cluster/README.md). channel: 0 or more. */
+strata_tensor *strata_send_to_worker(strata_tensor *x, int64_t channel, int from, int worker);
+strata_tensor *strata_recv_from_worker(strata_graph *graph, strata_dtype dtype, strata_shape shape, int64_t channel, int to,
+                                       int worker);
+/* One end of it; x NULL: the one that takes. device, other: of the group, where worker is -1. */
+strata_tensor *strata_point(strata_graph *graph, const strata_op *op, strata_tensor *x, strata_point_attrs attrs, int device,
+                            int other);
 
 /* ---- merge ---- */
 
@@ -124,10 +141,11 @@ strata_status strata_communication_shape(strata_tensor *node, strata_error *err)
 /* With one device the value is the input's; zeros without an input. */
 strata_status strata_communication_reference(const strata_op_call *call, strata_error *err);
 /* Rows of the attribute table that every communication op has; `type` has the common attributes first. */
-#define STRATA_COMMUNICATION_ATTRS(type)                                        \
-    {"channel", STRATA_ATTR_INT, offsetof(type, common.channel.id)},            \
-        {"members", STRATA_ATTR_INT, offsetof(type, common.channel.members)}, { \
-        "shape", STRATA_ATTR_SHAPE, offsetof(type, common.shape)                \
+#define STRATA_COMMUNICATION_ATTRS(type)                                      \
+    {"channel", STRATA_ATTR_INT, offsetof(type, common.channel.id)},          \
+        {"members", STRATA_ATTR_INT, offsetof(type, common.channel.members)}, \
+        {"every", STRATA_ATTR_INT, offsetof(type, common.every)}, {           \
+        "shape", STRATA_ATTR_SHAPE, offsetof(type, common.shape)              \
     }
 
 #endif

@@ -18,18 +18,25 @@
 #include "core/op/window.h"
 
 typedef struct strata_conv2d_attrs {
-    strata_window window; /* size is the filter's */
+    /* Size is the filter's. */
+    strata_window window;
     int64_t groups;
-    int64_t input_size[STRATA_MAX_RANK]; /* H, W of x, for conv2d_input_grad: dy does not tell; else 0 */
-    strata_epilogue epilogue;            /* of conv2d and conv2d_input_grad */
+    /* H, W of x, for conv2d_input_grad: dy does not tell; else 0. */
+    int64_t input_size[STRATA_MAX_RANK];
+    /* Of conv2d and conv2d_input_grad. */
+    strata_epilogue epilogue;
 } strata_conv2d_attrs;
 
 /* Every size of the convolution that one of the three nodes belongs to. */
 typedef struct strata_conv2d_sizes {
-    int64_t n, in_h, in_w, in_c;         /* x      */
-    int64_t out_h, out_w, out_c;         /* y      */
-    int64_t kernel_h, kernel_w;          /* filter */
-    int64_t groups, group_in, group_out; /* group_in = in_c / groups, group_out = out_c / groups */
+    /* X. */
+    int64_t n, in_h, in_w, in_c;
+    /* Y. */
+    int64_t out_h, out_w, out_c;
+    /* Filter. */
+    int64_t kernel_h, kernel_w;
+    /* group_in = in_c / groups, group_out = out_c / groups. */
+    int64_t groups, group_in, group_out;
     int64_t stride[2], dilation[2], top, left;
 } strata_conv2d_sizes;
 

@@ -9,9 +9,11 @@
 
 /* target[target_offset + sum c_d target_strides[d]] = source[source_offset + sum c_d source_strides[d]] for each c in shape. */
 typedef struct strata_copy {
-    const strata_tensor *source, *target; /* one dtype */
+    /* One dtype. */
+    const strata_tensor *source, *target;
     strata_shape shape;
-    int64_t source_offset, target_offset; /* elements, as the strides */
+    /* Elements, as the strides. */
+    int64_t source_offset, target_offset;
     int64_t source_strides[STRATA_MAX_RANK], target_strides[STRATA_MAX_RANK];
 } strata_copy;
 

@@ -34,9 +34,12 @@ typedef enum strata_epilogue_aux {
 } strata_epilogue_aux;
 
 typedef struct strata_epilogue {
-    int64_t has_bias;   /* 0 or 1 */
-    int64_t activation; /* strata_epilogue_activation */
-    int64_t aux;        /* strata_epilogue_aux */
+    /* 0 or 1. */
+    int64_t has_bias;
+    /* strata_epilogue_activation. */
+    int64_t activation;
+    /* strata_epilogue_aux. */
+    int64_t aux;
 } strata_epilogue;
 
 /* Rows of an op's attribute table for the strata_epilogue called `epilogue` in its struct. */

@@ -8,15 +8,18 @@
 #include "core/op/epilogue.h"
 
 typedef struct strata_matmul_attrs {
-    int64_t transpose_a, transpose_b; /* 0 or 1 */
+    /* 0 or 1. */
+    int64_t transpose_a, transpose_b;
     strata_epilogue epilogue;
 } strata_matmul_attrs;
 
 /* A product as loops: n_batch matrices (M,K) times (K,N). Strides are in elements. */
 typedef struct strata_matmul_sizes {
     int64_t m, n, k, n_batch;
-    int64_t a_row, b_row;     /* between rows of the matrix as it is stored */
-    int64_t a_batch, b_batch; /* between matrices; 0: one matrix for all */
+    /* Between rows of the matrix as it is stored. */
+    int64_t a_row, b_row;
+    /* Between matrices; 0: one matrix for all. */
+    int64_t a_batch, b_batch;
 } strata_matmul_sizes;
 
 /* The node must be a valid matmul. */

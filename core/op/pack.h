@@ -7,8 +7,10 @@
 #include "core/graph/graph.h"
 
 typedef struct strata_pack_attrs {
-    const int64_t *offsets; /* first element of each operand; n_inputs of them, in the graph's memory */
-    int64_t size;           /* elements in all */
+    /* First element of each operand; n_inputs of them, in the graph's memory. */
+    const int64_t *offsets;
+    /* Elements in all. */
+    int64_t size;
 } strata_pack_attrs;
 
 #endif

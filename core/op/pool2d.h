@@ -10,8 +10,10 @@
 
 typedef struct strata_pool2d_attrs {
     strata_window window;
-    int64_t input_size[STRATA_MAX_RANK]; /* H, W of x, for avg_pool2d_grad: dy does not tell; else 0 */
-    int64_t rectified;                   /* max_pool2d_grad: 1 where its result then went through relu_grad(dx, x) */
+    /* H, W of x, for avg_pool2d_grad: dy does not tell; else 0. */
+    int64_t input_size[STRATA_MAX_RANK];
+    /* max_pool2d_grad: 1 where its result then went through relu_grad(dx, x). */
+    int64_t rectified;
 } strata_pool2d_attrs;
 
 /* Sizes of the pooling that one of the nodes belongs to. */

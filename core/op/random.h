@@ -9,9 +9,11 @@
 
 /* What tells one sequence from all others, out of a state tensor's words and an op's stream. */
 typedef struct strata_random_sequence {
-    uint32_t key[2]; /* the seed */
+    /* The seed. */
+    uint32_t key[2];
     uint32_t step, stream;
-    uint64_t first; /* number of element 0 in the whole of which this is one part */
+    /* Number of element 0 in the whole of which this is one part. */
+    uint64_t first;
 } strata_random_sequence;
 
 /* Rule for the operand `state` and the attribute `stream`. */

@@ -9,7 +9,8 @@
 
 typedef struct strata_reduce_attrs {
     int64_t axis, n_axes;
-    int64_t keep_dims; /* 1: the axes stay, with size 1 */
+    /* 1: the axes stay, with size 1. */
+    int64_t keep_dims;
 } strata_reduce_attrs;
 
 /* For ops that sum in parts: a launch that makes the node the sum, as reduce_sum folds a long axis, of `parts` times its

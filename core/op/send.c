@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * send: gives x to one other device of the group, whose graph has a recv in the same channel. The node is empty, of shape (0).
+ * send: gives x to one other device, of the group or of another worker, whose graph has a recv in the same channel. The node is
+ * empty, of shape (0).
  * gradient: none, since nothing can depend on an empty node; a graph that wants one sends dy back the other way. */
 #include "core/op/communication.h"
 
@@ -9,22 +10,40 @@ const strata_op strata_op_send = {
     .min_inputs = 1,
     .max_inputs = 1,
     .flags = STRATA_OP_COMMUNICATION,
-    .attrs_bytes = sizeof(strata_communication_attrs),
-    .attrs = {{"channel", STRATA_ATTR_INT, offsetof(strata_communication_attrs, channel.id)},
-              {"members", STRATA_ATTR_INT, offsetof(strata_communication_attrs, channel.members)},
-              {"shape", STRATA_ATTR_SHAPE, offsetof(strata_communication_attrs, shape)}},
+    .attrs_bytes = sizeof(strata_point_attrs),
+    .attrs = {STRATA_COMMUNICATION_ATTRS(strata_point_attrs),
+              {"worker", STRATA_ATTR_INT, offsetof(strata_point_attrs, worker)}},
     .shape = strata_communication_shape,
     .no_gradient = "what a device sends comes back only where its graph receives it",
     .reference = strata_communication_reference,
 };
 
-strata_tensor *strata_send(strata_tensor *x, int64_t channel, int from, int to) {
+enum { MOST_DEVICES = 62 }; /* bits of a channel's members */
+
+strata_tensor *strata_point(strata_graph *graph, const strata_op *op, strata_tensor *x, strata_point_attrs attrs, int device,
+                            int other) {
+    const bool within = attrs.worker < 0;
+    if (device < 0 || device >= MOST_DEVICES || (within && (other < 0 || other >= MOST_DEVICES || other == device)))
+        return strata_graph_poison(graph, op, STRATA_INVALID, "device %d and device %d", device, other);
+    if (attrs.common.channel.id < 0 || attrs.common.channel.id > UINT32_MAX)
+        return strata_graph_poison(graph, op, STRATA_INVALID, "channel %lld; it must be 0 to 4294967295",
+                                   (long long)attrs.common.channel.id);
+    attrs.common.channel.members = (int64_t)1 << device | (within ? (int64_t)1 << other : 0);
+    attrs.common.channel.local = within;
+    return strata_node(graph, op, x != NULL, x ? &x : NULL, &attrs);
+}
+
+static strata_tensor *send(strata_tensor *x, int64_t channel, int from, int to, int worker) {
     if (!x || strata_tensor_is_poison(x)) return x;
-    if (from == to || from < 0 || to < 0 || from > 61 || to > 61)
-        return strata_graph_poison(x->graph, &strata_op_send, STRATA_INVALID, "from device %d to device %d", from, to);
-    const strata_communication_attrs attrs = {
-        .channel = {.id = channel, .members = (int64_t)1 << from | (int64_t)1 << to, .local = true},
-        .dtype = x->dtype,
-        .shape = x->shape};
-    return strata_node(x->graph, &strata_op_send, 1, &x, &attrs);
+    const strata_point_attrs attrs = {.common = {.channel.id = channel, .dtype = x->dtype, .shape = x->shape},
+                                      .worker = worker};
+    return strata_point(x->graph, &strata_op_send, x, attrs, from, to);
+}
+
+strata_tensor *strata_send(strata_tensor *x, int64_t channel, int from, int to) {
+    return send(x, channel, from, to, -1);
+}
+
+strata_tensor *strata_send_to_worker(strata_tensor *x, int64_t channel, int from, int worker) {
+    return send(x, channel, from, -1, worker);
 }

@@ -3,7 +3,8 @@
  * What the optimizers' ops share: f32 ranges of one size, the step's numbers, the gate, and their walk over elements. Their
  * inputs are
  *   parameters, slots ..., gradients, step [, gate]
- * A slot that a setting does without has the parameters in its place, so that the others keep theirs. */
+ * An optimizer whose settings need no such slot (momentum 0, for example) gets the parameters in its place, so that the other
+ * slots keep their positions. */
 #ifndef STRATA_CORE_OP_UPDATE_H
 #define STRATA_CORE_OP_UPDATE_H
 
@@ -25,8 +26,8 @@ const strata_variable *strata_variable_behind(const strata_tensor *tensor);
 /* Whether the update is to be done: there is no gate (NULL), or it is finite. */
 bool strata_gate_is_open(const void *gate);
 
-/* The new values of one element, in double. slots: those of the op, in order; one that is done without holds the parameter and
- * is not written back. */
+/* Computes the new values of one element, in double. slots: those of the op, in order; one that the settings do not need is the
+ * parameter, and is not written back. */
 typedef void strata_update_element(const void *attrs, const float *step, double gradient, double *parameter, double *slots);
 /* Runs it over all elements unless the gate is closed. */
 void strata_update_reference(const strata_op_call *call, int n_slots, strata_update_element *element);

@@ -14,10 +14,14 @@ enum { STRATA_PAD_TOP, STRATA_PAD_BOTTOM, STRATA_PAD_LEFT, STRATA_PAD_RIGHT };
 
 /* Entry 0 is for H, 1 for W; the rest are 0. */
 typedef struct strata_window {
-    int64_t size[STRATA_MAX_RANK];     /* KH, KW                   */
-    int64_t stride[STRATA_MAX_RANK];   /* at least 1               */
-    int64_t dilation[STRATA_MAX_RANK]; /* at least 1               */
-    int64_t padding[STRATA_MAX_RANK];  /* top, bottom, left, right */
+    /* KH, KW. */
+    int64_t size[STRATA_MAX_RANK];
+    /* At least 1. */
+    int64_t stride[STRATA_MAX_RANK];
+    /* At least 1. */
+    int64_t dilation[STRATA_MAX_RANK];
+    /* Top, bottom, left, right. */
+    int64_t padding[STRATA_MAX_RANK];
 } strata_window;
 
 /* Rows of an op's attribute table for the strata_window called `window` in its struct. */

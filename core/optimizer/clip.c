@@ -11,18 +11,27 @@ static strata_tensor *factor(strata_tensor *square, double c) {
     return strata_div(most, strata_max(strata_sqrt(square), most));
 }
 
-strata_tensor *strata_clip_gradients(const strata_optimizer *settings, strata_tensor *gradients,
-                                     const strata_segments *segments, strata_tensor **out_square) {
-    *out_square = NULL;
-    if (settings->clip_value > 0) return strata_clip(gradients, -settings->clip_value, settings->clip_value);
-    if (settings->clip_norm > 0) {
-        strata_tensor *squares = strata_segment_squares(segments, gradients);
-        *out_square = strata_reduce_sum(squares, NULL, 0, false);
-        return strata_segment_scale(segments, gradients, factor(squares, settings->clip_norm));
+void strata_clip_gradients(const strata_optimizer *settings, strata_tensor **gradients, const strata_segments *segments, int n,
+                           strata_tensor **out_square) {
+    strata_tensor *square = NULL, *squares = NULL, *all = NULL;
+    for (int k = 0; k < n; k++) {
+        if (settings->clip_value > 0) {
+            gradients[k] = strata_clip(gradients[k], -settings->clip_value, settings->clip_value);
+            continue;
+        }
+        if (settings->clip_norm > 0 && !segments[k].n) { /* all of it is one parameter */
+            square = strata_reduce_sum(strata_square(gradients[k]), NULL, 0, false);
+            gradients[k] = strata_mul(gradients[k], factor(square, settings->clip_norm));
+        } else if (settings->clip_norm > 0) {
+            squares = strata_segment_squares(&segments[k], gradients[k]);
+            square = strata_reduce_sum(squares, NULL, 0, false);
+            gradients[k] = strata_segment_scale(&segments[k], gradients[k], factor(squares, settings->clip_norm));
+        } else if (settings->clip_global_norm > 0) {
+            square = strata_reduce_sum(strata_square(gradients[k]), NULL, 0, false);
+        }
+        all = all && square ? strata_add(all, square) : square;
     }
-    if (settings->clip_global_norm > 0) {
-        *out_square = strata_reduce_sum(strata_square(gradients), NULL, 0, false);
-        return strata_mul(gradients, factor(*out_square, settings->clip_global_norm));
-    }
-    return gradients;
+    strata_tensor *scale = settings->clip_global_norm > 0 ? factor(all, settings->clip_global_norm) : NULL;
+    for (int k = 0; k < n && scale; k++) gradients[k] = strata_mul(gradients[k], scale);
+    *out_square = all;
 }

@@ -15,10 +15,14 @@ enum { STRATA_MAX_OPTIMIZER_SLOTS = 3, STRATA_MAX_OPTIMIZER_OPTIONS = 12, STRATA
  * parameters begin at chunks, and what lies behind a parameter's end in its last chunk is zero. */
 enum { STRATA_SEGMENT_CHUNK = 64 };
 typedef struct strata_segments {
-    int n;                /* parameters */
-    int64_t n_chunks;     /* of the flat range */
-    const int32_t *ends;  /* [n] chunk behind the parameter's last */
-    const int32_t *owner; /* [n_chunks] the parameter that a chunk belongs to */
+    /* How many parameters there are. */
+    int n;
+    /* How many chunks the flat range has. */
+    int64_t n_chunks;
+    /* [n] The number of the chunk behind the parameter's last one. */
+    const int32_t *ends;
+    /* [n_chunks] The number of the parameter that a chunk belongs to. */
+    const int32_t *owner;
 } strata_segments;
 
 /* One update of all parameters: flat tensors of one size; `step` and `gate` as in strata/ops.h. */
@@ -30,11 +34,14 @@ typedef struct strata_update {
 typedef struct strata_optimizer_kind {
     const char *name;
     strata_option options
-        [STRATA_MAX_OPTIMIZER_OPTIONS]; /* of strata_optimizer, in JSON, besides the learning rate; ends at a NULL name */
+        /* Of strata_optimizer, in JSON, besides the learning rate; ends at a NULL name. */
+        [STRATA_MAX_OPTIMIZER_OPTIONS];
     /* Puts the documented defaults where settings are 0, then checks them; the learning rate and clipping apart. */
     strata_status (*check)(strata_optimizer *settings, strata_error *err);
-    double learning_rate;  /* where the settings say 0 */
-    bool whole_parameters; /* an update needs all of each parameter: norms */
+    /* Where the settings say 0. */
+    double learning_rate;
+    /* An update needs all of each parameter: norms. */
+    bool whole_parameters;
     /* How many flat slots (momentum, m, v) these settings need. */
     int (*n_slots)(const strata_optimizer *settings);
     /* What the slots hold at first; NULL: zeros. */
@@ -67,10 +74,11 @@ STRATA_MUST_USE strata_status strata_optimizer_check(strata_optimizer *settings,
 /* The words of update t = 1, 2, ... (STRATA_STEP_WORDS). */
 void strata_optimizer_step(const strata_optimizer_kind *kind, const strata_optimizer *settings, int64_t t, float *out_words);
 
-/* clip.c: the gradients as the settings clip them. *out_square is the sum of their squares (one number) where that was needed,
- * else NULL. */
-strata_tensor *strata_clip_gradients(const strata_optimizer *settings, strata_tensor *gradients,
-                                     const strata_segments *segments, strata_tensor **out_square);
+/* clip.c: clips gradients, which lie in n blocks, as the settings say, and puts the results in their place. segments: [n] of
+ * each block; with no parameters in them, the block is one parameter. *out_square is the sum of the squares of all (one number)
+ * where that was needed, else NULL. */
+void strata_clip_gradients(const strata_optimizer *settings, strata_tensor **gradients, const strata_segments *segments, int n,
+                           strata_tensor **out_square);
 
 /* segments.c: sum of squares of each parameter's elements (n). */
 strata_tensor *strata_segment_squares(const strata_segments *segments, strata_tensor *flat);

@@ -13,7 +13,8 @@ enum { STRATA_BENCH_ROUNDS = 10 }; /* for people to read; the tuner takes fewer 
 typedef struct strata_bench {
     strata_device *device;
     const strata_tensor *node;
-    strata_piece piece; /* to compile: on a GPU the node so many times that what a submission costs counts little */
+    /* To compile: on a GPU the node so many times that what a submission costs counts little. */
+    strata_piece piece;
     const strata_tensor **nodes;
     strata_place *places;
     strata_arena *arenas;

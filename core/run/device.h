@@ -47,7 +47,8 @@ typedef struct strata_device_api {
 struct strata_device {
     const strata_device_api *api;
     strata_device_info info;
-    strata_device_counters counters; /* kept by the backend */
+    /* The backend counts in these. */
+    strata_device_counters counters;
 };
 
 typedef struct strata_device_list {

@@ -76,7 +76,7 @@ static strata_status fold(job *j, strata_error *err) {
                           n_results, err);
 }
 
-/* ---- broadcast, send and recv ---- */
+/* ---- broadcast ---- */
 
 static strata_status hand_on(job *j, strata_error *err) {
     const strata_exchange_context *c = j->context;
@@ -93,6 +93,24 @@ static strata_status hand_on(job *j, strata_error *err) {
     j->read = bytes;
     j->written = bytes * (uint64_t)n_results;
     return STRATA_OK;
+}
+
+/* ---- send and recv ---- */
+
+/* The other end is of this group, or of another worker. */
+static strata_status send_and_receive(job *j, strata_error *err) {
+    const strata_point_attrs *attrs = (const strata_point_attrs *)j->common;
+    const strata_exchange_member *m = &j->members[0];
+    const size_t bytes = bytes_of(j->common->dtype, strata_shape_elements(j->common->shape));
+    const strata_workers *workers = j->context->workers;
+    if (attrs->worker < 0) return hand_on(j, err);
+    if (!workers || attrs->worker >= workers->n || attrs->worker == workers->rank)
+        return strata_fail(err, STRATA_INVALID, "%s: worker %lld is none of the %d others", m->node->op->name,
+                           (long long)attrs->worker, workers ? workers->n - 1 : 0);
+    if (m->gives) j->read = bytes;
+    if (m->takes) j->written = bytes;
+    if (m->gives) return workers->send(workers, (int)attrs->worker, j->common->channel.id, m->operand, bytes, err);
+    return m->takes ? workers->receive(workers, (int)attrs->worker, j->common->channel.id, m->result, bytes, err) : STRATA_OK;
 }
 
 /* ---- all_gather ---- */
@@ -264,8 +282,8 @@ typedef struct kind {
 static const kind kinds[] = {
     {&strata_op_all_reduce, fold},        {&strata_op_reduce_to, fold},
     {&strata_op_broadcast, hand_on},      {&strata_op_all_gather, gather},
-    {&strata_op_reduce_scatter, scatter}, {&strata_op_send, hand_on},
-    {&strata_op_recv, hand_on},           {&strata_op_merge, merge},
+    {&strata_op_reduce_scatter, scatter}, {&strata_op_send, send_and_receive},
+    {&strata_op_recv, send_and_receive},  {&strata_op_merge, merge},
 };
 
 strata_status strata_exchange_run(const strata_exchange_context *context, const strata_exchange_member *members, int n_members,
@@ -291,6 +309,10 @@ static bool is_fold(const strata_tensor *node) {
     return node->op == &strata_op_all_reduce || node->op == &strata_op_reduce_to;
 }
 
+static bool is_point(const strata_tensor *node) {
+    return node->op == &strata_op_send || node->op == &strata_op_recv;
+}
+
 static bool is_parts(const strata_tensor *node) {
     return node->op == &strata_op_all_gather || node->op == &strata_op_reduce_scatter;
 }
@@ -309,8 +331,19 @@ bool strata_exchange_folds(const strata_tensor *node, int64_t *out_elements, str
 }
 
 bool strata_exchange_is_due(const strata_tensor *node, int64_t step) {
-    const int64_t every = node->op == &strata_op_all_reduce ? ((const strata_all_reduce_attrs *)node->attrs)->every : 0;
+    const int64_t every = ((const strata_communication_attrs *)node->attrs)->every;
     return !every || (step + 1) % every == 0;
+}
+
+void strata_exchange_keep(const strata_tensor *node, const void *operand, void *result) {
+    const strata_communication_attrs *common = node->attrs;
+    if (node->op != &strata_op_all_gather) {
+        copy(result, operand, bytes_of(common->dtype, strata_shape_elements(common->shape)));
+        return;
+    }
+    const strata_parts_attrs *attrs = node->attrs;
+    const layout l = layout_of(attrs);
+    for (int64_t k = 0; k < attrs->n; k++) put_part(attrs, &l, k, operand, result);
 }
 
 const char *strata_exchange_name(const strata_tensor *node) {
@@ -321,7 +354,7 @@ const char *strata_exchange_name(const strata_tensor *node) {
 int64_t strata_exchange_room(const strata_tensor *node, const strata_workers *workers) {
     const strata_communication_attrs *common = node->attrs;
     int64_t elements = strata_shape_elements(common->shape), bytes;
-    if (!strata_exchange_spans_workers(node, workers)) return 0;
+    if (!strata_exchange_spans_workers(node, workers) || is_point(node)) return 0;
     if (node->op == &strata_op_reduce_scatter) row_of(node->attrs, &elements);
     if (__builtin_mul_overflow(elements, (int64_t)strata_dtype_bytes(common->dtype), &bytes)) return -1;
     /* Parts: each worker's bytes, this worker's own, and everybody's. */
@@ -340,11 +373,8 @@ static strata_status differ(const strata_tensor *a, const strata_tensor *b, stra
 
 strata_status strata_exchange_check(const strata_tensor *a, const strata_tensor *b, strata_error *err) {
     const strata_communication_attrs *x = a->attrs, *y = b->attrs;
-    const bool pair =
-        (a->op == &strata_op_send && b->op == &strata_op_recv) || (a->op == &strata_op_recv && b->op == &strata_op_send);
-    if ((a->op != b->op && !pair) || (a->op == &strata_op_send && !pair) || (a->op == &strata_op_recv && !pair) ||
-        x->dtype != y->dtype)
-        return differ(a, b, err);
+    const bool pair = is_point(a) && is_point(b) && a->op != b->op;
+    if ((is_point(a) ? !pair : a->op != b->op) || x->dtype != y->dtype || x->every != y->every) return differ(a, b, err);
     if (is_parts(a)) {
         const strata_parts_attrs *p = a->attrs, *q = b->attrs;
         strata_shape whole_a = x->shape, whole_b = y->shape;
@@ -358,7 +388,7 @@ strata_status strata_exchange_check(const strata_tensor *a, const strata_tensor 
     if (!strata_shape_equal(x->shape, y->shape)) return differ(a, b, err);
     if (is_fold(a)) {
         const strata_all_reduce_attrs *p = a->attrs, *q = b->attrs;
-        if (p->reduction != q->reduction || p->every != q->every || p->gradients != q->gradients) return differ(a, b, err);
+        if (p->reduction != q->reduction || p->gradients != q->gradients) return differ(a, b, err);
     }
     return STRATA_OK;
 }

@@ -24,9 +24,11 @@ typedef struct strata_exchange_member {
 
 /* What carrying out needs, besides the members. */
 typedef struct strata_exchange_context {
-    const strata_workers *workers; /* NULL: this worker is alone */
+    /* NULL: this worker is alone. */
+    const strata_workers *workers;
     const strata_cross_device_ops *ops;
-    void *plan; /* of ops, for this exchange; NULL: none */
+    /* Of ops, for this exchange; NULL: none. */
+    void *plan;
     /* Scratch of as many bytes as strata_exchange_room says. */
     void *room;
     /* [members] Scratch. */
@@ -50,8 +52,9 @@ bool strata_exchange_spans_workers(const strata_tensor *node, const strata_worke
 bool strata_exchange_folds(const strata_tensor *node, int64_t *out_elements, strata_reduction *out_reduction);
 /* Bytes of scratch that an exchange of this node needs; -1: more than a size can say. */
 int64_t strata_exchange_room(const strata_tensor *node, const strata_workers *workers);
-/* Whether the exchange is made in this step; else each member that takes keeps its own value. */
+/* Whether the exchange is made in this step; else strata_exchange_keep gives each member that takes its own value. */
 bool strata_exchange_is_due(const strata_tensor *node, int64_t step);
+void strata_exchange_keep(const strata_tensor *node, const void *operand, void *result);
 /* "sum", "mean", "broadcast", "all_gather": for messages and lists. */
 const char *strata_exchange_name(const strata_tensor *node);
 

@@ -117,11 +117,17 @@ static strata_status compile(strata_executable *exe, strata_error *err) {
     return status;
 }
 
+static bool device_supports(void *device, const strata_tensor *node) {
+    const char *reason;
+    return ((strata_device *)device)->api->supports(device, node, &reason);
+}
+
 /* Everything that needs no device memory. */
 static strata_status plan(strata_executable *exe, strata_tensor *const *outputs, strata_tensor *const *updates, int n_updates,
                           bool no_fusion, bool alone, strata_tensor **new_updates, strata_error *err) {
-    STRATA_TRY(strata_passes_run(outputs, exe->n_outputs, updates, n_updates, no_fusion, alone, &exe->graph, exe->outputs,
-                                 new_updates, err));
+    const strata_fusion fusion = {device_supports, exe->device};
+    STRATA_TRY(strata_passes_run(outputs, exe->n_outputs, updates, n_updates, no_fusion ? NULL : &fusion, alone, &exe->graph,
+                                 exe->outputs, new_updates, err));
     STRATA_TRY(strata_segments_prepare(&exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, err));
     const strata_device_info *info = &exe->device->info;
     uint64_t limit = info->max_range_bytes < info->max_allocation_bytes ? info->max_range_bytes : info->max_allocation_bytes;

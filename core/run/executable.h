@@ -9,8 +9,10 @@
 /* What a program would cost: the memory that strata_executable_create would reserve on the device, and the work of one run. */
 typedef struct strata_program_cost {
     int64_t device_bytes;
-    double flops;       /* core/compile/cost.h */
-    double moved_bytes; /* core/compile/cost.h */
+    /* core/compile/cost.h. */
+    double flops;
+    /* core/compile/cost.h. */
+    double moved_bytes;
 } strata_program_cost;
 
 /* By passes and plan alone. Fails as create does before memory is asked for. */
@@ -36,17 +38,22 @@ STRATA_MUST_USE strata_status strata_executable_wait_segment(strata_executable *
                                                              strata_error *err);
 
 typedef struct strata_executable_communication {
-    const strata_tensor *node; /* dtype, shape and what to do; borrowed */
-    int after, before;         /* segments; after -1: it gives nothing; before -1: nothing reads it */
-    const void *operand;       /* host memory; NULL when it has 0 bytes, or gives nothing */
-    void *result;              /* host memory; NULL when it has 0 bytes, or takes nothing */
+    /* Dtype, shape and what to do; borrowed. */
+    const strata_tensor *node;
+    /* Segments; after -1: it gives nothing; before -1: nothing reads it. */
+    int after, before;
+    /* Host memory; NULL when it has 0 bytes, or gives nothing. */
+    const void *operand;
+    /* Host memory; NULL when it has 0 bytes, or takes nothing. */
+    void *result;
 } strata_executable_communication;
 int strata_executable_n_communications(const strata_executable *executable);
 strata_executable_communication strata_executable_get_communication(const strata_executable *executable, int index, int slot);
 
 /* What it computes, in order, for those who show it. */
 typedef struct strata_executable_node {
-    const strata_tensor *node; /* borrowed */
+    /* Borrowed. */
+    const strata_tensor *node;
     int segment;
 } strata_executable_node;
 int strata_executable_n_nodes(const strata_executable *executable);

@@ -475,8 +475,7 @@ static strata_status keep_own(strata_group *group, int index, int slot, strata_e
         if (c.after < 0 || c.before < 0) continue;
         double waited;
         STRATA_TRY(wait_for_segment(group, r, slot, c.after, &waited, err));
-        const size_t bytes = (size_t)strata_shape_elements(c.node->shape) * strata_dtype_bytes(c.node->dtype);
-        if (bytes) memcpy(c.result, c.operand, bytes);
+        strata_exchange_keep(c.node, c.operand, c.result);
     }
     return STRATA_OK;
 }

@@ -57,11 +57,16 @@ STRATA_MUST_USE strata_status strata_group_wait(strata_group *group, int slot, s
 /* What the group has communicated since it was made. */
 typedef struct strata_group_counters {
     uint64_t steps;
-    uint64_t bytes_read, bytes_written; /* by folds, of all replicas' memory */
-    uint64_t bytes_sent;                /* to other workers */
-    double fold_seconds;                /* in folds */
-    double hidden_seconds;              /* of these: in folds behind which a device was still at work that it had before them */
-    double wait_seconds;                /* for the devices, before folds */
+    /* Bytes of all replicas' memory that exchanges read and wrote. */
+    uint64_t bytes_read, bytes_written;
+    /* Bytes that were sent to other workers. */
+    uint64_t bytes_sent;
+    /* Seconds spent in exchanges. */
+    double fold_seconds;
+    /* The part of these seconds in which a device was still computing what it had been given before the exchange. */
+    double hidden_seconds;
+    /* Seconds in which the host waited for devices before exchanges. */
+    double wait_seconds;
 } strata_group_counters;
 strata_group_counters strata_group_get_counters(const strata_group *group);
 /* Mean seconds that replica r took from the start of a step to its first communication or, when there is none, its end, over

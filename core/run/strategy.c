@@ -121,3 +121,18 @@ int strata_strategy_num_workers(const strata_strategy *strategy) {
 strata_device *strata_strategy_device(const strata_strategy *strategy, int replica) {
     return replica >= 0 && replica < strategy->n_replicas ? strategy->devices[replica] : NULL;
 }
+
+/* ---- what was made with a strategy ---- */
+
+void strata_strategy_own(strata_strategy *strategy, strata_owned *owned, void (*destroy)(void *object), void *object) {
+    *owned = (strata_owned){.next = strategy->owned, .link = &strategy->owned, .destroy = destroy, .object = object};
+    if (owned->next) owned->next->link = &owned->next;
+    strategy->owned = owned;
+}
+
+void strata_owned_forget(strata_owned *owned) {
+    if (!owned->link) return;
+    *owned->link = owned->next;
+    if (owned->next) owned->next->link = owned->link;
+    *owned = (strata_owned){0};
+}

@@ -4,13 +4,16 @@
 #ifndef STRATA_CORE_STRATEGY_H
 #define STRATA_CORE_STRATEGY_H
 
+#include "core/op/communication.h"
 #include "core/run/cross_device.h"
-#include "strata/strategy.h"
+#include "strata/distribute.h"
 
 /* The workers of a job, each with a strategy of its own: what they do together. */
 typedef struct strata_workers {
-    int rank, n;                   /* n 0 or 1: there is this one alone */
-    int first_replica, n_replicas; /* of this worker's replicas; of all workers together */
+    /* n 0 or 1: there is this one alone. */
+    int rank, n;
+    /* Of this worker's replicas; of all workers together. */
+    int first_replica, n_replicas;
     /* The same on all workers: the sum of `own` over them in rank order, which for f32 may travel as `wire` (F16 or BF16; F32:
      * as it is), into out_sum, which may be `own` itself; in place, rank 0's value. */
     strata_status (*sum)(const struct strata_workers *workers, strata_dtype dtype, strata_dtype wire, const void *own,
@@ -24,40 +27,106 @@ typedef struct strata_workers {
     /* The workers' bytes end to end, in rank order: bytes[w] of worker w. */
     strata_status (*all_gather)(const struct strata_workers *workers, const void *own, void *out_all, const size_t *bytes,
                                 strata_error *err);
+    /* A value of so many bytes to another worker, which receives it in the same channel; values of a channel keep their
+     * order. */
+    strata_status (*send)(const struct strata_workers *workers, int to, int64_t channel, const void *data, size_t bytes,
+                          strata_error *err);
+    strata_status (*receive)(const struct strata_workers *workers, int from, int64_t channel, void *data, size_t bytes,
+                             strata_error *err);
     /* Says which step goes on, from 1, for messages about lost workers. */
     void (*at_step)(const struct strata_workers *workers, int64_t step);
-    bool mixed; /* their devices are of several kinds, whose updates may differ in the last bit: rank 0's count */
+    /* Their devices are of several kinds, whose updates may differ in the last bit: rank 0's count. */
+    bool mixed;
     uint64_t (*bytes_sent)(const struct strata_workers *workers); /* by this worker, since it joined */
-    strata_dtype wire;                                            /* of gradients */
-    int *first_replicas; /* [n + 1] of each worker's replicas; the last one: of all. The strategy's own */
-    void *communicator;  /* borrowed */
+    /* The type in which gradients travel between workers. */
+    strata_dtype wire;
+    /* [n + 1] of each worker's replicas; the last one: of all. The strategy's own. */
+    int *first_replicas;
+    /* The strata_communicator of the workers; borrowed. */
+    void *communicator;
 } strata_workers;
+
+/* The exchanges of a training step over several replicas. A kind of strategy builds them into the graph of each device;
+ * every device builds the same exchanges in the same order. */
+typedef struct strata_step_exchanges {
+    /* The sum or mean of x over the replicas, for the devices that update. x is NULL on a device without a replica. On a device
+     * that does not update the result is an empty node, which the caller keeps alive as an update. */
+    strata_tensor *(*sum)(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *x,
+                          strata_all_reduce_attrs attrs);
+    /* Brings a new value of a variable to the devices that did not compute it. `updated` is the update that this device made of
+     * `variable`; NULL: it makes none. Returns an update to keep alive; NULL: this device takes part in no exchange. */
+    strata_tensor *(*share)(const strata_strategy *strategy, int device, strata_graph *graph, strata_tensor *variable,
+                            strata_tensor *updated);
+} strata_step_exchanges;
+
+/* One of the replicas of all workers. */
+typedef struct strata_step_replica {
+    int index, n;
+} strata_step_replica;
 
 /* How a kind's training step differs from adding up the gradients before each update: built into every replica's graph. */
 typedef struct strata_step_rewrite {
-    /* What the replica's update takes, of the gradients of its own examples, which are weighted by 1 / (batch of all). share:
-     * its part of that batch, a scalar; 0 where it has no examples. */
-    strata_tensor *(*gradients)(strata_tensor *own, strata_tensor *share);
-    /* What its parameters become, of what the update made of them. */
-    strata_tensor *(*parameters)(strata_tensor *updated);
+    /* Returns what the replica's update takes. own: the gradients of its own examples, weighted by 1 / (batch of all replicas).
+     * share: its part of that batch, a scalar; 0 where it has no examples. */
+    strata_tensor *(*gradients)(const strata_step_replica *replica, strata_tensor *own, strata_tensor *share);
+    /* Returns what the replica's parameters become, a flat range of them. updated: what its update made of them. */
+    strata_tensor *(*parameters)(const strata_step_replica *replica, strata_tensor *updated);
 } strata_step_rewrite;
 
+/* Something that was made with a strategy: a model, variables, an optimizer, batches, a function. What is still there when the
+ * strategy is destroyed is destroyed with it, the newest first. */
+typedef struct strata_owned {
+    struct strata_owned *next, **link;
+    /* Destroys the object, which forgets this. */
+    void (*destroy)(void *object);
+    void *object;
+} strata_owned;
+void strata_strategy_own(strata_strategy *strategy, strata_owned *owned, void (*destroy)(void *object), void *object);
+/* The object is destroyed by itself; zeroed is fine. */
+void strata_owned_forget(strata_owned *owned);
+
 struct strata_strategy {
-    const char *name; /* of its kind */
+    /* The name of its kind. */
+    const char *name;
     char choice[256];
-    strata_device **devices; /* its own; first one a replica, then one that keeps parameters only, if there is one */
+    /* Its own; first one a replica, then one that keeps parameters only, if there is one. */
+    strata_device **devices;
     int n_devices, n_replicas;
-    int updater; /* the device that makes the update and sends the parameters to the others; -1: each updates its own copy */
-    int64_t *weights;                   /* [n_replicas] of the shares; NULL: equal */
-    bool auto_split;                    /* weights are there, and follow the replicas' speeds */
-    int64_t *measured;                  /* [n_replicas], room for new weights: the other half of `weights` */
-    const strata_step_rewrite *rewrite; /* NULL: none */
+    /* The device that makes the update and sends the parameters to the others; -1: each updates its own copy. */
+    int updater;
+    /* [n_replicas] of the shares; NULL: equal. */
+    int64_t *weights;
+    /* weights are there, and follow the replicas' speeds. */
+    bool auto_split;
+    /* [n_replicas], room for new weights: the other half of `weights`. */
+    int64_t *measured;
+    /* NULL: none. */
+    const strata_step_rewrite *rewrite;
+    const strata_step_exchanges *exchanges;
+    strata_owned *owned;
     strata_workers workers;
+    /* The communicator that the strategy made itself, from the environment; NULL: it was given one, or has none. */
+    void *joined;
     const strata_cross_device_ops *cross_device;
-    int64_t bucket_bytes; /* gradients are communicated in parts of about this size, each as soon as it is there */
+    strata_shard_optimizer shard_optimizer;
+    /* gradients are communicated in parts of about this size, each as soon as it is there. */
+    int64_t bucket_bytes;
 };
 
 enum { STRATA_DEFAULT_BUCKET_BYTES = 256 << 10 };
+
+/* A variable with a copy on each replica's device. */
+struct strata_distributed_variable {
+    strata_strategy *strategy;
+    strata_synchronization synchronization;
+    strata_aggregation aggregation;
+    /* [strategy->n_replicas]. */
+    strata_variable **copies;
+    /* Of a model's parameters: the model, and which of its blocks. NULL: a variable by itself. */
+    strata_model *model;
+    int block;
+    strata_owned owned;
+};
 
 static inline bool strata_strategy_has_workers(const strata_strategy *strategy) {
     return strategy->workers.n > 1;

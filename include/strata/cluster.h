@@ -14,10 +14,12 @@
  * Errors. No call waits for ever. A rank that calls another collective than the others (kind, dtype, count, root, order) makes
  * it fail on all, INVALID, with both sides in the message. A rank that dies, stops or cannot be reached makes every rank fail
  * with PEER_LOST and the same message, which names it, its host, the collective and the step (strata_communicator_set_step).
- * When rank 0 itself is lost, each rank names its own step. After any such failure the communicator and those split from it are
- * dead: each later call fails with the same message, the contents of outputs are undefined, and destroy is what is left to do.
+ * After any such failure the communicator's collectives all fail with the same message, and the contents of outputs are
+ * undefined. Communicators that do not have the lost rank, or were split from one that failed otherwise, go on; the survivors
+ * of one that has it make a new one of themselves (strata_communicator_shrink). When rank 0 of the job is lost, which keeps the
+ * store, all communicators fail, and each rank names its own step.
  *
- * Threads. One call at a time for a communicator; different communicators are independent of each other. */
+ * Threads. One call at a time for a communicator, but for messages; different communicators are independent of each other. */
 #ifndef STRATA_CLUSTER_H
 #define STRATA_CLUSTER_H
 
@@ -43,35 +45,45 @@ typedef enum strata_reducer {
 
 typedef struct strata_communicator strata_communicator;
 
+/* Zeros are the defaults. Texts are borrowed while the communicator is created. */
 typedef struct strata_communicator_options {
-    int rank;          /* 0 to world - 1, each once */
-    int world;         /* 0: 1 */
-    const char *store; /* "host:port" or "[v6]:port" where rank 0 listens and the others find it; may be NULL when world is 1 */
-    /* of strata_transport_names; NULL: "auto", shm where all ranks are on one host with room in /dev/shm, else tcp */
+    /* 0 to world - 1, each once. */
+    int rank;
+    /* How many ranks there are; 0: 1. */
+    int world;
+    /* "host:port" or "[v6]:port" where rank 0 listens and the others find it; may be NULL when world is 1. */
+    const char *store;
+    /* One of strata_transport_names. NULL: "auto", which is shm where all ranks are on one host with room in /dev/shm, else
+     * tcp. */
     const char *transport;
-    const char *
-        engine; /* NULL: "builtin". "mpi": whole collectives by Open MPI, or MPICH and its kin, found at run time, in a job that its mpirun started; the store stays. Sums have the same bits, as
-                         * only moves are MPI's. A rank that dies ends the job, by mpirun */
-    const char
-        *algorithm; /* of strata_algorithm_names, for reductions on all ranks alike; NULL: by size, ranks and transport */
-    const char *
-        table; /* rank 0: file of measured choices of algorithms, which all ranks follow; NULL: the user's, allreduce.table in $XDG_CACHE_HOME/strata or
-                        * ~/.cache/strata, that `strata bench allreduce --tune` writes; "": none. No choice changes bits */
-    const char
-        *interface; /* name ("eth0") or address to listen on and tell to the others; NULL: the one that reaches the store */
-    /* What the ranks prove to each other before anything else is read (HMAC-SHA256 over fresh nonces). Borrowed during
-     * create. */
+    /* NULL: "builtin". "mpi": whole collectives are carried out by Open MPI, MPICH or a library of its binary interface,
+     * found at run time, in a job that its mpirun started; the store stays Strata's. Sums have the same bits, since MPI only
+     * moves data. A rank that dies ends the job, by mpirun. */
+    const char *engine;
+    /* One of strata_algorithm_names, for reductions; the same on all ranks. NULL: chosen by size, ranks and transport. */
+    const char *algorithm;
+    /* Of rank 0, for all: a file of measured choices of algorithms, as `strata bench allreduce --tune` writes it. NULL: the
+     * user's, allreduce.table in $XDG_CACHE_HOME/strata or ~/.cache/strata. "": none. No choice changes bits. */
+    const char *table;
+    /* The name ("eth0") or address of the interface to listen on, which the others connect to; NULL: the one that reaches the
+     * store. */
+    const char *interface;
+    /* What the ranks prove to each other before anything else is read (HMAC-SHA256 over fresh nonces). 0 bytes: none. */
     const void *secret;
-    size_t secret_bytes; /* 0: none */
+    size_t secret_bytes;
     /* TLS 1.3 between the ranks of all hosts, each of which proves itself to the other: PEM files of this rank's certificate
-     * (with those between it and an authority), of its key (NULL: in tls_cert too), and of the authorities whose certificates
-     * are believed. NULL: no TLS. A certificate must have the host name or address that the others dial, or tls_name where that
-     * is given: then every rank's must. */
+     * (with those between it and an authority), of its key (NULL: in tls_cert too), and of the authorities whose
+     * certificates are believed. NULL: no TLS. A certificate must have the host name or address that the others connect to,
+     * or tls_name where that is given: then every rank's must. */
     const char *tls_cert, *tls_key, *tls_ca, *tls_name;
-    bool insecure;            /* listen beyond this host without a secret; otherwise that is INVALID */
-    double connect_seconds;   /* until all ranks must have come; 0: 60 */
-    double heartbeat_seconds; /* between signs of life; a rank that gives none for 5 of them is lost; 0: 1 */
-    double stall_seconds;     /* how long a collective may make no progress while every rank is alive; 0: 300 */
+    /* Listen beyond this host without a secret; otherwise that is INVALID. */
+    bool insecure;
+    /* How long to wait until all ranks have come; 0: 60. */
+    double connect_seconds;
+    /* Between signs of life; a rank that gives none for 5 of them is lost. 0: 1. */
+    double heartbeat_seconds;
+    /* How long a collective may make no progress while every rank is alive; 0: 300. */
+    double stall_seconds;
 } strata_communicator_options;
 
 /* NULL-terminated: "auto", "shm", "tcp". */
@@ -95,6 +107,12 @@ STRATA_API STRATA_MUST_USE strata_status strata_communicator_create_local(int wo
  * color joins none: *out_comm is NULL. May outlive `comm`. Cost: an all_gather of 8 bytes, and connecting anew. */
 STRATA_API STRATA_MUST_USE strata_status strata_communicator_split(strata_communicator *comm, int color, int key,
                                                                    strata_communicator **out_comm, strata_error *err);
+/* A communicator of those ranks of `comm` that are there, in their order; each of them calls it, when a rank was lost or left.
+ * They agree through the store. `comm` is left to be destroyed; may be called of the new communicator when another is lost.
+ * Fails: TIMEOUT, naming a rank that is not lost and does not come within connect_seconds; PEER_LOST when another rank is lost
+ * meanwhile: call it again; UNSUPPORTED with an engine. */
+STRATA_API STRATA_MUST_USE strata_status strata_communicator_shrink(strata_communicator *comm, strata_communicator **out_comm,
+                                                                    strata_error *err);
 /* Waits for requests that run. Leaving is no failure for ranks that need nothing more of this one; rank 0, which holds the
  * store, waits until the others have left too, at most 5 heartbeats after it last heard of them. NULL is fine. */
 STRATA_API void strata_communicator_destroy(strata_communicator *comm);
@@ -213,8 +231,59 @@ STRATA_API STRATA_MUST_USE strata_status strata_communicator_start(strata_commun
                                                                    strata_request **out_request, strata_error *err);
 /* Frees the request, whatever the status. NULL is fine. */
 STRATA_API STRATA_MUST_USE strata_status strata_request_wait(strata_request *request, strata_error *err);
+/* As wait, for at most `seconds`; 0 or less only asks. Where the request is not done by then, *out_done is false, the status is
+ * OK, and the request goes on: nothing is cancelled, its memory stays borrowed, and it must still be waited for. Where it is
+ * done, *out_done is true and the request is freed, whatever the status. */
+STRATA_API STRATA_MUST_USE strata_status strata_request_wait_for(strata_request *request, double seconds, bool *out_done,
+                                                                 strata_error *err);
 /* Whether wait would return at once. */
 STRATA_API bool strata_request_test(strata_request *request);
+
+/* ---- messages: from one rank to another, beside the collectives ----
+ * A message is bytes with a tag, 0 or more, which the receiver can choose by. Messages from one rank to another keep their
+ * order among those that a receive fits. They need no partner: a message is kept until it is received. Only the two ranks of a
+ * message take part in it, so it comes through when a third one was lost, though the communicator's collectives fail then.
+ *
+ *     strata_message_send(comm, data, n, peer, tag, 10, &err);
+ *     strata_message_receive(comm, room, sizeof room, STRATA_ANY, tag, 10, &message, &err);      message.peer sent it
+ *
+ * Fails: TIMEOUT at the deadline; PEER_LOST when the peer was lost or left, of a receive from any rank when all others did;
+ * INVALID for arguments, and where a message is longer than the room of its receive (it stays, and can be received with more);
+ * the verdict of a communicator that failed otherwise (a rank that gave up, calls that differ, the loss of rank 0).
+ * Threads: any number of them at once, also beside a collective. */
+enum { STRATA_ANY = -1 };
+/* Tags from here on are those of values that graphs send (the op send); STRATA_ANY leaves them out. */
+#define STRATA_RESERVED_TAGS ((int64_t)1 << 62)
+
+typedef struct strata_message {
+    int peer; /* who sent it */
+    int64_t tag;
+    size_t bytes;
+} strata_message;
+
+/* Returns when `data` may change again, which is no sign that the message was received: at the latest `seconds` after the call,
+ * with TIMEOUT; the message may then still come. To the own rank too. */
+STRATA_API STRATA_MUST_USE strata_status strata_message_send(strata_communicator *comm, const void *data, size_t bytes,
+                                                             int peer, int64_t tag, double seconds, strata_error *err);
+/* Receives the first message from `peer` with `tag`, either of which may be STRATA_ANY, into `room` bytes at data; seconds 0:
+ * only one that has come. out_message (may be NULL) gets what came. */
+STRATA_API STRATA_MUST_USE strata_status strata_message_receive(strata_communicator *comm, void *data, size_t room, int peer,
+                                                                int64_t tag, double seconds, strata_message *out_message,
+                                                                strata_error *err);
+/* As receive, but the message stays: for its size, or its sender. Returns when a message has begun to come. */
+STRATA_API STRATA_MUST_USE strata_status strata_message_probe(strata_communicator *comm, int peer, int64_t tag, double seconds,
+                                                              strata_message *out_message, strata_error *err);
+/* The same as requests: they return at once, but for the first message to a rank, which connects to it. Memory, out_message
+ * too, is borrowed until the request is done. strata_request_wait of a message gives up after stall_seconds. */
+STRATA_API STRATA_MUST_USE strata_status strata_message_start_send(strata_communicator *comm, const void *data, size_t bytes,
+                                                                   int peer, int64_t tag, strata_request **out_request,
+                                                                   strata_error *err);
+STRATA_API STRATA_MUST_USE strata_status strata_message_start_receive(strata_communicator *comm, void *data, size_t room,
+                                                                      int peer, int64_t tag, strata_message *out_message,
+                                                                      strata_request **out_request, strata_error *err);
+/* Takes back a message's request that is not done, and frees it: true. A send that has begun still arrives. False: it is done,
+ * or a collective's; wait for it. */
+STRATA_API bool strata_request_cancel(strata_request *request);
 
 /* ---- the store: small values that all ranks of the job see, kept by rank 0 ----
  * Keys are texts of 1 to 200 bytes, values at most 64 KiB. Split communicators share one store; values live as long as it. */

@@ -9,9 +9,12 @@
  *     spec.rank, spec.world_size, spec.is_chief, spec.rendezvous
  *     strata_cluster_spec_finish(&spec);
  *
- * A *task* is one process; tasks of one *type* are a *job*. Chief and workers train together: they are the *world*, the chief
- * (where there is one) is rank 0 and worker i comes after it. Parameter servers and the evaluator are no ranks. Nothing here
- * opens a connection. */
+ * A *task* is one process; tasks of one *type* are a *job*. Chief and workers train together: they are the *world*, the
+ * chief (where there is one) is rank 0 and worker i comes after it. Parameter servers and the evaluator have no rank in it.
+ * All tasks of the cluster have a place in one row: the world first, then the parameter servers, then the evaluator. A
+ * program that needs them all makes its communicator by these places (strata_communicator_options: rank = all_rank, world =
+ * all_size) and splits it by type; the world's part of it has the ranks that it has without them. Nothing here opens a
+ * connection. */
 #ifndef STRATA_CLUSTER_SPEC_H
 #define STRATA_CLUSTER_SPEC_H
 
@@ -43,16 +46,26 @@ typedef struct strata_cluster_job {
 
 /* Plain values, owned by the struct: read them, don't change them. */
 typedef struct strata_cluster_spec {
-    /* which resolver spoke: "--cluster", "TF_CONFIG", "torchrun", "Open MPI", "MPICH", "Slurm", "Kubernetes", "none"; static */
+    /* Which resolver found it: "--cluster", "TF_CONFIG", "torchrun", "Open MPI", "MPICH", "Slurm", "Kubernetes", "none". Static
+     * memory. */
     const char *source;
     strata_cluster_job jobs[STRATA_TASK_TYPES];
-    strata_task_type task_type; /* of this process */
-    int task_index;             /* within its job */
-    int rank;                   /* in [0, world_size); -1 for a ps and the evaluator */
-    int world_size;             /* chief + workers, at least 1 */
-    int local_rank, local_size; /* this process among the tasks of this host: which of its devices are this process's */
-    bool is_chief;              /* writes files: the chief, else worker 0; an evaluator is its own chief */
-    char *rendezvous;           /* "host:port" where rank 0 listens; NULL in a world of one that named none */
+    /* Of this process; the index is within its job. */
+    strata_task_type task_type;
+    int task_index;
+    /* In [0, world_size); -1 for a ps and the evaluator. */
+    int rank;
+    /* Chief and workers, at least 1. */
+    int world_size;
+    /* The place among all tasks of the cluster, in [0, all_size): chief, workers, ps, evaluator; that of the world is its rank.
+     * -1 for an evaluator that the cluster does not list. */
+    int all_rank, all_size;
+    /* This process among the tasks of this host: which of its devices are this process's. */
+    int local_rank, local_size;
+    /* It writes files: the chief, else worker 0; an evaluator is its own chief. */
+    bool is_chief;
+    /* "host:port" where rank 0 listens; NULL in a world of one that named none. */
+    char *rendezvous;
 } strata_cluster_spec;
 
 /* Where variables are looked up; NULL means the process's own environment. `get` returns NULL for what is not set. */
@@ -77,12 +90,17 @@ typedef struct strata_cluster_options {
  * WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_*), MPICH and its kin (MPI_LOCALRANKID, PMI_*), Slurm (a step's SLURM_*), Kubernetes
  * indexed jobs (JOB_COMPLETION_INDEX); else it is a world of one.
  * cluster/resolver/README.md has the variables of each.   opts may be NULL.
+ * STRATA_ROLES=chief=1,worker=3,ps=2,evaluator=1 gives types to the tasks of launchers that only count them (all but `cluster`
+ * and TF_CONFIG), in this order; without "worker" the tasks that remain are workers. The counts must add up to the launcher's.
  * Fails: INVALID for a wrong task or rendezvous, DATA for a wrong cluster, variable or file (what, where, what was expected),
  * UNAVAILABLE for a file that is not there; *out_spec is zeroed then. */
 STRATA_API STRATA_MUST_USE strata_status strata_cluster_spec_resolve(const strata_cluster_options *opts,
                                                                      strata_cluster_spec *out_spec, strata_error *err);
 STRATA_API void strata_cluster_spec_finish(strata_cluster_spec *spec); /* a zeroed spec is fine */
 
+/* The type of the task at a place among all tasks, and its index within its job (NULL: not wanted). Returns
+ * STRATA_TASK_TYPES for a place that none has. */
+STRATA_API strata_task_type strata_cluster_spec_task(const strata_cluster_spec *spec, int all_rank, int *out_index);
 /* "host:port" of a rank, borrowed; NULL where it is not known. */
 STRATA_API const char *strata_cluster_spec_address(const strata_cluster_spec *spec, int rank);
 

@@ -46,18 +46,23 @@ STRATA_API int64_t strata_csv_line(const strata_csv *csv, int64_t row); /* where
 
 /* Which columns are used. Zero-initialize. */
 typedef struct strata_csv_options {
-    const char *const *features; /* column names, in this order; NULL: every column but the label's and the weight's */
+    /* column names, in this order; NULL: every column but the label's and the weight's. */
+    const char *const *features;
     int n_features;
-    const char *label; /* column name; NULL: no labels */
-    /* Several columns that are learned together, instead of one: numbers, f32 (n, n_labels). For strata_dataset_csv; n_labels
-     * 0: none */
+    /* column name; NULL: no labels. */
+    const char *label;
+    /* Several columns that are learned together, instead of one: numbers, f32 (n, n_labels). For strata_dataset_csv;
+     * n_labels 0: none. */
     const char *const *labels;
     int n_labels;
-    const char *const *classes; /* the words that a label may be, in the order of their classes; NULL: see strata_dataset_csv */
+    /* The words that a label may be, in the order of their classes; NULL: see strata_dataset_csv. */
+    const char *const *classes;
     int n_classes;
     const char
-        *weight;    /* strata_dataset_csv: the column that says what a row weighs (strata_dataset_set_weights); NULL: none */
-    char separator; /* 0: ',' */
+        /* strata_dataset_csv: the column that says what a row weighs (strata_dataset_set_weights); NULL: none. */
+        *weight;
+    /* 0: ','. */
+    char separator;
 } strata_csv_options;
 
 #ifdef __cplusplus

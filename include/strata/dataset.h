@@ -24,6 +24,10 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_arrays(const strata
 /* As from_arrays, but the dataset takes the arrays, even on failure, and leaves them zeroed. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_take_arrays(strata_array *features, strata_array *labels, double scale,
                                                                     strata_dataset **out_dataset, strata_error *err);
+/* n elements of uniform random f32 in [0, 1): features (n, features...) and labels (n, labels...), the same for the same
+ * seed. */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_random(strata_shape features, strata_shape labels, int64_t n,
+                                                               uint64_t seed, strata_dataset **out_dataset, strata_error *err);
 /* Its elements come to stages as bytes, as the array has them, not as f32: a quarter of the memory to move. The features are
  * then u8; fit, evaluate and predict multiply them by `scale` behind the last stage. For a dataset of u8 features, of arrays,
  * before stages are put over it: else INVALID. */

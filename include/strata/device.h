@@ -21,20 +21,33 @@ typedef enum strata_device_class {
 } strata_device_class;
 
 typedef struct strata_device_info {
-    char id[32];                             /* "opencl:0", "opencl:0.1" (a sub-device), "vulkan:0", "host"     */
-    char backend[16];                        /* "opencl", "vulkan", "host"                                      */
-    char name[128], vendor[64], driver[128]; /* as the driver says them                                    */
+    /* "opencl:0", "opencl:0.1" (a sub-device), "vulkan:0", "host". */
+    char id[32];
+    /* "opencl", "vulkan", "host". */
+    char backend[16];
+    /* What the driver reports. */
+    char name[128], vendor[64], driver[128];
     strata_device_class device_class;
-    uint64_t memory_bytes;         /* the device's memory; for CPUs the host's                        */
-    uint64_t max_allocation_bytes; /* largest single buffer                                           */
-    uint64_t max_range_bytes;      /* largest range that one kernel binding may span                  */
-    uint32_t compute_units;        /* cores, SMs; 0 when the driver does not say                      */
-    uint32_t max_workgroup;        /* work-items in a work-group; 1 on the host                       */
-    uint64_t local_bytes;          /* work-group (shared) memory                                      */
-    uint32_t vector_width;         /* preferred f32 lanes of a CPU; 1 elsewhere                       */
-    bool unified_memory;           /* the host's memory is the device's                               */
-    uint32_t dtypes;               /* bit (1 << strata_dtype): storage that kernels can use            */
-    char skipped[256];             /* why the device cannot be opened; "" when it can                 */
+    /* The device's memory; for CPUs the host's. */
+    uint64_t memory_bytes;
+    /* The bytes of the largest buffer. */
+    uint64_t max_allocation_bytes;
+    /* The bytes of the largest range that a kernel can bind. */
+    uint64_t max_range_bytes;
+    /* Cores, SMs; 0 when the driver does not say. */
+    uint32_t compute_units;
+    /* Work-items in a work-group; 1 on the host. */
+    uint32_t max_workgroup;
+    /* work-group (shared) memory. */
+    uint64_t local_bytes;
+    /* Preferred f32 lanes of a CPU; 1 elsewhere. */
+    uint32_t vector_width;
+    /* The host's memory is the device's. */
+    bool unified_memory;
+    /* Bit (1 << strata_dtype): storage that kernels can use. */
+    uint32_t dtypes;
+    /* Why the device cannot be opened; "" when it can. */
+    char skipped[256];
 } strata_device_info;
 
 STRATA_API const char *strata_device_class_name(strata_device_class device_class); /* "cpu", "discrete-gpu", ... */
@@ -48,10 +61,14 @@ STRATA_API STRATA_MUST_USE strata_status strata_devices_list(strata_device_info 
 STRATA_API void strata_devices_free(strata_device_info *devices);
 
 typedef struct strata_device_options {
-    bool fast;             /* allow choices that change last bits (CLBlast, split-K by time); default: deterministic */
-    bool no_tune;          /* take the default kernels, read and write no tuning file                                */
-    bool no_cache;         /* keep no compiled kernels on disk                                                       */
-    const char *cache_dir; /* NULL: $XDG_CACHE_HOME/strata, else ~/.cache/strata; borrowed during the call           */
+    /* Allow choices that change last bits (CLBlast, split-K by time); default: deterministic. */
+    bool fast;
+    /* Take the default kernels, read and write no tuning file. */
+    bool no_tune;
+    /* Keep no compiled kernels on disk. */
+    bool no_cache;
+    /* NULL: $XDG_CACHE_HOME/strata, else ~/.cache/strata; borrowed during the call. */
+    const char *cache_dir;
     /* A wait fails with TIMEOUT, and the device counts as lost, when nothing that was submitted has ended for so many seconds:
      * 0.001..1e9; 0 means 600. One submission is a whole program, a training step for instance. Vulkan only: OpenCL has no wait
      * with a limit, and the host runs programs in the caller. */
@@ -69,12 +86,18 @@ STRATA_API const strata_device_info *strata_device_get_info(const strata_device 
 
 /* What the device has been asked for since it was opened; a step that replays adds to launches and waits only. */
 typedef struct strata_device_counters {
-    uint64_t allocations;     /* device buffers made                                     */
-    uint64_t allocated_bytes; /* bytes in buffers now                                */
-    uint64_t compilations;    /* kernels, pipelines, programs built                     */
-    uint64_t launches;        /* kernels or nodes submitted                              */
-    uint64_t submissions;     /* programs run                                            */
-    uint64_t waits;           /* times the host blocked on the device                    */
+    /* device buffers made. */
+    uint64_t allocations;
+    /* Bytes that buffers have now. */
+    uint64_t allocated_bytes;
+    /* Kernels, pipelines, programs built. */
+    uint64_t compilations;
+    /* Kernels or nodes submitted. */
+    uint64_t launches;
+    /* How many programs were run. */
+    uint64_t submissions;
+    /* Times the host blocked on the device. */
+    uint64_t waits;
     uint64_t upload_bytes, download_bytes;
 } strata_device_counters;
 STRATA_API strata_device_counters strata_device_get_counters(const strata_device *device);

@@ -12,12 +12,16 @@
  *     strata_strategy_reduce(strategy, outputs, STRATA_REDUCE_SUM, STRATA_NO_AXIS, ..);  strategy.reduce("SUM", outputs,
  *     axis=None)
  *
+ * Ownership. What is made here with a strategy, and a model that is compiled or built with it, is destroyed with the strategy
+ * where that has not been done before, the newest first. A handle is of no use after that.
+ *
  * Contexts. A thread is in the cross-replica context of the strategy whose scope it entered; while a function is being traced
  * it is in a replica's context, and while a merge function runs in the cross-replica context again. Each call that belongs in
  * one context fails with INVALID in the other, and says which it needs. Contexts are a thread's own. */
 #ifndef STRATA_DISTRIBUTE_H
 #define STRATA_DISTRIBUTE_H
 
+#include "strata/model.h"
 #include "strata/ops.h"
 #include "strata/pipeline.h"
 #include "strata/strategy.h"
@@ -39,7 +43,11 @@ STRATA_API bool strata_in_cross_replica_context(void);     /* false while a repl
 /* Replica r's value is arrays[r]; with n 1 all replicas share arrays[0]. */
 typedef struct strata_per_replica {
     int n;
-    strata_array *arrays; /* [n] */
+    /* [n]. */
+    strata_array *arrays;
+    /* Of a batch that strata_distributed_batches_next has divided: examples of the global batch, and the first one of this
+     * worker's replicas in it. 0: they are not known. */
+    int64_t n_rows, first_row;
 } strata_per_replica;
 /* n zeroed arrays, which the caller fills. */
 STRATA_API STRATA_MUST_USE strata_status strata_per_replica_create(int n, strata_per_replica *out_values, strata_error *err);
@@ -65,6 +73,11 @@ enum { STRATA_NO_AXIS = STRATA_MAX_RANK + 1 };
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_reduce(strata_strategy *strategy, const strata_per_replica *values,
                                                                 strata_reduction reduction, int axis, strata_array *out,
                                                                 strata_error *err);
+/* The same of values that have one element each (losses, counts), as a number. */
+STRATA_API STRATA_MUST_USE strata_status strata_strategy_reduce_scalar(strata_strategy *strategy,
+                                                                       const strata_per_replica *values,
+                                                                       strata_reduction reduction, double *out_value,
+                                                                       strata_error *err);
 /* The values end to end along the axis; they may differ in that axis alone. Cross-replica. The caller finishes *out. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_gather(strata_strategy *strategy, const strata_per_replica *values,
                                                                 int axis, strata_array *out, strata_error *err);
@@ -91,8 +104,8 @@ typedef struct strata_distributed_variable strata_distributed_variable;
 typedef struct strata_distributed_options {
     strata_synchronization synchronization;
     strata_aggregation aggregation;
-    const strata_distributed_variable
-        *colocate_with; /* each copy on the device of that variable's, whose strategy it is of; NULL: the scope's */
+    /* Each copy on the device of that variable's, whose strategy it is of; NULL: the scope's. */
+    const strata_distributed_variable *colocate_with;
 } strata_distributed_options;
 
 /* A copy on each replica's device, zeros, for the strategy in whose scope the thread is, or of the variable that it is
@@ -149,6 +162,65 @@ STRATA_API strata_tensor *strata_replica_all_gather(strata_replica_context *repl
  * replica order, each one's in theirs. */
 STRATA_API strata_tensor *strata_replica_all_reduce_rows(strata_replica_context *replica, strata_tensor *values,
                                                          strata_tensor *indices, int64_t n_rows);
+
+/* ---- models, losses and optimizers in a replica's function ----
+ *
+ *     outputs = strata_model_apply(model, replica, inputs[0], true);                   model(features, training=True)
+ *     loss = strata_replica_average_loss(replica, strata_example_losses("mse", ...));  tf.nn.compute_average_loss(losses)
+ *     gradients = strata_replica_gradients(replica, loss, variables);                  tape.gradient(loss, variables)
+ *     strata_optimizer_apply(replica, optimizer, gradients, variables);                optimizer.apply_gradients(...)
+ *
+ * With the model's seed, the same batches and the same optimizer this is fit's step: the parameters get the same bits. */
+
+typedef struct strata_variables {
+    /* [n] borrowed. */
+    strata_distributed_variable *const *items;
+    int n;
+} strata_variables;
+/* The trained parameters of a model that was built or compiled with the strategy: flat ranges f32 that the model owns, one
+ * where the devices can bind all parameters in one piece. Empty for another model. */
+STRATA_API strata_variables strata_model_variables(strata_model *model);
+
+/* The model's outputs (n, output...) for x (n, input...), in x's graph; x has the model's dtype, and may be flatter than its
+ * input.
+ *   replica   the context of the function that is being traced, whose strategy is the model's. NULL: in any other graph, of
+ *             which the executable is for the first device of the model's strategy; training must be false then
+ *   training  dropout drops, with the model's seed and a count of its runs; batch norm uses the batch's own statistics, and
+ *             its moving averages follow the mean over the replicas that have examples
+ * May be called several times in a function. Errors poison the graph. */
+STRATA_API strata_tensor *strata_model_apply(strata_model *model, strata_replica_context *replica, strata_tensor *x,
+                                             bool training);
+/* losses (n) of this replica's examples, added up and divided by the examples of the global batch: the sum over replicas is
+ * the mean. The run's first input says how many these are (strata_per_replica). */
+STRATA_API strata_tensor *strata_replica_average_loss(strata_replica_context *replica, strata_tensor *losses);
+/* What the layers of a model that was applied before add to the loss (kernel_l1, kernel_l2), times the replica's share of the
+ * global batch, so that the sum over replicas is the whole. A scalar; 0 where no layer adds any. */
+STRATA_API strata_tensor *strata_replica_penalty(strata_replica_context *replica, const strata_model *model);
+/* The gradients of a scalar by variables that the function has read (strata_replica_read, strata_model_apply): [n], in the
+ * shape of each variable; memory of the trace. Of the replica's own examples: strata_optimizer_apply adds them up. */
+STRATA_API strata_tensor *const *strata_replica_gradients(strata_replica_context *replica, strata_tensor *loss,
+                                                          strata_variables variables);
+
+/* An optimizer with its count of updates, and its slots for each variable that it updates, on the devices of the strategy in
+ * whose scope the thread is. With the strategy's shard_optimizer YES each replica owns the slots of its part of each variable.
+ * Cross-replica. Fails: INVALID for settings that fit does not take, outside of a scope, and for
+ * gradient_accumulation_steps. */
+typedef struct strata_distributed_optimizer strata_distributed_optimizer;
+STRATA_API STRATA_MUST_USE strata_status strata_distributed_optimizer_create(const strata_optimizer *settings,
+                                                                             strata_distributed_optimizer **out_optimizer,
+                                                                             strata_error *err);
+/* After the functions that use it, before the strategy; NULL is fine. */
+STRATA_API void strata_distributed_optimizer_destroy(strata_distributed_optimizer *optimizer);
+STRATA_API int64_t strata_distributed_optimizer_steps(const strata_distributed_optimizer *optimizer); /* updates so far */
+/* Adds up the gradients over the replicas, clips them as the settings say, and updates the variables. Every replica calls it
+ * with the same variables. Errors poison the graph. */
+STRATA_API void strata_optimizer_apply(strata_replica_context *replica, strata_distributed_optimizer *optimizer,
+                                       strata_tensor *const *gradients, strata_variables variables);
+
+/* strata_optimizer_apply of the gradients of the loss by the variables: optimizer.minimize(loss, variables). */
+STRATA_API void strata_optimizer_minimize(strata_replica_context *replica, strata_distributed_optimizer *optimizer,
+                                          strata_tensor *loss, strata_variables variables);
+
 /* What the function returns for this replica, in the order of the calls. */
 STRATA_API void strata_replica_return(strata_replica_context *replica, strata_tensor *value);
 
@@ -176,16 +248,24 @@ STRATA_API STRATA_MUST_USE strata_status strata_strategy_run(strata_function *fu
                                                              int n_inputs, strata_per_replica *outputs, int n_outputs,
                                                              strata_error *err);
 
+/* The same, and what the replicas return as their first value, a number each, as one: run and strata_strategy_reduce_scalar. */
+STRATA_API STRATA_MUST_USE strata_status strata_strategy_run_scalar(strata_function *function, const strata_per_replica *inputs,
+                                                                    int n_inputs, strata_reduction reduction, double *out_value,
+                                                                    strata_error *err);
+
 /* ---- data ---- */
 
 typedef struct strata_distributed_batches strata_distributed_batches;
 typedef struct strata_distributed_batches_options {
-    int64_t global_batch; /* examples of all replicas together; a dataset that ends in a batch stage has its own; 0: 32 */
-    bool shuffle;         /* arrays; a pipeline has its own stages for that */
+    /* Examples of all replicas together; a dataset that ends in a batch stage has its own; 0: 32. */
+    int64_t global_batch;
+    /* arrays; a pipeline has its own stages for that. */
+    bool shuffle;
     uint64_t seed, epoch;
-    strata_auto_shard auto_shard; /* several workers: what each reads (strata/pipeline.h) */
+    /* Several workers: what each reads (strata/pipeline.h). */
+    strata_auto_shard auto_shard;
 } strata_distributed_batches_options;
-/* One epoch of the dataset, each batch divided among the replicas (strata_strategy_share): features f32 or i32, labels where it
+/* Epochs of the dataset, each batch divided among the replicas (strata_strategy_share): features f32 or i32, labels where it
  * has some. Borrows strategy and dataset. With several workers all make theirs, and take their batches in step.
  * Cross-replica. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_create(strata_strategy *strategy,
@@ -193,8 +273,14 @@ STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_create(strat
                                                                            const strata_distributed_batches_options *opts,
                                                                            strata_distributed_batches **out_batches,
                                                                            strata_error *err);
+/* Goes to the beginning of an epoch, for a loop that does not take one after the other. Its number decides how the dataset is
+ * shuffled. With several workers all call it.
+ * Cross-replica. */
+STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_set_epoch(strata_distributed_batches *batches,
+                                                                              uint64_t epoch, strata_error *err);
 /* The replicas' parts of the next batch: values[0] features, values[1] labels, borrowed until the next call. A part may have no
- * examples. *out_n: examples of the whole batch, of all workers; 0 at the end, to which all workers come together. */
+ * examples. *out_n: examples of the whole batch, of all workers; 0 at the end of the epoch, to which all workers come together.
+ * The call after that gives the first batch of the next epoch. */
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_next(strata_distributed_batches *batches,
                                                                          strata_per_replica values[2], int64_t *out_n,
                                                                          strata_error *err);
@@ -202,7 +288,8 @@ STRATA_API void strata_distributed_batches_destroy(strata_distributed_batches *b
 
 /* What a function that makes each worker's input is told (strategy.distribute_datasets_from_function). */
 typedef struct strata_input_context {
-    int num_input_pipelines, input_pipeline_id; /* workers; this one */
+    /* Workers; this one. */
+    int num_input_pipelines, input_pipeline_id;
     int num_replicas_in_sync;
 } strata_input_context;
 /* A replica's part of a global batch; INVALID where it does not divide. */

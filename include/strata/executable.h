@@ -21,14 +21,19 @@ extern "C" {
 typedef struct strata_executable strata_executable;
 
 typedef struct strata_executable_options {
-    int n_slots;    /* 1..8; 0: 3 */
-    bool no_fusion; /* keep every node as built (debugging, tests) */
+    /* 1..8; 0: 3. */
+    int n_slots;
+    /* Keep every node as built (debugging, tests). */
+    bool no_fusion;
 } strata_executable_options;
 
 typedef struct strata_executable_stats {
-    int n_nodes;        /* after the passes */
-    int64_t work_bytes; /* temporaries, as planned */
-    int64_t slot_bytes; /* inputs and outputs of one slot */
+    /* How many nodes are left after the passes. */
+    int n_nodes;
+    /* Bytes of temporary values. */
+    int64_t work_bytes;
+    /* Bytes of the inputs and outputs of one slot. */
+    int64_t slot_bytes;
     int64_t constant_bytes;
 } strata_executable_stats;
 

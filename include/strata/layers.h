@@ -18,12 +18,17 @@ typedef struct strata_model strata_model;
 
 /* y = activation(x kernel + bias): x (N, in) -> (N, units). An x of more axes is multiplied along its last. */
 typedef struct strata_dense_options {
-    int64_t units;          /* at least 1 */
-    const char *activation; /* NULL: none; any of strata_activation_options */
+    /* At least 1. */
+    int64_t units;
+    /* NULL: none; any of strata_activation_options. */
+    const char *activation;
     bool no_bias;
-    const char *kernel_initializer; /* NULL: "glorot_uniform"; any of strata_initializer_names */
-    const char *bias_initializer;   /* NULL: "zeros" */
-    double kernel_l1, kernel_l2;    /* the loss has kernel_l1 sum |w| + kernel_l2 sum w^2 more; 0: not */
+    /* NULL: "glorot_uniform"; any of strata_initializer_names. */
+    const char *kernel_initializer;
+    /* NULL: "zeros". */
+    const char *bias_initializer;
+    /* The loss has kernel_l1 sum |w| + kernel_l2 sum w^2 more; 0: not. */
+    double kernel_l1, kernel_l2;
     const char *name;
 } strata_dense_options;
 STRATA_API void strata_model_add_dense(strata_model *model, strata_dense_options opts);
@@ -51,7 +56,8 @@ STRATA_API void strata_model_add_flatten(strata_model *model, strata_flatten_opt
 
 /* (N, ...) -> (N, shape...), the same elements in their order. */
 typedef struct strata_reshape_options {
-    strata_shape shape; /* of an example; one dimension may be -1: what is left. In JSON [4, 4, -1] */
+    /* Of an example; one dimension may be -1: what is left. In JSON [4, 4, -1]. */
+    strata_shape shape;
     const char *name;
 } strata_reshape_options;
 STRATA_API void strata_model_add_reshape(strata_model *model, strata_reshape_options opts);
@@ -59,9 +65,12 @@ STRATA_API void strata_model_add_reshape(strata_model *model, strata_reshape_opt
 /* Rows of a table (vocabulary, units), "embeddings", by tokens: x (N, ...) i32 -> (N, ..., units). For a model whose input is
  * i32 (strata_model_set_input_dtype). A token that is not in 0 .. vocabulary - 1 is an error when the model meets the data. */
 typedef struct strata_embedding_options {
-    int64_t vocabulary;      /* at least 1 */
-    int64_t units;           /* at least 1 */
-    const char *initializer; /* NULL: "uniform" */
+    /* At least 1. */
+    int64_t vocabulary;
+    /* At least 1. */
+    int64_t units;
+    /* NULL: "uniform". */
+    const char *initializer;
     /* Token 0 is padding: a global pool and attention behind the embedding leave its places out, unless a layer between mixes
      * places. Layers that do not are dense, activation, dropout, batch_norm, layer_norm, attention itself, and a residual of
      * such. */
@@ -82,12 +91,16 @@ STRATA_API void strata_model_add_embedding(strata_model *model, strata_embedding
  * gradients are accumulated each is normalized by itself, as is a replica's share; the averages move once an update, by the
  * mean over them. */
 typedef struct strata_batch_norm_options {
-    double momentum;        /* 0: 0.99; below 1 */
-    bool no_average;        /* momentum is 0: evaluation takes the last batch's */
-    double epsilon;         /* 0: 1e-3 */
-    const char *activation; /* NULL: none */
+    /* 0: 0.99; below 1. */
+    double momentum;
+    /* momentum is 0: evaluation takes the last batch's. */
+    bool no_average;
+    /* 0: 1e-3. */
+    double epsilon;
+    /* NULL: none. */
+    const char *activation;
     const char *name;
-    /* mean and variance are those of the whole batch, not of each replica's part: two small exchanges forward, two back */
+    /* Mean and variance are those of the whole batch, not of each replica's part: two small exchanges forward, two back. */
     bool synchronized;
 } strata_batch_norm_options;
 STRATA_API void strata_model_add_batch_norm(strata_model *model, strata_batch_norm_options opts);
@@ -98,45 +111,66 @@ STRATA_API void strata_model_add_batch_norm(strata_model *model, strata_batch_no
 
 /* y = activation(x * kernel + bias): x (N, H, W, C), kernel (KH, KW, C / groups, filters) -> (N, OH, OW, filters). */
 typedef struct strata_conv2d_options {
-    int64_t filters;        /* at least 1; groups must divide them */
-    int64_t kernel_size[2]; /* at least 1 */
-    int64_t stride[2];      /* 0: 1 */
+    /* At least 1; groups must divide them. */
+    int64_t filters;
+    /* At least 1. */
+    int64_t kernel_size[2];
+    /* 0: 1. */
+    int64_t stride[2];
     const char *padding;
-    int64_t explicit_padding[4]; /* top, bottom, left, right */
-    int64_t dilation[2];         /* 0: 1 */
-    int64_t groups;              /* 0: 1; as many as channels: depthwise */
-    const char *activation;      /* NULL: none; as of dense */
+    /* Top, bottom, left, right. */
+    int64_t explicit_padding[4];
+    /* 0: 1. */
+    int64_t dilation[2];
+    /* 0: 1; as many as channels: depthwise. */
+    int64_t groups;
+    /* NULL: none; as of dense. */
+    const char *activation;
     bool no_bias;
-    const char *kernel_initializer; /* NULL: "glorot_uniform", over taps and channels of a group */
-    const char *bias_initializer;   /* NULL: "zeros" */
-    double kernel_l1, kernel_l2;    /* penalties, as of dense */
+    /* NULL: "glorot_uniform", over taps and channels of a group. */
+    const char *kernel_initializer;
+    /* NULL: "zeros". */
+    const char *bias_initializer;
+    /* Penalties, as of dense. */
+    double kernel_l1, kernel_l2;
     const char *name;
 } strata_conv2d_options;
 STRATA_API void strata_model_add_conv2d(strata_model *model, strata_conv2d_options opts);
 
 /* The same along one axis: x (N, L, C), kernel (W, C / groups, filters) -> (N, OL, filters). */
 typedef struct strata_conv1d_options {
-    int64_t filters, kernel_size; /* at least 1 */
-    int64_t stride;               /* 0: 1 */
+    /* At least 1. */
+    int64_t filters, kernel_size;
+    /* 0: 1. */
+    int64_t stride;
     const char *padding;
-    int64_t explicit_padding[2]; /* before, after */
-    int64_t dilation;            /* 0: 1 */
-    int64_t groups;              /* 0: 1 */
+    /* Before, after. */
+    int64_t explicit_padding[2];
+    /* 0: 1. */
+    int64_t dilation;
+    /* 0: 1. */
+    int64_t groups;
     const char *activation;
     bool no_bias;
-    const char *kernel_initializer; /* NULL: "glorot_uniform" */
-    const char *bias_initializer;   /* NULL: "zeros" */
-    double kernel_l1, kernel_l2;    /* penalties, as of dense */
+    /* NULL: "glorot_uniform". */
+    const char *kernel_initializer;
+    /* NULL: "zeros". */
+    const char *bias_initializer;
+    /* Penalties, as of dense. */
+    double kernel_l1, kernel_l2;
     const char *name;
 } strata_conv1d_options;
 STRATA_API void strata_model_add_conv1d(strata_model *model, strata_conv1d_options opts);
 
 /* The largest, or the mean of those inside the image, of each window: (N, H, W, C) -> (N, OH, OW, C). */
 typedef struct strata_pool2d_options {
-    int64_t size[2];   /* at least 1 */
-    int64_t stride[2]; /* 0: the size */
+    /* At least 1. */
+    int64_t size[2];
+    /* 0: the size. */
+    int64_t stride[2];
     const char *padding;
-    int64_t explicit_padding[4]; /* top, bottom, left, right; each less than the size */
+    /* Top, bottom, left, right; each less than the size. */
+    int64_t explicit_padding[4];
     const char *name;
 } strata_pool2d_options;
 typedef strata_pool2d_options strata_max_pool2d_options;
@@ -146,10 +180,13 @@ STRATA_API void strata_model_add_avg_pool2d(strata_model *model, strata_avg_pool
 
 /* (N, L, C) -> (N, OL, C) */
 typedef struct strata_pool1d_options {
-    int64_t size;   /* at least 1 */
-    int64_t stride; /* 0: the size */
+    /* At least 1. */
+    int64_t size;
+    /* 0: the size. */
+    int64_t stride;
     const char *padding;
-    int64_t explicit_padding[2]; /* before, after; each less than the size */
+    /* Before, after; each less than the size. */
+    int64_t explicit_padding[2];
     const char *name;
 } strata_pool1d_options;
 typedef strata_pool1d_options strata_max_pool1d_options;
@@ -176,7 +213,8 @@ STRATA_API void strata_model_add_global_max_pool(strata_model *model, strata_glo
  * parameters the whole: "residual/conv2d/kernel". In JSON: {"layer": "residual", "activation": "relu", "layers": [...],
  * "shortcut": [...]}. */
 typedef struct strata_residual_options {
-    const char *activation; /* NULL: none */
+    /* NULL: none. */
+    const char *activation;
     const char *name;
 } strata_residual_options;
 STRATA_API void strata_model_begin_residual(strata_model *model, strata_residual_options opts);
@@ -186,7 +224,8 @@ STRATA_API void strata_model_end_residual(strata_model *model);
 /* y = gamma (x - mean) / sqrt(variance + epsilon) + beta, mean and variance of each row along the last axis (Ba et al.
  * 2016). */
 typedef struct strata_layer_norm_options {
-    double epsilon; /* 0: 1e-3 */
+    /* 0: 1e-3. */
+    double epsilon;
     const char *name;
 } strata_layer_norm_options;
 STRATA_API void strata_model_add_layer_norm(strata_model *model, strata_layer_norm_options opts);
@@ -196,9 +235,12 @@ STRATA_API void strata_model_add_layer_norm(strata_model *model, strata_layer_no
  * Parameters "query_kernel" (C, heads key_dim), "query_bias", so for key and value, "output_kernel" (heads key_dim, C),
  * "output_bias". Scores are divided by sqrt(key_dim). */
 typedef struct strata_multi_head_attention_options {
-    int64_t heads;   /* at least 1 */
-    int64_t key_dim; /* channels of a head; 0: C / heads, which must divide */
-    bool causal;     /* a place looks at those up to itself only */
+    /* At least 1. */
+    int64_t heads;
+    /* Channels of a head; 0: C / heads, which must divide. */
+    int64_t key_dim;
+    /* A place looks at those up to itself only. */
+    bool causal;
     bool no_bias;
     const char *name;
 } strata_multi_head_attention_options;

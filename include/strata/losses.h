@@ -11,17 +11,25 @@
 #ifndef STRATA_LOSSES_H
 #define STRATA_LOSSES_H
 
-#include "strata/tensor.h"
+#include "strata/graph.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 typedef struct strata_loss_options {
-    double delta;           /* huber: from this error on it is linear; 0: 1 */
-    double label_smoothing; /* the crossentropies: labels become y (1 - s) + s / classes (two for the binary one); 0 <= s < 1 */
-    bool from_probabilities; /* binary_crossentropy: outputs are probabilities, not logits */
+    /* Huber: from this error on it is linear; 0: 1. */
+    double delta;
+    /* The crossentropies: labels become y (1 - s) + s / classes (two for the binary one); 0 <= s < 1. */
+    double label_smoothing;
+    /* binary_crossentropy: outputs are probabilities, not logits. */
+    bool from_probabilities;
 } strata_loss_options;
+
+/* The loss `name` of each example, f32 (B), of outputs and labels as above; labels that are classes are i32 (B). opts: NULL for
+ * the defaults. Differentiable by the outputs. Errors, an unknown name among them, poison the graph. */
+STRATA_API strata_tensor *strata_example_losses(const char *name, const strata_loss_options *opts, strata_tensor *outputs,
+                                                strata_tensor *labels);
 
 #ifdef __cplusplus
 }

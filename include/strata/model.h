@@ -66,109 +66,151 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_set_note(strata_model *mod
 /* NULL: there is none. Lives until it is set again. */
 STRATA_API const char *strata_model_note(const strata_model *model, const char *key);
 
+/* Zeros are the defaults. */
 typedef struct strata_compile_options {
-    strata_optimizer optimizer; /* name NULL: what the model's JSON said, else adam */
-    const char *loss; /* NULL: what the model's JSON said, else "sparse_categorical_crossentropy" (integer labels, logits) */
-    strata_loss_options loss_options; /* of that loss; zeros: its defaults */
-    /* Besides loss and accuracy, "auc,precision"; NULL: what the model's JSON said. Names: top_5_accuracy (any number),
-     * precision and recall (of "yes", or the mean over classes), auc (Keras' 200 thresholds), confusion_matrix, mae. They add
-     * up on the device; each costs some kernels a step. */
+    /* The optimizer. With the name NULL it is the one of the model's JSON, else adam. */
+    strata_optimizer optimizer;
+    /* The loss's name. NULL: the one of the model's JSON, else "sparse_categorical_crossentropy" (integer labels, logits). */
+    const char *loss;
+    /* Settings of that loss. */
+    strata_loss_options loss_options;
+    /* Names of metrics besides loss and accuracy, as "auc,precision"; NULL: those of the model's JSON. There are
+     * top_5_accuracy (with any number), precision and recall (of the class "yes", or the mean over classes), auc (with Keras'
+     * 200 thresholds), confusion_matrix and mae. Their sums are kept on the device, which costs some kernels a step. */
     const char *metrics;
-    uint64_t seed; /* of initial parameters and dropout */
-    /* What activations, and parameters where they are used, are stored in: f32 (which is 0), f16 or bf16. Parameters, optimizer
-     * slots, statistics, losses and metrics stay f32, as does every addition. f16 and bf16 become the model's note "precision",
-     * which its file
-     * keeps: a loaded model is compiled as it was, where this is f32, unless the note is taken away. With f16 the loss
-     * is scaled while gradients are computed: by 2^15 at first, half of it after a step whose gradients were not finite, which
-     * changes nothing, and twice after 2000 steps without. UNSUPPORTED, naming the device, where one cannot store it. */
+    /* The seed of initial parameters and of dropout. */
+    uint64_t seed;
+    /* The type in which activations are stored, and parameters where layers use them: f32 (which is 0), f16 or bf16.
+     * Parameters, optimizer slots, statistics, losses and metrics stay f32, and every sum is in f32. f16 and bf16 become the
+     * model's note "precision", which its file keeps, so a loaded model is compiled as it was; strata_model_set_note removes
+     * it. With f16 the loss is multiplied by a scale while gradients are computed: 2^15 at first. A step whose gradients are
+     * not finite changes nothing and halves the scale, and 2000 steps without such a step double it. UNSUPPORTED, with the
+     * device's name, where a device cannot store the type. */
     strata_dtype precision;
-    /* On which devices: borrowed, must outlive the model; the call's device is NULL then. NULL: on that device alone. */
+    /* The strategy whose devices train; the call's device is NULL then. A model that is still there when the strategy is
+     * destroyed is destroyed with it. NULL: the call's device alone. */
     strata_strategy *strategy;
 } strata_compile_options;
 
-/* Binds the model to a device or a strategy (borrowed: it must outlive the model), makes parameters and optimizer slots and
+/* Binds the model to a device (borrowed: it must outlive the model) or a strategy, makes parameters and optimizer slots and
  * initializes those that were not loaded. With a strategy of several replicas, batches in fit, evaluate and predict are of all
  * replicas together, each of which takes its share; results are those of one device on the same batches. Once per model. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_compile(strata_model *model, strata_device *device,
                                                               const strata_compile_options *opts, strata_error *err);
+/* As compile, for training loops of one's own (strata/distribute.h): puts the parameters and states on the devices, without an
+ * optimizer, a loss and metrics. What the options say of these is not looked at. The model can be applied, saved, and its
+ * parameters read and set; fit, evaluate, predict and checkpoints need compile, and fail with INVALID. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_build(strata_model *model, strata_device *device,
+                                                            const strata_compile_options *opts, strata_error *err);
 
 enum { STRATA_MAX_METRICS = 8 };
 typedef struct strata_metrics {
-    double loss; /* mean over the examples of their losses, times what they weigh */
-    /* share of examples whose largest logit is their label; of yes-or-no outputs that are right; 0 for other losses */
+    /* The mean of the examples' losses, each times the example's weight. */
+    double loss;
+    /* The share of examples whose largest logit is that of their label, or whose yes-or-no output is right; 0 for losses that
+     * do not classify. */
     double accuracy;
+    /* How many examples were measured. */
     int64_t examples;
-    int n; /* of the metrics that compile or JSON asked for */
+    /* The metrics that compile or the JSON asked for: [n]. A name lives as long as the model. */
+    int n;
     struct {
-        const char *name; /* lives as long as the model */
+        const char *name;
         double value;
     } more[STRATA_MAX_METRICS];
 } strata_metrics;
 
-/* What fit's callback is told: after each step (an update: of one batch, or of as many as the optimizer accumulates) and each
- * epoch. Returning anything but STRATA_OK ends the fit with that status, after the step. */
+/* What fit passes to its callback after each step and each epoch. A step is an update: of one batch, or of as many batches as
+ * the optimizer accumulates. A callback that returns anything but STRATA_OK ends the fit with that status, after the step. */
 typedef struct strata_progress {
-    int epoch, epochs;      /* epoch counts from 0 */
-    int64_t step, steps;    /* in this epoch; step counts finished ones; steps 0: a pipeline that does not know */
-    int64_t total_step;     /* finished since the fit began */
-    bool epoch_end;         /* metrics are the whole epoch's */
-    double loss;            /* of the newest finished step */
-    strata_metrics metrics; /* of the epoch: at epoch_end exact, before it as last read from the device (examples 0: not yet) */
-    strata_metrics validation; /* at epoch_end, of the validation data; examples 0: there are none */
-    double epoch_seconds;      /* since the epoch began, without validation */
-    /* Set it to true, in any call, and training ends behind this epoch, fit with STRATA_OK; at epoch_end it says whether
-     * patience ends it. With several workers any worker's word counts for all. */
+    /* The epoch that runs, counted from 0, and how many there are. */
+    int epoch, epochs;
+    /* Finished steps of this epoch, and how many it has; 0 steps: a pipeline does not know how many batches it has. */
+    int64_t step, steps;
+    /* Finished steps since the fit began. */
+    int64_t total_step;
+    /* The epoch is over: `metrics` are those of all of it. */
+    bool epoch_end;
+    /* The mean loss of the newest finished step. */
+    double loss;
+    /* The epoch's metrics: exact at epoch_end, before it as they were last read from the device (examples 0: not yet). */
+    strata_metrics metrics;
+    /* At epoch_end, the metrics of the validation data; examples 0: there are none. */
+    strata_metrics validation;
+    /* Seconds since the epoch began, without validation. */
+    double epoch_seconds;
+    /* Set it to true, in any call, and training ends after this epoch; fit then returns STRATA_OK. At epoch_end it is true
+     * where patience ends the training. With several workers one that sets it ends the training of all. */
     bool *stop;
 } strata_progress;
 typedef strata_status (*strata_progress_callback)(const strata_progress *progress, void *user, strata_error *err);
 
+/* Zeros are the defaults. */
 typedef struct strata_fit_options {
-    int epochs; /* 0: 1 */
-    /* this many are done already: of `epochs` those behind them are run, and are all that the history has; 0 */
+    /* How many epochs; 0: 1. */
+    int epochs;
+    /* How many of these were done before, by another fit: the rest is run, and the history has the rest only. */
     int first_epoch;
-    int64_t batch; /* 0: 32 */
-    uint64_t seed; /* of the shuffles */
+    /* Examples of a batch, of all replicas together; 0: 32. */
+    int64_t batch;
+    /* The seed of the shuffles. */
+    uint64_t seed;
+    /* Take the examples in their order. */
     bool no_shuffle;
-    strata_auto_shard auto_shard; /* several workers: what each reads (strata/pipeline.h) */
-    /* What an example counts by its class, for losses with one class an example: its loss is multiplied by
-     * class_weights[class], as by the weight that the dataset may give it (strata_dataset_set_weights) and, as Keras'
-     * class_weight, not in evaluate.
-     * NULL: 1 each. */
+    /* With several workers: which examples each of them reads (strata/pipeline.h). */
+    strata_auto_shard auto_shard;
+    /* [n_class_weights] What an example's loss is multiplied by, by its class; for losses with one class an example. As Keras'
+     * class_weight it multiplies the weight that the dataset may give the example (strata_dataset_set_weights), and evaluate
+     * does not use it. NULL: 1 each. */
     const double *class_weights;
     int n_class_weights;
-    double metrics_seconds; /* read the epoch's metrics for on_progress about this often; 0: at its end only. Each read waits
-                               for the steps submitted */
-    const char *
-        trace; /* a file that gets the first steps as a trace: segments on each replica, exchanges on the host (Trace Event Format,
-                          for chrome://tracing or ui.perfetto.dev); NULL: none */
-    int64_t
-        steps_per_execution; /* on_progress is called behind every so many steps of an epoch, and at its end; 0: 1. Steps are submitted one
-                                    after the other without waiting anyhow, so it changes nothing else */
-    /* Evaluated after each epoch in batches of `batch`; borrowed. What is trained has the same bits with it and without. With
-     * several workers each evaluates all of its own, and where a loss decides it is rank 0's. NULL: none */
+    /* Read the epoch's metrics from the device about this often, for on_progress; each reading waits for the steps that were
+     * submitted. 0: at the end of the epoch only. */
+    double metrics_seconds;
+    /* A file that gets a trace of the first steps: segments on each replica, exchanges on the host, in the Trace Event
+     * Format of chrome://tracing and ui.perfetto.dev. NULL: none. */
+    const char *trace;
+    /* Call on_progress after every so many steps of an epoch, and at its end; 0: 1. Steps are submitted without waiting for
+     * each other anyhow, so nothing else changes. */
+    int64_t steps_per_execution;
+    /* Evaluated after each epoch in batches of `batch`; borrowed. The bits of what is trained are the same with it and without.
+     * Each of several workers evaluates all of it, and where a loss decides something it is rank 0's. NULL: none. */
     const strata_dataset *validation;
-    /* Of the loss on validation data (INVALID without them). It improves where it falls by more than min_delta below the best
-     * so far. */
-    int patience;      /* training ends, and fit is OK, when it has not improved for so many epochs; 0: it never does */
-    double min_delta;  /* at least 0; 0 */
-    bool restore_best; /* the model ends with the best epoch's parameters and states, not the last's: a copy on the host */
-    strata_progress_callback on_progress; /* NULL: none */
+    /* Training ends, and fit returns STRATA_OK, when the validation loss has not fallen by more than min_delta below its best
+     * value for so many epochs. 0: it does not. INVALID without validation data. */
+    int patience;
+    /* At least 0. */
+    double min_delta;
+    /* At the end the model gets the parameters and states of the epoch with the best validation loss, of which a copy is
+     * kept on the host. INVALID without validation data. */
+    bool restore_best;
+    /* NULL: none. */
+    strata_progress_callback on_progress;
     void *user;
 } strata_fit_options;
 
 /* What a fit did. Zero-initialize; free with strata_history_finish. */
 typedef struct strata_history {
-    int n_epochs;               /* that were run: fewer than asked for where training was ended early */
-    strata_metrics *epochs;     /* [n_epochs] */
-    strata_metrics *validation; /* [n_epochs], of the validation data; NULL: there are none */
-    int best_epoch;             /* whose validation loss was the best, counted as strata_progress.epoch; -1: there is none */
-    double *epoch_seconds;      /* [n_epochs], without validation */
-    int64_t n_steps;            /* finished steps in all */
+    /* Epochs that were run: fewer than asked for where training ended early. */
+    int n_epochs;
+    /* [n_epochs] The metrics of each epoch, and those of the validation data after it (NULL: there are none). */
+    strata_metrics *epochs;
+    strata_metrics *validation;
+    /* The epoch with the best validation loss, counted as strata_progress.epoch; -1: there are no validation data. */
+    int best_epoch;
+    /* [n_epochs] Seconds of each epoch, without validation. */
+    double *epoch_seconds;
+    /* Finished steps of all epochs. */
+    int64_t n_steps;
+    /* [n_losses] The mean loss of each of the first steps. */
     int n_losses;
-    float losses[100];         /* mean loss of each of the first steps */
-    int64_t n_skipped;         /* steps that changed nothing, as their f16 gradients were not finite */
-    double loss_scale;         /* of f16 gradients at the end; 0 for others */
-    double first_step_seconds; /* from the call of fit to the end of its first step, kernels compiled */
+    float losses[100];
+    /* Steps that changed nothing, because their f16 gradients were not finite. */
+    int64_t n_skipped;
+    /* What f16 gradients are multiplied by at the end; 0 for other types. */
+    double loss_scale;
+    /* Seconds from the call of fit to the end of its first step, with the compilation of kernels. */
+    double first_step_seconds;
 } strata_history;
 STRATA_API void strata_history_finish(strata_history *history);
 
@@ -205,7 +247,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_predict(strata_model *mode
 typedef struct strata_parameter {
     const char *name;
     strata_shape shape;
-    bool state; /* not trained: what a layer keeps from step to step, as "batch_norm/moving_mean" */
+    /* Not trained: what a layer keeps from step to step, as "batch_norm/moving_mean". */
+    bool state;
 } strata_parameter;
 STRATA_API int strata_model_n_parameters(const strata_model *model);
 STRATA_API strata_parameter strata_model_parameter(const strata_model *model, int index);
@@ -228,7 +271,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_load(const char *path, str
 /* A checkpoint is a model file that also has the optimizer's memory and counts, and the best epoch so far of a fit with
  * validation data: a model that is compiled alike, and trained on from `epochs` with the same data and options (first_epoch),
  * ends with the bits of a training that was never interrupted. Between fits, or from on_progress at an epoch's end. epochs: how
- * many are done, at least 1. */
+ * many are done, at least 1. path: NULL writes no file. With several workers whose optimizer is sharded all of them call it, as
+ * each owns a part of the optimizer's memory; those that need no file give NULL. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_save_checkpoint(strata_model *model, int epochs, const char *path,
                                                                       strata_error *err);
 /* Into a compiled model. *out_epochs is 0, and nothing is changed, where there is no such file. With several workers all call

@@ -70,11 +70,15 @@ STRATA_API strata_tensor *strata_matmul(strata_tensor *a, strata_tensor *b, bool
 typedef enum strata_padding { STRATA_PADDING_VALID = 0, STRATA_PADDING_SAME, STRATA_PADDING_EXPLICIT } strata_padding;
 
 typedef struct strata_conv2d_window {
-    int64_t stride[2];   /* 0: 1 */
-    int64_t dilation[2]; /* rows and columns from one tap to the next; 0: 1 */
-    int64_t groups;      /* 0: 1; as many as channels: depthwise */
+    /* 0: 1. */
+    int64_t stride[2];
+    /* rows and columns from one tap to the next; 0: 1. */
+    int64_t dilation[2];
+    /* 0: 1; as many as channels: depthwise. */
+    int64_t groups;
     strata_padding padding;
-    int64_t explicit_padding[4]; /* top, bottom, left, right; with EXPLICIT only */
+    /* Top, bottom, left, right; with EXPLICIT only. */
+    int64_t explicit_padding[4];
 } strata_conv2d_window;
 /* x (N, H, W, C), filter (KH, KW, C / groups, K) -> (N, OH, OW, K):  y[n,oh,ow,f] = sum kh,kw,c x[n, oh stride + kh dilation -
  * top, ..., c] filter[kh,kw,c,f], padding being zeros. With groups, filters f of group g = f / (K / groups) see that group's
@@ -83,19 +87,25 @@ typedef struct strata_conv2d_window {
 STRATA_API strata_tensor *strata_conv2d(strata_tensor *x, strata_tensor *filter, strata_conv2d_window opts);
 
 typedef struct strata_conv1d_window {
-    int64_t stride, dilation; /* 0: 1 */
-    int64_t groups;           /* 0: 1 */
+    /* 0: 1. */
+    int64_t stride, dilation;
+    /* 0: 1. */
+    int64_t groups;
     strata_padding padding;
-    int64_t explicit_padding[2]; /* before, after */
+    /* before, after. */
+    int64_t explicit_padding[2];
 } strata_conv1d_window;
 /* x (N, L, C), filter (W, C / groups, K) -> (N, OL, K): conv2d over images of one row. */
 STRATA_API strata_tensor *strata_conv1d(strata_tensor *x, strata_tensor *filter, strata_conv1d_window opts);
 
 typedef struct strata_pool2d_window {
-    int64_t size[2];   /* at least 1 */
-    int64_t stride[2]; /* 0: the size */
+    /* At least 1. */
+    int64_t size[2];
+    /* 0: the size. */
+    int64_t stride[2];
     strata_padding padding;
-    int64_t explicit_padding[4]; /* top, bottom, left, right; each less than the size */
+    /* Top, bottom, left, right; each less than the size. */
+    int64_t explicit_padding[4];
 } strata_pool2d_window;
 /* x (N, H, W, C) -> (N, OH, OW, C). Padding never takes part. max: NaN counts as the largest; the gradient goes to the first
  * largest of a window. avg: the mean of the elements that are inside the image. Over all of H and W: reduce_max,
@@ -104,10 +114,13 @@ STRATA_API strata_tensor *strata_max_pool2d(strata_tensor *x, strata_pool2d_wind
 STRATA_API strata_tensor *strata_avg_pool2d(strata_tensor *x, strata_pool2d_window opts);
 
 typedef struct strata_pool1d_window {
-    int64_t size;   /* at least 1 */
-    int64_t stride; /* 0: the size */
+    /* At least 1. */
+    int64_t size;
+    /* 0: the size. */
+    int64_t stride;
     strata_padding padding;
-    int64_t explicit_padding[2]; /* before, after */
+    /* before, after. */
+    int64_t explicit_padding[2];
 } strata_pool1d_window;
 /* x (N, L, C) -> (N, OL, C) */
 STRATA_API strata_tensor *strata_max_pool1d(strata_tensor *x, strata_pool1d_window opts);

@@ -29,38 +29,63 @@ typedef struct strata_numbers {
  * With warmup_steps w > 0, the rate of t < w is warmup_from + (rate - warmup_from) t / w, and the schedule begins at t = w with
  * t - w. */
 typedef struct strata_schedule {
-    const char *name;                  /* NULL: "constant" */
-    int64_t steps;                     /* exponential, cosine, polynomial: at least 1 */
-    double factor;                     /* exponential: above 0 */
-    double end;                        /* cosine: share of the rate, polynomial: rate, at the end; 0 */
-    double power;                      /* polynomial; 0: 1 */
-    bool staircase;                    /* exponential */
-    bool cycle;                        /* polynomial */
-    strata_numbers boundaries, values; /* step: as many values as boundaries, which ascend */
-    int64_t warmup_steps;              /* 0: none */
-    double warmup_from;                /* rate at t = 0; 0 */
-    int64_t replicas;                  /* all rates are multiplied by it (linear scaling, Goyal et al. 2017); 0: 1 */
+    /* NULL: "constant". */
+    const char *name;
+    /* Exponential, cosine, polynomial: at least 1. */
+    int64_t steps;
+    /* Exponential: above 0. */
+    double factor;
+    /* Cosine: share of the rate, polynomial: rate, at the end; 0. */
+    double end;
+    /* Polynomial; 0: 1. */
+    double power;
+    /* For the schedule exponential. */
+    bool staircase;
+    /* For the schedule polynomial. */
+    bool cycle;
+    /* Step: as many values as boundaries, which ascend. */
+    strata_numbers boundaries, values;
+    /* 0: none. */
+    int64_t warmup_steps;
+    /* Rate at t = 0; 0. */
+    double warmup_from;
+    /* All rates are multiplied by it (linear scaling, Goyal et al. 2017); 0: 1. */
+    int64_t replicas;
 } strata_schedule;
 
 /* An optimizer's settings: a plain value, copied where it is used. Zero is the default that each field tells. */
 typedef struct strata_optimizer {
-    const char *name;     /* "sgd", "adam", "adamw", "rmsprop", "adagrad", "lars", "lamb": static memory */
-    double learning_rate; /* 0: 0.01 for sgd and lars, else 0.001 */
-    double momentum;      /* sgd, rmsprop; 0..1. lars: 0: 0.9 */
-    bool nesterov;        /* sgd */
-    double beta1, beta2;  /* adam, adamw, lamb; 0: 0.9 and 0.999 */
-    double epsilon;       /* 0: 1e-7; lamb: 1e-6 */
-    double rho;           /* rmsprop; 0: 0.9 */
-    bool centered;        /* rmsprop */
-    double accumulator;   /* adagrad: where its sums of squares begin; 0: 0.1 */
-    double weight_decay;  /* adamw: 0: 0.004; lars: 0: 1e-4; lamb: 0 */
-    double trust;         /* lars: 0: 0.001 */
+    /* "sgd", "adam", "adamw", "rmsprop", "adagrad", "lars", "lamb": static memory. */
+    const char *name;
+    /* 0: 0.01 for sgd and lars, else 0.001. */
+    double learning_rate;
+    /* Sgd, rmsprop; 0..1. lars: 0: 0.9. */
+    double momentum;
+    /* For sgd. */
+    bool nesterov;
+    /* Adam, adamw, lamb; 0: 0.9 and 0.999. */
+    double beta1, beta2;
+    /* 0: 1e-7; lamb: 1e-6. */
+    double epsilon;
+    /* Rmsprop; 0: 0.9. */
+    double rho;
+    /* For rmsprop. */
+    bool centered;
+    /* Adagrad: where its sums of squares begin; 0: 0.1. */
+    double accumulator;
+    /* Adamw: 0: 0.004; lars: 0: 1e-4; lamb: 0. */
+    double weight_decay;
+    /* Lars: 0: 0.001. */
+    double trust;
     strata_schedule schedule;
 
     /* Gradients, before the optimizer sees them; 0: not clipped. At most one of the three. */
-    double clip_value;       /* each element to -clip_value .. clip_value */
-    double clip_norm;        /* each parameter's gradient to this norm */
-    double clip_global_norm; /* all gradients together to this norm */
+    /* Each element to -clip_value .. clip_value. */
+    double clip_value;
+    /* Each parameter's gradient to this norm. */
+    double clip_norm;
+    /* All gradients together to this norm. */
+    double clip_global_norm;
 
     /* One update for the gradients of so many batches, as if they were one batch: examples weigh the same, also where an
      * epoch's last batch is shorter or its last update has fewer of them. 0: 1. */

@@ -56,7 +56,8 @@ typedef struct strata_element_spec {
         strata_dtype dtype;
         strata_shape shape;
     } parts[STRATA_MAX_PARTS];
-    bool is_batch; /* the first axis of each part counts examples */
+    /* The first axis of each part counts examples. */
+    bool is_batch;
 } strata_element_spec;
 STRATA_API strata_element_spec strata_dataset_element_spec(const strata_dataset *dataset);
 
@@ -108,7 +109,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_files(const char *c
 /* ---- stages: *dataset becomes the stage over what it was ---- */
 
 typedef struct strata_shuffle_options {
-    int64_t buffer; /* each element is drawn from the next `buffer`; 0: from all (for sources in memory without holding any) */
+    /* Each element is drawn from the next `buffer`; 0: from all (for sources in memory without holding any). */
+    int64_t buffer;
     bool same_each_epoch;
 } strata_shuffle_options;
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_shuffle(strata_dataset **dataset, const strata_shuffle_options *opts,
@@ -135,8 +137,10 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_shard_hint(strata_datase
 /* Changes the element in place: writes to its parts, or finishes one and puts another there. */
 typedef strata_status (*strata_map_function)(strata_element *element, void *user, strata_error *err);
 typedef struct strata_map_options {
-    int threads;                     /* 0: none, the caller's own; at most 64. The order stays */
-    const strata_element_spec *spec; /* of the result; NULL: as before */
+    /* 0: none, the caller's own; at most 64. The order stays. */
+    int threads;
+    /* Of the result; NULL: as before. */
+    const strata_element_spec *spec;
 } strata_map_options;
 /* A failure of the function is reported with the element's index, after all elements before it. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_map(strata_dataset **dataset, strata_map_function function, void *user,
@@ -157,9 +161,12 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_zip(strata_dataset **dat
 typedef strata_status (*strata_interleave_function)(const strata_element *element, void *user, strata_dataset **out_dataset,
                                                     strata_error *err);
 typedef struct strata_interleave_options {
-    int cycle_length;         /* 0: 1 */
-    int64_t block_length;     /* 0: 1 */
-    strata_element_spec spec; /* of the elements of the datasets that are made */
+    /* 0: 1. */
+    int cycle_length;
+    /* 0: 1. */
+    int64_t block_length;
+    /* Of the elements of the datasets that are made. */
+    strata_element_spec spec;
 } strata_interleave_options;
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_interleave(strata_dataset **dataset,
                                                                    strata_interleave_function function, void *user,

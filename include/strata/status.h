@@ -46,7 +46,8 @@ enum { STRATA_ERROR_MESSAGE_BYTES = 1024 };
 
 typedef struct strata_error {
     strata_status status;
-    char message[STRATA_ERROR_MESSAGE_BYTES]; /* UTF-8, NUL-terminated, no newline at its end */
+    /* UTF-8, NUL-terminated, no newline at its end. */
+    char message[STRATA_ERROR_MESSAGE_BYTES];
 } strata_error;
 
 /* "INVALID", "DATA", ...; "UNKNOWN" for a value outside the enum. Static memory. */

@@ -13,6 +13,7 @@
 #include "strata/executable.h"
 #include "strata/graph.h"
 #include "strata/layers.h"
+#include "strata/metrics.h"
 #include "strata/model.h"
 #include "strata/ops.h"
 #include "strata/optimizers.h"

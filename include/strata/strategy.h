@@ -19,6 +19,15 @@ extern "C" {
 
 typedef struct strata_strategy strata_strategy;
 
+/* Whether each replica makes the optimizer's update of all parameters, or only of a shard of them that it owns. */
+typedef enum strata_shard_optimizer {
+    /* Strata decides. Today it does not shard: the added all_gather has cost more than the divided update saves wherever both
+     * were measured (tests/bench/strategies.sh). */
+    STRATA_SHARD_OPTIMIZER_AUTO,
+    STRATA_SHARD_OPTIMIZER_YES,
+    STRATA_SHARD_OPTIMIZER_NO
+} strata_shard_optimizer;
+
 typedef struct strata_strategy_options {
     /* Names as strata_device_open takes them; NULL: the strategy chooses. */
     const char *const *devices;
@@ -30,7 +39,8 @@ typedef struct strata_strategy_options {
     /* [n_split] Weights of the replicas' shares of a batch, one for each replica, 1..1000000; NULL: equal shares. */
     const int64_t *split;
     int n_split;
-    /* multi_worker_mirrored: connects the workers. Borrowed; it must outlive the strategy. */
+    /* multi_worker_mirrored: connects the workers. Borrowed; it must outlive the strategy. NULL: the strategy connects those
+     * that the environment names (strata/cluster_spec.h), with the secret in STRATA_SECRET. */
     strata_communicator *communicator;
     /* Shares follow the replicas' speeds, which are measured now and then while a model trains. */
     bool auto_split;
@@ -40,57 +50,74 @@ typedef struct strata_strategy_options {
     /* multi_worker_mirrored: the place of this worker among those of its machine. They divide the accelerators where no devices
      * are named. local_size 0: this worker is alone on its machine. */
     int local_rank, local_size;
-    /* Gradients travel in parts of about this size; 0: 256 KiB. */
+    /* Gradients travel in packs of about this size, the last layers' first, while the device computes the others. 0: 256 KiB;
+     * all at once where devices are the host's own cores, without other workers or with more workers on the machine than
+     * cores. */
     int64_t bytes_per_pack;
     /* How the values of a worker's replicas are added up; NULL: "host". */
     const char *cross_device_ops;
+    /* For mirrored and multi_worker_mirrored: with YES replica r of R receives the sum of the gradients of its shard only
+     * (reduce_scatter), owns the optimizer's slots of that shard only, updates it, and sends the new parameters to the
+     * others (all_gather). Parameters have the same bits as with NO. Models with sparse parameters, and groups of different
+     * devices, of which one makes the update, cannot be sharded: compile fails with INVALID for YES. All workers choose
+     * alike. */
+    strata_shard_optimizer shard_optimizer;
 } strata_strategy_options;
 
 /* The cross-device ops, NULL-terminated:
- *   "host"    folded on the host in replica order: r0 + r1 + r2 + ...
- *   "tree"    on the host in pairs: (r0 + r1) + (r2 + r3); the error grows with the logarithm of the replicas' number
- *   "device"  the first replica's device adds them, in replica order. The f32 sums of two devices have the host's bits where
- *             that device
- *             keeps denormal numbers */
+ *
+ *     "host"      on the host, in replica order: r0 + r1 + r2 + ...
+ *     "tree"      on the host, in pairs: (r0 + r1) + (r2 + r3); the error grows with the logarithm of the replicas' number
+ *     "device"    by the first replica's device, in replica order
+ *
+ * The f32 sums that a device adds have the host's bits where that device keeps denormal numbers. */
 extern STRATA_API const char *const strata_cross_device_names[];
 
-/* Opens the devices. `name` is one of strata_strategy_names:
- *   "default"     the best device there is; takes no device names
- *   "one_device"  the one device that is named, or the best
- *   "mirrored"    a replica on each device named; "host" may be named several times, each a replica. Without names on every
- *                 accelerator (GPU or plugin; one that several APIs show counts once), or on the best CPU where there is none.
- *                 Any
- *                 APIs and vendors together. Devices of one kind each make the same update; in a mixed group, whose arithmetic
- *                 may
- *                 differ in the last bit, the first device makes it for all
- *   "central_storage"  replicas as in mirrored; one device, the parameter device, stores the optimizer's slots, makes the
- *                      update and
- *                 sends the new parameters to the replicas
- *   "multi_worker_mirrored"  mirrored in each worker of a job, on its part of the machine's accelerators. Every worker creates
- *                            it at about
- *                 the same time, trains the same model on the same data in the same order, and takes its share of each batch.
- *                 All
- *                 workers begin with the initial parameters of the chief (rank 0)
- *   "auto"        mirrored where there are several accelerators, else one_device
- * Fails: INVALID for an unknown name (with the nearest) or unknown cross-device ops, a device other than "host" that is named
- * twice, or a wrong number of devices; what opening a device fails with. Thread: as strata_device_open. opts may be NULL. */
+/* Opens the devices of a strategy. `name` is one of strata_strategy_names; opts may be NULL.
+ *
+ *     "default"                  one replica on the best device; it takes no device names
+ *     "one_device"               one replica on the device that is named, or on the best one
+ *     "mirrored"                 a replica on each device
+ *     "central_storage"          a replica on each device; the parameter device updates the parameters for all of them
+ *     "multi_worker_mirrored"    mirrored in each worker of a job
+ *     "auto"                     mirrored where there are several accelerators, else one_device
+ *
+ * mirrored takes devices of any APIs and vendors together. Without names it takes every accelerator (a GPU or plugin; one
+ * that several APIs show counts once), or the best CPU where there is none. "host" may be named several times, and each is a
+ * replica. Devices of one kind each make the same update. In a mixed group, whose arithmetic may differ in the last bit, the
+ * first device makes the update and sends the new parameters to the others.
+ *
+ * central_storage chooses its replicas as mirrored does. The parameter device has the optimizer's slots, makes the update,
+ * and sends the new parameters to the replicas.
+ *
+ * multi_worker_mirrored divides the machine's accelerators among the workers of that machine. Every worker creates the
+ * strategy at about the same time, trains the same model on the same data in the same order, and takes its share of each
+ * batch. All workers begin with the initial parameters of the chief, rank 0.
+ *
+ * Fails: INVALID for an unknown name (the message has the nearest one), unknown cross-device ops, a device other than "host"
+ * that is named twice, or a wrong number of devices; else what opening a device fails with. Threads: as strata_device_open. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_create(const char *name, const strata_strategy_options *opts,
                                                                 strata_strategy **out_strategy, strata_error *err);
 /* A mirrored strategy over devices that the caller opened, which it takes, even on failure. The same hardware may be there
  * several times, for tests. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_from_devices(strata_device *const *devices, int n_devices,
                                                                       strata_strategy **out_strategy, strata_error *err);
-/* Closes the devices: after all made on them is destroyed. NULL is fine. */
+/* Destroys what was made with the strategy (strata/distribute.h), and closes the devices. NULL is fine. */
 STRATA_API void strata_strategy_destroy(strata_strategy *strategy);
 
 /* NULL-terminated. */
 extern STRATA_API const char *const strata_strategy_names[];
 
-STRATA_API const char *strata_strategy_name(const strata_strategy *strategy);         /* "auto" has become what it chose */
-STRATA_API const char *strata_strategy_choice(const strata_strategy *strategy);       /* one line: which devices, and why */
-STRATA_API int strata_strategy_num_replicas_in_sync(const strata_strategy *strategy); /* of all workers */
-STRATA_API int strata_strategy_num_local_replicas(const strata_strategy *strategy); /* of this worker, by the numbers from 0 */
+/* The kind's name; of "auto" the kind that it chose. */
+STRATA_API const char *strata_strategy_name(const strata_strategy *strategy);
+/* One line that says which devices were chosen, and why. */
+STRATA_API const char *strata_strategy_choice(const strata_strategy *strategy);
+/* The replicas of all workers; those of this worker, which have the numbers from 0; the workers. */
+STRATA_API int strata_strategy_num_replicas_in_sync(const strata_strategy *strategy);
+STRATA_API int strata_strategy_num_local_replicas(const strata_strategy *strategy);
 STRATA_API int strata_strategy_num_workers(const strata_strategy *strategy);
+/* Whether this is the only worker or rank 0: the one that prints and saves. */
+STRATA_API bool strata_strategy_is_chief(const strata_strategy *strategy);
 STRATA_API strata_device *strata_strategy_device(const strata_strategy *strategy, int replica); /* borrowed */
 
 /* The examples [*out_first, *out_first + *out_n) of a global batch are the replica's. Each replica has floor or ceil of global
@@ -101,11 +128,16 @@ STRATA_API void strata_strategy_share(const strata_strategy *strategy, int64_t g
 
 /* What exchanges between the replicas have cost; zeros (imbalance 1) with one replica. */
 typedef struct strata_communication_totals {
-    double seconds;             /* adding up and copying */
-    double hidden;              /* share of them while devices had further work of the same step */
-    double bytes_per_step;      /* read and written, of all replicas */
-    double wire_bytes_per_step; /* that this worker sent to others; 0 with one */
-    double imbalance;           /* the slowest replica's time for its share of a step, over the mean */
+    /* Seconds that the host spent on adding up and copying values. */
+    double seconds;
+    /* The share of these seconds in which devices had further work of the same step. */
+    double hidden;
+    /* Bytes that were read and written, of all replicas. */
+    double bytes_per_step;
+    /* Bytes that this worker sent to others; 0 with one worker. */
+    double wire_bytes_per_step;
+    /* The slowest replica's time for its share of a step, divided by the mean of all. */
+    double imbalance;
 } strata_communication_totals;
 
 #ifdef __cplusplus

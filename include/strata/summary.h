@@ -11,10 +11,14 @@ extern "C" {
 #endif
 
 typedef struct strata_layer_summary {
-    const char *name, *kind; /* the model's: valid while it lives and no layer is added */
-    strata_shape output;     /* of the batch */
-    int64_t parameters;      /* numbers that are trained */
-    double flops;            /* forward, of the batch */
+    /* The layer's name and kind; valid while the model lives and no layer is added. */
+    const char *name, *kind;
+    /* The shape of its outputs for the batch. */
+    strata_shape output;
+    /* Numbers that are trained. */
+    int64_t parameters;
+    /* Floating-point operations of the forward pass of the batch. */
+    double flops;
 } strata_layer_summary;
 
 /* FLOPs are additions and multiplications, a multiply-add counting two. Zero-initialize; free with
@@ -22,12 +26,17 @@ typedef struct strata_layer_summary {
 typedef struct strata_model_summary {
     int64_t batch;
     int n_layers;
-    strata_layer_summary *layers; /* [n_layers] */
+    /* [n_layers]. */
+    strata_layer_summary *layers;
     int64_t parameters;
-    double forward_flops; /* of a prediction */
-    double step_flops;    /* of a training step: forward, gradients, update */
-    double step_bytes;    /* read and written by a training step, when each op reads its inputs and writes its output once */
-    int64_t step_memory_bytes; /* what a training step holds on the device besides parameters and optimizer state */
+    /* Floating-point operations of a prediction of the batch. */
+    double forward_flops;
+    /* Floating-point operations of a training step: forward pass, gradients, update. */
+    double step_flops;
+    /* Bytes that a training step reads and writes, when each op reads its inputs and writes its output once. */
+    double step_bytes;
+    /* Bytes that a training step needs on the device besides parameters and optimizer state. */
+    int64_t step_memory_bytes;
 } strata_model_summary;
 
 /* The model must be compiled: its device says what is folded together; "host" is always there. batch 0: 32.
@@ -38,21 +47,27 @@ STRATA_API void strata_model_summary_finish(strata_model_summary *summary);
 
 /* Nodes of a training step that are alike: op, attributes, shapes of inputs and output. */
 typedef struct strata_node_times {
-    char op[96]; /* and what is folded in: "matmul bias relu" */
+    /* And what is folded in: "matmul bias relu". */
+    char op[96];
     strata_dtype dtype;
     strata_shape output;
     int count;
-    double us; /* of one, run by itself on made-up numbers; 0: it does not run by itself, or moves nothing */
+    /* Of one, run by itself on made-up numbers; 0: it does not run by itself, or moves nothing. */
+    double us;
     double flops;
-    double bytes; /* of one, read and written, when each tensor is read or written whole and once */
+    /* Of one, read and written, when each tensor is read or written whole and once. */
+    double bytes;
 } strata_node_times;
 
 /* Where a training step's time goes. Zero-initialize; free with strata_step_times_finish. */
 typedef struct strata_step_times {
     int n_nodes;
-    strata_node_times *nodes; /* [n_nodes], those that take most together first */
-    double nodes_us;          /* sum of us * count */
-    double step_us;           /* of whole steps on made-up examples, submitted one behind the other */
+    /* [n_nodes], those that take most together first. */
+    strata_node_times *nodes;
+    /* Sum of us * count. */
+    double nodes_us;
+    /* Of whole steps on made-up examples, submitted one behind the other. */
+    double step_us;
 } strata_step_times;
 
 /* Measures a step of `batch` (0: 32) on the model's device. Meanwhile it trains on made-up examples at a rate of 0: what its

@@ -65,7 +65,8 @@ typedef struct strata_array {
     strata_dtype dtype;
     strata_shape shape;
     void *data;
-    void *owned; /* what finish frees; NULL for a view */
+    /* What finish frees; NULL for a view. */
+    void *owned;
 } strata_array;
 
 STRATA_API STRATA_MUST_USE strata_status strata_array_create(strata_dtype dtype, strata_shape shape, strata_array *out_array,

@@ -72,8 +72,10 @@ typedef enum strata_tokenizer_kind {
  * pair (subwords). */
 typedef struct strata_tokenizer_options {
     strata_tokenizer_kind kind;
-    int64_t vocabulary;  /* tokens with PAD and UNKNOWN; 0: 10,000; 3 .. 2^24 */
-    int64_t least_count; /* words that are rarer are left out; 0: 1 */
+    /* Tokens with PAD and UNKNOWN; 0: 10,000; 3 .. 2^24. */
+    int64_t vocabulary;
+    /* Words that are rarer are left out; 0: 1. */
+    int64_t least_count;
 } strata_tokenizer_options;
 
 /* The same texts and options: the same vocabulary. Fails: DATA naming document and byte for text that is not UTF-8, and for
@@ -123,8 +125,10 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_take_texts(strata_texts 
 /* For strata_dataset_map over it: the text becomes i32 tokens. Its options say with .spec what they are: {STRATA_DTYPE_I32,
  * STRATA_SHAPE(length or -1)}. */
 typedef struct strata_tokenize {
-    const strata_tokenizer *tokenizer; /* borrowed */
-    int64_t length;                    /* 0: as many as there are, for padded_batch */
+    /* Borrowed. */
+    const strata_tokenizer *tokenizer;
+    /* 0: as many as there are, for padded_batch. */
+    int64_t length;
 } strata_tokenize;
 STRATA_API STRATA_MUST_USE strata_status strata_map_tokenize(strata_element *element, void *user,
                                                              strata_error *err); /* user: a strata_tokenize */

@@ -86,74 +86,75 @@ int open_device(const device_flags *flags, strata_device **out_device);
 typedef struct strategy_flags {
     const char *name, *devices, *parameter_device, *split, *cluster, *task, *tls_cert, *tls_key, *tls_ca, *tls_name;
     const char *cross_device_ops;
-    const char *compress, *engine, *transport, *interface;
+    const char *compress, *engine, *transport, *interface, *shard_optimizer;
     double wait_s, heartbeat_s, stall_s;
     bool insecure;
     int64_t bytes_per_pack;
 } strategy_flags;
-#define CLUSTER_OPTION_ROWS(type, member)                                                                                       \
-    {"cluster",                                                                                                                 \
-     "A:PORT,B:PORT",                                                                                                           \
-     "the workers (TF_CONFIG or the launcher's environment)",                                                                   \
-     OPTION_TEXT,                                                                                                               \
-     offsetof(type, member.cluster),                                                                                            \
-     0,                                                                                                                         \
-     0},                                                                                                                        \
-        {"task", "worker:1", "with --cluster: which of the workers this one is", OPTION_TEXT, offsetof(type, member.task),      \
-         0,      0},                                                                                                            \
-        {"tls-cert",                                                                                                            \
-         "FILE",                                                                                                                \
-         "TLS between workers: this one's certificate, PEM (STRATA_TLS_CERT)",                                                  \
-         OPTION_TEXT,                                                                                                           \
-         offsetof(type, member.tls_cert),                                                                                       \
-         0,                                                                                                                     \
-         0},                                                                                                                    \
-        {"tls-key",                                                                                                             \
-         "FILE",                                                                                                                \
-         "its key (STRATA_TLS_KEY; else in the certificate's file)",                                                            \
-         OPTION_TEXT,                                                                                                           \
-         offsetof(type, member.tls_key),                                                                                        \
-         0,                                                                                                                     \
-         0},                                                                                                                    \
-        {"tls-ca",                                                                                                              \
-         "FILE",                                                                                                                \
-         "the authorities whose certificates are believed (STRATA_TLS_CA)",                                                     \
-         OPTION_TEXT,                                                                                                           \
-         offsetof(type, member.tls_ca),                                                                                         \
-         0,                                                                                                                     \
-         0},                                                                                                                    \
-        {"interface",                                                                                                           \
-         "NAME",                                                                                                                \
-         "listen on this network interface or address (the one that reaches rank 0)",                                           \
-         OPTION_TEXT,                                                                                                           \
-         offsetof(type, member.interface),                                                                                      \
-         0,                                                                                                                     \
-         0},                                                                                                                    \
-        {"insecure",                                                                                                            \
-         NULL,                                                                                                                  \
-         "listen beyond this host without a secret (STRATA_SECRET)",                                                            \
-         OPTION_FLAG,                                                                                                           \
-         offsetof(type, member.insecure),                                                                                       \
-         0,                                                                                                                     \
-         0},                                                                                                                    \
-        {"wait", "S", "seconds until all workers must have come (60)", OPTION_NUMBER, offsetof(type, member.wait_s), 0.1, 1e6}, \
-        {"heartbeat",                                                                                                           \
-         "S",                                                                                                                   \
-         "seconds between signs of life; a worker without five of them is lost (1)",                                            \
-         OPTION_NUMBER,                                                                                                         \
-         offsetof(type, member.heartbeat_s),                                                                                    \
-         0.01,                                                                                                                  \
-         1e6},                                                                                                                  \
-        {"stall",                                                                                                               \
-         "S",                                                                                                                   \
-         "seconds that a sum may make no progress while all workers live (300)",                                                \
-         OPTION_NUMBER,                                                                                                         \
-         offsetof(type, member.stall_s),                                                                                        \
-         0.1,                                                                                                                   \
-         1e9},                                                                                                                  \
-    {                                                                                                                           \
-        "tls-name", "NAME", "that every certificate must have (STRATA_TLS_NAME; else the host dialled)", OPTION_TEXT,           \
-            offsetof(type, member.tls_name), 0, 0                                                                               \
+#define CLUSTER_OPTION_ROWS(type, member)                                                                                      \
+    {"cluster",                                                                                                                \
+     "A:PORT,B:PORT",                                                                                                          \
+     "the workers (TF_CONFIG or the launcher's environment)",                                                                  \
+     OPTION_TEXT,                                                                                                              \
+     offsetof(type, member.cluster),                                                                                           \
+     0,                                                                                                                        \
+     0},                                                                                                                       \
+        {"task", "worker:1", "with --cluster: which of the workers this one is", OPTION_TEXT, offsetof(type, member.task),     \
+         0,      0},                                                                                                           \
+        {"tls-cert",                                                                                                           \
+         "FILE",                                                                                                               \
+         "TLS between workers: this one's certificate, PEM (STRATA_TLS_CERT)",                                                 \
+         OPTION_TEXT,                                                                                                          \
+         offsetof(type, member.tls_cert),                                                                                      \
+         0,                                                                                                                    \
+         0},                                                                                                                   \
+        {"tls-key",                                                                                                            \
+         "FILE",                                                                                                               \
+         "its key (STRATA_TLS_KEY; else in the certificate's file)",                                                           \
+         OPTION_TEXT,                                                                                                          \
+         offsetof(type, member.tls_key),                                                                                       \
+         0,                                                                                                                    \
+         0},                                                                                                                   \
+        {"tls-ca",                                                                                                             \
+         "FILE",                                                                                                               \
+         "the authorities whose certificates are believed (STRATA_TLS_CA)",                                                    \
+         OPTION_TEXT,                                                                                                          \
+         offsetof(type, member.tls_ca),                                                                                        \
+         0,                                                                                                                    \
+         0},                                                                                                                   \
+        {"interface",                                                                                                          \
+         "NAME",                                                                                                               \
+         "listen on this network interface or address (the one that reaches rank 0)",                                          \
+         OPTION_TEXT,                                                                                                          \
+         offsetof(type, member.interface),                                                                                     \
+         0,                                                                                                                    \
+         0},                                                                                                                   \
+        {"insecure",                                                                                                           \
+         NULL,                                                                                                                 \
+         "listen beyond this host without a secret (STRATA_SECRET)",                                                           \
+         OPTION_FLAG,                                                                                                          \
+         offsetof(type, member.insecure),                                                                                      \
+         0,                                                                                                                    \
+         0},                                                                                                                   \
+        {"wait", "S", "seconds in which all of the workers must have come (60)", OPTION_NUMBER, offsetof(type, member.wait_s), \
+         0.1,    1e6},                                                                                                         \
+        {"heartbeat",                                                                                                          \
+         "S",                                                                                                                  \
+         "seconds between signs of life; a worker without five of them is lost (1)",                                           \
+         OPTION_NUMBER,                                                                                                        \
+         offsetof(type, member.heartbeat_s),                                                                                   \
+         0.01,                                                                                                                 \
+         1e6},                                                                                                                 \
+        {"stall",                                                                                                              \
+         "S",                                                                                                                  \
+         "seconds that a sum may make no progress while all workers live (300)",                                               \
+         OPTION_NUMBER,                                                                                                        \
+         offsetof(type, member.stall_s),                                                                                       \
+         0.1,                                                                                                                  \
+         1e9},                                                                                                                 \
+    {                                                                                                                          \
+        "tls-name", "NAME", "that every certificate must have (STRATA_TLS_NAME; else the host dialled)", OPTION_TEXT,          \
+            offsetof(type, member.tls_name), 0, 0                                                                              \
     }
 /* A strategy and, where there are several workers, what joins them. */
 typedef struct opened_strategy {

@@ -124,6 +124,16 @@ int read_compress(const char *text, strata_dtype *out_wire) {
     return usage_error("--compress %s: it is bf16 or f16", text);
 }
 
+static int read_shard_optimizer(const char *text, strata_shard_optimizer *out_choice) {
+    static const char *const names[] = {
+        [STRATA_SHARD_OPTIMIZER_AUTO] = "auto", [STRATA_SHARD_OPTIMIZER_YES] = "yes", [STRATA_SHARD_OPTIMIZER_NO] = "no"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        *out_choice = (strata_shard_optimizer)i;
+        if (!text || !strcmp(text, names[i])) return EXIT_OK;
+    }
+    return usage_error("--shard-optimizer %s: it is auto, yes or no", text);
+}
+
 static int open_with(const strategy_flags *flags, const device_flags *device, char *devices, char *split,
                      opened_strategy *opened) {
     const strata_device_options device_options = {
@@ -136,6 +146,7 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
                                     .cross_device_ops = flags->cross_device_ops};
     strata_error err = {0};
     if (read_compress(flags->compress, &opts.compress)) return EXIT_USAGE;
+    if (read_shard_optimizer(flags->shard_optimizer, &opts.shard_optimizer)) return EXIT_USAGE;
     if (device->which && flags->devices) return usage_error("give --device or --devices, not both");
     opts.n_devices = device->which ? 1 : devices ? cut("devices", devices, ",", names) : 0;
     if (opts.n_devices < 0) return EXIT_USAGE;

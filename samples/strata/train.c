@@ -51,8 +51,11 @@ static const option_row rows[] = {
      offsetof(train_options, strategy.parameter_device), 0, 0},
     {"cross-device-ops", "NAME", "how replicas' gradients are added up: host, tree or device (host)", OPTION_TEXT,
      offsetof(train_options, strategy.cross_device_ops), 0, 0},
-    {"bytes-per-pack", "N", "gradients travel in parts of about this size (262144)", OPTION_INT,
-     offsetof(train_options, strategy.bytes_per_pack), 1, 1e12},
+    {"shard-optimizer", "auto|yes|no",
+     "each replica updates only its shard of the parameters and has the optimizer's memory of that (auto: no)", OPTION_TEXT,
+     offsetof(train_options, strategy.shard_optimizer), 0, 0},
+    {"bytes-per-pack", "N", "gradients travel in packs of about this size (262144; on the host's own cores: all at once)",
+     OPTION_INT, offsetof(train_options, strategy.bytes_per_pack), 1, 1e12},
     {"split", "3:1", "shares of a batch, by replica; auto: by measured speed (equal)", OPTION_TEXT,
      offsetof(train_options, strategy.split), 0, 0},
     {"scale-lr", NULL, "learning rate times replicas, after a warm-up (Goyal et al. 2017)", OPTION_FLAG,
@@ -128,6 +131,7 @@ typedef struct progress_line {
     strata_metrics validation; /* of the epoch before; examples 0: none */
     strata_model *model;       /* for checkpoints */
     const char *checkpoint;    /* NULL: none */
+    bool chief;                /* writes it */
 } progress_line;
 
 static const char *val_text(const progress_line *line, const strata_metrics *m, char text[64]) {
@@ -174,7 +178,7 @@ static strata_status on_progress(const strata_progress *p, void *user, strata_er
         line->shown = now;
     }
     if (p->epoch_end && line->checkpoint && p->epoch + 1 < p->epochs && !*p->stop)
-        STRATA_TRY(strata_model_save_checkpoint(line->model, p->epoch + 1, line->checkpoint, err));
+        STRATA_TRY(strata_model_save_checkpoint(line->model, p->epoch + 1, line->chief ? line->checkpoint : NULL, err));
     if (!interrupted) return STRATA_OK;
     if (line->terminal) fprintf(stderr, "\r\033[K");
     return strata_fail(err, STRATA_INTERRUPTED, "interrupted in epoch %d after step %lld; %s", p->epoch + 1, (long long)p->step,
@@ -339,7 +343,8 @@ static int fit(training *t) {
     const int code = go_on(t, &opts.first_epoch);
     if (code) return code;
     line.model = t->model;
-    line.checkpoint = t->opened.chief ? t->options.checkpoint : NULL;
+    line.checkpoint = t->options.checkpoint;
+    line.chief = t->opened.chief;
     signal(SIGINT, on_interrupt);
     t->fit_began = now_seconds();
     status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
@@ -351,7 +356,7 @@ static int fit(training *t) {
         status = strata_fail(&err, STRATA_INTERRUPTED, "interrupted after the last step; nothing was saved");
     if (status) return report(FAILING_RUN, status, &err);
     status = t->options.save && t->opened.chief ? strata_model_save(t->model, t->options.save, &err) : STRATA_OK;
-    if (!status && line.checkpoint) unlink(line.checkpoint);
+    if (!status && line.checkpoint && line.chief) unlink(line.checkpoint);
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
 

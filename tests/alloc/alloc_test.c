@@ -470,13 +470,15 @@ static const char *variable_of(void *context, const char *name) {
 }
 
 static strata_status cluster_story(strata_error *err) {
-    static const char *const cases[][6] = {{"TF_CONFIG={\"cluster\":{\"chief\":[\"a:1\"],\"worker\":[\"b:1\",\"c:1\"]},"
-                                            "\"task\":{\"type\":\"worker\",\"index\":1}}"},
-                                           {"STRATA_CLUSTER=chief=a:1;worker=b:1,c:1,d:1", "STRATA_TASK=worker:2"},
-                                           {"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=3", "SLURM_STEP_NODELIST=n[1-2]",
-                                            "SLURM_STEP_TASKS_PER_NODE=2,1", "SLURM_LOCALID=1"},
-                                           {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1"},
-                                           {"JOB_COMPLETION_INDEX=1", "HOSTNAME=j-1", "STRATA_WORLD_SIZE=3"}};
+    static const char *const cases[][6] = {
+        {"TF_CONFIG={\"cluster\":{\"chief\":[\"a:1\"],\"worker\":[\"b:1\",\"c:1\"]},"
+         "\"task\":{\"type\":\"worker\",\"index\":1}}"},
+        {"STRATA_CLUSTER=chief=a:1;worker=b:1,c:1,d:1", "STRATA_TASK=worker:2"},
+        {"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=3", "SLURM_STEP_NODELIST=n[1-2]", "SLURM_STEP_TASKS_PER_NODE=2,1",
+         "SLURM_LOCALID=1"},
+        {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1"},
+        {"JOB_COMPLETION_INDEX=1", "HOSTNAME=j-1", "STRATA_WORLD_SIZE=3"},
+        {"JOB_COMPLETION_INDEX=1", "HOSTNAME=j-1", "STRATA_WORLD_SIZE=3", "STRATA_ROLES=chief=1,ps=1"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strata_cluster_options opts = {.environment = {variable_of, (void *)cases[i]}};
         strata_cluster_spec spec;

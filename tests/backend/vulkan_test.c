@@ -219,6 +219,34 @@ Test(vulkan, neighbours_in_a_pack_are_written_in_silence) {
     close_silently(device);
 }
 
+/* lavapipe leaves a work-item's loops, in silence, after 65,535 turns of all of them. Here each item has so many blocks of the
+ * product that it comes close. */
+Test(vulkan, a_product_of_many_blocks_is_whole) {
+    enum { M = 3600, K = 8, SAMPLE = 997 };
+    OPEN(device);
+    strata_error err = {0};
+    strata_graph *graph = NULL;
+    strata_executable *exe = NULL;
+    int slot = 0;
+    OK(strata_graph_create(&graph, &err));
+    strata_tensor *x = strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE(K, M)), *y = strata_matmul(x, x, true, false);
+    OK(strata_executable_create(device, &y, 1, NULL, 0, NULL, &exe, &err));
+    OK(strata_executable_acquire(exe, &slot, &err));
+    float *in = strata_executable_input(exe, slot, 0);
+    for (int i = 0; i < K * M; i++) in[i] = (float)(i % 7 + 1);
+    OK(strata_executable_submit(exe, slot, &err));
+    OK(strata_executable_wait(exe, slot, &err));
+    const float *out = strata_executable_output(exe, slot, 0);
+    for (int64_t i = 0; i < (int64_t)M * M; i += SAMPLE) { /* at all places of the blocks */
+        float sum = 0;
+        for (int k = 0; k < K; k++) sum += in[k * M + i / M] * in[k * M + i % M];
+        cr_assert_eq(out[i], sum, "element %lld", (long long)i);
+    }
+    strata_executable_destroy(exe);
+    strata_graph_destroy(graph);
+    close_silently(device);
+}
+
 /* ---- validation ---- */
 /* The message is meant: the layer must not report it to tests/run.sh as well. Each case is a process of its own. */
 static void only_the_device_hears_the_layer(void) {

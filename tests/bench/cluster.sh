@@ -4,7 +4,9 @@
 # How long an all_reduce takes beside Open MPI and gloo on the same cores: one table a transport and number of ranks. Then how
 # fast workers train beside one process, TensorFlow's workers and DistributedDataParallel. Then what the model
 # (tests/bench/model.py) says of these costs, and how far it is off.
-#     sh tests/bench/cluster.sh [--sizes 4096,65536,...] [--ranks "2 4"] [--tasks "mnist,cifar10"] [--rounds 3] [--model yes]
+#     sh tests/bench/cluster.sh [--record] [--sizes 4096,65536,...] [--ranks "2 4"] [--tasks "mnist,cifar10"]
+#                               [--rounds 3] [--model yes]
+#   --record: write what it prints into RESULTS.md
 #   "" for --ranks, --tasks or --model: none
 #   STRATA_BUILD_DIR     where `strata` was built (build/)
 #   STRATA_MPI_PROGRAM   source of a program that measures MPI_Allreduce (../shared/peers/mpi_allreduce.c); mpicc and mpirun
@@ -17,6 +19,7 @@
 # A peer that is missing is skipped, and said. Where `chrt` may, all run before other work of the machine.
 set -eu
 cd "$(dirname "$0")/../.."
+[ "${1:-}" != --record ] || { shift; exec python3 tests/bench/record.py cluster sh tests/bench/cluster.sh "$@"; }
 build=${STRATA_BUILD_DIR:-build}
 source=${STRATA_MPI_PROGRAM:-../shared/peers/mpi_allreduce.c}
 python=${STRATA_BENCH_PYTHON:-python3}
@@ -28,7 +31,10 @@ while [ $# -gt 1 ]; do
     --tasks) tasks=$2 ;;
     --rounds) rounds=$2 ;;
     --model) model=$2 ;;
-    *) echo "usage: sh tests/bench/cluster.sh [--sizes A,B] [--ranks \"2 4\"] [--tasks A,B] [--rounds N] [--model yes]" >&2; exit 2 ;;
+    *)
+        echo "usage: sh tests/bench/cluster.sh [--sizes A,B] [--ranks \"2 4\"] [--tasks A,B] [--rounds N] [--model yes]" >&2
+        exit 2
+        ;;
     esac
     shift 2
 done
@@ -63,8 +69,8 @@ for n in $ranks; do
     done
 done
 code=0
-[ -z "$tasks" ] || python3 tests/bench/workers.py --strata "$build/strata" --data "${STRATA_TEST_DATA:-../shared/data}" --tasks "$tasks" \
-    --rounds "$rounds" --scripts "${STRATA_PEER_SCRIPTS:-../shared/peers}" --torchrun "${STRATA_BENCH_TORCHRUN:-torchrun}" \
+[ -z "$tasks" ] || python3 tests/bench/workers.py --strata "$build/strata" --data "${STRATA_TEST_DATA:-../shared/data}" \
+    --tasks "$tasks" --rounds "$rounds" --scripts "${STRATA_PEER_SCRIPTS:-../shared/peers}" --torchrun "${STRATA_BENCH_TORCHRUN:-torchrun}" \
     --python "${STRATA_BENCH_TENSORFLOW:-python3}" || code=$?
 [ -z "$model" ] || python3 tests/bench/model.py --strata "$build/strata" --rounds "$rounds" || code=$?
 exit $code

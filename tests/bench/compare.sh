@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # How fast one commit is beside another: builds both, runs each command with either in turn, prints the ratio of the medians.
-#     bash tests/bench/compare.sh [--base COMMIT] [--head COMMIT] [--rounds N] [--device ID] [--only TEXT] [--limit PERCENT]
+#     bash tests/bench/compare.sh [--record] [--base COMMIT] [--head COMMIT] [--rounds N] [--device ID] [--only TEXT]
+#         [--limit PERCENT]
+#   --record   write what it prints into RESULTS.md
 #   --base     what is compared with (9f9ff74)
 #   --head     what is compared (HEAD; a checkout that is not committed is not seen)
 #   --rounds   how often each runs (5); the order of the two changes from round to round
@@ -18,6 +20,7 @@
 # Exit codes: 0 all rows are within the limit, 1 some are not, 2 wrong arguments, 3 a build or a run failed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+[ "${1:-}" != --record ] || { shift; exec python3 tests/bench/record.py compare bash tests/bench/compare.sh "$@"; }
 base=9f9ff74 head=HEAD rounds=5 device="" only="" limit=3
 while [ $# -gt 0 ]; do
     [ $# -gt 1 ] || { sed -n 's/^#     /usage: /p' "$0" >&2; exit 2; }

@@ -3,8 +3,9 @@
 #
 # How fast Strata trains beside TensorFlow and PyTorch on the same cores: prints a table, one row a comparison, after checking
 # that both learn the same.
-#     sh tests/bench/peers.sh [--tasks mnist,cifar10,imdb] [--batches 64,1,1024] [--rounds 5] [--device opencl:0] [--only
-# speed,memory,start]
+#     sh tests/bench/peers.sh [--record] [--tasks mnist,cifar10,imdb] [--batches 64,1,1024] [--rounds 5]
+#         [--device opencl:0] [--only speed,memory,start]
+#   --record: write what it prints into RESULTS.md
 #   STRATA_BUILD_DIR     where `strata` was built (build/)
 #   STRATA_PEER_SCRIPTS  tf_train.py, torch_train.py and setup.sh (../shared/peers)
 #   STRATA_PEERS         their python environments, made by `sh setup.sh DIR` (build/peers, made when it is missing: about 6 GB)
@@ -14,6 +15,7 @@
 # Exit codes: 0 all rows reach what is asked, 1 some do not, 3 something needed is missing.
 set -eu
 cd "$(dirname "$0")/../.."
+[ "${1:-}" != --record ] || { shift; exec python3 tests/bench/record.py peers sh tests/bench/peers.sh "$@"; }
 build=${STRATA_BUILD_DIR:-build}
 scripts=${STRATA_PEER_SCRIPTS:-../shared/peers}
 data=${STRATA_TEST_DATA:-../shared/data}

@@ -63,5 +63,14 @@ whole=$(weights)
 POINT=$work/point expect 0 "strata: restart 1 of 2" launch -n 2 --restarts 2 -- "$work/mortal" "$strata" $train --json --strategy multi_worker_mirrored
 check "the weights of the job are those of an uninterrupted one" test "$(weights)" = "$whole"
 json "r['epochs'] < 5 and r['replica_weights_equal'] is True"
+
+# Where each worker owns a part of the optimizer's memory, the chief's file has all of it.
+rm -f "$work/point"
+sharded="--json --strategy multi_worker_mirrored --shard-optimizer yes"
+POINT=$work/point expect 0 "strata: restart 1 of 2" launch -n 2 --restarts 2 -- "$work/mortal" "$strata" $train $sharded
+check "the weights of sharded workers are those of the others" test "$(weights)" = "$whole"
+expect 2 "it is auto, yes or no" $train --shard-optimizer maybe
+expect 0 "weights_sha256" launch -n 2 -- "$strata" $train $sharded
+check "an optimizer in shards changes no bit" test "$(weights)" = "$whole"
 }
 finish

@@ -234,6 +234,42 @@ static strata_test_result many_requests(strata_communicator *comm, const void *u
     return more == (float)(comm->world - 1) ? strata_test_ok() : strata_test_bad("the blocking call got %g", (double)more);
 }
 
+/* Rank 1 sends only once rank 0 has said, through the store, that its deadline passed. */
+static strata_test_result late_message(strata_communicator *comm, const void *user) {
+    (void)user;
+    strata_error err = {0};
+    strata_request *request;
+    int32_t value = strata_communicator_rank(comm) ? 17 : 0;
+    const bool sends = value != 0;
+    if (sends) {
+        void *told;
+        size_t n_told;
+        TEST_TRY(strata_communicator_get(comm, "late", 30, &told, &n_told, &err));
+        free(told);
+        TEST_TRY(strata_communicator_send(comm, &value, 1, STRATA_DTYPE_I32, 0, &err));
+        return strata_test_ok();
+    }
+    const strata_collective what = {STRATA_RECV, .out = &value, .count = 1, .dtype = STRATA_DTYPE_I32, .root = 1};
+    bool done = true;
+    TEST_TRY(strata_communicator_start(comm, &what, &request, &err));
+    for (int i = 0; i < 3; i++) {
+        TEST_TRY(strata_request_wait_for(request, i == 2 ? 0.02 : -i, &done, &err));
+        if (done) return strata_test_bad("a message was received before it was sent");
+    }
+    TEST_TRY(strata_communicator_set(comm, "late", "1", 1, &err));
+    TEST_TRY(strata_request_wait_for(request, 30, &done, &err));
+    if (!done || value != 17) return strata_test_bad("done is %d, the message %d; they must be 1 and 17", done, value);
+    TEST_TRY(strata_request_wait_for(NULL, 1, &done, &err));
+    return strata_test_ok();
+}
+
+Test(collectives, a_deadline_leaves_its_request_running) {
+    for (int t = 0; t < TEST_TRANSPORTS; t++) {
+        strata_test_result r = test_ranks(test_transports[t], 2, NULL, late_message, NULL);
+        cr_assert(r.ok, "%s: %s", test_transports[t], r.text);
+    }
+}
+
 Test(collectives, requests_run_in_order_beside_the_caller) {
     for (int t = 0; t < TEST_TRANSPORTS; t++) {
         strata_test_result r = test_ranks(test_transports[t], 4, NULL, many_requests, NULL);
@@ -403,7 +439,7 @@ static strata_test_result wait_in_vain(strata_communicator *comm, const void *us
     float x = 0;
     (void)user;
     if (comm->rank == 0) { /* computes something, for long */
-        while (!strata_member_failed(comm->member)) sched_yield();
+        while (!strata_seat_failed(comm->seat)) sched_yield();
         return strata_test_ok();
     }
     const strata_status status = strata_communicator_all_reduce(comm, &x, 1, STRATA_DTYPE_F32, STRATA_REDUCER_SUM, &err);

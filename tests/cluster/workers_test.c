@@ -12,6 +12,7 @@
 #include "core/data/dataset.h"
 #include "strata/strata.h"
 #include "tests/cluster/ranks.h"
+#include "tests/support/folder.h"
 
 enum { MOST_ELEMENTS = 64, MOST_WORKERS = 6 };
 
@@ -459,6 +460,86 @@ Test(auto_shard, fit_with_data_has_the_losses_of_one_worker) {
     for (int i = 0; i < 12; i++)
         cr_assert_float_eq(many.losses[2][i], one.losses[0][i], 1e-5f * fabsf(one.losses[0][i]) + 1e-9f);
     strata_dataset_destroy(dataset);
+}
+
+/* ---- the sharded optimizer ---- */
+
+typedef struct sharding {
+    strata_shard_optimizer first, then; /* of the epochs before the checkpoint, and of those after it */
+    strata_dtype wire;
+    int replicas; /* of each worker */
+    strata_dataset *dataset;
+    const char *path; /* of a checkpoint */
+    char sha[MOST_WORKERS][65];
+} sharding;
+
+static strata_status make_sharded(strata_communicator *comm, const sharding *s, strata_shard_optimizer choice,
+                                  strata_strategy **out_strategy, strata_model **out_model, strata_error *err) {
+    STRATA_TRY(open_strategy(comm, s->replicas, out_strategy, err));
+    (*out_strategy)->shard_optimizer = choice;
+    (*out_strategy)->workers.wire = s->wire;
+    STRATA_TRY(strata_model_create(STRATA_SHAPE(1), out_model, err));
+    strata_model_add_dense(*out_model, (strata_dense_options){.units = 70, .activation = "tanh"});
+    strata_model_add_dense(*out_model, (strata_dense_options){.units = 1});
+    const strata_compile_options compile = {
+        .optimizer = strata_adam_optimizer(0.01), .loss = "mse", .seed = 7, .strategy = *out_strategy};
+    return strata_model_compile(*out_model, NULL, &compile, err);
+}
+
+/* Two epochs with one choice, a checkpoint, two more by a new model with the other choice. */
+static strata_test_result fit_sharded(strata_communicator *comm, const void *user) {
+    sharding *s = (sharding *)user;
+    const int w = strata_communicator_rank(comm);
+    strata_error err = {0};
+    for (int half = 0; half < 2; half++) {
+        strata_strategy *strategy = NULL;
+        strata_model *model = NULL;
+        bool equal = false;
+        strata_fit_options opts = {.epochs = 2 + 2 * half, .batch = 9};
+        TEST_TRY(make_sharded(comm, s, half ? s->then : s->first, &strategy, &model, &err));
+        if (half) TEST_TRY(strata_model_load_checkpoint(model, s->path, &opts.first_epoch, &err));
+        if (opts.first_epoch != 2 * half) return strata_test_bad("%d epochs are in the checkpoint", opts.first_epoch);
+        TEST_TRY(strata_model_fit(model, s->dataset, &opts, NULL, &err));
+        if (!half) TEST_TRY(strata_model_save_checkpoint(model, 2, w ? NULL : s->path, &err));
+        TEST_TRY(strata_model_replicas_equal(model, &equal, &err));
+        if (!equal) return strata_test_bad("the workers' parameters differ");
+        TEST_TRY(strata_model_sha256(model, s->sha[w], &err));
+        strata_model_destroy(model);
+        strata_strategy_destroy(strategy);
+    }
+    return strata_test_ok();
+}
+
+static void expect_shards_over_workers(int n_workers, int replicas, strata_dtype wire) {
+    static const strata_shard_optimizer choices[][2] = {{STRATA_SHARD_OPTIMIZER_NO, STRATA_SHARD_OPTIMIZER_NO},
+                                                        {STRATA_SHARD_OPTIMIZER_YES, STRATA_SHARD_OPTIMIZER_YES},
+                                                        {STRATA_SHARD_OPTIMIZER_NO, STRATA_SHARD_OPTIMIZER_YES},
+                                                        {STRATA_SHARD_OPTIMIZER_YES, STRATA_SHARD_OPTIMIZER_NO}};
+    static sharding s;
+    char wanted[65] = "";
+    strata_error err = {0};
+    strata_dataset *dataset = NULL;
+    cr_assert_eq(open_points("9", NULL, &dataset, &err), STRATA_OK);
+    for (int i = 0; i < 4; i++) {
+        s = (sharding){.first = choices[i][0],
+                       .then = choices[i][1],
+                       .wire = wire,
+                       .replicas = replicas,
+                       .dataset = dataset,
+                       .path = test_path("workers.checkpoint")};
+        RUN(n_workers, fit_sharded, &s);
+        if (!i) memcpy(wanted, s.sha[0], sizeof wanted);
+        for (int w = 0; w < n_workers; w++)
+            cr_assert_str_eq(s.sha[w], wanted, "%d workers of %d replicas, run %d, worker %d", n_workers, replicas, i, w);
+    }
+    strata_dataset_destroy(dataset);
+}
+
+/* 256 elements of parameters: 6 replicas own 0 or 64 of them each. */
+Test(over_workers, shards_have_the_bits_of_replicated_updates, .init = test_folder_make, .fini = test_folder_remove) {
+    expect_shards_over_workers(3, 1, STRATA_DTYPE_F32);
+    expect_shards_over_workers(3, 2, STRATA_DTYPE_F32);
+    expect_shards_over_workers(2, 1, STRATA_DTYPE_BF16);
 }
 
 /* ---- workers that would train different things ---- */

@@ -2,6 +2,7 @@
  *
  * Passes, seen through executables: how many nodes are left, and that values stay what they were. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "strata/executable.h"
@@ -66,7 +67,8 @@ Test(passes, bias_and_activation_go_into_the_product) {
     cr_assert_eq(nodes_of(&s, &y, 1, true), 3);
     cr_assert_eq(nodes_of(&s, &y, 1, false), 1);
     strata_tensor *product = strata_matmul(s.x, w, false, false), *used_twice = strata_mul(product, strata_relu(product));
-    cr_assert_eq(nodes_of(&s, &used_twice, 1, false), 3);
+    cr_assert_eq(nodes_of(&s, &used_twice, 1, true), 3);
+    cr_assert_eq(nodes_of(&s, &used_twice, 1, false), 2, "the product, and a chain of relu and mul");
     end(&s);
 }
 
@@ -77,6 +79,56 @@ Test(passes, relus_gradient_goes_into_that_of_a_max_pool_over_its_result) {
     strata_gradients(y, y, &x, 1, &dx);
     cr_assert_eq(nodes_of(&s, &dx, 1, true), 4);
     cr_assert_eq(nodes_of(&s, &dx, 1, false), 3);
+    end(&s);
+}
+
+/* ---- chains ---- */
+
+Test(passes, element_wise_nodes_become_one_chain) {
+    scene s = begin();
+    strata_tensor *one = strata_scalar(s.graph, f32, 1);
+    strata_tensor *y = strata_div(s.x, strata_add(one, strata_abs(s.x)));
+    cr_assert_eq(nodes_of(&s, &y, 1, true), 3);
+    cr_assert_eq(nodes_of(&s, &y, 1, false), 1);
+    strata_tensor *chosen = strata_where(strata_less(s.x, one), strata_exp(s.x), strata_neg(y));
+    cr_assert_eq(nodes_of(&s, &chosen, 1, false), 1, "where takes its comparison along");
+    end(&s);
+}
+
+Test(passes, a_value_that_others_read_is_not_hidden_in_a_chain) {
+    scene s = begin();
+    strata_tensor *inner = strata_exp(s.x), *y = strata_neg(inner);
+    strata_tensor *outputs[] = {y, inner};
+    cr_assert_eq(nodes_of(&s, outputs, 2, false), 2, "an output");
+    strata_tensor *sum = strata_reduce_sum(inner, (int[]){1}, 1, true), *both = strata_mul(strata_neg(inner), sum);
+    cr_assert_eq(nodes_of(&s, &both, 1, false), 3, "exp, its sum, and a chain of neg and mul");
+    strata_tensor *shapes = strata_add(strata_exp(strata_slice(s.x, (int64_t[]){0, 0}, (int64_t[]){1, 4})), s.x);
+    cr_assert_eq(nodes_of(&s, &shapes, 1, false), nodes_of(&s, &shapes, 1, true), "steps have one shape");
+    end(&s);
+}
+
+Test(passes, what_costs_little_is_computed_in_each_chain_that_reads_it) {
+    scene s = begin();
+    strata_tensor *cheap = strata_abs(s.x), *dear = strata_exp(s.x);
+    strata_tensor *twice[] = {strata_neg(cheap), strata_square(cheap)};
+    cr_assert_eq(nodes_of(&s, twice, 2, false), 2);
+    strata_tensor *once[] = {strata_neg(dear), strata_square(dear)};
+    cr_assert_eq(nodes_of(&s, once, 2, false), 3);
+    end(&s);
+}
+
+Test(passes, a_long_expression_becomes_several_chains) {
+    scene s = begin();
+    strata_tensor *y = s.x;
+    for (int i = 0; i < 33; i++) y = strata_tanh(y);
+    cr_assert_eq(nodes_of(&s, &y, 1, false), 3, "16 steps a chain, and one node alone");
+    strata_tensor *sum = s.x;
+    for (int i = 0; i < 12; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "x%d", i);
+        sum = strata_add(sum, strata_input(s.graph, name, f32, STRATA_SHAPE(4, 4)));
+    }
+    cr_assert_eq(nodes_of(&s, &sum, 1, false), 2, "7 operands a chain");
     end(&s);
 }
 
@@ -166,4 +218,28 @@ Test(passes, the_value_of_an_update_used_after_another_is_what_the_first_made) {
     expect_history(negated, true, -11);
     expect_history(itself, true, 11);
     expect_history(slice_of_view, true, -11);
+}
+
+Test(passes, a_chain_reads_a_variable_as_it_was_before_an_update) {
+    scene s = begin();
+    strata_variable *v = NULL;
+    strata_executable *exe = NULL;
+    strata_error err = {0};
+    float ten = 10, got = 0;
+    strata_array array = strata_array_view(f32, STRATA_SHAPE(1), &ten), result = strata_array_view(f32, STRATA_SHAPE(1), &got);
+    cr_assert_eq(strata_variable_create(s.device, "v", f32, STRATA_SHAPE(1), &v, &err), STRATA_OK);
+    cr_assert_eq(strata_variable_set(v, &array, &err), STRATA_OK);
+    strata_tensor *value = strata_variable_read(s.graph, v), *one = strata_scalar(s.graph, f32, 1);
+    strata_tensor *view = strata_reshape(value, STRATA_SHAPE(1, 1));
+    strata_tensor *before = strata_add(strata_neg(view), one);
+    strata_tensor *update = strata_assign(value, strata_broadcast_to(one, STRATA_SHAPE(1)));
+    strata_tensor *y = strata_square(before);
+    cr_assert_eq(strata_executable_create(s.device, &y, 1, &update, 1, NULL, &exe, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_executable_run(exe, NULL, NULL, 0, &result, 1, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(got, 81, "got %g, not (1 - 10)^2", got);
+    cr_assert_eq(strata_variable_get(v, &result, &err), STRATA_OK);
+    cr_assert_eq(got, 1, "the variable is %g, not 1", got);
+    strata_executable_destroy(exe);
+    strata_variable_destroy(v);
+    end(&s);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rows for ops that work element by element. */
+#include "core/op/chain.h"
 #include "core/op/ops.h"
 #include "core/op/rules.h"
 #include "tests/conformance/case.h"
@@ -96,6 +97,29 @@ static const case_instance powers[] = {
     {.shapes = {{2, {13, 31}}, {1, {31}}}, .terms = 256},
 };
 
+/* (a - b) |a|, and b where that is below b. */
+static strata_tensor *build_chain(strata_tensor *const *x, const int64_t *p, strata_dtype dtype) {
+    enum { A, B, FIRST_STEP = STRATA_CHAIN_OPERANDS };
+    strata_chain_attrs attrs = {0};
+    (void)p;
+    (void)dtype;
+    strata_chain_add(&attrs, &strata_op_sub, (int[]){A, B, 0});
+    strata_chain_add(&attrs, &strata_op_abs, (int[]){A, 0, 0});
+    strata_chain_add(&attrs, &strata_op_mul, (int[]){FIRST_STEP, FIRST_STEP + 1, 0});
+    strata_chain_add(&attrs, &strata_op_less, (int[]){FIRST_STEP + 2, B, 0});
+    strata_chain_add(&attrs, &strata_op_where, (int[]){FIRST_STEP + 3, B, FIRST_STEP + 2});
+    return strata_chain(2, x, &attrs);
+}
+static const case_instance chained[] = {
+    {.shapes = {{1, {1}}, {1, {1}}}},
+    {.shapes = {{1, {257}}, {1, {257}}}},
+    {.shapes = {{2, {0, 3}}, {1, {3}}}},
+    {.shapes = {{2, {33, 65}}, {1, {65}}}},
+    {.shapes = {{2, {33, 65}}, {2, {33, 1}}}},
+    {.shapes = {{3, {3, 5, 7}}, {3, {3, 1, 7}}}},
+    {.shapes = {{1, {10007}}, {0}}, .big = true},
+};
+
 #define BINARY(name, values, low, high, set)                                                                           \
     {                                                                                                                  \
         .op = #name, .generic = &strata_op_##name, .dtypes = set, .n_operands = 2,                                     \
@@ -124,6 +148,13 @@ static const case_instance smooth_alike[] = {
     }
 
 static const op_row binary[] = {
+    {.op = "chain",
+     .build = build_chain,
+     .dtypes = STRATA_NUMBERS,
+     .n_operands = 2,
+     .operands = {{CASE_UNIFORM, -9, 9, 0, false}, {CASE_UNIFORM, -9, 9, 0, false}},
+     .instances = CASE_INSTANCES(chained),
+     .exact = true},
     BINARY(add, CASE_SPECIAL, -9, 9, STRATA_NUMBERS),
     BINARY(sub, CASE_SPECIAL, -9, 9, STRATA_NUMBERS),
     BINARY(mul, CASE_SPECIAL, -9, 9, STRATA_NUMBERS),

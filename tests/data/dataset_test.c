@@ -461,3 +461,41 @@ Test(dataset, split_refuses_nonsense) {
           "split: the dataset is batch; it must be arrays");
     strata_dataset_destroy(whole);
 }
+
+Test(dataset, random_numbers_are_uniform_and_the_seeds) {
+    enum { N = 5001 };
+    strata_dataset *datasets[3] = {NULL};
+    static float rows[3][N * 3], labels[3][N * 2];
+    strata_error err = {0};
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(strata_dataset_random(STRATA_SHAPE(3), STRATA_SHAPE(2), N, i < 2 ? 1 : 2, &datasets[i], &err), STRATA_OK,
+                     "%s", err.message);
+        cr_assert_eq(strata_dataset_size(datasets[i]), N);
+        strata_iterator *iterator = NULL;
+        strata_element batch = {0};
+        bool more = false;
+        cr_assert_eq(strata_dataset_batch(&datasets[i], N, false, &err), STRATA_OK, "%s", err.message);
+        cr_assert_eq(strata_iterator_create(datasets[i], 0, 0, 0, &iterator, &err), STRATA_OK, "%s", err.message);
+        cr_assert_eq(strata_iterator_next(iterator, &batch, &more, &err), STRATA_OK, "%s", err.message);
+        cr_assert(more && strata_shape_equal(batch.parts[1].shape, STRATA_SHAPE(N, 2)));
+        memcpy(rows[i], batch.parts[0].data, sizeof rows[i]);
+        memcpy(labels[i], batch.parts[1].data, sizeof labels[i]);
+        strata_element_finish(&batch);
+        strata_iterator_destroy(iterator);
+    }
+    cr_assert_arr_eq(rows[0], rows[1], sizeof rows[0]);
+    cr_assert_arr_eq(labels[0], labels[1], sizeof labels[0]);
+    cr_assert_neq(memcmp(rows[0], rows[2], sizeof rows[0]), 0);
+    cr_assert_neq(memcmp(rows[0], labels[0], 100), 0, "labels are others than features");
+    double sum = 0, squares = 0;
+    for (int i = 0; i < N * 3; i++) {
+        cr_assert(rows[0][i] >= 0 && rows[0][i] < 1);
+        sum += (double)rows[0][i];
+        squares += (double)rows[0][i] * (double)rows[0][i];
+    }
+    cr_assert_float_eq(sum / (N * 3), 0.5, 0.01);
+    cr_assert_float_eq(squares / (N * 3), 1.0 / 3, 0.01);
+    for (int i = 0; i < 3; i++) strata_dataset_destroy(datasets[i]);
+    cr_assert_eq(strata_dataset_random(STRATA_SHAPE(3), STRATA_SHAPE(), 0, 1, &datasets[0], &err), STRATA_INVALID);
+    cr_assert_not_null(strstr(err.message, "0 elements"), "%s", err.message);
+}

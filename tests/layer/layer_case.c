@@ -15,6 +15,8 @@ strata_model *layer_model(strata_shape input) {
     return model;
 }
 
+enum { MOST_PARTS = 64 };
+
 /* The parameters, or the states, at their places in their range; where there are none it has one element that nobody reads. */
 static strata_array range_of(const strata_model *model, bool state, const double *parameters) {
     int64_t size = state ? model->parameters.state_size : model->parameters.flat_size;
@@ -36,14 +38,17 @@ strata_array layer_run(strata_model *model, const strata_array *x, const double 
     strata_array flat = range_of(model, false, parameters), state = range_of(model, true, parameters);
     strata_array rng = strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS), (double[STRATA_RNG_WORDS]){7, 0, 1});
     strata_layer_context context = {.parameters = &model->parameters, .training = training};
-    context.flat = strata_input(graph, "flat", STRATA_DTYPE_F32, flat.shape);
+    strata_tensor *block = strata_input(graph, "flat", STRATA_DTYPE_F32, flat.shape), *parts[MOST_PARTS] = {NULL};
+    cr_assert_eq(strata_parameters_cut(&model->parameters, INT64_MAX, &err), STRATA_OK, "%s", err.message);
+    cr_assert_leq(model->parameters.n_parts, MOST_PARTS);
+    context.blocks = &block;
+    context.parts = parts;
     context.state = strata_input(graph, "state", STRATA_DTYPE_F32, state.shape);
     context.rng = strata_input(graph, "rng", STRATA_DTYPE_I32, rng.shape);
     strata_tensor *input = strata_input(graph, "x", x->dtype, x->shape);
     strata_tensor *y = strata_model_build_layers(model, &context, input);
     cr_assert_eq(strata_graph_check(graph, &err), STRATA_OK, "%s", err.message);
-    strata_test_feed feeds[] = {
-        {input, (strata_array *)x}, {context.flat, &flat}, {context.state, &state}, {context.rng, &rng}};
+    strata_test_feed feeds[] = {{input, (strata_array *)x}, {block, &flat}, {context.state, &state}, {context.rng, &rng}};
     cr_assert_eq(strata_test_eval(&y, 1, feeds, 4, &out, &err), STRATA_OK, "%s", err.message);
     strata_graph_destroy(graph);
     strata_array_finish(&flat);

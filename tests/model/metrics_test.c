@@ -3,6 +3,7 @@
  * Metrics: against counting on the host, in training and evaluation, on every kind of labels; what they refuse. The areas under
  * curves are those of Keras' AUC. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,4 +157,103 @@ Test(metrics, json_names_them) {
     model = NULL;
     FAILS(strata_model_from_json(wrong, sizeof wrong - 1, "m.json", &model, &err), STRATA_DATA, "metrics[0]");
     cr_assert_not_null(strstr(err.message, "no metric \"f1\""));
+}
+
+/* ---- in graphs of one's own ---- */
+
+/* The metric's sums over n examples, computed by a graph of the device. Returns how many there are. */
+static int64_t graph_sums(strata_device *device, const strata_metric *metric, const float *x, const void *y, int64_t n,
+                          int64_t c, strata_dtype labels, double *totals) {
+    strata_graph *graph = NULL;
+    strata_executable *exe = NULL;
+    int slot = 0;
+    OK(strata_graph_create(&graph, &err));
+    strata_tensor *outputs = strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE(n, c));
+    strata_tensor *sums = strata_metric_sums(metric, outputs, strata_input(graph, "y", labels, STRATA_SHAPE(n)));
+    OK(strata_graph_check(graph, &err));
+    const int64_t n_sums = strata_shape_elements(strata_tensor_shape(sums));
+    OK(strata_executable_create(device, &sums, 1, NULL, 0, NULL, &exe, &err));
+    strata_graph_destroy(graph);
+    OK(strata_executable_acquire(exe, &slot, &err));
+    memcpy(strata_executable_input(exe, slot, strata_executable_input_index(exe, "x")), x, (size_t)(n * c) * sizeof *x);
+    memcpy(strata_executable_input(exe, slot, strata_executable_input_index(exe, "y")), y, (size_t)n * 4);
+    OK(strata_executable_submit(exe, slot, &err));
+    OK(strata_executable_wait(exe, slot, &err));
+    const float *got = strata_executable_output(exe, slot, 0);
+    for (int64_t i = 0; i < n_sums; i++) totals[i] += (double)got[i];
+    strata_executable_destroy(exe);
+    return n_sums;
+}
+
+/* Over batches of 60 and 41 examples a graph's metrics are those of a model that outputs the same. */
+static void compare_with_model(strata_device *device, const char *loss, int64_t c, strata_dtype labels, const char *names) {
+    enum { N = 101, FIRST = 60, MOST_SUMS = 4096 };
+    strata_array x = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(N, c), -1, 1, 3), y;
+    OK(strata_array_create(labels, STRATA_SHAPE(N), &y, &err));
+    for (int i = 0; i < N; i++) {
+        if (labels == STRATA_DTYPE_I32)
+            ((int32_t *)y.data)[i] = (int32_t)((i * 7 + i / 3) % c);
+        else
+            ((float *)y.data)[i] = (float)((i * 7 + i / 3) % 2);
+    }
+    strata_dataset *data = NULL;
+    OK(strata_dataset_from_arrays(&x, &y, 0, &data, &err));
+    strata_model *model = identity(device, c, loss, names);
+    strata_metrics metrics;
+    OK(strata_model_evaluate(model, data, 0, &metrics, &err));
+    char copy[128], *rest = NULL;
+    snprintf(copy, sizeof copy, "%s,accuracy", names);
+    for (char *name = strtok_r(copy, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
+        static double totals[MOST_SUMS];
+        const strata_metric metric = {.name = name, .loss = loss};
+        double value = -1;
+        if (!strcmp(name, "accuracy") && !metrics.accuracy) continue; /* the loss does not classify */
+        memset(totals, 0, sizeof totals);
+        graph_sums(device, &metric, x.data, y.data, FIRST, c, labels, totals);
+        graph_sums(device, &metric, (float *)x.data + FIRST * c, (float *)y.data + FIRST, N - FIRST, c, labels, totals);
+        OK(strata_metric_value(&metric, STRATA_SHAPE(c), totals, N, &value, &err));
+        const double wanted = strcmp(name, "accuracy") ? value_of(&metrics, name) : metrics.accuracy;
+        cr_assert_float_eq(value, wanted, 1e-6, "%s of %s: %g, not %g", name, loss, value, wanted);
+    }
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+    strata_array_finish(&x);
+    strata_array_finish(&y);
+}
+
+TEST_ON_DEVICES(metrics, graphs_of_ones_own_have_those_of_models) {
+    compare_with_model(device, "sparse_categorical_crossentropy", 4, STRATA_DTYPE_I32, "precision,recall,top_2_accuracy");
+    compare_with_model(device, "categorical_crossentropy", 4, STRATA_DTYPE_I32, "precision,top_3_accuracy");
+    compare_with_model(device, "binary_crossentropy", 1, STRATA_DTYPE_F32, "auc,precision,recall");
+    compare_with_model(device, "mse", 1, STRATA_DTYPE_F32, "mae");
+}
+
+Test(metrics, wrong_metrics_of_graphs_are_told) {
+    static const struct {
+        strata_metric metric;
+        const char *words;
+    } cases[] = {{{"acuracy", "mse", {.delta = 0}}, "there is no metric \"acuracy\""},
+                 {{"accuracy", "mse", {.delta = 0}}, "no right or wrong"},
+                 {{"accuracy", "msee", {.delta = 0}}, "msee"},
+                 {{"auc", "sparse_categorical_crossentropy", {.delta = 0}}, "auc"},
+                 {{NULL, "mse", {.delta = 0}}, "its name"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strata_graph *graph = NULL;
+        double value, sums[8] = {0};
+        OK(strata_graph_create(&graph, &err));
+        strata_metric_sums(&cases[i].metric, strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE(5, 3)),
+                           strata_input(graph, "y", STRATA_DTYPE_I32, STRATA_SHAPE(5)));
+        cr_expect_eq(strata_graph_check(graph, &err), STRATA_INVALID);
+        cr_expect(strstr(err.message, cases[i].words), "%s", err.message);
+        strata_graph_destroy(graph);
+        cr_expect_eq(strata_metric_value(&cases[i].metric, STRATA_SHAPE(3), sums, 5, &value, &err), STRATA_INVALID);
+        cr_expect(strstr(err.message, cases[i].words), "%s", err.message);
+    }
+    const strata_metric counts = {.name = "confusion_matrix", .loss = "sparse_categorical_crossentropy"};
+    double value, sums[9] = {0};
+    cr_expect_eq(strata_metric_value(&counts, STRATA_SHAPE(3), sums, 5, &value, &err), STRATA_INVALID);
+    cr_expect(strstr(err.message, "no single value"), "%s", err.message);
+    const strata_metric accuracy = {.name = "accuracy", .loss = "sparse_categorical_crossentropy"};
+    cr_expect_eq(strata_metric_value(&accuracy, STRATA_SHAPE(3), sums, 0, &value, &err), STRATA_INVALID);
+    cr_expect(strstr(err.message, "0 examples"), "%s", err.message);
 }

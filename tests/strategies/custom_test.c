@@ -103,7 +103,7 @@ Test(custom, each_call_says_which_context_it_needs) {
     strata_distributed_variable *variable = NULL;
     float number = 1;
     strata_array value = strata_array_view(f32, STRATA_SHAPE(1), &number);
-    strata_per_replica inputs = {1, &value}, outputs = {0};
+    strata_per_replica inputs = {.n = 1, .arrays = &value}, outputs = {0};
     OK(strata_function_create(strategy, calls_of_the_other_context, strategy, &function, &err));
     OK(strata_strategy_run(function, &inputs, 1, &outputs, 1, &err));
     cr_assert(strata_in_cross_replica_context());
@@ -133,7 +133,7 @@ Test(custom, a_replicas_call_in_another_ones_context_fails_the_run) {
     strata_function *function = NULL;
     float number = 1;
     strata_array value = strata_array_view(f32, STRATA_SHAPE(1), &number);
-    strata_per_replica inputs = {1, &value}, outputs = {0};
+    strata_per_replica inputs = {.n = 1, .arrays = &value}, outputs = {0};
     OK(strata_function_create(strategy, speak_for_another, NULL, &function, &err));
     FAILS(strata_strategy_run(function, &inputs, 1, &outputs, 1, &err), "in another replica's");
     cr_assert_not_null(strstr(err.message, "strata_replica_all_reduce"), "%s", err.message);
@@ -160,7 +160,7 @@ Test(custom, run_gives_each_replica_its_part_and_all_what_is_shared) {
     strata_function *function = NULL;
     float factor = 2;
     strata_array shared = strata_array_view(f32, STRATA_SHAPE(), &factor);
-    strata_per_replica inputs[2] = {uneven(N), {1, &shared}}, outputs[2] = {{0}};
+    strata_per_replica inputs[2] = {uneven(N), {.n = 1, .arrays = &shared}}, outputs[2] = {{0}};
     OK(strata_function_create(strategy, scale_by_id, &traced, &function, &err));
     for (int run = 0; run < 3; run++) {
         OK(strata_strategy_run(function, inputs, 2, outputs, 2, &err));
@@ -172,8 +172,10 @@ Test(custom, run_gives_each_replica_its_part_and_all_what_is_shared) {
         }
     }
     cr_assert_eq(traced, N, "once for each replica, not for each run");
-    FAILS(strata_strategy_run(function, (strata_per_replica[]){{2, inputs[0].arrays}, {1, &shared}}, 2, outputs, 2, &err),
-          "there are 3 replicas");
+    FAILS(
+        strata_strategy_run(function, (strata_per_replica[]){{.n = 2, .arrays = inputs[0].arrays}, {.n = 1, .arrays = &shared}},
+                            2, outputs, 2, &err),
+        "there are 3 replicas");
     FAILS(strata_strategy_run(function, inputs, 2, outputs, 3, &err), "returns 2");
     for (int i = 0; i < 2; i++) strata_per_replica_finish(&outputs[i]);
     strata_per_replica_finish(&inputs[0]);
@@ -476,7 +478,7 @@ Test(custom, a_mixed_group_keeps_the_same_bits_for_200_steps) {
     strata_function *function = NULL;
     float words[STRATA_STEP_WORDS] = {[STRATA_STEP_LEARNING_RATE] = 0.01f}, copies[2][5];
     strata_array shared = strata_array_view(f32, STRATA_SHAPE(STRATA_STEP_WORDS), words);
-    strata_per_replica inputs[2] = {{0}, {1, &shared}};
+    strata_per_replica inputs[2] = {{0}, {.n = 1, .arrays = &shared}};
     if (strata_strategy_create("mirrored", &opts, &strategy, NULL)) cr_skip_test("opencl:0 is not there");
     OK(strata_strategy_enter(strategy, &err));
     OK(strata_distributed_create("w", f32, STRATA_SHAPE(5), NULL, &w, &err));
@@ -599,4 +601,130 @@ Test(custom, values_are_made_for_each_replica) {
     for (int r = 0; r < n; r++) cr_assert_eq(first(&local[r]), (float)r);
     strata_per_replica_finish(&values);
     strata_strategy_destroy(strategy);
+}
+
+/* ---- ownership ---- */
+
+/* The mean of a batch's features, of all replicas. */
+static strata_status mean_of_inputs(strata_replica_context *replica, strata_tensor *const *inputs, void *user,
+                                    strata_error *inner) {
+    (void)user, (void)inner;
+    strata_replica_return(replica, strata_replica_average_loss(replica, strata_reduce_mean(inputs[0], (int[]){1}, 1, false)));
+    return STRATA_OK;
+}
+
+/* The sanitizers find what is destroyed twice, or not at all. */
+Test(custom, what_was_made_with_a_strategy_goes_with_it) {
+    for (int destroyed = 0; destroyed < 32; destroyed++) {
+        strata_strategy *strategy = hosts(2);
+        strata_model *model = NULL;
+        strata_distributed_variable *variable = NULL;
+        strata_distributed_optimizer *optimizer = NULL;
+        strata_dataset *dataset = NULL;
+        strata_distributed_batches *batches = NULL;
+        strata_function *function = NULL;
+        strata_per_replica inputs[2];
+        int64_t n = 0;
+        double loss = 0;
+        OK(strata_strategy_enter(strategy, &err));
+        OK(strata_model_create(STRATA_SHAPE(3), &model, &err));
+        strata_model_add_dense(model, (strata_dense_options){.units = 2});
+        OK(strata_model_build(model, NULL, &(strata_compile_options){.strategy = strategy}, &err));
+        OK(strata_distributed_create("v", f32, STRATA_SHAPE(2), NULL, &variable, &err));
+        OK(strata_distributed_optimizer_create(&(strata_optimizer){.name = "adam"}, &optimizer, &err));
+        OK(strata_strategy_exit(strategy, &err));
+        OK(strata_dataset_random(STRATA_SHAPE(3), STRATA_SHAPE(), 10, 7, &dataset, &err));
+        OK(strata_distributed_batches_create(strategy, dataset, NULL, &batches, &err));
+        OK(strata_function_create(strategy, mean_of_inputs, NULL, &function, &err));
+        OK(strata_distributed_batches_next(batches, inputs, &n, &err));
+        OK(strata_strategy_run_scalar(function, inputs, 1, STRATA_REDUCE_SUM, &loss, &err));
+        cr_assert(n == 10 && loss > 0.2 && loss < 0.8, "%d numbers, their mean is %g", (int)n, loss);
+        if (destroyed & 1) strata_function_destroy(function);
+        if (destroyed & 2) strata_distributed_batches_destroy(batches);
+        if (destroyed & 4) strata_distributed_optimizer_destroy(optimizer);
+        if (destroyed & 8) strata_distributed_destroy(variable);
+        if (destroyed & 16) strata_model_destroy(model);
+        strata_strategy_destroy(strategy);
+        strata_dataset_destroy(dataset);
+    }
+}
+
+typedef struct late {
+    strata_model *model;
+    strata_distributed_variable *variable;
+} late;
+
+static strata_status use_late(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *inner) {
+    const late *l = user;
+    (void)inner;
+    strata_tensor *y = strata_model_apply(l->model, replica, inputs[0], true);
+    strata_tensor *more = strata_reduce_sum(strata_replica_read(replica, l->variable), NULL, 0, false);
+    strata_replica_return(replica, strata_add(strata_reduce_sum(y, NULL, 0, false), more));
+    return STRATA_OK;
+}
+
+/* A function uses variables that were made after it, which are destroyed before it. */
+static void destroy_in_order_of_age(const char *device) {
+    strata_strategy *strategy = NULL;
+    late l = {0};
+    strata_function *function = NULL;
+    float numbers[6] = {1, 2, 3, 4, 5, 6};
+    strata_array x = strata_array_view(f32, STRATA_SHAPE(2, 3), numbers);
+    const strata_per_replica inputs = {.n = 1, .arrays = &x, .n_rows = 2};
+    double sum = 0;
+    OK(strata_strategy_create("one_device", &(strata_strategy_options){.devices = &device, .n_devices = 1}, &strategy, &err));
+    OK(strata_function_create(strategy, use_late, &l, &function, &err));
+    OK(strata_strategy_enter(strategy, &err));
+    OK(strata_model_create(STRATA_SHAPE(3), &l.model, &err));
+    strata_model_add_dense(l.model, (strata_dense_options){.units = 2});
+    OK(strata_model_build(l.model, NULL, &(strata_compile_options){.strategy = strategy}, &err));
+    OK(strata_distributed_create("v", f32, STRATA_SHAPE(2), NULL, &l.variable, &err));
+    OK(strata_strategy_exit(strategy, &err));
+    OK(strata_strategy_run_scalar(function, &inputs, 1, STRATA_REDUCE_SUM, &sum, &err));
+    strata_strategy_destroy(strategy);
+}
+
+Test(custom, a_function_may_be_older_than_what_it_uses) {
+    static const char *const devices[] = {"host", "opencl:0", "vulkan:0"};
+    for (int i = 0; i < 3; i++) {
+        strata_device *device = NULL;
+        if (strata_device_open(devices[i], NULL, &device, NULL)) continue;
+        strata_device_close(device);
+        destroy_in_order_of_age(devices[i]);
+    }
+}
+
+/* ---- epochs ---- */
+
+/* The first feature of each batch of two epochs, one of which begins where the other ends, or is asked for. */
+static int first_features(strata_strategy *strategy, strata_dataset *dataset, bool asked, float *out) {
+    const strata_distributed_batches_options opts = {.global_batch = 4, .shuffle = true, .seed = 3, .epoch = 5};
+    strata_distributed_batches *batches = NULL;
+    strata_per_replica values[2];
+    int64_t size = 0;
+    int n = 0;
+    OK(strata_distributed_batches_create(strategy, dataset, &opts, &batches, &err));
+    for (uint64_t epoch = 5; epoch < 7; epoch++) {
+        if (asked) OK(strata_distributed_batches_set_epoch(batches, epoch, &err));
+        for (;;) {
+            OK(strata_distributed_batches_next(batches, values, &size, &err));
+            if (!size) break;
+            out[n++] = *(const float *)values[0].arrays[0].data;
+        }
+    }
+    strata_distributed_batches_destroy(batches);
+    return n;
+}
+
+Test(custom, the_next_epoch_follows_the_end_of_one) {
+    strata_strategy *strategy = hosts(2);
+    strata_dataset *dataset = NULL;
+    float asked[8], followed[8];
+    OK(strata_dataset_random(STRATA_SHAPE(2), STRATA_SHAPE(), 10, 7, &dataset, &err));
+    cr_assert_eq(first_features(strategy, dataset, true, asked), 6);
+    cr_assert_eq(first_features(strategy, dataset, false, followed), 6);
+    cr_assert_arr_eq(asked, followed, 6 * sizeof(float));
+    cr_assert_neq(memcmp(followed, followed + 3, 3 * sizeof(float)), 0, "epochs are shuffled differently");
+    strata_strategy_destroy(strategy);
+    strata_dataset_destroy(dataset);
 }

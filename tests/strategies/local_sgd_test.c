@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A strategy that is not in the library: local SGD (Stich 2019) averages parameters every k steps instead of adding up
- * gradients in each. It shows what a
- * new kind is: the twenty lines below, and a row in strategies.def if it were to be found by name. */
+ * Strategies that are not in the library: local SGD (Stich 2019) averages parameters every k steps instead of adding up
+ * gradients in each step; once by an all_reduce, once by an all_gather and a mean. They show what a new kind is: the twenty
+ * lines below, and a row in strategies.def if it were to be found by name. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -11,20 +11,32 @@
 #include "strata/strata.h"
 #include "strategies/kinds.h"
 
-/* ---- the strategy ---- */
+/* ---- the strategies ---- */
 
 enum { K = 3 };
 
 /* The mean gradient of the replica's own examples; zeros where it has none. */
-static strata_tensor *own_mean(strata_tensor *own, strata_tensor *share) {
+static strata_tensor *own_mean(const strata_step_replica *replica, strata_tensor *own, strata_tensor *share) {
+    (void)replica;
     return strata_div(own, strata_max(share, strata_scalar(own->graph, STRATA_DTYPE_F32, 1e-12)));
 }
 
-static strata_tensor *averaged(strata_tensor *updated) {
+static strata_tensor *averaged(const strata_step_replica *replica, strata_tensor *updated) {
+    (void)replica;
     return strata_all_reduce_every(updated, STRATA_REDUCE_MEAN, K);
 }
 
 static const strata_step_rewrite rewrite = {.gradients = own_mean, .parameters = averaged};
+
+/* The replicas' parameters as rows, and the mean of the rows. */
+static strata_tensor *gathered(const strata_step_replica *replica, strata_tensor *updated) {
+    const strata_shape flat = strata_tensor_shape(updated);
+    strata_tensor *row = strata_reshape(updated, STRATA_SHAPE(1, flat.dims[0]));
+    strata_tensor *rows = strata_all_gather_every(row, 0, replica->n, replica->index, K);
+    return strata_reduce_mean(rows, (int[]){0}, 1, false);
+}
+
+static const strata_step_rewrite gathering = {.gradients = own_mean, .parameters = gathered};
 
 static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
                             const strata_strategy_kind **out_kind, strata_error *err) {
@@ -32,7 +44,10 @@ static strata_status choose(const strata_device_info *rows, int n_rows, strata_d
     return strata_choose_accelerators(rows, n_rows, choice, err);
 }
 
-static const strata_strategy_kind local_sgd = {.name = "local_sgd", .most_devices = -1, .choose = choose, .rewrite = &rewrite};
+static const strata_strategy_kind kinds[] = {
+    {.name = "local_sgd", .most_devices = -1, .choose = choose, .rewrite = &rewrite},
+    {.name = "gathering_sgd", .most_devices = -1, .choose = choose, .rewrite = &gathering},
+};
 
 /* ---- the test ---- */
 
@@ -96,8 +111,8 @@ static void train_apart(strata_device *device, strata_model *models[REPLICAS]) {
     }
 }
 
-Test(local_sgd, a_new_strategy_is_one_kind) {
-    const char *const devices[] = {"host", "opencl:0"};
+/* Trains with a replica on each device, and compares with train_apart. */
+static void try_kind(const strata_strategy_kind *kind, const char *const devices[REPLICAS]) {
     strata_strategy *strategy = NULL;
     strata_device *device = NULL;
     strata_model *apart[REPLICAS];
@@ -106,11 +121,7 @@ Test(local_sgd, a_new_strategy_is_one_kind) {
         targets[i] = features[i][0] - features[i][1] * features[i][2];
     }
     OK(strata_device_open("host", NULL, &device, &err));
-    strata_device *opened = NULL;
-    if (strata_device_open("opencl:0", NULL, &opened, NULL)) cr_skip_test("opencl:0 is not there");
-    strata_device_close(opened);
-    OK(strata_strategy_of_kind(&local_sgd, &(strata_strategy_options){.devices = devices, .n_devices = REPLICAS}, &strategy,
-                               &err));
+    OK(strata_strategy_of_kind(kind, &(strata_strategy_options){.devices = devices, .n_devices = REPLICAS}, &strategy, &err));
     strata_model *model = make_model(strategy, NULL);
     train_apart(device, apart);
     train(model, (const float(*)[FEATURES])features, targets, N, (int64_t)REPLICAS * PART);
@@ -134,4 +145,15 @@ Test(local_sgd, a_new_strategy_is_one_kind) {
     for (int r = 0; r < REPLICAS; r++) strata_model_destroy(apart[r]);
     strata_strategy_destroy(strategy);
     strata_device_close(device);
+}
+
+Test(local_sgd, a_new_strategy_is_one_kind) {
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) try_kind(&kinds[k], (const char *const[]){"host", "host"});
+}
+
+Test(local_sgd, a_new_strategy_runs_on_unlike_devices) {
+    strata_device *opened = NULL;
+    if (strata_device_open("opencl:0", NULL, &opened, NULL)) cr_skip_test("opencl:0 is not there");
+    strata_device_close(opened);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) try_kind(&kinds[k], (const char *const[]){"host", "opencl:0"});
 }

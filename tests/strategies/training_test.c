@@ -10,6 +10,7 @@
 
 #include "core/run/strategy.h"
 #include "strata/strata.h"
+#include "tests/strategies/strategies_case.h"
 #include "tests/support/check.h"
 #include "tests/support/folder.h"
 
@@ -41,24 +42,11 @@ typedef struct outcome {
     strata_communication_totals communication;
 } outcome;
 
-static strata_array x, y; /* the dataset's: one at a time */
+static test_classes classes; /* one at a time */
 
 static strata_dataset *make_dataset(int64_t n) {
-    strata_dataset *dataset = NULL;
-    x = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(n, FEATURES), -1, 1, 11);
-    OK(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(n), &y, &err));
-    for (int64_t i = 0; i < n; i++) {
-        const float *row = (const float *)x.data + i * FEATURES;
-        ((int32_t *)y.data)[i] = row[0] > 0.3f ? 0 : row[1] + row[2] * row[3] > 0 ? 1 : 2;
-    }
-    OK(strata_dataset_from_arrays(&x, &y, 0, &dataset, &err));
-    return dataset;
-}
-
-static void free_dataset(strata_dataset *dataset) {
-    strata_dataset_destroy(dataset);
-    strata_array_finish(&x);
-    strata_array_finish(&y);
+    classes = test_classes_make(n, FEATURES);
+    return classes.dataset;
 }
 
 static strata_model *make_model(const plan *p) {
@@ -107,7 +95,7 @@ static outcome run(const plan *p, strata_strategy *strategy) {
     strata_history_finish(&history);
     strata_model_destroy(model);
     strata_strategy_destroy(strategy);
-    free_dataset(dataset);
+    test_classes_free(&classes);
     return out;
 }
 
@@ -378,6 +366,188 @@ Test(training, the_size_of_packs_changes_no_bit) {
     }
 }
 
+/* ---- the sharded optimizer ---- */
+
+static strata_strategy *sharded(strata_strategy *strategy) {
+    strategy->shard_optimizer = STRATA_SHARD_OPTIMIZER_YES;
+    return strategy;
+}
+
+static void expect_same_bits(const outcome *got, const outcome *wanted, const char *what, int n) {
+    cr_assert_eq(got->n_losses, wanted->n_losses, "%s, %d replicas", what, n);
+    for (int i = 0; i < got->n_losses; i++)
+        cr_assert_eq(got->losses[i], wanted->losses[i], "%s, %d replicas, step %d: %.9g beside %.9g", what, n, i,
+                     (double)got->losses[i], (double)wanted->losses[i]);
+    cr_assert_str_eq(got->sha, wanted->sha, "%s, %d replicas", what, n);
+    cr_assert(got->equal, "%s, %d replicas", what, n);
+    cr_assert_eq(got->evaluated.loss, wanted->evaluated.loss, "%s, %d replicas", what, n);
+}
+
+static void expect_shards_like_whole(const plan *p, const char *what) {
+    const int replicas[] = {2, 3, 8};
+    for (size_t i = 0; i < sizeof replicas / sizeof *replicas; i++) {
+        strata_strategy *whole = hosts(replicas[i]);
+        whole->shard_optimizer = STRATA_SHARD_OPTIMIZER_NO;
+        const outcome wanted = run(p, whole), got = run(p, sharded(hosts(replicas[i])));
+        expect_same_bits(&got, &wanted, what, replicas[i]);
+    }
+}
+
+/* 8 replicas have more shards than there are parameters' borders, and shards end inside of parameters. */
+Test(training, shards_have_the_bits_of_replicated_updates_with_every_optimizer) {
+    static const char *const names[] = {"sgd", "adam", "adamw", "rmsprop", "adagrad", "lars", "lamb"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const plan p = {.optimizer = {.name = names[i], .learning_rate = 0.01, .momentum = i < 1 ? 0.9 : 0},
+                        .penalty = true,
+                        .n = 53,
+                        .batch = 12,
+                        .epochs = 3};
+        expect_shards_like_whole(&p, names[i]);
+    }
+}
+
+Test(training, shards_have_the_bits_of_replicated_updates_with_clipping_and_accumulation) {
+    plan p = {.optimizer = strata_adam_optimizer(0.01), .batch_norm = true, .n = 53, .batch = 12, .epochs = 3};
+    p.optimizer.clip_value = 0.01;
+    expect_shards_like_whole(&p, "clip_value");
+    p.optimizer.clip_value = 0;
+    p.optimizer.clip_norm = 0.05;
+    expect_shards_like_whole(&p, "clip_norm");
+    p.optimizer.clip_norm = 0;
+    p.optimizer.clip_global_norm = 0.1;
+    expect_shards_like_whole(&p, "clip_global_norm");
+    p.optimizer.clip_global_norm = 0;
+    p.optimizer.gradient_accumulation_steps = 3;
+    expect_shards_like_whole(&p, "accumulation");
+}
+
+Test(training, shards_have_the_bits_of_replicated_updates_in_mixed_precision) {
+    plan p = {.optimizer = strata_adam_optimizer(0.01), .n = 53, .batch = 12, .epochs = 3};
+    p.precision = STRATA_DTYPE_F16;
+    expect_shards_like_whole(&p, "f16");
+    p.precision = STRATA_DTYPE_BF16;
+    expect_shards_like_whole(&p, "bf16");
+}
+
+Test(training, shards_work_over_halves_of_a_cpu_in_packs_of_any_size) {
+    const char *devices[] = {"opencl:0.0", "opencl:0.1"};
+    if (!there_is("opencl:0.1")) cr_skip_test("opencl:0.1 is not there");
+    const plan p = {.optimizer = strata_adam_optimizer(0.003), .n = 53, .batch = 16, .epochs = 3};
+    strata_strategy_options opts = {.shard_optimizer = STRATA_SHARD_OPTIMIZER_NO};
+    const outcome whole = run(&p, named("mirrored", devices, 2, &opts));
+    const int64_t sizes[] = {1, 50000000};
+    opts.shard_optimizer = STRATA_SHARD_OPTIMIZER_YES;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        opts.bytes_per_pack = sizes[i];
+        const outcome parts = run(&p, named("mirrored", devices, 2, &opts));
+        expect_same_bits(&parts, &whole, "halves", 2);
+    }
+}
+
+/* The slots of all shards together are as long as those of one device. */
+Test(training, shards_divide_the_slots) {
+    const plan p = {.optimizer = strata_adam_optimizer(0.01), .n = 12, .batch = 12};
+    strata_strategy *strategy = sharded(hosts(3));
+    strata_model *model = make_model(&p);
+    char *text = NULL;
+    compile(model, &p, strategy);
+    OK(strata_model_placement(model, 12, &text, &err));
+    cr_assert_null(strstr(text, "2 optimizer slots f32 (320)"), "%s", text);
+    cr_assert_not_null(strstr(text, "2 optimizer slots f32 (64)"), "%s", text);
+    cr_assert_not_null(strstr(text, "2 optimizer slots f32 (128)"), "%s", text);
+    cr_assert_not_null(strstr(text, "reduce_scatter f32"), "%s", text);
+    cr_assert_not_null(strstr(text, "all_gather f32 (320)"), "%s", text);
+    free(text);
+    strata_model_destroy(model);
+    strata_strategy_destroy(strategy);
+}
+
+static strata_history train_on(strata_model *model, const strata_dataset *dataset, int first_epoch, int epochs) {
+    strata_history history = {0};
+    const strata_fit_options fit = {.epochs = epochs, .first_epoch = first_epoch, .batch = 12, .seed = 5};
+    OK(strata_model_fit(model, dataset, &fit, &history, &err));
+    return history;
+}
+
+/* A checkpoint has all slots, so that a training goes on with any number of shards. */
+Test(training, a_checkpoint_of_shards_is_whole) {
+    const plan p = {.optimizer = strata_adam_optimizer(0.01), .n = 48, .batch = 12};
+    strata_dataset *dataset = make_dataset(p.n);
+    const char *path = test_path("shards.checkpoint");
+    char shas[4][65];
+    for (int i = 0; i < 4; i++) { /* straight on 3; 3 shards and then 3, 3 whole and then 3 shards, 3 shards and then 3 whole */
+        strata_strategy *strategies[2] = {hosts(3), hosts(3)};
+        if (i == 1 || i == 3) sharded(strategies[0]);
+        if (i == 1 || i == 2) sharded(strategies[1]);
+        strata_model *begun = make_model(&p), *resumed = make_model(&p);
+        compile(begun, &p, strategies[0]);
+        compile(resumed, &p, strategies[1]);
+        strata_history history = train_on(begun, dataset, 0, i ? 2 : 4);
+        strata_history_finish(&history);
+        int epochs = 0;
+        if (i) {
+            OK(strata_model_save_checkpoint(begun, 2, path, &err));
+            OK(strata_model_load_checkpoint(resumed, path, &epochs, &err));
+            history = train_on(resumed, dataset, epochs, 4);
+            strata_history_finish(&history);
+        }
+        OK(strata_model_sha256(i ? resumed : begun, shas[i], &err));
+        cr_assert_str_eq(shas[i], shas[0], "run %d", i);
+        strata_model_destroy(begun);
+        strata_model_destroy(resumed);
+        for (int s = 0; s < 2; s++) strata_strategy_destroy(strategies[s]);
+    }
+    test_classes_free(&classes);
+}
+
+/* What is set reaches the shards, which the next update begins from. */
+Test(training, a_parameter_that_is_set_reaches_the_shards) {
+    const plan p = {.optimizer = strata_adam_optimizer(0.01), .n = 48, .batch = 12};
+    strata_dataset *dataset = make_dataset(p.n);
+    char shas[2][65];
+    for (int i = 0; i < 2; i++) {
+        strata_strategy *strategy = i ? sharded(hosts(3)) : hosts(3);
+        strata_model *model = make_model(&p);
+        compile(model, &p, strategy);
+        strata_array kernel = strata_test_random(STRATA_DTYPE_F32, strata_model_parameter(model, 0).shape, -1, 1, 4);
+        OK(strata_model_set_parameter(model, 0, &kernel, &err));
+        strata_history history = train_on(model, dataset, 0, 1);
+        strata_history_finish(&history);
+        OK(strata_model_sha256(model, shas[i], &err));
+        strata_array_finish(&kernel);
+        strata_model_destroy(model);
+        strata_strategy_destroy(strategy);
+    }
+    cr_assert_str_eq(shas[0], shas[1]);
+    test_classes_free(&classes);
+}
+
+static void expect_no_shards(strata_model *model, strata_strategy *strategy, const char *reason) {
+    const strata_compile_options opts = {.strategy = strategy};
+    cr_assert_eq(strata_model_compile(model, NULL, &opts, &err), STRATA_INVALID);
+    cr_assert_not_null(strstr(err.message, reason), "%s", err.message);
+    strata_model_destroy(model);
+    strata_strategy_destroy(strategy);
+}
+
+Test(training, what_cannot_be_sharded_is_said) {
+    const plan p = {0};
+    const char *devices[] = {"host", "host"};
+    strata_model *sparse = NULL;
+    const strata_strategy_options yes = {.shard_optimizer = STRATA_SHARD_OPTIMIZER_YES};
+    expect_no_shards(make_model(&p), named("central_storage", devices, 2, &yes), "one device makes the update");
+    OK(strata_model_create(STRATA_SHAPE(FEATURES), &sparse, &err));
+    OK(strata_model_set_input_dtype(sparse, STRATA_DTYPE_I32, &err));
+    strata_model_add_embedding(sparse, (strata_embedding_options){.vocabulary = 10, .units = 4, .sparse = true});
+    strata_model_add_flatten(sparse, (strata_flatten_options){0});
+    strata_model_add_dense(sparse, (strata_dense_options){.units = CLASSES});
+    expect_no_shards(sparse, named("mirrored", devices, 2, &yes), "sparse parameters");
+    strata_strategy *strategy = NULL;
+    const strata_strategy_options bad = {.devices = devices, .n_devices = 2, .shard_optimizer = (strata_shard_optimizer)7};
+    cr_assert_eq(strata_strategy_create("mirrored", &bad, &strategy, &err), STRATA_INVALID);
+    cr_assert_not_null(strstr(err.message, "shard_optimizer is 7"), "%s", err.message);
+}
+
 /* ---- 57: uneven devices ---- */
 
 /* Row 21: the cross-device ops are a choice of speed; the losses stay those of one device. */
@@ -437,7 +607,7 @@ Test(training, batch_norm_normalizes_by_replica_and_keeps_the_mean_of_statistics
     }
     cr_assert_gt(mean[0], 0);
     cr_assert_float_eq(mean[1], mean[0], 1e-5 * mean[0]); /* equal shares: the mean of the means is the mean */
-    free_dataset(dataset);
+    test_classes_free(&classes);
 }
 
 Test(training, a_parameter_device_keeps_the_statistics) {
@@ -533,7 +703,7 @@ Test(training, a_model_file_does_not_know_its_strategy) {
             strata_model_destroy(model);
             strata_strategy_destroy(second);
         }
-        free_dataset(dataset);
+        test_classes_free(&classes);
     }
 }
 
@@ -555,7 +725,7 @@ static void expect_no_later_allocation(plan p) {
     }
     strata_model_destroy(model);
     strata_strategy_destroy(strategy);
-    free_dataset(dataset);
+    test_classes_free(&classes);
 }
 
 Test(training, later_steps_allocate_and_compile_nothing_on_any_replica) {

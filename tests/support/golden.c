@@ -3,6 +3,7 @@
  * Reader of the golden files. The format is told in golden.h. */
 #include "tests/support/golden.h"
 
+#include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +25,9 @@ struct strata_golden {
 };
 
 static void give_up(const strata_golden *golden, const char *what, const char *text) {
-    fprintf(stderr, "tests/op/golden/%s.txt: %s \"%.80s\"\n", golden->op, what, text);
-    abort();
+    cr_assert_fail("tests/op/golden/%s.txt: %s \"%.80s\"; python3 tests/op/golden/make.py %s makes the file", golden->op, what,
+                   text, golden->op);
+    abort(); /* not reached: the test has ended */
 }
 
 /* Cuts the next word off *text; NULL at the end of the line. */

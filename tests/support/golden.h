@@ -9,8 +9,8 @@
 
 typedef struct strata_golden strata_golden;
 
-/* Reads the op's file. A missing or malformed file, or a name that is not in it, ends the test program with a message: it is a
- * fault of the source tree, not a result. */
+/* Reads the op's file. A missing or malformed file, or a name that is not in it, fails the test with a message that says how to
+ * make the file. */
 strata_golden *strata_golden_load(const char *op);
 /* The array called `name`: borrowed, valid until destroy. */
 const strata_array *strata_golden_get(const strata_golden *golden, const char *name);

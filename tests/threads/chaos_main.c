@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A proxy between two ranks that flips, drops, repeats and delays bytes and cuts connections, at every offset of a frame's
- * header, many of its payload, of the store's messages and of the handshake; plain and under TLS. A rank may fail, in time, or
- * sum right; never sum wrong. What is damaged after the handshake must be noticed by both. Ranks are threads; the proxy gets
- * between them as this program's connect() dials it.
+ * header, many of its payload, of the store's frames, of messages and of the handshake; plain and under TLS. A rank may
+ * fail, in time, or sum right; never sum wrong. What is damaged after the handshake must be noticed by both. Ranks are
+ * threads; the proxy gets between them as this program's connect() dials it.
  *   STRATA_TEST_CHAOS   how many offsets of a payload (1000; 100 under ThreadSanitizer) */
 #define _GNU_SOURCE
 #include <sys/wait.h>
@@ -23,6 +23,7 @@ enum {
     HEADER = 56,
     STORE = 0, /* connections, in the order in which rank 1 makes them */
     LINK = 1,
+    MESSAGES = 2,
     WORKERS = 4 /* they mostly wait for each other */
 };
 /* Bytes before the frames, from the rank that dials and to it: wire/handshake.h. */
@@ -91,12 +92,31 @@ static strata_status reduce(strata_communicator *comm, outcome *out, strata_erro
     return STRATA_OK;
 }
 
+/* Rank 1 sends a large message and a small one. */
+static strata_status pass_messages(strata_communicator *comm, outcome *out, strata_error *err) {
+    static const int counts[] = {ELEMENTS, 10};
+    float data[ELEMENTS];
+    for (int k = 0; k < 2; k++) {
+        const size_t bytes = (size_t)counts[k] * sizeof *data;
+        for (int i = 0; i < counts[k]; i++) data[i] = (float)i;
+        if (strata_communicator_rank(comm)) {
+            STRATA_TRY(strata_message_send(comm, data, bytes, 0, k, 10, err));
+            continue;
+        }
+        memset(data, 0, sizeof data);
+        STRATA_TRY(strata_message_receive(comm, data, bytes, 1, k, 10, NULL, err));
+        for (int i = 0; i < counts[k]; i++) out->wrong |= data[i] != (float)i;
+    }
+    return STRATA_OK;
+}
+
 static void *run_rank(void *user) {
     rank *r = user;
     strata_communicator *comm = NULL;
     is_behind_proxy = r->opts.rank == 1;
     r->out.status = strata_communicator_create(&r->opts, &comm, &r->out.err);
     if (!r->out.status) r->out.status = reduce(comm, &r->out, &r->out.err);
+    if (!r->out.status) r->out.status = pass_messages(comm, &r->out, &r->out.err);
     strata_communicator_destroy(comm);
     return NULL;
 }
@@ -166,6 +186,15 @@ static void must_be_noticed(damage what, bool tls) {
         bad(what, tls, o, "noticed late");
 }
 
+/* By the receiver: what the sender's socket took is no concern of the sender any more. */
+static void must_be_noticed_by_rank_0(damage what) {
+    outcome o[2];
+    if (!run_job(what, false, 10, o)) return;
+    if (!atomic_load(&applied)) bad(what, false, o, "that byte never came");
+    if (!o[0].status) bad(what, false, o, "not noticed");
+    if (o[0].status == STRATA_TIMEOUT) bad(what, false, o, "noticed late");
+}
+
 static void must_not_matter(damage what, bool tls) {
     outcome o[2];
     if (run_job(what, tls, 10, o) && (o[0].status || o[1].status)) bad(what, tls, o, "it failed");
@@ -198,6 +227,19 @@ static void damage_payloads(int n) {
     }
 }
 
+static void damage_messages(int n) {
+    const int begin = handshake_bytes[0];
+    for (int offset = 0; offset < HEADER; offset++) {
+        must_be_noticed_by_rank_0((damage){FLIP, MESSAGES, 0, begin + offset});
+        must_be_noticed_by_rank_0((damage){offset % 2 ? CUT : REPEAT, MESSAGES, 0, begin + offset});
+    }
+    for (int i = 0; i < n; i++) {
+        const int64_t at = begin + HEADER + (int64_t)i * PAYLOAD / n;
+        must_be_noticed_by_rank_0((damage){i % 3 ? FLIP : i % 2 ? CUT : DROP, MESSAGES, 0, at});
+    }
+    must_not_matter((damage){DELAY, MESSAGES, 0, begin + HEADER + PAYLOAD / 2}, false);
+}
+
 /* A connection that fails before both know each other is made again, or given up with a reason: never believed. A link that is
  * given up is told to all, and nobody waits out the time for connecting. */
 static void damage_handshakes(void) {
@@ -223,6 +265,7 @@ static int run_worker(int n) {
     must_not_matter((damage){0}, true);
     damage_headers();
     damage_payloads(n);
+    damage_messages(n / 5);
     damage_handshakes();
     damage_tls(n / 5);
     if (!worker) printf("%ld jobs\n", jobs);

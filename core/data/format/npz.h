@@ -16,7 +16,8 @@ STRATA_MUST_USE strata_status strata_npz_parse(const char *name, const void *byt
 
 /* What an archive stores under a name (without .npy), as strata_npy_describe says it. */
 typedef struct strata_npz_entry {
-    const char *name; /* until the visit ends */
+    /* The data, valid until the visit ends. */
+    const char *name;
     const char *type;
     strata_shape shape;
     size_t n_bytes;

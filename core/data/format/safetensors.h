@@ -14,21 +14,27 @@ enum { STRATA_SAFETENSORS_MAX_HEADER = 16 << 20 };
 /* One tensor of a file. */
 typedef struct strata_safetensor {
     const char *name;
-    const char *dtype_name; /* as in the file: "F32" */
-    strata_dtype dtype;     /* STRATA_DTYPE_COUNT when Strata has none for it ("F64"); reading it is then UNSUPPORTED */
+    /* As in the file: "F32". */
+    const char *dtype_name;
+    /* STRATA_DTYPE_COUNT when Strata has none for it ("F64"); reading it is then UNSUPPORTED. */
+    strata_dtype dtype;
     strata_shape shape;
-    const unsigned char *data; /* may be unaligned */
+    /* The data in the file's memory, which may be unaligned. */
+    const unsigned char *data;
     size_t n_bytes;
 } strata_safetensor;
 
 /* A checked file. Tensors are in the order of their data. Names live as long as the file. */
 typedef struct strata_safetensors {
-    const char *name; /* of the file, borrowed, for messages */
+    /* Of the file, borrowed, for messages. */
+    const char *name;
     strata_safetensor *tensors;
     size_t n_tensors;
-    strata_safetensor **by_name; /* the same, sorted by name */
+    /* The same, sorted by name. */
+    strata_safetensor **by_name;
     strata_json header;
-    unsigned char *owned; /* the file's bytes; NULL when they are borrowed */
+    /* The file's bytes; NULL when they are borrowed. */
+    unsigned char *owned;
 } strata_safetensors;
 
 /* Checks all of bytes[0..n_bytes), which are borrowed until finish.
@@ -60,7 +66,8 @@ STRATA_MUST_USE strata_status strata_safetensors_load(const strata_safetensors *
 
 typedef struct strata_named_array {
     const char *name;
-    strata_array array; /* borrowed */
+    /* Borrowed. */
+    strata_array array;
 } strata_named_array;
 
 typedef struct strata_metadata {

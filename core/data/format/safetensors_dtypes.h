@@ -9,7 +9,8 @@
 static const struct {
     const char *name;
     int bits;
-    strata_dtype dtype; /* STRATA_DTYPE_COUNT: the format has it, Strata has not */
+    /* STRATA_DTYPE_COUNT: the format has it, Strata has not. */
+    strata_dtype dtype;
 } safetensors_dtypes[] = {
     {"F32", 32, STRATA_DTYPE_F32},          {"F16", 16, STRATA_DTYPE_F16},      {"BF16", 16, STRATA_DTYPE_BF16},
     {"I32", 32, STRATA_DTYPE_I32},          {"I64", 64, STRATA_DTYPE_I64},      {"U8", 8, STRATA_DTYPE_U8},

@@ -17,7 +17,8 @@ typedef struct strata_tree_visitor {
     strata_status (*take)(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
                           strata_error *err);
     void *user;
-    int depth; /* levels of folders below the root that are looked into; of no matter for a tar */
+    /* Levels of folders below the root that are looked into; of no matter for a tar. */
+    int depth;
 } strata_tree_visitor;
 
 /* Whether `path` is a folder. */

@@ -9,8 +9,10 @@
 enum { STRATA_DIGIT_SIDE = 28, STRATA_DIGIT_CLASSES = 10 };
 
 typedef struct strata_image_set {
-    strata_array images; /* u8 (N, 28, 28), 0 background to 255 ink */
-    strata_array labels; /* u8 (N), 0 to 9 */
+    /* u8 (N, 28, 28), 0 background to 255 ink. */
+    strata_array images;
+    /* u8 (N), 0 to 9. */
+    strata_array labels;
 } strata_image_set;
 
 /* Both arrays, zeroed; the caller finishes the set. n_images >= 1. */

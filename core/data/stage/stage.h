@@ -18,22 +18,24 @@ enum { STRATA_MAX_PARENTS = 4 };
 
 typedef struct strata_stage {
     const char *name;
-    size_t state_bytes; /* of an iterator, zeroed before open */
-    /* Prepares iterator->state; opens parents (strata_iterator_open_parents does it for all). (optional: opens the parents) */
+    /* Of an iterator, zeroed before open. */
+    size_t state_bytes;
+    /* Prepares iterator->state; opens parents (strata_iterator_open_parents does it for all). (optional: opens the parents). */
     strata_status (*open)(strata_iterator *iterator, strata_error *err);
     strata_status (*next)(strata_iterator *iterator, strata_element *out_element, bool *out_more, strata_error *err);
-    /* As n calls of next, without making the elements. (optional) */
+    /* As n calls of next, without making the elements. (optional). */
     strata_status (*advance)(strata_iterator *iterator, int64_t n, strata_error *err);
     void (*close)(
-        strata_iterator *iterator); /* frees what the state holds; parents are closed by the caller afterwards. (optional) */
-    /* Element `index` of the epoch on its own, from any thread; index is below the size. (optional, for what can) */
+        /* Frees what the state holds; parents are closed by the caller afterwards. (optional). */
+        strata_iterator *iterator);
+    /* Element `index` of the epoch on its own, from any thread; index is below the size. (optional, for what can). */
     strata_status (*at)(const strata_dataset *dataset, uint64_t seed, uint64_t epoch, int64_t index,
                         strata_element *out_element, strata_error *err);
     void (*destroy)(strata_dataset *dataset); /* frees what dataset->state holds. (optional) */
     /* Makes a copy of another dataset's state its own, when datasets are made anew for a worker. (optional: the bytes are
-     * enough) */
+     * enough). */
     void (*renew)(strata_dataset *dataset);
-    /* The same source over the files index, index + n, ... of its own. (optional: it has no files) */
+    /* The same source over the files index, index + n, ... of its own. (optional: it has no files). */
     strata_status (*shard_files)(const strata_dataset *dataset, int64_t n, int64_t index, strata_dataset **out_dataset,
                                  strata_error *err);
 } strata_stage;
@@ -41,10 +43,12 @@ typedef struct strata_stage {
 struct strata_iterator {
     const strata_dataset *dataset;
     uint64_t seed, epoch;
-    int64_t position; /* elements given */
+    /* How many elements the iterator has returned. */
+    int64_t position;
     strata_iterator *parents[STRATA_MAX_PARENTS];
     void *state;
-    strata_status status; /* of the first failure */
+    /* The status of the first failure. */
+    strata_status status;
     strata_error error;
 };
 
@@ -54,29 +58,41 @@ struct strata_dataset {
     atomic_int references;
     strata_dataset *parents[STRATA_MAX_PARENTS];
     int n_parents;
-    void *state; /* the stage's own; freed with the dataset */
+    /* The stage's own; freed with the dataset. */
+    void *state;
     size_t state_bytes;
     strata_element_spec spec;
-    int64_t n; /* elements, or a STRATA_SIZE_ */
+    /* Elements, or a STRATA_SIZE_. */
+    int64_t n;
     int64_t n_classes;
-    int64_t least_token, most_token; /* of integer features; 0 and -1: not known or none */
-    char *source;                    /* where it came from; NULL: nothing to say */
+    /* Of integer features; 0 and -1: not known or none. */
+    int64_t least_token, most_token;
+    /* Where it came from; NULL: nothing to say. */
+    char *source;
     char **class_names;
     int n_class_names;
-    int n_shuffles;  /* in it and below: shuffles draw from streams of their own */
-    int64_t n_files; /* that the source reads; 0: not known, or not from files */
+    /* In it and below: shuffles draw from streams of their own. */
+    int n_shuffles;
+    /* How many files the source reads; 0: it is not known, or there are no files. */
+    int64_t n_files;
 
     bool has_labels;
-    strata_shape element; /* of one example's features */
-    strata_shape label;   /* of one example's labels */
+    /* The shape of one example's features. */
+    strata_shape element;
+    /* The shape of one example's labels. */
+    strata_shape label;
 
-    /* the source in memory */
-    strata_array features, labels; /* views or owned; labels.data NULL: none */
-    strata_array weights;          /* a view or owned; data NULL: none */
+    /* The arrays of a source in memory, views or owned. labels.data NULL: there are no labels. */
+    strata_array features, labels;
+    /* What each example weighs, a view or owned; data NULL: there are no weights. */
+    strata_array weights;
     int64_t element_size, label_size;
-    strata_dataset *whole; /* whose memory the arrays are views of, retained; NULL: nobody's */
-    float scale;           /* of u8 features; of a stage: those below it that were kept as bytes, else 0 */
-    int64_t *file_ends;    /* [n_files] elements up to the end of each file; NULL: not from files */
+    /* Whose memory the arrays are views of, retained; NULL: nobody's. */
+    strata_dataset *whole;
+    /* Of u8 features; of a stage: those below it that were kept as bytes, else 0. */
+    float scale;
+    /* [n_files] elements up to the end of each file; NULL: not from files. */
+    int64_t *file_ends;
 };
 
 /* A stage over n_parents datasets, which it takes on success (0: a source); size, classes and names are those of the first.

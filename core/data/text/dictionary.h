@@ -11,14 +11,17 @@
 /* Zero-initialize; finish when done. */
 typedef struct strata_dictionary {
     struct strata_dictionary_entry {
-        size_t first; /* in the pool */
+        /* In the pool. */
+        size_t first;
         uint32_t length, hash;
         int64_t count;
     } * entries;
     int32_t n, capacity;
-    int32_t *slots; /* entry + 1; 0: free */
+    /* Entry + 1; 0: free. */
+    int32_t *slots;
     uint32_t n_slots;
-    char *pool; /* strings, each with a NUL */
+    /* Strings, each with a NUL. */
+    char *pool;
     size_t n_pool, pool_capacity;
 } strata_dictionary;
 

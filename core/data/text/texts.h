@@ -7,12 +7,15 @@
 #include "strata/tokenizer.h"
 
 struct strata_texts {
-    char *bytes; /* documents, each with a NUL */
+    /* documents, each with a NUL. */
+    char *bytes;
     size_t n_bytes, bytes_capacity;
     struct strata_document {
-        size_t first, length; /* in bytes, the NUL not counted */
+        /* In bytes, the NUL not counted. */
+        size_t first, length;
         int32_t label;
-        int64_t line; /* of the source where it begins, from 1; 0: the source has no lines */
+        /* Of the source where it begins, from 1; 0: the source has no lines. */
+        int64_t line;
     } * documents;
     int64_t n, capacity;
     bool has_labels;

@@ -13,16 +13,20 @@ enum { STRATA_FIRST_TOKEN = 2 }; /* id of tokens' string 0; before it PAD and UN
 /* Subwords: a word is its characters behind a space; of all neighbours that a merge joins, those of the smallest rank are
  * joined first. */
 typedef struct strata_merge {
-    int32_t left, right, result; /* ids */
+    /* The ids of the tokens. */
+    int32_t left, right, result;
 } strata_merge;
 
 struct strata_tokenizer {
     strata_tokenizer_kind kind;
     strata_dictionary tokens;
-    int32_t n_characters; /* the first tokens; subwords only */
-    strata_merge *merges; /* [n_merges], by rank */
+    /* The first tokens; subwords only. */
+    int32_t n_characters;
+    /* [n_merges], by rank. */
+    strata_merge *merges;
     int32_t n_merges, merges_capacity;
-    strata_dictionary ranks; /* number of {left, right} is its rank */
+    /* Number of {left, right} is its rank. */
+    strata_dictionary ranks;
 };
 
 /* Adds the strings of `from` that were counted at least `least_count` times to `out`, at most `most`: by falling count, equal

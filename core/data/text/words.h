@@ -13,7 +13,8 @@ enum { STRATA_LONGEST_WORD = 256 }; /* bytes; a longer run is cut into words of 
 typedef struct strata_word_reader {
     const char *text;
     size_t n_bytes, at;
-    char word[STRATA_LONGEST_WORD + 8]; /* the newest, lower-cased, NUL-terminated */
+    /* The newest, lower-cased, NUL-terminated. */
+    char word[STRATA_LONGEST_WORD + 8];
     size_t length;
 } strata_word_reader;
 

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cluster/store/roster.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cluster/message/matching.h"
+
+static void init_condition(pthread_cond_t *condition) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+strata_status strata_roster_init(strata_roster *roster, int world, strata_error *err) {
+    *roster = (strata_roster){
+        .world = world, .gone = calloc((size_t)world, sizeof(char *)), .kept = calloc((size_t)world, sizeof(size_t))};
+    if (!roster->gone || !roster->kept) {
+        free(roster->gone);
+        free(roster->kept);
+        *roster = (strata_roster){0};
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a job of %d ranks", world);
+    }
+    pthread_mutex_init(&roster->lock, NULL);
+    init_condition(&roster->changed);
+    return STRATA_OK;
+}
+
+void strata_roster_finish(strata_roster *roster) {
+    if (!roster->gone) return;
+    for (int r = 0; r < roster->world; r++) free(roster->gone[r]);
+    free(roster->gone);
+    free(roster->kept);
+    free(roster->events);
+    pthread_cond_destroy(&roster->changed);
+    pthread_mutex_destroy(&roster->lock);
+}
+
+/* ---- events ---- */
+
+static bool concerns(const strata_seat *seat, const strata_event *event) {
+    switch (event->kind) {
+        case STRATA_EVENT_FAILED:
+            return seat->communicator == event->subject;
+        case STRATA_EVENT_LOST:
+            return strata_seat_find(seat, (int)event->subject) >= 0;
+        case STRATA_EVENT_LEFT:
+            return false;
+        case STRATA_EVENT_STORE_LOST:
+            return true;
+    }
+    return false;
+}
+
+static void apply(strata_seat *seat, const strata_event *event) {
+    if (!concerns(seat, event)) return;
+    if (!seat->failed) {
+        seat->verdict = event->error;
+        atomic_store_explicit(&seat->failed, true, memory_order_release);
+    }
+    /* A collective that reports a closed link is the loss of a rank too, seen before rank 0 saw it. */
+    const bool rank_lost =
+        event->kind == STRATA_EVENT_LOST || (event->kind == STRATA_EVENT_FAILED && event->error.status == STRATA_PEER_LOST);
+    if (!rank_lost && !seat->ended) {
+        seat->ended = true;
+        strata_seat_end_messages(seat, &event->error);
+    }
+}
+
+static bool is_known(const strata_roster *roster, strata_event_kind kind, uint32_t subject) {
+    for (int i = 0; i < roster->n_events; i++)
+        if (roster->events[i].kind == kind && roster->events[i].subject == subject) return true;
+    return false;
+}
+
+/* Room for one more event. Without memory the event still ends the seats that are there, but is not kept for later ones. */
+static strata_event *new_event(strata_roster *roster) {
+    if (roster->n_events == roster->most_events) {
+        const int most = roster->most_events ? 2 * roster->most_events : 8;
+        strata_event *events = realloc(roster->events, (size_t)most * sizeof *events);
+        if (!events) return NULL;
+        roster->events = events;
+        roster->most_events = most;
+    }
+    return &roster->events[roster->n_events++];
+}
+
+bool strata_roster_add(strata_roster *roster, strata_event_kind kind, uint32_t subject, strata_status status,
+                       const char *text) {
+    strata_event event = {.kind = kind, .subject = subject};
+    status = strata_fail(&event.error, status, "%s", text);
+    pthread_mutex_lock(&roster->lock);
+    const bool first = !is_known(roster, kind, subject);
+    if (first) {
+        strata_event *kept = new_event(roster);
+        if (kept) *kept = event;
+        for (strata_seat *seat = roster->seats; seat; seat = seat->next) apply(seat, &event);
+        pthread_cond_broadcast(&roster->changed);
+    }
+    pthread_mutex_unlock(&roster->lock);
+    return first && status;
+}
+
+bool strata_roster_event(strata_roster *roster, int i, strata_event *out_event) {
+    pthread_mutex_lock(&roster->lock);
+    const bool is_there = i < roster->n_events;
+    if (is_there) *out_event = roster->events[i];
+    pthread_mutex_unlock(&roster->lock);
+    return is_there;
+}
+
+void strata_roster_rank_gone(strata_roster *roster, int job_rank, const char *text) {
+    pthread_mutex_lock(&roster->lock);
+    if (!roster->gone[job_rank]) {
+        roster->gone[job_rank] = strdup(text);
+        for (strata_seat *seat = roster->seats; seat && roster->gone[job_rank]; seat = seat->next) {
+            const int rank = strata_seat_find(seat, job_rank);
+            if (rank >= 0) strata_seat_rank_gone(seat, rank);
+        }
+        pthread_cond_broadcast(&roster->changed);
+    }
+    pthread_mutex_unlock(&roster->lock);
+}
+
+bool strata_roster_goes_on(strata_roster *roster) {
+    bool goes_on = false;
+    pthread_mutex_lock(&roster->lock);
+    for (const strata_seat *seat = roster->seats; seat; seat = seat->next) goes_on |= !seat->failed;
+    pthread_mutex_unlock(&roster->lock);
+    return goes_on;
+}
+
+/* ---- seats ---- */
+
+static void apply_all(strata_seat *seat) {
+    for (int i = 0; i < seat->roster->n_events; i++) apply(seat, &seat->roster->events[i]);
+}
+
+strata_status strata_seat_create(strata_roster *roster, uint32_t communicator, int rank, int world, const int *job_ranks,
+                                 strata_seat **out_seat, strata_error *err) {
+    strata_seat *seat = *out_seat = calloc(1, sizeof *seat);
+    if (seat) seat->job_ranks = malloc((size_t)world * sizeof *seat->job_ranks);
+    if (!seat || !seat->job_ranks) {
+        free(seat);
+        *out_seat = NULL;
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a communicator of %d ranks", world);
+    }
+    for (int r = 0; r < world; r++) seat->job_ranks[r] = job_ranks ? job_ranks[r] : r;
+    seat->roster = roster;
+    seat->communicator = communicator;
+    seat->rank = rank;
+    seat->world = world;
+    init_condition(&seat->changed);
+    pthread_mutex_lock(&roster->lock);
+    seat->next = roster->seats;
+    roster->seats = seat;
+    apply_all(seat);
+    pthread_mutex_unlock(&roster->lock);
+    return STRATA_OK;
+}
+
+void strata_seat_set_communicator(strata_seat *seat, uint32_t communicator) {
+    pthread_mutex_lock(&seat->roster->lock);
+    seat->communicator = communicator;
+    apply_all(seat);
+    pthread_mutex_unlock(&seat->roster->lock);
+}
+
+void strata_seat_destroy(strata_seat *seat) {
+    if (!seat) return;
+    pthread_mutex_lock(&seat->roster->lock);
+    strata_seat **at = &seat->roster->seats;
+    while (*at != seat) at = &(*at)->next;
+    *at = seat->next;
+    strata_seat_drop_messages(seat);
+    pthread_mutex_unlock(&seat->roster->lock);
+    pthread_cond_destroy(&seat->changed);
+    free(seat->job_ranks);
+    free(seat);
+}
+
+int strata_seat_find(const strata_seat *seat, int job_rank) {
+    for (int r = 0; r < seat->world; r++)
+        if (seat->job_ranks[r] == job_rank) return r;
+    return -1;
+}
+
+strata_seat *strata_roster_find_seat(strata_roster *roster, uint32_t communicator, int rank) {
+    for (strata_seat *seat = roster->seats; seat; seat = seat->next)
+        if (seat->communicator == communicator && (rank < 0 || seat->rank == rank)) return seat;
+    return NULL;
+}

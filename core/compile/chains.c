@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Chains: connected element-wise nodes become one node (core/op/chain.c), so that values which only they read are never stored.
+ *
+ * Nouns. A *group* is the nodes that become one chain: a *root*, whose value is stored, and *members*, which it computes on the
+ * way. Nodes are visited from the last to the first, so the groups of all readers of a node are known when its turn comes: it
+ * joins them if it can, and is the root of a group of its own otherwise. A node that costs little may join several groups,
+ * which then compute it once each. The chain stands where its root stood. */
+#include <stdlib.h>
+
+#include "core/compile/passes.h"
+#include "core/op/chain.h"
+#include "core/op/ops.h"
+#include "core/op/slice.h"
+#include "core/op/update.h"
+
+/* Groups that one node may join. */
+enum { MOST_SHARES = 4 };
+
+typedef struct group {
+    strata_tensor *root;
+    strata_tensor *members[STRATA_CHAIN_STEPS]; /* the root first */
+    strata_tensor *operands[STRATA_CHAIN_OPERANDS];
+    int n_members, n_operands;
+} group;
+
+/* The groups of a node's readers. */
+typedef struct share {
+    int groups[MOST_SHARES];
+    int n;
+    bool stored; /* some reader is in no group, or the value is an output */
+} share;
+
+typedef struct weaver {
+    strata_graph *graph;
+    int n_nodes; /* chains are appended beyond them */
+    bool *live;
+    share *shares; /* by id */
+    int *updates;  /* by id: live updates before it */
+    group *groups;
+    int n_groups;
+} weaver;
+
+/* Steps so cheap that doing them twice is less than storing and reading their result. */
+static const strata_op *const cheap_ops[] = {
+    &strata_op_neg,        &strata_op_abs,        &strata_op_sign,          &strata_op_square,    &strata_op_relu,
+    &strata_op_add,        &strata_op_sub,        &strata_op_mul,           &strata_op_min,       &strata_op_max,
+    &strata_op_relu_grad,  &strata_op_leaky_relu, &strata_op_equal,         &strata_op_not_equal, &strata_op_less,
+    &strata_op_less_equal, &strata_op_greater,    &strata_op_greater_equal, &strata_op_where,
+};
+
+/* Whether the node may be computed in several groups: then at most one value of its size lives on in its place. */
+static bool is_cheap(const strata_tensor *node) {
+    int large = 0;
+    for (int i = 0; i < node->n_inputs; i++) large += strata_shape_equal(node->inputs[i]->shape, node->shape);
+    for (size_t i = 0; i < sizeof cheap_ops / sizeof *cheap_ops; i++)
+        if (cheap_ops[i] == node->op) return large <= 1;
+    return false;
+}
+
+/* The comparison that a `where` reads, which always joins the group of the `where`: kernels store no bool beside other types.
+ */
+static strata_tensor *comparison_of(const strata_tensor *node) {
+    return node->op == &strata_op_where ? node->inputs[0] : NULL;
+}
+
+/* Whether all operands of a comparison, or of another op, are of this dtype. */
+static bool takes(const strata_tensor *node, strata_dtype dtype) {
+    for (int i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i]->dtype != dtype) return false;
+    return strata_chain_code(node->op) >= 0;
+}
+
+/* Whether a chain can have the node as a step that is not a comparison. */
+static bool is_step(const strata_tensor *node) {
+    const strata_tensor *comparison = comparison_of(node);
+    if (!comparison) return node->dtype != STRATA_DTYPE_BOOL && takes(node, node->dtype);
+    return takes(comparison, node->dtype) && strata_shape_equal(comparison->shape, node->shape);
+}
+
+/* ---- joining ---- */
+
+static bool contains(strata_tensor *const *list, int n, const strata_tensor *tensor) {
+    for (int i = 0; i < n; i++)
+        if (list[i] == tensor) return true;
+    return false;
+}
+
+/* False where the group has as many as a chain may have. */
+static bool add_member(group *g, strata_tensor *node) {
+    if (contains(g->members, g->n_members, node)) return true;
+    if (g->n_members == STRATA_CHAIN_STEPS) return false;
+    g->members[g->n_members++] = node;
+    for (int i = 0; i < g->n_operands; i++)
+        if (g->operands[i] == node) g->operands[i--] = g->operands[--g->n_operands];
+    return true;
+}
+
+static bool add_operands(group *g, const strata_tensor *node) {
+    const strata_tensor *comparison = comparison_of(node);
+    for (int i = 0; i < node->n_inputs; i++) {
+        strata_tensor *input = node->inputs[i];
+        if (input == comparison || contains(g->operands, g->n_operands, input) || contains(g->members, g->n_members, input))
+            continue;
+        if (g->n_operands == STRATA_CHAIN_OPERANDS) return false;
+        g->operands[g->n_operands++] = input;
+    }
+    return true;
+}
+
+/* The group with the node in it, or false. */
+static bool joined(const group *g, strata_tensor *node, group *out) {
+    strata_tensor *comparison = comparison_of(node);
+    *out = *g;
+    if (!add_member(out, node)) return false;
+    if (comparison && !(add_member(out, comparison) && add_operands(out, comparison))) return false;
+    if (!add_operands(out, node)) return false;
+    return strata_chain_space(out->n_operands, (const strata_tensor *const *)out->operands, out->root->shape).rank <=
+           STRATA_CHAIN_AXES;
+}
+
+/* Whether the tensor lies in the memory of a variable. */
+static bool lies_in_variable(const strata_tensor *tensor) {
+    while ((tensor->op->flags & STRATA_OP_VIEW) || tensor->op == &strata_op_slice) tensor = tensor->inputs[0];
+    return strata_variable_behind(tensor) != NULL;
+}
+
+/* Whether the node reads, where the root stands, what it read in its own place: no update comes between. */
+static bool may_move(const weaver *w, const strata_tensor *node, const strata_tensor *root) {
+    if (w->updates[node->id] == w->updates[root->id]) return true;
+    for (int i = 0; i < node->n_inputs; i++)
+        if (lies_in_variable(node->inputs[i])) return false;
+    return true;
+}
+
+static bool may_join(const weaver *w, const group *g, strata_tensor *node, group *out) {
+    const strata_tensor *comparison = comparison_of(node);
+    return node->dtype == g->root->dtype && strata_shape_equal(node->shape, g->root->shape) && may_move(w, node, g->root) &&
+           (!comparison || may_move(w, comparison, g->root)) && joined(g, node, out);
+}
+
+/* The node joins the groups of all its readers, or none. */
+static bool join(weaver *w, strata_tensor *node) {
+    const share *share = &w->shares[node->id];
+    group changed[MOST_SHARES];
+    if (share->stored || share->n == 0 || (share->n > 1 && !is_cheap(node))) return false;
+    for (int i = 0; i < share->n; i++)
+        if (!may_join(w, &w->groups[share->groups[i]], node, &changed[i])) return false;
+    for (int i = 0; i < share->n; i++) w->groups[share->groups[i]] = changed[i];
+    return true;
+}
+
+/* A group of its own, where the node can be a step. */
+static bool found(weaver *w, strata_tensor *node) {
+    const group empty = {.root = node};
+    if (!joined(&empty, node, &w->groups[w->n_groups])) return false;
+    w->shares[node->id] = (share){.groups = {w->n_groups++}, .n = 1, .stored = true};
+    return true;
+}
+
+/* Tells the operands of a node which groups read them; no groups: they are stored. */
+static void hand_on(weaver *w, const strata_tensor *node, const share *readers) {
+    for (int i = 0; i < node->n_inputs; i++) {
+        share *share = &w->shares[node->inputs[i]->id];
+        if (!readers) share->stored = true;
+        for (int k = 0; readers && k < readers->n; k++) {
+            bool known = false;
+            for (int j = 0; j < share->n; j++) known = known || share->groups[j] == readers->groups[k];
+            if (known) continue;
+            if (share->n == MOST_SHARES)
+                share->stored = true;
+            else
+                share->groups[share->n++] = readers->groups[k];
+        }
+    }
+}
+
+static void visit(weaver *w, strata_tensor *node) {
+    if (is_step(node) && (join(w, node) || found(w, node))) {
+        const share readers = w->shares[node->id]; /* a root's is its own group */
+        hand_on(w, node, &readers);
+        if (comparison_of(node)) hand_on(w, comparison_of(node), &readers);
+        return;
+    }
+    /* A comparison whose readers are all `where` in groups is a member of these already. */
+    const share *share = &w->shares[node->id];
+    const bool absorbed = node->dtype == STRATA_DTYPE_BOOL && !share->stored && strata_chain_code(node->op) >= 0;
+    bool member = absorbed && share->n > 0;
+    for (int i = 0; member && i < share->n; i++) {
+        const group *g = &w->groups[share->groups[i]];
+        member = contains(g->members, g->n_members, node);
+    }
+    if (!member) hand_on(w, node, NULL);
+}
+
+/* ---- making chains ---- */
+
+static int by_id(const void *a, const void *b) {
+    return (*(strata_tensor *const *)a)->id - (*(strata_tensor *const *)b)->id;
+}
+
+static int value_of(const group *g, const strata_tensor *tensor) {
+    for (int s = 0; s < g->n_members; s++)
+        if (g->members[s] == tensor) return STRATA_CHAIN_OPERANDS + s;
+    int i = 0;
+    while (g->operands[i] != tensor) i++;
+    return i;
+}
+
+static void make_chain(weaver *w, group *g, const strata_fusion *fusion) {
+    strata_chain_attrs attrs = {0};
+    qsort(g->members, (size_t)g->n_members, sizeof(*g->members), by_id); /* operands of steps come before them */
+    for (int s = 0; s < g->n_members; s++) {
+        int arguments[STRATA_CHAIN_ARGUMENTS] = {0};
+        for (int i = 0; i < g->members[s]->n_inputs; i++) arguments[i] = value_of(g, g->members[s]->inputs[i]);
+        strata_chain_add(&attrs, g->members[s]->op, arguments);
+    }
+    strata_tensor *chain = strata_chain(g->n_operands, g->operands, &attrs);
+    if (!w->graph->status && fusion->supports(fusion->user, chain)) strata_fusion_become(g->root, chain);
+}
+
+static void weave(weaver *w, const strata_fusion *fusion) {
+    int updates = 0;
+    for (int id = 0; id < w->n_nodes; id++) {
+        w->updates[id] = updates;
+        if (w->live[id] && w->graph->nodes[id]->op->flags & STRATA_OP_UPDATE) updates++;
+    }
+    for (int id = w->n_nodes - 1; id >= 0; id--)
+        if (w->live[id] && w->graph->nodes[id]->n_inputs) visit(w, w->graph->nodes[id]);
+    for (int i = 0; i < w->n_groups && !w->graph->status; i++)
+        if (w->groups[i].n_members > 1) make_chain(w, &w->groups[i], fusion);
+}
+
+void strata_fuse_chains(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
+                        int n_updates, const strata_fusion *fusion) {
+    const size_t n = (size_t)graph->n_nodes;
+    weaver w = {.graph = graph, .n_nodes = graph->n_nodes};
+    w.live = calloc(n + 1, sizeof *w.live);
+    w.shares = calloc(n + 1, sizeof *w.shares);
+    w.updates = calloc(n + 1, sizeof *w.updates);
+    w.groups = calloc(n + 1, sizeof *w.groups);
+    if (w.live && w.shares && w.updates && w.groups) {
+        for (int i = 0; i < n_outputs; i++) w.live[outputs[i]->id] = w.shares[outputs[i]->id].stored = true;
+        for (int i = 0; i < n_updates; i++) w.live[updates[i]->id] = w.shares[updates[i]->id].stored = true;
+        for (int id = w.n_nodes - 1; id >= 0; id--)
+            for (int i = 0; w.live[id] && i < graph->nodes[id]->n_inputs; i++) w.live[graph->nodes[id]->inputs[i]->id] = true;
+        weave(&w, fusion);
+    } else {
+        strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "chains: no host memory for %d nodes", graph->n_nodes);
+    }
+    free(w.live);
+    free(w.shares);
+    free(w.updates);
+    free(w.groups);
+}

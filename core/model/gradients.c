@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The gradients of a training step: where each lies, what this device computes, and their sum over replicas. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/graph/graph.h"
+#include "core/model/step.h"
+#include "core/op/communication.h"
+
+typedef strata_step_builder builder;
+typedef strata_step_computed computed;
+
+/* Parts [first, last) of the parameters, whose gradients are communicated together: elements [begin, end) of the block's
+ * gradients. */
+typedef struct bucket {
+    int first, last;
+    int64_t begin, end;
+} bucket;
+
+enum { MOST_BUCKETS = 8 };
+
+static bool has_sparse(const strata_model *model) {
+    return model->parameters.dense_size < model->parameters.flat_size;
+}
+
+bool strata_step_needs_all_gradients(const strata_model *model) {
+    return model->optimizer.clip_norm > 0 || model->optimizer.clip_global_norm > 0 || model->scale.value > 0 ||
+           model->strategy->workers.wire != STRATA_DTYPE_F32;
+}
+
+/* ---- where gradients lie ---- */
+
+static const strata_parameter_spec *parameter_of(const builder *b, int part) {
+    return &b->model->parameters.items[b->model->parameters.parts[part].parameter];
+}
+
+/* Elements of the gradient of a sparse parameter's part: of all its rows, or of the batch's own rows where these are enough. */
+static int64_t sparse_gradient_size(const builder *b, int part) {
+    const strata_parameter_part *p = &b->model->parameters.parts[part];
+    const strata_shape all = p->shape;
+    return strata_parameter_aligned(
+        strata_shape_elements(b->context.takes_rows ? strata_tensor_shape(b->context.rows[p->parameter].row) : all));
+}
+
+void strata_step_place_gradients(builder *b) {
+    const strata_parameter_set *set = &b->model->parameters;
+    b->places = strata_step_alloc(b, (size_t)set->n_blocks, sizeof *b->places);
+    for (int k = 0; k < set->n_blocks && b->places; k++) {
+        const strata_parameter_block *at = &set->blocks[k];
+        int64_t gradients = at->dense_end - at->begin, uses = 0;
+        for (int i = at->first_part; i < at->first_part + at->n_parts; i++) {
+            if (!parameter_of(b, i)->sparse) continue;
+            gradients += sparse_gradient_size(b, i);
+            if (!b->context.takes_rows) uses += strata_parameter_aligned(set->parts[i].shape.dims[0]);
+        }
+        b->places[k] = (strata_step_place){gradients, gradients + uses};
+    }
+}
+
+int64_t strata_step_gradient_place(const builder *b, int part) {
+    const strata_parameter_set *set = &b->model->parameters;
+    const strata_parameter_block *at = &set->blocks[set->parts[part].block];
+    if (!parameter_of(b, part)->sparse) return set->parts[part].offset - at->begin;
+    int64_t place = at->dense_end - at->begin;
+    for (int i = at->first_part; i < part; i++)
+        if (parameter_of(b, i)->sparse) place += sparse_gradient_size(b, i);
+    return place;
+}
+
+int64_t strata_step_uses_place(const builder *b, int part) {
+    const strata_parameter_set *set = &b->model->parameters;
+    const int block = set->parts[part].block;
+    int64_t place = b->places[block].n_gradients;
+    for (int i = set->blocks[block].first_part; i < part; i++)
+        if (parameter_of(b, i)->sparse) place += strata_parameter_aligned(set->parts[i].shape.dims[0]);
+    return place;
+}
+
+/* A block's gradients in parts of about the strategy's size, the last layers' first, as their gradients are ready first; at
+ * most MOST_BUCKETS. One, where gradients need exchanges themselves: each bucket would make those again; and where sparse
+ * parameters are not in their order. */
+static int make_buckets(const builder *b, int block, bucket buckets[MOST_BUCKETS]) {
+    const strata_model *model = b->model;
+    const strata_parameter_set *set = &model->parameters;
+    const strata_parameter_block *at = &set->blocks[block];
+    const int64_t share = set->flat_size / MOST_BUCKETS, asked = model->strategy->bucket_bytes / 4;
+    const int64_t least = asked > share ? asked : share;
+    const bool whole = !b->role.exchanges || b->context.exchanges_inside || has_sparse(model);
+    int n = 0, last = at->first_part + at->n_parts;
+    int64_t end = b->places[block].n_all;
+    for (int i = last - 1; i > at->first_part && !whole && n < MOST_BUCKETS - 1; i--) {
+        const int64_t begin = set->parts[i].offset - at->begin;
+        if (end - begin <= least) continue;
+        buckets[n++] = (bucket){i, last, begin, end};
+        last = i;
+        end = begin;
+    }
+    buckets[n++] = (bucket){at->first_part, last, 0, end};
+    return n;
+}
+
+/* ---- this device's ---- */
+
+/* How often x has each of n_rows, f32. */
+static strata_tensor *count_uses(strata_tensor *x, int64_t n_rows) {
+    const int64_t n = strata_shape_elements(strata_tensor_shape(x));
+    strata_tensor *one = strata_scalar(strata_tensor_graph(x), STRATA_DTYPE_F32, 1);
+    return strata_unsorted_segment_sum(strata_broadcast_to(one, STRATA_SHAPE(n, 1)), strata_reshape(x, STRATA_SHAPE(n)),
+                                       n_rows);
+}
+
+/* What the part's gradient is taken of. */
+static strata_tensor *source_of(const builder *b, int part) {
+    const bool rows = parameter_of(b, part)->sparse && b->context.takes_rows;
+    return rows ? b->context.rows[b->model->parameters.parts[part].parameter].row : b->context.parts[part];
+}
+
+/* Gradients of y, with dy, by the bucket's parameters, laid out as strata_step_place_gradients says. */
+static strata_tensor *bucket_gradients(const builder *b, const bucket *range, strata_tensor *y, strata_tensor *dy) {
+    const strata_parameter_set *set = &b->model->parameters;
+    const size_t most = (size_t)(range->last - range->first);
+    strata_tensor **sources = calloc(3 * most, sizeof *sources), **gradients = sources + most, *flat = NULL;
+    int64_t *offsets = calloc(2 * most, sizeof *offsets);
+    int n = 0, n_uses = 0;
+    for (int i = range->first; i < range->last && sources && offsets && !flat; i++) {
+        sources[n] = source_of(b, i);
+        if (!sources[n] && !b->graph->status)
+            flat = strata_graph_poison(b->graph, NULL, STRATA_INTERNAL, "parameter %s is not in the graph",
+                                       parameter_of(b, i)->name);
+        offsets[n++] = strata_step_gradient_place(b, i) - range->begin;
+    }
+    if (!sources || !offsets) {
+        flat = strata_graph_poison(b->graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for gradients");
+    } else if (!flat) {
+        strata_gradients(y, dy, sources, n, gradients);
+        for (int i = range->first; i < range->last && !b->context.takes_rows; i++) {
+            const strata_parameter_part *part = &set->parts[i];
+            if (!parameter_of(b, i)->sparse) continue;
+            strata_tensor *x = strata_parameter_rows_of(part, b->context.rows[part->parameter].x);
+            offsets[n + n_uses] = strata_step_uses_place(b, i);
+            gradients[n + n_uses++] = count_uses(x, part->shape.dims[0]);
+        }
+        flat = strata_pack(gradients, offsets, n + n_uses, range->end - range->begin);
+    }
+    free(sources);
+    free(offsets);
+    return flat;
+}
+
+static strata_tensor *own_gradients(const builder *b, const computed *c, int block, const bucket *range) {
+    if (c->gradients) return strata_step_part(c->gradients[block], range->begin, range->end - range->begin);
+    return c->y ? bucket_gradients(b, range, c->y, c->dy) : NULL;
+}
+
+strata_tensor *strata_step_own_gradients(const builder *b, const computed *c, int block) {
+    const strata_parameter_block *at = &b->model->parameters.blocks[block];
+    const bucket all = {at->first_part, at->first_part + at->n_parts, 0, b->places[block].n_all};
+    return own_gradients(b, c, block, &all);
+}
+
+/* ---- over replicas ---- */
+
+/* x of this device, f32 (n), becomes the replicas' fold on those that update. Without other replicas nothing happens. */
+static strata_tensor *sum_over_replicas(builder *b, strata_tensor *x, int64_t n, strata_reduction reduction, bool gradients) {
+    if (!b->role.exchanges) return x;
+    const strata_strategy *strategy = b->model->strategy;
+    const strata_all_reduce_attrs attrs = {
+        .common = {.dtype = STRATA_DTYPE_F32, .shape = STRATA_SHAPE(n)}, .reduction = reduction, .gradients = gradients};
+    strata_tensor *node = strategy->exchanges->sum(strategy, b->role.replica, b->graph, x, attrs);
+    if (!b->role.updates) strata_step_add(b, node);
+    return node;
+}
+
+int strata_step_own_shard(const builder *b) {
+    return b->model->strategy->workers.first_replica + b->role.replica;
+}
+
+strata_step_replica strata_step_replica_of(const builder *b) {
+    return (strata_step_replica){strata_step_own_shard(b), strata_strategy_num_replicas_in_sync(b->model->strategy)};
+}
+
+/* The sum over replicas of a bucket's gradients; with shards, of those elements of the bucket that this device owns. */
+static strata_tensor *sum_gradients(builder *b, strata_tensor *own, int block, const bucket *range) {
+    const strata_shards *shards = &b->model->shards;
+    const int64_t size = range->end - range->begin, begin = b->model->parameters.blocks[block].begin;
+    if (!shards->n || strata_step_needs_all_gradients(b->model))
+        return sum_over_replicas(b, own, size, STRATA_REDUCE_SUM, true);
+    int64_t *lengths = strata_step_alloc(b, (size_t)shards->n, sizeof *lengths);
+    if (!lengths) return strata_graph_poison(b->graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for shards");
+    strata_shards_cut(shards, begin + range->begin, begin + range->end, lengths);
+    return strata_reduce_scatter_parts(b->graph, own, STRATA_DTYPE_F32, STRATA_SHAPE(size), (strata_channel){0},
+                                       STRATA_REDUCE_SUM, true, lengths, shards->n, strata_step_own_shard(b));
+}
+
+static void reduce_sums(builder *b, computed *c) {
+    const strata_model *model = b->model;
+    c->reduced = true;
+    c->sums = sum_over_replicas(b, c->sums, model->metrics.n_sums, STRATA_REDUCE_SUM, false);
+    if (model->parameters.state_size)
+        c->state = sum_over_replicas(b, c->state, model->parameters.state_size, STRATA_REDUCE_MEAN, false);
+}
+
+strata_tensor *strata_step_reduce(builder *b, computed *c, int block) {
+    const strata_step_rewrite *rewrite = b->model->strategy->rewrite;
+    bucket buckets[MOST_BUCKETS];
+    strata_tensor *parts[MOST_BUCKETS] = {NULL};
+    const int n = make_buckets(b, block, buckets);
+    for (int k = 0; k < n; k++) {
+        strata_tensor *own = own_gradients(b, c, block, &buckets[k]);
+        if (k == n - 1 && !c->reduced) reduce_sums(b, c);
+        /* By place: the last bucket has the first parameters. */
+        parts[n - 1 - k] = rewrite ? own : sum_gradients(b, own, block, &buckets[k]);
+    }
+    if (!b->role.updates) return NULL;
+    strata_tensor *all = n > 1 ? strata_concat(parts, n, 0) : parts[0];
+    if (!rewrite) return all;
+    strata_tensor *share = strata_step_word(b, STRATA_STEP_SHARE);
+    if (b->scaled) share = strata_mul(share, strata_step_word(b, STRATA_STEP_SCALE)); /* as it is without the loss scale */
+    const strata_step_replica replica = strata_step_replica_of(b);
+    return rewrite->gradients(&replica, all, share);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parameters and states of a compiled model, one by one and all of them: read, written, compared, hashed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/sha256.h"
+#include "core/model/model.h"
+
+static int64_t float_bytes(int64_t elements) {
+    return elements * (int64_t)sizeof(float);
+}
+
+/* ---- all ---- */
+
+int64_t strata_model_all_size(const strata_model *model) {
+    return model->parameters.flat_size + model->parameters.state_size;
+}
+
+int64_t strata_model_place(const strata_model *model, const strata_parameter_spec *parameter) {
+    return parameter->offset + (parameter->state ? model->parameters.flat_size : 0);
+}
+
+/* A block's elements of values that are laid out as the flat range is. */
+static strata_array block_of(const strata_model *model, int block, float *values) {
+    const strata_parameter_block *at = &model->parameters.blocks[block];
+    return strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(at->end - at->begin), values + at->begin);
+}
+
+static strata_array state_of(const strata_model *model, float *values) {
+    const strata_parameter_set *set = &model->parameters;
+    return strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(set->state_size), values + set->flat_size);
+}
+
+/* What elements [begin, begin + n) of both ranges, the states behind the parameters, have in common with `variable`, which
+ * holds n_held of them from `from` on. NULL: no states. */
+static strata_status read_common(strata_variable *variable, int64_t from, int64_t n_held, int64_t begin, int64_t n, float *out,
+                                 strata_error *err) {
+    const int64_t first = begin > from ? begin : from, last = begin + n < from + n_held ? begin + n : from + n_held;
+    if (!variable || first >= last) return STRATA_OK;
+    strata_array part = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(last - first), out + (first - begin));
+    return strata_variable_get_range(variable, float_bytes(first - from), &part, err);
+}
+
+static strata_status read_some(const strata_model *model, int replica, int64_t begin, int64_t n, float *out,
+                               strata_error *err) {
+    const strata_parameter_set *set = &model->parameters;
+    const strata_model_replica *own = &model->replicas[replica];
+    for (int k = 0; k < set->n_blocks; k++) {
+        const strata_parameter_block *at = &set->blocks[k];
+        STRATA_TRY(read_common(own->blocks[k].flat, at->begin, at->end - at->begin, begin, n, out, err));
+    }
+    return read_common(own->state, set->flat_size, set->state_size, begin, n, out, err);
+}
+
+strata_status strata_model_read_all(strata_model *model, float *values, strata_error *err) {
+    return read_some(model, strata_model_root(model), 0, strata_model_all_size(model), values, err);
+}
+
+strata_status strata_model_write_all(strata_model *model, const float *values, strata_error *err) {
+    float *all = (float *)values; /* only read */
+    for (int r = 0; r < model->strategy->n_devices; r++) {
+        const strata_model_replica *own = &model->replicas[r];
+        for (int k = 0; k < model->parameters.n_blocks; k++) {
+            const strata_array block = block_of(model, k, all);
+            if (own->blocks[k].flat) STRATA_TRY(strata_variable_set(own->blocks[k].flat, &block, err));
+        }
+        const strata_array state = state_of(model, all);
+        if (own->state) STRATA_TRY(strata_variable_set(own->state, &state, err));
+    }
+    return strata_shards_write(model, values, err);
+}
+
+/* ---- one by one ---- */
+
+int strata_model_n_parameters(const strata_model *model) {
+    return model->parameters.n;
+}
+
+strata_parameter strata_model_parameter(const strata_model *model, int index) {
+    if (index < 0 || index >= model->parameters.n) return (strata_parameter){0};
+    const strata_parameter_spec *p = &model->parameters.items[index];
+    return (strata_parameter){.name = p->name, .shape = p->shape, .state = p->state};
+}
+
+static strata_status check_parameter(const strata_model *model, int index, const strata_array *value, strata_error *err) {
+    STRATA_TRY(strata_model_check_built(model, "parameter", err));
+    if (index < 0 || index >= model->parameters.n)
+        return strata_fail(err, STRATA_INVALID, "parameter %d: the model has %d", index, model->parameters.n);
+    const strata_parameter_spec *p = &model->parameters.items[index];
+    if (value->dtype == STRATA_DTYPE_F32 && strata_shape_elements(value->shape) == strata_shape_elements(p->shape))
+        return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "parameter %s is f32 %s, the value is %s %s", p->name,
+                       strata_shape_text(p->shape).text, strata_dtype_name(value->dtype), strata_shape_text(value->shape).text);
+}
+
+/* What lies of `value`, at element `offset` of the flat range, in elements [begin, end) of it that `variable` has. */
+static strata_status set_common(strata_variable *variable, int64_t begin, int64_t end, int64_t offset,
+                                const strata_array *value, strata_error *err) {
+    const int64_t n = strata_shape_elements(value->shape);
+    const int64_t first = begin > offset ? begin : offset, last = end < offset + n ? end : offset + n;
+    if (!variable || first >= last) return STRATA_OK;
+    const strata_array part =
+        strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(last - first), (float *)value->data + (first - offset));
+    return strata_variable_set_range(variable, float_bytes(first - begin), &part, err);
+}
+
+strata_status strata_model_get_parameter(strata_model *model, int index, strata_array *value, strata_error *err) {
+    STRATA_TRY(check_parameter(model, index, value, err));
+    const int64_t place = strata_model_place(model, &model->parameters.items[index]);
+    return read_some(model, strata_model_root(model), place, strata_shape_elements(value->shape), value->data, err);
+}
+
+strata_status strata_model_set_parameter(strata_model *model, int index, const strata_array *value, strata_error *err) {
+    STRATA_TRY(check_parameter(model, index, value, err));
+    const strata_parameter_spec *p = &model->parameters.items[index];
+    for (int r = 0; r < model->strategy->n_devices; r++) {
+        const strata_model_replica *own = &model->replicas[r];
+        if (p->state && own->state) STRATA_TRY(strata_variable_set_range(own->state, float_bytes(p->offset), value, err));
+        for (int k = 0; k < model->parameters.n_blocks && !p->state; k++) {
+            const strata_parameter_block *at = &model->parameters.blocks[k];
+            const strata_model_block *block = &own->blocks[k];
+            STRATA_TRY(set_common(block->flat, at->begin, at->end, p->offset, value, err));
+            STRATA_TRY(set_common(block->shard, block->begin, block->end, p->offset, value, err));
+        }
+    }
+    return STRATA_OK;
+}
+
+static int by_name(const void *a, const void *b) {
+    const strata_parameter_spec *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* Large models are compared and hashed in pieces of this many elements, so that the host needs no copy of all of them. */
+enum { PIECE = 1 << 20 };
+
+static strata_status hash_parameter(strata_model *model, const strata_parameter_spec *p, float *piece, strata_sha256 *sha,
+                                    strata_error *err) {
+    const int root = strata_model_root(model);
+    const int64_t size = strata_shape_elements(p->shape), place = strata_model_place(model, p);
+    for (int64_t done = 0; done < size; done += PIECE) {
+        const int64_t n = size - done < PIECE ? size - done : PIECE;
+        STRATA_TRY(read_some(model, root, place + done, n, piece, err));
+        STRATA_TRY(strata_sha256_update(sha, piece, (size_t)float_bytes(n), err));
+    }
+    return STRATA_OK;
+}
+
+static strata_status hash_parameters(strata_model *model, const strata_parameter_spec **order, float *piece, char out_hex[65],
+                                     strata_error *err) {
+    for (int i = 0; i < model->parameters.n; i++) order[i] = &model->parameters.items[i];
+    qsort(order, (size_t)model->parameters.n, sizeof *order, by_name);
+    strata_sha256 sha = {0};
+    strata_status status = strata_sha256_init(&sha, err);
+    for (int i = 0; i < model->parameters.n && !status; i++) status = hash_parameter(model, order[i], piece, &sha, err);
+    if (!status) status = strata_sha256_final(&sha, out_hex, err);
+    strata_sha256_finish(&sha);
+    return status;
+}
+
+strata_status strata_model_sha256(strata_model *model, char out_hex[65], strata_error *err) {
+    STRATA_TRY(strata_model_check_built(model, "sha256", err));
+    const strata_parameter_spec **order = calloc((size_t)model->parameters.n, sizeof *order);
+    float *piece = malloc(PIECE * sizeof *piece);
+    strata_status status = order && piece ? hash_parameters(model, order, piece, out_hex, err)
+                                          : strata_fail(err, STRATA_OUT_OF_MEMORY, "sha256: no host memory");
+    free(order);
+    free(piece);
+    return status;
+}
+
+/* Whether elements [begin, begin + n) have the same bits on all devices of all workers; *equal becomes false where not. room:
+ * (2, n). */
+static strata_status compare_some(strata_model *model, int64_t begin, int64_t n, float *room, bool *equal, strata_error *err) {
+    const strata_workers *workers = &model->strategy->workers;
+    const size_t bytes = (size_t)float_bytes(n);
+    float *first = room, *other = room + n;
+    STRATA_TRY(read_some(model, 0, begin, n, first, err));
+    const int n_copies = model->trains ? model->strategy->n_devices : model->strategy->n_replicas;
+    for (int r = 1; r < n_copies; r++) {
+        STRATA_TRY(read_some(model, r, begin, n, other, err));
+        if (memcmp(first, other, bytes)) *equal = false;
+    }
+    if (workers->n <= 1) return STRATA_OK;
+    memcpy(other, first, bytes);
+    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_F32, other, n, err));
+    if (memcmp(first, other, bytes)) *equal = false;
+    return STRATA_OK;
+}
+
+strata_status strata_model_replicas_equal(strata_model *model, bool *out_equal, strata_error *err) {
+    STRATA_TRY(strata_model_check_built(model, "replicas_equal", err));
+    const strata_workers *workers = &model->strategy->workers;
+    const int64_t size = strata_model_all_size(model);
+    float *room = malloc(2 * PIECE * sizeof *room);
+    if (!room) return strata_fail(err, STRATA_OUT_OF_MEMORY, "replicas_equal: no host memory");
+    strata_status status = STRATA_OK;
+    *out_equal = true;
+    for (int64_t done = 0; done < size && !status; done += PIECE)
+        status = compare_some(model, done, size - done < PIECE ? size - done : PIECE, room, out_equal, err);
+    free(room);
+    if (status || workers->n <= 1) return status;
+    int32_t differ = !*out_equal;
+    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &differ, &differ, 1, err));
+    *out_equal = !differ;
+    return STRATA_OK;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Shards of the optimizer: each replica updates one part of the parameters' flat range and owns the optimizer's slots of that
+ * part only (Rajbhandari et al. 2020, "ZeRO", stage 1). An update is element-wise, or of whole parameters, so its bits do not
+ * depend on where the range is cut. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/model/model.h"
+
+/* Why this model cannot have shards with this strategy; NULL: it can. */
+static const char *obstacle(const strata_model *model) {
+    if (model->strategy->rewrite) return "the strategy's replicas make updates of their own";
+    if (model->strategy->updater >= 0) return "one device makes the update for all";
+    if (model->parameters.dense_size < model->parameters.flat_size) return "the model has sparse parameters";
+    return NULL;
+}
+
+/* The multiple of the alignment at about r / n of the flat range, or the first parameter's beginning that is not before. */
+static int64_t cut_at(const strata_model *model, int r, int n) {
+    const int64_t size = model->parameters.flat_size, align = STRATA_PARAMETER_ALIGNMENT;
+    const int64_t at = size / align * r / n * align;
+    if (!model->optimizer_kind->whole_parameters) return at;
+    int64_t border = size;
+    for (int i = 0; i < model->parameters.n; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
+        if (!p->state && p->offset >= at && p->offset < border) border = p->offset;
+    }
+    return border;
+}
+
+strata_status strata_shards_make(strata_model *model, strata_error *err) {
+    const strata_strategy *strategy = model->strategy;
+    const int n = strata_strategy_num_replicas_in_sync(strategy);
+    const char *reason = obstacle(model);
+    const bool asked = strategy->shard_optimizer == STRATA_SHARD_OPTIMIZER_YES;
+    model->shards = (strata_shards){0};
+    if (!model->trains) return STRATA_OK; /* loops of one's own have optimizers of their own */
+    if (asked && reason)
+        return strata_fail(err, STRATA_INVALID, "strategy %s: shard_optimizer is YES, but %s; use AUTO or NO", strategy->name,
+                           reason);
+    if (!asked || n < 2) return STRATA_OK;
+    model->shards.begins = calloc((size_t)n + 1, sizeof *model->shards.begins);
+    if (!model->shards.begins) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for %d shards", n);
+    model->shards.n = n;
+    for (int r = 0; r <= n; r++) model->shards.begins[r] = cut_at(model, r, n);
+    return STRATA_OK;
+}
+
+void strata_shards_free(strata_model *model) {
+    free(model->shards.begins);
+    model->shards = (strata_shards){0};
+}
+
+void strata_shards_range(const strata_model *model, int replica, int block, int64_t *out_begin, int64_t *out_end) {
+    const strata_parameter_block *at = &model->parameters.blocks[block];
+    const int id = model->strategy->workers.first_replica + replica;
+    *out_begin = at->begin;
+    *out_end = at->end;
+    if (!model->shards.n) return;
+    const int64_t begin = model->shards.begins[id], end = model->shards.begins[id + 1];
+    if (begin > *out_begin) *out_begin = begin < at->end ? begin : at->end;
+    if (end < *out_end) *out_end = end > *out_begin ? end : *out_begin;
+}
+
+void strata_shards_cut(const strata_shards *shards, int64_t begin, int64_t end, int64_t *lengths) {
+    for (int r = 0; r < shards->n; r++) {
+        const int64_t first = begin > shards->begins[r] ? begin : shards->begins[r];
+        const int64_t last = end < shards->begins[r + 1] ? end : shards->begins[r + 1];
+        lengths[r] = last > first ? last - first : 0;
+    }
+}
+
+/* ---- segments ---- */
+
+strata_status strata_shards_segments(const strata_model *model, int64_t begin, int64_t end, strata_segments *out_segments,
+                                     strata_error *err) {
+    const int64_t n_chunks = (end - begin) / STRATA_SEGMENT_CHUNK;
+    int32_t *ends = calloc((size_t)model->parameters.n, sizeof *ends), *owner = calloc((size_t)n_chunks + 1, sizeof *owner);
+    *out_segments = (strata_segments){.n_chunks = n_chunks, .ends = ends, .owner = owner};
+    if (!ends || !owner || n_chunks > INT32_MAX)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for the places of %d parameters",
+                           model->parameters.n);
+    for (int i = 0; i < model->parameters.n; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
+        if (p->state || p->offset < begin || p->offset >= end) continue;
+        int64_t chunk = (p->offset - begin) / STRATA_SEGMENT_CHUNK;
+        int64_t last = (p->offset - begin + strata_shape_elements(p->shape) + STRATA_SEGMENT_CHUNK - 1) / STRATA_SEGMENT_CHUNK;
+        if (last > n_chunks) last = n_chunks; /* a shard that ends inside has no norms taken of it */
+        for (; chunk < last; chunk++) owner[chunk] = out_segments->n;
+        ends[out_segments->n++] = (int32_t)last;
+    }
+    return STRATA_OK;
+}
+
+void strata_shards_free_segments(strata_segments *segments) {
+    free((void *)segments->ends);
+    free((void *)segments->owner);
+    *segments = (strata_segments){0};
+}
+
+/* ---- values ---- */
+
+static strata_array part_of(const strata_model_block *own, float *flat) {
+    return strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(own->end - own->begin), flat + own->begin);
+}
+
+/* Every worker's part of the range to all workers. */
+static strata_status gather_over_workers(const strata_model *model, float *values, strata_error *err) {
+    const strata_workers *workers = &model->strategy->workers;
+    const int64_t *begins = model->shards.begins;
+    size_t *bytes = calloc((size_t)workers->n, sizeof *bytes);
+    float *all = malloc((size_t)model->parameters.flat_size * sizeof *all);
+    for (int w = 0; w < workers->n && bytes; w++)
+        bytes[w] = (size_t)(begins[workers->first_replicas[w + 1]] - begins[workers->first_replicas[w]]) * sizeof(float);
+    strata_status status = bytes && all ? workers->all_gather(workers, values + begins[workers->first_replica], all, bytes, err)
+                                        : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a slot");
+    if (!status) memcpy(values, all, (size_t)model->parameters.flat_size * sizeof *all);
+    free(bytes);
+    free(all);
+    return status;
+}
+
+strata_status strata_shards_read_slot(strata_model *model, int slot, float *values, strata_error *err) {
+    const int root = strata_strategy_root(model->strategy), n = model->shards.n ? model->strategy->n_replicas : 1;
+    for (int r = 0; r < n; r++)
+        for (int k = 0; k < model->parameters.n_blocks; k++) {
+            const strata_model_block *own = &model->replicas[root + r].blocks[k];
+            strata_array part = part_of(own, values);
+            STRATA_TRY(strata_variable_get(own->slots[slot], &part, err));
+        }
+    const bool elsewhere = model->shards.n && strata_strategy_has_workers(model->strategy);
+    return elsewhere ? gather_over_workers(model, values, err) : STRATA_OK;
+}
+
+strata_status strata_shards_write_slot(strata_model *model, int slot, float *values, strata_error *err) {
+    for (int r = 0; r < model->strategy->n_devices; r++)
+        for (int k = 0; k < model->parameters.n_blocks; k++) {
+            const strata_model_block *own = &model->replicas[r].blocks[k];
+            const strata_array part = part_of(own, values);
+            if (own->slots[slot]) STRATA_TRY(strata_variable_set(own->slots[slot], &part, err));
+        }
+    return STRATA_OK;
+}
+
+strata_status strata_shards_write(strata_model *model, const float *flat, strata_error *err) {
+    for (int r = 0; r < model->strategy->n_devices; r++)
+        for (int k = 0; k < model->parameters.n_blocks; k++) {
+            const strata_model_block *own = &model->replicas[r].blocks[k];
+            const strata_array part = part_of(own, (float *)flat); /* only read */
+            if (own->shard) STRATA_TRY(strata_variable_set(own->shard, &part, err));
+        }
+    return STRATA_OK;
+}

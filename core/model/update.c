@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The update of a training step. Block by block, the last layers' first: the sum of gradients over replicas, the optimizer's
+ * step, the new parameters to the devices that do not update. Where an update needs the gradients of all blocks (a norm of
+ * all of them, f16's check for overflow), all sums come before the first update. */
+#include "core/graph/graph.h"
+#include "core/model/step.h"
+#include "core/op/communication.h"
+
+typedef strata_step_builder builder;
+typedef strata_step_computed computed;
+
+/* A block while it is updated. */
+typedef struct block_update {
+    /* The sum of gradients, with what is behind them. */
+    strata_tensor *used;
+    strata_update update;
+} block_update;
+
+static int n_slots(const builder *b) {
+    return strata_model_n_slots(b->model);
+}
+
+static const strata_model_block *own_block(const builder *b, int block) {
+    return &b->model->replicas[b->role.replica].blocks[block];
+}
+
+/* ---- rows of sparse parameters ---- */
+
+/* Rows of a part of a parameter by ids, of a variable that is laid out as its block. */
+static strata_tensor *gather(const builder *b, int part, strata_tensor *block, strata_tensor *ids) {
+    const strata_parameter_set *set = &b->model->parameters;
+    const strata_parameter_part *own = &set->parts[part];
+    return strata_gather(strata_parameter_view(block, own->offset - set->blocks[own->block].begin, own->shape), ids, 0);
+}
+
+/* The optimizer's step over the rows `ids` of a part, -1 for none, of which `rows` were gathered. */
+static void update_rows(builder *b, block_update *blocks, int part, strata_tensor *ids, strata_tensor *rows) {
+    const strata_parameter_set *set = &b->model->parameters;
+    const strata_parameter_part *own = &set->parts[part];
+    const int64_t first = own->offset - set->blocks[own->block].begin, n_rows = own->shape.dims[0];
+    const strata_shape shape = strata_tensor_shape(rows);
+    strata_update *all = &blocks[own->block].update, step = *all;
+    strata_tensor *gradients =
+        strata_step_part(all->gradients, strata_step_gradient_place(b, part), strata_shape_elements(shape));
+    step.parameters = rows;
+    step.gradients = strata_reshape(gradients, shape);
+    for (int s = 0; s < n_slots(b); s++) step.slots[s] = gather(b, part, all->slots[s], ids);
+    strata_tensor *changed = b->model->optimizer_kind->build(&b->model->optimizer, &step);
+    all->parameters = strata_scatter_update(all->parameters, first, n_rows, ids, changed, NULL);
+    for (int s = 0; s < n_slots(b); s++)
+        all->slots[s] = strata_scatter_update(all->slots[s], first, n_rows, ids, step.slots[s], changed);
+}
+
+/* Where the gradient is that of all rows of a part, and how often each was used stands behind the gradients. */
+static void update_used_rows(builder *b, block_update *blocks, int part) {
+    const strata_parameter_part *own = &b->model->parameters.parts[part];
+    const block_update *block = &blocks[own->block];
+    strata_tensor *zero = strata_scalar(b->graph, STRATA_DTYPE_F32, 0), *none = strata_scalar(b->graph, STRATA_DTYPE_I32, -1);
+    strata_tensor *uses = strata_step_part(block->used, strata_step_uses_place(b, part), own->shape.dims[0]);
+    strata_tensor *ids = strata_where(strata_greater(uses, zero), strata_arange(b->graph, own->shape.dims[0]), none);
+    update_rows(b, blocks, part, ids, gather(b, part, block->update.parameters, ids));
+}
+
+static void update_sparse(builder *b, block_update *blocks, int k) {
+    const strata_parameter_set *set = &b->model->parameters;
+    for (int i = set->blocks[k].first_part; i < set->blocks[k].first_part + set->blocks[k].n_parts; i++) {
+        const strata_sparse_rows *rows = &b->context.rows[set->parts[i].parameter];
+        if (!set->items[set->parts[i].parameter].sparse) continue;
+        if (b->context.takes_rows)
+            update_rows(b, blocks, i, rows->ids, rows->row);
+        else
+            update_used_rows(b, blocks, i);
+    }
+}
+
+/* ---- a block ---- */
+
+/* What the optimizer's step takes, but for the gate. */
+static void begin_block(builder *b, block_update *block, int k, strata_tensor *gradients) {
+    const strata_model_block *own = own_block(b, k);
+    const strata_step_place *place = &b->places[k];
+    block->used = gradients;
+    block->update = (strata_update){.parameters = own->shard ? strata_variable_read(b->graph, own->shard) : b->step->blocks[k],
+                                    .gradients = gradients,
+                                    .step = b->words,
+                                    .segments = own->shard ? &own->segments : &b->model->segments[k]};
+    for (int s = 0; s < n_slots(b); s++) block->update.slots[s] = strata_variable_read(b->graph, own->slots[s]);
+    if (place->n_gradients < place->n_all) block->update.gradients = strata_step_part(gradients, 0, place->n_gradients);
+    if (b->scaled) block->update.gradients = strata_mul(block->update.gradients, strata_step_word(b, STRATA_STEP_SCALE));
+}
+
+/* The parameters of all shards of a block, from their owners. */
+static strata_tensor *gather_shards(builder *b, int k, strata_tensor *updated) {
+    const strata_shards *shards = &b->model->shards;
+    const strata_parameter_block *at = &b->model->parameters.blocks[k];
+    int64_t *lengths = strata_step_alloc(b, (size_t)shards->n, sizeof *lengths);
+    if (!lengths) return strata_graph_poison(b->graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for shards");
+    strata_shards_cut(shards, at->begin, at->end, lengths);
+    return strata_all_gather_parts(updated, (strata_channel){0}, 0, lengths, shards->n, strata_step_own_shard(b));
+}
+
+/* The optimizer's step over a block's dense parameters; its parameters as they are after it. */
+static strata_tensor *step_block(builder *b, block_update *block, int k) {
+    const strata_model *model = b->model;
+    const strata_parameter_block *at = &model->parameters.blocks[k];
+    strata_update *u = &block->update;
+    if (at->dense_end < at->end) u->gradients = strata_step_part(u->gradients, 0, at->dense_end - at->begin);
+    if (at->dense_end > at->begin) return strata_step_add(b, model->optimizer_kind->build(&model->optimizer, u));
+    for (int s = 0; s < n_slots(b); s++) strata_step_add(b, u->slots[s]);
+    return strata_step_add(b, u->parameters);
+}
+
+static strata_tensor *update_block(builder *b, block_update *block, int k) {
+    const strata_step_rewrite *rewrite = b->model->strategy->rewrite;
+    const bool sharded = own_block(b, k)->shard != NULL;
+    strata_tensor *updated = step_block(b, block, k);
+    if (sharded) updated = strata_step_add(b, strata_assign(b->step->blocks[k], gather_shards(b, k, updated)));
+    const strata_step_replica replica = strata_step_replica_of(b);
+    if (rewrite) updated = strata_step_add(b, strata_assign(updated, rewrite->parameters(&replica, updated)));
+    return updated;
+}
+
+/* ---- what all blocks have in common ---- */
+
+/* The sum of squares of n blocks' gradients. */
+static strata_tensor *sum_of_squares(strata_tensor *const *gradients, int n) {
+    strata_tensor *square = NULL;
+    for (int k = 0; k < n; k++) {
+        strata_tensor *own = strata_reduce_sum(strata_square(gradients[k]), NULL, 0, false);
+        square = square ? strata_add(square, own) : own;
+    }
+    return square;
+}
+
+/* Clips the gradients of blocks [first, first + n). Returns the sum of their squares before that, where an update needs it;
+ * else NULL. */
+static strata_tensor *clip(builder *b, block_update *blocks, int first, int n) {
+    const strata_model *model = b->model;
+    strata_tensor **gradients = strata_step_alloc(b, 2 * (size_t)n, sizeof *gradients), *square = NULL;
+    if (!gradients) return NULL;
+    strata_tensor **clipped = gradients + n;
+    for (int k = 0; k < n; k++) gradients[k] = clipped[k] = blocks[first + k].update.gradients;
+    strata_clip_gradients(&model->optimizer, clipped, &model->segments[first], n, &square);
+    if (!square && model->scale.value > 0) square = sum_of_squares(gradients, n);
+    for (int k = 0; k < n; k++) {
+        const strata_model_block *own = own_block(b, first + k);
+        const int64_t begin = own->begin - model->parameters.blocks[first + k].begin;
+        if (own->shard && strata_step_needs_all_gradients(model))
+            clipped[k] = strata_step_part(clipped[k], begin, own->end - own->begin);
+        blocks[first + k].update.gradients = clipped[k];
+    }
+    return square;
+}
+
+static strata_tensor *times_zero(strata_tensor *x) { /* 0, or NaN where x is not finite */
+    return strata_mul(x, strata_scalar(strata_tensor_graph(x), STRATA_DTYPE_F32, 0));
+}
+
+/* Adds the batch's sums to the epoch's, and returns the gate: a scalar that is not finite keeps everything as it is. It is the
+ * epoch's sum of losses, not the batch's, so that steps that were submitted behind one whose loss is not finite change nothing
+ * either. square: the sum of all gradients' squares; NULL: not known. */
+static strata_tensor *open_gate(builder *b, const computed *c, strata_tensor *square) {
+    strata_tensor *sums = c->sums, *overflow = NULL;
+    b->step->output = sums;
+    if (b->model->scale.value > 0) {
+        overflow = times_zero(square);
+        b->step->output = strata_concat((strata_tensor *[]){sums, strata_reshape(overflow, STRATA_SHAPE(1))}, 2, 0);
+    } else if (square) {
+        /* Where the norm of all gradients is known anyway, one that is not finite spoils the loss, and so closes the gate. */
+        b->step->output = sums = strata_step_add_to_loss(sums, times_zero(square));
+    }
+    strata_variable *metrics = b->model->replicas[b->role.replica].metrics;
+    strata_tensor *epoch = strata_step_add(b, strata_assign_add(strata_variable_read(b->graph, metrics), sums));
+    strata_tensor *gate = strata_reshape(strata_step_part(epoch, 0, 1), STRATA_SHAPE());
+    return overflow ? strata_add(gate, overflow) : gate;
+}
+
+static strata_tensor *update_state(builder *b, const computed *c, strata_tensor *gate) {
+    if (!b->model->parameters.state_size) return NULL;
+    strata_tensor *rates = strata_layer_context_state_rates(&b->context, b->graph);
+    return strata_step_add(b, strata_moving_average(b->context.state, c->state, rates, gate));
+}
+
+/* New parameters or states go to the devices that did not compute them. updated: NULL on those. */
+static void share(builder *b, strata_tensor *variable, strata_tensor *updated) {
+    const strata_strategy *strategy = b->model->strategy;
+    if (!b->role.exchanges) return;
+    strata_tensor *kept = strategy->exchanges->share(strategy, b->role.replica, b->graph, variable, updated);
+    if (kept) strata_step_add(b, kept);
+}
+
+/* Whether no block can be updated before the gradients of all are there. */
+static bool needs_all_blocks(const strata_model *model) {
+    return model->optimizer.clip_norm > 0 || model->optimizer.clip_global_norm > 0 || model->scale.value > 0;
+}
+
+static void reduce_block(builder *b, computed *c, block_update *blocks, int k) {
+    strata_tensor *gradients = strata_step_reduce(b, c, k);
+    if (b->role.updates) begin_block(b, &blocks[k], k, gradients);
+}
+
+void strata_step_update(builder *b, computed *c) {
+    const int n = b->model->parameters.n_blocks;
+    const bool together = needs_all_blocks(b->model);
+    block_update *blocks = strata_step_alloc(b, (size_t)n, sizeof *blocks);
+    strata_tensor *gate = NULL, *state = NULL;
+    if (!blocks) return;
+    for (int k = n - 1; k >= 0 && together; k--) reduce_block(b, c, blocks, k);
+    for (int k = n - 1; k >= 0; k--) {
+        const bool first = k == n - 1;
+        strata_tensor *updated = NULL;
+        if (!together) reduce_block(b, c, blocks, k);
+        if (b->role.updates) {
+            strata_tensor *square = NULL;
+            if (!together || first) square = together ? clip(b, blocks, 0, n) : clip(b, blocks, k, 1);
+            if (first) gate = open_gate(b, c, square);
+            if (first) state = update_state(b, c, gate);
+            for (int i = 0; i < n; i++) blocks[i].update.gate = gate;
+            update_sparse(b, blocks, k);
+            updated = update_block(b, &blocks[k], k);
+        }
+        if (!b->model->shards.n) share(b, b->step->blocks[k], updated);
+    }
+    if (b->model->parameters.state_size) share(b, b->context.state, state);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * chain: an expression of element-wise ops as one node, made by core/compile/chains.c. Its value is, bit for bit, that of the
+ * separate ops. References and backends that run in host memory evaluate it block by block (strata_chain_run). */
+#ifndef STRATA_CORE_OP_CHAIN_H
+#define STRATA_CORE_OP_CHAIN_H
+
+#include "core/graph/launch.h"
+
+enum {
+    STRATA_CHAIN_OPERANDS = 7, /* a kernel has 8 buffers, one of which is the result */
+    STRATA_CHAIN_STEPS = 16,
+    STRATA_CHAIN_VALUES = STRATA_CHAIN_OPERANDS + STRATA_CHAIN_STEPS,
+    STRATA_CHAIN_ARGUMENTS = 3, /* of a step */
+    STRATA_CHAIN_AXES = 3,      /* of the operands' index space, merged: what a kernel's words can describe */
+    STRATA_CHAIN_BLOCK_BYTES =
+        4096 /* of a value's elements that are evaluated together: blocks of a few values fit in a first-level cache */
+};
+
+/* Value v is the node's input v below STRATA_CHAIN_OPERANDS, and the result of step v - STRATA_CHAIN_OPERANDS from there on.
+ * The last step's result is the node's value. */
+typedef struct strata_chain_attrs {
+    int64_t n_steps;
+    /* The code of the step's op in bits 0 to 7, then 8 bits for each argument: the number of a value. */
+    int64_t steps[STRATA_CHAIN_STEPS];
+} strata_chain_attrs;
+
+/* The code of an op that a chain can have as a step; -1: it cannot. */
+int strata_chain_code(const strata_op *op);
+/* NULL: no op has this code. */
+const strata_op *strata_chain_op(int code);
+/* Adds the step op(arguments) to the attributes. */
+void strata_chain_add(strata_chain_attrs *attrs, const strata_op *op, const int *arguments);
+/* Makes the node. `operands` are of one dtype. */
+strata_tensor *strata_chain(int n_operands, strata_tensor *const *operands, const strata_chain_attrs *attrs);
+
+/* The merged index space of n tensors that broadcast to `shape`. n is at most STRATA_CHAIN_OPERANDS. */
+strata_strided strata_chain_space(int n, const strata_tensor *const *tensors, strata_shape shape);
+
+/* A chain to be evaluated, or an element-wise op alone. `steps` are nodes whose operands and results are blocks. */
+typedef struct strata_chain_run {
+    int n_operands, n_steps;
+    /* Elements. */
+    int64_t block;
+    strata_strided space;
+    /* Whether all blocks of the operand hold the same: one element, or the same row again and again. */
+    bool blocks_are_equal[STRATA_CHAIN_OPERANDS];
+    strata_tensor operands[STRATA_CHAIN_OPERANDS], steps[STRATA_CHAIN_STEPS];
+    /* Numbers of values. */
+    int arguments[STRATA_CHAIN_STEPS][STRATA_CHAIN_ARGUMENTS];
+    strata_tensor *inputs[STRATA_CHAIN_STEPS][STRATA_CHAIN_ARGUMENTS];
+} strata_chain_run;
+
+/* Step number `step` over one block. */
+typedef strata_status strata_chain_step(const void *user, int step, const strata_op_call *call, strata_error *err);
+
+/* `node` is a chain or an element-wise op of at most 3 operands. The run points into itself: it must not be moved. */
+void strata_chain_run_init(strata_chain_run *run, const strata_tensor *node);
+/* Calls `step` for each step of each block. Stops at the first failure. */
+STRATA_MUST_USE strata_status strata_chain_run_blocks(strata_chain_run *run, const strata_op_call *call,
+                                                      strata_chain_step *step, const void *user, strata_error *err);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Metrics in graphs of one's own. A metric is a sum over examples, which a graph computes for a batch and which adds up over
+ * batches, replicas and workers, and a value, which the host makes of the sum:
+ *
+ *     const strata_metric auc = {.name = "auc", .loss = "binary_crossentropy"};
+ *     strata_replica_return(replica, strata_metric_sums(&auc, outputs, labels));          in a replica's function, or any graph
+ *     strata_strategy_reduce(strategy, &sums, STRATA_REDUCE_SUM, STRATA_NO_AXIS, ...);    added to the total in f64
+ *     strata_metric_value(&auc, STRATA_SHAPE(1), totals, n_examples, &value, &err);
+ *
+ * A model that is compiled computes the same for fit and evaluate (strata_compile_options). */
+#ifndef STRATA_METRICS_H
+#define STRATA_METRICS_H
+
+#include "strata/losses.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct strata_metric {
+    /* "accuracy", "top_5_accuracy" (or another number), "precision", "recall", "auc", "mae" or "confusion_matrix"; the formulas
+     * are in core/metric/<name>.c. */
+    const char *name;
+    /* The name of the loss that says what outputs and labels are (strata/losses.h), and its settings. */
+    const char *loss;
+    strata_loss_options loss_options;
+} strata_metric;
+
+/* The metric's sums over the examples of a batch, f32 (n), of outputs (B, output...) and labels as the loss takes them. n
+ * depends on the metric and the outputs' shape alone. Errors poison the graph: INVALID for an unknown name, or a metric that
+ * makes no sense for the loss. */
+STRATA_API strata_tensor *strata_metric_sums(const strata_metric *metric, strata_tensor *outputs, strata_tensor *labels);
+/* The value of sums that were added up over n_examples examples. output: the shape of one example's outputs. Fails: INVALID as
+ * above, for no examples, and for confusion_matrix, whose sums are the value: the counts (classes, classes), row the label and
+ * column the answer. */
+STRATA_API STRATA_MUST_USE strata_status strata_metric_value(const strata_metric *metric, strata_shape output,
+                                                             const double *sums, int64_t n_examples, double *out_value,
+                                                             strata_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
