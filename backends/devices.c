@@ -111,10 +111,8 @@ static const strata_backend *backend_of(const strata_device_info *info) {
     return NULL;
 }
 
-/* The host runs all that there is, and needs nobody. */
 static strata_status add_fallback(strata_device **device, strata_error *err) {
     strata_device *inner = *device;
-    if (inner->info.device_class == STRATA_DEVICE_HOST) return STRATA_OK;
     const strata_status status = strata_fallback_create(inner, device, err);
     if (status) strata_device_close(inner);
     return status;

@@ -90,6 +90,9 @@ static const option_row rows[] = {
     DEVICE_OPTION_ROWS(train_options, device),
     {0}};
 
+/* Replicas whose fallbacks are told of. */
+enum { MOST_FALLBACKS = 32 };
+
 /* What one run of the command holds, freed together. */
 typedef struct training {
     train_options options;
@@ -101,6 +104,7 @@ typedef struct training {
     int64_t batch; /* of all replicas */
     strata_auto_shard auto_shard;
     sample_data train, test, validation;
+    fallback_report fallbacks[MOST_FALLBACKS];
     double *class_weights; /* NULL: 1 each */
     int n_class_weights;
     strata_history history;
@@ -274,6 +278,22 @@ static strata_status log_placement(const training *t, strata_error *err) {
     return STRATA_OK;
 }
 
+/* Of each replica of this process. */
+static strata_status say_fallbacks(training *t, strata_error *err) {
+    const int n = strata_strategy_num_local_replicas(t->strategy);
+    for (int r = 0; r < n && r < MOST_FALLBACKS; r++)
+        STRATA_TRY(say_what_the_host_runs(t->model, STRATA_PART_TRAINING, t->batch, r, strata_strategy_device(t->strategy, r),
+                                          &t->fallbacks[r], err));
+    return STRATA_OK;
+}
+
+static void say_copies(training *t) {
+    for (int r = 0; r < MOST_FALLBACKS; r++) {
+        say_what_it_copied(&t->fallbacks[r], "step");
+        t->fallbacks[r].n_host = 0;
+    }
+}
+
 /* Finds a checkpoint, and after how many epochs to go on: 0 where there is none. */
 static int go_on(training *t, int *out_epochs) {
     strata_error err = {0};
@@ -319,6 +339,7 @@ static int fit(training *t) {
                                       .optimizer = choose_optimizer(t)};
     strata_status status = strata_model_compile(t->model, NULL, &compile, &err);
     if (!status && t->options.log_device_placement) status = log_placement(t, &err);
+    if (!status && t->options.device.allow_fallback) status = say_fallbacks(t, &err);
     if (status) return report(FAILING_RUN, status, &err);
     progress_line line = {
         .terminal = isatty(STDERR_FILENO) && t->opened.chief,
@@ -348,6 +369,7 @@ static int fit(training *t) {
     signal(SIGINT, on_interrupt);
     t->fit_began = now_seconds();
     status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
+    say_copies(t);
     if (!status && !interrupted) status = measure_validation(t, &err);
     if (!status && !interrupted) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);
     if (!status && !interrupted) status = strata_model_replicas_equal(t->model, &t->replicas_equal, &err);
