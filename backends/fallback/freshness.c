@@ -67,6 +67,7 @@ strata_status fallback_written(fallback_freshness *f, int64_t begin, int64_t end
 
 strata_status fallback_needed(fallback_freshness *f, int64_t begin, int64_t end, fallback_side on, fallback_copy *copy,
                               void *user, strata_error *err) {
+    if (begin >= end) return STRATA_OK;
     STRATA_TRY(reserve(f, f->n + 2, err));
     for (int i = 0; i < f->n;) {
         const fallback_interval old = f->intervals[i];

@@ -155,12 +155,83 @@ Test(placement, without_the_hosts_help_it_is_an_error_that_lists_what_is_missing
     OK(strata_model_compile(model, device, NULL, &err));
     FAILS(strata_model_fit(model, dataset, &(strata_fit_options){.batch = 8}, NULL, &err), STRATA_UNSUPPORTED,
           "--allow-fallback");
-    puts(err.message);
-    cr_expect_not_null(strstr(err.message, "host cannot run "), "%s", err.message);
+    cr_expect_not_null(strstr(err.message, "host cannot run 8 of 17 nodes"), "%s", err.message);
     cr_expect_not_null(strstr(err.message, "relu f32 (8,128): the test took the op away"), "%s", err.message);
     cr_expect_not_null(strstr(err.message, "sparse_softmax_cross_entropy f32 (8)"), "%s", err.message);
     cr_expect_not_null(strstr(err.message, " more"), "%s", err.message);
     strata_dataset_destroy(dataset);
     strata_model_destroy(model);
     strata_device_close(device);
+}
+
+/* A composition leaves no node for the host; where there is none, the node itself is the host's, and not the parts that it might have
+ * had. */
+Test(placement, the_places_say_who_runs_what) {
+    strata_error err = {0};
+    strata_device *device = strata_test_restricted_host((strata_test_restriction){matmul_and_add, true, STRATA_SUPPORT_NO});
+    strata_device *host = open_host(),
+                  *few = strata_test_restricted_host((strata_test_restriction){few_ops, true, STRATA_SUPPORT_NO});
+    strata_device *others[] = {host, few};
+    strata_model *model = read_sample(&mnist);
+    strata_model_places places = {0};
+    int n_relu = 0, n_matmul = 0;
+    OK(strata_model_compile(model, device, NULL, &err));
+    OK(strata_model_list_places(model, STRATA_PART_TRAINING, 8, 0, others, 2, &places, &err));
+    cr_expect_eq(places.n_nodes, 17);
+    cr_expect_eq(places.n_nowhere, 8);
+    cr_expect_eq(places.n_host, 0);
+    for (int i = 0; i < places.n_nodes; i++) {
+        const strata_node_place *node = &places.nodes[i];
+        if (!strcmp(node->op, "relu")) {
+            n_relu++;
+            cr_expect_eq(node->placed, STRATA_PLACED_NOWHERE);
+            cr_expect_eq(node->others, 1, "the host runs relu, a device of few ops does not");
+            cr_expect_str_eq(node->name, "dense");
+            cr_expect_not_null(strstr(node->reason, "the test took the op away"));
+        }
+        if (strcmp(node->op, "matmul")) continue;
+        n_matmul++;
+        cr_expect_eq(node->placed, STRATA_PLACED_DEVICE);
+        cr_expect_str_empty(node->reason);
+    }
+    cr_expect_eq(n_relu, 1);
+    cr_expect_gt(n_matmul, 3, "sums of columns are products with ones");
+    strata_model_places_finish(&places);
+    FAILS(strata_model_list_places(model, STRATA_PART_TRAINING, 8, 1, NULL, 0, &places, &err), STRATA_INVALID, "replica is 1");
+    FAILS(strata_model_list_places(model, STRATA_PART_TRAINING, -1, 0, NULL, 0, &places, &err), STRATA_INVALID, "batch is -1");
+    strata_model_destroy(model);
+
+    model = read_sample(&mnist);
+    OK(strata_model_compile(model, few, NULL, &err));
+    OK(strata_model_list_places(model, STRATA_PART_PREDICTION, 8, 0, NULL, 0, &places, &err));
+    cr_expect_eq(places.n_nowhere, 0);
+    for (int i = 0; i < places.n_nodes; i++) cr_expect_neq(strcmp(places.nodes[i].op, "relu"), 0);
+    strata_model_places_finish(&places);
+    strata_model_destroy(model);
+    for (int i = 0; i < 2; i++) strata_device_close(others[i]);
+    strata_device_close(device);
+}
+
+/* Two replicas, one of which has few ops and the other little more than products; together they train as one host does. */
+Test(placement, devices_that_lack_ops_train_together) {
+    static const strata_test_restriction restrictions[] = {{few_ops, true, STRATA_SUPPORT_NO},
+                                                           {matmul_and_add, true, STRATA_SUPPORT_NO}};
+    strata_error err = {0};
+    strata_strategy *strategy = NULL;
+    const strata_device_options options = {.fallback_to_host = true};
+    OK(strata_strategy_create(
+        "mirrored",
+        &(strata_strategy_options){.devices = (const char *[]){"host", "host"}, .n_devices = 2, .device_options = &options},
+        &strategy, &err));
+    for (int r = 0; r < 2; r++)
+        strata_test_restrict(((fallback_device *)strata_strategy_device(strategy, r))->sides[FALLBACK_DEVICE], restrictions[r]);
+    strata_model *model = read_sample(&mnist);
+    OK(strata_model_compile(model, NULL, &(strata_compile_options){.seed = 5, .strategy = strategy}, &err));
+    trained got = train(model, &mnist), want = train_on(open_host(), &mnist);
+    expect_equal(&got, &want);
+    cr_expect_eq(strata_device_get_counters(strata_strategy_device(strategy, 0)).host_nodes, 0);
+    cr_expect_gt(strata_device_get_counters(strata_strategy_device(strategy, 1)).host_nodes, 0);
+    cr_expect_gt(strata_device_get_counters(strata_strategy_device(strategy, 1)).copies, 0);
+    strata_model_destroy(model);
+    strata_strategy_destroy(strategy);
 }
