@@ -99,11 +99,13 @@ typedef struct fallback_report {
     /* Nodes of one run of the program that the host runs. */
     int n_host;
     strata_device_counters before;
+    /* Of one run, once they are known. */
+    double copies, bytes;
 } fallback_report;
 strata_status say_what_the_host_runs(strata_model *model, strata_model_part part, int64_t batch, int replica,
                                      const strata_device *device, fallback_report *out_report, strata_error *err);
 /* `run`: "step", or what else the program does once. */
-void say_what_it_copied(const fallback_report *report, const char *run);
+void say_what_it_copied(fallback_report *report, const char *run);
 
 typedef struct strategy_flags {
     const char *name, *devices, *parameter_device, *split, *cluster, *task, *tls_cert, *tls_key, *tls_ca, *tls_name;

@@ -288,10 +288,7 @@ static strata_status say_fallbacks(training *t, strata_error *err) {
 }
 
 static void say_copies(training *t) {
-    for (int r = 0; r < MOST_FALLBACKS; r++) {
-        say_what_it_copied(&t->fallbacks[r], "step");
-        t->fallbacks[r].n_host = 0;
-    }
+    for (int r = 0; r < MOST_FALLBACKS; r++) say_what_it_copied(&t->fallbacks[r], "step");
 }
 
 /* Finds a checkpoint, and after how many epochs to go on: 0 where there is none. */
@@ -399,6 +396,19 @@ static double median_epoch(const strata_history *h) {
     return median;
 }
 
+/* Of all replicas of this process. */
+static void print_fallbacks(const training *t) {
+    double copies = 0, bytes = 0;
+    int n_host = 0;
+    for (int r = 0; r < MOST_FALLBACKS; r++) {
+        n_host += t->fallbacks[r].n_host;
+        copies += t->fallbacks[r].copies;
+        bytes += t->fallbacks[r].bytes;
+    }
+    if (t->options.device.allow_fallback)
+        printf(",\"host_nodes\":%d,\"copies_per_step\":%.1f,\"copy_bytes_per_step\":%.0f", n_host, copies, bytes);
+}
+
 static void print_strategy(const training *t) {
     const int n = strata_strategy_num_local_replicas(t->strategy);
     const strata_communication_totals c = strata_model_communication(t->model);
@@ -411,6 +421,7 @@ static void print_strategy(const training *t) {
            strata_strategy_num_replicas_in_sync(t->strategy), t->replicas_equal ? "true" : "false", c.imbalance);
     printf(",\"comm_s\":%.6f,\"comm_hidden\":%.4f,\"comm_bytes_per_step\":%.0f", c.seconds, c.hidden, c.bytes_per_step);
     if (strata_strategy_num_workers(t->strategy) > 1) printf(",\"wire_bytes_per_step\":%.0f", c.wire_bytes_per_step);
+    print_fallbacks(t);
 }
 
 /* " and 2 other workers, 407 kB sent a step, 12 % of its exchange hidden" */
