@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A device that has the host run what it cannot run itself, where the user allows it (strata_device_options.fallback_to_host). It
- * fills the device table over two others, the device proper and a host device.
+ * A device that has the host run what it cannot run itself, where the user allows it (strata_device_options.fallback_to_host).
+ * It fills the device table over two others, the device proper and a host device.
  *
- * Nouns. A *side* is one of the two. A *mirror* is a buffer's memory on the host's side. A *part* is a run of nodes of a program
- * that one side runs. */
+ * Nouns. A *side* is one of the two. A *mirror* is a buffer's memory on the host's side. A *part* is a run of nodes of a
+ * program that one side runs. */
 #ifndef STRATA_BACKENDS_FALLBACK_H
 #define STRATA_BACKENDS_FALLBACK_H
 

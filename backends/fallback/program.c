@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Programs of two sides: a piece is cut into parts, each a piece of its own that one side compiles. Both sides have the piece's
- * arenas, of the same sizes, so that a value lies at the same offset on each; before a part runs, the bytes that it reads and that
- * are newer on the other side are copied. Parts run one after the other in the caller's thread, as the copies wait anyhow.
+ * arenas, of the same sizes, so that a value lies at the same offset on each; before a part runs, the bytes that it reads and
+ * that are newer on the other side are copied. Parts run one after the other in the caller's thread, as the copies wait anyhow.
  *
  * A piece that the device runs alone is one part with the device's own slots, and runs as without this file; only what the host
  * has written of its variables is copied first. */

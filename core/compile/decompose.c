@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that a device lacks, as compositions of ops that it has: softmax as exp, sums and divisions, say. The graph is copied node
- * by node, and a node that the device does not run is replaced by what its op's `compose` builds, whose nodes are looked at in the
- * same way. A composition counts only where the device runs all of it: half of one would leave more nodes without a device than
- * there were. Values of 16 bits are computed in f32, where the device can, and rounded once, as kernels do.
+ * Ops that a device lacks, as compositions of ops that it has: softmax as exp, sums and divisions, say. The graph is copied
+ * node by node, and a node that the device does not run is replaced by what its op's `compose` builds, whose nodes are looked
+ * at in the same way. A composition counts only where the device runs all of it: half of one would leave more nodes without a
+ * device than there were. Values of 16 bits are computed in f32, where the device can, and rounded once, as kernels do.
  *
- * It comes before all other passes, so that these find equal parts of different compositions, drop dead ones, and keep values of
- * variables that are read after an update. */
+ * It comes before all other passes, so that these find equal parts of different compositions, drop dead ones, and keep values
+ * of variables that are read after an update. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

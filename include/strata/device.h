@@ -73,9 +73,9 @@ typedef struct strata_device_options {
      * 0.001..1e9; 0 means 600. One submission is a whole program, a training step for instance. Vulkan only: OpenCL has no wait
      * with a limit, and the host runs programs in the caller. */
     double stall_seconds;
-    /* What the device cannot run, the host runs for it: values that both need are copied to and fro in each run, which waits for
-     * the copies (strata_device_counters has how many). Default: a node that the device cannot run is an error, which lists all
-     * of them. */
+    /* What the device cannot run, the host runs for it: values that both need are copied to and fro in each run, which waits
+     * for the copies (strata_device_counters has how many). Default: a node that the device cannot run is an error, which lists
+     * all of them. */
     bool fallback_to_host;
 } strata_device_options;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A device with the host behind it: where the newest bytes are, programs whose parts alternate, variables that both sides change,
- * slots, and what is copied. */
+ * A device with the host behind it: where the newest bytes are, programs whose parts alternate, variables that both sides
+ * change, slots, and what is copied. */
 #include "backends/fallback/fallback.h"
 
 #include <criterion/criterion.h>
@@ -116,7 +116,7 @@ static strata_tensor *doubled(strata_tensor *b) {
     return strata_sgd(b, NULL, strata_neg(b), step, NULL, 0, false);
 }
 
-/* The device lacks exp and assign_add:  y = sqrt(exp(x + 1)),  a = a + y (by the host),  b = 2 b (by the device), z = pack(exp(x),
+/* The device lacks exp and assign_add: y = sqrt(exp(x + 1)), a = a + y (by the host), b = 2 b (by the device), z = pack(exp(x),
  * x + 1). The same executable in all slots, ahead of each other. */
 static void alternates(const char *which) {
     static const char *const missing[] = {"exp", "assign", "assign_add", "chain", NULL};

@@ -32,7 +32,8 @@ if ! "$strata" devices --json | grep -q '"opencl:0"'; then
     echo "skipped: a device that lacks an op (there is no opencl:0)"
     finish
 fi
-expect 4 "opencl:0 cannot run 2 of 17 nodes. The host can: --allow-fallback host" train "$work/pool.json" --device opencl:0 --batch 4
+expect 4 "opencl:0 cannot run 2 of 17 nodes. The host can: --allow-fallback host" \
+    train "$work/pool.json" --device opencl:0 --batch 4
 stderr "max_pool2d: max_pool2d f32 (4,1,1,1): there is no kernel for it"
 stderr "max_pool2d_grad f32 (4,300,300,1): there is no kernel for it"
 expect 0 "15 on opencl:0, 0 on the host for it, 2 nowhere" summary "$work/pool.json" --placement --device opencl:0 --batch 4
@@ -52,7 +53,8 @@ import json, sys
 a, b = (json.load(open(name)) for name in sys.argv[1:])
 assert len(a["losses"]) > 10 and all(abs(x - y) <= 1e-4 * abs(x) + 1e-6 for x, y in zip(a["losses"], b["losses"])), (a, b)
 END
-expect 0 "the host runs 1 for opencl:0: 1 max_pool2d" predict "$work/pool.strata" --row 1 --device opencl:0 --allow-fallback host
+expect 0 "the host runs 1 for opencl:0: 1 max_pool2d" \
+    predict "$work/pool.strata" --row 1 --device opencl:0 --allow-fallback host
 stderr "copies, "
 expect 4 "opencl:0 cannot run 1 of " predict "$work/pool.strata" --row 1 --device opencl:0
 expect 0 "loss" evaluate "$work/pool.strata" --device opencl:0 --allow-fallback host

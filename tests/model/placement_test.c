@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Training on devices that lack ops: by compositions of what they have, or with the host's help, the losses are the host's; without
- * either it is an error that lists what is missing. */
+ * Training on devices that lack ops: by compositions of what they have, or with the host's help, the losses are the host's;
+ * without either it is an error that lists what is missing. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,8 +103,8 @@ static strata_device *with_fallback(strata_device *inner) {
 }
 
 static void expect_equal(trained *got, trained *want) {
-    /* Adam moves a parameter by its rate whichever way its gradient points, however small that is: where rounding decides on the
-     * sign, the parameters differ by twice the rate. Losses do not show it. */
+    /* Adam moves a parameter by its rate whichever way its gradient points, however small that is: where rounding decides on
+     * the sign, the parameters differ by twice the rate. Losses do not show it. */
     const strata_test_tolerance tolerance = {1e-4, 2.2e-3 * STEPS};
     for (int i = 0; i < STEPS; i++)
         cr_expect(fabsf(got->losses[i] - want->losses[i]) <= 1e-4f * fabsf(want->losses[i]), "step %d: loss %.9g, not %.9g", i,
@@ -164,8 +164,8 @@ Test(placement, without_the_hosts_help_it_is_an_error_that_lists_what_is_missing
     strata_device_close(device);
 }
 
-/* A composition leaves no node for the host; where there is none, the node itself is the host's, and not the parts that it might have
- * had. */
+/* A composition leaves no node for the host; where there is none, the node itself is the host's, and not the parts that it
+ * might have had. */
 Test(placement, the_places_say_who_runs_what) {
     strata_error err = {0};
     strata_device *device = strata_test_restricted_host((strata_test_restriction){matmul_and_add, true, STRATA_SUPPORT_NO});
