@@ -117,13 +117,15 @@ static strata_tensor *expressed_since(splitter *s, int first, strata_tensor *res
     return whole ? result : NULL;
 }
 
-/* The node as a composition of what the device has, or NULL. */
-static strata_tensor *composed(splitter *s, strata_tensor *node, int depth) {
+/* The node as a composition of what the device has, or NULL. Sums of 16-bit parts lose digits, so that these are taken only where
+ * nobody runs the node itself. */
+static strata_tensor *composed(splitter *s, strata_tensor *node, strata_support support, int depth) {
+    const int n_ways = is_narrow(node) && support != STRATA_SUPPORT_NO ? 1 : 2;
     if (depth == DEEPEST) {
         strata_graph_poison(s->to, node->op, STRATA_INTERNAL, "it is composed of itself");
         return NULL;
     }
-    for (int way = 0; way < 2 && !s->to->status; way++) {
+    for (int way = 0; way < n_ways && !s->to->status; way++) {
         const int first = s->to->n_nodes;
         strata_tensor *parts = way == 0 ? widened(node) : node->op->compose ? node->op->compose(node) : NULL;
         parts = built(s->to, parts);
@@ -146,7 +148,7 @@ static strata_tensor *expressed(splitter *s, strata_tensor *node, int depth) {
     if (needs_no_device(node)) return node;
     const strata_support support = s->query->supports(s->query->user, node);
     if (support == STRATA_SUPPORT_YES) return node;
-    strata_tensor *parts = composed(s, node, depth);
+    strata_tensor *parts = composed(s, node, support, depth);
     if (parts || support == STRATA_SUPPORT_PARTS) return parts ? parts : node;
     if (!s->obstacle) s->obstacle = node->op;
     return NULL;
