@@ -117,8 +117,8 @@ static strata_tensor *expressed_since(splitter *s, int first, strata_tensor *res
     return whole ? result : NULL;
 }
 
-/* The node as a composition of what the device has, or NULL. Sums of 16-bit parts lose digits, so that these are taken only where
- * nobody runs the node itself. */
+/* The node as a composition of what the device has, or NULL. Sums of 16-bit parts lose digits, so that these are taken only
+ * where nobody runs the node itself. */
 static strata_tensor *composed(splitter *s, strata_tensor *node, strata_support support, int depth) {
     const int n_ways = is_narrow(node) && support != STRATA_SUPPORT_NO ? 1 : 2;
     if (depth == DEEPEST) {

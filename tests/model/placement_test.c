@@ -140,6 +140,16 @@ Test(placement, imdb_trains_by_compositions_alone) {
 Test(placement, mnist_trains_on_matmul_and_add_with_the_hosts_help) {
     trains_with_the_hosts_help(&mnist);
 }
+/* A device with memory of its own: what crosses is copied by the driver. */
+Test(placement, mnist_trains_on_opencls_matmul_and_add_with_the_hosts_help) {
+    strata_error err = {0};
+    strata_device *inner = NULL;
+    if (strata_device_open("opencl:0", &(strata_device_options){.no_tune = true}, &inner, &err))
+        cr_skip_test("%s", err.message);
+    strata_test_restrict(inner, (strata_test_restriction){matmul_and_add, true, STRATA_SUPPORT_NO});
+    trained want = train_on(open_host(), &mnist), got = train_on(with_fallback(inner), &mnist);
+    expect_equal(&got, &want);
+}
 Test(placement, cifar10_trains_on_matmul_and_add_with_the_hosts_help) {
     trains_with_the_hosts_help(&cifar10);
 }
