@@ -63,12 +63,10 @@ static strata_tensor *clone(strata_graph *to, const strata_tensor *node, strata_
 
 /* The node on f32 operands, its result rounded; NULL: nothing of it has 16 bits, or it is about the type itself. */
 static strata_tensor *widened(const strata_tensor *node) {
-    strata_tensor **inputs = calloc((size_t)node->n_inputs + 1, sizeof *inputs);
     bool narrow = false;
-    if (!inputs || node->op == &strata_op_cast || (node->op->flags & STRATA_OP_UPDATE)) {
-        free(inputs);
-        return NULL;
-    }
+    if (node->op == &strata_op_cast || (node->op->flags & STRATA_OP_UPDATE)) return NULL;
+    strata_tensor **inputs = calloc((size_t)node->n_inputs + 1, sizeof *inputs);
+    if (!inputs) return strata_graph_poison(node->graph, node->op, STRATA_OUT_OF_MEMORY, "no host memory for its inputs");
     for (int i = 0; i < node->n_inputs; i++) {
         inputs[i] = is_narrow(node->inputs[i]) ? strata_cast(node->inputs[i], STRATA_DTYPE_F32) : node->inputs[i];
         narrow = narrow || is_narrow(node->inputs[i]);
