@@ -117,7 +117,8 @@ static strata_status compile_part(const cutter *c, program_part *part, int first
     return device->api->compile(device, &piece, &part->program, err);
 }
 
-/* The INPUT and OUTPUT arenas become buffers like others, behind all of them; the memory of each slot is ours. */
+/* The INPUT and OUTPUT arenas become buffers like others, behind all of them; the memory of each slot is ours. Temporaries may
+ * be read by another part, so their arenas are CARRIED: a device that plans temporaries by itself leaves those in place. */
 static strata_status make_ports(cutter *c, strata_error *err) {
     strata_program *program = c->program;
     program->slots = calloc(2 * (size_t)c->piece->n_slots, sizeof(*program->slots));
@@ -126,7 +127,7 @@ static strata_status make_ports(cutter *c, strata_error *err) {
         const int64_t bytes = c->piece->arenas[kind].bytes;
         const int index = c->piece->n_arenas + kind;
         c->arenas[kind].bytes = 0;
-        c->arenas[index] = (strata_arena){.kind = STRATA_ARENA_WORK, .bytes = bytes};
+        c->arenas[index] = (strata_arena){.kind = STRATA_ARENA_CARRIED, .bytes = bytes};
         if (!bytes) continue;
         STRATA_TRY(fallback_buffer_create(&program->device->base, bytes, &program->ports[kind], err));
         STRATA_TRY(fallback_mirror(program->ports[kind], err));
@@ -142,6 +143,8 @@ static strata_status make_ports(cutter *c, strata_error *err) {
             memset(*memory, 0, rounded);
         }
     }
+    for (int i = 0; i < c->piece->n_arenas; i++)
+        if (c->arenas[i].kind == STRATA_ARENA_WORK) c->arenas[i].kind = STRATA_ARENA_CARRIED;
     for (int id = 0; id < c->piece->n_places; id++) {
         strata_place *place = &c->places[id];
         if (place->arena == STRATA_ARENA_INPUT || place->arena == STRATA_ARENA_OUTPUT) place->arena += c->piece->n_arenas;
