@@ -22,7 +22,7 @@ strata_status strata_null_download(strata_device *device, strata_buffer *buffer,
                                    strata_error *err);
 
 /* program.c: the functions of strata_device_api with these names. */
-bool strata_null_supports(strata_device *device, const strata_tensor *node, const char **reason);
+strata_support strata_null_supports(strata_device *device, const strata_tensor *node, const char **reason);
 strata_status strata_null_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
                                   strata_error *err);
 void strata_null_program_destroy(strata_program *program);

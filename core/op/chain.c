@@ -302,6 +302,19 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
+/* The steps as nodes. */
+static strata_tensor *compose(strata_tensor *node) {
+    const strata_chain_attrs *attrs = node->attrs;
+    strata_tensor *values[STRATA_CHAIN_VALUES] = {NULL}, *inputs[STRATA_CHAIN_ARGUMENTS];
+    for (int i = 0; i < node->n_inputs; i++) values[i] = node->inputs[i];
+    for (int s = 0; s < attrs->n_steps; s++) {
+        const strata_op *op = strata_chain_op((int)(attrs->steps[s] & 255));
+        for (int i = 0; i < op->min_inputs; i++) inputs[i] = values[argument_of(attrs->steps[s], i)];
+        values[STRATA_CHAIN_OPERANDS + s] = strata_node(node->graph, op, op->min_inputs, inputs, NULL);
+    }
+    return values[STRATA_CHAIN_OPERANDS + attrs->n_steps - 1];
+}
+
 const strata_op strata_op_chain = {
     .name = "chain",
     .min_inputs = 1,
@@ -314,6 +327,7 @@ const strata_op strata_op_chain = {
     .shape = shape,
     .no_gradient = "chains are made of nodes that have gradients, after these were built",
     .reference = reference,
+    .compose = compose,
     .flops = flops,
     .lower = lower,
 };

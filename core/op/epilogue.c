@@ -7,6 +7,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "strata/ops.h"
+
+extern const strata_op strata_op_relu_grad, strata_op_tanh_grad, strata_op_sigmoid_grad;
+
 enum { OWN_OPERANDS = 2, MOST_ATTRS_BYTES = 1024 };
 
 const strata_epilogue *strata_epilogue_of(const strata_tensor *node) {
@@ -144,4 +148,25 @@ strata_tensor *strata_epilogue_fused(strata_tensor *product, strata_tensor *bias
     if (aux_form != STRATA_EPILOGUE_NO_AUX) epilogue.aux = aux_form;
     memcpy(attrs + product->op->epilogue, &epilogue, sizeof epilogue);
     return strata_node(product->graph, product->op, n_inputs, inputs, attrs);
+}
+
+/* ---- falling apart ---- */
+
+strata_tensor *strata_epilogue_unfolded(strata_tensor *node) {
+    static strata_tensor *(*const activations[])(strata_tensor *) = {
+        [STRATA_EPILOGUE_RELU] = strata_relu, [STRATA_EPILOGUE_TANH] = strata_tanh, [STRATA_EPILOGUE_SIGMOID] = strata_sigmoid};
+    static const strata_op *const gradients[] = {[STRATA_EPILOGUE_RELU_GRAD] = &strata_op_relu_grad,
+                                                 [STRATA_EPILOGUE_TANH_GRAD] = &strata_op_tanh_grad,
+                                                 [STRATA_EPILOGUE_SIGMOID_GRAD] = &strata_op_sigmoid_grad};
+    const strata_epilogue *epilogue = strata_epilogue_of(node), plain = {0};
+    _Alignas(max_align_t) char attrs[MOST_ATTRS_BYTES];
+    if (strata_epilogue_is_plain(epilogue) || node->op->attrs_bytes > MOST_ATTRS_BYTES) return NULL;
+    memcpy(attrs, node->attrs, node->op->attrs_bytes);
+    memcpy(attrs + node->op->epilogue, &plain, sizeof plain);
+    strata_tensor *v = strata_node(node->graph, node->op, OWN_OPERANDS, node->inputs, attrs);
+    if (epilogue->has_bias) v = strata_add(v, node->inputs[OWN_OPERANDS]);
+    if (epilogue->activation) v = activations[epilogue->activation](v);
+    strata_tensor *aux = epilogue->aux ? node->inputs[aux_index(epilogue)] : NULL;
+    if (epilogue->aux == STRATA_EPILOGUE_ADD) return strata_add(v, aux);
+    return aux ? strata_node(NULL, gradients[epilogue->aux], 2, (strata_tensor *[]){v, aux}, NULL) : v;
 }

@@ -220,6 +220,7 @@ const strata_op strata_op_matmul = {
     .shape = shape,
     .gradient = gradient,
     .reference = reference,
+    .compose = strata_epilogue_unfolded,
     .flops = flops,
     .lower = lower,
 };
