@@ -16,6 +16,7 @@
 #include "core/model/model.h"
 
 enum { STEPS_BETWEEN_SCALES = 2000 }; /* steps */
+static const double SECONDS_BETWEEN_ASKS = 0.25;
 static const double largest_scale = 16777216;
 
 enum { MAX_IN_FLIGHT = 8, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
@@ -53,6 +54,13 @@ typedef struct fit {
     strata_trace *trace;
 
     bool stop; /* behind this epoch: as validation, the callback or another worker says */
+    /* The callback has asked for an end before the next step; the epoch was ended so, on all workers alike. */
+    bool stop_now, stopped;
+    /* With several workers: steps until they ask each other next, of `ask_every`, and when they asked last. */
+    int64_t ask_in, ask_every;
+    double asked;
+    /* Examples in progress.metrics' sums. */
+    int64_t n_done;
 
     int64_t next_balance; /* step since the fit began */
     strata_progress progress;
@@ -164,13 +172,15 @@ static strata_status report_not_finite(fit *f, const flight *done, strata_error 
     return strata_fail(err, STRATA_DATA, "the loss was not finite at %s, but is when it is run again", where);
 }
 
-/* The sums since the epoch began, over the examples submitted: reading waits for them. */
-static strata_status read_sums(fit *f, int64_t examples, strata_error *err) {
-    STRATA_TRY(finish_step(f, err));
-    STRATA_TRY(strata_model_read_sums(f->model, err));
-    f->progress.metrics = strata_model_metrics(f->model, examples);
-    f->metrics_read = seconds();
-    return STRATA_OK;
+/* The epoch's metrics so far, from the steps' own sums: nothing is read from the device. */
+static void follow_sums(fit *f, const float *sums, int64_t examples) {
+    const double now = seconds();
+    if (!(f->opts.metrics_seconds > 0)) return;
+    for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->model->metrics.sums[i] += (double)sums[i];
+    f->n_done += examples;
+    if (now - f->metrics_read < f->opts.metrics_seconds) return;
+    f->progress.metrics = strata_model_metrics(f->model, f->n_done);
+    f->metrics_read = now;
 }
 
 static strata_status tell(fit *f, strata_error *err) {
@@ -211,6 +221,10 @@ static strata_status retire(fit *f, strata_error *err) {
     if (h->n_losses < (int)(sizeof h->losses / sizeof *h->losses)) h->losses[h->n_losses++] = loss;
     if (h->n_steps++ == 0) h->first_step_seconds = seconds() - f->began;
     f->progress.loss = loss;
+    f->progress.learning_rate = (double)done.words[STRATA_STEP_PLAIN_RATE];
+    if (f->model->measures_norm)
+        f->progress.gradient_norm = sqrt((double)sums[f->model->metrics.n_sums + (f->model->scale.value > 0)]);
+    follow_sums(f, sums, done.examples);
     f->progress.step = done.step + 1;
     f->progress.total_step = h->n_steps;
     const int64_t together = f->opts.steps_per_execution;
@@ -354,6 +368,46 @@ static strata_status balance(fit *f, int64_t n, strata_error *err) {
     return status;
 }
 
+/* ---- stopping within an epoch ---- */
+
+/* Whether to end before the step that is submitted next. Of several workers one that wants to ends all, before the same step:
+ * about four times a second they tell each other, and how many steps that is they agree upon as well. */
+static strata_status ask_to_stop(fit *f, strata_error *err) {
+    const strata_workers *workers = &f->model->strategy->workers;
+    if (f->held.n) return STRATA_OK; /* in the middle of a step */
+    if (!strata_strategy_has_workers(f->model->strategy)) {
+        f->stopped = f->stop_now;
+        return STRATA_OK;
+    }
+    if (--f->ask_in > 0) return STRATA_OK;
+    const double now = seconds(), each = (now - f->asked) / (double)f->ask_every;
+    double steps = each > 0 && f->asked > 0 ? SECONDS_BETWEEN_ASKS / each : 1;
+    if (!(steps > 1)) steps = 1;
+    int32_t said[2] = {f->stop_now, steps < 1e5 ? (int32_t)steps : 100000};
+    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, said, said, 2, err));
+    f->stopped = said[0] > 0;
+    f->ask_in = f->ask_every = said[1] / workers->n;
+    f->asked = now;
+    return STRATA_OK;
+}
+
+/* Passes over the steps of this epoch that were done before. */
+static strata_status skip_steps(fit *f, strata_error *err) {
+    const strata_model_position *done = &f->model->position;
+    strata_worker_step rows;
+    for (int64_t i = 0; i < done->steps * f->accumulate; i++) {
+        STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
+        if (!rows.n)
+            return strata_fail(err, STRATA_DATA, "fit: epoch %d ends before its step %lld, after which training is to go on",
+                               f->progress.epoch + 1, (long long)done->steps);
+    }
+    STRATA_TRY(strata_model_write_sums(f->model, err));
+    f->progress.step = f->held.step = done->steps;
+    f->n_examples = f->n_done = done->examples;
+    f->model->position = (strata_model_position){0};
+    return STRATA_OK;
+}
+
 /* ---- epochs ---- */
 
 static strata_status run_epoch(fit *f, strata_error *err) {
@@ -363,25 +417,31 @@ static strata_status run_epoch(fit *f, strata_error *err) {
     STRATA_TRY(strata_worker_batches_create(f->model->strategy, f->dataset, f->opts.auto_shard, &batches, &f->batches, err));
     f->form.byte_scale = strata_worker_batches_byte_scale(f->batches);
     f->progress.steps = (strata_worker_batches_count(f->batches) + f->accumulate - 1) / f->accumulate;
-    f->n_examples = 0;
+    f->n_examples = f->n_done = 0;
     f->held = (flight){0};
+    if (f->model->position.steps) STRATA_TRY(strata_model_read_sums(f->model, err));
     STRATA_TRY(strata_model_reset_sums(f->model, err));
     f->progress.step = 0;
     f->progress.epoch_end = false;
     f->progress.metrics = f->progress.validation = (strata_metrics){0};
-    for (int64_t number = 0;; number++) {
+    if (f->model->position.steps)
+        STRATA_TRY(skip_steps(f, err));
+    else
+        memset(f->model->metrics.sums, 0, (size_t)f->model->metrics.n_sums * sizeof *f->model->metrics.sums);
+    for (int64_t number = f->progress.step;; number++) {
         STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
         if (!rows.n) break;
+        STRATA_TRY(ask_to_stop(f, err));
+        if (f->stopped) break;
         if (f->model->strategy->auto_split && f->history->n_steps >= f->next_balance) STRATA_TRY(balance(f, rows.own, err));
         STRATA_TRY(f->accumulate > 1 ? submit_to_hold(f, &rows, err) : submit(f, number, &rows, err));
-        if (f->opts.metrics_seconds > 0 && f->n_examples && seconds() - f->metrics_read > f->opts.metrics_seconds)
-            STRATA_TRY(read_sums(f, f->n_examples, err));
     }
     if (f->held.n) STRATA_TRY(submit_held(f, err));
-    if (!f->n_examples) return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
+    if (!f->n_examples && !f->stopped) return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
     STRATA_TRY(finish_step(f, err));
     while (f->n_flights) STRATA_TRY(retire(f, err));
-    STRATA_TRY(read_sums(f, f->n_examples, err));
+    STRATA_TRY(strata_model_read_sums(f->model, err));
+    if (f->n_examples) f->progress.metrics = strata_model_metrics(f->model, f->n_examples);
     return STRATA_OK;
 }
 
@@ -411,8 +471,13 @@ static strata_status run_epochs(fit *f, strata_error *err) {
         strata_status status = run_epoch(f, err);
         strata_worker_batches_destroy(f->batches);
         f->batches = NULL;
-        if (!status) status = end_epoch(f, err);
+        if (!status && !f->stopped) status = end_epoch(f, err);
         if (status) return status;
+        if (f->stopped) {
+            f->model->position = (strata_model_position){f->progress.step, f->n_examples};
+            f->history->stopped = true;
+            return STRATA_OK;
+        }
     }
     f->history->best_epoch = (int)f->model->best.epochs - 1;
     return strata_validation_restore(f->model, &f->opts, err);
@@ -443,6 +508,10 @@ static strata_status check(const strata_model *model, const strata_dataset *data
     if (opts->steps_per_execution < 0)
         return strata_fail(err, STRATA_INVALID, "fit: steps_per_execution is %lld; it must be at least 1",
                            (long long)opts->steps_per_execution);
+    if (opts->first_step && opts->first_step != model->position.steps)
+        return strata_fail(err, STRATA_INVALID,
+                           "fit: first_step is %lld; the model has done %lld steps of its epoch (strata_model_epoch_steps)",
+                           (long long)opts->first_step, (long long)model->position.steps);
     if (opts->class_weights)
         STRATA_TRY(strata_model_check_class_weights(model, opts->class_weights, opts->n_class_weights, err));
     return strata_batches_check_size(dataset, "fit", err);
@@ -479,13 +548,15 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     strata_strategy_worker_share(model->strategy, f.opts.batch, model->strategy->workers.rank, &first, &share);
     /* A smaller one is checked when its program is made. */
     if (size >= 0 && f.opts.batch > size && share) STRATA_TRY(strata_model_check_batch(model, f.kind, share, err));
-    f.progress = (strata_progress){.epochs = f.opts.epochs, .stop = &f.stop};
+    f.progress = (strata_progress){.epochs = f.opts.epochs, .stop = &f.stop, .stop_now = &f.stop_now};
+    f.ask_in = f.ask_every = 1;
+    if (!f.opts.first_step) model->position = (strata_model_position){0};
     strata_status status = make_history(&f, err);
     if (!status) status = strata_validation_begin(model, &f.opts, err);
     if (!status && f.opts.trace) status = strata_trace_create(f.opts.trace, &f.trace, err);
     if (!status) status = run_epochs(&f, err);
     drain(&f);
-    if (!status) strata_validation_forget(model);
+    if (!status && !f.stopped) strata_validation_forget(model);
     f.history->loss_scale = model->scale.value;
     if (f.trace) {
         strata_status traced = end_trace(&f, status ? NULL : err);
