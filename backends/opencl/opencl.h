@@ -152,9 +152,9 @@ strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out
 strata_status strata_opencl_build(opencl_device *device, const strata_kernel *kernels, int n, int *out_built,
                                   strata_error *err);
 
-/* As strata_opencl_build, for one text that has a kernel function of that name. */
-strata_status strata_opencl_build_text(opencl_device *device, const char *source, const char *entry, cl_program *out_program,
-                                       strata_error *err);
+/* As strata_opencl_build, for one text that has a kernel function of that name, made of n_kernels. */
+strata_status strata_opencl_build_text(opencl_device *device, const char *source, const char *entry, int n_kernels,
+                                       cl_program *out_program, strata_error *err);
 
 /* ---- source.c ---- */
 /* Puts the kernel's source behind what `text` has, with its constants as macros; its functions, the kernel too, get `suffix`

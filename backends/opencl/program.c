@@ -207,7 +207,7 @@ static strata_status build_sequence(strata_program *program, opencl_sequence *ou
     if (strata_tuner_is_trying(device->tuner) || !strata_opencl_sequence_fits(device, &program->list)) return STRATA_OK;
     STRATA_TRY(strata_opencl_sequence_write(device, &program->list, out, err));
     if (!out->source) return STRATA_OK;
-    strata_status status = strata_opencl_build_text(device, out->source, "strata_sequence", out_built, err);
+    strata_status status = strata_opencl_build_text(device, out->source, "strata_sequence", program->list.n_kernels, out_built, err);
     return status == STRATA_UNSUPPORTED ? STRATA_OK : status;
 }
 

@@ -279,11 +279,14 @@ static strata_status record_all(recording *r, strata_error *err) {
     if (!r->pipelines || !r->layouts || !r->sets)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program of %d launches", device->base.info.id,
                            r->list.n_launches);
+    const bool trying = strata_tuner_is_trying(device->tuner);
     for (int i = 0; i < r->list.n_kernels; i++) {
+        if (!trying) strata_device_report_compile(&device->base, false, i, r->list.n_kernels);
         const unsigned bindings = strata_vulkan_bindings_of(device, r->list.kernels[i].shader);
         STRATA_TRY(strata_vulkan_pipeline_get(device, &r->list.kernels[i], &r->pipelines[i], err));
         STRATA_TRY(strata_vulkan_layout_get(device, bindings, &r->layouts[i], err));
     }
+    if (!trying) strata_device_report_compile(&device->base, false, r->list.n_kernels, r->list.n_kernels);
     strata_vulkan_pipelines_save(device);
     if (r->list.scratch_bytes)
         STRATA_TRY(strata_vulkan_buffer_make(device, VULKAN_MEMORY_DEVICE, r->list.scratch_bytes, &program->scratch, err));

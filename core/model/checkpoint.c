@@ -158,7 +158,8 @@ static strata_status take(const strata_model *model, const strata_safetensors *f
                                            slot_values(model, s, i), err));
     STRATA_TRY(strata_safetensors_copy(file, COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts, err));
     STRATA_TRY(take_position(model, file, path, s, err));
-    if (s->counts[EPOCHS] < (s->position[EPOCH_STEPS] ? 0 : 1) || s->counts[EPOCHS] > INT32_MAX || s->counts[STEPS] < 0 || s->counts[SCALE_STEPS] < 0)
+    if (s->counts[EPOCHS] < (s->position[EPOCH_STEPS] ? 0 : 1) || s->counts[EPOCHS] > INT32_MAX || s->counts[STEPS] < 0 ||
+        s->counts[SCALE_STEPS] < 0)
         return strata_fail(err, STRATA_DATA, "%s: counts of epochs or steps that cannot be", path);
     if (memcmp(&s->counts[SEED], &model->seed, sizeof model->seed) != 0)
         return strata_fail(err, STRATA_DATA, "%s: the checkpoint was made with seed %lld, this is %llu", path,

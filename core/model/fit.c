@@ -437,7 +437,8 @@ static strata_status run_epoch(fit *f, strata_error *err) {
         STRATA_TRY(f->accumulate > 1 ? submit_to_hold(f, &rows, err) : submit(f, number, &rows, err));
     }
     if (f->held.n) STRATA_TRY(submit_held(f, err));
-    if (!f->n_examples && !f->stopped) return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
+    if (!f->n_examples && !f->stopped)
+        return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
     STRATA_TRY(finish_step(f, err));
     while (f->n_flights) STRATA_TRY(retire(f, err));
     STRATA_TRY(strata_model_read_sums(f->model, err));

@@ -49,7 +49,13 @@ struct strata_device {
     strata_device_info info;
     /* The backend counts in these. */
     strata_device_counters counters;
+    /* Of strata_device_options. */
+    strata_compile_callback on_compile;
+    void *on_compile_user;
 };
+
+/* Calls on_compile, if there is one. */
+void strata_device_report_compile(const strata_device *device, bool tuning, int done, int total);
 
 typedef struct strata_device_list {
     strata_device_info *rows;

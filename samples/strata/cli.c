@@ -166,7 +166,11 @@ int read_options(const command *command, int argc, char **argv, void *options, c
 
 int open_device(const device_flags *flags, strata_device **out_device) {
     strata_error err = {0};
-    strata_device_options opts = {.fast = flags->fast, .no_tune = flags->no_tune, .no_cache = flags->no_cache};
+    strata_device_options opts = {.fast = flags->fast,
+                                  .no_tune = flags->no_tune,
+                                  .no_cache = flags->no_cache,
+                                  .on_compile = flags->on_compile,
+                                  .user = flags->user};
     strata_status status = strata_device_open(flags->which, &opts, out_device, &err);
     return status ? report(FAILING_DEVICE, status, &err) : EXIT_OK;
 }

@@ -65,6 +65,9 @@ int usage_error(const char *format, ...) STRATA_PRINTF(1, 2);
 typedef struct device_flags {
     const char *which;
     bool fast, no_tune, no_cache;
+    /* As strata_device_options has them. */
+    strata_compile_callback on_compile;
+    void *user;
 } device_flags;
 #define DEVICE_OPTION_ROWS(type, member)                                                                                      \
     {"device",                                                                                                                \

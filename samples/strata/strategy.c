@@ -136,8 +136,11 @@ static int read_shard_optimizer(const char *text, strata_shard_optimizer *out_ch
 
 static int open_with(const strategy_flags *flags, const device_flags *device, char *devices, char *split,
                      opened_strategy *opened) {
-    const strata_device_options device_options = {
-        .fast = device->fast, .no_tune = device->no_tune, .no_cache = device->no_cache};
+    const strata_device_options device_options = {.fast = device->fast,
+                                                  .no_tune = device->no_tune,
+                                                  .no_cache = device->no_cache,
+                                                  .on_compile = device->on_compile,
+                                                  .user = device->user};
     const char *names[MOST] = {device->which};
     int64_t weights[MOST];
     strata_strategy_options opts = {.device_options = &device_options,

@@ -102,7 +102,8 @@ TEST_ON_DEVICES(checkpoint, of_a_fit_that_was_stopped_within_an_epoch_goes_on_wi
         const char *path = own_path();
         strata_optimizer optimizer = strata_adam_optimizer(0.01);
         if (i >= 2) optimizer.gradient_accumulation_steps = 3;
-        strata_model *whole = make(device, optimizer, STRATA_DTYPE_F32, 4), *begun = make(device, optimizer, STRATA_DTYPE_F32, 4),
+        strata_model *whole = make(device, optimizer, STRATA_DTYPE_F32, 4),
+                     *begun = make(device, optimizer, STRATA_DTYPE_F32, 4),
                      *resumed = make(device, optimizer, STRATA_DTYPE_F32, 4);
         strata_history all = {0}, part = {0}, rest = {0};
         const int64_t stop = i >= 2 ? stops[i - 2] / 3 + 1 : stops[i];
