@@ -14,6 +14,7 @@
 
 #include "core/data/worker_batches.h"
 #include "core/model/model.h"
+#include "core/run/device.h"
 
 enum { STEPS_BETWEEN_SCALES = 2000 }; /* steps */
 static const double SECONDS_BETWEEN_ASKS = 0.25;
@@ -52,6 +53,7 @@ typedef struct fit {
     int unfinished_slot;
     int64_t unfinished_step; /* its t */
     strata_trace *trace;
+    int *tracks; /* of the trace: [devices] */
 
     bool stop; /* behind this epoch: as validation, the callback or another worker says */
     /* The callback has asked for an end before the next step; the epoch was ended so, on all workers alike. */
@@ -231,6 +233,10 @@ static strata_status retire(fit *f, strata_error *err) {
     return together > 1 && f->progress.step % together ? STRATA_OK : tell(f, err);
 }
 
+static void add_to_trace(fit *f, const char *what, double began) {
+    if (f->trace) strata_trace_add_named(f->trace, STRATA_TRACE_HOST, what, f->model->optimizer_steps, began, strata_trace_now());
+}
+
 /* Of the update that the flight makes or belongs to. */
 static void fill_words(fit *f, flight *step) {
     strata_model *model = f->model;
@@ -276,9 +282,12 @@ static strata_status prepare(fit *f, strata_program_kind kind, int64_t n, flight
     *step = what;
     if (!step->scale) step->scale = f->model->scale.value > 0 ? f->model->scale.value : 1;
     const strata_batch_form none = {0}, form = kind == STRATA_PROGRAM_APPLY ? none : f->form;
+    const strata_model_program *newest = f->model->programs;
+    const double began = f->trace ? strata_trace_now() : 0;
     STRATA_TRY(strata_model_get_program(f->model, kind, n, form, &step->program, err));
+    if (f->model->programs != newest) add_to_trace(f, "compile", began);
+    if (f->trace) strata_group_set_trace(step->program->group, f->trace, f->tracks);
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
-    strata_group_set_trace(step->program->group, f->trace);
     fill_words(f, step);
     step->words[STRATA_STEP_SCALE] = (float)(1 / step->scale);
     return STRATA_OK;
@@ -320,11 +329,13 @@ static strata_status submit_held(fit *f, strata_error *err) {
 static strata_status hold(fit *f, const strata_worker_step *rows, strata_error *err) {
     STRATA_TRY(prepare(f, STRATA_PROGRAM_ACCUMULATE, rows->own, f->held, err));
     flight *step = &f->flights[f->n_flights];
+    const double began = f->trace ? strata_trace_now() : 0;
     f->held.scale = step->scale; /* of all its batches */
     for (int r = 0; r < step->program->n_parts; r++) {
         fill_part(f, step, &step->program->parts[r], f->held.examples + rows->first, f->held_whole);
         f->model->replicas[r].n_held += step->program->parts[r].n > 0;
     }
+    add_to_trace(f, "write inputs", began);
     STRATA_TRY(start(f, err));
     if (!f->model->strategy->auto_split) return STRATA_OK;
     STRATA_TRY(finish_step(f, err));
@@ -345,7 +356,9 @@ static strata_status submit(fit *f, int64_t number, const strata_worker_step *ro
     const flight what = {.step = number, .first = rows->batch, .last = rows->batch, .n = 1, .examples = rows->n};
     STRATA_TRY(prepare(f, STRATA_PROGRAM_TRAIN, rows->own, what, err));
     flight *step = &f->flights[f->n_flights];
+    const double began = f->trace ? strata_trace_now() : 0;
     for (int r = 0; r < step->program->n_parts; r++) fill_part(f, step, &step->program->parts[r], rows->first, rows->n);
+    add_to_trace(f, "write inputs", began);
     f->n_examples += rows->n;
     return start(f, err);
 }
@@ -429,7 +442,9 @@ static strata_status run_epoch(fit *f, strata_error *err) {
     else
         memset(f->model->metrics.sums, 0, (size_t)f->model->metrics.n_sums * sizeof *f->model->metrics.sums);
     for (int64_t number = f->progress.step;; number++) {
+        const double began = f->trace ? strata_trace_now() : 0;
         STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
+        add_to_trace(f, "next batch", began);
         if (!rows.n) break;
         STRATA_TRY(ask_to_stop(f, err));
         if (f->stopped) break;
@@ -453,7 +468,9 @@ static strata_status end_epoch(fit *f, strata_error *err) {
     strata_history *h = f->history;
     p->epoch_end = true;
     p->epoch_seconds = seconds() - f->epoch_began;
+    const double began = f->trace ? strata_trace_now() : 0;
     STRATA_TRY(strata_validation_run(f->model, &f->opts, p->epoch, &p->validation, &f->stop, err));
+    if (f->opts.validation) add_to_trace(f, "validation", began);
     h->epochs[h->n_epochs] = p->metrics;
     h->epoch_seconds[h->n_epochs] = p->epoch_seconds;
     if (h->validation) h->validation[h->n_epochs] = p->validation;
@@ -472,6 +489,7 @@ static strata_status run_epochs(fit *f, strata_error *err) {
         strata_status status = run_epoch(f, err);
         strata_worker_batches_destroy(f->batches);
         f->batches = NULL;
+        add_to_trace(f, "epoch", f->epoch_began);
         if (!status && !f->stopped) status = end_epoch(f, err);
         if (status) return status;
         if (f->stopped) {
@@ -484,15 +502,70 @@ static strata_status run_epochs(fit *f, strata_error *err) {
     return strata_validation_restore(f->model, &f->opts, err);
 }
 
-/* Writes the trace, of a training that failed too; programs forget it. */
-static strata_status end_trace(fit *f, strata_error *err) {
+/* ---- the trace ---- */
+
+/* What ran on other workers, for rank 0's file: each sends its events. Times are those of each machine's own clock. */
+static strata_status gather_events(const fit *f, char *own, size_t bytes, char **texts, strata_error *err) {
+    enum { TRACE_CHANNEL = 0x74726163 };
+    const strata_workers *workers = &f->model->strategy->workers;
+    uint64_t *sizes = calloc((size_t)workers->n, sizeof *sizes);
+    const uint64_t mine = bytes;
+    if (!sizes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
+    strata_status status = strata_workers_gather(workers, &mine, sizes, sizeof mine, err);
+    if (!status && workers->rank > 0) status = workers->send(workers, 0, TRACE_CHANNEL, own, bytes, err);
+    for (int w = 1; w < workers->n && !status && workers->rank == 0; w++) {
+        texts[w] = calloc(1, (size_t)sizes[w] + 1);
+        status = texts[w] ? workers->receive(workers, w, TRACE_CHANNEL, texts[w], (size_t)sizes[w], err)
+                          : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
+    }
+    free(sizes);
+    return status;
+}
+
+/* Devices add to the trace, or to none any more. Programs are compiled anew, as those for a trace measure. */
+static strata_status trace_devices(fit *f, strata_trace *trace, strata_error *err) {
     const strata_strategy *strategy = f->model->strategy;
-    for (strata_model_program *p = f->model->programs; p; p = p->next) strata_group_set_trace(p->group, NULL);
-    const char **devices = calloc((size_t)strategy->n_devices, sizeof(*devices));
-    if (!devices) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
-    for (int r = 0; r < strategy->n_devices; r++) devices[r] = strata_device_get_info(strategy->devices[r])->id;
-    strata_status status = strata_trace_write(f->trace, devices, strategy->n_devices, err);
-    free(devices);
+    strata_status status = STRATA_OK;
+    strata_model_free_programs(f->model);
+    for (int r = 0; r < strategy->n_devices; r++) {
+        strata_device *device = strategy->devices[r];
+        const strata_status own =
+            device->api->set_trace ? device->api->set_trace(device, trace, trace ? f->tracks[r] : 0, err) : STRATA_OK;
+        if (!status) status = own;
+    }
+    return status;
+}
+
+static strata_status begin_trace(fit *f, strata_error *err) {
+    const strata_strategy *strategy = f->model->strategy;
+    char name[200];
+    STRATA_TRY(strata_trace_create(f->opts.trace, strategy->workers.n > 1 ? strategy->workers.rank : 0, &f->trace, err));
+    f->tracks = calloc((size_t)strategy->n_devices, sizeof *f->tracks);
+    if (!f->tracks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
+    for (int r = 0; r < strategy->n_devices; r++) {
+        const strata_device_info *info = strata_device_get_info(strategy->devices[r]);
+        snprintf(name, sizeof name, "replica %d %s queue (%.100s)", r, info->id, info->name);
+        f->tracks[r] = strata_trace_add_track(f->trace, name);
+    }
+    return trace_devices(f, f->trace, err);
+}
+
+/* Writes the trace, of a training that failed too: then of this worker alone. */
+static strata_status end_trace(fit *f, strata_status trained, strata_error *err) {
+    const strata_workers *workers = &f->model->strategy->workers;
+    const bool many = strata_strategy_has_workers(f->model->strategy) && !trained;
+    const int n = many && workers->rank == 0 ? workers->n : 1;
+    char **texts = calloc((size_t)n, sizeof *texts);
+    size_t bytes = 0;
+    strata_status status = f->tracks ? trace_devices(f, NULL, err) : STRATA_OK;
+    if (!status && !texts) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
+    if (!status) status = strata_trace_events(f->trace, &texts[0], &bytes, err);
+    if (!status && many) status = gather_events(f, texts[0], bytes, texts, err);
+    if (!status) status = strata_trace_write(f->trace, (const char *const *)texts, n, err);
+    for (int w = 0; texts && w < n; w++) free(texts[w]);
+    free(texts);
+    free(f->tracks);
+    strata_trace_destroy(f->trace);
     return status;
 }
 
@@ -554,15 +627,14 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     if (!f.opts.first_step) model->position = (strata_model_position){0};
     strata_status status = make_history(&f, err);
     if (!status) status = strata_validation_begin(model, &f.opts, err);
-    if (!status && f.opts.trace) status = strata_trace_create(f.opts.trace, &f.trace, err);
+    if (!status && f.opts.trace) status = begin_trace(&f, err);
     if (!status) status = run_epochs(&f, err);
     drain(&f);
     if (!status && !f.stopped) strata_validation_forget(model);
     f.history->loss_scale = model->scale.value;
     if (f.trace) {
-        strata_status traced = end_trace(&f, status ? NULL : err);
+        const strata_status traced = end_trace(&f, status, status ? NULL : err);
         if (!status) status = traced;
-        strata_trace_destroy(f.trace);
     }
     strata_history_finish(&own);
     return status;

@@ -245,6 +245,8 @@ struct strata_model {
     /* The step's output has one number more, the sum of squares of its gradients. */
     bool measures_norm;
     strata_model_program *programs;
+    /* What programs that are gone have communicated. */
+    strata_group_totals communicated;
 };
 
 /* layers.c: builds all layers; x (B, input...) -> outputs. Declares parameters when context->declaring. */
@@ -323,6 +325,8 @@ STRATA_MUST_USE strata_status strata_model_read_sums(strata_model *model, strata
 /* Writes model->metrics.sums to the devices that keep sums. */
 STRATA_MUST_USE strata_status strata_model_write_sums(strata_model *model, strata_error *err);
 void strata_model_free_programs(strata_model *model);
+/* Adds what a program has communicated. */
+void strata_model_count(const strata_model *model, const strata_model_program *program, strata_group_totals *totals);
 
 /* shards.c: decides whether the optimizer is sharded, and cuts the shards. INVALID where the strategy asks for shards and the
  * model or its devices cannot have them. */
