@@ -25,9 +25,9 @@ struct strata_buffer {
 /* One node, ready to run: addresses depend on the slot only where an operand lies in the INPUT or OUTPUT arena. */
 typedef struct host_step {
     const strata_tensor *node;
-    const host_fast_op *fast; /* NULL: the reference */
-    const void **inputs;      /* [slot * n_inputs + i] */
-    void **output;            /* [slot] */
+    const host_fast_op *fast;        /* NULL: the reference */
+    const void **inputs;             /* [slot * n_inputs + i] */
+    void **output;                   /* [slot] */
     const strata_trace_label *label; /* NULL: there is no trace */
 } host_step;
 

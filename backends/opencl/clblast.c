@@ -49,10 +49,10 @@ strata_status strata_opencl_clblast_run(opencl_device *device, const strata_kern
     const CLBlastTranspose a_transpose = w[TRANSPOSE_A].u32 ? CLBlastTransposeYes : CLBlastTransposeNo;
     const CLBlastTranspose b_transpose = w[TRANSPOSE_B].u32 ? CLBlastTransposeYes : CLBlastTransposeNo;
     const size_t m = w[M].u32, n = w[N].u32;
-    CLBlastStatusCode code =
-        device->clblast->multiply(CLBlastLayoutRowMajor, a_transpose, b_transpose, m, n, w[K].u32, 1.0f, memory[0],
-                                  first[0].u32, w[A_ROW].u32, w[A_BATCH].u32, memory[1], first[1].u32, w[B_ROW].u32,
-                                  w[B_BATCH].u32, 0.0f, memory[2], first[2].u32, n, m * n, w[BATCH].u32, &device->queue, out_event);
+    CLBlastStatusCode code = device->clblast->multiply(CLBlastLayoutRowMajor, a_transpose, b_transpose, m, n, w[K].u32, 1.0f,
+                                                       memory[0], first[0].u32, w[A_ROW].u32, w[A_BATCH].u32, memory[1],
+                                                       first[1].u32, w[B_ROW].u32, w[B_BATCH].u32, 0.0f, memory[2],
+                                                       first[2].u32, n, m * n, w[BATCH].u32, &device->queue, out_event);
     if (code == CLBlastSuccess) return STRATA_OK;
     return strata_fail(err, STRATA_UNSUPPORTED, "%s: CLBlast fails with code %d; open the device without options.fast",
                        device->base.info.id, (int)code);

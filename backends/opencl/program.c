@@ -209,10 +209,12 @@ static strata_status build_sequence(strata_program *program, opencl_sequence *ou
     opencl_device *device = program->device;
     *out = (opencl_sequence){0};
     *out_built = NULL;
-    if (strata_tuner_is_trying(device->tuner) || device->base.trace || !strata_opencl_sequence_fits(device, &program->list)) return STRATA_OK;
+    if (strata_tuner_is_trying(device->tuner) || device->base.trace || !strata_opencl_sequence_fits(device, &program->list))
+        return STRATA_OK;
     STRATA_TRY(strata_opencl_sequence_write(device, &program->list, out, err));
     if (!out->source) return STRATA_OK;
-    strata_status status = strata_opencl_build_text(device, out->source, "strata_sequence", program->list.n_kernels, out_built, err);
+    strata_status status =
+        strata_opencl_build_text(device, out->source, "strata_sequence", program->list.n_kernels, out_built, err);
     return status == STRATA_UNSUPPORTED ? STRATA_OK : status;
 }
 
@@ -223,8 +225,7 @@ static void make_labels(strata_program *program) {
     strata_trace *trace = program->device->base.trace;
     program->labels = calloc((size_t)list->n_launches + 2, sizeof(*program->labels));
     if (!program->labels) return;
-    for (int l = 0; l < list->n_launches; l++)
-        program->labels[l] = strata_kernel_trace_label(trace, list, l);
+    for (int l = 0; l < list->n_launches; l++) program->labels[l] = strata_kernel_trace_label(trace, list, l);
     program->labels[list->n_launches] = strata_trace_add_label(trace, "copy inputs", "", 0);
     program->labels[list->n_launches + 1] = strata_trace_add_label(trace, "copy outputs", "", 0);
 }

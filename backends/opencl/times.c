@@ -60,7 +60,8 @@ static void add_run(opencl_device *device, const opencl_timed *timed) {
         const cl_event event = timed->events[i];
         if (queued == 0 && !time_of(device, event, CL_PROFILING_COMMAND_QUEUED, &queued)) continue;
         const double apart = timed->queued - queued;
-        if (time_of(device, event, CL_PROFILING_COMMAND_START, &began) && time_of(device, event, CL_PROFILING_COMMAND_END, &ended))
+        if (time_of(device, event, CL_PROFILING_COMMAND_START, &began) &&
+            time_of(device, event, CL_PROFILING_COMMAND_END, &ended))
             strata_trace_add(device->base.trace, device->base.trace_track, timed->labels[i], timed->step, began + apart,
                              ended + apart);
     }

@@ -225,7 +225,8 @@ static void record_launch(const recording *r, VkCommandBuffer commands, int inde
 /* The time when all before is done. */
 static void record_time(const recording *r, const vulkan_slot *slot, uint32_t index) {
     if (slot->times)
-        r->program->device->instance.vk.CmdWriteTimestamp(slot->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, slot->times, index);
+        r->program->device->instance.vk.CmdWriteTimestamp(slot->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, slot->times,
+                                                          index);
 }
 
 static void record_copy(const vulkan_functions *vk, VkCommandBuffer commands, const strata_buffer *from,

@@ -191,8 +191,7 @@ strata_status strata_trace_events(strata_trace *trace, char **out_text, size_t *
     qsort(trace->slices, (size_t)trace->n, sizeof *trace->slices, in_order);
     for (int i = 0; i < trace->n; i++) {
         slice s = trace->slices[i];
-        if (put_in(&nests[s.track], &s))
-            write_slice(&text, &s, pid, pid * TRACKS_OF_A_PROCESS + s.track);
+        if (put_in(&nests[s.track], &s)) write_slice(&text, &s, pid, pid * TRACKS_OF_A_PROCESS + s.track);
     }
     return strata_text_take(&text, out_text, out_bytes, err);
 }

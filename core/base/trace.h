@@ -41,13 +41,13 @@ const strata_trace_label *strata_trace_add_label(strata_trace *trace, const char
 /* A slice from began to ended. On NULL traces and with NULL labels nothing happens. The first 200,000 slices are kept. What
  * reaches beyond the slice that it begins in, on its track, is cut off there; on a device's track, where slices come in order,
  * so is what begins before the last slice's end. */
-void strata_trace_add(strata_trace *trace, int track, const strata_trace_label *label, int64_t step, double began, double ended);
+void strata_trace_add(strata_trace *trace, int track, const strata_trace_label *label, int64_t step, double began,
+                      double ended);
 /* The same with a name in static memory and nothing more. */
 void strata_trace_add_named(strata_trace *trace, int track, const char *name, int64_t step, double began, double ended);
 
 /* All events so far as JSON objects with commas between them and behind the last. Caller frees with free(). */
-STRATA_MUST_USE strata_status strata_trace_events(strata_trace *trace, char **out_text, size_t *out_bytes,
-                                                  strata_error *err);
+STRATA_MUST_USE strata_status strata_trace_events(strata_trace *trace, char **out_text, size_t *out_bytes, strata_error *err);
 /* Writes the file: texts of strata_trace_events, [n]. */
 STRATA_MUST_USE strata_status strata_trace_write(strata_trace *trace, const char *const *texts, int n, strata_error *err);
 

@@ -234,7 +234,8 @@ static strata_status retire(fit *f, strata_error *err) {
 }
 
 static void add_to_trace(fit *f, const char *what, double began) {
-    if (f->trace) strata_trace_add_named(f->trace, STRATA_TRACE_HOST, what, f->model->optimizer_steps, began, strata_trace_now());
+    if (f->trace)
+        strata_trace_add_named(f->trace, STRATA_TRACE_HOST, what, f->model->optimizer_steps, began, strata_trace_now());
 }
 
 /* Of the update that the flight makes or belongs to. */

@@ -367,7 +367,8 @@ static strata_status advance(strata_group *group, int replica, int slot, int end
         s->step = group->step;
         if (group->trace) strata_executable_device(m->executable)->trace_step = group->step;
         strata_status status = strata_executable_submit_segment(m->executable, slot, m->next, err);
-        if (group->trace) strata_trace_add_named(group->trace, STRATA_TRACE_HOST, "submit", group->step, began, strata_trace_now());
+        if (group->trace)
+            strata_trace_add_named(group->trace, STRATA_TRACE_HOST, "submit", group->step, began, strata_trace_now());
         if (status) return fail(group, replica, status, err);
     }
     return STRATA_OK;
@@ -507,7 +508,8 @@ static strata_status carry_out(strata_group *group, int index, int slot, const b
     if (status) return group->failed = status;
     if (group->workers) counters->bytes_sent += group->workers->bytes_sent(group->workers) - sent;
     const double ended = strata_trace_now(), spent = ended - waited;
-    if (group->trace) strata_trace_add(group->trace, STRATA_TRACE_HOST, exchange_label(group, index), group->step, waited, ended);
+    if (group->trace)
+        strata_trace_add(group->trace, STRATA_TRACE_HOST, exchange_label(group, index), group->step, waited, ended);
     counters->wait_seconds += waited - began;
     counters->fold_seconds += spent;
     group->folded = spent;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Traces: slices of a track lie beside or within each other whatever was added, in ascending order, and the text is JSON. */
+#include "core/base/trace.h"
+
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/json.h"
-#include "core/base/trace.h"
 #include "tests/support/folder.h"
 
 static strata_error err;
