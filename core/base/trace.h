@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ran when: slices of time on tracks, written as JSON for a trace viewer (ui.perfetto.dev, chrome://tracing; the Trace Event
- * Format). A process of the trace is a worker. Its tracks are the thread that trains and each device's queue. Slices of a track
- * lie beside each other or within each other, as viewers drop those that overlap.
+ * What ran when: slices of time on tracks, written as JSON for a trace viewer (ui.perfetto.dev, chrome://tracing; the Trace
+ * Event Format). A process of the trace is a worker. Its tracks are the thread that trains and each device's queue. Slices of
+ * a track lie beside each other or within each other, as viewers drop those that overlap.
  * Threads: one at a time. */
 #ifndef STRATA_CORE_TRACE_H
 #define STRATA_CORE_TRACE_H

@@ -44,8 +44,8 @@ typedef struct strata_device_api {
     strata_status (*wait)(strata_device *device, uint64_t ticket, strata_error *err);
 
     /* ---- time ---- */
-    /* (optional) Sets device->trace and device->trace_track. Programs that are compiled with a trace add a slice for each kernel
-     * or node of each run to it, by the device's own clock, at the latest in the wait for the run. They may keep kernels apart
+    /* (optional) Sets device->trace and device->trace_track. Programs that are compiled with a trace add a slice to it for each
+     * kernel or node of each run, by the device's own clock, at the latest in the wait for the run. They may keep kernels apart
      * that would run beside each other. Called while nothing runs; NULL: no trace any more, and such programs are gone. Where
      * the device cannot tell times, device->trace stays NULL. */
     strata_status (*set_trace)(strata_device *device, strata_trace *trace, int track, strata_error *err);

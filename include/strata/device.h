@@ -60,12 +60,13 @@ STRATA_API const char *strata_device_class_name(strata_device_class device_class
 STRATA_API STRATA_MUST_USE strata_status strata_devices_list(strata_device_info **out_devices, int *out_n, strata_error *err);
 STRATA_API void strata_devices_free(strata_device_info *devices);
 
-/* What a device is doing while it gets its kernels, which happens when a model's step is compiled and where the first step runs. */
+/* What a device is doing while it gets its kernels: when a model's step is compiled. */
 typedef struct strata_compile_progress {
     /* The device's id. */
     const char *device;
-    /* False: `done` of `total` kernels are compiled; drivers that compile all at once go from 0 to `total`, and some compile on
-     * in the first step. True: `done` of `total` ways to compute a node were timed, as no file says yet which one is fastest. */
+    /* False: `done` of `total` kernels are compiled. Drivers that compile all at once go from 0 to `total`, and some compile on
+     * in the first step. True: of the ways to compute a node, `done` of `total` were timed, as no file says yet which one is
+     * fastest. */
     bool tuning;
     int done, total;
 } strata_compile_progress;
@@ -85,7 +86,8 @@ typedef struct strata_device_options {
      * 0.001..1e9; 0 means 600. One submission is a whole program, a training step for instance. Vulkan only: OpenCL has no wait
      * with a limit, and the host runs programs in the caller. */
     double stall_seconds;
-    /* Called before kernels are compiled and after, which may take seconds once; the library prints nothing itself. NULL: none. */
+    /* Called before kernels are compiled and after, which may take seconds once; the library itself prints nothing. NULL:
+     * none. */
     strata_compile_callback on_compile;
     /* For on_compile. */
     void *user;

@@ -293,8 +293,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_load(const char *path, str
  * each owns a part of the optimizer's memory; those that need no file give NULL. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_save_checkpoint(strata_model *model, int epochs, const char *path,
                                                                       strata_error *err);
-/* Steps of an epoch that the model has done, of the last fit, which was stopped within it, or of the checkpoint that was loaded;
- * 0: the model stands between epochs. To be given to fit as first_step. */
+/* How many steps of an epoch the model has done: of the last fit, if it was stopped within an epoch, or of the checkpoint that
+ * was loaded. 0: the model stands between epochs. Fit takes it as first_step. */
 STRATA_API int64_t strata_model_epoch_steps(const strata_model *model);
 /* Into a compiled model. *out_epochs is 0, and nothing is changed, where there is no such file. With several workers all call
  * it, and rank 0's file counts. Fails: DATA for a file of another model, optimizer, loss or seed; UNAVAILABLE for one that

@@ -132,6 +132,12 @@ static void print_names(const chart *c, const look *look) {
     printf("\n");
 }
 
+static bool has_lines(const chart *c) {
+    for (int i = 0; i < c->n; i++)
+        if (c->series[i].n > 1) return true;
+    return false;
+}
+
 void chart_print(const chart *c, const look *look, int rows) {
     chart_range range;
     canvas own = {.columns = look->columns - MARGIN, .rows = rows, .utf8 = look->utf8};
@@ -139,6 +145,12 @@ void chart_print(const chart *c, const look *look, int rows) {
     if (own.columns < 4) own.columns = 4;
     if (!chart_get_range(c, &range)) {
         printf("%*s(no numbers)\n", MARGIN, "");
+        return;
+    }
+    if (!has_lines(c)) {
+        for (int i = 0; i < c->n; i++)
+            if (c->series[i].n)
+                printf("%*.4g  %.*s\n", MARGIN, c->series[i].points[0].y, look->columns - MARGIN - 2, c->series[i].label);
         return;
     }
     own.dots = calloc((size_t)own.columns * (size_t)rows, 1);

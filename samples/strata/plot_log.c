@@ -121,14 +121,17 @@ static int read_run(const char *path, run_rows *run) {
     return code;
 }
 
-/* Of one run, the rows of epochs, or of steps. */
+/* Of one run, by epoch; or by step, where what only epochs have lies at their last steps. */
 static bool add_curve(chart *c, run_rows *run, const char *name, const char *label, bool steps) {
     const int y = find_name(run, name, false), x = find_name(run, steps ? "total_step" : "epoch", false);
+    bool of_epochs = true;
     chart_series *s = NULL;
+    for (int i = 0; i < run->n && y >= 0 && steps; i++) of_epochs &= run->rows[i].epoch || isnan(run->rows[i].values[y]);
     for (int i = 0; i < run->n && y >= 0 && x >= 0; i++) {
-        if (run->rows[i].epoch == steps || isnan(run->rows[i].values[y])) continue;
+        const log_row *row = &run->rows[i];
+        if (row->epoch != of_epochs || isnan(row->values[y]) || isnan(row->values[x])) continue;
         if (!s) s = chart_add_series(c, label);
-        if (s && !chart_add_point(s, run->rows[i].values[x], run->rows[i].values[y])) return false;
+        if (s && !chart_add_point(s, row->values[x], row->values[y])) return false;
     }
     return true;
 }
@@ -187,7 +190,6 @@ static int draw(const plot_options *options, const char *const *paths, run_rows 
         c->title = shown[i];
         c->x_label = steps ? "step" : "epoch";
         if (!make_chart(c, shown[i], paths, runs, n_runs, steps)) code = no_memory();
-        if (!code && !c->n && !make_chart(c, shown[i], paths, runs, n_runs, false)) code = no_memory();
         if (!code && !c->n && options->show) code = list_names(&runs[0], paths[0], shown[i]);
         n_drawn += c->n > 0;
     }

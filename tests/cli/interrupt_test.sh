@@ -65,7 +65,8 @@ expect 0 "" $launch --epochs 3 --json --checkpoint "$work/point"
 check "the workers' weights are those of an uninterrupted job" test "$(sha)" = "$whole"
 
 # The second: nothing is finished. A step that takes seconds.
-printf '%s' '{"input": [4096], "layers": [{"layer": "dense", "units": 4096}, {"layer": "dense", "units": 1}], "loss": "mse"}' >"$work/large.json"
+printf '%s' '{"input": [4096], "layers": [{"layer": "dense", "units": 4096}, {"layer": "dense", "units": 1}],
+              "loss": "mse"}' >"$work/large.json"
 python3 - "$work/large.csv" <<'END'
 import sys
 with open(sys.argv[1], "w") as f:
@@ -77,7 +78,8 @@ END
 python3 - "$strata" "$work/large.json" "$work/large.csv" <<'END' >"$work/out" 2>"$work/err"
 import signal, subprocess, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-run = subprocess.Popen([sys.argv[1], "train", sys.argv[2], "--device", "host", "--data", sys.argv[3], "--label", "y", "--batch", "400", "--epochs", "100"],
+command = [sys.argv[1], "train", sys.argv[2], "--device", "host", "--data", sys.argv[3], "--label", "y"]
+run = subprocess.Popen(command + ["--batch", "400", "--epochs", "100"],
                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 run.stdout.readline()
 time.sleep(0.5)

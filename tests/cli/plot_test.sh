@@ -8,12 +8,15 @@ unset NO_COLOR COLUMNS LINES LC_ALL LC_CTYPE
 export TERM=xterm LANG=C.UTF-8
 train="train mnist --device host --data $work/data --validation-split 0.2 --seed 1"
 narrower() { # N: no line of stdout has more columns
-    check "all lines fit in $1 columns" python3 -c 'import sys; lines = open(sys.argv[1], encoding="utf-8").read().splitlines(); assert all(len(l) <= int(sys.argv[2]) for l in lines), max(lines, key=len)' "$work/out" "$1"
+    check "all lines fit in $1 columns" python3 -c 'import sys
+lines = open(sys.argv[1], encoding="utf-8").read().splitlines()
+assert all(len(l) <= int(sys.argv[2]) for l in lines), max(lines, key=len)' "$work/out" "$1"
 }
 svg() { # FILE N: it is XML, with at least so many shapes
     check "$1 is SVG with at least $2 shapes" python3 -c 'import sys, xml.etree.ElementTree as e
 root = e.parse(sys.argv[1]).getroot()
-assert root.tag.endswith("}svg") and sum(1 for x in root.iter() if x.tag.split("}")[1] in ("polyline", "rect")) >= int(sys.argv[2])' "$1" "$2"
+shapes = [x for x in root.iter() if x.tag.split("}")[1] in ("polyline", "rect")]
+assert root.tag.endswith("}svg") and len(shapes) >= int(sys.argv[2])' "$1" "$2"
 }
 # shellcheck disable=SC2086 # words
 {
@@ -24,14 +27,16 @@ for width in 80 50 24; do
     expect 0 "train_loss" plot "$work/one.jsonl" --width $width
     narrower $width
     stdout "val_accuracy"
-    check "it is drawn in Braille" python3 -c 'import sys; assert any("\u2801" <= c <= "\u28ff" for c in open(sys.argv[1], encoding="utf-8").read())' "$work/out"
+    check "it is drawn in Braille" python3 -c 'import sys
+assert any("\u2801" <= c <= "\u28ff" for c in open(sys.argv[1], encoding="utf-8").read())' "$work/out"
 done
 expect 0 "two.csv: val_loss" plot "$work/one.jsonl" "$work/two.csv" --show loss
 LC_ALL=C expect 0 "gradient_norm" plot "$work/one.jsonl" --show gradient_norm,learning_rate --steps --height 9
 check "without UTF-8 it is ASCII" sh -c "! LC_ALL=C grep -q '[^ -~]' '$work/out'"
 check "a falling loss falls from the left top" python3 - "$strata" "$work/one.jsonl" <<'END'
 import subprocess, sys
-lines = subprocess.run([sys.argv[1], "plot", sys.argv[2], "--show", "loss", "--height", "12", "--width", "60"], capture_output=True, text=True, env={"LC_ALL": "C"}).stdout.splitlines()
+command = [sys.argv[1], "plot", sys.argv[2], "--show", "loss", "--height", "12", "--width", "60"]
+lines = subprocess.run(command, capture_output=True, text=True, env={"LC_ALL": "C"}).stdout.splitlines()
 rows = [line[10:].ljust(50) for line in lines[1:13]]
 top = [next((r for r in range(12) if rows[r][c] != " "), None) for c in (0, 25, 49)]
 assert top[0] == 0 and top[0] < top[1] < top[2], (top, rows)
@@ -53,8 +58,9 @@ narrower 80
 check "the matrix is that of evaluate" python3 - "$strata" "$work" <<'END'
 import json, subprocess, sys
 strata, work = sys.argv[1:]
-wanted = json.loads(subprocess.run([strata, "evaluate", work + "/model.strata", "--device", "host", "--data", work + "/data", "--metrics", "confusion_matrix", "--json"],
-                                   capture_output=True, text=True, check=True).stdout)["metrics"]["confusion_matrix"]
+command = [strata, "evaluate", work + "/model.strata", "--device", "host", "--data", work + "/data", "--json"]
+said = subprocess.run(command + ["--metrics", "confusion_matrix"], capture_output=True, text=True, check=True).stdout
+wanted = json.loads(said)["metrics"]["confusion_matrix"]
 rows = [[int(x) for x in line.split()[1:]] for line in open(work + "/out").read().splitlines()[3:13]]
 assert rows == wanted, rows
 END
@@ -76,8 +82,10 @@ with open(sys.argv[1], "w") as f:
         k = i % 3
         f.write(f"{k * 2 + random.random()},{-k + random.random()},{('rose', 'tulip', 'lily')[k]}\n")
 END
-printf '%s' '{"input": [2], "layers": [{"layer": "dense", "units": 3}], "optimizer": {"name": "adam", "learning_rate": 0.1}}' >"$work/kinds.json"
-expect 0 "" train "$work/kinds.json" --device host --data "$work/flowers.csv" --label kind --epochs 30 --save "$work/kinds.strata"
+printf '%s' '{"input": [2], "layers": [{"layer": "dense", "units": 3}], "optimizer": {"name": "adam", "learning_rate": 0.1}}' \
+    >"$work/kinds.json"
+flowers="train $work/kinds.json --device host --data $work/flowers.csv --label kind"
+expect 0 "" $flowers --epochs 30 --save "$work/kinds.strata"
 expect 0 "60 examples" plot "$work/kinds.strata" --confusion "$work/flowers.csv" --device host
 stdout "tulip"
 

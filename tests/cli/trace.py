@@ -23,7 +23,8 @@ for e in events:
     assert e["ph"] == "X" and e["dur"] >= 0 and e["ts"] >= newest.get(e["pid"], 0), e
     newest[e["pid"]] = e["ts"]
     slices[e["pid"], e["tid"]].append(e)
-assert len(processes) == workers and (workers == 1 or sorted(processes.values()) == [f"worker {r}" for r in range(workers)]), processes
+assert len(processes) == workers, processes
+assert workers == 1 or sorted(processes.values()) == [f"worker {r}" for r in range(workers)], processes
 assert set(slices) <= set(names), "a track without a name"
 ns = lambda us: round(us * 1000)
 for track, own in slices.items():
@@ -40,7 +41,8 @@ for track in sorted(names):
     own = slices.get(track, [])
     kinds = collections.Counter(e["name"] for e in own)
     busy = sum(e["dur"] for e in own)
-    print(f"{processes[track[0]]}: {names[track]}: {len(own)} slices, {busy / 1000:.1f} ms: " + ", ".join(f"{n} {k}" for k, n in kinds.most_common(60)))
+    print(f"{processes[track[0]]}: {names[track]}: {len(own)} slices, {busy / 1000:.1f} ms:",
+          ", ".join(f"{n} {k}" for k, n in kinds.most_common(60)))
     if names[track] != "host thread":
         rates = [e["args"]["GFLOP/s"] for e in own if "GFLOP/s" in e["args"]]
         kernels = [e for e in own if "op" in e["args"]]
@@ -56,6 +58,7 @@ except Exception as reason:  # no package, or no binary for it
     print(f"skipped: not read by Perfetto's trace processor ({type(reason).__name__})")
     sys.exit()
 kept = list(processor.query("select count(*) as n from slice"))[0].n
-lost = [(r.name, r.value) for r in processor.query("select name, value from stats where severity in ('error', 'data_loss') and value > 0")]
+errors = "select name, value from stats where severity in ('error', 'data_loss') and value > 0"
+lost = [(r.name, r.value) for r in processor.query(errors)]
 assert kept == sum(map(len, slices.values())) and not lost, (kept, lost)
 print(f"Perfetto's trace processor keeps all {kept} slices")
