@@ -181,8 +181,9 @@ typedef struct strata_fit_options {
     /* Bring strata_progress.metrics up to date about this often, from the sums that each step reports anyway: nothing waits
      * for the device. 0: at the end of the epoch only. */
     double metrics_seconds;
-    /* A file that gets a trace of the first steps: segments on each replica, exchanges on the host, in the Trace Event
-     * Format of chrome://tracing and ui.perfetto.dev. NULL: none. */
+    /* A file that gets a trace of the first steps: each kernel on each device by the device's clock where it has one,
+     * exchanges and other work on the host, in the Trace Event Format of ui.perfetto.dev and chrome://tracing. Programs are
+     * compiled anew for it. With several workers all give one or none, and rank 0's has the events of all. NULL: none. */
     const char *trace;
     /* Call on_progress after every so many steps of an epoch, and at its end; 0: 1. Steps are submitted without waiting for
      * each other anyhow, so nothing else changes. */
