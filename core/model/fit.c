@@ -233,9 +233,17 @@ static strata_status retire(fit *f, strata_error *err) {
     return together > 1 && f->progress.step % together ? STRATA_OK : tell(f, err);
 }
 
-static void add_to_trace(fit *f, const char *what, double began) {
-    if (f->trace)
-        strata_trace_add_named(f->trace, STRATA_TRACE_HOST, what, f->model->optimizer_steps, began, strata_trace_now());
+/* The step's number counts from 0, as devices' do. */
+static void add_to_trace(fit *f, const char *what, int64_t step, double began) {
+    if (f->trace) strata_trace_add_named(f->trace, STRATA_TRACE_HOST, what, step, began, strata_trace_now());
+}
+
+static void add_epoch_to_trace(fit *f) {
+    char name[32];
+    if (!f->trace) return;
+    snprintf(name, sizeof name, "epoch %d", f->progress.epoch + 1);
+    strata_trace_add(f->trace, STRATA_TRACE_HOST, strata_trace_add_label(f->trace, name, "", 0), f->model->optimizer_steps,
+                     f->epoch_began, strata_trace_now());
 }
 
 /* Of the update that the flight makes or belongs to. */
@@ -286,7 +294,7 @@ static strata_status prepare(fit *f, strata_program_kind kind, int64_t n, flight
     const strata_model_program *newest = f->model->programs;
     const double began = f->trace ? strata_trace_now() : 0;
     STRATA_TRY(strata_model_get_program(f->model, kind, n, form, &step->program, err));
-    if (f->model->programs != newest) add_to_trace(f, "compile", began);
+    if (f->model->programs != newest) add_to_trace(f, "compile", f->model->optimizer_steps, began);
     if (f->trace) strata_group_set_trace(step->program->group, f->trace, f->tracks);
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
     fill_words(f, step);
@@ -336,7 +344,7 @@ static strata_status hold(fit *f, const strata_worker_step *rows, strata_error *
         fill_part(f, step, &step->program->parts[r], f->held.examples + rows->first, f->held_whole);
         f->model->replicas[r].n_held += step->program->parts[r].n > 0;
     }
-    add_to_trace(f, "write inputs", began);
+    add_to_trace(f, "write inputs", step->t - 1, began);
     STRATA_TRY(start(f, err));
     if (!f->model->strategy->auto_split) return STRATA_OK;
     STRATA_TRY(finish_step(f, err));
@@ -359,7 +367,7 @@ static strata_status submit(fit *f, int64_t number, const strata_worker_step *ro
     flight *step = &f->flights[f->n_flights];
     const double began = f->trace ? strata_trace_now() : 0;
     for (int r = 0; r < step->program->n_parts; r++) fill_part(f, step, &step->program->parts[r], rows->first, rows->n);
-    add_to_trace(f, "write inputs", began);
+    add_to_trace(f, "write inputs", step->t - 1, began);
     f->n_examples += rows->n;
     return start(f, err);
 }
@@ -445,7 +453,7 @@ static strata_status run_epoch(fit *f, strata_error *err) {
     for (int64_t number = f->progress.step;; number++) {
         const double began = f->trace ? strata_trace_now() : 0;
         STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
-        add_to_trace(f, "next batch", began);
+        add_to_trace(f, "next batch", f->model->optimizer_steps, began);
         if (!rows.n) break;
         STRATA_TRY(ask_to_stop(f, err));
         if (f->stopped) break;
@@ -471,7 +479,7 @@ static strata_status end_epoch(fit *f, strata_error *err) {
     p->epoch_seconds = seconds() - f->epoch_began;
     const double began = f->trace ? strata_trace_now() : 0;
     STRATA_TRY(strata_validation_run(f->model, &f->opts, p->epoch, &p->validation, &f->stop, err));
-    if (f->opts.validation) add_to_trace(f, "validation", began);
+    if (f->opts.validation) add_to_trace(f, "validation", f->model->optimizer_steps, began);
     h->epochs[h->n_epochs] = p->metrics;
     h->epoch_seconds[h->n_epochs] = p->epoch_seconds;
     if (h->validation) h->validation[h->n_epochs] = p->validation;
@@ -490,7 +498,7 @@ static strata_status run_epochs(fit *f, strata_error *err) {
         strata_status status = run_epoch(f, err);
         strata_worker_batches_destroy(f->batches);
         f->batches = NULL;
-        add_to_trace(f, "epoch", f->epoch_began);
+        add_epoch_to_trace(f);
         if (!status && !f->stopped) status = end_epoch(f, err);
         if (status) return status;
         if (f->stopped) {
