@@ -4,7 +4,7 @@
 python3 screen.py [--both] [--resize COLUMNS] [--interrupt TEXT] FILE COLUMNS COMMAND...
 FILE gets all that was drawn. It is checked that nothing was drawn beyond the last column: with a screen of one row after the
 other, as a terminal has. --both: stdout is the terminal, too. --resize: another width, from the first line that has "epoch ".
---interrupt: Ctrl-C once TEXT was drawn. The exit code is the command's.
+--interrupt: Ctrl-C once TEXT was drawn, three times after the resize if there is one. The exit code is the command's.
 """
 import fcntl, os, pty, re, select, signal, struct, subprocess, sys, termios
 
@@ -23,7 +23,7 @@ def resize(width):
 resize(columns)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell without job control has it ignored
 run = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=theirs, stdout=theirs if "both" in options else sys.stdout)
-drawn, widest = b"", columns
+drawn, widest, mark, times = b"", columns, 0, 1
 keep = os.dup(theirs)
 os.close(theirs)
 theirs = keep
@@ -36,15 +36,16 @@ while True:
         break
     if "resize" in options and b"epoch " in drawn:
         widest = max(columns, int(options.pop("resize")))
-        mark = len(drawn)
+        mark, times = len(drawn), 3
         resize(int(sys.argv[sys.argv.index("--resize") + 1]))
-    if "interrupt" in options and options["interrupt"].encode() in drawn:
+    if "interrupt" in options and "resize" not in options and drawn[mark:].count(options["interrupt"].encode()) >= times:
         options.pop("interrupt")
         run.send_signal(signal.SIGINT)
 open(path, "wb").write(drawn)
 text = re.sub(r"\033\[[0-9;]*[A-Za-z]", "", drawn.decode(errors="replace"))
 for line in re.split(r"[\r\n]", text):
-    if ("step " in line or " left" in line or "━" in line or "compiling" in line) and len(line) >= widest:
+    if not line.startswith("strata: ") and ("step " in line or " left" in line or "━" in line or "compiling" in line) \
+            and len(line) >= widest:
         print(f"{len(line)} columns of {widest}: {line}", file=sys.stderr)
         sys.exit(77)
 sys.exit(run.wait())
