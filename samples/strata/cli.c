@@ -12,8 +12,10 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/base/text.h"
+#include "terminal.h"
 
 enum { MAX_OPTIONS = 64 };
 
@@ -164,12 +166,22 @@ int read_options(const command *command, int argc, char **argv, void *options, c
 
 /* ---- what several commands do ---- */
 
+/* For commands without a line of progress. */
+static void print_compiling(const strata_compile_progress *p, void *user) {
+    (void)user;
+    if (!terminal_draws(STDERR_FILENO)) return;
+    fprintf(stderr, "\r\033[K");
+    if (p->done < p->total)
+        fprintf(stderr, "%s kernels for %s, once (%d of %d)", p->tuning ? "timing" : "compiling", p->device, p->done, p->total);
+    fflush(stderr);
+}
+
 int open_device(const device_flags *flags, strata_device **out_device) {
     strata_error err = {0};
     strata_device_options opts = {.fast = flags->fast,
                                   .no_tune = flags->no_tune,
                                   .no_cache = flags->no_cache,
-                                  .on_compile = flags->on_compile,
+                                  .on_compile = flags->on_compile ? flags->on_compile : print_compiling,
                                   .user = flags->user};
     strata_status status = strata_device_open(flags->which, &opts, out_device, &err);
     return status ? report(FAILING_DEVICE, status, &err) : EXIT_OK;
