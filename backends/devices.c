@@ -137,6 +137,10 @@ strata_status strata_device_open(const char *which, const strata_device_options 
         status = strata_fail(err, STRATA_UNAVAILABLE, "device %s cannot be used: %s", rows[index].id, rows[index].skipped);
     else
         status = backend_of(&rows[index])->open(&rows[index], opts ? opts : &defaults, out_device, err);
+    if (!status && opts) {
+        (*out_device)->on_compile = opts->on_compile;
+        (*out_device)->on_compile_user = opts->user;
+    }
     if (!status && opts && opts->fallback_to_host) status = add_fallback(out_device, err);
     strata_devices_free(rows);
     return status;

@@ -10,6 +10,7 @@
 
 #include "backends/host/host.h"
 #include "backends/registry.h"
+#include "core/run/trace_node.h"
 
 typedef struct host_device {
     strata_device base;
@@ -24,9 +25,10 @@ struct strata_buffer {
 /* One node, ready to run: addresses depend on the slot only where an operand lies in the INPUT or OUTPUT arena. */
 typedef struct host_step {
     const strata_tensor *node;
-    const host_fast_op *fast; /* NULL: the reference */
-    const void **inputs;      /* [slot * n_inputs + i] */
-    void **output;            /* [slot] */
+    const host_fast_op *fast;        /* NULL: the reference */
+    const void **inputs;             /* [slot * n_inputs + i] */
+    void **output;                   /* [slot] */
+    const strata_trace_label *label; /* NULL: there is no trace */
 } host_step;
 
 struct strata_program {
@@ -182,6 +184,8 @@ static strata_status make_steps(strata_program *program, const strata_piece *pie
         const strata_tensor *node = piece->nodes[i];
         host_step *step = &program->steps[i];
         *step = (host_step){.node = node, .fast = strata_host_fast_find(node), .inputs = (const void **)next};
+        strata_trace *trace = program->device->base.trace;
+        if (trace) step->label = strata_trace_node(trace, node, step->fast ? "host loop" : "reference", 1);
         for (int slot = 0; slot < program->n_slots; slot++)
             for (int k = 0; k < node->n_inputs; k++) *next++ = address_of(program, piece, slot, node->inputs[k]);
         step->output = next;
@@ -234,8 +238,10 @@ static const void *host_program_output(strata_program *program, int slot) {
 }
 
 static strata_status host_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
+    strata_device *device = &program->device->base;
     for (int i = 0; i < program->n_steps; i++) {
         const host_step *step = &program->steps[i];
+        const double began = device->trace ? strata_trace_now() : 0;
         host_call call = {.call = {.node = step->node,
                                    .inputs = step->inputs + (size_t)slot * (size_t)step->node->n_inputs,
                                    .output = step->output[slot]},
@@ -244,9 +250,11 @@ static strata_status host_run(strata_program *program, int slot, uint64_t *out_t
             step->fast->run(&call);
         else
             STRATA_TRY(step->node->op->reference(&call.call, err));
+        if (device->trace)
+            strata_trace_add(device->trace, device->trace_track, step->label, device->trace_step, began, strata_trace_now());
     }
-    program->device->base.counters.launches += (uint64_t)program->n_steps;
-    program->device->base.counters.submissions++;
+    device->counters.launches += (uint64_t)program->n_steps;
+    device->counters.submissions++;
     *out_ticket = ++program->device->last_ticket;
     return STRATA_OK;
 }
@@ -255,6 +263,13 @@ static strata_status host_wait(strata_device *device, uint64_t ticket, strata_er
     (void)device;
     (void)ticket;
     (void)err;
+    return STRATA_OK;
+}
+
+static strata_status host_set_trace(strata_device *device, strata_trace *trace, int track, strata_error *err) {
+    (void)err;
+    device->trace = trace;
+    device->trace_track = track;
     return STRATA_OK;
 }
 
@@ -271,6 +286,7 @@ static const strata_device_api host_api = {
     .program_output = host_program_output,
     .run = host_run,
     .wait = host_wait,
+    .set_trace = host_set_trace,
 };
 
 static strata_status open_row(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,

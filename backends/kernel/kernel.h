@@ -101,6 +101,9 @@ strata_status strata_kernel_list_create(const strata_kernel_limits *limits, stra
                                         strata_kernel_list *out_list, strata_error *err);
 void strata_kernel_list_finish(strata_kernel_list *list); /* a zeroed list is fine; leaves it zeroed */
 
+/* How a launch of the list is called in a trace: its node, with the kernel. */
+const strata_trace_label *strata_kernel_trace_label(strata_trace *trace, const strata_kernel_list *list, int launch);
+
 /* strata_device_api.supports: whether there is a kernel for the node and its dtypes on a device of these limits. */
 strata_support strata_kernel_supports(const strata_kernel_limits *limits, const strata_tensor *node, const char **reason);
 

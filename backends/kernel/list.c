@@ -2,10 +2,12 @@
  *
  * A piece to a list of launches: each node is lowered, each launch gets its arenas, element offsets, work-group size and number
  * of groups, equal kernels are shared, and barriers are put where hazards are. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/kernel/lowering.h"
+#include "core/run/trace_node.h"
 
 enum {
     GPU_LOCAL = 256,              /* work-items in a group where a launch asks for nothing */
@@ -242,6 +244,16 @@ strata_status strata_kernel_list_create(const strata_kernel_limits *limits, stra
     else
         *out_list = list;
     return status;
+}
+
+const strata_trace_label *strata_kernel_trace_label(strata_trace *trace, const strata_kernel_list *list, int launch) {
+    const strata_kernel_launch *l = &list->launches[launch];
+    const strata_shader *shader = list->kernels[l->kernel].shader;
+    char kernel[96];
+    int parts = 0;
+    for (int i = 0; i < list->n_launches; i++) parts += list->launches[i].node == l->node;
+    snprintf(kernel, sizeof kernel, "%s%s%s", shader->stem, *shader->variant ? " " : "", shader->variant);
+    return strata_trace_node(trace, l->node, kernel, parts);
 }
 
 void strata_kernel_list_finish(strata_kernel_list *list) {

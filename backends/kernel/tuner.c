@@ -210,10 +210,12 @@ static int tune(strata_tuner *tuner, const strata_tensor *node, const strata_can
     double best_us = 0;
     const uint64_t budget = tuner->is_gpu ? GPU_BUDGET_NS : BUDGET_NS;
     const double margin = tuner->is_gpu ? 1 : CPU_MARGIN;
+    if (tuner->spent_ns < budget) strata_device_report_compile(tuner->device, true, 0, n);
     bool ready = tuner->spent_ns < budget && bytes > 0 && truth && result &&
                  !strata_bench_init(&bench, tuner->device, node, NULL, NULL) &&
                  !try_candidate(tuner, &bench, 0, truth, &best_us, NULL) && best_us > (tuner->is_gpu ? GPU_SMALL_US : SMALL_US);
     for (int i = 1; i < n && ready && tuner->spent_ns < budget; i++) {
+        strata_device_report_compile(tuner->device, true, i, n);
         uint64_t start = now_ns();
         double us;
         bool good = !try_candidate(tuner, &bench, i, result, &us, NULL) && us < best_us * margin &&

@@ -44,15 +44,15 @@ void strata_opencl_clblast_close(opencl_device *device) {
 }
 
 strata_status strata_opencl_clblast_run(opencl_device *device, const strata_kernel_launch *launch, const cl_mem *memory,
-                                        strata_error *err) {
+                                        cl_event *out_event, strata_error *err) {
     const strata_word *first = launch->words, *w = launch->words + N_BUFFERS;
     const CLBlastTranspose a_transpose = w[TRANSPOSE_A].u32 ? CLBlastTransposeYes : CLBlastTransposeNo;
     const CLBlastTranspose b_transpose = w[TRANSPOSE_B].u32 ? CLBlastTransposeYes : CLBlastTransposeNo;
     const size_t m = w[M].u32, n = w[N].u32;
-    CLBlastStatusCode code =
-        device->clblast->multiply(CLBlastLayoutRowMajor, a_transpose, b_transpose, m, n, w[K].u32, 1.0f, memory[0],
-                                  first[0].u32, w[A_ROW].u32, w[A_BATCH].u32, memory[1], first[1].u32, w[B_ROW].u32,
-                                  w[B_BATCH].u32, 0.0f, memory[2], first[2].u32, n, m * n, w[BATCH].u32, &device->queue, NULL);
+    CLBlastStatusCode code = device->clblast->multiply(CLBlastLayoutRowMajor, a_transpose, b_transpose, m, n, w[K].u32, 1.0f,
+                                                       memory[0], first[0].u32, w[A_ROW].u32, w[A_BATCH].u32, memory[1],
+                                                       first[1].u32, w[B_ROW].u32, w[B_BATCH].u32, 0.0f, memory[2],
+                                                       first[2].u32, n, m * n, w[BATCH].u32, &device->queue, out_event);
     if (code == CLBlastSuccess) return STRATA_OK;
     return strata_fail(err, STRATA_UNSUPPORTED, "%s: CLBlast fails with code %d; open the device without options.fast",
                        device->base.info.id, (int)code);
@@ -65,9 +65,10 @@ void strata_opencl_clblast_close(opencl_device *device) {
     (void)device;
 }
 strata_status strata_opencl_clblast_run(opencl_device *device, const strata_kernel_launch *launch, const cl_mem *memory,
-                                        strata_error *err) {
+                                        cl_event *out_event, strata_error *err) {
     (void)launch;
     (void)memory;
+    (void)out_event;
     return strata_fail(err, STRATA_INTERNAL, "%s: built without CLBlast", device->base.info.id);
 }
 #endif

@@ -86,6 +86,7 @@ static strata_status wait_ticket(strata_device *base, uint64_t ticket, strata_er
     }
     device->cl.ReleaseEvent(*event);
     *event = NULL;
+    if (device->timed) strata_opencl_time_collect(device, ticket);
     if (code == CL_COMPLETE) return STRATA_OK;
     device->lost = STRATA_DEVICE_LOST;
     return strata_fail(err, STRATA_DEVICE_LOST, "%s: a run failed on the device: %s (%d); start again", base->info.id,
@@ -109,6 +110,10 @@ static void wait_for_workers(const opencl_device *device) {
 static void close_device(strata_device *base) {
     opencl_device *device = (opencl_device *)base;
     strata_tuner_destroy(device->tuner);
+    if (base->trace) {
+        const strata_status ended = strata_opencl_set_trace(base, NULL, 0, NULL);
+        (void)ended;
+    }
     if (device->queue) {
         device->cl.Finish(device->queue);
         for (int i = 0; i < OPENCL_TICKETS; i++)
@@ -147,6 +152,7 @@ static const strata_device_api api = {
     .program_output = strata_opencl_program_output,
     .run = strata_opencl_run,
     .wait = wait_ticket,
+    .set_trace = strata_opencl_set_trace,
 };
 
 static void fill_limits(opencl_device *device, const strata_device_options *opts) {

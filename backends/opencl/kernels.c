@@ -121,13 +121,16 @@ static strata_status reserve(opencl_device *device, int n, strata_error *err) {
 }
 
 static strata_status build_cached(opencl_device *device, const char *source, const char *what, const char *const *entries,
-                                  int n_entries, cl_program *out_program, strata_error *err) {
+                                  int n_entries, int n_kernels, cl_program *out_program, strata_error *err) {
+    const bool trying = strata_tuner_is_trying(device->tuner);
+    if (!trying) strata_device_report_compile(&device->base, false, 0, n_kernels);
     bool use_cache = !device->driver_caches && device->cache.dir[0];
     cl_program program = use_cache ? load_binary(device, source) : NULL;
     if (!program) {
         STRATA_TRY(compile_source(device, source, what, &program, err));
         if (use_cache) store_binary(device, program, source, entries, n_entries);
     }
+    if (!trying) strata_device_report_compile(&device->base, false, n_kernels, n_kernels);
     *out_program = program;
     return STRATA_OK;
 }
@@ -153,7 +156,7 @@ static strata_status build_together(opencl_device *device, const strata_kernel *
 
     cl_program program = NULL;
     const char *entries[1] = {built[0].entry};
-    strata_status status = build_cached(device, source, what, entries, 1, &program, err);
+    strata_status status = build_cached(device, source, what, entries, 1, n, &program, err);
     free(source);
     if (status) return status;
     for (int i = 0; i < n; i++) {
@@ -183,8 +186,8 @@ strata_status strata_opencl_build(opencl_device *device, const strata_kernel *ke
     return status;
 }
 
-strata_status strata_opencl_build_text(opencl_device *device, const char *source, const char *entry, cl_program *out_program,
-                                       strata_error *err) {
+strata_status strata_opencl_build_text(opencl_device *device, const char *source, const char *entry, int n_kernels,
+                                       cl_program *out_program, strata_error *err) {
     for (int i = 0; i < device->n_texts; i++) {
         if (strcmp(device->texts[i].source, source)) continue;
         *out_program = device->texts[i].program;
@@ -195,7 +198,7 @@ strata_status strata_opencl_build_text(opencl_device *device, const char *source
     char *copy = texts ? malloc(strlen(source) + 1) : NULL;
     if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program's text", device->base.info.id);
     strcpy(copy, source);
-    strata_status status = build_cached(device, source, entry, &entry, 1, out_program, err);
+    strata_status status = build_cached(device, source, entry, &entry, 1, n_kernels, out_program, err);
     if (status)
         free(copy);
     else

@@ -9,6 +9,7 @@
  *     kernels.c  kernels' programs, from the disk cache or the compiler
  *     source.c   several kernels' sources as one
  *     sequence.c a whole piece as one kernel, on CPUs
+ *     times.c    when each kernel ran, for a trace
  *     clblast.c  CLBlast's matrix product, where it is installed and options.fast allows it */
 #ifndef STRATA_BACKENDS_OPENCL_H
 #define STRATA_BACKENDS_OPENCL_H
@@ -87,8 +88,10 @@ typedef struct opencl_device {
     cl_device_id id;
     bool is_sub_device;
     cl_context context;
-    /* An in-order queue without profiling. */
-    cl_command_queue queue;
+    /* An in-order queue without profiling; while there is a trace, one with it, and the other one waits in plain_queue. */
+    cl_command_queue queue, plain_queue;
+    /* Runs whose kernels' times are not in the trace yet, oldest first. */
+    struct opencl_timed *timed;
     opencl_host_memory host_memory;
     /* clWaitForEvents burns a core here (NVIDIA): look and sleep instead. */
     bool waits_spin;
@@ -166,9 +169,9 @@ strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out
 strata_status strata_opencl_build(opencl_device *device, const strata_kernel *kernels, int n, int *out_built,
                                   strata_error *err);
 
-/* As strata_opencl_build, for one text that has a kernel function of that name. */
-strata_status strata_opencl_build_text(opencl_device *device, const char *source, const char *entry, cl_program *out_program,
-                                       strata_error *err);
+/* As strata_opencl_build, for one text that has a kernel function of that name, made of n_kernels. */
+strata_status strata_opencl_build_text(opencl_device *device, const char *source, const char *entry, int n_kernels,
+                                       cl_program *out_program, strata_error *err);
 
 /* ---- source.c ---- */
 /* Puts the kernel's source behind what `text` has, with its constants as macros; its functions, the kernel too, get `suffix`
@@ -195,12 +198,26 @@ strata_status strata_opencl_sequence_write(const opencl_device *device, const st
                                            strata_error *err);
 void strata_opencl_sequence_finish(opencl_sequence *sequence); /* a zeroed one is fine */
 
+/* ---- times.c ---- */
+/* The commands of one run, while there is a trace. */
+typedef struct opencl_timed opencl_timed;
+/* strata_device_api.set_trace. */
+strata_status strata_opencl_set_trace(strata_device *device, strata_trace *trace, int track, strata_error *err);
+/* Room for the events of a run's n commands: NULL where the device has no trace, or there is no memory. */
+opencl_timed *strata_opencl_time_begin(opencl_device *device, int n);
+/* Where to put the next command's event, with its label; NULL for a NULL run. */
+cl_event *strata_opencl_time_next(opencl_timed *timed, const strata_trace_label *label);
+/* The run has this ticket; NULL is fine. */
+void strata_opencl_time_end(opencl_device *device, opencl_timed *timed, uint64_t ticket);
+/* Adds the runs up to this ticket, which are done, to the trace. */
+void strata_opencl_time_collect(opencl_device *device, uint64_t ticket);
+
 /* ---- clblast.c ---- */
 /* Sets device->clblast and limits.library when CLBlast can be opened; no CLBlast is no error. */
 void strata_opencl_clblast_open(opencl_device *device);
 void strata_opencl_clblast_close(opencl_device *device);
 /* Enqueues one of its launches; memory: of its three buffers. */
 strata_status strata_opencl_clblast_run(opencl_device *device, const strata_kernel_launch *launch, const cl_mem *memory,
-                                        strata_error *err);
+                                        cl_event *out_event, strata_error *err);
 
 #endif

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "backends/opencl/opencl.h"
+#include "core/run/trace_node.h"
 
 /* An INPUT or OUTPUT arena of one slot, on both sides. */
 typedef struct opencl_port {
@@ -43,6 +44,8 @@ struct strata_program {
     opencl_slot *slots;
     strata_buffer *scratch;      /* NULL: none */
     strata_buffer *table, *sync; /* of the sequence; NULL: none */
+    /* While there is a trace: how each launch is called in it, and then the copies of inputs and outputs. NULL: none. */
+    const strata_trace_label **labels;
 };
 
 /* ---- ports ---- */
@@ -83,18 +86,20 @@ static void port_close(opencl_device *device, opencl_port *port) {
 }
 
 /* Hands a port to the device before a run. */
-static cl_int port_give(opencl_device *device, const opencl_port *port, bool input) {
+static cl_int port_give(opencl_device *device, const opencl_port *port, bool input, opencl_timed *timed,
+                        const strata_trace_label *label) {
     if (!port->bytes) return CL_SUCCESS;
     if (device->host_memory == OPENCL_HOST_MAPPED)
         return device->cl.EnqueueUnmapMemObject(device->queue, port->memory, port->host, 0, NULL, NULL);
     if (device->host_memory != OPENCL_HOST_STAGED || !input) return CL_SUCCESS;
     device->base.counters.upload_bytes += (uint64_t)port->bytes;
     return device->cl.EnqueueWriteBuffer(device->queue, port->memory, CL_FALSE, 0, (size_t)port->bytes, port->host, 0, NULL,
-                                         NULL);
+                                         strata_opencl_time_next(timed, label));
 }
 
 /* Hands it back to the host after a run. */
-static cl_int port_take(opencl_device *device, const opencl_port *port, bool input) {
+static cl_int port_take(opencl_device *device, const opencl_port *port, bool input, opencl_timed *timed,
+                        const strata_trace_label *label) {
     if (!port->bytes) return CL_SUCCESS;
     cl_int code = CL_SUCCESS;
     if (device->host_memory == OPENCL_HOST_MAPPED) {
@@ -105,7 +110,7 @@ static cl_int port_take(opencl_device *device, const opencl_port *port, bool inp
     if (device->host_memory != OPENCL_HOST_STAGED || input) return code;
     device->base.counters.download_bytes += (uint64_t)port->bytes;
     return device->cl.EnqueueReadBuffer(device->queue, port->memory, CL_FALSE, 0, (size_t)port->bytes, port->host, 0, NULL,
-                                        NULL);
+                                        strata_opencl_time_next(timed, label));
 }
 
 /* ---- kernel objects ---- */
@@ -204,11 +209,25 @@ static strata_status build_sequence(strata_program *program, opencl_sequence *ou
     opencl_device *device = program->device;
     *out = (opencl_sequence){0};
     *out_built = NULL;
-    if (strata_tuner_is_trying(device->tuner) || !strata_opencl_sequence_fits(device, &program->list)) return STRATA_OK;
+    if (strata_tuner_is_trying(device->tuner) || device->base.trace || !strata_opencl_sequence_fits(device, &program->list))
+        return STRATA_OK;
     STRATA_TRY(strata_opencl_sequence_write(device, &program->list, out, err));
     if (!out->source) return STRATA_OK;
-    strata_status status = strata_opencl_build_text(device, out->source, "strata_sequence", out_built, err);
+    strata_status status =
+        strata_opencl_build_text(device, out->source, "strata_sequence", program->list.n_kernels, out_built, err);
     return status == STRATA_UNSUPPORTED ? STRATA_OK : status;
+}
+
+/* ---- the trace ---- */
+/* Without memory for them nothing is traced. */
+static void make_labels(strata_program *program) {
+    const strata_kernel_list *list = &program->list;
+    strata_trace *trace = program->device->base.trace;
+    program->labels = calloc((size_t)list->n_launches + 2, sizeof(*program->labels));
+    if (!program->labels) return;
+    for (int l = 0; l < list->n_launches; l++) program->labels[l] = strata_kernel_trace_label(trace, list, l);
+    program->labels[list->n_launches] = strata_trace_add_label(trace, "copy inputs", "", 0);
+    program->labels[list->n_launches + 1] = strata_trace_add_label(trace, "copy outputs", "", 0);
 }
 
 /* ---- compile ---- */
@@ -267,6 +286,7 @@ static strata_status compile_within(const strata_kernel_limits *limits, opencl_d
         STRATA_TRY_GOTO(make_sequence(program, piece, &sequence, built, err));
     else
         STRATA_TRY_GOTO(make_calls(program, piece, err));
+    if (device->base.trace && !strata_tuner_is_trying(device->tuner)) make_labels(program);
     strata_opencl_sequence_finish(&sequence);
     *out_program = program;
     return STRATA_OK;
@@ -308,6 +328,7 @@ void strata_opencl_program_destroy(strata_program *program) {
     device->base.api->buffer_destroy(&device->base, program->sync);
     free(program->slots);
     free(program->calls);
+    free(program->labels);
     free(program->built);
     strata_kernel_list_finish(&program->list);
     free(program);
@@ -332,27 +353,34 @@ strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out
     const opencl_call *calls = program->calls + (size_t)slot * (size_t)n;
 
     /* The run's event is its last command's, which is the last kernel where outputs need no copy; else a marker's. */
-    bool kernel_is_last = device->host_memory == OPENCL_HOST_SHARED;
+    opencl_timed *timed = program->labels ? strata_opencl_time_begin(device, n + 2) : NULL;
+    const strata_trace_label *const *labels = timed ? program->labels : NULL;
+    const strata_trace_label *in = timed ? labels[n] : NULL, *out = timed ? labels[n + 1] : NULL;
+    bool kernel_is_last = device->host_memory == OPENCL_HOST_SHARED && !timed;
     cl_event event = NULL;
-    cl_int code = port_give(device, &ports->input, true);
-    if (code == CL_SUCCESS) code = port_give(device, &ports->output, false);
+    cl_int code = port_give(device, &ports->input, true, timed, in);
+    if (code == CL_SUCCESS) code = port_give(device, &ports->output, false, timed, out);
+    strata_status status = STRATA_OK;
     for (int c = 0; c < n && code == CL_SUCCESS; c++) {
         const opencl_call *call = &calls[c];
+        cl_event *times = strata_opencl_time_next(timed, labels ? labels[c] : NULL);
         if (!call->kernel) { /* a sequence has none of these, so calls are launches */
-            STRATA_TRY(strata_opencl_clblast_run(device, &program->list.launches[c], call->memory, err));
+            status = strata_opencl_clblast_run(device, &program->list.launches[c], call->memory, times, err);
+            if (status) break;
             continue;
         }
         cl_uint dimensions = call->global[1] > 1 ? 2 : 1;
         code = cl->EnqueueNDRangeKernel(device->queue, call->kernel, dimensions, NULL, call->global, call->local, 0, NULL,
-                                        kernel_is_last && c == n - 1 ? &event : NULL);
+                                        kernel_is_last && c == n - 1 ? &event : times);
     }
-    if (code == CL_SUCCESS) code = port_take(device, &ports->output, false);
-    if (code == CL_SUCCESS) code = port_take(device, &ports->input, true);
+    if (code == CL_SUCCESS) code = port_take(device, &ports->output, false, timed, out);
+    if (code == CL_SUCCESS) code = port_take(device, &ports->input, true, timed, in);
     if (code == CL_SUCCESS && !event) code = cl->EnqueueMarkerWithWaitList(device->queue, 0, NULL, &event);
     if (code == CL_SUCCESS) code = cl->Flush(device->queue);
-    if (code != CL_SUCCESS) {
+    strata_opencl_time_end(device, timed, device->last_ticket + 1);
+    if (code != CL_SUCCESS || status) {
         if (event) cl->ReleaseEvent(event);
-        return strata_opencl_fail(device, code, "a run", err);
+        return status ? status : strata_opencl_fail(device, code, "a run", err);
     }
     device->base.counters.launches += (uint64_t)program->list.n_launches;
     device->base.counters.submissions++;

@@ -100,6 +100,7 @@ strata_status strata_vulkan_wait(vulkan_device *device, uint64_t ticket, strata_
     }
     if (result) return strata_vulkan_fail(device, result, "waiting for a program", err);
     device->done_ticket = ticket;
+    if (device->timed) strata_vulkan_time_collect(device, ticket);
     return STRATA_OK;
 }
 
@@ -155,6 +156,7 @@ static const strata_device_api device_api = {
     .program_output = strata_vulkan_program_output,
     .run = strata_vulkan_run,
     .wait = device_wait,
+    .set_trace = strata_vulkan_set_trace,
 };
 
 /* Finds what `info` names, which must still be what it was when it was listed. */
@@ -261,6 +263,7 @@ static strata_status open_device(vulkan_device *device, const strata_device_opti
     STRATA_TRY(find_physical(device, err));
     device->base.info = device->physical.info;
     device->limits = limits_of(&device->physical, opts && opts->fast);
+    device->time_bits = device->physical.time_bits;
     STRATA_TRY(create_handle(device, err));
     STRATA_TRY(create_commands_and_fences(device, err));
     strata_cache_open(&device->cache, opts, &device->base.info);

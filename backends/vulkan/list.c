@@ -153,7 +153,7 @@ static strata_status choose_queue(const vulkan_functions *vk, vulkan_physical *o
     for (uint32_t i = 0; i < n; i++) {
         if (!(families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) || !families[i].queueCount) continue;
         bool draws = families[i].queueFlags & VK_QUEUE_GRAPHICS_BIT;
-        if (out->queue_family == UINT32_MAX || !draws) out->queue_family = i;
+        if (out->queue_family == UINT32_MAX || !draws) out->queue_family = i, out->time_bits = families[i].timestampValidBits;
         if (!draws) break;
     }
     free(families);

@@ -13,12 +13,14 @@
 #include <string.h>
 
 #include "backends/vulkan/vulkan.h"
+#include "core/run/trace_node.h"
 
 /* The INPUT and OUTPUT arenas of a slot, by kind; NULL where the arena has no bytes. */
 typedef struct vulkan_slot {
     VkCommandBuffer commands;
     strata_buffer *host[2];
     strata_buffer *device[2]; /* what kernels bind; the same as host[] where memory is unified */
+    VkQueryPool times;        /* NULL: nothing is traced */
 } vulkan_slot;
 
 struct strata_program {
@@ -29,6 +31,8 @@ struct strata_program {
     VkDescriptorPool pool;
     VkBufferView *views; /* of all texel buffers that sets of the pool name */
     uint32_t n_views;
+    /* While there is a trace: what the copy of inputs, each launch and the copy of outputs are called in it; NULL: none. */
+    const strata_trace_label **labels;
 };
 
 /* While a program is compiled. */
@@ -208,7 +212,7 @@ static void record_launch(const recording *r, VkCommandBuffer commands, int inde
         int64_t skipped = is_unused(range) ? 0 : range->begin - binding_begin(device, range);
         words[b].u32 = (uint32_t)(skipped / shader->buffers[b].element_bytes);
     }
-    if (launch->barrier_before)
+    if (launch->barrier_before || r->program->labels)
         barrier(vk, commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
                 VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
     vk->CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, r->pipelines[launch->kernel]);
@@ -216,6 +220,13 @@ static void record_launch(const recording *r, VkCommandBuffer commands, int inde
     vk->CmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, (uint32_t)launch->n_words * (uint32_t)sizeof *words,
                          words);
     vk->CmdDispatch(commands, launch->groups[0], launch->groups[1], 1);
+}
+
+/* The time when all before is done. */
+static void record_time(const recording *r, const vulkan_slot *slot, uint32_t index) {
+    if (slot->times)
+        r->program->device->instance.vk.CmdWriteTimestamp(slot->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, slot->times,
+                                                          index);
 }
 
 static void record_copy(const vulkan_functions *vk, VkCommandBuffer commands, const strata_buffer *from,
@@ -234,17 +245,25 @@ static strata_status record_slot(recording *r, vulkan_slot *slot, strata_error *
     VkResult result = vk->BeginCommandBuffer(slot->commands, &begin);
     if (result) return strata_vulkan_fail(device, result, "vkBeginCommandBuffer", err);
 
+    const uint32_t n_launches = (uint32_t)r->list.n_launches;
+    if (slot->times) vk->CmdResetQueryPool(slot->commands, slot->times, 0, n_launches + 3);
+    record_time(r, slot, 0);
     strata_buffer *const *host = slot->host, *const *own = slot->device;
     if (own[STRATA_ARENA_INPUT] != host[STRATA_ARENA_INPUT])
         record_copy(vk, slot->commands, host[STRATA_ARENA_INPUT], own[STRATA_ARENA_INPUT]);
     barrier(
         vk, slot->commands, compute | transfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, compute | transfer,
         VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
-    for (int i = 0; i < r->list.n_launches; i++) record_launch(r, slot->commands, i);
+    record_time(r, slot, 1);
+    for (uint32_t i = 0; i < n_launches; i++) {
+        record_launch(r, slot->commands, (int)i);
+        record_time(r, slot, i + 2);
+    }
     if (own[STRATA_ARENA_OUTPUT] != host[STRATA_ARENA_OUTPUT]) {
         barrier(vk, slot->commands, compute, VK_ACCESS_SHADER_WRITE_BIT, transfer, VK_ACCESS_TRANSFER_READ_BIT);
         record_copy(vk, slot->commands, own[STRATA_ARENA_OUTPUT], host[STRATA_ARENA_OUTPUT]);
     }
+    record_time(r, slot, n_launches + 2);
     barrier(vk, slot->commands, compute | transfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
             VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
     result = vk->EndCommandBuffer(slot->commands);
@@ -254,6 +273,7 @@ static strata_status record_slot(recording *r, vulkan_slot *slot, strata_error *
 static strata_status make_slot(recording *r, vulkan_slot *slot, strata_error *err) {
     vulkan_device *device = r->program->device;
     STRATA_TRY(make_slot_buffers(r->program, slot, r->piece, err));
+    if (r->program->labels) STRATA_TRY(strata_vulkan_time_pool(device, (uint32_t)r->list.n_launches + 3, &slot->times, err));
     for (int i = 0; i < r->list.n_launches; i++) STRATA_TRY(make_set(r, slot, i, err));
     VkCommandBufferAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                         .commandPool = device->command_pool,
@@ -265,6 +285,22 @@ static strata_status make_slot(recording *r, vulkan_slot *slot, strata_error *er
         return strata_vulkan_fail(device, result, "vkAllocateCommandBuffers", err);
     }
     return record_slot(r, slot, err);
+}
+
+/* ---- the trace ---- */
+/* Without memory for them nothing is traced. */
+static void make_labels(recording *r) {
+    strata_program *program = r->program;
+    strata_trace *trace = program->device->base.trace;
+    const bool copies = !program->device->base.info.unified_memory;
+    const int n = r->list.n_launches;
+    program->labels = calloc((size_t)n + 2, sizeof(*program->labels));
+    if (!program->labels) return;
+    if (copies && r->piece->arenas[STRATA_ARENA_INPUT].bytes)
+        program->labels[0] = strata_trace_add_label(trace, "copy inputs", "", 0);
+    for (int l = 0; l < n; l++) program->labels[l + 1] = strata_kernel_trace_label(trace, &r->list, l);
+    if (copies && r->piece->arenas[STRATA_ARENA_OUTPUT].bytes)
+        program->labels[n + 1] = strata_trace_add_label(trace, "copy outputs", "", 0);
 }
 
 /* ---- compile ---- */
@@ -279,14 +315,18 @@ static strata_status record_all(recording *r, strata_error *err) {
     if (!r->pipelines || !r->layouts || !r->sets)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program of %d launches", device->base.info.id,
                            r->list.n_launches);
+    const bool trying = strata_tuner_is_trying(device->tuner);
     for (int i = 0; i < r->list.n_kernels; i++) {
+        if (!trying) strata_device_report_compile(&device->base, false, i, r->list.n_kernels);
         const unsigned bindings = strata_vulkan_bindings_of(device, r->list.kernels[i].shader);
         STRATA_TRY(strata_vulkan_pipeline_get(device, &r->list.kernels[i], &r->pipelines[i], err));
         STRATA_TRY(strata_vulkan_layout_get(device, bindings, &r->layouts[i], err));
     }
+    if (!trying) strata_device_report_compile(&device->base, false, r->list.n_kernels, r->list.n_kernels);
     strata_vulkan_pipelines_save(device);
     if (r->list.scratch_bytes)
         STRATA_TRY(strata_vulkan_buffer_make(device, VULKAN_MEMORY_DEVICE, r->list.scratch_bytes, &program->scratch, err));
+    if (device->base.trace && !trying) make_labels(r);
     STRATA_TRY(make_pool(r, err));
     for (int i = 0; i < program->n_slots; i++) STRATA_TRY(make_slot(r, &program->slots[i], err));
     return strata_vulkan_check_messages(device, err);
@@ -322,6 +362,7 @@ void strata_vulkan_program_destroy(strata_program *program) {
     for (int i = 0; i < program->n_slots; i++) {
         vulkan_slot *slot = &program->slots[i];
         if (slot->commands) vk->FreeCommandBuffers(device->handle, device->command_pool, 1, &slot->commands);
+        vk->DestroyQueryPool(device->handle, slot->times, NULL);
         for (int kind = 0; kind < 2; kind++) {
             if (slot->device[kind] != slot->host[kind]) strata_vulkan_buffer_free(device, slot->device[kind]);
             strata_vulkan_buffer_free(device, slot->host[kind]);
@@ -331,6 +372,7 @@ void strata_vulkan_program_destroy(strata_program *program) {
     vk->DestroyDescriptorPool(device->handle, program->pool, NULL);
     for (uint32_t i = 0; i < program->n_views; i++) vk->DestroyBufferView(device->handle, program->views[i], NULL);
     free(program->views);
+    free(program->labels);
     free(program->slots);
     free(program);
 }
@@ -349,6 +391,9 @@ const void *strata_vulkan_program_output(strata_program *program, int slot) {
 strata_status strata_vulkan_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
     vulkan_device *device = program->device;
     STRATA_TRY(strata_vulkan_submit(device, program->slots[slot].commands, out_ticket, err));
+    if (program->labels)
+        strata_vulkan_time_submitted(device, program->slots[slot].times, program->labels, (uint32_t)program->n_launches + 2,
+                                     *out_ticket);
     device->base.counters.launches += (uint64_t)program->n_launches;
     device->base.counters.submissions++;
     return strata_vulkan_check_messages(device, err);

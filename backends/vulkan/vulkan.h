@@ -8,7 +8,8 @@
  *     memory.c      buffers, cut from a few blocks of device memory
  *     transfer.c    bytes in and out of buffers, at once
  *     kernels.c     kernels to pipelines, and the pipeline cache on disk
- *     program.c     a piece of graph recorded once a slot; a run is one submission */
+ *     program.c     a piece of graph recorded once a slot; a run is one submission
+ *     times.c       when each kernel ran, for a trace */
 #ifndef STRATA_BACKENDS_VULKAN_H
 #define STRATA_BACKENDS_VULKAN_H
 
@@ -79,6 +80,8 @@ typedef struct vulkan_physical {
     uint32_t version;
     /* UINT32_MAX: none computes. */
     uint32_t queue_family;
+    /* Bits of the times that its commands can write; 0: they cannot. */
+    uint32_t time_bits;
     /* There, and enabled when the device is opened. */
     bool storage_16bit, storage_8bit, int64;
     /* Kernels read texel buffers (shaders.h). */
@@ -104,6 +107,7 @@ typedef struct vulkan_layout {
     VkPipelineLayout pipeline;
 } vulkan_layout;
 
+typedef struct vulkan_timed vulkan_timed;
 typedef struct vulkan_block vulkan_block;
 typedef struct vulkan_pipeline vulkan_pipeline;
 
@@ -144,6 +148,13 @@ typedef struct vulkan_device {
     int n_pipelines, pipelines_capacity;
     /* Bound where a kernel leaves a binding unused. */
     strata_buffer *nothing;
+
+    /* times.c: bits of the queue's time, 0: it has none; the newest time that was read, in ticks; what is added to the device's
+     * seconds for the host's; runs whose times were not read yet, oldest first. */
+    uint32_t time_bits;
+    uint64_t newest_time;
+    double time_apart;
+    vulkan_timed *timed;
 } vulkan_device;
 
 /* As strata_vulkan_fail_result, naming the device; remembers when it is lost. */
@@ -221,6 +232,17 @@ strata_status strata_vulkan_pipeline_get(vulkan_device *device, const strata_ker
 void strata_vulkan_pipelines_save(vulkan_device *device);
 /* Whether the driver of this device, in this version, wrote the data: by the header that Vulkan prescribes. */
 bool strata_vulkan_pipeline_data_fits(const vulkan_device *device, const void *data, size_t bytes);
+
+/* ---- times.c ---- */
+/* strata_device_api.set_trace. */
+strata_status strata_vulkan_set_trace(strata_device *device, strata_trace *trace, int track, strata_error *err);
+/* Room for n times. */
+strata_status strata_vulkan_time_pool(vulkan_device *device, uint32_t n, VkQueryPool *out_pool, strata_error *err);
+/* A run with this ticket was submitted that writes n + 1 times; labels: [n] of what lies between them, NULL for nothing. */
+void strata_vulkan_time_submitted(vulkan_device *device, VkQueryPool queries, const strata_trace_label *const *labels,
+                                  uint32_t n, uint64_t ticket);
+/* Adds the runs up to this ticket, which are done, to the trace. */
+void strata_vulkan_time_collect(vulkan_device *device, uint64_t ticket);
 
 /* ---- program.c ---- */
 strata_status strata_vulkan_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,

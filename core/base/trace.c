@@ -1,26 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/base/trace.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "core/base/file.h"
 #include "core/base/text.h"
 
-enum { MOST_SPANS = 200000 };
+enum { MOST_SLICES = 200000, MOST_TRACKS = 80, MOST_DEPTH = 16, TRACKS_OF_A_PROCESS = 100 };
 
-typedef struct span {
-    const char *what;
-    int number, row;
+typedef struct slice {
+    /* NULL: `name` is the label. */
+    const strata_trace_label *label;
+    const char *name;
+    int track;
     int64_t step;
-    double began, ended;
-} span;
+    /* How many were added before. */
+    int number;
+    /* Nanoseconds. */
+    int64_t began, ended;
+} slice;
+
+typedef struct label {
+    strata_trace_label base;
+    struct label *next;
+} label;
+
+typedef struct track {
+    char *name;
+    /* When its last slice ended, in nanoseconds. */
+    int64_t ended;
+} track;
 
 struct strata_trace {
     strata_file_writer *file;
-    double began;
-    int n;
-    span spans[MOST_SPANS];
+    int rank;
+    label *labels;
+    track tracks[MOST_TRACKS];
+    int n_tracks, n;
+    slice slices[MOST_SLICES];
 };
 
 double strata_trace_now(void) {
@@ -29,18 +50,20 @@ double strata_trace_now(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-strata_status strata_trace_create(const char *path, strata_trace **out_trace, strata_error *err) {
+strata_status strata_trace_create(const char *path, int rank, strata_trace **out_trace, strata_error *err) {
     strata_trace *trace = malloc(sizeof *trace);
     if (!trace) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a trace");
-    trace->n = 0;
+    trace->n = trace->n_tracks = 0;
+    trace->rank = rank;
     trace->file = NULL;
+    trace->labels = NULL;
+    strata_trace_add_track(trace, "host thread");
     strata_error reason = {0};
     strata_status status = strata_file_writer_create(path, &trace->file, &reason);
     if (status) {
-        free(trace);
+        strata_trace_destroy(trace);
         return strata_fail(err, status == STRATA_UNAVAILABLE ? STRATA_DATA : status, "trace: %s", reason.message);
     }
-    trace->began = strata_trace_now();
     *out_trace = trace;
     return STRATA_OK;
 }
@@ -48,45 +71,138 @@ strata_status strata_trace_create(const char *path, strata_trace **out_trace, st
 void strata_trace_destroy(strata_trace *trace) {
     if (!trace) return;
     strata_file_writer_destroy(trace->file);
+    for (int i = 0; i < trace->n_tracks; i++) free(trace->tracks[i].name);
+    for (label *l = trace->labels, *next; l; l = next) {
+        next = l->next;
+        free(l);
+    }
     free(trace);
 }
 
-void strata_trace_add(strata_trace *trace, const char *what, int number, int row, int64_t step, double began, double ended) {
-    if (!trace || trace->n == MOST_SPANS) return;
-    trace->spans[trace->n++] = (span){what, number, row, step, began, ended};
+int strata_trace_add_track(strata_trace *trace, const char *name) {
+    char *copy = trace->n_tracks < MOST_TRACKS ? strdup(name) : NULL;
+    if (!copy) return STRATA_TRACE_HOST;
+    trace->tracks[trace->n_tracks] = (track){.name = copy};
+    return trace->n_tracks++;
 }
 
-static void name_row(strata_text *text, int row, const char *name) {
-    strata_text_add(text,
-                    "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"args\":{\"name\":\"%s\"}},\n"
-                    "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"args\":{\"sort_index\":%d}}",
-                    row, name, row, row);
+const strata_trace_label *strata_trace_add_label(strata_trace *trace, const char *name, const char *details, double flops) {
+    const size_t n_name = strlen(name) + 1, n_details = strlen(details) + 1;
+    label *l = trace ? malloc(sizeof *l + n_name + n_details) : NULL;
+    if (!l) return NULL;
+    char *texts = (char *)(l + 1);
+    memcpy(texts, name, n_name);
+    memcpy(texts + n_name, details, n_details);
+    *l = (label){.base = {.name = texts, .details = texts + n_name, .flops = flops}, .next = trace->labels};
+    trace->labels = l;
+    return &l->base;
 }
 
-strata_status strata_trace_write(const strata_trace *trace, const char *const *devices, int n_devices, strata_error *err) {
-    strata_text text = {0}, name = {0};
-    strata_text_add(&text, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-    name_row(&text, STRATA_TRACE_HOST, "host");
-    for (int r = 0; r < n_devices; r++) {
+static int64_t nanoseconds(double seconds) {
+    return (int64_t)llround(seconds * 1e9);
+}
+
+static void add(strata_trace *trace, int number, const strata_trace_label *label, const char *name, int64_t step, double began,
+                double ended) {
+    if (!trace || trace->n == MOST_SLICES || number < 0 || number >= trace->n_tracks) return;
+    slice s = {label, name, number, step, trace->n, nanoseconds(began), nanoseconds(ended)};
+    track *own = &trace->tracks[number];
+    if (number != STRATA_TRACE_HOST && s.began < own->ended) s.began = own->ended;
+    if (s.ended < s.began) s.ended = s.began;
+    own->ended = s.ended;
+    trace->slices[trace->n++] = s;
+}
+
+void strata_trace_add(strata_trace *trace, int number, const strata_trace_label *label, int64_t step, double began,
+                      double ended) {
+    if (label) add(trace, number, label, NULL, step, began, ended);
+}
+
+void strata_trace_add_named(strata_trace *trace, int number, const char *name, int64_t step, double began, double ended) {
+    add(trace, number, NULL, name, step, began, ended);
+}
+
+/* ---- writing ---- */
+
+/* By time; of those that begin together the longer one first, which contains the other; of equal ones that which was added
+ * later, as a slice is added when it ends. */
+static int in_order(const void *a, const void *b) {
+    const slice *x = a, *y = b;
+    if (x->began != y->began) return x->began < y->began ? -1 : 1;
+    if (x->ended != y->ended) return x->ended > y->ended ? -1 : 1;
+    return x->number > y->number ? -1 : x->number < y->number;
+}
+
+/* The slices of a track that contain the one that comes next. */
+typedef struct nest {
+    int64_t ends[MOST_DEPTH];
+    int depth;
+} nest;
+
+/* Cuts a slice so that it lies within the one that it begins in. False: they lie too deep. */
+static bool put_in(nest *n, slice *s) {
+    while (n->depth && n->ends[n->depth - 1] <= s->began) n->depth--;
+    if (n->depth && s->ended > n->ends[n->depth - 1]) s->ended = n->ends[n->depth - 1];
+    if (n->depth == MOST_DEPTH) return false;
+    n->ends[n->depth++] = s->ended;
+    return true;
+}
+
+/* What a driver calls its device may have any character. */
+static void add_string(strata_text *text, const char *string) {
+    for (const char *c = string; *c; c++) {
+        if (*c == '"' || *c == '\\') strata_text_add_bytes(text, "\\", 1);
+        strata_text_add_bytes(text, *c < 0x20 || *c > 0x7e ? "?" : c, 1);
+    }
+}
+
+static void describe(strata_text *text, const char *what, int pid, int tid, const char *name, int order) {
+    strata_text_add(text, "{\"name\":\"%s_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"", what, pid, tid);
+    add_string(text, name);
+    strata_text_add(text, "\"}},\n{\"name\":\"%s_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"sort_index\":%d}}",
+                    what, pid, tid, order);
+}
+
+static void write_slice(strata_text *text, const slice *s, int pid, int tid) {
+    const int64_t began = s->began, took = s->ended - s->began;
+    const strata_trace_label *label = s->label;
+    strata_text_add(text, ",\n{\"name\":\"");
+    add_string(text, label ? label->name : s->name);
+    strata_text_add(text, "\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%lld.%03d,\"dur\":%lld.%03d,\"pid\":%d,\"tid\":%d",
+                    s->track == STRATA_TRACE_HOST ? "host" : "device", (long long)(began / 1000), (int)(began % 1000),
+                    (long long)(took / 1000), (int)(took % 1000), pid, tid);
+    strata_text_add(text, ",\"args\":{\"step\":%lld", (long long)s->step);
+    if (label && *label->details) strata_text_add(text, ",%s", label->details);
+    if (label && label->flops > 0 && took > 0) strata_text_add(text, ",\"GFLOP/s\":%.4g", label->flops / (double)took);
+    strata_text_add(text, "}}");
+}
+
+strata_status strata_trace_events(strata_trace *trace, char **out_text, size_t *out_bytes, strata_error *err) {
+    strata_text text = {0};
+    char name[32];
+    nest nests[MOST_TRACKS] = {{{0}, 0}};
+    const int pid = trace->rank + 1; /* viewers give 0 a meaning of its own */
+    snprintf(name, sizeof name, "worker %d", trace->rank);
+    describe(&text, "process", pid, pid * TRACKS_OF_A_PROCESS, name, trace->rank);
+    for (int i = 0; i < trace->n_tracks; i++) {
         strata_text_add(&text, ",\n");
-        name.n_bytes = 0;
-        strata_text_add(&name, "replica %d %s", r, devices[r]); /* ids have letters, digits, ':' and '.' */
-        name_row(&text, r + 1, name.bytes ? name.bytes : "");
+        describe(&text, "thread", pid, pid * TRACKS_OF_A_PROCESS + i, trace->tracks[i].name, i);
     }
+    qsort(trace->slices, (size_t)trace->n, sizeof *trace->slices, in_order);
     for (int i = 0; i < trace->n; i++) {
-        const span *s = &trace->spans[i];
-        strata_text_add(
-            &text,
-            ",\n{\"name\":\"%s %d\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":0,\"tid\":%d,\"args\":{\"step\":%lld}}",
-            s->what, s->number, (s->began - trace->began) * 1e6, (s->ended - s->began) * 1e6, s->row, (long long)s->step);
+        slice s = trace->slices[i];
+        if (put_in(&nests[s.track], &s)) write_slice(&text, &s, pid, pid * TRACKS_OF_A_PROCESS + s.track);
     }
-    strata_text_add(&text, "\n]}\n");
-    strata_text_finish(&name);
-    char *bytes = NULL;
-    size_t n_bytes = 0;
-    STRATA_TRY(strata_text_take(&text, &bytes, &n_bytes, err));
-    strata_status status = strata_file_writer_add(trace->file, bytes, n_bytes, err);
-    if (!status) status = strata_file_writer_commit(trace->file, err);
-    free(bytes);
-    return status;
+    return strata_text_take(&text, out_text, out_bytes, err);
+}
+
+strata_status strata_trace_write(strata_trace *trace, const char *const *texts, int n, strata_error *err) {
+    static const char head[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", between[] = ",\n", tail[] = "\n]}\n";
+    STRATA_TRY(strata_file_writer_add(trace->file, head, sizeof head - 1, err));
+    for (int i = 0; i < n; i++) {
+        if (i) STRATA_TRY(strata_file_writer_add(trace->file, between, sizeof between - 1, err));
+        STRATA_TRY(strata_file_writer_add(trace->file, texts[i], strlen(texts[i]), err));
+    }
+    STRATA_TRY(strata_file_writer_add(trace->file, tail, sizeof tail - 1, err));
+    return strata_file_writer_commit(trace->file, err);
 }

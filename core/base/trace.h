@@ -1,30 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the host and the devices did when, as the host saw it (a segment from its submission to when the host knew that it was
- * over): spans of time on rows, written as JSON for a trace viewer (chrome://tracing, ui.perfetto.dev; the Trace Event Format).
+ * What ran when: slices of time on tracks, written as JSON for a trace viewer (ui.perfetto.dev, chrome://tracing; the Trace
+ * Event Format). A process of the trace is a worker. Its tracks are the thread that trains and each device's queue. Slices of
+ * a track lie beside each other or within each other, as viewers drop those that overlap.
  * Threads: one at a time. */
 #ifndef STRATA_CORE_TRACE_H
 #define STRATA_CORE_TRACE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "strata/status.h"
 
 typedef struct strata_trace strata_trace;
 
-enum { STRATA_TRACE_HOST = 0 }; /* the host's row; replica r has row r + 1 */
+/* What slices of one kind have in common. */
+typedef struct strata_trace_label {
+    /* What is shown in the slice, as "matmul (64,128)". */
+    const char *name;
+    /* Further members of the slice's "args", as JSON without braces: "\"op\":\"matmul\""; "" for none. */
+    const char *details;
+    /* Floating-point operations of such a slice, for GFLOP/s; 0: not known. */
+    double flops;
+} strata_trace_label;
 
-/* Of a file, which is not there, or as it was, until write. Fails: DATA where it can't be written, OUT_OF_MEMORY,
- * OUT_OF_DISK. */
-STRATA_MUST_USE strata_status strata_trace_create(const char *path, strata_trace **out_trace, strata_error *err);
+/* The track of the thread that trains; there from the beginning. */
+enum { STRATA_TRACE_HOST = 0 };
+
+/* Of a file, which is not there, or as it was, until write. rank: the worker's, the number of its process in the trace.
+ * Fails: DATA where it can't be written, OUT_OF_MEMORY, OUT_OF_DISK. */
+STRATA_MUST_USE strata_status strata_trace_create(const char *path, int rank, strata_trace **out_trace, strata_error *err);
 void strata_trace_destroy(strata_trace *trace); /* NULL is fine */
 
-/* Seconds of a steady clock, from an unknown beginning. */
+/* Seconds of a steady clock (CLOCK_MONOTONIC), which the processes of a machine share. */
 double strata_trace_now(void);
-/* "<what> <number>", from began to ended. what: static memory. The first 200,000 spans are kept. NULL trace: nothing. */
-void strata_trace_add(strata_trace *trace, const char *what, int number, int row, int64_t step, double began, double ended);
-/* Row r + 1 is called "replica r <device>"; device: borrowed. */
-STRATA_MUST_USE strata_status strata_trace_write(const strata_trace *trace, const char *const *devices, int n_devices,
-                                                 strata_error *err);
+/* A new track, in the order of the viewer; the name is copied. Returns STRATA_TRACE_HOST where there is no memory. */
+int strata_trace_add_track(strata_trace *trace, const char *name);
+/* A label that lives as long as the trace, with copies of the texts. NULL: no memory, and slices with it are left out. */
+const strata_trace_label *strata_trace_add_label(strata_trace *trace, const char *name, const char *details, double flops);
+/* A slice from began to ended. On NULL traces and with NULL labels nothing happens. The first 200,000 slices are kept. What
+ * reaches beyond the slice that it begins in, on its track, is cut off there; on a device's track, where slices come in order,
+ * so is what begins before the last slice's end. */
+void strata_trace_add(strata_trace *trace, int track, const strata_trace_label *label, int64_t step, double began,
+                      double ended);
+/* The same with a name in static memory and nothing more. */
+void strata_trace_add_named(strata_trace *trace, int track, const char *name, int64_t step, double began, double ended);
+
+/* All events so far as JSON objects with commas between them and behind the last. Caller frees with free(). */
+STRATA_MUST_USE strata_status strata_trace_events(strata_trace *trace, char **out_text, size_t *out_bytes, strata_error *err);
+/* Writes the file: texts of strata_trace_events, [n]. */
+STRATA_MUST_USE strata_status strata_trace_write(strata_trace *trace, const char *const *texts, int n, strata_error *err);
 
 #endif

@@ -13,7 +13,7 @@
 #include "core/data/stage/stage.h"
 #include "core/model/model.h"
 
-enum { MOST_TERMS = 20, VALUE_BYTES = 72 };
+enum { MOST_TERMS = 24, VALUE_BYTES = 72 };
 
 typedef struct terms {
     int n;
@@ -71,6 +71,7 @@ static strata_status collect(const strata_model *model, const strata_dataset *da
     add_text(t, "restored epoch", opts->restore_best ? "the best one" : "none");
     add_text(t, "validation data", opts->validation ? "given" : "none");
     add_int(t, "patience", opts->patience);
+    add_text(t, "trace", opts->trace ? "written" : "none");
     if (opts->class_weights)
         STRATA_TRY(add_bytes(t, "hash of the class weights", opts->class_weights,
                              (size_t)opts->n_class_weights * sizeof *opts->class_weights, err));

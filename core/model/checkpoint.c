@@ -16,6 +16,10 @@ enum { BEST_EPOCHS, BEST_LOSS_BITS, N_BEST };
 static const char BEST_COUNTS[] = STRATA_CHECKPOINT_PREFIX "best_counts",
                   BEST_VALUES[] = STRATA_CHECKPOINT_PREFIX "best_values";
 
+/* Where in the next epoch training was stopped, and the epoch's sums so far; there only where it was stopped within one. */
+enum { EPOCH_STEPS, EPOCH_EXAMPLES, N_POSITION };
+static const char POSITION[] = STRATA_CHECKPOINT_PREFIX "position", SUMS[] = STRATA_CHECKPOINT_PREFIX "sums";
+
 enum { EPOCHS, STEPS, SCALE_STEPS, SCALE_BITS, SEED, PRECISION, N_COUNTS };
 static const char COUNTS[] = STRATA_CHECKPOINT_PREFIX "counts";
 static const char *const slot_names[STRATA_MAX_OPTIMIZER_SLOTS] = {
@@ -25,16 +29,19 @@ typedef struct state {
     int n_slots;
     float *parameters; /* (all_size) and states */
     float *slots;      /* (n_slots, flat_size), in the same memory */
-    int64_t counts[N_COUNTS], best_counts[N_BEST];
+    float *sums;       /* (n_sums) of the epoch, in the same memory */
+    int64_t counts[N_COUNTS], best_counts[N_BEST], position[N_POSITION];
     float *best_values; /* (all_size); NULL: none */
 } state;
 
 static strata_status allocate(const strata_model *model, state *out, strata_error *err) {
     const int64_t size = strata_model_all_size(model);
     *out = (state){.n_slots = strata_model_n_slots(model)};
-    out->parameters = calloc((size_t)(size + out->n_slots * model->parameters.flat_size), sizeof *out->parameters);
+    out->parameters =
+        calloc((size_t)(size + out->n_slots * model->parameters.flat_size + model->metrics.n_sums), sizeof *out->parameters);
     if (!out->parameters) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
     out->slots = out->parameters + size;
+    out->sums = out->slots + out->n_slots * model->parameters.flat_size;
     return STRATA_OK;
 }
 
@@ -56,7 +63,7 @@ static float *slot_values(const strata_model *model, const state *s, int slot) {
 
 static strata_status write_state(strata_model *model, state *s, int epochs, const char *path, strata_error *err) {
     const strata_model_best *best = &model->best;
-    strata_named_array extra[STRATA_MAX_OPTIMIZER_SLOTS + 3];
+    strata_named_array extra[STRATA_MAX_OPTIMIZER_SLOTS + 5];
     int n = s->n_slots;
     for (int i = 0; i < s->n_slots; i++) {
         STRATA_TRY(strata_shards_read_slot(model, i, slot_values(model, s, i), err));
@@ -72,6 +79,15 @@ static strata_status write_state(strata_model *model, state *s, int epochs, cons
     memcpy(&s->counts[SCALE_BITS], &model->scale.value, sizeof model->scale.value);
     memcpy(&s->counts[SEED], &model->seed, sizeof model->seed);
     extra[n++] = (strata_named_array){COUNTS, strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts)};
+    if (model->position.steps) {
+        STRATA_TRY(strata_model_read_sums(model, err));
+        s->position[EPOCH_STEPS] = model->position.steps;
+        s->position[EPOCH_EXAMPLES] = model->position.examples;
+        for (int64_t i = 0; i < model->metrics.n_sums; i++) s->sums[i] = (float)model->metrics.sums[i];
+        extra[n++] = (strata_named_array){POSITION, strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(N_POSITION), s->position)};
+        extra[n++] =
+            (strata_named_array){SUMS, strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), s->sums)};
+    }
     if (best->epochs) {
         s->best_counts[BEST_EPOCHS] = best->epochs;
         memcpy(&s->best_counts[BEST_LOSS_BITS], &best->loss, sizeof best->loss);
@@ -86,7 +102,8 @@ static strata_status write_state(strata_model *model, state *s, int epochs, cons
 
 strata_status strata_model_save_checkpoint(strata_model *model, int epochs, const char *path, strata_error *err) {
     STRATA_TRY(strata_model_check_compiled(model, "save_checkpoint", err));
-    if (epochs < 1) return strata_fail(err, STRATA_INVALID, "save_checkpoint: epochs is %d; it must be at least 1", epochs);
+    if (epochs < (model->position.steps ? 0 : 1))
+        return strata_fail(err, STRATA_INVALID, "save_checkpoint: epochs is %d; it must be at least 1", epochs);
     state s;
     STRATA_TRY(allocate(model, &s, err));
     const strata_status status = write_state(model, &s, epochs, path, err);
@@ -123,6 +140,15 @@ static strata_status take_best(const strata_model *model, const strata_safetenso
                                    s->best_values, err);
 }
 
+static strata_status take_position(const strata_model *model, const strata_safetensors *file, const char *path, state *s,
+                                   strata_error *err) {
+    if (!strata_safetensors_find(file, POSITION)) return STRATA_OK;
+    STRATA_TRY(strata_safetensors_copy(file, POSITION, STRATA_DTYPE_I64, STRATA_SHAPE(N_POSITION), s->position, err));
+    if (s->position[EPOCH_STEPS] < 1 || s->position[EPOCH_EXAMPLES] < 1)
+        return strata_fail(err, STRATA_DATA, "%s: a place within an epoch that cannot be", path);
+    return strata_safetensors_copy(file, SUMS, STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), s->sums, err);
+}
+
 static strata_status take(const strata_model *model, const strata_safetensors *file, const char *path, state *s,
                           strata_error *err) {
     STRATA_TRY(check_same(model, file, path, err));
@@ -131,7 +157,9 @@ static strata_status take(const strata_model *model, const strata_safetensors *f
         STRATA_TRY(strata_safetensors_copy(file, slot_names[i], STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size),
                                            slot_values(model, s, i), err));
     STRATA_TRY(strata_safetensors_copy(file, COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts, err));
-    if (s->counts[EPOCHS] < 1 || s->counts[EPOCHS] > INT32_MAX || s->counts[STEPS] < 0 || s->counts[SCALE_STEPS] < 0)
+    STRATA_TRY(take_position(model, file, path, s, err));
+    if (s->counts[EPOCHS] < (s->position[EPOCH_STEPS] ? 0 : 1) || s->counts[EPOCHS] > INT32_MAX || s->counts[STEPS] < 0 ||
+        s->counts[SCALE_STEPS] < 0)
         return strata_fail(err, STRATA_DATA, "%s: counts of epochs or steps that cannot be", path);
     if (memcmp(&s->counts[SEED], &model->seed, sizeof model->seed) != 0)
         return strata_fail(err, STRATA_DATA, "%s: the checkpoint was made with seed %lld, this is %llu", path,
@@ -140,6 +168,10 @@ static strata_status take(const strata_model *model, const strata_safetensors *f
         return strata_fail(err, STRATA_DATA, "%s: the checkpoint was made with another precision than %s", path,
                            strata_dtype_name(model->precision));
     return take_best(model, file, path, s, err);
+}
+
+static bool is_there(const state *s) {
+    return s->counts[EPOCHS] || s->position[EPOCH_STEPS];
 }
 
 /* A file that is not there leaves counts of 0. */
@@ -163,10 +195,11 @@ static strata_status share(const strata_model *model, strata_status status, cons
     if (sent) return strata_fail(err, sent, "%s", lost.message);
     if (told) return strata_fail(err, (strata_status)told, "rank 0 cannot go on from the checkpoint %s", path);
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->counts, N_COUNTS, err));
-    if (!s->counts[EPOCHS]) return STRATA_OK;
+    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->position, N_POSITION, err));
+    if (!is_there(s)) return STRATA_OK;
     const int64_t size = strata_model_all_size(model);
-    STRATA_TRY(
-        workers->broadcast(workers, STRATA_DTYPE_F32, s->parameters, size + s->n_slots * model->parameters.flat_size, err));
+    const int64_t n = size + s->n_slots * model->parameters.flat_size + model->metrics.n_sums;
+    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_F32, s->parameters, n, err));
     int32_t kept = s->best_values != NULL; /* rank 0's */
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->best_counts, N_BEST, err));
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I32, &kept, 1, err));
@@ -185,7 +218,13 @@ static strata_status put(strata_model *model, state *s, strata_error *err) {
     model->best = (strata_model_best){.epochs = s->best_counts[BEST_EPOCHS], .values = s->best_values};
     memcpy(&model->best.loss, &s->best_counts[BEST_LOSS_BITS], sizeof model->best.loss);
     s->best_values = NULL;
-    return STRATA_OK;
+    model->position = (strata_model_position){s->position[EPOCH_STEPS], s->position[EPOCH_EXAMPLES]};
+    for (int64_t i = 0; i < model->metrics.n_sums; i++) model->metrics.sums[i] = (double)s->sums[i];
+    return strata_model_write_sums(model, err);
+}
+
+int64_t strata_model_epoch_steps(const strata_model *model) {
+    return model->position.steps;
 }
 
 strata_status strata_model_load_checkpoint(strata_model *model, const char *path, int *out_epochs, strata_error *err) {
@@ -195,7 +234,7 @@ strata_status strata_model_load_checkpoint(strata_model *model, const char *path
     STRATA_TRY(allocate(model, &s, err));
     strata_status status = model->strategy->workers.rank == 0 ? read_state(model, path, &s, err) : STRATA_OK;
     status = share(model, status, path, &s, err);
-    if (!status && s.counts[EPOCHS]) status = put(model, &s, err);
+    if (!status && is_there(&s)) status = put(model, &s, err);
     if (!status) *out_epochs = (int)s.counts[EPOCHS];
     finish(&s);
     return status;

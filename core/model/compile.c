@@ -316,6 +316,7 @@ static strata_status place(strata_model *model, strata_device *device, const str
     model->strategy = strategy ? strategy : &model->own.strategy;
     model->seed = opts ? opts->seed : 0;
     model->precision = precision;
+    model->measures_norm = model->trains && opts && opts->gradient_norm;
     model->scale.value = model->precision == STRATA_DTYPE_F16 && model->trains ? 32768 : 0;
     strata_status status = make_variables(model, err);
     if (!status && precision != STRATA_DTYPE_F32)

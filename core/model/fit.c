@@ -14,8 +14,10 @@
 
 #include "core/data/worker_batches.h"
 #include "core/model/model.h"
+#include "core/run/device.h"
 
 enum { STEPS_BETWEEN_SCALES = 2000 }; /* steps */
+static const double SECONDS_BETWEEN_ASKS = 0.25;
 static const double largest_scale = 16777216;
 
 enum { MAX_IN_FLIGHT = 8, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
@@ -52,8 +54,16 @@ typedef struct fit {
     int unfinished_slot;
     int64_t unfinished_step; /* its t */
     strata_trace *trace;
+    int *tracks; /* of the trace: [devices] */
 
     bool stop; /* behind this epoch: as validation, the callback or another worker says */
+    /* The callback has asked for an end before the next step; the epoch was ended so, on all workers alike. */
+    bool stop_now, stopped;
+    /* With several workers: steps until they ask each other next, of `ask_every`, and when they asked last. */
+    int64_t ask_in, ask_every;
+    double asked;
+    /* Examples in progress.metrics' sums. */
+    int64_t n_done;
 
     int64_t next_balance; /* step since the fit began */
     strata_progress progress;
@@ -165,13 +175,15 @@ static strata_status report_not_finite(fit *f, const flight *done, strata_error 
     return strata_fail(err, STRATA_DATA, "the loss was not finite at %s, but is when it is run again", where);
 }
 
-/* The sums since the epoch began, over the examples submitted: reading waits for them. */
-static strata_status read_sums(fit *f, int64_t examples, strata_error *err) {
-    STRATA_TRY(finish_step(f, err));
-    STRATA_TRY(strata_model_read_sums(f->model, err));
-    f->progress.metrics = strata_model_metrics(f->model, examples);
-    f->metrics_read = seconds();
-    return STRATA_OK;
+/* The epoch's metrics so far, from the steps' own sums: nothing is read from the device. */
+static void follow_sums(fit *f, const float *sums, int64_t examples) {
+    const double now = seconds();
+    if (!(f->opts.metrics_seconds > 0)) return;
+    for (int64_t i = 0; i < f->model->metrics.n_sums; i++) f->model->metrics.sums[i] += (double)sums[i];
+    f->n_done += examples;
+    if (now - f->metrics_read < f->opts.metrics_seconds) return;
+    f->progress.metrics = strata_model_metrics(f->model, f->n_done);
+    f->metrics_read = now;
 }
 
 static strata_status tell(fit *f, strata_error *err) {
@@ -212,10 +224,27 @@ static strata_status retire(fit *f, strata_error *err) {
     if (h->n_losses < (int)(sizeof h->losses / sizeof *h->losses)) h->losses[h->n_losses++] = loss;
     if (h->n_steps++ == 0) h->first_step_seconds = seconds() - f->began;
     f->progress.loss = loss;
+    f->progress.learning_rate = (double)done.words[STRATA_STEP_PLAIN_RATE];
+    if (f->model->measures_norm)
+        f->progress.gradient_norm = sqrt((double)sums[f->model->metrics.n_sums + (f->model->scale.value > 0)]);
+    follow_sums(f, sums, done.examples);
     f->progress.step = done.step + 1;
     f->progress.total_step = h->n_steps;
     const int64_t together = f->opts.steps_per_execution;
     return together > 1 && f->progress.step % together ? STRATA_OK : tell(f, err);
+}
+
+/* The step's number counts from 0, as devices' do. */
+static void add_to_trace(fit *f, const char *what, int64_t step, double began) {
+    if (f->trace) strata_trace_add_named(f->trace, STRATA_TRACE_HOST, what, step, began, strata_trace_now());
+}
+
+static void add_epoch_to_trace(fit *f) {
+    char name[32];
+    if (!f->trace) return;
+    snprintf(name, sizeof name, "epoch %d", f->progress.epoch + 1);
+    strata_trace_add(f->trace, STRATA_TRACE_HOST, strata_trace_add_label(f->trace, name, "", 0), f->model->optimizer_steps,
+                     f->epoch_began, strata_trace_now());
 }
 
 /* Of the update that the flight makes or belongs to. */
@@ -263,9 +292,12 @@ static strata_status prepare(fit *f, strata_program_kind kind, int64_t n, flight
     *step = what;
     if (!step->scale) step->scale = f->model->scale.value > 0 ? f->model->scale.value : 1;
     const strata_batch_form none = {0}, form = kind == STRATA_PROGRAM_APPLY ? none : f->form;
+    const strata_model_program *newest = f->model->programs;
+    const double began = f->trace ? strata_trace_now() : 0;
     STRATA_TRY(strata_model_get_program(f->model, kind, n, form, &step->program, err));
+    if (f->model->programs != newest) add_to_trace(f, "compile", f->model->optimizer_steps, began);
+    if (f->trace) strata_group_set_trace(step->program->group, f->trace, f->tracks);
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
-    strata_group_set_trace(step->program->group, f->trace);
     fill_words(f, step);
     step->words[STRATA_STEP_SCALE] = (float)(1 / step->scale);
     return STRATA_OK;
@@ -307,11 +339,13 @@ static strata_status submit_held(fit *f, strata_error *err) {
 static strata_status hold(fit *f, const strata_worker_step *rows, strata_error *err) {
     STRATA_TRY(prepare(f, STRATA_PROGRAM_ACCUMULATE, rows->own, f->held, err));
     flight *step = &f->flights[f->n_flights];
+    const double began = f->trace ? strata_trace_now() : 0;
     f->held.scale = step->scale; /* of all its batches */
     for (int r = 0; r < step->program->n_parts; r++) {
         fill_part(f, step, &step->program->parts[r], f->held.examples + rows->first, f->held_whole);
         f->model->replicas[r].n_held += step->program->parts[r].n > 0;
     }
+    add_to_trace(f, "write inputs", step->t - 1, began);
     STRATA_TRY(start(f, err));
     if (!f->model->strategy->auto_split) return STRATA_OK;
     STRATA_TRY(finish_step(f, err));
@@ -332,7 +366,9 @@ static strata_status submit(fit *f, int64_t number, const strata_worker_step *ro
     const flight what = {.step = number, .first = rows->batch, .last = rows->batch, .n = 1, .examples = rows->n};
     STRATA_TRY(prepare(f, STRATA_PROGRAM_TRAIN, rows->own, what, err));
     flight *step = &f->flights[f->n_flights];
+    const double began = f->trace ? strata_trace_now() : 0;
     for (int r = 0; r < step->program->n_parts; r++) fill_part(f, step, &step->program->parts[r], rows->first, rows->n);
+    add_to_trace(f, "write inputs", step->t - 1, began);
     f->n_examples += rows->n;
     return start(f, err);
 }
@@ -355,6 +391,46 @@ static strata_status balance(fit *f, int64_t n, strata_error *err) {
     return status;
 }
 
+/* ---- stopping within an epoch ---- */
+
+/* Whether to end before the step that is submitted next. Of several workers one that wants to ends all, before the same step:
+ * about four times a second they tell each other, and how many steps that is they agree upon as well. */
+static strata_status ask_to_stop(fit *f, strata_error *err) {
+    const strata_workers *workers = &f->model->strategy->workers;
+    if (f->held.n) return STRATA_OK; /* in the middle of a step */
+    if (!strata_strategy_has_workers(f->model->strategy)) {
+        f->stopped = f->stop_now;
+        return STRATA_OK;
+    }
+    if (--f->ask_in > 0) return STRATA_OK;
+    const double now = seconds(), each = (now - f->asked) / (double)f->ask_every;
+    double steps = each > 0 && f->asked > 0 ? SECONDS_BETWEEN_ASKS / each : 1;
+    if (!(steps > 1)) steps = 1;
+    int32_t said[2] = {f->stop_now, steps < 1e5 ? (int32_t)steps : 100000};
+    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, said, said, 2, err));
+    f->stopped = said[0] > 0;
+    f->ask_in = f->ask_every = said[1] / workers->n;
+    f->asked = now;
+    return STRATA_OK;
+}
+
+/* Passes over the steps of this epoch that were done before. */
+static strata_status skip_steps(fit *f, strata_error *err) {
+    const strata_model_position *done = &f->model->position;
+    strata_worker_step rows;
+    for (int64_t i = 0; i < done->steps * f->accumulate; i++) {
+        STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
+        if (!rows.n)
+            return strata_fail(err, STRATA_DATA, "fit: epoch %d ends before its step %lld, after which training is to go on",
+                               f->progress.epoch + 1, (long long)done->steps);
+    }
+    STRATA_TRY(strata_model_write_sums(f->model, err));
+    f->progress.step = f->held.step = done->steps;
+    f->n_examples = f->n_done = done->examples;
+    f->model->position = (strata_model_position){0};
+    return STRATA_OK;
+}
+
 /* ---- epochs ---- */
 
 static strata_status run_epoch(fit *f, strata_error *err) {
@@ -364,25 +440,34 @@ static strata_status run_epoch(fit *f, strata_error *err) {
     STRATA_TRY(strata_worker_batches_create(f->model->strategy, f->dataset, f->opts.auto_shard, &batches, &f->batches, err));
     f->form.byte_scale = strata_worker_batches_byte_scale(f->batches);
     f->progress.steps = (strata_worker_batches_count(f->batches) + f->accumulate - 1) / f->accumulate;
-    f->n_examples = 0;
+    f->n_examples = f->n_done = 0;
     f->held = (flight){0};
+    if (f->model->position.steps) STRATA_TRY(strata_model_read_sums(f->model, err));
     STRATA_TRY(strata_model_reset_sums(f->model, err));
     f->progress.step = 0;
     f->progress.epoch_end = false;
     f->progress.metrics = f->progress.validation = (strata_metrics){0};
-    for (int64_t number = 0;; number++) {
+    if (f->model->position.steps)
+        STRATA_TRY(skip_steps(f, err));
+    else
+        memset(f->model->metrics.sums, 0, (size_t)f->model->metrics.n_sums * sizeof *f->model->metrics.sums);
+    for (int64_t number = f->progress.step;; number++) {
+        const double began = f->trace ? strata_trace_now() : 0;
         STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
+        add_to_trace(f, "next batch", f->model->optimizer_steps, began);
         if (!rows.n) break;
+        STRATA_TRY(ask_to_stop(f, err));
+        if (f->stopped) break;
         if (f->model->strategy->auto_split && f->history->n_steps >= f->next_balance) STRATA_TRY(balance(f, rows.own, err));
         STRATA_TRY(f->accumulate > 1 ? submit_to_hold(f, &rows, err) : submit(f, number, &rows, err));
-        if (f->opts.metrics_seconds > 0 && f->n_examples && seconds() - f->metrics_read > f->opts.metrics_seconds)
-            STRATA_TRY(read_sums(f, f->n_examples, err));
     }
     if (f->held.n) STRATA_TRY(submit_held(f, err));
-    if (!f->n_examples) return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
+    if (!f->n_examples && !f->stopped)
+        return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
     STRATA_TRY(finish_step(f, err));
     while (f->n_flights) STRATA_TRY(retire(f, err));
-    STRATA_TRY(read_sums(f, f->n_examples, err));
+    STRATA_TRY(strata_model_read_sums(f->model, err));
+    if (f->n_examples) f->progress.metrics = strata_model_metrics(f->model, f->n_examples);
     return STRATA_OK;
 }
 
@@ -393,7 +478,9 @@ static strata_status end_epoch(fit *f, strata_error *err) {
     strata_history *h = f->history;
     p->epoch_end = true;
     p->epoch_seconds = seconds() - f->epoch_began;
+    const double began = f->trace ? strata_trace_now() : 0;
     STRATA_TRY(strata_validation_run(f->model, &f->opts, p->epoch, &p->validation, &f->stop, err));
+    if (f->opts.validation) add_to_trace(f, "validation", f->model->optimizer_steps, began);
     h->epochs[h->n_epochs] = p->metrics;
     h->epoch_seconds[h->n_epochs] = p->epoch_seconds;
     if (h->validation) h->validation[h->n_epochs] = p->validation;
@@ -412,22 +499,83 @@ static strata_status run_epochs(fit *f, strata_error *err) {
         strata_status status = run_epoch(f, err);
         strata_worker_batches_destroy(f->batches);
         f->batches = NULL;
-        if (!status) status = end_epoch(f, err);
+        add_epoch_to_trace(f);
+        if (!status && !f->stopped) status = end_epoch(f, err);
         if (status) return status;
+        if (f->stopped) {
+            f->model->position = (strata_model_position){f->progress.step, f->n_examples};
+            f->history->stopped = true;
+            return STRATA_OK;
+        }
     }
     f->history->best_epoch = (int)f->model->best.epochs - 1;
     return strata_validation_restore(f->model, &f->opts, err);
 }
 
-/* Writes the trace, of a training that failed too; programs forget it. */
-static strata_status end_trace(fit *f, strata_error *err) {
+/* ---- the trace ---- */
+
+/* What ran on other workers, for rank 0's file: each sends its events. Times are those of each machine's own clock. */
+static strata_status gather_events(const fit *f, char *own, size_t bytes, char **texts, strata_error *err) {
+    enum { TRACE_CHANNEL = 0x74726163 };
+    const strata_workers *workers = &f->model->strategy->workers;
+    uint64_t *sizes = calloc((size_t)workers->n, sizeof *sizes);
+    const uint64_t mine = bytes;
+    if (!sizes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
+    strata_status status = strata_workers_gather(workers, &mine, sizes, sizeof mine, err);
+    if (!status && workers->rank > 0) status = workers->send(workers, 0, TRACE_CHANNEL, own, bytes, err);
+    for (int w = 1; w < workers->n && !status && workers->rank == 0; w++) {
+        texts[w] = calloc(1, (size_t)sizes[w] + 1);
+        status = texts[w] ? workers->receive(workers, w, TRACE_CHANNEL, texts[w], (size_t)sizes[w], err)
+                          : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
+    }
+    free(sizes);
+    return status;
+}
+
+/* Devices add to the trace, or to none any more. Programs are compiled anew, as those for a trace measure. */
+static strata_status trace_devices(fit *f, strata_trace *trace, strata_error *err) {
     const strata_strategy *strategy = f->model->strategy;
-    for (strata_model_program *p = f->model->programs; p; p = p->next) strata_group_set_trace(p->group, NULL);
-    const char **devices = calloc((size_t)strategy->n_devices, sizeof(*devices));
-    if (!devices) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
-    for (int r = 0; r < strategy->n_devices; r++) devices[r] = strata_device_get_info(strategy->devices[r])->id;
-    strata_status status = strata_trace_write(f->trace, devices, strategy->n_devices, err);
-    free(devices);
+    strata_status status = STRATA_OK;
+    strata_model_free_programs(f->model);
+    for (int r = 0; r < strategy->n_devices; r++) {
+        strata_device *device = strategy->devices[r];
+        const strata_status own =
+            device->api->set_trace ? device->api->set_trace(device, trace, trace ? f->tracks[r] : 0, err) : STRATA_OK;
+        if (!status) status = own;
+    }
+    return status;
+}
+
+static strata_status begin_trace(fit *f, strata_error *err) {
+    const strata_strategy *strategy = f->model->strategy;
+    char name[200];
+    STRATA_TRY(strata_trace_create(f->opts.trace, strategy->workers.n > 1 ? strategy->workers.rank : 0, &f->trace, err));
+    f->tracks = calloc((size_t)strategy->n_devices, sizeof *f->tracks);
+    if (!f->tracks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
+    for (int r = 0; r < strategy->n_devices; r++) {
+        const strata_device_info *info = strata_device_get_info(strategy->devices[r]);
+        snprintf(name, sizeof name, "replica %d %s queue (%.100s)", r, info->id, info->name);
+        f->tracks[r] = strata_trace_add_track(f->trace, name);
+    }
+    return trace_devices(f, f->trace, err);
+}
+
+/* Writes the trace, of a training that failed too: then of this worker alone. */
+static strata_status end_trace(fit *f, strata_status trained, strata_error *err) {
+    const strata_workers *workers = &f->model->strategy->workers;
+    const bool many = strata_strategy_has_workers(f->model->strategy) && !trained;
+    const int n = many && workers->rank == 0 ? workers->n : 1;
+    char **texts = calloc((size_t)n, sizeof *texts);
+    size_t bytes = 0;
+    strata_status status = f->tracks ? trace_devices(f, NULL, err) : STRATA_OK;
+    if (!status && !texts) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
+    if (!status) status = strata_trace_events(f->trace, &texts[0], &bytes, err);
+    if (!status && many) status = gather_events(f, texts[0], bytes, texts, err);
+    if (!status) status = strata_trace_write(f->trace, (const char *const *)texts, n, err);
+    for (int w = 0; texts && w < n; w++) free(texts[w]);
+    free(texts);
+    free(f->tracks);
+    strata_trace_destroy(f->trace);
     return status;
 }
 
@@ -444,6 +592,10 @@ static strata_status check(const strata_model *model, const strata_dataset *data
     if (opts->steps_per_execution < 0)
         return strata_fail(err, STRATA_INVALID, "fit: steps_per_execution is %lld; it must be at least 1",
                            (long long)opts->steps_per_execution);
+    if (opts->first_step && opts->first_step != model->position.steps)
+        return strata_fail(err, STRATA_INVALID,
+                           "fit: first_step is %lld; the model has done %lld steps of its epoch (strata_model_epoch_steps)",
+                           (long long)opts->first_step, (long long)model->position.steps);
     if (opts->class_weights)
         STRATA_TRY(strata_model_check_class_weights(model, opts->class_weights, opts->n_class_weights, err));
     return strata_batches_check_size(dataset, "fit", err);
@@ -480,18 +632,19 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     strata_strategy_worker_share(model->strategy, f.opts.batch, model->strategy->workers.rank, &first, &share);
     /* A smaller one is checked when its program is made. */
     if (size >= 0 && f.opts.batch > size && share) STRATA_TRY(strata_model_check_batch(model, f.kind, share, err));
-    f.progress = (strata_progress){.epochs = f.opts.epochs, .stop = &f.stop};
+    f.progress = (strata_progress){.epochs = f.opts.epochs, .stop = &f.stop, .stop_now = &f.stop_now};
+    f.ask_in = f.ask_every = 1;
+    if (!f.opts.first_step) model->position = (strata_model_position){0};
     strata_status status = make_history(&f, err);
     if (!status) status = strata_validation_begin(model, &f.opts, err);
-    if (!status && f.opts.trace) status = strata_trace_create(f.opts.trace, &f.trace, err);
+    if (!status && f.opts.trace) status = begin_trace(&f, err);
     if (!status) status = run_epochs(&f, err);
     drain(&f);
-    if (!status) strata_validation_forget(model);
+    if (!status && !f.stopped) strata_validation_forget(model);
     f.history->loss_scale = model->scale.value;
     if (f.trace) {
-        strata_status traced = end_trace(&f, status ? NULL : err);
+        const strata_status traced = end_trace(&f, status, status ? NULL : err);
         if (!status) status = traced;
-        strata_trace_destroy(f.trace);
     }
     strata_history_finish(&own);
     return status;

@@ -26,7 +26,7 @@ static bool has_sparse(const strata_model *model) {
 
 bool strata_step_needs_all_gradients(const strata_model *model) {
     return model->optimizer.clip_norm > 0 || model->optimizer.clip_global_norm > 0 || model->scale.value > 0 ||
-           model->strategy->workers.wire != STRATA_DTYPE_F32;
+           model->measures_norm || model->strategy->workers.wire != STRATA_DTYPE_F32;
 }
 
 /* ---- where gradients lie ---- */

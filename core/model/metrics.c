@@ -118,6 +118,17 @@ strata_status strata_model_read_sums(strata_model *model, strata_error *err) {
     return status;
 }
 
+strata_status strata_model_write_sums(strata_model *model, strata_error *err) {
+    strata_array sums;
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), &sums, err));
+    for (int64_t i = 0; i < model->metrics.n_sums; i++) ((float *)sums.data)[i] = (float)model->metrics.sums[i];
+    strata_status status = STRATA_OK;
+    for (int r = 0; r < model->strategy->n_devices && !status; r++)
+        if (model->replicas[r].metrics) status = strata_variable_set(model->replicas[r].metrics, &sums, err);
+    strata_array_finish(&sums);
+    return status;
+}
+
 strata_status strata_model_confusion_matrix(const strata_model *model, strata_array *out_counts, strata_error *err) {
     for (int i = 0; i < model->metrics.n_extra; i++) {
         const strata_model_metric *m = &model->metrics.extra[i];

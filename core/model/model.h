@@ -147,6 +147,14 @@ typedef struct strata_model_best {
     float *values;
 } strata_model_best;
 
+/* Where in an epoch a fit was stopped, or a checkpoint was made. */
+typedef struct strata_model_position {
+    /* Steps of the epoch that were done; 0: the model stands between epochs. */
+    int64_t steps;
+    /* The examples of these steps. */
+    int64_t examples;
+} strata_model_position;
+
 struct strata_model {
     /* The shape and the type of one example's features. */
     strata_shape input;
@@ -232,7 +240,13 @@ struct strata_model {
         int64_t steps;
     } scale;
     strata_model_best best;
+    /* While it is not 0, the devices keep the sums of the steps that were done. */
+    strata_model_position position;
+    /* The step's output has one number more, the sum of squares of its gradients. */
+    bool measures_norm;
     strata_model_program *programs;
+    /* What programs that are gone have communicated. */
+    strata_group_totals communicated;
 };
 
 /* layers.c: builds all layers; x (B, input...) -> outputs. Declares parameters when context->declaring. */
@@ -311,7 +325,11 @@ strata_metrics strata_model_metrics(const strata_model *model, int64_t examples)
 /* The device's sums: set to zeros, as is what replicas hold; read into model->metrics.sums. */
 STRATA_MUST_USE strata_status strata_model_reset_sums(strata_model *model, strata_error *err);
 STRATA_MUST_USE strata_status strata_model_read_sums(strata_model *model, strata_error *err);
+/* Writes model->metrics.sums to the devices that keep sums. */
+STRATA_MUST_USE strata_status strata_model_write_sums(strata_model *model, strata_error *err);
 void strata_model_free_programs(strata_model *model);
+/* Adds what a program has communicated. */
+void strata_model_count(const strata_model *model, const strata_model_program *program, strata_group_totals *totals);
 
 /* shards.c: decides whether the optimizer is sharded, and cuts the shards. INVALID where the strategy asks for shards and the
  * model or its devices cannot have them. */

@@ -80,11 +80,7 @@ strata_status strata_model_placement(strata_model *model, int64_t batch, char **
 }
 
 strata_communication_totals strata_model_communication(const strata_model *model) {
-    strata_group_totals totals = {0};
-    for (const strata_model_program *p = model->programs; p; p = p->next) {
-        const bool updates = p->kind == STRATA_PROGRAM_TRAIN || p->kind == STRATA_PROGRAM_APPLY;
-        const bool computes = p->kind == STRATA_PROGRAM_TRAIN || p->kind == STRATA_PROGRAM_ACCUMULATE;
-        strata_group_add(p->group, computes ? model->strategy->n_replicas : 0, updates, &totals);
-    }
+    strata_group_totals totals = model->communicated;
+    for (const strata_model_program *p = model->programs; p; p = p->next) strata_model_count(model, p, &totals);
     return strata_group_total(&totals);
 }

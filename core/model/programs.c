@@ -204,9 +204,16 @@ strata_status strata_model_get_program(strata_model *model, strata_program_kind 
     return STRATA_OK;
 }
 
+void strata_model_count(const strata_model *model, const strata_model_program *program, strata_group_totals *totals) {
+    const bool updates = program->kind == STRATA_PROGRAM_TRAIN || program->kind == STRATA_PROGRAM_APPLY;
+    const bool computes = program->kind == STRATA_PROGRAM_TRAIN || program->kind == STRATA_PROGRAM_ACCUMULATE;
+    strata_group_add(program->group, computes ? model->strategy->n_replicas : 0, updates, totals);
+}
+
 void strata_model_free_programs(strata_model *model) {
     for (strata_model_program *p = model->programs, *next; p; p = next) {
         next = p->next;
+        strata_model_count(model, p, &model->communicated);
         destroy_program(p);
     }
     model->programs = NULL;

@@ -143,7 +143,7 @@ static strata_tensor *clip(builder *b, block_update *blocks, int first, int n) {
     strata_tensor **clipped = gradients + n;
     for (int k = 0; k < n; k++) gradients[k] = clipped[k] = blocks[first + k].update.gradients;
     strata_clip_gradients(&model->optimizer, clipped, &model->segments[first], n, &square);
-    if (!square && model->scale.value > 0) square = sum_of_squares(gradients, n);
+    if (!square && (model->scale.value > 0 || model->measures_norm)) square = sum_of_squares(gradients, n);
     for (int k = 0; k < n; k++) {
         const strata_model_block *own = own_block(b, first + k);
         const int64_t begin = own->begin - model->parameters.blocks[first + k].begin;
@@ -162,15 +162,18 @@ static strata_tensor *times_zero(strata_tensor *x) { /* 0, or NaN where x is not
  * epoch's sum of losses, not the batch's, so that steps that were submitted behind one whose loss is not finite change nothing
  * either. square: the sum of all gradients' squares; NULL: not known. */
 static strata_tensor *open_gate(builder *b, const computed *c, strata_tensor *square) {
-    strata_tensor *sums = c->sums, *overflow = NULL;
-    b->step->output = sums;
+    strata_tensor *sums = c->sums, *overflow = NULL, *output[3];
+    int n = 1;
     if (b->model->scale.value > 0) {
         overflow = times_zero(square);
-        b->step->output = strata_concat((strata_tensor *[]){sums, strata_reshape(overflow, STRATA_SHAPE(1))}, 2, 0);
+        output[n++] = strata_reshape(overflow, STRATA_SHAPE(1));
     } else if (square) {
         /* Where the norm of all gradients is known anyway, one that is not finite spoils the loss, and so closes the gate. */
-        b->step->output = sums = strata_step_add_to_loss(sums, times_zero(square));
+        sums = strata_step_add_to_loss(sums, times_zero(square));
     }
+    if (b->model->measures_norm) output[n++] = strata_reshape(square, STRATA_SHAPE(1));
+    output[0] = sums;
+    b->step->output = n > 1 ? strata_concat(output, n, 0) : sums;
     strata_variable *metrics = b->model->replicas[b->role.replica].metrics;
     strata_tensor *epoch = strata_step_add(b, strata_assign_add(strata_variable_read(b->graph, metrics), sums));
     strata_tensor *gate = strata_reshape(strata_step_part(epoch, 0, 1), STRATA_SHAPE());
@@ -193,7 +196,8 @@ static void share(builder *b, strata_tensor *variable, strata_tensor *updated) {
 
 /* Whether no block can be updated before the gradients of all are there. */
 static bool needs_all_blocks(const strata_model *model) {
-    return model->optimizer.clip_norm > 0 || model->optimizer.clip_global_norm > 0 || model->scale.value > 0;
+    return model->optimizer.clip_norm > 0 || model->optimizer.clip_global_norm > 0 || model->scale.value > 0 ||
+           model->measures_norm;
 }
 
 static void reduce_block(builder *b, computed *c, block_update *blocks, int k) {

@@ -39,6 +39,11 @@ const strata_device_info *strata_device_get_info(const strata_device *device) {
     return &device->info;
 }
 
+void strata_device_report_compile(const strata_device *device, bool tuning, int done, int total) {
+    const strata_compile_progress progress = {.device = device->info.id, .tuning = tuning, .done = done, .total = total};
+    if (device->on_compile) device->on_compile(&progress, device->on_compile_user);
+}
+
 strata_device_counters strata_device_get_counters(const strata_device *device) {
     return device->counters;
 }

@@ -6,6 +6,7 @@
 #ifndef STRATA_CORE_DEVICE_H
 #define STRATA_CORE_DEVICE_H
 
+#include "core/base/trace.h"
 #include "core/compile/piece.h"
 #include "core/graph/variable.h"
 #include "strata/device.h"
@@ -42,6 +43,13 @@ typedef struct strata_device_api {
     strata_status (*run)(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
     /* Blocks, without spinning, until the run with that ticket, and so all before it, is done. DEVICE_LOST when it can't be. */
     strata_status (*wait)(strata_device *device, uint64_t ticket, strata_error *err);
+
+    /* ---- time ---- */
+    /* (optional) Sets device->trace and device->trace_track. Programs that are compiled with a trace add a slice to it for each
+     * kernel or node of each run, by the device's own clock, at the latest in the wait for the run. They may keep kernels apart
+     * that would run beside each other. Called while nothing runs; NULL: no trace any more, and such programs are gone. Where
+     * the device cannot tell times, device->trace stays NULL. */
+    strata_status (*set_trace)(strata_device *device, strata_trace *trace, int track, strata_error *err);
 } strata_device_api;
 
 /* First member of every backend's device struct. */
@@ -50,7 +58,18 @@ struct strata_device {
     strata_device_info info;
     /* The backend counts in these. */
     strata_device_counters counters;
+    /* Of strata_device_options. */
+    strata_compile_callback on_compile;
+    void *on_compile_user;
+    /* NULL: nothing is traced. */
+    strata_trace *trace;
+    int trace_track;
+    /* The step of the runs that are submitted. */
+    int64_t trace_step;
 };
+
+/* Calls on_compile, if there is one. */
+void strata_device_report_compile(const strata_device *device, bool tuning, int done, int total);
 
 typedef struct strata_device_list {
     strata_device_info *rows;

@@ -4,19 +4,25 @@
  * and fold. */
 #include "core/run/group.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/graph/graph.h"
 #include "core/op/ops.h"
+#include "core/run/device.h"
 #include "core/run/exchange.h"
 
 static const double WORTH_A_WAIT = 5e-6; /* seconds; what is over already is found so in less */
 
-/* A segment that was submitted and is not known to be over; at 0: none. */
+/* A segment that was submitted and is not known to be over. */
 typedef struct submission {
+    bool runs;
+    /* When, where there is a trace. */
     double at;
     int64_t step;
+    /* As exchange.label. */
+    const strata_trace_label *label;
 } submission;
 
 typedef struct member {
@@ -40,6 +46,8 @@ typedef struct exchange {
     int first;
     /* Of the cross-device ops; NULL: none. */
     void *plan;
+    /* Its name in the trace, which the group does not outlive; NULL: none yet. */
+    const strata_trace_label *label;
 } exchange;
 
 struct strata_group {
@@ -58,6 +66,7 @@ struct strata_group {
     int64_t step;         /* its number */
     double folded;        /* seconds of the newest exchange, until it is known whether it was hidden */
     strata_trace *trace;  /* borrowed; NULL: none */
+    const int *tracks;    /* [n_replicas] of it */
     strata_status failed; /* of the first failure; the group is of no use after it */
     strata_group_counters counters;
 };
@@ -351,11 +360,33 @@ strata_status strata_group_acquire(strata_group *group, int *out_slot, strata_er
 static strata_status advance(strata_group *group, int replica, int slot, int end, strata_error *err) {
     member *m = &group->members[replica];
     for (; m->next < end; m->next++) {
-        m->submissions[slot * m->n_segments + m->next] = (submission){strata_trace_now(), group->step};
+        const double began = group->trace ? strata_trace_now() : 0;
+        submission *s = &m->submissions[slot * m->n_segments + m->next];
+        s->runs = true;
+        s->at = began;
+        s->step = group->step;
+        if (group->trace) strata_executable_device(m->executable)->trace_step = group->step;
         strata_status status = strata_executable_submit_segment(m->executable, slot, m->next, err);
+        if (group->trace)
+            strata_trace_add_named(group->trace, STRATA_TRACE_HOST, "submit", group->step, began, strata_trace_now());
         if (status) return fail(group, replica, status, err);
     }
     return STRATA_OK;
+}
+
+/* "matmul .. adam", what a segment begins and ends with. */
+static const strata_trace_label *segment_label(const strata_group *group, int replica, int segment) {
+    const strata_executable *executable = group->members[replica].executable;
+    const char *first = "nothing", *last = NULL;
+    char name[96];
+    for (int i = 0; i < strata_executable_n_nodes(executable); i++) {
+        const strata_executable_node node = strata_executable_get_node(executable, i);
+        if (node.segment != segment) continue;
+        if (!last) first = node.node->op->name;
+        last = node.node->op->name;
+    }
+    snprintf(name, sizeof name, "%s .. %s, with its queueing", first, last ? last : first);
+    return strata_trace_add_label(group->trace, name, "", 0);
 }
 
 /* Waits for a segment of the replica; it and those before it are over then. Returns the seconds that it waited in
@@ -367,17 +398,23 @@ static strata_status wait_for_segment(strata_group *group, int replica, int slot
     strata_status status = strata_executable_wait_segment(m->executable, slot, segment, err);
     if (status) return fail(group, replica, status, err);
     const double ended = strata_trace_now();
+    const bool seen = group->trace && !strata_executable_device(m->executable)->trace;
     for (int k = 0; k <= segment; k++) {
         submission *was = &m->submissions[slot * m->n_segments + k];
-        if (was->at > 0) strata_trace_add(group->trace, "segment", k, replica + 1, was->step, was->at, ended);
-        was->at = 0;
+        if (seen && was->runs) {
+            if (!was->label) was->label = segment_label(group, replica, k);
+            strata_trace_add(group->trace, group->tracks[replica], was->label, was->step, was->at, ended);
+        }
+        was->runs = false;
     }
+    if (group->trace) strata_trace_add_named(group->trace, STRATA_TRACE_HOST, "wait for device", group->step, began, ended);
     *out_waited = ended - began;
     return STRATA_OK;
 }
 
-void strata_group_set_trace(strata_group *group, strata_trace *trace) {
+void strata_group_set_trace(strata_group *group, strata_trace *trace, const int *tracks) {
     group->trace = trace;
+    group->tracks = tracks;
 }
 
 strata_status strata_group_start(strata_group *group, int slot, int64_t step, strata_error *err) {
@@ -428,11 +465,24 @@ static const strata_communication_attrs *attrs_of(const strata_tensor *node) {
     return node->attrs;
 }
 
+/* "exchange 0: all_reduce (101770)" */
+static const strata_trace_label *exchange_label(strata_group *group, int index) {
+    exchange *e = &group->exchanges[index];
+    const strata_tensor *node = node_of(group, index);
+    const strata_communication_attrs *attrs = attrs_of(node);
+    char name[256], details[300];
+    if (e->label) return e->label;
+    snprintf(name, sizeof name, "exchange %d: %s %s", index, node->op->name, strata_shape_text(attrs->shape).text);
+    snprintf(details, sizeof details, "\"op\":\"%s\",\"dtype\":\"%s\",\"shape\":\"%s\",\"workers\":%d", node->op->name,
+             strata_dtype_name(attrs->dtype), strata_shape_text(attrs->shape).text,
+             strata_exchange_spans_workers(node, group->workers) ? group->workers->n : 1);
+    return e->label = strata_trace_add_label(group->trace, name, details, 0);
+}
+
 static strata_status carry_out(strata_group *group, int index, int slot, const bool *contributes, strata_error *err) {
     const double began = strata_trace_now();
     STRATA_TRY(wait_for_operands(group, index, slot, err));
     const double waited = strata_trace_now();
-    const strata_tensor *node = node_of(group, index);
     int n = 0;
     for (int r = 0; r < group->n_replicas; r++) {
         const strata_executable_communication c = strata_group_communication(group, r, index, slot);
@@ -458,9 +508,8 @@ static strata_status carry_out(strata_group *group, int index, int slot, const b
     if (status) return group->failed = status;
     if (group->workers) counters->bytes_sent += group->workers->bytes_sent(group->workers) - sent;
     const double ended = strata_trace_now(), spent = ended - waited;
-    strata_trace_add(group->trace, "wait", index, STRATA_TRACE_HOST, group->step, began, waited);
-    strata_trace_add(group->trace, node->op == &strata_op_merge ? "merge" : "exchange", index, STRATA_TRACE_HOST, group->step,
-                     waited, ended);
+    if (group->trace)
+        strata_trace_add(group->trace, STRATA_TRACE_HOST, exchange_label(group, index), group->step, waited, ended);
     counters->wait_seconds += waited - began;
     counters->fold_seconds += spent;
     group->folded = spent;
@@ -496,7 +545,7 @@ strata_status strata_group_wait(strata_group *group, int slot, strata_error *err
     for (int r = 0; r < group->n_replicas; r++) {
         const member *m = &group->members[r];
         double waited;
-        if (m->submissions[(slot + 1) * m->n_segments - 1].at > 0)
+        if (m->submissions[(slot + 1) * m->n_segments - 1].runs)
             STRATA_TRY(wait_for_segment(group, r, slot, m->n_segments - 1, &waited, err));
         strata_status status = strata_executable_wait(m->executable, slot, err);
         if (status) return fail(group, r, status, err);

@@ -31,8 +31,9 @@ STRATA_MUST_USE strata_status strata_group_create(strata_executable *const *repl
                                                   strata_group **out_group, strata_error *err);
 void strata_group_destroy(strata_group *group); /* waits for its runs; NULL is fine */
 
-/* Spans are added to it from now on: borrowed; NULL: none. */
-void strata_group_set_trace(strata_group *group, strata_trace *trace);
+/* Slices of what the host does are added to it from now on: borrowed; NULL: none. tracks: [replicas] of their devices, where
+ * segments are added of devices that do not tell times themselves, as the host saw them; borrowed. */
+void strata_group_set_trace(strata_group *group, strata_trace *trace, const int *tracks);
 
 int strata_group_n_replicas(const strata_group *group);
 strata_executable *strata_group_replica(const strata_group *group, int replica);

@@ -60,6 +60,19 @@ STRATA_API const char *strata_device_class_name(strata_device_class device_class
 STRATA_API STRATA_MUST_USE strata_status strata_devices_list(strata_device_info **out_devices, int *out_n, strata_error *err);
 STRATA_API void strata_devices_free(strata_device_info *devices);
 
+/* What a device is doing while it gets its kernels: when a model's step is compiled. */
+typedef struct strata_compile_progress {
+    /* The device's id. */
+    const char *device;
+    /* False: `done` of `total` kernels are compiled. Drivers that compile all at once go from 0 to `total`, and some compile on
+     * in the first step. True: of the ways to compute a node, `done` of `total` were timed, as no file says yet which one is
+     * fastest. */
+    bool tuning;
+    int done, total;
+} strata_compile_progress;
+/* Called in the thread that compiles. progress: borrowed during the call. */
+typedef void (*strata_compile_callback)(const strata_compile_progress *progress, void *user);
+
 typedef struct strata_device_options {
     /* Allow choices that change last bits (CLBlast, split-K by time); default: deterministic. */
     bool fast;
@@ -77,6 +90,11 @@ typedef struct strata_device_options {
      * for the copies (strata_device_counters has how many). Default: a node that the device cannot run is an error, which lists
      * all of them. */
     bool fallback_to_host;
+    /* Called before kernels are compiled and after, which may take seconds once; the library itself prints nothing. NULL:
+     * none. */
+    strata_compile_callback on_compile;
+    /* For on_compile. */
+    void *user;
 } strata_device_options;
 
 /* Opens the device that `which` names: an id ("opencl:0", "host"), a backend and part of a name ("opencl:intel"), part of a

@@ -87,6 +87,8 @@ typedef struct strata_compile_options {
      * not finite changes nothing and halves the scale, and 2000 steps without such a step double it. UNSUPPORTED, with the
      * device's name, where a device cannot store the type. */
     strata_dtype precision;
+    /* Measure the norm of each step's gradients, for strata_progress.gradient_norm. It costs a pass over the gradients. */
+    bool gradient_norm;
     /* The strategy whose devices train; the call's device is NULL then. A model that is still there when the strategy is
      * destroyed is destroyed with it. NULL: the call's device alone. */
     strata_strategy *strategy;
@@ -133,7 +135,12 @@ typedef struct strata_progress {
     bool epoch_end;
     /* The mean loss of the newest finished step. */
     double loss;
-    /* The epoch's metrics: exact at epoch_end, before it as they were last read from the device (examples 0: not yet). */
+    /* The learning rate of that step, as the schedule says. */
+    double learning_rate;
+    /* The norm of that step's gradients, before clipping; 0 without strata_compile_options.gradient_norm. */
+    double gradient_norm;
+    /* The epoch's metrics: exact at epoch_end, before it those of the finished steps, brought up to date as
+     * strata_fit_options.metrics_seconds says (examples 0: not yet). */
     strata_metrics metrics;
     /* At epoch_end, the metrics of the validation data; examples 0: there are none. */
     strata_metrics validation;
@@ -142,6 +149,10 @@ typedef struct strata_progress {
     /* Set it to true, in any call, and training ends after this epoch; fit then returns STRATA_OK. At epoch_end it is true
      * where patience ends the training. With several workers one that sets it ends the training of all. */
     bool *stop;
+    /* Set it to true, in any call, and training ends within this epoch, as soon as the steps that were submitted are done. Fit
+     * then returns STRATA_OK with strata_history.stopped, and a checkpoint that is saved now goes on from there. Several
+     * workers end before the same step, within about a quarter of a second or a step. */
+    bool *stop_now;
 } strata_progress;
 typedef strata_status (*strata_progress_callback)(const strata_progress *progress, void *user, strata_error *err);
 
@@ -151,6 +162,9 @@ typedef struct strata_fit_options {
     int epochs;
     /* How many of these were done before, by another fit: the rest is run, and the history has the rest only. */
     int first_epoch;
+    /* How many steps of the next epoch were done before too: strata_model_epoch_steps, or 0 for none. The epoch's metrics are
+     * those of all its steps. Fails with INVALID for another number. */
+    int64_t first_step;
     /* Examples of a batch, of all replicas together; 0: 32. */
     int64_t batch;
     /* The seed of the shuffles. */
@@ -164,11 +178,12 @@ typedef struct strata_fit_options {
      * does not use it. NULL: 1 each. */
     const double *class_weights;
     int n_class_weights;
-    /* Read the epoch's metrics from the device about this often, for on_progress; each reading waits for the steps that were
-     * submitted. 0: at the end of the epoch only. */
+    /* Bring strata_progress.metrics up to date about this often, from the sums that each step reports anyway: nothing waits
+     * for the device. 0: at the end of the epoch only. */
     double metrics_seconds;
-    /* A file that gets a trace of the first steps: segments on each replica, exchanges on the host, in the Trace Event
-     * Format of chrome://tracing and ui.perfetto.dev. NULL: none. */
+    /* A file that gets a trace of the first steps: each kernel on each device by the device's clock where it has one,
+     * exchanges and other work on the host, in the Trace Event Format of ui.perfetto.dev and chrome://tracing. Programs are
+     * compiled anew for it. With several workers all give one or none, and rank 0's has the events of all. NULL: none. */
     const char *trace;
     /* Call on_progress after every so many steps of an epoch, and at its end; 0: 1. Steps are submitted without waiting for
      * each other anyhow, so nothing else changes. */
@@ -209,6 +224,9 @@ typedef struct strata_history {
     int64_t n_skipped;
     /* What f16 gradients are multiplied by at the end; 0 for other types. */
     double loss_scale;
+    /* Training was ended within an epoch by strata_progress.stop_now: that epoch is not among n_epochs, and
+     * strata_model_epoch_steps has its steps. */
+    bool stopped;
     /* Seconds from the call of fit to the end of its first step, with the compilation of kernels. */
     double first_step_seconds;
 } strata_history;
@@ -270,11 +288,15 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_load(const char *path, str
 
 /* A checkpoint is a model file that also has the optimizer's memory and counts, and the best epoch so far of a fit with
  * validation data: a model that is compiled alike, and trained on from `epochs` with the same data and options (first_epoch),
- * ends with the bits of a training that was never interrupted. Between fits, or from on_progress at an epoch's end. epochs: how
- * many are done, at least 1. path: NULL writes no file. With several workers whose optimizer is sharded all of them call it, as
+ * ends with the bits of a training that was never interrupted. Between fits, or from on_progress at an epoch's end. After a fit
+ * that was stopped within an epoch the checkpoint has the steps of that epoch too. epochs: how many are done, at least 1 where
+ * no such steps are. path: NULL writes no file. With several workers whose optimizer is sharded all of them call it, as
  * each owns a part of the optimizer's memory; those that need no file give NULL. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_save_checkpoint(strata_model *model, int epochs, const char *path,
                                                                       strata_error *err);
+/* How many steps of an epoch the model has done: of the last fit, if it was stopped within an epoch, or of the checkpoint that
+ * was loaded. 0: the model stands between epochs. Fit takes it as first_step. */
+STRATA_API int64_t strata_model_epoch_steps(const strata_model *model);
 /* Into a compiled model. *out_epochs is 0, and nothing is changed, where there is no such file. With several workers all call
  * it, and rank 0's file counts. Fails: DATA for a file of another model, optimizer, loss or seed; UNAVAILABLE for one that
  * cannot be read. */

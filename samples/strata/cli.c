@@ -12,8 +12,10 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/base/text.h"
+#include "terminal.h"
 
 enum { MAX_OPTIONS = 64 };
 
@@ -168,9 +170,21 @@ int read_device_flags(const device_flags *flags, strata_device_options *out_opti
     *out_options = (strata_device_options){.fast = flags->fast,
                                            .no_tune = flags->no_tune,
                                            .no_cache = flags->no_cache,
-                                           .fallback_to_host = flags->allow_fallback != NULL};
+                                           .fallback_to_host = flags->allow_fallback != NULL,
+                                           .on_compile = flags->on_compile,
+                                           .user = flags->user};
     if (!flags->allow_fallback || !strcmp(flags->allow_fallback, "host")) return EXIT_OK;
     return usage_error("--allow-fallback %s: it is host; no other device runs what one cannot", flags->allow_fallback);
+}
+
+/* For commands without a line of progress. */
+static void print_compiling(const strata_compile_progress *p, void *user) {
+    (void)user;
+    if (!terminal_draws(STDERR_FILENO)) return;
+    fprintf(stderr, "\r\033[K");
+    if (p->done < p->total)
+        fprintf(stderr, "%s kernels for %s, once (%d of %d)", p->tuning ? "timing" : "compiling", p->device, p->done, p->total);
+    fflush(stderr);
 }
 
 int open_device(const device_flags *flags, strata_device **out_device) {
@@ -178,6 +192,7 @@ int open_device(const device_flags *flags, strata_device **out_device) {
     strata_device_options opts;
     const int code = read_device_flags(flags, &opts);
     if (code) return code;
+    if (!opts.on_compile) opts.on_compile = print_compiling;
     strata_status status = strata_device_open(flags->which, &opts, out_device, &err);
     return status ? report(FAILING_DEVICE, status, &err) : EXIT_OK;
 }

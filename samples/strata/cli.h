@@ -46,7 +46,7 @@ typedef struct command {
 } command;
 
 extern const command command_devices, command_train, command_evaluate, command_predict, command_summary, command_inspect,
-    command_data, command_bench, command_launch, command_cluster, command_completion;
+    command_data, command_bench, command_launch, command_cluster, command_completion, command_plot;
 extern const command *const commands[]; /* ends with NULL */
 
 /* Reads argv[1..] by the command's table into `options`; what is no option goes to arguments[0..n_arguments), in order. Returns
@@ -65,6 +65,9 @@ int usage_error(const char *format, ...) STRATA_PRINTF(1, 2);
 typedef struct device_flags {
     const char *which, *allow_fallback;
     bool fast, no_tune, no_cache;
+    /* As strata_device_options has them. */
+    strata_compile_callback on_compile;
+    void *user;
 } device_flags;
 #define DEVICE_OPTION_ROWS(type, member)                                                                                      \
     {"device",                                                                                                                \

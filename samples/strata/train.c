@@ -2,6 +2,7 @@
  *
  * strata train: a sample or a model of the user's own, on the best device or the one named. */
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,15 +10,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "progress.h"
+#include "run_log.h"
 #include "samples.h"
 
 typedef struct train_options {
     data_options data;
-    const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation;
+    const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log;
     device_flags device;
     strategy_flags strategy;
     int64_t epochs, batch, global_batch, accumulate, seed;
-    int64_t patience;
+    int64_t patience, log_every;
     double learning_rate, validation_split;
     bool json, scale_lr, log_device_placement, restore_best;
 } train_options;
@@ -84,14 +87,134 @@ static const option_row rows[] = {
     {"seed", "N", "of weights, shuffles and dropout (0)", OPTION_INT, offsetof(train_options, seed), 0, 9e15},
     {"save", "FILE", "write the trained model there", OPTION_TEXT, offsetof(train_options, save), 0, 0},
     {"checkpoint", "FILE",
-     "write there after each epoch what it takes to go on, and go on from it where it is; removed at the end", OPTION_TEXT,
-     offsetof(train_options, checkpoint), 0, 0},
-    {"json", NULL, "one line of JSON at the end", OPTION_FLAG, offsetof(train_options, json), 0, 0},
+     "write there after each epoch, and at Ctrl-C, what it takes to go on, and go on from it where it is; removed at the end",
+     OPTION_TEXT, offsetof(train_options, checkpoint), 0, 0},
+    {"log", "FILE",
+     "write a row a step and epoch there: .jsonl, or .csv; also measures the norms of gradients and weights (strata plot FILE)",
+     OPTION_TEXT, offsetof(train_options, log), 0, 0},
+    {"log-every", "N", "with --log: a row every N steps (1)", OPTION_INT, offsetof(train_options, log_every), 1, 1e12},
+    {"json", NULL,
+     "a line of JSON an epoch and one at the end: train_..., val_..., test_... say of which data; loss is train_loss, accuracy "
+     "test_accuracy",
+     OPTION_FLAG, offsetof(train_options, json), 0, 0},
     DEVICE_OPTION_ROWS(train_options, device),
     {0}};
 
 /* Replicas whose fallbacks are told of. */
 enum { MOST_FALLBACKS = 32 };
+
+/* ---- Ctrl-C: the first ends the fit after its step, the second ends the process ---- */
+
+static volatile sig_atomic_t interrupted, tells_of_interrupt;
+
+static void on_interrupt(int signal_number) {
+    static const char text[] = "\nstrata: finishing this step; Ctrl-C once more ends at once\n";
+    interrupted = 1;
+    signal(signal_number, SIG_DFL);
+    if (tells_of_interrupt && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
+}
+
+/* ---- what is shown and written while it runs ---- */
+
+/* Between the callbacks of a fit. */
+typedef struct reporter {
+    progress *line; /* NULL: stderr is no terminal */
+    run_log log;    /* its file is NULL: none */
+    int64_t log_every;
+    bool quiet, json, classifies;
+    int64_t patience;
+    strata_model *model;
+    const char *checkpoint; /* NULL: none */
+    bool chief;             /* writes it */
+    double began;
+    /* Steps that may still wait for kernels to be compiled; seconds of this epoch that did; when a step was reported last. */
+    int settling;
+    int64_t waited; /* how many they were in this epoch */
+    double compiled, reported;
+    int epoch;    /* of the newest step */
+    int64_t step; /* in it */
+} reporter;
+
+/* Drivers compile on when kernels run for the first time, so some steps behind this do not count where speed is reported. */
+static void on_compile(const strata_compile_progress *compile, void *user) {
+    reporter *r = user;
+    enum { SETTLING_STEPS = 4 };
+    r->settling = SETTLING_STEPS;
+    progress_compile(r->line, compile);
+}
+
+static void print_epoch(const reporter *r, const strata_progress *p, double rate) {
+    printf("epoch %d/%d  loss %.4g", p->epoch + 1, p->epochs, p->metrics.loss);
+    if (r->classifies) printf("  accuracy %.4f", p->metrics.accuracy);
+    print_more(&p->metrics, "");
+    if (p->validation.examples) printf("  val_loss %.4g", p->validation.loss);
+    if (p->validation.examples && r->classifies) printf("  val_accuracy %.4f", p->validation.accuracy);
+    print_more(&p->validation, "val_");
+    printf("  %.0f samples/s  %.2f s\n", rate, p->epoch_seconds);
+    if (*p->stop && p->epoch + 1 < p->epochs)
+        printf("val_loss has not fallen for %lld epochs: the training ends\n", (long long)r->patience);
+    fflush(stdout);
+}
+
+/* The norm of all parameters; NaN where it could not be read. */
+static double weight_norm(strata_model *model) {
+    double square = 0;
+    for (int i = 0; i < strata_model_n_parameters(model); i++) {
+        const strata_parameter parameter = strata_model_parameter(model, i);
+        strata_array value = {0};
+        if (parameter.state) continue;
+        bool read = !strata_array_create(STRATA_DTYPE_F32, parameter.shape, &value, NULL);
+        if (read) read = !strata_model_get_parameter(model, i, &value, NULL);
+        for (int64_t k = 0; read && k < strata_shape_elements(parameter.shape); k++)
+            square += (double)((float *)value.data)[k] * (double)((float *)value.data)[k];
+        strata_array_finish(&value);
+        if (!read) return NAN;
+    }
+    return sqrt(square);
+}
+
+static void report_epoch(reporter *r, const strata_progress *p) {
+    const double counted = p->epoch_seconds - r->compiled;
+    const double seconds = counted > 0 && r->waited < p->step ? counted : p->epoch_seconds;
+    const double steps = seconds < p->epoch_seconds ? (double)(p->step - r->waited) / (double)p->step : 1;
+    run_log_more more = {.weight_norm = NAN, .samples_per_s = steps * (double)p->metrics.examples / seconds};
+    r->compiled = 0;
+    r->waited = r->settling = 0;
+    if (!r->chief) return;
+    progress_hide(r->line);
+    if (r->log.file) more.weight_norm = weight_norm(r->model);
+    if (r->log.file) run_log_add(&r->log, p, &more);
+    if (r->json) run_log_print_epoch(p, &more, r->classifies, now_seconds() - r->began);
+    if (!r->quiet) print_epoch(r, p, more.samples_per_s);
+}
+
+static void report_step(reporter *r, const strata_progress *p) {
+    const double now = now_seconds();
+    r->step = p->step;
+    r->epoch = p->epoch;
+    if (r->settling) {
+        r->compiled += now - r->reported;
+        r->settling--;
+        r->waited++;
+    }
+    if (r->log.file && p->total_step % r->log_every == 0) run_log_add(&r->log, p, &(run_log_more){NAN, NAN});
+}
+
+static strata_status on_progress(const strata_progress *p, void *user, strata_error *err) {
+    reporter *r = user;
+    if (p->epoch_end)
+        report_epoch(r, p);
+    else
+        report_step(r, p);
+    progress_step(r->line, p);
+    r->reported = now_seconds();
+    if (p->epoch_end && r->checkpoint && p->epoch + 1 < p->epochs && !*p->stop)
+        STRATA_TRY(strata_model_save_checkpoint(r->model, p->epoch + 1, r->chief ? r->checkpoint : NULL, err));
+    if (interrupted) *p->stop_now = true;
+    return STRATA_OK;
+}
+
+/* ---- the parts ---- */
 
 /* What one run of the command holds, freed together. */
 typedef struct training {
@@ -113,83 +236,9 @@ typedef struct training {
     char sha256[65];
     bool replicas_equal;
     double began, fit_began; /* seconds, of the command and of the fit */
-    double data_seconds;     /* what reading the data took, between the two */
+    reporter reporter;
+    double data_seconds; /* what reading the data took, between the two */
 } training;
-
-/* ---- Ctrl-C: the first ends the fit after its step, the second ends the process ---- */
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal_number) {
-    interrupted = 1;
-    signal(signal_number, SIG_DFL);
-}
-
-/* ---- progress ---- */
-
-typedef struct progress_line {
-    bool terminal, quiet, numbers; /* numbers: answers are no classes, so that there is no accuracy */
-    int64_t batch;
-    double shown; /* when the line was last drawn */
-    int64_t patience;
-    strata_metrics validation; /* of the epoch before; examples 0: none */
-    strata_model *model;       /* for checkpoints */
-    const char *checkpoint;    /* NULL: none */
-    bool chief;                /* writes it */
-} progress_line;
-
-static const char *val_text(const progress_line *line, const strata_metrics *m, char text[64]) {
-    int used = 0;
-    text[0] = 0;
-    if (m->examples) used = snprintf(text, 64, "  val_loss %.4g", m->loss);
-    if (m->examples && !line->numbers) snprintf(text + used, 64 - (size_t)used, "  val_accuracy %.4f", m->accuracy);
-    return text;
-}
-
-static void draw(const progress_line *line, const strata_progress *p) {
-    double rate = p->epoch_seconds > 0 ? (double)p->step / p->epoch_seconds : 0; /* steps a second */
-    double left = rate > 0 ? ((double)(p->steps - p->step) + (double)p->steps * (p->epochs - p->epoch - 1)) / rate : 0;
-    char accuracy[32] = "", validation[64];
-    if (p->metrics.examples && !line->numbers) snprintf(accuracy, sizeof accuracy, "  accuracy %.4f", p->metrics.accuracy);
-    fprintf(stderr, "\r\033[Kepoch %d/%d  step %lld/%lld  %.0f samples/s  loss %.4g%s%s  %.0f s left", p->epoch + 1, p->epochs,
-            (long long)p->step, (long long)p->steps, rate * (double)line->batch, p->loss, accuracy,
-            val_text(line, &line->validation, validation), left);
-    fflush(stderr);
-}
-
-static void print_epoch(const progress_line *line, const strata_progress *p) {
-    char validation[64];
-    printf("epoch %d/%d  loss %.4g", p->epoch + 1, p->epochs, p->metrics.loss);
-    if (!line->numbers) printf("  accuracy %.4f", p->metrics.accuracy);
-    print_more(&p->metrics, "");
-    printf("%s", val_text(line, &p->validation, validation));
-    print_more(&p->validation, "val_");
-    printf("  %.0f samples/s  %.2f s\n", (double)p->metrics.examples / p->epoch_seconds, p->epoch_seconds);
-    if (*p->stop && p->epoch + 1 < p->epochs)
-        printf("val_loss has not fallen for %lld epochs: the training ends\n", (long long)line->patience);
-    fflush(stdout);
-}
-
-static strata_status on_progress(const strata_progress *p, void *user, strata_error *err) {
-    progress_line *line = user;
-    double now = now_seconds();
-    if (p->epoch_end) {
-        if (line->terminal) fprintf(stderr, "\r\033[K");
-        if (!line->quiet) print_epoch(line, p);
-        line->validation = p->validation;
-    } else if (line->terminal && now - line->shown > 0.1) {
-        draw(line, p);
-        line->shown = now;
-    }
-    if (p->epoch_end && line->checkpoint && p->epoch + 1 < p->epochs && !*p->stop)
-        STRATA_TRY(strata_model_save_checkpoint(line->model, p->epoch + 1, line->chief ? line->checkpoint : NULL, err));
-    if (!interrupted) return STRATA_OK;
-    if (line->terminal) fprintf(stderr, "\r\033[K");
-    return strata_fail(err, STRATA_INTERRUPTED, "interrupted in epoch %d after step %lld; %s", p->epoch + 1, (long long)p->step,
-                       line->checkpoint ? "the checkpoint has the epochs before" : "nothing was saved");
-}
-
-/* ---- the parts ---- */
 
 /* What was learned of the training data, for the part that is opened next. */
 static void hand_on(sample_data *from, sample_data *to) {
@@ -302,7 +351,12 @@ static int go_on(training *t, int *out_epochs) {
         status = strata_fail(&err, STRATA_DATA, "%s has %d epochs behind it; --epochs is %lld", path, *out_epochs,
                              (long long)t->options.epochs);
     if (status) return report(FAILING_DATA, status, &err);
-    if (*out_epochs && t->opened.chief && !t->options.json) printf("goes on after epoch %d, from %s\n", *out_epochs, path);
+    const int64_t steps = strata_model_epoch_steps(t->model);
+    const bool says = t->opened.chief && !t->options.json;
+    if (steps && says)
+        printf("goes on in epoch %d after step %lld, from %s\n", *out_epochs + 1, (long long)steps, path);
+    else if (*out_epochs && says)
+        printf("goes on after epoch %d, from %s\n", *out_epochs, path);
     fflush(stdout);
     return EXIT_OK;
 }
@@ -327,24 +381,49 @@ static const char *trace_path(const training *t, char *out, size_t room) {
     return out;
 }
 
+/* Ctrl-C has ended the training after a step, of all workers alike: what was asked for is written as things are now. */
+static int stop_early(training *t, int epochs) {
+    const int64_t steps = strata_model_epoch_steps(t->model);
+    const char *save = t->options.save, *checkpoint = t->options.checkpoint;
+    strata_error err = {0};
+    strata_status status = STRATA_OK;
+    progress_hide(t->reporter.line);
+    if (checkpoint && (epochs || steps))
+        status = strata_model_save_checkpoint(t->model, epochs, t->opened.chief ? checkpoint : NULL, &err);
+    if (!status && save && t->opened.chief) status = strata_model_save(t->model, save, &err);
+    if (status) return report(FAILING_DATA, status, &err);
+    if (!t->opened.chief) return EXIT_INTERRUPTED;
+    if (t->options.json) printf("{\"event\":\"interrupted\",\"epoch\":%d,\"step\":%lld}\n", epochs + 1, (long long)steps);
+    fprintf(stderr, "strata: interrupted in epoch %d after step %lld\n", epochs + 1, (long long)steps);
+    if (checkpoint) fprintf(stderr, "strata: the same command goes on there, from %s\n", checkpoint);
+    if (save) fprintf(stderr, "strata: saved %s as it is now\n", save);
+    if (!checkpoint && !save)
+        fprintf(stderr, "strata: nothing was saved; --save FILE keeps the model, with --checkpoint FILE training can go on\n");
+    return EXIT_INTERRUPTED;
+}
+
 static int fit(training *t) {
     char own_trace[4096];
     strata_error err = {0};
     strata_compile_options compile = {.seed = (uint64_t)t->options.seed,
                                       .metrics = t->options.metrics,
                                       .strategy = t->strategy,
+                                      .gradient_norm = t->options.log != NULL,
                                       .optimizer = choose_optimizer(t)};
     strata_status status = strata_model_compile(t->model, NULL, &compile, &err);
     if (!status && t->options.log_device_placement) status = log_placement(t, &err);
     if (!status && t->options.device.allow_fallback) status = say_fallbacks(t, &err);
     if (status) return report(FAILING_RUN, status, &err);
-    progress_line line = {
-        .terminal = isatty(STDERR_FILENO) && t->opened.chief,
-        .quiet = t->options.json || !t->opened.chief,
-        .patience = t->options.patience,
-        .numbers = !classifies(t->model),
-        .batch =
-            t->batch * (compile.optimizer.gradient_accumulation_steps > 1 ? compile.optimizer.gradient_accumulation_steps : 1)};
+    reporter *r = &t->reporter;
+    r->quiet = t->options.json || !t->opened.chief;
+    r->json = t->options.json;
+    r->classifies = classifies(t->model);
+    r->patience = t->options.patience;
+    r->model = t->model;
+    r->checkpoint = t->options.checkpoint;
+    r->chief = t->opened.chief;
+    r->began = t->began;
+    r->log_every = t->options.log_every ? t->options.log_every : 1;
     strata_fit_options opts = {.epochs = (int)t->options.epochs,
                                .batch = t->batch,
                                .auto_shard = t->auto_shard,
@@ -352,30 +431,39 @@ static int fit(training *t) {
                                .seed = (uint64_t)t->options.seed,
                                .class_weights = t->class_weights,
                                .n_class_weights = t->n_class_weights,
-                               .metrics_seconds = line.terminal ? 0.5 : 0,
                                .validation = t->validation.dataset,
                                .patience = (int)t->options.patience,
                                .restore_best = t->options.restore_best,
                                .on_progress = on_progress,
-                               .user = &line};
-    const int code = go_on(t, &opts.first_epoch);
+                               .user = r};
+    int code = go_on(t, &opts.first_epoch);
     if (code) return code;
-    line.model = t->model;
-    line.checkpoint = t->options.checkpoint;
-    line.chief = t->opened.chief;
+    opts.first_step = strata_model_epoch_steps(t->model);
+    if (t->options.log && r->chief)
+        code = run_log_open(&r->log, t->options.log, opts.first_epoch || opts.first_step, r->classifies);
+    if (code) return code;
+    const int64_t accumulates = compile.optimizer.gradient_accumulation_steps;
+    if (r->chief)
+        r->line = progress_begin(
+            &(progress_options){.batch = t->batch * (accumulates > 1 ? accumulates : 1), .classifies = r->classifies});
+    if (r->line || r->log.file) opts.metrics_seconds = 1e-9;
+    tells_of_interrupt = r->chief && isatty(STDERR_FILENO);
     signal(SIGINT, on_interrupt);
-    t->fit_began = now_seconds();
+    t->fit_began = r->reported = now_seconds();
+    progress_say(r->line, "the first step ...");
     status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
     say_copies(t);
-    if (!status && !interrupted) status = measure_validation(t, &err);
-    if (!status && !interrupted) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);
-    if (!status && !interrupted) status = strata_model_replicas_equal(t->model, &t->replicas_equal, &err);
-    if (!status && !interrupted) status = strata_model_sha256(t->model, t->sha256, &err);
-    if (!status && interrupted)
-        status = strata_fail(&err, STRATA_INTERRUPTED, "interrupted after the last step; nothing was saved");
+    if (!status && t->history.stopped) return stop_early(t, opts.first_epoch + t->history.n_epochs);
+    progress_say(r->line, "evaluating the test examples ...");
+    if (!status) status = measure_validation(t, &err);
+    if (!status) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);
+    if (!status) status = strata_model_replicas_equal(t->model, &t->replicas_equal, &err);
+    if (!status) status = strata_model_sha256(t->model, t->sha256, &err);
+    progress_hide(r->line);
     if (status) return report(FAILING_RUN, status, &err);
+    if (r->log.file) run_log_add_test(&r->log, &t->test_metrics);
     status = t->options.save && t->opened.chief ? strata_model_save(t->model, t->options.save, &err) : STRATA_OK;
-    if (!status && line.checkpoint && line.chief) unlink(line.checkpoint);
+    if (!status && r->checkpoint && r->chief) unlink(r->checkpoint);
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
 
@@ -471,7 +559,7 @@ static void print_result(const training *t) {
         if (t->options.save) printf("saved %s\n", t->options.save);
         return;
     }
-    printf("{\"sample\":");
+    printf("{\"event\":\"result\",\"sample\":");
     print_json_string(strata_model_label(t->model)[0] ? strata_model_label(t->model) : t->name);
     print_strategy(t);
     printf(",\"workers\":%d,\"batch\":%lld,\"epochs\":%d,\"steps\":%lld", strata_strategy_num_workers(t->strategy),
@@ -480,8 +568,11 @@ static void print_result(const training *t) {
     printf(",\"precision\":\"%s\",\"steps_skipped\":%lld", precision_of(t->model), (long long)h->n_skipped);
     printf(",\"first_step_s\":%.4f,\"epoch_s\":%.6f,\"samples_per_s\":%.1f,\"losses\":[", h->first_step_seconds, epoch_s, rate);
     for (int i = 0; i < h->n_losses; i++) printf("%s%.9g", i ? "," : "", (double)h->losses[i]);
-    printf("],\"loss\":%.9g,\"accuracy\":%.6f,\"test_loss\":", h->epochs[h->n_epochs - 1].loss, t->test_metrics.accuracy);
-    print_json_number(t->test_metrics.loss, "%.9g");
+    const strata_metrics *trained = &h->epochs[h->n_epochs - 1], *tested = &t->test_metrics;
+    printf("],\"loss\":%.9g,\"train_loss\":%.9g,\"train_accuracy\":%.6f", trained->loss, trained->loss, trained->accuracy);
+    printf(",\"accuracy\":%.6f,\"test_accuracy\":%.6f,\"test_examples\":%lld,\"test_loss\":", tested->accuracy,
+           tested->accuracy, (long long)tested->examples);
+    print_json_number(tested->loss, "%.9g");
     print_validation_json(t);
     print_more_json(t->model, &t->test_metrics);
     printf(",\"weights_sha256\":\"%s\",\"peak_rss_mib\":%lld}\n", t->sha256, (long long)peak_rss_mib());
@@ -580,11 +671,17 @@ static int train(training *t) {
     if (!code) code = read_auto_shard(t);
     if (!code && t->options.save) code = check_save("save", t->options.save);
     if (!code && t->options.checkpoint) code = check_save("checkpoint", t->options.checkpoint);
+    if (!code && t->options.log) code = run_log_check(t->options.log);
+    if (!code && t->options.log) code = check_save("log", t->options.log);
+    if (!code && t->options.log_every && !t->options.log)
+        code = usage_error("--log-every says how often --log FILE gets a row");
     if (!code) code = open_model(t->name, false, &t->model);
     if (!code) code = read_class_weights(t->options.class_weights, t);
     if (!code) code = set_precision(t->model, t->options.precision);
     if (!code) t->sample = sample_of_model(t->model, &t->options.data);
     if (!code && t->options.batch && t->options.global_batch) code = usage_error("give --batch or --global-batch, not both");
+    t->options.device.on_compile = on_compile;
+    t->options.device.user = &t->reporter;
     if (!code) code = open_strategy(&t->options.strategy, &t->options.device, &t->opened);
     t->strategy = t->opened.strategy;
     if (!code) choose_defaults(t);
@@ -594,9 +691,10 @@ static int train(training *t) {
     if (!code && !t->options.json && t->opened.chief) print_start(t);
     fflush(stdout);
     if (!code) code = fit(t);
-    if (interrupted && t->opened.communicator) /* the others, some steps behind, end with it */
-        strata_communicator_abort(t->opened.communicator, "interrupted");
+    progress_end(t->reporter.line);
     if (!code && t->opened.chief) print_result(t);
+    const int closed = run_log_close(&t->reporter.log);
+    if (!code) code = closed;
     return code;
 }
 

@@ -208,7 +208,8 @@ FIRST = ["chrt", "-f", "1"] if may_run_first() else []
 
 def last_json(text):
     lines = [line for line in text.splitlines() if "{" in line]
-    return [json.loads(line[line.index("{"):]) for line in lines]
+    rows = [json.loads(line[line.index("{"):]) for line in lines]
+    return [row for row in rows if row.get("event", "result") == "result"]  # a training tells its epochs too
 
 
 def run_all(commands, **more):

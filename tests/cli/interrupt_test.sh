@@ -1,29 +1,98 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Ctrl-C while training: the step ends, exit code 130, and the file that was to be saved is as before.
+# Ctrl-C while training: the step ends, what was asked for is written, the exit code is 130, and the same command goes on to the
+# weights of a training that nobody interrupted. A second one ends at once.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
-echo "old" >"$work/model.strata"
 
-# A shell without job control starts background jobs with SIGINT ignored; python does not.
-interrupted() { # ARGUMENT...: starts strata, interrupts it after its first epoch, prints its exit code
-    python3 - "$strata" "$@" <<'END' >"$work/code" 2>"$work/err"
-import signal, subprocess, sys
+# A shell without job control starts background jobs with SIGINT ignored; python does not. The last argument but the command's
+# is how often, a tenth of a second apart.
+cat >"$work/interrupted.py" <<'END'
+import signal, subprocess, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-run = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+times, seconds = int(sys.argv[1]), float(sys.argv[2])
+run = subprocess.Popen(sys.argv[3:], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
 for line in run.stdout:
-    if b"epoch 1/" in line:
+    sys.stdout.buffer.write(line)
+    if b"epoch 1/" in line or b'"epoch":1' in line:
         break
-run.send_signal(signal.SIGINT)
-run.stdout.read()
-print(run.wait(60))
+time.sleep(seconds)
+for _ in range(times):
+    run.send_signal(signal.SIGINT)
+    time.sleep(0.1)
+sys.stdout.buffer.write(run.stdout.read())
+sys.stdout.flush()
+sys.exit(run.wait(60) % 256)
+END
+interrupted() { # TIMES SECONDS COMMAND...: interrupts it after its first epoch and some time
+    python3 "$work/interrupted.py" "$@" >"$work/out" 2>"$work/err"
+    code=$?
+}
+is() { check "exit code $code, not $1" test "$code" = "$1"; }
+sha() { tail -n 1 "$work/out" | grep -o '"weights_sha256":"[0-9a-f]*"'; }
+
+train="train mnist --device host --data $work/data --batch 2 --seed 1"
+# shellcheck disable=SC2086 # words
+{
+interrupted 1 0 "$strata" $train --epochs 1000000
+is 130
+stderr "interrupted in epoch "
+stderr "nothing was saved; --save FILE keeps the model, with --checkpoint FILE training can go on"
+check "nothing half-written is left" test -z "$(find "$work" -name '.*.tmp-*')"
+
+interrupted 1 0.05 "$strata" $train --epochs 100000 --save "$work/model.strata" --checkpoint "$work/point" --json
+is 130
+json 'r["event"] == "interrupted" and r["epoch"] >= 1'
+stderr "the same command goes on there, from $work/point"
+stderr "saved $work/model.strata as it is now"
+last=$(($(sed -n 's/.*interrupted in epoch \([0-9]*\) .*/\1/p' "$work/err") + 1)) # a fast machine has done many
+expect 0 "200 test examples" evaluate "$work/model.strata" --device host --data "$work/data"
+expect 0 "goes on " $train --epochs $last --checkpoint "$work/point" --save "$work/resumed.strata"
+check "the checkpoint is gone" test ! -e "$work/point"
+expect 0 "" $train --epochs $last --save "$work/whole.strata"
+check "the weights are those of an uninterrupted training" cmp "$work/resumed.strata" "$work/whole.strata"
+
+# Of several workers: the launcher hands it on, and all end before the same step.
+launch="launch -n 2 -- $strata train mnist --devices host --strategy multi_worker_mirrored --data $work/data --batch 4 --seed 1"
+interrupted 1 0 "$strata" $launch --epochs 100000 --json --checkpoint "$work/point" --save "$work/model.strata"
+is 130
+stderr "the same command goes on there"
+check "the model of the workers is there" test -s "$work/model.strata"
+if grep -q worker "$work/err"; then bad "a worker was said to have failed"; fi
+last=$(($(sed -n 's/.*interrupted in epoch \([0-9]*\) .*/\1/p' "$work/err") + 1))
+expect 0 "" $launch --epochs $last --json
+whole=$(sha)
+expect 0 "" $launch --epochs $last --json --checkpoint "$work/point"
+check "the workers' weights are those of an uninterrupted job" test "$(sha)" = "$whole"
+
+# The second: nothing is finished. A step that takes seconds.
+printf '%s' '{"input": [4096], "layers": [{"layer": "dense", "units": 4096}, {"layer": "dense", "units": 1}],
+              "loss": "mse"}' >"$work/large.json"
+python3 - "$work/large.csv" <<'END'
+import sys
+with open(sys.argv[1], "w") as f:
+    f.write(",".join(f"x{i}" for i in range(4096)) + ",y\n")
+    for row in range(600):
+        f.write(",".join(["0.5"] * 4096) + ",1\n")
 END
 }
-interrupted train mnist --device host --data "$work/data" --epochs 1000000 --save "$work/model.strata"
-check "exit code 130, not $(cat "$work/code")" test "$(cat "$work/code")" = 130
-stderr "interrupted in epoch"
-stderr "nothing was saved"
-check "the old file stays" test "$(cat "$work/model.strata")" = old
-check "nothing half-written is left" test -z "$(find "$work" -name '.*.tmp-*')"
+python3 - "$strata" "$work/large.json" "$work/large.csv" <<'END' >"$work/out" 2>"$work/err"
+import signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+command = [sys.argv[1], "train", sys.argv[2], "--device", "host", "--data", sys.argv[3], "--label", "y"]
+run = subprocess.Popen(command + ["--batch", "400", "--epochs", "100"],
+                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+run.stdout.readline()
+time.sleep(0.5)
+run.send_signal(signal.SIGINT)
+time.sleep(0.2)
+if run.poll() is not None:
+    print("it had ended after the first", run.returncode, run.stderr.read())
+began = time.time()
+run.send_signal(signal.SIGINT)
+run.wait(60)
+print(run.returncode, time.time() - began < 0.5)
+END
+check "a second one ends at once: $(cat "$work/out" "$work/err")" grep -q -- "-2 True" "$work/out"
 finish

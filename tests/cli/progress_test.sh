@@ -1,39 +1,63 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The line of progress: drawn on stderr when that is a terminal, and never on stdout.
+# The line of progress: drawn on stderr when that is a terminal, in its width, and never on stdout.
 . "$(dirname "$0")/support.sh"
 make_data "$work/data"
-terminal() { # COMMAND...: runs it with stderr on a terminal that python plays; what it drew is in $work/drawn
-    python3 - "$@" >"$work/out" 2>"$work/err" <<'END'
-import os, pty, subprocess, sys
-ours, theirs = pty.openpty()
-run = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL, stderr=theirs, stdout=sys.stdout)
-os.close(theirs)
-drawn = b""
-while True:
-    try:
-        part = os.read(ours, 65536)
-    except OSError:
-        break
-    if not part:
-        break
-    drawn += part
-open(sys.argv[1], "wb").write(drawn)
-sys.exit(run.wait())
-END
+unset NO_COLOR COLUMNS LC_ALL LC_CTYPE
+export TERM=xterm LANG=C.UTF-8
+screen() { # CODE OPTION...: screen.py, whose exit code must be CODE; what was drawn is in $work/drawn
+    wanted=$1
+    shift
+    python3 "$here/screen.py" "$@" >"$work/out" 2>"$work/err"
     code=$?
     checks=$((checks + 1))
-    [ $code = 0 ] || bad "exit code $code on a terminal"
+    [ $code = "$wanted" ] || bad "exit code $code on a terminal, not $wanted"
 }
-terminal "$work/drawn" "$strata" train mnist --device host --data "$work/data" --batch 4 --epochs 20
-for text in "epoch " "step " "samples/s" "loss " "accuracy " " left"; do
-    check "the line has \"$text\"" grep -qaF "$text" "$work/drawn"
-done
-check "the line is cleared at the end" sh -c "tail -c 4 '$work/drawn' | od -c | grep -q '033   \[   K'"
-terminal "$work/drawn" "$strata" train mnist --device host --data "$work/data" --batch 4 --epochs 6 --json
-check "the line is drawn with --json too" grep -qaF "samples/s" "$work/drawn"
-terminal "$work/drawn" "$strata" train mnist --device host --data "$work/data" --epochs 2 --json
-json 'r["epochs"] == 2'
-check "stdout is the line of JSON alone" sh -c "! LC_ALL=C grep -q '$(printf '\033')' '$work/out'"
+terminal() { # COLUMNS TEXT ARGUMENT...: strata on a terminal, until TEXT was drawn
+    columns=$1 text=$2
+    shift 2
+    screen 130 --interrupt "$text" "$work/drawn" "$columns" "$strata" "$@" --epochs 100000
+}
+has() { check "at $columns columns the line has \"$1\"" grep -qaF -- "$1" "$work/drawn"; }
+lacks() { check "at $columns columns the line does not have \"$1\"" sh -c "! grep -qaF -- '$1' '$work/drawn'"; }
+train="train mnist --device host --data $work/data --batch 4"
+# shellcheck disable=SC2086 # words
+{
+terminal 120 " left" $train
+for text in "epoch " "━" "step " "samples/s" "loss " "accuracy " " left" "$(printf '\033')[32m"; do has "$text"; done
+terminal 80 " left" $train
+for text in "epoch " "━" "step " "loss " "accuracy " " left"; do has "$text"; done
+lacks "samples/s"
+terminal 50 " left" $train
+for text in "epoch " "━" "loss " " left"; do has "$text"; done
+lacks "accuracy "
+terminal 12 "epoch " $train
+NO_COLOR=1 LC_ALL=C terminal 80 "===" $train
+for text in "$(printf '\033')[32m" "━"; do lacks "$text"; done
+TERM=dumb screen 0 "$work/drawn" 80 "$strata" $train --epochs 3
+check "a terminal that cannot draw gets nothing" test ! -s "$work/drawn"
+
+# Another width while it runs.
+screen 130 --resize 40 --interrupt "epoch " "$work/drawn" 100 "$strata" $train --epochs 100000
+check "the line fits after the terminal became narrower" python3 - "$work/drawn" <<'END'
+import re, sys
+text = re.sub(r"\033\[[0-9;]*[A-Za-z]", "", open(sys.argv[1], "rb").read().decode())
+lines = [line for line in re.split(r"[\r\n]", text) if "epoch " in line and "interrupted" not in line]
+assert any(len(line) == 99 for line in lines[:3]) and all(len(line) <= 39 for line in lines[-2:]), lines
+END
+
+terminal 100 " left" $train --json
+check "stdout has lines of JSON alone" sh -c "! LC_ALL=C grep -q '$(printf '\033')' '$work/out'"
+screen 0 "$work/drawn" 80 "$strata" $train --epochs 8 --json
+json 'r["epochs"] == 8'
+check "the line is cleared at the end" sh -c "tail -c 4 '$work/drawn' | od -c | grep -q '033   \[   J'"
+}
+
+# What compiles kernels says so, before the first step.
+if "$strata" devices --json | grep -q '"vulkan:0"'; then
+    XDG_CACHE_HOME=$work/cache terminal 80 " kernels for vulkan:0, once (" train mnist --device vulkan:0 --data "$work/data"
+else
+    echo "skipped: compiling is not shown, as there is no vulkan:0"
+fi
 finish

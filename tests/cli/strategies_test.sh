@@ -36,17 +36,21 @@ one, two = (json.loads(open(p).readlines()[-1])["losses"] for p in sys.argv[1:])
 assert len(one) == len(two) and all(abs(a - b) <= 1e-5 * abs(a) for a, b in zip(one, two))
 END
     expect 0 "" $train $group --global-batch 60 --trace "$work/trace"
-    python3 - "$work/trace" <<'END' || bad "the trace lacks segments, or has an exchange before what it adds up is known"
+    check "the trace is as its format asks for" python3 "$here/trace.py" "$work/trace"
+    python3 - "$work/trace" <<'END' || bad "the trace lacks kernels, or has an exchange before what it adds up is known"
 import json, sys
 events = json.load(open(sys.argv[1]))["traceEvents"]
-rows = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
-assert rows == {0: "host", 1: "replica 0 opencl:0.0", 2: "replica 1 opencl:0.1"}, rows
+tracks = {e["tid"]: e["args"]["name"].split(" (")[0] for e in events if e["name"] == "thread_name"}
+assert list(tracks.values()) == ["host thread", "replica 0 opencl:0.0 queue", "replica 1 opencl:0.1 queue"], tracks
+host, *devices = tracks
 for step in (0, 3):
-    spans = [e for e in events if e["ph"] == "X" and e["args"]["step"] == step]
-    first = {e["tid"]: e for e in spans if e["name"] == "segment 0"}
-    exchange = next(e for e in spans if e["name"] == "exchange 0")
-    assert set(first) == {1, 2} and exchange["tid"] == 0
-    assert all(e["ts"] + e["dur"] <= exchange["ts"] + 0.01 for e in first.values())
+    slices = [e for e in events if e["ph"] == "X" and e["args"]["step"] == step]
+    exchange = next(e for e in slices if e["name"].startswith("exchange 0: all_reduce"))
+    assert exchange["tid"] == host and exchange["args"]["dtype"] == "f32"
+    for device in devices:
+        loss = [e for e in slices if e["tid"] == device and e["args"].get("op") == "classification_sums"]
+        assert len(loss) == 1 and loss[0]["ts"] + loss[0]["dur"] <= exchange["ts"] + 1000, (loss, exchange)
+        assert [e["args"]["op"] for e in slices if e["tid"] == device][-1] == "adam"
 END
     expect 0 "" $train --devices opencl:0.0,host --split 3:1 --global-batch 60 --json
     json 'r["replica_weights_equal"] is True'
@@ -57,6 +61,16 @@ END
         grep -q "$line" "$work/err" || bad "--log-device-placement does not say \"$line\""
     done
 fi
+
+# A trace of each kind of device: bits are those without it.
+for device in host opencl:0 vulkan:0; do
+    "$strata" devices --json | grep -q "\"$device\"" || { echo "skipped: no trace of $device, which is not there"; continue; }
+    expect 0 "" $train --device $device --batch 60 --json
+    weights=$(tail -n 1 "$work/out" | grep -o '"weights_sha256":"[0-9a-f]*"')
+    expect 0 "$weights" $train --device $device --batch 60 --json --trace "$work/trace"
+    check "the trace of $device is as its format asks for" python3 "$here/trace.py" "$work/trace"
+    check "a step of $device has its kernels" grep -q '"name":"matmul (784,128)","cat":"device"' "$work/trace"
+done
 
 # One program with a loop of its own, under every strategy.
 lists="default|one_device host|mirrored host|mirrored host host|central_storage host host|auto host"
@@ -82,7 +96,7 @@ expect 2 "2 parts, there are 1" $train --devices host --split 1:2
 expect 2 "there are no cross-device ops" $train --devices host --strategy mirrored --cross-device-ops nccl
 expect 2 "has no parameter device" $train --devices host --strategy mirrored --parameter-device host
 expect 3 "not finite" train linear --device host --learning-rate 1e5 --trace "$work/failed"
-check "a training that fails leaves its trace" grep -q '"segment 0"' "$work/failed"
+check "a training that fails leaves its trace" python3 "$here/trace.py" "$work/failed"
 expect 3 "trace: " $train --devices host --trace "$work/no-such-folder/trace"
 expect 4 "opencl:77" $train --devices host,opencl:77
 }

@@ -12,7 +12,7 @@ expect 0 "" $train
 cp "$work/out" "$work/one"
 for n in 2 3; do
     expect 0 "" launch -n $n -- "$strata" $train --strategy multi_worker_mirrored --save "$work/model.strata"
-    check "the chief alone prints" test "$(wc -l <"$work/out")" = 1
+    check "the chief alone prints" test "$(grep -c '"event":"result"' "$work/out") $(wc -l <"$work/out")" = "1 2"
     json "r['workers'] == $n and r['replicas'] == $n and r['batch'] == 60 and r['replica_weights_equal'] is True"
     python3 - "$work/one" "$work/out" <<'END' || bad "the losses of $n workers are not those of one process"
 import json, sys
@@ -41,8 +41,8 @@ stdout "[0] epoch 1/1"
 stdout " % of its exchange hidden"
 checks=$((checks + 1))
 ! grep -q '^\[1\]' "$work/out" || bad "a worker that is not the chief prints"
-check "each worker writes its own trace" python3 -c 'import json, sys
-assert all(len(json.load(open(sys.argv[1] + name))["traceEvents"]) > 10 for name in ("trace.json", "trace.rank1.json"))' "$work/a.b/"
+check "the chief's trace has both workers" python3 "$here/trace.py" "$work/a.b/trace.json" 2
+check "each worker writes its own trace" python3 "$here/trace.py" "$work/a.b/trace.rank1.json"
 
 # What each worker reads: rows of all batches, or files of its own; all end together.
 python3 - "$work" <<'END'
@@ -107,9 +107,9 @@ while "epoch 1/" not in one.stdout.readline():
 other.send_signal(signal.SIGINT)
 codes = other.wait(60), one.wait(60)
 said = one.stderr.read()
-assert codes == (130, 130) and "rank 1" in said and "gave up: interrupted" in said, (codes, said)
+assert codes == (130, 130) and "interrupted in epoch" in said, (codes, said)
 END
-check "Ctrl-C on one ends both" python3 "$work/interrupt.py" "$strata" $by_hand --data "$work/data"
+check "Ctrl-C on one ends both before the same step" python3 "$work/interrupt.py" "$strata" $by_hand --data "$work/data"
 
 # Workers of two kinds of devices, whose updates differ in last bits: the copies stay equal, as the chief's counts.
 if "$strata" devices 2>/dev/null | grep -q opencl:0; then

@@ -87,6 +87,62 @@ TEST_ON_HOST(checkpoint, is_a_model_file_too) {
     strata_model_destroy(model);
 }
 
+static strata_status stop_at(const strata_progress *p, void *user, strata_error *err) {
+    (void)err;
+    if (p->total_step >= *(const int64_t *)user) *p->stop_now = true;
+    return STRATA_OK;
+}
+
+/* In the first epoch and in a later one; with batches of their own, and with gradients of three that are added up. */
+TEST_ON_DEVICES(checkpoint, of_a_fit_that_was_stopped_within_an_epoch_goes_on_with_the_same_bits) {
+    const int64_t stops[] = {2, 15};
+    strata_error err = {0};
+    strata_dataset *data = case_dataset(N);
+    for (int i = 0; i < 4; i++) {
+        const char *path = own_path();
+        strata_optimizer optimizer = strata_adam_optimizer(0.01);
+        if (i >= 2) optimizer.gradient_accumulation_steps = 3;
+        strata_model *whole = make(device, optimizer, STRATA_DTYPE_F32, 4),
+                     *begun = make(device, optimizer, STRATA_DTYPE_F32, 4),
+                     *resumed = make(device, optimizer, STRATA_DTYPE_F32, 4);
+        strata_history all = {0}, part = {0}, rest = {0};
+        const int64_t stop = i >= 2 ? stops[i - 2] / 3 + 1 : stops[i];
+        strata_fit_options opts = {.epochs = 3, .batch = 4, .seed = 9};
+        OK(strata_model_fit(whole, data, &opts, &all, &err));
+        opts.on_progress = stop_at;
+        opts.user = (void *)&stop;
+        OK(strata_model_fit(begun, data, &opts, &part, &err));
+        cr_assert(part.stopped && part.n_steps >= stop && part.n_steps < stop + 8);
+        cr_assert_gt(strata_model_epoch_steps(begun), 0);
+        strata_metrics ignored;
+        OK(strata_model_evaluate(begun, data, 0, &ignored, &err)); /* measures with the same sums, which must not matter */
+        OK(strata_model_save_checkpoint(begun, part.n_epochs, path, &err));
+        opts.on_progress = NULL;
+        int epochs = 0;
+        OK(strata_model_load_checkpoint(resumed, path, &epochs, &err));
+        cr_assert_eq(epochs, part.n_epochs);
+        opts.first_epoch = epochs;
+        opts.first_step = 1 + strata_model_epoch_steps(resumed);
+        FAILS(strata_model_fit(resumed, data, &opts, NULL, &err), STRATA_INVALID, "first_step is");
+        opts.first_step--;
+        OK(strata_model_fit(resumed, data, &opts, &rest, &err));
+        cr_assert_str_eq(case_sha(resumed), case_sha(whole), "case %d", i);
+        cr_assert(!rest.stopped && part.n_steps + rest.n_steps == all.n_steps);
+        for (int e = 0; e < rest.n_epochs; e++) {
+            cr_assert_eq(rest.epochs[e].loss, all.epochs[epochs + e].loss, "case %d, epoch %d", i, e);
+            cr_assert_eq(rest.epochs[e].examples, N);
+        }
+        cr_assert_eq(strata_model_epoch_steps(resumed), 0);
+        strata_history_finish(&all);
+        strata_history_finish(&part);
+        strata_history_finish(&rest);
+        strata_model_destroy(whole);
+        strata_model_destroy(begun);
+        strata_model_destroy(resumed);
+    }
+    strata_dataset_destroy(data);
+}
+
 TEST_ON_HOST(checkpoint, says_what_does_not_fit) {
     strata_error err = {0};
     int epochs = 7;

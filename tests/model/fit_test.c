@@ -321,7 +321,59 @@ TEST_ON_HOST(fit, callback_is_told_every_step_and_epoch) {
     t = (told){0};
     opts.metrics_seconds = 1e-9;
     OK(strata_model_fit(model, data, &opts, NULL, &err));
-    cr_assert_geq(t.with_metrics, 3);
+    cr_assert_eq(t.with_metrics, 3 * 3, "each step's own sums are in the metrics");
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+}
+
+/* Plain gradient descent on one batch an epoch: the parameters move by the rate times the gradient. */
+typedef struct moved {
+    strata_model *model;
+    float *before;
+    int epochs;
+} moved;
+
+static double distance(moved *m) {
+    strata_error err = {0};
+    double square = 0;
+    int at = 0;
+    for (int i = 0; i < strata_model_n_parameters(m->model); i++) {
+        strata_array value;
+        OK(strata_array_create(STRATA_DTYPE_F32, strata_model_parameter(m->model, i).shape, &value, &err));
+        OK(strata_model_get_parameter(m->model, i, &value, &err));
+        for (int64_t k = 0; k < strata_shape_elements(value.shape); k++, at++) {
+            const double step = (double)((float *)value.data)[k] - (double)m->before[at];
+            if (!strata_model_parameter(m->model, i).state) square += step * step;
+            m->before[at] = ((float *)value.data)[k];
+        }
+        strata_array_finish(&value);
+    }
+    return sqrt(square);
+}
+
+static strata_status compare_norm(const strata_progress *p, void *user, strata_error *out_err) {
+    (void)out_err;
+    moved *m = user;
+    if (!p->epoch_end) return STRATA_OK;
+    const double norm = distance(m) / 0.5;
+    cr_expect_float_eq(p->learning_rate, 0.5, 1e-7);
+    cr_expect_float_eq(p->gradient_norm, norm, 1e-3 * norm + 1e-6, "epoch %d: %g, not %g", p->epoch, p->gradient_norm, norm);
+    m->epochs++;
+    return STRATA_OK;
+}
+
+TEST_ON_DEVICES(fit, gradient_norm_is_that_of_the_step) {
+    strata_dataset *data = case_dataset(16);
+    strata_model *model = case_model_uncompiled();
+    const strata_compile_options compile = {.optimizer = strata_sgd_optimizer(0.5, 0, false), .seed = 3, .gradient_norm = true};
+    OK(strata_model_compile(model, device, &compile, &err));
+    moved m = {.model = model, .before = calloc(1000, sizeof(float))};
+    cr_assert_not_null(m.before);
+    distance(&m);
+    const strata_fit_options opts = {.epochs = 3, .batch = 16, .on_progress = compare_norm, .user = &m};
+    OK(strata_model_fit(model, data, &opts, NULL, &err));
+    cr_assert_eq(m.epochs, 3);
+    free(m.before);
     strata_model_destroy(model);
     strata_dataset_destroy(data);
 }

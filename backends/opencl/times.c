@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * When each kernel ran, for a trace: by profiling events on a queue that has them, which takes the plain queue's place as long
+ * as there is a trace. A run's events are kept until somebody waits for the run.
+ *
+ * The device's clock is not the host's. An event also says when it was queued, and the host knows when it queued the first one
+ * of a run; so every run tells anew how far the clocks are apart, and they may drift. */
+#include <stdlib.h>
+
+#include "backends/opencl/opencl.h"
+
+struct opencl_timed {
+    opencl_timed *next;
+    uint64_t ticket;
+    int64_t step;
+    /* Seconds, of the host's clock. */
+    double queued;
+    int n, most;
+    cl_event *events;
+    const strata_trace_label **labels; /* in the same memory as the events and this struct */
+};
+
+opencl_timed *strata_opencl_time_begin(opencl_device *device, int n) {
+    if (!device->base.trace || n < 1) return NULL;
+    const size_t each = sizeof(cl_event) + sizeof(strata_trace_label *);
+    opencl_timed *timed = calloc(1, sizeof *timed + (size_t)n * each);
+    if (!timed) return NULL;
+    timed->events = (cl_event *)(timed + 1);
+    timed->labels = (const strata_trace_label **)(timed->events + n);
+    timed->most = n;
+    timed->step = device->base.trace_step;
+    timed->queued = strata_trace_now();
+    return timed;
+}
+
+cl_event *strata_opencl_time_next(opencl_timed *timed, const strata_trace_label *label) {
+    if (!timed || timed->n == timed->most) return NULL;
+    timed->labels[timed->n] = label;
+    return &timed->events[timed->n++];
+}
+
+void strata_opencl_time_end(opencl_device *device, opencl_timed *timed, uint64_t ticket) {
+    opencl_timed **last = &device->timed;
+    if (!timed) return;
+    while (*last) last = &(*last)->next;
+    timed->ticket = ticket;
+    *last = timed;
+}
+
+static bool time_of(const opencl_device *device, cl_event event, cl_profiling_info what, double *out_seconds) {
+    cl_ulong ns = 0;
+    if (!event || device->cl.GetEventProfilingInfo(event, what, sizeof ns, &ns, NULL) != CL_SUCCESS) return false;
+    *out_seconds = (double)ns * 1e-9;
+    return true;
+}
+
+static void add_run(opencl_device *device, const opencl_timed *timed) {
+    double queued = 0, began, ended;
+    for (int i = 0; i < timed->n; i++) {
+        const cl_event event = timed->events[i];
+        if (queued == 0 && !time_of(device, event, CL_PROFILING_COMMAND_QUEUED, &queued)) continue;
+        const double apart = timed->queued - queued;
+        if (time_of(device, event, CL_PROFILING_COMMAND_START, &began) &&
+            time_of(device, event, CL_PROFILING_COMMAND_END, &ended))
+            strata_trace_add(device->base.trace, device->base.trace_track, timed->labels[i], timed->step, began + apart,
+                             ended + apart);
+    }
+}
+
+void strata_opencl_time_collect(opencl_device *device, uint64_t ticket) {
+    while (device->timed && device->timed->ticket <= ticket) {
+        opencl_timed *timed = device->timed;
+        device->timed = timed->next;
+        if (device->base.trace) add_run(device, timed);
+        for (int i = 0; i < timed->n; i++)
+            if (timed->events[i]) device->cl.ReleaseEvent(timed->events[i]);
+        free(timed);
+    }
+}
+
+strata_status strata_opencl_set_trace(strata_device *base, strata_trace *trace, int track, strata_error *err) {
+    opencl_device *device = (opencl_device *)base;
+    if (!device->lost) device->cl.Finish(device->queue);
+    strata_opencl_time_collect(device, UINT64_MAX);
+    if (device->plain_queue) {
+        device->cl.ReleaseCommandQueue(device->queue);
+        device->queue = device->plain_queue;
+        device->plain_queue = NULL;
+    }
+    base->trace = NULL;
+    if (!trace) return STRATA_OK;
+    cl_int code;
+    cl_command_queue queue = device->cl.CreateCommandQueue(device->context, device->id, CL_QUEUE_PROFILING_ENABLE, &code);
+    if (code == CL_INVALID_VALUE || code == CL_INVALID_QUEUE_PROPERTIES) return STRATA_OK; /* it cannot tell times */
+    if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "making a queue that tells times", err);
+    device->plain_queue = device->queue;
+    device->queue = queue;
+    base->trace = trace;
+    base->trace_track = track;
+    return STRATA_OK;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of strata plot share. */
+#ifndef STRATA_SAMPLES_PLOT_H
+#define STRATA_SAMPLES_PLOT_H
+
+#include "chart.h"
+#include "samples.h"
+
+typedef struct plot_options {
+    /* data.path: --confusion. */
+    data_options data;
+    const char *svg, *show;
+    device_flags device;
+    int64_t width, height;
+    bool steps, weights;
+} plot_options;
+
+/* Where a plot goes. */
+typedef struct plot_target {
+    look look;
+    /* The rows of a chart's picture; 0: as fits the terminal. */
+    int rows;
+    /* NULL: to the terminal. */
+    strata_text *svg;
+} plot_target;
+
+/* plot_log.c: curves of training runs. Each returns an exit code, after a message. */
+int plot_logs(const plot_options *options, const char *const *paths, int n_paths, const plot_target *target);
+/* plot_model.c */
+int plot_confusion(const plot_options *options, const char *model_path, const plot_target *target);
+int plot_weights(const plot_options *options, const char *model_path, const plot_target *target);
+
+#endif

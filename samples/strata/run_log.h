@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a training writes for programs while it runs, a row a step or an epoch: a file of JSON lines or a CSV (--log), and
+ * epochs on stdout (--json). Names say which split a number is of: train_loss, val_accuracy, test_loss. */
+#ifndef STRATA_SAMPLES_RUN_LOG_H
+#define STRATA_SAMPLES_RUN_LOG_H
+
+#include <stdio.h>
+#include <strata/strata.h>
+
+typedef struct run_log {
+    FILE *file;
+    const char *path;
+    bool csv;
+    /* A CSV's first row is the names, which the first row that is written knows. */
+    bool begun;
+    /* Answers are right or wrong, so that there are accuracies. */
+    bool classifies;
+    double began;
+} run_log;
+
+/* What a row has besides what fit reports; NaN: it does not have it. */
+typedef struct run_log_more {
+    double weight_norm, samples_per_s;
+} run_log_more;
+
+/* Whether the name's ending is one of a log, .jsonl or .csv; else prints what is wrong. Returns an exit code. */
+int run_log_check(const char *path);
+/* goes_on: rows are written behind those that are there. Returns an exit code, after a message. */
+int run_log_open(run_log *log, const char *path, bool goes_on, bool classifies);
+/* A row of a step, or of an epoch where p says that one has ended. */
+void run_log_add(run_log *log, const strata_progress *p, const run_log_more *more);
+/* A row of the test data, at the end. */
+void run_log_add_test(run_log *log, const strata_metrics *test);
+/* One such row of an epoch on stdout, as JSON. */
+void run_log_print_epoch(const strata_progress *p, const run_log_more *more, bool classifies, double seconds);
+/* Prints what is wrong where not all could be written. Returns an exit code. A zeroed log is fine. */
+int run_log_close(run_log *log);
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a stream's terminal can show. */
+#ifndef STRATA_SAMPLES_TERMINAL_H
+#define STRATA_SAMPLES_TERMINAL_H
+
+#include <stdbool.h>
+
+/* Whether lines can be drawn over again on this descriptor: it is a terminal, and TERM is not "dumb". */
+bool terminal_draws(int fd);
+/* Whether it gets colours: such a terminal, and NO_COLOR is not set (no-color.org). */
+bool terminal_has_colours(int fd);
+/* Columns of the terminal; of what is none COLUMNS, else 80. */
+int terminal_columns(int fd);
+/* Rows, likewise; LINES, else 24. */
+int terminal_rows(int fd);
+/* Whether the locale's characters are UTF-8: LC_ALL, else LC_CTYPE, else LANG. */
+bool locale_is_utf8(void);
+
+#endif
