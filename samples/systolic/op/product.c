@@ -4,8 +4,8 @@
  *
  * Each is one form: out[m][n] = epilogue of sum_k a(m, k) b(k, n), where an element of an operand lies at the sum of an offset
  * of its row and one of its column. A convolution's a(m, k) is the image itself, at a pixel m shifted by a tap k, so patches
- * are never stored; only an image with padding, or a gradient with gaps between its pixels, is copied into a frame of zeros
- * first.
+ * are never stored. Before, a is rounded into a copy, an image with padding or a gradient with gaps between its pixels into a
+ * frame of zeros.
  *
  * Numbers are the array's: operands are rounded to bf16, products are exact in f32, and a column of the array adds up `SIDE`
  * of them in f32, from the top down. The accumulator below adds the columns' sums in f32, part after part. The order depends
@@ -41,7 +41,6 @@ typedef struct operand {
 /* A copy of an image (n, h, w, c) into a frame of zeros (n, frame_h, frame_w, c): pixel (h, w) comes to (top + h step_h, left +
  * w step_w), those outside of the frame are left out. */
 typedef struct frame {
-    int input;
     int64_t n, h, w, c, frame_h, frame_w, top, left, step_h, step_w;
 } frame;
 
@@ -53,16 +52,17 @@ typedef struct product {
     /* Elements between rows of the result. */
     int64_t out_row;
     int activation, aux_form, bias_input, aux_input;
-    /* The operand that is copied into a frame before: 0, or -1: none. */
-    int framed;
+    /* Whether a is copied into a frame before, or as it is; and how many elements the copy has. */
+    bool framed;
     frame frame;
+    int64_t a_elements;
     int64_t panel_columns;
 } product;
 
 /* ---- loops ---- */
 
-/* `wide` columns (at most TILE_COLUMNS) or rows (at most TILE_ROWS) of an operand, `depth` long: out[k][i], rounded to bf16,
- * zeros where there are fewer than `wide`. across[i] and along[k] are the offsets. */
+/* Columns of b for tiles, `depth` long: out[k][i], rounded to bf16, zeros where there are fewer than `wide`. across[i] and along[k]
+ * are the offsets. */
 static void pack(const float *base, const int64_t *across, int n, const int64_t *along, int depth, int wide, float *out) {
     const bool together = across[n - 1] - across[0] == n - 1 && (n < 2 || across[1] == across[0] + 1);
     if (together) {
@@ -82,20 +82,26 @@ static void pack(const float *base, const int64_t *across, int n, const int64_t 
         for (int i = n; i < wide; i++) out[k * wide + i] = 0;
 }
 
-/* sums[TILE_ROWS][TILE_COLUMNS] = the product of packed a and b, folded over `depth` ascending. */
-static void multiply_tile(int depth, const float *a, const float *b, float *sums) {
+/* sums[TILE_ROWS][TILE_COLUMNS] = the product of the rows of a that begin at rows[i] and packed b, folded over `depth` ascending:
+ * along[k] is where element k of a row lies. a is rounded already. */
+static void multiply_tile(const float *const *rows, const int64_t *along, int depth, const float *b, float *sums) {
     vec left[TILE_ROWS], right[TILE_ROWS];
-    for (int i = 0; i < TILE_ROWS; i++) left[i] = right[i] = (vec){0};
+    const float *at[TILE_ROWS];
+    for (int i = 0; i < TILE_ROWS; i++) {
+        left[i] = right[i] = (vec){0};
+        at[i] = rows[i];
+    }
     for (int k = 0; k < depth; k++) {
         const vec b0 = *(const vec *)(b + k * TILE_COLUMNS), b1 = *(const vec *)(b + k * TILE_COLUMNS + LANES);
+        const int64_t offset = along[k];
 #if defined(__clang__)
 #pragma clang loop unroll(full)
 #else
 #pragma GCC unroll 16
 #endif
         for (int i = 0; i < TILE_ROWS; i++) {
-            left[i] += a[k * TILE_ROWS + i] * b0;
-            right[i] += a[k * TILE_ROWS + i] * b1;
+            left[i] += at[i][offset] * b0;
+            right[i] += at[i][offset] * b1;
         }
     }
     for (int i = 0; i < TILE_ROWS; i++) {
@@ -139,6 +145,10 @@ static void apply_aux(int form, float *x, const float *aux, int64_t n) {
         for (int64_t j = 0; j < n; j++) x[j] += aux[j];
 }
 
+static void round_copy(const float *from, int64_t n, float *to) {
+    for (int64_t i = 0; i < n; i++) to[i] = bf16_nearest(from[i]);
+}
+
 static void frame_copy(const frame *f, const float *from, float *to) {
     memset(to, 0, (size_t)(f->n * f->frame_h * f->frame_w * f->c) * sizeof *to);
     for (int64_t n = 0; n < f->n; n++) {
@@ -148,32 +158,30 @@ static void frame_copy(const frame *f, const float *from, float *to) {
             for (int64_t w = 0; w < f->w; w++) {
                 const int64_t x = f->left + w * f->step_w;
                 if (x < 0 || x >= f->frame_w) continue;
-                memcpy(to + ((n * f->frame_h + y) * f->frame_w + x) * f->c, from + ((n * f->h + h) * f->w + w) * f->c,
-                       (size_t)f->c * sizeof *to);
+                round_copy(from + ((n * f->h + h) * f->w + w) * f->c, f->c,
+                           to + ((n * f->frame_h + y) * f->frame_w + x) * f->c);
             }
         }
     }
 }
 
-/* Columns first .. first + columns - 1 of one product, b packed in `panels`. */
+/* Columns first .. first + columns - 1 of one product: `a` rounded, b packed in `panels`. */
 static void multiply_columns(const product *p, const float *a, const float *panels, int64_t first, int64_t columns,
-                             float *packed_a, float *out) {
+                             float *out) {
     float sums[TILE_ROWS * TILE_COLUMNS];
+    const float *rows[TILE_ROWS];
     for (int64_t m0 = 0; m0 < p->rows; m0 += BLOCK_ROWS) {
-        const int64_t block = p->rows - m0 < BLOCK_ROWS ? p->rows - m0 : BLOCK_ROWS;
+        const int64_t end = m0 + BLOCK_ROWS < p->rows ? m0 + BLOCK_ROWS : p->rows;
         for (int64_t k0 = 0; k0 < p->depth; k0 += SIDE) {
             const int depth = p->depth - k0 < SIDE ? (int)(p->depth - k0) : SIDE;
-            for (int64_t i = 0; i < block; i += TILE_ROWS) {
-                const int n = block - i < TILE_ROWS ? (int)(block - i) : TILE_ROWS;
-                pack(a, p->a.rows + m0 + i, n, p->a.columns + k0, depth, TILE_ROWS, packed_a + i * SIDE);
-            }
             for (int64_t j = 0; j < columns; j += TILE_COLUMNS) {
                 const float *b = panels + j * p->depth + k0 * TILE_COLUMNS;
                 const int wide = columns - j < TILE_COLUMNS ? (int)(columns - j) : TILE_COLUMNS;
-                for (int64_t i = 0; i < block; i += TILE_ROWS) {
-                    const int n = block - i < TILE_ROWS ? (int)(block - i) : TILE_ROWS;
-                    multiply_tile(depth, packed_a + i * SIDE, b, sums);
-                    add_tile(sums, n, wide, out + (m0 + i) * p->out_row + first + j, p->out_row, k0 == 0);
+                for (int64_t m = m0; m < end; m += TILE_ROWS) {
+                    const int n = end - m < TILE_ROWS ? (int)(end - m) : TILE_ROWS;
+                    for (int i = 0; i < TILE_ROWS; i++) rows[i] = a + p->a.rows[i < n ? m + i : m];
+                    multiply_tile(rows, p->a.columns + k0, depth, b, sums);
+                    add_tile(sums, n, wide, out + m * p->out_row + first + j, p->out_row, k0 == 0);
                 }
             }
         }
@@ -183,13 +191,12 @@ static void multiply_columns(const product *p, const float *a, const float *pane
 static void product_run(const call *call) {
     const step *s = call->step;
     const product *p = s->state;
-    float *packed_a = call->scratch, *panels = packed_a + BLOCK_ROWS * SIDE;
-    const float *a = call->in[0], *b = call->in[1];
-    if (p->framed == 0) {
-        float *framed = panels + p->panel_columns * (p->depth > 0 ? p->depth : 1);
-        frame_copy(&p->frame, a, framed);
-        a = framed;
-    }
+    float *a = call->scratch, *panels = a + (p->a_elements + LANES - 1) / LANES * LANES;
+    const float *b = call->in[1];
+    if (p->framed)
+        frame_copy(&p->frame, call->in[0], a);
+    else
+        round_copy(call->in[0], p->a_elements, a);
     for (int64_t batch = 0; batch < p->batch; batch++) {
         const float *batch_a = a + batch * p->a_batch, *batch_b = b + batch * p->b_batch;
         float *out = (float *)call->out + batch * p->out_batch;
@@ -201,7 +208,7 @@ static void product_run(const call *call) {
                 const int wide = columns - j < TILE_COLUMNS ? (int)(columns - j) : TILE_COLUMNS;
                 pack(batch_b, p->b.columns + n0 + j, wide, p->b.rows, (int)p->depth, TILE_COLUMNS, panels + j * p->depth);
             }
-            multiply_columns(p, batch_a, panels, n0, columns, packed_a, out);
+            multiply_columns(p, batch_a, panels, n0, columns, out);
         }
         for (int64_t m = 0; m < p->rows; m++) {
             float *row = out + m * p->out_row;
@@ -257,8 +264,8 @@ static void finish_product(step *s, product *p) {
     if (panel < TILE_COLUMNS) panel = TILE_COLUMNS;
     p->panel_columns = panel < all ? panel : all > 0 ? all : TILE_COLUMNS;
     const frame *f = &p->frame;
-    const int64_t framed = p->framed == 0 ? f->n * f->frame_h * f->frame_w * f->c : 0;
-    s->scratch_bytes = (BLOCK_ROWS * SIDE + p->panel_columns * depth + framed) * (int64_t)sizeof(float);
+    p->a_elements = p->framed ? f->n * f->frame_h * f->frame_w * f->c : s->in[0]->n;
+    s->scratch_bytes = (p->a_elements + LANES + p->panel_columns * depth) * (int64_t)sizeof(float);
     s->state = p;
 }
 
@@ -275,7 +282,7 @@ static void product_work(const product *p, const step *s, work *work) {
 
 static const char *matmul_of(const step *s, product *p) {
     const array *a = s->in[0], *b = s->in[1], *c = s->out;
-    *p = (product){.framed = -1};
+    *p = (product){.framed = false};
     if (a->rank < 2 || b->rank < 2 || c->rank < 2 || a->dtype != b->dtype || a->dtype != c->dtype)
         return "its operands are not matrices of one dtype";
     const bool ta = attribute_int(s, "transpose_a", 0) != 0, tb = attribute_int(s, "transpose_b", 0) != 0;
@@ -354,7 +361,7 @@ static const char *conv_of(const step *s, const array *x, const array *filter, c
 /* Rows and columns of the frame that all taps of all outputs stay in. */
 static void conv_frame(const conv *c, frame *f) {
     const array *x = c->x;
-    *f = (frame){0, x->dims[0], x->dims[1], x->dims[2], x->dims[3], 0, 0, c->top, c->left, 1, 1};
+    *f = (frame){x->dims[0], x->dims[1], x->dims[2], x->dims[3], 0, 0, c->top, c->left, 1, 1};
     int64_t *frame_size[2] = {&f->frame_h, &f->frame_w};
     for (int d = 0; d < 2; d++)
         *frame_size[d] = (c->y->dims[1 + d] - 1) * c->stride[d] + (c->filter->dims[d] - 1) * c->dilation[d] + 1;
@@ -384,11 +391,11 @@ static void tap_offsets(const frame *f, const conv *c, int64_t channels, bool ba
 
 /* y[(n,oh,ow)][f] = sum over taps and channels. A group is a product of the batch: its channels and filters lie side by side. */
 static const char *conv2d_of(const step *s, conv *c, product *p) {
-    *p = (product){.framed = -1};
+    *p = (product){.framed = false};
     const char *why = conv_of(s, s->in[0], s->in[1], s->out, c);
     if (why) return why;
     conv_frame(c, &p->frame);
-    p->framed = frame_is_whole(&p->frame) ? -1 : 0;
+    p->framed = !frame_is_whole(&p->frame);
     p->rows = product_of_dims(c->y, 0, 3);
     p->columns = c->group_out;
     p->depth = c->filter->dims[0] * c->filter->dims[1] * c->group_in;
@@ -428,12 +435,12 @@ static void conv2d_cost(const step *s, work *work) {
 /* dx[(n,h,w)][c] = sum over taps and filters of dy, which is laid into a frame with stride - 1 zeros between its pixels; the
  * taps run backwards over it. */
 static const char *conv2d_input_grad_of(const step *s, conv *c, product *p) {
-    *p = (product){.framed = 0};
+    *p = (product){.framed = true};
     const char *why = conv_of(s, s->out, s->in[1], s->in[0], c);
     if (why) return why;
     const array *dy = s->in[0], *dx = s->out;
     frame *f = &p->frame;
-    *f = (frame){0, dy->dims[0], dy->dims[1], dy->dims[2], dy->dims[3], 0, 0, 0, 0, c->stride[0], c->stride[1]};
+    *f = (frame){dy->dims[0], dy->dims[1], dy->dims[2], dy->dims[3], 0, 0, 0, 0, c->stride[0], c->stride[1]};
     f->frame_h = dx->dims[1] + (c->filter->dims[0] - 1) * c->dilation[0];
     f->frame_w = dx->dims[2] + (c->filter->dims[1] - 1) * c->dilation[1];
     f->top = (c->filter->dims[0] - 1) * c->dilation[0] - c->top;
@@ -479,11 +486,11 @@ static void conv2d_input_grad_cost(const step *s, work *work) {
 
 /* df[(kh,kw,c)][f] = sum over pixels (n,oh,ow). */
 static const char *conv2d_filter_grad_of(const step *s, conv *c, product *p) {
-    *p = (product){.framed = -1, .bias_input = -1, .aux_input = -1};
+    *p = (product){.framed = false, .bias_input = -1, .aux_input = -1};
     const char *why = conv_of(s, s->in[0], s->out, s->in[1], c);
     if (why) return why;
     conv_frame(c, &p->frame);
-    p->framed = frame_is_whole(&p->frame) ? -1 : 0;
+    p->framed = !frame_is_whole(&p->frame);
     p->rows = c->filter->dims[0] * c->filter->dims[1] * c->group_in;
     p->columns = c->group_out;
     p->depth = product_of_dims(c->y, 0, 3);
