@@ -118,7 +118,9 @@ void sketch_finish(sketch *s) {
     for (int k = 0; k < s->piece.n_nodes; k++) {
         strata_plugin_value *out = &s->values[s->nodes[k].output];
         if (out->first_node < 0) out->first_node = k;
-        for (int i = 0; i < s->nodes[k].n_inputs; i++) s->values[s->inputs[k][i]].last_node = k;
+        for (int i = 0; i < s->nodes[k].n_inputs; i++)
+            if (s->inputs[k][i] < s->piece.n_values)
+                s->values[s->inputs[k][i]].last_node = k; /* a test names one that is not there */
     }
 }
 
