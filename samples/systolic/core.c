@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A core of the board, opened as a device. It has a thread of its own, which takes runs from a queue, so that `run` returns at
- * once, several runs of one call follow each other without the host, and cores meet in collectives while the host's thread waits
- * for one of them. Tickets count runs. */
+ * once, several runs of one call follow each other without the host, and cores meet in collectives while the host's thread
+ * waits for one of them. Tickets count runs. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

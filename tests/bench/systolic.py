@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the cycle model of samples/systolic with numbers that it did not come from.
 
-    python3 tests/bench/systolic.py BUILD [--compiler PYTHON]
+    python3 tests/bench/systolic.py BUILD [--compiler PYTHON] [--train STRATA DATA]
 
 BUILD is a build folder of samples/systolic. Square products of bf16 are compiled by the plugin, not run:
   1. chip s1 beside the roofline of one core of a TPU v2 (peak and bandwidth as in Jouppi et al., CACM 63, 2020, table 3);
   2. chip v5e beside the cycles that Google's TPU compiler estimates for that chip. PYTHON is an interpreter with the packages
      jax and libtpu, which compile ahead of time without a TPU. Left out without it.
-Exits with 1 where the model is faster than the roofline allows, or its trend is not the compiler's.
+  3. STRATA, the command, trains mnist and cifar10 of the folder DATA with products of bf16 and, on another device, of f32.
+Exits with 1 where the model is faster than the roofline allows, its trend is not the compiler's, or the mean accuracy is more
+than a point lower.
 """
 
 import argparse
@@ -21,6 +23,10 @@ import sys
 SIZES = [128, 256, 512, 1024, 2048, 4096, 8192]
 PEAK, BANDWIDTH = 23e12, 350e9  # FLOP/s and B/s of a core: half of a chip's 46 TFLOP/s and 700 GB/s
 LARGE, FAR = 2048, 1.25  # from this size on model and compiler must agree within this factor
+
+SEEDS = [1, 2, 3, 4, 5]
+EPOCHS = {"mnist": 5, "cifar10": 6}
+POINT = 0.01  # of accuracy
 
 COMPILE = r"""
 import re, sys
@@ -39,8 +45,8 @@ for n in map(int, sys.argv[1:]):
 def model(build, chip):
     """What the plugin says of each product."""
     sizes = [f"{n},{n},{n}" for n in SIZES]
-    out = subprocess.run([build / "tests/squares", build / "libstrata_systolic.so", chip, *sizes], check=True, capture_output=True,
-                         text=True)
+    command = [build / "tests/squares", build / "libstrata_systolic.so", chip, *sizes]
+    out = subprocess.run(command, check=True, capture_output=True, text=True)
     return [json.loads(line) for line in out.stdout.splitlines()]
 
 
@@ -79,16 +85,42 @@ def against_the_compiler(rows, python):
     return fine
 
 
+def against_f32(build, strata, data, device):
+    print(f"\nAccuracy on test examples after training, means of {len(SEEDS)} seeds (least - most), in %:\n")
+    print(f"| | epochs | f32, {device} | bf16, systolic:0 | difference | samples/s, systolic:0 |\n|---|---|---|---|---|---|")
+    fine = True
+    for name, epochs in EPOCHS.items():
+        means, texts, speeds = [], [], []
+        for where in (device, "systolic:0"):
+            found = []
+            for seed in SEEDS:
+                command = [strata, "train", name, "--data", data / name, "--plugin", build / "libstrata_systolic.so", "--device",
+                           where, "--seed", str(seed), "--epochs", str(epochs), "--json"]
+                out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+                result = json.loads(out.splitlines()[-1])
+                found.append(result["accuracy"])
+                speeds.append(result["samples_per_s"])
+            means.append(sum(found) / len(found))
+            texts.append(f"{100 * means[-1]:.2f} ({100 * min(found):.1f} - {100 * max(found):.1f})")
+        fine = fine and means[1] > means[0] - POINT
+        print(f"| {name} | {epochs} | {texts[0]} | {texts[1]} | {100 * (means[1] - means[0]):+.2f} | {max(speeds[-len(SEEDS):]):.0f} |")
+    return fine
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--compiler", metavar="PYTHON", help="an interpreter with jax and libtpu")
+    parser.add_argument("--train", nargs=2, type=pathlib.Path, metavar=("STRATA", "DATA"))
+    parser.add_argument("--against", default="opencl:0", metavar="DEVICE", help="what trains in f32")
     options = parser.parse_args()
     fine = against_the_roofline(model(options.build, "s1"))
     if options.compiler:
         fine = against_the_compiler(model(options.build, "v5e"), options.compiler) and fine
     else:
         print("\nskipped: the compiler's estimates need --compiler, an interpreter with jax and libtpu")
+    if options.train:
+        fine = against_f32(options.build, *options.train, options.against) and fine
     sys.exit(not fine)
 
 

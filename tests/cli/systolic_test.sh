@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# samples/systolic as its vendor builds it: outside of the tree, against an installed Strata of which it includes strata/plugin.h
-# alone. Then the command trains with it, and its losses are those of the host within the bound that samples/systolic/README.md
-# derives for bf16 products.
+# samples/systolic as its vendor builds it: outside of the tree, against an installed Strata of which it includes
+# strata/plugin.h alone. Then the command trains with it, and its losses are those of the host within the bound that
+# samples/systolic/README.md derives for bf16 products.
 . "$(dirname "$0")/support.sh"
 source=$here/../..
 if grep -q '^STRATA_SANITIZE:STRING=.' "$STRATA_BUILD_DIR/CMakeCache.txt"; then
@@ -14,7 +14,7 @@ fi
 # ---- outside of the tree ----
 cp -R "$source/samples/systolic" "$work/systolic"
 check "it includes another header of Strata than plugin.h" sh -c \
-    "! grep -rhoE '#include [<\"](strata|core|backends)/[^>\"]*' '$work/systolic' --include='*.[ch]' | grep -v 'strata/plugin.h'"
+    "! grep -rhoE '#include [<\"](strata|core|backends)/[^>\"]*' '$work/systolic' --include='*.[ch]' | grep -v strata/plugin.h"
 check "install" cmake --install "$STRATA_BUILD_DIR" --prefix "$work/prefix"
 check "configure" cmake -G Ninja -S "$work/systolic" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DSYSTOLIC_WERROR=ON
 check "build" cmake --build "$work/build"
@@ -57,7 +57,8 @@ make_data "$work/mnist"
 
 # within NAME PRODUCTS: the losses in $work/NAME.host and $work/NAME.systolic differ by less than the bound of README.md.
 within() {
-    check "$1: losses are not the host's within the bound of bf16" python3 - "$work/$1.host" "$work/$1.systolic" "$2" <<'END_OF_PYTHON'
+    title="$1: losses are not the host's within the bound of bf16"
+    check "$title" python3 - "$work/$1.host" "$work/$1.systolic" "$2" <<'END_OF_PYTHON'
 import json, math, sys
 host, systolic = (json.loads(open(name).read().splitlines()[-1])["losses"] for name in sys.argv[1:3])
 products = int(sys.argv[3])
@@ -86,8 +87,8 @@ learns imdb 2 --data "$work/imdb" --batch 64 --epochs 2
 learns regression 3 --epochs 1
 learns linear 1 --epochs 1
 learns mnist_cnn 3 --data "$work/mnist" --batch 40 --epochs 1
-expect 0 "saved" train cifar10_resnet --plugin "$plugin" --device systolic:0 --data "$work/cifar10" --batch 40 --epochs 1 --seed 1 \
-    --save "$work/resnet.strata"
+expect 0 "saved" train cifar10_resnet --plugin "$plugin" --device systolic:0 --data "$work/cifar10" --batch 40 --epochs 1 \
+    --seed 1 --save "$work/resnet.strata"
 expect 0 "on 60 test examples" evaluate "$work/resnet.strata" --plugin "$plugin" --device systolic:0 --data "$work/cifar10"
 
 # ---- the same bits again, and what was learned is anybody's ----

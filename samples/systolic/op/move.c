@@ -327,7 +327,8 @@ static void one_hot_run(const call *call) {
     }
 }
 
-/* variable, indices, rows [, the update that made them]: row indices[j] of the n_rows from element `first` on becomes rows[j]. */
+/* variable, indices, rows [, the update that made them]: row indices[j] of the n_rows from element `first` on becomes
+ * rows[j]. */
 static const char *scatter_update_refuse(const step *s) {
     const int64_t n = s->in[1]->n, first = attribute_int(s, "first", 0), n_rows = attribute_int(s, "n_rows", 0);
     const int64_t inner = n ? s->in[2]->n / n : 0;

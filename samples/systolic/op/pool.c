@@ -41,8 +41,8 @@ static patch patch_of(const pool_sizes *p, int64_t oh, int64_t ow) {
 
 /* ---- max ---- */
 
-/* For each channel the largest element of a patch, and its place, as a number of the patch's pixels. The first of equals; NaN is
- * the largest. */
+/* For each channel the largest element of a patch, and its place, as a number of the patch's pixels. The first of equals; NaN
+ * is the largest. */
 static void largest_of(const pool_sizes *p, const patch *at, const float *image, float *best, int32_t *place) {
     int32_t number = 0;
     for (int64_t h = at->first_h; h < at->end_h; h++)

@@ -61,8 +61,8 @@ typedef struct product {
 
 /* ---- loops ---- */
 
-/* Columns of b for tiles, `depth` long: out[k][i], rounded to bf16, zeros where there are fewer than `wide`. across[i] and along[k]
- * are the offsets. */
+/* Columns of b for tiles, `depth` long: out[k][i], rounded to bf16, zeros where there are fewer than `wide`. across[i] and
+ * along[k] are the offsets. */
 static void pack(const float *base, const int64_t *across, int n, const int64_t *along, int depth, int wide, float *out) {
     const bool together = across[n - 1] - across[0] == n - 1 && (n < 2 || across[1] == across[0] + 1);
     if (together) {
@@ -82,8 +82,8 @@ static void pack(const float *base, const int64_t *across, int n, const int64_t 
         for (int i = n; i < wide; i++) out[k * wide + i] = 0;
 }
 
-/* sums[TILE_ROWS][TILE_COLUMNS] = the product of the rows of a that begin at rows[i] and packed b, folded over `depth` ascending:
- * along[k] is where element k of a row lies. a is rounded already. */
+/* sums[TILE_ROWS][TILE_COLUMNS] = the product of the rows of a that begin at rows[i] and packed b, folded over `depth`
+ * ascending: along[k] is where element k of a row lies. a is rounded already. */
 static void multiply_tile(const float *const *rows, const int64_t *along, int depth, const float *b, float *sums) {
     vec left[TILE_ROWS], right[TILE_ROWS];
     const float *at[TILE_ROWS];
@@ -389,7 +389,8 @@ static void tap_offsets(const frame *f, const conv *c, int64_t channels, bool ba
         }
 }
 
-/* y[(n,oh,ow)][f] = sum over taps and channels. A group is a product of the batch: its channels and filters lie side by side. */
+/* y[(n,oh,ow)][f] = sum over taps and channels. A group is a product of the batch: its channels and filters lie side by
+ * side. */
 static const char *conv2d_of(const step *s, conv *c, product *p) {
     *p = (product){.framed = false};
     const char *why = conv_of(s, s->in[0], s->in[1], s->out, c);

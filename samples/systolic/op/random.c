@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * random_uniform, random_normal and dropout: Philox-4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1,
- * 2, 3", SC 2011). Four neighbouring elements share one block of four words: its counter is (element / 4, its upper half,
+ * random_uniform, random_normal and dropout: Philox-4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as
+ * 1, 2, 3", SC 2011). Four neighbouring elements share one block of four words: its counter is (element / 4, its upper half,
  * stream, step), its key the seed. `state` is i32 (8): seed low and high, step, and in words 4 and 5 the first row of the whole
  * of which this is a part; a row is an index of the leading axis. */
 #include "helpers.h"
