@@ -62,6 +62,7 @@ const op KERNELS[] = {
     ELEMENT(where, 3, 1 << STRATA_PLUGIN_BOOL),
     {"cast", 1, 1, ANY_DTYPE, 0, one_to_one_refuse, one_to_one_prepare, NULL, cast_run},
     {"clip", 1, 1, FLOATS | 1 << STRATA_PLUGIN_I32, 0, clip_refuse, one_to_one_prepare, NULL, clip_run},
+    {"fma_chain", 1, 1, F32_ALONE, 0, clip_refuse, NULL, fma_chain_cost, fma_chain_run},
     {"dequantize", 1, 1, 1 << STRATA_PLUGIN_U8, 0, dequantize_refuse, NULL, NULL, dequantize_run},
 
     {"reshape", 1, 1, ANY_DTYPE, 0, reshape_refuse, NULL, nothing_cost, reshape_run},
@@ -93,6 +94,8 @@ const op KERNELS[] = {
     {"reduce_max", 1, 1, NUMBERS, 1, extreme_refuse, NULL, operand_cost, reduce_max_run},
     {"reduce_min", 1, 1, NUMBERS, 1, extreme_refuse, NULL, operand_cost, reduce_min_run},
     {"argmax", 1, 1, ANY_DTYPE, 1, argmax_refuse, NULL, operand_cost, argmax_run},
+    {"top_k", 1, 1, ANY_DTYPE, 1, top_k_refuse, NULL, top_k_cost, top_k_run},
+    {"first_index", 1, 1, WHOLES, 0, first_index_refuse, NULL, operand_cost, first_index_run},
     {"segment_sum", 2, 2, F32_ALONE, 0, segment_sum_refuse, NULL, operand_cost, segment_sum_run},
 
     {"softmax", 1, 1, FLOATS, 1, rows_refuse, NULL, exponential_cost, softmax_run},

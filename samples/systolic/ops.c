@@ -15,34 +15,51 @@ extern const op ops_portable[];
 extern const op ops_avx2[], ops_avx512[];
 #endif
 
-static const op *table_of(const char **out_form) {
+static bool always(void) {
+    return true;
+}
+
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl")) {
-        *out_form = "avx512";
-        return ops_avx512;
-    }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        *out_form = "avx2";
-        return ops_avx2;
-    }
+static bool has_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static bool has_avx512(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+}
 #endif
-    *out_form = "portable";
-    return ops_portable;
+
+/* The best first. */
+static const struct form {
+    const char *name;
+    const op *ops;
+    bool (*fits)(void);
+} forms[] = {
+#if defined(__x86_64__)
+    {"avx512", ops_avx512, has_avx512},
+    {"avx2", ops_avx2, has_avx2},
+#endif
+    {"portable", ops_portable, always}};
+
+/* Set when the plugin starts. */
+static const struct form *the_form;
+
+bool op_choose(const char *name) {
+    the_form = NULL;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms && !the_form; i++)
+        if ((!name || !strcmp(forms[i].name, name)) && forms[i].fits()) the_form = &forms[i];
+    return the_form != NULL;
 }
 
 const op *op_find(const char *name) {
-    const char *form;
-    for (const op *op = table_of(&form); op->name; op++)
+    for (const op *op = the_form->ops; op->name; op++)
         if (!strcmp(op->name, name)) return op;
     return NULL;
 }
 
 const char *op_form(void) {
-    const char *form;
-    table_of(&form);
-    return form;
+    return the_form->name;
 }
 
 /* ---- attributes ---- */

@@ -15,12 +15,12 @@ static strata_plugin_device_info the_info;
 static char the_version[64];
 static const strata_plugin_host *the_host;
 
-/* ---- options: "cores=8;chip=s1;patience=30" ---- */
+/* ---- options: "cores=8;chip=s1;patience=30;form=avx2" ---- */
 
 typedef struct options {
     int64_t cores;
     double patience;
-    char chip[16];
+    char chip[16], form[16];
 } options;
 
 static strata_plugin_status set_cores(options *o, const char *value, strata_plugin_error *error) {
@@ -45,10 +45,18 @@ static strata_plugin_status set_chip(options *o, const char *value, strata_plugi
     return STRATA_PLUGIN_OK;
 }
 
+static strata_plugin_status set_form(options *o, const char *value, strata_plugin_error *error) {
+    if (!op_choose(value))
+        return fail(error, STRATA_PLUGIN_UNAVAILABLE,
+                    "form is \"%s\"; it must be portable, avx2 or avx512, and one that this processor has", value);
+    snprintf(o->form, sizeof o->form, "%s", value);
+    return STRATA_PLUGIN_OK;
+}
+
 static const struct {
     const char *key;
     strata_plugin_status (*set)(options *o, const char *value, strata_plugin_error *error);
-} keys[] = {{"cores", set_cores}, {"chip", set_chip}, {"patience", set_patience}};
+} keys[] = {{"cores", set_cores}, {"chip", set_chip}, {"patience", set_patience}, {"form", set_form}};
 
 static strata_plugin_status read_option(options *o, char *text, strata_plugin_error *error) {
     char *value = strchr(text, '=');
@@ -56,7 +64,7 @@ static strata_plugin_status read_option(options *o, char *text, strata_plugin_er
     *value++ = 0;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!strcmp(keys[i].key, text)) return keys[i].set(o, value, error);
-    return fail(error, STRATA_PLUGIN_INVALID, "there is no option \"%s\"; there are cores, chip and patience", text);
+    return fail(error, STRATA_PLUGIN_INVALID, "there is no option \"%s\"; there are cores, chip, patience and form", text);
 }
 
 static strata_plugin_status read_options(options *o, const char *text, strata_plugin_error *error) {
@@ -83,6 +91,7 @@ static strata_plugin_status start(const char *text, int32_t *out_n_devices, stra
         const strata_plugin_status status = read_options(&o, text, error);
         if (status) return status;
     }
+    if (!*o.form) op_choose(NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

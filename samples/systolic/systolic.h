@@ -141,10 +141,12 @@ const char *attribute_text(const step *step, const char *name, const char *other
 int attribute_ints(const step *step, const char *name, int64_t *out, int most);
 const strata_plugin_attribute *attribute_find(const step *step, const char *name);
 
-/* The op's row, in the fastest form that this processor runs; NULL: there is none. */
-const op *op_find(const char *name);
-/* Which instruction set the ops were compiled for: "avx512", "avx2", "portable". */
+/* Chooses the instruction set that the ops were compiled for: "avx512", "avx2", "portable"; NULL: the best one. False: this
+ * processor does not have it. Called once, before the others. */
+bool op_choose(const char *form);
 const char *op_form(void);
+/* The op's row; NULL: there is none. */
+const op *op_find(const char *name);
 
 /* ---- programs ---- */
 

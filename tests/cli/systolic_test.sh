@@ -22,13 +22,13 @@ plugin=$work/build/libstrata_systolic.so
 [ -f "$plugin" ] || { cat "$work/check.log"; finish; }
 check "it needs a symbol of Strata" sh -c "! nm -D --undefined-only '$plugin' | grep strata_"
 check "it exports more than its entry" sh -c "test \"\$(nm -D --defined-only '$plugin' | grep -c ' T ')\" = 1"
-check "its own tests" "$work/build/tests/systolic_test" "$plugin"
+check "its own tests" ctest --test-dir "$work/build" --output-on-failure
 
 # ---- devices and options ----
 expect 0 "systolic:0" devices --plugin "$plugin"
 stdout "Systolic S1"
 expect 0 "systolic:3" devices --plugin "$plugin,cores=4"
-expect 2 "there are cores, chip and patience" devices --plugin "$plugin,wings=2"
+expect 2 "there are cores, chip, patience and form" devices --plugin "$plugin,wings=2"
 expect 2 "cores is \"65\"; it must be 1 to 64" devices --plugin "$plugin,cores=65"
 
 # ---- training ----

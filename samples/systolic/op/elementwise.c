@@ -464,6 +464,24 @@ static void clip_run(const call *call) {
     }
 }
 
+/* fma_chain: `steps` times y = y 0.999 + 0.001, which measures what the vector unit reaches. */
+static void fma_chain_cost(const step *s, work *work) {
+    work->vector_ops = (double)s->out->n * (double)attribute_int(s, "steps", 0);
+    work->flops = 2 * work->vector_ops;
+}
+
+static void fma_chain_run(const call *call) {
+    const int64_t steps = attribute_int(call->step, "steps", 0), n = call->step->out->n;
+    const float *x = call->in[0];
+    float *y = call->out;
+    for (int64_t first = 0; first < n; first += BLOCK) {
+        const int64_t end = first + BLOCK < n ? first + BLOCK : n;
+        for (int64_t i = first; i < end; i++) y[i] = x[i];
+        for (int64_t s = 0; s < steps; s++)
+            for (int64_t i = first; i < end; i++) y[i] = fmaf(y[i], 0.999f, 0.001f);
+    }
+}
+
 static const char *dequantize_refuse(const step *s) {
     return s->out->dtype == STRATA_PLUGIN_F32 ? one_to_one_refuse(s) : "its result is not f32";
 }

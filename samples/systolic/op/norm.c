@@ -116,11 +116,12 @@ static void batch_norm_sums_run(const call *call) {
     sum_rows(call, add_products, totals, (float *)(totals + 2 * channels));
     for (int64_t k = 0; k < channels; k++) {
         y[k] = (float)totals[k];
-        y[channels + k] = (float)(totals[channels + k] * (double)deviation_inverse(call, k));
+        y[channels + k] = totals[channels + k] == 0 ? 0 : (float)(totals[channels + k] * (double)deviation_inverse(call, k));
     }
 }
 
-/* batch_norm_grad: x, mean, variance, scale, sums, dy -> dx = scale r (dy - (s0 + n s1) / rows), n = (x - mean) r. */
+/* batch_norm_grad: x, mean, variance, scale, sums, dy -> dx = scale r (dy - (s0 + n s1) / rows), n = (x - mean) r; scale r dy
+ * where mean and variance are not x's own. */
 static const char *batch_norm_grad_refuse(const step *s) {
     if (s->in[0]->rank < 1 || !by_channel(s, 1, 4) || s->in[4]->n != 2 * channels_of(s->in[0]) ||
         s->in[4]->dtype != STRATA_PLUGIN_F32 || !same_shape(s->in[0], s->in[5]) || s->in[5]->dtype != s->in[0]->dtype)
@@ -132,11 +133,12 @@ static void batch_norm_grad_run(const call *call) {
     const int64_t channels = channels_of(call->step->in[0]), rows = rows_of(call->step->in[0]);
     const float *x = call->in[0], *mean = call->in[1], *scale = call->in[3], *sums = call->in[4], *dy = call->in[5];
     float *factor = call->scratch, *base = factor + channels, *slope = base + channels, *dx = call->out;
+    const bool own = attribute_int(call->step, "own", 0) != 0;
     for (int64_t k = 0; k < channels; k++) {
         const float r = deviation_inverse(call, k);
         factor[k] = scale[k] * r;
-        base[k] = sums[k] / (float)rows;
-        slope[k] = sums[channels + k] / (float)rows * r;
+        base[k] = own ? sums[k] / (float)rows : 0;
+        slope[k] = own ? sums[channels + k] / (float)rows * r : 0;
     }
     for (int64_t r = 0; r < rows; r++)
         for (int64_t k = 0; k < channels; k++) {

@@ -128,13 +128,20 @@ static void reduce_min_run(const call *call) {
     extreme_run(call, false);
 }
 
-/* ---- argmax: the first of the largest; NaN is above all ---- */
+/* ---- places of the largest; NaN is above all, and of equals the first counts ---- */
+
+/* Whether element b is larger than element a. Floats are f32 here. */
+static bool is_above(strata_plugin_dtype dtype, const void *x, int64_t b, int64_t a) {
+    if (!dtype_is_float(dtype)) return whole_get(dtype, x, b) > whole_get(dtype, x, a);
+    const float v = ((const float *)x)[b], most = ((const float *)x)[a];
+    return most == most && (v > most || v != v);
+}
 
 static const char *argmax_refuse(const step *s) {
     const int axis = axis_of(s, s->in[0], "axis");
     if (axis < 0 || s->in[0]->dims[axis] < 1) return "it has no such axis, or one without elements";
-    return s->out->dtype != STRATA_PLUGIN_I32 || s->out->n * s->in[0]->dims[axis] != s->in[0]->n ? "its result does not fit"
-                                                                                                 : NULL;
+    const bool fits = s->out->dtype == STRATA_PLUGIN_I32 && s->out->n * s->in[0]->dims[axis] == s->in[0]->n;
+    return fits ? NULL : "its result does not fit";
 }
 
 static void argmax_run(const call *call) {
@@ -144,17 +151,53 @@ static void argmax_run(const call *call) {
     for (int64_t at = 0; at < call->step->out->n; at++) {
         const int64_t first = at / inner * n * inner + at % inner;
         int64_t best = 0;
-        for (int64_t i = 1; i < n; i++) {
-            if (dtype_is_float(x->dtype)) {
-                const float v = ((const float *)call->in[0])[first + i * inner],
-                            most = ((const float *)call->in[0])[first + best * inner];
-                if (most == most && (v > most || v != v)) best = i;
-            } else if (whole_get(x->dtype, call->in[0], first + i * inner) >
-                       whole_get(x->dtype, call->in[0], first + best * inner)) {
-                best = i;
-            }
-        }
+        for (int64_t i = 1; i < n; i++)
+            if (is_above(x->dtype, call->in[0], first + i * inner, first + best * inner)) best = i;
         ((int32_t *)call->out)[at] = (int32_t)best;
+    }
+}
+
+/* top_k: the places of the k largest of each row, the largest first. */
+static const char *top_k_refuse(const step *s) {
+    const int64_t k = attribute_int(s, "k", 0);
+    if (s->in[0]->rank < 1 || k < 1 || k > last_dim(s->in[0])) return "its rows have no k elements";
+    const bool fits = s->out->dtype == STRATA_PLUGIN_I32 && s->out->n == rows_of(s->in[0]) * k;
+    return fits ? NULL : "its result does not fit";
+}
+
+static void top_k_cost(const step *s, work *work) {
+    work->vector_ops = (double)s->in[0]->n * (double)attribute_int(s, "k", 1);
+}
+
+static void top_k_run(const call *call) {
+    const array *x = call->step->in[0];
+    const int64_t k = attribute_int(call->step, "k", 1), n = last_dim(x), rows = rows_of(x);
+    for (int64_t r = 0; r < rows; r++) {
+        int32_t *best = (int32_t *)call->out + r * k;
+        for (int64_t i = 0, found = 0; i < n; i++) {
+            int64_t at = found; /* where i belongs among those found */
+            while (at > 0 && is_above(x->dtype, call->in[0], r * n + i, r * n + best[at - 1])) at--;
+            if (at == k) continue;
+            if (found < k) found++;
+            for (int64_t j = found - 1; j > at; j--) best[j] = best[j - 1];
+            best[at] = (int32_t)i;
+        }
+    }
+}
+
+/* first_index: y[r] = 1 + the first place of the number r in x; 0: it has none. */
+static const char *first_index_refuse(const step *s) {
+    return s->out->dtype == STRATA_PLUGIN_I32 && s->out->rank == 1 ? NULL : "its result does not fit";
+}
+
+static void first_index_run(const call *call) {
+    const array *x = call->step->in[0];
+    const int64_t n = call->step->out->n;
+    int32_t *y = call->out;
+    for (int64_t r = 0; r < n; r++) y[r] = 0;
+    for (int64_t i = x->n - 1; i >= 0; i--) {
+        const int64_t r = whole_get(x->dtype, call->in[0], i);
+        if (r >= 0 && r < n) y[r] = (int32_t)(i + 1);
     }
 }
 

@@ -28,7 +28,12 @@ const strata_plugin *load_plugin(const char *file, const char *options, int32_t 
     memcpy(&entry, &symbol, sizeof entry);
     const strata_plugin *plugin = entry(&host);
     if (!plugin) give_up(file, "its entry returned NULL");
-    if (plugin->start(options, out_n_devices, &error)) give_up(file, error.message);
+    const strata_plugin_status status = plugin->start(options, out_n_devices, &error);
+    if (status == STRATA_PLUGIN_UNAVAILABLE) {
+        printf("skipped: %s\n", error.message);
+        exit(77);
+    }
+    if (status) give_up(file, error.message);
     return plugin;
 }
 

@@ -17,7 +17,7 @@ typedef struct machine {
     const strata_plugin_device_calls *calls;
 } machine;
 
-/* Loads the file and starts it; ends the program where that fails. */
+/* Loads the file and starts it; ends the program where that fails, with 77 where it is unavailable. */
 const strata_plugin *load_plugin(const char *file, const char *options, int32_t *out_n_devices);
 machine open_machine(const strata_plugin *plugin, int index);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * usage: systolic_test PLUGIN
+ * usage: systolic_test PLUGIN [FORM]
  *
  * The plugin by its tables alone, against straightforward loops in f64 over operands rounded to bf16: what needs no Strata.
  * Conformance of every op is for `strata plugin-check`. */
@@ -435,11 +435,13 @@ static void wrong_pieces_are_refused(void) {
 
 int main(int argc, char **argv) {
     int32_t n = 0;
-    if (argc != 2) {
-        fprintf(stderr, "usage: systolic_test PLUGIN\n");
+    char options[64];
+    if (argc < 2 || argc > 3) {
+        fprintf(stderr, "usage: systolic_test PLUGIN [FORM]\n");
         return 2;
     }
-    plugin = load_plugin(argv[1], "cores=4;patience=0.5", &n);
+    snprintf(options, sizeof options, "cores=4;patience=0.5%s%s", argc > 2 ? ";form=" : "", argc > 2 ? argv[2] : "");
+    plugin = load_plugin(argv[1], options, &n);
     check(n == CORES, "start", "there are not as many devices as cores");
     for (int flags = 0; flags < 8; flags++) {
         products_equal_sums_of_bf16(1, 1, 1, 1, flags);
