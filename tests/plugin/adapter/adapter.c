@@ -11,6 +11,7 @@
 
 #include "core/compile/describe.h"
 #include "core/op/chain.h"
+#include "core/op/epilogue.h"
 #include "core/op/ops.h"
 #include "core/op/slice.h"
 #include "core/run/device.h"
@@ -177,8 +178,8 @@ static strata_status read_node(reader *r, const strata_plugin_node *node, strata
         inputs[i] = *tensor;
     }
     const strata_plugin_value *value = r->piece->values[node->output];
-    strata_tensor *built = r->alone ? bare_node(r, op, node, inputs, attrs, value)
-                                    : strata_node(r->graph, op, node->n_inputs, inputs, attrs);
+    strata_tensor *built =
+        r->alone ? bare_node(r, op, node, inputs, attrs, value) : strata_node(r->graph, op, node->n_inputs, inputs, attrs);
     STRATA_TRY(strata_graph_check(r->graph, err));
     if ((strata_plugin_dtype)built->dtype != value->dtype || !strata_shape_equal(built->shape, shape_of(value)))
         return strata_fail(err, STRATA_INTERNAL, "%s gives %s %s, the tables say %s %s", node->op,
@@ -324,6 +325,11 @@ static strata_plugin_status compile(strata_plugin_device *device, const strata_p
     return STRATA_PLUGIN_OK;
 }
 
+/* Whether fusion made the node. */
+static bool is_fused(const strata_tensor *node) {
+    return node->op == &strata_op_chain || (node->op->epilogue && !strata_epilogue_is_plain(strata_epilogue_of(node)));
+}
+
 static strata_plugin_support supports(strata_plugin_device *device, const strata_plugin_piece *piece, int32_t node,
                                       const char **out_reason) {
     static char reason[256];
@@ -335,7 +341,7 @@ static strata_plugin_support supports(strata_plugin_device *device, const strata
     if (r.tensors && !read_node(&r, piece->nodes[node], &err)) {
         const strata_tensor *built = r.tensors[piece->nodes[node]->output];
         if (device->device->api->supports(device->device, built, out_reason))
-            support = no_fused && piece->nodes[node]->n_parts ? STRATA_PLUGIN_PARTS : STRATA_PLUGIN_YES;
+            support = no_fused && is_fused(built) ? STRATA_PLUGIN_PARTS : STRATA_PLUGIN_YES;
     } else {
         snprintf(reason, sizeof reason, "%.255s", err.message);
         *out_reason = reason;
