@@ -94,8 +94,9 @@ def against_f32(build, strata, data, device):
         for where in (device, "systolic:0"):
             found = []
             for seed in SEEDS:
-                command = [strata, "train", name, "--data", data / name, "--plugin", build / "libstrata_systolic.so", "--device",
-                           where, "--seed", str(seed), "--epochs", str(epochs), "--json"]
+                plugin = build / "libstrata_systolic.so"
+                command = [strata, "train", name, "--data", data / name, "--plugin", plugin, "--device", where]
+                command += ["--seed", str(seed), "--epochs", str(epochs), "--json"]
                 out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
                 result = json.loads(out.splitlines()[-1])
                 found.append(result["accuracy"])
@@ -103,7 +104,8 @@ def against_f32(build, strata, data, device):
             means.append(sum(found) / len(found))
             texts.append(f"{100 * means[-1]:.2f} ({100 * min(found):.1f} - {100 * max(found):.1f})")
         fine = fine and means[1] > means[0] - POINT
-        print(f"| {name} | {epochs} | {texts[0]} | {texts[1]} | {100 * (means[1] - means[0]):+.2f} | {max(speeds[-len(SEEDS):]):.0f} |")
+        speed = max(speeds[-len(SEEDS) :])
+        print(f"| {name} | {epochs} | {texts[0]} | {texts[1]} | {100 * (means[1] - means[0]):+.2f} | {speed:.0f} |")
     return fine
 
 
