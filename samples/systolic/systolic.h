@@ -162,6 +162,8 @@ typedef struct place {
 typedef struct value {
     array array;
     strata_plugin_role role;
+    /* A step reads or computes it, or a value that shares its bytes. */
+    bool is_used;
     /* The value whose bytes these are, after all aliases, and where in it they begin. */
     int32_t root;
     int64_t root_offset;
