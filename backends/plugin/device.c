@@ -170,6 +170,7 @@ static const strata_device_api plugin_api = {
     .program_destroy = plugin_program_destroy,
     .program_input = plugin_program_input,
     .program_output = plugin_program_output,
+    .program_cost = plugin_program_cost,
     .run = plugin_run,
     .wait = wait_for,
 };

@@ -80,6 +80,12 @@ void *plugin_program_input(strata_program *program, int slot);
 const void *plugin_program_output(strata_program *program, int slot);
 strata_status plugin_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
 
+strata_status plugin_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err);
+
+/* costs.c: what the device says of a run of the program, or of one node of it; -1: of the whole. */
+strata_status plugin_cost(plugin_device *device, strata_plugin_program *program, int node, strata_device_cost *out_cost,
+                          strata_error *err);
+
 /* The row's `open`, for a device of this plugin. */
 strata_status plugin_device_open(const plugin *loaded, const strata_device_info *info, int index,
                                  const strata_device_options *opts, strata_device **out_device, strata_error *err);
