@@ -171,6 +171,8 @@ static const strata_device_api plugin_api = {
     .program_input = plugin_program_input,
     .program_output = plugin_program_output,
     .program_cost = plugin_program_cost,
+    .keep_spans = plugin_keep_spans,
+    .take_spans = plugin_take_spans,
     .run = plugin_run,
     .wait = wait_for,
 };

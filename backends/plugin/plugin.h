@@ -82,6 +82,10 @@ strata_status plugin_run(strata_program *program, int slot, uint64_t *out_ticket
 
 strata_status plugin_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err);
 
+/* spans.c */
+void plugin_keep_spans(strata_device *device, bool on);
+void plugin_take_spans(strata_device *device, strata_take_span *take, void *user);
+
 /* costs.c: what the device says of a run of the program, or of one node of it; -1: of the whole. */
 strata_status plugin_cost(plugin_device *device, strata_plugin_program *program, int node, strata_device_cost *out_cost,
                           strata_error *err);

@@ -22,6 +22,9 @@ typedef struct strata_device_cost {
     double utilisation;
 } strata_device_cost;
 
+/* A unit of a device was at work on something, between two seconds of strata_trace_now; texts are of the call. */
+typedef void strata_take_span(void *user, const char *unit, const char *name, double began, double ended);
+
 typedef struct strata_device_api {
     /* Waits for what runs, frees the device. */
     void (*close)(strata_device *device);
@@ -48,6 +51,10 @@ typedef struct strata_device_api {
     const void *(*program_output)(strata_program *program, int slot);
     /* (optional) The cost of the piece's nodes[node], or of the whole program for -1. Zeros where the device does not say. */
     strata_status (*program_cost)(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err);
+    /* (optional, both or none) Spans of what the device's units do are kept from now on, or no more. take: gets those since the
+     * last call, in order of their beginnings. */
+    void (*keep_spans)(strata_device *device, bool on);
+    void (*take_spans)(strata_device *device, strata_take_span *take, void *user);
     /* Submits one run on a slot, after all submitted before on the device, and returns at once. *out_ticket is larger than
      * every ticket before it on this device. Allocates nothing, compiles nothing. */
     strata_status (*run)(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
