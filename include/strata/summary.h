@@ -57,8 +57,8 @@ typedef struct strata_node_times {
     double flops;
     /* Of one, read and written, when each tensor is read or written whole and once. */
     double bytes;
-    /* Of all of them in a step, by the device's own account and in its own time: cycles from the first to the last thing that it
-     * does for the node, bytes read from and written to its main memory, and the share (0..1) of its matrix units'
+    /* Of all of them in a step, by the device's own account and in its own time: cycles from the first to the last thing that
+     * it does for the node, bytes read from and written to its main memory, and the share (0..1) of its matrix units'
      * multiply-adds that were used in these cycles. Nodes overlap. 0: the device does not say. */
     double cycles, device_bytes, utilisation;
 } strata_node_times;
