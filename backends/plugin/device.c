@@ -235,6 +235,7 @@ strata_status plugin_device_open(const plugin *loaded, const strata_device_info 
     device->base =
         (strata_device){.api = &plugin_api, .info = *info, .plans_temporaries = !given.wants_arenas, .keeps_constants = true};
     device->stall_seconds = stall;
+    device->product_dtype = given.product_dtype;
     strata_status status = open_plugin_device(device, loaded, index, err);
     if (status) {
         close_device(&device->base);

@@ -36,6 +36,10 @@ strata_device_info plugin_device_row(const plugin *loaded, int index);
 /* The status of that number where plugin.h has it, else INTERNAL. */
 strata_status plugin_status(strata_plugin_status status);
 
+/* The rows of the devices of one loaded plugin, whose file and options are `text` (strata_plugin_load). The caller frees them
+ * with strata_devices_free. */
+strata_status plugin_rows(const char *text, strata_device_info **out_rows, int *out_n, strata_error *err);
+
 /* Copies a struct that begins with its size. What `source` does not cover is 0 in `target`; what `target` does not cover is
  * left out. */
 void plugin_copy_struct(void *target, size_t target_bytes, const void *source);
@@ -48,6 +52,8 @@ typedef struct plugin_device {
     /* A copy. */
     strata_plugin_device_calls calls;
     double stall_seconds;
+    /* strata_plugin_device_info. */
+    strata_plugin_dtype product_dtype;
     uint64_t last_ticket;
     /* Tickets of runs that nobody knows to have ended, ascending. There is room for a run on each slot of each program. */
     uint64_t *pending;
