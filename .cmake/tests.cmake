@@ -54,13 +54,18 @@ foreach(target IN LISTS targets)
   endif()
 endforeach()
 
-# Plugins, in <build>/suites/plugins: built-in backends as plugins.
+# Plugins, in <build>/suites/plugins: built-in backends as plugins, faulty ones, and one for each version of plugin.h.
 function(strata_test_plugin name)
   add_library(plugin_${name} MODULE ${ARGN})
   target_link_libraries(plugin_${name} PRIVATE strata_private)
   set_target_properties(plugin_${name} PROPERTIES OUTPUT_NAME strata_${name}_plugin LIBRARY_OUTPUT_DIRECTORY ${suites}/plugins)
   target_link_options(plugin_${name} PRIVATE LINKER:--exclude-libs,ALL)
 endfunction()
+strata_test_plugin(empty ${tests}/plugin/faulty/empty.c)
+strata_test_plugin(newer ${tests}/plugin/faulty/newer.c)
+strata_test_plugin(faulty ${tests}/plugin/faulty/faulty.c)
+strata_test_plugin(v1_0 ${PROJECT_SOURCE_DIR}/samples/plugin/acme.c)
+target_include_directories(plugin_v1_0 BEFORE PRIVATE ${tests}/plugin/headers/v1.0)
 foreach(backend_device host opencl:0)
   string(REGEX REPLACE ":.*" "" backend ${backend_device})
   if(backend STREQUAL "host" OR STRATA_WITH_OPENCL)
@@ -109,6 +114,9 @@ foreach(folder IN LISTS folders)
   target_link_libraries(test_${name} PRIVATE ${STRATA_CRITERION_LIBRARY})
   add_test(NAME test_${name} COMMAND test_${name})
 endforeach()
+
+target_compile_definitions(test_plugin PRIVATE STRATA_TEST_PLUGINS="${suites}/plugins")
+add_dependencies(test_plugin plugin_host plugin_faulty plugin_empty plugin_newer plugin_v1_0)
 
 # The allocation tests put a shim before the C library: every __wrap_<function> that it defines is wrapped.
 if(TARGET test_alloc AND EXISTS ${tests}/alloc/shim.c)

@@ -177,7 +177,7 @@ static const strata_device_api plugin_api = {
     .wait = wait_for,
 };
 
-/* Whether every required call is there. `close` comes first: without it an opened device cannot even be given back. */
+/* Whether every required call is there. */
 static strata_status check_calls(const plugin_device *device, size_t given_bytes, strata_error *err) {
     const strata_plugin_device_calls *calls = &device->calls;
     const struct {
@@ -215,9 +215,12 @@ static strata_status open_plugin_device(plugin_device *device, const plugin *loa
         return plugin_broke(device, err, "device_open succeeded, and its %s NULL", opened ? "calls are" : "device is");
     if (calls->size < sizeof calls->size) return plugin_broke(device, err, "its calls say size %zu", calls->size);
     plugin_copy_struct(&device->calls, sizeof device->calls, calls);
-    STRATA_TRY(check_calls(device, calls->size, err)); /* without close, the device cannot be given back */
-    device->device = opened;
-    return STRATA_OK;
+    const strata_status status = check_calls(device, calls->size, err);
+    if (!status)
+        device->device = opened;
+    else if (device->calls.close)
+        device->calls.close(opened);
+    return status;
 }
 
 strata_status plugin_device_open(const plugin *loaded, const strata_device_info *info, int index,
