@@ -14,6 +14,9 @@
 #include "op/softmax.c"
 #include "op/update.c"
 
+/* The arrays take bf16, and f32 by rounding it: an f16 would lose bits that its dtype promises. */
+enum { ARRAY_DTYPES = 1 << STRATA_PLUGIN_F32 | 1 << STRATA_PLUGIN_BF16 };
+
 /* Operands' number and dtypes, whether f16 and bf16 are widened, and what else an op has: refuse, prepare, cost, run. */
 #define ELEMENT(name, n, dtypes) \
     { #name, n, n, dtypes, 0, chain_refuse, chain_prepare, chain_cost, chain_run }
@@ -77,12 +80,12 @@ const op KERNELS[] = {
     {"scatter_update", 3, 4, ANY_DTYPE, 0, scatter_update_refuse, NULL, scatter_update_cost, scatter_update_run},
     {"pack", 0, -1, F32_ALONE, 0, pack_refuse, NULL, nothing_cost, pack_run},
 
-    {"matmul", 2, 4, FLOATS, 1, matmul_refuse, matmul_prepare, matmul_cost, product_run},
-    {"conv2d", 2, 4, FLOATS, 1, conv2d_refuse, conv2d_prepare, conv2d_cost, product_run},
-    {"conv2d_input_grad", 2, 4, FLOATS, 1, conv2d_input_grad_refuse, conv2d_input_grad_prepare, conv2d_input_grad_cost,
+    {"matmul", 2, 4, ARRAY_DTYPES, 1, matmul_refuse, matmul_prepare, matmul_cost, product_run},
+    {"conv2d", 2, 4, ARRAY_DTYPES, 1, conv2d_refuse, conv2d_prepare, conv2d_cost, product_run},
+    {"conv2d_input_grad", 2, 4, ARRAY_DTYPES, 1, conv2d_input_grad_refuse, conv2d_input_grad_prepare, conv2d_input_grad_cost,
      product_run},
-    {"conv2d_filter_grad", 2, 2, FLOATS, 1, conv2d_filter_grad_refuse, conv2d_filter_grad_prepare, conv2d_filter_grad_cost,
-     product_run},
+    {"conv2d_filter_grad", 2, 2, ARRAY_DTYPES, 1, conv2d_filter_grad_refuse, conv2d_filter_grad_prepare,
+     conv2d_filter_grad_cost, product_run},
 
     {"max_pool2d", 1, 2, FLOATS, 1, max_pool_refuse, max_pool_prepare, max_pool_cost, max_pool2d_run},
     {"max_pool2d_grad", 2, 2, FLOATS, 1, max_pool_grad_refuse, max_pool_prepare, max_pool_cost, max_pool2d_grad_run},

@@ -109,7 +109,8 @@ static strata_plugin_status start(const char *text, int32_t *out_n_devices, stra
                                            .memory_bytes = the_board.chip->hbm_bytes,
                                            .compute_units = 1,
                                            .dtypes = all,
-                                           .stall_seconds = 4 * o.patience};
+                                           .stall_seconds = 4 * o.patience,
+                                           .product_dtype = STRATA_PLUGIN_BF16};
     if (the_host && STRATA_PLUGIN_HAS(the_host, strata_plugin_host, log) && the_host->log) {
         char message[128];
         snprintf(message, sizeof message, "systolic: %d cores of %s, computed with %s", the_board.n_cores,
