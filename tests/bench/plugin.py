@@ -4,9 +4,9 @@
 
 usage: plugin.py BUILD_DIR MNIST_DIR [PAIRS]
 
-BUILD_DIR has the command `strata` and suites/plugins/libstrata_host_plugin.so. Prints a table; the exit code is 1 when the losses
-differ, or the plugin's best run is more than 2 % slower than the built-in backend's. Best runs are compared, since other programs
-of the machine only ever take time away.
+BUILD_DIR has the command `strata` and suites/plugins/libstrata_host_plugin.so. Prints a table; the exit code is 1 when the
+losses differ, or the plugin's best run is more than 2 % slower than the built-in backend's. Best runs are compared, since other
+programs of the machine only ever take time away.
 """
 import json
 import pathlib
