@@ -341,7 +341,8 @@ run_suites() {
     host_plugin=$build/suites/plugins/libstrata_host_plugin.so
     if [ -x "$conformance" ] && [ -e "$host_plugin" ]; then
         suite "conformance on a plugin" "$conformance" STRATA_TEST_DEVICES=host-plugin "STRATA_PLUGINS=$host_plugin"
-        suite "conformance on a plugin's plan" "$conformance" STRATA_TEST_DEVICES=host-plugin "STRATA_PLUGINS=$host_plugin,memory=own"
+        suite "conformance on a plugin's plan" "$conformance" STRATA_TEST_DEVICES=host-plugin \
+            "STRATA_PLUGINS=$host_plugin,memory=own"
     fi
     [ -z "$all_drivers" ] || [ "$preset" = tsan ] || run_drivers
 }

@@ -53,12 +53,14 @@ typedef struct strata_device_info {
 STRATA_API const char *strata_device_class_name(strata_device_class device_class); /* "cpu", "discrete-gpu", ... */
 
 /* Loads a vendor's plugin (strata/plugin.h) into this process, for its life; from then on its devices are listed and opened as
- * all others, as NAME:0, NAME:1, ... `text` is FILE[,key=value[,key=value ...]]; which options there are is the plugin's. A file
- * that is loaded already is not loaded again. Plugins that STRATA_PLUGINS names (several texts, separated by colons) and those
- * of the folders $XDG_DATA_HOME/strata/plugins and PREFIX/lib/strata/plugins need no call: devices of theirs that cannot be used
- * are rows with a reason. Fails, with the file's name: UNAVAILABLE where it is not there; INVALID where it is no plugin, every
- * user may write the file or its folder, or an option is wrong; UNSUPPORTED where it was built for another version (both are
- * named); INTERNAL where it breaks a rule of plugin.h; and as the plugin itself says. Thread: any. */
+ * all others, as NAME:0, NAME:1, ...
+ *   text   FILE[,key=value[,key=value ...]]; which options there are is the plugin's
+ * A file that is loaded already is not loaded again. Plugins that STRATA_PLUGINS names (several texts, separated by colons) and
+ * those of the folders $XDG_DATA_HOME/strata/plugins and PREFIX/lib/strata/plugins need no call; one that cannot be used is a
+ * row with the reason.
+ * Fails, with the file's name: UNAVAILABLE where it is not there; INVALID where it is no plugin, every user may write the file
+ * or its folder, or an option is wrong; UNSUPPORTED where it was built for another version (both are named); INTERNAL where it
+ * breaks a rule of plugin.h; and as the plugin itself says. Thread: any. */
 STRATA_API STRATA_MUST_USE strata_status strata_plugin_load(const char *text, strata_error *err);
 
 /* Takes the messages of all plugins of the process, from any thread. NULL, as at the start: they are dropped. */

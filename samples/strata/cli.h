@@ -196,6 +196,8 @@ int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, c
 void print_more_json(const strata_model *model, const strata_metrics *metrics);
 /* layers.c: what a model.json is made of. */
 void print_layers(void);
+/* Every op with its attributes, as plugins see them (ops.c). */
+void print_ops(void);
 /* "  auc 0.9000" for each, the prefix before its name. */
 void print_more(const strata_metrics *metrics, const char *prefix);
 /* The confusion matrix as a table, where the model was asked for one. */

@@ -39,7 +39,7 @@ static const char exit_codes[] =
 static void print_help(void) {
     printf("strata trains neural networks on any accelerator.\n\nusage: strata COMMAND [ARGUMENTS] [OPTIONS]\n\n");
     for (int i = 0; commands[i]; i++) printf("  %-12s %s\n", commands[i]->name, commands[i]->summary);
-    printf("  %-12s %s\n", "help", "help on a command, or on layers or exit-codes");
+    printf("  %-12s %s\n", "help", "help on a command, or on layers, ops or exit-codes");
     printf("\nstrata help COMMAND tells its options. A start: strata train mnist\n");
 }
 
@@ -50,8 +50,8 @@ static const command *find_command(const char *name) {
 }
 
 static int unknown_command(const char *name) {
-    const char *words[16] = {"help", "exit-codes", "layers"};
-    int n = 3;
+    const char *words[20] = {"help", "exit-codes", "layers", "ops"};
+    int n = 4;
     for (int i = 0; commands[i]; i++) words[n++] = commands[i]->name;
     const char *near = strata_nearest_name(name, words, (size_t)n);
     if (near) return usage_error("\"%s\" is not a command. Did you mean \"%s\"? strata --help lists them", name, near);
@@ -69,6 +69,10 @@ static int help(const char *about) {
     }
     if (!strcmp(about, "layers")) {
         print_layers();
+        return EXIT_OK;
+    }
+    if (!strcmp(about, "ops")) {
+        print_ops();
         return EXIT_OK;
     }
     const command *found = find_command(about);

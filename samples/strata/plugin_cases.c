@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The child's side of `strata plugin-check`: loads the plugin, opens a device, and compares each op that it claims with the op's
- * reference, over the rows of the conformance suite. */
+ * The child's side of `strata plugin-check`: loads the plugin, opens a device, and compares each op that it claims with the
+ * op's reference, over the rows of the conformance suite. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# strata plugin-check: what it reports of right, wrong, crashing and hanging plugins, and its exit codes. And a built-in backend as
-# a plugin: mnist gives the bits of the built-in one.
+# strata plugin-check: what it reports of right, wrong, crashing and hanging plugins, and its exit codes. And a built-in backend
+# as a plugin: mnist gives the bits of the built-in one.
 #   STRATA_BUILD_DIR   where the command and the plugins are
 set -u
 strata=$STRATA_BUILD_DIR/strata
@@ -31,20 +31,22 @@ check() {
 
 check "" 0 '^device faulty:0, Acme A1 (Acme), driver 0.1$' '^  ok  *memory' '^  ok  *matmul f32  *6 cases' '^  ok  *add f32' \
     '^  -  *relu f32 .*acme runs matmul and add' ' 0 wrong'
-check wrong 4 '^  WRONG  *add f32 .*operands f32 .*first at (.*): got .*, expected .*worst at' '^  WRONG  *matmul f32'
-check start-crash 4 '^  CRASH  *opening  *signal 11'
+check wrong 4 \
+    '^  WRONG  *add f32 .*operands f32 .*first at (.*): got .*, expected .*worst at' '^  WRONG  *matmul f32'
+check start-crash 4 '^  CRASH  *opening  *signal 6'
 check start-exit 4 '^  CRASH  *opening .*exit code 3'
 check start-fails 4 'no chip on board 3'
 check major-2 4 'version 2.0 of the plugin interface; this Strata has version 1.0'
 check null:run 4 'required slot run'
-check crash-run 4 '^  CRASH  *add f32 .*operands f32 .*signal 11' '^  CRASH  *matmul f32' '^  ok  *memory'
+check crash-run 4 '^  CRASH  *add f32 .*operands f32 .*signal 6' '^  CRASH  *matmul f32' '^  ok  *memory'
 check exit-run 4 '^  CRASH  *matmul f32 .*exit code 3'
 check hang 4 '^  WRONG  *matmul f32 .*TIMEOUT.*has not ended for 0.5 s'
 check lost:run:2 4 '^  ok  *memory' '^  WRONG  *add f32 .*DEVICE_LOST' '^  WRONG  *matmul f32 .*DEVICE_LOST'
 check buffer-null 4 '^  WRONG  *memory .*its buffer is NULL'
 
 STRATA_FAULTY=hang-run "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit 0.5 --ops add >"$work/report" 2>&1
-[ $? = 4 ] && grep -q '^  HANG  *add f32 .*not answered for 0.5 s' "$work/report" || fail "plugin-check does not see a run that hangs"
+[ $? = 4 ] && grep -q '^  HANG  *add f32 .*not answered for 0.5 s' "$work/report" ||
+    fail "plugin-check does not see a run that hangs"
 "$strata" plugin-check "$plugins/libstrata_host_plugin.so" >"$work/report" 2>&1 || fail "the host as a plugin is not right"
 grep -q ' 0 wrong, 0 not claimed' "$work/report" || fail "the host as a plugin does not claim every op"
 "$strata" plugin-check /nowhere.so >"$work/report" 2>&1

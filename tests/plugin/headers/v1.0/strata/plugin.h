@@ -98,7 +98,8 @@ enum {
 
 typedef int32_t strata_plugin_role;
 enum {
-    /* Computed by a node of this program and read by others of it. */
+    /* Computed by a node of this program and read by others of it. In the piece of a question (supports) also what earlier
+     * nodes compute. */
     STRATA_PLUGIN_TEMPORARY = 0,
     /* Written by the host before each run, in the INPUT arena of the run's slot. */
     STRATA_PLUGIN_INPUT = 1,
@@ -123,7 +124,8 @@ enum {
     STRATA_PLUGIN_TEXT = 2
 };
 
-/* One attribute of a node, by name: `strata help ops` and README.md of core/op list each op's attributes with their meaning.
+/* One attribute of a node, by name: `strata help ops` lists each op's attributes; strata/ops.h has the
+ * formulas.
  * What an enum means inside of Strata is a text here ("relu", "sum"). */
 typedef struct strata_plugin_attribute {
     size_t size;
