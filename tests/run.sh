@@ -281,6 +281,8 @@ run_drivers() {
         pocl_name=pthread
         env "$only_pocl" POCL_DEVICES="pthread pthread" "$build/strata" devices 2>/dev/null | grep -q 'opencl:1' || pocl_name=cpu
         driver PoCL STRATA_TEST_DEVICES=opencl "$only_pocl"
+        driver "PoCL as a plugin" STRATA_TEST_DEVICES=opencl-plugin "$only_pocl" \
+            "STRATA_PLUGINS=$build/suites/plugins/libstrata_opencl_plugin.so"
         driver "PoCL as two devices" STRATA_TEST_DEVICES=opencl "$only_pocl" "POCL_DEVICES=$pocl_name $pocl_name"
     else
         no_driver PoCL "not installed (pocl-opencl-icd)"
@@ -341,6 +343,12 @@ run_suites() {
         suite "${program##*/test_}" "$program"
     done
     if [ -x "$conformance" ]; then suite "conformance on null" "$conformance" STRATA_TEST_DEVICES=null; fi
+    host_plugin=$build/suites/plugins/libstrata_host_plugin.so
+    if [ -x "$conformance" ] && [ -e "$host_plugin" ]; then
+        suite "conformance on a plugin" "$conformance" STRATA_TEST_DEVICES=host-plugin "STRATA_PLUGINS=$host_plugin"
+        suite "conformance on a plugin's plan" "$conformance" STRATA_TEST_DEVICES=host-plugin \
+            "STRATA_PLUGINS=$host_plugin,memory=own"
+    fi
     [ -z "$all_drivers" ] || [ "$preset" = tsan ] || run_drivers
 }
 

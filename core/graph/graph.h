@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "core/base/export.h"
 #include "core/graph/op.h"
 #include "strata/graph.h"
 
@@ -49,11 +50,13 @@ char *strata_graph_strdup(strata_graph *graph, const char *text);
 /* Keeps `parent` alive as long as `graph`, whose attributes point into its memory. */
 void strata_graph_retain(strata_graph *graph, strata_graph *parent);
 
+STRATA_EXPORT_BEGIN
 /* Adds a node: checks that no input is NULL or poisoned and all are of one graph, copies `attrs` (op->attrs_bytes), asks the
  * op's shape rule. Returns the poison of the graph on any failure; NULL only when every input is NULL. `graph` may be NULL when
  * n_inputs > 0. */
 strata_tensor *strata_node(strata_graph *graph, const strata_op *op, int n_inputs, strata_tensor *const *inputs,
                            const void *attrs);
+STRATA_EXPORT_END
 
 /* Records a building error of `op` (NULL: none) unless there is one already, and returns the graph's poison. */
 strata_tensor *strata_graph_poison(strata_graph *graph, const strata_op *op, strata_status status, const char *format, ...)

@@ -13,6 +13,11 @@ extern const strata_op strata_op_relu_grad, strata_op_tanh_grad, strata_op_sigmo
 
 enum { OWN_OPERANDS = 2, MOST_ATTRS_BYTES = 1024 };
 
+const strata_attr_words strata_epilogue_words[] = {
+    {"activation", (const char *const[]){"linear", "relu", "tanh", "sigmoid", NULL}},
+    {"aux", (const char *const[]){"none", "relu_grad", "tanh_grad", "sigmoid_grad", "add", NULL}},
+    {NULL, NULL}};
+
 const strata_epilogue *strata_epilogue_of(const strata_tensor *node) {
     size_t offset = node->op->epilogue;
     return offset ? (const strata_epilogue *)(const void *)((const char *)node->attrs + offset) : NULL;

@@ -49,6 +49,9 @@ typedef struct strata_epilogue {
         "aux", STRATA_ATTR_INT, offsetof(attrs, epilogue.aux)                    \
     }
 
+/* strata_op.words of an op that has these rows and no others that stand for words. */
+extern const strata_attr_words strata_epilogue_words[];
+
 /* The node's, or NULL: its op takes none. */
 const strata_epilogue *strata_epilogue_of(const strata_tensor *node);
 /* Whether anything is folded in. */

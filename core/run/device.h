@@ -14,6 +14,15 @@
 struct strata_device_list;
 typedef struct strata_program strata_program; /* a compiled piece; the backend's struct */
 
+/* What one run costs by the device's own account: an estimate or a measurement, in its own time. 0: not known. */
+typedef struct strata_device_cost {
+    double seconds, cycles;
+    /* Read from and written to its main memory. */
+    double bytes;
+    /* 0..1: the share of its matrix units' multiply-adds that were used. */
+    double utilisation;
+} strata_device_cost;
+
 typedef struct strata_device_api {
     /* Waits for what runs, frees the device. */
     void (*close)(strata_device *device);
@@ -38,6 +47,8 @@ typedef struct strata_device_api {
      * slot is not running (before run, or after wait on its ticket). NULL when the arena has 0 bytes. */
     void *(*program_input)(strata_program *program, int slot);
     const void *(*program_output)(strata_program *program, int slot);
+    /* (optional) The cost of the piece's nodes[node], or of the whole program for -1. Zeros where the device does not say. */
+    strata_status (*program_cost)(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err);
     /* Submits one run on a slot, after all submitted before on the device, and returns at once. *out_ticket is larger than
      * every ticket before it on this device. Allocates nothing, compiles nothing. */
     strata_status (*run)(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
@@ -66,6 +77,10 @@ struct strata_device {
     int trace_track;
     /* The step of the runs that are submitted. */
     int64_t trace_step;
+    /* The backend plans the memory of temporaries by itself: WORK arenas have no buffer. */
+    bool plans_temporaries;
+    /* It takes constants from their nodes: CONSTANT arenas have no buffer. */
+    bool keeps_constants;
 };
 
 /* Calls on_compile, if there is one. */

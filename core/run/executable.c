@@ -65,18 +65,20 @@ static strata_status check_memory(const strata_executable *exe, strata_error *er
                        (double)wanted / 1048576, (double)left / 1048576);
 }
 
-/* Device memory of the work and constant arenas; constants are uploaded. */
+/* Device memory of the arenas, but for what the device keeps by itself; constants are uploaded. */
 static strata_status make_buffers(strata_executable *exe, strata_error *err) {
     for (int i = 0; i < exe->plan.n_arenas; i++) {
         strata_arena *arena = &exe->plan.arenas[i];
         if (arena->kind == STRATA_ARENA_VARIABLE) arena->buffer = exe->plan.arena_variables[i]->buffer;
-        if ((arena->kind == STRATA_ARENA_WORK || arena->kind == STRATA_ARENA_CONSTANT) && arena->bytes)
-            STRATA_TRY(exe->device->api->buffer_create(exe->device, arena->bytes, &arena->buffer, err));
+        const bool made = arena->kind == STRATA_ARENA_CARRIED ||
+                          (arena->kind == STRATA_ARENA_CONSTANT && !exe->device->keeps_constants) ||
+                          (arena->kind == STRATA_ARENA_WORK && !exe->device->plans_temporaries);
+        if (made && arena->bytes) STRATA_TRY(exe->device->api->buffer_create(exe->device, arena->bytes, &arena->buffer, err));
     }
     for (int id = 0; id < exe->plan.n_places; id++) {
         const strata_tensor *node = exe->graph->nodes[id];
         strata_place place = exe->plan.places[id];
-        if (node->op != &strata_op_constant || place.arena < 0 || !place.bytes) continue;
+        if (node->op != &strata_op_constant || place.arena < 0 || !exe->plan.arenas[place.arena].buffer) continue;
         const void *data = ((const strata_constant_attrs *)node->attrs)->data;
         STRATA_TRY(
             exe->device->api->upload(exe->device, exe->plan.arenas[place.arena].buffer, place.offset, data, place.bytes, err));
@@ -365,6 +367,30 @@ strata_status strata_executable_time_node(const strata_executable *exe, int inde
     if (program) exe->device->api->program_destroy(program);
     strata_bench_finish(&bench);
     return status;
+}
+
+/* Adds what segment k says of itself. The share of the matrix units counts by time. */
+static strata_status add_segment_cost(const strata_executable *exe, int k, strata_device_cost *sum, strata_error *err) {
+    strata_device_cost cost;
+    STRATA_TRY(exe->device->api->program_cost(exe->programs[k], -1, &cost, err));
+    const double cycles = sum->cycles + cost.cycles;
+    if (cycles > 0) sum->utilisation = (sum->utilisation * sum->cycles + cost.utilisation * cost.cycles) / cycles;
+    sum->cycles = cycles;
+    sum->seconds += cost.seconds;
+    sum->bytes += cost.bytes;
+    return STRATA_OK;
+}
+
+strata_status strata_executable_device_cost(const strata_executable *exe, int index, strata_device_cost *out_cost,
+                                            strata_error *err) {
+    *out_cost = (strata_device_cost){0};
+    if (!exe->device->api->program_cost) return STRATA_OK;
+    if (index >= 0) {
+        const int k = strata_executable_get_node(exe, index).segment;
+        return exe->device->api->program_cost(exe->programs[k], index - exe->plan.segments[k].first, out_cost, err);
+    }
+    for (int k = 0; k < exe->plan.n_segments; k++) STRATA_TRY(add_segment_cost(exe, k, out_cost, err));
+    return STRATA_OK;
 }
 
 /* ---- one run ---- */

@@ -23,7 +23,8 @@ enum {
 };
 
 /* ---- options ---- */
-typedef enum option_kind { OPTION_FLAG, OPTION_INT, OPTION_NUMBER, OPTION_TEXT } option_kind;
+/* PLUGIN loads one when it is read, and may be repeated; VERBOSE shows what plugins say. Neither is stored. */
+typedef enum option_kind { OPTION_FLAG, OPTION_INT, OPTION_NUMBER, OPTION_TEXT, OPTION_PLUGIN, OPTION_VERBOSE } option_kind;
 
 typedef struct option_row {
     const char *name;  /* without the dashes; a single letter has one dash */
@@ -46,7 +47,8 @@ typedef struct command {
 } command;
 
 extern const command command_devices, command_train, command_evaluate, command_predict, command_summary, command_inspect,
-    command_data, command_bench, command_launch, command_cluster, command_completion, command_plot;
+    command_data, command_bench, command_launch, command_cluster, command_completion, command_plot, command_plugin_check,
+    command_plugin_new;
 extern const command *const commands[]; /* ends with NULL */
 
 /* Reads argv[1..] by the command's table into `options`; what is no option goes to arguments[0..n_arguments), in order. Returns
@@ -69,6 +71,18 @@ typedef struct device_flags {
     strata_compile_callback on_compile;
     void *user;
 } device_flags;
+#define PLUGIN_OPTION_ROWS                                                            \
+    {                                                                                 \
+        "plugin",                                                                     \
+        "FILE[,K=V]",                                                                 \
+        "load a vendor's plugin, with its options; may be repeated (STRATA_PLUGINS)", \
+        OPTION_PLUGIN,                                                                \
+        0,                                                                            \
+        0,                                                                            \
+        0},                                                                           \
+    {                                                                                 \
+        "verbose", NULL, "show what plugins say, on stderr", OPTION_VERBOSE, 0, 0, 0  \
+    }
 #define DEVICE_OPTION_ROWS(type, member)                                                                                      \
     {"device",                                                                                                                \
      "WHICH",                                                                                                                 \
@@ -87,7 +101,7 @@ typedef struct device_flags {
         {"fast", NULL, "allow kernels that change last bits (CLBlast)", OPTION_FLAG, offsetof(type, member.fast), 0, 0},      \
         {"no-tune", NULL, "take default kernels; read and write no tuning file", OPTION_FLAG, offsetof(type, member.no_tune), \
          0,         0},                                                                                                       \
-    {                                                                                                                         \
+        PLUGIN_OPTION_ROWS, {                                                                                                 \
         "no-cache", NULL, "keep no compiled kernels on disk", OPTION_FLAG, offsetof(type, member.no_cache), 0, 0              \
     }
 
@@ -212,6 +226,8 @@ void print_more_json(const strata_model *model, const strata_metrics *metrics);
 void print_manual(const char *exit_codes);
 /* layers.c: what a model.json is made of. */
 void print_layers(void);
+/* Every op with its attributes, as plugins see them (ops.c). */
+void print_ops(void);
 /* "  auc 0.9000" for each, the prefix before its name. */
 void print_more(const strata_metrics *metrics, const char *prefix);
 /* The confusion matrix as a table, where the model was asked for one. */

@@ -8,19 +8,10 @@
 #include "cli.h"
 #include "core/base/text.h"
 
-const command *const commands[] = {&command_devices,
-                                   &command_train,
-                                   &command_evaluate,
-                                   &command_predict,
-                                   &command_plot,
-                                   &command_summary,
-                                   &command_inspect,
-                                   &command_data,
-                                   &command_bench,
-                                   &command_launch,
-                                   &command_cluster,
-                                   &command_completion,
-                                   NULL};
+const command *const commands[] = {
+    &command_devices, &command_train,        &command_evaluate,   &command_predict,    &command_plot,
+    &command_summary, &command_inspect,      &command_data,       &command_bench,      &command_launch,
+    &command_cluster, &command_plugin_check, &command_plugin_new, &command_completion, NULL};
 
 static const char exit_codes[] =
     "strata's exit codes\n"
@@ -38,8 +29,8 @@ static const char exit_codes[] =
 
 static void print_help(void) {
     printf("strata trains neural networks on any accelerator.\n\nusage: strata COMMAND [ARGUMENTS] [OPTIONS]\n\n");
-    for (int i = 0; commands[i]; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    printf("  %-10s %s\n", "help", "help on a command, or on layers or exit-codes; man prints the manual page");
+    for (int i = 0; commands[i]; i++) printf("  %-12s %s\n", commands[i]->name, commands[i]->summary);
+    printf("  %-12s %s\n", "help", "help on a command, or on layers, ops or exit-codes; man prints the manual page");
     printf("\nstrata help COMMAND tells its options. A start: strata train mnist\n");
 }
 
@@ -50,8 +41,8 @@ static const command *find_command(const char *name) {
 }
 
 static int unknown_command(const char *name) {
-    const char *words[32] = {"help", "exit-codes", "layers", "man"};
-    int n = 4;
+    const char *words[32] = {"help", "exit-codes", "layers", "ops", "man"};
+    int n = 5;
     for (int i = 0; commands[i]; i++) words[n++] = commands[i]->name;
     const char *near = strata_nearest_name(name, words, (size_t)n);
     if (near) return usage_error("\"%s\" is not a command. Did you mean \"%s\"? strata --help lists them", name, near);
@@ -73,6 +64,10 @@ static int help(const char *about) {
     }
     if (!strcmp(about, "layers")) {
         print_layers();
+        return EXIT_OK;
+    }
+    if (!strcmp(about, "ops")) {
+        print_ops();
         return EXIT_OK;
     }
     const command *found = find_command(about);

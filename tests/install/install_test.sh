@@ -3,7 +3,7 @@
 #
 # Installs the build into a folder of its own, moves that folder, and builds and runs consumer.c against it as a user would:
 # with pkg-config, and with find_package for the shared and for the static library. Every installed header must also
-# compile alone, as C11 and as C++.
+# compile alone, as C11 and as C++. The skeleton of a plugin builds against it and passes its check.
 #   STRATA_BUILD_DIR   the build to install      CC   its compiler      (both are set by ctest and tests/run.sh)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -41,6 +41,17 @@ LD_LIBRARY_PATH=$libdir "$work/by_cxx"
     cmake --build "$work/consumer"; } >"$work/cmake.log" 2>&1 || { cat "$work/cmake.log"; exit 1; }
 "$work/consumer/with_shared"
 "$work/consumer/with_static"
+
+# A vendor's plugin, from the skeleton on, outside of the tree: by find_package, and by pkg-config.
+"$prefix/bin/strata" plugin-new demo --to "$work/demo" >"$work/demo.log" || { cat "$work/demo.log"; exit 1; }
+{ cmake -G Ninja -S "$work/demo" -B "$work/demo/build" -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$prefix" &&
+    cmake --build "$work/demo/build" &&
+    cmake -G Ninja -S "$work/demo" -B "$work/demo/by_pkg" -DCMAKE_C_COMPILER="$CC" -DCMAKE_DISABLE_FIND_PACKAGE_Strata=ON &&
+    cmake --build "$work/demo/by_pkg"; } >"$work/demo.log" 2>&1 || { cat "$work/demo.log"; exit 1; }
+"$prefix/bin/strata" plugin-check "$work/demo/by_pkg/libdemo.so" >"$work/demo.log" || { cat "$work/demo.log"; exit 1; }
+mkdir -p "$prefix/lib/strata/plugins"
+cp "$work/demo/build/libdemo.so" "$prefix/lib/strata/plugins/"
+"$prefix/bin/strata" devices | grep -q '^demo:0 .*Demo A1' || { echo "PREFIX/lib/strata/plugins is not looked into"; exit 1; }
 
 for header in "$prefix"/include/strata/*.h; do
     name=strata/$(basename "$header")

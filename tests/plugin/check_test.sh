@@ -1,0 +1,75 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# strata plugin-check: what it reports of right, wrong, crashing and hanging plugins, and its exit codes. And a built-in backend
+# as a plugin: mnist gives the bits of the built-in one.
+#   STRATA_BUILD_DIR   where the command and the plugins are
+set -u
+strata=$STRATA_BUILD_DIR/strata
+plugins=$STRATA_BUILD_DIR/suites/plugins
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+[ -e "$plugins/libstrata_host_plugin.so" ] || { echo "skipped: $plugins has no plugins"; exit 77; }
+
+fail() {
+    echo "$1"
+    cat "$work/report"
+    exit 1
+}
+
+# check FAULT CODE TEXT...: plugin-check of the faulty plugin ends with the code, and its report has each text.
+check() {
+    fault=$1 wanted=$2
+    shift 2
+    STRATA_FAULTY=$fault "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit 0.5 >"$work/report" 2>&1
+    code=$?
+    [ "$code" = "$wanted" ] || fail "plugin-check of the fault \"$fault\": exit code $code instead of $wanted"
+    for text in "$@"; do
+        grep -q -e "$text" "$work/report" || fail "plugin-check of the fault \"$fault\": the report does not say \"$text\""
+    done
+}
+
+check "" 0 '^device faulty:0, Acme A1 (Acme), driver 0.1$' '^  ok  *memory' '^  ok  *matmul f32  *6 cases' '^  ok  *add f32' \
+    '^  -  *relu f32 .*acme runs matmul and add' ' 0 wrong'
+check wrong 4 \
+    '^  WRONG  *add f32 .*operands f32 .*first at (.*): got .*, expected .*worst at' '^  WRONG  *matmul f32'
+check start-crash 4 '^  CRASH  *opening  *signal 6'
+check start-exit 4 '^  CRASH  *opening .*exit code 3'
+check start-fails 4 'no chip on board 3'
+check major-2 4 'version 2.0 of the plugin interface; this Strata has version 1.0'
+check null:run 4 'required slot run'
+check crash-run 4 '^  CRASH  *add f32 .*operands f32 .*signal 6' '^  CRASH  *matmul f32' '^  ok  *memory'
+check exit-run 4 '^  CRASH  *matmul f32 .*exit code 3'
+check hang 4 '^  WRONG  *matmul f32 .*TIMEOUT.*has not ended for 0.5 s'
+check lost:run:2 4 '^  ok  *memory' '^  WRONG  *add f32 .*DEVICE_LOST' '^  WRONG  *matmul f32 .*DEVICE_LOST'
+check buffer-null 4 '^  WRONG  *memory .*its buffer is NULL'
+
+STRATA_FAULTY=hang-run "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit 0.5 --ops add >"$work/report" 2>&1
+[ $? = 4 ] && grep -q '^  HANG  *add f32 .*not answered for 0.5 s' "$work/report" ||
+    fail "plugin-check does not see a run that hangs"
+"$strata" plugin-check "$plugins/libstrata_host_plugin.so" >"$work/report" 2>&1 || fail "the host as a plugin is not right"
+grep -q ' 0 wrong, 0 not claimed' "$work/report" || fail "the host as a plugin does not claim every op"
+"$strata" plugin-check /nowhere.so >"$work/report" 2>&1
+[ $? = 4 ] || fail "plugin-check of no file succeeds"
+
+# plugin-new: names and folders.
+"$strata" plugin-new host --to "$work/x" >"$work/report" 2>&1
+[ $? = 2 ] && grep -q "is Strata's own" "$work/report" || fail "plugin-new takes a name of Strata's"
+"$strata" plugin-new 'a/b' --to "$work/x" >"$work/report" 2>&1
+[ $? = 2 ] || fail "plugin-new takes a name with a slash"
+"$strata" plugin-new own --to "$work/x" >"$work/report" 2>&1 || fail "plugin-new fails"
+"$strata" plugin-new own --to "$work/x" >"$work/report" 2>&1
+[ $? = 2 ] && grep -q 'File exists' "$work/report" || fail "plugin-new writes over files"
+
+# The same bits.
+train() {
+    "$strata" train mnist --epochs 1 --seed 1 --batch 256 --save "$work/$1" --plugin "$2" --device "$3" >"$work/report" 2>&1 ||
+        fail "mnist on $3 ($2)"
+}
+host=$plugins/libstrata_host_plugin.so
+train built-in "$host" host
+train plugin "$host" host-plugin:0
+train own "$host,memory=own,fused=no" host-plugin:0
+cmp -s "$work/built-in" "$work/plugin" || fail "mnist on the host as a plugin has other bits than on the host"
+cmp -s "$work/built-in" "$work/own" || fail "mnist on a plugin that plans its memory has other bits than on the host"
+echo "plugin-check reports, plugin-new, and mnist on the host as a plugin"

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The device of samples/plugin with one fault, which STRATA_FAULTY names:
+ *
+ *     entry-null size-small size-large major-2 minor-9 no-start no-device-info no-device-open name-long name-host
+ *     start-fails start-many start-crash start-exit info-null info-small no-dtypes skipped
+ *     open-null calls-null calls-small null:SLOT
+ *     fail:CALL:K       the K-th call fails with OUT_OF_MEMORY
+ *     lost:CALL:K       the K-th call fails with DEVICE_LOST; any call but destroy and close after it ends the process
+ *     status            compile returns a status that plugin.h does not have
+ *     silent            compile fails and writes no message
+ *     support           supports answers what plugin.h does not have
+ *     parts             supports prefers the parts of nodes
+ *     ticket input-null input-odd output-null program-null buffer-null wrong
+ *     hang              no run ends: wait times out
+ *     hang-run          run does not return
+ *     crash-run exit-run
+ *
+ * It has the name "faulty". */
+#define strata_plugin_v1 healthy_plugin
+#include "samples/plugin/acme.c"
+#undef strata_plugin_v1
+
+#include <stdbool.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *fault(void) {
+    const char *text = getenv("STRATA_FAULTY");
+    return text ? text : "";
+}
+
+static bool is(const char *name) {
+    return !strcmp(fault(), name);
+}
+
+/* ---- the K-th call ---- */
+
+static bool lost;
+
+/* Whether this call of `name` is the one that the fault "KIND:name:K" means. */
+static bool is_call(const char *kind, const char *name) {
+    static char seen[64];
+    static int count;
+    char begin[64];
+    const int n = snprintf(begin, sizeof begin, "%s:%s:", kind, name);
+    if (strncmp(fault(), begin, (size_t)n) != 0) return false;
+    if (strcmp(seen, fault()) != 0) { /* another fault than before: counted anew */
+        snprintf(seen, sizeof seen, "%s", fault());
+        count = 0;
+    }
+    return ++count == atoi(fault() + n);
+}
+
+static strata_plugin_status before(const char *name, strata_plugin_error *error) {
+    if (lost) _exit(99); /* nothing but destroy and close may follow */
+    if (is_call("fail", name)) return fail(error, STRATA_PLUGIN_OUT_OF_MEMORY, "injected", 0);
+    if (!is_call("lost", name)) return STRATA_PLUGIN_OK;
+    lost = true;
+    return fail(error, STRATA_PLUGIN_DEVICE_LOST, "the chip does not answer", 0);
+}
+
+#define BEFORE(name)                                              \
+    do {                                                          \
+        strata_plugin_status before_status = before(name, error); \
+        if (before_status) return before_status;                  \
+    } while (0)
+
+/* ---- calls ---- */
+
+static strata_plugin_status faulty_buffer_create(strata_plugin_device *device, int64_t bytes, strata_plugin_buffer **out_buffer,
+                                                 strata_plugin_error *error) {
+    BEFORE("buffer_create");
+    if (is("buffer-null")) return STRATA_PLUGIN_OK;
+    return buffer_create(device, bytes, out_buffer, error);
+}
+
+static strata_plugin_status faulty_upload(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
+                                          const void *source, int64_t bytes, strata_plugin_error *error) {
+    BEFORE("upload");
+    return upload(device, buffer, offset, source, bytes, error);
+}
+
+static strata_plugin_status faulty_download(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
+                                            void *target, int64_t bytes, strata_plugin_error *error) {
+    BEFORE("download");
+    return download(device, buffer, offset, target, bytes, error);
+}
+
+static strata_plugin_support faulty_supports(strata_plugin_device *device, const strata_plugin_piece *piece, int32_t node,
+                                             const char **out_reason) {
+    if (lost) _exit(99);
+    if (is("support")) return 7;
+    if (is("parts") && piece->nodes[node]->n_parts) return STRATA_PLUGIN_PARTS;
+    return supports(device, piece, node, out_reason);
+}
+
+static strata_plugin_status faulty_compile(strata_plugin_device *device, const strata_plugin_piece *piece,
+                                           strata_plugin_program **out_program, strata_plugin_error *error) {
+    BEFORE("compile");
+    if (is("status")) return 77;
+    if (is("silent")) return STRATA_PLUGIN_UNAVAILABLE;
+    if (is("program-null")) return STRATA_PLUGIN_OK;
+    return compile(device, piece, out_program, error);
+}
+
+static void *faulty_program_input(strata_plugin_program *program, int32_t slot) {
+    if (is("input-null")) return NULL;
+    return (char *)program_input(program, slot) + (is("input-odd") ? 4 : 0);
+}
+
+static const void *faulty_program_output(strata_plugin_program *program, int32_t slot) {
+    return is("output-null") ? NULL : program_output(program, slot);
+}
+
+static strata_plugin_status faulty_run(strata_plugin_program *program, int32_t first_slot, int32_t n, uint64_t *out_ticket,
+                                       strata_plugin_error *error) {
+    BEFORE("run");
+    if (is("hang-run"))
+        for (;;) pause();
+    if (is("crash-run")) abort();
+    if (is("exit-run")) _exit(3);
+    const strata_plugin_status status = run(program, first_slot, n, out_ticket, error);
+    if (is("ticket")) *out_ticket = 1;
+    if (is("wrong") && program->outputs[first_slot]) *(float *)(void *)program->outputs[first_slot] += 1;
+    return status;
+}
+
+/* As a device whose program never ends. */
+static strata_plugin_status faulty_wait(strata_plugin_device *device, uint64_t ticket, int64_t timeout_ns,
+                                        strata_plugin_error *error) {
+    BEFORE("wait");
+    if (!is("hang")) return wait_for(device, ticket, timeout_ns, error);
+    const struct timespec time = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
+    nanosleep(&time, NULL);
+    lost = true; /* Strata gives it up now */
+    return STRATA_PLUGIN_TIMEOUT;
+}
+
+/* ---- tables, larger than this Strata knows them ---- */
+
+static struct {
+    strata_plugin_device_calls calls;
+    char later[64];
+} own_calls;
+static struct {
+    strata_plugin_device_info info;
+    char later[64];
+} own_info;
+static struct {
+    strata_plugin plugin;
+    char later[64];
+} own_plugin;
+
+static strata_plugin_status faulty_start(const char *options, int32_t *out_n_devices, strata_plugin_error *error) {
+    if (is("start-fails")) return fail(error, STRATA_PLUGIN_UNAVAILABLE, "no chip on board %lld", 3);
+    if (is("start-crash")) abort();
+    if (is("start-exit")) _exit(3);
+    const strata_plugin_status status = start(options, out_n_devices, error);
+    if (is("start-many")) *out_n_devices = -5;
+    return status;
+}
+
+static const strata_plugin_device_info *faulty_device_info(int32_t index) {
+    own_info.info = *device_info(index);
+    own_info.info.size = is("info-small") ? 24 : is("size-large") ? sizeof own_info : sizeof own_info.info;
+    if (is("no-dtypes")) own_info.info.dtypes = 0;
+    if (is("skipped")) own_info.info.skipped = "the board has no power";
+    return is("info-null") ? NULL : &own_info.info;
+}
+
+static void drop(const char *slot) {
+    const struct {
+        const char *name;
+        void **slot;
+    } slots[] = {{"close", (void **)&own_calls.calls.close},
+                 {"buffer_create", (void **)&own_calls.calls.buffer_create},
+                 {"buffer_destroy", (void **)&own_calls.calls.buffer_destroy},
+                 {"upload", (void **)&own_calls.calls.upload},
+                 {"download", (void **)&own_calls.calls.download},
+                 {"supports", (void **)&own_calls.calls.supports},
+                 {"compile", (void **)&own_calls.calls.compile},
+                 {"program_destroy", (void **)&own_calls.calls.program_destroy},
+                 {"program_input", (void **)&own_calls.calls.program_input},
+                 {"program_output", (void **)&own_calls.calls.program_output},
+                 {"run", (void **)&own_calls.calls.run},
+                 {"wait", (void **)&own_calls.calls.wait}};
+    for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
+        if (!strcmp(slots[i].name, slot)) *slots[i].slot = NULL;
+}
+
+/* Devices that cannot be closed, as a fault has taken the call: kept, so that they are no leak of Strata's. */
+enum { MOST_KEPT = 64 };
+static strata_plugin_device *kept[MOST_KEPT];
+static int n_kept;
+
+static strata_plugin_status faulty_open(int32_t index, strata_plugin_device **out_device,
+                                        const strata_plugin_device_calls **out_calls, strata_plugin_error *error) {
+    lost = false;
+    BEFORE("device_open");
+    const strata_plugin_status status = device_open(index, out_device, out_calls, error);
+    if (status) return status;
+    kept[n_kept++ % MOST_KEPT] = *out_device;
+    own_calls.calls = **out_calls;
+    own_calls.calls.size = is("calls-small")  ? offsetof(strata_plugin_device_calls, run)
+                           : is("size-large") ? sizeof own_calls
+                                              : sizeof own_calls.calls;
+    own_calls.calls.buffer_create = faulty_buffer_create;
+    own_calls.calls.upload = faulty_upload;
+    own_calls.calls.download = faulty_download;
+    own_calls.calls.supports = faulty_supports;
+    own_calls.calls.compile = faulty_compile;
+    own_calls.calls.program_input = faulty_program_input;
+    own_calls.calls.program_output = faulty_program_output;
+    own_calls.calls.run = faulty_run;
+    own_calls.calls.wait = faulty_wait;
+    if (!strncmp(fault(), "null:", 5)) drop(fault() + 5);
+    *out_calls = is("calls-null") ? NULL : &own_calls.calls;
+    if (is("open-null")) *out_device = NULL;
+    return STRATA_PLUGIN_OK;
+}
+
+STRATA_PLUGIN_EXPORT const strata_plugin *strata_plugin_v1(const strata_plugin_host *host);
+const strata_plugin *strata_plugin_v1(const strata_plugin_host *host) {
+    own_plugin.plugin = *healthy_plugin(host);
+    own_plugin.plugin.name = is("name-long") ? "a-name-of-many-letters" : is("name-host") ? "host" : "faulty";
+    own_plugin.plugin.size = is("size-small") ? 16 : is("size-large") ? sizeof own_plugin : sizeof own_plugin.plugin;
+    if (is("major-2")) own_plugin.plugin.version_major = 2;
+    if (is("minor-9")) own_plugin.plugin.version_minor = 9;
+    own_plugin.plugin.start = is("no-start") ? NULL : faulty_start;
+    own_plugin.plugin.device_info = is("no-device-info") ? NULL : faulty_device_info;
+    own_plugin.plugin.device_open = is("no-device-open") ? NULL : faulty_open;
+    return is("entry-null") ? NULL : &own_plugin.plugin;
+}
