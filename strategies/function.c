@@ -7,6 +7,7 @@
 
 #include "core/compile/segments.h"
 #include "core/graph/graph.h"
+#include "core/run/device.h"
 #include "core/run/group.h"
 #include "strategies/context.h"
 
@@ -148,9 +149,21 @@ static strata_status keep_exchanges(strata_replica_context *replica, strata_erro
     return STRATA_OK;
 }
 
-static strata_status compile_all(const strata_function *function, trace *t, strata_replica_context *replicas,
+/* How many slots a trace needs for so many steps in one call of the devices; 0: they take one step a call. */
+static int slots_for(const strata_strategy *strategy, int n_steps) {
+    int most = strata_strategy_has_workers(strategy) || n_steps < 2 ? 1 : n_steps;
+    if (most > STRATA_MAX_SLOTS) most = STRATA_MAX_SLOTS;
+    for (int r = 0; r < strategy->n_replicas; r++) {
+        const int own = strata_device_most_runs(strategy->devices[r]);
+        most = own < most ? own : most;
+    }
+    return most > 1 ? most : 0;
+}
+
+static strata_status compile_all(const strata_function *function, trace *t, int n_slots, strata_replica_context *replicas,
                                  strata_executable **executables, strata_error *err) {
     const strata_strategy *strategy = function->strategy;
+    const strata_executable_options opts = {.n_slots = n_slots};
     t->n_outputs = replicas[0].n_outputs;
     t->outputs = calloc((size_t)(strategy->n_replicas * t->n_outputs) + 1, sizeof *t->outputs);
     if (!t->outputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
@@ -159,9 +172,10 @@ static strata_status compile_all(const strata_function *function, trace *t, stra
         for (int i = 0; i < t->n_outputs; i++)
             t->outputs[r * t->n_outputs + i] = (input_spec){own->outputs[i]->dtype, own->outputs[i]->shape};
         strata_status status = keep_exchanges(own, err);
+        const strata_core_place place = strata_strategy_core_place(strategy, r, NULL);
         if (!status)
             status = strata_executable_create_replica(strategy->devices[r], own->outputs, own->n_outputs, own->updates,
-                                                      own->n_updates, NULL, &executables[r], err);
+                                                      own->n_updates, &opts, &place, &executables[r], err);
         if (status) return strata_fail_in(err, status, "replica %d", r);
     }
     return STRATA_OK;
@@ -190,7 +204,7 @@ static strata_status note_gathers(strata_function *function, trace *t, bool gath
     return STRATA_OK;
 }
 
-static strata_status make_group(strata_function *function, trace *t, strata_error *err) {
+static strata_status make_group(strata_function *function, trace *t, int n_slots, strata_error *err) {
     const size_t n = (size_t)function->strategy->n_replicas;
     const size_t all = (size_t)strata_strategy_num_replicas_in_sync(function->strategy);
     strata_replica_context *replicas = calloc(n, sizeof *replicas);
@@ -202,7 +216,7 @@ static strata_status make_group(strata_function *function, trace *t, strata_erro
     if (!status) status = build_all(function, t, replicas, &gathers, err);
     if (!status) status = note_gathers(function, t, replicas[0].n_gathers > 0, err);
     if (!status) status = take_feeds(t, replicas, (int)n, err);
-    if (!status) status = compile_all(function, t, replicas, executables, err);
+    if (!status) status = compile_all(function, t, n_slots, replicas, executables, err);
     if (!status)
         status = strata_group_create(executables, (int)n, &function->strategy->workers, function->strategy->cross_device,
                                      &t->group, err);
@@ -268,14 +282,15 @@ static strata_status check_inputs(const strata_function *function, const strata_
     return STRATA_OK;
 }
 
-static strata_status find_trace(strata_function *function, const strata_per_replica *inputs, int n_inputs, trace **out_trace,
-                                strata_error *err) {
-    const int n = function->strategy->n_replicas;
+/* n_steps: how many steps the caller would like to run in one call of the devices. */
+static strata_status find_trace(strata_function *function, int n_steps, const strata_per_replica *inputs, int n_inputs,
+                                trace **out_trace, strata_error *err) {
+    const int n = function->strategy->n_replicas, n_slots = slots_for(function->strategy, n_steps);
     uint64_t elsewhere = 0;
     if (strata_strategy_has_workers(function->strategy) && (function->gathers || !function->traces))
         STRATA_TRY(hash_everywhere(function->strategy, inputs, n_inputs, &elsewhere, err));
     for (trace *t = function->traces; t; t = t->next)
-        if (fits(t, inputs, n_inputs, n, elsewhere)) {
+        if (fits(t, inputs, n_inputs, n, elsewhere) && strata_group_n_slots(t->group) >= n_slots) {
             *out_trace = t;
             return STRATA_OK;
         }
@@ -292,7 +307,7 @@ static strata_status find_trace(strata_function *function, const strata_per_repl
             const strata_array *value = value_of(&inputs[i], r);
             t->specs[r * n_inputs + i] = (input_spec){value->dtype, value->shape};
         }
-    strata_status status = make_group(function, t, err);
+    strata_status status = make_group(function, t, n_slots, err);
     if (status) {
         destroy_trace(t);
         return status;
@@ -376,24 +391,77 @@ static strata_status take(const strata_function *function, const trace *t, int s
     return STRATA_OK;
 }
 
-strata_status strata_strategy_run(strata_function *function, const strata_per_replica *inputs, int n_inputs,
-                                  strata_per_replica *outputs, int n_outputs, strata_error *err) {
-    trace *t = NULL;
-    int slot = 0;
+static strata_status check_run(const strata_function *function, const strata_per_replica *inputs, int n_inputs,
+                               strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_strategy_run", "a function runs no functions", err));
-    STRATA_TRY(check_inputs(function, inputs, n_inputs, err));
-    STRATA_TRY(find_trace(function, inputs, n_inputs, &t, err));
-    if (n_outputs > t->n_outputs)
-        return strata_fail(err, STRATA_INVALID, "run: %d outputs are asked for, the function returns %d", n_outputs,
-                           t->n_outputs);
-    STRATA_TRY(strata_group_acquire(t->group, &slot, err));
-    for (int r = 0; r < function->strategy->n_replicas; r++) feed(t, r, slot, inputs);
-    STRATA_TRY(feed_numbers(function, t, slot, inputs, err));
+    return check_inputs(function, inputs, n_inputs, err);
+}
+
+static strata_status check_outputs(const trace *t, int n_outputs, strata_error *err) {
+    if (n_outputs <= t->n_outputs) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "run: %d outputs are asked for, the function returns %d", n_outputs, t->n_outputs);
+}
+
+/* Acquires and fills a slot. */
+static strata_status fill(const strata_function *function, const trace *t, const strata_per_replica *inputs, int *out_slot,
+                          strata_error *err) {
+    STRATA_TRY(strata_group_acquire(t->group, out_slot, err));
+    for (int r = 0; r < function->strategy->n_replicas; r++) feed(t, r, *out_slot, inputs);
+    return feed_numbers(function, t, *out_slot, inputs, err);
+}
+
+static strata_status run_one(strata_function *function, const trace *t, const strata_per_replica *inputs,
+                             strata_per_replica *outputs, int n_outputs, strata_error *err) {
+    int slot = 0;
+    STRATA_TRY(fill(function, t, inputs, &slot, err));
     STRATA_TRY(strata_group_start(t->group, slot, 0, err));
     STRATA_TRY(strata_group_finish(t->group, slot, NULL, err));
     STRATA_TRY(strata_group_wait(t->group, slot, err));
     strata_feeds_count(t->feeds, t->n_feeds);
     for (int i = 0; i < n_outputs; i++) STRATA_TRY(take(function, t, slot, i, &outputs[i], err));
+    return STRATA_OK;
+}
+
+strata_status strata_strategy_run(strata_function *function, const strata_per_replica *inputs, int n_inputs,
+                                  strata_per_replica *outputs, int n_outputs, strata_error *err) {
+    return strata_strategy_run_steps(function, 1, inputs, n_inputs, outputs, n_outputs, err);
+}
+
+/* n steps of one trace, in one call of each device. */
+static strata_status run_together(strata_function *function, const trace *t, int n, const strata_per_replica *inputs,
+                                  strata_per_replica *outputs, int n_outputs, strata_error *err) {
+    const int n_slots = strata_group_n_slots(t->group);
+    int first = 0, slot = 0;
+    for (int s = 0; s < n; s++) {
+        STRATA_TRY(fill(function, t, inputs + s * t->n_inputs, s ? &slot : &first, err));
+        strata_feeds_count(t->feeds, t->n_feeds);
+    }
+    STRATA_TRY(strata_group_run_steps(t->group, first, n, 0, err));
+    for (int s = 0; s < n; s++) {
+        slot = (first + s) % n_slots;
+        STRATA_TRY(strata_group_wait(t->group, slot, err));
+        for (int i = 0; i < n_outputs; i++) STRATA_TRY(take(function, t, slot, i, &outputs[s * n_outputs + i], err));
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_strategy_run_steps(strata_function *function, int n_steps, const strata_per_replica *inputs, int n_inputs,
+                                        strata_per_replica *outputs, int n_outputs, strata_error *err) {
+    if (n_steps < 1) return strata_fail(err, STRATA_INVALID, "run: %d steps; it must be 1 or more", n_steps);
+    for (int s = 0; s < n_steps; s++) STRATA_TRY(check_run(function, inputs + s * n_inputs, n_inputs, err));
+    for (int s = 0, n; s < n_steps; s += n) {
+        const strata_per_replica *first = inputs + s * n_inputs;
+        trace *t = NULL;
+        STRATA_TRY(find_trace(function, n_steps, first, n_inputs, &t, err));
+        STRATA_TRY(check_outputs(t, n_outputs, err));
+        const int most = strata_group_most_steps(t->group);
+        /* Those behind it whose inputs have the same shapes. */
+        for (n = 1; n < most && s + n < n_steps; n++)
+            if (!fits(t, first + n * n_inputs, n_inputs, function->strategy->n_replicas, t->elsewhere)) break;
+        strata_per_replica *own = n_outputs ? outputs + s * n_outputs : outputs;
+        STRATA_TRY(n > 1 ? run_together(function, t, n, first, own, n_outputs, err)
+                         : run_one(function, t, first, own, n_outputs, err));
+    }
     return STRATA_OK;
 }
 

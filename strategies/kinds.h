@@ -22,6 +22,8 @@ typedef struct strata_strategy_kind {
     int most_devices;
     /* One of several, which a communicator joins. */
     bool workers;
+    /* Its devices are cores of one system (strategies/tpu.h); a single worker needs no communicator. */
+    bool cores;
     /* One device keeps optimizer slots and makes the update. */
     bool central;
     /* How the step differs from adding up gradients before the update; each replica makes its own then. NULL: it does not. */
@@ -35,6 +37,10 @@ typedef struct strata_strategy_kind {
 /* strata_strategy_create of a kind, which need not have a row. */
 STRATA_MUST_USE strata_status strata_strategy_of_kind(const strata_strategy_kind *kind, const strata_strategy_options *opts,
                                                       strata_strategy **out_strategy, strata_error *err);
+/* As strata_strategy_from_devices, of a kind; opts->devices is not read. opts may be NULL. */
+STRATA_MUST_USE strata_status strata_strategy_of_devices(const strata_strategy_kind *kind, strata_device *const *devices,
+                                                         int n_devices, const strata_strategy_options *opts,
+                                                         strata_strategy **out_strategy, strata_error *err);
 /* Accelerators among the rows, each once: where several APIs show devices of one name, the API that shows most of them gives
  * them. */
 STRATA_MUST_USE strata_status strata_choose_accelerators(const strata_device_info *rows, int n_rows,

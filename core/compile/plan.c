@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/compile/collectives.h"
 #include "core/compile/segments.h"
 #include "core/op/ops.h"
 #include "core/op/pack.h"
@@ -87,7 +88,8 @@ static void find_owners(planner *p) {
 }
 
 static bool computed(const planner *p, int id) {
-    return !(p->graph->nodes[id]->op->flags & (STRATA_OP_LEAF | STRATA_OP_COMMUNICATION)) && !p->output[id];
+    const strata_tensor *node = p->graph->nodes[id];
+    return !(node->op->flags & STRATA_OP_LEAF) && !strata_is_communication(node) && !p->output[id];
 }
 
 /* Tensors that a pack lays end to end are computed straight into it, where nothing else claims them. A pack that the host reads
@@ -412,6 +414,9 @@ static strata_status plan_all(planner *p, strata_tensor *const *outputs, int n_o
         p->output[outputs[i]->id] = true;
     }
     for (int i = 0; i < n_updates; i++) mark_live(p, updates[i]);
+    /* Cores run each collective together, also where one of them does not need its result. */
+    for (int id = 0; id < p->graph->n_nodes; id++)
+        if (strata_is_collective(p->graph->nodes[id])) mark_live(p, p->graph->nodes[id]);
     for (int id = 0; id < p->graph->n_nodes; id++)
         if (p->live[id] && strata_is_communication(p->graph->nodes[id]) && p->graph->nodes[id]->n_inputs)
             p->output[p->graph->nodes[id]->inputs[0]->id] = true;

@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 
+#include "core/compile/collectives.h"
 #include "core/op/broadcast.h"
 #include "core/op/ops.h"
 #include "core/op/slice.h"
@@ -25,7 +26,7 @@ typedef struct cutter {
 } cutter;
 
 bool strata_is_communication(const strata_tensor *node) {
-    return node->op->flags & STRATA_OP_COMMUNICATION;
+    return (node->op->flags & STRATA_OP_COMMUNICATION) && !strata_is_collective(node);
 }
 
 int strata_segment_of_next(strata_segment_counter *counter, bool computes) {
@@ -53,7 +54,7 @@ static bool is_port(const strata_tensor *node) {
 
 /* Whether a communication node can't take its operand from where it is computed. */
 static bool needs_copy(const cutter *c, const strata_tensor *operand) {
-    return (operand->op->flags & (STRATA_OP_LEAF | STRATA_OP_UPDATE | STRATA_OP_COMMUNICATION)) || is_view(operand) ||
+    return (operand->op->flags & (STRATA_OP_LEAF | STRATA_OP_UPDATE)) || strata_is_communication(operand) || is_view(operand) ||
            c->output[operand->id] || c->uses[operand->id] > 1;
 }
 
@@ -133,6 +134,7 @@ static strata_status rewrite(cutter *c, strata_tensor **outputs, int n_outputs, 
                              strata_error *err) {
     mark_live(c, outputs, n_outputs);
     mark_live(c, updates, n_updates);
+    for (int id = 0; id < c->from->n_nodes; id++) c->live[id] |= strata_is_collective(c->from->nodes[id]);
     for (int i = 0; i < n_outputs; i++) c->output[outputs[i]->id] = true;
     count_uses(c);
     find_segments(c);

@@ -4,6 +4,9 @@
  * and its own loss, which is read when the slot comes round again, so no step waits for the host to look. With several replicas
  * a step is finished (their gradients added up, the update submitted) after the next one's inputs were gathered.
  *
+ * Where devices take several steps in one call, the host prepares as many, submits them at once, and prepares the next ones
+ * while the devices are at these: it has nothing to do with a step while it runs.
+ *
  * Where gradients are accumulated, a step is several batches, whose programs only add to what replicas hold, and then the
  * program that applies it. */
 #include <math.h>
@@ -14,11 +17,12 @@
 
 #include "core/data/worker_batches.h"
 #include "core/model/model.h"
+#include "core/run/device.h"
 
 enum { STEPS_BETWEEN_SCALES = 2000 }; /* steps */
 static const double largest_scale = 16777216;
 
-enum { MAX_IN_FLIGHT = 8, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
+enum { IN_FLIGHT = 3, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
 
 /* What is submitted and not looked at yet: a step; a batch of one whose gradients are accumulated; that step's update. */
 typedef struct flight {
@@ -45,9 +49,11 @@ typedef struct fit {
     strata_batch_form form;         /* of batches in this epoch */
     flight held;                    /* the step that batches are accumulated for: step, first, last, n, examples */
     int64_t held_whole;             /* examples that it will have if all batches are like its first */
-    flight flights[MAX_IN_FLIGHT];  /* a queue: oldest at [0] */
-    int n_flights;
-    strata_model_program *unfinished; /* of the newest of them, if it was only started; NULL */
+    int together;                   /* steps that devices get in one call, at most */
+    flight *flights;                /* [most_in_flight] a queue: oldest at [0] */
+    int n_flights, most_in_flight;
+    int n_pending;                    /* the newest of them, of one program, that were not submitted yet */
+    strata_model_program *unfinished; /* of the newest that was submitted, if it was only started; NULL */
     int unfinished_slot;
     int64_t unfinished_step; /* its t */
     strata_trace *trace;
@@ -84,9 +90,30 @@ static strata_status finish_step(fit *f, strata_error *err) {
     return program ? strata_group_finish(program->group, f->unfinished_slot, program->contributes, err) : STRATA_OK;
 }
 
+/* Submits what is pending. */
+static strata_status launch(fit *f, strata_error *err) {
+    const int n = f->n_pending;
+    f->n_pending = 0;
+    STRATA_TRY(finish_step(f, err));
+    if (!n) return STRATA_OK;
+    const flight *first = &f->flights[f->n_flights - n];
+    if (n > 1) return strata_group_run_steps(first->program->group, first->slot, n, first->t - 1, err);
+    STRATA_TRY(strata_group_start(first->program->group, first->slot, first->t - 1, err));
+    f->unfinished = first->program;
+    f->unfinished_slot = first->slot;
+    f->unfinished_step = first->t;
+    return STRATA_OK;
+}
+
+/* Everything that was prepared is submitted. */
+static strata_status catch_up(fit *f, strata_error *err) {
+    STRATA_TRY(launch(f, err));
+    return finish_step(f, err);
+}
+
 /* Waits for what is in flight without looking, after a failure. */
 static void drain(fit *f) {
-    strata_status unfinished = finish_step(f, NULL); /* a group that failed does no more */
+    strata_status unfinished = catch_up(f, NULL); /* a group that failed does no more */
     (void)unfinished;
     while (f->n_flights) {
         flight *last = &f->flights[--f->n_flights];
@@ -166,7 +193,7 @@ static strata_status report_not_finite(fit *f, const flight *done, strata_error 
 
 /* The sums since the epoch began, over the examples submitted: reading waits for them. */
 static strata_status read_sums(fit *f, int64_t examples, strata_error *err) {
-    STRATA_TRY(finish_step(f, err));
+    STRATA_TRY(catch_up(f, err));
     STRATA_TRY(strata_model_read_sums(f->model, err));
     f->progress.metrics = strata_model_metrics(f->model, examples);
     f->metrics_read = seconds();
@@ -255,14 +282,16 @@ static void fill_part(fit *f, const flight *step, const strata_program_part *par
 
 /* A free slot of the program, as flights[n_flights], which is filled next. */
 static strata_status prepare(fit *f, strata_program_kind kind, int64_t n, flight what, strata_error *err) {
+    const strata_batch_form none = {.n_slots = f->form.n_slots}, form = kind == STRATA_PROGRAM_APPLY ? none : f->form;
+    strata_model_program *program = NULL;
     /* Runs finish in the order of submission, so with one free place the next slot of any program is free. */
-    int in_flight = f->n_flights ? strata_group_n_slots(f->flights[0].program->group) : 1;
-    if (f->n_flights == in_flight) STRATA_TRY(retire(f, err));
+    if (f->n_flights == f->most_in_flight) STRATA_TRY(retire(f, err));
+    STRATA_TRY(strata_model_get_program(f->model, kind, n, form, &program, err));
+    if (f->n_pending && f->flights[f->n_flights - 1].program != program) STRATA_TRY(launch(f, err));
     flight *step = &f->flights[f->n_flights];
     *step = what;
+    step->program = program;
     if (!step->scale) step->scale = f->model->scale.value > 0 ? f->model->scale.value : 1;
-    const strata_batch_form none = {0}, form = kind == STRATA_PROGRAM_APPLY ? none : f->form;
-    STRATA_TRY(strata_model_get_program(f->model, kind, n, form, &step->program, err));
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
     strata_group_set_trace(step->program->group, f->trace);
     fill_words(f, step);
@@ -270,16 +299,12 @@ static strata_status prepare(fit *f, strata_program_kind kind, int64_t n, flight
     return STRATA_OK;
 }
 
-/* Submits flights[n_flights]. */
+/* Submits flights[n_flights], at once or with those that follow. */
 static strata_status start(fit *f, strata_error *err) {
-    const flight *step = &f->flights[f->n_flights];
-    STRATA_TRY(finish_step(f, err));
-    STRATA_TRY(strata_group_start(step->program->group, step->slot, step->t - 1, err));
+    const int most = strata_group_most_steps(f->flights[f->n_flights].program->group);
     f->n_flights++;
-    f->unfinished = step->program;
-    f->unfinished_slot = step->slot;
-    f->unfinished_step = step->t;
-    return STRATA_OK;
+    f->n_pending++;
+    return f->n_pending < f->together && f->n_pending < most ? STRATA_OK : launch(f, err);
 }
 
 /* The update from what replicas hold: says what it is to be multiplied by, as batches may have been other than was thought at
@@ -379,7 +404,7 @@ static strata_status run_epoch(fit *f, strata_error *err) {
     }
     if (f->held.n) STRATA_TRY(submit_held(f, err));
     if (!f->n_examples) return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
-    STRATA_TRY(finish_step(f, err));
+    STRATA_TRY(catch_up(f, err));
     while (f->n_flights) STRATA_TRY(retire(f, err));
     STRATA_TRY(read_sums(f, f->n_examples, err));
     return STRATA_OK;
@@ -459,6 +484,23 @@ static strata_status make_history(const fit *f, strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d epochs", f->opts.epochs);
 }
 
+/* How many steps devices get in one call, and room for twice as many: while they are at some, the host prepares the others. A
+ * strategy that measures its replicas looks at each step. */
+static strata_status make_flights(fit *f, strata_error *err) {
+    const strata_strategy *strategy = f->model->strategy;
+    int64_t together = strategy->auto_split ? 1 : f->opts.steps_per_execution;
+    for (int r = 0; r < strategy->n_devices; r++) {
+        const int most = strata_device_most_runs(strategy->devices[r]);
+        together = most < together ? most : together;
+    }
+    if (together > STRATA_MAX_SLOTS / 2) together = STRATA_MAX_SLOTS / 2;
+    f->together = together > 1 ? (int)together : 1;
+    f->most_in_flight = f->together > 1 ? 2 * f->together : IN_FLIGHT;
+    f->form.n_slots = f->together > 1 ? f->most_in_flight : 0;
+    f->flights = calloc((size_t)f->most_in_flight, sizeof *f->flights);
+    return f->flights ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d steps", f->together);
+}
+
 strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                                strata_history *out_history, strata_error *err) {
     strata_history own = {0};
@@ -481,10 +523,12 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     if (size >= 0 && f.opts.batch > size && share) STRATA_TRY(strata_model_check_batch(model, f.kind, share, err));
     f.progress = (strata_progress){.epochs = f.opts.epochs, .stop = &f.stop};
     strata_status status = make_history(&f, err);
+    if (!status) status = make_flights(&f, err);
     if (!status) status = strata_validation_begin(model, &f.opts, err);
     if (!status && f.opts.trace) status = strata_trace_create(f.opts.trace, &f.trace, err);
     if (!status) status = run_epochs(&f, err);
     drain(&f);
+    free(f.flights);
     if (!status) strata_validation_forget(model);
     f.history->loss_scale = model->scale.value;
     if (f.trace) {

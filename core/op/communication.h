@@ -36,6 +36,11 @@ typedef struct strata_communication_attrs {
     /* The exchange takes place in the steps every - 1, 2 every - 1, ... In the others each device keeps its own value: of an
      * all_reduce its x, of an all_gather a whole that has its own part in every place. 0: in each step. */
     int64_t every;
+    /* [n_cores] The cores of one system that take part, by their numbers in it, ascending: their own programs make the
+     * exchange, and the node computes like any other. Set by core/compile/collectives.h alone; memory of the graph. NULL: the
+     * host makes the exchange between programs. */
+    const int64_t *cores;
+    int64_t n_cores;
 } strata_communication_attrs;
 
 /* ---- all_reduce and reduce_to ---- */
@@ -144,7 +149,9 @@ strata_status strata_communication_reference(const strata_op_call *call, strata_
 #define STRATA_COMMUNICATION_ATTRS(type)                                      \
     {"channel", STRATA_ATTR_INT, offsetof(type, common.channel.id)},          \
         {"members", STRATA_ATTR_INT, offsetof(type, common.channel.members)}, \
-        {"every", STRATA_ATTR_INT, offsetof(type, common.every)}, {           \
+        {"every", STRATA_ATTR_INT, offsetof(type, common.every)},             \
+        {"cores", STRATA_ATTR_POINTER, offsetof(type, common.cores)},         \
+        {"n_cores", STRATA_ATTR_INT, offsetof(type, common.n_cores)}, {       \
         "shape", STRATA_ATTR_SHAPE, offsetof(type, common.shape)              \
     }
 

@@ -39,6 +39,16 @@ const strata_device_info *strata_device_get_info(const strata_device *device) {
     return &device->info;
 }
 
+const strata_topology *strata_device_get_topology(strata_device *device) {
+    return device->api->topology ? device->api->topology(device) : NULL;
+}
+
+int strata_device_most_runs(strata_device *device) {
+    const strata_device_api *api = device->api;
+    const int most = api->run_many && api->most_runs ? api->most_runs(device) : 1;
+    return most > 1 ? most : 1;
+}
+
 strata_device_counters strata_device_get_counters(const strata_device *device) {
     return device->counters;
 }

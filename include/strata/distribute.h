@@ -248,7 +248,17 @@ STRATA_API STRATA_MUST_USE strata_status strata_strategy_run(strata_function *fu
                                                              int n_inputs, strata_per_replica *outputs, int n_outputs,
                                                              strata_error *err);
 
-/* The same, and what the replicas return as their first value, a number each, as one: run and strata_strategy_reduce_scalar. */
+/* n_steps runs, one after the other, as so many calls of strata_strategy_run: step s takes inputs[s * n_inputs ...] and gives
+ * outputs[s * n_outputs ...]. Devices that take several runs in one call (cores of a TPU) get all steps whose inputs have the
+ * same shapes at once, so the host is not asked for anything between them: steps per execution. The bits are the same. A failure
+ * in one step ends the call; outputs of the steps before it may be there. */
+STRATA_API STRATA_MUST_USE strata_status strata_strategy_run_steps(strata_function *function, int n_steps,
+                                                                   const strata_per_replica *inputs, int n_inputs,
+                                                                   strata_per_replica *outputs, int n_outputs,
+                                                                   strata_error *err);
+
+/* strata_strategy_run, and what the replicas return as their first value, a number each, as one: run and
+ * strata_strategy_reduce_scalar. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_run_scalar(strata_function *function, const strata_per_replica *inputs,
                                                                     int n_inputs, strata_reduction reduction, double *out_value,
                                                                     strata_error *err);
