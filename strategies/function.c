@@ -391,17 +391,6 @@ static strata_status take(const strata_function *function, const trace *t, int s
     return STRATA_OK;
 }
 
-static strata_status check_run(const strata_function *function, const strata_per_replica *inputs, int n_inputs,
-                               strata_error *err) {
-    STRATA_TRY(strata_need_cross_replica("strata_strategy_run", "a function runs no functions", err));
-    return check_inputs(function, inputs, n_inputs, err);
-}
-
-static strata_status check_outputs(const trace *t, int n_outputs, strata_error *err) {
-    if (n_outputs <= t->n_outputs) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "run: %d outputs are asked for, the function returns %d", n_outputs, t->n_outputs);
-}
-
 /* Acquires and fills a slot. */
 static strata_status fill(const strata_function *function, const trace *t, const strata_per_replica *inputs, int *out_slot,
                           strata_error *err) {
@@ -410,59 +399,94 @@ static strata_status fill(const strata_function *function, const trace *t, const
     return feed_numbers(function, t, *out_slot, inputs, err);
 }
 
+static strata_status take_all(const strata_function *function, const trace *t, int slot, strata_per_replica *outputs,
+                              int n_outputs, strata_error *err) {
+    STRATA_TRY(strata_group_wait(t->group, slot, err));
+    for (int i = 0; i < n_outputs; i++) STRATA_TRY(take(function, t, slot, i, &outputs[i], err));
+    return STRATA_OK;
+}
+
 static strata_status run_one(strata_function *function, const trace *t, const strata_per_replica *inputs,
                              strata_per_replica *outputs, int n_outputs, strata_error *err) {
     int slot = 0;
     STRATA_TRY(fill(function, t, inputs, &slot, err));
     STRATA_TRY(strata_group_start(t->group, slot, 0, err));
     STRATA_TRY(strata_group_finish(t->group, slot, NULL, err));
-    STRATA_TRY(strata_group_wait(t->group, slot, err));
+    STRATA_TRY(take_all(function, t, slot, outputs, n_outputs, err));
     strata_feeds_count(t->feeds, t->n_feeds);
-    for (int i = 0; i < n_outputs; i++) STRATA_TRY(take(function, t, slot, i, &outputs[i], err));
     return STRATA_OK;
+}
+
+/* The trace of a run that may be made. */
+static strata_status begin_run(strata_function *function, int n_steps, const strata_per_replica *inputs, int n_inputs,
+                               int n_outputs, trace **out_trace, strata_error *err) {
+    STRATA_TRY(check_inputs(function, inputs, n_inputs, err));
+    STRATA_TRY(find_trace(function, n_steps, inputs, n_inputs, out_trace, err));
+    if (n_outputs <= (*out_trace)->n_outputs) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "run: %d outputs are asked for, the function returns %d", n_outputs,
+                       (*out_trace)->n_outputs);
 }
 
 strata_status strata_strategy_run(strata_function *function, const strata_per_replica *inputs, int n_inputs,
                                   strata_per_replica *outputs, int n_outputs, strata_error *err) {
-    return strata_strategy_run_steps(function, 1, inputs, n_inputs, outputs, n_outputs, err);
+    trace *t = NULL;
+    STRATA_TRY(strata_need_cross_replica("strata_strategy_run", "a function runs no functions", err));
+    STRATA_TRY(begin_run(function, 1, inputs, n_inputs, n_outputs, &t, err));
+    return run_one(function, t, inputs, outputs, n_outputs, err);
 }
 
-/* n steps of one trace, in one call of each device. */
-static strata_status run_together(strata_function *function, const trace *t, int n, const strata_per_replica *inputs,
-                                  strata_per_replica *outputs, int n_outputs, strata_error *err) {
-    const int n_slots = strata_group_n_slots(t->group);
-    int first = 0, slot = 0;
+/* ---- several steps in one call of the devices ---- */
+
+/* Steps of one trace that were filled and not submitted yet. */
+typedef struct pending_steps {
+    const trace *t;
+    int first_slot, n;
+    /* Of the first of them. */
+    strata_per_replica *outputs;
+} pending_steps;
+
+static strata_status run_pending(const strata_function *function, pending_steps *pending, int n_outputs, strata_error *err) {
+    const int n = pending->n;
+    pending->n = 0;
+    if (!n) return STRATA_OK;
+    STRATA_TRY(strata_group_run_steps(pending->t->group, pending->first_slot, n, 0, err));
     for (int s = 0; s < n; s++) {
-        STRATA_TRY(fill(function, t, inputs + s * t->n_inputs, s ? &slot : &first, err));
-        strata_feeds_count(t->feeds, t->n_feeds);
-    }
-    STRATA_TRY(strata_group_run_steps(t->group, first, n, 0, err));
-    for (int s = 0; s < n; s++) {
-        slot = (first + s) % n_slots;
-        STRATA_TRY(strata_group_wait(t->group, slot, err));
-        for (int i = 0; i < n_outputs; i++) STRATA_TRY(take(function, t, slot, i, &outputs[s * n_outputs + i], err));
+        const int slot = (pending->first_slot + s) % strata_group_n_slots(pending->t->group);
+        STRATA_TRY(take_all(function, pending->t, slot, pending->outputs + s * n_outputs, n_outputs, err));
     }
     return STRATA_OK;
 }
 
-strata_status strata_strategy_run_steps(strata_function *function, int n_steps, const strata_per_replica *inputs, int n_inputs,
-                                        strata_per_replica *outputs, int n_outputs, strata_error *err) {
+/* One more step: at once where the devices take one a call. */
+static strata_status add_step(strata_function *function, pending_steps *pending, const trace *t,
+                              const strata_per_replica *inputs, strata_per_replica *outputs, int n_outputs, strata_error *err) {
+    const int most = strata_group_most_steps(t->group);
+    int slot = 0;
+    if (pending->t != t || pending->n == most) STRATA_TRY(run_pending(function, pending, n_outputs, err));
+    if (most == 1) return run_one(function, t, inputs, outputs, n_outputs, err);
+    STRATA_TRY(fill(function, t, inputs, &slot, err));
+    strata_feeds_count(t->feeds, t->n_feeds);
+    if (!pending->n) *pending = (pending_steps){.t = t, .first_slot = slot, .outputs = outputs};
+    pending->n++;
+    return STRATA_OK;
+}
+
+strata_status strata_strategy_run_batches(strata_function *function, strata_distributed_batches *batches, int n_steps,
+                                          strata_per_replica *outputs, int n_outputs, int *out_n_steps, strata_error *err) {
+    strata_per_replica inputs[2];
+    pending_steps pending = {0};
+    STRATA_TRY(strata_need_cross_replica("strata_strategy_run_batches", "a function runs no functions", err));
     if (n_steps < 1) return strata_fail(err, STRATA_INVALID, "run: %d steps; it must be 1 or more", n_steps);
-    for (int s = 0; s < n_steps; s++) STRATA_TRY(check_run(function, inputs + s * n_inputs, n_inputs, err));
-    for (int s = 0, n; s < n_steps; s += n) {
-        const strata_per_replica *first = inputs + s * n_inputs;
+    for (*out_n_steps = 0; *out_n_steps < n_steps; ++*out_n_steps) {
         trace *t = NULL;
-        STRATA_TRY(find_trace(function, n_steps, first, n_inputs, &t, err));
-        STRATA_TRY(check_outputs(t, n_outputs, err));
-        const int most = strata_group_most_steps(t->group);
-        /* Those behind it whose inputs have the same shapes. */
-        for (n = 1; n < most && s + n < n_steps; n++)
-            if (!fits(t, first + n * n_inputs, n_inputs, function->strategy->n_replicas, t->elsewhere)) break;
-        strata_per_replica *own = n_outputs ? outputs + s * n_outputs : outputs;
-        STRATA_TRY(n > 1 ? run_together(function, t, n, first, own, n_outputs, err)
-                         : run_one(function, t, first, own, n_outputs, err));
+        int64_t n = 0;
+        STRATA_TRY(strata_distributed_batches_next(batches, inputs, &n, err));
+        if (!n) break;
+        STRATA_TRY(begin_run(function, n_steps, inputs, inputs[1].n ? 2 : 1, n_outputs, &t, err));
+        strata_per_replica *own = n_outputs ? outputs + *out_n_steps * n_outputs : NULL;
+        STRATA_TRY(add_step(function, &pending, t, inputs, own, n_outputs, err));
     }
-    return STRATA_OK;
+    return run_pending(function, &pending, n_outputs, err);
 }
 
 strata_status strata_strategy_run_scalar(strata_function *function, const strata_per_replica *inputs, int n_inputs,

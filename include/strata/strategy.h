@@ -102,7 +102,7 @@ extern STRATA_API const char *const strata_cross_device_names[];
  * tpu takes all cores of one system, or those that are named, in the order of their numbers in the system. It trains as mirrored
  * does, and as multi_worker_mirrored does where there are several workers, each with a system of its own. Cores whose driver
  * offers it add up by themselves, inside of their programs, and take several steps in one call
- * (strata_fit_options.steps_per_execution, strata_strategy_run_steps); so do those of a mirrored strategy. Creating the strategy
+ * (strata_fit_options.steps_per_execution, strata_strategy_run_batches); so do those of a mirrored strategy. Creating the strategy
  * initializes the system (each core's memory is new), destroying it shuts it down. strata_device_get_topology has each core's
  * place.
  *
