@@ -8,11 +8,19 @@
 
 #include "backends/registry.h"
 
-/* Whether `which` is an id of this backend or begins with its name and a colon. NULL means every backend that
- * is not on request. */
+/* Whether `which` is the name of a backend, or begins with it and a colon. */
+static bool begins_with_name(const char *which, const char *name) {
+    const size_t n = strlen(name);
+    return !strncmp(which, name, n) && (which[n] == ':' || !which[n]);
+}
+
+/* Whether `which` names this backend. NULL means every backend that is not on request. */
 static bool names_backend(const char *which, const strata_backend *backend) {
-    size_t n = strlen(backend->name);
-    return which ? !strncmp(which, backend->name, n) && (which[n] == ':' || !which[n]) : !backend->on_request;
+    if (!which) return !backend->on_request;
+    if (!backend->own_names) return begins_with_name(which, backend->name);
+    for (const strata_backend *const *other = strata_backends; *other; other++)
+        if (!(*other)->own_names && begins_with_name(which, (*other)->name)) return false;
+    return true;
 }
 
 /* The devices of the backends that `which` names; a driver that is not asked for is not started. */
@@ -106,7 +114,9 @@ static strata_status no_such_device(const strata_device_info *rows, int n, const
 
 static const strata_backend *backend_of(const strata_device_info *info) {
     for (const strata_backend *const *backend = strata_backends; *backend; backend++)
-        if (!strcmp((*backend)->name, info->backend)) return *backend;
+        if (!(*backend)->own_names && !strcmp((*backend)->name, info->backend)) return *backend;
+    for (const strata_backend *const *backend = strata_backends; *backend; backend++)
+        if ((*backend)->own_names) return *backend;
     return NULL;
 }
 

@@ -11,6 +11,8 @@ typedef struct strata_backend {
     const char *name;
     /* Its devices are listed, and can be opened, only for one who names the backend. */
     bool on_request;
+    /* Its devices have names of their own, which are the `backend` of their rows: it is asked where no other is named. */
+    bool own_names;
     /* Appends a row for each device there is, or one row that says why there are none. Fails only for lack of memory. */
     strata_status (*list)(strata_device_list *list, strata_error *err);
     /* Opens the device with this id, one that list gave. */

@@ -129,10 +129,10 @@ static strata_status host_download(strata_device *device, strata_buffer *buffer,
 
 /* ---- programs ---- */
 
-static bool host_supports(strata_device *device, const strata_tensor *node, const char **reason) {
+static strata_support host_supports(strata_device *device, const strata_tensor *node, const char **reason) {
     (void)device;
     *reason = "the op has no reference";
-    return node->op->reference != NULL;
+    return node->op->reference ? STRATA_SUPPORT_YES : STRATA_SUPPORT_NO;
 }
 
 static void host_program_destroy(strata_program *program) {

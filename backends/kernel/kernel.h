@@ -102,7 +102,7 @@ strata_status strata_kernel_list_create(const strata_kernel_limits *limits, stra
 void strata_kernel_list_finish(strata_kernel_list *list); /* a zeroed list is fine; leaves it zeroed */
 
 /* strata_device_api.supports: whether there is a kernel for the node and its dtypes on a device of these limits. */
-bool strata_kernel_supports(const strata_kernel_limits *limits, const strata_tensor *node, const char **reason);
+strata_support strata_kernel_supports(const strata_kernel_limits *limits, const strata_tensor *node, const char **reason);
 
 /* ---- compiled kernels on disk ---- */
 /* A folder for one opened device, or nothing at all: when it cannot be made or written every call does nothing. */

@@ -42,11 +42,11 @@ static bool has_dtype(const strata_kernel_limits *limits, const strata_tensor *t
 }
 
 /* Asks the shaders of the node's launches too: an op may have kernels for some of its dtypes only. */
-bool strata_kernel_supports(const strata_kernel_limits *limits, const strata_tensor *node, const char **reason) {
+strata_support strata_kernel_supports(const strata_kernel_limits *limits, const strata_tensor *node, const char **reason) {
     *reason = "its dtype is not one that kernels can store on this device";
-    if (!has_dtype(limits, node)) return false;
+    if (!has_dtype(limits, node)) return STRATA_SUPPORT_NO;
     for (int i = 0; i < node->n_inputs; i++)
-        if (!has_dtype(limits, node->inputs[i])) return false;
+        if (!has_dtype(limits, node->inputs[i])) return STRATA_SUPPORT_NO;
 
     strata_lowering lowering = {0};
     strata_status status = strata_lowering_run(&lowering, limits, NULL, node, NULL);
@@ -55,5 +55,5 @@ bool strata_kernel_supports(const strata_kernel_limits *limits, const strata_ten
         supported = strata_shader_find(lowering.launches[i].kernel, lowering.launches[i].variant) != NULL;
     strata_lowering_finish(&lowering);
     *reason = supported ? NULL : "there is no kernel for it";
-    return supported;
+    return supported ? STRATA_SUPPORT_YES : STRATA_SUPPORT_NO;
 }

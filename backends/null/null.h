@@ -22,7 +22,7 @@ strata_status null_download(strata_device *device, strata_buffer *buffer, int64_
                             strata_error *err);
 
 /* program.c: the functions of strata_device_api with these names. */
-bool null_supports(strata_device *device, const strata_tensor *node, const char **reason);
+strata_support null_supports(strata_device *device, const strata_tensor *node, const char **reason);
 strata_status null_compile(strata_device *device, const strata_piece *piece, strata_program **out_program, strata_error *err);
 void null_program_destroy(strata_program *program);
 void *null_program_input(strata_program *program, int slot);

@@ -12,10 +12,10 @@ struct strata_program {
     void **arenas;
 };
 
-bool null_supports(strata_device *device, const strata_tensor *node, const char **reason) {
+strata_support null_supports(strata_device *device, const strata_tensor *node, const char **reason) {
     (void)device;
     *reason = "the op has no reference";
-    return node->op->reference != NULL;
+    return node->op->reference ? STRATA_SUPPORT_YES : STRATA_SUPPORT_NO;
 }
 
 /* A backend translates piece->nodes here: piece->places says in which arena and at which offset each tensor's bytes lie. */

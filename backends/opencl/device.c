@@ -287,7 +287,7 @@ static void close_device(strata_device *base) {
     free(device);
 }
 
-static bool supports(strata_device *base, const strata_tensor *node, const char **reason) {
+static strata_support supports(strata_device *base, const strata_tensor *node, const char **reason) {
     return strata_kernel_supports(&((opencl_device *)base)->limits, node, reason);
 }
 

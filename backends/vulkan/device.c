@@ -138,7 +138,7 @@ static void device_close(strata_device *base) {
 }
 
 /* ---- open ---- */
-static bool device_supports(strata_device *base, const strata_tensor *node, const char **reason) {
+static strata_support device_supports(strata_device *base, const strata_tensor *node, const char **reason) {
     return strata_kernel_supports(&((vulkan_device *)base)->limits, node, reason);
 }
 

@@ -207,7 +207,7 @@ static int value_of(const group *g, const strata_tensor *tensor) {
     return i;
 }
 
-static void make_chain(weaver *w, group *g, const strata_fusion *fusion) {
+static void make_chain(group *g, const strata_fusion *fusion) {
     strata_chain_attrs attrs = {0};
     qsort(g->members, (size_t)g->n_members, sizeof(*g->members), by_id); /* operands of steps come before them */
     for (int s = 0; s < g->n_members; s++) {
@@ -216,7 +216,7 @@ static void make_chain(weaver *w, group *g, const strata_fusion *fusion) {
         strata_chain_add(&attrs, g->members[s]->op, arguments);
     }
     strata_tensor *chain = strata_chain(g->n_operands, g->operands, &attrs);
-    if (!w->graph->status && fusion->supports(fusion->user, chain)) strata_fusion_become(g->root, chain);
+    strata_fusion_become(fusion, g->root, chain);
 }
 
 static void weave(weaver *w, const strata_fusion *fusion) {
@@ -228,7 +228,7 @@ static void weave(weaver *w, const strata_fusion *fusion) {
     for (int id = w->n_nodes - 1; id >= 0; id--)
         if (w->live[id] && w->graph->nodes[id]->n_inputs) visit(w, w->graph->nodes[id]);
     for (int i = 0; i < w->n_groups && !w->graph->status; i++)
-        if (w->groups[i].n_members > 1) make_chain(w, &w->groups[i], fusion);
+        if (w->groups[i].n_members > 1) make_chain(&w->groups[i], fusion);
 }
 
 void strata_fuse_chains(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,

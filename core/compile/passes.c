@@ -91,6 +91,10 @@ static bool attr_equal(const strata_attr_field *field, const char *a, const char
     static const size_t bytes[] = {[STRATA_ATTR_INT] = sizeof(int64_t),
                                    [STRATA_ATTR_FLOAT] = sizeof(double),
                                    [STRATA_ATTR_INTS] = sizeof(int64_t) * STRATA_MAX_RANK,
+                                   [STRATA_ATTR_PAIR] = sizeof(int64_t) * STRATA_MAX_RANK,
+                                   [STRATA_ATTR_QUAD] = sizeof(int64_t) * STRATA_MAX_RANK,
+                                   [STRATA_ATTR_CODES] = sizeof(int64_t) * STRATA_MAX_RANK,
+                                   [STRATA_ATTR_LIST] = sizeof(int64_t *),
                                    [STRATA_ATTR_POINTER] = sizeof(void *)};
     a += field->offset;
     b += field->offset;
@@ -247,7 +251,7 @@ strata_status strata_passes_run(strata_tensor *const *outputs, int n_outputs, st
     free(r.computed);
     free(r.table);
     if (!status && fusion) {
-        strata_fuse_epilogues(r.to, new_outputs, n_outputs, new_updates, n_updates);
+        strata_fuse_epilogues(r.to, new_outputs, n_outputs, new_updates, n_updates, fusion);
         if (!r.to->status) strata_fuse_chains(r.to, new_outputs, n_outputs, new_updates, n_updates, fusion);
         status = strata_graph_check(r.to, err);
     }

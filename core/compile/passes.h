@@ -9,8 +9,8 @@
 
 /* What the passes ask of the device that the graph is compiled for. */
 typedef struct strata_fusion {
-    /* Whether the device can run the node. */
-    bool (*supports)(void *user, const strata_tensor *node);
+    /* Whether the device runs the fused node, and does not prefer its parts. */
+    bool (*wants)(void *user, const strata_tensor *node);
     void *user;
 } strata_fusion;
 
@@ -23,18 +23,18 @@ STRATA_MUST_USE strata_status strata_passes_run(strata_tensor *const *outputs, i
                                                 strata_graph **out_graph, strata_tensor **new_outputs,
                                                 strata_tensor **new_updates, strata_error *err);
 
-/* Element-wise nodes folded into the matrix product that feeds them, in place; what they leave behind is dead
- * (core/compile/fusion.c).
- */
+/* Element-wise nodes folded into the matrix product that feeds them, in place, where the device wants the result; what they
+ * leave behind is dead (core/compile/fusion.c). */
 void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
-                           int n_updates);
+                           int n_updates, const strata_fusion *fusion);
 
-/* Element-wise nodes that only element-wise nodes read become one chain with these, where the device supports it
+/* Element-wise nodes that only element-wise nodes read become one chain with these, where the device wants it
  * (core/compile/chains.c). */
 void strata_fuse_chains(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                         int n_updates, const strata_fusion *fusion);
 
-/* `node` computes what `fused` does, which is dead then; it stays as it is where `fused` is the poison. */
-void strata_fusion_become(strata_tensor *node, const strata_tensor *fused);
+/* `node` computes what `fused` does, which is dead then; it stays as it is where `fused` is the poison, or the device does not
+ * want it. */
+void strata_fusion_become(const strata_fusion *fusion, strata_tensor *node, const strata_tensor *fused);
 
 #endif

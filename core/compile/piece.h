@@ -21,7 +21,9 @@ enum { STRATA_PLACE_ALIGNMENT = 256 };
 typedef enum strata_arena_kind {
     STRATA_ARENA_INPUT = 0, /* one a piece, index 0, maybe of 0 bytes: what the host writes, per slot; made by the program   */
     STRATA_ARENA_OUTPUT,    /* one a piece, index 1, maybe of 0 bytes: what the host reads, per slot; made by the program    */
-    STRATA_ARENA_WORK,     /* temporaries; shared by all slots, since runs follow one another                                 */
+    STRATA_ARENA_WORK,      /* temporaries; shared by all slots, since runs follow one another; no buffer for a device that
+                              plans its temporaries by itself                                                              */
+    STRATA_ARENA_CARRIED,  /* as WORK, of values that one piece of a graph computes and a later one reads                     */
     STRATA_ARENA_CONSTANT, /* uploaded before the piece is compiled, never written                                            */
     STRATA_ARENA_VARIABLE  /* a variable's own buffer                                                                         */
 } strata_arena_kind;

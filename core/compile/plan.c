@@ -37,14 +37,15 @@ typedef struct planner {
     const strata_graph *graph;
     strata_plan *plan;
     int64_t max_arena_bytes;
-    bool *live;       /* by id */
-    bool *output;     /* by id */
-    owner *owners;    /* by id */
-    int *position;    /* by id: place in the schedule; NONE for leaves and views */
-    int *storage_of;  /* by id of an owner: its storage; NONE: not in a work arena */
-    int *last_use;    /* by id of an owner: last schedule position that reads or writes it */
-    free_list *lists; /* by arena */
-    int *owner_id;    /* by storage */
+    bool *live;              /* by id */
+    bool *output;            /* by id */
+    owner *owners;           /* by id */
+    int *position;           /* by id: place in the schedule; NONE for leaves and views */
+    int *storage_of;         /* by id of an owner: its storage; NONE: not in a work arena */
+    int *last_use;           /* by id of an owner: last schedule position that reads or writes it */
+    free_list *lists;        /* by arena */
+    int *owner_id;           /* by storage */
+    int *segment_of_storage; /* the segment of the newest node that uses it */
 } planner;
 
 static int64_t align_up(int64_t bytes) {
@@ -254,6 +255,7 @@ static void find_lives(planner *p) {
             bool pinned = p->graph->nodes[owner_id]->op->flags & STRATA_OP_SLICES;
             p->storage_of[owner_id] = plan->n_storages;
             p->owner_id[plan->n_storages] = owner_id;
+            p->segment_of_storage[plan->n_storages] = NONE;
             plan->storages[plan->n_storages++] = (strata_storage){.arena = NONE,
                                                                   .bytes = align_up(tensor_bytes(p->graph->nodes[owner_id])),
                                                                   .first = pinned ? 0 : s,
@@ -262,7 +264,11 @@ static void find_lives(planner *p) {
         }
         for (int i = -1; i < node->n_inputs; i++) {
             int touched = p->storage_of[p->owners[i < 0 ? node->id : node->inputs[i]->id].id];
-            if (touched != NONE && plan->storages[touched].last < s) plan->storages[touched].last = s;
+            if (touched == NONE) continue;
+            if (plan->storages[touched].last < s) plan->storages[touched].last = s;
+            int *segment = &p->segment_of_storage[touched];
+            if (*segment != NONE && *segment != plan->segment_of[node->id]) plan->storages[touched].carried = true;
+            *segment = plan->segment_of[node->id];
         }
     }
 }
@@ -333,6 +339,7 @@ static int in_place_candidate(const planner *p, const strata_tensor *node, int s
         int candidate = p->storage_of[p->owners[input->id].id];
         if (candidate == NONE || plan->storages[candidate].last != s || plan->storages[candidate].first >= s) continue;
         if (plan->storages[candidate].bytes != align_up(tensor_bytes(node))) continue;
+        if (plan->storages[candidate].carried != plan->storages[p->storage_of[node->id]].carried) continue;
         if (strata_dtype_bytes(input->dtype) == strata_dtype_bytes(node->dtype) && read_elementwise_only(p, node, candidate))
             return candidate;
     }
@@ -342,8 +349,9 @@ static int in_place_candidate(const planner *p, const strata_tensor *node, int s
 static strata_status lay_out(planner *p, int storage, strata_error *err) {
     strata_storage *own = &p->plan->storages[storage];
     if (own->bytes > p->max_arena_bytes) return too_large(p, p->graph->nodes[p->owner_id[storage]], own->bytes, err);
+    const strata_arena_kind kind = own->carried ? STRATA_ARENA_CARRIED : STRATA_ARENA_WORK;
     for (int i = 0; i < p->plan->n_arenas; i++) {
-        if (p->plan->arenas[i].kind != STRATA_ARENA_WORK) continue;
+        if (p->plan->arenas[i].kind != kind) continue;
         int64_t offset = take(&p->lists[i], own->bytes, p->max_arena_bytes);
         if (offset == NONE) continue;
         own->arena = i;
@@ -351,7 +359,7 @@ static strata_status lay_out(planner *p, int storage, strata_error *err) {
         return STRATA_OK;
     }
     int arena;
-    STRATA_TRY(add_arena(p, STRATA_ARENA_WORK, 0, NULL, &arena, err));
+    STRATA_TRY(add_arena(p, kind, 0, NULL, &arena, err));
     /* A hole arises only where a storage was given back: there are never more holes than storages. */
     p->lists[arena].holes = malloc((size_t)(p->plan->n_storages + 1) * sizeof(hole));
     if (!p->lists[arena].holes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "plan: no host memory for an arena's free list");
@@ -383,7 +391,8 @@ static strata_status place_work(planner *p, strata_error *err) {
         }
     }
     for (int i = 0; i < plan->n_arenas; i++)
-        if (plan->arenas[i].kind == STRATA_ARENA_WORK) plan->arenas[i].bytes = p->lists[i].end;
+        if (plan->arenas[i].kind == STRATA_ARENA_WORK || plan->arenas[i].kind == STRATA_ARENA_CARRIED)
+            plan->arenas[i].bytes = p->lists[i].end;
     return STRATA_OK;
 }
 
@@ -454,10 +463,11 @@ strata_status strata_plan_create(const strata_graph *graph, strata_tensor *const
     p.position = calloc(n, sizeof *p.position);
     p.storage_of = calloc(n, sizeof *p.storage_of);
     p.owner_id = calloc(n, sizeof *p.owner_id);
+    p.segment_of_storage = calloc(n, sizeof *p.segment_of_storage);
     strata_status status = STRATA_OK;
     if (out_plan->places && out_plan->schedule && out_plan->storages && out_plan->inputs && out_plan->segment_of &&
         out_plan->segments && out_plan->communications && p.live && p.output && p.owners && p.position && p.storage_of &&
-        p.owner_id) {
+        p.owner_id && p.segment_of_storage) {
         for (int id = 0; id < graph->n_nodes; id++) out_plan->places[id].arena = NONE;
         status = plan_all(&p, outputs, n_outputs, updates, n_updates, err);
     } else {
@@ -471,6 +481,7 @@ strata_status strata_plan_create(const strata_graph *graph, strata_tensor *const
     free(p.position);
     free(p.storage_of);
     free(p.owner_id);
+    free(p.segment_of_storage);
     if (status) strata_plan_finish(out_plan);
     return status;
 }
@@ -491,7 +502,8 @@ void strata_plan_finish(strata_plan *plan) {
 int64_t strata_plan_bytes(const strata_plan *plan, strata_arena_kind kind) {
     int64_t bytes = 0;
     for (int i = 0; i < plan->n_arenas; i++)
-        if (plan->arenas[i].kind == kind) bytes += plan->arenas[i].bytes;
+        if (plan->arenas[i].kind == kind || (kind == STRATA_ARENA_WORK && plan->arenas[i].kind == STRATA_ARENA_CARRIED))
+            bytes += plan->arenas[i].bytes;
     return bytes;
 }
 

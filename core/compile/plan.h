@@ -21,6 +21,8 @@ typedef struct strata_storage {
     int first, last;
     /* The storage whose bytes this one took over at its first node; -1: none. */
     int in_place_of;
+    /* Several segments use it: it lies in a CARRIED arena, else in a WORK arena. */
+    bool carried;
 } strata_storage;
 
 /* One program's part of the schedule (core/compile/segments.h). Without communication nodes there is one. */
@@ -52,7 +54,7 @@ typedef struct strata_plan {
     /* Nodes to execute, in order. */
     strata_tensor **schedule;
     int n_schedule;
-    /* Of the work arenas only: what the checker looks at. */
+    /* Of the WORK and CARRIED arenas only: what the checker looks at. */
     strata_storage *storages;
     int n_storages;
     /* INPUT and OUTPUT (bytes: of all segments), then constants, work, variables; buffers still NULL. */
@@ -72,7 +74,7 @@ STRATA_MUST_USE strata_status strata_plan_create(const strata_graph *graph, stra
                                                  strata_plan *out_plan, strata_error *err);
 void strata_plan_finish(strata_plan *plan);
 
-/* Bytes of all arenas of a kind. */
+/* Bytes of all arenas of a kind; WORK counts the CARRIED ones too. */
 int64_t strata_plan_bytes(const strata_plan *plan, strata_arena_kind kind);
 
 /* INTERNAL, naming both, when two storages whose lives meet share bytes, or one leaves its arena. */

@@ -13,12 +13,28 @@ typedef struct strata_lowering strata_lowering; /* core/graph/launch.h */
 
 /* Attributes are a plain struct per op, described by a table, so that passes compare, traces print and plugins read them. */
 typedef enum strata_attr_kind {
-    STRATA_ATTR_INT,    /* int64_t                                                  */
-    STRATA_ATTR_FLOAT,  /* double                                                   */
-    STRATA_ATTR_INTS,   /* int64_t[STRATA_MAX_RANK]; unused entries are 0           */
-    STRATA_ATTR_SHAPE,  /* strata_shape                                             */
-    STRATA_ATTR_POINTER /* identity only: constants' data, variables, offsets       */
+    STRATA_ATTR_INT = 0,
+    STRATA_ATTR_FLOAT,
+    /* int64_t[STRATA_MAX_RANK], an entry for each axis of input 0; the rest are 0. */
+    STRATA_ATTR_INTS,
+    /* The same of two entries (height, width), and of four. */
+    STRATA_ATTR_PAIR,
+    STRATA_ATTR_QUAD,
+    STRATA_ATTR_SHAPE,
+    /* const int64_t *: as many as the attribute "n_<name>" says, or "n"; without one, an entry for each input. */
+    STRATA_ATTR_LIST,
+    /* int64_t[STRATA_MAX_RANK] of codes that mean nothing outside of the op: strata_op.parts says it in ops. */
+    STRATA_ATTR_CODES,
+    /* Identity only: constants' data, variables. */
+    STRATA_ATTR_POINTER
 } strata_attr_kind;
+
+/* The texts that stand for the values 0, 1, ... of an INT, for those who read a description (core/compile/describe.h). A list
+ * ends at a NULL attribute, the words at a NULL word. */
+typedef struct strata_attr_words {
+    const char *attribute;
+    const char *const *words;
+} strata_attr_words;
 
 typedef struct strata_attr_field {
     const char *name;
@@ -56,6 +72,8 @@ struct strata_op {
     size_t attrs_bytes;
     /* The fields of the attribute struct; the list ends at a NULL name. */
     strata_attr_field attrs[STRATA_MAX_ATTR_FIELDS];
+    /* Of the fields that stand for words; NULL: none does. */
+    const strata_attr_words *words;
 
     /* Where in the attributes its strata_epilogue is (core/op/epilogue.h); 0: the op takes none. */
     size_t epilogue;
@@ -81,6 +99,11 @@ struct strata_op {
     /* Additions and multiplications of one run, a multiply-add as two. NULL: none worth counting, except that an element-wise
      * op counts one for each element of its output (core/compile/cost.c). */
     double (*flops)(const strata_tensor *node);
+
+    /* The same value by simpler ops, for devices that do not run the node or run these better: builds nodes in the graph of
+     * x[0 .. n_inputs), which stand for the node's inputs, and returns the last. NULL, or returns NULL: there are none. What
+     * fusion put together is taken apart here. */
+    strata_tensor *(*parts)(const strata_tensor *node, strata_tensor *const *x);
 
     /* The portable kernels: describes the launches for kernel devices through strata_lowering_add (core/graph/launch.h). NULL
      * for leaves and views. */

@@ -49,7 +49,7 @@ const strata_op strata_op_all_gather = {
     .attrs_bytes = sizeof(strata_parts_attrs),
     .attrs = {STRATA_COMMUNICATION_ATTRS(strata_parts_attrs),
               {"axis", STRATA_ATTR_INT, offsetof(strata_parts_attrs, axis)},
-              {"lengths", STRATA_ATTR_POINTER, offsetof(strata_parts_attrs, lengths)},
+              {"lengths", STRATA_ATTR_LIST, offsetof(strata_parts_attrs, lengths)},
               {"n", STRATA_ATTR_INT, offsetof(strata_parts_attrs, n)},
               {"own", STRATA_ATTR_INT, offsetof(strata_parts_attrs, own)}},
     .shape = shape,

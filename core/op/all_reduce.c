@@ -31,6 +31,7 @@ const strata_op strata_op_all_reduce = {
     .attrs_bytes = sizeof(strata_all_reduce_attrs),
     .attrs = {STRATA_COMMUNICATION_ATTRS(strata_all_reduce_attrs),
               {"reduction", STRATA_ATTR_INT, offsetof(strata_all_reduce_attrs, reduction)}},
+    .words = strata_reduction_words,
     .shape = shape,
     .gradient = gradient,
     .reference = strata_communication_reference,

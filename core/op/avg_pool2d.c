@@ -159,7 +159,7 @@ const strata_op strata_op_avg_pool2d_grad = {
     .max_inputs = 1,
     .attrs_bytes = sizeof(strata_pool2d_attrs),
     .attrs = {STRATA_WINDOW_ATTRS(strata_pool2d_attrs),
-              {"input_size", STRATA_ATTR_INTS, offsetof(strata_pool2d_attrs, input_size)}},
+              {"input_size", STRATA_ATTR_PAIR, offsetof(strata_pool2d_attrs, input_size)}},
     .shape = grad_shape,
     .gradient = grad_gradient,
     .reference = grad_reference,

@@ -5,6 +5,7 @@
  * gradient: dy cast back, between floats only. */
 #include "core/op/copy.h"
 #include "core/op/element.h"
+#include "core/op/rules.h"
 #include "strata/ops.h"
 
 typedef struct cast_attrs {
@@ -76,6 +77,7 @@ const strata_op strata_op_cast = {.name = "cast",
                                   .flags = STRATA_OP_ELEMENTWISE,
                                   .attrs_bytes = sizeof(cast_attrs),
                                   .attrs = {{"dtype", STRATA_ATTR_INT, offsetof(cast_attrs, dtype)}},
+                                  .words = strata_dtype_words,
                                   .shape = cast_shape,
                                   .gradient = cast_gradient,
                                   .reference = cast_reference,

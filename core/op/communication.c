@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+const strata_attr_words strata_reduction_words[] = {{"reduction", (const char *const[]){"sum", "mean", NULL}}, {NULL, NULL}};
+
 strata_channel strata_channel_of_first(int n) {
     /* Beyond 62 devices there is no room for a bit each; the channel is everybody's then. */
     return (strata_channel){.id = n, .members = n > 0 && n < 63 ? ((int64_t)1 << n) - 1 : 0};

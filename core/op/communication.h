@@ -145,14 +145,15 @@ const int64_t *strata_parts_copy(strata_graph *graph, const int64_t *lengths, in
 strata_status strata_communication_shape(strata_tensor *node, strata_error *err);
 /* With one device the value is the input's; zeros without an input. */
 strata_status strata_communication_reference(const strata_op_call *call, strata_error *err);
+/* strata_op.words of an op with the attribute "reduction". */
+extern const strata_attr_words strata_reduction_words[];
 /* Rows of the attribute table that every communication op has; `type` has the common attributes first. */
-#define STRATA_COMMUNICATION_ATTRS(type)                                      \
-    {"channel", STRATA_ATTR_INT, offsetof(type, common.channel.id)},          \
-        {"members", STRATA_ATTR_INT, offsetof(type, common.channel.members)}, \
-        {"every", STRATA_ATTR_INT, offsetof(type, common.every)},             \
-        {"cores", STRATA_ATTR_POINTER, offsetof(type, common.cores)},         \
-        {"n_cores", STRATA_ATTR_INT, offsetof(type, common.n_cores)}, {       \
-        "shape", STRATA_ATTR_SHAPE, offsetof(type, common.shape)              \
+#define STRATA_COMMUNICATION_ATTRS(type)                                                                                       \
+    {"channel", STRATA_ATTR_INT, offsetof(type, common.channel.id)},                                                           \
+        {"channel_members", STRATA_ATTR_INT, offsetof(type, common.channel.members)},                                          \
+        {"every", STRATA_ATTR_INT, offsetof(type, common.every)}, {"members", STRATA_ATTR_LIST, offsetof(type, common.cores)}, \
+        {"n_members", STRATA_ATTR_INT, offsetof(type, common.n_cores)}, {                                                      \
+        "shape", STRATA_ATTR_SHAPE, offsetof(type, common.shape)                                                               \
     }
 
 #endif

@@ -291,9 +291,11 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
         .attrs_bytes = sizeof(strata_conv2d_attrs),                                            \
         .attrs = {STRATA_WINDOW_ATTRS(strata_conv2d_attrs),                                    \
                   {"groups", STRATA_ATTR_INT, offsetof(strata_conv2d_attrs, groups)},          \
-                  {"input_size", STRATA_ATTR_INTS, offsetof(strata_conv2d_attrs, input_size)}, \
+                  {"input_size", STRATA_ATTR_PAIR, offsetof(strata_conv2d_attrs, input_size)}, \
                   STRATA_EPILOGUE_ATTRS(strata_conv2d_attrs)},                                 \
         .epilogue = offsetof(strata_conv2d_attrs, epilogue),                                   \
+        .words = strata_epilogue_words,                                                        \
+        .parts = strata_epilogue_parts,                                                        \
         .shape = which##_shape,                                                                \
         .gradient = which##_gradient,                                                          \
         .reference = which##_reference,                                                        \

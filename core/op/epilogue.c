@@ -7,7 +7,15 @@
 #include <math.h>
 #include <string.h>
 
+extern const strata_op strata_op_add, strata_op_relu, strata_op_tanh, strata_op_sigmoid, strata_op_relu_grad,
+    strata_op_tanh_grad, strata_op_sigmoid_grad;
+
 enum { OWN_OPERANDS = 2, MOST_ATTRS_BYTES = 1024 };
+
+const strata_attr_words strata_epilogue_words[] = {
+    {"activation", (const char *const[]){"linear", "relu", "tanh", "sigmoid", NULL}},
+    {"aux", (const char *const[]){"none", "relu_grad", "tanh_grad", "sigmoid_grad", "add", NULL}},
+    {NULL, NULL}};
 
 const strata_epilogue *strata_epilogue_of(const strata_tensor *node) {
     size_t offset = node->op->epilogue;
@@ -144,4 +152,24 @@ strata_tensor *strata_epilogue_fused(strata_tensor *product, strata_tensor *bias
     if (aux_form != STRATA_EPILOGUE_NO_AUX) epilogue.aux = aux_form;
     memcpy(attrs + product->op->epilogue, &epilogue, sizeof epilogue);
     return strata_node(product->graph, product->op, n_inputs, inputs, attrs);
+}
+
+/* ---- taking apart ---- */
+
+strata_tensor *strata_epilogue_parts(const strata_tensor *node, strata_tensor *const *x) {
+    static const strata_op *const activations[] = {NULL, [STRATA_EPILOGUE_RELU] = &strata_op_relu, &strata_op_tanh,
+                                                   &strata_op_sigmoid};
+    static const strata_op *const aux_forms[] = {NULL, [STRATA_EPILOGUE_RELU_GRAD] = &strata_op_relu_grad, &strata_op_tanh_grad,
+                                                 &strata_op_sigmoid_grad, &strata_op_add};
+    const strata_epilogue *epilogue = strata_epilogue_of(node);
+    const size_t bytes = node->op->attrs_bytes;
+    if (strata_epilogue_is_plain(epilogue) || bytes > MOST_ATTRS_BYTES) return NULL;
+    _Alignas(max_align_t) char attrs[MOST_ATTRS_BYTES];
+    memcpy(attrs, node->attrs, bytes);
+    memset(attrs + node->op->epilogue, 0, sizeof *epilogue);
+    strata_tensor *v = strata_node(NULL, node->op, OWN_OPERANDS, x, attrs);
+    if (epilogue->has_bias) v = strata_node(NULL, &strata_op_add, 2, (strata_tensor *[]){v, x[OWN_OPERANDS]}, NULL);
+    if (epilogue->activation) v = strata_node(NULL, activations[epilogue->activation], 1, &v, NULL);
+    if (epilogue->aux) v = strata_node(NULL, aux_forms[epilogue->aux], 2, (strata_tensor *[]){v, x[aux_index(epilogue)]}, NULL);
+    return v;
 }

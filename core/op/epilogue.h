@@ -49,6 +49,11 @@ typedef struct strata_epilogue {
         "aux", STRATA_ATTR_INT, offsetof(attrs, epilogue.aux)                    \
     }
 
+/* strata_op.words of an op that has these rows and no others that stand for words. */
+extern const strata_attr_words strata_epilogue_words[];
+/* strata_op.parts: the plain product, then an op for each thing that was folded in. */
+strata_tensor *strata_epilogue_parts(const strata_tensor *node, strata_tensor *const *x);
+
 /* The node's, or NULL: its op takes none. */
 const strata_epilogue *strata_epilogue_of(const strata_tensor *node);
 /* Whether anything is folded in. */

@@ -277,12 +277,23 @@ static strata_status gather_grad_lower(const strata_tensor *node, strata_lowerin
     return lower_rows(node, "scatter_add", variant, s, repeats_of(node), lowering, err);
 }
 
+/* With the rows of dy repeated. */
+static strata_tensor *gather_grad_parts(const strata_tensor *node, strata_tensor *const *x) {
+    if (repeats_of(node) == 1) return NULL;
+    const gather_grad_attrs *attrs = node->attrs;
+    strata_shape whole = x[0]->shape;
+    whole.dims[attrs->axis + x[1]->shape.rank - 1] = repeats_of(node);
+    strata_tensor *dy = strata_broadcast_to(x[0], whole);
+    return strata_node(NULL, &strata_op_gather_grad, 2, (strata_tensor *[]){dy, x[1]}, attrs);
+}
+
 const strata_op strata_op_gather_grad = {.name = "gather_grad",
                                          .min_inputs = 2,
                                          .max_inputs = 2,
                                          .attrs_bytes = sizeof(gather_grad_attrs),
                                          .attrs = {{"axis", STRATA_ATTR_INT, offsetof(gather_grad_attrs, axis)},
                                                    {"size", STRATA_ATTR_INT, offsetof(gather_grad_attrs, size)}},
+                                         .parts = gather_grad_parts,
                                          .shape = gather_grad_shape,
                                          .gradient = gather_grad_gradient,
                                          .reference = gather_grad_reference,

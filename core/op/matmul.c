@@ -217,6 +217,8 @@ const strata_op strata_op_matmul = {
               {"transpose_b", STRATA_ATTR_INT, offsetof(strata_matmul_attrs, transpose_b)},
               STRATA_EPILOGUE_ATTRS(strata_matmul_attrs)},
     .epilogue = offsetof(strata_matmul_attrs, epilogue),
+    .words = strata_epilogue_words,
+    .parts = strata_epilogue_parts,
     .shape = shape,
     .gradient = gradient,
     .reference = reference,

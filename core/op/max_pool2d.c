@@ -164,6 +164,16 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
     return strata_lowering_add(lowering, &launch, err);
 }
 
+extern const strata_op strata_op_relu_grad;
+
+static strata_tensor *grad_parts(const strata_tensor *node, strata_tensor *const *x) {
+    if (!is_rectified(node)) return NULL;
+    strata_pool2d_attrs attrs = *(const strata_pool2d_attrs *)node->attrs;
+    attrs.rectified = 0;
+    strata_tensor *dx = strata_node(NULL, &strata_op_max_pool2d_grad, 2, x, &attrs);
+    return strata_node(NULL, &strata_op_relu_grad, 2, (strata_tensor *[]){dx, x[0]}, NULL);
+}
+
 const strata_op strata_op_max_pool2d = {
     .name = "max_pool2d",
     .min_inputs = 1,
@@ -183,6 +193,7 @@ const strata_op strata_op_max_pool2d_grad = {
     .attrs_bytes = sizeof(strata_pool2d_attrs),
     .attrs = {STRATA_WINDOW_ATTRS(strata_pool2d_attrs),
               {"rectified", STRATA_ATTR_INT, offsetof(strata_pool2d_attrs, rectified)}},
+    .parts = grad_parts,
     .shape = grad_shape,
     .gradient = grad_gradient,
     .reference = grad_reference,

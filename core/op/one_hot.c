@@ -65,6 +65,7 @@ const strata_op strata_op_one_hot = {.name = "one_hot",
                                      .attrs_bytes = sizeof(one_hot_attrs),
                                      .attrs = {{"depth", STRATA_ATTR_INT, offsetof(one_hot_attrs, depth)},
                                                {"dtype", STRATA_ATTR_INT, offsetof(one_hot_attrs, dtype)}},
+                                     .words = strata_dtype_words,
                                      .shape = one_hot_shape,
                                      .reference = one_hot_reference,
                                      .lower = one_hot_lower};

@@ -23,6 +23,7 @@ const strata_op strata_op_reduce_to = {
     .attrs_bytes = sizeof(strata_all_reduce_attrs),
     .attrs = {STRATA_COMMUNICATION_ATTRS(strata_all_reduce_attrs),
               {"reduction", STRATA_ATTR_INT, offsetof(strata_all_reduce_attrs, reduction)}},
+    .words = strata_reduction_words,
     .shape = shape,
     .no_gradient = "only some devices get its result; use all_reduce where gradients must pass",
     .reference = strata_communication_reference,

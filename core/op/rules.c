@@ -3,6 +3,9 @@
  * Checks that shape rules share. */
 #include "core/op/rules.h"
 
+const strata_attr_words strata_dtype_words[] = {
+    {"dtype", (const char *const[]){"f32", "f16", "bf16", "i32", "i64", "u8", "bool", NULL}}, {NULL, NULL}};
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

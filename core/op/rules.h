@@ -14,6 +14,9 @@ enum {
     STRATA_ANY_DTYPE = (1 << STRATA_DTYPE_COUNT) - 1
 };
 
+/* strata_op.words of an op whose attribute "dtype" is a strata_dtype, and no other stands for words. */
+extern const strata_attr_words strata_dtype_words[];
+
 /* INVALID "x is u8; it must be f32, f16 or bf16" unless the tensor's dtype is one of `allowed`. */
 STRATA_MUST_USE strata_status strata_check_dtype(const strata_tensor *tensor, const char *name, unsigned allowed,
                                                  strata_error *err);

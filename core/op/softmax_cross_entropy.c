@@ -126,6 +126,7 @@ const strata_op strata_op_softmax_cross_entropy_grad = {
     .max_inputs = 3,
     .attrs_bytes = sizeof(grad_attrs),
     .attrs = {{"of", STRATA_ATTR_INT, offsetof(grad_attrs, of)}},
+    .words = (const strata_attr_words[]){{"of", (const char *const[]){"loss", "logits", "labels", NULL}}, {NULL, NULL}},
     .shape = grad_shape,
     .no_gradient = "for second derivatives build the loss from strata_log_softmax",
     .reference = grad_reference,

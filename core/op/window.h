@@ -26,9 +26,9 @@ typedef struct strata_window {
 
 /* Rows of an op's attribute table for the strata_window called `window` in its struct. */
 #define STRATA_WINDOW_ATTRS(attrs)                                                                                          \
-    {"size", STRATA_ATTR_INTS, offsetof(attrs, window.size)}, {"stride", STRATA_ATTR_INTS, offsetof(attrs, window.stride)}, \
-        {"dilation", STRATA_ATTR_INTS, offsetof(attrs, window.dilation)}, {                                                 \
-        "padding", STRATA_ATTR_INTS, offsetof(attrs, window.padding)                                                        \
+    {"size", STRATA_ATTR_PAIR, offsetof(attrs, window.size)}, {"stride", STRATA_ATTR_PAIR, offsetof(attrs, window.stride)}, \
+        {"dilation", STRATA_ATTR_PAIR, offsetof(attrs, window.dilation)}, {                                                 \
+        "padding", STRATA_ATTR_QUAD, offsetof(attrs, window.padding)                                                        \
     }
 
 /* What a user says about a window, before the padding is numbers. 0 in stride and dilation: 1. */

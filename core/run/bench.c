@@ -111,7 +111,9 @@ strata_status strata_bench_init(strata_bench *bench, strata_device *device, cons
     const size_t n_places = (size_t)node->id + 1, n_operands = (size_t)node->n_inputs + 1; /* inputs come before */
     const double work = strata_node_flops(node) + strata_node_moved_bytes(node);
     int n_nodes = 1;
-    if (device->info.device_class >= STRATA_DEVICE_INTEGRATED_GPU && work <= WORTH_A_SUBMISSION)
+    const strata_device_class class = device->info.device_class;
+    const bool is_gpu = class == STRATA_DEVICE_INTEGRATED_GPU || class == STRATA_DEVICE_DISCRETE_GPU;
+    if (is_gpu && work <= WORTH_A_SUBMISSION)
         n_nodes = work * MOST_NODES <= WORTH_A_SUBMISSION ? MOST_NODES : (int)(WORTH_A_SUBMISSION / work);
     *bench = (strata_bench){.device = device, .node = node};
     bench->nodes = calloc((size_t)n_nodes, sizeof(*bench->nodes));

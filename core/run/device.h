@@ -13,6 +13,14 @@
 struct strata_device_list;
 typedef struct strata_program strata_program; /* a compiled piece; the backend's struct */
 
+/* What a device makes of a node. */
+typedef enum strata_support {
+    STRATA_SUPPORT_NO = 0,
+    STRATA_SUPPORT_YES,
+    /* It runs the node, and runs the nodes that fusion would make it of better. */
+    STRATA_SUPPORT_PARTS
+} strata_support;
+
 /* Collectives inside of programs: the ops all_reduce (SUM), all_gather and reduce_scatter (SUM) whose attributes name the cores
  * that take part (strata_communication_attrs.cores), each with an operand. The programs of all these cores have the same
  * collectives in the same order, and their runs are submitted, one a core, before any is waited for: so `run` must not wait for
@@ -41,8 +49,8 @@ typedef struct strata_device_api {
                               strata_error *err);
 
     /* ---- programs ---- */
-    /* Whether compile would take this node; if not, *reason (static memory) says why. */
-    bool (*supports)(strata_device *device, const strata_tensor *node, const char **reason);
+    /* Whether compile would take this node; if not, *reason (memory of the device) says why. */
+    strata_support (*supports)(strata_device *device, const strata_tensor *node, const char **reason);
     strata_status (*compile)(strata_device *device, const strata_piece *piece, strata_program **out_program, strata_error *err);
     void (*program_destroy)(strata_program *program); /* none of its runs may be going on */
     /* Host memory of a slot's INPUT or OUTPUT arena, stable for the program's life. The host may touch a slot's only while the
@@ -73,6 +81,10 @@ struct strata_device {
     strata_device_info info;
     /* The backend counts in these. */
     strata_device_counters counters;
+    /* The backend plans the memory of temporaries by itself: WORK arenas have no buffer. */
+    bool plans_temporaries;
+    /* It takes constants from their nodes: CONSTANT arenas have no buffer. */
+    bool keeps_constants;
 };
 
 /* How many runs the device takes in one call; 1: run by run. */

@@ -68,18 +68,20 @@ static strata_status check_memory(const strata_executable *exe, strata_error *er
                        (double)wanted / 1048576, (double)left / 1048576);
 }
 
-/* Device memory of the work and constant arenas; constants are uploaded. */
+/* Device memory of the arenas, but for what the device keeps by itself; constants are uploaded. */
 static strata_status make_buffers(strata_executable *exe, strata_error *err) {
     for (int i = 0; i < exe->plan.n_arenas; i++) {
         strata_arena *arena = &exe->plan.arenas[i];
         if (arena->kind == STRATA_ARENA_VARIABLE) arena->buffer = exe->plan.arena_variables[i]->buffer;
-        if ((arena->kind == STRATA_ARENA_WORK || arena->kind == STRATA_ARENA_CONSTANT) && arena->bytes)
-            STRATA_TRY(exe->device->api->buffer_create(exe->device, arena->bytes, &arena->buffer, err));
+        const bool made = arena->kind == STRATA_ARENA_CARRIED ||
+                          (arena->kind == STRATA_ARENA_CONSTANT && !exe->device->keeps_constants) ||
+                          (arena->kind == STRATA_ARENA_WORK && !exe->device->plans_temporaries);
+        if (made && arena->bytes) STRATA_TRY(exe->device->api->buffer_create(exe->device, arena->bytes, &arena->buffer, err));
     }
     for (int id = 0; id < exe->plan.n_places; id++) {
         const strata_tensor *node = exe->graph->nodes[id];
         strata_place place = exe->plan.places[id];
-        if (node->op != &strata_op_constant || place.arena < 0 || !place.bytes) continue;
+        if (node->op != &strata_op_constant || place.arena < 0 || !exe->plan.arenas[place.arena].buffer) continue;
         const void *data = ((const strata_constant_attrs *)node->attrs)->data;
         STRATA_TRY(
             exe->device->api->upload(exe->device, exe->plan.arenas[place.arena].buffer, place.offset, data, place.bytes, err));
@@ -117,16 +119,16 @@ static strata_status compile(strata_executable *exe, strata_error *err) {
     return status;
 }
 
-static bool device_supports(void *device, const strata_tensor *node) {
+static bool device_wants(void *device, const strata_tensor *node) {
     const char *reason;
-    return ((strata_device *)device)->api->supports(device, node, &reason);
+    return ((strata_device *)device)->api->supports(device, node, &reason) == STRATA_SUPPORT_YES;
 }
 
 /* Everything that needs no device memory. */
 static strata_status plan(strata_executable *exe, strata_tensor *const *outputs, strata_tensor *const *updates, int n_updates,
                           bool no_fusion, bool alone, const strata_core_place *place, strata_tensor **new_updates,
                           strata_error *err) {
-    const strata_fusion fusion = {device_supports, exe->device};
+    const strata_fusion fusion = {device_wants, exe->device};
     STRATA_TRY(strata_passes_run(outputs, exe->n_outputs, updates, n_updates, no_fusion ? NULL : &fusion, alone, &exe->graph,
                                  exe->outputs, new_updates, err));
     STRATA_TRY(strata_collectives_prepare(place, &exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, err));

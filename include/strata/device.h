@@ -21,9 +21,9 @@ typedef enum strata_device_class {
 } strata_device_class;
 
 typedef struct strata_device_info {
-    /* "opencl:0", "opencl:0.1" (a sub-device), "vulkan:0", "host". */
+    /* "opencl:0", "opencl:0.1" (a sub-device), "vulkan:0", "host", "systolic:0" (a plugin's). */
     char id[32];
-    /* "opencl", "vulkan", "host". */
+    /* "opencl", "vulkan", "host", or a plugin's name. */
     char backend[16];
     /* What the driver reports. */
     char name[128], vendor[64], driver[128];
@@ -52,6 +52,19 @@ typedef struct strata_device_info {
 
 STRATA_API const char *strata_device_class_name(strata_device_class device_class); /* "cpu", "discrete-gpu", ... */
 
+/* Loads a vendor's plugin (strata/plugin.h) into this process, for its life; from then on its devices are listed and opened as
+ * all others, as NAME:0, NAME:1, ... `text` is FILE[,key=value[,key=value ...]]; what options there are is the plugin's. A file
+ * that is loaded already is not loaded again. Plugins that STRATA_PLUGINS names (several texts, separated by colons) and those
+ * of the folders $XDG_DATA_HOME/strata/plugins and PREFIX/lib/strata/plugins need no call: devices of theirs that cannot be used
+ * are rows with a reason. Fails, with the file's name: UNAVAILABLE where it is not there; INVALID where it is no plugin, every
+ * user may write the file or its folder, or an option is wrong; UNSUPPORTED where it was built for another version (both are
+ * named); INTERNAL where it breaks a rule of plugin.h; and as the plugin itself says. Thread: any. */
+STRATA_API STRATA_MUST_USE strata_status strata_plugin_load(const char *text, strata_error *err);
+
+/* Takes the messages of all plugins of the process, from any thread. NULL, as at the start: they are dropped. */
+typedef void strata_plugin_log(const char *message);
+STRATA_API void strata_plugin_set_log(strata_plugin_log *take);
+
 /* Every device of every backend, those that cannot be opened too (`skipped` says why); a backend without loader or driver is
  * one row with id "opencl" or "vulkan" and a reason. The host is always there; the device "null", which computes
  * nothing, can be opened and is never listed. Caller frees with strata_devices_free.
@@ -70,8 +83,8 @@ typedef struct strata_device_options {
     /* NULL: $XDG_CACHE_HOME/strata, else ~/.cache/strata; borrowed during the call. */
     const char *cache_dir;
     /* A wait fails with TIMEOUT, and the device counts as lost, when nothing that was submitted has ended for so many seconds:
-     * 0.001..1e9; 0 means 600. One submission is a whole program, a training step for instance. Vulkan only: OpenCL has no wait
-     * with a limit, and the host runs programs in the caller. */
+     * 0.001..1e9; 0 means 600, or what a plugin says. One submission is a whole program, a training step for instance. Vulkan
+     * and plugins only: OpenCL has no wait with a limit, and the host runs programs in the caller. */
     double stall_seconds;
 } strata_device_options;
 

@@ -98,12 +98,22 @@ static int unknown_option(const command *command, const char *given) {
     return usage_error("%s has no option --%s; strata help %s lists them", command->name, name, command->name);
 }
 
+static void print_message(const char *message) {
+    fprintf(stderr, "plugin: %s\n", message);
+}
+
 static int set_option(const option_row *row, const char *text, void *options) {
     void *target = (char *)options + row->offset;
     char *end = NULL;
     errno = 0;
     if (row->kind == OPTION_FLAG) {
         *(bool *)target = true;
+    } else if (row->kind == OPTION_PLUGIN) {
+        strata_error err = {0};
+        strata_status status = strata_plugin_load(text, &err);
+        if (status) return report(FAILING_DEVICE, status, &err);
+    } else if (row->kind == OPTION_VERBOSE) {
+        strata_plugin_set_log(print_message);
     } else if (row->kind == OPTION_TEXT) {
         if (!*text) return usage_error("%s%s needs a %s", dashes(row), row->name, row->value);
         *(const char **)target = text;

@@ -164,9 +164,9 @@ static strata_status download(strata_device *device, strata_buffer *buffer, int6
 
 /* ---- programs ---- */
 
-static bool supports(strata_device *device, const strata_tensor *node, const char **reason) {
+static strata_support supports(strata_device *device, const strata_tensor *node, const char **reason) {
     core *c = core_of(device);
-    return strata_is_collective(node) || c->host->api->supports(c->host, node, reason);
+    return strata_is_collective(node) ? STRATA_SUPPORT_YES : c->host->api->supports(c->host, node, reason);
 }
 
 static void program_destroy(struct strata_program *program) {

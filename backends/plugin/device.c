@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A device of a plugin: its calls behind Strata's device table. The plugin computes; here every answer is checked, what was
+ * asked for is counted, a lost device stays lost, and no wait is longer than stall_seconds. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backends/plugin/plugin.h"
+
+static const double DEFAULT_STALL_SECONDS = 600, LEAST_STALL_SECONDS = 0.001, MOST_STALL_SECONDS = 1e9;
+
+/* ---- answers ---- */
+
+strata_status plugin_check_lost(const plugin_device *device, strata_error *err) {
+    if (!device->lost) return STRATA_OK;
+    return strata_fail(err, STRATA_DEVICE_LOST, "%s was lost before: %s", device->base.info.id, device->why.message);
+}
+
+static strata_status lose(plugin_device *device, strata_status status, strata_error *err) {
+    if (!device->lost) device->why = *err;
+    device->lost = true;
+    return status;
+}
+
+strata_status plugin_result(plugin_device *device, const char *call, strata_plugin_status status, strata_plugin_error *message,
+                            strata_error *err) {
+    strata_error own = {0};
+    if (status == STRATA_PLUGIN_OK) return STRATA_OK;
+    message->message[sizeof message->message - 1] = 0;
+    const strata_status known = plugin_status(status);
+    if (known == STRATA_INTERNAL && status != STRATA_PLUGIN_INTERNAL)
+        strata_fail(&own, known, "%s: the plugin's %s returned the status %d, which plugin.h does not have: %.800s",
+                    device->base.info.id, call, (int)status, message->message);
+    else if (message->message[0])
+        strata_fail(&own, known, "%s: %s", device->base.info.id, message->message);
+    else
+        strata_fail(&own, known, "%s: the plugin's %s failed (%s) and gives no reason", device->base.info.id, call,
+                    strata_status_name(known));
+    if (err) *err = own;
+    return own.status == STRATA_DEVICE_LOST ? lose(device, own.status, &own) : own.status;
+}
+
+strata_status plugin_broke(const plugin_device *device, strata_error *err, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    strata_fail_v(err, STRATA_INTERNAL, format, arguments);
+    va_end(arguments);
+    return strata_fail_in(err, STRATA_INTERNAL, "%s: its plugin breaks a rule of plugin.h", device->base.info.id);
+}
+
+/* ---- memory ---- */
+
+static strata_status create_buffer(strata_device *base, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
+    plugin_device *device = (plugin_device *)base;
+    STRATA_TRY(plugin_check_lost(device, err));
+    strata_buffer *buffer = calloc(1, sizeof *buffer);
+    if (!buffer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a buffer", base->info.id);
+    strata_plugin_error message = {.size = sizeof message};
+    strata_status status = plugin_result(
+        device, "buffer_create", device->calls.buffer_create(device->device, bytes, &buffer->buffer, &message), &message, err);
+    if (!status && !buffer->buffer) status = plugin_broke(device, err, "buffer_create succeeded, and its buffer is NULL");
+    if (status) {
+        free(buffer);
+        return status;
+    }
+    buffer->bytes = bytes;
+    base->counters.allocations++;
+    base->counters.allocated_bytes += (uint64_t)bytes;
+    *out_buffer = buffer;
+    return STRATA_OK;
+}
+
+static void destroy_buffer(strata_device *base, strata_buffer *buffer) {
+    plugin_device *device = (plugin_device *)base;
+    if (!buffer) return;
+    device->calls.buffer_destroy(device->device, buffer->buffer);
+    base->counters.allocated_bytes -= (uint64_t)buffer->bytes;
+    free(buffer);
+}
+
+/* The range, and all runs before: a program that hangs is found by its wait, as a copy has no limit. */
+static strata_status before_copy(plugin_device *device, const strata_buffer *buffer, int64_t offset, int64_t bytes,
+                                 strata_error *err) {
+    if (offset < 0 || bytes < 0 || offset > buffer->bytes - bytes)
+        return strata_fail(err, STRATA_INVALID, "%s: %lld bytes at %lld are outside a buffer of %lld", device->base.info.id,
+                           (long long)bytes, (long long)offset, (long long)buffer->bytes);
+    STRATA_TRY(plugin_check_lost(device, err));
+    return plugin_await(device, device->last_ticket, 0, err);
+}
+
+static strata_status upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source, int64_t bytes,
+                            strata_error *err) {
+    plugin_device *device = (plugin_device *)base;
+    strata_plugin_error message = {.size = sizeof message};
+    STRATA_TRY(before_copy(device, buffer, offset, bytes, err));
+    if (!bytes) return STRATA_OK;
+    STRATA_TRY(plugin_result(device, "upload",
+                             device->calls.upload(device->device, buffer->buffer, offset, source, bytes, &message), &message,
+                             err));
+    base->counters.upload_bytes += (uint64_t)bytes;
+    return STRATA_OK;
+}
+
+static strata_status download(strata_device *base, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
+                              strata_error *err) {
+    plugin_device *device = (plugin_device *)base;
+    strata_plugin_error message = {.size = sizeof message};
+    STRATA_TRY(before_copy(device, buffer, offset, bytes, err));
+    if (!bytes) return STRATA_OK;
+    STRATA_TRY(plugin_result(device, "download",
+                             device->calls.download(device->device, buffer->buffer, offset, target, bytes, &message), &message,
+                             err));
+    base->counters.download_bytes += (uint64_t)bytes;
+    return STRATA_OK;
+}
+
+/* ---- waiting ---- */
+
+static strata_status await_oldest(plugin_device *device, strata_error *err) {
+    strata_plugin_error message = {.size = sizeof message};
+    const double runs = device->longest_call > 1 ? device->longest_call : 1;
+    const double seconds =
+        device->stall_seconds * runs < MOST_STALL_SECONDS ? device->stall_seconds * runs : MOST_STALL_SECONDS;
+    const strata_plugin_status answer =
+        device->calls.wait(device->device, device->pending[0], (int64_t)(seconds * 1e9), &message);
+    if (answer == STRATA_PLUGIN_TIMEOUT) {
+        strata_error own = {0};
+        strata_fail(&own, STRATA_TIMEOUT, "%s: a run has not ended for %.3g s (stall_seconds); the device counts as lost",
+                    device->base.info.id, seconds);
+        if (err) *err = own;
+        return lose(device, STRATA_TIMEOUT, &own);
+    }
+    STRATA_TRY(plugin_result(device, "wait", answer, &message, err));
+    device->n_pending--;
+    for (int i = 0; i < device->n_pending; i++) device->pending[i] = device->pending[i + 1];
+    return STRATA_OK;
+}
+
+strata_status plugin_await(plugin_device *device, uint64_t ticket, int most, strata_error *err) {
+    while (device->n_pending > most && device->pending[0] <= ticket) STRATA_TRY(await_oldest(device, err));
+    return STRATA_OK;
+}
+
+static strata_status wait_for(strata_device *base, uint64_t ticket, strata_error *err) {
+    plugin_device *device = (plugin_device *)base;
+    STRATA_TRY(plugin_check_lost(device, err));
+    if (ticket > device->last_ticket)
+        return strata_fail(err, STRATA_INVALID, "%s: ticket %llu was never given out; the last is %llu", base->info.id,
+                           (unsigned long long)ticket, (unsigned long long)device->last_ticket);
+    base->counters.waits++;
+    return plugin_await(device, ticket, 0, err);
+}
+
+/* ---- opening and closing ---- */
+
+static void close_device(strata_device *base) {
+    plugin_device *device = (plugin_device *)base;
+    if (device->device) device->calls.close(device->device);
+    free(device->pending);
+    free(device);
+}
+
+static const strata_device_api plugin_api = {
+    .close = close_device,
+    .buffer_create = create_buffer,
+    .buffer_destroy = destroy_buffer,
+    .upload = upload,
+    .download = download,
+    .supports = plugin_supports,
+    .compile = plugin_compile,
+    .program_destroy = plugin_program_destroy,
+    .program_input = plugin_program_input,
+    .program_output = plugin_program_output,
+    .run = plugin_run,
+    .wait = wait_for,
+    .most_runs = plugin_most_runs,
+    .run_many = plugin_run_many,
+    .topology = plugin_topology,
+    .collectives = plugin_collectives,
+};
+
+/* Whether every required call is there. `close` comes first: without it an opened device cannot even be given back. */
+static strata_status check_calls(const plugin_device *device, size_t given_bytes, strata_error *err) {
+    const strata_plugin_device_calls *calls = &device->calls;
+    const struct {
+        const char *name;
+        bool there;
+    } required[] = {{"close", calls->close != NULL},
+                    {"buffer_create", calls->buffer_create != NULL},
+                    {"buffer_destroy", calls->buffer_destroy != NULL},
+                    {"upload", calls->upload != NULL},
+                    {"download", calls->download != NULL},
+                    {"supports", calls->supports != NULL},
+                    {"compile", calls->compile != NULL},
+                    {"program_destroy", calls->program_destroy != NULL},
+                    {"program_input", calls->program_input != NULL},
+                    {"program_output", calls->program_output != NULL},
+                    {"run", calls->run != NULL},
+                    {"wait", calls->wait != NULL}};
+    for (size_t i = 0; i < sizeof required / sizeof *required; i++)
+        if (!required[i].there)
+            return plugin_broke(device, err,
+                                "its strata_plugin_device_calls (size %zu; version 1.0 has %zu bytes) has NULL in the required "
+                                "slot %s",
+                                given_bytes, offsetof(strata_plugin_device_calls, table) + sizeof calls->table,
+                                required[i].name);
+    return STRATA_OK;
+}
+
+static strata_status open_plugin_device(plugin_device *device, const plugin *loaded, int index, strata_error *err) {
+    const strata_plugin_device_calls *calls = NULL;
+    strata_plugin_error message = {.size = sizeof message};
+    strata_plugin_device *opened = NULL;
+    STRATA_TRY(
+        plugin_result(device, "device_open", loaded->calls.device_open(index, &opened, &calls, &message), &message, err));
+    if (!opened || !calls)
+        return plugin_broke(device, err, "device_open succeeded, and its %s NULL", opened ? "calls are" : "device is");
+    if (calls->size < sizeof calls->size) return plugin_broke(device, err, "its calls say size %zu", calls->size);
+    plugin_copy_struct(&device->calls, sizeof device->calls, calls);
+    STRATA_TRY(check_calls(device, calls->size, err)); /* without close, the device cannot be given back */
+    device->device = opened;
+    return plugin_find_cores(device, err);
+}
+
+strata_status plugin_device_open(const plugin *loaded, const strata_device_info *info, int index,
+                                 const strata_device_options *opts, strata_device **out_device, strata_error *err) {
+    strata_plugin_device_info given;
+    plugin_copy_struct(&given, sizeof given, loaded->calls.device_info(index)); /* plugin_device_row has checked it */
+    double stall = opts->stall_seconds != 0   ? opts->stall_seconds
+                   : given.stall_seconds != 0 ? given.stall_seconds
+                                              : DEFAULT_STALL_SECONDS;
+    if (!(stall >= LEAST_STALL_SECONDS && stall <= MOST_STALL_SECONDS))
+        return strata_fail(err, STRATA_INVALID, "%s: stall_seconds is %g; it must be %g to %g", info->id, stall,
+                           LEAST_STALL_SECONDS, MOST_STALL_SECONDS);
+    plugin_device *device = calloc(1, sizeof *device);
+    if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for the device", info->id);
+    device->base =
+        (strata_device){.api = &plugin_api, .info = *info, .plans_temporaries = !given.wants_arenas, .keeps_constants = true};
+    device->stall_seconds = stall;
+    strata_status status = open_plugin_device(device, loaded, index, err);
+    if (status) {
+        close_device(&device->base);
+        return status;
+    }
+    *out_device = &device->base;
+    return STRATA_OK;
+}

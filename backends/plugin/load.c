@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loading one plugin: the file, its entry symbol, its version, its table, its devices. Everything that comes back is checked
+ * before it is used. */
+#include <ctype.h>
+#include <dlfcn.h>
+#include <libgen.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "backends/plugin/plugin.h"
+#include "strata/device.h"
+
+/* No struct of plugin.h is nearly as large. */
+enum { MOST_STRUCT_BYTES = 1 << 20, NAME_BYTES = 16 };
+
+/* ---- messages ---- */
+
+/* What takes the messages of all plugins, since the call that they are given has no other argument. */
+static _Atomic(strata_plugin_log *) log_taker;
+
+void strata_plugin_set_log(strata_plugin_log *take) {
+    atomic_store(&log_taker, take);
+}
+
+static void take_message(const char *message) {
+    strata_plugin_log *take = atomic_load(&log_taker);
+    if (take && message) take(message);
+}
+
+static const strata_plugin_host host = {.size = sizeof host,
+                                        .version_major = STRATA_PLUGIN_VERSION_MAJOR,
+                                        .version_minor = STRATA_PLUGIN_VERSION_MINOR,
+                                        .log = take_message};
+
+/* ---- structs ---- */
+
+void plugin_copy_struct(void *target, size_t target_bytes, const void *source) {
+    size_t bytes;
+    memcpy(&bytes, source, sizeof bytes);
+    memset(target, 0, target_bytes);
+    memcpy(target, source, bytes < target_bytes ? bytes : target_bytes);
+}
+
+strata_status plugin_status(strata_plugin_status status) {
+    static const unsigned known = 1u << STRATA_PLUGIN_OK | 1u << STRATA_PLUGIN_INVALID | 1u << STRATA_PLUGIN_UNAVAILABLE |
+                                  1u << STRATA_PLUGIN_UNSUPPORTED | 1u << STRATA_PLUGIN_OUT_OF_MEMORY |
+                                  1u << STRATA_PLUGIN_DEVICE_LOST | 1u << STRATA_PLUGIN_TIMEOUT | 1u << STRATA_PLUGIN_INTERNAL;
+    const bool there = status >= 0 && status <= STRATA_PLUGIN_INTERNAL && known >> status & 1;
+    return there ? (strata_status)status : STRATA_INTERNAL;
+}
+
+/* ---- the file ---- */
+
+static strata_status check_not_writable(const char *path, const char *what, strata_error *err) {
+    struct stat info;
+    if (stat(path, &info)) return strata_fail(err, STRATA_UNAVAILABLE, "%s %s cannot be looked at", what, path);
+    /* In a sticky folder others cannot replace a file. */
+    if (!(info.st_mode & S_IWOTH) || (S_ISDIR(info.st_mode) && (info.st_mode & S_ISVTX))) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s %s may be written by every user, who could run code in this process; chmod o-w",
+                       what, path);
+}
+
+static strata_status check_file(const char *path, strata_error *err) {
+    struct stat info;
+    if (stat(path, &info)) return strata_fail(err, STRATA_UNAVAILABLE, "there is no such file");
+    if (!S_ISREG(info.st_mode)) return strata_fail(err, STRATA_INVALID, "it is no regular file");
+    char *copy = strdup(path);
+    if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for its path");
+    strata_status status = check_not_writable(path, "the file", err);
+    if (!status) status = check_not_writable(dirname(copy), "its folder", err);
+    free(copy);
+    return status;
+}
+
+/* The file has no entry of this major version: says which it has. */
+static strata_status no_entry(void *library, strata_error *err) {
+    for (int major = 2; major < 100; major++) {
+        char name[32];
+        snprintf(name, sizeof name, "strata_plugin_v%d", major);
+        if (dlsym(library, name))
+            return strata_fail(err, STRATA_UNSUPPORTED,
+                               "it was built for version %d of the plugin interface; this Strata has version %d.%d. Build it "
+                               "against this Strata's strata/plugin.h, or use a newer Strata",
+                               major, STRATA_PLUGIN_VERSION_MAJOR, STRATA_PLUGIN_VERSION_MINOR);
+    }
+    return strata_fail(err, STRATA_INVALID, "it exports no symbol %s, so it is no plugin of Strata (strata/plugin.h)",
+                       STRATA_PLUGIN_ENTRY);
+}
+
+static strata_status open_file(plugin *loaded, strata_error *err) {
+    STRATA_TRY(check_file(loaded->path, err));
+    void *library = dlopen(loaded->path, RTLD_NOW | RTLD_LOCAL); /* for good: plugins are never unloaded */
+    if (!library) {
+        const char *reason = dlerror();
+        return strata_fail(err, STRATA_INVALID, "it cannot be loaded: %s", reason ? reason : "the loader gives no reason");
+    }
+    void *symbol = dlsym(library, STRATA_PLUGIN_ENTRY);
+    if (!symbol) return no_entry(library, err);
+    strata_plugin_entry *entry;
+    memcpy(&entry, &symbol, sizeof entry); /* POSIX allows it, C has no cast for it */
+    return plugin_start(loaded, entry(&host), err);
+}
+
+strata_status plugin_open_file(plugin *loaded, strata_error *err) {
+    strata_status status = open_file(loaded, &loaded->error);
+    if (status) strata_fail_in(&loaded->error, status, "plugin %s", loaded->path);
+    return status ? strata_fail(err, status, "%s", loaded->error.message) : STRATA_OK;
+}
+
+/* ---- the table ---- */
+
+static strata_status check_name(const char *name, strata_error *err) {
+    static const char *const taken[] = {"host", "null", "opencl", "vulkan", "plugin"};
+    const size_t n = name ? strlen(name) : 0;
+    bool fits = n > 0 && n < NAME_BYTES;
+    for (size_t i = 0; i < n && fits; i++) fits = isalnum((unsigned char)name[i]) || name[i] == '-';
+    if (!fits)
+        return strata_fail(err, STRATA_INVALID, "its name is \"%.32s\"; it must be 1 to %d letters, digits and '-'",
+                           name ? name : "", NAME_BYTES - 1);
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (!strcmp(taken[i], name))
+            return strata_fail(err, STRATA_INVALID, "its name is \"%s\", which is Strata's own; it must take another", name);
+    return STRATA_OK;
+}
+
+static strata_status check_table(const strata_plugin *given, strata_error *err) {
+    /* Of version 1.0; what came later is optional. */
+    const size_t least = offsetof(strata_plugin, device_open) + sizeof given->device_open;
+    if (!given) return strata_fail(err, STRATA_INVALID, "%s returned NULL", STRATA_PLUGIN_ENTRY);
+    if (given->size < least || given->size > MOST_STRUCT_BYTES)
+        return strata_fail(err, STRATA_INVALID,
+                           "its strata_plugin says size %zu; version 1.0 has %zu bytes. Set .size = sizeof", given->size,
+                           least);
+    if (given->version_major != STRATA_PLUGIN_VERSION_MAJOR || given->version_minor < 0)
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "it was built for version %d.%d of the plugin interface; this Strata has version %d.%d. Build it "
+                           "against this Strata's strata/plugin.h",
+                           given->version_major, given->version_minor, STRATA_PLUGIN_VERSION_MAJOR,
+                           STRATA_PLUGIN_VERSION_MINOR);
+    const char *missing = !given->start         ? "start"
+                          : !given->device_info ? "device_info"
+                          : !given->device_open ? "device_open"
+                                                : NULL;
+    if (missing) return strata_fail(err, STRATA_INVALID, "its strata_plugin has NULL in the required slot %s", missing);
+    return check_name(given->name, err);
+}
+
+strata_status plugin_start(plugin *loaded, const strata_plugin *given, strata_error *err) {
+    STRATA_TRY(check_table(given, err));
+    plugin_copy_struct(&loaded->calls, sizeof loaded->calls, given);
+    strata_plugin_error message = {.size = sizeof message};
+    int32_t n = -1;
+    const strata_plugin_status status = loaded->calls.start(loaded->options, &n, &message);
+    message.message[sizeof message.message - 1] = 0;
+    if (status) {
+        return strata_fail(err, plugin_status(status), "%s cannot start (status %d): %s", loaded->calls.name, (int)status,
+                           message.message[0] ? message.message : "it gives no reason");
+    }
+    if (n < 0 || n > PLUGIN_MOST_DEVICES)
+        return strata_fail(err, STRATA_INTERNAL, "start says that there are %d devices; 0 to %d are possible", (int)n,
+                           PLUGIN_MOST_DEVICES);
+    loaded->n_devices = n;
+    return STRATA_OK;
+}
+
+/* ---- a device's row ---- */
+
+static void copy_text(char *target, size_t bytes, const char *source) {
+    snprintf(target, bytes, "%s", source ? source : "");
+}
+
+strata_device_info plugin_device_row(const plugin *loaded, int index) {
+    strata_device_info row = {
+        .device_class = STRATA_DEVICE_ACCELERATOR, .max_workgroup = 1, .vector_width = 1, .max_range_bytes = INT64_MAX};
+    snprintf(row.id, sizeof row.id, "%s:%d", loaded->calls.name, index);
+    copy_text(row.backend, sizeof row.backend, loaded->calls.name);
+    const strata_plugin_device_info *given = loaded->calls.device_info(index);
+    const size_t least = offsetof(strata_plugin_device_info, stall_seconds) + sizeof given->stall_seconds;
+    if (!given || given->size < least || given->size > MOST_STRUCT_BYTES) {
+        snprintf(row.skipped, sizeof row.skipped, "the plugin's device_info(%d) %s %zu; version 1.0 has %zu bytes", index,
+                 given ? "says size" : "is NULL, size", given ? given->size : 0, least);
+        return row;
+    }
+    strata_plugin_device_info info;
+    plugin_copy_struct(&info, sizeof info, given);
+    copy_text(row.name, sizeof row.name, info.name ? info.name : loaded->calls.name);
+    copy_text(row.vendor, sizeof row.vendor, info.vendor);
+    copy_text(row.driver, sizeof row.driver, info.driver_version);
+    copy_text(row.skipped, sizeof row.skipped, info.skipped);
+    row.memory_bytes = info.memory_bytes > 0 ? (uint64_t)info.memory_bytes : 0;
+    const int64_t largest = info.max_buffer_bytes > 0 ? info.max_buffer_bytes : info.memory_bytes;
+    row.max_allocation_bytes = row.max_range_bytes = largest > 0 ? (uint64_t)largest : INT64_MAX;
+    row.compute_units = info.compute_units > 0 ? (uint32_t)info.compute_units : 0;
+    row.unified_memory = info.unified_memory != 0;
+    row.dtypes = info.dtypes & ((1u << STRATA_DTYPE_COUNT) - 1);
+    if (!row.dtypes && !row.skipped[0])
+        copy_text(row.skipped, sizeof row.skipped, "the plugin's device_info has no dtypes that this Strata knows");
+    return row;
+}

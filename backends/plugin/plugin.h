@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the plugin backend: plugins that were loaded, and devices that pass Strata's calls on to one. What a vendor sees is
+ * include/strata/plugin.h. */
+#ifndef STRATA_BACKENDS_PLUGIN_H
+#define STRATA_BACKENDS_PLUGIN_H
+
+#include "core/run/device.h"
+#include "strata/plugin.h"
+
+/* ---- plugins (load.c, find.c) ---- */
+
+/* Most devices of one plugin. */
+enum { PLUGIN_MOST_DEVICES = 1024 };
+
+/* A plugin of this process, or a file that could not be one: it lives as long as the process. */
+typedef struct plugin {
+    struct plugin *next;
+    /* Resolved, and "key=value;key=value" or NULL. */
+    char *path, *options;
+    /* Why it cannot be used; status OK: it can. */
+    strata_error error;
+    /* A copy: what the plugin's own struct did not have is 0. */
+    strata_plugin calls;
+    int n_devices;
+} plugin;
+
+/* The plugin that `path` and `options` name, after a check of file, version and struct. Called once for each file. The error
+ * is in `loaded` too. */
+strata_status plugin_open_file(plugin *loaded, strata_error *err);
+/* Takes over a strata_plugin, wherever it came from: checks it and starts it. */
+strata_status plugin_start(plugin *loaded, const strata_plugin *given, strata_error *err);
+/* What a device is, checked; the row says why it cannot be used where it can't. */
+strata_device_info plugin_device_row(const plugin *loaded, int index);
+
+/* The status of that number where plugin.h has it, else INTERNAL. */
+strata_status plugin_status(strata_plugin_status status);
+
+/* Copies a struct that begins with its size. What `source` does not cover is 0 in `target`; what `target` does not cover is
+ * left out. */
+void plugin_copy_struct(void *target, size_t target_bytes, const void *source);
+
+/* ---- a device (device.c) ---- */
+
+typedef struct plugin_device {
+    strata_device base;
+    strata_plugin_device *device;
+    /* A copy. */
+    strata_plugin_device_calls calls;
+    double stall_seconds;
+    /* The most runs that were submitted in one call: a wait may take as many times stall_seconds. */
+    int longest_call;
+    uint64_t last_ticket;
+    /* Tickets of runs that nobody knows to have ended, ascending. There is room for a run on each slot of each program. */
+    uint64_t *pending;
+    int n_pending, capacity, n_slots;
+    /* The device is lost, and why: only destroy and close are called. */
+    bool lost;
+    strata_error why;
+    /* Of the plugin's optional tables: runs of one call; the core's place; what it exchanges by itself. */
+    int most_runs;
+    bool is_core, exchanges;
+    strata_topology topology;
+    strata_device_collectives collectives;
+    int64_t (*reached)(strata_plugin_device *device);
+} plugin_device;
+
+struct strata_buffer {
+    strata_plugin_buffer *buffer;
+    int64_t bytes;
+};
+
+/* Turns what `call` returned into Strata's status, with the device's name before the plugin's message. DEVICE_LOST stays. */
+strata_status plugin_result(plugin_device *device, const char *call, strata_plugin_status status, strata_plugin_error *message,
+                            strata_error *err);
+/* DEVICE_LOST where the device was lost before. */
+strata_status plugin_check_lost(const plugin_device *device, strata_error *err);
+/* The plugin broke a rule of plugin.h: INTERNAL, with the device's name. */
+strata_status plugin_broke(const plugin_device *device, strata_error *err, const char *format, ...) STRATA_PRINTF(3, 4);
+/* Waits until no more than `most` of the runs up to the ticket are pending, each for stall_seconds at most. */
+strata_status plugin_await(plugin_device *device, uint64_t ticket, int most, strata_error *err);
+
+/* program.c: the functions of strata_device_api with these names. */
+strata_support plugin_supports(strata_device *device, const strata_tensor *node, const char **reason);
+strata_status plugin_compile(strata_device *device, const strata_piece *piece, strata_program **out_program, strata_error *err);
+void plugin_program_destroy(strata_program *program);
+void *plugin_program_input(strata_program *program, int slot);
+const void *plugin_program_output(strata_program *program, int slot);
+strata_status plugin_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
+strata_status plugin_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
+
+/* cores.c: reads and checks the tables "steps", "topology" and "collectives"; then the functions of strata_device_api. */
+strata_status plugin_find_cores(plugin_device *device, strata_error *err);
+int plugin_most_runs(strata_device *device);
+const strata_topology *plugin_topology(strata_device *device);
+const strata_device_collectives *plugin_collectives(strata_device *device);
+
+/* The row's `open`, for a device of this plugin. */
+strata_status plugin_device_open(const plugin *loaded, const strata_device_info *info, int index,
+                                 const strata_device_options *opts, strata_device **out_device, strata_error *err);
+
+#endif

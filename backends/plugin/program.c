@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Programs of a plugin: pieces go to it as tables (core/compile/describe.h), and what it makes of them is checked. */
+#include <stdlib.h>
+
+#include "backends/plugin/plugin.h"
+#include "core/compile/describe.h"
+
+enum { ARENA_ALIGNMENT = 64 };
+
+struct strata_program {
+    plugin_device *device;
+    strata_plugin_program *program;
+    int n_nodes, n_slots;
+    /* [2 slot + arena]: the host memory of INPUT and OUTPUT; NULL for an arena of 0 bytes. */
+    void **arenas;
+};
+
+static bool has_dtype(const plugin_device *device, const strata_tensor *tensor) {
+    return device->base.info.dtypes >> tensor->dtype & 1;
+}
+
+strata_support plugin_supports(strata_device *base, const strata_tensor *node, const char **reason) {
+    plugin_device *device = (plugin_device *)base;
+    *reason = "its dtype is not one that the device has";
+    if (!has_dtype(device, node)) return STRATA_SUPPORT_NO;
+    for (int i = 0; i < node->n_inputs; i++)
+        if (!has_dtype(device, node->inputs[i])) return STRATA_SUPPORT_NO;
+    *reason = "the device was lost";
+    if (device->lost) return STRATA_SUPPORT_NO;
+
+    strata_description description;
+    *reason = "there is no host memory to ask its plugin";
+    if (strata_describe_node(node, &description, NULL)) return STRATA_SUPPORT_NO;
+    const char *said = NULL;
+    const strata_plugin_support support = device->calls.supports(device->device, &description.piece, 0, &said);
+    strata_description_finish(&description);
+    *reason = said ? said : "its plugin does not run it, and gives no reason";
+    switch (support) {
+        case STRATA_PLUGIN_NO:
+            return STRATA_SUPPORT_NO;
+        case STRATA_PLUGIN_YES:
+            return STRATA_SUPPORT_YES;
+        case STRATA_PLUGIN_PARTS:
+            return STRATA_SUPPORT_PARTS;
+        default:
+            *reason = "its plugin's supports returned a number that plugin.h does not have";
+            return STRATA_SUPPORT_NO;
+    }
+}
+
+/* ---- compile ---- */
+
+static strata_plugin_buffer *buffer_of(const strata_buffer *buffer) {
+    return buffer->buffer;
+}
+
+static strata_status take_arenas(strata_program *program, const strata_piece *piece, strata_error *err) {
+    const plugin_device *device = program->device;
+    for (int i = 0; i < 2 * program->n_slots; i++) {
+        const int slot = i / 2, arena = i % 2;
+        if (!piece->arenas[arena].bytes) continue;
+        void *memory = arena == STRATA_ARENA_INPUT ? device->calls.program_input(program->program, slot)
+                                                   : (void *)device->calls.program_output(program->program, slot);
+        if (!memory || (uintptr_t)memory % ARENA_ALIGNMENT)
+            return plugin_broke(device, err, "program_%s of slot %d is %p; it must be memory of %lld bytes, aligned to %d",
+                                arena == STRATA_ARENA_INPUT ? "input" : "output", slot, memory,
+                                (long long)piece->arenas[arena].bytes, ARENA_ALIGNMENT);
+        program->arenas[i] = memory;
+    }
+    return STRATA_OK;
+}
+
+/* Room for a run on each slot of each program. */
+static strata_status reserve_tickets(plugin_device *device, int n_slots, strata_error *err) {
+    const int wanted = device->n_slots + n_slots;
+    if (wanted > device->capacity) {
+        uint64_t *pending = realloc(device->pending, (size_t)wanted * sizeof *pending);
+        if (!pending)
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %d tickets", device->base.info.id, wanted);
+        device->pending = pending;
+        device->capacity = wanted;
+    }
+    device->n_slots = wanted;
+    return STRATA_OK;
+}
+
+static strata_status make_program(strata_program *program, const strata_piece *piece, strata_error *err) {
+    plugin_device *device = program->device;
+    strata_description description;
+    strata_plugin_error message = {.size = sizeof message};
+    STRATA_TRY(strata_describe(piece, buffer_of, &description, err));
+    strata_status status =
+        plugin_result(device, "compile", device->calls.compile(device->device, &description.piece, &program->program, &message),
+                      &message, err);
+    strata_description_finish(&description);
+    if (status) {
+        program->program = NULL;
+        return status;
+    }
+    if (!program->program) return plugin_broke(device, err, "compile succeeded, and its program is NULL");
+    STRATA_TRY(take_arenas(program, piece, err));
+    STRATA_TRY(reserve_tickets(device, piece->n_slots, err));
+    program->n_slots = piece->n_slots;
+    return STRATA_OK;
+}
+
+strata_status plugin_compile(strata_device *base, const strata_piece *piece, strata_program **out_program, strata_error *err) {
+    plugin_device *device = (plugin_device *)base;
+    STRATA_TRY(plugin_check_lost(device, err));
+    strata_program *program = calloc(1, sizeof *program);
+    if (program) program->arenas = calloc(2 * (size_t)piece->n_slots + 1, sizeof(*program->arenas));
+    if (!program || !program->arenas) {
+        free(program);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program of %d nodes", base->info.id,
+                           piece->n_nodes);
+    }
+    program->device = device;
+    program->n_nodes = piece->n_nodes;
+    program->n_slots = piece->n_slots;
+    strata_status status = make_program(program, piece, err);
+    if (status) {
+        program->n_slots = 0; /* no tickets were reserved for it */
+        plugin_program_destroy(program);
+        return status;
+    }
+    base->counters.compilations++;
+    *out_program = program;
+    return STRATA_OK;
+}
+
+void plugin_program_destroy(strata_program *program) {
+    if (!program) return;
+    if (program->program) program->device->calls.program_destroy(program->program);
+    program->device->n_slots -= program->n_slots;
+    free(program->arenas);
+    free(program);
+}
+
+/* ---- running ---- */
+
+void *plugin_program_input(strata_program *program, int slot) {
+    return program->arenas[2 * slot + STRATA_ARENA_INPUT];
+}
+
+const void *plugin_program_output(strata_program *program, int slot) {
+    return program->arenas[2 * slot + STRATA_ARENA_OUTPUT];
+}
+
+strata_status plugin_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err) {
+    plugin_device *device = program->device;
+    strata_plugin_error message = {.size = sizeof message};
+    uint64_t ticket = 0;
+    STRATA_TRY(plugin_check_lost(device, err));
+    STRATA_TRY(plugin_await(device, device->last_ticket, device->capacity - 1, err));
+    STRATA_TRY(plugin_result(device, "run", device->calls.run(program->program, first, n, &ticket, &message), &message, err));
+    if (ticket <= device->last_ticket)
+        return plugin_broke(device, err, "run gave the ticket %llu after %llu; tickets must grow", (unsigned long long)ticket,
+                            (unsigned long long)device->last_ticket);
+    device->last_ticket = ticket;
+    device->pending[device->n_pending++] = ticket;
+    if (n > device->longest_call) device->longest_call = n;
+    device->base.counters.launches += (uint64_t)program->n_nodes * (uint64_t)n;
+    device->base.counters.submissions++;
+    *out_ticket = ticket;
+    return STRATA_OK;
+}
+
+strata_status plugin_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
+    return plugin_run_many(program, slot, 1, out_ticket, err);
+}

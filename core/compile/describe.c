@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From nodes, places and arenas to tables. All memory is that of a scratch graph, in which the parts of nodes are built too. */
+#include "core/compile/describe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/op/ops.h"
+#include "core/op/pack.h"
+#include "core/op/slice.h"
+
+enum { NONE = -1 };
+
+/* The numbers of the two enums are the same, so that dtypes are passed on as they are. */
+_Static_assert((int)STRATA_DTYPE_F32 == STRATA_PLUGIN_F32 && (int)STRATA_DTYPE_F16 == STRATA_PLUGIN_F16 &&
+                   (int)STRATA_DTYPE_BF16 == STRATA_PLUGIN_BF16 && (int)STRATA_DTYPE_I32 == STRATA_PLUGIN_I32 &&
+                   (int)STRATA_DTYPE_I64 == STRATA_PLUGIN_I64 && (int)STRATA_DTYPE_U8 == STRATA_PLUGIN_U8 &&
+                   (int)STRATA_DTYPE_BOOL == STRATA_PLUGIN_BOOL && STRATA_DTYPE_COUNT == 7,
+               "strata/plugin.h and strata/tensor.h number dtypes alike");
+
+typedef struct writer {
+    const strata_piece *piece;
+    strata_describe_buffer *buffer_of;
+    /* The scratch graph: of all memory, and of nodes that parts consist of. */
+    strata_graph *memory;
+    /* By a tensor's id: the number of its value; NONE: it has none yet. One array for tensors of the piece, one for those of
+     * the scratch graph. */
+    int *value_of, *scratch_value_of;
+    int n_scratch;
+    strata_plugin_value **values;
+    /* By value; the tensor that it describes. */
+    const strata_tensor **tensors;
+    int n_values, capacity;
+    /* An allocation failed; the scratch graph has the error. */
+    bool failed;
+} writer;
+
+static void *take(writer *w, size_t n, size_t bytes) {
+    void *memory = w->failed ? NULL : strata_graph_alloc(w->memory, (n ? n : 1) * bytes);
+    if (!memory) w->failed = true;
+    return memory;
+}
+
+static int64_t bytes_of(const strata_tensor *tensor) {
+    return strata_shape_elements(tensor->shape) * (int64_t)strata_dtype_bytes(tensor->dtype);
+}
+
+/* ---- attributes ---- */
+
+static const char *word_of(const strata_op *op, const char *name, int64_t value) {
+    for (const strata_attr_words *row = op->words; row && row->attribute; row++) {
+        if (strcmp(row->attribute, name)) continue;
+        for (int64_t i = 0; row->words[i]; i++)
+            if (i == value) return row->words[i];
+    }
+    return NULL;
+}
+
+static int64_t int_attribute(const strata_tensor *node, const char *name, int64_t otherwise) {
+    for (const strata_attr_field *field = node->op->attrs; field->name; field++)
+        if (field->kind == STRATA_ATTR_INT && !strcmp(field->name, name))
+            return *(const int64_t *)(const void *)((const char *)node->attrs + field->offset);
+    return otherwise;
+}
+
+/* How many entries a LIST has. */
+static int64_t list_length(const strata_tensor *node, const char *name) {
+    char counter[64];
+    snprintf(counter, sizeof counter, "n_%s", name);
+    return int_attribute(node, counter, int_attribute(node, "n", node->n_inputs));
+}
+
+static void set_ints(writer *w, strata_plugin_attribute *attribute, const int64_t *ints, int64_t n) {
+    int64_t *own = take(w, (size_t)n, sizeof *own);
+    if (own && n) memcpy(own, ints, (size_t)n * sizeof *own);
+    attribute->type = STRATA_PLUGIN_INTS;
+    attribute->ints = own;
+    attribute->n = (int32_t)n;
+}
+
+/* Whether there is anything to write. */
+static bool describe_attribute(writer *w, const strata_tensor *node, const strata_attr_field *field,
+                               strata_plugin_attribute *out) {
+    const void *at = (const char *)node->attrs + field->offset;
+    const int rank = node->n_inputs ? node->inputs[0]->shape.rank : node->shape.rank;
+    *out = (strata_plugin_attribute){.size = sizeof *out, .name = field->name};
+    switch (field->kind) {
+        case STRATA_ATTR_INT: {
+            int64_t value = *(const int64_t *)at;
+            out->text = word_of(node->op, field->name, value);
+            if (out->text) {
+                out->type = STRATA_PLUGIN_TEXT;
+                return true;
+            }
+            if (!strcmp(field->name, "axis") && value < 0) value += rank; /* counted from the end */
+            set_ints(w, out, &value, 1);
+            return true;
+        }
+        case STRATA_ATTR_FLOAT: {
+            double *value = take(w, 1, sizeof *value);
+            if (value) *value = *(const double *)at;
+            out->type = STRATA_PLUGIN_FLOATS;
+            out->floats = value;
+            out->n = 1;
+            return true;
+        }
+        case STRATA_ATTR_INTS:
+            set_ints(w, out, at, rank);
+            return true;
+        case STRATA_ATTR_PAIR:
+        case STRATA_ATTR_QUAD:
+            set_ints(w, out, at, field->kind == STRATA_ATTR_PAIR ? 2 : 4);
+            return true;
+        case STRATA_ATTR_SHAPE:
+            set_ints(w, out, ((const strata_shape *)at)->dims, ((const strata_shape *)at)->rank);
+            return true;
+        case STRATA_ATTR_LIST:
+            set_ints(w, out, *(const int64_t *const *)at, list_length(node, field->name));
+            return true;
+        case STRATA_ATTR_CODES:
+        case STRATA_ATTR_POINTER:
+            break;
+    }
+    return false;
+}
+
+static void describe_attributes(writer *w, const strata_tensor *node, strata_plugin_node *out) {
+    strata_plugin_attribute **attributes = take(w, STRATA_MAX_ATTR_FIELDS, sizeof(*attributes));
+    for (const strata_attr_field *field = node->op->attrs; attributes && field->name; field++) {
+        strata_plugin_attribute *attribute = take(w, 1, sizeof *attribute);
+        if (!attribute || !describe_attribute(w, node, field, attribute)) continue;
+        attributes[out->n_attributes++] = attribute;
+    }
+    out->attributes = (const strata_plugin_attribute *const *)attributes;
+}
+
+/* ---- values ---- */
+
+static int *value_slot(writer *w, const strata_tensor *tensor) {
+    return tensor->graph == w->memory ? &w->scratch_value_of[tensor->id] : &w->value_of[tensor->id];
+}
+
+static const strata_place *place_of(const writer *w, const strata_tensor *tensor) {
+    return tensor->graph != w->memory && w->piece->places ? &w->piece->places[tensor->id] : NULL;
+}
+
+/* The tensor whose memory this one shares, as a view of it or an update of it; NULL: none. */
+static const strata_tensor *shared_with(const writer *w, const strata_tensor *tensor, int64_t *out_offset) {
+    *out_offset = 0;
+    if (!tensor->n_inputs) return NULL;
+    const strata_tensor *input = tensor->inputs[0];
+    int64_t first = 0;
+    bool view = tensor->op->flags & STRATA_OP_VIEW;
+    if (!view && tensor->op == &strata_op_slice && strata_slice_is_view(tensor, &first)) view = true;
+    *out_offset = first * (int64_t)strata_dtype_bytes(tensor->dtype);
+    if (tensor->op->flags & STRATA_OP_UPDATE) return input;
+    const strata_place *own = place_of(w, tensor), *other = place_of(w, input);
+    if (!view) return NULL;
+    if (!own) return tensor->graph == w->memory ? input : NULL; /* nothing is placed yet: it is a node */
+    return own->bytes && own->arena == other->arena && own->offset == other->offset + *out_offset ? input : NULL;
+}
+
+static int add_value(writer *w, const strata_tensor *tensor) {
+    int *slot = value_slot(w, tensor);
+    if (*slot != NONE || w->failed) return *slot;
+    if (w->n_values == w->capacity) {
+        const int capacity = w->capacity ? 2 * w->capacity : 64;
+        strata_plugin_value **values = realloc(w->values, (size_t)capacity * sizeof(*values));
+        if (values) w->values = values;
+        const strata_tensor **tensors = realloc(w->tensors, (size_t)capacity * sizeof(*tensors));
+        if (tensors) w->tensors = tensors;
+        if (!values || !tensors) {
+            w->failed = true;
+            return NONE;
+        }
+        w->capacity = capacity;
+    }
+    strata_plugin_value *value = take(w, 1, sizeof *value);
+    int64_t *dims = take(w, STRATA_MAX_RANK, sizeof *dims);
+    if (!value || !dims) return NONE;
+    memcpy(dims, tensor->shape.dims, sizeof tensor->shape.dims);
+    *value = (strata_plugin_value){.size = sizeof *value,
+                                   .dtype = (strata_plugin_dtype)tensor->dtype,
+                                   .role = STRATA_PLUGIN_TEMPORARY,
+                                   .rank = tensor->shape.rank,
+                                   .dims = dims,
+                                   .bytes = bytes_of(tensor),
+                                   .name = tensor->name,
+                                   .alias_of = NONE,
+                                   .first_node = NONE,
+                                   .last_node = NONE};
+    const int index = w->n_values++;
+    w->values[index] = value;
+    w->tensors[index] = tensor;
+    *slot = index;
+    const strata_tensor *root = shared_with(w, tensor, &value->alias_offset);
+    if (root)
+        value->alias_of = add_value(w, root);
+    else
+        value->alias_offset = 0;
+    return index;
+}
+
+/* The tensors that a pack was planned around are parts of it. */
+static void find_parts_of_pack(writer *w, const strata_tensor *pack) {
+    const strata_pack_attrs *attrs = pack->attrs;
+    const strata_place *whole = place_of(w, pack);
+    for (int i = 0; whole && i < pack->n_inputs; i++) {
+        const strata_tensor *input = pack->inputs[i];
+        const strata_place *place = place_of(w, input);
+        const bool inside = place->bytes && place->arena == whole->arena &&
+                            place->offset == whole->offset + attrs->offsets[i] * (int64_t)strata_dtype_bytes(pack->dtype);
+        if (!inside) continue;
+        int part = *value_slot(w, input);
+        while (w->values[part]->alias_of != NONE) part = w->values[part]->alias_of;
+        if (part == *value_slot(w, pack)) continue;
+        w->values[part]->alias_of = *value_slot(w, pack);
+        w->values[part]->alias_offset = place_of(w, w->tensors[part])->offset - whole->offset;
+    }
+}
+
+static strata_plugin_role role_of(const strata_tensor *tensor, const strata_plugin_value *value, strata_arena_kind kind) {
+    if (!value->bytes) return tensor->op == &strata_op_input ? STRATA_PLUGIN_INPUT : STRATA_PLUGIN_TEMPORARY;
+    switch (kind) {
+        case STRATA_ARENA_INPUT:
+            return STRATA_PLUGIN_INPUT;
+        case STRATA_ARENA_OUTPUT:
+            return STRATA_PLUGIN_OUTPUT;
+        case STRATA_ARENA_CONSTANT:
+            return STRATA_PLUGIN_CONSTANT;
+        case STRATA_ARENA_VARIABLE:
+            return STRATA_PLUGIN_VARIABLE;
+        case STRATA_ARENA_CARRIED:
+            return STRATA_PLUGIN_CARRIED;
+        case STRATA_ARENA_WORK:
+            break;
+    }
+    if (tensor->op == &strata_op_read) return STRATA_PLUGIN_VARIABLE;
+    /* A piece of one node that is timed alone: its operands come from elsewhere, and its result goes there. */
+    return value->first_node == NONE || value->last_node == NONE ? STRATA_PLUGIN_CARRIED : STRATA_PLUGIN_TEMPORARY;
+}
+
+static void place_value(writer *w, int index) {
+    strata_plugin_value *value = w->values[index];
+    const strata_tensor *tensor = w->tensors[index];
+    const strata_place *place = place_of(w, tensor);
+    int root = index;
+    int64_t offset = 0;
+    for (; w->values[root]->alias_of != NONE; root = w->values[root]->alias_of) offset += w->values[root]->alias_offset;
+    const strata_tensor *source = w->tensors[root];
+    if (source->op == &strata_op_constant) {
+        value->role = STRATA_PLUGIN_CONSTANT;
+        value->data = (const char *)((const strata_constant_attrs *)source->attrs)->data + offset;
+    }
+    if (!place && source->op == &strata_op_read) value->role = STRATA_PLUGIN_VARIABLE;
+    if (!place && source->op == &strata_op_input && source->graph != w->memory) value->role = STRATA_PLUGIN_INPUT;
+    if (!place) return;
+    const strata_arena *arena = &w->piece->arenas[place->arena];
+    value->role = role_of(source, w->values[root], arena->kind);
+    strata_plugin_buffer *buffer = arena->buffer && w->buffer_of ? w->buffer_of(arena->buffer) : NULL;
+    if (value->role == STRATA_PLUGIN_INPUT || value->role == STRATA_PLUGIN_OUTPUT) {
+        value->arena_offset = place->offset;
+    } else if (value->role == STRATA_PLUGIN_VARIABLE || value->role == STRATA_PLUGIN_CARRIED) {
+        value->buffer = buffer;
+        value->buffer_offset = place->offset;
+        value->enters = value->role == STRATA_PLUGIN_CARRIED && w->values[root]->first_node == NONE;
+    } else if (value->role == STRATA_PLUGIN_TEMPORARY && value->bytes) {
+        value->work = buffer;
+        value->work_offset = place->offset;
+    }
+}
+
+/* ---- nodes ---- */
+
+static void describe_node(writer *w, const strata_tensor *node, strata_plugin_node *out) {
+    int32_t *inputs = take(w, (size_t)node->n_inputs, sizeof *inputs),
+            *writes = take(w, (size_t)node->n_inputs, sizeof *writes);
+    *out = (strata_plugin_node){.size = sizeof *out, .op = node->op->name, .n_inputs = node->n_inputs, .name = node->name};
+    for (int i = 0; i < node->n_inputs && inputs && writes; i++) {
+        inputs[i] = add_value(w, node->inputs[i]);
+        if ((node->op->flags & STRATA_OP_UPDATE) && (i == 0 || node->op->also_writes >> i & 1)) writes[out->n_writes++] = i;
+    }
+    out->output = add_value(w, node);
+    out->inputs = inputs;
+    out->writes = writes;
+    describe_attributes(w, node, out);
+}
+
+/* Makes room for the scratch graph's nodes among the numbers of values. */
+static bool reserve_scratch(writer *w) {
+    const int n = w->memory->n_nodes;
+    if (n <= w->n_scratch) return true;
+    int *slots = realloc(w->scratch_value_of, (size_t)n * sizeof *slots);
+    if (!slots) {
+        w->failed = true;
+        return false;
+    }
+    for (int i = w->n_scratch; i < n; i++) slots[i] = NONE;
+    w->scratch_value_of = slots;
+    w->n_scratch = n;
+    return true;
+}
+
+/* Which of the scratch graph's nodes [first, last] the last one needs. */
+static bool *find_needed(writer *w, int first, int last) {
+    bool *needed = take(w, (size_t)(last + 1 - first), sizeof *needed);
+    if (needed) needed[last - first] = true;
+    for (int id = last; id >= first && needed; id--)
+        for (int i = 0; needed[id - first] && i < w->memory->nodes[id]->n_inputs; i++)
+            if (w->memory->nodes[id]->inputs[i]->id >= first) needed[w->memory->nodes[id]->inputs[i]->id - first] = true;
+    return needed;
+}
+
+/* The node's parts: built in the scratch graph over leaves that stand for its inputs. */
+static void describe_parts(writer *w, const strata_tensor *node, strata_plugin_node *out) {
+    if (!node->op->parts || w->failed) return;
+    const int first = w->memory->n_nodes;
+    strata_tensor **x = take(w, (size_t)node->n_inputs, sizeof(*x));
+    for (int i = 0; i < node->n_inputs && x; i++) {
+        x[i] = strata_node(w->memory, &strata_op_input, 0, NULL, NULL);
+        if (strata_tensor_is_poison(x[i])) return;
+        x[i]->dtype = node->inputs[i]->dtype;
+        x[i]->shape = node->inputs[i]->shape;
+    }
+    const int first_part = w->memory->n_nodes;
+    strata_tensor *last = x ? node->op->parts(node, x) : NULL;
+    if (!last || strata_tensor_is_poison(last) || last->id < first_part || !reserve_scratch(w)) return;
+    for (int i = 0; i < node->n_inputs; i++) w->scratch_value_of[first + i] = out->inputs[i];
+    w->scratch_value_of[last->id] = out->output;
+    const bool *needed = find_needed(w, first_part, last->id);
+    strata_plugin_node **parts = take(w, (size_t)(last->id + 1 - first_part), sizeof(*parts));
+    for (int id = first_part; id <= last->id && parts && needed; id++) {
+        const strata_tensor *part = w->memory->nodes[id];
+        int64_t inside;
+        if (!needed[id - first_part] || (part->op->flags & STRATA_OP_LEAF) || shared_with(w, part, &inside)) continue;
+        strata_plugin_node *described = take(w, 1, sizeof *described);
+        if (!described) return;
+        describe_node(w, part, described);
+        parts[out->n_parts++] = described;
+    }
+    out->parts = (const strata_plugin_node *const *)parts;
+}
+
+/* Positions of the first and last node that use each value, those that share memory with it included. */
+static void find_lives(writer *w, strata_plugin_node *const *nodes, int n_nodes) {
+    for (int k = 0; k < n_nodes; k++) {
+        for (int i = -1; i < nodes[k]->n_inputs; i++) {
+            int v = i < 0 ? nodes[k]->output : nodes[k]->inputs[i];
+            for (; v != NONE; v = w->values[v]->alias_of) {
+                if (i >= 0)
+                    w->values[v]->last_node = k;
+                else if (w->values[v]->first_node == NONE)
+                    w->values[v]->first_node = k;
+            }
+        }
+    }
+}
+
+static void write_piece(writer *w, strata_plugin_piece *out) {
+    const strata_piece *piece = w->piece;
+    strata_plugin_node **nodes = take(w, (size_t)piece->n_nodes, sizeof(*nodes));
+    for (int i = 0; i < piece->n_nodes && !w->failed; i++) {
+        nodes[i] = take(w, 1, sizeof(**nodes));
+        if (nodes[i]) describe_node(w, piece->nodes[i], nodes[i]);
+    }
+    for (int i = 0; i < piece->n_nodes && !w->failed; i++)
+        if (piece->nodes[i]->op->flags & STRATA_OP_SLICES) find_parts_of_pack(w, piece->nodes[i]);
+    if (!w->failed) find_lives(w, nodes, piece->n_nodes);
+    for (int i = 0; i < piece->n_nodes && !w->failed; i++) describe_parts(w, piece->nodes[i], nodes[i]);
+    for (int i = 0; i < w->n_values && !w->failed; i++) place_value(w, i);
+    const strata_plugin_value **values = take(w, (size_t)w->n_values, sizeof(*values));
+    if (values && w->n_values) memcpy(values, w->values, (size_t)w->n_values * sizeof(*values));
+    *out = (strata_plugin_piece){.size = sizeof *out,
+                                 .n_nodes = piece->n_nodes,
+                                 .nodes = (const strata_plugin_node *const *)nodes,
+                                 .n_values = w->n_values,
+                                 .values = values,
+                                 .n_slots = piece->n_slots};
+    if (piece->arenas) {
+        out->input_bytes = piece->arenas[STRATA_ARENA_INPUT].bytes;
+        out->output_bytes = piece->arenas[STRATA_ARENA_OUTPUT].bytes;
+    }
+}
+
+strata_status strata_describe(const strata_piece *piece, strata_describe_buffer *buffer_of, strata_description *out_description,
+                              strata_error *err) {
+    writer w = {.piece = piece, .buffer_of = buffer_of};
+    *out_description = (strata_description){0};
+    STRATA_TRY(strata_graph_create(&w.memory, err));
+    w.value_of = malloc(((size_t)piece->n_places + 1) * sizeof *w.value_of);
+    if (!w.value_of) w.failed = true;
+    for (int i = 0; i < piece->n_places && w.value_of; i++) w.value_of[i] = NONE;
+    write_piece(&w, &out_description->piece);
+    out_description->memory = w.memory;
+    strata_status status = strata_graph_check(w.memory, err);
+    if (!status && w.failed)
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "describe: no host memory for %d nodes", piece->n_nodes);
+    free(w.value_of);
+    free(w.scratch_value_of);
+    free(w.values);
+    free(w.tensors);
+    if (status) strata_description_finish(out_description);
+    return status;
+}
+
+strata_status strata_describe_node(const strata_tensor *node, strata_description *out_description, strata_error *err) {
+    const strata_piece piece = {.nodes = &node, .n_nodes = 1, .n_places = node->graph->n_nodes, .n_slots = 1};
+    return strata_describe(&piece, NULL, out_description, err);
+}
+
+void strata_description_finish(strata_description *description) {
+    strata_graph_destroy(description->memory);
+    *description = (strata_description){0};
+}
+
+const strata_plugin_attribute *strata_description_attribute(const strata_plugin_node *node, const char *name,
+                                                            strata_plugin_attribute_type type) {
+    for (int i = 0; i < node->n_attributes; i++)
+        if (node->attributes[i]->type == type && !strcmp(node->attributes[i]->name, name)) return node->attributes[i];
+    return NULL;
+}
