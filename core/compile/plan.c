@@ -326,6 +326,7 @@ static bool read_elementwise_only(const planner *p, const strata_tensor *node, i
         const strata_tensor *input = node->inputs[i];
         if (p->storage_of[p->owners[input->id].id] != storage) continue;
         if (p->owners[input->id].offset || !strata_shape_equal(input->shape, node->shape)) return false;
+        if (node->op->whole >> i & 1) return false;
     }
     return true;
 }
