@@ -99,7 +99,7 @@ int open_device(const device_flags *flags, strata_device **out_device);
 typedef struct strategy_flags {
     const char *name, *devices, *parameter_device, *split, *cluster, *task, *tls_cert, *tls_key, *tls_ca, *tls_name;
     const char *cross_device_ops;
-    const char *compress, *engine, *transport, *interface, *shard_optimizer;
+    const char *compress, *engine, *transport, *interface, *shard_optimizer, *tpu_address;
     double wait_s, heartbeat_s, stall_s;
     bool insecure;
     int64_t bytes_per_pack;
