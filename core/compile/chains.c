@@ -74,7 +74,8 @@ static bool takes(const strata_tensor *node, strata_dtype dtype) {
 /* Whether a chain can have the node as a step that is not a comparison. */
 static bool is_step(const strata_tensor *node) {
     const strata_tensor *comparison = comparison_of(node);
-    if (!comparison) return node->dtype != STRATA_DTYPE_BOOL && takes(node, node->dtype);
+    if (node->dtype == STRATA_DTYPE_BOOL || node->dtype == STRATA_DTYPE_U8) return false;
+    if (!comparison) return takes(node, node->dtype);
     return takes(comparison, node->dtype) && strata_shape_equal(comparison->shape, node->shape);
 }
 
@@ -207,7 +208,7 @@ static int value_of(const group *g, const strata_tensor *tensor) {
     return i;
 }
 
-static void make_chain(group *g, const strata_fusion *fusion) {
+static void make_chain(weaver *w, group *g, const strata_device_query *query) {
     strata_chain_attrs attrs = {0};
     qsort(g->members, (size_t)g->n_members, sizeof(*g->members), by_id); /* operands of steps come before them */
     for (int s = 0; s < g->n_members; s++) {
@@ -216,10 +217,10 @@ static void make_chain(group *g, const strata_fusion *fusion) {
         strata_chain_add(&attrs, g->members[s]->op, arguments);
     }
     strata_tensor *chain = strata_chain(g->n_operands, g->operands, &attrs);
-    strata_fusion_become(fusion, g->root, chain);
+    if (!w->graph->status) strata_fusion_become(g->root, chain, query);
 }
 
-static void weave(weaver *w, const strata_fusion *fusion) {
+static void weave(weaver *w, const strata_device_query *query) {
     int updates = 0;
     for (int id = 0; id < w->n_nodes; id++) {
         w->updates[id] = updates;
@@ -228,11 +229,11 @@ static void weave(weaver *w, const strata_fusion *fusion) {
     for (int id = w->n_nodes - 1; id >= 0; id--)
         if (w->live[id] && w->graph->nodes[id]->n_inputs) visit(w, w->graph->nodes[id]);
     for (int i = 0; i < w->n_groups && !w->graph->status; i++)
-        if (w->groups[i].n_members > 1) make_chain(&w->groups[i], fusion);
+        if (w->groups[i].n_members > 1) make_chain(w, &w->groups[i], query);
 }
 
 void strata_fuse_chains(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
-                        int n_updates, const strata_fusion *fusion) {
+                        int n_updates, const strata_device_query *query) {
     const size_t n = (size_t)graph->n_nodes;
     weaver w = {.graph = graph, .n_nodes = graph->n_nodes};
     w.live = calloc(n + 1, sizeof *w.live);
@@ -244,7 +245,7 @@ void strata_fuse_chains(strata_graph *graph, strata_tensor *const *outputs, int 
         for (int i = 0; i < n_updates; i++) w.live[updates[i]->id] = w.shares[updates[i]->id].stored = true;
         for (int id = w.n_nodes - 1; id >= 0; id--)
             for (int i = 0; w.live[id] && i < graph->nodes[id]->n_inputs; i++) w.live[graph->nodes[id]->inputs[i]->id] = true;
-        weave(&w, fusion);
+        weave(&w, query);
     } else {
         strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "chains: no host memory for %d nodes", graph->n_nodes);
     }

@@ -10,6 +10,7 @@
 #include "core/op/ops.h"
 #include "core/op/pack.h"
 #include "core/op/slice.h"
+#include "core/op/update.h"
 
 enum { NONE = -1 };
 
@@ -313,19 +314,32 @@ static bool *find_needed(writer *w, int first, int last) {
     return needed;
 }
 
-/* The node's parts: built in the scratch graph over leaves that stand for its inputs. */
+/* A leaf of the scratch graph that stands for a tensor. What an update writes stays the read of its variable, as the op's rule
+ * wants it. */
+static strata_tensor *stand_in(writer *w, const strata_tensor *tensor) {
+    strata_read_attrs read = {.variable = (strata_variable *)strata_variable_behind(tensor)};
+    strata_tensor *leaf = strata_node(w->memory, read.variable ? &strata_op_read : &strata_op_input, 0, NULL, &read);
+    if (strata_tensor_is_poison(leaf)) return NULL;
+    leaf->dtype = tensor->dtype;
+    leaf->shape = tensor->shape;
+    return leaf;
+}
+
+/* The node's parts: built in the scratch graph, where a node like it reads leaves that stand for its inputs. */
 static void describe_parts(writer *w, const strata_tensor *node, strata_plugin_node *out) {
-    if (!node->op->parts || w->failed) return;
+    if (!node->op->compose || w->failed) return;
     const int first = w->memory->n_nodes;
     strata_tensor **x = take(w, (size_t)node->n_inputs, sizeof(*x));
-    for (int i = 0; i < node->n_inputs && x; i++) {
-        x[i] = strata_node(w->memory, &strata_op_input, 0, NULL, NULL);
-        if (strata_tensor_is_poison(x[i])) return;
-        x[i]->dtype = node->inputs[i]->dtype;
-        x[i]->shape = node->inputs[i]->shape;
-    }
+    for (int i = 0; i < node->n_inputs && x; i++)
+        if (!(x[i] = stand_in(w, node->inputs[i]))) return;
+    strata_tensor *whole = stand_in(w, node);
+    if (!x || !whole) return;
+    whole->op = node->op;
+    whole->inputs = x;
+    whole->n_inputs = node->n_inputs;
+    whole->attrs = node->attrs;
     const int first_part = w->memory->n_nodes;
-    strata_tensor *last = x ? node->op->parts(node, x) : NULL;
+    strata_tensor *last = node->op->compose(whole);
     if (!last || strata_tensor_is_poison(last) || last->id < first_part || !reserve_scratch(w)) return;
     for (int i = 0; i < node->n_inputs; i++) w->scratch_value_of[first + i] = out->inputs[i];
     w->scratch_value_of[last->id] = out->output;

@@ -31,8 +31,8 @@ static bool is_own_product(const strata_tensor *tensor, const int *uses) {
     return tensor->op->epilogue && uses[tensor->id] == 1;
 }
 
-void strata_fusion_become(const strata_fusion *fusion, strata_tensor *node, const strata_tensor *fused) {
-    if (strata_tensor_is_poison(fused) || !fusion->wants(fusion->user, fused)) return;
+void strata_fusion_become(strata_tensor *node, const strata_tensor *fused, const strata_device_query *query) {
+    if (strata_tensor_is_poison(fused) || query->supports(query->user, fused) != STRATA_SUPPORT_YES) return;
     node->op = fused->op;
     node->attrs = fused->attrs;
     node->inputs = fused->inputs;
@@ -40,41 +40,41 @@ void strata_fusion_become(const strata_fusion *fusion, strata_tensor *node, cons
 }
 
 /* add(product, other), either way round: a bias where its shape is (N), else a residual. */
-static void fold_add(const strata_fusion *fusion, strata_tensor *node, const int *uses) {
+static void fold_add(strata_tensor *node, const int *uses, const strata_device_query *query) {
     for (int i = 0; i < 2; i++) {
         strata_tensor *product = node->inputs[i], *other = node->inputs[1 - i];
         if (!is_own_product(product, uses) || !strata_shape_equal(product->shape, node->shape)) continue;
         if (strata_epilogue_can_fuse(product, other, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_NO_AUX, NULL)) {
-            strata_fusion_become(fusion, node,
-                                 strata_epilogue_fused(product, other, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_NO_AUX, NULL));
+            strata_fusion_become(
+                node, strata_epilogue_fused(product, other, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_NO_AUX, NULL), query);
             return;
         }
         if (strata_epilogue_can_fuse(product, NULL, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_ADD, other)) {
-            strata_fusion_become(fusion, node,
-                                 strata_epilogue_fused(product, NULL, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_ADD, other));
+            strata_fusion_become(node, strata_epilogue_fused(product, NULL, STRATA_EPILOGUE_LINEAR, STRATA_EPILOGUE_ADD, other),
+                                 query);
             return;
         }
     }
 }
 
-static void fold_function(const strata_fusion *fusion, strata_tensor *node, const int *uses) {
+static void fold_function(strata_tensor *node, const int *uses, const strata_device_query *query) {
     strata_tensor *product = node->inputs[0], *aux = node->n_inputs > 1 ? node->inputs[1] : NULL;
     if (!is_own_product(product, uses) || !strata_shape_equal(product->shape, node->shape)) return;
     for (size_t i = 0; i < sizeof foldable / sizeof *foldable; i++)
         if (foldable[i].op == node->op && strata_epilogue_can_fuse(product, NULL, foldable[i].activation, foldable[i].aux, aux))
-            strata_fusion_become(fusion, node,
-                                 strata_epilogue_fused(product, NULL, foldable[i].activation, foldable[i].aux, aux));
+            strata_fusion_become(node, strata_epilogue_fused(product, NULL, foldable[i].activation, foldable[i].aux, aux),
+                                 query);
 }
 
 /* relu_grad(max_pool2d_grad(y, dy), y), which a network's relu before a max_pool2d leads to. */
-static void fold_relu_of_pool(const strata_fusion *fusion, strata_tensor *node, const int *uses) {
+static void fold_relu_of_pool(strata_tensor *node, const int *uses, const strata_device_query *query) {
     if (node->op != &strata_op_relu_grad || uses[node->inputs[0]->id] != 1) return;
     const strata_tensor *fused = strata_max_pool2d_grad_rectified(node->inputs[0], node->inputs[1]);
-    if (fused) strata_fusion_become(fusion, node, fused);
+    if (fused) strata_fusion_become(node, fused, query);
 }
 
 void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
-                           int n_updates, const strata_fusion *fusion) {
+                           int n_updates, const strata_device_query *query) {
     int n = graph->n_nodes; /* fused nodes are appended beyond it and stay dead */
     int *uses = calloc((size_t)n + 1, sizeof *uses);
     bool *live = calloc((size_t)n + 1, sizeof *live);
@@ -90,12 +90,12 @@ void strata_fuse_epilogues(strata_graph *graph, strata_tensor *const *outputs, i
         for (int id = 0; id < n && !graph->status; id++) {
             if (!live[id] || !graph->nodes[id]->n_inputs) continue;
             if (graph->nodes[id]->op == &strata_op_add)
-                fold_add(fusion, graph->nodes[id], uses);
+                fold_add(graph->nodes[id], uses, query);
             else
-                fold_function(fusion, graph->nodes[id], uses);
-            fold_relu_of_pool(fusion, graph->nodes[id], uses);
+                fold_function(graph->nodes[id], uses, query);
+            fold_relu_of_pool(graph->nodes[id], uses, query);
             const strata_tensor *unrepeated = strata_gather_grad_unrepeated(graph->nodes[id]);
-            if (unrepeated) strata_fusion_become(fusion, graph->nodes[id], unrepeated);
+            if (unrepeated) strata_fusion_become(graph->nodes[id], unrepeated, query);
         }
     } else {
         strata_graph_poison(graph, NULL, STRATA_OUT_OF_MEMORY, "fusion: no host memory for %d nodes", n);

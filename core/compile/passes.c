@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Dead code and common subexpressions: the live nodes are copied in order into a new graph, each looked up first among those
- * that are there already. Copies of values that the memory plan could not keep otherwise are added on the way. Fusion follows
- * (fusion.c, chains.c). */
+ * that are there already. Copies of values that the memory plan could not keep otherwise are added on the way. Before it
+ * come compositions of what the device lacks (decompose.c), after it fusion (fusion.c, chains.c). */
 #include "core/compile/passes.h"
 
 #include <stdlib.h>
@@ -91,10 +91,6 @@ static bool attr_equal(const strata_attr_field *field, const char *a, const char
     static const size_t bytes[] = {[STRATA_ATTR_INT] = sizeof(int64_t),
                                    [STRATA_ATTR_FLOAT] = sizeof(double),
                                    [STRATA_ATTR_INTS] = sizeof(int64_t) * STRATA_MAX_RANK,
-                                   [STRATA_ATTR_PAIR] = sizeof(int64_t) * STRATA_MAX_RANK,
-                                   [STRATA_ATTR_QUAD] = sizeof(int64_t) * STRATA_MAX_RANK,
-                                   [STRATA_ATTR_CODES] = sizeof(int64_t) * STRATA_MAX_RANK,
-                                   [STRATA_ATTR_LIST] = sizeof(int64_t *),
                                    [STRATA_ATTR_POINTER] = sizeof(void *)};
     a += field->offset;
     b += field->offset;
@@ -219,17 +215,26 @@ static strata_status check_roots(strata_tensor *const *roots, int n, const char 
 }
 
 strata_status strata_passes_run(strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates, int n_updates,
-                                const strata_fusion *fusion, bool alone, strata_graph **out_graph, strata_tensor **new_outputs,
-                                strata_tensor **new_updates, strata_error *err) {
+                                const strata_device_query *query, bool alone, strata_graph **out_graph,
+                                strata_tensor **new_outputs, strata_tensor **new_updates, strata_error *err) {
     rewriter r = {.alone = alone};
+    strata_graph *decomposed = NULL;
     STRATA_TRY(check_roots(outputs, n_outputs, "output", &r.from, err));
     STRATA_TRY(check_roots(updates, n_updates, "update", &r.from, err));
     if (!r.from) return strata_fail(err, STRATA_INVALID, "executable: nothing is asked for: give an output or an update");
+    if (query) {
+        STRATA_TRY(strata_decompose(r.from, outputs, n_outputs, updates, n_updates, query, &decomposed, new_outputs,
+                                    new_updates, err));
+        if (decomposed) r.from = decomposed;
+        outputs = new_outputs;
+        updates = new_updates;
+    }
     size_t n = (size_t)r.from->n_nodes;
     r.table_size = 4 * n + 7;
-    STRATA_TRY(strata_graph_create(&r.to, err));
-    strata_graph_retain(r.to, r.from);
-    strata_status status;
+    strata_status status = strata_graph_create(&r.to, err);
+    if (!status) strata_graph_retain(r.to, r.from);
+    strata_graph_destroy(decomposed); /* lives on as the parent of the new graph */
+    if (status) return status;
     r.live = calloc(n, sizeof *r.live);
     r.output = calloc(n, sizeof *r.output);
     r.changed = calloc(n, sizeof *r.changed);
@@ -250,9 +255,9 @@ strata_status strata_passes_run(strata_tensor *const *outputs, int n_outputs, st
     free(r.raw);
     free(r.computed);
     free(r.table);
-    if (!status && fusion) {
-        strata_fuse_epilogues(r.to, new_outputs, n_outputs, new_updates, n_updates, fusion);
-        if (!r.to->status) strata_fuse_chains(r.to, new_outputs, n_outputs, new_updates, n_updates, fusion);
+    if (!status && query && !query->no_fusion) {
+        strata_fuse_epilogues(r.to, new_outputs, n_outputs, new_updates, n_updates, query);
+        if (!r.to->status) strata_fuse_chains(r.to, new_outputs, n_outputs, new_updates, n_updates, query);
         status = strata_graph_check(r.to, err);
     }
     if (status)

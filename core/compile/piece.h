@@ -18,6 +18,16 @@ typedef struct strata_place {
 
 enum { STRATA_PLACE_ALIGNMENT = 256 };
 
+/* What a device answers when it is asked whether it runs a node. The first three have the numbers of strata_plugin_support. */
+typedef enum strata_support {
+    STRATA_SUPPORT_NO = 0,
+    STRATA_SUPPORT_YES = 1,
+    /* It runs the node, and runs the node's parts (strata_op.compose, or what was fused) better. */
+    STRATA_SUPPORT_PARTS = 2,
+    /* It has the node run by the host, which costs copies (backends/fallback/). */
+    STRATA_SUPPORT_HOST = 3
+} strata_support;
+
 typedef enum strata_arena_kind {
     STRATA_ARENA_INPUT = 0, /* one a piece, index 0, maybe of 0 bytes: what the host writes, per slot; made by the program   */
     STRATA_ARENA_OUTPUT,    /* one a piece, index 1, maybe of 0 bytes: what the host reads, per slot; made by the program    */

@@ -23,7 +23,7 @@ typedef enum strata_attr_kind {
     STRATA_ATTR_SHAPE,
     /* const int64_t *: as many as the attribute "n_<name>" says, or "n"; without one, an entry for each input. */
     STRATA_ATTR_LIST,
-    /* int64_t[STRATA_MAX_RANK] of codes that mean nothing outside of the op: strata_op.parts says it in ops. */
+    /* int64_t[STRATA_MAX_RANK] of codes that mean nothing outside of the op: strata_op.compose says it in ops. */
     STRATA_ATTR_CODES,
     /* Identity only: constants' data, variables. */
     STRATA_ATTR_POINTER
@@ -100,14 +100,16 @@ struct strata_op {
      * device is compared with it. */
     strata_status (*reference)(const strata_op_call *call, strata_error *err);
 
+    /* NULL: there is none. Builds the same value from simpler ops, in the node's graph and from its inputs, for devices that lack
+     * the op (core/compile/decompose.c) and for plugins, which see it as the node's parts. What was fused falls apart into what it
+     * was made of. The result has the node's dtype and shape; of an update it is an update of the same variable, on which the
+     * updates of all the others depend. NULL where these attributes, dtypes or shapes have no composition. Ops must not be
+     * compositions of each other in a circle. */
+    strata_tensor *(*compose)(strata_tensor *node);
+
     /* Additions and multiplications of one run, a multiply-add as two. NULL: none worth counting, except that an element-wise
      * op counts one for each element of its output (core/compile/cost.c). */
     double (*flops)(const strata_tensor *node);
-
-    /* The same value by simpler ops, for devices that do not run the node or run these better: builds nodes in the graph of
-     * x[0 .. n_inputs), which stand for the node's inputs, and returns the last. NULL, or returns NULL: there are none. What
-     * fusion put together is taken apart here. */
-    strata_tensor *(*parts)(const strata_tensor *node, strata_tensor *const *x);
 
     /* The portable kernels: describes the launches for kernel devices through strata_lowering_add (core/graph/launch.h). NULL
      * for leaves and views. */

@@ -40,6 +40,17 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
+static strata_tensor *compose(strata_tensor *node) {
+    strata_update_parts u;
+    if (!strata_update_parts_init(&u, node, GRADIENTS)) return NULL;
+    strata_tensor *g = node->inputs[GRADIENTS], *squares = strata_add(strata_update_part(&u, SQUARES), strata_square(g));
+    strata_update_assign(&u, SQUARES, squares, &squares);
+    strata_tensor *epsilon = strata_update_number(&u, ((const adagrad_attrs *)node->attrs)->epsilon);
+    strata_tensor *scaled = strata_mul(g, strata_update_word(&u, STRATA_STEP_LEARNING_RATE));
+    strata_tensor *change = strata_div(scaled, strata_sqrt(strata_add(squares, epsilon)));
+    return strata_update_assign(&u, PARAMETERS, strata_sub(strata_update_part(&u, PARAMETERS), change), NULL);
+}
+
 const strata_op strata_op_adagrad = {
     .name = "adagrad",
     .min_inputs = 4,
@@ -52,6 +63,7 @@ const strata_op strata_op_adagrad = {
     .shape = shape,
     .no_gradient = "it changes variables",
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 

@@ -53,6 +53,25 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
+static strata_tensor *compose(strata_tensor *node) {
+    const adam_attrs *attrs = node->attrs;
+    strata_update_parts u;
+    if (!strata_update_parts_init(&u, node, GRADIENTS)) return NULL;
+    strata_tensor *g = node->inputs[GRADIENTS], *p = strata_update_part(&u, PARAMETERS), *m, *v;
+    m = strata_update_towards(&u, strata_update_part(&u, M), g, 1 - attrs->beta1);
+    v = strata_update_towards(&u, strata_update_part(&u, V), strata_square(g), 1 - attrs->beta2);
+    strata_update_assign(&u, M, m, &m);
+    strata_update_assign(&u, V, v, &v);
+    if (attrs->decay != 0) {
+        strata_tensor *rate =
+            strata_mul(strata_update_word(&u, STRATA_STEP_PLAIN_RATE), strata_update_number(&u, attrs->decay));
+        p = strata_sub(p, strata_mul(p, rate));
+    }
+    strata_tensor *spread = strata_add(strata_sqrt(v), strata_update_number(&u, attrs->epsilon));
+    strata_tensor *change = strata_div(strata_mul(m, strata_update_word(&u, STRATA_STEP_LEARNING_RATE)), spread);
+    return strata_update_assign(&u, PARAMETERS, strata_sub(p, change), NULL);
+}
+
 const strata_op strata_op_adam = {
     .name = "adam",
     .min_inputs = 5,
@@ -68,6 +87,7 @@ const strata_op strata_op_adam = {
     .shape = shape,
     .no_gradient = "it changes variables",
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 

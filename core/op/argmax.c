@@ -47,6 +47,22 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
     return STRATA_OK;
 }
 
+/* The least of the places whose element is the maximum; where that is NaN, of those that are NaN. */
+static strata_tensor *compose(strata_tensor *node) {
+    strata_tensor *x = node->inputs[0];
+    const int64_t wanted = ((const argmax_attrs *)node->attrs)->axis;
+    const int axis = (int)(wanted < 0 ? wanted + x->shape.rank : wanted);
+    const int64_t n = x->shape.dims[axis];
+    strata_shape along = {.rank = x->shape.rank};
+    for (int d = 0; d < along.rank; d++) along.dims[d] = d == axis ? n : 1;
+    strata_tensor *is_most = strata_equal(x, strata_reduce_max(x, &axis, 1, true));
+    strata_tensor *places = strata_reshape(strata_arange(node->graph, n), along);
+    if (strata_dtype_is_float(x->dtype))
+        is_most = strata_where(is_most, strata_scalar(node->graph, STRATA_DTYPE_BOOL, 1), strata_not_equal(x, x));
+    places = strata_where(is_most, places, strata_scalar(node->graph, STRATA_DTYPE_I32, (double)n));
+    return strata_reduce_min(places, &axis, 1, false);
+}
+
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     strata_axes axes = axes_of(node);
     strata_launch launch = {.kernel = "argmax",
@@ -67,6 +83,7 @@ const strata_op strata_op_argmax = {
     .attrs = {{"axis", STRATA_ATTR_INT, offsetof(argmax_attrs, axis)}},
     .shape = shape,
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 

@@ -94,6 +94,10 @@ static strata_status assign_add_lower(const strata_tensor *node, strata_lowering
 
 static const char changes_variable[] = "it changes a variable; differentiate before updating";
 
+static strata_tensor *assign_add_compose(strata_tensor *node) {
+    return strata_assign(node->inputs[0], strata_add(node->inputs[0], node->inputs[1]));
+}
+
 const strata_op strata_op_assign = {.name = "assign",
                                     .min_inputs = 2,
                                     .max_inputs = 2,
@@ -110,6 +114,7 @@ const strata_op strata_op_assign_add = {.name = "assign_add",
                                         .shape = assign_add_shape,
                                         .no_gradient = changes_variable,
                                         .reference = assign_add_reference,
+                                        .compose = assign_add_compose,
                                         .lower = assign_add_lower};
 
 strata_tensor *strata_assign(strata_tensor *variable, strata_tensor *value) {

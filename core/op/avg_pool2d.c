@@ -4,6 +4,7 @@
  * gradient: avg_pool2d_grad(dy), each dy shared out evenly among its window; and of that one avg_pool2d. */
 #include <stddef.h>
 
+#include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/pool2d.h"
 #include "core/op/rules.h"
@@ -115,6 +116,48 @@ static strata_status grad_reference(const strata_op_call *call, strata_error *er
     return STRATA_OK;
 }
 
+/* ---- compositions ---- */
+
+/* 1 / count of each output's window: (1,OH,OW,1). */
+static strata_tensor *inverse_counts(const strata_tensor *node, const strata_taps *taps) {
+    const strata_pool2d_sizes s = {.in_h = taps->in[0], .in_w = taps->in[1]};
+    strata_array array = {0};
+    if (strata_array_create(node->dtype, STRATA_SHAPE(1, taps->out[0], taps->out[1], 1), &array, NULL))
+        return strata_graph_poison(node->graph, node->op, STRATA_OUT_OF_MEMORY, "no host memory for the windows' counts");
+    for (int64_t i = 0; i < taps->out[0] * taps->out[1]; i++)
+        strata_element_set(node->dtype, array.data, i,
+                           1 / count_of(patch_of(&taps->window, &s, i / taps->out[1], i % taps->out[1])));
+    strata_tensor *constant = strata_constant(node->graph, &array);
+    strata_array_finish(&array);
+    return constant;
+}
+
+static strata_tensor *compose(strata_tensor *node) {
+    const strata_window *window = &attrs_of(node)->window;
+    strata_tensor *sum = NULL;
+    strata_taps taps;
+    if (!strata_taps_init(&taps, window, node->inputs[0]->shape)) return NULL;
+    strata_tensor *x = strata_taps_pad(&taps, node->inputs[0], 0);
+    for (int64_t k = 0; k < window->size[0] * window->size[1]; k++) {
+        strata_tensor *tap = strata_tap(&taps, x, k / window->size[1], k % window->size[1]);
+        sum = sum ? strata_add(sum, tap) : tap;
+    }
+    return strata_mul(sum, inverse_counts(node, &taps));
+}
+
+static strata_tensor *grad_compose(strata_tensor *node) {
+    const strata_window *window = &attrs_of(node)->window;
+    strata_tensor *sum = NULL;
+    strata_taps taps;
+    if (!strata_taps_init(&taps, window, node->shape)) return NULL;
+    strata_tensor *shares = strata_mul(node->inputs[0], inverse_counts(node, &taps));
+    for (int64_t k = 0; k < window->size[0] * window->size[1]; k++) {
+        strata_tensor *tap = strata_untap(&taps, shares, k / window->size[1], k % window->size[1]);
+        sum = sum ? strata_add(sum, tap) : tap;
+    }
+    return strata_taps_crop(&taps, sum);
+}
+
 /* ---- lower ---- */
 
 static strata_status lower_as(const strata_tensor *node, const char *kernel, const strata_pool2d_sizes *sizes, int64_t pixels,
@@ -150,6 +193,7 @@ const strata_op strata_op_avg_pool2d = {
     .shape = shape,
     .gradient = gradient,
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 
@@ -163,6 +207,7 @@ const strata_op strata_op_avg_pool2d_grad = {
     .shape = grad_shape,
     .gradient = grad_gradient,
     .reference = grad_reference,
+    .compose = grad_compose,
     .lower = grad_lower,
 };
 

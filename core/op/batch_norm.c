@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "core/op/channels.h"
+#include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"
@@ -107,6 +108,21 @@ static strata_status batch_norm_lower(const strata_tensor *node, strata_lowering
     return strata_lowering_add(lowering, &launch, err);
 }
 
+/* 1 / sqrt(variance + epsilon), and n. */
+static strata_tensor *inverse_deviations(strata_tensor *node) {
+    const double epsilon = ((const batch_norm_attrs *)node->attrs)->epsilon;
+    return strata_rsqrt(strata_add(node->inputs[VARIANCE], strata_scalar(node->graph, STRATA_DTYPE_F32, epsilon)));
+}
+static strata_tensor *normalized(strata_tensor *node) {
+    return strata_mul(strata_sub(strata_wide(node->inputs[X]), node->inputs[MEAN]), inverse_deviations(node));
+}
+
+static strata_tensor *batch_norm_compose(strata_tensor *node) {
+    strata_tensor *factor = strata_mul(node->inputs[SCALE], inverse_deviations(node));
+    strata_tensor *scaled = strata_mul(strata_sub(strata_wide(node->inputs[X]), node->inputs[MEAN]), factor);
+    return strata_cast(strata_add(scaled, node->inputs[SHIFT]), node->dtype);
+}
+
 const strata_op strata_op_batch_norm = {.name = "batch_norm",
                                         .min_inputs = 5,
                                         .max_inputs = 5,
@@ -117,6 +133,7 @@ const strata_op strata_op_batch_norm = {.name = "batch_norm",
                                         .shape = batch_norm_shape,
                                         .gradient = batch_norm_gradient,
                                         .reference = batch_norm_reference,
+                                        .compose = batch_norm_compose,
                                         .lower = batch_norm_lower};
 
 strata_tensor *strata_batch_norm(strata_tensor *x, strata_tensor *mean, strata_tensor *variance, strata_tensor *scale,
@@ -173,6 +190,14 @@ static strata_status sums_lower(const strata_tensor *node, strata_lowering *lowe
                                      ((const batch_norm_attrs *)node->attrs)->epsilon, lowering, err);
 }
 
+static strata_tensor *sums_compose(strata_tensor *node) {
+    const strata_channels c = strata_channels_of(node->inputs[X]->shape);
+    strata_tensor *dy = strata_wide(node->inputs[3]), *terms[] = {dy, strata_mul(dy, normalized(node))};
+    for (int i = 0; i < 2; i++)
+        terms[i] = strata_reduce_sum(strata_reshape(terms[i], STRATA_SHAPE(c.rows, c.channels)), (int[]){0}, 1, true);
+    return strata_concat(terms, 2, 0);
+}
+
 static const char once[] = "the gradient of batch_norm is not differentiated again";
 
 const strata_op strata_op_batch_norm_sums = {.name = "batch_norm_sums",
@@ -183,6 +208,7 @@ const strata_op strata_op_batch_norm_sums = {.name = "batch_norm_sums",
                                              .shape = sums_shape,
                                              .no_gradient = once,
                                              .reference = sums_reference,
+                                             .compose = sums_compose,
                                              .lower = sums_lower};
 
 /* ---- batch_norm_grad: x, mean, variance, scale, sums, dy -> dx ---- */
@@ -239,6 +265,17 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
     return strata_lowering_add(lowering, &launch, err);
 }
 
+static strata_tensor *grad_compose(strata_tensor *node) {
+    strata_tensor *dy = strata_wide(node->inputs[DY]), *sums = node->inputs[SUMS];
+    strata_tensor *factor = strata_mul(node->inputs[SCALE], inverse_deviations(node));
+    const double inverse = inverse_rows(node);
+    if (inverse > 0) {
+        strata_tensor *common = strata_add(row(sums, 0), strata_mul(normalized(node), row(sums, 1)));
+        dy = strata_sub(dy, strata_mul(common, strata_scalar(node->graph, STRATA_DTYPE_F32, inverse)));
+    }
+    return strata_cast(strata_mul(dy, factor), node->dtype);
+}
+
 const strata_op strata_op_batch_norm_grad = {.name = "batch_norm_grad",
                                              .min_inputs = 6,
                                              .max_inputs = 6,
@@ -250,4 +287,5 @@ const strata_op strata_op_batch_norm_grad = {.name = "batch_norm_grad",
                                              .shape = grad_shape,
                                              .no_gradient = once,
                                              .reference = grad_reference,
+                                             .compose = grad_compose,
                                              .lower = grad_lower};

@@ -272,10 +272,87 @@ static void sigmoid_sub_gradient(strata_tensor *y, strata_tensor *dy, strata_ten
     pass_back(y, da, strata_neg(dy), dx);
 }
 
+/* ---- compositions ---- */
+
+static strata_tensor *sub_compose(strata_tensor *y) {
+    return strata_add(y->inputs[0], strata_neg(y->inputs[1]));
+}
+
+/* a where it is at least b or NaN, else b: the other one, or NaN. */
+static strata_tensor *choice(strata_tensor *a_is_it, strata_tensor *a, strata_tensor *b) {
+    return strata_where(a_is_it, a, strata_where(strata_equal(a, a), b, a));
+}
+static strata_tensor *min_compose(strata_tensor *y) {
+    return choice(strata_less_equal(y->inputs[0], y->inputs[1]), y->inputs[0], y->inputs[1]);
+}
+static strata_tensor *max_compose(strata_tensor *y) {
+    return choice(strata_greater_equal(y->inputs[0], y->inputs[1]), y->inputs[0], y->inputs[1]);
+}
+
+static strata_tensor *relu_grad_compose(strata_tensor *y) {
+    strata_tensor *a = y->inputs[0], *b = y->inputs[1], *zero = scalar_like(y, 0);
+    return strata_where(strata_greater(b, zero), a, zero);
+}
+static strata_tensor *tanh_grad_compose(strata_tensor *y) {
+    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
+    return strata_mul(a, strata_sub(scalar_like(y, 1), strata_square(b)));
+}
+static strata_tensor *sigmoid_grad_compose(strata_tensor *y) {
+    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
+    return strata_mul(strata_mul(a, b), strata_sub(scalar_like(y, 1), b));
+}
+static strata_tensor *leaky_relu_compose(strata_tensor *y) {
+    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
+    return strata_where(strata_less(a, scalar_like(y, 0)), strata_mul(a, b), a);
+}
+static strata_tensor *elu_compose(strata_tensor *y) {
+    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
+    strata_tensor *below = strata_mul(b, strata_sub(strata_exp(a), scalar_like(y, 1)));
+    return strata_where(strata_less(a, scalar_like(y, 0)), below, a);
+}
+/* With t = tanh(k (b + c b^3)):   a ((1 + t) / 2 + b / 2 (1 - t^2) k (1 + 3 c b^2)) */
+static strata_tensor *gelu_tanh_grad_compose(strata_tensor *y) {
+    strata_tensor *a = y->inputs[0], *b = y->inputs[1], *one = scalar_like(y, 1), *half = scalar_like(y, 0.5);
+    strata_tensor *squared = strata_square(b), *k = scalar_like(y, 0.79788456);
+    strata_tensor *inner = strata_mul(b, strata_add(one, strata_mul(squared, scalar_like(y, 0.044715))));
+    strata_tensor *t = strata_tanh(strata_mul(inner, k));
+    strata_tensor *slope = strata_mul(strata_sub(one, strata_square(t)), strata_mul(k, strata_mul(half, b)));
+    slope = strata_mul(slope, strata_add(one, strata_mul(squared, scalar_like(y, 0.134145))));
+    return strata_mul(a, strata_add(strata_mul(half, strata_add(one, t)), slope));
+}
+static strata_tensor *silu_grad_compose(strata_tensor *y) {
+    strata_tensor *a = y->inputs[0], *b = y->inputs[1], *one = scalar_like(y, 1), *s = strata_sigmoid(b);
+    return strata_mul(strata_mul(a, s), strata_add(one, strata_mul(b, strata_sub(one, s))));
+}
+static strata_tensor *sigmoid_cross_entropy_compose(strata_tensor *y) {
+    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
+    strata_tensor *tail = strata_log(strata_add(strata_exp(strata_neg(strata_abs(a))), scalar_like(y, 1)));
+    return strata_add(strata_sub(strata_max(a, scalar_like(y, 0)), strata_mul(a, b)), tail);
+}
+static strata_tensor *sigmoid_sub_compose(strata_tensor *y) {
+    return strata_sub(strata_sigmoid(y->inputs[0]), y->inputs[1]);
+}
+
+/* Comparisons are made of less and equal. */
+static strata_tensor *not_equal_compose(strata_tensor *y) {
+    return strata_equal(strata_equal(y->inputs[0], y->inputs[1]), scalar_like(y, 0));
+}
+static strata_tensor *less_equal_compose(strata_tensor *y) {
+    strata_tensor *a = y->inputs[0], *b = y->inputs[1];
+    return strata_where(strata_less(a, b), scalar_like(y, 1), strata_equal(a, b));
+}
+static strata_tensor *greater_compose(strata_tensor *y) {
+    return strata_less(y->inputs[1], y->inputs[0]);
+}
+static strata_tensor *greater_equal_compose(strata_tensor *y) {
+    return strata_less_equal(y->inputs[1], y->inputs[0]);
+}
+
 /* ---- the ops ---- */
 
-#define BINARY(op, allowed, integer, gradient_function) BINARY_OP(op, allowed, integer, gradient_function, NULL)
-#define BINARY_OP(op, allowed, integer, gradient_function, why_not)                                            \
+#define BINARY(op, allowed, integer, gradient_function, composition) \
+    BINARY_OP(op, allowed, integer, gradient_function, NULL, composition)
+#define BINARY_OP(op, allowed, integer, gradient_function, why_not, composition)                               \
     static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
         return binary_shape(node, allowed, err);                                                               \
     }                                                                                                          \
@@ -293,9 +370,10 @@ static void sigmoid_sub_gradient(strata_tensor *y, strata_tensor *dy, strata_ten
                                       .gradient = gradient_function,                                           \
                                       .no_gradient = why_not,                                                  \
                                       .reference = op##_reference,                                             \
+                                      .compose = composition,                                                  \
                                       .lower = op##_lower};
 
-#define COMPARISON(op)                                                                                         \
+#define COMPARISON(op, composition)                                                                            \
     static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
         STRATA_TRY(binary_shape(node, STRATA_ANY_DTYPE, err));                                                 \
         node->dtype = STRATA_DTYPE_BOOL;                                                                       \
@@ -313,6 +391,7 @@ static void sigmoid_sub_gradient(strata_tensor *y, strata_tensor *dy, strata_ten
                                       .flags = STRATA_OP_ELEMENTWISE,                                          \
                                       .shape = op##_shape,                                                     \
                                       .reference = op##_reference,                                             \
+                                      .compose = composition,                                                  \
                                       .lower = op##_lower};
 
 #define BUILDER(op)                                                                    \
@@ -320,23 +399,23 @@ static void sigmoid_sub_gradient(strata_tensor *y, strata_tensor *dy, strata_ten
         return strata_node(NULL, &strata_op_##op, 2, (strata_tensor *[]){a, b}, NULL); \
     }
 
-BINARY(add, STRATA_NUMBERS, add_integer, add_gradient)
-BINARY(sub, STRATA_NUMBERS, sub_integer, sub_gradient)
-BINARY(mul, STRATA_NUMBERS, mul_integer, mul_gradient)
-BINARY(div, STRATA_FLOATS, NULL, div_gradient)
-BINARY(pow, STRATA_FLOATS, NULL, pow_gradient)
-BINARY(min, STRATA_NUMBERS, min_integer, min_gradient)
-BINARY(max, STRATA_NUMBERS, max_integer, max_gradient)
-BINARY(relu_grad, STRATA_FLOATS, NULL, relu_grad_gradient)
-BINARY(tanh_grad, STRATA_FLOATS, NULL, tanh_grad_gradient)
-BINARY(sigmoid_grad, STRATA_FLOATS, NULL, sigmoid_grad_gradient)
-BINARY(leaky_relu, STRATA_FLOATS, NULL, leaky_relu_gradient)
-BINARY(elu, STRATA_FLOATS, NULL, elu_gradient)
+BINARY(add, STRATA_NUMBERS, add_integer, add_gradient, NULL)
+BINARY(sub, STRATA_NUMBERS, sub_integer, sub_gradient, sub_compose)
+BINARY(mul, STRATA_NUMBERS, mul_integer, mul_gradient, NULL)
+BINARY(div, STRATA_FLOATS, NULL, div_gradient, NULL)
+BINARY(pow, STRATA_FLOATS, NULL, pow_gradient, NULL)
+BINARY(min, STRATA_NUMBERS, min_integer, min_gradient, min_compose)
+BINARY(max, STRATA_NUMBERS, max_integer, max_gradient, max_compose)
+BINARY(relu_grad, STRATA_FLOATS, NULL, relu_grad_gradient, relu_grad_compose)
+BINARY(tanh_grad, STRATA_FLOATS, NULL, tanh_grad_gradient, tanh_grad_compose)
+BINARY(sigmoid_grad, STRATA_FLOATS, NULL, sigmoid_grad_gradient, sigmoid_grad_compose)
+BINARY(leaky_relu, STRATA_FLOATS, NULL, leaky_relu_gradient, leaky_relu_compose)
+BINARY(elu, STRATA_FLOATS, NULL, elu_gradient, elu_compose)
 
 static const char once[] = "the gradient of this activation is not differentiated again";
-BINARY_OP(gelu_grad, STRATA_FLOATS, NULL, NULL, once)
-BINARY_OP(gelu_tanh_grad, STRATA_FLOATS, NULL, NULL, once)
-BINARY_OP(silu_grad, STRATA_FLOATS, NULL, NULL, once)
+BINARY_OP(gelu_grad, STRATA_FLOATS, NULL, NULL, once, NULL)
+BINARY_OP(gelu_tanh_grad, STRATA_FLOATS, NULL, NULL, once, gelu_tanh_grad_compose)
+BINARY_OP(silu_grad, STRATA_FLOATS, NULL, NULL, once, silu_grad_compose)
 
 strata_tensor *strata_leaky_relu(strata_tensor *x, double slope) {
     if (!x || strata_tensor_is_poison(x)) return x;
@@ -347,14 +426,14 @@ strata_tensor *strata_elu(strata_tensor *x, double scale) {
     if (!x || strata_tensor_is_poison(x)) return x;
     return strata_node(NULL, &strata_op_elu, 2, (strata_tensor *[]){x, scalar_like(x, scale)}, NULL);
 }
-BINARY(sigmoid_cross_entropy, STRATA_FLOATS, NULL, sigmoid_cross_entropy_gradient)
-BINARY(sigmoid_sub, STRATA_FLOATS, NULL, sigmoid_sub_gradient)
-COMPARISON(equal)
-COMPARISON(not_equal)
-COMPARISON(less)
-COMPARISON(less_equal)
-COMPARISON(greater)
-COMPARISON(greater_equal)
+BINARY(sigmoid_cross_entropy, STRATA_FLOATS, NULL, sigmoid_cross_entropy_gradient, sigmoid_cross_entropy_compose)
+BINARY(sigmoid_sub, STRATA_FLOATS, NULL, sigmoid_sub_gradient, sigmoid_sub_compose)
+COMPARISON(equal, NULL)
+COMPARISON(not_equal, not_equal_compose)
+COMPARISON(less, NULL)
+COMPARISON(less_equal, less_equal_compose)
+COMPARISON(greater, greater_compose)
+COMPARISON(greater_equal, greater_equal_compose)
 
 BUILDER(add)
 BUILDER(sub)

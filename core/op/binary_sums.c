@@ -65,6 +65,17 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
+static strata_tensor *compose(strata_tensor *node) {
+    strata_tensor *outputs = node->inputs[OUTPUTS], *labels = node->inputs[LABELS];
+    const double threshold = ((const binary_sums_attrs *)node->attrs)->threshold;
+    strata_tensor *said = strata_greater(outputs, strata_scalar(node->graph, STRATA_DTYPE_F32, threshold));
+    strata_tensor *is = strata_greater(labels, strata_scalar(node->graph, STRATA_DTYPE_F32, 0.5));
+    strata_tensor *right = strata_reduce_sum(strata_cast(strata_equal(said, is), STRATA_DTYPE_F32), NULL, 0, false);
+    strata_tensor *share = strata_mul(right, strata_scalar(node->graph, STRATA_DTYPE_F32, 1 / (double)outputs->shape.dims[1]));
+    strata_tensor *sums[] = {strata_reduce_sum(node->inputs[LOSSES], NULL, 0, true), strata_reshape(share, STRATA_SHAPE(1))};
+    return strata_concat(sums, 2, 0);
+}
+
 const strata_op strata_op_binary_sums = {
     .name = "binary_sums",
     .min_inputs = 3,
@@ -74,6 +85,7 @@ const strata_op strata_op_binary_sums = {
     .shape = shape,
     .no_gradient = "it is a metric; take the gradient of the losses",
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "core/op/broadcast.h"
+#include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"
@@ -76,6 +77,15 @@ static strata_status broadcast_to_lower(const strata_tensor *node, strata_loweri
     return strata_copy_lower(&copy, lowering, err);
 }
 
+/* x + -0, which is x, as an operand of that shape. */
+static strata_tensor *broadcast_to_compose(strata_tensor *node) {
+    strata_tensor *x = node->inputs[0];
+    if (node->dtype == STRATA_DTYPE_U8 || node->dtype == STRATA_DTYPE_BOOL) return NULL;
+    const bool same = strata_shape_equal(x->shape, node->shape);
+    strata_tensor *zero = strata_filled(node->graph, node->dtype, same ? STRATA_SHAPE() : node->shape, -0.0);
+    return zero ? strata_add(x, zero) : NULL;
+}
+
 const strata_op strata_op_broadcast_to = {.name = "broadcast_to",
                                           .min_inputs = 1,
                                           .max_inputs = 1,
@@ -84,6 +94,7 @@ const strata_op strata_op_broadcast_to = {.name = "broadcast_to",
                                           .shape = broadcast_to_shape,
                                           .gradient = broadcast_to_gradient,
                                           .reference = broadcast_to_reference,
+                                          .compose = broadcast_to_compose,
                                           .lower = broadcast_to_lower};
 
 strata_tensor *strata_broadcast_to(strata_tensor *x, strata_shape shape) {

@@ -286,16 +286,15 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
-/* The separate ops. */
-static strata_tensor *parts(const strata_tensor *node, strata_tensor *const *x) {
+/* The steps as nodes. */
+static strata_tensor *compose(strata_tensor *node) {
     const strata_chain_attrs *attrs = node->attrs;
-    strata_tensor *values[STRATA_CHAIN_VALUES] = {0};
-    for (int i = 0; i < node->n_inputs; i++) values[i] = x[i];
+    strata_tensor *values[STRATA_CHAIN_VALUES] = {NULL}, *inputs[STRATA_CHAIN_ARGUMENTS];
+    for (int i = 0; i < node->n_inputs; i++) values[i] = node->inputs[i];
     for (int s = 0; s < attrs->n_steps; s++) {
         const strata_op *op = strata_chain_op((int)(attrs->steps[s] & 255));
-        strata_tensor *inputs[STRATA_CHAIN_ARGUMENTS];
         for (int i = 0; i < op->min_inputs; i++) inputs[i] = values[argument_of(attrs->steps[s], i)];
-        values[STRATA_CHAIN_OPERANDS + s] = strata_node(NULL, op, op->min_inputs, inputs, NULL);
+        values[STRATA_CHAIN_OPERANDS + s] = strata_node(node->graph, op, op->min_inputs, inputs, NULL);
     }
     return values[STRATA_CHAIN_OPERANDS + attrs->n_steps - 1];
 }
@@ -309,10 +308,10 @@ const strata_op strata_op_chain = {
     .attrs = {{"n_steps", STRATA_ATTR_INT, offsetof(strata_chain_attrs, n_steps)},
               {"steps", STRATA_ATTR_CODES, offsetof(strata_chain_attrs, steps)},
               {"more_steps", STRATA_ATTR_CODES, offsetof(strata_chain_attrs, steps[STRATA_MAX_RANK])}},
-    .parts = parts,
     .shape = shape,
     .no_gradient = "chains are made of nodes that have gradients, after these were built",
     .reference = reference,
+    .compose = compose,
     .flops = flops,
     .lower = lower,
 };

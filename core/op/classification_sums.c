@@ -66,6 +66,14 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
+static strata_tensor *compose(strata_tensor *node) {
+    strata_tensor *labels = node->inputs[LABELS], *answers = strata_argmax(node->inputs[LOGITS], -1);
+    if (labels->dtype != STRATA_DTYPE_I32) answers = strata_cast(answers, labels->dtype);
+    strata_tensor *right = strata_cast(strata_equal(answers, labels), STRATA_DTYPE_F32);
+    strata_tensor *sums[] = {strata_reduce_sum(node->inputs[LOSSES], NULL, 0, true), strata_reduce_sum(right, NULL, 0, true)};
+    return strata_concat(sums, 2, 0);
+}
+
 const strata_op strata_op_classification_sums = {
     .name = "classification_sums",
     .min_inputs = 3,
@@ -73,6 +81,7 @@ const strata_op strata_op_classification_sums = {
     .shape = shape,
     .no_gradient = "it is a metric; take the gradient of the losses",
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 

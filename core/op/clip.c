@@ -76,6 +76,15 @@ static strata_status clip_lower(const strata_tensor *node, strata_lowering *lowe
     return strata_lowering_add(lowering, &launch, err);
 }
 
+/* max and min with the bounds; an infinite one is none. */
+static strata_tensor *clip_compose(strata_tensor *node) {
+    const clip_attrs *attrs = node->attrs;
+    strata_tensor *x = node->inputs[0];
+    if (isfinite(attrs->low)) x = strata_max(x, strata_scalar(x->graph, x->dtype, attrs->low));
+    if (isfinite(attrs->high)) x = strata_min(x, strata_scalar(x->graph, x->dtype, attrs->high));
+    return x;
+}
+
 const strata_op strata_op_clip = {
     .name = "clip",
     .min_inputs = 1,
@@ -86,6 +95,7 @@ const strata_op strata_op_clip = {
     .shape = clip_shape,
     .gradient = clip_gradient,
     .reference = clip_reference,
+    .compose = clip_compose,
     .lower = clip_lower};
 
 strata_tensor *strata_clip(strata_tensor *x, double low, double high) {

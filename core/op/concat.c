@@ -85,6 +85,22 @@ static strata_status concat_lower(const strata_tensor *node, strata_lowering *lo
     return STRATA_OK;
 }
 
+/* The sum of all, each padded to the whole. -0 is what changes nothing that is added to it. */
+static strata_tensor *concat_compose(strata_tensor *node) {
+    const int axis = axis_of(node);
+    int64_t before[STRATA_MAX_RANK] = {0}, after[STRATA_MAX_RANK] = {0};
+    strata_tensor *sum = NULL;
+    if (node->dtype == STRATA_DTYPE_U8 || node->dtype == STRATA_DTYPE_BOOL) return NULL;
+    for (int i = 0; i < node->n_inputs; i++) {
+        strata_tensor *x = node->inputs[i];
+        after[axis] = node->shape.dims[axis] - before[axis] - x->shape.dims[axis];
+        strata_tensor *padded = strata_pad(x, before, after, -0.0);
+        sum = sum ? strata_add(sum, padded) : padded;
+        before[axis] += x->shape.dims[axis];
+    }
+    return sum;
+}
+
 const strata_op strata_op_concat = {.name = "concat",
                                     .min_inputs = 1,
                                     .max_inputs = -1,
@@ -93,6 +109,7 @@ const strata_op strata_op_concat = {.name = "concat",
                                     .shape = concat_shape,
                                     .gradient = concat_gradient,
                                     .reference = concat_reference,
+                                    .compose = concat_compose,
                                     .lower = concat_lower};
 
 strata_tensor *strata_concat(strata_tensor *const *x, int n_x, int axis) {

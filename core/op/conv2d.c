@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 
+#include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
 
@@ -140,6 +141,74 @@ strata_tensor *strata_conv2d_product(const strata_op *op, strata_tensor *a, stra
     attrs.epilogue = (strata_epilogue){0};
     if (op != &strata_op_conv2d_input_grad) attrs.input_size[0] = attrs.input_size[1] = 0;
     return strata_node(NULL, op, 2, (strata_tensor *[]){a, b}, &attrs);
+}
+
+/* ---- compositions: a matrix product for each tap and group, all of them added up ---- */
+
+strata_tensor *strata_conv2d_group(strata_tensor *x, int64_t group, int64_t channels) {
+    int64_t begin[STRATA_MAX_RANK] = {0};
+    strata_shape size = x->shape;
+    if (size.dims[3] == channels) return x;
+    begin[3] = group * channels;
+    size.dims[3] = channels;
+    return strata_slice(x, begin, size.dims);
+}
+
+/* The filter's (C/groups, K/groups) at a tap. */
+static strata_tensor *filter_at(strata_tensor *filter, const strata_conv2d_sizes *s, int64_t kh, int64_t kw, int64_t group) {
+    const int64_t begin[] = {kh, kw, 0, group * s->group_out}, size[] = {1, 1, s->group_in, s->group_out};
+    return strata_reshape(strata_slice(filter, begin, size), STRATA_SHAPE(s->group_in, s->group_out));
+}
+
+bool strata_conv2d_taps(const strata_tensor *node, strata_taps *out_taps) {
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    return strata_taps_init(out_taps, &attrs_of(node)->window, STRATA_SHAPE(s.n, s.in_h, s.in_w, s.group_in)) &&
+           s.groups <= STRATA_MOST_TAPS / (s.kernel_h * s.kernel_w) && s.n > 0;
+}
+
+static strata_tensor *join(strata_tensor **parts, int64_t n) {
+    return n == 1 ? parts[0] : strata_concat(parts, (int)n, 3);
+}
+
+static strata_tensor *conv2d_compose(strata_tensor *node) {
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    const int64_t rows = s.n * s.out_h * s.out_w;
+    strata_tensor *groups[STRATA_MOST_TAPS] = {NULL};
+    strata_taps taps;
+    if (!strata_epilogue_is_plain(strata_epilogue_of(node))) return strata_epilogue_unfolded(node);
+    if (!strata_conv2d_taps(node, &taps)) return NULL;
+    for (int64_t g = 0; g < s.groups; g++) {
+        strata_tensor *x = strata_taps_pad(&taps, strata_conv2d_group(node->inputs[0], g, s.group_in), 0);
+        for (int64_t k = 0; k < s.kernel_h * s.kernel_w; k++) {
+            const int64_t kh = k / s.kernel_w, kw = k % s.kernel_w;
+            strata_tensor *tap = strata_reshape(strata_tap(&taps, x, kh, kw), STRATA_SHAPE(rows, s.group_in));
+            strata_tensor *product = strata_matmul(tap, filter_at(node->inputs[1], &s, kh, kw, g), false, false);
+            groups[g] = groups[g] ? strata_add(groups[g], product) : product;
+        }
+        groups[g] = strata_reshape(groups[g], STRATA_SHAPE(s.n, s.out_h, s.out_w, s.group_out));
+    }
+    return join(groups, s.groups);
+}
+
+static strata_tensor *conv2d_input_grad_compose(strata_tensor *node) {
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    const int64_t rows = s.n * s.out_h * s.out_w;
+    strata_tensor *groups[STRATA_MOST_TAPS] = {NULL};
+    strata_taps taps;
+    if (!strata_epilogue_is_plain(strata_epilogue_of(node))) return strata_epilogue_unfolded(node);
+    if (!strata_conv2d_taps(node, &taps)) return NULL;
+    for (int64_t g = 0; g < s.groups; g++) {
+        strata_tensor *dy = strata_conv2d_group(node->inputs[0], g, s.group_out);
+        dy = strata_reshape(dy, STRATA_SHAPE(rows, s.group_out));
+        for (int64_t k = 0; k < s.kernel_h * s.kernel_w; k++) {
+            const int64_t kh = k / s.kernel_w, kw = k % s.kernel_w;
+            strata_tensor *tap = strata_matmul(dy, filter_at(node->inputs[1], &s, kh, kw, g), false, true);
+            tap = strata_untap(&taps, strata_reshape(tap, STRATA_SHAPE(s.n, s.out_h, s.out_w, s.group_in)), kh, kw);
+            groups[g] = groups[g] ? strata_add(groups[g], tap) : tap;
+        }
+        groups[g] = strata_taps_crop(&taps, groups[g]);
+    }
+    return join(groups, s.groups);
 }
 
 /* ---- references ---- */
@@ -295,10 +364,10 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
                   STRATA_EPILOGUE_ATTRS(strata_conv2d_attrs)},                                 \
         .epilogue = offsetof(strata_conv2d_attrs, epilogue),                                   \
         .words = strata_epilogue_words,                                                        \
-        .parts = strata_epilogue_parts,                                                        \
         .shape = which##_shape,                                                                \
         .gradient = which##_gradient,                                                          \
         .reference = which##_reference,                                                        \
+        .compose = which##_compose,                                                            \
         .flops = strata_conv2d_flops,                                                          \
         .lower = lower,                                                                        \
     }

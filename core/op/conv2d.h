@@ -14,6 +14,7 @@
 #ifndef STRATA_CORE_OP_CONV2D_H
 #define STRATA_CORE_OP_CONV2D_H
 
+#include "core/op/compose.h"
 #include "core/op/epilogue.h"
 #include "core/op/window.h"
 
@@ -67,6 +68,10 @@ STRATA_MUST_USE strata_status strata_conv2d_lower_blocks(const strata_tensor *no
                                                          strata_lowering *lowering, strata_error *err);
 STRATA_MUST_USE strata_status strata_conv2d_filter_grad_lower_blocks(const strata_tensor *node, int work_m, int work_n,
                                                                      strata_lowering *lowering, strata_error *err);
+
+/* For compositions: the channels of one group of an image, and the convolution of a group as taps; false: it has too many. */
+strata_tensor *strata_conv2d_group(strata_tensor *x, int64_t group, int64_t channels);
+bool strata_conv2d_taps(const strata_tensor *node, strata_taps *out_taps);
 
 /* Of any of the three: 2 for each product, those with padding too. */
 double strata_conv2d_flops(const strata_tensor *node);

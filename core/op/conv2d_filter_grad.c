@@ -155,6 +155,27 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_conv2d_filter_grad_lower_blocks(node, work_m, work_n, lowering, err);
 }
 
+/* A product of the tap's channels and dy's for each tap and group. */
+static strata_tensor *compose(strata_tensor *node) {
+    const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    const int64_t rows = s.n * s.out_h * s.out_w, n_taps = s.kernel_h * s.kernel_w;
+    strata_tensor *groups[STRATA_MOST_TAPS], *products[STRATA_MOST_TAPS];
+    strata_taps taps;
+    if (!strata_conv2d_taps(node, &taps)) return NULL;
+    for (int64_t g = 0; g < s.groups; g++) {
+        strata_tensor *x = strata_taps_pad(&taps, strata_conv2d_group(node->inputs[0], g, s.group_in), 0);
+        strata_tensor *dy = strata_conv2d_group(node->inputs[1], g, s.group_out);
+        dy = strata_reshape(dy, STRATA_SHAPE(rows, s.group_out));
+        for (int64_t k = 0; k < n_taps; k++) {
+            strata_tensor *tap = strata_tap(&taps, x, k / s.kernel_w, k % s.kernel_w);
+            products[k] = strata_matmul(strata_reshape(tap, STRATA_SHAPE(rows, s.group_in)), dy, true, false);
+        }
+        groups[g] = n_taps == 1 ? products[0] : strata_concat(products, (int)n_taps, 0);
+        groups[g] = strata_reshape(groups[g], STRATA_SHAPE(s.kernel_h, s.kernel_w, s.group_in, s.group_out));
+    }
+    return s.groups == 1 ? groups[0] : strata_concat(groups, (int)s.groups, 3);
+}
+
 const strata_op strata_op_conv2d_filter_grad = {
     .name = "conv2d_filter_grad",
     .min_inputs = 2,
@@ -164,6 +185,7 @@ const strata_op strata_op_conv2d_filter_grad = {
     .shape = shape,
     .gradient = gradient,
     .reference = reference,
+    .compose = compose,
     .flops = strata_conv2d_flops,
     .lower = lower,
 };

@@ -36,6 +36,11 @@ static strata_status dequantize_lower(const strata_tensor *node, strata_lowering
     return strata_lowering_add(lowering, &launch, err);
 }
 
+static strata_tensor *dequantize_compose(strata_tensor *node) {
+    const double scale = ((const dequantize_attrs *)node->attrs)->scale;
+    return strata_mul(strata_cast(node->inputs[0], STRATA_DTYPE_F32), strata_scalar(node->graph, STRATA_DTYPE_F32, scale));
+}
+
 const strata_op strata_op_dequantize = {.name = "dequantize",
                                         .min_inputs = 1,
                                         .max_inputs = 1,
@@ -44,6 +49,7 @@ const strata_op strata_op_dequantize = {.name = "dequantize",
                                         .attrs = {{"scale", STRATA_ATTR_FLOAT, offsetof(dequantize_attrs, scale)}},
                                         .shape = dequantize_shape,
                                         .reference = dequantize_reference,
+                                        .compose = dequantize_compose,
                                         .lower = dequantize_lower};
 
 strata_tensor *strata_dequantize(strata_tensor *x, double scale) {

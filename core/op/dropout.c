@@ -67,6 +67,15 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
+/* x times 0 or 1 / (1 - rate) would make NaN of an infinity that is dropped. */
+static strata_tensor *compose(strata_tensor *node) {
+    strata_tensor *x = node->inputs[0];
+    strata_tensor *u = strata_random_uniform(node->inputs[1], (uint32_t)((const dropout_attrs *)node->attrs)->stream, x->shape);
+    strata_tensor *kept = strata_greater_equal(u, strata_scalar(x->graph, STRATA_DTYPE_F32, (double)rate_of(node)));
+    strata_tensor *scaled = strata_mul(x, strata_scalar(x->graph, x->dtype, (double)scale_of(node)));
+    return strata_where(kept, scaled, strata_scalar(x->graph, x->dtype, 0));
+}
+
 const strata_op strata_op_dropout = {
     .name = "dropout",
     .min_inputs = 2,
@@ -77,6 +86,7 @@ const strata_op strata_op_dropout = {
     .shape = shape,
     .gradient = gradient,
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 

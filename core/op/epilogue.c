@@ -7,8 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-extern const strata_op strata_op_add, strata_op_relu, strata_op_tanh, strata_op_sigmoid, strata_op_relu_grad,
-    strata_op_tanh_grad, strata_op_sigmoid_grad;
+#include "strata/ops.h"
+
+extern const strata_op strata_op_relu_grad, strata_op_tanh_grad, strata_op_sigmoid_grad;
 
 enum { OWN_OPERANDS = 2, MOST_ATTRS_BYTES = 1024 };
 
@@ -154,22 +155,23 @@ strata_tensor *strata_epilogue_fused(strata_tensor *product, strata_tensor *bias
     return strata_node(product->graph, product->op, n_inputs, inputs, attrs);
 }
 
-/* ---- taking apart ---- */
+/* ---- falling apart ---- */
 
-strata_tensor *strata_epilogue_parts(const strata_tensor *node, strata_tensor *const *x) {
-    static const strata_op *const activations[] = {NULL, [STRATA_EPILOGUE_RELU] = &strata_op_relu, &strata_op_tanh,
-                                                   &strata_op_sigmoid};
-    static const strata_op *const aux_forms[] = {NULL, [STRATA_EPILOGUE_RELU_GRAD] = &strata_op_relu_grad, &strata_op_tanh_grad,
-                                                 &strata_op_sigmoid_grad, &strata_op_add};
-    const strata_epilogue *epilogue = strata_epilogue_of(node);
-    const size_t bytes = node->op->attrs_bytes;
-    if (strata_epilogue_is_plain(epilogue) || bytes > MOST_ATTRS_BYTES) return NULL;
+strata_tensor *strata_epilogue_unfolded(strata_tensor *node) {
+    static strata_tensor *(*const activations[])(strata_tensor *) = {
+        [STRATA_EPILOGUE_RELU] = strata_relu, [STRATA_EPILOGUE_TANH] = strata_tanh, [STRATA_EPILOGUE_SIGMOID] = strata_sigmoid};
+    static const strata_op *const gradients[] = {[STRATA_EPILOGUE_RELU_GRAD] = &strata_op_relu_grad,
+                                                 [STRATA_EPILOGUE_TANH_GRAD] = &strata_op_tanh_grad,
+                                                 [STRATA_EPILOGUE_SIGMOID_GRAD] = &strata_op_sigmoid_grad};
+    const strata_epilogue *epilogue = strata_epilogue_of(node), plain = {0};
     _Alignas(max_align_t) char attrs[MOST_ATTRS_BYTES];
-    memcpy(attrs, node->attrs, bytes);
-    memset(attrs + node->op->epilogue, 0, sizeof *epilogue);
-    strata_tensor *v = strata_node(NULL, node->op, OWN_OPERANDS, x, attrs);
-    if (epilogue->has_bias) v = strata_node(NULL, &strata_op_add, 2, (strata_tensor *[]){v, x[OWN_OPERANDS]}, NULL);
-    if (epilogue->activation) v = strata_node(NULL, activations[epilogue->activation], 1, &v, NULL);
-    if (epilogue->aux) v = strata_node(NULL, aux_forms[epilogue->aux], 2, (strata_tensor *[]){v, x[aux_index(epilogue)]}, NULL);
-    return v;
+    if (strata_epilogue_is_plain(epilogue) || node->op->attrs_bytes > MOST_ATTRS_BYTES) return NULL;
+    memcpy(attrs, node->attrs, node->op->attrs_bytes);
+    memcpy(attrs + node->op->epilogue, &plain, sizeof plain);
+    strata_tensor *v = strata_node(node->graph, node->op, OWN_OPERANDS, node->inputs, attrs);
+    if (epilogue->has_bias) v = strata_add(v, node->inputs[OWN_OPERANDS]);
+    if (epilogue->activation) v = activations[epilogue->activation](v);
+    strata_tensor *aux = epilogue->aux ? node->inputs[aux_index(epilogue)] : NULL;
+    if (epilogue->aux == STRATA_EPILOGUE_ADD) return strata_add(v, aux);
+    return aux ? strata_node(NULL, gradients[epilogue->aux], 2, (strata_tensor *[]){v, aux}, NULL) : v;
 }

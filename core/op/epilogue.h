@@ -51,8 +51,6 @@ typedef struct strata_epilogue {
 
 /* strata_op.words of an op that has these rows and no others that stand for words. */
 extern const strata_attr_words strata_epilogue_words[];
-/* strata_op.parts: the plain product, then an op for each thing that was folded in. */
-strata_tensor *strata_epilogue_parts(const strata_tensor *node, strata_tensor *const *x);
 
 /* The node's, or NULL: its op takes none. */
 const strata_epilogue *strata_epilogue_of(const strata_tensor *node);
@@ -68,6 +66,8 @@ STRATA_MUST_USE strata_status strata_epilogue_check(const strata_tensor *node, s
 bool strata_epilogue_allows_gradient(strata_tensor *node);
 /* For references: element `at` of the output becomes what the epilogue makes of v, n being its index along the last axis. */
 void strata_epilogue_store(const strata_op_call *call, int64_t at, int64_t n, double v);
+/* The product and what was folded into it as nodes of their own, for strata_op.compose; NULL: it is plain. */
+strata_tensor *strata_epilogue_unfolded(strata_tensor *node);
 /* Appends the constants BIAS, ACTIVATION and AUX to a launch. */
 void strata_epilogue_constants(strata_launch *launch, const strata_tensor *node);
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/element.h"
 #include "core/op/rules.h"
@@ -73,6 +74,20 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return STRATA_OK;
 }
 
+/* The least of the places, counted from 1, that have the number: from a mask of every number by every place. */
+static strata_tensor *compose(strata_tensor *node) {
+    strata_tensor *x = node->inputs[0];
+    strata_graph *graph = node->graph;
+    const int64_t n = node->shape.dims[0], m = strata_shape_elements(x->shape);
+    if (!n || !m || n > STRATA_MOST_COMPOSED / m) return NULL;
+    strata_tensor *numbers = strata_cast(strata_reshape(strata_arange(graph, n), STRATA_SHAPE(n, 1)), x->dtype);
+    strata_tensor *has = strata_equal(strata_reshape(x, STRATA_SHAPE(1, m)), numbers);
+    strata_tensor *places = strata_add(strata_arange(graph, m), strata_scalar(graph, STRATA_DTYPE_I32, 1));
+    strata_tensor *none = strata_scalar(graph, STRATA_DTYPE_I32, INT32_MAX);
+    strata_tensor *least = strata_reduce_min(strata_where(has, places, none), (int[]){1}, 1, false);
+    return strata_where(strata_equal(least, none), strata_scalar(graph, STRATA_DTYPE_I32, 0), least);
+}
+
 const strata_op strata_op_first_index = {.name = "first_index",
                                          .min_inputs = 1,
                                          .max_inputs = 1,
@@ -80,6 +95,7 @@ const strata_op strata_op_first_index = {.name = "first_index",
                                          .attrs = {{"n", STRATA_ATTR_INT, offsetof(first_index_attrs, n)}},
                                          .shape = shape,
                                          .reference = reference,
+                                         .compose = compose,
                                          .lower = lower};
 
 strata_tensor *strata_first_index(strata_tensor *x, int64_t n) {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/element.h"
 #include "core/op/rules.h"
@@ -133,6 +134,22 @@ static strata_status gather_lower(const strata_tensor *node, strata_lowering *lo
     return lower_rows(node, "gather", variant, sizes_of(x->shape, gather_axis(node), indices->shape), 1, lowering, err);
 }
 
+/* A row of a matrix for each index, with a 1 where it points to. */
+static strata_tensor *hits_of(strata_tensor *indices, gather_sizes s, strata_dtype dtype) {
+    if (s.axis == 0 || s.n_indices == 0 || s.outer * s.inner == 0 || s.axis > STRATA_MOST_COMPOSED / s.n_indices) return NULL;
+    return strata_one_hot(strata_reshape(indices, STRATA_SHAPE(s.n_indices)), s.axis, dtype);
+}
+
+/* Its product with x. A row that is not finite spoils others: 0 times infinity is NaN. */
+static strata_tensor *gather_compose(strata_tensor *node) {
+    strata_tensor *x = node->inputs[0];
+    const gather_sizes s = sizes_of(x->shape, gather_axis(node), node->inputs[1]->shape);
+    strata_tensor *hits = strata_dtype_is_float(x->dtype) ? hits_of(node->inputs[1], s, x->dtype) : NULL;
+    if (!hits) return NULL;
+    x = strata_reshape(x, s.outer == 1 ? STRATA_SHAPE(s.axis, s.inner) : STRATA_SHAPE(s.outer, s.axis, s.inner));
+    return strata_reshape(strata_matmul(hits, x, false, false), node->shape);
+}
+
 const strata_op strata_op_gather = {.name = "gather",
                                     .min_inputs = 2,
                                     .max_inputs = 2,
@@ -141,6 +158,7 @@ const strata_op strata_op_gather = {.name = "gather",
                                     .shape = gather_shape,
                                     .gradient = gather_gradient,
                                     .reference = gather_reference,
+                                    .compose = gather_compose,
                                     .lower = gather_lower};
 
 strata_tensor *strata_gather(strata_tensor *x, strata_tensor *indices, int axis) {
@@ -277,14 +295,21 @@ static strata_status gather_grad_lower(const strata_tensor *node, strata_lowerin
     return lower_rows(node, "scatter_add", variant, s, repeats_of(node), lowering, err);
 }
 
-/* With the rows of dy repeated. */
-static strata_tensor *gather_grad_parts(const strata_tensor *node, strata_tensor *const *x) {
-    if (repeats_of(node) == 1) return NULL;
+/* The repeated rows, or the product with the transposed matrix. */
+static strata_tensor *gather_grad_compose(strata_tensor *node) {
     const gather_grad_attrs *attrs = node->attrs;
-    strata_shape whole = x[0]->shape;
-    whole.dims[attrs->axis + x[1]->shape.rank - 1] = repeats_of(node);
-    strata_tensor *dy = strata_broadcast_to(x[0], whole);
-    return strata_node(NULL, &strata_op_gather_grad, 2, (strata_tensor *[]){dy, x[1]}, attrs);
+    strata_tensor *dy = node->inputs[0], *indices = node->inputs[1];
+    const gather_sizes s = gather_grad_sizes(node);
+    if (repeats_of(node) > 1) {
+        strata_shape repeated = dy->shape;
+        repeated.dims[attrs->axis + indices->shape.rank - 1] = indices->shape.dims[indices->shape.rank - 1];
+        strata_tensor *inputs[] = {strata_broadcast_to(dy, repeated), indices};
+        return strata_node(NULL, &strata_op_gather_grad, 2, inputs, attrs);
+    }
+    strata_tensor *hits = hits_of(indices, s, dy->dtype);
+    if (!hits) return NULL;
+    dy = strata_reshape(dy, s.outer == 1 ? STRATA_SHAPE(s.n_indices, s.inner) : STRATA_SHAPE(s.outer, s.n_indices, s.inner));
+    return strata_reshape(strata_matmul(hits, dy, true, false), node->shape);
 }
 
 const strata_op strata_op_gather_grad = {.name = "gather_grad",
@@ -293,10 +318,10 @@ const strata_op strata_op_gather_grad = {.name = "gather_grad",
                                          .attrs_bytes = sizeof(gather_grad_attrs),
                                          .attrs = {{"axis", STRATA_ATTR_INT, offsetof(gather_grad_attrs, axis)},
                                                    {"size", STRATA_ATTR_INT, offsetof(gather_grad_attrs, size)}},
-                                         .parts = gather_grad_parts,
                                          .shape = gather_grad_shape,
                                          .gradient = gather_grad_gradient,
                                          .reference = gather_grad_reference,
+                                         .compose = gather_grad_compose,
                                          .lower = gather_grad_lower};
 
 strata_tensor *strata_gather_grad_unrepeated(strata_tensor *node) {

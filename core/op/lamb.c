@@ -53,6 +53,22 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
+static strata_tensor *compose(strata_tensor *node) {
+    const lamb_attrs *attrs = node->attrs;
+    strata_update_parts u;
+    if (!strata_update_parts_init(&u, node, GRADIENTS)) return NULL;
+    strata_tensor *g = node->inputs[GRADIENTS], *p = strata_update_part(&u, PARAMETERS), *m, *v;
+    m = strata_update_towards(&u, strata_update_part(&u, M), g, 1 - attrs->beta1);
+    v = strata_update_towards(&u, strata_update_part(&u, V), strata_square(g), 1 - attrs->beta2);
+    strata_update_assign(&u, M, m, &m);
+    strata_update_assign(&u, V, v, &v);
+    m = strata_mul(m, strata_update_word(&u, STRATA_STEP_CORRECTION_1));
+    v = strata_mul(v, strata_update_word(&u, STRATA_STEP_CORRECTION_2));
+    strata_tensor *direction = strata_div(m, strata_add(strata_sqrt(v), strata_update_number(&u, attrs->epsilon)));
+    direction = strata_add(direction, strata_mul(p, strata_update_number(&u, attrs->decay)));
+    return strata_update_assign(&u, DIRECTION, direction, NULL);
+}
+
 const strata_op strata_op_lamb = {
     .name = "lamb",
     .min_inputs = 6,
@@ -68,6 +84,7 @@ const strata_op strata_op_lamb = {
     .shape = shape,
     .no_gradient = "it changes variables",
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 

@@ -10,6 +10,7 @@
 #include "core/op/axes.h"
 #include "core/op/broadcast.h"
 #include "core/op/channels.h"
+#include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"
@@ -102,6 +103,24 @@ static strata_status layer_norm_lower(const strata_tensor *node, strata_lowering
     return lower(node, false, lowering, err);
 }
 
+static strata_tensor *mean_of_rows(strata_tensor *x) {
+    return strata_reduce_mean(x, (int[]){-1}, 1, true);
+}
+
+/* n, and r. */
+static strata_tensor *normalized(strata_tensor *node, strata_tensor **out_r) {
+    strata_tensor *x = strata_wide(node->inputs[X]);
+    strata_tensor *epsilon = strata_scalar(node->graph, STRATA_DTYPE_F32, ((const layer_norm_attrs *)node->attrs)->epsilon);
+    strata_tensor *d = strata_sub(x, mean_of_rows(x));
+    *out_r = strata_rsqrt(strata_add(mean_of_rows(strata_square(d)), epsilon));
+    return strata_mul(d, *out_r);
+}
+
+static strata_tensor *layer_norm_compose(strata_tensor *node) {
+    strata_tensor *r, *n = normalized(node, &r);
+    return strata_cast(strata_add(strata_mul(n, node->inputs[SCALE]), node->inputs[SHIFT]), node->dtype);
+}
+
 const strata_op strata_op_layer_norm = {
     .name = "layer_norm",
     .min_inputs = 3,
@@ -111,6 +130,7 @@ const strata_op strata_op_layer_norm = {
     .shape = layer_norm_shape,
     .gradient = layer_norm_gradient,
     .reference = layer_norm_reference,
+    .compose = layer_norm_compose,
     .lower = layer_norm_lower,
 };
 
@@ -157,6 +177,12 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
     return lower(node, true, lowering, err);
 }
 
+static strata_tensor *grad_compose(strata_tensor *node) {
+    strata_tensor *r, *n = normalized(node, &r), *g = strata_mul(strata_wide(node->inputs[DY]), node->inputs[SCALE]);
+    strata_tensor *along_n = strata_mul(n, mean_of_rows(strata_mul(g, n)));
+    return strata_cast(strata_mul(r, strata_sub(strata_sub(g, mean_of_rows(g)), along_n)), node->dtype);
+}
+
 const strata_op strata_op_layer_norm_grad = {
     .name = "layer_norm_grad",
     .min_inputs = 3,
@@ -166,5 +192,6 @@ const strata_op strata_op_layer_norm_grad = {
     .shape = grad_shape,
     .no_gradient = "the gradient of layer_norm is not differentiated again",
     .reference = grad_reference,
+    .compose = grad_compose,
     .lower = grad_lower,
 };

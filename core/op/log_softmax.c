@@ -35,6 +35,11 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_softmax_lower(node, true, lowering, err);
 }
 
+static strata_tensor *compose(strata_tensor *node) {
+    strata_tensor *x = strata_less_most_of_rows(node->inputs[0]);
+    return strata_sub(x, strata_log(strata_sum_of_rows(strata_exp(x))));
+}
+
 const strata_op strata_op_log_softmax = {
     .name = "log_softmax",
     .min_inputs = 1,
@@ -42,6 +47,7 @@ const strata_op strata_op_log_softmax = {
     .shape = shape,
     .gradient = gradient,
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 
@@ -78,6 +84,11 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
     return strata_softmax_grad_lower(node, true, lowering, err);
 }
 
+static strata_tensor *grad_compose(strata_tensor *node) {
+    strata_tensor *y = node->inputs[0], *dy = node->inputs[1];
+    return strata_sub(dy, strata_mul(strata_exp(y), strata_sum_of_rows(dy)));
+}
+
 const strata_op strata_op_log_softmax_grad = {
     .name = "log_softmax_grad",
     .min_inputs = 2,
@@ -85,6 +96,7 @@ const strata_op strata_op_log_softmax_grad = {
     .shape = grad_shape,
     .gradient = grad_gradient,
     .reference = grad_reference,
+    .compose = grad_compose,
     .lower = grad_lower,
 };
 

@@ -218,10 +218,10 @@ const strata_op strata_op_matmul = {
               STRATA_EPILOGUE_ATTRS(strata_matmul_attrs)},
     .epilogue = offsetof(strata_matmul_attrs, epilogue),
     .words = strata_epilogue_words,
-    .parts = strata_epilogue_parts,
     .shape = shape,
     .gradient = gradient,
     .reference = reference,
+    .compose = strata_epilogue_unfolded,
     .flops = flops,
     .lower = lower,
 };

@@ -7,11 +7,12 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/pool2d.h"
 #include "core/op/rules.h"
 
-extern const strata_op strata_op_max_pool2d_grad, strata_op_max_pool2d;
+extern const strata_op strata_op_max_pool2d_grad, strata_op_max_pool2d, strata_op_relu_grad;
 
 static const strata_window *window_of(const strata_tensor *node) {
     return &((const strata_pool2d_attrs *)node->attrs)->window;
@@ -128,6 +129,65 @@ static strata_status grad_reference(const strata_op_call *call, strata_error *er
     return STRATA_OK;
 }
 
+/* ---- compositions: over the taps, in their order. Padding is -infinity ---- */
+
+/* All taps of x, and their maximum. */
+static strata_tensor *taps_of(const strata_taps *taps, strata_tensor *x, double padding, strata_tensor **out_taps) {
+    strata_tensor *padded = strata_taps_pad(taps, x, padding), *most = NULL;
+    for (int64_t k = 0; k < taps->window.size[0] * taps->window.size[1]; k++) {
+        out_taps[k] = strata_tap(taps, padded, k / taps->window.size[1], k % taps->window.size[1]);
+        most = most ? strata_max(most, out_taps[k]) : out_taps[k];
+    }
+    return most;
+}
+
+static strata_tensor *truth(strata_graph *graph, bool value) {
+    return strata_scalar(graph, STRATA_DTYPE_BOOL, value);
+}
+
+/* Where tap k is the first that equals the maximum; or is NaN, where that is. *taken: where an earlier one was; NULL: nowhere. */
+static strata_tensor *is_first(strata_tensor *tap, strata_tensor *most, strata_tensor **taken) {
+    strata_tensor *yes = truth(tap->graph, true);
+    strata_tensor *hit = strata_where(strata_equal(tap, most), yes, strata_not_equal(tap, tap));
+    strata_tensor *first = *taken ? strata_where(*taken, truth(tap->graph, false), hit) : hit;
+    *taken = *taken ? strata_where(*taken, yes, hit) : hit;
+    return first;
+}
+
+static strata_tensor *compose(strata_tensor *node) {
+    strata_tensor *x[STRATA_MOST_TAPS], *v[STRATA_MOST_TAPS], *taken = NULL, *y = NULL;
+    strata_taps taps;
+    if (!strata_taps_init(&taps, window_of(node), node->inputs[0]->shape)) return NULL;
+    strata_tensor *most = taps_of(&taps, node->inputs[0], -INFINITY, x);
+    if (node->n_inputs == 1) return most;
+    taps_of(&taps, node->inputs[1], 0, v);
+    for (int64_t k = 0; k < taps.window.size[0] * taps.window.size[1]; k++) {
+        strata_tensor *first = is_first(x[k], most, &taken);
+        y = strata_where(first, v[k], y ? y : strata_scalar(node->graph, node->dtype, 0));
+    }
+    return y;
+}
+
+static strata_tensor *grad_compose(strata_tensor *node) {
+    strata_tensor *x[STRATA_MOST_TAPS], *taken = NULL, *sum = NULL;
+    strata_tensor *zero = strata_scalar(node->graph, node->dtype, 0);
+    strata_taps taps;
+    if (is_rectified(node)) {
+        strata_pool2d_attrs attrs = *(const strata_pool2d_attrs *)node->attrs;
+        attrs.rectified = 0;
+        strata_tensor *plain = strata_node(NULL, &strata_op_max_pool2d_grad, 2, node->inputs, &attrs);
+        return strata_node(NULL, &strata_op_relu_grad, 2, (strata_tensor *[]){plain, node->inputs[0]}, NULL);
+    }
+    if (!strata_taps_init(&taps, window_of(node), node->shape)) return NULL;
+    strata_tensor *most = taps_of(&taps, node->inputs[0], -INFINITY, x);
+    for (int64_t k = 0; k < taps.window.size[0] * taps.window.size[1]; k++) {
+        strata_tensor *given = strata_where(is_first(x[k], most, &taken), node->inputs[1], zero);
+        given = strata_untap(&taps, given, k / taps.window.size[1], k % taps.window.size[1]);
+        sum = sum ? strata_add(sum, given) : given;
+    }
+    return strata_taps_crop(&taps, sum);
+}
+
 /* ---- lower ---- */
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
@@ -164,16 +224,6 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
     return strata_lowering_add(lowering, &launch, err);
 }
 
-extern const strata_op strata_op_relu_grad;
-
-static strata_tensor *grad_parts(const strata_tensor *node, strata_tensor *const *x) {
-    if (!is_rectified(node)) return NULL;
-    strata_pool2d_attrs attrs = *(const strata_pool2d_attrs *)node->attrs;
-    attrs.rectified = 0;
-    strata_tensor *dx = strata_node(NULL, &strata_op_max_pool2d_grad, 2, x, &attrs);
-    return strata_node(NULL, &strata_op_relu_grad, 2, (strata_tensor *[]){dx, x[0]}, NULL);
-}
-
 const strata_op strata_op_max_pool2d = {
     .name = "max_pool2d",
     .min_inputs = 1,
@@ -183,6 +233,7 @@ const strata_op strata_op_max_pool2d = {
     .shape = shape,
     .gradient = gradient,
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 
@@ -193,10 +244,10 @@ const strata_op strata_op_max_pool2d_grad = {
     .attrs_bytes = sizeof(strata_pool2d_attrs),
     .attrs = {STRATA_WINDOW_ATTRS(strata_pool2d_attrs),
               {"rectified", STRATA_ATTR_INT, offsetof(strata_pool2d_attrs, rectified)}},
-    .parts = grad_parts,
     .shape = grad_shape,
     .gradient = grad_gradient,
     .reference = grad_reference,
+    .compose = grad_compose,
     .lower = grad_lower,
 };
 

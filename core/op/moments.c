@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "core/op/channels.h"
+#include "core/op/compose.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"
 
@@ -56,12 +57,22 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_channel_sums_lower(node, node->inputs[0], NULL, NULL, NULL, 0, lowering, err);
 }
 
+static strata_tensor *compose(strata_tensor *node) {
+    const strata_channels c = strata_channels_of(node->inputs[0]->shape);
+    strata_tensor *x = strata_reshape(strata_wide(node->inputs[0]), STRATA_SHAPE(c.rows, c.channels));
+    strata_tensor *mean = strata_reduce_mean(x, (int[]){0}, 1, true);
+    strata_tensor *squares = strata_square(strata_sub(x, mean));
+    strata_tensor *both[] = {mean, strata_reduce_mean(squares, (int[]){0}, 1, true)};
+    return strata_concat(both, 2, 0);
+}
+
 const strata_op strata_op_moments = {.name = "moments",
                                      .min_inputs = 1,
                                      .max_inputs = 1,
                                      .shape = shape,
                                      .gradient = gradient,
                                      .reference = reference,
+                                     .compose = compose,
                                      .lower = lower};
 
 strata_tensor *strata_moments(strata_tensor *x) {

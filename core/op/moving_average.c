@@ -60,6 +60,15 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
+static strata_tensor *compose(strata_tensor *node) {
+    strata_tensor *state = node->inputs[STATE], *value = node->inputs[VALUE], *rates = node->inputs[RATES];
+    strata_tensor *moved = strata_add(state, strata_mul(rates, strata_sub(value, state)));
+    strata_tensor *is_all = strata_equal(rates, strata_scalar(node->graph, STRATA_DTYPE_F32, 1));
+    strata_tensor *next = strata_where(is_all, value, moved);
+    if (node->n_inputs > GATE) next = strata_where(strata_update_open(node->inputs[GATE]), next, state);
+    return strata_assign(state, next);
+}
+
 const strata_op strata_op_moving_average = {.name = "moving_average",
                                             .min_inputs = 3,
                                             .max_inputs = 4,
@@ -67,6 +76,7 @@ const strata_op strata_op_moving_average = {.name = "moving_average",
                                             .shape = shape,
                                             .no_gradient = "it changes a variable",
                                             .reference = reference,
+                                            .compose = compose,
                                             .lower = lower};
 
 strata_tensor *strata_moving_average(strata_tensor *state, strata_tensor *value, strata_tensor *rates, strata_tensor *gate) {

@@ -3,6 +3,7 @@
  * one_hot: y[..., d] = 1 where indices[...] is d, else 0; an index not in 0..depth-1 gives a row of zeros. No gradient. */
 #include <inttypes.h>
 
+#include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/element.h"
 #include "core/op/rules.h"
@@ -59,6 +60,16 @@ static strata_status one_hot_lower(const strata_tensor *node, strata_lowering *l
     return strata_lowering_add(lowering, &launch, err);
 }
 
+static strata_tensor *one_hot_compose(strata_tensor *node) {
+    const one_hot_attrs *attrs = node->attrs;
+    strata_tensor *indices = node->inputs[0];
+    strata_shape column = indices->shape;
+    if (attrs->depth > STRATA_MOST_COMPOSED) return NULL;
+    column.dims[column.rank++] = 1;
+    strata_tensor *places = strata_cast(strata_arange(node->graph, attrs->depth), indices->dtype);
+    return strata_cast(strata_equal(strata_reshape(indices, column), places), node->dtype);
+}
+
 const strata_op strata_op_one_hot = {.name = "one_hot",
                                      .min_inputs = 1,
                                      .max_inputs = 1,
@@ -68,6 +79,7 @@ const strata_op strata_op_one_hot = {.name = "one_hot",
                                      .words = strata_dtype_words,
                                      .shape = one_hot_shape,
                                      .reference = one_hot_reference,
+                                     .compose = one_hot_compose,
                                      .lower = one_hot_lower};
 
 strata_tensor *strata_one_hot(strata_tensor *indices, int64_t depth, strata_dtype dtype) {

@@ -7,8 +7,10 @@
 #include "core/op/pack.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"
@@ -69,6 +71,26 @@ static strata_status pack_lower(const strata_tensor *node, strata_lowering *lowe
     return STRATA_OK;
 }
 
+/* The tensors and what fills the gaps, end to end. */
+static strata_tensor *compose(strata_tensor *node) {
+    const strata_pack_attrs *attrs = node->attrs;
+    strata_tensor **parts = calloc(2 * (size_t)node->n_inputs + 1, sizeof *parts), *y = NULL;
+    int64_t end = 0;
+    int n = 0;
+    bool whole = parts != NULL;
+    for (int i = 0; whole && i <= node->n_inputs; i++) {
+        const int64_t first = i < node->n_inputs ? attrs->offsets[i] : attrs->size;
+        if (first > end) parts[n++] = strata_filled(node->graph, node->dtype, STRATA_SHAPE(first - end), 0);
+        whole = !n || parts[n - 1];
+        const int64_t elements = i < node->n_inputs ? strata_shape_elements(node->inputs[i]->shape) : 0;
+        if (elements) parts[n++] = strata_reshape(node->inputs[i], STRATA_SHAPE(elements));
+        end = first + elements;
+    }
+    if (whole && n) y = strata_concat(parts, n, 0);
+    free(parts);
+    return y;
+}
+
 const strata_op strata_op_pack = {.name = "pack",
                                   .min_inputs = 1,
                                   .max_inputs = -1,
@@ -79,6 +101,7 @@ const strata_op strata_op_pack = {.name = "pack",
                                   .shape = pack_shape,
                                   .gradient = pack_gradient,
                                   .reference = pack_reference,
+                                  .compose = compose,
                                   .lower = pack_lower};
 
 strata_tensor *strata_pack(strata_tensor *const *x, const int64_t *offsets, int n_x, int64_t size) {

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "core/op/axes.h"
+#include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/element.h"
 #include "core/op/rules.h"
@@ -293,6 +294,52 @@ static strata_status min_lower(const strata_tensor *node, strata_lowering *lower
     return lower_as(node, MIN, lowering, err);
 }
 
+/* ---- compositions ---- */
+
+/* The product with a vector of ones. */
+static strata_tensor *sum_compose(strata_tensor *node) {
+    const strata_axes a = axes_of(node);
+    strata_graph *graph = node->graph;
+    strata_tensor *x = node->inputs[0], *y;
+    if (!strata_dtype_is_float(node->dtype) || a.n == 0 || a.outer * a.inner == 0) return NULL;
+    strata_tensor *ones = strata_filled(graph, x->dtype, a.inner == 1 ? STRATA_SHAPE(a.n, 1) : STRATA_SHAPE(1, a.n), 1);
+    if (!ones) return NULL;
+    if (a.inner == 1)
+        y = strata_matmul(strata_reshape(x, STRATA_SHAPE(a.outer, a.n)), ones, false, false);
+    else if (a.outer == 1)
+        y = strata_matmul(ones, strata_reshape(x, STRATA_SHAPE(a.n, a.inner)), false, false);
+    else
+        y = strata_matmul(ones, strata_reshape(x, STRATA_SHAPE(a.outer, a.n, a.inner)), false, false);
+    return strata_reshape(y, node->shape);
+}
+
+static strata_tensor *mean_compose(strata_tensor *node) {
+    strata_tensor *sum = strata_node(NULL, &strata_op_reduce_sum, 1, node->inputs, node->attrs);
+    return strata_mul(sum, strata_scalar(node->graph, node->dtype, 1 / (double)axes_of(node).n));
+}
+
+/* The extreme of the two halves, which overlap where their number is odd, and so on down to one. */
+static strata_tensor *halve(strata_tensor *node, strata_tensor *(*extreme)(strata_tensor *a, strata_tensor *b)) {
+    const strata_axes a = axes_of(node);
+    strata_tensor *x = strata_reshape(node->inputs[0], STRATA_SHAPE(a.outer, a.n, a.inner));
+    for (int64_t n = a.n; n > 1;) {
+        const int64_t half = (n + 1) / 2, size[] = {a.outer, half, a.inner};
+        strata_tensor *front = strata_slice(x, (int64_t[]){0, 0, 0}, size);
+        strata_tensor *back = strata_slice(x, (int64_t[]){0, n - half, 0}, size);
+        x = extreme(front, back);
+        n = half;
+    }
+    return strata_reshape(x, node->shape);
+}
+
+static strata_tensor *max_compose(strata_tensor *node) {
+    return halve(node, strata_max);
+}
+
+static strata_tensor *min_compose(strata_tensor *node) {
+    return halve(node, strata_min);
+}
+
 /* ---- the four ops ---- */
 
 #define REDUCTION(which, shape_rule, gradient_rule)                                          \
@@ -307,6 +354,7 @@ static strata_status min_lower(const strata_tensor *node, strata_lowering *lower
         .shape = shape_rule,                                                                 \
         .gradient = gradient_rule,                                                           \
         .reference = which##_reference,                                                      \
+        .compose = which##_compose,                                                          \
         .lower = which##_lower,                                                              \
     }
 

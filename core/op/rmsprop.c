@@ -58,6 +58,27 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
+static strata_tensor *compose(strata_tensor *node) {
+    const rmsprop_attrs *attrs = node->attrs;
+    strata_update_parts u;
+    if (!strata_update_parts_init(&u, node, GRADIENTS)) return NULL;
+    strata_tensor *g = node->inputs[GRADIENTS], *squares, *mean;
+    squares = strata_update_towards(&u, strata_update_part(&u, SQUARES), strata_square(g), 1 - attrs->rho);
+    strata_update_assign(&u, SQUARES, squares, &squares);
+    if (attrs->centered) {
+        mean = strata_update_towards(&u, strata_update_part(&u, MEAN), g, 1 - attrs->rho);
+        strata_update_assign(&u, MEAN, mean, &mean);
+        squares = strata_sub(squares, strata_square(mean));
+    }
+    strata_tensor *spread = strata_sqrt(strata_add(squares, strata_update_number(&u, attrs->epsilon)));
+    strata_tensor *change = strata_div(strata_mul(g, strata_update_word(&u, STRATA_STEP_LEARNING_RATE)), spread);
+    if (attrs->momentum != 0) {
+        strata_tensor *kept = strata_mul(strata_update_part(&u, VELOCITY), strata_update_number(&u, attrs->momentum));
+        strata_update_assign(&u, VELOCITY, strata_add(kept, change), &change);
+    }
+    return strata_update_assign(&u, PARAMETERS, strata_sub(strata_update_part(&u, PARAMETERS), change), NULL);
+}
+
 const strata_op strata_op_rmsprop = {
     .name = "rmsprop",
     .min_inputs = 6,
@@ -73,6 +94,7 @@ const strata_op strata_op_rmsprop = {
     .shape = shape,
     .no_gradient = "it changes variables",
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/element.h"
 #include "core/op/rules.h"
@@ -94,6 +95,29 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
+/* The rows added up where they belong, which no two do, and the old ones elsewhere. */
+static strata_tensor *compose(strata_tensor *node) {
+    const scatter_update_attrs *attrs = node->attrs;
+    strata_tensor *variable = node->inputs[VARIABLE], *indices = node->inputs[INDICES], *rows = node->inputs[ROWS];
+    strata_graph *graph = node->graph;
+    const int64_t m = strata_shape_elements(indices->shape), inner = inner_of(node), n = attrs->n_rows * inner;
+    const int64_t all = strata_shape_elements(variable->shape), after = attrs->first + n, rest = all - after;
+    if (node->n_inputs > UPDATE || node->dtype != STRATA_DTYPE_F32 || !n) return NULL;
+    strata_tensor *flat = strata_reshape(variable, STRATA_SHAPE(all)), *places = strata_reshape(indices, STRATA_SHAPE(m));
+    strata_tensor *ones = strata_filled(graph, node->dtype, STRATA_SHAPE(m, 1), 1), *parts[3];
+    if (!ones) return NULL;
+    strata_tensor *new_rows = strata_unsorted_segment_sum(strata_reshape(rows, STRATA_SHAPE(m, inner)), places, attrs->n_rows);
+    strata_tensor *hits = strata_unsorted_segment_sum(ones, places, attrs->n_rows);
+    strata_tensor *is_new = strata_greater(hits, strata_scalar(graph, node->dtype, 0));
+    strata_tensor *old = strata_reshape(strata_slice(flat, &attrs->first, &n), STRATA_SHAPE(attrs->n_rows, inner));
+    int n_parts = 0;
+    if (attrs->first) parts[n_parts++] = strata_slice(flat, (int64_t[]){0}, &attrs->first);
+    parts[n_parts++] = strata_reshape(strata_where(is_new, new_rows, old), STRATA_SHAPE(n));
+    if (rest) parts[n_parts++] = strata_slice(flat, &after, &rest);
+    strata_tensor *whole = n_parts > 1 ? strata_concat(parts, n_parts, 0) : parts[0];
+    return strata_assign(variable, strata_reshape(whole, node->shape));
+}
+
 const strata_op strata_op_scatter_update = {.name = "scatter_update",
                                             .min_inputs = 3,
                                             .max_inputs = 4,
@@ -104,6 +128,7 @@ const strata_op strata_op_scatter_update = {.name = "scatter_update",
                                             .shape = shape,
                                             .no_gradient = "it changes a variable; differentiate before updating",
                                             .reference = reference,
+                                            .compose = compose,
                                             .lower = lower};
 
 strata_tensor *strata_scatter_update(strata_tensor *variable, int64_t first, int64_t n_rows, strata_tensor *indices,

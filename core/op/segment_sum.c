@@ -3,6 +3,7 @@
  * segment_sum: sums of neighbouring elements, one for each segment: y_s = x_e(s-1) + ... + x_(e(s) - 1), e the segments' ends.
  * With it the parameters that lie in one flat range have their own norms. */
 #include "core/graph/launch.h"
+#include "core/op/compose.h"
 #include "core/op/copy.h"
 #include "core/op/rules.h"
 #include "strata/ops.h"
@@ -57,6 +58,21 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_shape_elements(node->shape) ? strata_lowering_add(lowering, &launch, err) : STRATA_OK;
 }
 
+/* Sums of what a mask of every element by every segment leaves. */
+static strata_tensor *compose(strata_tensor *node) {
+    strata_tensor *x = node->inputs[X], *ends = node->inputs[ENDS];
+    strata_graph *graph = node->graph;
+    const int64_t n = x->shape.dims[0], s = ends->shape.dims[0];
+    if (!n || !s || n > STRATA_MOST_COMPOSED / s) return NULL;
+    strata_tensor *begins[] = {strata_reshape(strata_scalar(graph, STRATA_DTYPE_I32, 0), STRATA_SHAPE(1)),
+                               s > 1 ? strata_slice(ends, (int64_t[]){0}, (int64_t[]){s - 1}) : NULL};
+    strata_tensor *begin = s > 1 ? strata_concat(begins, 2, 0) : begins[0], *places = strata_arange(graph, n);
+    strata_tensor *inside = strata_less(places, strata_reshape(ends, STRATA_SHAPE(s, 1)));
+    strata_tensor *before = strata_less(places, strata_reshape(begin, STRATA_SHAPE(s, 1)));
+    inside = strata_where(before, strata_scalar(graph, STRATA_DTYPE_BOOL, 0), inside);
+    return strata_reduce_sum(strata_where(inside, x, strata_scalar(graph, x->dtype, 0)), (int[]){1}, 1, false);
+}
+
 const strata_op strata_op_segment_sum = {
     .name = "segment_sum",
     .min_inputs = 2,
@@ -64,6 +80,7 @@ const strata_op strata_op_segment_sum = {
     .shape = shape,
     .no_gradient = "it serves optimizers",
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 

@@ -52,6 +52,20 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_lowering_add(lowering, &launch, err);
 }
 
+static strata_tensor *compose(strata_tensor *node) {
+    const sgd_attrs *attrs = node->attrs;
+    strata_update_parts u;
+    if (!strata_update_parts_init(&u, node, GRADIENTS)) return NULL;
+    strata_tensor *g = node->inputs[GRADIENTS], *change = g, *v;
+    if (has_velocity(node)) {
+        strata_tensor *momentum = strata_update_number(&u, attrs->momentum);
+        strata_update_assign(&u, VELOCITY, strata_add(strata_mul(strata_update_part(&u, VELOCITY), momentum), g), &v);
+        change = attrs->nesterov ? strata_add(g, strata_mul(v, momentum)) : v;
+    }
+    change = strata_mul(change, strata_update_word(&u, STRATA_STEP_LEARNING_RATE));
+    return strata_update_assign(&u, PARAMETERS, strata_sub(strata_update_part(&u, PARAMETERS), change), NULL);
+}
+
 const strata_op strata_op_sgd = {
     .name = "sgd",
     .min_inputs = 4,
@@ -65,6 +79,7 @@ const strata_op strata_op_sgd = {
     .shape = shape,
     .no_gradient = "it changes variables",
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 

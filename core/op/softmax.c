@@ -64,6 +64,10 @@ strata_tensor *strata_sum_of_rows(strata_tensor *x) {
     return strata_reduce_sum(x, (int[]){-1}, 1, true);
 }
 
+strata_tensor *strata_less_most_of_rows(strata_tensor *x) {
+    return strata_sub(x, strata_reduce_max(x, (int[]){-1}, 1, true));
+}
+
 strata_status strata_softmax_lower(const strata_tensor *node, bool log_softmax, strata_lowering *lowering, strata_error *err) {
     strata_rows rows = strata_rows_of(node->shape);
     strata_launch launch = {.kernel = "softmax",
@@ -120,6 +124,11 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return strata_softmax_lower(node, false, lowering, err);
 }
 
+static strata_tensor *compose(strata_tensor *node) {
+    strata_tensor *e = strata_exp(strata_less_most_of_rows(node->inputs[0]));
+    return strata_div(e, strata_sum_of_rows(e));
+}
+
 const strata_op strata_op_softmax = {
     .name = "softmax",
     .min_inputs = 1,
@@ -127,6 +136,7 @@ const strata_op strata_op_softmax = {
     .shape = shape,
     .gradient = gradient,
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 
@@ -164,6 +174,11 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
     return strata_softmax_grad_lower(node, false, lowering, err);
 }
 
+static strata_tensor *grad_compose(strata_tensor *node) {
+    strata_tensor *y = node->inputs[0], *dy = node->inputs[1];
+    return strata_mul(y, strata_sub(dy, strata_sum_of_rows(strata_mul(y, dy))));
+}
+
 const strata_op strata_op_softmax_grad = {
     .name = "softmax_grad",
     .min_inputs = 2,
@@ -171,6 +186,7 @@ const strata_op strata_op_softmax_grad = {
     .shape = grad_shape,
     .gradient = grad_gradient,
     .reference = grad_reference,
+    .compose = grad_compose,
     .lower = grad_lower,
 };
 

@@ -32,5 +32,7 @@ STRATA_MUST_USE strata_status strata_softmax_grad_lower(const strata_tensor *nod
                                                         strata_error *err);
 /* sum_c x, kept as an axis of size 1. */
 strata_tensor *strata_sum_of_rows(strata_tensor *x);
+/* x less its row's largest element: for compositions, so that exp does not overflow. */
+strata_tensor *strata_less_most_of_rows(strata_tensor *x);
 
 #endif

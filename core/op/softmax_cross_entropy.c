@@ -72,6 +72,11 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return launch_of(node, OF_LOSS, lowering, err);
 }
 
+static strata_tensor *compose(strata_tensor *node) {
+    strata_tensor *terms = strata_mul(node->inputs[LABELS], strata_log_softmax(node->inputs[LOGITS]));
+    return strata_neg(strata_reduce_sum(terms, (int[]){-1}, 1, false));
+}
+
 const strata_op strata_op_softmax_cross_entropy = {
     .name = "softmax_cross_entropy",
     .min_inputs = 2,
@@ -79,6 +84,7 @@ const strata_op strata_op_softmax_cross_entropy = {
     .shape = shape,
     .gradient = gradient,
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 
@@ -120,6 +126,20 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
     return launch_of(node, (int)((const grad_attrs *)node->attrs)->of, lowering, err);
 }
 
+/* One value a row over the row. */
+static strata_tensor *as_column(strata_tensor *x) {
+    strata_shape shape = x->shape;
+    shape.dims[shape.rank++] = 1;
+    return strata_reshape(x, shape);
+}
+
+static strata_tensor *grad_compose(strata_tensor *node) {
+    strata_tensor *logits = node->inputs[LOGITS], *labels = node->inputs[LABELS], *dy = as_column(node->inputs[DY]);
+    if (((const grad_attrs *)node->attrs)->of == OF_LABELS) return strata_neg(strata_mul(dy, strata_log_softmax(logits)));
+    strata_tensor *weighted = strata_mul(strata_softmax(logits), strata_sum_of_rows(labels));
+    return strata_mul(dy, strata_sub(weighted, labels));
+}
+
 const strata_op strata_op_softmax_cross_entropy_grad = {
     .name = "softmax_cross_entropy_grad",
     .min_inputs = 3,
@@ -130,6 +150,7 @@ const strata_op strata_op_softmax_cross_entropy_grad = {
     .shape = grad_shape,
     .no_gradient = "for second derivatives build the loss from strata_log_softmax",
     .reference = grad_reference,
+    .compose = grad_compose,
     .lower = grad_lower,
 };
 

@@ -81,6 +81,29 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
     return launch_of(node, false, lowering, err);
 }
 
+/* Whether each column is the row's label. */
+static strata_tensor *is_label(const strata_tensor *node) {
+    const strata_shape shape = node->inputs[LOGITS]->shape;
+    strata_tensor *labels = node->inputs[LABELS], *columns = strata_arange(node->graph, shape.dims[shape.rank - 1]);
+    strata_shape one_column = shape;
+    one_column.dims[shape.rank - 1] = 1;
+    if (labels->dtype != STRATA_DTYPE_I32) columns = strata_cast(columns, labels->dtype);
+    return strata_equal(strata_reshape(labels, one_column), columns);
+}
+
+/* x / x, which is NaN for a row without a label: for one with it, 1. */
+static strata_tensor *one_or_nan(strata_tensor *hits, strata_dtype dtype, bool keep_dims) {
+    strata_tensor *count = strata_reduce_sum(strata_cast(hits, dtype), (int[]){-1}, 1, keep_dims);
+    return strata_div(count, count);
+}
+
+static strata_tensor *compose(strata_tensor *node) {
+    strata_tensor *hits = is_label(node), *zero = strata_scalar(node->graph, node->dtype, 0);
+    strata_tensor *taken = strata_where(hits, strata_log_softmax(node->inputs[LOGITS]), zero);
+    strata_tensor *loss = strata_neg(strata_reduce_sum(taken, (int[]){-1}, 1, false));
+    return strata_mul(loss, one_or_nan(hits, node->dtype, false));
+}
+
 const strata_op strata_op_sparse_softmax_cross_entropy = {
     .name = "sparse_softmax_cross_entropy",
     .min_inputs = 2,
@@ -88,6 +111,7 @@ const strata_op strata_op_sparse_softmax_cross_entropy = {
     .shape = shape,
     .gradient = gradient,
     .reference = reference,
+    .compose = compose,
     .lower = lower,
 };
 
@@ -124,6 +148,14 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
     return launch_of(node, true, lowering, err);
 }
 
+static strata_tensor *grad_compose(strata_tensor *node) {
+    strata_tensor *logits = node->inputs[LOGITS], *hits = is_label(node);
+    strata_shape one_column = logits->shape;
+    one_column.dims[one_column.rank - 1] = 1;
+    strata_tensor *dy = strata_mul(strata_reshape(node->inputs[DY], one_column), one_or_nan(hits, node->dtype, true));
+    return strata_mul(dy, strata_sub(strata_softmax(logits), strata_cast(hits, node->dtype)));
+}
+
 const strata_op strata_op_sparse_softmax_cross_entropy_grad = {
     .name = "sparse_softmax_cross_entropy_grad",
     .min_inputs = 3,
@@ -131,6 +163,7 @@ const strata_op strata_op_sparse_softmax_cross_entropy_grad = {
     .shape = grad_shape,
     .no_gradient = "for second derivatives build the loss from strata_log_softmax",
     .reference = grad_reference,
+    .compose = grad_compose,
     .lower = grad_lower,
 };
 

@@ -148,9 +148,58 @@ static void softplus_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor
     dx[0] = strata_mul(dy, strata_sigmoid(y->inputs[0]));
 }
 
+/* ---- compositions ---- */
+
+static strata_tensor *neg_compose(strata_tensor *y) {
+    return strata_mul(y->inputs[0], scalar_like(y, -1));
+}
+static strata_tensor *abs_compose(strata_tensor *y) {
+    return strata_max(y->inputs[0], strata_neg(y->inputs[0]));
+}
+/* x itself where it is 0 or NaN. */
+static strata_tensor *sign_compose(strata_tensor *y) {
+    strata_tensor *x = y->inputs[0], *zero = scalar_like(x, 0);
+    strata_tensor *rest = strata_where(strata_less(x, zero), scalar_like(x, -1), x);
+    return strata_where(strata_greater(x, zero), scalar_like(x, 1), rest);
+}
+static strata_tensor *square_compose(strata_tensor *y) {
+    return strata_mul(y->inputs[0], y->inputs[0]);
+}
+static strata_tensor *rsqrt_compose(strata_tensor *y) {
+    return strata_div(scalar_like(y, 1), strata_sqrt(y->inputs[0]));
+}
+/* 2 / (1 + exp(-2 x)) - 1 */
+static strata_tensor *tanh_compose(strata_tensor *y) {
+    strata_tensor *x = y->inputs[0];
+    return strata_sub(strata_mul(strata_sigmoid(strata_add(x, x)), scalar_like(x, 2)), scalar_like(x, 1));
+}
+/* exp may be infinite: then it is 0. */
+static strata_tensor *sigmoid_compose(strata_tensor *y) {
+    strata_tensor *one = scalar_like(y, 1);
+    return strata_div(one, strata_add(one, strata_exp(strata_neg(y->inputs[0]))));
+}
+static strata_tensor *relu_compose(strata_tensor *y) {
+    return strata_max(y->inputs[0], scalar_like(y, 0));
+}
+static strata_tensor *gelu_tanh_compose(strata_tensor *y) {
+    strata_tensor *x = y->inputs[0];
+    strata_tensor *cubic = strata_add(x, strata_mul(strata_mul(strata_square(x), x), scalar_like(x, 0.044715)));
+    strata_tensor *t = strata_tanh(strata_mul(cubic, scalar_like(x, 0.79788456)));
+    return strata_mul(strata_mul(x, scalar_like(x, 0.5)), strata_add(t, scalar_like(x, 1)));
+}
+static strata_tensor *silu_compose(strata_tensor *y) {
+    return strata_mul(y->inputs[0], strata_sigmoid(y->inputs[0]));
+}
+/* max(x, 0) + log(1 + exp(-|x|)) */
+static strata_tensor *softplus_compose(strata_tensor *y) {
+    strata_tensor *x = y->inputs[0];
+    strata_tensor *tail = strata_log(strata_add(strata_exp(strata_neg(strata_abs(x))), scalar_like(x, 1)));
+    return strata_add(strata_relu(x), tail);
+}
+
 /* ---- the ops ---- */
 
-#define UNARY(op, allowed, integer, gradient_function)                                                         \
+#define UNARY(op, allowed, integer, gradient_function, composition)                                            \
     static strata_status op##_shape(strata_tensor *node, strata_error *err) {                                  \
         return unary_shape(node, allowed, err);                                                                \
     }                                                                                                          \
@@ -168,23 +217,24 @@ static void softplus_gradient(strata_tensor *y, strata_tensor *dy, strata_tensor
                                       .shape = op##_shape,                                                     \
                                       .gradient = gradient_function,                                           \
                                       .reference = op##_reference,                                             \
+                                      .compose = composition,                                                  \
                                       .lower = op##_lower};                                                    \
     strata_tensor *strata_##op(strata_tensor *x) {                                                             \
         return strata_node(NULL, &strata_op_##op, 1, &x, NULL);                                                \
     }
 
-UNARY(neg, STRATA_NUMBERS, neg_integer, neg_gradient)
-UNARY(abs, STRATA_NUMBERS, abs_integer, abs_gradient)
-UNARY(sign, STRATA_NUMBERS, sign_integer, NULL)
-UNARY(square, STRATA_NUMBERS, square_integer, square_gradient)
-UNARY(exp, STRATA_FLOATS, NULL, exp_gradient)
-UNARY(log, STRATA_FLOATS, NULL, log_gradient)
-UNARY(sqrt, STRATA_FLOATS, NULL, sqrt_gradient)
-UNARY(rsqrt, STRATA_FLOATS, NULL, rsqrt_gradient)
-UNARY(tanh, STRATA_FLOATS, NULL, tanh_gradient)
-UNARY(sigmoid, STRATA_FLOATS, NULL, sigmoid_gradient)
-UNARY(relu, STRATA_FLOATS, NULL, relu_gradient)
-UNARY(gelu, STRATA_FLOATS, NULL, gelu_gradient)
-UNARY(gelu_tanh, STRATA_FLOATS, NULL, gelu_tanh_gradient)
-UNARY(silu, STRATA_FLOATS, NULL, silu_gradient)
-UNARY(softplus, STRATA_FLOATS, NULL, softplus_gradient)
+UNARY(neg, STRATA_NUMBERS, neg_integer, neg_gradient, neg_compose)
+UNARY(abs, STRATA_NUMBERS, abs_integer, abs_gradient, abs_compose)
+UNARY(sign, STRATA_NUMBERS, sign_integer, NULL, sign_compose)
+UNARY(square, STRATA_NUMBERS, square_integer, square_gradient, square_compose)
+UNARY(exp, STRATA_FLOATS, NULL, exp_gradient, NULL)
+UNARY(log, STRATA_FLOATS, NULL, log_gradient, NULL)
+UNARY(sqrt, STRATA_FLOATS, NULL, sqrt_gradient, NULL)
+UNARY(rsqrt, STRATA_FLOATS, NULL, rsqrt_gradient, rsqrt_compose)
+UNARY(tanh, STRATA_FLOATS, NULL, tanh_gradient, tanh_compose)
+UNARY(sigmoid, STRATA_FLOATS, NULL, sigmoid_gradient, sigmoid_compose)
+UNARY(relu, STRATA_FLOATS, NULL, relu_gradient, relu_compose)
+UNARY(gelu, STRATA_FLOATS, NULL, gelu_gradient, NULL)
+UNARY(gelu_tanh, STRATA_FLOATS, NULL, gelu_tanh_gradient, gelu_tanh_compose)
+UNARY(silu, STRATA_FLOATS, NULL, silu_gradient, silu_compose)
+UNARY(softplus, STRATA_FLOATS, NULL, softplus_gradient, softplus_compose)

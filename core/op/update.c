@@ -113,3 +113,57 @@ strata_status strata_update_launch(const strata_tensor *node, const char *kernel
     strata_launch_constant_add(out_launch, "GATE", node->n_inputs == n_inputs);
     return strata_launch_flat(out_launch, strata_shape_elements(node->inputs[n_slots + 1]->shape), err);
 }
+
+/* ---- compositions ---- */
+
+strata_tensor *strata_update_open(strata_tensor *gate) {
+    strata_tensor *most = strata_scalar(gate->graph, STRATA_DTYPE_F32, INFINITY);
+    return strata_less(strata_abs(strata_reshape(gate, STRATA_SHAPE())), most);
+}
+
+bool strata_update_parts_init(strata_update_parts *parts, strata_tensor *node, int gradients) {
+    *parts = (strata_update_parts){.node = node, .n = strata_shape_elements(node->inputs[gradients]->shape)};
+    for (int i = 0; i < gradients; i++) {
+        const bool written = i == 0 || node->op->also_writes >> i & 1;
+        if (written && !strata_variable_behind(node->inputs[i])) return false;
+    }
+    if (node->n_inputs > gradients + 2) parts->open = strata_update_open(node->inputs[gradients + 2]);
+    return true;
+}
+
+static strata_tensor *first_elements(const strata_update_parts *parts, strata_tensor *whole) {
+    if (parts->n == strata_shape_elements(whole->shape)) return whole;
+    return strata_slice(whole, (int64_t[]){0}, &parts->n);
+}
+
+strata_tensor *strata_update_part(const strata_update_parts *parts, int index) {
+    return first_elements(parts, parts->node->inputs[index]);
+}
+
+strata_tensor *strata_update_word(const strata_update_parts *parts, int word) {
+    const strata_tensor *node = parts->node;
+    strata_tensor *step = node->inputs[node->n_inputs - (parts->open ? 2 : 1)];
+    return strata_reshape(strata_slice(step, (int64_t[]){word}, (int64_t[]){1}), STRATA_SHAPE());
+}
+
+strata_tensor *strata_update_number(const strata_update_parts *parts, double value) {
+    return strata_scalar(parts->node->graph, STRATA_DTYPE_F32, value);
+}
+
+strata_tensor *strata_update_towards(const strata_update_parts *parts, strata_tensor *a, strata_tensor *b, double factor) {
+    return strata_add(a, strata_mul(strata_sub(b, a), strata_update_number(parts, factor)));
+}
+
+strata_tensor *strata_update_assign(const strata_update_parts *parts, int index, strata_tensor *value,
+                                    strata_tensor **out_part) {
+    strata_tensor *whole = parts->node->inputs[index];
+    const int64_t rest = strata_shape_elements(whole->shape) - parts->n;
+    if (parts->open) value = strata_where(parts->open, value, strata_update_part(parts, index));
+    if (rest) {
+        strata_tensor *both[] = {value, strata_slice(whole, &parts->n, &rest)};
+        value = strata_concat(both, 2, 0);
+    }
+    strata_tensor *assigned = strata_assign(whole, value);
+    if (out_part) *out_part = first_elements(parts, assigned);
+    return assigned;
+}

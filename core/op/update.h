@@ -31,6 +31,35 @@ bool strata_gate_is_open(const void *gate);
 typedef void strata_update_element(const void *attrs, const float *step, double gradient, double *parameter, double *slots);
 /* Runs it over all elements unless the gate is closed. */
 void strata_update_reference(const strata_op_call *call, int n_slots, strata_update_element *element);
+/* ---- for compositions ---- */
+
+/* Whether the gate is finite, as a bool scalar. */
+strata_tensor *strata_update_open(strata_tensor *gate);
+
+/* An optimizer's node as assignments. */
+typedef struct strata_update_parts {
+    strata_tensor *node;
+    /* Whether the update is to be done, a bool; NULL: there is no gate. */
+    strata_tensor *open;
+    /* The elements that are updated: as many as there are gradients. */
+    int64_t n;
+} strata_update_parts;
+
+/* The gradients are input `gradients`, followed by step and gate. False where a range is not a variable's own value: rows that
+ * were gathered are changed in place, which no assignment can do. */
+bool strata_update_parts_init(strata_update_parts *parts, strata_tensor *node, int gradients);
+/* What is updated of input `index`: all of it, or its first elements. */
+strata_tensor *strata_update_part(const strata_update_parts *parts, int index);
+/* Word `word` of the step, and a number, as scalars. */
+strata_tensor *strata_update_word(const strata_update_parts *parts, int word);
+strata_tensor *strata_update_number(const strata_update_parts *parts, double value);
+/* a + factor (b - a) */
+strata_tensor *strata_update_towards(const strata_update_parts *parts, strata_tensor *a, strata_tensor *b, double factor);
+/* Assigns `value`, of the updated elements, to input `index` if the gate is open; returns the whole variable's new value, and in
+ * *out_part (may be NULL) the updated elements of it. */
+strata_tensor *strata_update_assign(const strata_update_parts *parts, int index, strata_tensor *value,
+                                    strata_tensor **out_part);
+
 /* A launch of `kernel` with the inputs in order as buffers, the constant GATE and the word n. The caller adds its own and hands
  * it to strata_lowering_add. */
 STRATA_MUST_USE strata_status strata_update_launch(const strata_tensor *node, const char *kernel, int n_slots,

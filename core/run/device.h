@@ -13,14 +13,6 @@
 struct strata_device_list;
 typedef struct strata_program strata_program; /* a compiled piece; the backend's struct */
 
-/* What a device makes of a node. */
-typedef enum strata_support {
-    STRATA_SUPPORT_NO = 0,
-    STRATA_SUPPORT_YES,
-    /* It runs the node, and runs the nodes that fusion would make it of better. */
-    STRATA_SUPPORT_PARTS
-} strata_support;
-
 /* Collectives inside of programs: the ops all_reduce (SUM), all_gather and reduce_scatter (SUM) whose attributes name the cores
  * that take part (strata_communication_attrs.cores), each with an operand. The programs of all these cores have the same
  * collectives in the same order, and their runs are submitted, one a core, before any is waited for: so `run` must not wait for
@@ -49,7 +41,8 @@ typedef struct strata_device_api {
                               strata_error *err);
 
     /* ---- programs ---- */
-    /* Whether compile would take this node; if not, *reason (memory of the device) says why. */
+    /* Whether compile would take this node, by its op, attributes, dtypes and shapes alone: the node may be one that is only asked
+     * about. If not, *reason (static memory) says why. */
     strata_support (*supports)(strata_device *device, const strata_tensor *node, const char **reason);
     strata_status (*compile)(strata_device *device, const strata_piece *piece, strata_program **out_program, strata_error *err);
     void (*program_destroy)(strata_program *program); /* none of its runs may be going on */

@@ -14,6 +14,7 @@
 #include "core/compile/segments.h"
 #include "core/op/ops.h"
 #include "core/run/bench.h"
+#include "core/run/placement.h"
 
 enum { DEFAULT_SLOTS = 3 };
 
@@ -36,15 +37,7 @@ struct strata_executable {
 
 /* ---- create ---- */
 
-static strata_status check_supported(const strata_executable *exe, strata_error *err) {
-    for (int i = 0; i < exe->plan.n_schedule; i++) {
-        const strata_tensor *node = exe->plan.schedule[i];
-        const char *reason = "the device does not have it";
-        if (!exe->device->api->supports(exe->device, node, &reason))
-            return strata_fail(err, STRATA_UNSUPPORTED, "%s cannot run %s (%s %s): %s", exe->device->info.id,
-                               strata_tensor_name(node), strata_dtype_name(node->dtype), strata_shape_text(node->shape).text,
-                               reason);
-    }
+static strata_status check_variables(const strata_executable *exe, strata_error *err) {
     for (int i = 0; i < exe->plan.n_arenas; i++) {
         const strata_variable *variable = exe->plan.arena_variables[i];
         if (variable && variable->device != exe->device)
@@ -119,30 +112,36 @@ static strata_status compile(strata_executable *exe, strata_error *err) {
     return status;
 }
 
-static bool device_wants(void *device, const strata_tensor *node) {
-    const char *reason;
-    return ((strata_device *)device)->api->supports(device, node, &reason) == STRATA_SUPPORT_YES;
-}
-
 /* Everything that needs no device memory. */
 static strata_status plan(strata_executable *exe, strata_tensor *const *outputs, strata_tensor *const *updates, int n_updates,
                           bool no_fusion, bool alone, const strata_core_place *place, strata_tensor **new_updates,
                           strata_error *err) {
-    const strata_fusion fusion = {device_wants, exe->device};
-    STRATA_TRY(strata_passes_run(outputs, exe->n_outputs, updates, n_updates, no_fusion ? NULL : &fusion, alone, &exe->graph,
-                                 exe->outputs, new_updates, err));
+    strata_device_query query = strata_placement_query(exe->device);
+    strata_graph *decomposed = NULL;
+    query.no_fusion = no_fusion;
+    STRATA_TRY(strata_passes_run(outputs, exe->n_outputs, updates, n_updates, &query, alone, &exe->graph, exe->outputs,
+                                 new_updates, err));
     STRATA_TRY(strata_collectives_prepare(place, &exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, err));
     STRATA_TRY(strata_segments_prepare(&exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, err));
+    /* Once more for the copies that the passes added. */
+    STRATA_TRY(strata_decompose(exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, &query, &decomposed,
+                                exe->outputs, new_updates, err));
+    if (decomposed) {
+        strata_graph_destroy(exe->graph);
+        exe->graph = decomposed;
+    }
     const strata_device_info *info = &exe->device->info;
     uint64_t limit = info->max_range_bytes < info->max_allocation_bytes ? info->max_range_bytes : info->max_allocation_bytes;
     if (!limit || limit > INT64_MAX) limit = INT64_MAX;
     STRATA_TRY(
         strata_plan_create(exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, (int64_t)limit, &exe->plan, err));
     STRATA_TRY(strata_plan_check(&exe->plan, err));
-    return check_supported(exe, err);
+    return check_variables(exe, err);
 }
 
 static strata_status build(strata_executable *exe, strata_error *err) {
+    STRATA_TRY(
+        strata_placement_check(exe->device, (const strata_tensor *const *)exe->plan.schedule, exe->plan.n_schedule, err));
     STRATA_TRY(check_memory(exe, err));
     STRATA_TRY(make_buffers(exe, err));
     return compile(exe, err);
@@ -187,6 +186,17 @@ strata_status strata_executable_measure(strata_device *device, strata_tensor *co
     }
     strata_executable_destroy(exe);
     return STRATA_OK;
+}
+
+strata_status strata_executable_place(strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                      strata_tensor *const *updates, int n_updates, strata_placement_visit *visit, void *user,
+                                      strata_error *err) {
+    strata_executable *exe = NULL;
+    STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, NULL, true, NULL, &exe, err));
+    strata_status status =
+        strata_placement_each(device, (const strata_tensor *const *)exe->plan.schedule, exe->plan.n_schedule, visit, user, err);
+    strata_executable_destroy(exe);
+    return status;
 }
 
 static strata_status create(strata_device *device, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,

@@ -8,9 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/run/executable.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/devices.h"
 #include "tests/conformance/run_case.h"
+#include "tests/support/restricted.h"
 
 static const op_table *const tables[] = {&case_unary,    &case_binary, &case_compare, &case_cast, &case_shape,
                                          &case_products, &case_window, &case_softmax, &case_norm, &case_update};
@@ -45,6 +47,13 @@ static bool graph_has(const strata_graph *graph, const char *op) {
     return false;
 }
 
+/* The op whose composition is tried, instead of the op; NULL: none is. */
+static const strata_op *composing;
+static bool composed; /* some node was replaced by it */
+
+/* Each part of a composition rounds. */
+enum { COMPOSED_ROUNDINGS = 8 };
+
 static void build_instance(run_case *run, const op_row *row, const case_instance *instance, strata_dtype dtype) {
     strata_tensor *x[CASE_INPUTS];
     for (int i = 0; i < row->n_operands; i++) {
@@ -55,7 +64,30 @@ static void build_instance(run_case *run, const op_row *row, const case_instance
     }
     strata_tensor *y =
         row->build ? row->build(x, instance->p, dtype) : strata_node(NULL, row->generic, row->n_operands, x, NULL);
-    run_case_output(run, y, strata_test_tolerance_of(strata_tensor_dtype(y), instance->terms ? instance->terms : 1));
+    const int64_t terms = instance->terms ? instance->terms : 1, parts = composing ? COMPOSED_ROUNDINGS : 1;
+    run_case_output(run, y, strata_test_tolerance_of(strata_tensor_dtype(y), terms * parts));
+}
+
+static const strata_op *op_of(const char *name) {
+    int i = 0;
+    while (strcmp(strata_ops[i]->name, name)) i++;
+    return strata_ops[i];
+}
+
+static strata_status count_kept(const strata_placement *placement, void *user, strata_error *err) {
+    (void)err;
+    *(int *)user += placement->node->op == composing;
+    return STRATA_OK;
+}
+
+/* How many nodes have the op still. */
+static int n_kept(run_case *run) {
+    strata_error err = {0};
+    int n = 0;
+    strata_status status = strata_executable_place(run->device, run->outputs, run->n_outputs, run->outputs,
+                                                   run->updates ? run->n_outputs : 0, count_kept, &n, &err);
+    cr_assert_eq(status, STRATA_OK, "%s", err.message);
+    return n;
 }
 
 /* One row in a set of dtypes; the text is empty when it is right. */
@@ -83,6 +115,7 @@ static strata_test_result run_row(strata_device *device, const op_row *row, unsi
     run.updates = run.variables[0] != NULL;
     strata_test_result result = run_case_check(&run, &wrong);
     if (result.ok && !graph_has(run.graph, row->op)) result = strata_test_bad("the row does not build the op");
+    if (composing && result.ok) composed = composed || n_kept(&run) < run.n_outputs;
     if (!result.ok) {
         const strata_shape *shapes = ran[wrong].instance->shapes;
         char text[sizeof result.text];
@@ -135,6 +168,65 @@ TABLE(window)
 TABLE(softmax)
 TABLE(norm)
 TABLE(update)
+
+/* ---- compositions: on a host that prefers the parts of an op to the op ---- */
+
+/* What all else is made of. */
+static const char *const basic_ops[] = {
+    "add",    "mul", "div",   "exp",       "log",  "sqrt",   "pow",   "less",           "equal",         "where",     "cast",
+    "matmul", "pad", "slice", "transpose", "gelu", "assign", "top_k", "random_uniform", "random_normal", "gelu_grad", NULL};
+
+/* Ops whose composition is of fused forms only: passes_test.c and chain_test.c have those. */
+static bool is_of_fused_only(const strata_op *op) {
+    return op == &strata_op_matmul;
+}
+
+static void run_compositions(const op_table *table, bool of_basic_ops) {
+    const char *denied[2] = {NULL, NULL};
+    strata_device *device = strata_test_restricted_host((strata_test_restriction){.ops = denied});
+    for (int r = 0; r < table->n_rows; r++) {
+        op_row row = table->rows[r];
+        const strata_op *op = op_of(row.op);
+        if (!op->compose) continue;
+        denied[0] = row.op;
+        row.exact = false;
+        composed = composed && composing == op;
+        composing = op;
+        /* A row that is not finite spoils others of a product. */
+        for (int i = 0; i < CASE_INPUTS && (op == &strata_op_gather || op == &strata_op_scatter_update); i++)
+            if (row.operands[i].values == CASE_SPECIAL) row.operands[i].values = CASE_UNIFORM;
+        strata_test_restrict(
+            device, (strata_test_restriction){
+                        .ops = of_basic_ops ? basic_ops : denied, .only_these = of_basic_ops, .answer = STRATA_SUPPORT_PARTS});
+        for (unsigned dtypes, rest = row.dtypes; rest; rest &= ~dtypes) {
+            dtypes = next_dtypes(device, &row, rest);
+            strata_test_result result = run_row(device, &row, dtypes);
+            cr_expect(result.ok, "%s", result.text);
+        }
+        const bool last = r + 1 == table->n_rows || strcmp(table->rows[r + 1].op, row.op) != 0;
+        cr_expect(composed || !last || is_of_fused_only(op), "%s: no node was composed", row.op);
+    }
+    composing = NULL;
+    strata_device_close(device);
+}
+
+#define COMPOSITIONS(name)                                  \
+    Test(compositions, of_##name##_equal_the_reference) {   \
+        run_compositions(&case_##name, false);              \
+    }                                                       \
+    Test(compositions, of_##name##_by_basic_ops_equal_it) { \
+        run_compositions(&case_##name, true);               \
+    }
+COMPOSITIONS(unary)
+COMPOSITIONS(binary)
+COMPOSITIONS(compare)
+COMPOSITIONS(cast)
+COMPOSITIONS(shape)
+COMPOSITIONS(products)
+COMPOSITIONS(window)
+COMPOSITIONS(softmax)
+COMPOSITIONS(norm)
+COMPOSITIONS(update)
 
 Test(conformance_ops, every_op_has_a_row) {
     for (int i = 0; i < strata_n_ops; i++) {

@@ -11,6 +11,7 @@
 
 #include "core/compile/describe.h"
 #include "core/op/chain.h"
+#include "core/op/epilogue.h"
 #include "core/op/ops.h"
 #include "core/op/slice.h"
 #include "core/run/device.h"
@@ -60,6 +61,8 @@ typedef struct reader {
     const strata_plugin_piece *piece;
     strata_device *device;
     strata_graph *graph;
+    /* One node, without those that compute its operands. */
+    bool alone;
     /* By value; NULL: no node of the piece reads or computes it. */
     strata_tensor **tensors;
 } reader;
@@ -70,14 +73,13 @@ static strata_shape shape_of(const strata_plugin_value *value) {
     return shape;
 }
 
-/* `written`: a node updates it in place, so it must be a variable. */
-static strata_tensor *read_leaf(reader *r, const strata_plugin_value *value, bool written) {
+static strata_tensor *read_leaf(reader *r, const strata_plugin_value *value) {
     const strata_shape shape = shape_of(value);
     if (value->role == STRATA_PLUGIN_CONSTANT) {
         const strata_array array = strata_array_view((strata_dtype)value->dtype, shape, (void *)value->data);
         return strata_constant(r->graph, &array);
     }
-    if (written || value->role == STRATA_PLUGIN_VARIABLE || value->role == STRATA_PLUGIN_CARRIED) {
+    if (value->role == STRATA_PLUGIN_VARIABLE || value->role == STRATA_PLUGIN_CARRIED) {
         strata_variable *variable = strata_graph_alloc(r->graph, sizeof *variable);
         if (!variable) return &r->graph->poison;
         *variable = (strata_variable){.device = r->device, .dtype = (strata_dtype)value->dtype, .shape = shape};
@@ -145,6 +147,20 @@ static void read_chain(const strata_plugin_node *node, strata_chain_attrs *attrs
     }
 }
 
+/* A node without its op's rule, which may ask what computed an operand. */
+static strata_tensor *bare_node(reader *r, const strata_op *op, const strata_plugin_node *node, strata_tensor **inputs,
+                                const void *attrs, const strata_plugin_value *value) {
+    strata_tensor *built = strata_node(r->graph, &strata_op_input, 0, NULL, NULL);
+    if (strata_tensor_is_poison(built)) return built;
+    built->op = op;
+    built->inputs = inputs;
+    built->n_inputs = node->n_inputs;
+    built->attrs = attrs;
+    built->dtype = (strata_dtype)value->dtype;
+    built->shape = shape_of(value);
+    return built;
+}
+
 static strata_status read_node(reader *r, const strata_plugin_node *node, strata_error *err) {
     const strata_op *op = strata_op_find(node->op);
     if (!op) return strata_fail(err, STRATA_UNSUPPORTED, "there is no op %s", node->op);
@@ -158,13 +174,12 @@ static strata_status read_node(reader *r, const strata_plugin_node *node, strata
     if (op == &strata_op_chain) read_chain(node, (strata_chain_attrs *)(void *)attrs);
     for (int i = 0; i < node->n_inputs; i++) {
         strata_tensor **tensor = &r->tensors[node->inputs[i]];
-        bool written = false;
-        for (int k = 0; k < node->n_writes; k++) written = written || node->writes[k] == i;
-        if (!*tensor) *tensor = read_leaf(r, r->piece->values[node->inputs[i]], written);
+        if (!*tensor) *tensor = read_leaf(r, r->piece->values[node->inputs[i]]);
         inputs[i] = *tensor;
     }
     const strata_plugin_value *value = r->piece->values[node->output];
-    strata_tensor *built = strata_node(r->graph, op, node->n_inputs, inputs, attrs);
+    strata_tensor *built =
+        r->alone ? bare_node(r, op, node, inputs, attrs, value) : strata_node(r->graph, op, node->n_inputs, inputs, attrs);
     STRATA_TRY(strata_graph_check(r->graph, err));
     if ((strata_plugin_dtype)built->dtype != value->dtype || !strata_shape_equal(built->shape, shape_of(value)))
         return strata_fail(err, STRATA_INTERNAL, "%s gives %s %s, the tables say %s %s", node->op,
@@ -310,18 +325,23 @@ static strata_plugin_status compile(strata_plugin_device *device, const strata_p
     return STRATA_PLUGIN_OK;
 }
 
+/* Whether fusion made the node. */
+static bool is_fused(const strata_tensor *node) {
+    return node->op == &strata_op_chain || (node->op->epilogue && !strata_epilogue_is_plain(strata_epilogue_of(node)));
+}
+
 static strata_plugin_support supports(strata_plugin_device *device, const strata_plugin_piece *piece, int32_t node,
                                       const char **out_reason) {
     static char reason[256];
     strata_error err = {0};
-    reader r = {.piece = piece, .device = device->device};
+    reader r = {.piece = piece, .device = device->device, .alone = true};
     strata_plugin_support support = STRATA_PLUGIN_NO;
     if (strata_graph_create(&r.graph, &err)) return support;
     r.tensors = calloc((size_t)piece->n_values + 1, sizeof *r.tensors);
     if (r.tensors && !read_node(&r, piece->nodes[node], &err)) {
         const strata_tensor *built = r.tensors[piece->nodes[node]->output];
         if (device->device->api->supports(device->device, built, out_reason))
-            support = no_fused && piece->nodes[node]->n_parts ? STRATA_PLUGIN_PARTS : STRATA_PLUGIN_YES;
+            support = no_fused && is_fused(built) ? STRATA_PLUGIN_PARTS : STRATA_PLUGIN_YES;
     } else {
         snprintf(reason, sizeof reason, "%.255s", err.message);
         *out_reason = reason;

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ops that a device lacks, as compositions of ops that it has: softmax as exp, sums and divisions, say. The graph is copied node
+ * by node, and a node that the device does not run is replaced by what its op's `compose` builds, whose nodes are looked at in the
+ * same way. A composition counts only where the device runs all of it: half of one would leave more nodes without a device than
+ * there were. Values of 16 bits are computed in f32, where the device can, and rounded once, as kernels do.
+ *
+ * It comes before all other passes, so that these find equal parts of different compositions, drop dead ones, and keep values of
+ * variables that are read after an update. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/compile/collectives.h"
+#include "core/compile/passes.h"
+#include "core/compile/segments.h"
+#include "core/op/ops.h"
+#include "core/op/slice.h"
+#include "core/op/update.h"
+#include "strata/ops.h"
+
+/* Compositions of compositions; a deeper nesting is an op that is composed of itself. */
+enum { DEEPEST = 24 };
+
+typedef struct splitter {
+    const strata_device_query *query;
+    strata_graph *from, *to;
+    bool *live;             /* by old id */
+    bool *changed;          /* by old id: an update changes it in place, so it stays what it is */
+    strata_tensor **mapped; /* by old id */
+    /* The first op that the device lacks and that nothing replaces; NULL: none was met. */
+    const strata_op *obstacle;
+} splitter;
+
+static strata_tensor *expressed(splitter *s, strata_tensor *node, int depth);
+
+/* What no device is asked about: it computes nothing, or the group of replicas does it. */
+static bool needs_no_device(const strata_tensor *node) {
+    int64_t first = 0;
+    return (node->op->flags & (STRATA_OP_LEAF | STRATA_OP_VIEW)) || strata_is_communication(node) ||
+           (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
+}
+
+static bool is_narrow(const strata_tensor *x) {
+    return x->dtype == STRATA_DTYPE_F16 || x->dtype == STRATA_DTYPE_BF16;
+}
+
+/* The tensor that a builder gave, or NULL: it could not be built. Lack of memory stays the graph's error. */
+static strata_tensor *built(strata_graph *graph, strata_tensor *tensor) {
+    if (!graph->status) return tensor;
+    if (graph->status == STRATA_OUT_OF_MEMORY) return NULL;
+    graph->status = STRATA_OK;
+    graph->error = (strata_error){0};
+    return NULL;
+}
+
+static strata_tensor *clone(strata_graph *to, const strata_tensor *node, strata_tensor *const *inputs) {
+    strata_tensor *copy = strata_node(to, node->op, node->n_inputs, inputs, node->attrs);
+    if (strata_tensor_is_poison(copy)) return copy;
+    copy->dtype = node->dtype;
+    copy->shape = node->shape;
+    return strata_tensor_set_name(copy, node->name);
+}
+
+/* The node on f32 operands, its result rounded; NULL: nothing of it has 16 bits, or it is about the type itself. */
+static strata_tensor *widened(const strata_tensor *node) {
+    strata_tensor **inputs = calloc((size_t)node->n_inputs + 1, sizeof *inputs);
+    bool narrow = false;
+    if (!inputs || node->op == &strata_op_cast || (node->op->flags & STRATA_OP_UPDATE)) {
+        free(inputs);
+        return NULL;
+    }
+    for (int i = 0; i < node->n_inputs; i++) {
+        inputs[i] = is_narrow(node->inputs[i]) ? strata_cast(node->inputs[i], STRATA_DTYPE_F32) : node->inputs[i];
+        narrow = narrow || is_narrow(node->inputs[i]);
+    }
+    strata_tensor *wide = narrow ? strata_node(node->graph, node->op, node->n_inputs, inputs, node->attrs) : NULL;
+    free(inputs);
+    if (!wide || strata_tensor_is_poison(wide)) return wide;
+    return wide->dtype == node->dtype ? wide : strata_cast(wide, node->dtype);
+}
+
+/* `result` and what it needs of the nodes from id `first` on, each as the device runs it; NULL: it does not run one of them. */
+static strata_tensor *expressed_since(splitter *s, int first, strata_tensor *result, int depth) {
+    if (result->id < first) return result;
+    const size_t n = (size_t)(s->to->n_nodes - first);
+    bool *needed = calloc(n, sizeof *needed);
+    strata_tensor **stands_for = calloc(n, sizeof *stands_for), **inputs = NULL;
+    int most_inputs = 1;
+    bool whole = needed && stands_for;
+    for (size_t i = n; whole && i-- > 0;) {
+        const strata_tensor *node = s->to->nodes[(size_t)first + i];
+        if (node == result) needed[i] = true;
+        if (needed[i] && node->n_inputs > most_inputs) most_inputs = node->n_inputs;
+        for (int k = 0; needed[i] && k < node->n_inputs; k++)
+            if (node->inputs[k]->id >= first) needed[node->inputs[k]->id - first] = true;
+    }
+    if (whole) inputs = calloc((size_t)most_inputs, sizeof *inputs);
+    if (!inputs) strata_graph_poison(s->to, NULL, STRATA_OUT_OF_MEMORY, "decompose: no host memory for %zu nodes", n);
+    whole = inputs != NULL;
+    for (size_t i = 0; whole && i < n; i++) {
+        strata_tensor *node = s->to->nodes[(size_t)first + i];
+        bool changed = false;
+        if (!needed[i]) continue;
+        for (int k = 0; k < node->n_inputs; k++) {
+            const int id = node->inputs[k]->id;
+            inputs[k] = id >= first ? stands_for[id - first] : node->inputs[k];
+            changed = changed || inputs[k] != node->inputs[k];
+        }
+        if (changed) node = built(s->to, clone(s->to, node, inputs));
+        stands_for[i] = node ? expressed(s, node, depth) : NULL;
+        whole = stands_for[i] != NULL;
+    }
+    if (whole) result = stands_for[result->id - first];
+    free(needed);
+    free(stands_for);
+    free(inputs);
+    return whole ? result : NULL;
+}
+
+/* The node as a composition of what the device has, or NULL. */
+static strata_tensor *composed(splitter *s, strata_tensor *node, int depth) {
+    if (depth == DEEPEST) {
+        strata_graph_poison(s->to, node->op, STRATA_INTERNAL, "it is composed of itself");
+        return NULL;
+    }
+    for (int way = 0; way < 2 && !s->to->status; way++) {
+        const int first = s->to->n_nodes;
+        strata_tensor *parts = way == 0 ? widened(node) : node->op->compose ? node->op->compose(node) : NULL;
+        parts = built(s->to, parts);
+        if (!parts) continue;
+        if (parts->dtype != node->dtype || !strata_shape_equal(parts->shape, node->shape)) {
+            strata_graph_poison(s->to, node->op, STRATA_INTERNAL, "it is %s %s, its composition is %s %s",
+                                strata_dtype_name(node->dtype), strata_shape_text(node->shape).text,
+                                strata_dtype_name(parts->dtype), strata_shape_text(parts->shape).text);
+            return NULL;
+        }
+        parts = expressed_since(s, first, parts, depth + 1);
+        if (parts && !parts->name && parts->id >= first) strata_tensor_set_name(parts, node->name);
+        if (parts) return s->to->status ? NULL : parts;
+    }
+    return NULL;
+}
+
+/* What stands for the node: itself where the device runs it, or its composition; NULL: the device has neither. */
+static strata_tensor *expressed(splitter *s, strata_tensor *node, int depth) {
+    if (needs_no_device(node)) return node;
+    const strata_support support = s->query->supports(s->query->user, node);
+    if (support == STRATA_SUPPORT_YES) return node;
+    strata_tensor *parts = composed(s, node, depth);
+    if (parts || support == STRATA_SUPPORT_PARTS) return parts ? parts : node;
+    if (!s->obstacle) s->obstacle = node->op;
+    return NULL;
+}
+
+/* Marks what the roots need; returns whether some of it is not run by the device as it is. */
+static bool find_work(splitter *s, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates, int n_updates) {
+    bool found = false;
+    for (int i = 0; i < n_outputs; i++) s->live[outputs[i]->id] = true;
+    for (int i = 0; i < n_updates; i++) s->live[updates[i]->id] = true;
+    /* Cores run each collective together, also where one of them does not need its result. */
+    for (int id = 0; id < s->from->n_nodes; id++) s->live[id] = s->live[id] || strata_is_collective(s->from->nodes[id]);
+    for (int id = s->from->n_nodes - 1; id >= 0; id--) {
+        const strata_tensor *node = s->from->nodes[id];
+        if (!s->live[id]) continue;
+        for (int i = 0; i < node->n_inputs; i++) {
+            s->live[node->inputs[i]->id] = true;
+            if ((node->op->flags & STRATA_OP_UPDATE) && (i == 0 || node->op->also_writes >> i & 1))
+                s->changed[node->inputs[i]->id] = !(node->inputs[i]->op->flags & STRATA_OP_UPDATE);
+        }
+        if (!found && !needs_no_device(node)) found = s->query->supports(s->query->user, node) != STRATA_SUPPORT_YES;
+    }
+    return found;
+}
+
+static strata_status copy_nodes(splitter *s, strata_error *err) {
+    int most = 1;
+    for (int id = 0; id < s->from->n_nodes; id++)
+        if (s->from->nodes[id]->n_inputs > most) most = s->from->nodes[id]->n_inputs;
+    strata_tensor **inputs = calloc((size_t)most, sizeof *inputs);
+    if (!inputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "decompose: no host memory for %d inputs", most);
+    for (int id = 0; id < s->from->n_nodes && !s->to->status; id++) {
+        const strata_tensor *node = s->from->nodes[id];
+        if (!s->live[id]) continue;
+        for (int i = 0; i < node->n_inputs; i++) inputs[i] = s->mapped[node->inputs[i]->id];
+        strata_tensor *copy = clone(s->to, node, inputs);
+        if (strata_tensor_is_poison(copy)) break;
+        strata_tensor *instead = s->changed[id] ? NULL : expressed(s, copy, 0);
+        s->mapped[id] = instead ? instead : copy;
+    }
+    free(inputs);
+    return strata_graph_check(s->to, err);
+}
+
+strata_status strata_decompose(strata_graph *graph, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
+                               int n_updates, const strata_device_query *query, strata_graph **out_graph,
+                               strata_tensor **new_outputs, strata_tensor **new_updates, strata_error *err) {
+    const size_t n = (size_t)graph->n_nodes + 1;
+    splitter s = {.query = query, .from = graph, .live = calloc(2 * n, sizeof *s.live)};
+    strata_status status = STRATA_OK;
+    bool work = false;
+    *out_graph = NULL;
+    s.mapped = calloc(n, sizeof(*s.mapped));
+    if (s.live && s.mapped) {
+        s.changed = s.live + n;
+        work = find_work(&s, outputs, n_outputs, updates, n_updates);
+    } else {
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "decompose: no host memory for %zu nodes", n);
+    }
+    if (work) {
+        status = strata_graph_create(&s.to, err);
+        if (!status) {
+            strata_graph_retain(s.to, graph);
+            status = copy_nodes(&s, err);
+        }
+    }
+    for (int i = 0; i < n_outputs && !status; i++) new_outputs[i] = work ? s.mapped[outputs[i]->id] : outputs[i];
+    for (int i = 0; i < n_updates && !status; i++) new_updates[i] = work ? s.mapped[updates[i]->id] : updates[i];
+    if (status)
+        strata_graph_destroy(s.to);
+    else
+        *out_graph = s.to;
+    free(s.live);
+    free(s.mapped);
+    return status;
+}
+
+/* A leaf in the place of an operand: a read of the variable that an update changes, else an input. */
+static strata_tensor *stand_in(strata_graph *graph, const strata_tensor *operand, int index) {
+    const strata_variable *variable = strata_variable_behind(operand);
+    char name[16];
+    snprintf(name, sizeof name, "x%d", index);
+    if (!variable) return strata_input(graph, name, operand->dtype, operand->shape);
+    strata_tensor *read =
+        strata_node(graph, &strata_op_read, 0, NULL, &(strata_read_attrs){.variable = (strata_variable *)variable});
+    if (strata_tensor_is_poison(read)) return read;
+    read->dtype = operand->dtype;
+    read->shape = operand->shape;
+    return read;
+}
+
+const char *strata_decompose_obstacle(const strata_tensor *node, const strata_device_query *query) {
+    splitter s = {.query = query};
+    strata_tensor **inputs = calloc((size_t)node->n_inputs + 1, sizeof *inputs);
+    if (!inputs || !node->op->compose || strata_graph_create(&s.to, NULL)) {
+        free(inputs);
+        return NULL;
+    }
+    for (int i = 0; i < node->n_inputs; i++) {
+        for (int k = 0; k < i && !inputs[i]; k++)
+            if (node->inputs[k] == node->inputs[i]) inputs[i] = inputs[k];
+        if (!inputs[i]) inputs[i] = stand_in(s.to, node->inputs[i], i);
+    }
+    strata_tensor *copy = built(s.to, strata_node(s.to, node->op, node->n_inputs, inputs, node->attrs));
+    if (copy) expressed(&s, copy, 0);
+    const char *name = s.obstacle && s.obstacle != node->op ? s.obstacle->name : NULL;
+    strata_graph_destroy(s.to);
+    free(inputs);
+    return name;
+}
