@@ -222,9 +222,9 @@ static void find_parts_of_pack(writer *w, const strata_tensor *pack) {
     }
 }
 
-static strata_plugin_role role_of(const strata_tensor *tensor, const strata_plugin_value *value, strata_arena_kind kind) {
+static strata_plugin_role role_of(const strata_tensor *tensor, const strata_plugin_value *value, const strata_arena *arena) {
     if (!value->bytes) return tensor->op == &strata_op_input ? STRATA_PLUGIN_INPUT : STRATA_PLUGIN_TEMPORARY;
-    switch (kind) {
+    switch (arena->kind) {
         case STRATA_ARENA_INPUT:
             return STRATA_PLUGIN_INPUT;
         case STRATA_ARENA_OUTPUT:
@@ -239,8 +239,10 @@ static strata_plugin_role role_of(const strata_tensor *tensor, const strata_plug
             break;
     }
     if (tensor->op == &strata_op_read) return STRATA_PLUGIN_VARIABLE;
-    /* A piece of one node that is timed alone: its operands come from elsewhere, and its result goes there. */
-    return value->first_node == NONE || value->last_node == NONE ? STRATA_PLUGIN_CARRIED : STRATA_PLUGIN_TEMPORARY;
+    /* A piece of one node that is timed alone, with buffers: its operands come from elsewhere, and its result goes there. In a
+     * piece of a step, a value that nothing reads is a temporary too. */
+    const bool elsewhere = arena->buffer && (value->first_node == NONE || value->last_node == NONE);
+    return elsewhere ? STRATA_PLUGIN_CARRIED : STRATA_PLUGIN_TEMPORARY;
 }
 
 static void place_value(writer *w, int index) {
@@ -257,9 +259,13 @@ static void place_value(writer *w, int index) {
     }
     if (!place && source->op == &strata_op_read) value->role = STRATA_PLUGIN_VARIABLE;
     if (!place && source->op == &strata_op_input && source->graph != w->memory) value->role = STRATA_PLUGIN_INPUT;
+    /* A part of a node that is a view of one of its operands lies there. */
+    const strata_place *of_root = place_of(w, source);
+    const strata_place inside = {of_root ? of_root->arena : NONE, of_root ? of_root->offset + offset : 0, value->bytes};
+    if (!place && root != index && of_root && of_root->arena != NONE) place = &inside;
     if (!place) return;
     const strata_arena *arena = &w->piece->arenas[place->arena];
-    value->role = role_of(source, w->values[root], arena->kind);
+    value->role = role_of(source, w->values[root], arena);
     strata_plugin_buffer *buffer = arena->buffer && w->buffer_of ? w->buffer_of(arena->buffer) : NULL;
     if (value->role == STRATA_PLUGIN_INPUT || value->role == STRATA_PLUGIN_OUTPUT) {
         value->arena_offset = place->offset;
