@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tpu: a replica on each core of one system, a TPU's board or a vendor's like it. It trains as mirrored does. What differs: which
- * devices, their order (by their numbers in the system, in which their collectives add up), and that one worker needs no
- * communicator. Opening the cores initializes the system, closing them shuts it down. What cores do by themselves, collectives
- * and several steps in one call, is asked of the devices (core/run/device.h), whatever the strategy's kind.
+ * tpu: a replica on each core of one system, a TPU's board or a vendor's like it. It trains as mirrored does. What differs:
+ * which devices, their order (by their numbers in the system, in which their collectives add up), and that one worker needs
+ * no communicator. Opening the cores initializes the system, closing them shuts it down. What cores do by themselves,
+ * collectives and several steps in one call, is asked of the devices (core/run/device.h), whatever the strategy's kind.
  *
- * An address says which system: "local", the name of a system, of its plugin, or of the TPU that the environment (TPU_NAME) says
- * this host is a part of. Hosts of a pod are workers, each with its own system: cluster/resolver/tpu.c finds them. */
+ * An address says which system: "local", the name of a system, of its plugin, or of the TPU that the environment (TPU_NAME)
+ * says this host is a part of. Hosts of a pod are workers, each with its own system: cluster/resolver/tpu.c finds them. */
 #include "strategies/tpu.h"
 
 #include <stdio.h>
@@ -113,7 +113,7 @@ static strata_status check_named(const strata_strategy *strategy, const char *ad
             return strata_fail(err, STRATA_INVALID, "strategy tpu: %s is a core of \"%s\" of %s, not of \"%s\" of %s%s%s",
                                device->info.id, strata_device_get_topology(device)->system, device->info.backend,
                                strata_device_get_topology(core)->system, core->info.backend,
-                               address ? ", which --tpu-address names: " : " as the first one",
+                               address ? ", which is the address " : " as the first one",
                                address ? address : "; mirrored takes any devices");
     }
     return STRATA_OK;

@@ -7,8 +7,8 @@
 #include "strategies/kinds.h"
 
 /* Of the devices that the strategy has opened, keeps those of the system that opts->tpu_address names, in the order of their
- * numbers. named: the user has named them, so all must be of it. Fails: INVALID, UNAVAILABLE, UNSUPPORTED, with the systems there
- * are. */
+ * numbers. named: the user has named them, so all must be of it. Fails: INVALID, UNAVAILABLE, UNSUPPORTED, with the systems
+ * there are. */
 STRATA_MUST_USE strata_status strata_tpu_arrange(strata_strategy *strategy, const strata_strategy_options *opts, bool named,
                                                  char reason[128], strata_error *err);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The hosts of a TPU pod's slice, as GKE, LeaderWorkerSet, KubeRay and Cloud TPU's own images set them: TPU_WORKER_HOSTNAMES has
- * the hosts, separated by commas, and TPU_WORKER_ID (else CLOUD_TPU_TASK_ID) this one's place among them. A port behind a host is
- * the TPU driver's and is left out; rank 0 listens at STRATA_PORT (2222). A single host is no job: whoever started it may say
- * that there are more. */
+ * The hosts of a TPU pod's slice, as GKE, LeaderWorkerSet, KubeRay and Cloud TPU's own images set them: TPU_WORKER_HOSTNAMES
+ * has the hosts, separated by commas, and TPU_WORKER_ID (else CLOUD_TPU_TASK_ID) this one's place among them. A port behind a
+ * host is the TPU driver's and is left out; rank 0 listens at STRATA_PORT (2222). A single host is no job: whoever started it
+ * may say that there are more. */
 #include <stdlib.h>
 #include <string.h>
 

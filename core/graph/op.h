@@ -78,8 +78,8 @@ struct strata_op {
     /* Where in the attributes its strata_epilogue is (core/op/epilogue.h); 0: the op takes none. */
     size_t epilogue;
 
-    /* For STRATA_OP_ELEMENTWISE: inputs of which every element is read for each output, even where they happen to have its shape;
-     * bit per input (batch_norm_grad's sums). The node never runs in their place. */
+    /* For STRATA_OP_ELEMENTWISE: inputs of which every element is read for each output, even where they happen to have its
+     * shape; bit per input (batch_norm_grad's sums). The node never runs in their place. */
     unsigned whole;
 
     /* For STRATA_OP_UPDATE: inputs written besides input 0, bit per input (Adam's m and v). */

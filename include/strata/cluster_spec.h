@@ -4,8 +4,8 @@
  * leave it:
  *
  *     strata_cluster_spec spec;
- *     STRATA_TRY(strata_cluster_spec_resolve(NULL, &spec, err));     TF_CONFIG, torchrun, Open MPI, MPICH, Slurm, TPU, Kubernetes;
- *     else one worker
+ *     STRATA_TRY(strata_cluster_spec_resolve(NULL, &spec, err));     TF_CONFIG, torchrun, Open MPI, MPICH, Slurm, TPU,
+ *     Kubernetes; else one worker
  *     spec.rank, spec.world_size, spec.is_chief, spec.rendezvous
  *     strata_cluster_spec_finish(&spec);
  *

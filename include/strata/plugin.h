@@ -328,8 +328,8 @@ typedef struct strata_plugin_collectives {
     size_t size;
     /* Bit (1 << dtype): what can be added up. Gathers take every dtype of the device. */
     uint32_t sum_dtypes;
-    /* (optional) How many collectives this core has come to since it was opened. While the others wait for a core that hangs, it
-     * has come to fewest, and Strata names it. Called by the thread that uses the device, also after a call failed. */
+    /* (optional) How many collectives this core has come to since it was opened. While the others wait for a core that hangs,
+     * it has come to fewest, and Strata names it. Called by the thread that uses the device, also after a call failed. */
     int64_t (*reached)(strata_plugin_device *device);
 } strata_plugin_collectives;
 

@@ -43,13 +43,13 @@ typedef struct strata_strategy_options {
     /* [n_split] Weights of the replicas' shares of a batch, one for each replica, 1..1000000; NULL: equal shares. */
     const int64_t *split;
     int n_split;
-    /* multi_worker_mirrored and tpu: connects the workers. Borrowed; it must outlive the strategy. NULL: the strategy connects those
-     * that the environment names (strata/cluster_spec.h), with the secret in STRATA_SECRET. */
+    /* multi_worker_mirrored and tpu: connects the workers. Borrowed; it must outlive the strategy. NULL: the strategy
+     * connects those that the environment names (strata/cluster_spec.h), with the secret in STRATA_SECRET. */
     strata_communicator *communicator;
     /* Shares follow the replicas' speeds, which are measured now and then while a model trains. */
     bool auto_split;
-    /* multi_worker_mirrored and tpu: gradients travel between workers as F16 or BF16, rounded, and are added up in f32. F32 (0): as
-     * they are. */
+    /* multi_worker_mirrored and tpu: gradients travel between workers as F16 or BF16, rounded, and are added up in f32. F32
+     * (0): as they are. */
     strata_dtype compress;
     /* multi_worker_mirrored: the place of this worker among those of its machine. They divide the accelerators where no devices
      * are named. local_size 0: this worker is alone on its machine. */
@@ -99,12 +99,12 @@ extern STRATA_API const char *const strata_cross_device_names[];
  * strategy at about the same time, trains the same model on the same data in the same order, and takes its share of each
  * batch. All workers begin with the initial parameters of the chief, rank 0.
  *
- * tpu takes all cores of one system, or those that are named, in the order of their numbers in the system. It trains as mirrored
- * does, and as multi_worker_mirrored does where there are several workers, each with a system of its own. Cores whose driver
- * offers it add up by themselves, inside of their programs, and take several steps in one call
- * (strata_fit_options.steps_per_execution, strata_strategy_run_batches); so do those of a mirrored strategy. Creating the strategy
- * initializes the system (each core's memory is new), destroying it shuts it down. strata_device_get_topology has each core's
- * place.
+ * tpu takes all cores of one system, or those that are named, in the order of their numbers in the system. It trains as
+ * mirrored does, and as multi_worker_mirrored does where there are several workers, each with a system of its own. Cores
+ * whose driver offers it add up by themselves, inside of their programs, and take several steps in one call
+ * (strata_fit_options.steps_per_execution, strata_strategy_run_batches); so do those of a mirrored strategy. Creating the
+ * strategy initializes the system (each core's memory is new), destroying it shuts it down. strata_device_get_topology has
+ * each core's place.
  *
  * Fails: INVALID for an unknown name (the message has the nearest one), unknown cross-device ops, a device other than "host"
  * that is named twice, or a wrong number of devices; else what opening a device fails with. Threads: as strata_device_open. */

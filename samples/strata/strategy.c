@@ -84,8 +84,8 @@ int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, c
     return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
 }
 
-/* Joins the workers that --cluster or the environment names, and tells the strategy. alone: a strategy of one worker is meant as
- * often as not, and needs nobody to join. */
+/* Joins the workers that --cluster or the environment names, and tells the strategy. alone: a strategy of one worker is meant
+ * as often as not, and needs nobody to join. */
 static int find_and_join_workers(const strategy_flags *flags, bool alone, opened_strategy *opened,
                                  strata_strategy_options *opts) {
     strata_cluster_spec spec = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A system of cores to test with: each core is a device that runs its programs on the host backend in a thread of its own, takes
- * several runs in one call, and exchanges values with the others inside of its programs. It can be made to fail. No test
- * framework is named here. */
+ * A system of cores to test with: each core is a device that runs its programs on the host backend in a thread of its own,
+ * takes several runs in one call, and exchanges values with the others inside of its programs. It can be made to fail. No
+ * test framework is named here. */
 #ifndef STRATA_TESTS_SUPPORT_CORES_H
 #define STRATA_TESTS_SUPPORT_CORES_H
 
