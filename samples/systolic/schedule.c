@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The cycle model. The chip runs a program by a static schedule: which bytes lie in the on-chip memory when, what DMA copies
+ * when, and which step a unit works on. All of that is known when the program is compiled, so a run's cycles are counted once.
+ *
+ *   on-chip memory   A value that fits is loaded when a step first needs it, or is born there, and stays until its last use.
+ *                    Where there is no room, the value whose next use is farthest away makes room (Belady's rule); one that was
+ *                    computed is stored to HBM first. A value larger than a quarter of the memory never stays: it is streamed
+ *                    through a staging area, in stages, at each use.
+ *   DMA              HBM's bandwidth is one resource that copies share, in the order of steps. A load for a step may begin when
+ *                    the step before begins, where there is room for both steps' values.
+ *   units            The arrays, the vector unit and the ring each work on one step at a time, and on different steps at the
+ *                    same time where these do not need each other's results. A step of the arrays uses the vector unit for its
+ *                    epilogue, which goes along with it.
+ *   a step           begins when its operands on the chip are complete, the first stage of those that are loaded is there, and
+ *                    its unit is free; it ends after its unit's cycles, and not before one stage's work after the last load. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "systolic.h"
+
+enum { STAGE_BYTES = 256 << 10, MOST_STAGES = 64, LINE = 512 };
+
+typedef struct resident {
+    bool here;
+    /* Computed on the chip, and not in HBM. */
+    bool dirty;
+    int64_t offset, bytes;
+    /* When it is complete, on the chip or in HBM. */
+    double ready;
+    /* Steps that use it, ascending, and how many of them have been. */
+    int *uses, n_uses, n_done;
+} resident;
+
+typedef struct planner {
+    strata_plugin_program *program;
+    const chip *chip;
+    /* By value; roots alone. */
+    resident *values;
+    int64_t room, used;
+    /* When each unit is free, and when the step before this one began and ended. */
+    double free_at[UNITS], before_begin, before_end, hbm_free;
+} planner;
+
+static int64_t lines(int64_t bytes) {
+    return (bytes + LINE - 1) / LINE * LINE;
+}
+
+static int next_use(const resident *r) {
+    return r->n_done < r->n_uses ? r->uses[r->n_done] : INT32_MAX;
+}
+
+/* The lowest offset at which `bytes` are free; -1: there is none. */
+static int64_t find_room(const planner *p, int64_t bytes) {
+    int64_t at = 0;
+    for (int i = 0; i < p->program->n_values;) {
+        const resident *r = &p->values[i];
+        if (r->here && r->offset < at + bytes && at < r->offset + r->bytes) {
+            at = r->offset + r->bytes;
+            i = 0;
+        } else {
+            i++;
+        }
+    }
+    return at + bytes <= p->room ? at : -1;
+}
+
+/* Takes the value that is used again last off the chip, but none that steps k - 1 and k use. Its bytes to be stored: added. */
+static bool evict(planner *p, int k, double *stored) {
+    resident *worst = NULL;
+    for (int i = 0; i < p->program->n_values; i++) {
+        resident *r = &p->values[i];
+        const bool in_use = r->here && ((r->n_done && r->uses[r->n_done - 1] >= k - 1) || next_use(r) <= k);
+        if (!r->here || in_use || (worst && next_use(r) <= next_use(worst))) continue;
+        worst = r;
+    }
+    if (!worst) return false;
+    if (worst->dirty && next_use(worst) < INT32_MAX) {
+        *stored += (double)worst->bytes;
+        p->program->spilled_bytes += worst->bytes;
+    }
+    worst->here = worst->dirty = false;
+    p->used -= worst->bytes;
+    return true;
+}
+
+/* Room for the value from step k on. */
+static bool take_room(planner *p, resident *r, int64_t bytes, int k, double *stored) {
+    const int64_t wanted = lines(bytes);
+    if (wanted > p->room / 4) return false;
+    int64_t at;
+    while ((at = find_room(p, wanted)) < 0)
+        if (!evict(p, k, stored)) return false;
+    r->here = true;
+    r->offset = at;
+    r->bytes = wanted;
+    p->used += wanted;
+    if (p->used > p->program->onchip_peak) p->program->onchip_peak = p->used;
+    return true;
+}
+
+static void leave(planner *p, resident *r) {
+    if (r->here) p->used -= r->bytes;
+    r->here = r->dirty = false;
+}
+
+/* How often an operand of a product is read, where neither operand stays on the chip: the accumulators of a block of the result
+ * fill half of the staging memory, and each block needs all rows of a and all columns of b that belong to it. */
+static void passes_of(const planner *p, const work *w, int input, bool both, double *passes) {
+    *passes = 1;
+    if (!w->rows || !both || input > 1) return;
+    const double block = sqrt((double)(p->room / 2) / sizeof(float));
+    const double n = input == 0 ? (double)w->columns : (double)w->rows;
+    *passes = ceil(n / block);
+}
+
+/* Loads what step k needs and has not got. *ready: when all that is on the chip is complete; *prefetched: whether the loads may
+ * go along with the step before. */
+static double load_operands(planner *p, int k, const work *w, double *ready, bool *prefetched, double *stored) {
+    const step *s = &p->program->steps[k];
+    double bytes = 0;
+    bool streams[2] = {false, false}, seen;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < s->n_inputs; i++) {
+            const int32_t root = p->program->values[s->in_ids[i]].root;
+            const value *v = &p->program->values[root];
+            resident *r = &p->values[root];
+            seen = false;
+            for (int j = 0; j < i; j++) seen = seen || p->program->values[s->in_ids[j]].root == root;
+            if (seen) continue;
+            if (pass == 0) { /* which operands of a product are too large to stay */
+                if (i < 2) streams[i] = !r->here && lines(v->bytes) > p->room / 4;
+                continue;
+            }
+            *ready = r->ready > *ready ? r->ready : *ready;
+            if (r->here || v->bytes == 0) continue;
+            /* Only the part that the step reads: rows of a table, an operand that is a view of a larger value. */
+            const double part = (double)(p->program->values[s->in_ids[i]].bytes);
+            if (i == w->sparse_input) {
+                bytes += w->touched;
+                continue;
+            }
+            double passes;
+            passes_of(p, w, i, streams[0] && streams[1], &passes);
+            const int64_t before = p->used;
+            if (part >= (double)v->bytes && take_room(p, r, v->bytes, k, stored)) {
+                if (p->used < before) *prefetched = false; /* something had to go first */
+                bytes += (double)v->bytes;
+                r->ready = 0; /* the step waits for its own loads */
+            } else {
+                bytes += part * passes;
+            }
+        }
+    }
+    return bytes;
+}
+
+/* Where step k's result goes. Returns the bytes to be stored. */
+static double keep_result(planner *p, int k, double *stored) {
+    const step *s = &p->program->steps[k];
+    double bytes = 0;
+    for (int i = -1; i < s->n_inputs; i++) { /* what is written in place, then the result */
+        if (i >= 0 && !(i < 32 && s->writes >> i & 1)) continue;
+        const int32_t id = i < 0 ? s->out_id : s->in_ids[i];
+        const int32_t root = p->program->values[id].root;
+        const value *v = &p->program->values[root];
+        resident *r = &p->values[root];
+        const bool in_place = i >= 0 || s->writes;
+        if (i < 0 && in_place) continue; /* it is one of the inputs */
+        const double part = (double)p->program->values[id].bytes;
+        if (v->role != STRATA_PLUGIN_TEMPORARY)
+            bytes += part;
+        else if (r->here || take_room(p, r, v->bytes, k, stored))
+            r->dirty = true;
+        else
+            bytes += part;
+    }
+    return bytes;
+}
+
+static double largest(double a, double b) {
+    return a > b ? a : b;
+}
+
+static void plan_step(planner *p, int k) {
+    const step *s = &p->program->steps[k];
+    const chip *chip = p->chip;
+    timing *t = &p->program->timings[k];
+    work w = {.vector_ops = (double)s->out->n, .sparse_input = -1};
+    if (s->op->cost) s->op->cost(s, &w);
+    double ready = 0, stored = 0;
+    bool prefetched = true;
+    const double loads = load_operands(p, k, &w, &ready, &prefetched, &stored), stores = keep_result(p, k, &stored);
+
+    const double matrix = chip_matrix_cycles(chip, w.rows, w.columns, w.depth, w.batch);
+    const double vector = chip_vector_cycles(chip, w.vector_ops);
+    const double ring = chip_ring_cycles(chip, w.ring_bytes, w.members, w.rounds);
+    const unit unit = ring > 0 ? UNIT_RING : matrix > 0 ? UNIT_MATRIX : UNIT_VECTOR;
+    const double busy = largest(largest(matrix, vector), ring);
+    const bool idle = busy == 0 && loads == 0 && stores + stored == 0; /* a view, or a pack whose parts are in it */
+    const double cycles = idle ? 0 : busy + chip->step_overhead;
+    double stages = ceil(largest(loads, stores) / STAGE_BYTES);
+    stages = stages < 1 ? 1 : stages > MOST_STAGES ? MOST_STAGES : stages;
+
+    const double load = chip_hbm_cycles(chip, loads), store = chip_hbm_cycles(chip, stores + stored);
+    const double load_begin = largest(p->hbm_free, prefetched ? p->before_begin : p->before_end);
+    const double load_end = load_begin + load + (loads > 0 ? chip->hbm_latency : 0);
+    if (loads > 0) p->hbm_free = load_begin + load;
+    double begin = largest(ready, p->free_at[unit]);
+    if (loads > 0) begin = largest(begin, load_begin + chip->hbm_latency + load / stages);
+    double end = begin + cycles;
+    if (loads > 0) end = largest(end, load_end + cycles / stages);
+    const double store_begin = largest(p->hbm_free, begin + cycles / stages);
+    double store_end = end;
+    if (store > 0) {
+        store_end = largest(store_begin + store, end + store / stages) + chip->hbm_latency;
+        p->hbm_free = store_end - chip->hbm_latency;
+    }
+    if (!idle) {
+        p->free_at[unit] = end;
+        if (matrix > 0 && vector > 0) p->free_at[UNIT_VECTOR] = largest(p->free_at[UNIT_VECTOR], end);
+        p->before_begin = begin;
+        p->before_end = end;
+    }
+
+    for (int i = 0; i < UNITS; i++) t->begin[i] = t->end[i] = begin;
+    t->end[unit] = end;
+    if (matrix > 0 && vector > 0) t->end[UNIT_VECTOR] = begin + vector;
+    t->begin[UNIT_LOAD] = load_begin;
+    t->end[UNIT_LOAD] = loads > 0 ? load_end : load_begin;
+    t->begin[UNIT_STORE] = store_begin;
+    t->end[UNIT_STORE] = store > 0 ? store_end : store_begin;
+    t->bytes = loads + stores + stored;
+    t->macs = (double)w.rows * (double)w.columns * (double)w.depth * (double)w.batch;
+    t->flops = w.flops;
+
+    const int32_t out = p->program->values[s->out_id].root;
+    p->values[out].ready = p->values[out].here ? end : store_end;
+    for (int i = 0; i < s->n_inputs && i < 32; i++)
+        if (s->writes >> i & 1) p->values[p->program->values[s->in_ids[i]].root].ready = end;
+    p->program->cycles = largest(p->program->cycles, largest(end, store_end));
+    p->program->bytes += t->bytes;
+    p->program->macs += t->macs;
+    p->program->flops += t->flops;
+}
+
+/* The values of step k: they have been used once more, and those that nothing uses again leave. */
+static void end_step(planner *p, int k) {
+    const step *s = &p->program->steps[k];
+    for (int i = -1; i < s->n_inputs; i++) {
+        resident *r = &p->values[p->program->values[i < 0 ? s->out_id : s->in_ids[i]].root];
+        while (r->n_done < r->n_uses && r->uses[r->n_done] <= k) r->n_done++;
+        if (r->n_done == r->n_uses) leave(p, r);
+    }
+}
+
+static bool list_uses(planner *p) {
+    const strata_plugin_program *program = p->program;
+    for (int turn = 0; turn < 2; turn++) { /* counts, then writes */
+        for (int k = 0; k < program->n_steps; k++) {
+            const step *s = &program->steps[k];
+            for (int i = -1; i < s->n_inputs; i++) {
+                resident *r = &p->values[program->values[i < 0 ? s->out_id : s->in_ids[i]].root];
+                if (turn && (!r->n_done || r->uses[r->n_done - 1] != k)) r->uses[r->n_done++] = k;
+                if (!turn) r->n_uses++;
+            }
+        }
+        for (int i = 0; i < program->n_values; i++) {
+            resident *r = &p->values[i];
+            if (!turn && r->n_uses && !(r->uses = malloc((size_t)r->n_uses * sizeof *r->uses))) return false;
+            if (turn) r->n_uses = r->n_done;
+            r->n_done = 0;
+        }
+    }
+    return true;
+}
+
+bool program_schedule(strata_plugin_program *program, const chip *chip) {
+    planner p = {.program = program, .chip = chip, .room = chip->onchip_bytes};
+    p.values = calloc((size_t)program->n_values + 1, sizeof *p.values);
+    const bool planned = p.values && list_uses(&p);
+    for (int k = 0; k < program->n_steps && planned; k++) {
+        plan_step(&p, k);
+        end_step(&p, k);
+    }
+    for (int i = 0; i < program->n_values && p.values; i++) free(p.values[i].uses);
+    free(p.values);
+    return planned;
+}

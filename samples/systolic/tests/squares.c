@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * usage: squares PLUGIN CHIP M,K,N...
+ *
+ * What the cycle model says of bf16 products of these sizes, compiled but not run: a line of JSON for each. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "driver.h"
+
+static int print_product(machine m, const long long size[3]) {
+    static sketch s;
+    strata_plugin_error error;
+    strata_plugin_cost cost = {.size = sizeof cost};
+    sketch_init(&s, 1);
+    const int a = sketch_value(&s, STRATA_PLUGIN_INPUT, STRATA_PLUGIN_BF16, DIMS(size[0], size[1]));
+    const int b = sketch_value(&s, STRATA_PLUGIN_INPUT, STRATA_PLUGIN_BF16, DIMS(size[1], size[2]));
+    const int c = sketch_value(&s, STRATA_PLUGIN_OUTPUT, STRATA_PLUGIN_BF16, DIMS(size[0], size[2]));
+    sketch_node(&s, "matmul", IDS(a, b), c);
+    strata_plugin_program *program = sketch_compile(m, &s, &error);
+    const strata_plugin_costs *costs = m.calls->table(m.device, "costs");
+    if (!program || !costs || costs->program(program, &cost, &error)) {
+        fprintf(stderr, "%s\n", error.message);
+        return 1;
+    }
+    printf(
+        "{\"m\": %lld, \"k\": %lld, \"n\": %lld, \"seconds\": %.9g, \"cycles\": %.0f, \"bytes\": %.0f, \"utilisation\": "
+        "%.5f}\n",
+        size[0], size[1], size[2], cost.seconds, cost.cycles, cost.bytes, cost.utilisation);
+    m.calls->program_destroy(program);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    char options[64];
+    int32_t n;
+    int failed = 0;
+    if (argc < 4) {
+        fprintf(stderr, "usage: squares PLUGIN CHIP M,K,N...\n");
+        return 2;
+    }
+    snprintf(options, sizeof options, "chip=%s", argv[2]);
+    const machine m = open_machine(load_plugin(argv[1], options, &n), 0);
+    for (int i = 3; i < argc && !failed; i++) {
+        long long size[3];
+        failed = sscanf(argv[i], "%lld,%lld,%lld", &size[0], &size[1], &size[2]) != 3 || print_product(m, size);
+    }
+    m.calls->close(m.device);
+    return failed;
+}

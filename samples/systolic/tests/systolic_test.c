@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * usage: systolic_test PLUGIN [FORM]
+ *
+ * The plugin by its tables alone, against straightforward loops in f64 over operands rounded to bf16: what needs no Strata.
+ * Conformance of every op is for `strata plugin-check`. */
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+
+enum { F32 = STRATA_PLUGIN_F32, I32 = STRATA_PLUGIN_I32, BOOL = STRATA_PLUGIN_BOOL };
+enum { TEMPORARY = STRATA_PLUGIN_TEMPORARY, INPUT = STRATA_PLUGIN_INPUT, OUTPUT = STRATA_PLUGIN_OUTPUT };
+
+static const strata_plugin *plugin;
+static int checks, failures;
+
+static void check(bool holds, const char *what, const char *detail) {
+    checks++;
+    if (holds) return;
+    failures++;
+    printf("FAILED: %s: %s\n", what, detail);
+}
+
+static double bf16(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    memcpy(&x, &bits, sizeof x);
+    return (double)x;
+}
+
+static void fill(float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++) x[i] = next_random();
+}
+
+/* Compiles a sketch on core 0, fills its f32 inputs, runs slot 0 and leaves the machine open. */
+typedef struct run {
+    machine m;
+    sketch s;
+    strata_plugin_program *program;
+} run;
+
+static bool prepare(run *r, const char *what) {
+    strata_plugin_error error;
+    r->m = open_machine(plugin, 0);
+    r->program = sketch_compile(r->m, &r->s, &error);
+    check(r->program != NULL, what, error.message);
+    return r->program != NULL;
+}
+
+static void carry_out(run *r, const char *what) {
+    strata_plugin_error error = {.size = sizeof error};
+    uint64_t ticket = 0;
+    check(!r->m.calls->run(r->program, 0, 1, &ticket, &error), what, error.message);
+    check(!r->m.calls->wait(r->m.device, ticket, INT64_C(60000000000), &error), what, error.message);
+}
+
+static void end(run *r) {
+    if (r->program) r->m.calls->program_destroy(r->program);
+    r->m.calls->close(r->m.device);
+}
+
+static float *memory(run *r, int value) {
+    return sketch_memory(r->m, &r->s, r->program, 0, value);
+}
+
+/* Largest |x - y| over the bound of a fold of `depth` products: both sums differ by roundings of f32 alone. */
+static void compare(const char *what, const float *x, const double *y, const double *sizes, int64_t n) {
+    char detail[128] = "";
+    double worst = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double far = fabs((double)x[i] - y[i]) / (sizes[i] * 0x1p-22 + 1e-30);
+        if (!(far <= worst)) {
+            worst = far;
+            snprintf(detail, sizeof detail, "element %lld is %.9g, not %.9g", (long long)i, (double)x[i], y[i]);
+        }
+    }
+    check(worst <= 16, what, detail);
+}
+
+/* ---- products ---- */
+
+static void products_equal_sums_of_bf16(int64_t m, int64_t k, int64_t n, int64_t batch, int flags) {
+    static run r;
+    const int64_t ta = flags & 1, tb = flags >> 1 & 1;
+    char what[96];
+    snprintf(what, sizeof what, "matmul (%lld,%lld,%lld) x %lld, flags %d", (long long)m, (long long)k, (long long)n,
+             (long long)batch, flags);
+    sketch_init(&r.s, 1);
+    const int a = sketch_value(&r.s, INPUT, F32, DIMS(batch, ta ? k : m, ta ? m : k));
+    const int b = sketch_value(&r.s, INPUT, F32, tb ? DIMS(n, k) : DIMS(k, n));
+    const int bias = sketch_value(&r.s, INPUT, F32, DIMS(n)), aux = sketch_value(&r.s, INPUT, F32, DIMS(batch, m, n));
+    const int c = sketch_value(&r.s, OUTPUT, F32, DIMS(batch, m, n));
+    const int node = sketch_node(&r.s, "matmul", flags & 4 ? IDS(a, b, bias, aux) : IDS(a, b), c);
+    sketch_ints(&r.s, node, "transpose_a", 1, &ta);
+    sketch_ints(&r.s, node, "transpose_b", 1, &tb);
+    if (flags & 4) {
+        sketch_ints(&r.s, node, "has_bias", 1, (const int64_t[]){1});
+        sketch_text(&r.s, node, "activation", "relu");
+        sketch_text(&r.s, node, "aux", "add");
+    }
+    if (!prepare(&r, what)) return;
+    float *pa = memory(&r, a), *pb = memory(&r, b), *pbias = memory(&r, bias), *paux = memory(&r, aux);
+    fill(pa, batch * m * k), fill(pb, k * n), fill(pbias, n), fill(paux, batch * m * n);
+    carry_out(&r, what);
+    double *y = calloc((size_t)(batch * m * n), sizeof *y), *sizes = calloc((size_t)(batch * m * n), sizeof *sizes);
+    for (int64_t i = 0; i < batch * m * n; i++) {
+        const int64_t row = i / n % m, column = i % n;
+        for (int64_t l = 0; l < k; l++) {
+            const double p =
+                bf16(pa[i / n / m * m * k + (ta ? l * m + row : row * k + l)]) * bf16(pb[tb ? column * k + l : l * n + column]);
+            y[i] += p;
+            sizes[i] += fabs(p);
+        }
+        if (flags & 4) {
+            y[i] = fmax(y[i] + (double)pbias[column], 0) + (double)paux[i];
+            sizes[i] += 2;
+        }
+    }
+    compare(what, memory(&r, c), y, sizes, batch * m * n);
+    free(y), free(sizes);
+    end(&r);
+}
+
+/* ---- convolutions: x (N,H,W,C), filter (KH,KW,C/groups,F), y ---- */
+
+typedef struct conv_case {
+    int64_t n, h, w, c, kh, kw, f, groups, stride[2], dilation[2], padding[4];
+} conv_case;
+
+static const conv_case conv_cases[] = {
+    {2, 7, 6, 3, 3, 3, 5, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}},
+    {1, 9, 8, 4, 3, 2, 40, 1, {2, 1}, {1, 1}, {1, 1, 0, 1}},
+    {3, 10, 11, 6, 2, 3, 8, 2, {1, 2}, {2, 1}, {1, 0, 2, 1}},
+    {2, 8, 8, 16, 1, 1, 7, 1, {2, 2}, {1, 1}, {0, 0, 0, 0}},
+};
+
+/* Which of the three is computed from the other two: 0 y, 1 x, 2 filter. */
+static void convolutions_equal_sums_of_bf16(const conv_case *c, int which) {
+    static const char *const ops[] = {"conv2d", "conv2d_input_grad", "conv2d_filter_grad"};
+    static run r;
+    const int64_t oh = (c->h + c->padding[0] + c->padding[1] - (c->kh - 1) * c->dilation[0] - 1) / c->stride[0] + 1;
+    const int64_t ow = (c->w + c->padding[2] + c->padding[3] - (c->kw - 1) * c->dilation[1] - 1) / c->stride[1] + 1;
+    const int64_t nx = c->n * c->h * c->w * c->c, nf = c->kh * c->kw * c->c / c->groups * c->f, ny = c->n * oh * ow * c->f;
+    char what[64];
+    snprintf(what, sizeof what, "%s, case %d", ops[which], (int)(c - conv_cases));
+    sketch_init(&r.s, 1);
+    const int x = sketch_value(&r.s, which == 1 ? OUTPUT : INPUT, F32, DIMS(c->n, c->h, c->w, c->c));
+    const int filter = sketch_value(&r.s, which == 2 ? OUTPUT : INPUT, F32, DIMS(c->kh, c->kw, c->c / c->groups, c->f));
+    const int y = sketch_value(&r.s, which == 0 ? OUTPUT : INPUT, F32, DIMS(c->n, oh, ow, c->f));
+    const int out = which == 0 ? y : which == 1 ? x : filter;
+    const int node = sketch_node(&r.s, ops[which], which == 0 ? IDS(x, filter) : which == 1 ? IDS(y, filter) : IDS(x, y), out);
+    sketch_ints(&r.s, node, "stride", 2, c->stride);
+    sketch_ints(&r.s, node, "dilation", 2, c->dilation);
+    sketch_ints(&r.s, node, "padding", 4, c->padding);
+    sketch_ints(&r.s, node, "groups", 1, &c->groups);
+    if (!prepare(&r, what)) return;
+    float *px = memory(&r, x), *pf = memory(&r, filter), *py = memory(&r, y);
+    if (which != 1) fill(px, nx);
+    if (which != 2) fill(pf, nf);
+    if (which != 0) fill(py, ny);
+    carry_out(&r, what);
+    const int64_t n_out = which == 0 ? ny : which == 1 ? nx : nf;
+    double *want = calloc((size_t)n_out, sizeof *want), *sizes = calloc((size_t)n_out, sizeof *sizes);
+    const int64_t group_in = c->c / c->groups, group_out = c->f / c->groups;
+    for (int64_t i = 0; i < ny * c->kh * c->kw * group_in; i++) { /* every product of the three */
+        const int64_t channel = i % group_in, kw = i / group_in % c->kw, kh = i / group_in / c->kw % c->kh;
+        const int64_t at_y = i / group_in / c->kw / c->kh, f = at_y % c->f, pixel = at_y / c->f;
+        const int64_t h = pixel / ow % oh * c->stride[0] + kh * c->dilation[0] - c->padding[0];
+        const int64_t w = pixel % ow * c->stride[1] + kw * c->dilation[1] - c->padding[2];
+        if (h < 0 || h >= c->h || w < 0 || w >= c->w) continue;
+        const int64_t at_x = ((pixel / ow / oh * c->h + h) * c->w + w) * c->c + f / group_out * group_in + channel;
+        const int64_t at_f = ((kh * c->kw + kw) * group_in + channel) * c->f + f;
+        const double p = which == 0   ? bf16(px[at_x]) * bf16(pf[at_f])
+                         : which == 1 ? bf16(py[at_y]) * bf16(pf[at_f])
+                                      : bf16(px[at_x]) * bf16(py[at_y]);
+        const int64_t to = which == 0 ? at_y : which == 1 ? at_x : at_f;
+        want[to] += p;
+        sizes[to] += fabs(p);
+    }
+    compare(what, memory(&r, out), want, sizes, n_out);
+    free(want), free(sizes);
+    end(&r);
+}
+
+/* ---- element-wise, random, updates ---- */
+
+static void a_chain_is_one_step_of_its_parts(void) {
+    static run r;
+    const char *what = "chain: where(x < row, x * scalar, row)";
+    enum { ROWS = 37, COLUMNS = 53 };
+    sketch_init(&r.s, 1);
+    const int x = sketch_value(&r.s, INPUT, F32, DIMS(ROWS, COLUMNS)), row = sketch_value(&r.s, INPUT, F32, DIMS(COLUMNS));
+    const int scalar = sketch_value(&r.s, INPUT, F32, SCALAR), y = sketch_value(&r.s, OUTPUT, F32, DIMS(ROWS, COLUMNS));
+    const int below = sketch_value(&r.s, TEMPORARY, BOOL, DIMS(ROWS, COLUMNS));
+    const int scaled = sketch_value(&r.s, TEMPORARY, F32, DIMS(ROWS, COLUMNS));
+    const int node = sketch_node(&r.s, "chain", IDS(x, row, scalar), y);
+    static const strata_plugin_node *list[3];
+    static strata_plugin_node parts[3];
+    static int32_t ids[3][3];
+    const struct {
+        const char *op;
+        int in[3], n, out;
+    } steps[3] = {{"less", {x, row}, 2, below}, {"mul", {x, scalar}, 2, scaled}, {"where", {below, scaled, row}, 3, y}};
+    for (int i = 0; i < 3; i++) {
+        for (int j = 0; j < steps[i].n; j++) ids[i][j] = steps[i].in[j];
+        parts[i] = (strata_plugin_node){
+            .size = sizeof parts[i], .op = steps[i].op, .n_inputs = steps[i].n, .inputs = ids[i], .output = steps[i].out};
+        list[i] = &parts[i];
+    }
+    r.s.nodes[node].n_parts = 3;
+    r.s.nodes[node].parts = list;
+    if (!prepare(&r, what)) return;
+    float *px = memory(&r, x), *prow = memory(&r, row), *py = memory(&r, y);
+    fill(px, ROWS * COLUMNS), fill(prow, COLUMNS);
+    *memory(&r, scalar) = 3;
+    carry_out(&r, what);
+    int wrong = 0;
+    for (int i = 0; i < ROWS * COLUMNS; i++) wrong += py[i] != (px[i] < prow[i % COLUMNS] ? px[i] * 3 : prow[i % COLUMNS]);
+    check(!wrong, what, "elements differ");
+    end(&r);
+}
+
+/* Random123's known answer for Philox-4x32-10 with counter and key 0. */
+static void random_bits_are_philox(void) {
+    static const uint32_t known[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+    static run r;
+    sketch_init(&r.s, 1);
+    const int state = sketch_value(&r.s, INPUT, I32, DIMS(8)), y = sketch_value(&r.s, OUTPUT, F32, DIMS(6));
+    const int node = sketch_node(&r.s, "random_uniform", IDS(state), y);
+    sketch_ints(&r.s, node, "stream", 1, (const int64_t[]){0});
+    if (!prepare(&r, "random_uniform")) return;
+    memset(memory(&r, state), 0, 8 * sizeof(int32_t));
+    carry_out(&r, "random_uniform");
+    for (int i = 0; i < 4; i++)
+        check(memory(&r, y)[i] == (float)(known[i] >> 8) * 0x1p-24f, "random_uniform", "not the bits of Philox-4x32-10");
+    end(&r);
+}
+
+/* Three runs of one call, each on its slot, see the variable that the run before left; an open gate lets adam change it. */
+static void runs_of_one_call_follow_each_other(void) {
+    static run r;
+    const char *what = "assign_add over 3 slots in one call";
+    strata_plugin_error error = {.size = sizeof error};
+    strata_plugin_buffer *buffer = NULL;
+    uint64_t ticket = 0;
+    float total[4] = {0};
+    sketch_init(&r.s, 3);
+    r.m = open_machine(plugin, 0);
+    check(!r.m.calls->buffer_create(r.m.device, 4096, &buffer, &error), what, error.message);
+    const int x = sketch_value(&r.s, INPUT, F32, DIMS(4)), variable = sketch_value(&r.s, STRATA_PLUGIN_VARIABLE, F32, DIMS(4));
+    const int after = sketch_value(&r.s, STRATA_PLUGIN_VARIABLE, F32, DIMS(4)), out = sketch_value(&r.s, OUTPUT, F32, DIMS(4));
+    for (int v = variable; v <= after; v++) {
+        r.s.values[v].buffer = buffer;
+        r.s.values[v].buffer_offset = 256;
+    }
+    r.s.values[after].alias_of = variable;
+    const int add = sketch_node(&r.s, "assign_add", IDS(variable, x), after);
+    r.s.nodes[add].n_writes = 1;
+    sketch_node(&r.s, "neg", IDS(after), out);
+    r.program = sketch_compile(r.m, &r.s, &error);
+    check(r.program != NULL, what, error.message);
+    if (!r.program) return;
+    for (int slot = 0; slot < 3; slot++)
+        for (int i = 0; i < 4; i++) ((float *)sketch_memory(r.m, &r.s, r.program, slot, x))[i] = (float)((slot + 1) * (i + 1));
+    check(!r.m.calls->run(r.program, 1, 3, &ticket, &error), what, error.message); /* slots 1, 2, 0 */
+    check(!r.m.calls->wait(r.m.device, ticket, INT64_C(60000000000), &error), what, error.message);
+    check(!r.m.calls->download(r.m.device, buffer, 256, total, sizeof total, &error), what, error.message);
+    check(total[3] == 24, what, "the variable is not the sum of three runs");
+    check(((float *)sketch_memory(r.m, &r.s, r.program, 2, out))[0] == -5, what, "slot 2 did not see slots 1 and 2");
+    check(r.m.calls->wait(r.m.device, ticket + 1, 1000, &error) == STRATA_PLUGIN_TIMEOUT, what, "a ticket of no run has ended");
+    r.m.calls->buffer_destroy(r.m.device, buffer);
+    end(&r);
+}
+
+/* ---- collectives ---- */
+
+enum { CORES = 4, ELEMENTS = 1001 };
+
+typedef struct corner {
+    run r;
+    int x, y;
+} corner;
+
+static bool build_corner(corner *c, int core, int n_members) {
+    static const int64_t members[] = {0, 1, 2, 3};
+    strata_plugin_error error;
+    sketch_init(&c->r.s, 1);
+    c->x = sketch_value(&c->r.s, INPUT, F32, DIMS(ELEMENTS));
+    c->y = sketch_value(&c->r.s, OUTPUT, F32, DIMS(ELEMENTS));
+    const int node = sketch_node(&c->r.s, "all_reduce", IDS(c->x), c->y);
+    sketch_ints(&c->r.s, node, "members", n_members, members);
+    sketch_text(&c->r.s, node, "reduction", "sum");
+    c->r.m = open_machine(plugin, core);
+    c->r.program = sketch_compile(c->r.m, &c->r.s, &error);
+    check(c->r.program != NULL, "all_reduce", error.message);
+    return c->r.program != NULL;
+}
+
+static void cores_get_the_same_bits(void) {
+    static corner corners[CORES];
+    strata_plugin_error error = {.size = sizeof error};
+    uint64_t tickets[CORES];
+    for (int i = 0; i < CORES; i++) {
+        if (!build_corner(&corners[i], i, CORES)) return;
+        fill(memory(&corners[i].r, corners[i].x), ELEMENTS);
+    }
+    for (int i = CORES - 1; i >= 0; i--)
+        check(!corners[i].r.m.calls->run(corners[i].r.program, 0, 1, &tickets[i], &error), "all_reduce", error.message);
+    for (int i = 0; i < CORES; i++)
+        check(!corners[i].r.m.calls->wait(corners[i].r.m.device, tickets[i], INT64_C(60000000000), &error), "all_reduce",
+              error.message);
+    int wrong = 0;
+    for (int e = 0; e < ELEMENTS; e++) {
+        float sum = memory(&corners[0].r, corners[0].x)[e];
+        for (int i = 1; i < CORES; i++) sum += memory(&corners[i].r, corners[i].x)[e];
+        for (int i = 0; i < CORES; i++) wrong += memory(&corners[i].r, corners[i].y)[e] != sum;
+    }
+    check(!wrong, "all_reduce", "a core's sum is not the fold in the order of cores");
+    for (int i = 0; i < CORES; i++) end(&corners[i].r);
+}
+
+static void a_core_that_does_not_come_is_named(void) {
+    static corner alone;
+    strata_plugin_error error = {.size = sizeof error};
+    uint64_t ticket = 0;
+    if (!build_corner(&alone, 0, 2)) return;
+    check(!alone.r.m.calls->run(alone.r.program, 0, 1, &ticket, &error), "all_reduce alone", error.message);
+    const strata_plugin_status status = alone.r.m.calls->wait(alone.r.m.device, ticket, INT64_C(60000000000), &error);
+    check(status == STRATA_PLUGIN_DEVICE_LOST && strstr(error.message, "core 1"), "all_reduce alone", error.message);
+    check(alone.r.m.calls->run(alone.r.program, 0, 1, &ticket, &error) == STRATA_PLUGIN_DEVICE_LOST, "all_reduce alone",
+          "a lost core took another run");
+    end(&alone.r);
+}
+
+/* ---- the cycle model ---- */
+
+static void take_span(void *user, const strata_plugin_span *span) {
+    int64_t *seen = user;
+    check(span->begin_ns >= seen[1] && span->end_ns > span->begin_ns, "profile",
+          "spans are not in the order of their beginnings");
+    seen[0]++;
+    seen[1] = span->begin_ns;
+}
+
+static double product_cycles(int64_t n, double *out_utilisation) {
+    static run r;
+    strata_plugin_error error = {.size = sizeof error};
+    strata_plugin_cost cost = {.size = sizeof cost};
+    sketch_init(&r.s, 1);
+    const int a = sketch_value(&r.s, INPUT, STRATA_PLUGIN_BF16, DIMS(n, n)),
+              b = sketch_value(&r.s, INPUT, STRATA_PLUGIN_BF16, DIMS(n, n));
+    const int c = sketch_value(&r.s, OUTPUT, STRATA_PLUGIN_BF16, DIMS(n, n));
+    sketch_node(&r.s, "matmul", IDS(a, b), c);
+    if (!prepare(&r, "costs")) return 0;
+    const strata_plugin_costs *costs = r.m.calls->table(r.m.device, "costs");
+    check(costs && !costs->program(r.program, &cost, &error), "costs", error.message);
+    *out_utilisation = cost.utilisation;
+    end(&r);
+    return cost.cycles;
+}
+
+static void cycles_grow_and_stay_under_the_roof(void) {
+    double before = 0, utilisation, utilisation_before = 0;
+    for (int64_t n = 128; n <= 1024; n *= 2) {
+        const double cycles = product_cycles(n, &utilisation), side = 128, bytes = 3.0 * 2 * (double)(n * n),
+                     bytes_a_cycle = 500;
+        check(cycles > before && utilisation > utilisation_before, "costs", "a larger product does not use the array better");
+        check(cycles >= (double)(n * n * n) / side / side && cycles >= bytes / bytes_a_cycle, "costs",
+              "faster than array or HBM allow");
+        before = cycles;
+        utilisation_before = utilisation;
+    }
+    check(utilisation > 0.9 && utilisation <= 1, "costs", "a large product leaves the array idle");
+}
+
+static void spans_tell_of_runs(void) {
+    static run r;
+    int64_t seen[2] = {0, 0};
+    sketch_init(&r.s, 1);
+    const int a = sketch_value(&r.s, INPUT, F32, DIMS(64, 64)), t = sketch_value(&r.s, TEMPORARY, F32, DIMS(64, 64));
+    const int c = sketch_value(&r.s, OUTPUT, F32, DIMS(64, 64));
+    sketch_node(&r.s, "matmul", IDS(a, a), t);
+    sketch_node(&r.s, "exp", IDS(t), c);
+    if (!prepare(&r, "profile")) return;
+    const strata_plugin_profile *profile = r.m.calls->table(r.m.device, "profile");
+    fill(memory(&r, a), 64 * 64);
+    carry_out(&r, "profile");
+    profile->drain(r.m.device, take_span, seen);
+    check(seen[0] == 0, "profile", "there are spans that nobody asked for");
+    profile->enable(r.m.device, 1);
+    carry_out(&r, "profile");
+    profile->drain(r.m.device, take_span, seen);
+    check(seen[0] >= 4, "profile", "a run of two steps has no spans of load, matrix, vector and store");
+    end(&r);
+}
+
+/* ---- what cannot be ---- */
+
+static void expect_refused(run *r, const char *what, const char *says) {
+    strata_plugin_error error;
+    r->m = open_machine(plugin, 0);
+    r->program = sketch_compile(r->m, &r->s, &error);
+    check(!r->program && strstr(error.message, says), what, error.message);
+    end(r);
+}
+
+static void wrong_pieces_are_refused(void) {
+    static run r;
+    for (int i = 0; i < 7; i++) {
+        sketch_init(&r.s, 1);
+        const int x = sketch_value(&r.s, INPUT, F32, DIMS(4, 4)), y = sketch_value(&r.s, OUTPUT, F32, DIMS(4, 4));
+        const int node = sketch_node(&r.s, i == 0 ? "fly" : "matmul", IDS(x, x), y);
+        if (i == 1) r.s.inputs[node][1] = 99;
+        if (i == 2) r.s.dims[x][1] = 5, r.s.values[x].bytes = 80;
+        if (i == 3) r.s.values[x].arena_offset = 1 << 20;
+        if (i == 4) r.s.values[y].alias_of = y;
+        if (i == 5) r.s.values[x].bytes = 3;
+        if (i == 6) r.s.values[x].dtype = 77;
+        static const char *const says[] = {
+            "does not have this op", "does not have", "do not fit", "arena", "alias", "bytes", "dtype"};
+        expect_refused(&r, "a wrong piece", says[i]);
+    }
+    strata_plugin_error error = {.size = sizeof error};
+    int32_t n;
+    check(plugin->start("cores=0", &n, &error) == STRATA_PLUGIN_INVALID && strstr(error.message, "cores"), "cores=0",
+          error.message);
+    check(plugin->start("wings=2", &n, &error) == STRATA_PLUGIN_INVALID && strstr(error.message, "wings"), "wings=2",
+          error.message);
+}
+
+int main(int argc, char **argv) {
+    int32_t n = 0;
+    char options[64];
+    if (argc < 2 || argc > 3) {
+        fprintf(stderr, "usage: systolic_test PLUGIN [FORM]\n");
+        return 2;
+    }
+    snprintf(options, sizeof options, "cores=4;patience=0.5%s%s", argc > 2 ? ";form=" : "", argc > 2 ? argv[2] : "");
+    plugin = load_plugin(argv[1], options, &n);
+    check(n == CORES, "start", "there are not as many devices as cores");
+    for (int flags = 0; flags < 8; flags++) {
+        products_equal_sums_of_bf16(1, 1, 1, 1, flags);
+        products_equal_sums_of_bf16(13, 129, 35, 1, flags);
+        products_equal_sums_of_bf16(97, 300, 70, 2, flags);
+    }
+    for (size_t i = 0; i < sizeof conv_cases / sizeof *conv_cases; i++)
+        for (int which = 0; which < 3; which++) convolutions_equal_sums_of_bf16(&conv_cases[i], which);
+    a_chain_is_one_step_of_its_parts();
+    random_bits_are_philox();
+    runs_of_one_call_follow_each_other();
+    cores_get_the_same_bits();
+    a_core_that_does_not_come_is_named();
+    cycles_grow_and_stay_under_the_roof();
+    spans_tell_of_runs();
+    wrong_pieces_are_refused();
+    printf("%d checks, %d failed\n", checks, failures);
+    return failures != 0;
+}

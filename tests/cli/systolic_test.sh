@@ -1,0 +1,115 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# samples/systolic as its vendor builds it: outside of the tree, against an installed Strata of which it includes
+# strata/plugin.h alone. Then the command trains with it, and its losses are those of the host within the bound that
+# samples/systolic/README.md derives for bf16 products.
+. "$(dirname "$0")/support.sh"
+source=$here/../..
+if grep -q '^STRATA_SANITIZE:STRING=.' "$STRATA_BUILD_DIR/CMakeCache.txt"; then
+    echo "skipped: a build with sanitizers is not for installing"
+    exit 77
+fi
+
+# ---- outside of the tree ----
+cp -R "$source/samples/systolic" "$work/systolic"
+check "it includes another header of Strata than plugin.h" sh -c \
+    "! grep -rhoE '#include [<\"](strata|core|backends)/[^>\"]*' '$work/systolic' --include='*.[ch]' | grep -v strata/plugin.h"
+check "install" cmake --install "$STRATA_BUILD_DIR" --prefix "$work/prefix"
+check "configure" cmake -G Ninja -S "$work/systolic" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DSYSTOLIC_WERROR=ON
+check "build" cmake --build "$work/build"
+plugin=$work/build/libstrata_systolic.so
+[ -f "$plugin" ] || { cat "$work/check.log"; finish; }
+check "it needs a symbol of Strata" sh -c "! nm -D --undefined-only '$plugin' | grep strata_"
+check "it exports more than its entry" sh -c "test \"\$(nm -D --defined-only '$plugin' | grep -c ' T ')\" = 1"
+check "its own tests" ctest --test-dir "$work/build" --output-on-failure
+
+# ---- devices and options ----
+expect 0 "systolic:0" devices --plugin "$plugin"
+stdout "Systolic S1"
+expect 0 "systolic:3" devices --plugin "$plugin,cores=4"
+expect 2 "there are cores, chip, patience and form" devices --plugin "$plugin,wings=2"
+expect 2 "cores is \"65\"; it must be 1 to 64" devices --plugin "$plugin,cores=65"
+
+# ---- training ----
+python3 - "$work" <<'END_OF_PYTHON'
+import os, random, sys
+work, rng = sys.argv[1], random.Random(5)
+def put(name, data):
+    os.makedirs(os.path.dirname(work + "/" + name), exist_ok=True)
+    open(work + "/" + name, "wb").write(data if isinstance(data, bytes) else data.encode())
+def record(label):  # one bright plane, dark others
+    planes = [bytes(rng.randrange(200, 256) if label % 3 == p else rng.randrange(40) for _ in range(1024)) for p in range(3)]
+    return bytes([label]) + b"".join(planes)
+put("cifar10/data_batch_1.bin", b"".join(record(i % 3) for i in range(400)))
+put("cifar10/test_batch.bin", b"".join(record(i % 3) for i in range(60)))
+kind, cruel, rest = ["wonderful", "lovely", "great"], ["dull", "awful", "bad"], ["film", "the", "a", "story", "and", "plot"]
+def text(good):
+    words = [rng.choice(kind if good else cruel)] * 3 + [rng.choice(rest) for _ in range(6)]
+    rng.shuffle(words)
+    return " ".join(words)
+def table(n):
+    return "review,sentiment\n" + "".join(f'"{text(i % 2)}",{("negative", "positive")[i % 2]}\n' for i in range(n))
+put("imdb/imdb_train.csv", table(640))
+put("imdb/imdb_test.csv", table(60))
+END_OF_PYTHON
+make_data "$work/mnist"
+
+# within NAME PRODUCTS: the losses in $work/NAME.host and $work/NAME.systolic differ by less than the bound of README.md.
+within() {
+    title="$1: losses are not the host's within the bound of bf16"
+    check "$title" python3 - "$work/$1.host" "$work/$1.systolic" "$2" <<'END_OF_PYTHON'
+import json, math, sys
+host, systolic = (json.loads(open(name).read().splitlines()[-1])["losses"] for name in sys.argv[1:3])
+products = int(sys.argv[3])
+assert len(host) == len(systolic) >= 5, (len(host), len(systolic))
+assert host != systolic, "the same bits as f32: products were not rounded to bf16"
+for t, (a, b) in enumerate(zip(host, systolic)):
+    bound = 2.5 * math.sqrt(products) * 2**-8 * (1 + t / 7)
+    assert abs(a - b) <= bound, f"step {t}: {a} and {b}, more than {bound} apart"
+END_OF_PYTHON
+}
+
+learns() { # NAME PRODUCTS ARGUMENT...
+    name=$1 products=$2
+    shift 2
+    for device in host systolic:0; do
+        expect 0 "\"sample\":\"$name\"" train "$name" --plugin "$plugin" --device $device --seed 1 --json "$@"
+        cp "$work/out" "$work/$name.${device%:0}"
+    done
+    within "$name" "$products"
+}
+learns mnist 2 --data "$work/mnist" --batch 32 --epochs 3
+json 'r["devices"] == ["systolic:0"] and r["accuracy"] > 0.9'
+json 'r["samples_per_s"] >= 3000' # what is asked of it on two cores; it is far from it even on a busy machine
+learns cifar10 4 --data "$work/cifar10" --batch 20 --epochs 1
+learns imdb 2 --data "$work/imdb" --batch 64 --epochs 2
+learns regression 3 --epochs 1
+learns linear 1 --epochs 1
+learns mnist_cnn 3 --data "$work/mnist" --batch 40 --epochs 1
+expect 0 "saved" train cifar10_resnet --plugin "$plugin" --device systolic:0 --data "$work/cifar10" --batch 40 --epochs 1 \
+    --seed 1 --save "$work/resnet.strata"
+expect 0 "on 60 test examples" evaluate "$work/resnet.strata" --plugin "$plugin" --device systolic:0 --data "$work/cifar10"
+
+# ---- the same bits again, and what was learned is anybody's ----
+train_digits="train mnist --plugin $plugin --device systolic:0 --data $work/mnist --batch 32 --epochs 1 --seed 3 --json"
+# shellcheck disable=SC2086 # words
+expect 0 '"sample":"mnist"' $train_digits --save "$work/mnist.strata"
+cp "$work/out" "$work/first"
+# shellcheck disable=SC2086
+expect 0 '"sample":"mnist"' $train_digits
+check "another run has other weights" python3 -c 'import json, sys
+first, second = (json.loads(open(name).read().splitlines()[-1])["weights_sha256"] for name in sys.argv[1:])
+sys.exit(first != second)' "$work/first" "$work/out"
+expect 0 "on 200 test examples" evaluate "$work/mnist.strata" --device host --data "$work/mnist"
+
+# ---- groups ----
+expect 0 "systolic:0, systolic:1, host" train mnist --plugin "$plugin,cores=2" --strategy mirrored --data "$work/mnist" \
+    --devices systolic:0,systolic:1,host --epochs 1 --seed 1
+if "$strata" devices | grep -q '^opencl:0  *[a-z]*  *[0-9]'; then
+    expect 0 "opencl:0, systolic:0" train mnist --plugin "$plugin" --strategy mirrored --devices opencl:0,systolic:0 --no-tune \
+        --data "$work/mnist" --epochs 1 --seed 1
+else
+    echo "skipped: a group with opencl:0, which is not here"
+fi
+finish
