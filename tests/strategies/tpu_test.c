@@ -194,6 +194,23 @@ Test(tpu, a_core_takes_no_more_runs_than_it_says) {
     test_cores_destroy(cores);
 }
 
+/* 1000 examples of 6 features in 200 slots are more than 2 MiB. */
+Test(tpu, steps_that_do_not_fit_into_memory_say_so) {
+    test_cores *cores = test_cores_create(&(test_cores_options){.n = 2, .memory = 2 << 20});
+    strata_strategy *strategy = on_cores(cores, NULL, 2, NULL);
+    strata_model *model = make_model(strategy, &(training){0});
+    test_classes data = test_classes_make(4000, FEATURES);
+    strata_fit_options opts = {.batch = 1000, .steps_per_execution = 100};
+    FAILS(strata_model_fit(model, data.dataset, &opts, NULL, &err), STRATA_OUT_OF_MEMORY, "100 steps in one call of core:0",
+          "fewer steps per execution");
+    opts.steps_per_execution = 2;
+    OK(strata_model_fit(model, data.dataset, &opts, NULL, &err));
+    strata_model_destroy(model);
+    strata_strategy_destroy(strategy);
+    test_classes_free(&data);
+    test_cores_destroy(cores);
+}
+
 /* A driver without collectives, without several runs a call, or with neither. */
 Test(tpu, what_cores_do_not_offer_the_host_does) {
     const training what = {.n = 85, .batch = 8, .together = 4};

@@ -529,6 +529,7 @@ strata_status test_cores_open(test_cores *system, int number, strata_device **ou
     snprintf(c->base.info.backend, sizeof c->base.info.backend, "core");
     c->base.info.device_class = STRATA_DEVICE_ACCELERATOR;
     c->base.info.unified_memory = false;
+    if (system->opts.memory) c->base.info.memory_bytes = system->opts.memory;
     c->system = system;
     c->number = number;
     c->topology = (strata_topology){.n_cores = system->opts.n, .core = number, .rank = 1, .dims = {system->opts.n}};

@@ -17,6 +17,8 @@ typedef struct test_cores_options {
     bool no_collectives, no_many;
     /* Of one call; 0: any number. */
     int most_runs;
+    /* Of each core, in bytes; 0: the host's. */
+    uint64_t memory;
     /* A core whose run number `at` (from 1) fails, or never ends; 0: none does. A collective counts as a part of its run. */
     int broken_core, breaks_at;
     bool hangs;
