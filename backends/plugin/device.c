@@ -162,6 +162,11 @@ static void close_device(strata_device *base) {
     free(device);
 }
 
+static void abandon(strata_device *base, const strata_error *why) {
+    strata_error own = *why;
+    lose((plugin_device *)base, why->status, &own);
+}
+
 static const strata_device_api plugin_api = {
     .close = close_device,
     .buffer_create = create_buffer,
@@ -179,6 +184,7 @@ static const strata_device_api plugin_api = {
     .run_many = plugin_run_many,
     .topology = plugin_topology,
     .collectives = plugin_collectives,
+    .abandon = abandon,
 };
 
 /* Whether every required call is there. `close` comes first: without it an opened device cannot even be given back. */

@@ -66,6 +66,8 @@ typedef struct strata_device_api {
     const strata_topology *(*topology)(strata_device *device);
     /* (optional) What the core exchanges with the other cores of its system by itself; NULL: nothing. As topology. */
     const strata_device_collectives *(*collectives)(strata_device *device);
+    /* (optional) The device counts as lost from now on: its programs wait for a core that is. */
+    void (*abandon)(strata_device *device, const strata_error *why);
 } strata_device_api;
 
 /* First member of every backend's device struct. */

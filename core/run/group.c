@@ -405,11 +405,22 @@ static int find_straggler(const strata_group *group, uint64_t *out_reached, uint
     return next > least ? straggler : -1;
 }
 
+/* Cores whose programs wait for one that is lost are lost too: nobody waits for each of them until its time is over. */
+static void abandon_cores(const strata_group *group, strata_status status, const strata_error *err) {
+    const strata_error unknown = {.status = status, .message = "another core of its system was lost"};
+    if (!group->exchanges_inside || (status != STRATA_TIMEOUT && status != STRATA_DEVICE_LOST)) return;
+    for (int r = 0; r < group->n_replicas; r++) {
+        strata_device *device = strata_executable_device(group->members[r].executable);
+        if (device->api->abandon) device->api->abandon(device, err ? err : &unknown);
+    }
+}
+
 /* Puts the replica before the message, and ends the group. Names the core that other cores wait for. */
 static strata_status fail(strata_group *group, int replica, strata_status status, strata_error *err) {
     uint64_t reached, next;
     group->failed = status;
     const int straggler = find_straggler(group, &reached, &next);
+    abandon_cores(group, status, err);
     if (straggler >= 0 && straggler != replica)
         return strata_fail_in(err, status,
                               "replica %d waits for replica %d, %s, which has come to %llu collectives where all others have "

@@ -178,6 +178,17 @@ Test(plugin_cores, a_smaller_table_has_none_of_what_came_later) {
     strata_device_close(device);
 }
 
+Test(plugin_cores, a_core_that_is_abandoned_is_lost) {
+    strata_device *device = NULL;
+    strata_error why = {0};
+    cr_assert_eq(open_device((struct tables){.topology = &sound}, &device), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_fail(&why, STRATA_TIMEOUT, "board:3 hangs"), STRATA_TIMEOUT);
+    device->api->abandon(device, &why);
+    cr_assert_eq(device->api->wait(device, 0, &err), STRATA_DEVICE_LOST);
+    cr_assert(strstr(err.message, "board:3 hangs"), "%s", err.message);
+    strata_device_close(device);
+}
+
 static void expect_refused(struct tables given, const char *words) {
     strata_device *device = NULL;
     cr_assert_eq(open_device(given, &device), STRATA_INTERNAL, "%s was not noticed", words);
