@@ -111,3 +111,68 @@ Test(boards, cores_and_boards_without_examples_give_nothing, .timeout = 60) {
     expect_as_mirrored((job){.batch = 5});
     expect_as_mirrored((job){.batch = 2});
 }
+
+/* ---- a loop of one's own ---- */
+
+typedef struct loop {
+    bool boards;
+    /* What replica 0 of each worker is returned in each step. */
+    float results[MOST_WORKERS][8][2];
+    int n_steps, collectives[MOST_WORKERS];
+} loop;
+
+/* Sums over all replicas, of a sum over examples and of its square; and their mean, which the host computes over workers. */
+static strata_status step(strata_replica_context *replica, strata_tensor *const *inputs, void *user, strata_error *err) {
+    (void)user, (void)err;
+    strata_tensor *own = strata_reduce_sum(strata_exp(inputs[0]), NULL, 0, false);
+    strata_tensor *sum = strata_replica_all_reduce(replica, own, STRATA_REDUCE_SUM);
+    strata_tensor *mean = strata_replica_all_reduce(replica, strata_mul(own, sum), STRATA_REDUCE_MEAN);
+    strata_replica_return(replica, sum);
+    strata_replica_return(replica, mean);
+    return STRATA_OK;
+}
+
+static strata_test_result run_loop(strata_communicator *comm, const void *user) {
+    loop *l = (loop *)user;
+    const int w = strata_communicator_rank(comm);
+    const job j = {.boards = l->boards};
+    strata_error err = {0};
+    test_cores *board = NULL;
+    strata_strategy *strategy = NULL;
+    strata_dataset *dataset = NULL;
+    strata_function *function = NULL;
+    strata_distributed_batches *batches = NULL;
+    strata_per_replica outputs[2 * 3] = {0};
+    float numbers[25];
+    for (int i = 0; i < 25; i++) numbers[i] = (float)i / 7 - 1;
+    const strata_array x = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(25), numbers);
+    TEST_TRY(open_strategy(&j, comm, &board, &strategy, &err));
+    TEST_TRY(strata_dataset_from_arrays(&x, NULL, 0, &dataset, &err));
+    TEST_TRY(strata_function_create(strategy, step, NULL, &function, &err));
+    const strata_distributed_batches_options opts = {.global_batch = 4};
+    TEST_TRY(strata_distributed_batches_create(strategy, dataset, &opts, &batches, &err));
+    int n_steps = 0;
+    for (int n = 3; n == 3;) {
+        TEST_TRY(strata_strategy_run_batches(function, batches, 3, outputs, 2, &n, &err));
+        for (int s = 0; s < n; s++, n_steps++)
+            for (int i = 0; i < 2; i++) l->results[w][n_steps][i] = *(const float *)outputs[2 * s + i].arrays[0].data;
+    }
+    if (!w) l->n_steps = n_steps;
+    for (int i = 0; i < 6; i++) strata_per_replica_finish(&outputs[i]);
+    strata_strategy_destroy(strategy);
+    strata_dataset_destroy(dataset);
+    if (board) l->collectives[w] = test_cores_counters(board, 0).collectives;
+    test_cores_destroy(board);
+    return strata_test_ok();
+}
+
+Test(boards, custom_loops_over_two_have_the_bits_of_hosts, .timeout = 60) {
+    static loop boards = {.boards = true}, hosts;
+    strata_test_result result = test_ranks("inproc", MOST_WORKERS, NULL, run_loop, &boards);
+    cr_assert(result.ok, "boards: %s", result.text);
+    result = test_ranks("inproc", MOST_WORKERS, NULL, run_loop, &hosts);
+    cr_assert(result.ok, "hosts: %s", result.text);
+    cr_assert_eq(boards.n_steps, 7);
+    cr_assert(!memcmp(boards.results, hosts.results, sizeof hosts.results));
+    for (int w = 0; w < MOST_WORKERS; w++) cr_assert_eq(boards.collectives[w], 7, "one sum a step is the cores'");
+}
