@@ -178,6 +178,9 @@ static const strata_device_api plugin_api = {
     .program_destroy = plugin_program_destroy,
     .program_input = plugin_program_input,
     .program_output = plugin_program_output,
+    .program_cost = plugin_program_cost,
+    .keep_spans = plugin_keep_spans,
+    .take_spans = plugin_take_spans,
     .run = plugin_run,
     .wait = wait_for,
     .most_runs = plugin_most_runs,
@@ -245,6 +248,7 @@ strata_status plugin_device_open(const plugin *loaded, const strata_device_info 
     device->base =
         (strata_device){.api = &plugin_api, .info = *info, .plans_temporaries = !given.wants_arenas, .keeps_constants = true};
     device->stall_seconds = stall;
+    device->product_dtype = given.product_dtype;
     strata_status status = open_plugin_device(device, loaded, index, err);
     if (status) {
         close_device(&device->base);

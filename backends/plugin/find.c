@@ -104,6 +104,28 @@ strata_status strata_plugin_load(const char *text, strata_error *err) {
     return status;
 }
 
+static strata_status list_devices(const plugin *loaded, strata_device_list *list, strata_error *err) {
+    for (int i = 0; i < loaded->n_devices && !loaded->error.status; i++) {
+        const strata_device_info row = plugin_device_row(loaded, i);
+        STRATA_TRY(strata_device_list_add(list, &row, err));
+    }
+    return STRATA_OK;
+}
+
+strata_status plugin_rows(const char *text, strata_device_info **out_rows, int *out_n, strata_error *err) {
+    strata_device_list list = {0};
+    char path[PATH_MAX], *file = strndup(text, strcspn(text, ","));
+    pthread_mutex_lock(&lock);
+    const plugin *loaded = file && realpath(file, path) ? find_by_path(path) : NULL;
+    strata_status status =
+        loaded ? list_devices(loaded, &list, err) : strata_fail(err, STRATA_UNAVAILABLE, "plugin %s is not loaded", text);
+    pthread_mutex_unlock(&lock);
+    free(file);
+    *out_rows = list.rows;
+    *out_n = list.n;
+    return status;
+}
+
 /* ---- where they are looked for ---- */
 
 /* Adds a row that says why a plugin which nobody asked for by hand is not there. */
@@ -185,11 +207,7 @@ static strata_status load_from_folders(strata_device_list *list, strata_error *e
 static strata_status list_loaded(strata_device_list *list, strata_error *err) {
     STRATA_TRY(load_from_environment(list, err));
     STRATA_TRY(load_from_folders(list, err));
-    for (const plugin *p = plugins; p; p = p->next)
-        for (int i = 0; i < p->n_devices && !p->error.status; i++) {
-            const strata_device_info row = plugin_device_row(p, i);
-            STRATA_TRY(strata_device_list_add(list, &row, err));
-        }
+    for (const plugin *p = plugins; p; p = p->next) STRATA_TRY(list_devices(p, list, err));
     return STRATA_OK;
 }
 

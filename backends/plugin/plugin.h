@@ -36,6 +36,10 @@ strata_device_info plugin_device_row(const plugin *loaded, int index);
 /* The status of that number where plugin.h has it, else INTERNAL. */
 strata_status plugin_status(strata_plugin_status status);
 
+/* The rows of the devices of one loaded plugin, whose file and options are `text` (strata_plugin_load). The caller frees them
+ * with strata_devices_free. */
+strata_status plugin_rows(const char *text, strata_device_info **out_rows, int *out_n, strata_error *err);
+
 /* Copies a struct that begins with its size. What `source` does not cover is 0 in `target`; what `target` does not cover is
  * left out. */
 void plugin_copy_struct(void *target, size_t target_bytes, const void *source);
@@ -50,6 +54,8 @@ typedef struct plugin_device {
     double stall_seconds;
     /* The most runs that were submitted in one call: a wait may take as many times stall_seconds. */
     int longest_call;
+    /* strata_plugin_device_info. */
+    strata_plugin_dtype product_dtype;
     uint64_t last_ticket;
     /* Tickets of runs that nobody knows to have ended, ascending. There is room for a run on each slot of each program. */
     uint64_t *pending;
@@ -94,6 +100,16 @@ strata_status plugin_find_cores(plugin_device *device, strata_error *err);
 int plugin_most_runs(strata_device *device);
 const strata_topology *plugin_topology(strata_device *device);
 const strata_device_collectives *plugin_collectives(strata_device *device);
+
+strata_status plugin_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err);
+
+/* spans.c */
+void plugin_keep_spans(strata_device *device, bool on);
+void plugin_take_spans(strata_device *device, strata_take_span *take, void *user);
+
+/* costs.c: what the device says of a run of the program, or of one node of it; -1: of the whole. */
+strata_status plugin_cost(plugin_device *device, strata_plugin_program *program, int node, strata_device_cost *out_cost,
+                          strata_error *err);
 
 /* The row's `open`, for a device of this plugin. */
 strata_status plugin_device_open(const plugin *loaded, const strata_device_info *info, int index,

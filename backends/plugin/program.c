@@ -137,6 +137,10 @@ void plugin_program_destroy(strata_program *program) {
     free(program);
 }
 
+strata_status plugin_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err) {
+    return plugin_cost(program->device, program->program, node, out_cost, err);
+}
+
 /* ---- running ---- */
 
 void *plugin_program_input(strata_program *program, int slot) {

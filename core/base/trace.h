@@ -23,7 +23,10 @@ void strata_trace_destroy(strata_trace *trace); /* NULL is fine */
 double strata_trace_now(void);
 /* "<what> <number>", from began to ended. what: static memory. The first 200,000 spans are kept. NULL trace: nothing. */
 void strata_trace_add(strata_trace *trace, const char *what, int number, int row, int64_t step, double began, double ended);
-/* Row r + 1 is called "replica r <device>"; device: borrowed. */
+/* What a unit of replica r's device did, on a row of its own: "<name>". name, unit: copied; bytes that JSON would have to
+ * escape are left out. At most 256 names and units, 16 units a device; spans of others are left out. NULL trace: nothing. */
+void strata_trace_add_unit(strata_trace *trace, int replica, const char *unit, const char *name, double began, double ended);
+/* Row r + 1 is called "replica r <device>", and those of its units "replica r <device> <unit>"; device: borrowed. */
 STRATA_MUST_USE strata_status strata_trace_write(const strata_trace *trace, const char *const *devices, int n_devices,
                                                  strata_error *err);
 

@@ -443,10 +443,35 @@ static strata_status run_epochs(fit *f, strata_error *err) {
     return strata_validation_restore(f->model, &f->opts, err);
 }
 
+/* Spans of the devices' units, where they keep any. */
+static void keep_spans(const strata_strategy *strategy, bool on) {
+    for (int r = 0; r < strategy->n_devices; r++)
+        if (strategy->devices[r]->api->keep_spans) strategy->devices[r]->api->keep_spans(strategy->devices[r], on);
+}
+
+typedef struct unit_spans {
+    strata_trace *trace;
+    int replica;
+} unit_spans;
+
+static void take_span(void *user, const char *unit, const char *name, double began, double ended) {
+    const unit_spans *of = user;
+    strata_trace_add_unit(of->trace, of->replica, unit, name, began, ended);
+}
+
+static void take_spans(const strata_strategy *strategy, strata_trace *trace) {
+    for (int r = 0; r < strategy->n_devices; r++) {
+        unit_spans of = {trace, r};
+        if (strategy->devices[r]->api->take_spans) strategy->devices[r]->api->take_spans(strategy->devices[r], take_span, &of);
+    }
+    keep_spans(strategy, false);
+}
+
 /* Writes the trace, of a training that failed too; programs forget it. */
 static strata_status end_trace(fit *f, strata_error *err) {
     const strata_strategy *strategy = f->model->strategy;
     for (strata_model_program *p = f->model->programs; p; p = p->next) strata_group_set_trace(p->group, NULL);
+    take_spans(strategy, f->trace);
     const char **devices = calloc((size_t)strategy->n_devices, sizeof(*devices));
     if (!devices) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
     for (int r = 0; r < strategy->n_devices; r++) devices[r] = strata_device_get_info(strategy->devices[r])->id;
@@ -526,6 +551,7 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     if (!status) status = make_flights(&f, err);
     if (!status) status = strata_validation_begin(model, &f.opts, err);
     if (!status && f.opts.trace) status = strata_trace_create(f.opts.trace, &f.trace, err);
+    if (f.trace) keep_spans(model->strategy, true);
     if (!status) status = run_epochs(&f, err);
     drain(&f);
     free(f.flights);

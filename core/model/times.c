@@ -84,15 +84,23 @@ static bool alike(const strata_tensor *a, const strata_tensor *b) {
     return !strcmp(of_a, of_b);
 }
 
-/* Counts node `index` with its like; returns false when it is the first of its kind. `first`: of each kind, by row. */
-static bool count(const strata_executable *exe, int index, const int *first, strata_step_times *times) {
+/* The row of node `index` and its like; n_nodes when it is the first of its kind. `first`: of each kind, by row. */
+static int row_of(const strata_executable *exe, int index, const int *first, const strata_step_times *times) {
     const strata_tensor *node = strata_executable_get_node(exe, index).node;
-    for (int k = 0; k < times->n_nodes; k++)
-        if (alike(node, strata_executable_get_node(exe, first[k]).node)) {
-            times->nodes[k].count++;
-            return true;
-        }
-    return false;
+    int k = 0;
+    while (k < times->n_nodes && !alike(node, strata_executable_get_node(exe, first[k]).node)) k++;
+    return k;
+}
+
+/* Adds what the device says of node `index` to its kind's row. */
+static strata_status add_device_cost(const strata_executable *exe, int index, strata_node_times *row, strata_error *err) {
+    strata_device_cost cost;
+    STRATA_TRY(strata_executable_device_cost(exe, index, &cost, err));
+    const double cycles = row->cycles + cost.cycles;
+    if (cycles > 0) row->utilisation = (row->utilisation * row->cycles + cost.utilisation * cost.cycles) / cycles;
+    row->cycles = cycles;
+    row->device_bytes += cost.bytes;
+    return STRATA_OK;
 }
 
 static strata_status time_node(const strata_executable *exe, int index, strata_node_times *out, strata_error *err) {
@@ -122,9 +130,14 @@ static strata_status time_nodes(const strata_executable *exe, strata_step_times 
     strata_status status = STRATA_OK;
     if (!first || !times->nodes) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for the times of %d nodes", n);
     for (int i = 0; i < n && !status; i++) {
-        if (count(exe, i, first, times)) continue;
-        first[times->n_nodes] = i;
-        status = time_node(exe, i, &times->nodes[times->n_nodes++], err);
+        const int row = row_of(exe, i, first, times);
+        if (row < times->n_nodes) {
+            times->nodes[row].count++;
+        } else {
+            first[times->n_nodes] = i;
+            status = time_node(exe, i, &times->nodes[times->n_nodes++], err);
+        }
+        if (!status) status = add_device_cost(exe, i, &times->nodes[row], err);
     }
     free(first);
     if (status) return status;
@@ -145,7 +158,15 @@ strata_status strata_model_time_step(strata_model *model, int64_t batch, strata_
                                         &program, err));
     STRATA_TRY(fill_slots(model, program, err));
     STRATA_TRY(strata_bench_fastest(run_steps, program->group, STRATA_BENCH_ROUNDS, &out_times->step_us, err));
-    strata_status status = time_nodes(program->parts[0].executable, out_times, err);
+    strata_device_cost cost;
+    strata_status status = strata_executable_device_cost(program->parts[0].executable, -1, &cost, err);
+    if (!status) {
+        out_times->device_us = cost.seconds * 1e6;
+        out_times->cycles = cost.cycles;
+        out_times->device_bytes = cost.bytes;
+        out_times->utilisation = cost.utilisation;
+        status = time_nodes(program->parts[0].executable, out_times, err);
+    }
     if (status) strata_step_times_finish(out_times);
     return status;
 }

@@ -26,6 +26,18 @@ typedef struct strata_device_collectives {
     uint64_t (*reached)(strata_device *device);
 } strata_device_collectives;
 
+/* What one run costs by the device's own account: an estimate or a measurement, in its own time. 0: not known. */
+typedef struct strata_device_cost {
+    double seconds, cycles;
+    /* Read from and written to its main memory. */
+    double bytes;
+    /* 0..1: the share of its matrix units' multiply-adds that were used. */
+    double utilisation;
+} strata_device_cost;
+
+/* A unit of a device was at work on something, between two seconds of strata_trace_now; texts are of the call. */
+typedef void strata_take_span(void *user, const char *unit, const char *name, double began, double ended);
+
 typedef struct strata_device_api {
     /* Waits for what runs, frees the device. */
     void (*close)(strata_device *device);
@@ -50,6 +62,12 @@ typedef struct strata_device_api {
      * slot is not running (before run, or after wait on its ticket). NULL when the arena has 0 bytes. */
     void *(*program_input)(strata_program *program, int slot);
     const void *(*program_output)(strata_program *program, int slot);
+    /* (optional) The cost of the piece's nodes[node], or of the whole program for -1. Zeros where the device does not say. */
+    strata_status (*program_cost)(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err);
+    /* (optional, both or none) Spans of what the device's units do are kept from now on, or no more. take: gets those since the
+     * last call, in order of their beginnings. */
+    void (*keep_spans)(strata_device *device, bool on);
+    void (*take_spans)(strata_device *device, strata_take_span *take, void *user);
     /* Submits one run on a slot, after all submitted before on the device, and returns at once. *out_ticket is larger than
      * every ticket before it on this device. Allocates nothing, compiles nothing. */
     strata_status (*run)(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);

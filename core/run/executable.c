@@ -391,6 +391,30 @@ strata_status strata_executable_time_node(const strata_executable *exe, int inde
     return status;
 }
 
+/* Adds what segment k says of itself. The share of the matrix units counts by time. */
+static strata_status add_segment_cost(const strata_executable *exe, int k, strata_device_cost *sum, strata_error *err) {
+    strata_device_cost cost;
+    STRATA_TRY(exe->device->api->program_cost(exe->programs[k], -1, &cost, err));
+    const double cycles = sum->cycles + cost.cycles;
+    if (cycles > 0) sum->utilisation = (sum->utilisation * sum->cycles + cost.utilisation * cost.cycles) / cycles;
+    sum->cycles = cycles;
+    sum->seconds += cost.seconds;
+    sum->bytes += cost.bytes;
+    return STRATA_OK;
+}
+
+strata_status strata_executable_device_cost(const strata_executable *exe, int index, strata_device_cost *out_cost,
+                                            strata_error *err) {
+    *out_cost = (strata_device_cost){0};
+    if (!exe->device->api->program_cost) return STRATA_OK;
+    if (index >= 0) {
+        const int k = strata_executable_get_node(exe, index).segment;
+        return exe->device->api->program_cost(exe->programs[k], index - exe->plan.segments[k].first, out_cost, err);
+    }
+    for (int k = 0; k < exe->plan.n_segments; k++) STRATA_TRY(add_segment_cost(exe, k, out_cost, err));
+    return STRATA_OK;
+}
+
 /* ---- one run ---- */
 
 static strata_status feed(strata_executable *exe, int slot_index, const char *name, const strata_array *value,

@@ -76,4 +76,9 @@ strata_executable_node strata_executable_get_node(const strata_executable *execu
 STRATA_MUST_USE strata_status strata_executable_time_node(const strata_executable *executable, int index, double *out_us,
                                                           strata_error *err);
 
+/* What the device itself says of one run of this node, as a part of its program; index -1: of all segments together. Zeros
+ * where it does not say. */
+STRATA_MUST_USE strata_status strata_executable_device_cost(const strata_executable *executable, int index,
+                                                            strata_device_cost *out_cost, strata_error *err);
+
 #endif

@@ -53,7 +53,7 @@ typedef struct strata_device_info {
 STRATA_API const char *strata_device_class_name(strata_device_class device_class); /* "cpu", "discrete-gpu", ... */
 
 /* Loads a vendor's plugin (strata/plugin.h) into this process, for its life; from then on its devices are listed and opened as
- * all others, as NAME:0, NAME:1, ... `text` is FILE[,key=value[,key=value ...]]; what options there are is the plugin's. A file
+ * all others, as NAME:0, NAME:1, ... `text` is FILE[,key=value[,key=value ...]]; which options there are is the plugin's. A file
  * that is loaded already is not loaded again. Plugins that STRATA_PLUGINS names (several texts, separated by colons) and those
  * of the folders $XDG_DATA_HOME/strata/plugins and PREFIX/lib/strata/plugins need no call: devices of theirs that cannot be used
  * are rows with a reason. Fails, with the file's name: UNAVAILABLE where it is not there; INVALID where it is no plugin, every

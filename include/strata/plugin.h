@@ -168,7 +168,8 @@ typedef struct strata_plugin_value {
     /* CARRIED: an earlier program computed it. */
     int32_t enters;
     /* For devices that ask for arenas (strata_plugin_device_info.wants_arenas): the bytes of a TEMPORARY, planned by Strata so
-     * that values whose spans do not meet share them. NULL for others. */
+     * that values whose spans do not meet share them; an element-wise node may lie over an operand of its own shape that nobody
+     * reads after it. The bytes of a pack are zeros before the first node, and nobody else's. NULL for others. */
     strata_plugin_buffer *work;
     int64_t work_offset;
 } strata_plugin_value;
@@ -199,7 +200,7 @@ struct strata_plugin_node {
 /* A piece of a training step, or all of it. */
 typedef struct strata_plugin_piece {
     size_t size;
-    /* To be run as if in this order. */
+    /* To be run as if in this order. Each computes another value. */
     int32_t n_nodes;
     const strata_plugin_node *const *nodes;
     int32_t n_values;
@@ -243,6 +244,9 @@ typedef struct strata_plugin_device_info {
     /* The work of one run that is too long to be true, in seconds: a wait of more is TIMEOUT and the device counts as lost.
      * 0: 600. */
     double stall_seconds;
+    /* What the f32 operands of products (matmul, convolutions) are rounded to before they are multiplied: F16 or BF16; their
+     * sums are f32. F32: they are not rounded. `strata plugin-check` allows for it. */
+    strata_plugin_dtype product_dtype;
 } strata_plugin_device_info;
 
 /* A device's calls. All are required unless "optional" is said. */
@@ -281,8 +285,8 @@ typedef struct strata_plugin_device_calls {
     const void *(*program_output)(strata_plugin_program *program, int32_t slot);
     /* Submits runs of the slots first, first + 1, ..., first + n - 1 (modulo n_slots), one after the other and after all that
      * was submitted before, and returns at once. n is 1, or at most n_slots where the device has the table "steps": then the
-     * host is not asked for anything between these runs. *out_ticket is larger than every ticket of this device before. A device
-     * that computes in the caller's thread may return when the runs have ended. */
+     * host is not asked for anything between these runs. *out_ticket is larger than every ticket of this device before. A
+     * device that computes in the caller's thread may return when the runs have ended. */
     strata_plugin_status (*run)(strata_plugin_program *program, int32_t first_slot, int32_t n, uint64_t *out_ticket,
                                 strata_plugin_error *error);
     /* Blocks, without spinning, until the runs with this ticket, and so all before it, have ended, or until timeout_ns are

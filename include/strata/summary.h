@@ -57,6 +57,10 @@ typedef struct strata_node_times {
     double flops;
     /* Of one, read and written, when each tensor is read or written whole and once. */
     double bytes;
+    /* Of all of them in a step, by the device's own account and in its own time: cycles from the first to the last thing that
+     * it does for the node, bytes read from and written to its main memory, and the share (0..1) of its matrix units'
+     * multiply-adds that were used in these cycles. Nodes overlap. 0: the device does not say. */
+    double cycles, device_bytes, utilisation;
 } strata_node_times;
 
 /* Where a training step's time goes. Zero-initialize; free with strata_step_times_finish. */
@@ -68,6 +72,8 @@ typedef struct strata_step_times {
     double nodes_us;
     /* Of whole steps on made-up examples, submitted one behind the other. */
     double step_us;
+    /* Of a step by the device's own account, as of a node. */
+    double device_us, cycles, device_bytes, utilisation;
 } strata_step_times;
 
 /* Measures a step of `batch` (0: 32) on the model's device. Meanwhile it trains on made-up examples at a rate of 0: what its

@@ -18,6 +18,8 @@ const command *const commands[] = {&command_devices,
                                    &command_bench,
                                    &command_launch,
                                    &command_cluster,
+                                   &command_plugin_check,
+                                   &command_plugin_new,
                                    NULL};
 
 static const char exit_codes[] =
@@ -36,8 +38,8 @@ static const char exit_codes[] =
 
 static void print_help(void) {
     printf("strata trains neural networks on any accelerator.\n\nusage: strata COMMAND [ARGUMENTS] [OPTIONS]\n\n");
-    for (int i = 0; commands[i]; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    printf("  %-10s %s\n", "help", "help on a command, or on layers or exit-codes");
+    for (int i = 0; commands[i]; i++) printf("  %-12s %s\n", commands[i]->name, commands[i]->summary);
+    printf("  %-12s %s\n", "help", "help on a command, or on layers or exit-codes");
     printf("\nstrata help COMMAND tells its options. A start: strata train mnist\n");
 }
 

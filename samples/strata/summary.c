@@ -54,7 +54,9 @@ static double share(const strata_step_times *times, const strata_node_times *nod
 }
 
 static void print_times(const strata_step_times *times) {
-    printf("\n%-40s %-22s %5s %10s %7s %9s %8s\n", "node", "output", "count", "us each", "share %", "GFLOP/s", "GB/s");
+    const bool tells = times->cycles > 0; /* what it costs in the device's own time */
+    printf("\n%-40s %-22s %5s %10s %7s %9s %8s", "node", "output", "count", "us each", "share %", "GFLOP/s", "GB/s");
+    printf(tells ? " %10s %8s %10s\n" : "\n", "cycles", "matrix %", "kB moved");
     for (int i = 0; i < times->n_nodes; i++) {
         const strata_node_times *node = &times->nodes[i];
         char output[192];
@@ -64,9 +66,24 @@ static void print_times(const strata_step_times *times) {
         print_number(7, 1, 100 * share(times, node));
         print_number(9, 2, rate(node->flops, node->us));
         print_number(8, 2, rate(node->bytes, node->us));
+        if (tells) {
+            print_number(10, 0, node->cycles);
+            print_number(8, 1, 100 * node->utilisation);
+            print_number(10, 1, node->device_bytes / 1e3);
+        }
         putchar('\n');
     }
     printf("the nodes one by one %.1f us, a whole step %.1f us\n", times->nodes_us, times->step_us);
+    if (tells)
+        printf(
+            "a step in the device's own time: %.0f cycles, %.1f us; %.1f %% of its matrix units, %.1f kB to and from its "
+            "memory\n",
+            times->cycles, times->device_us, 100 * times->utilisation, times->device_bytes / 1e3);
+}
+
+/* What the device itself says, where it does. */
+static void print_json_device(double cycles, double utilisation, double bytes) {
+    if (cycles > 0) printf(",\"cycles\":%.0f,\"utilisation\":%.5f,\"device_bytes\":%.0f", cycles, utilisation, bytes);
 }
 
 static void print_json_times(const strata_step_times *times) {
@@ -77,12 +94,16 @@ static void print_json_times(const strata_step_times *times) {
         print_json_shape(node->output);
         printf(",\"count\":%d", node->count);
         if (node->us > 0)
-            printf(",\"us\":%.3f,\"share\":%.5f,\"gflops\":%.3f,\"gbytes\":%.3f}", node->us, share(times, node),
+            printf(",\"us\":%.3f,\"share\":%.5f,\"gflops\":%.3f,\"gbytes\":%.3f", node->us, share(times, node),
                    rate(node->flops, node->us), rate(node->bytes, node->us));
         else
-            printf(",\"us\":null,\"share\":null,\"gflops\":null,\"gbytes\":null}");
+            printf(",\"us\":null,\"share\":null,\"gflops\":null,\"gbytes\":null");
+        print_json_device(node->cycles, node->utilisation, node->device_bytes);
+        putchar('}');
     }
     printf("],\"nodes_us\":%.3f,\"step_us\":%.3f", times->nodes_us, times->step_us);
+    if (times->cycles > 0) printf(",\"device_us\":%.3f", times->device_us);
+    print_json_device(times->cycles, times->utilisation, times->device_bytes);
 }
 
 static void print_json(const strata_model_summary *s, const strata_step_times *times, const char *name, const char *device) {

@@ -130,6 +130,7 @@ static void run_job(struct strata_plugin_device *core, const job *next) {
         const int64_t began = now_ns();
         const strata_plugin_status status =
             core->failed ? core->failed : program_run(next->program, (next->first_slot + i) % next->program->n_slots, &error);
+        if (status && !core->failed) ring_set_lost(core->board, core->index, true);
         pthread_mutex_lock(&core->lock);
         if (status && !core->failed) {
             core->failed = status;
@@ -423,6 +424,7 @@ strata_plugin_status core_open(board *board, int index, struct strata_plugin_dev
     core->index = index;
     core->opened_ns = now_ns();
     describe(core);
+    ring_set_lost(board, index, false);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&core->lock, NULL);

@@ -157,7 +157,6 @@ static strata_plugin_status read_value(strata_plugin_program *program, const str
     v->bytes = v->array.n * dtype_bytes(v->array.dtype);
     v->root = STRATA_PLUGIN_HAS(from, strata_plugin_value, alias_of) && from->alias_of >= 0 ? from->alias_of : -1;
     v->root_offset = GET(from, strata_plugin_value, alias_offset);
-    v->first = v->last = -1;
     if (v->root >= program->n_values || v->root == index)
         return fail(error, STRATA_PLUGIN_INVALID, "value %d is an alias of value %d; there are %d values", index, v->root,
                     program->n_values);
@@ -180,7 +179,9 @@ static strata_plugin_status read_value(strata_plugin_program *program, const str
         case STRATA_PLUGIN_VARIABLE:
         case STRATA_PLUGIN_CARRIED:
             if (!buffer || buffer_offset < 0 || buffer_offset > buffer->bytes || v->bytes > buffer->bytes - buffer_offset)
-                return fail(error, STRATA_PLUGIN_INVALID, "value %d does not lie in its buffer", index);
+                return fail(error, STRATA_PLUGIN_INVALID, "value %d, of role %d, has %lld bytes at %lld of a buffer of %lld",
+                            index, v->role, (long long)v->bytes, (long long)buffer_offset,
+                            (long long)(buffer ? buffer->bytes : 0));
             v->place.address = buffer->data + buffer_offset;
             break;
         case STRATA_PLUGIN_TEMPORARY:
@@ -189,6 +190,18 @@ static strata_plugin_status read_value(strata_plugin_program *program, const str
             return fail(error, STRATA_PLUGIN_INVALID, "value %d has the role %d, which plugin.h does not have", index, v->role);
     }
     return STRATA_PLUGIN_OK;
+}
+
+/* A value that a step has, and those whose bytes it shares. */
+static strata_plugin_status read_used(strata_plugin_program *program, const strata_plugin_value *const *values, int index,
+                                      strata_plugin_error *error) {
+    strata_plugin_status status = STRATA_PLUGIN_OK;
+    while (!status && index >= 0 && !program->values[index].is_used) {
+        program->values[index].is_used = true;
+        status = read_value(program, values[index], index, error);
+        index = program->values[index].root;
+    }
+    return status;
 }
 
 /* Follows aliases to their roots, and gives a root the lives of all that share its bytes. */
@@ -341,10 +354,13 @@ static strata_plugin_status compile(strata_plugin_program *program, const strata
     if (!program->values || !program->steps || !program->timings)
         return fail(error, STRATA_PLUGIN_OUT_OF_MEMORY, "no host memory for a program of %d nodes", program->n_steps);
     if ((status = read_steps(program, piece, arrays, error))) return status;
-    for (int i = 0; i < program->n_values; i++) {
-        program->values[i].array = arrays[i];
-        /* Values that parts alone have are of no use here. */
-        if ((status = read_value(program, values[i], i, error))) return status;
+    for (int i = 0; i < program->n_values; i++)
+        program->values[i] = (value){.array = arrays[i], .role = STRATA_PLUGIN_TEMPORARY, .root = -1, .first = -1, .last = -1};
+    /* Values that parts alone have are of no use here, and have no places. */
+    for (int k = 0; k < program->n_steps; k++) {
+        const step *s = &program->steps[k];
+        for (int i = -1; i < s->n_inputs; i++)
+            if ((status = read_used(program, values, i < 0 ? s->out_id : s->in_ids[i], error))) return status;
     }
     if ((status = find_roots(program, error)) || (status = place_temporaries(program, error)) ||
         (status = take_arenas(program, error)))

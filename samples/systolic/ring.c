@@ -121,17 +121,27 @@ static void leave(board *board, meeting *m) {
     free(m);
 }
 
-/* Waits until all have come, or have worked; false: it took too long, or the meeting failed. */
+/* Waits until all have come, or have worked; false: it took too long, one that has not come is lost, or the meeting failed. */
 static bool await(board *board, meeting *m, const struct timespec *deadline, bool work) {
-    while (!m->failed && (work ? m->n_done < m->n_members : m->arrived != m->what.members))
-        if (pthread_cond_timedwait(&board->changed, &board->lock, deadline) == ETIMEDOUT) m->failed = true;
+    while (!m->failed && (work ? m->n_done < m->n_members : m->arrived != m->what.members)) {
+        if (board->lost & m->what.members & ~m->arrived)
+            m->failed = true;
+        else if (pthread_cond_timedwait(&board->changed, &board->lock, deadline) == ETIMEDOUT)
+            m->failed = true;
+    }
     if (m->failed) pthread_cond_broadcast(&board->changed);
     return !m->failed;
 }
 
 static strata_plugin_status failure(const meeting *m, const board *board, int core, strata_plugin_error *error) {
+    const uint64_t missing = m->what.members & ~m->arrived;
     for (int i = 0; i < MOST_CORES; i++)
-        if ((m->what.members & ~m->arrived) >> i & 1)
+        if ((missing & board->lost) >> i & 1)
+            return fail(error, STRATA_PLUGIN_DEVICE_LOST,
+                        "core %d was lost, which core %d waited for in a collective of %lld elements", i, core,
+                        (long long)m->what.n);
+    for (int i = 0; i < MOST_CORES; i++)
+        if (missing >> i & 1)
             return fail(
                 error, STRATA_PLUGIN_DEVICE_LOST,
                 "core %d waited %g s in a collective of %lld elements for core %d, which did not come: submit the programs "
@@ -139,6 +149,13 @@ static strata_plugin_status failure(const meeting *m, const board *board, int co
                 core, board->patience, (long long)m->what.n, i);
     return fail(error, STRATA_PLUGIN_DEVICE_LOST, "core %d was left in a collective of %lld elements", core,
                 (long long)m->what.n);
+}
+
+void ring_set_lost(board *board, int core, bool lost) {
+    pthread_mutex_lock(&board->lock);
+    board->lost = (board->lost & ~(UINT64_C(1) << core)) | (uint64_t)lost << core;
+    pthread_cond_broadcast(&board->changed);
+    pthread_mutex_unlock(&board->lock);
 }
 
 strata_plugin_status ring_meet(struct strata_plugin_device *device, const contribution *mine, strata_plugin_error *error) {

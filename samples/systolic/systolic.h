@@ -162,6 +162,8 @@ typedef struct place {
 typedef struct value {
     array array;
     strata_plugin_role role;
+    /* A step reads or computes it, or a value that shares its bytes. */
+    bool is_used;
     /* The value whose bytes these are, after all aliases, and where in it they begin. */
     int32_t root;
     int64_t root_offset;
@@ -227,6 +229,8 @@ typedef struct board {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct meeting *meetings;
+    /* Bit by core: a run of it failed, so that it comes to no collective any more. */
+    uint64_t lost;
 } board;
 
 strata_plugin_status core_open(board *board, int index, struct strata_plugin_device **out_core,
@@ -251,6 +255,8 @@ typedef struct contribution {
     int64_t outer, inner;
     const int64_t *lengths;
 } contribution;
+/* Tells those who wait for the core in a collective that it is lost, or that it is opened anew. */
+void ring_set_lost(board *board, int core, bool lost);
 /* Meets the others, in the caller's thread: returns when `out` is complete and `in` is free again. */
 strata_plugin_status ring_meet(struct strata_plugin_device *core, const contribution *mine, strata_plugin_error *error);
 

@@ -91,6 +91,24 @@ expect 0 "saved" train cifar10_resnet --plugin "$plugin" --device systolic:0 --d
     --seed 1 --save "$work/resnet.strata"
 expect 0 "on 60 test examples" evaluate "$work/resnet.strata" --plugin "$plugin" --device systolic:0 --data "$work/cifar10"
 
+# ---- cycles, and what the units did ----
+expect 0 "in the device's own time: " summary mnist --times --batch 32 --plugin "$plugin" --device systolic:0
+expect 0 "" summary mnist --times --batch 32 --plugin "$plugin" --device systolic:0 --json
+json 'r["cycles"] > 1000 and 0 < r["utilisation"] < 1 and r["device_bytes"] > 4 * r["parameters"] and r["device_us"] > 0'
+json '[n for n in r["nodes"] if n["op"].startswith("matmul")][0]["utilisation"] > r["utilisation"] / 2'
+expect 0 "" summary mnist --times --batch 32 --device host --json
+json '"cycles" not in r' # a device that does not say
+expect 0 "" train mnist --plugin "$plugin" --device systolic:0 --data "$work/mnist" --epochs 1 --trace "$work/trace.json"
+check "the trace has no rows of the chip's units" python3 - "$work/trace.json" <<'END_OF_PYTHON'
+import json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+rows = {e["args"]["name"]: e["tid"] for e in events if e["name"] == "thread_name"}
+matrix = [e for e in events if e["ph"] == "X" and e["tid"] == rows["replica 0 systolic:0 matrix"]]
+assert {e["name"] for e in matrix} == {"matmul"} and len(matrix) >= 10, matrix[:3]
+assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-3 for a, b in zip(matrix, matrix[1:])), "a unit is at two things at once"
+assert {"replica 0 systolic:0 dma in", "replica 0 systolic:0 dma out", "replica 0 systolic:0 vector"} <= set(rows), rows
+END_OF_PYTHON
+
 # ---- the same bits again, and what was learned is anybody's ----
 train_digits="train mnist --plugin $plugin --device systolic:0 --data $work/mnist --batch 32 --epochs 1 --seed 3 --json"
 # shellcheck disable=SC2086 # words

@@ -58,6 +58,12 @@ typedef struct op_table {
 extern const op_table case_unary, case_binary, case_compare, case_cast, case_shape, case_products, case_window, case_softmax,
     case_norm, case_update;
 
+/* All of them; ends with NULL. tables.c */
+extern const op_table *const case_tables[];
+
+/* An operand of one instance, in its own dtype; the caller finishes it. */
+strata_array case_operand_value(const case_operand *operand, strata_dtype dtype, strata_shape shape, uint64_t seed);
+
 #define CASE_INSTANCES(array) array, (int)(sizeof array / sizeof *array)
 #define CASE_TABLE(label, array)                                                    \
     (op_table) {                                                                    \

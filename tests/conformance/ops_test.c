@@ -4,7 +4,6 @@
 #include "core/op/ops.h"
 
 #include <criterion/criterion.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,32 +13,7 @@
 #include "tests/conformance/run_case.h"
 #include "tests/support/restricted.h"
 
-static const op_table *const tables[] = {&case_unary,    &case_binary, &case_compare, &case_cast, &case_shape,
-                                         &case_products, &case_window, &case_softmax, &case_norm, &case_update};
-enum { TABLES = sizeof tables / sizeof *tables, MOST_FAILURES = 12 };
-
-static strata_array random_state(void) {
-    return strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS),
-                             (double[STRATA_RNG_WORDS]){12345, -678, 7, 0, 0x7ffffffe, 0, 0, 0});
-}
-
-static void add_specials(strata_array *array) {
-    static const double specials[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0};
-    if (!strata_dtype_is_float(array->dtype) || strata_shape_elements(array->shape) < 7) return;
-    for (int i = 0; i < 5; i++) strata_element_set(array->dtype, array->data, i + 1, specials[i]);
-}
-
-static strata_array operand_value(const case_operand *operand, strata_dtype dtype, strata_shape shape, uint64_t seed) {
-    if (operand->values == CASE_STATE) return random_state();
-    bool is_unsigned = dtype == STRATA_DTYPE_U8 || dtype == STRATA_DTYPE_BOOL;
-    double low = is_unsigned && operand->low < 0 ? 0 : operand->low;
-    strata_array array = strata_test_random(dtype, shape, low, operand->high, seed);
-    if (operand->values == CASE_WHOLE && strata_dtype_is_float(dtype))
-        for (int64_t i = 0; i < strata_shape_elements(shape); i++)
-            strata_element_set(dtype, array.data, i, floor(strata_element_get(dtype, array.data, i)));
-    if (operand->values == CASE_SPECIAL) add_specials(&array);
-    return array;
-}
+enum { MOST_FAILURES = 12 };
 
 static bool graph_has(const strata_graph *graph, const char *op) {
     for (int i = 0; i < graph->n_nodes; i++)
@@ -59,7 +33,7 @@ static void build_instance(run_case *run, const op_row *row, const case_instance
     for (int i = 0; i < row->n_operands; i++) {
         const case_operand *operand = &row->operands[i];
         strata_dtype own = operand->dtype ? (strata_dtype)(operand->dtype - 1) : dtype;
-        strata_array value = operand_value(operand, own, instance->shapes[i], 1000 + (uint64_t)(run->n_leaves * 7 + i));
+        strata_array value = case_operand_value(operand, own, instance->shapes[i], 1000 + (uint64_t)(run->n_leaves * 7 + i));
         x[i] = run_case_leaf(run, value, operand->variable);
     }
     strata_tensor *y =
@@ -231,8 +205,8 @@ COMPOSITIONS(update)
 Test(conformance_ops, every_op_has_a_row) {
     for (int i = 0; i < strata_n_ops; i++) {
         bool found = strata_ops[i]->flags & (STRATA_OP_LEAF | STRATA_OP_COMMUNICATION);
-        for (int t = 0; t < TABLES; t++)
-            for (int r = 0; r < tables[t]->n_rows && !found; r++) found = !strcmp(tables[t]->rows[r].op, strata_ops[i]->name);
+        for (const op_table *const *table = case_tables; *table; table++)
+            for (int r = 0; r < (*table)->n_rows && !found; r++) found = !strcmp((*table)->rows[r].op, strata_ops[i]->name);
         cr_expect(found, "%s has no row in tests/conformance/cases_*.c", strata_ops[i]->name);
     }
 }

@@ -337,6 +337,22 @@ static void a_core_that_does_not_come_is_named(void) {
     end(&alone.r);
 }
 
+/* Core 1 is lost in a collective with core 2, which does not come; core 0, which then waits for core 1, hears of it at once. */
+static void a_lost_core_ends_the_others_waits(void) {
+    static corner first, second;
+    strata_plugin_error error = {.size = sizeof error};
+    uint64_t ticket = 0;
+    if (!build_corner(&first, 0, 2) || !build_corner(&second, 1, 3)) return;
+    check(!second.r.m.calls->run(second.r.program, 0, 1, &ticket, &error), "a lost core", error.message);
+    check(second.r.m.calls->wait(second.r.m.device, ticket, INT64_C(60000000000), &error) == STRATA_PLUGIN_DEVICE_LOST,
+          "a lost core", error.message);
+    check(!first.r.m.calls->run(first.r.program, 0, 1, &ticket, &error), "a lost core", error.message);
+    const strata_plugin_status status = first.r.m.calls->wait(first.r.m.device, ticket, INT64_C(60000000000), &error);
+    check(status == STRATA_PLUGIN_DEVICE_LOST && strstr(error.message, "core 1 was lost"), "a lost core", error.message);
+    end(&first.r);
+    end(&second.r);
+}
+
 /* ---- the cycle model ---- */
 
 static void take_span(void *user, const strata_plugin_span *span) {
@@ -455,6 +471,7 @@ int main(int argc, char **argv) {
     runs_of_one_call_follow_each_other();
     cores_get_the_same_bits();
     a_core_that_does_not_come_is_named();
+    a_lost_core_ends_the_others_waits();
     cycles_grow_and_stay_under_the_roof();
     spans_tell_of_runs();
     wrong_pieces_are_refused();

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * strata plugin-check: the conformance suite against a vendor's plugin, which runs in a child process, so that a crash, an exit
+ * or a hang is a line of the report. After one the next child goes on with what is left. */
+#include "plugin_check.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+enum { NAME_BYTES = 96, MOST_RESTARTS = 64 };
+/* The child's own waits end at the limit; what hangs elsewhere is ended a little later. */
+static const double MORE_SECONDS = 2;
+
+static const option_row rows[] = {
+    {"device", "NAME:1", "the device to check; default: the plugin's first", OPTION_TEXT, offsetof(check_options, device), 0,
+     0},
+    {"ops", "A,B", "check these ops alone", OPTION_TEXT, offsetof(check_options, ops), 0, 0},
+    {"limit", "S", "seconds that one case may take (60)", OPTION_NUMBER, offsetof(check_options, limit_s), 0.1, 1e6},
+    {"verbose", NULL, "show what the plugin says, on stderr", OPTION_VERBOSE, 0, 0, 0},
+    {0}};
+
+/* What became of a unit. */
+typedef struct outcome {
+    enum { OUT_OPEN, OUT_RIGHT, OUT_NOT_CLAIMED, OUT_BLOCKED, OUT_WRONG, OUT_CRASHED, OUT_HUNG } what;
+    int n_right;
+    char *text;
+} outcome;
+
+typedef struct watcher {
+    const check_options *options;
+    outcome *outcomes;
+    int n_units;
+    /* Where the newest child is: the unit, the case's operands, and whether it said that all is done. */
+    int unit;
+    char at_case[400];
+    bool ended, named;
+    pid_t child;
+    int pipe;
+} watcher;
+
+static void settle(watcher *w, int unit, int what, int n_right, const char *text) {
+    outcome *o = &w->outcomes[unit];
+    o->what = what;
+    o->n_right = n_right;
+    free(o->text);
+    o->text = strdup(text);
+}
+
+/* ---- the child ---- */
+
+static int start_child(watcher *w, int first) {
+    int ends[2];
+    if (pipe(ends)) return usage_error("plugin-check: there is no pipe: %s", strerror(errno)), EXIT_INTERNAL;
+    fflush(stdout);
+    w->child = fork();
+    if (w->child < 0) return usage_error("plugin-check: there is no process: %s", strerror(errno)), EXIT_INTERNAL;
+    if (w->child == 0) {
+        close(ends[0]);
+        check_run(w->options, first, ends[1]);
+        _exit(0);
+    }
+    close(ends[1]);
+    w->pipe = ends[0];
+    w->ended = false;
+    return EXIT_OK;
+}
+
+static void take(watcher *w, const check_message *message) {
+    static const int what[] = {[CHECK_RIGHT] = OUT_RIGHT,
+                               [CHECK_NOT_CLAIMED] = OUT_NOT_CLAIMED,
+                               [CHECK_BLOCKED] = OUT_BLOCKED,
+                               [CHECK_WRONG] = OUT_WRONG};
+    w->unit = message->unit;
+    if (message->kind == CHECK_BEGIN)
+        snprintf(w->at_case, sizeof w->at_case, "%.*s", (int)sizeof w->at_case - 1, message->text);
+    else if (message->kind == CHECK_DEVICE && !w->named)
+        printf("device %s\n", message->text), w->named = true;
+    else if (message->kind == CHECK_END)
+        w->ended = true;
+    else if (message->kind != CHECK_DEVICE)
+        settle(w, message->unit, what[message->kind], message->n, message->text);
+}
+
+/* Reads until the child closes the pipe; false: it said nothing for too long. */
+static bool listen(watcher *w) {
+    check_message message;
+    size_t have = 0;
+    for (;;) {
+        struct pollfd wait = {.fd = w->pipe, .events = POLLIN};
+        const int ready = poll(&wait, 1, (int)((w->options->limit_s + MORE_SECONDS) * 1000));
+        if (ready == 0) return false;
+        if (ready < 0 && errno == EINTR) continue;
+        const ssize_t n = ready < 0 ? -1 : read(w->pipe, (char *)&message + have, sizeof message - have);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return true;
+        have += (size_t)n;
+        if (have < sizeof message) continue;
+        message.text[sizeof message.text - 1] = 0;
+        take(w, &message);
+        have = 0;
+    }
+}
+
+/* How the child ended, where it did not come to the end of its work. */
+static void settle_end(watcher *w, bool heard, int status) {
+    char text[600];
+    const char *colon = w->at_case[0] ? ": " : "";
+    if (!heard) {
+        snprintf(text, sizeof text, "%s%sit has not answered for %g s (--limit)", w->at_case, colon, w->options->limit_s);
+        settle(w, w->unit, OUT_HUNG, 0, text);
+    } else if (WIFSIGNALED(status)) {
+        snprintf(text, sizeof text, "%s%ssignal %d, %s", w->at_case, colon, WTERMSIG(status), strsignal(WTERMSIG(status)));
+        settle(w, w->unit, OUT_CRASHED, 0, text);
+    } else if (WEXITSTATUS(status)) {
+        snprintf(text, sizeof text, "%s%sthe process ended with exit code %d", w->at_case, colon, WEXITSTATUS(status));
+        settle(w, w->unit, OUT_CRASHED, 0, text);
+    } else if (!w->ended && w->outcomes[w->unit].what == OUT_OPEN) {
+        settle(w, w->unit, OUT_CRASHED, 0, "the plugin ended the process (exit)");
+    }
+}
+
+static int watch(watcher *w, int first) {
+    int status = 0;
+    const int code = start_child(w, first);
+    if (code) return code;
+    w->unit = first > CHECK_UNIT_MEMORY ? CHECK_UNIT_OPEN : first;
+    const bool heard = listen(w);
+    if (!heard) kill(w->child, SIGKILL);
+    while (waitpid(w->child, &status, 0) < 0 && errno == EINTR) {
+    }
+    close(w->pipe);
+    settle_end(w, heard, status);
+    return EXIT_OK;
+}
+
+/* ---- the report ---- */
+
+/* Whether some unit of the op was right. */
+static bool is_op_right(const watcher *w, const char *op) {
+    for (int u = CHECK_FIRST_ROW; u < w->n_units; u++)
+        if (w->outcomes[u].what == OUT_RIGHT && !strcmp(check_unit_op(u), op)) return true;
+    return false;
+}
+
+/* A claim that no case could check counts as wrong. */
+static bool is_bad(const watcher *w, int unit) {
+    const outcome *o = &w->outcomes[unit];
+    return o->what > OUT_BLOCKED || (o->what == OUT_BLOCKED && !is_op_right(w, check_unit_op(unit)));
+}
+
+static const char *const words[] = {
+    [OUT_BLOCKED] = "not checked", [OUT_WRONG] = "WRONG", [OUT_CRASHED] = "CRASH", [OUT_HUNG] = "HANG"};
+
+/* One line a unit. Ops that are not claimed are named in the end. */
+static void print_unit(const watcher *w, int unit) {
+    const outcome *o = &w->outcomes[unit];
+    char name[NAME_BYTES];
+    check_unit_name(unit, name, NAME_BYTES);
+    if (o->what == OUT_RIGHT)
+        printf("  %-11s %-32s %d cases\n", "ok", name, o->n_right);
+    else if (o->what >= OUT_BLOCKED)
+        printf("  %-11s %-32s %s\n", words[o->what], name, o->text);
+}
+
+/* Whether a unit of the same op before this one was not claimed either. */
+static bool said_before(const watcher *w, int unit) {
+    for (int u = CHECK_FIRST_ROW; u < unit; u++)
+        if (w->outcomes[u].what == OUT_NOT_CLAIMED && !strcmp(check_unit_op(u), check_unit_op(unit))) return true;
+    return false;
+}
+
+static void print_not_claimed(const watcher *w) {
+    bool any = false;
+    for (int u = CHECK_FIRST_ROW; u < w->n_units; u++) {
+        if (w->outcomes[u].what != OUT_NOT_CLAIMED || said_before(w, u)) continue;
+        if (!any) printf("not claimed (Strata composes them of other ops where it can; else --allow-fallback host):\n");
+        any = true;
+        char name[NAME_BYTES];
+        check_unit_name(u, name, NAME_BYTES);
+        printf("  %-11s %-32s %s\n", "-", name, w->outcomes[u].text);
+    }
+}
+
+static int print_report(const watcher *w) {
+    int n_right = 0, n_bad = 0, n_ops = 0, n_not_claimed = 0;
+    for (int u = 0; u < w->n_units; u++) {
+        print_unit(w, u);
+        n_right += w->outcomes[u].what == OUT_RIGHT;
+        n_bad += is_bad(w, u);
+        n_ops += u >= CHECK_FIRST_ROW && w->outcomes[u].what == OUT_RIGHT;
+        n_not_claimed += w->outcomes[u].what == OUT_NOT_CLAIMED;
+    }
+    print_not_claimed(w);
+    printf("%d right, %d wrong, %d not claimed (op and dtype each)\n", n_right, n_bad, n_not_claimed);
+    if (!n_bad && !n_ops) printf("no op was right: a device must run at least one\n");
+    return n_bad || !n_ops ? EXIT_DEVICE : EXIT_OK;
+}
+
+/* ---- the command ---- */
+
+static int next_open(const watcher *w) {
+    for (int u = w->unit + 1; u < w->n_units; u++)
+        if (w->outcomes[u].what == OUT_OPEN) return u;
+    return -1;
+}
+
+static int check(watcher *w) {
+    int first = CHECK_UNIT_OPEN, code = EXIT_OK;
+    for (int i = 0; i < MOST_RESTARTS && first >= 0 && !code; i++) {
+        code = watch(w, first);
+        if (w->ended || is_bad(w, CHECK_UNIT_OPEN)) break; /* a device that does not open needs no second child */
+        first = next_open(w);
+    }
+    return code;
+}
+
+static int run(const command *command, int argc, char **argv) {
+    check_options options = {.limit_s = 60};
+    int n_arguments = 0;
+    int code = read_options(command, argc, argv, &options, &options.plugin, &n_arguments);
+    if (code) return code < 0 ? EXIT_OK : code;
+    watcher w = {.options = &options, .n_units = check_n_units()};
+    w.outcomes = calloc((size_t)w.n_units, sizeof *w.outcomes);
+    if (!w.outcomes) return usage_error("plugin-check: no host memory"), EXIT_INTERNAL;
+    printf("plugin %s\n", options.plugin);
+    code = check(&w);
+    if (!code) code = print_report(&w);
+    for (int u = 0; u < w.n_units; u++) free(w.outcomes[u].text);
+    free(w.outcomes);
+    return code;
+}
+
+const command command_plugin_check = {
+    .name = "plugin-check",
+    .arguments = "FILE[,key=value]",
+    .summary = "run the conformance suite against a vendor's plugin",
+    .details =
+        "The plugin runs in a child process. Each op that its device claims is compared with Strata's reference, in each\n"
+        "dtype that the device has. The exit code is 0 only when all of them are right.\n",
+    .options = rows,
+    .least_arguments = 1,
+    .most_arguments = 1,
+    .run = run};

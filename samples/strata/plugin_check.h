@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the two processes of `strata plugin-check` share: plugin_check.c starts the child and reports, plugin_cases.c runs in it. */
+#ifndef STRATA_SAMPLES_PLUGIN_CHECK_H
+#define STRATA_SAMPLES_PLUGIN_CHECK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum check_kind {
+    /* The child begins with this unit or case. */
+    CHECK_BEGIN,
+    /* What the device is. */
+    CHECK_DEVICE,
+    CHECK_RIGHT,
+    /* The device does not run the op; text: its reason. */
+    CHECK_NOT_CLAIMED,
+    /* The device runs the op, but not others that the case has around it. */
+    CHECK_BLOCKED,
+    CHECK_WRONG,
+    /* The last message of the child: all is done. */
+    CHECK_END
+} check_kind;
+
+/* One write to a pipe, which is whole as it is shorter than PIPE_BUF. */
+typedef struct check_message {
+    check_kind kind;
+    int unit;
+    /* Cases that were right; for BEGIN the case. */
+    int n;
+    char text[1500];
+} check_message;
+
+/* A unit is one row of the conformance suite in one dtype. Units before them check how the device is opened and its memory. */
+enum { CHECK_UNIT_OPEN = 0, CHECK_UNIT_MEMORY = 1, CHECK_FIRST_ROW = 2 };
+int check_n_units(void);
+/* "matmul f32"; for messages and the report. */
+void check_unit_name(int unit, char *out_name, int bytes);
+/* The op of a unit; NULL: it is none of an op. */
+const char *check_unit_op(int unit);
+
+typedef struct check_options {
+    /* FILE[,key=value]. */
+    const char *plugin;
+    /* "NAME:1"; NULL: the plugin's first. */
+    const char *device;
+    /* Seconds that one case may take. */
+    double limit_s;
+    /* Ops to check, "matmul,add"; NULL: all. */
+    const char *ops;
+} check_options;
+
+/* Runs units from `first` on in this process and writes messages to the pipe; the plugin may end the process. */
+void check_run(const check_options *options, int first, int pipe);
+
+#endif
