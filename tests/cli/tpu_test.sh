@@ -24,7 +24,8 @@ unset TPU_NAME TPU_ACCELERATOR_TYPE TPU_WORKER_HOSTNAMES TPU_WORKER_ID
 export STRATA_PLUGINS
 expect 4 "no device of this machine is a core of a TPU" $train --strategy tpu
 expect 2 "host is no core of a TPU" $train --strategy tpu --devices host,host
-expect 4 "the address \"grpc://10.0.0.2:8470\" is that of another host's TPU" $train --strategy tpu --tpu-address grpc://10.0.0.2:8470
+far=grpc://10.0.0.2:8470
+expect 4 "the address \"$far\" is that of another host's TPU" $train --strategy tpu --tpu-address $far
 expect 2 "strategy mirrored has no TPU address" $train --strategy mirrored --devices host,host --tpu-address local
 expect 2 "--steps-per-execution" $train --steps-per-execution 0
 TPU_WORKER_HOSTNAMES=a,b expect 3 "says which of them this is" $train --strategy tpu

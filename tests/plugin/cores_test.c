@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tables "steps", "topology" and "collectives" of a plugin's device: they reach the device table, and one that breaks a rule
- * of strata/plugin.h is refused with the rule when the device is opened. The plugin here computes nothing. */
+ * The tables "steps", "topology" and "collectives" of a plugin's device: they reach the device table, and one that breaks a
+ * rule of strata/plugin.h is refused with the rule when the device is opened. The plugin here computes nothing. */
 #include <criterion/criterion.h>
 #include <limits.h>
 #include <string.h>
