@@ -7,6 +7,7 @@
 
 #include "core/compile/segments.h"
 #include "core/graph/graph.h"
+#include "core/run/device.h"
 #include "core/run/group.h"
 #include "strategies/context.h"
 
@@ -148,9 +149,21 @@ static strata_status keep_exchanges(strata_replica_context *replica, strata_erro
     return STRATA_OK;
 }
 
-static strata_status compile_all(const strata_function *function, trace *t, strata_replica_context *replicas,
+/* How many slots a trace needs for so many steps in one call of the devices; 0: they take one step a call. */
+static int slots_for(const strata_strategy *strategy, int n_steps) {
+    int most = strata_strategy_has_workers(strategy) || n_steps < 2 ? 1 : n_steps;
+    if (most > STRATA_MAX_SLOTS) most = STRATA_MAX_SLOTS;
+    for (int r = 0; r < strategy->n_replicas; r++) {
+        const int own = strata_device_most_runs(strategy->devices[r]);
+        most = own < most ? own : most;
+    }
+    return most > 1 ? most : 0;
+}
+
+static strata_status compile_all(const strata_function *function, trace *t, int n_slots, strata_replica_context *replicas,
                                  strata_executable **executables, strata_error *err) {
     const strata_strategy *strategy = function->strategy;
+    const strata_executable_options opts = {.n_slots = n_slots};
     t->n_outputs = replicas[0].n_outputs;
     t->outputs = calloc((size_t)(strategy->n_replicas * t->n_outputs) + 1, sizeof *t->outputs);
     if (!t->outputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
@@ -159,9 +172,10 @@ static strata_status compile_all(const strata_function *function, trace *t, stra
         for (int i = 0; i < t->n_outputs; i++)
             t->outputs[r * t->n_outputs + i] = (input_spec){own->outputs[i]->dtype, own->outputs[i]->shape};
         strata_status status = keep_exchanges(own, err);
+        const strata_core_place place = strata_strategy_core_place(strategy, r, NULL);
         if (!status)
             status = strata_executable_create_replica(strategy->devices[r], own->outputs, own->n_outputs, own->updates,
-                                                      own->n_updates, NULL, &executables[r], err);
+                                                      own->n_updates, &opts, &place, &executables[r], err);
         if (status) return strata_fail_in(err, status, "replica %d", r);
     }
     return STRATA_OK;
@@ -191,7 +205,7 @@ static strata_status note_gathers(strata_function *function, trace *t, bool gath
     return STRATA_OK;
 }
 
-static strata_status make_group(strata_function *function, trace *t, strata_error *err) {
+static strata_status make_group(strata_function *function, trace *t, int n_slots, strata_error *err) {
     const size_t n = (size_t)function->strategy->n_replicas;
     const size_t all = (size_t)strata_strategy_num_replicas_in_sync(function->strategy);
     strata_replica_context *replicas = calloc(n, sizeof *replicas);
@@ -203,7 +217,7 @@ static strata_status make_group(strata_function *function, trace *t, strata_erro
     if (!status) status = build_all(function, t, replicas, &gathers, err);
     if (!status) status = note_gathers(function, t, replicas[0].n_gathers > 0, err);
     if (!status) status = take_feeds(t, replicas, (int)n, err);
-    if (!status) status = compile_all(function, t, replicas, executables, err);
+    if (!status) status = compile_all(function, t, n_slots, replicas, executables, err);
     if (!status)
         status = strata_group_create(executables, (int)n, &function->strategy->workers, function->strategy->cross_device,
                                      &t->group, err);
@@ -269,14 +283,15 @@ static strata_status check_inputs(const strata_function *function, const strata_
     return STRATA_OK;
 }
 
-static strata_status find_trace(strata_function *function, const strata_per_replica *inputs, int n_inputs, trace **out_trace,
-                                strata_error *err) {
-    const int n = function->strategy->n_replicas;
+/* n_steps: how many steps the caller would like to run in one call of the devices. */
+static strata_status find_trace(strata_function *function, int n_steps, const strata_per_replica *inputs, int n_inputs,
+                                trace **out_trace, strata_error *err) {
+    const int n = function->strategy->n_replicas, n_slots = slots_for(function->strategy, n_steps);
     uint64_t elsewhere = 0;
     if (strata_strategy_has_workers(function->strategy) && (function->gathers || !function->traces))
         STRATA_TRY(hash_everywhere(function->strategy, inputs, n_inputs, &elsewhere, err));
     for (trace *t = function->traces; t; t = t->next)
-        if (fits(t, inputs, n_inputs, n, elsewhere)) {
+        if (fits(t, inputs, n_inputs, n, elsewhere) && strata_group_n_slots(t->group) >= n_slots) {
             *out_trace = t;
             return STRATA_OK;
         }
@@ -293,7 +308,7 @@ static strata_status find_trace(strata_function *function, const strata_per_repl
             const strata_array *value = value_of(&inputs[i], r);
             t->specs[r * n_inputs + i] = (input_spec){value->dtype, value->shape};
         }
-    strata_status status = make_group(function, t, err);
+    strata_status status = make_group(function, t, n_slots, err);
     if (status) {
         destroy_trace(t);
         return status;
@@ -377,25 +392,102 @@ static strata_status take(const strata_function *function, const trace *t, int s
     return STRATA_OK;
 }
 
+/* Acquires and fills a slot. */
+static strata_status fill(const strata_function *function, const trace *t, const strata_per_replica *inputs, int *out_slot,
+                          strata_error *err) {
+    STRATA_TRY(strata_group_acquire(t->group, out_slot, err));
+    for (int r = 0; r < function->strategy->n_replicas; r++) feed(t, r, *out_slot, inputs);
+    return feed_numbers(function, t, *out_slot, inputs, err);
+}
+
+static strata_status take_all(const strata_function *function, const trace *t, int slot, strata_per_replica *outputs,
+                              int n_outputs, strata_error *err) {
+    STRATA_TRY(strata_group_wait(t->group, slot, err));
+    for (int i = 0; i < n_outputs; i++) STRATA_TRY(take(function, t, slot, i, &outputs[i], err));
+    return STRATA_OK;
+}
+
+static strata_status run_one(strata_function *function, const trace *t, const strata_per_replica *inputs,
+                             strata_per_replica *outputs, int n_outputs, strata_error *err) {
+    int slot = 0;
+    STRATA_TRY(fill(function, t, inputs, &slot, err));
+    STRATA_TRY(strata_group_start(t->group, slot, 0, err));
+    STRATA_TRY(strata_group_finish(t->group, slot, NULL, err));
+    STRATA_TRY(take_all(function, t, slot, outputs, n_outputs, err));
+    strata_feeds_count(t->feeds, t->n_feeds);
+    return STRATA_OK;
+}
+
+/* The trace of a run that may be made. */
+static strata_status begin_run(strata_function *function, int n_steps, const strata_per_replica *inputs, int n_inputs,
+                               int n_outputs, trace **out_trace, strata_error *err) {
+    STRATA_TRY(check_inputs(function, inputs, n_inputs, err));
+    STRATA_TRY(find_trace(function, n_steps, inputs, n_inputs, out_trace, err));
+    if (n_outputs <= (*out_trace)->n_outputs) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "run: %d outputs are asked for, the function returns %d", n_outputs,
+                       (*out_trace)->n_outputs);
+}
+
 strata_status strata_strategy_run(strata_function *function, const strata_per_replica *inputs, int n_inputs,
                                   strata_per_replica *outputs, int n_outputs, strata_error *err) {
     trace *t = NULL;
-    int slot = 0;
     STRATA_TRY(strata_need_cross_replica("strata_strategy_run", "a function runs no functions", err));
-    STRATA_TRY(check_inputs(function, inputs, n_inputs, err));
-    STRATA_TRY(find_trace(function, inputs, n_inputs, &t, err));
-    if (n_outputs > t->n_outputs)
-        return strata_fail(err, STRATA_INVALID, "run: %d outputs are asked for, the function returns %d", n_outputs,
-                           t->n_outputs);
-    STRATA_TRY(strata_group_acquire(t->group, &slot, err));
-    for (int r = 0; r < function->strategy->n_replicas; r++) feed(t, r, slot, inputs);
-    STRATA_TRY(feed_numbers(function, t, slot, inputs, err));
-    STRATA_TRY(strata_group_start(t->group, slot, 0, err));
-    STRATA_TRY(strata_group_finish(t->group, slot, NULL, err));
-    STRATA_TRY(strata_group_wait(t->group, slot, err));
-    strata_feeds_count(t->feeds, t->n_feeds);
-    for (int i = 0; i < n_outputs; i++) STRATA_TRY(take(function, t, slot, i, &outputs[i], err));
+    STRATA_TRY(begin_run(function, 1, inputs, n_inputs, n_outputs, &t, err));
+    return run_one(function, t, inputs, outputs, n_outputs, err);
+}
+
+/* ---- several steps in one call of the devices ---- */
+
+/* Steps of one trace that were filled and not submitted yet. */
+typedef struct pending_steps {
+    const trace *t;
+    int first_slot, n;
+    /* Of the first of them. */
+    strata_per_replica *outputs;
+} pending_steps;
+
+static strata_status run_pending(const strata_function *function, pending_steps *pending, int n_outputs, strata_error *err) {
+    const int n = pending->n;
+    pending->n = 0;
+    if (!n) return STRATA_OK;
+    STRATA_TRY(strata_group_run_steps(pending->t->group, pending->first_slot, n, 0, err));
+    for (int s = 0; s < n; s++) {
+        const int slot = (pending->first_slot + s) % strata_group_n_slots(pending->t->group);
+        STRATA_TRY(take_all(function, pending->t, slot, pending->outputs + s * n_outputs, n_outputs, err));
+    }
     return STRATA_OK;
+}
+
+/* One more step: at once where the devices take one a call. */
+static strata_status add_step(strata_function *function, pending_steps *pending, const trace *t,
+                              const strata_per_replica *inputs, strata_per_replica *outputs, int n_outputs, strata_error *err) {
+    const int most = strata_group_most_steps(t->group);
+    int slot = 0;
+    if (pending->t != t || pending->n == most) STRATA_TRY(run_pending(function, pending, n_outputs, err));
+    if (most == 1) return run_one(function, t, inputs, outputs, n_outputs, err);
+    STRATA_TRY(fill(function, t, inputs, &slot, err));
+    strata_feeds_count(t->feeds, t->n_feeds);
+    if (!pending->n) *pending = (pending_steps){.t = t, .first_slot = slot, .outputs = outputs};
+    pending->n++;
+    return STRATA_OK;
+}
+
+strata_status strata_strategy_run_batches(strata_function *function, strata_distributed_batches *batches, int n_steps,
+                                          strata_per_replica *outputs, int n_outputs, int *out_n_steps, strata_error *err) {
+    strata_per_replica inputs[2];
+    pending_steps pending = {0};
+    STRATA_TRY(strata_need_cross_replica("strata_strategy_run_batches", "a function runs no functions", err));
+    if (n_steps < 1) return strata_fail(err, STRATA_INVALID, "run: %d steps; it must be 1 or more", n_steps);
+    for (*out_n_steps = 0; *out_n_steps < n_steps; ++*out_n_steps) {
+        trace *t = NULL;
+        int64_t n = 0;
+        STRATA_TRY(strata_distributed_batches_next(batches, inputs, &n, err));
+        if (!n) break;
+        STRATA_TRY(begin_run(function, n_steps, inputs, inputs[1].n ? 2 : 1, n_outputs, &t, err));
+        strata_per_replica *own = n_outputs ? outputs + *out_n_steps * n_outputs : NULL;
+        STRATA_TRY(add_step(function, &pending, t, inputs, own, n_outputs, err));
+    }
+    return run_pending(function, &pending, n_outputs, err);
 }
 
 strata_status strata_strategy_run_scalar(strata_function *function, const strata_per_replica *inputs, int n_inputs,

@@ -22,6 +22,8 @@ typedef struct strata_strategy_kind {
     int most_devices;
     /* The strategy spans several processes, which a communicator connects. */
     bool workers;
+    /* Its devices are cores of one system (strategies/tpu.h); a single worker needs no communicator. */
+    bool cores;
     /* One device owns the optimizer's slots and makes the update for all replicas. Not together with `rewrite`. */
     bool central;
     /* How the training step differs from "add up the gradients of all replicas, then update". Every replica makes the update of
@@ -37,6 +39,10 @@ typedef struct strata_strategy_kind {
 /* strata_strategy_create of a kind, which need not have a row. */
 STRATA_MUST_USE strata_status strata_strategy_of_kind(const strata_strategy_kind *kind, const strata_strategy_options *opts,
                                                       strata_strategy **out_strategy, strata_error *err);
+/* As strata_strategy_from_devices, of a kind; opts->devices is not read. opts may be NULL. */
+STRATA_MUST_USE strata_status strata_strategy_of_devices(const strata_strategy_kind *kind, strata_device *const *devices,
+                                                         int n_devices, const strata_strategy_options *opts,
+                                                         strata_strategy **out_strategy, strata_error *err);
 /* Accelerators among the rows, each once: where several APIs show devices of one name, the API that shows most of them gives
  * them. */
 STRATA_MUST_USE strata_status strata_choose_accelerators(const strata_device_info *rows, int n_rows,

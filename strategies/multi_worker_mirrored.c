@@ -102,7 +102,7 @@ static strata_status compare_devices(strata_strategy *strategy, strata_communica
     return STRATA_OK;
 }
 
-strata_status strata_strategy_meet(strata_strategy_options *opts, strata_error *err) {
+strata_status strata_strategy_meet(const strata_strategy_kind *kind, strata_strategy_options *opts, strata_error *err) {
     const char *secret = getenv("STRATA_SECRET");
     strata_cluster_spec spec = {0};
     STRATA_TRY(strata_cluster_spec_resolve(NULL, &spec, err));
@@ -111,7 +111,8 @@ strata_status strata_strategy_meet(strata_strategy_options *opts, strata_error *
                                                       .store = spec.rendezvous,
                                                       .secret = secret,
                                                       .secret_bytes = secret ? strlen(secret) : 0};
-    const strata_status status = strata_communicator_create(&communicator, &opts->communicator, err);
+    strata_status status = STRATA_OK;
+    if (!kind->cores || spec.world_size > 1) status = strata_communicator_create(&communicator, &opts->communicator, err);
     if (!opts->local_size) opts->local_rank = spec.local_rank, opts->local_size = spec.local_size;
     strata_cluster_spec_finish(&spec);
     return status;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/base/text.h"
+#include "strategies/tpu.h"
 #include "strategies/workers.h"
 
 static const strata_strategy_kind *const kinds[] = {
@@ -153,7 +154,7 @@ static strata_status choose(strata_strategy *strategy, const strata_strategy_kin
     STRATA_TRY(strata_devices_list(&rows, &n_rows, err));
     strata_status status = (kind->choose ? kind->choose : choose_as_mirrored)(rows, n_rows, &choice, &kind, err);
     strategy->name = kind->name;
-    if (!status && kind->workers) strata_choice_divide(&choice, opts->local_rank, opts->local_size);
+    if (!status && kind->workers && !kind->cores) strata_choice_divide(&choice, opts->local_rank, opts->local_size);
     if (!status) status = open_chosen(strategy, &choice, opts->device_options, err);
     memcpy(reason, choice.reason, sizeof choice.reason);
     free(choice.ids);
@@ -174,7 +175,8 @@ static void describe(strata_strategy *strategy, const char *reason) {
     if (strategy->workers.n > 1 && used < size)
         used += (size_t)snprintf(text + used, size - used, ", worker %d of %d%s", strategy->workers.rank, strategy->workers.n,
                                  strategy->workers.mixed ? " (of several kinds: the chief's update counts)" : "");
-    if (used < size) snprintf(text + used, size - used, ": %s", reason);
+    if (used < size) used += (size_t)snprintf(text + used, size - used, ": %s", reason);
+    if (strategy->cores.n > 1 && used < size) snprintf(text + used, size - used, ", which add up by themselves");
 }
 
 /* Packs save time by travelling while a device computes. Where the cores that would carry them are those that compute, each
@@ -187,11 +189,8 @@ static int64_t default_bucket_bytes(const strata_strategy *strategy, int local_s
     return crowded || !strata_strategy_has_workers(strategy) ? INT64_MAX : STRATA_DEFAULT_BUCKET_BYTES;
 }
 
-static strata_status create(strata_strategy *strategy, const strata_strategy_kind *kind, const strata_strategy_options *opts,
-                            strata_error *err) {
-    char reason[128] = "as asked for";
-    const int n = opts->devices ? opts->n_devices : 0;
-    strategy->name = kind->name;
+static strata_status check_options(const strata_strategy_kind *kind, const strata_strategy_options *opts, int n,
+                                   strata_error *err) {
     if (kind->most_devices >= 0 && n > kind->most_devices)
         return strata_fail(err, STRATA_INVALID, "strategy %s takes %s; %d devices are named", kind->name,
                            kind->most_devices ? "one device" : "no device by name", n);
@@ -200,14 +199,16 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     if (opts->parameter_device && !kind->central)
         return strata_fail(err, STRATA_INVALID, "strategy %s has no parameter device; central_storage has", kind->name);
     if (!kind->workers && opts->communicator)
-        return strata_fail(err, STRATA_INVALID, "strategy %s has one worker; a communicator is multi_worker_mirrored's",
-                           kind->name);
+        return strata_fail(err, STRATA_INVALID,
+                           "strategy %s has one worker; a communicator is multi_worker_mirrored's or tpu's", kind->name);
+    if (!kind->cores && opts->tpu_address)
+        return strata_fail(err, STRATA_INVALID, "strategy %s has no TPU address; tpu has", kind->name);
     if (kind->workers && (opts->split || opts->auto_split))
         return strata_fail(err, STRATA_INVALID, "strategy %s: a split is for the devices of one worker", kind->name);
     if (opts->compress && (!kind->workers || (opts->compress != STRATA_DTYPE_F16 && opts->compress != STRATA_DTYPE_BF16)))
         return strata_fail(err, STRATA_INVALID,
-                           "strategy %s: compress is %s; multi_worker_mirrored can send gradients as f16 or bf16", kind->name,
-                           strata_dtype_name(opts->compress));
+                           "strategy %s: compress is %s; multi_worker_mirrored and tpu can send gradients as f16 or bf16",
+                           kind->name, strata_dtype_name(opts->compress));
     if (opts->local_size < 0 || opts->local_rank < 0 || (opts->local_rank && opts->local_rank >= opts->local_size))
         return strata_fail(err, STRATA_INVALID, "strategy %s: worker %d of %d on this machine; it must be 0 to local_size - 1",
                            kind->name, opts->local_rank, opts->local_size);
@@ -217,21 +218,35 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     if ((unsigned)opts->shard_optimizer > STRATA_SHARD_OPTIMIZER_NO)
         return strata_fail(err, STRATA_INVALID, "strategy %s: shard_optimizer is %d; it is AUTO, YES or NO", kind->name,
                            (int)opts->shard_optimizer);
+    return STRATA_OK;
+}
+
+/* strategy->devices: those that the caller opened; else there are none yet. */
+static strata_status create(strata_strategy *strategy, const strata_strategy_kind *kind, const strata_strategy_options *opts,
+                            strata_error *err) {
+    const int n = opts->devices ? opts->n_devices : 0;
+    const bool given = strategy->n_devices > 0;
+    char reason[128];
+    snprintf(reason, sizeof reason, given ? "given" : "as asked for");
+    strategy->name = kind->name;
+    STRATA_TRY(check_options(kind, opts, n, err));
     strategy->shard_optimizer = opts->shard_optimizer;
     STRATA_TRY(strata_cross_device_find(opts->cross_device_ops, &strategy->cross_device, err));
     if (n && kind == &strata_strategy_auto)
         strategy->name = n > 1 ? strata_strategy_mirrored.name : strata_strategy_one_device.name;
     if (n)
         STRATA_TRY(open_all(strategy, opts->devices, n, opts->device_options, err));
-    else
+    else if (!given)
         STRATA_TRY(choose(strategy, kind, opts, reason, err));
+    if (kind->cores) STRATA_TRY(strata_tpu_arrange(strategy, opts, n || given, reason, err));
     if (kind->central)
         STRATA_TRY(open_parameter_device(strategy, opts->parameter_device, opts->device_options, err));
     else
         strategy->updater = kind->rewrite ? -1 : choose_updater(strategy);
     strategy->rewrite = kind->rewrite;
     STRATA_TRY(set_split(strategy, opts, err));
-    if (kind->workers) STRATA_TRY(strata_strategy_join(strategy, opts->communicator, err));
+    if (kind->workers && opts->communicator) STRATA_TRY(strata_strategy_join(strategy, opts->communicator, err));
+    STRATA_TRY(strata_strategy_find_cores(strategy, err));
     strategy->exchanges = choose_exchanges(strategy);
     strategy->workers.wire = opts->compress;
     strategy->bucket_bytes = opts->bytes_per_pack ? opts->bytes_per_pack : default_bucket_bytes(strategy, opts->local_size);
@@ -252,15 +267,13 @@ strata_status strata_strategy_create(const char *name, const strata_strategy_opt
     return strata_strategy_of_kind(kind, opts, out_strategy, err);
 }
 
-strata_status strata_strategy_of_kind(const strata_strategy_kind *kind, const strata_strategy_options *opts,
-                                      strata_strategy **out_strategy, strata_error *err) {
-    static const strata_strategy_options defaults = {0};
-    strata_strategy *strategy = new_strategy();
-    if (!strategy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory");
-    strata_strategy_options own = opts ? *opts : defaults;
+/* The strategy, or none where that fails. */
+static strata_status complete(strata_strategy *strategy, const strata_strategy_kind *kind, const strata_strategy_options *opts,
+                              strata_strategy **out_strategy, strata_error *err) {
+    strata_strategy_options own = opts ? *opts : (strata_strategy_options){0};
     strata_status status = STRATA_OK;
     if (kind->workers && !own.communicator) {
-        status = strata_strategy_meet(&own, err);
+        status = strata_strategy_meet(kind, &own, err);
         strategy->joined = own.communicator;
     }
     if (!status) status = create(strategy, kind, &own, err);
@@ -271,25 +284,32 @@ strata_status strata_strategy_of_kind(const strata_strategy_kind *kind, const st
     return status;
 }
 
-strata_status strata_strategy_from_devices(strata_device *const *devices, int n_devices, strata_strategy **out_strategy,
-                                           strata_error *err) {
+strata_status strata_strategy_of_kind(const strata_strategy_kind *kind, const strata_strategy_options *opts,
+                                      strata_strategy **out_strategy, strata_error *err) {
+    strata_strategy *strategy = new_strategy();
+    if (!strategy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory");
+    return complete(strategy, kind, opts, out_strategy, err);
+}
+
+strata_status strata_strategy_of_devices(const strata_strategy_kind *kind, strata_device *const *devices, int n_devices,
+                                         const strata_strategy_options *opts, strata_strategy **out_strategy,
+                                         strata_error *err) {
     strata_strategy *strategy = n_devices > 0 ? new_strategy() : NULL;
-    if (strategy) strategy->devices = calloc((size_t)n_devices, sizeof(*strategy->devices));
+    if (strategy) strategy->devices = calloc((size_t)n_devices + 1, sizeof(*strategy->devices)); /* and a parameter device */
     if (!strategy || !strategy->devices) {
         free(strategy);
         for (int i = 0; i < n_devices; i++) strata_device_close(devices[i]);
         if (n_devices < 1) return strata_fail(err, STRATA_INVALID, "strategy: %d devices; it needs at least one", n_devices);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d devices", n_devices);
     }
-    strategy->name = strata_strategy_mirrored.name;
     memcpy(strategy->devices, devices, (size_t)n_devices * sizeof(*devices));
     strategy->n_devices = strategy->n_replicas = n_devices;
-    strategy->updater = choose_updater(strategy);
-    strategy->exchanges = choose_exchanges(strategy);
-    strategy->bucket_bytes = default_bucket_bytes(strategy, 1);
-    describe(strategy, "given");
-    *out_strategy = strategy;
-    return STRATA_OK;
+    return complete(strategy, kind, opts, out_strategy, err);
+}
+
+strata_status strata_strategy_from_devices(strata_device *const *devices, int n_devices, strata_strategy **out_strategy,
+                                           strata_error *err) {
+    return strata_strategy_of_devices(&strata_strategy_mirrored, devices, n_devices, NULL, out_strategy, err);
 }
 
 bool strata_strategy_is_chief(const strata_strategy *strategy) {
@@ -302,6 +322,7 @@ void strata_strategy_destroy(strata_strategy *strategy) {
     for (int i = 0; i < strategy->n_devices; i++) strata_device_close(strategy->devices[i]);
     free(strategy->devices);
     free(strategy->weights);
+    free(strategy->cores.numbers);
     free(strategy->workers.first_replicas);
     strata_communicator_destroy(strategy->joined);
     free(strategy);

@@ -12,7 +12,9 @@ STRATA_MUST_USE strata_status strata_strategy_join(strata_strategy *strategy, st
                                                    strata_error *err);
 
 /* Connects the workers that the environment names (strata_cluster_spec_resolve; STRATA_SECRET), where `opts` has no
- * communicator: puts it there, with this worker's place on its machine. The caller destroys it. */
-STRATA_MUST_USE strata_status strata_strategy_meet(strata_strategy_options *opts, strata_error *err);
+ * communicator: puts it there, with this worker's place on its machine. The caller destroys it. There is none for a single
+ * worker of a kind that needs none. */
+STRATA_MUST_USE strata_status strata_strategy_meet(const strata_strategy_kind *kind, strata_strategy_options *opts,
+                                                   strata_error *err);
 
 #endif

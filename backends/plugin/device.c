@@ -120,12 +120,15 @@ static strata_status download(strata_device *base, strata_buffer *buffer, int64_
 
 static strata_status await_oldest(plugin_device *device, strata_error *err) {
     strata_plugin_error message = {.size = sizeof message};
+    const double runs = device->longest_call > 1 ? device->longest_call : 1;
+    const double seconds =
+        device->stall_seconds * runs < MOST_STALL_SECONDS ? device->stall_seconds * runs : MOST_STALL_SECONDS;
     const strata_plugin_status answer =
-        device->calls.wait(device->device, device->pending[0], (int64_t)(device->stall_seconds * 1e9), &message);
+        device->calls.wait(device->device, device->pending[0], (int64_t)(seconds * 1e9), &message);
     if (answer == STRATA_PLUGIN_TIMEOUT) {
         strata_error own = {0};
         strata_fail(&own, STRATA_TIMEOUT, "%s: a run has not ended for %.3g s (stall_seconds); the device counts as lost",
-                    device->base.info.id, device->stall_seconds);
+                    device->base.info.id, seconds);
         if (err) *err = own;
         return lose(device, STRATA_TIMEOUT, &own);
     }
@@ -159,6 +162,11 @@ static void close_device(strata_device *base) {
     free(device);
 }
 
+static void abandon(strata_device *base, const strata_error *why) {
+    strata_error own = *why;
+    lose((plugin_device *)base, why->status, &own);
+}
+
 static const strata_device_api plugin_api = {
     .close = close_device,
     .buffer_create = create_buffer,
@@ -174,6 +182,11 @@ static const strata_device_api plugin_api = {
     .set_trace = plugin_set_trace,
     .run = plugin_run,
     .wait = wait_for,
+    .most_runs = plugin_most_runs,
+    .run_many = plugin_run_many,
+    .topology = plugin_topology,
+    .collectives = plugin_collectives,
+    .abandon = abandon,
 };
 
 /* Whether every required call is there. */
@@ -219,7 +232,7 @@ static strata_status open_plugin_device(plugin_device *device, const plugin *loa
         device->device = opened;
     else if (device->calls.close)
         device->calls.close(opened);
-    return status;
+    return status ? status : plugin_find_cores(device, err);
 }
 
 strata_status plugin_device_open(const plugin *loaded, const strata_device_info *info, int index,

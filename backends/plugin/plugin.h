@@ -55,6 +55,8 @@ typedef struct plugin_device {
     /* A copy. */
     strata_plugin_device_calls calls;
     double stall_seconds;
+    /* The most runs that were submitted in one call: a wait may take as many times stall_seconds. */
+    int longest_call;
     /* strata_plugin_device_info. */
     strata_plugin_dtype product_dtype;
     uint64_t last_ticket;
@@ -64,6 +66,12 @@ typedef struct plugin_device {
     /* The device is lost, and why: only destroy and close are called. */
     bool lost;
     strata_error why;
+    /* Of the plugin's optional tables: runs of one call; the core's place; what it exchanges by itself. */
+    int most_runs;
+    bool is_core, exchanges;
+    strata_topology topology;
+    strata_device_collectives collectives;
+    int64_t (*reached)(strata_plugin_device *device);
 } plugin_device;
 
 struct strata_buffer {
@@ -88,6 +96,13 @@ void plugin_program_destroy(strata_program *program);
 void *plugin_program_input(strata_program *program, int slot);
 const void *plugin_program_output(strata_program *program, int slot);
 strata_status plugin_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
+strata_status plugin_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
+
+/* cores.c: reads and checks the tables "steps", "topology" and "collectives"; then the functions of strata_device_api. */
+strata_status plugin_find_cores(plugin_device *device, strata_error *err);
+int plugin_most_runs(strata_device *device);
+const strata_topology *plugin_topology(strata_device *device);
+const strata_device_collectives *plugin_collectives(strata_device *device);
 
 strata_status plugin_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err);
 

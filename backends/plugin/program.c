@@ -151,20 +151,25 @@ const void *plugin_program_output(strata_program *program, int slot) {
     return program->arenas[2 * slot + STRATA_ARENA_OUTPUT];
 }
 
-strata_status plugin_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
+strata_status plugin_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err) {
     plugin_device *device = program->device;
     strata_plugin_error message = {.size = sizeof message};
     uint64_t ticket = 0;
     STRATA_TRY(plugin_check_lost(device, err));
     STRATA_TRY(plugin_await(device, device->last_ticket, device->capacity - 1, err));
-    STRATA_TRY(plugin_result(device, "run", device->calls.run(program->program, slot, 1, &ticket, &message), &message, err));
+    STRATA_TRY(plugin_result(device, "run", device->calls.run(program->program, first, n, &ticket, &message), &message, err));
     if (ticket <= device->last_ticket)
         return plugin_broke(device, err, "run gave the ticket %llu after %llu; tickets must grow", (unsigned long long)ticket,
                             (unsigned long long)device->last_ticket);
     device->last_ticket = ticket;
     device->pending[device->n_pending++] = ticket;
-    device->base.counters.launches += (uint64_t)program->n_nodes;
+    if (n > device->longest_call) device->longest_call = n;
+    device->base.counters.launches += (uint64_t)program->n_nodes * (uint64_t)n;
     device->base.counters.submissions++;
     *out_ticket = ticket;
     return STRATA_OK;
+}
+
+strata_status plugin_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
+    return plugin_run_many(program, slot, 1, out_ticket, err);
 }

@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A launcher that runs inside another's job comes first: torchrun and mpirun within a Slurm step, all of them in a pod. */
+/* A launcher that runs inside another's job comes first: torchrun and mpirun within a Slurm step, all of them in a pod. A TPU's
+ * pods say more than the indexed job that they are of. */
 const strata_resolver *const strata_resolvers[] = {
-    &strata_resolver_explicit, &strata_resolver_tf_config, &strata_resolver_torchrun,   &strata_resolver_open_mpi,
-    &strata_resolver_mpich,    &strata_resolver_slurm,     &strata_resolver_kubernetes, NULL};
+    &strata_resolver_explicit, &strata_resolver_tf_config,  &strata_resolver_torchrun,
+    &strata_resolver_open_mpi, &strata_resolver_mpich,      &strata_resolver_slurm,
+    &strata_resolver_tpu,      &strata_resolver_kubernetes, NULL};
 
 void strata_cluster_spec_finish(strata_cluster_spec *spec) {
     for (int type = 0; type < STRATA_TASK_TYPES; type++) {

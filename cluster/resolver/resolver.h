@@ -19,7 +19,7 @@ typedef struct strata_resolver {
 } strata_resolver;
 
 extern const strata_resolver strata_resolver_explicit, strata_resolver_tf_config, strata_resolver_torchrun,
-    strata_resolver_open_mpi, strata_resolver_mpich, strata_resolver_slurm, strata_resolver_kubernetes;
+    strata_resolver_open_mpi, strata_resolver_mpich, strata_resolver_slurm, strata_resolver_tpu, strata_resolver_kubernetes;
 extern const strata_resolver *const strata_resolvers[]; /* in the order in which they are asked; ends with NULL */
 
 /* ---- what resolvers share (values.c) ---- */

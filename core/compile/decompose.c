@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/compile/collectives.h"
 #include "core/compile/passes.h"
 #include "core/compile/segments.h"
 #include "core/op/ops.h"
@@ -157,6 +158,8 @@ static bool find_work(splitter *s, strata_tensor *const *outputs, int n_outputs,
     bool found = false;
     for (int i = 0; i < n_outputs; i++) s->live[outputs[i]->id] = true;
     for (int i = 0; i < n_updates; i++) s->live[updates[i]->id] = true;
+    /* Cores run each collective together, also where one of them does not need its result. */
+    for (int id = 0; id < s->from->n_nodes; id++) s->live[id] = s->live[id] || strata_is_collective(s->from->nodes[id]);
     for (int id = s->from->n_nodes - 1; id >= 0; id--) {
         const strata_tensor *node = s->from->nodes[id];
         if (!s->live[id]) continue;

@@ -3,6 +3,7 @@
  * From nodes, places and arenas to tables. All memory is that of a scratch graph, in which the parts of nodes are built too. */
 #include "core/compile/describe.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +66,13 @@ static int64_t int_attribute(const strata_tensor *node, const char *name, int64_
     return otherwise;
 }
 
+/* How many entries a LIST has. */
+static int64_t list_length(const strata_tensor *node, const char *name) {
+    char counter[64];
+    snprintf(counter, sizeof counter, "n_%s", name);
+    return int_attribute(node, counter, int_attribute(node, "n", node->n_inputs));
+}
+
 static void set_ints(writer *w, strata_plugin_attribute *attribute, const int64_t *ints, int64_t n) {
     int64_t *own = take(w, (size_t)n, sizeof *own);
     if (own && n) memcpy(own, ints, (size_t)n * sizeof *own);
@@ -110,7 +118,7 @@ static bool describe_attribute(writer *w, const strata_tensor *node, const strat
             set_ints(w, out, ((const strata_shape *)at)->dims, ((const strata_shape *)at)->rank);
             return true;
         case STRATA_ATTR_LIST:
-            set_ints(w, out, *(const int64_t *const *)at, int_attribute(node, "n", node->n_inputs));
+            set_ints(w, out, *(const int64_t *const *)at, list_length(node, field->name));
             return true;
         case STRATA_ATTR_CODES:
         case STRATA_ATTR_POINTER:
@@ -231,10 +239,10 @@ static strata_plugin_role role_of(const strata_tensor *tensor, const strata_plug
             break;
     }
     if (tensor->op == &strata_op_read) return STRATA_PLUGIN_VARIABLE;
-    /* A piece of one node that is timed alone: its operands come from elsewhere, and its result goes there. What has no buffer,
-     * as the device plans it by itself, is only not read by anybody. */
-    const bool alone = value->first_node == NONE || value->last_node == NONE;
-    return alone && arena->buffer ? STRATA_PLUGIN_CARRIED : STRATA_PLUGIN_TEMPORARY;
+    /* A piece of one node that is timed alone, with buffers: its operands come from elsewhere, and its result goes there. In a
+     * piece of a step, a value that nothing reads is a temporary too. */
+    const bool elsewhere = arena->buffer && (value->first_node == NONE || value->last_node == NONE);
+    return elsewhere ? STRATA_PLUGIN_CARRIED : STRATA_PLUGIN_TEMPORARY;
 }
 
 static void place_value(writer *w, int index) {
@@ -251,6 +259,10 @@ static void place_value(writer *w, int index) {
     }
     if (!place && source->op == &strata_op_read) value->role = STRATA_PLUGIN_VARIABLE;
     if (!place && source->op == &strata_op_input && source->graph != w->memory) value->role = STRATA_PLUGIN_INPUT;
+    /* A part of a node that is a view of one of its operands lies there. */
+    const strata_place *of_root = place_of(w, source);
+    const strata_place inside = {of_root ? of_root->arena : NONE, of_root ? of_root->offset + offset : 0, value->bytes};
+    if (!place && root != index && of_root && of_root->arena != NONE) place = &inside;
     if (!place) return;
     const strata_arena *arena = &w->piece->arenas[place->arena];
     value->role = role_of(source, w->values[root], arena);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/compile/collectives.h"
 #include "core/compile/segments.h"
 #include "core/compile/walk.h"
 #include "core/op/ops.h"
@@ -70,7 +71,8 @@ static void find_owners(planner *p) {
 }
 
 static bool computed(const planner *p, int id) {
-    return !(p->graph->nodes[id]->op->flags & (STRATA_OP_LEAF | STRATA_OP_COMMUNICATION)) && !p->output[id];
+    const strata_tensor *node = p->graph->nodes[id];
+    return !(node->op->flags & STRATA_OP_LEAF) && !strata_is_communication(node) && !p->output[id];
 }
 
 /* Tensors that a pack lays end to end are computed straight into it, where nothing else claims them. A pack that the host reads
@@ -306,6 +308,7 @@ static bool read_elementwise_only(const planner *p, const strata_tensor *node, i
         const strata_tensor *input = node->inputs[i];
         if (p->storage_of[p->owners[input->id].id] != storage) continue;
         if (p->owners[input->id].offset || !strata_shape_equal(input->shape, node->shape)) return false;
+        if (node->op->whole >> i & 1) return false;
     }
     return true;
 }
@@ -399,6 +402,10 @@ static strata_status plan_all(planner *p, strata_tensor *const *outputs, int n_o
                               int n_updates, strata_error *err) {
     int index;
     strata_mark_live(p->graph, outputs, n_outputs, updates, n_updates, p->live, NULL);
+    /* Cores run each collective together, also where one of them does not need its result. */
+    for (int id = 0; id < p->graph->n_nodes; id++)
+        if (strata_is_collective(p->graph->nodes[id]))
+            strata_mark_live(p->graph, &p->graph->nodes[id], 1, NULL, 0, p->live, NULL);
     for (int i = 0; i < n_outputs; i++) p->output[outputs[i]->id] = true;
     for (int id = 0; id < p->graph->n_nodes; id++)
         if (p->live[id] && strata_is_communication(p->graph->nodes[id]) && p->graph->nodes[id]->n_inputs)

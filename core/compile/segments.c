@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 
+#include "core/compile/collectives.h"
 #include "core/compile/walk.h"
 #include "core/op/ops.h"
 
@@ -24,7 +25,7 @@ typedef struct cutter {
 } cutter;
 
 bool strata_is_communication(const strata_tensor *node) {
-    return node->op->flags & STRATA_OP_COMMUNICATION;
+    return (node->op->flags & STRATA_OP_COMMUNICATION) && !strata_is_collective(node);
 }
 
 int strata_segment_of_next(strata_segment_counter *counter, bool computes) {
@@ -47,7 +48,7 @@ static bool is_port(const strata_tensor *node) {
 
 /* Whether a communication node can't take its operand from where it is computed. */
 static bool needs_copy(const cutter *c, const strata_tensor *operand) {
-    return (operand->op->flags & (STRATA_OP_LEAF | STRATA_OP_UPDATE | STRATA_OP_COMMUNICATION)) ||
+    return (operand->op->flags & (STRATA_OP_LEAF | STRATA_OP_UPDATE)) || strata_is_communication(operand) ||
            strata_is_view(operand, NULL) || c->output[operand->id] || c->uses[operand->id] > 1;
 }
 
@@ -100,6 +101,7 @@ static void rewrite_node(cutter *c, const strata_tensor *node, strata_tensor **i
 
 static strata_status rewrite(cutter *c, strata_tensor **outputs, int n_outputs, strata_tensor **updates, int n_updates,
                              strata_error *err) {
+    for (int id = 0; id < c->from->n_nodes; id++) c->live[id] = strata_is_collective(c->from->nodes[id]);
     for (int i = 0; i < n_outputs; i++) c->output[outputs[i]->id] = true;
     strata_mark_live(c->from, outputs, n_outputs, updates, n_updates, c->live, c->uses);
     find_segments(c);

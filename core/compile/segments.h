@@ -11,6 +11,7 @@
 
 #include "core/graph/graph.h"
 
+/* Whether the host carries the node out, between programs. Collectives of a system's cores are not: they compute. */
 bool strata_is_communication(const strata_tensor *node);
 
 /* Walks nodes in order and says in which segment each computing one is. Begin with {0}. */

@@ -20,7 +20,7 @@ typedef enum strata_attr_kind {
     STRATA_ATTR_PAIR,
     STRATA_ATTR_QUAD,
     STRATA_ATTR_SHAPE,
-    /* const int64_t *: as many as the attribute "n" says; without one, an entry for each input. */
+    /* const int64_t *: as many as the attribute "n_<name>" says, or "n"; without one, an entry for each input. */
     STRATA_ATTR_LIST,
     /* int64_t[STRATA_MAX_RANK] of codes that mean nothing outside of the op: strata_op.compose says it in ops. */
     STRATA_ATTR_CODES,
@@ -76,6 +76,10 @@ struct strata_op {
 
     /* Where in the attributes its strata_epilogue is (core/op/epilogue.h); 0: the op takes none. */
     size_t epilogue;
+
+    /* For STRATA_OP_ELEMENTWISE: inputs of which every element is read for each output, even where they happen to have its
+     * shape; bit per input (batch_norm_grad's sums). The node never runs in their place. */
+    unsigned whole;
 
     /* For STRATA_OP_UPDATE: inputs written besides input 0, bit per input (Adam's m and v). */
     unsigned also_writes;

@@ -4,6 +4,9 @@
  * and its own loss, which is read when the slot comes round again, so no step waits for the host to look. With several replicas
  * a step is finished (their gradients added up, the update submitted) after the next one's inputs were gathered.
  *
+ * Where devices take several steps in one call, the host prepares as many, submits them at once, and prepares the next ones
+ * while the devices are at these: it has nothing to do with a step while it runs.
+ *
  * Where gradients are accumulated, a step is several batches, whose programs only add to what replicas hold, and then the
  * program that applies it. */
 #include <math.h>
@@ -20,7 +23,7 @@ enum { STEPS_BETWEEN_SCALES = 2000 }; /* steps */
 static const double SECONDS_BETWEEN_ASKS = 0.25;
 static const double largest_scale = 16777216;
 
-enum { MAX_IN_FLIGHT = 8, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
+enum { IN_FLIGHT = 3, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
 
 /* A run that is submitted and whose result is not read yet: a step; or, with accumulated gradients, one batch of a step, or the
  * step's update. */
@@ -48,9 +51,11 @@ typedef struct fit {
     strata_batch_form form;         /* of batches in this epoch */
     flight held;                    /* the step that batches are accumulated for: step, first, last, n, examples */
     int64_t held_whole;             /* examples that it will have if all batches are like its first */
-    flight flights[MAX_IN_FLIGHT];  /* a queue: oldest at [0] */
-    int n_flights;
-    strata_model_program *unfinished; /* of the newest of them, if it was only started; NULL */
+    int together;                   /* steps that devices get in one call, at most */
+    flight *flights;                /* [most_in_flight] a queue: oldest at [0] */
+    int n_flights, most_in_flight;
+    int n_pending;                    /* the newest of them, of one program, that were not submitted yet */
+    strata_model_program *unfinished; /* of the newest that was submitted, if it was only started; NULL */
     int unfinished_slot;
     int64_t unfinished_step; /* its t */
     strata_trace *trace;
@@ -95,9 +100,30 @@ static strata_status finish_step(fit *f, strata_error *err) {
     return program ? strata_group_finish(program->group, f->unfinished_slot, program->contributes, err) : STRATA_OK;
 }
 
+/* Submits what is pending. */
+static strata_status launch(fit *f, strata_error *err) {
+    const int n = f->n_pending;
+    f->n_pending = 0;
+    STRATA_TRY(finish_step(f, err));
+    if (!n) return STRATA_OK;
+    const flight *first = &f->flights[f->n_flights - n];
+    if (n > 1) return strata_group_run_steps(first->program->group, first->slot, n, first->t - 1, err);
+    STRATA_TRY(strata_group_start(first->program->group, first->slot, first->t - 1, err));
+    f->unfinished = first->program;
+    f->unfinished_slot = first->slot;
+    f->unfinished_step = first->t;
+    return STRATA_OK;
+}
+
+/* Everything that was prepared is submitted. */
+static strata_status catch_up(fit *f, strata_error *err) {
+    STRATA_TRY(launch(f, err));
+    return finish_step(f, err);
+}
+
 /* Waits for what is in flight without looking, after a failure. */
 static void drain(fit *f) {
-    strata_status unfinished = finish_step(f, NULL); /* a group that failed does no more */
+    strata_status unfinished = catch_up(f, NULL); /* a group that failed does no more */
     (void)unfinished;
     while (f->n_flights) {
         flight *last = &f->flights[--f->n_flights];
@@ -285,34 +311,32 @@ static void fill_part(fit *f, const flight *step, const strata_program_part *par
 
 /* A free slot of the program, as flights[n_flights], which is filled next. */
 static strata_status prepare(fit *f, strata_program_kind kind, int64_t n, flight what, strata_error *err) {
+    const strata_batch_form none = {.n_slots = f->form.n_slots}, form = kind == STRATA_PROGRAM_APPLY ? none : f->form;
+    strata_model_program *program = NULL;
     /* Runs finish in the order of submission, so with one free place the next slot of any program is free. */
-    int in_flight = f->n_flights ? strata_group_n_slots(f->flights[0].program->group) : 1;
-    if (f->n_flights == in_flight) STRATA_TRY(retire(f, err));
-    flight *step = &f->flights[f->n_flights];
-    *step = what;
-    if (!step->scale) step->scale = f->model->scale.value > 0 ? f->model->scale.value : 1;
-    const strata_batch_form none = {0}, form = kind == STRATA_PROGRAM_APPLY ? none : f->form;
+    if (f->n_flights == f->most_in_flight) STRATA_TRY(retire(f, err));
     const strata_model_program *newest = f->model->programs;
     const double began = f->trace ? strata_trace_now() : 0;
-    STRATA_TRY(strata_model_get_program(f->model, kind, n, form, &step->program, err));
+    STRATA_TRY(strata_model_get_program(f->model, kind, n, form, &program, err));
     if (f->model->programs != newest) add_to_trace(f, "compile", f->model->optimizer_steps, began);
-    if (f->trace) strata_group_set_trace(step->program->group, f->trace, f->tracks);
+    if (f->trace) strata_group_set_trace(program->group, f->trace, f->tracks);
+    if (f->n_pending && f->flights[f->n_flights - 1].program != program) STRATA_TRY(launch(f, err));
+    flight *step = &f->flights[f->n_flights];
+    *step = what;
+    step->program = program;
+    if (!step->scale) step->scale = f->model->scale.value > 0 ? f->model->scale.value : 1;
     STRATA_TRY(strata_group_acquire(step->program->group, &step->slot, err));
     fill_words(f, step);
     step->words[STRATA_STEP_SCALE] = (float)(1 / step->scale);
     return STRATA_OK;
 }
 
-/* Submits flights[n_flights]. */
+/* Submits flights[n_flights], at once or with those that follow. */
 static strata_status start(fit *f, strata_error *err) {
-    const flight *step = &f->flights[f->n_flights];
-    STRATA_TRY(finish_step(f, err));
-    STRATA_TRY(strata_group_start(step->program->group, step->slot, step->t - 1, err));
+    const int most = strata_group_most_steps(f->flights[f->n_flights].program->group);
     f->n_flights++;
-    f->unfinished = step->program;
-    f->unfinished_slot = step->slot;
-    f->unfinished_step = step->t;
-    return STRATA_OK;
+    f->n_pending++;
+    return f->n_pending < f->together && f->n_pending < most ? STRATA_OK : launch(f, err);
 }
 
 /* The update from what replicas hold: says what it is to be multiplied by, as batches may have been other than was thought at
@@ -383,7 +407,7 @@ static strata_status balance(fit *f, int64_t n, strata_error *err) {
     strata_status status = strata_model_get_program(f->model, f->kind, n, f->form, &program, err);
     for (int r = 0; r < strategy->n_replicas && !status; r++) spent[r] = strata_group_replica_seconds(program->group, r);
     if (!status && strata_strategy_balance(strategy, n, spent)) {
-        status = finish_step(f, err);
+        status = catch_up(f, err);
         while (f->n_flights && !status) status = retire(f, err);
         if (!status) strata_model_free_programs(f->model);
     }
@@ -464,7 +488,7 @@ static strata_status run_epoch(fit *f, strata_error *err) {
     if (f->held.n) STRATA_TRY(submit_held(f, err));
     if (!f->n_examples && !f->stopped)
         return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
-    STRATA_TRY(finish_step(f, err));
+    STRATA_TRY(catch_up(f, err));
     while (f->n_flights) STRATA_TRY(retire(f, err));
     STRATA_TRY(strata_model_read_sums(f->model, err));
     if (f->n_examples) f->progress.metrics = strata_model_metrics(f->model, f->n_examples);
@@ -612,6 +636,23 @@ static strata_status make_history(const fit *f, strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d epochs", f->opts.epochs);
 }
 
+/* How many steps devices get in one call, and room for twice as many: while they are at some, the host prepares the others. A
+ * strategy that measures its replicas looks at each step. */
+static strata_status make_flights(fit *f, strata_error *err) {
+    const strata_strategy *strategy = f->model->strategy;
+    int64_t together = strategy->auto_split ? 1 : f->opts.steps_per_execution;
+    for (int r = 0; r < strategy->n_devices; r++) {
+        const int most = strata_device_most_runs(strategy->devices[r]);
+        together = most < together ? most : together;
+    }
+    if (together > STRATA_MAX_SLOTS / 2) together = STRATA_MAX_SLOTS / 2;
+    f->together = together > 1 ? (int)together : 1;
+    f->most_in_flight = f->together > 1 ? 2 * f->together : IN_FLIGHT;
+    f->form.n_slots = f->together > 1 ? f->most_in_flight : 0;
+    f->flights = calloc((size_t)f->most_in_flight, sizeof *f->flights);
+    return f->flights ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d steps", f->together);
+}
+
 strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                                strata_history *out_history, strata_error *err) {
     strata_history own = {0};
@@ -636,10 +677,12 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     f.ask_in = f.ask_every = 1;
     if (!f.opts.first_step) model->position = (strata_model_position){0};
     strata_status status = make_history(&f, err);
+    if (!status) status = make_flights(&f, err);
     if (!status) status = strata_validation_begin(model, &f.opts, err);
     if (!status && f.opts.trace) status = begin_trace(&f, err);
     if (!status) status = run_epochs(&f, err);
     drain(&f);
+    free(f.flights);
     if (!status && !f.stopped) strata_validation_forget(model);
     f.history->loss_scale = model->scale.value;
     if (f.trace) {

@@ -94,6 +94,8 @@ typedef struct strata_batch_form {
     bool weighted;
     /* The features are u8 and are multiplied by this; 0: they have the model's type. */
     float byte_scale;
+    /* At least so many slots: batches that the host prepares before it reads a result. 0: the executable's default. */
+    int n_slots;
 } strata_batch_form;
 
 /* One compiled step for one batch size, kept until the model goes. */

@@ -127,14 +127,17 @@ static strata_status compile_part(strata_model *model, const strata_model_progra
     STRATA_TRY(strata_step_build(&s, model, kind, role, NULL, err));
     strata_device *device = model->replicas[replica].device;
     const bool of_group = role.exchanges || role.has_replicas;
-    strata_status status = of_group ? strata_executable_create_replica(device, &s.output, s.output != NULL, s.updates,
-                                                                       s.n_updates, NULL, &part->executable, err)
-                                    : strata_executable_create(device, &s.output, s.output != NULL, s.updates, s.n_updates,
-                                                               NULL, &part->executable, err);
+    const strata_executable_options opts = {.n_slots = program->form.n_slots};
+    const strata_core_place place = strata_strategy_core_place(model->strategy, replica, program->contributes);
+    /* Who has something to apply is known in each step only, so the host makes the exchanges of that program. */
+    const bool inside = place.cores && kind != STRATA_PROGRAM_APPLY;
+    strata_status status = of_group
+                               ? strata_executable_create_replica(device, &s.output, s.output != NULL, s.updates, s.n_updates,
+                                                                  &opts, inside ? &place : NULL, &part->executable, err)
+                               : strata_executable_create(device, &s.output, s.output != NULL, s.updates, s.n_updates, &opts,
+                                                          &part->executable, err);
     strata_graph_destroy(s.graph);
     if (status) return status;
-    if (replica < model->strategy->n_replicas)
-        strata_strategy_local_share(model->strategy, batch, replica, &part->first, &part->n);
     part->x = strata_executable_input_index(part->executable, "x");
     part->y = strata_executable_input_index(part->executable, "y");
     part->step = strata_executable_input_index(part->executable, "step");
@@ -154,7 +157,7 @@ static void destroy_program(strata_model_program *program) {
 }
 
 static strata_status make_group(const strata_model *model, strata_model_program *program, strata_error *err) {
-    strata_executable **executables = calloc((size_t)program->n_parts, sizeof(*executables));
+    strata_executable **executables = calloc((unsigned)program->n_parts, sizeof(*executables));
     if (!executables) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     for (int r = 0; r < program->n_parts; r++) executables[r] = program->parts[r].executable;
     strata_status status = strata_group_create(executables, program->n_parts, &model->strategy->workers,
@@ -164,17 +167,29 @@ static strata_status make_group(const strata_model *model, strata_model_program 
     return status;
 }
 
-static strata_status compile(strata_model *model, strata_model_program *program, strata_error *err) {
+static strata_status make_parts(const strata_strategy *strategy, strata_model_program *program, strata_error *err) {
     const size_t n = (size_t)program->n_parts;
     program->parts = calloc(n, sizeof *program->parts);
     program->contributes = calloc(n, sizeof *program->contributes);
     if (!program->parts || !program->contributes)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
-    for (int r = 0; r < program->n_parts; r++) {
+    for (int r = 0; r < strategy->n_replicas; r++) {
         strata_program_part *part = &program->parts[r];
-        strata_status status = compile_part(model, program, r, part, err);
-        if (status) return explain_memory(model, program->kind, program->batch, model->replicas[r].device, status, err);
+        strata_strategy_local_share(strategy, program->batch, r, &part->first, &part->n);
         program->contributes[r] = part->n > 0;
+    }
+    return STRATA_OK;
+}
+
+static strata_status compile(strata_model *model, strata_model_program *program, strata_error *err) {
+    STRATA_TRY(make_parts(model->strategy, program, err));
+    for (int r = 0; r < program->n_parts; r++) {
+        strata_status status = compile_part(model, program, r, &program->parts[r], err);
+        if (status == STRATA_OUT_OF_MEMORY && program->form.n_slots)
+            return strata_fail_in(
+                err, status, "%d steps in one call of %s take the memory of %d batches; fewer steps per execution take less",
+                program->form.n_slots / 2, strata_device_get_info(model->replicas[r].device)->id, program->form.n_slots);
+        if (status) return explain_memory(model, program->kind, program->batch, model->replicas[r].device, status, err);
     }
     return make_group(model, program, err);
 }
@@ -183,7 +198,7 @@ strata_status strata_model_get_program(strata_model *model, strata_program_kind 
                                        strata_model_program **out_program, strata_error *err) {
     for (strata_model_program *p = model->programs; p; p = p->next)
         if (p->kind == kind && p->batch == batch && p->form.weighted == form.weighted &&
-            p->form.byte_scale == form.byte_scale) {
+            p->form.byte_scale == form.byte_scale && p->form.n_slots >= form.n_slots) {
             *out_program = p;
             return STRATA_OK;
         }

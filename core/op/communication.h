@@ -39,6 +39,11 @@ typedef struct strata_communication_attrs {
     /* The exchange takes place in the steps every - 1, 2 every - 1, ... In the others each device keeps its own value: of an
      * all_reduce its x, of an all_gather a whole that has its own part in every place. 0: in each step. */
     int64_t every;
+    /* [n_cores] The cores of one system that take part, by their numbers in it, ascending: their own programs make the
+     * exchange, and the node computes like any other. Set by core/compile/collectives.h alone; memory of the graph. NULL: the
+     * host makes the exchange between programs. */
+    const int64_t *cores;
+    int64_t n_cores;
 } strata_communication_attrs;
 
 /* ---- all_reduce and reduce_to ---- */
@@ -146,11 +151,12 @@ strata_status strata_communication_reference(const strata_op_call *call, strata_
 /* strata_op.words of an op with the attribute "reduction". */
 extern const strata_attr_words strata_reduction_words[];
 /* Rows of the attribute table that every communication op has; `type` has the common attributes first. */
-#define STRATA_COMMUNICATION_ATTRS(type)                                      \
-    {"channel", STRATA_ATTR_INT, offsetof(type, common.channel.id)},          \
-        {"members", STRATA_ATTR_INT, offsetof(type, common.channel.members)}, \
-        {"every", STRATA_ATTR_INT, offsetof(type, common.every)}, {           \
-        "shape", STRATA_ATTR_SHAPE, offsetof(type, common.shape)              \
+#define STRATA_COMMUNICATION_ATTRS(type)                                                                                       \
+    {"channel", STRATA_ATTR_INT, offsetof(type, common.channel.id)},                                                           \
+        {"channel_members", STRATA_ATTR_INT, offsetof(type, common.channel.members)},                                          \
+        {"every", STRATA_ATTR_INT, offsetof(type, common.every)}, {"members", STRATA_ATTR_LIST, offsetof(type, common.cores)}, \
+        {"n_members", STRATA_ATTR_INT, offsetof(type, common.n_cores)}, {                                                      \
+        "shape", STRATA_ATTR_SHAPE, offsetof(type, common.shape)                                                               \
     }
 
 #endif

@@ -44,6 +44,16 @@ void strata_device_report_compile(const strata_device *device, bool tuning, int 
     if (device->on_compile) device->on_compile(&progress, device->on_compile_user);
 }
 
+const strata_topology *strata_device_get_topology(strata_device *device) {
+    return device->api->topology ? device->api->topology(device) : NULL;
+}
+
+int strata_device_most_runs(strata_device *device) {
+    const strata_device_api *api = device->api;
+    const int most = api->run_many && api->most_runs ? api->most_runs(device) : 1;
+    return most > 1 ? most : 1;
+}
+
 strata_device_counters strata_device_get_counters(const strata_device *device) {
     return device->counters;
 }

@@ -14,6 +14,19 @@
 struct strata_device_list;
 typedef struct strata_program strata_program; /* a compiled piece; the backend's struct */
 
+/* Collectives inside of programs: the ops all_reduce (SUM), all_gather and reduce_scatter (SUM) whose attributes name the cores
+ * that take part (strata_communication_attrs.cores), each with an operand. The programs of all these cores have the same
+ * collectives in the same order, and their runs are submitted, one a core, before any is waited for: so `run` must not wait for
+ * other cores. Sums are folded as core/run/fold.h does, in the order of the cores' numbers; every core gets the same bits. When
+ * a run fails on a core, in `run` or later, the runs of other cores that need it end as DEVICE_LOST, with its reason. */
+typedef struct strata_device_collectives {
+    /* Bit (1 << dtype): values that can be added up. Gathers take every dtype of the device. */
+    uint32_t sum_dtypes;
+    /* (optional) How many collectives the core has come to since it was opened. While others wait for a core that hangs, it
+     * has come to fewest. May be called after a wait failed. */
+    uint64_t (*reached)(strata_device *device);
+} strata_device_collectives;
+
 /* What one run costs by the device's own account: an estimate or a measurement, in its own time. 0: not known. */
 typedef struct strata_device_cost {
     double seconds, cycles;
@@ -61,6 +74,19 @@ typedef struct strata_device_api {
      * that would run beside each other. Called while nothing runs; NULL: no trace any more, and such programs are gone. Where
      * the device cannot tell times, device->trace stays NULL. */
     strata_status (*set_trace)(strata_device *device, strata_trace *trace, int track, strata_error *err);
+
+    /* ---- optional: accelerators with several cores ---- */
+    /* (optional) How many runs `run_many` takes in one call; 1: no more than `run` does. */
+    int (*most_runs)(strata_device *device);
+    /* (optional) Submits runs on the slots first, first + 1, ..., first + n - 1 (modulo the program's slots), one after the
+     * other, as `run` would. The host is not asked for anything between them. One ticket for all. 1 < n <= most_runs. */
+    strata_status (*run_many)(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
+    /* (optional) Of which system the device is a core; NULL: of none. Lives as long as the device. */
+    const strata_topology *(*topology)(strata_device *device);
+    /* (optional) What the core exchanges with the other cores of its system by itself; NULL: nothing. As topology. */
+    const strata_device_collectives *(*collectives)(strata_device *device);
+    /* (optional) The device counts as lost from now on: its programs wait for a core that is. */
+    void (*abandon)(strata_device *device, const strata_error *why);
 } strata_device_api;
 
 /* First member of every backend's device struct. */
@@ -85,6 +111,8 @@ struct strata_device {
 
 /* Calls on_compile, if there is one. */
 void strata_device_report_compile(const strata_device *device, bool tuning, int done, int total);
+/* How many runs the device takes in one call; 1: run by run. */
+int strata_device_most_runs(strata_device *device);
 
 typedef struct strata_device_list {
     strata_device_info *rows;

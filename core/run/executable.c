@@ -16,7 +16,7 @@
 #include "core/run/bench.h"
 #include "core/run/placement.h"
 
-enum { DEFAULT_SLOTS = 3, MAX_SLOTS = 8 };
+enum { DEFAULT_SLOTS = 3 };
 
 typedef struct slot {
     uint64_t ticket; /* of the newest program submitted */
@@ -31,7 +31,7 @@ struct strata_executable {
     int n_outputs;
     strata_program **programs; /* of each segment */
     uint64_t *tickets;         /* of slot s and segment k at s * n_segments + k */
-    slot slots[MAX_SLOTS];
+    slot *slots;               /* [n_slots] */
     int n_slots, next_slot;
 };
 
@@ -118,12 +118,14 @@ static strata_status compile(strata_executable *exe, strata_error *err) {
 
 /* Everything that needs no device memory. */
 static strata_status plan(strata_executable *exe, strata_tensor *const *outputs, strata_tensor *const *updates, int n_updates,
-                          bool no_fusion, bool alone, strata_tensor **new_updates, strata_error *err) {
+                          bool no_fusion, bool alone, const strata_core_place *place, strata_tensor **new_updates,
+                          strata_error *err) {
     strata_device_query query = strata_placement_query(exe->device);
     strata_graph *decomposed = NULL;
     query.no_fusion = no_fusion;
     STRATA_TRY(strata_passes_run(outputs, exe->n_outputs, updates, n_updates, &query, alone, &exe->graph, exe->outputs,
                                  new_updates, err));
+    STRATA_TRY(strata_collectives_prepare(place, &exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, err));
     STRATA_TRY(strata_segments_prepare(&exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, err));
     /* Once more for the copies that the passes added. */
     STRATA_TRY(strata_decompose(exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, &query, &decomposed,
@@ -151,16 +153,19 @@ static strata_status build(strata_executable *exe, strata_error *err) {
 /* An executable up to its plan. */
 static strata_status create_planned(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                     strata_tensor *const *updates, int n_updates, const strata_executable_options *opts,
-                                    bool alone, strata_executable **out_executable, strata_error *err) {
+                                    bool alone, const strata_core_place *place, strata_executable **out_executable,
+                                    strata_error *err) {
+    const int n_slots = opts && opts->n_slots ? opts->n_slots : DEFAULT_SLOTS;
     strata_executable *exe = calloc(1, sizeof *exe);
     strata_tensor **new_updates = calloc((size_t)n_updates + 1, sizeof *new_updates);
     if (exe) exe->outputs = calloc((size_t)n_outputs + 1, sizeof(*exe->outputs));
+    if (exe) exe->slots = calloc((size_t)n_slots, sizeof *exe->slots);
     strata_status status;
-    if (exe && new_updates && exe->outputs) {
+    if (exe && new_updates && exe->outputs && exe->slots) {
         exe->device = device;
         exe->n_outputs = n_outputs;
-        exe->n_slots = opts && opts->n_slots ? opts->n_slots : DEFAULT_SLOTS;
-        status = plan(exe, outputs, updates, n_updates, opts && opts->no_fusion, alone, new_updates, err);
+        exe->n_slots = n_slots;
+        status = plan(exe, outputs, updates, n_updates, opts && opts->no_fusion, alone, place, new_updates, err);
     } else {
         status = strata_fail(err, STRATA_OUT_OF_MEMORY, "executable: no host memory");
     }
@@ -176,7 +181,7 @@ strata_status strata_executable_measure(strata_device *device, strata_tensor *co
                                         strata_tensor *const *updates, int n_updates, strata_program_cost *out_cost,
                                         strata_error *err) {
     strata_executable *exe = NULL;
-    STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, NULL, true, &exe, err));
+    STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, NULL, true, NULL, &exe, err));
     const strata_status status = check_supported(exe, err);
     *out_cost = (strata_program_cost){.device_bytes = plan_device_bytes(&exe->plan, exe->n_slots)};
     for (int i = 0; i < exe->plan.n_schedule; i++) {
@@ -191,7 +196,7 @@ strata_status strata_executable_place(strata_device *device, strata_tensor *cons
                                       strata_tensor *const *updates, int n_updates, strata_placement_visit *visit, void *user,
                                       strata_error *err) {
     strata_executable *exe = NULL;
-    STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, NULL, true, &exe, err));
+    STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, NULL, true, NULL, &exe, err));
     strata_status status =
         strata_placement_each(device, (const strata_tensor *const *)exe->plan.schedule, exe->plan.n_schedule, visit, user, err);
     strata_executable_destroy(exe);
@@ -199,12 +204,12 @@ strata_status strata_executable_place(strata_device *device, strata_tensor *cons
 }
 
 static strata_status create(strata_device *device, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
-                            int n_updates, const strata_executable_options *opts, bool alone,
+                            int n_updates, const strata_executable_options *opts, bool alone, const strata_core_place *place,
                             strata_executable **out_executable, strata_error *err) {
-    if (opts && (opts->n_slots < 0 || opts->n_slots > MAX_SLOTS))
-        return strata_fail(err, STRATA_INVALID, "executable: n_slots is %d; it must be 1..%d", opts->n_slots, MAX_SLOTS);
+    if (opts && (opts->n_slots < 0 || opts->n_slots > STRATA_MAX_SLOTS))
+        return strata_fail(err, STRATA_INVALID, "executable: n_slots is %d; it must be 1..%d", opts->n_slots, STRATA_MAX_SLOTS);
     strata_executable *exe = NULL;
-    STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, opts, alone, &exe, err));
+    STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, opts, alone, place, &exe, err));
     strata_status status = build(exe, err);
     if (status)
         strata_executable_destroy(exe);
@@ -216,14 +221,14 @@ static strata_status create(strata_device *device, strata_tensor *const *outputs
 strata_status strata_executable_create(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                        strata_tensor *const *updates, int n_updates, const strata_executable_options *opts,
                                        strata_executable **out_executable, strata_error *err) {
-    return create(device, outputs, n_outputs, updates, n_updates, opts, true, out_executable, err);
+    return create(device, outputs, n_outputs, updates, n_updates, opts, true, NULL, out_executable, err);
 }
 
 strata_status strata_executable_create_replica(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                                strata_tensor *const *updates, int n_updates,
-                                               const strata_executable_options *opts, strata_executable **out_executable,
-                                               strata_error *err) {
-    return create(device, outputs, n_outputs, updates, n_updates, opts, false, out_executable, err);
+                                               const strata_executable_options *opts, const strata_core_place *place,
+                                               strata_executable **out_executable, strata_error *err) {
+    return create(device, outputs, n_outputs, updates, n_updates, opts, false, place, out_executable, err);
 }
 
 void strata_executable_destroy(strata_executable *exe) {
@@ -243,6 +248,7 @@ void strata_executable_destroy(strata_executable *exe) {
     strata_plan_finish(&exe->plan);
     strata_graph_destroy(exe->graph);
     free(exe->outputs);
+    free(exe->slots);
     free(exe);
 }
 
@@ -328,6 +334,24 @@ strata_status strata_executable_submit_segment(strata_executable *exe, int slot_
     return STRATA_OK;
 }
 
+int strata_executable_most_runs(const strata_executable *exe) {
+    const int most = exe->plan.n_segments == 1 ? strata_device_most_runs(exe->device) : 1;
+    return most < exe->n_slots ? most : exe->n_slots;
+}
+
+strata_status strata_executable_submit_many(strata_executable *exe, int first, int n, strata_error *err) {
+    const strata_device_api *api = exe->device->api;
+    uint64_t ticket = 0;
+    STRATA_TRY(n > 1 ? api->run_many(exe->programs[0], first, n, &ticket, err)
+                     : api->run(exe->programs[0], first, &ticket, err));
+    for (int i = 0; i < n; i++) {
+        const int s = (first + i) % exe->n_slots;
+        exe->slots[s] = (slot){.ticket = ticket, .running = true};
+        exe->tickets[s] = ticket;
+    }
+    return STRATA_OK;
+}
+
 strata_status strata_executable_wait_segment(strata_executable *exe, int slot_index, int segment, strata_error *err) {
     return exe->device->api->wait(exe->device, exe->tickets[slot_index * exe->plan.n_segments + segment], err);
 }
@@ -360,6 +384,8 @@ strata_status strata_executable_time_node(const strata_executable *exe, int inde
     strata_bench bench;
     strata_program *program = NULL;
     const uint64_t launches = exe->device->counters.launches;
+    *out_us = 0;
+    if (strata_is_collective(exe->plan.schedule[index])) return STRATA_OK; /* a core does not run it alone */
     strata_status status = strata_bench_init(&bench, exe->device, exe->plan.schedule[index], exe->plan.places, err);
     if (!status) status = exe->device->api->compile(exe->device, &bench.piece, &program, err);
     if (!status) status = strata_bench_time(&bench, program, STRATA_BENCH_ROUNDS, out_us, err);

@@ -4,6 +4,7 @@
 #ifndef STRATA_CORE_EXECUTABLE_H
 #define STRATA_CORE_EXECUTABLE_H
 
+#include "core/compile/collectives.h"
 #include "core/run/placement.h"
 #include "strata/executable.h"
 
@@ -30,17 +31,22 @@ STRATA_MUST_USE strata_status strata_executable_place(strata_device *device, str
 /* ---- replicas ---- */
 
 /* As strata_executable_create, but communication nodes stay: they divide the executable into segments. To run a slot, which is
- * acquired and
- * waited for as ever: submit its segments in order; before segment k, each communication whose `before` is at most k must have
- * been carried out; that can be done once segment `after` has been waited for, on every replica that gives. */
+ * acquired and waited for as ever: submit its segments in order; before segment k, each communication whose `before` is at most
+ * k must have been carried out; that can be done once segment `after` has been waited for, on every replica that gives.
+ * place: the device is a core of a system whose cores exchange by themselves what they can; NULL: it is not. */
 STRATA_MUST_USE strata_status strata_executable_create_replica(strata_device *device, strata_tensor *const *outputs,
                                                                int n_outputs, strata_tensor *const *updates, int n_updates,
                                                                const strata_executable_options *opts,
+                                                               const strata_core_place *place,
                                                                strata_executable **out_executable, strata_error *err);
 strata_device *strata_executable_device(const strata_executable *executable); /* borrowed */
 int strata_executable_n_segments(const strata_executable *executable);
 STRATA_MUST_USE strata_status strata_executable_submit_segment(strata_executable *executable, int slot, int segment,
                                                                strata_error *err);
+/* Submits runs of n acquired slots, first, first + 1, ... (modulo the slots), in one call of the device, where there is one
+ * segment and n is at most strata_executable_most_runs. */
+int strata_executable_most_runs(const strata_executable *executable);
+STRATA_MUST_USE strata_status strata_executable_submit_many(strata_executable *executable, int first, int n, strata_error *err);
 STRATA_MUST_USE strata_status strata_executable_wait_segment(strata_executable *executable, int slot, int segment,
                                                              strata_error *err);
 

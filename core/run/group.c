@@ -4,6 +4,7 @@
  * and fold. */
 #include "core/run/group.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,8 @@ struct strata_group {
     member *members; /* one a replica */
     exchange *exchanges;
     int n_replicas, n_exchanges;
+    /* Replicas' programs exchange values by themselves. */
+    bool exchanges_inside;
     const strata_cross_device_ops *ops;
     const strata_workers *workers; /* NULL: this one alone */
     /* Scratch of carrying an exchange out. */
@@ -192,6 +195,63 @@ static strata_status find_limits(strata_group *group, strata_error *err) {
     return STRATA_OK;
 }
 
+/* ---- create: collectives of cores ---- */
+
+/* Collective number `index` of the replica, with its segment; its node is NULL where there are fewer. */
+static strata_executable_node collective_of(const strata_group *group, int replica, int index) {
+    const strata_executable *exe = group->members[replica].executable;
+    for (int i = 0; i < strata_executable_n_nodes(exe); i++) {
+        const strata_executable_node node = strata_executable_get_node(exe, i);
+        if (strata_is_collective(node.node) && !index--) return node;
+    }
+    return (strata_executable_node){0};
+}
+
+/* All replicas run the same collectives in the same order. */
+static strata_status check_collective(const strata_group *group, int index, bool *out_any, strata_error *err) {
+    const strata_executable_node first = collective_of(group, 0, index);
+    *out_any = first.node != NULL;
+    for (int r = 1; r < group->n_replicas; r++) {
+        const strata_executable_node own = collective_of(group, r, index);
+        const strata_tensor *a = first.node, *b = own.node;
+        if (!a && !b) continue;
+        if (!a || !b)
+            return strata_fail(err, STRATA_INVALID, "replicas 0 and %d: one has a collective %s more than the other", r,
+                               strata_tensor_name(a ? a : b));
+        const strata_status status = strata_exchange_check(a, b, err);
+        if (status) return strata_fail_in(err, status, "collective %d of replicas 0 and %d", index, r);
+    }
+    return STRATA_OK;
+}
+
+/* Before the host waits for a segment, all collectives up to it must have been submitted on every replica. */
+static strata_status check_order(const strata_group *group, strata_error *err) {
+    for (int e = 0; e < group->n_exchanges; e++)
+        for (int r = 0; r < group->n_replicas; r++) {
+            const int after = strata_group_communication(group, r, e, 0).after;
+            for (int i = 0;; i++) {
+                const strata_executable_node own = collective_of(group, r, i);
+                if (!own.node || own.segment > after) break;
+                for (int other = 0; other < group->n_replicas; other++)
+                    if (collective_of(group, other, i).segment >= group->members[other].limit[e])
+                        return strata_fail(err, STRATA_INVALID,
+                                           "communication %d, %s: replica %d makes collective %s before it and replica %d "
+                                           "behind it; the order must be the same",
+                                           e, strata_tensor_name(node_of(group, e)), r, strata_tensor_name(own.node), other);
+            }
+        }
+    return STRATA_OK;
+}
+
+static strata_status check_collectives(strata_group *group, strata_error *err) {
+    bool any = true;
+    for (int i = 0; any; i++) {
+        STRATA_TRY(check_collective(group, i, &any, err));
+        group->exchanges_inside |= any;
+    }
+    return group->exchanges_inside ? check_order(group, err) : STRATA_OK;
+}
+
 static strata_status prepare_ops(strata_group *group, const strata_cross_device_ops *ops, strata_error *err) {
     group->ops = ops ? ops : &strata_cross_device_host;
     for (int e = 0; e < group->n_exchanges && group->ops->prepare; e++) {
@@ -246,6 +306,7 @@ strata_status strata_group_create(strata_executable *const *replicas, int n_repl
     if (workers && workers->n > 1) group->workers = workers;
     strata_status status = match(group, err);
     if (!status) status = find_limits(group, err);
+    if (!status) status = check_collectives(group, err);
     if (!status) status = make_room(group, err);
     if (!status) status = prepare_ops(group, ops, err);
     if (status)
@@ -330,9 +391,51 @@ strata_communication_totals strata_group_total(const strata_group_totals *totals
 
 /* ---- a step ---- */
 
-/* Puts the replica before the message, and ends the group. */
+/* The replica whose core has come to fewer collectives than all others; -1: there is no such core, or devices do not say. */
+static int find_straggler(const strata_group *group, uint64_t *out_reached, uint64_t *out_next) {
+    int straggler = -1;
+    uint64_t least = UINT64_MAX, next = UINT64_MAX;
+    for (int r = 0; r < group->n_replicas && group->exchanges_inside; r++) {
+        strata_device *device = strata_executable_device(group->members[r].executable);
+        const strata_device_collectives *c = device->api->collectives ? device->api->collectives(device) : NULL;
+        if (!c || !c->reached) return -1;
+        const uint64_t reached = c->reached(device);
+        if (reached < least) {
+            next = least;
+            least = reached;
+            straggler = r;
+        } else if (reached < next) {
+            next = reached;
+        }
+    }
+    *out_reached = least;
+    *out_next = next;
+    return next > least ? straggler : -1;
+}
+
+/* Cores whose programs wait for one that is lost are lost too: nobody waits for each of them until its time is over. */
+static void abandon_cores(const strata_group *group, strata_status status, const strata_error *err) {
+    const strata_error unknown = {.status = status, .message = "another core of its system was lost"};
+    if (!group->exchanges_inside || (status != STRATA_TIMEOUT && status != STRATA_DEVICE_LOST)) return;
+    for (int r = 0; r < group->n_replicas; r++) {
+        strata_device *device = strata_executable_device(group->members[r].executable);
+        if (device->api->abandon) device->api->abandon(device, err ? err : &unknown);
+    }
+}
+
+/* Puts the replica before the message, and ends the group. Names the core that other cores wait for. */
 static strata_status fail(strata_group *group, int replica, strata_status status, strata_error *err) {
+    uint64_t reached, next;
     group->failed = status;
+    const int straggler = find_straggler(group, &reached, &next);
+    abandon_cores(group, status, err);
+    if (straggler >= 0 && straggler != replica)
+        return strata_fail_in(err, status,
+                              "replica %d waits for replica %d, %s, which has come to %llu collectives where all others have "
+                              "come to %llu or more",
+                              replica, straggler,
+                              strata_device_get_info(strata_executable_device(group->members[straggler].executable))->id,
+                              (unsigned long long)reached, (unsigned long long)next);
     return strata_fail_in(err, status, "replica %d", replica);
 }
 
@@ -426,6 +529,37 @@ strata_status strata_group_start(strata_group *group, int slot, int64_t step, st
         group->members[r].next = 0;
         STRATA_TRY(advance(group, r, slot, group->members[r].limit[0], err));
     }
+    return STRATA_OK;
+}
+
+int strata_group_most_steps(const strata_group *group) {
+    int most = group->n_exchanges ? 1 : INT_MAX;
+    for (int r = 0; r < group->n_replicas; r++) {
+        const int own = strata_executable_most_runs(group->members[r].executable);
+        most = own < most ? own : most;
+    }
+    return most;
+}
+
+strata_status strata_group_run_steps(strata_group *group, int first, int n, int64_t step, strata_error *err) {
+    STRATA_TRY(check_alive(group, err));
+    group->step = step;
+    group->started = strata_trace_now();
+    for (int r = 0; r < group->n_replicas; r++) {
+        member *m = &group->members[r];
+        const int n_slots = strata_executable_n_slots(m->executable);
+        for (int i = 0; i < n; i++) {
+            submission *s = &m->submissions[(first + i) % n_slots]; /* there is one segment */
+            s->runs = true;
+            s->at = group->started;
+            s->step = step + i;
+        }
+        if (group->trace) strata_executable_device(m->executable)->trace_step = step;
+        const strata_status status = strata_executable_submit_many(m->executable, first, n, err);
+        if (status) return fail(group, r, status, err);
+        m->next = m->n_segments;
+    }
+    group->counters.steps += (uint64_t)n;
     return STRATA_OK;
 }
 

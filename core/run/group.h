@@ -7,7 +7,11 @@
  * A step: strata_group_acquire, fill every replica's inputs in that slot, strata_group_start, strata_group_finish, and later
  * strata_group_wait before outputs are read. start submits what needs no other replica; while the devices are at it the host
  * may prepare the next step's inputs. finish carries the communications out, in order, each after everything that does not need
- * it has been submitted, so that devices have work during a fold; it returns when the last segment has been submitted. */
+ * it has been submitted, so that devices have work during a fold; it returns when the last segment has been submitted.
+ *
+ * Where devices are cores that exchange by themselves (core/compile/collectives.h), their programs wait for each other, and the
+ * group only sees to it that all of them are submitted before it waits for one. A failure then names the core that the others
+ * wait for. */
 #ifndef STRATA_CORE_GROUP_H
 #define STRATA_CORE_GROUP_H
 
@@ -21,8 +25,8 @@ typedef struct strata_group strata_group;
 /* Takes the executables, even on failure; all come from strata_executable_create_replica with the same options. Replicas'
  * communication nodes are matched by channel (core/op/communication.h): all members of a channel must have the same nodes in
  * the same order.
- * Fails: INVALID, with both sides, when they do not, when two nodes of one exchange differ in op, dtype or shape, and when
- * nobody gives what one takes.
+ * Fails: INVALID, with both sides, when they do not, when two nodes of one exchange differ in op, dtype or shape, when nobody
+ * gives what one takes, and when cores would wait for each other for ever.
  *   workers  borrowed; exchanges in channels that are not local span the replicas of all of them, worker after worker.
  *            NULL: this worker alone
  *   ops      how this worker's values are added up; NULL: on the host, in replica order */
@@ -54,6 +58,13 @@ STRATA_MUST_USE strata_status strata_group_finish(strata_group *group, int slot,
  * communicate nothing, as the others learn it by the way. */
 STRATA_MUST_USE strata_status strata_group_look(strata_group *group, int slot, strata_error *err);
 STRATA_MUST_USE strata_status strata_group_wait(strata_group *group, int slot, strata_error *err);
+
+/* How many steps the group takes in one call of each device, with nothing to do for the host in between: 1 where a device takes
+ * one run a call, or where the host carries an exchange out. */
+int strata_group_most_steps(const strata_group *group);
+/* Starts and finishes n steps, at most as many as that, in the slots first, first + 1, ... (modulo the slots), which were
+ * acquired and filled. step: of the first of them. */
+STRATA_MUST_USE strata_status strata_group_run_steps(strata_group *group, int first, int n, int64_t step, strata_error *err);
 
 /* What the group has communicated since it was made. */
 typedef struct strata_group_counters {

@@ -4,6 +4,7 @@
 #ifndef STRATA_CORE_STRATEGY_H
 #define STRATA_CORE_STRATEGY_H
 
+#include "core/compile/collectives.h"
 #include "core/op/communication.h"
 #include "core/run/cross_device.h"
 #include "strata/distribute.h"
@@ -121,6 +122,8 @@ struct strata_strategy {
     /* The communicator that the strategy made itself, from the environment; NULL: it was given one, or has none. */
     void *joined;
     const strata_cross_device_ops *cross_device;
+    /* The devices as cores of one system that exchange by themselves; n 0: they are not. */
+    strata_cores cores;
     strata_shard_optimizer shard_optimizer;
     /* gradients are communicated in parts of about this size, each as soon as it is there. */
     int64_t bucket_bytes;
@@ -140,6 +143,12 @@ struct strata_distributed_variable {
     int block;
     strata_owned owned;
 };
+
+/* The place of a device in a group of all of the strategy's devices; counts as in strata_core_place. cores NULL: it is no core
+ * that exchanges by itself. */
+static inline strata_core_place strata_strategy_core_place(const strata_strategy *strategy, int device, const bool *counts) {
+    return (strata_core_place){strategy->cores.n > 1 ? &strategy->cores : NULL, device, counts};
+}
 
 static inline bool strata_strategy_has_workers(const strata_strategy *strategy) {
     return strategy->workers.n > 1;

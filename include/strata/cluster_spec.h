@@ -4,8 +4,8 @@
  * leave it:
  *
  *     strata_cluster_spec spec;
- *     STRATA_TRY(strata_cluster_spec_resolve(NULL, &spec, err));     TF_CONFIG, torchrun, Open MPI, MPICH, Slurm, Kubernetes;
- *     else one worker
+ *     STRATA_TRY(strata_cluster_spec_resolve(NULL, &spec, err));     TF_CONFIG, torchrun, Open MPI, MPICH, Slurm, TPU,
+ *     Kubernetes; else one worker
  *     spec.rank, spec.world_size, spec.is_chief, spec.rendezvous
  *     strata_cluster_spec_finish(&spec);
  *
@@ -46,8 +46,8 @@ typedef struct strata_cluster_job {
 
 /* Plain values, owned by the struct: read them, don't change them. */
 typedef struct strata_cluster_spec {
-    /* Which resolver found it: "--cluster", "TF_CONFIG", "torchrun", "Open MPI", "MPICH", "Slurm", "Kubernetes", "none". Static
-     * memory. */
+    /* Which resolver found it: "--cluster", "TF_CONFIG", "torchrun", "Open MPI", "MPICH", "Slurm", "TPU", "Kubernetes", "none".
+     * Static memory. */
     const char *source;
     strata_cluster_job jobs[STRATA_TASK_TYPES];
     /* Of this process; the index is within its job. */
@@ -87,8 +87,8 @@ typedef struct strata_cluster_options {
 } strata_cluster_options;
 
 /* Asks the resolvers in this order, and the first that recognises something decides: `cluster`, TF_CONFIG, torchrun (RANK,
- * WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_*), MPICH and its kin (MPI_LOCALRANKID, PMI_*), Slurm (a step's SLURM_*), Kubernetes
- * indexed jobs (JOB_COMPLETION_INDEX); else it is a world of one.
+ * WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_*), MPICH and its kin (MPI_LOCALRANKID, PMI_*), Slurm (a step's SLURM_*), the hosts of
+ * a TPU (TPU_WORKER_HOSTNAMES), Kubernetes indexed jobs (JOB_COMPLETION_INDEX); else it is a world of one.
  * cluster/resolver/README.md has the variables of each.   opts may be NULL.
  * STRATA_ROLES=chief=1,worker=3,ps=2,evaluator=1 gives types to the tasks of launchers that only count them (all but `cluster`
  * and TF_CONFIG), in this order; without "worker" the tasks that remain are workers. The counts must add up to the launcher's.

@@ -121,6 +121,19 @@ STRATA_API STRATA_MUST_USE strata_status strata_device_open(const char *which, c
 STRATA_API void strata_device_close(strata_device *device); /* after all made on it is destroyed; NULL is fine */
 STRATA_API const strata_device_info *strata_device_get_info(const strata_device *device);
 
+/* The place of a device among the cores of a system (a TPU board, a pod's host) that have an interconnect of their own. */
+typedef struct strata_topology {
+    /* Cores of one system have the same text: "board 0". */
+    char system[64];
+    /* How many cores the system has, and the device's number among them. Sums over cores are folded in the order of these
+     * numbers. */
+    int n_cores, core;
+    /* The cores as a grid of `rank` (at most 4) dimensions, and the device's place in it; rank 0: not known. */
+    int rank, dims[4], coordinates[4];
+} strata_topology;
+/* NULL: the device is not one core of several. Borrowed from the device. */
+STRATA_API const strata_topology *strata_device_get_topology(strata_device *device);
+
 /* What the device has been asked for since it was opened; a step that replays adds to launches and waits only. */
 typedef struct strata_device_counters {
     /* device buffers made. */

@@ -250,7 +250,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_strategy_run(strata_function *fu
                                                              int n_inputs, strata_per_replica *outputs, int n_outputs,
                                                              strata_error *err);
 
-/* The same, and what the replicas return as their first value, a number each, as one: run and strata_strategy_reduce_scalar. */
+/* strata_strategy_run, and what the replicas return as their first value, a number each, as one: run and
+ * strata_strategy_reduce_scalar. */
 STRATA_API STRATA_MUST_USE strata_status strata_strategy_run_scalar(strata_function *function, const strata_per_replica *inputs,
                                                                     int n_inputs, strata_reduction reduction, double *out_value,
                                                                     strata_error *err);
@@ -286,6 +287,15 @@ STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_set_epoch(st
 STRATA_API STRATA_MUST_USE strata_status strata_distributed_batches_next(strata_distributed_batches *batches,
                                                                          strata_per_replica values[2], int64_t *out_n,
                                                                          strata_error *err);
+/* Steps per execution: runs the function on the next n_steps batches, as so many calls of strata_distributed_batches_next and
+ * strata_strategy_run. Devices that take several runs in one call (cores of a TPU) get all those whose inputs have the same
+ * shapes at once, so that the host has nothing to do between them. The bits are the same. outputs: [n_steps * n_outputs], those
+ * of one step after the other, each as strata_strategy_run has them. *out_n_steps: steps that were run, fewer where the epoch
+ * ended. Cross-replica. */
+STRATA_API STRATA_MUST_USE strata_status strata_strategy_run_batches(strata_function *function,
+                                                                     strata_distributed_batches *batches, int n_steps,
+                                                                     strata_per_replica *outputs, int n_outputs,
+                                                                     int *out_n_steps, strata_error *err);
 STRATA_API void strata_distributed_batches_destroy(strata_distributed_batches *batches); /* NULL is fine */
 
 /* What a function that makes each worker's input is told (strategy.distribute_datasets_from_function). */

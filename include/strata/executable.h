@@ -20,8 +20,9 @@ extern "C" {
 
 typedef struct strata_executable strata_executable;
 
+enum { STRATA_MAX_SLOTS = 256 };
 typedef struct strata_executable_options {
-    /* 1..8; 0: 3. */
+    /* 1..STRATA_MAX_SLOTS; 0: 3. */
     int n_slots;
     /* Keep every node as built (debugging, tests). */
     bool no_fusion;

@@ -185,8 +185,10 @@ typedef struct strata_fit_options {
      * exchanges and other work on the host, in the Trace Event Format of ui.perfetto.dev and chrome://tracing. Programs are
      * compiled anew for it. With several workers all give one or none, and rank 0's has the events of all. NULL: none. */
     const char *trace;
-    /* Call on_progress after every so many steps of an epoch, and at its end; 0: 1. Steps are submitted without waiting for
-     * each other anyhow, so nothing else changes. */
+    /* Call on_progress after every so many steps of an epoch, and at its end; 0: 1. Devices that take several runs in one call
+     * (cores of a TPU, where no exchange needs the host) get so many steps at once, at most 128, and the host fills the next
+     * ones while they are at these, for which programs have twice as many slots of input and output memory. What is trained
+     * has the same bits. */
     int64_t steps_per_execution;
     /* Evaluated after each epoch in batches of `batch`; borrowed. The bits of what is trained are the same with it and without.
      * Each of several workers evaluates all of it, and where a loss decides something it is rank 0's. NULL: none. */

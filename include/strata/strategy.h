@@ -36,16 +36,20 @@ typedef struct strata_strategy_options {
     const strata_device_options *device_options;
     /* central_storage: the device that stores and updates the parameters; NULL: "host". */
     const char *parameter_device;
+    /* tpu: which system of cores: "local" (the first of this machine; of several workers on it each its own), or the name of a
+     * system, of its plugin, or of the TPU in the variable TPU_NAME, which is the local one. NULL: as TPU_NAME says, else
+     * "local". */
+    const char *tpu_address;
     /* [n_split] Weights of the replicas' shares of a batch, one for each replica, 1..1000000; NULL: equal shares. */
     const int64_t *split;
     int n_split;
-    /* multi_worker_mirrored: connects the workers. Borrowed; it must outlive the strategy. NULL: the strategy connects those
-     * that the environment names (strata/cluster_spec.h), with the secret in STRATA_SECRET. */
+    /* multi_worker_mirrored and tpu: connects the workers. Borrowed; it must outlive the strategy. NULL: the strategy
+     * connects those that the environment names (strata/cluster_spec.h), with the secret in STRATA_SECRET. */
     strata_communicator *communicator;
     /* Shares follow the replicas' speeds, which are measured now and then while a model trains. */
     bool auto_split;
-    /* multi_worker_mirrored: gradients travel between workers as F16 or BF16, rounded, and are added up in f32. F32 (0): as
-     * they are. */
+    /* multi_worker_mirrored and tpu: gradients travel between workers as F16 or BF16, rounded, and are added up in f32. F32
+     * (0): as they are. */
     strata_dtype compress;
     /* multi_worker_mirrored: the place of this worker among those of its machine. They divide the accelerators where no devices
      * are named. local_size 0: this worker is alone on its machine. */
@@ -80,6 +84,7 @@ extern STRATA_API const char *const strata_cross_device_names[];
  *     "mirrored"                 a replica on each device
  *     "central_storage"          a replica on each device; the parameter device updates the parameters for all of them
  *     "multi_worker_mirrored"    mirrored in each worker of a job
+ *     "tpu"                      a replica on each core of a system of cores, a TPU or a plugin's accelerator like it
  *     "auto"                     mirrored where there are several accelerators, else one_device
  *
  * mirrored takes devices of any APIs and vendors together. Without names it takes every accelerator (a GPU or plugin; one
@@ -93,6 +98,13 @@ extern STRATA_API const char *const strata_cross_device_names[];
  * multi_worker_mirrored divides the machine's accelerators among the workers of that machine. Every worker creates the
  * strategy at about the same time, trains the same model on the same data in the same order, and takes its share of each
  * batch. All workers begin with the initial parameters of the chief, rank 0.
+ *
+ * tpu takes all cores of one system, or those that are named, in the order of their numbers in the system. It trains as
+ * mirrored does, and as multi_worker_mirrored does where there are several workers, each with a system of its own. Cores
+ * whose driver offers it add up by themselves, inside of their programs, and take several steps in one call
+ * (strata_fit_options.steps_per_execution, strata_strategy_run_batches); so do those of a mirrored strategy. Creating the
+ * strategy initializes the system (each core's memory is new), destroying it shuts it down. strata_device_get_topology has
+ * each core's place.
  *
  * Fails: INVALID for an unknown name (the message has the nearest one), unknown cross-device ops, a device other than "host"
  * that is named twice, or a wrong number of devices; else what opening a device fails with. Threads: as strata_device_open. */

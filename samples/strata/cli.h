@@ -127,7 +127,7 @@ void say_what_it_copied(fallback_report *report, const char *run);
 typedef struct strategy_flags {
     const char *name, *devices, *parameter_device, *split, *cluster, *task, *tls_cert, *tls_key, *tls_ca, *tls_name;
     const char *cross_device_ops;
-    const char *compress, *engine, *transport, *interface, *shard_optimizer;
+    const char *compress, *engine, *transport, *interface, *shard_optimizer, *tpu_address;
     double wait_s, heartbeat_s, stall_s;
     bool insecure;
     int64_t bytes_per_pack;

@@ -46,7 +46,7 @@ int resolve_workers(const strategy_flags *flags, strata_cluster_spec *out_spec) 
     const strata_cluster_options cluster = {.cluster = flags->cluster, .task = flags->task};
     strata_status status = strata_cluster_spec_resolve(&cluster, out_spec, &err);
     if (!status && out_spec->rank < 0)
-        status = strata_fail(&err, STRATA_INVALID, "this task is %s %d; multi_worker_mirrored has chief and workers",
+        status = strata_fail(&err, STRATA_INVALID, "this task is %s %d; multi_worker_mirrored and tpu have chief and workers",
                              strata_task_type_name(out_spec->task_type), out_spec->task_index);
     return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
 }
@@ -84,11 +84,17 @@ int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, c
     return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
 }
 
-/* Joins the workers that --cluster or the environment names, and tells the strategy. */
-static int find_and_join_workers(const strategy_flags *flags, opened_strategy *opened, strata_strategy_options *opts) {
+/* Joins the workers that --cluster or the environment names, and tells the strategy. alone: a strategy of one worker is meant
+ * as often as not, and needs nobody to join. */
+static int find_and_join_workers(const strategy_flags *flags, bool alone, opened_strategy *opened,
+                                 strata_strategy_options *opts) {
     strata_cluster_spec spec = {0};
     int code = resolve_workers(flags, &spec);
     opened->chief = spec.is_chief;
+    if (!code && alone && spec.world_size == 1) {
+        strata_cluster_spec_finish(&spec);
+        return EXIT_OK;
+    }
     if (!code && !strcmp(spec.source, "none"))
         fprintf(stderr, "strata: nothing names a cluster (--cluster, TF_CONFIG, a launcher): this is the only worker\n");
     const strata_communicator_options more = {.engine = flags->engine, .transport = flags->transport};
@@ -142,6 +148,7 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
     strata_strategy_options opts = {.device_options = &device_options,
                                     .parameter_device = flags->parameter_device,
                                     .bytes_per_pack = flags->bytes_per_pack,
+                                    .tpu_address = flags->tpu_address,
                                     .cross_device_ops = flags->cross_device_ops};
     strata_error err = {0};
     if (read_device_flags(device, &device_options)) return EXIT_USAGE;
@@ -160,13 +167,14 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
     }
     const char *name = flags->name ? flags->name : device->which ? "one_device" : devices ? "mirrored" : "default";
     opened->chief = true;
-    if (!strcmp(name, "multi_worker_mirrored")) {
-        const int code = find_and_join_workers(flags, opened, &opts);
+    const bool tpu = !strcmp(name, "tpu");
+    if (tpu || !strcmp(name, "multi_worker_mirrored")) {
+        const int code = find_and_join_workers(flags, tpu, opened, &opts);
         if (code) return code;
     } else if (names_workers(flags)) {
         return usage_error(
             "--cluster, --task, --tls-..., --transport, --interface, --insecure, --wait, --heartbeat and --stall are for "
-            "--strategy multi_worker_mirrored");
+            "--strategy multi_worker_mirrored or tpu");
     } else {
         warn_of_workers(name);
     }

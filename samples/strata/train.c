@@ -19,7 +19,7 @@ typedef struct train_options {
     const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log;
     device_flags device;
     strategy_flags strategy;
-    int64_t epochs, batch, global_batch, accumulate, seed;
+    int64_t epochs, batch, global_batch, accumulate, together, seed;
     int64_t patience, log_every;
     double learning_rate, validation_split;
     bool json, scale_lr, log_device_placement, restore_best;
@@ -36,10 +36,15 @@ static const option_row rows[] = {
      1e12},
     {"accumulate", "N", "steps of N batches, whose gradients are added up (as the model says, else 1)", OPTION_INT,
      offsetof(train_options, accumulate), 1, 1e6},
-    {"strategy", "NAME", "default, one_device, mirrored, multi_worker_mirrored, central_storage or auto", OPTION_TEXT,
+    {"strategy", "NAME", "default, one_device, mirrored, multi_worker_mirrored, central_storage, tpu or auto", OPTION_TEXT,
      offsetof(train_options, strategy.name), 0, 0},
     {"devices", "A,B", "of the strategy, one a replica (mirrored: all accelerators)", OPTION_TEXT,
      offsetof(train_options, strategy.devices), 0, 0},
+    {"tpu-address", "local|NAME", "tpu: the system of cores, by its name or its plugin's (TPU_NAME, else local)", OPTION_TEXT,
+     offsetof(train_options, strategy.tpu_address), 0, 0},
+    {"steps-per-execution", "N",
+     "steps that the host gives cores of a TPU in one call; elsewhere how often the progress is shown (1)", OPTION_INT,
+     offsetof(train_options, together), 1, 1e6},
     CLUSTER_OPTION_ROWS(train_options, strategy),
     {"transport", "NAME", "several workers: tcp, or shm for those of one host (shm where it can be)", OPTION_TEXT,
      offsetof(train_options, strategy.transport), 0, 0},
@@ -428,6 +433,7 @@ static int fit(training *t) {
                                .batch = t->batch,
                                .auto_shard = t->auto_shard,
                                .trace = trace_path(t, own_trace, sizeof own_trace),
+                               .steps_per_execution = t->options.together,
                                .seed = (uint64_t)t->options.seed,
                                .class_weights = t->class_weights,
                                .n_class_weights = t->n_class_weights,

@@ -53,7 +53,8 @@ static strata_status create(strata_communicator *comm, strata_device *device, in
     strata_executable *exe = NULL;
     STRATA_TRY(strata_graph_create(&graph, err));
     strata_tensor *update = NULL, *output = build(graph, strata_communicator_rank(comm), length, &update);
-    const strata_status status = strata_executable_create_replica(device, &output, output != NULL, &update, 1, NULL, &exe, err);
+    const strata_status status =
+        strata_executable_create_replica(device, &output, output != NULL, &update, 1, NULL, NULL, &exe, err);
     strata_graph_destroy(graph);
     return status ? status : strata_group_create(&exe, 1, workers, NULL, out_group, err);
 }
@@ -114,7 +115,8 @@ Test(pipeline, a_worker_that_is_not_there_is_told) {
     cr_assert_eq(strata_graph_create(&graph, &err), STRATA_OK);
     strata_tensor *x = strata_input(graph, "x", STRATA_DTYPE_F32, STRATA_SHAPE(2));
     strata_tensor *sent = strata_send_to_worker(strata_neg(x), 0, 0, 4);
-    cr_assert_eq(strata_executable_create_replica(device, NULL, 0, &sent, 1, NULL, &exe, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_executable_create_replica(device, NULL, 0, &sent, 1, NULL, NULL, &exe, &err), STRATA_OK, "%s",
+                 err.message);
     strata_graph_destroy(graph);
     cr_assert_eq(strata_group_create(&exe, 1, NULL, NULL, &group, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(strata_group_acquire(group, &slot, &err), STRATA_OK);

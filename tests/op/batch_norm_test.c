@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "shaders/shaders.h"
+#include "strata/executable.h"
 #include "tests/op/op_case.h"
 
 static const double epsilon = 1e-3;
@@ -118,4 +119,39 @@ Test(batch_norm, takes_two_launches_to_measure_and_one_to_normalise) {
         strata_array_finish(&x);
         strata_array_finish(&c);
     }
+}
+
+/* -dx of the rows of x with dy, twice over where `times` is 2, on the host device. */
+static void minus_gradient(int times, float out[12]) {
+    static const float x[6] = {1, 2, -3, 0.5f, -1, 4}, dy[6] = {0.3f, -0.2f, 0.9f, 1, 0.1f, -0.4f};
+    strata_device *device = NULL;
+    strata_graph *graph = NULL;
+    strata_executable *exe = NULL;
+    strata_error err = {0};
+    const strata_shape shape = STRATA_SHAPE(2 * times, 3);
+    float values[2][12];
+    for (int i = 0; i < 6 * times; i++) values[0][i] = x[i % 6], values[1][i] = dy[i % 6];
+    cr_assert_eq(strata_device_open("host", NULL, &device, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_graph_create(&graph, &err), STRATA_OK);
+    strata_tensor *inputs[2] = {strata_input(graph, "x", STRATA_DTYPE_F32, shape),
+                                strata_input(graph, "dy", STRATA_DTYPE_F32, shape)};
+    strata_tensor *one = strata_broadcast_to(strata_scalar(graph, STRATA_DTYPE_F32, 1), STRATA_SHAPE(3)), *mean, *variance, *dx;
+    strata_gradients(strata_batch_norm_training(inputs[0], one, one, epsilon, &mean, &variance), inputs[1], inputs, 1, &dx);
+    dx = strata_neg(dx);
+    cr_assert_eq(strata_executable_create(device, &dx, 1, NULL, 0, NULL, &exe, &err), STRATA_OK, "%s", err.message);
+    strata_array given[2], got = strata_array_view(STRATA_DTYPE_F32, shape, out);
+    for (int i = 0; i < 2; i++) given[i] = strata_array_view(STRATA_DTYPE_F32, shape, values[i]);
+    cr_assert_eq(strata_executable_run(exe, (const char *[]){"x", "dy"}, given, 2, &got, 1, &err), STRATA_OK, "%s",
+                 err.message);
+    strata_executable_destroy(exe);
+    strata_graph_destroy(graph);
+    strata_device_close(device);
+}
+
+/* Of two rows the sums (2, C) have x's shape, and the gradient must not be written over them while they are read. */
+Test(batch_norm, the_gradient_of_two_rows_is_that_of_the_same_rows_twice) {
+    float two[12], four[12];
+    minus_gradient(1, two);
+    minus_gradient(2, four);
+    for (int i = 0; i < 12; i++) cr_assert_float_eq(two[i % 6], four[i], 1e-6, "element %d", i);
 }

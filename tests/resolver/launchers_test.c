@@ -174,3 +174,38 @@ Test(kubernetes, explains_what_is_wrong) {
     refuses(VARIABLES("JOB_COMPLETION_INDEX=0", "HOSTNAME=fit_x y-0", "STRATA_WORLD_SIZE=1", "STRATA_SERVICE=s"),
             "Kubernetes: the address of worker:0, \"fit_x y-0.s:2222\", has a character that no host name has");
 }
+
+/* ---- TPU ---- */
+
+Test(tpu, hosts_of_a_slice_are_its_workers) {
+    tells(VARIABLES("TPU_WORKER_HOSTNAMES=t-0.s,t-1.s", "TPU_WORKER_ID=1", "TPU_NAME=t"),
+          "worker t-0.s:2222 t-1.s:2222; I am worker:1, rank 1 of 2, local 0 of 1; t-0.s:2222");
+    tells(
+        VARIABLES("TPU_WORKER_HOSTNAMES=10.0.0.2:8470, 10.0.0.3:8470,[fd00::1]:8471", "CLOUD_TPU_TASK_ID=2", "STRATA_PORT=80"),
+        "worker 10.0.0.2:80 10.0.0.3:80 [fd00::1]:80; I am worker:2, rank 2 of 3, local 0 of 1; 10.0.0.2:80");
+    /* Within an indexed job, whose words say less. */
+    tells(VARIABLES("TPU_WORKER_HOSTNAMES=a,b", "TPU_WORKER_ID=0", "JOB_COMPLETION_INDEX=0", "HOSTNAME=fit-0"),
+          "worker a:2222 b:2222; I am worker:0, rank 0 of 2, local 0 of 1, chief; a:2222");
+}
+
+Test(tpu, a_single_host_is_no_job) {
+    tells(VARIABLES("TPU_WORKER_HOSTNAMES=localhost", "TPU_WORKER_ID=0", "JOB_COMPLETION_INDEX=1", "HOSTNAME=fit-1",
+                    "STRATA_WORLD_SIZE=2"),
+          "worker fit-0.fit:2222 fit-1.fit:2222; I am worker:1, rank 1 of 2, local 0 of 1; fit-0.fit:2222");
+}
+
+Test(tpu, explains_what_is_wrong) {
+    refuses(
+        VARIABLES("TPU_WORKER_HOSTNAMES=a,b"),
+        "TPU: TPU_WORKER_HOSTNAMES has 2 hosts, and neither TPU_WORKER_ID nor CLOUD_TPU_TASK_ID says which of them this is");
+    refuses(VARIABLES("TPU_WORKER_HOSTNAMES=a,b", "TPU_WORKER_ID=2"),
+            "TPU: TPU_WORKER_ID is \"2\"; it must be a whole number from 0 to 1");
+    refuses(VARIABLES("TPU_WORKER_HOSTNAMES=a,,b", "TPU_WORKER_ID=0"), "TPU: host 1 of TPU_WORKER_HOSTNAMES is empty");
+    refuses(VARIABLES("TPU_WORKER_HOSTNAMES=a,b c", "TPU_WORKER_ID=0"),
+            "TPU: the address of worker:1, \"b c:2222\", has a character that no host name has");
+    refuses(VARIABLES("TPU_WORKER_HOSTNAMES=a,a", "TPU_WORKER_ID=0"),
+            "TPU: two tasks have the address a:2222; each needs its own");
+    refuses(VARIABLES("TPU_WORKER_HOSTNAMES=a,b", "TPU_WORKER_ID=0", "MEGASCALE_NUM_SLICES=2"),
+            "TPU: MEGASCALE_NUM_SLICES is 2, and TPU_WORKER_HOSTNAMES has the hosts of one slice; name those of all slices by "
+            "--cluster and --task");
+}

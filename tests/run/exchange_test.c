@@ -34,7 +34,8 @@ static strata_graph *new_graph(void) {
 /* Destroys the graph. */
 static strata_executable *compile(strata_graph *graph, int replica, strata_tensor *output, strata_tensor *update) {
     strata_executable *exe = NULL;
-    OK(strata_executable_create_replica(devices[replica], &output, output != NULL, &update, update != NULL, NULL, &exe, &err));
+    OK(strata_executable_create_replica(devices[replica], &output, output != NULL, &update, update != NULL, NULL, NULL, &exe,
+                                        &err));
     strata_graph_destroy(graph);
     return exe;
 }

@@ -43,7 +43,7 @@ Test(executable, create_refuses_what_makes_no_sense) {
     expect_refused(NULL, 0, NULL, "nothing");
     expect_refused(&none, 1, NULL, "NULL");
     expect_refused((strata_tensor *[]){y, foreign}, 2, NULL, "another graph");
-    expect_refused(&y, 1, &(strata_executable_options){.n_slots = 9}, "9");
+    expect_refused(&y, 1, &(strata_executable_options){.n_slots = STRATA_MAX_SLOTS + 1}, "257");
     expect_refused(&y, 1, &(strata_executable_options){.n_slots = -1}, "-1");
     strata_add(x, strata_input(graph, "w", f32, STRATA_SHAPE(4)));
     expect_refused(&y, 1, NULL, "add");

@@ -37,8 +37,9 @@ static strata_executable *compile(strata_graph *graph, int replica, strata_tenso
                                   strata_tensor *const *updates, int n_updates) {
     strata_executable *exe = NULL;
     strata_error err = {0};
-    cr_assert_eq(strata_executable_create_replica(devices[replica], outputs, n_outputs, updates, n_updates, NULL, &exe, &err),
-                 STRATA_OK, "%s", err.message);
+    cr_assert_eq(
+        strata_executable_create_replica(devices[replica], outputs, n_outputs, updates, n_updates, NULL, NULL, &exe, &err),
+        STRATA_OK, "%s", err.message);
     strata_graph_destroy(graph);
     return exe;
 }

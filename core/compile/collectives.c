@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One walk over the graph copies it, and puts what the cores do themselves in place of the communication that they can do. */
+#include "core/compile/collectives.h"
+
+#include <stdlib.h>
+
+#include "core/op/communication.h"
+#include "core/op/ops.h"
+
+typedef struct rewriter {
+    const strata_core_place *place;
+    strata_graph *to;
+    /* By old id. */
+    strata_tensor **mapped;
+} rewriter;
+
+static const strata_communication_attrs *common_of(const strata_tensor *node) {
+    return node->attrs;
+}
+
+bool strata_is_collective(const strata_tensor *node) {
+    return (node->op->flags & STRATA_OP_COMMUNICATION) && common_of(node)->cores;
+}
+
+/* ---- which nodes ---- */
+
+static bool is_member(strata_channel channel, int device) {
+    return !channel.members || (device < 63 && (channel.members >> device & 1));
+}
+
+static int count_members(const strata_cores *cores, strata_channel channel) {
+    int n = 0;
+    for (int d = 0; d < cores->n; d++) n += is_member(channel, d);
+    return n;
+}
+
+static int64_t reduction_of(const strata_tensor *node) {
+    if (node->op == &strata_op_all_reduce) return ((const strata_all_reduce_attrs *)node->attrs)->reduction;
+    return ((const strata_parts_attrs *)node->attrs)->reduction;
+}
+
+static bool spans_workers(const strata_cores *cores, const strata_tensor *node) {
+    return cores->has_workers && !common_of(node)->channel.local;
+}
+
+static bool is_theirs(const strata_cores *cores, const strata_tensor *node) {
+    const bool gathers = node->op == &strata_op_all_gather, reduces = node->op == &strata_op_all_reduce;
+    if (!gathers && !reduces && node->op != &strata_op_reduce_scatter) return false;
+    const strata_communication_attrs *common = node->attrs;
+    if (common->every || !node->n_inputs || count_members(cores, common->channel) < 2) return false;
+    if (gathers) return !spans_workers(cores, node);
+    if (!(cores->sum_dtypes >> common->dtype & 1)) return false;
+    if (reduction_of(node) != STRATA_REDUCE_SUM && (common->dtype != STRATA_DTYPE_F32 || spans_workers(cores, node)))
+        return false;
+    return reduces || !spans_workers(cores, node);
+}
+
+/* ---- what they become ---- */
+
+static strata_tensor *clone(rewriter *r, const strata_tensor *node, strata_tensor *const *inputs, const void *attrs) {
+    strata_tensor *copy = strata_node(r->to, node->op, node->n_inputs, inputs, attrs);
+    if (strata_tensor_is_poison(copy)) return copy;
+    copy->dtype = node->dtype;
+    copy->shape = node->shape;
+    return strata_tensor_set_name(copy, node->name);
+}
+
+static bool counts(const rewriter *r, int device) {
+    return !r->place->counts || r->place->counts[device];
+}
+
+static int count_givers(const rewriter *r, strata_channel channel) {
+    int n = 0;
+    for (int d = 0; d < r->place->cores->n; d++) n += is_member(channel, d) && counts(r, d);
+    return n;
+}
+
+/* What this device gives to a sum. */
+static strata_tensor *operand_of(rewriter *r, const strata_tensor *node) {
+    const strata_tensor *x = node->inputs[0];
+    if (node->op == &strata_op_all_gather || counts(r, r->place->own)) return r->mapped[x->id];
+    const double nothing = count_givers(r, common_of(node)->channel) ? -0.0 : 0.0;
+    return strata_broadcast_to(strata_scalar(r->to, x->dtype, nothing), x->shape);
+}
+
+static const int64_t *members_of(rewriter *r, strata_channel channel, int64_t *out_n) {
+    const strata_cores *cores = r->place->cores;
+    int64_t *numbers = strata_graph_alloc(r->to, (size_t)cores->n * sizeof *numbers);
+    *out_n = 0;
+    for (int d = 0; d < cores->n && numbers; d++)
+        if (is_member(channel, d)) numbers[(*out_n)++] = cores->numbers[d];
+    return numbers;
+}
+
+/* The node with the cores that take part, and a sum in place of a mean. */
+static strata_tensor *among_cores(rewriter *r, const strata_tensor *node) {
+    union {
+        strata_communication_attrs common;
+        strata_all_reduce_attrs reduce;
+        strata_parts_attrs parts;
+    } attrs;
+    const bool reduces = node->op == &strata_op_all_reduce;
+    if (reduces)
+        attrs.reduce = *(const strata_all_reduce_attrs *)node->attrs;
+    else
+        attrs.parts = *(const strata_parts_attrs *)node->attrs;
+    *(reduces ? &attrs.reduce.reduction : &attrs.parts.reduction) = STRATA_REDUCE_SUM;
+    attrs.common.cores = members_of(r, attrs.common.channel, &attrs.common.n_cores);
+    if (!attrs.common.cores) return &r->to->poison;
+    strata_tensor *x = operand_of(r, node);
+    return strata_tensor_is_poison(x) ? x : clone(r, node, &x, &attrs);
+}
+
+static int first_member(const strata_cores *cores, strata_channel channel) {
+    int first = 0;
+    while (first < cores->n && !is_member(channel, first)) first++;
+    return first;
+}
+
+static strata_tensor *rewrite_collective(rewriter *r, const strata_tensor *node) {
+    const strata_channel channel = common_of(node)->channel;
+    strata_tensor *own = among_cores(r, node);
+    if (strata_tensor_is_poison(own)) return own;
+    if (spans_workers(r->place->cores, node)) {
+        const bool gives = first_member(r->place->cores, channel) == r->place->own;
+        return strata_tensor_set_name(
+            strata_all_reduce_among(r->to, gives ? own : NULL, *(const strata_all_reduce_attrs *)node->attrs), node->name);
+    }
+    if (node->op == &strata_op_all_gather || reduction_of(node) == STRATA_REDUCE_SUM) return own;
+    const int n = count_givers(r, channel);
+    return strata_div(own, strata_scalar(r->to, STRATA_DTYPE_F32, n ? n : 1));
+}
+
+static strata_status rewrite(rewriter *r, const strata_graph *from, strata_error *err) {
+    int most = 1;
+    for (int id = 0; id < from->n_nodes; id++)
+        if (from->nodes[id]->n_inputs > most) most = from->nodes[id]->n_inputs;
+    strata_tensor **inputs = calloc((size_t)most, sizeof *inputs);
+    if (!inputs) return strata_fail(err, STRATA_OUT_OF_MEMORY, "collectives: no host memory for %d inputs", most);
+    for (int id = 0; id < from->n_nodes && !r->to->status; id++) {
+        const strata_tensor *node = from->nodes[id];
+        for (int i = 0; i < node->n_inputs; i++) inputs[i] = r->mapped[node->inputs[i]->id];
+        r->mapped[id] = is_theirs(r->place->cores, node) ? rewrite_collective(r, node) : clone(r, node, inputs, node->attrs);
+    }
+    free(inputs);
+    return strata_graph_check(r->to, err);
+}
+
+strata_status strata_collectives_prepare(const strata_core_place *place, strata_graph **graph, strata_tensor **outputs,
+                                         int n_outputs, strata_tensor **updates, int n_updates, strata_error *err) {
+    bool any = false;
+    for (int id = 0; place && place->cores && id < (*graph)->n_nodes && !any; id++)
+        any = is_theirs(place->cores, (*graph)->nodes[id]);
+    if (!any) return STRATA_OK;
+    rewriter r = {.place = place, .mapped = calloc((size_t)(*graph)->n_nodes, sizeof(*r.mapped))};
+    if (!r.mapped) return strata_fail(err, STRATA_OUT_OF_MEMORY, "collectives: no host memory for %d nodes", (*graph)->n_nodes);
+    strata_status status = strata_graph_create(&r.to, err);
+    if (!status) {
+        strata_graph_retain(r.to, *graph);
+        status = rewrite(&r, *graph, err);
+        for (int i = 0; i < n_outputs && !status; i++) outputs[i] = r.mapped[outputs[i]->id];
+        for (int i = 0; i < n_updates && !status; i++) updates[i] = r.mapped[updates[i]->id];
+        strata_graph_destroy(status ? r.to : *graph);
+        if (!status) *graph = r.to;
+    }
+    free(r.mapped);
+    return status;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tpu: a replica on each core of one system, a TPU's board or a vendor's like it. It trains as mirrored does. What differs:
+ * which devices, their order (by their numbers in the system, in which their collectives add up), and that one worker needs
+ * no communicator. Opening the cores initializes the system, closing them shuts it down. What cores do by themselves,
+ * collectives and several steps in one call, is asked of the devices (core/run/device.h), whatever the strategy's kind.
+ *
+ * An address says which system: "local", the name of a system, of its plugin, or of the TPU that the environment (TPU_NAME)
+ * says this host is a part of. Hosts of a pod are workers, each with its own system: cluster/resolver/tpu.c finds them. */
+#include "strategies/tpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/run/device.h"
+
+static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
+                            const strata_strategy_kind **out_kind, strata_error *err) {
+    *out_kind = &strata_strategy_tpu;
+    for (int i = 0; i < n_rows; i++)
+        if (!rows[i].skipped[0] && rows[i].device_class == STRATA_DEVICE_ACCELERATOR)
+            STRATA_TRY(strata_choice_add(choice, rows[i].id, err));
+    return STRATA_OK;
+}
+
+const strata_strategy_kind strata_strategy_tpu = {
+    .name = "tpu", .most_devices = -1, .workers = true, .cores = true, .choose = choose};
+
+/* ---- which system ---- */
+
+/* An empty variable is none. */
+static const char *variable(const char *name) {
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+static bool same_system(strata_device *a, strata_device *b) {
+    const strata_topology *x = strata_device_get_topology(a), *y = strata_device_get_topology(b);
+    return x && y && !strcmp(x->system, y->system) && !strcmp(a->info.backend, b->info.backend);
+}
+
+/* Whether device i is the first of its system. */
+static bool is_first(const strata_strategy *strategy, int i) {
+    for (int k = 0; k < i; k++)
+        if (same_system(strategy->devices[k], strategy->devices[i])) return false;
+    return strata_device_get_topology(strategy->devices[i]) != NULL;
+}
+
+static bool is_called(strata_device *device, const char *name) {
+    const strata_topology *topology = strata_device_get_topology(device);
+    return topology && (!strcmp(topology->system, name) || !strcmp(device->info.backend, name));
+}
+
+/* "board 0" of systolic, "board 1" of systolic */
+static void list_systems(const strata_strategy *strategy, char *text, size_t size) {
+    size_t used = 0;
+    text[0] = 0;
+    for (int i = 0; i < strategy->n_devices && used < size; i++)
+        if (is_first(strategy, i))
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s\"%s\" of %s", used ? ", " : "",
+                                 strata_device_get_topology(strategy->devices[i])->system, strategy->devices[i]->info.backend);
+}
+
+static strata_status no_cores(strata_error *err) {
+    const char *type = variable("TPU_ACCELERATOR_TYPE");
+    return strata_fail(err, STRATA_UNAVAILABLE,
+                       "strategy tpu: no device of this machine is a core of a TPU or of an accelerator like it%s%s; name its "
+                       "plugin with --plugin FILE or in STRATA_PLUGINS; `strata devices` lists what there is",
+                       type ? ", though TPU_ACCELERATOR_TYPE is " : "", type ? type : "");
+}
+
+/* A device of the system that the address names; of worker local_rank's own where it names none. */
+static strata_status find_system(const strata_strategy *strategy, const char *address, int local_rank, strata_device **out_core,
+                                 strata_error *err) {
+    const char *given = address ? address : variable("TPU_NAME"), *here = variable("TPU_NAME");
+    int n = 0;
+    if (address && strchr(address, ':'))
+        return strata_fail(
+            err, STRATA_UNSUPPORTED,
+            "strategy tpu: the address \"%s\" is that of another host's TPU; Strata runs on the TPU's own hosts: "
+            "start it on each of them (strata launch --hosts, or the pod's job), with the address local",
+            address);
+    for (int i = 0; i < strategy->n_devices; i++) n += is_first(strategy, i);
+    if (!n) return no_cores(err);
+    for (int i = 0; given && i < strategy->n_devices; i++)
+        if (is_called(strategy->devices[i], given)) {
+            *out_core = strategy->devices[i];
+            return STRATA_OK;
+        }
+    if (address && strcmp(address, "local") != 0 && !(here && !strcmp(address, here))) {
+        char systems[256];
+        list_systems(strategy, systems, sizeof systems);
+        return strata_fail(err, STRATA_UNAVAILABLE, "strategy tpu: there is no TPU \"%s\" here; there are: local, %s", address,
+                           systems);
+    }
+    for (int i = 0, number = local_rank % n; i < strategy->n_devices; i++)
+        if (is_first(strategy, i) && !number--) *out_core = strategy->devices[i];
+    return STRATA_OK;
+}
+
+/* ---- which cores ---- */
+
+static strata_status check_named(const strata_strategy *strategy, const char *address, strata_device *core, strata_error *err) {
+    for (int i = 0; i < strategy->n_devices; i++) {
+        strata_device *device = strategy->devices[i];
+        if (!strata_device_get_topology(device))
+            return strata_fail(err, STRATA_INVALID,
+                               "strategy tpu: %s is no core of a TPU or of an accelerator like it; mirrored takes any devices",
+                               device->info.id);
+        if (!same_system(device, core))
+            return strata_fail(err, STRATA_INVALID, "strategy tpu: %s is a core of \"%s\" of %s, not of \"%s\" of %s%s%s",
+                               device->info.id, strata_device_get_topology(device)->system, device->info.backend,
+                               strata_device_get_topology(core)->system, core->info.backend,
+                               address ? ", which is the address " : " as the first one",
+                               address ? address : "; mirrored takes any devices");
+    }
+    return STRATA_OK;
+}
+
+/* Closes the devices that are not of the core's system. */
+static void keep_system(strata_strategy *strategy, strata_device *core) {
+    int n = 0;
+    for (int i = 0; i < strategy->n_devices; i++) {
+        strata_device *device = strategy->devices[i];
+        if (same_system(device, core))
+            strategy->devices[n++] = device;
+        else
+            strata_device_close(device);
+    }
+    strategy->n_devices = strategy->n_replicas = n;
+}
+
+static int by_number(const void *a, const void *b) {
+    const int x = strata_device_get_topology(*(strata_device *const *)a)->core,
+              y = strata_device_get_topology(*(strata_device *const *)b)->core;
+    return (x > y) - (x < y);
+}
+
+strata_status strata_tpu_arrange(strata_strategy *strategy, const strata_strategy_options *opts, bool named, char reason[128],
+                                 strata_error *err) {
+    strata_device *core = NULL;
+    /* The devices that the user names say which system, where the address does not. */
+    if (named && !opts->tpu_address && strata_device_get_topology(strategy->devices[0]))
+        core = strategy->devices[0];
+    else if (!named || opts->tpu_address)
+        STRATA_TRY(find_system(strategy, opts->tpu_address, opts->local_rank, &core, err));
+    if (named)
+        STRATA_TRY(check_named(strategy, opts->tpu_address, core, err));
+    else
+        keep_system(strategy, core);
+    qsort(strategy->devices, (size_t)strategy->n_devices, sizeof(*strategy->devices), by_number);
+    const strata_topology *topology = strata_device_get_topology(strategy->devices[0]);
+    snprintf(reason, 128, "%d of %d cores of %s", strategy->n_devices, topology->n_cores, topology->system);
+    return STRATA_OK;
+}
+
+/* ---- what they do by themselves ---- */
+
+strata_status strata_strategy_find_cores(strata_strategy *strategy, strata_error *err) {
+    strata_cores *cores = &strategy->cores;
+    const bool alike = strategy->updater < 0 && strategy->n_devices == strategy->n_replicas && strategy->n_devices > 1;
+    /* Other cross-device ops add up in another order than cores do. */
+    if (!alike || strategy->cross_device != &strata_cross_device_host) return STRATA_OK;
+    uint32_t sum_dtypes = UINT32_MAX;
+    for (int i = 0; i < strategy->n_devices; i++) {
+        strata_device *device = strategy->devices[i];
+        const strata_device_collectives *own = device->api->collectives ? device->api->collectives(device) : NULL;
+        if (!own || !same_system(device, strategy->devices[0]) || (i && by_number(&strategy->devices[i - 1], &device) >= 0))
+            return STRATA_OK;
+        sum_dtypes &= own->sum_dtypes;
+    }
+    cores->numbers = calloc((size_t)strategy->n_devices, sizeof *cores->numbers);
+    if (!cores->numbers)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d cores", strategy->n_devices);
+    for (int i = 0; i < strategy->n_devices; i++) cores->numbers[i] = strata_device_get_topology(strategy->devices[i])->core;
+    cores->n = strategy->n_devices;
+    cores->sum_dtypes = sum_dtypes;
+    cores->has_workers = strata_strategy_has_workers(strategy);
+    return STRATA_OK;
+}
