@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/fallback/fallback.h"
 #include "backends/registry.h"
 
 /* Whether `which` is the name of a backend, or begins with it and a colon. */
@@ -120,6 +121,13 @@ static const strata_backend *backend_of(const strata_device_info *info) {
     return NULL;
 }
 
+static strata_status add_fallback(strata_device **device, strata_error *err) {
+    strata_device *inner = *device;
+    const strata_status status = strata_fallback_create(inner, device, err);
+    if (status) strata_device_close(inner);
+    return status;
+}
+
 strata_status strata_device_open(const char *which, const strata_device_options *opts, strata_device **out_device,
                                  strata_error *err) {
     static const strata_device_options defaults = {0};
@@ -139,6 +147,7 @@ strata_status strata_device_open(const char *which, const strata_device_options 
         status = strata_fail(err, STRATA_UNAVAILABLE, "device %s cannot be used: %s", rows[index].id, rows[index].skipped);
     else
         status = backend_of(&rows[index])->open(&rows[index], opts ? opts : &defaults, out_device, err);
+    if (!status && opts && opts->fallback_to_host) status = add_fallback(out_device, err);
     strata_devices_free(rows);
     return status;
 }

@@ -60,7 +60,7 @@ static void cpu_name(char *out_name, size_t bytes) {
     fclose(file);
 }
 
-static strata_status host_list(strata_device_list *list, strata_error *err) {
+static strata_device_info host_info(void) {
     strata_device_info info = {.id = "host",
                                .backend = "host",
                                .vendor = "Strata",
@@ -75,6 +75,11 @@ static strata_status host_list(strata_device_list *list, strata_error *err) {
                                .unified_memory = true,
                                .dtypes = (1u << STRATA_DTYPE_COUNT) - 1};
     cpu_name(info.name, sizeof info.name);
+    return info;
+}
+
+static strata_status host_list(strata_device_list *list, strata_error *err) {
+    const strata_device_info info = host_info();
     return strata_device_list_add(list, &info, err);
 }
 
@@ -103,6 +108,10 @@ static void host_buffer_destroy(strata_device *device, strata_buffer *buffer) {
     device->counters.allocated_bytes -= (uint64_t)buffer->bytes;
     free(buffer->memory);
     free(buffer);
+}
+
+void *host_buffer_memory(strata_buffer *buffer) {
+    return buffer->memory;
 }
 
 static strata_status check_range(const strata_buffer *buffer, int64_t offset, int64_t bytes, strata_error *err) {
@@ -264,8 +273,8 @@ static const strata_device_api host_api = {
     .wait = host_wait,
 };
 
-static strata_status host_open(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
-                               strata_error *err) {
+static strata_status open_row(const strata_device_info *info, const strata_device_options *opts, strata_device **out_device,
+                              strata_error *err) {
     (void)opts;
     host_device *device = calloc(1, sizeof *device);
     if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for the device");
@@ -274,5 +283,10 @@ static strata_status host_open(const strata_device_info *info, const strata_devi
     return STRATA_OK;
 }
 
+strata_status host_open(strata_device **out_device, strata_error *err) {
+    const strata_device_info info = host_info();
+    return open_row(&info, NULL, out_device, err);
+}
+
 extern const strata_backend strata_backend_host;
-const strata_backend strata_backend_host = {.name = "host", .list = host_list, .open = host_open};
+const strata_backend strata_backend_host = {.name = "host", .list = host_list, .open = open_row};

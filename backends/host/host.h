@@ -6,6 +6,10 @@
 
 #include "core/run/device.h"
 
+/* A host device by itself, and a buffer's memory, for backends/fallback/. */
+STRATA_MUST_USE strata_status host_open(strata_device **out_device, strata_error *err);
+void *host_buffer_memory(strata_buffer *buffer);
+
 /* One node's operands, with scratch memory of the program: `scratch_bytes` of the row that was chosen. */
 typedef struct host_call {
     strata_op_call call;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ops that a device lacks, as compositions of ops that it has: softmax as exp, sums and divisions, say. The graph is copied node
- * by node, and a node that the device does not run is replaced by what its op's `compose` builds, whose nodes are looked at in the
- * same way. A composition counts only where the device runs all of it: half of one would leave more nodes without a device than
- * there were. Values of 16 bits are computed in f32, where the device can, and rounded once, as kernels do.
+ * Ops that a device lacks, as compositions of ops that it has: softmax as exp, sums and divisions, say. The graph is copied
+ * node by node, and a node that the device does not run is replaced by what its op's `compose` builds, whose nodes are looked
+ * at in the same way. A composition counts only where the device runs all of it: half of one would leave more nodes without a
+ * device than there were. Values of 16 bits are computed in f32, where the device can, and rounded once, as kernels do.
  *
- * It comes before all other passes, so that these find equal parts of different compositions, drop dead ones, and keep values of
- * variables that are read after an update. */
+ * It comes before all other passes, so that these find equal parts of different compositions, drop dead ones, and keep values
+ * of variables that are read after an update. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,12 +63,10 @@ static strata_tensor *clone(strata_graph *to, const strata_tensor *node, strata_
 
 /* The node on f32 operands, its result rounded; NULL: nothing of it has 16 bits, or it is about the type itself. */
 static strata_tensor *widened(const strata_tensor *node) {
-    strata_tensor **inputs = calloc((size_t)node->n_inputs + 1, sizeof *inputs);
     bool narrow = false;
-    if (!inputs || node->op == &strata_op_cast || (node->op->flags & STRATA_OP_UPDATE)) {
-        free(inputs);
-        return NULL;
-    }
+    if (node->op == &strata_op_cast || (node->op->flags & STRATA_OP_UPDATE)) return NULL;
+    strata_tensor **inputs = calloc((size_t)node->n_inputs + 1, sizeof *inputs);
+    if (!inputs) return strata_graph_poison(node->graph, node->op, STRATA_OUT_OF_MEMORY, "no host memory for its inputs");
     for (int i = 0; i < node->n_inputs; i++) {
         inputs[i] = is_narrow(node->inputs[i]) ? strata_cast(node->inputs[i], STRATA_DTYPE_F32) : node->inputs[i];
         narrow = narrow || is_narrow(node->inputs[i]);
@@ -117,13 +115,15 @@ static strata_tensor *expressed_since(splitter *s, int first, strata_tensor *res
     return whole ? result : NULL;
 }
 
-/* The node as a composition of what the device has, or NULL. */
-static strata_tensor *composed(splitter *s, strata_tensor *node, int depth) {
+/* The node as a composition of what the device has, or NULL. Sums of 16-bit parts lose digits, so that these are taken only
+ * where nobody runs the node itself. */
+static strata_tensor *composed(splitter *s, strata_tensor *node, strata_support support, int depth) {
+    const int n_ways = is_narrow(node) && support != STRATA_SUPPORT_NO ? 1 : 2;
     if (depth == DEEPEST) {
         strata_graph_poison(s->to, node->op, STRATA_INTERNAL, "it is composed of itself");
         return NULL;
     }
-    for (int way = 0; way < 2 && !s->to->status; way++) {
+    for (int way = 0; way < n_ways && !s->to->status; way++) {
         const int first = s->to->n_nodes;
         strata_tensor *parts = way == 0 ? widened(node) : node->op->compose ? node->op->compose(node) : NULL;
         parts = built(s->to, parts);
@@ -146,7 +146,7 @@ static strata_tensor *expressed(splitter *s, strata_tensor *node, int depth) {
     if (needs_no_device(node)) return node;
     const strata_support support = s->query->supports(s->query->user, node);
     if (support == STRATA_SUPPORT_YES) return node;
-    strata_tensor *parts = composed(s, node, depth);
+    strata_tensor *parts = composed(s, node, support, depth);
     if (parts || support == STRATA_SUPPORT_PARTS) return parts ? parts : node;
     if (!s->obstacle) s->obstacle = node->op;
     return NULL;

@@ -18,8 +18,9 @@ typedef struct strata_device_query {
 
 /* Makes *out_graph (the caller's to destroy) with what outputs and updates need. new_outputs[i] and new_updates[i] are the
  * counterparts; each new output is a computed node of its own: a leaf, a view, an update or an output asked for twice is
- * copied. A variable's value that is still read after the variable was updated is copied before the update. `query`
- * NULL: every node is taken to run, and none is fused. `alone`: there is one replica, so that communication nodes go, and their operands stand for them. */
+ * copied. A variable's value that is still read after the variable was updated is copied before the update. `query` NULL:
+ * every node is taken to run, and none is fused. `alone`: there is one replica, so that communication nodes go, and their
+ * operands stand for them. */
 STRATA_MUST_USE strata_status strata_passes_run(strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                                                 int n_updates, const strata_device_query *query, bool alone,
                                                 strata_graph **out_graph, strata_tensor **new_outputs,
@@ -47,8 +48,8 @@ STRATA_MUST_USE strata_status strata_decompose(strata_graph *graph, strata_tenso
  * composition. Builds in a graph of its own. */
 const char *strata_decompose_obstacle(const strata_tensor *node, const strata_device_query *query);
 
-/* `node` computes what `fused` does, which is dead then; it stays as it is where `fused` is the poison, or the device lacks it or
- * prefers its parts. */
+/* `node` computes what `fused` does, which is dead then; it stays as it is where `fused` is the poison, or the device lacks it
+ * or prefers its parts. */
 void strata_fusion_become(strata_tensor *node, const strata_tensor *fused, const strata_device_query *query);
 
 #endif

@@ -96,11 +96,11 @@ struct strata_op {
      * device is compared with it. */
     strata_status (*reference)(const strata_op_call *call, strata_error *err);
 
-    /* NULL: there is none. Builds the same value from simpler ops, in the node's graph and from its inputs, for devices that lack
-     * the op (core/compile/decompose.c) and for plugins, which see it as the node's parts. What was fused falls apart into what it
-     * was made of. The result has the node's dtype and shape; of an update it is an update of the same variable, on which the
-     * updates of all the others depend. NULL where these attributes, dtypes or shapes have no composition. Ops must not be
-     * compositions of each other in a circle. */
+    /* NULL: there is none. Builds the same value from simpler ops, in the node's graph and from its inputs, for devices that
+     * lack the op (core/compile/decompose.c) and for plugins, which see it as the node's parts. What was fused falls apart into
+     * what it was made of. The result has the node's dtype and shape; of an update it is an update of the same variable, on
+     * which the updates of all the others depend. NULL where these attributes, dtypes or shapes have no composition. Ops must
+     * not be compositions of each other in a circle. */
     strata_tensor *(*compose)(strata_tensor *node);
 
     /* Additions and multiplications of one run, a multiply-add as two. NULL: none worth counting, except that an element-wise

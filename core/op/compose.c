@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Constants and taps for compositions (compose.h). A tap with a stride is a reshape that gives the stride an axis of its own, and
- * a slice of that axis. */
+ * Constants and taps for compositions (compose.h). A tap with a stride is a reshape that gives the stride an axis of its own,
+ * and a slice of that axis. */
 #include "core/op/compose.h"
 
 #include "core/graph/launch.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What compositions of ops (strata_op.compose) share: constants, and windows cut into their taps, so that convolutions and pools
- * become slices, products and sums. */
+ * What compositions of ops (strata_op.compose) share: constants, and windows cut into their taps, so that convolutions and
+ * pools become slices, products and sums. */
 #ifndef STRATA_CORE_OP_COMPOSE_H
 #define STRATA_CORE_OP_COMPOSE_H
 

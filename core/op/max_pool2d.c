@@ -145,7 +145,8 @@ static strata_tensor *truth(strata_graph *graph, bool value) {
     return strata_scalar(graph, STRATA_DTYPE_BOOL, value);
 }
 
-/* Where tap k is the first that equals the maximum; or is NaN, where that is. *taken: where an earlier one was; NULL: nowhere. */
+/* Where the tap is the first that equals the maximum; or is NaN, where that is. *taken: where an earlier one was; NULL:
+ * nowhere. */
 static strata_tensor *is_first(strata_tensor *tap, strata_tensor *most, strata_tensor **taken) {
     strata_tensor *yes = truth(tap->graph, true);
     strata_tensor *hit = strata_where(strata_equal(tap, most), yes, strata_not_equal(tap, tap));

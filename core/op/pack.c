@@ -77,7 +77,8 @@ static strata_tensor *compose(strata_tensor *node) {
     strata_tensor **parts = calloc(2 * (size_t)node->n_inputs + 1, sizeof *parts), *y = NULL;
     int64_t end = 0;
     int n = 0;
-    bool whole = parts != NULL;
+    bool whole = true;
+    if (!parts) return strata_graph_poison(node->graph, node->op, STRATA_OUT_OF_MEMORY, "no host memory for its parts");
     for (int i = 0; whole && i <= node->n_inputs; i++) {
         const int64_t first = i < node->n_inputs ? attrs->offsets[i] : attrs->size;
         if (first > end) parts[n++] = strata_filled(node->graph, node->dtype, STRATA_SHAPE(first - end), 0);

@@ -55,8 +55,8 @@ strata_tensor *strata_update_word(const strata_update_parts *parts, int word);
 strata_tensor *strata_update_number(const strata_update_parts *parts, double value);
 /* a + factor (b - a) */
 strata_tensor *strata_update_towards(const strata_update_parts *parts, strata_tensor *a, strata_tensor *b, double factor);
-/* Assigns `value`, of the updated elements, to input `index` if the gate is open; returns the whole variable's new value, and in
- * *out_part (may be NULL) the updated elements of it. */
+/* Assigns `value`, of the updated elements, to input `index` if the gate is open; returns the whole variable's new value, and
+ * in *out_part (may be NULL) the updated elements of it. */
 strata_tensor *strata_update_assign(const strata_update_parts *parts, int index, strata_tensor *value,
                                     strata_tensor **out_part);
 

@@ -28,8 +28,8 @@ typedef struct strata_device_api {
                               strata_error *err);
 
     /* ---- programs ---- */
-    /* Whether compile would take this node, by its op, attributes, dtypes and shapes alone: the node may be one that is only asked
-     * about. If not, *reason (static memory) says why. */
+    /* Whether compile would take this node, by its op, attributes, dtypes and shapes alone: the node may be one that is only
+     * asked about. If not, *reason (static memory) says why. */
     strata_support (*supports)(strata_device *device, const strata_tensor *node, const char **reason);
     strata_status (*compile)(strata_device *device, const strata_piece *piece, strata_program **out_program, strata_error *err);
     void (*program_destroy)(strata_program *program); /* none of its runs may be going on */

@@ -37,6 +37,10 @@ struct strata_executable {
 
 /* ---- create ---- */
 
+static strata_status check_supported(const strata_executable *exe, strata_error *err) {
+    return strata_placement_check(exe->device, (const strata_tensor *const *)exe->plan.schedule, exe->plan.n_schedule, err);
+}
+
 static strata_status check_variables(const strata_executable *exe, strata_error *err) {
     for (int i = 0; i < exe->plan.n_arenas; i++) {
         const strata_variable *variable = exe->plan.arena_variables[i];
@@ -138,8 +142,7 @@ static strata_status plan(strata_executable *exe, strata_tensor *const *outputs,
 }
 
 static strata_status build(strata_executable *exe, strata_error *err) {
-    STRATA_TRY(
-        strata_placement_check(exe->device, (const strata_tensor *const *)exe->plan.schedule, exe->plan.n_schedule, err));
+    STRATA_TRY(check_supported(exe, err));
     STRATA_TRY(check_memory(exe, err));
     STRATA_TRY(make_buffers(exe, err));
     return compile(exe, err);
@@ -174,13 +177,14 @@ strata_status strata_executable_measure(strata_device *device, strata_tensor *co
                                         strata_error *err) {
     strata_executable *exe = NULL;
     STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, NULL, true, &exe, err));
+    const strata_status status = check_supported(exe, err);
     *out_cost = (strata_program_cost){.device_bytes = plan_device_bytes(&exe->plan, exe->n_slots)};
     for (int i = 0; i < exe->plan.n_schedule; i++) {
         out_cost->flops += strata_node_flops(exe->plan.schedule[i]);
         out_cost->moved_bytes += strata_node_moved_bytes(exe->plan.schedule[i]);
     }
     strata_executable_destroy(exe);
-    return STRATA_OK;
+    return status;
 }
 
 strata_status strata_executable_place(strata_device *device, strata_tensor *const *outputs, int n_outputs,

@@ -21,8 +21,8 @@ STRATA_MUST_USE strata_status strata_executable_measure(strata_device *device, s
                                                         strata_tensor *const *updates, int n_updates,
                                                         strata_program_cost *out_cost, strata_error *err);
 
-/* Calls `visit` with each node of the program, in order, and where it would run, nodes that the device cannot run too. By passes
- * and plan alone. */
+/* Calls `visit` with each node of the program, in order, and where it would run, nodes that the device cannot run too. By
+ * passes and plan alone. */
 STRATA_MUST_USE strata_status strata_executable_place(strata_device *device, strata_tensor *const *outputs, int n_outputs,
                                                       strata_tensor *const *updates, int n_updates,
                                                       strata_placement_visit *visit, void *user, strata_error *err);

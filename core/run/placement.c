@@ -23,7 +23,7 @@ static strata_placement place(strata_device *device, const strata_tensor *node) 
     const strata_device_query query = strata_placement_query(device);
     const char *obstacle = strata_decompose_obstacle(node, &query);
     snprintf(p.reason, sizeof p.reason, "%s%s%s", reason ? reason : "the device does not have it",
-             obstacle ? ", and not all that it can be made of: " : "", obstacle ? obstacle : "");
+             obstacle ? "; nor does it have all that it is made of: " : "", obstacle ? obstacle : "");
     return p;
 }
 
@@ -70,10 +70,11 @@ strata_status strata_placement_check(strata_device *device, const strata_tensor 
     STRATA_TRY(strata_placement_each(device, nodes, n, add_line, &r, err));
     if (!r.n_refused) return STRATA_OK;
     if (r.n_shown < r.n_refused) snprintf(rest, sizeof rest, "\n  and %d more", r.n_refused - r.n_shown);
-    return strata_fail(err, STRATA_UNSUPPORTED, "%s cannot run %d of %d nodes%s:%s%s", device->info.id, r.n_refused, n,
-                       r.host_runs_all
-                           ? "; the host can, where the device is opened so that it may (--allow-fallback host), and "
-                             "strata summary --placement says which other devices can"
-                           : "",
-                       r.lines, rest);
+    return strata_fail(
+        err, STRATA_UNSUPPORTED, "%s cannot run %d of %d nodes%s.%s%s", device->info.id, r.n_refused, n,
+        r.host_runs_all
+            ? ". The host can: --allow-fallback host (fallback_to_host in C). strata summary --placement lists all of "
+              "them, and the devices that run them"
+            : "",
+        r.lines, rest);
 }

@@ -24,7 +24,8 @@ typedef strata_status strata_placement_visit(const strata_placement *placement, 
 STRATA_MUST_USE strata_status strata_placement_each(strata_device *device, const strata_tensor *const *nodes, int n,
                                                     strata_placement_visit *visit, void *user, strata_error *err);
 
-/* UNSUPPORTED where the device does not run one of the n nodes: a report of a line for each of them, as far as a message goes. */
+/* UNSUPPORTED where the device does not run one of the n nodes: a report, with a line for each of them, as far as a message
+ * goes. */
 STRATA_MUST_USE strata_status strata_placement_check(strata_device *device, const strata_tensor *const *nodes, int n,
                                                      strata_error *err);
 

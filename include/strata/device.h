@@ -88,6 +88,10 @@ typedef struct strata_device_options {
      * 0.001..1e9; 0 means 600, or what a plugin says. One submission is a whole program, a training step for instance. Vulkan
      * and plugins only: OpenCL has no wait with a limit, and the host runs programs in the caller. */
     double stall_seconds;
+    /* What the device cannot run, the host runs for it: values that both need are copied to and fro in each run, which waits
+     * for the copies (strata_device_counters has how many). Default: a node that the device cannot run is an error, which lists
+     * all of them. */
+    bool fallback_to_host;
 } strata_device_options;
 
 /* Opens the device that `which` names: an id ("opencl:0", "host"), a backend and part of a name ("opencl:intel"), part of a
@@ -114,6 +118,8 @@ typedef struct strata_device_counters {
     /* Times the host blocked on the device. */
     uint64_t waits;
     uint64_t upload_bytes, download_bytes;
+    /* Nodes that the host ran for the device (fallback_to_host), and the copies between both for them. */
+    uint64_t host_nodes, copies, copy_bytes;
 } strata_device_counters;
 STRATA_API strata_device_counters strata_device_get_counters(const strata_device *device);
 

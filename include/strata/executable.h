@@ -37,9 +37,10 @@ typedef struct strata_executable_stats {
     int64_t constant_bytes;
 } strata_executable_stats;
 
-/* Compiles what `outputs` (read by the host) and `updates` (strata_assign, strata_adam ...; may be none) need, on the device
- * where the graph's variables live. The graph is borrowed during the call only. opts may be NULL. Fails: the graph's building
- * error; UNSUPPORTED naming the node and why; OUT_OF_MEMORY with bytes wanted and free. */
+/* Compiles what `outputs` (read by the host) and `updates` (strata_assign, strata_adam ...; may be none) need, on the
+ * device where the graph's variables live. The graph is borrowed during the call only. opts may be NULL. Fails: the
+ * graph's building error; UNSUPPORTED with a line for each node that the device does not run, and why; OUT_OF_MEMORY with
+ * bytes wanted and free. */
 STRATA_API STRATA_MUST_USE strata_status strata_executable_create(strata_device *device, strata_tensor *const *outputs,
                                                                   int n_outputs, strata_tensor *const *updates, int n_updates,
                                                                   const strata_executable_options *opts,

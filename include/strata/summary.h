@@ -77,6 +77,51 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_time_step(strata_model *mo
                                                                 strata_step_times *out_times, strata_error *err);
 STRATA_API void strata_step_times_finish(strata_step_times *times);
 
+/* Which of a model's programs: a training step, or a batch of an evaluation or a prediction. */
+typedef enum strata_model_part { STRATA_PART_TRAINING = 0, STRATA_PART_EVALUATION, STRATA_PART_PREDICTION } strata_model_part;
+
+typedef enum strata_placed {
+    /* By the device. */
+    STRATA_PLACED_DEVICE = 0,
+    /* By the host for the device, which was opened with fallback_to_host. */
+    STRATA_PLACED_HOST,
+    /* By nobody: the program would be an error. */
+    STRATA_PLACED_NOWHERE
+} strata_placed;
+
+/* A node of a program, and who runs it. Ops that the device lacks are replaced by compositions of those that it has before. */
+typedef struct strata_node_place {
+    /* What the layers call it, cut where it is too long; "": nothing. */
+    char name[64];
+    /* Static memory. */
+    const char *op;
+    strata_dtype dtype;
+    strata_shape output;
+    strata_placed placed;
+    /* Why the device does not run it; "" where it does. */
+    char reason[256];
+    /* Bit i: others[i] runs it. */
+    uint32_t others;
+} strata_node_place;
+
+/* Zero-initialize; free with strata_model_places_finish. */
+typedef struct strata_model_places {
+    int n_nodes;
+    /* [n_nodes], in the order in which they run. */
+    strata_node_place *nodes;
+    /* How many of them the host runs, and how many nobody does. */
+    int n_host, n_nowhere;
+} strata_model_places;
+
+/* Where the nodes of a program for `batch` examples (0: 32) run, on the device of this replica (0: the first). Nothing is
+ * compiled, and a node that nobody runs is no error.
+ *   others  at most 32 devices that are asked whether they run what the device does not, besides; NULL where n_others is 0
+ * Fails: INVALID for a model that is not compiled, a batch below 0, a replica that there is not. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_list_places(strata_model *model, strata_model_part part, int64_t batch,
+                                                                  int replica, strata_device *const *others, int n_others,
+                                                                  strata_model_places *out_places, strata_error *err);
+STRATA_API void strata_model_places_finish(strata_model_places *places);
+
 #ifdef __cplusplus
 }
 #endif

@@ -174,9 +174,20 @@ int read_options(const command *command, int argc, char **argv, void *options, c
 
 /* ---- what several commands do ---- */
 
+int read_device_flags(const device_flags *flags, strata_device_options *out_options) {
+    *out_options = (strata_device_options){.fast = flags->fast,
+                                           .no_tune = flags->no_tune,
+                                           .no_cache = flags->no_cache,
+                                           .fallback_to_host = flags->allow_fallback != NULL};
+    if (!flags->allow_fallback || !strcmp(flags->allow_fallback, "host")) return EXIT_OK;
+    return usage_error("--allow-fallback %s: it is host; no other device runs what one cannot", flags->allow_fallback);
+}
+
 int open_device(const device_flags *flags, strata_device **out_device) {
     strata_error err = {0};
-    strata_device_options opts = {.fast = flags->fast, .no_tune = flags->no_tune, .no_cache = flags->no_cache};
+    strata_device_options opts;
+    const int code = read_device_flags(flags, &opts);
+    if (code) return code;
     strata_status status = strata_device_open(flags->which, &opts, out_device, &err);
     return status ? report(FAILING_DEVICE, status, &err) : EXIT_OK;
 }

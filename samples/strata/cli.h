@@ -64,7 +64,7 @@ int usage_error(const char *format, ...) STRATA_PRINTF(1, 2);
 
 /* ---- what several commands do ---- */
 typedef struct device_flags {
-    const char *which;
+    const char *which, *allow_fallback;
     bool fast, no_tune, no_cache;
 } device_flags;
 #define PLUGIN_OPTION_ROWS                                                            \
@@ -87,6 +87,13 @@ typedef struct device_flags {
      offsetof(type, member.which),                                                                                            \
      0,                                                                                                                       \
      0},                                                                                                                      \
+        {"allow-fallback",                                                                                                    \
+         "host",                                                                                                              \
+         "what the device cannot run, the host runs, with copies to and fro (it is an error that lists it)",                  \
+         OPTION_TEXT,                                                                                                         \
+         offsetof(type, member.allow_fallback),                                                                               \
+         0,                                                                                                                   \
+         0},                                                                                                                  \
         {"fast", NULL, "allow kernels that change last bits (CLBlast)", OPTION_FLAG, offsetof(type, member.fast), 0, 0},      \
         {"no-tune", NULL, "take default kernels; read and write no tuning file", OPTION_FLAG, offsetof(type, member.no_tune), \
          0,         0},                                                                                                       \
@@ -94,7 +101,24 @@ typedef struct device_flags {
         "no-cache", NULL, "keep no compiled kernels on disk", OPTION_FLAG, offsetof(type, member.no_cache), 0, 0              \
     }
 
+/* The options that the flags are. Returns the exit code, after a message. */
+int read_device_flags(const device_flags *flags, strata_device_options *out_options);
 int open_device(const device_flags *flags, strata_device **out_device);
+
+/* fallback.c: says on stderr which nodes of a program the host runs for its device, and later what copies that took. Nothing is
+ * said where the host runs none. */
+typedef struct fallback_report {
+    const strata_device *device;
+    /* Nodes of one run of the program that the host runs. */
+    int n_host;
+    strata_device_counters before;
+    /* Of one run, once they are known. */
+    double copies, bytes;
+} fallback_report;
+strata_status say_what_the_host_runs(strata_model *model, strata_model_part part, int64_t batch, int replica,
+                                     const strata_device *device, fallback_report *out_report, strata_error *err);
+/* `run`: "step", or what else the program does once. */
+void say_what_it_copied(fallback_report *report, const char *run);
 
 typedef struct strategy_flags {
     const char *name, *devices, *parameter_device, *split, *cluster, *task, *tls_cert, *tls_key, *tls_ca, *tls_name;

@@ -27,8 +27,12 @@ static int evaluate(const evaluate_options *options, strata_model *model, strata
     strata_error err = {0};
     strata_metrics metrics;
     strata_status status = strata_model_compile(model, device, &(strata_compile_options){.metrics = options->metrics}, &err);
+    fallback_report fallback = {0};
+    if (!status && options->device.allow_fallback)
+        status = say_what_the_host_runs(model, STRATA_PART_EVALUATION, options->batch, 0, device, &fallback, &err);
     if (!status) status = strata_model_evaluate(model, test, options->batch, &metrics, &err);
     if (status) return report(FAILING_RUN, status, &err);
+    say_what_it_copied(&fallback, "batch");
     if (options->json) {
         printf("{\"examples\":%lld,\"loss\":", (long long)metrics.examples);
         print_json_number(metrics.loss, "%.9g");

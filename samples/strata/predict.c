@@ -169,8 +169,12 @@ static int predict(const predict_options *options, strata_model *model, const cs
     strata_error err = {0};
     strata_array predictions = {0};
     strata_status status = strata_model_compile(model, device, NULL, &err);
+    fallback_report fallback = {0};
+    if (!status && options->device.allow_fallback)
+        status = say_what_the_host_runs(model, STRATA_PART_PREDICTION, options->batch, 0, device, &fallback, &err);
     if (!status) status = strata_model_predict(model, data, options->batch, &predictions, &err);
     if (status) return report(FAILING_RUN, status, &err);
+    say_what_it_copied(&fallback, "batch");
     const sample *sample = sample_of_model(model, &(data_options){0});
     int64_t n = predictions.shape.dims[0], width = strata_shape_elements(predictions.shape) / n;
     bool classes = classifies(model);

@@ -136,8 +136,7 @@ static int read_shard_optimizer(const char *text, strata_shard_optimizer *out_ch
 
 static int open_with(const strategy_flags *flags, const device_flags *device, char *devices, char *split,
                      opened_strategy *opened) {
-    const strata_device_options device_options = {
-        .fast = device->fast, .no_tune = device->no_tune, .no_cache = device->no_cache};
+    strata_device_options device_options;
     const char *names[MOST] = {device->which};
     int64_t weights[MOST];
     strata_strategy_options opts = {.device_options = &device_options,
@@ -145,6 +144,7 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
                                     .bytes_per_pack = flags->bytes_per_pack,
                                     .cross_device_ops = flags->cross_device_ops};
     strata_error err = {0};
+    if (read_device_flags(device, &device_options)) return EXIT_USAGE;
     if (read_compress(flags->compress, &opts.compress)) return EXIT_USAGE;
     if (read_shard_optimizer(flags->shard_optimizer, &opts.shard_optimizer)) return EXIT_USAGE;
     if (device->which && flags->devices) return usage_error("give --device or --devices, not both");

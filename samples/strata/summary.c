@@ -3,6 +3,7 @@
  * strata summary: a model's layers, their shapes and parameters, and what a training step costs; with --times where its time
  * goes on a device. Needs no data and, without --times, no accelerator. */
 #include <stdio.h>
+#include <string.h>
 
 #include "samples.h"
 
@@ -10,12 +11,14 @@ typedef struct summary_options {
     device_flags device;
     const char *precision;
     int64_t batch;
-    bool json, times;
+    bool json, times, placement;
 } summary_options;
 
 static const option_row rows[] = {
     {"batch", "N", "examples a step (64)", OPTION_INT, offsetof(summary_options, batch), 1, 1e12},
     {"times", NULL, "measure the nodes of a training step on the device", OPTION_FLAG, offsetof(summary_options, times), 0, 0},
+    {"placement", NULL, "which device runs each node of a training step, and why --device does not", OPTION_FLAG,
+     offsetof(summary_options, placement), 0, 0},
     DEVICE_OPTION_ROWS(summary_options, device),
     {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16", OPTION_TEXT, offsetof(summary_options, precision),
      0, 0},
@@ -123,6 +126,109 @@ static int summarize(const summary_options *options, const char *name, strata_mo
     return status ? report(FAILING_RUN, status, &err) : EXIT_OK;
 }
 
+/* ---- --placement ---- */
+
+enum { MOST_OTHERS = 32 };
+
+/* The devices of the machine besides the one. */
+typedef struct other_devices {
+    strata_device *devices[MOST_OTHERS];
+    int n;
+} other_devices;
+
+static void open_others(const strata_device_info *own, other_devices *out) {
+    strata_device_info *rows = NULL;
+    int n = 0;
+    if (strata_devices_list(&rows, &n, NULL)) return;
+    for (int i = 0; i < n && out->n < MOST_OTHERS; i++)
+        if (!rows[i].skipped[0] && strcmp(rows[i].id, own->id) &&
+            !strata_device_open(rows[i].id, &(strata_device_options){.no_tune = true}, &out->devices[out->n], NULL))
+            out->n++;
+    strata_devices_free(rows);
+}
+
+static void close_others(other_devices *others) {
+    for (int i = 0; i < others->n; i++) strata_device_close(others->devices[i]);
+}
+
+static const char *other_id(const other_devices *others, int i) {
+    return strata_device_get_info(others->devices[i])->id;
+}
+
+static void print_places(const strata_model_places *places, const other_devices *others, const char *device) {
+    printf("%-24s %-28s %-22s %s\n", "node", "op", "output", "runs on");
+    for (int k = 0; k < places->n_nodes; k++) {
+        const strata_node_place *node = &places->nodes[k];
+        char output[192];
+        snprintf(output, sizeof output, "%s%s", strata_dtype_name(node->dtype), strata_shape_text(node->output).text);
+        printf("%-24s %-28s %-22s %s", node->name[0] ? node->name : "-", node->op, output,
+               node->placed == STRATA_PLACED_DEVICE ? device
+               : node->placed == STRATA_PLACED_HOST ? "the host"
+                                                    : "nothing");
+        if (node->reason[0]) printf(": %s", node->reason);
+        if (node->placed != STRATA_PLACED_DEVICE && !node->others) printf("; no other device runs it");
+        for (int i = 0, named = 0; i < others->n; i++)
+            if (node->others >> i & 1) printf("%s%s", named++ ? ", " : "; it runs on ", other_id(others, i));
+        putchar('\n');
+    }
+    printf("%d nodes: %d on %s, %d on the host for it, %d nowhere\n", places->n_nodes,
+           places->n_nodes - places->n_host - places->n_nowhere, device, places->n_host, places->n_nowhere);
+}
+
+static void print_json_places(const strata_model_places *places, const other_devices *others, const char *name,
+                              const char *device, int64_t batch) {
+    printf("{\"model\":");
+    print_json_string(name);
+    printf(",\"device\":\"%s\",\"batch\":%lld,\"nodes\":[", device, (long long)batch);
+    for (int k = 0; k < places->n_nodes; k++) {
+        const strata_node_place *node = &places->nodes[k];
+        printf("%s{\"name\":", k ? "," : "");
+        print_json_string(node->name);
+        printf(",\"op\":\"%s\",\"dtype\":\"%s\",\"output\":", node->op, strata_dtype_name(node->dtype));
+        print_json_shape(node->output);
+        printf(",\"runs_on\":");
+        if (node->placed == STRATA_PLACED_NOWHERE)
+            printf("null");
+        else
+            printf("\"%s\"", node->placed == STRATA_PLACED_HOST ? "host" : device);
+        printf(",\"reason\":");
+        if (node->reason[0])
+            print_json_string(node->reason);
+        else
+            printf("null");
+        printf(",\"others\":[");
+        for (int i = 0, named = 0; i < others->n; i++)
+            if (node->others >> i & 1) printf("%s\"%s\"", named++ ? "," : "", other_id(others, i));
+        printf("]}");
+    }
+    printf("],\"n_host\":%d,\"n_nowhere\":%d}\n", places->n_host, places->n_nowhere);
+}
+
+/* Other devices are opened only where the device does not run all by itself. */
+static int place(const summary_options *options, const char *name, strata_model *model, strata_device *device) {
+    const strata_device_info *info = strata_device_get_info(device);
+    strata_error err = {0};
+    strata_model_places places = {0};
+    other_devices others = {0};
+    strata_status status = strata_model_compile(model, device, NULL, &err);
+    if (!status) status = strata_model_list_places(model, STRATA_PART_TRAINING, options->batch, 0, NULL, 0, &places, &err);
+    if (!status && places.n_host + places.n_nowhere) {
+        open_others(info, &others);
+        strata_model_places_finish(&places);
+        status =
+            strata_model_list_places(model, STRATA_PART_TRAINING, options->batch, 0, others.devices, others.n, &places, &err);
+    }
+    if (!status && options->json) {
+        print_json_places(&places, &others, name, info->id, options->batch);
+    } else if (!status) {
+        printf("%s, batch %lld, on %s (%s)\n", name, (long long)options->batch, info->id, info->name);
+        print_places(&places, &others, info->id);
+    }
+    strata_model_places_finish(&places);
+    close_others(&others);
+    return status ? report(FAILING_RUN, status, &err) : EXIT_OK;
+}
+
 static int run(const command *command, int argc, char **argv) {
     summary_options options = {.batch = 64};
     const char *name = NULL;
@@ -131,11 +237,12 @@ static int run(const command *command, int argc, char **argv) {
     if (code) return code < 0 ? EXIT_OK : code;
     strata_model *model = NULL;
     strata_device *device = NULL;
-    if (!options.times && !options.device.which) options.device.which = "host";
+    if (options.times && options.placement) return usage_error("give --times or --placement, not both");
+    if (!options.times && !options.placement && !options.device.which) options.device.which = "host";
     code = open_model(name, true, &model);
     if (!code) code = set_precision(model, options.precision);
     if (!code) code = open_device(&options.device, &device);
-    if (!code) code = summarize(&options, name, model, device);
+    if (!code) code = options.placement ? place(&options, name, model, device) : summarize(&options, name, model, device);
     strata_model_destroy(model);
     strata_device_close(device);
     return code;
@@ -148,7 +255,9 @@ const command command_summary = {
     .details =
         "FLOPs are additions and multiplications of a batch, a multiply-add counting two.\n"
         "--times runs each kind of node of the compiled step by itself, on made-up numbers, and whole steps beside\n"
-        "them; \"-\" stands where nothing runs. Without --times no accelerator is needed: the device is the host.\n",
+        "them; \"-\" stands where nothing runs. Without --times no accelerator is needed: the device is the host.\n"
+        "--placement lists the nodes of the step instead: what the device runs, what it does not and why, and which other\n"
+        "devices of the machine run that. With --allow-fallback host the host runs it.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,

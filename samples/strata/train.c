@@ -90,6 +90,9 @@ static const option_row rows[] = {
     DEVICE_OPTION_ROWS(train_options, device),
     {0}};
 
+/* Replicas whose fallbacks are told of. */
+enum { MOST_FALLBACKS = 32 };
+
 /* What one run of the command holds, freed together. */
 typedef struct training {
     train_options options;
@@ -101,6 +104,7 @@ typedef struct training {
     int64_t batch; /* of all replicas */
     strata_auto_shard auto_shard;
     sample_data train, test, validation;
+    fallback_report fallbacks[MOST_FALLBACKS];
     double *class_weights; /* NULL: 1 each */
     int n_class_weights;
     strata_history history;
@@ -274,6 +278,19 @@ static strata_status log_placement(const training *t, strata_error *err) {
     return STRATA_OK;
 }
 
+/* Of each replica of this process. */
+static strata_status say_fallbacks(training *t, strata_error *err) {
+    const int n = strata_strategy_num_local_replicas(t->strategy);
+    for (int r = 0; r < n && r < MOST_FALLBACKS; r++)
+        STRATA_TRY(say_what_the_host_runs(t->model, STRATA_PART_TRAINING, t->batch, r, strata_strategy_device(t->strategy, r),
+                                          &t->fallbacks[r], err));
+    return STRATA_OK;
+}
+
+static void say_copies(training *t) {
+    for (int r = 0; r < MOST_FALLBACKS; r++) say_what_it_copied(&t->fallbacks[r], "step");
+}
+
 /* Finds a checkpoint, and after how many epochs to go on: 0 where there is none. */
 static int go_on(training *t, int *out_epochs) {
     strata_error err = {0};
@@ -319,6 +336,7 @@ static int fit(training *t) {
                                       .optimizer = choose_optimizer(t)};
     strata_status status = strata_model_compile(t->model, NULL, &compile, &err);
     if (!status && t->options.log_device_placement) status = log_placement(t, &err);
+    if (!status && t->options.device.allow_fallback) status = say_fallbacks(t, &err);
     if (status) return report(FAILING_RUN, status, &err);
     progress_line line = {
         .terminal = isatty(STDERR_FILENO) && t->opened.chief,
@@ -348,6 +366,7 @@ static int fit(training *t) {
     signal(SIGINT, on_interrupt);
     t->fit_began = now_seconds();
     status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
+    say_copies(t);
     if (!status && !interrupted) status = measure_validation(t, &err);
     if (!status && !interrupted) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);
     if (!status && !interrupted) status = strata_model_replicas_equal(t->model, &t->replicas_equal, &err);
@@ -377,6 +396,19 @@ static double median_epoch(const strata_history *h) {
     return median;
 }
 
+/* Of all replicas of this process. */
+static void print_fallbacks(const training *t) {
+    double copies = 0, bytes = 0;
+    int n_host = 0;
+    for (int r = 0; r < MOST_FALLBACKS; r++) {
+        n_host += t->fallbacks[r].n_host;
+        copies += t->fallbacks[r].copies;
+        bytes += t->fallbacks[r].bytes;
+    }
+    if (t->options.device.allow_fallback)
+        printf(",\"host_nodes\":%d,\"copies_per_step\":%.1f,\"copy_bytes_per_step\":%.0f", n_host, copies, bytes);
+}
+
 static void print_strategy(const training *t) {
     const int n = strata_strategy_num_local_replicas(t->strategy);
     const strata_communication_totals c = strata_model_communication(t->model);
@@ -389,6 +421,7 @@ static void print_strategy(const training *t) {
            strata_strategy_num_replicas_in_sync(t->strategy), t->replicas_equal ? "true" : "false", c.imbalance);
     printf(",\"comm_s\":%.6f,\"comm_hidden\":%.4f,\"comm_bytes_per_step\":%.0f", c.seconds, c.hidden, c.bytes_per_step);
     if (strata_strategy_num_workers(t->strategy) > 1) printf(",\"wire_bytes_per_step\":%.0f", c.wire_bytes_per_step);
+    print_fallbacks(t);
 }
 
 /* " and 2 other workers, 407 kB sent a step, 12 % of its exchange hidden" */

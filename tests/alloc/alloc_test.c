@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "backends/fallback/fallback.h"
 #include "core/base/json.h"
 #include "core/data/format/idx.h"
 #include "core/data/format/npy.h"
@@ -129,6 +130,50 @@ Test(alloc, executables_on_opencl) {
     if (strata_device_open("opencl:0", NULL, &device, &err)) cr_skip_test("no OpenCL device");
     strata_device_close(device);
     tell("opencl", opencl_story, 3, 17, 14);
+}
+
+/* ---- a device that lacks ops: compositions, or the host's help ---- */
+
+static strata_device_api few_api;
+static strata_support (*all_supports)(strata_device *device, const strata_tensor *node, const char **reason);
+static bool helped;
+
+static strata_support few_supports(strata_device *device, const strata_tensor *node, const char **reason) {
+    static const char *const lacks[] = {"tanh", "sub", "reduce_mean", "concat", "pack", "chain", "tanh_grad", "sigmoid"};
+    *reason = "the test took it away";
+    for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++)
+        if (!strcmp(lacks[i], node->op->name) || (helped && !strcmp("exp", node->op->name))) return STRATA_SUPPORT_NO;
+    return all_supports(device, node, reason);
+}
+
+static strata_status few_ops_story(strata_error *err) {
+    strata_device *device = NULL, *inner = NULL;
+    strata_variable *w = NULL;
+    strata_graph *graph = NULL;
+    STRATA_TRY(strata_device_open("host", NULL, &inner, err));
+    few_api = *inner->api;
+    all_supports = few_api.supports;
+    few_api.supports = few_supports;
+    inner->api = &few_api;
+    device = inner;
+    strata_status status = helped ? strata_fallback_create(inner, &device, err) : STRATA_OK;
+    if (!status) status = strata_variable_create(device, "w", f32, STRATA_SHAPE(4, 2), &w, err);
+    if (!status) status = strata_graph_create(&graph, err);
+    if (!status) status = run_on(device, graph, w, err);
+    strata_graph_destroy(graph);
+    strata_variable_destroy(w);
+    strata_device_close(device);
+    return status;
+}
+
+Test(alloc, executables_on_a_device_that_lacks_ops) {
+    helped = false;
+    tell("few ops", few_ops_story, 1, 1, 10000);
+}
+
+Test(alloc, executables_with_the_hosts_help) {
+    helped = true;
+    tell("the host's help", few_ops_story, 1, 1, 10000);
 }
 
 /* ---- device memory: the host's table with a buffer_create that fails ---- */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/fallback/fallback.h"
 #include "core/run/executable.h"
 #include "tests/conformance/case.h"
 #include "tests/conformance/devices.h"
@@ -201,6 +202,42 @@ COMPOSITIONS(window)
 COMPOSITIONS(softmax)
 COMPOSITIONS(norm)
 COMPOSITIONS(update)
+
+/* ---- the host's help: on a host that runs products and sums alone, with a host behind it ---- */
+
+static void run_with_help(const op_table *table) {
+    static const char *const own_ops[] = {"matmul", "add", "assign", "exp", "slice", NULL};
+    strata_error err = {0};
+    strata_device *device = NULL;
+    strata_device *inner =
+        strata_test_restricted_host((strata_test_restriction){.ops = own_ops, .only_these = true, .answer = STRATA_SUPPORT_NO});
+    cr_assert_eq(strata_fallback_create(inner, &device, &err), STRATA_OK, "%s", err.message);
+    for (int r = 0; r < table->n_rows; r++)
+        for (unsigned dtypes, rest = table->rows[r].dtypes; rest; rest &= ~dtypes) {
+            op_row row = table->rows[r];
+            row.exact = false; /* sums become products, in another order */
+            dtypes = next_dtypes(device, &row, rest);
+            strata_test_result result = run_row(device, &row, dtypes);
+            cr_expect(result.ok, "%s", result.text);
+        }
+    cr_expect_gt(strata_device_get_counters(device).host_nodes, 0);
+    strata_device_close(device);
+}
+
+#define WITH_HELP(name)                                     \
+    Test(with_the_hosts_help, name##_equal_the_reference) { \
+        run_with_help(&case_##name);                        \
+    }
+WITH_HELP(unary)
+WITH_HELP(binary)
+WITH_HELP(compare)
+WITH_HELP(cast)
+WITH_HELP(shape)
+WITH_HELP(products)
+WITH_HELP(window)
+WITH_HELP(softmax)
+WITH_HELP(norm)
+WITH_HELP(update)
 
 Test(conformance_ops, every_op_has_a_row) {
     for (int i = 0; i < strata_n_ops; i++) {

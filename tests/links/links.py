@@ -25,7 +25,7 @@ FLOORS = [
     ["backends/registry.h"],
     ["core/data", "core/optimizer", "core/loss", "core/layer", "backends/kernel", "backends/host",
      "backends/null", "backends/plugin"],
-    ["core/metric", "backends/opencl", "backends/vulkan"],
+    ["core/metric", "backends/opencl", "backends/vulkan", "backends/fallback"],
     ["core/model", "backends"],
     ["strategies"],
 ]

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/op/epilogue.h"
+
 /* The copy is the first member, so that the device leads to the rest. */
 typedef struct restricted_table {
     strata_device_api api;
@@ -17,6 +19,9 @@ static strata_support supports(strata_device *device, const strata_tensor *node,
     const restricted_table *table = (const restricted_table *)(const void *)device->api;
     bool listed = false;
     for (const char *const *op = table->restriction.ops; *op && !listed; op++) listed = !strcmp(*op, node->op->name);
+    /* A fused product is more than the op of its name. */
+    if (node->op->epilogue && !strata_epilogue_is_plain(strata_epilogue_of(node)))
+        listed = listed && !table->restriction.only_these;
     if (listed == table->restriction.only_these) return table->original->supports(device, node, reason);
     *reason = "the test took the op away";
     return table->restriction.answer;

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The device of two sides: its buffers, their mirrors, and the copies between both. */
+#include <stdlib.h>
+
+#include "backends/fallback/fallback.h"
+#include "backends/host/host.h"
+
+void fallback_count(fallback_device *device) {
+    const strata_device_counters *host = &device->sides[FALLBACK_HOST]->counters;
+    strata_device_counters *sum = &device->base.counters;
+    *sum = device->sides[FALLBACK_DEVICE]->counters;
+    sum->allocations += host->allocations;
+    sum->compilations += host->compilations;
+    sum->launches += host->launches;
+    sum->host_nodes = device->host_nodes;
+    sum->copies = device->copies;
+    sum->copy_bytes = device->copy_bytes;
+}
+
+/* ---- buffers ---- */
+
+strata_status fallback_buffer_create(strata_device *base, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
+    fallback_device *device = (fallback_device *)base;
+    strata_device *inner = device->sides[FALLBACK_DEVICE];
+    strata_buffer *buffer = calloc(1, sizeof *buffer);
+    if (!buffer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for a buffer");
+    *buffer = (strata_buffer){.device = device, .bytes = bytes};
+    const strata_status status = inner->api->buffer_create(inner, bytes, &buffer->sides[FALLBACK_DEVICE], err);
+    fallback_count(device);
+    if (status) {
+        free(buffer);
+        return status;
+    }
+    *out_buffer = buffer;
+    return STRATA_OK;
+}
+
+void fallback_buffer_destroy(strata_device *base, strata_buffer *buffer) {
+    if (!buffer) return;
+    fallback_device *device = (fallback_device *)base;
+    for (int side = 0; side < 2; side++)
+        if (buffer->sides[side]) device->sides[side]->api->buffer_destroy(device->sides[side], buffer->sides[side]);
+    free(buffer->freshness.intervals);
+    free(buffer);
+    fallback_count(device);
+}
+
+strata_status fallback_mirror(strata_buffer *buffer, strata_error *err) {
+    strata_device *host = buffer->device->sides[FALLBACK_HOST];
+    if (buffer->sides[FALLBACK_HOST]) return STRATA_OK;
+    STRATA_TRY(host->api->buffer_create(host, buffer->bytes, &buffer->sides[FALLBACK_HOST], err));
+    return fallback_written(&buffer->freshness, 0, buffer->bytes, FALLBACK_DEVICE, err);
+}
+
+static strata_status copy(void *user, int64_t begin, int64_t end, fallback_side to, strata_error *err) {
+    strata_buffer *buffer = user, *own = buffer->sides[FALLBACK_DEVICE];
+    fallback_device *device = buffer->device;
+    strata_device *inner = device->sides[FALLBACK_DEVICE];
+    char *mirror = host_buffer_memory(buffer->sides[FALLBACK_HOST]);
+    device->copies++;
+    device->copy_bytes += (uint64_t)(end - begin);
+    return to == FALLBACK_HOST ? inner->api->download(inner, own, begin, mirror + begin, end - begin, err)
+                               : inner->api->upload(inner, own, begin, mirror + begin, end - begin, err);
+}
+
+strata_status fallback_buffer_needed(strata_buffer *buffer, int64_t begin, int64_t end, fallback_side on, strata_error *err) {
+    if (!buffer->sides[FALLBACK_HOST]) return STRATA_OK;
+    return fallback_needed(&buffer->freshness, begin, end, on, copy, buffer, err);
+}
+
+strata_status fallback_buffer_written(strata_buffer *buffer, int64_t begin, int64_t end, fallback_side on, strata_error *err) {
+    if (!buffer->sides[FALLBACK_HOST]) return STRATA_OK;
+    return fallback_written(&buffer->freshness, begin, end, on, err);
+}
+
+static strata_status fallback_upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source,
+                                     int64_t bytes, strata_error *err) {
+    strata_device *inner = ((fallback_device *)base)->sides[FALLBACK_DEVICE];
+    STRATA_TRY(inner->api->upload(inner, buffer->sides[FALLBACK_DEVICE], offset, source, bytes, err));
+    fallback_count(buffer->device);
+    return fallback_buffer_written(buffer, offset, offset + bytes, FALLBACK_DEVICE, err);
+}
+
+static strata_status fallback_download(strata_device *base, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
+                                       strata_error *err) {
+    strata_device *inner = ((fallback_device *)base)->sides[FALLBACK_DEVICE];
+    strata_status status = STRATA_OK;
+    if (offset >= 0 && bytes >= 0 && offset <= buffer->bytes - bytes) /* else the device says what is wrong */
+        status = fallback_buffer_needed(buffer, offset, offset + bytes, FALLBACK_DEVICE, err);
+    if (!status) status = inner->api->download(inner, buffer->sides[FALLBACK_DEVICE], offset, target, bytes, err);
+    fallback_count(buffer->device);
+    return status;
+}
+
+/* ---- the rest of the table ---- */
+
+static strata_support fallback_supports(strata_device *base, const strata_tensor *node, const char **reason) {
+    const fallback_device *device = (fallback_device *)base;
+    strata_device *inner = device->sides[FALLBACK_DEVICE], *host = device->sides[FALLBACK_HOST];
+    const char *ignored = NULL;
+    const strata_support support = inner->api->supports(inner, node, reason);
+    if (support != STRATA_SUPPORT_NO) return support;
+    return host->api->supports(host, node, &ignored) == STRATA_SUPPORT_NO ? STRATA_SUPPORT_NO : STRATA_SUPPORT_HOST;
+}
+
+static strata_status fallback_wait(strata_device *base, uint64_t ticket, strata_error *err) {
+    fallback_device *device = (fallback_device *)base;
+    strata_device *inner = device->sides[FALLBACK_DEVICE];
+    const bool known = ticket + FALLBACK_TICKETS > device->last_ticket;
+    const uint64_t own = device->device_tickets[(known ? ticket : device->last_ticket + 1) % FALLBACK_TICKETS];
+    const strata_status status = own ? inner->api->wait(inner, own, err) : STRATA_OK;
+    fallback_count(device);
+    return status;
+}
+
+static void fallback_close(strata_device *base) {
+    fallback_device *device = (fallback_device *)base;
+    for (int side = 0; side < 2; side++) strata_device_close(device->sides[side]);
+    free(device);
+}
+
+static const strata_device_api fallback_api = {
+    .close = fallback_close,
+    .buffer_create = fallback_buffer_create,
+    .buffer_destroy = fallback_buffer_destroy,
+    .upload = fallback_upload,
+    .download = fallback_download,
+    .supports = fallback_supports,
+    .compile = fallback_compile,
+    .program_destroy = fallback_program_destroy,
+    .program_input = fallback_program_input,
+    .program_output = fallback_program_output,
+    .run = fallback_run,
+    .wait = fallback_wait,
+};
+
+strata_status strata_fallback_create(strata_device *inner, strata_device **out_device, strata_error *err) {
+    fallback_device *device = calloc(1, sizeof *device);
+    if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for the device");
+    const strata_status status = host_open(&device->sides[FALLBACK_HOST], err);
+    if (status) {
+        free(device);
+        return status;
+    }
+    device->sides[FALLBACK_DEVICE] = inner;
+    device->base = (strata_device){.api = &fallback_api, .info = inner->info};
+    fallback_count(device);
+    *out_device = &device->base;
+    return STRATA_OK;
+}

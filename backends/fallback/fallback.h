@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A device that has the host run what it cannot run itself, where the user allows it (strata_device_options.fallback_to_host).
+ * It fills the device table over two others, the device proper and a host device.
+ *
+ * Nouns. A *side* is one of the two. A *mirror* is a buffer's memory on the host's side. A *part* is a run of nodes of a
+ * program that one side runs. */
+#ifndef STRATA_BACKENDS_FALLBACK_H
+#define STRATA_BACKENDS_FALLBACK_H
+
+#include "core/run/device.h"
+
+typedef enum fallback_side { FALLBACK_DEVICE = 0, FALLBACK_HOST = 1 } fallback_side;
+
+/* ---- freshness.c: where the newest bytes of a buffer are ---- */
+
+typedef struct fallback_interval {
+    int64_t begin, end;
+    fallback_side newest;
+} fallback_interval;
+
+/* In ascending order, apart from each other. Bytes that are in none of them are the same on both sides. */
+typedef struct fallback_freshness {
+    fallback_interval *intervals;
+    int n, capacity;
+} fallback_freshness;
+
+/* Copies bytes begin .. end to the other side. */
+typedef strata_status fallback_copy(void *user, int64_t begin, int64_t end, fallback_side to, strata_error *err);
+
+/* The bytes were written on that side. */
+STRATA_MUST_USE strata_status fallback_written(fallback_freshness *freshness, int64_t begin, int64_t end, fallback_side on,
+                                               strata_error *err);
+/* The bytes are needed on that side: calls `copy` for those that are newer on the other one. */
+STRATA_MUST_USE strata_status fallback_needed(fallback_freshness *freshness, int64_t begin, int64_t end, fallback_side on,
+                                              fallback_copy *copy, void *user, strata_error *err);
+
+/* ---- the device: device.c ---- */
+
+/* How many of the newest runs are told apart; a wait for an older one waits for the oldest of these. */
+enum { FALLBACK_TICKETS = 256 };
+
+typedef struct fallback_device {
+    strata_device base;
+    /* By fallback_side. */
+    strata_device *sides[2];
+    uint64_t last_ticket;
+    /* Of ticket t at t % FALLBACK_TICKETS: the newest ticket of the device proper when t was given out; 0: there was none. */
+    uint64_t device_tickets[FALLBACK_TICKETS];
+    uint64_t newest_device_ticket;
+    /* What the counters of strata_device_counters with these names are, beyond those of the two sides. */
+    uint64_t host_nodes, copies, copy_bytes;
+} fallback_device;
+
+struct strata_buffer {
+    fallback_device *device;
+    int64_t bytes;
+    /* By fallback_side; the host's, which is the mirror, NULL until a program needs it. */
+    strata_buffer *sides[2];
+    fallback_freshness freshness;
+};
+
+/* Makes *out_device, which owns `inner` from now on; on failure `inner` stays the caller's. */
+STRATA_MUST_USE strata_status strata_fallback_create(strata_device *inner, strata_device **out_device, strata_error *err);
+
+strata_status fallback_buffer_create(strata_device *device, int64_t bytes, strata_buffer **out_buffer, strata_error *err);
+void fallback_buffer_destroy(strata_device *device, strata_buffer *buffer);
+/* Sees to it that the buffer has a mirror. */
+STRATA_MUST_USE strata_status fallback_mirror(strata_buffer *buffer, strata_error *err);
+/* The bytes begin .. end of the buffer are needed on the side, or were written there. */
+STRATA_MUST_USE strata_status fallback_buffer_needed(strata_buffer *buffer, int64_t begin, int64_t end, fallback_side on,
+                                                     strata_error *err);
+STRATA_MUST_USE strata_status fallback_buffer_written(strata_buffer *buffer, int64_t begin, int64_t end, fallback_side on,
+                                                      strata_error *err);
+/* Makes the device's counters those of both sides. */
+void fallback_count(fallback_device *device);
+
+/* ---- programs: program.c, the functions of strata_device_api with these names ---- */
+strata_status fallback_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
+                               strata_error *err);
+void fallback_program_destroy(strata_program *program);
+void *fallback_program_input(strata_program *program, int slot);
+const void *fallback_program_output(strata_program *program, int slot);
+strata_status fallback_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
+
+#endif

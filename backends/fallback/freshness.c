@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Intervals of a buffer whose newest bytes are on one side only. A program that is run again and again leaves the same ones, so
+ * that nothing is allocated after its first runs. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/fallback/fallback.h"
+
+static strata_status reserve(fallback_freshness *f, int n, strata_error *err) {
+    if (n <= f->capacity) return STRATA_OK;
+    const int capacity = 2 * n + 8;
+    fallback_interval *intervals = realloc(f->intervals, (size_t)capacity * sizeof *intervals);
+    if (!intervals) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for %d intervals", capacity);
+    f->intervals = intervals;
+    f->capacity = capacity;
+    return STRATA_OK;
+}
+
+static void insert(fallback_freshness *f, int at, fallback_interval interval) {
+    memmove(&f->intervals[at + 1], &f->intervals[at], (size_t)(f->n - at) * sizeof *f->intervals);
+    f->intervals[at] = interval;
+    f->n++;
+}
+
+static void take_out(fallback_freshness *f, int at) {
+    f->n--;
+    memmove(&f->intervals[at], &f->intervals[at + 1], (size_t)(f->n - at) * sizeof *f->intervals);
+}
+
+/* Takes begin .. end out of all intervals; there is room for one more. Returns where an interval from `begin` on belongs. */
+static int cut(fallback_freshness *f, int64_t begin, int64_t end) {
+    int i = 0;
+    while (i < f->n && f->intervals[i].end <= begin) i++;
+    while (i < f->n && f->intervals[i].begin < end) {
+        const fallback_interval old = f->intervals[i];
+        const bool left = old.begin<begin, right = old.end> end;
+        if (left && right) insert(f, i, (fallback_interval){old.begin, begin, old.newest});
+        if (left) f->intervals[i++].end = begin;
+        if (right) {
+            f->intervals[i].begin = end;
+            break;
+        }
+        if (!left) take_out(f, i);
+    }
+    return i;
+}
+
+strata_status fallback_written(fallback_freshness *f, int64_t begin, int64_t end, fallback_side on, strata_error *err) {
+    if (begin >= end) return STRATA_OK;
+    STRATA_TRY(reserve(f, f->n + 2, err));
+    const int at = cut(f, begin, end);
+    fallback_interval *before = at > 0 ? &f->intervals[at - 1] : NULL, *after = at < f->n ? &f->intervals[at] : NULL;
+    if (before && before->end == begin && before->newest == on) {
+        before->end = end;
+        if (after && after->begin == end && after->newest == on) {
+            before->end = after->end;
+            take_out(f, at);
+        }
+    } else if (after && after->begin == end && after->newest == on) {
+        after->begin = begin;
+    } else {
+        insert(f, at, (fallback_interval){begin, end, on});
+    }
+    return STRATA_OK;
+}
+
+strata_status fallback_needed(fallback_freshness *f, int64_t begin, int64_t end, fallback_side on, fallback_copy *copy,
+                              void *user, strata_error *err) {
+    if (begin >= end) return STRATA_OK;
+    STRATA_TRY(reserve(f, f->n + 2, err));
+    for (int i = 0; i < f->n;) {
+        const fallback_interval old = f->intervals[i];
+        if (old.newest == on || old.end <= begin || old.begin >= end) {
+            i++;
+            continue;
+        }
+        const int64_t from = old.begin > begin ? old.begin : begin, to = old.end < end ? old.end : end;
+        STRATA_TRY(copy(user, from, to, on, err));
+        STRATA_TRY(reserve(f, f->n + 2, err));
+        i = cut(f, from, to);
+    }
+    return STRATA_OK;
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Programs of two sides: a piece is cut into parts, each a piece of its own that one side compiles. Both sides have the piece's
+ * arenas, of the same sizes, so that a value lies at the same offset on each; before a part runs, the bytes that it reads and
+ * that are newer on the other side are copied. Parts run one after the other in the caller's thread, as the copies wait anyhow.
+ *
+ * A piece that the device runs alone is one part with the device's own slots, and runs as without this file; only what the host
+ * has written of its variables is copied first. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/fallback/fallback.h"
+#include "backends/host/host.h"
+
+typedef struct byte_range {
+    strata_buffer *buffer;
+    int64_t begin, end;
+} byte_range;
+
+typedef struct range_list {
+    byte_range *items;
+    int n;
+} range_list;
+
+typedef struct program_part {
+    fallback_side side;
+    strata_program *program;
+    /* What it reads that it has not written before, and what it writes. */
+    range_list reads, writes;
+    int n_nodes;
+} program_part;
+
+struct strata_program {
+    fallback_device *device;
+    program_part *parts;
+    int n_parts;
+    /* There is one part, and its slots are the program's. */
+    bool whole;
+    /* Else: the INPUT and OUTPUT arena on both sides (NULL where they have 0 bytes), and their memory [2 slot + kind]. */
+    strata_buffer *ports[2];
+    void **slots;
+    int n_slots;
+};
+
+/* A piece that is being cut: its arenas and places as those of a part are. */
+typedef struct cutter {
+    strata_program *program;
+    const strata_piece *piece;
+    fallback_side *sides;    /* of each node */
+    strata_buffer **buffers; /* by arena, ours */
+    strata_arena *arenas;
+    strata_place *places;
+    int n_arenas;
+} cutter;
+
+/* ---- what a part reads and writes ---- */
+
+static bool range_of(const cutter *c, const strata_tensor *tensor, byte_range *out) {
+    const strata_place place = c->places[tensor->id];
+    if (place.arena < 0 || !place.bytes || !c->buffers[place.arena]) return false;
+    *out = (byte_range){c->buffers[place.arena], place.offset, place.offset + place.bytes};
+    return true;
+}
+
+static bool covers(const range_list *list, byte_range range) {
+    for (int i = 0; i < list->n; i++)
+        if (list->items[i].buffer == range.buffer && list->items[i].begin <= range.begin && range.end <= list->items[i].end)
+            return true;
+    return false;
+}
+
+static void add(range_list *list, byte_range range) {
+    if (!covers(list, range)) list->items[list->n++] = range;
+}
+
+static bool is_written(const strata_tensor *node, int i) {
+    return (node->op->flags & STRATA_OP_UPDATE) && (i == 0 || node->op->also_writes >> i & 1);
+}
+
+static strata_status list_ranges(const cutter *c, program_part *part, int first, strata_error *err) {
+    size_t most = 1;
+    for (int i = first; i < first + part->n_nodes; i++) most += (size_t)c->piece->nodes[i]->n_inputs + 1;
+    part->reads.items = calloc(most, sizeof *part->reads.items);
+    part->writes.items = calloc(most, sizeof *part->writes.items);
+    if (!part->reads.items || !part->writes.items)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for %zu ranges", most);
+    for (int i = first; i < first + part->n_nodes; i++) {
+        const strata_tensor *node = c->piece->nodes[i];
+        byte_range range;
+        for (int k = 0; k < node->n_inputs; k++)
+            if (range_of(c, node->inputs[k], &range) && !covers(&part->writes, range)) add(&part->reads, range);
+        for (int k = 0; k < node->n_inputs; k++)
+            if (is_written(node, k) && range_of(c, node->inputs[k], &range)) add(&part->writes, range);
+        if (range_of(c, node, &range)) add(&part->writes, range);
+    }
+    return STRATA_OK;
+}
+
+/* ---- compiling ---- */
+
+static strata_status compile_part(const cutter *c, program_part *part, int first, strata_error *err) {
+    strata_program *program = c->program;
+    strata_device *device = program->device->sides[part->side];
+    STRATA_TRY(list_ranges(c, part, first, err));
+    for (int i = 0; i < part->reads.n && part->side == FALLBACK_HOST; i++)
+        STRATA_TRY(fallback_mirror(part->reads.items[i].buffer, err));
+    for (int i = 0; i < part->writes.n && part->side == FALLBACK_HOST; i++)
+        STRATA_TRY(fallback_mirror(part->writes.items[i].buffer, err));
+    for (int i = 0; i < c->n_arenas; i++) c->arenas[i].buffer = c->buffers[i] ? c->buffers[i]->sides[part->side] : NULL;
+    const strata_piece piece = {.nodes = c->piece->nodes + first,
+                                .n_nodes = part->n_nodes,
+                                .places = c->places,
+                                .n_places = c->piece->n_places,
+                                .arenas = c->arenas,
+                                .n_arenas = c->n_arenas,
+                                .n_slots = program->whole ? c->piece->n_slots : 1};
+    return device->api->compile(device, &piece, &part->program, err);
+}
+
+/* The INPUT and OUTPUT arenas become buffers like others, behind all of them; the memory of each slot is ours. Temporaries may
+ * be read by another part, so their arenas are CARRIED: a device that plans temporaries by itself leaves those in place. */
+static strata_status make_ports(cutter *c, strata_error *err) {
+    strata_program *program = c->program;
+    program->slots = calloc(2 * (size_t)c->piece->n_slots, sizeof(*program->slots));
+    if (!program->slots) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for slots");
+    for (int kind = 0; kind < 2; kind++) {
+        const int64_t bytes = c->piece->arenas[kind].bytes;
+        const int index = c->piece->n_arenas + kind;
+        c->arenas[kind].bytes = 0;
+        c->arenas[index] = (strata_arena){.kind = STRATA_ARENA_CARRIED, .bytes = bytes};
+        if (!bytes) continue;
+        STRATA_TRY(fallback_buffer_create(&program->device->base, bytes, &program->ports[kind], err));
+        STRATA_TRY(fallback_mirror(program->ports[kind], err));
+        c->buffers[index] = program->ports[kind];
+        for (int slot = 0; slot < program->n_slots; slot++) {
+            void **memory = &program->slots[2 * slot + kind];
+            const size_t rounded =
+                ((size_t)bytes + STRATA_PLACE_ALIGNMENT - 1) / STRATA_PLACE_ALIGNMENT * STRATA_PLACE_ALIGNMENT;
+            *memory = aligned_alloc(STRATA_PLACE_ALIGNMENT, rounded);
+            if (!*memory)
+                return strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for a slot of %lld bytes",
+                                   (long long)bytes);
+            memset(*memory, 0, rounded);
+        }
+    }
+    for (int i = 0; i < c->piece->n_arenas; i++)
+        if (c->arenas[i].kind == STRATA_ARENA_WORK) c->arenas[i].kind = STRATA_ARENA_CARRIED;
+    for (int id = 0; id < c->piece->n_places; id++) {
+        strata_place *place = &c->places[id];
+        if (place->arena == STRATA_ARENA_INPUT || place->arena == STRATA_ARENA_OUTPUT) place->arena += c->piece->n_arenas;
+    }
+    return STRATA_OK;
+}
+
+/* Which side runs each node. */
+static void choose_sides(cutter *c) {
+    strata_device *device = c->program->device->sides[FALLBACK_DEVICE];
+    const char *reason = NULL;
+    c->program->whole = true;
+    for (int i = 0; i < c->piece->n_nodes; i++) {
+        const strata_support support = device->api->supports(device, c->piece->nodes[i], &reason);
+        c->sides[i] = support == STRATA_SUPPORT_NO ? FALLBACK_HOST : FALLBACK_DEVICE;
+        c->program->whole = c->program->whole && c->sides[i] == FALLBACK_DEVICE;
+    }
+}
+
+static strata_status cut(cutter *c, strata_error *err) {
+    strata_program *program = c->program;
+    const int n_nodes = c->piece->n_nodes;
+    choose_sides(c);
+    if (!program->whole) STRATA_TRY(make_ports(c, err));
+    c->n_arenas = c->piece->n_arenas + (program->whole ? 0 : 2);
+    for (int first = 0; first < n_nodes || program->n_parts == 0;) {
+        program_part *part = &program->parts[program->n_parts++];
+        part->side = n_nodes ? c->sides[first] : FALLBACK_DEVICE;
+        while (first + part->n_nodes < n_nodes && c->sides[first + part->n_nodes] == part->side) part->n_nodes++;
+        STRATA_TRY(compile_part(c, part, first, err));
+        first += part->n_nodes;
+    }
+    return STRATA_OK;
+}
+
+static bool begin(cutter *c, fallback_device *device, const strata_piece *piece) {
+    const size_t n_nodes = (size_t)piece->n_nodes + 1, n_arenas = (size_t)piece->n_arenas + 2;
+    *c = (cutter){.piece = piece, .program = calloc(1, sizeof *c->program)};
+    c->sides = calloc(n_nodes, sizeof *c->sides);
+    c->buffers = calloc(n_arenas, sizeof(*c->buffers));
+    c->arenas = calloc(n_arenas, sizeof *c->arenas);
+    c->places = calloc((size_t)piece->n_places + 1, sizeof *c->places);
+    if (!c->program) return false;
+    c->program->device = device;
+    c->program->n_slots = piece->n_slots;
+    c->program->parts = calloc(n_nodes, sizeof *c->program->parts);
+    if (!c->sides || !c->buffers || !c->arenas || !c->places || !c->program->parts) return false;
+    memcpy(c->arenas, piece->arenas, (size_t)piece->n_arenas * sizeof *c->arenas);
+    memcpy(c->places, piece->places, (size_t)piece->n_places * sizeof *c->places);
+    for (int i = 0; i < piece->n_arenas; i++) c->buffers[i] = piece->arenas[i].buffer;
+    return true;
+}
+
+strata_status fallback_compile(strata_device *base, const strata_piece *piece, strata_program **out_program,
+                               strata_error *err) {
+    fallback_device *device = (fallback_device *)base;
+    cutter c;
+    strata_status status =
+        begin(&c, device, piece)
+            ? cut(&c, err)
+            : strata_fail(err, STRATA_OUT_OF_MEMORY, "fallback: no host memory for a program of %d nodes", piece->n_nodes);
+    free(c.sides);
+    free(c.buffers);
+    free(c.arenas);
+    free(c.places);
+    if (status)
+        fallback_program_destroy(c.program);
+    else
+        *out_program = c.program;
+    fallback_count(device);
+    return status;
+}
+
+void fallback_program_destroy(strata_program *program) {
+    if (!program) return;
+    for (int i = 0; i < program->n_parts; i++) {
+        program_part *part = &program->parts[i];
+        if (part->program) program->device->sides[part->side]->api->program_destroy(part->program);
+        free(part->reads.items);
+        free(part->writes.items);
+    }
+    for (int i = 0; program->slots && i < 2 * program->n_slots; i++) free(program->slots[i]);
+    for (int kind = 0; kind < 2; kind++) fallback_buffer_destroy(&program->device->base, program->ports[kind]);
+    free(program->slots);
+    free(program->parts);
+    free(program);
+}
+
+/* ---- running ---- */
+
+void *fallback_program_input(strata_program *program, int slot) {
+    if (!program->whole) return program->slots[2 * slot + STRATA_ARENA_INPUT];
+    return program->device->sides[FALLBACK_DEVICE]->api->program_input(program->parts[0].program, slot);
+}
+
+const void *fallback_program_output(strata_program *program, int slot) {
+    if (!program->whole) return program->slots[2 * slot + STRATA_ARENA_OUTPUT];
+    return program->device->sides[FALLBACK_DEVICE]->api->program_output(program->parts[0].program, slot);
+}
+
+static strata_status run_part(strata_program *program, const program_part *part, int slot, strata_error *err) {
+    fallback_device *device = program->device;
+    uint64_t ticket = 0;
+    for (int i = 0; i < part->reads.n; i++) {
+        const byte_range *r = &part->reads.items[i];
+        STRATA_TRY(fallback_buffer_needed(r->buffer, r->begin, r->end, part->side, err));
+    }
+    STRATA_TRY(device->sides[part->side]->api->run(part->program, slot, &ticket, err));
+    if (part->side == FALLBACK_DEVICE)
+        device->newest_device_ticket = ticket;
+    else
+        device->host_nodes += (uint64_t)part->n_nodes;
+    for (int i = 0; i < part->writes.n; i++) {
+        const byte_range *r = &part->writes.items[i];
+        STRATA_TRY(fallback_buffer_written(r->buffer, r->begin, r->end, part->side, err));
+    }
+    return STRATA_OK;
+}
+
+/* A port's memory in a slot to or from its mirror. */
+static strata_status run_parts(strata_program *program, int slot, strata_error *err) {
+    strata_buffer *input = program->ports[STRATA_ARENA_INPUT], *output = program->ports[STRATA_ARENA_OUTPUT];
+    if (input) {
+        memcpy(host_buffer_memory(input->sides[FALLBACK_HOST]), program->slots[2 * slot + STRATA_ARENA_INPUT],
+               (size_t)input->bytes);
+        STRATA_TRY(fallback_buffer_written(input, 0, input->bytes, FALLBACK_HOST, err));
+    }
+    for (int i = 0; i < program->n_parts; i++) STRATA_TRY(run_part(program, &program->parts[i], 0, err));
+    if (!output) return STRATA_OK;
+    STRATA_TRY(fallback_buffer_needed(output, 0, output->bytes, FALLBACK_HOST, err));
+    memcpy(program->slots[2 * slot + STRATA_ARENA_OUTPUT], host_buffer_memory(output->sides[FALLBACK_HOST]),
+           (size_t)output->bytes);
+    return STRATA_OK;
+}
+
+strata_status fallback_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
+    fallback_device *device = program->device;
+    const strata_status status =
+        program->whole ? run_part(program, &program->parts[0], slot, err) : run_parts(program, slot, err);
+    *out_ticket = ++device->last_ticket;
+    device->device_tickets[device->last_ticket % FALLBACK_TICKETS] = device->newest_device_ticket;
+    fallback_count(device);
+    return status;
+}
