@@ -83,7 +83,9 @@ if ! { cmake --preset "$preset" && cmake --build --preset "$preset"; } >"$logs/b
 fi
 
 # ---- what the suites run under ----------------------------------------------------------------------------------------
-export XDG_CACHE_HOME="$cache" # the user's tuning and kernel caches stay out of the tests
+# The user's tuning and kernel caches stay out of the tests, and so do plugins.
+export XDG_CACHE_HOME="$cache" XDG_DATA_HOME="$build/data"
+unset STRATA_PLUGINS
 export STRATA_SOURCE_DIR="$root" STRATA_BUILD_DIR="$build" CC="${CC:-cc}"
 export ASAN_OPTIONS="abort_on_error=1:detect_leaks=1:allocator_may_return_null=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
 export LSAN_OPTIONS="suppressions=$root/tests/leaks.supp:print_suppressions=0"
