@@ -269,6 +269,10 @@ STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model 
 STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,
                                                        strata_batch_form form, strata_model_program **out_program,
                                                        strata_error *err);
+/* A replica's step of that program as a graph, which is not compiled; for those who compile it elsewhere. The caller destroys
+ * step->graph. */
+STRATA_MUST_USE strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
+                                                      strata_step *out_step, strata_error *err);
 /* Whether the program for this batch size would fit the devices; OUT_OF_MEMORY with bytes wanted and free and a batch that
  * does. */
 STRATA_MUST_USE strata_status strata_model_check_batch(strata_model *model, strata_program_kind kind, int64_t batch,

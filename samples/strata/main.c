@@ -18,6 +18,7 @@ const command *const commands[] = {&command_devices,
                                    &command_bench,
                                    &command_launch,
                                    &command_cluster,
+                                   &command_compile,
                                    NULL};
 
 static const char exit_codes[] =

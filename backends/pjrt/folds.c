@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reductions, softmax and its losses, and the sums that metrics need. Rows are those of the last axis. */
+#include <math.h>
+
+#include "backends/pjrt/rows.h"
+#include "core/op/ops.h"
+#include "core/op/reduce.h"
+
+static hlo_value reduce_as(pjrt_lowering *l, const strata_tensor *node, const char *name, double start) {
+    const strata_reduce_attrs *attrs = node->attrs;
+    hlo *h = pjrt_text_of(l);
+    const hlo_value x = pjrt_number(l, node, 0);
+    return hlo_reshape(h, hlo_reduce(h, name, x, start, (int)attrs->axis, (int)attrs->n_axes), node->shape);
+}
+
+/* What a maximum begins with: below all numbers of the type. */
+static double lowest(int type) {
+    if (strata_dtype_is_float((strata_dtype)type)) return -INFINITY;
+    return type == HLO_I64 ? -0x1p63 : type == HLO_I32 ? INT32_MIN : 0;
+}
+
+/* A minimum of integers is the complement of the complements' maximum: no double is INT64_MAX. */
+hlo_value pjrt_reduce(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    const strata_reduce_attrs *attrs = node->attrs;
+    hlo *h = pjrt_text_of(l);
+    if (node->op == &strata_op_reduce_sum) return reduce_as(l, node, name, 0);
+    if (node->op == &strata_op_reduce_max) return reduce_as(l, node, name, lowest((int)node->dtype));
+    if (strata_dtype_is_float(node->dtype)) return reduce_as(l, node, name, INFINITY);
+    const hlo_value turned = hlo_unary(h, "not", pjrt_number(l, node, 0));
+    const hlo_value most = hlo_reduce(h, "maximum", turned, lowest(turned.type), (int)attrs->axis, (int)attrs->n_axes);
+    return hlo_reshape(h, hlo_unary(h, "not", most), node->shape);
+}
+
+hlo_value pjrt_reduce_mean(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    const strata_reduce_attrs *attrs = node->attrs;
+    double n = 1;
+    for (int64_t d = attrs->axis; d < attrs->axis + attrs->n_axes; d++) n *= (double)node->inputs[0]->shape.dims[d];
+    return hlo_with(pjrt_text_of(l), "divide", reduce_as(l, node, name, 0), n);
+}
+
+/* Along an axis: of the places that have the maximum, or NaN, the least. */
+hlo_value pjrt_first_largest(hlo *h, hlo_value x, int axis) {
+    const bool is_float = strata_dtype_is_float((strata_dtype)x.type);
+    int axes[STRATA_MAX_RANK];
+    if (x.type == HLO_I1) x = hlo_convert(h, x, HLO_I32);
+    for (int d = 0, to = 0; d < x.shape.rank; d++)
+        if (d != axis) axes[to++] = d;
+    const hlo_value most = hlo_spread(h, hlo_reduce(h, "maximum", x, lowest(x.type), axis, 1), x.shape, axes);
+    hlo_value is_it = hlo_compare(h, "EQ", x, most);
+    if (is_float) is_it = hlo_binary(h, "or", is_it, hlo_compare(h, "NE", x, x));
+    const hlo_value place = hlo_iota(h, HLO_I32, x.shape, axis);
+    return hlo_reduce(h, "minimum", hlo_select(h, is_it, place, hlo_fill(h, HLO_I32, x.shape, INT32_MAX)), INT32_MAX, axis, 1);
+}
+
+hlo_value pjrt_argmax(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    const int64_t axis = pjrt_int(node, "axis");
+    return pjrt_first_largest(pjrt_text_of(l), pjrt_number(l, node, 0),
+                              (int)(axis < 0 ? axis + node->inputs[0]->shape.rank : axis));
+}
+
+/* ---- softmax ---- */
+
+/* A value for each row over the row. */
+static hlo_value along_rows(hlo *h, hlo_value x, strata_shape shape) {
+    int axes[STRATA_MAX_RANK];
+    for (int d = 0; d < x.shape.rank; d++) axes[d] = d;
+    return hlo_spread(h, x, shape, axes);
+}
+
+static hlo_value fold_rows(hlo *h, const char *name, hlo_value x, double start) {
+    return hlo_reduce(h, name, x, start, x.shape.rank - 1, 1);
+}
+
+/* x - log sum exp x of each row. */
+static hlo_value log_softmax_of(hlo *h, hlo_value x) {
+    const hlo_value shifted = hlo_binary(h, "subtract", x, along_rows(h, fold_rows(h, "maximum", x, -INFINITY), x.shape));
+    const hlo_value sum = fold_rows(h, "add", hlo_unary(h, "exponential", shifted), 0);
+    return hlo_binary(h, "subtract", shifted, along_rows(h, hlo_unary(h, "log", sum), x.shape));
+}
+
+static hlo_value softmax_of(hlo *h, hlo_value x) {
+    const hlo_value shifted = hlo_binary(h, "subtract", x, along_rows(h, fold_rows(h, "maximum", x, -INFINITY), x.shape));
+    const hlo_value e = hlo_unary(h, "exponential", shifted);
+    return hlo_binary(h, "divide", e, along_rows(h, fold_rows(h, "add", e, 0), x.shape));
+}
+
+hlo_value pjrt_softmax(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    return softmax_of(pjrt_text_of(l), pjrt_number(l, node, 0));
+}
+
+hlo_value pjrt_softmax_grad(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = pjrt_text_of(l);
+    const hlo_value y = pjrt_number(l, node, 0), dy = pjrt_number(l, node, 1);
+    const hlo_value sum = fold_rows(h, "add", hlo_binary(h, "multiply", y, dy), 0);
+    return hlo_binary(h, "multiply", y, hlo_binary(h, "subtract", dy, along_rows(h, sum, y.shape)));
+}
+
+hlo_value pjrt_log_softmax(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    return log_softmax_of(pjrt_text_of(l), pjrt_number(l, node, 0));
+}
+
+hlo_value pjrt_log_softmax_grad(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = pjrt_text_of(l);
+    const hlo_value y = pjrt_number(l, node, 0), dy = pjrt_number(l, node, 1);
+    const hlo_value sum = along_rows(h, fold_rows(h, "add", dy, 0), y.shape);
+    return hlo_binary(h, "subtract", dy, hlo_binary(h, "multiply", hlo_unary(h, "exponential", y), sum));
+}
+
+/* ---- losses ---- */
+
+enum { LOGITS, LABELS, DY };
+
+hlo_value pjrt_softmax_cross_entropy(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = pjrt_text_of(l);
+    const hlo_value log_p = log_softmax_of(h, pjrt_number(l, node, LOGITS));
+    return hlo_unary(h, "negate", fold_rows(h, "add", hlo_binary(h, "multiply", pjrt_number(l, node, LABELS), log_p), 0));
+}
+
+hlo_value pjrt_softmax_cross_entropy_grad(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    enum { OF_LOGITS = 1 };
+    hlo *h = pjrt_text_of(l);
+    const hlo_value logits = pjrt_number(l, node, LOGITS), labels = pjrt_number(l, node, LABELS);
+    const hlo_value dy = along_rows(h, pjrt_number(l, node, DY), logits.shape);
+    if (pjrt_int(node, "of") != OF_LOGITS)
+        return hlo_binary(h, "multiply", dy, hlo_unary(h, "negate", log_softmax_of(h, logits)));
+    const hlo_value weight = along_rows(h, fold_rows(h, "add", labels, 0), logits.shape);
+    return hlo_binary(h, "multiply", dy,
+                      hlo_binary(h, "subtract", hlo_binary(h, "multiply", softmax_of(h, logits), weight), labels));
+}
+
+/* 1 where the column is the row's label. */
+static hlo_value one_hot(hlo *h, hlo_value labels, strata_shape logits) {
+    return hlo_compare(h, "EQ", along_rows(h, labels, logits), hlo_iota(h, labels.type, logits, logits.rank - 1));
+}
+
+static hlo_value is_class(hlo *h, hlo_value labels, int64_t classes) {
+    const hlo_value least = hlo_compare(h, "GE", labels, hlo_fill(h, labels.type, labels.shape, 0));
+    return hlo_binary(h, "and", least, hlo_compare(h, "LT", labels, hlo_fill(h, labels.type, labels.shape, (double)classes)));
+}
+
+/* NaN for a label that is no class. */
+hlo_value pjrt_sparse_softmax_cross_entropy(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = pjrt_text_of(l);
+    const hlo_value logits = pjrt_number(l, node, LOGITS), labels = pjrt_operand(l, node, LABELS);
+    const hlo_value log_p = log_softmax_of(h, logits), zero = hlo_fill(h, HLO_F32, logits.shape, 0);
+    const hlo_value own = fold_rows(h, "add", hlo_select(h, one_hot(h, labels, logits.shape), log_p, zero), 0);
+    const hlo_value loss = hlo_unary(h, "negate", own);
+    return hlo_select(h, is_class(h, labels, logits.shape.dims[logits.shape.rank - 1]), loss,
+                      hlo_fill(h, HLO_F32, loss.shape, (double)NAN));
+}
+
+hlo_value pjrt_sparse_softmax_cross_entropy_grad(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = pjrt_text_of(l);
+    const hlo_value logits = pjrt_number(l, node, LOGITS), labels = pjrt_operand(l, node, LABELS);
+    const hlo_value dy = hlo_select(h, is_class(h, labels, logits.shape.dims[logits.shape.rank - 1]), pjrt_number(l, node, DY),
+                                    hlo_fill(h, HLO_F32, labels.shape, (double)NAN));
+    const hlo_value own = hlo_convert(h, one_hot(h, labels, logits.shape), HLO_F32);
+    return hlo_binary(h, "multiply", along_rows(h, dy, logits.shape), hlo_binary(h, "subtract", softmax_of(h, logits), own));
+}
+
+/* ---- metrics ---- */
+
+/* (2): two numbers side by side. */
+static hlo_value pair(hlo *h, hlo_value a, hlo_value b) {
+    return hlo_concat(h, (hlo_value[]){hlo_reshape(h, a, STRATA_SHAPE(1)), hlo_reshape(h, b, STRATA_SHAPE(1))}, 2, 0);
+}
+
+static hlo_value count_all(hlo *h, hlo_value x) {
+    return hlo_reduce(h, "add", hlo_convert(h, x, HLO_F32), 0, 0, x.shape.rank);
+}
+
+hlo_value pjrt_classification_sums(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    enum { LOSSES, OUTPUTS, CLASSES };
+    hlo *h = pjrt_text_of(l);
+    const hlo_value labels = pjrt_operand(l, node, CLASSES);
+    const hlo_value best = hlo_convert(h, pjrt_first_largest(h, pjrt_operand(l, node, OUTPUTS), 1), labels.type);
+    return pair(h, count_all(h, pjrt_operand(l, node, LOSSES)), count_all(h, hlo_compare(h, "EQ", best, labels)));
+}
+
+hlo_value pjrt_binary_sums(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    enum { LOSSES, OUTPUTS, ANSWERS };
+    hlo *h = pjrt_text_of(l);
+    const hlo_value outputs = pjrt_operand(l, node, OUTPUTS), labels = pjrt_operand(l, node, ANSWERS);
+    const hlo_value said = hlo_compare(h, "GT", outputs, hlo_fill(h, HLO_F32, outputs.shape, pjrt_float(node, "threshold")));
+    const hlo_value meant = hlo_compare(h, "GT", labels, hlo_fill(h, HLO_F32, labels.shape, 0.5));
+    const hlo_value right = hlo_unary(h, "not", hlo_binary(h, "xor", said, meant));
+    return pair(h, count_all(h, pjrt_operand(l, node, LOSSES)),
+                hlo_with(h, "divide", count_all(h, right), (double)outputs.shape.dims[1]));
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A graph as one module, without a device: for compilers that are asked ahead of time. */
+#ifndef STRATA_BACKENDS_PJRT_WHOLE_H
+#define STRATA_BACKENDS_PJRT_WHOLE_H
+
+#include "backends/pjrt/lower.h"
+
+/* The graph after the same passes as strata_executable_create runs, communication among options.n_replicas replicas inside of
+ * the program. Fails: as pjrt_lower. The caller finishes the module; its ports have no arenas that mean anything. */
+STRATA_MUST_USE strata_status pjrt_lower_graph(strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
+                                               int n_updates, pjrt_lower_options options, pjrt_module *out_module,
+                                               strata_error *err);
+
+#endif
