@@ -66,6 +66,13 @@ foreach(script IN LISTS scripts)
     "STRATA_SOURCE_DIR=${PROJECT_SOURCE_DIR};STRATA_BUILD_DIR=${PROJECT_BINARY_DIR};CC=${CMAKE_C_COMPILER}")
 endforeach()
 
+# A PJRT plugin for the tests of backends/pjrt.
+file(GLOB plugin CONFIGURE_DEPENDS ${tests}/pjrt/plugin/*.c)
+add_library(strata_test_pjrt MODULE ${plugin})
+target_link_libraries(strata_test_pjrt PRIVATE strata_private m)
+target_compile_definitions(strata_test_pjrt PRIVATE STRATA_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+set_target_properties(strata_test_pjrt PROPERTIES PREFIX "" OUTPUT_NAME pjrt_plugin LIBRARY_OUTPUT_DIRECTORY ${suites})
+
 find_path(STRATA_CRITERION_INCLUDE criterion/criterion.h)
 find_library(STRATA_CRITERION_LIBRARY criterion)
 mark_as_advanced(STRATA_CRITERION_INCLUDE STRATA_CRITERION_LIBRARY)

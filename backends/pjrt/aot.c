@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-strata_status pjrt_topology_create(const pjrt_plugin *plugin, const char *name, pjrt_topology *out_topology, strata_error *err) {
+strata_status pjrt_topology_create(const pjrt_plugin *plugin, const char *name, pjrt_topology *out_topology,
+                                   strata_error *err) {
     *out_topology = (pjrt_topology){.plugin = *plugin};
     pjrt_topology_create_args args = {
         .head = {PJRT_SIZE(pjrt_topology_create_args, topology), NULL}, .name = name, .name_size = strlen(name)};
@@ -21,8 +22,7 @@ strata_status pjrt_topology_create(const pjrt_plugin *plugin, const char *name, 
 }
 
 void pjrt_topology_destroy(pjrt_topology *topology) {
-    if (topology->topology)
-        pjrt_destroy(&topology->plugin, PJRT_FUNCTION_TopologyDescription_Destroy, topology->topology);
+    if (topology->topology) pjrt_destroy(&topology->plugin, PJRT_FUNCTION_TopologyDescription_Destroy, topology->topology);
     topology->topology = NULL;
 }
 
@@ -47,8 +47,10 @@ static void read_costs(const pjrt_cost_args *costs, pjrt_estimate *e) {
 
 /* Plugins may lack any of these. */
 static strata_status ask(const pjrt_plugin *plugin, pjrt_api_executable *executable, pjrt_estimate *e, strata_error *err) {
-    pjrt_executable_number_args size = {.head = {PJRT_SIZE(pjrt_executable_number_args, number), NULL}, .executable = executable};
-    pjrt_memory_stats_args memory = {.head = {PJRT_SIZE(pjrt_memory_stats_args, total), NULL}, .executable = executable, .peak = -1};
+    pjrt_executable_number_args size = {.head = {PJRT_SIZE(pjrt_executable_number_args, number), NULL},
+                                        .executable = executable};
+    pjrt_memory_stats_args memory = {
+        .head = {PJRT_SIZE(pjrt_memory_stats_args, total), NULL}, .executable = executable, .peak = -1};
     pjrt_cost_args costs = {.head = {PJRT_SIZE(pjrt_cost_args, properties), NULL}, .executable = executable};
     strata_status status =
         pjrt_call(plugin, PJRT_FUNCTION_Executable_SizeOfGeneratedCodeInBytes, &size, "code size", STRATA_UNSUPPORTED, err);

@@ -26,7 +26,7 @@ STRATA_MUST_USE strata_status pjrt_topology_create(const pjrt_plugin *plugin, co
                                                    strata_error *err);
 void pjrt_topology_destroy(pjrt_topology *topology);
 /* Compiles StableHLO text for n_replicas of the topology's devices. Fails: UNSUPPORTED with what the compiler says. */
-STRATA_MUST_USE strata_status pjrt_compile_ahead(const pjrt_topology *topology, const char *text, size_t n_bytes, int n_replicas,
-                                                 pjrt_estimate *out_estimate, strata_error *err);
+STRATA_MUST_USE strata_status pjrt_compile_ahead(const pjrt_topology *topology, const char *text, size_t n_bytes,
+                                                 int n_replicas, pjrt_estimate *out_estimate, strata_error *err);
 
 #endif

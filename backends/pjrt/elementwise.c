@@ -58,7 +58,7 @@ static hlo_value polynomial(hlo *h, hlo_value x, const double *coefficients, int
 /* StableHLO has no erf. Below 1 this is its series, from there on the rational approximation of erfc of Abramowitz & Stegun,
  * 7.1.26: as shaders/glsl_math.h has it. */
 static hlo_value erf_of(hlo *h, hlo_value x) {
-    static const double series[] = {1.3122533e-8,  -1.4503852e-7, 1.4589169e-6, -1.3227513e-5, 1.0683761e-4, -7.5757576e-4,
+    static const double series[] = {1.3122533e-8, -1.4503852e-7, 1.4589169e-6, -1.3227513e-5, 1.0683761e-4, -7.5757576e-4,
                                     4.6296296e-3, -2.3809524e-2, 0.1,          -0.33333333,   1.0};
     static const double rational[] = {1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592, 0};
     const hlo_value a = hlo_unary(h, "abs", x), square = times(h, x, x);
@@ -102,7 +102,8 @@ hlo_value pjrt_gelu_tanh_grad(hlo *h, const char *name, const hlo_value *x) {
     (void)name;
     const hlo_value b = x[1], t = gelu_tanh_of(h, b);
     const hlo_value inner = hlo_with(h, "add", hlo_with(h, "multiply", times(h, b, b), 0.134145), 1);
-    const hlo_value slope = times(h, times(h, hlo_with(h, "multiply", b, 0.3989422804014327), from(h, 1, times(h, t, t))), inner);
+    const hlo_value slope =
+        times(h, times(h, hlo_with(h, "multiply", b, 0.3989422804014327), from(h, 1, times(h, t, t))), inner);
     return times(h, x[0], plus(h, hlo_with(h, "multiply", hlo_with(h, "add", t, 1), 0.5), slope));
 }
 

@@ -324,10 +324,9 @@ static void add_spatial(hlo *h, const char *name, const int64_t *numbers) {
 }
 
 static void add_window_padding(hlo *h, const hlo_window *w) {
-    strata_text_add(&h->text,
-                    "padding = dense<[[0, 0], [%" PRId64 ", %" PRId64 "], [%" PRId64 ", %" PRId64
-                    "], [0, 0]]> : tensor<4x2xi64>",
-                    w->padding[0][0], w->padding[0][1], w->padding[1][0], w->padding[1][1]);
+    strata_text_add(
+        &h->text, "padding = dense<[[0, 0], [%" PRId64 ", %" PRId64 "], [%" PRId64 ", %" PRId64 "], [0, 0]]> : tensor<4x2xi64>",
+        w->padding[0][0], w->padding[0][1], w->padding[1][0], w->padding[1][1]);
 }
 
 hlo_value hlo_reduce_window(hlo *h, const char *name, hlo_value x, double start, const hlo_window *w, strata_shape shape) {
@@ -353,18 +352,19 @@ hlo_value hlo_max_scatter(hlo *h, hlo_value x, hlo_value dy, const hlo_window *w
     const hlo_value result = begin(h, "select_and_scatter", operands, 3, x.type, x.shape);
     const char *t = type_names[x.type];
     /* The first region says whether the place found so far stays: it is at least the other, or NaN. */
-    strata_text_add(&h->text,
-                    " ({\n      ^bb0(%%a: tensor<%s>, %%b: tensor<%s>):\n"
-                    "        %%c = \"stablehlo.compare\"(%%a, %%b) {comparison_direction = #stablehlo<comparison_direction GE>} "
-                    ": (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
-                    "        %%d = \"stablehlo.compare\"(%%a, %%a) {comparison_direction = #stablehlo<comparison_direction NE>} "
-                    ": (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
-                    "        %%e = \"stablehlo.or\"(%%c, %%d) : (tensor<i1>, tensor<i1>) -> tensor<i1>\n"
-                    "        \"stablehlo.return\"(%%e) : (tensor<i1>) -> ()\n    }, {\n"
-                    "      ^bb0(%%a: tensor<%s>, %%b: tensor<%s>):\n"
-                    "        %%c = \"stablehlo.add\"(%%a, %%b) : (tensor<%s>, tensor<%s>) -> tensor<%s>\n"
-                    "        \"stablehlo.return\"(%%c) : (tensor<%s>) -> ()\n    }) {",
-                    t, t, t, t, t, t, t, t, t, t, t, t);
+    strata_text_add(
+        &h->text,
+        " ({\n      ^bb0(%%a: tensor<%s>, %%b: tensor<%s>):\n"
+        "        %%c = \"stablehlo.compare\"(%%a, %%b) {comparison_direction = #stablehlo<comparison_direction GE>} "
+        ": (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
+        "        %%d = \"stablehlo.compare\"(%%a, %%a) {comparison_direction = #stablehlo<comparison_direction NE>} "
+        ": (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
+        "        %%e = \"stablehlo.or\"(%%c, %%d) : (tensor<i1>, tensor<i1>) -> tensor<i1>\n"
+        "        \"stablehlo.return\"(%%e) : (tensor<i1>) -> ()\n    }, {\n"
+        "      ^bb0(%%a: tensor<%s>, %%b: tensor<%s>):\n"
+        "        %%c = \"stablehlo.add\"(%%a, %%b) : (tensor<%s>, tensor<%s>) -> tensor<%s>\n"
+        "        \"stablehlo.return\"(%%c) : (tensor<%s>) -> ()\n    }) {",
+        t, t, t, t, t, t, t, t, t, t, t, t);
     add_spatial(h, "window_dimensions", w->size);
     strata_text_add(&h->text, ", ");
     add_spatial(h, "window_strides", w->stride);
@@ -409,8 +409,7 @@ hlo_value hlo_convolution(hlo *h, hlo_value x, hlo_value filter, const char *dim
     const hlo_value result = begin(h, "convolution", operands, 2, HLO_F32, shape);
     strata_text_add(&h->text, " {dimension_numbers = #stablehlo.conv<%s>, ", dimensions);
     add_array(h, "window_strides", w->stride, 2);
-    strata_text_add(&h->text,
-                    ", padding = dense<[[%" PRId64 ", %" PRId64 "], [%" PRId64 ", %" PRId64 "]]> : tensor<2x2xi64>, ",
+    strata_text_add(&h->text, ", padding = dense<[[%" PRId64 ", %" PRId64 "], [%" PRId64 ", %" PRId64 "]]> : tensor<2x2xi64>, ",
                     w->padding[0][0], w->padding[0][1], w->padding[1][0], w->padding[1][1]);
     add_array(h, "lhs_dilation", w->spacing, 2);
     strata_text_add(&h->text, ", ");
@@ -436,9 +435,9 @@ hlo_value hlo_gather(hlo *h, hlo_value x, hlo_value indices, int axis) {
     const hlo_value result = begin(h, "gather", operands, 2, x.type, shape);
     strata_text_add(&h->text, " {dimension_numbers = #stablehlo.gather<");
     add_list(h, "offset_dims", 0, rank, axis, n);
-    strata_text_add(&h->text,
-                    ", collapsed_slice_dims = [%d], start_index_map = [%d], index_vector_dim = %d>, indices_are_sorted = false, ",
-                    axis, axis, n);
+    strata_text_add(
+        &h->text, ", collapsed_slice_dims = [%d], start_index_map = [%d], index_vector_dim = %d>, indices_are_sorted = false, ",
+        axis, axis, n);
     add_array(h, "slice_sizes", sizes, x.shape.rank);
     strata_text_add(&h->text, "}");
     return end(h, operands, 2, result);

@@ -71,8 +71,8 @@ hlo_value pjrt_one_hot(pjrt_lowering *l, const strata_tensor *node, const char *
     (void)name;
     hlo *h = pjrt_text_of(l);
     const hlo_value x = pjrt_operand(l, node, 0);
-    const hlo_value is_it = hlo_compare(h, "EQ", at_place(h, x, node->shape, 0),
-                                        hlo_iota(h, x.type, node->shape, node->shape.rank - 1));
+    const hlo_value is_it =
+        hlo_compare(h, "EQ", at_place(h, x, node->shape, 0), hlo_iota(h, x.type, node->shape, node->shape.rank - 1));
     return hlo_convert(h, is_it, (int)node->dtype);
 }
 

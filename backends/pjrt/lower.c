@@ -287,7 +287,8 @@ static strata_status finish_text(pjrt_lowering *l, bool *flags, strata_error *er
         const char *type_list = types.bytes ? types.bytes : "";
         strata_text_add(&text, ") -> (%s) {\n", type_list);
         strata_text_add_bytes(&text, l->h.text.bytes, l->h.text.n_bytes);
-        strata_text_add(&text, "    \"func.return\"(%s) : (%s) -> ()\n  }\n}\n", returned.bytes ? returned.bytes : "", type_list);
+        strata_text_add(&text, "    \"func.return\"(%s) : (%s) -> ()\n  }\n}\n", returned.bytes ? returned.bytes : "",
+                        type_list);
     }
     strata_text_finish(&returned);
     strata_text_finish(&types);

@@ -93,8 +93,9 @@ static strata_status check_version(const pjrt_plugin *plugin, strata_error *err)
         return strata_fail(err, STRATA_UNAVAILABLE, "pjrt: %s: its table of functions has %zu bytes; it must have %zu at least",
                            plugin->path, api->head.struct_size, offsetof(pjrt_api, functions));
     if (api->version.major == PJRT_MAJOR && api->version.minor >= PJRT_LEAST_MINOR) return STRATA_OK;
-    return strata_fail(err, STRATA_UNAVAILABLE, "pjrt: %s has version %d.%d of the PJRT C API; Strata takes %d.%d and later %d.x",
-                       plugin->path, api->version.major, api->version.minor, PJRT_MAJOR, PJRT_LEAST_MINOR, PJRT_MAJOR);
+    return strata_fail(err, STRATA_UNAVAILABLE,
+                       "pjrt: %s has version %d.%d of the PJRT C API; Strata takes %d.%d and later %d.x", plugin->path,
+                       api->version.major, api->version.minor, PJRT_MAJOR, PJRT_LEAST_MINOR, PJRT_MAJOR);
 }
 
 strata_status strata_pjrt_load(const char *path, pjrt_plugin *out_plugin, strata_error *err) {
@@ -103,8 +104,7 @@ strata_status strata_pjrt_load(const char *path, pjrt_plugin *out_plugin, strata
     const pjrt_api *(*get)(void) = NULL;
     void *symbol = dlsym(library, "GetPjrtApi");
     memcpy(&get, &symbol, sizeof get); /* ISO C has no cast from a pointer to data to one to a function */
-    if (!get)
-        return strata_fail(err, STRATA_UNAVAILABLE, "pjrt: %s exports no GetPjrtApi; it is not a PJRT plugin", path);
+    if (!get) return strata_fail(err, STRATA_UNAVAILABLE, "pjrt: %s exports no GetPjrtApi; it is not a PJRT plugin", path);
     pjrt_plugin plugin = {.api = get(), .path = path};
     if (!plugin.api) return strata_fail(err, STRATA_UNAVAILABLE, "pjrt: GetPjrtApi of %s gives nothing", path);
     STRATA_TRY(check_version(&plugin, err));

@@ -71,8 +71,8 @@ hlo_value pjrt_conv2d(pjrt_lowering *l, const strata_tensor *node, const char *n
     }
     if (is_empty(node)) return epilogue(l, node, hlo_fill(h, HLO_F32, node->shape, 0));
     return epilogue(l, node,
-                    hlo_convolution(h, pjrt_operand(l, node, 0), pjrt_operand(l, node, 1), "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]",
-                                    &w, s.groups, 1, node->shape));
+                    hlo_convolution(h, pjrt_operand(l, node, 0), pjrt_operand(l, node, 1),
+                                    "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]", &w, s.groups, 1, node->shape));
 }
 
 /* The filter backwards: (KH, KW, C of a group, K) with K as what is summed over; of groups, (KH, KW, K of a group, C). */
@@ -103,8 +103,7 @@ hlo_value pjrt_conv2d_input_grad(pjrt_lowering *l, const strata_tensor *node, co
     const hlo_value filter = turned_filter(h, pjrt_operand(l, node, 1), &s);
     const char *dimensions =
         s.groups == 1 ? "[b, 0, 1, f]x[0, 1, o, i]->[b, 0, 1, f]" : "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]";
-    return epilogue(
-        l, node, hlo_convolution(h, pjrt_operand(l, node, 0), filter, dimensions, &w, s.groups, 1, node->shape));
+    return epilogue(l, node, hlo_convolution(h, pjrt_operand(l, node, 0), filter, dimensions, &w, s.groups, 1, node->shape));
 }
 
 /* x with its channels as images and its images as channels, under dy as a filter. */

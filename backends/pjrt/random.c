@@ -30,15 +30,15 @@ static sequence sequence_of(pjrt_lowering *l, const strata_tensor *node, int sta
     const double row = node->shape.rank && node->shape.dims[0] ? (double)(n / node->shape.dims[0]) : 1;
     const hlo_value low = hlo_convert(h, word(h, state, 4), HLO_UI64), high = hlo_convert(h, word(h, state, 5), HLO_UI64);
     const hlo_value rows = hlo_binary(h, "or", hlo_with(h, "shift_left", high, 32), low);
-    return (sequence){.key = {word(h, state, 0), word(h, state, 1)},
-                      .step = word(h, state, 2),
-                      .first = hlo_with(h, "multiply", rows, row)};
+    return (sequence){
+        .key = {word(h, state, 0), word(h, state, 1)}, .step = word(h, state, 2), .first = hlo_with(h, "multiply", rows, row)};
 }
 
 /* words[i] (n): word i of the n blocks from that of element 0 on. */
 static void blocks(hlo *h, const sequence *s, int64_t stream, int64_t n, hlo_value words[4]) {
     const strata_shape shape = STRATA_SHAPE(n);
-    const hlo_value number = hlo_binary(h, "add", hlo_iota(h, HLO_UI64, shape, 0), hlo_with(h, "shift_right_logical", s->first, 2));
+    const hlo_value number =
+        hlo_binary(h, "add", hlo_iota(h, HLO_UI64, shape, 0), hlo_with(h, "shift_right_logical", s->first, 2));
     hlo_value key[] = {s->key[0], s->key[1]};
     words[0] = hlo_convert(h, number, HLO_UI32);
     words[1] = hlo_convert(h, hlo_with(h, "shift_right_logical", number, 32), HLO_UI32);

@@ -4,18 +4,12 @@
 #include "backends/pjrt/rows.h"
 #include "core/op/ops.h"
 
-#define ELEMENT(op_name, function, text)                                      \
-    {                                                                         \
-        .op = &strata_op_##op_name, .element = pjrt_##function, .name = text \
-    }
-#define NODE(op_name, function, text)                                       \
-    {                                                                       \
-        .op = &strata_op_##op_name, .lower = pjrt_##function, .name = text \
-    }
-#define SOME(op_name, function, refusal)                                             \
-    {                                                                                \
-        .op = &strata_op_##op_name, .lower = pjrt_##function, .refuse = pjrt_##refusal \
-    }
+#define ELEMENT(op_name, function, text) \
+    { .op = &strata_op_##op_name, .element = pjrt_##function, .name = text }
+#define NODE(op_name, function, text) \
+    { .op = &strata_op_##op_name, .lower = pjrt_##function, .name = text }
+#define SOME(op_name, function, refusal) \
+    { .op = &strata_op_##op_name, .lower = pjrt_##function, .refuse = pjrt_##refusal }
 
 static const pjrt_row rows[] = {
     /* element-wise */

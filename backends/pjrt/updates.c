@@ -39,7 +39,8 @@ hlo_value pjrt_moving_average(pjrt_lowering *l, const strata_tensor *node, const
     (void)name;
     enum { STATE, VALUE, RATES, GATE };
     hlo *h = pjrt_text_of(l);
-    const hlo_value old = pjrt_operand(l, node, STATE), value = pjrt_operand(l, node, VALUE), rates = pjrt_operand(l, node, RATES);
+    const hlo_value old = pjrt_operand(l, node, STATE), value = pjrt_operand(l, node, VALUE),
+                    rates = pjrt_operand(l, node, RATES);
     const hlo_value whole = hlo_compare(h, "EQ", rates, hlo_fill(h, HLO_F32, rates.shape, 1));
     const hlo_value moved = plus(h, old, times(h, rates, minus(h, value, old)));
     return gated(l, node, GATE, hlo_select(h, whole, value, moved), old);

@@ -60,7 +60,8 @@ static void fill(whole *w) {
     for (int i = 0; i < FIRST_VARIABLE; i++) w->arenas[i].kind = kinds[i];
     w->n_arenas = FIRST_VARIABLE;
     for (int id = w->graph->n_nodes - 1; id >= 0; id--)
-        for (int i = 0; w->live[id] && i < w->graph->nodes[id]->n_inputs; i++) w->live[w->graph->nodes[id]->inputs[i]->id] = true;
+        for (int i = 0; w->live[id] && i < w->graph->nodes[id]->n_inputs; i++)
+            w->live[w->graph->nodes[id]->inputs[i]->id] = true;
     for (int id = 0; id < w->graph->n_nodes; id++) {
         const strata_tensor *node = w->graph->nodes[id];
         w->places[id].arena = -1;

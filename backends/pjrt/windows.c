@@ -59,8 +59,7 @@ static hlo_value counts(hlo *h, const strata_tensor *node, strata_shape x, strat
     }
     bool equal = true;
     for (int64_t i = 1; i < y.dims[1] * y.dims[2]; i++) equal = equal && values[i] == values[0];
-    const hlo_value result =
-        equal ? hlo_fill(h, HLO_F32, shape, (double)values[0]) : hlo_data(h, HLO_F32, shape, values);
+    const hlo_value result = equal ? hlo_fill(h, HLO_F32, shape, (double)values[0]) : hlo_data(h, HLO_F32, shape, values);
     free(values);
     return result;
 }

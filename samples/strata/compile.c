@@ -24,15 +24,15 @@ static const option_row rows[] = {
     {"batch", "N", "examples a step, of all replicas (64)", OPTION_INT, offsetof(compile_options, batch), 1, 1e12},
     {"plugin", "pjrt:FILE", "the PJRT plugin whose compiler is asked (libtpu.so)", OPTION_TEXT,
      offsetof(compile_options, plugin), 0, 0},
-    {"target", "NAME", "what it compiles for: v4:2x2x1, v5e:2x2, v6e:2x4, ...", OPTION_TEXT, offsetof(compile_options, target), 0,
-     0},
+    {"target", "NAME", "what it compiles for: v4:2x2x1, v5e:2x2, v6e:2x4, ...", OPTION_TEXT, offsetof(compile_options, target),
+     0, 0},
     {"strategy", "tpu", "a replica on each chip of the target; default: one chip", OPTION_TEXT,
      offsetof(compile_options, strategy), 0, 0},
     {"emit", "stablehlo FILE", "write the program's text", OPTION_TEXT, offsetof(compile_options, emit), 0, 0},
-    {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16", OPTION_TEXT, offsetof(compile_options, precision), 0,
-     0},
-    {"fast", NULL, "allow the compiler to multiply f32 in less than its precision", OPTION_FLAG, offsetof(compile_options, fast),
+    {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16", OPTION_TEXT, offsetof(compile_options, precision),
      0, 0},
+    {"fast", NULL, "allow the compiler to multiply f32 in less than its precision", OPTION_FLAG,
+     offsetof(compile_options, fast), 0, 0},
     {"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(compile_options, json), 0, 0},
     {0}};
 
@@ -262,9 +262,10 @@ const command command_compile = {
     .name = "compile",
     .arguments = "NAME|MODEL.json|MODEL.strata",
     .summary = "a training step for an accelerator that is not here: what its compiler says",
-    .details = "The step is lowered to StableHLO and compiled by the plugin for the target; no such chip is needed. Numbers are the\n"
-               "compiler's own estimates for one chip. With --strategy tpu the program is that of a replica, and gradients are\n"
-               "added up among the target's chips inside of it. --emit works without a plugin.\n",
+    .details =
+        "The step is lowered to StableHLO and compiled by the plugin for the target; no such chip is needed. Numbers are the\n"
+        "compiler's own estimates for one chip. With --strategy tpu the program is that of a replica, and gradients are\n"
+        "added up among the target's chips inside of it. --emit works without a plugin.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,
