@@ -20,13 +20,24 @@ static double lowest(int type) {
     return type == HLO_I64 ? -0x1p63 : type == HLO_I32 ? INT32_MIN : 0;
 }
 
+/* NaN where any of x is: vectorized reductions of jaxlib lose it. */
+static hlo_value keep_nan(pjrt_lowering *l, const strata_tensor *node, hlo_value extreme) {
+    const strata_reduce_attrs *attrs = node->attrs;
+    hlo *h = pjrt_text_of(l);
+    const hlo_value x = pjrt_number(l, node, 0), is_nan = hlo_convert(h, hlo_compare(h, "NE", x, x), HLO_I32);
+    const hlo_value n = hlo_reduce(h, "maximum", is_nan, 0, (int)attrs->axis, (int)attrs->n_axes);
+    const hlo_value any = hlo_compare(h, "NE", hlo_reshape(h, n, node->shape), hlo_fill(h, HLO_I32, node->shape, 0));
+    return hlo_select(h, any, hlo_fill(h, HLO_F32, node->shape, (double)NAN), extreme);
+}
+
 /* A minimum of integers is the complement of the complements' maximum: no double is INT64_MAX. */
 hlo_value pjrt_reduce(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     const strata_reduce_attrs *attrs = node->attrs;
     hlo *h = pjrt_text_of(l);
     if (node->op == &strata_op_reduce_sum) return reduce_as(l, node, name, 0);
-    if (node->op == &strata_op_reduce_max) return reduce_as(l, node, name, lowest((int)node->dtype));
-    if (strata_dtype_is_float(node->dtype)) return reduce_as(l, node, name, INFINITY);
+    const bool max = node->op == &strata_op_reduce_max;
+    if (strata_dtype_is_float(node->dtype)) return keep_nan(l, node, reduce_as(l, node, name, max ? -INFINITY : INFINITY));
+    if (max) return reduce_as(l, node, name, lowest((int)node->dtype));
     const hlo_value turned = hlo_unary(h, "not", pjrt_number(l, node, 0));
     const hlo_value most = hlo_reduce(h, "maximum", turned, lowest(turned.type), (int)attrs->axis, (int)attrs->n_axes);
     return hlo_reshape(h, hlo_unary(h, "not", most), node->shape);

@@ -235,21 +235,29 @@ hlo_value hlo_transpose(hlo *h, hlo_value x, const int *axes) {
 }
 
 hlo_value hlo_slice(hlo *h, hlo_value x, const int64_t *begins, const int64_t *sizes) {
-    int64_t limits[STRATA_MAX_RANK], ones[STRATA_MAX_RANK];
+    int64_t ones[STRATA_MAX_RANK];
+    bool whole = true;
+    for (int d = 0; d < x.shape.rank; d++) {
+        ones[d] = 1;
+        whole = whole && sizes[d] == x.shape.dims[d];
+    }
+    return whole ? x : hlo_strided_slice(h, x, begins, sizes, ones);
+}
+
+hlo_value hlo_strided_slice(hlo *h, hlo_value x, const int64_t *begins, const int64_t *sizes, const int64_t *strides) {
+    int64_t limits[STRATA_MAX_RANK];
     strata_shape shape = x.shape;
     for (int d = 0; d < shape.rank; d++) {
         shape.dims[d] = sizes[d];
-        limits[d] = begins[d] + sizes[d];
-        ones[d] = 1;
+        limits[d] = begins[d] + (sizes[d] ? (sizes[d] - 1) * strides[d] + 1 : 0);
     }
-    if (strata_shape_equal(x.shape, shape)) return x;
     const hlo_value result = begin(h, "slice", &x, 1, x.type, shape);
     strata_text_add(&h->text, " {");
     add_array(h, "start_indices", begins, shape.rank);
     strata_text_add(&h->text, ", ");
     add_array(h, "limit_indices", limits, shape.rank);
     strata_text_add(&h->text, ", ");
-    add_array(h, "strides", ones, shape.rank);
+    add_array(h, "strides", strides, shape.rank);
     strata_text_add(&h->text, "}");
     return end(h, &x, 1, result);
 }
@@ -260,16 +268,22 @@ hlo_value hlo_part(hlo *h, hlo_value x, int64_t first, int64_t size) {
 
 hlo_value hlo_pad(hlo *h, hlo_value x, double value, const int64_t *before, const int64_t *after) {
     static const int64_t none[STRATA_MAX_RANK] = {0};
+    return hlo_pad_between(h, x, value, before, after, none);
+}
+
+hlo_value hlo_pad_between(hlo *h, hlo_value x, double value, const int64_t *before, const int64_t *after,
+                          const int64_t *between) {
     const hlo_value operands[] = {x, hlo_scalar(h, x.type, value)};
     strata_shape shape = x.shape;
-    for (int d = 0; d < shape.rank; d++) shape.dims[d] += before[d] + after[d];
+    for (int d = 0; d < shape.rank; d++)
+        shape.dims[d] += before[d] + after[d] + (shape.dims[d] ? (shape.dims[d] - 1) * between[d] : 0);
     const hlo_value result = begin(h, "pad", operands, 2, x.type, shape);
     strata_text_add(&h->text, " {");
     add_array(h, "edge_padding_low", before, shape.rank);
     strata_text_add(&h->text, ", ");
     add_array(h, "edge_padding_high", after, shape.rank);
     strata_text_add(&h->text, ", ");
-    add_array(h, "interior_padding", none, shape.rank);
+    add_array(h, "interior_padding", between, shape.rank);
     strata_text_add(&h->text, "}");
     return end(h, operands, 2, result);
 }
@@ -345,33 +359,6 @@ hlo_value hlo_reduce_window(hlo *h, const char *name, hlo_value x, double start,
     add_window_padding(h, w);
     strata_text_add(&h->text, "}");
     return end(h, operands, 2, result);
-}
-
-hlo_value hlo_max_scatter(hlo *h, hlo_value x, hlo_value dy, const hlo_window *w) {
-    const hlo_value operands[] = {x, dy, hlo_scalar(h, x.type, 0)};
-    const hlo_value result = begin(h, "select_and_scatter", operands, 3, x.type, x.shape);
-    const char *t = type_names[x.type];
-    /* The first region says whether the place found so far stays: it is at least the other, or NaN. */
-    strata_text_add(
-        &h->text,
-        " ({\n      ^bb0(%%a: tensor<%s>, %%b: tensor<%s>):\n"
-        "        %%c = \"stablehlo.compare\"(%%a, %%b) {comparison_direction = #stablehlo<comparison_direction GE>} "
-        ": (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
-        "        %%d = \"stablehlo.compare\"(%%a, %%a) {comparison_direction = #stablehlo<comparison_direction NE>} "
-        ": (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
-        "        %%e = \"stablehlo.or\"(%%c, %%d) : (tensor<i1>, tensor<i1>) -> tensor<i1>\n"
-        "        \"stablehlo.return\"(%%e) : (tensor<i1>) -> ()\n    }, {\n"
-        "      ^bb0(%%a: tensor<%s>, %%b: tensor<%s>):\n"
-        "        %%c = \"stablehlo.add\"(%%a, %%b) : (tensor<%s>, tensor<%s>) -> tensor<%s>\n"
-        "        \"stablehlo.return\"(%%c) : (tensor<%s>) -> ()\n    }) {",
-        t, t, t, t, t, t, t, t, t, t, t, t);
-    add_spatial(h, "window_dimensions", w->size);
-    strata_text_add(&h->text, ", ");
-    add_spatial(h, "window_strides", w->stride);
-    strata_text_add(&h->text, ", ");
-    add_window_padding(h, w);
-    strata_text_add(&h->text, "}");
-    return end(h, operands, 3, result);
 }
 
 /* ---- products ---- */

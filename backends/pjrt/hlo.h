@@ -68,9 +68,14 @@ hlo_value hlo_spread(hlo *h, hlo_value x, strata_shape shape, const int *axes);
 hlo_value hlo_broadcast(hlo *h, hlo_value x, strata_shape shape);
 hlo_value hlo_transpose(hlo *h, hlo_value x, const int *axes);
 hlo_value hlo_slice(hlo *h, hlo_value x, const int64_t *begin, const int64_t *size);
+/* Every strides[d]-th element from begin[d] on, size[d] of them. */
+hlo_value hlo_strided_slice(hlo *h, hlo_value x, const int64_t *begin, const int64_t *size, const int64_t *strides);
 /* x[begin .. begin + size) along its only axis. */
 hlo_value hlo_part(hlo *h, hlo_value x, int64_t begin, int64_t size);
 hlo_value hlo_pad(hlo *h, hlo_value x, double value, const int64_t *before, const int64_t *after);
+/* Also `between` elements between neighbours; before and after may be negative, which takes away. */
+hlo_value hlo_pad_between(hlo *h, hlo_value x, double value, const int64_t *before, const int64_t *after,
+                          const int64_t *between);
 hlo_value hlo_concat(hlo *h, const hlo_value *x, int n, int axis);
 hlo_value hlo_reverse(hlo *h, hlo_value x, const int *axes, int n_axes);
 /* `size` elements of x, which has one axis, from the element that `begin` (a scalar) says on. */
@@ -89,8 +94,6 @@ typedef struct hlo_window {
     int64_t padding[2][2];
 } hlo_window;
 hlo_value hlo_reduce_window(hlo *h, const char *name, hlo_value x, double start, const hlo_window *window, strata_shape shape);
-/* dy added where x is the first largest of its window; NaN is above all. */
-hlo_value hlo_max_scatter(hlo *h, hlo_value x, hlo_value dy, const hlo_window *window);
 
 /* ---- products ---- */
 typedef struct hlo_dot {

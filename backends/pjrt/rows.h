@@ -24,7 +24,7 @@ pjrt_node pjrt_gather, pjrt_gather_grad, pjrt_scatter_update, pjrt_one_hot, pjrt
 pjrt_node pjrt_matmul, pjrt_conv2d, pjrt_conv2d_input_grad, pjrt_conv2d_filter_grad;
 /* windows.c */
 pjrt_node pjrt_max_pool2d, pjrt_max_pool2d_grad, pjrt_avg_pool2d, pjrt_avg_pool2d_grad;
-const char *pjrt_refuse_picking(const strata_tensor *node);
+const char *pjrt_refuse_large(const strata_tensor *node);
 /* folds.c */
 pjrt_node pjrt_reduce, pjrt_reduce_mean, pjrt_argmax, pjrt_softmax, pjrt_softmax_grad, pjrt_log_softmax, pjrt_log_softmax_grad,
     pjrt_softmax_cross_entropy, pjrt_softmax_cross_entropy_grad, pjrt_sparse_softmax_cross_entropy,

@@ -74,8 +74,8 @@ static const pjrt_row rows[] = {
     NODE(conv2d, conv2d, NULL),
     NODE(conv2d_input_grad, conv2d_input_grad, NULL),
     NODE(conv2d_filter_grad, conv2d_filter_grad, NULL),
-    SOME(max_pool2d, max_pool2d, refuse_picking),
-    NODE(max_pool2d_grad, max_pool2d_grad, NULL),
+    SOME(max_pool2d, max_pool2d, refuse_large),
+    SOME(max_pool2d_grad, max_pool2d_grad, refuse_large),
     NODE(avg_pool2d, avg_pool2d, NULL),
     NODE(avg_pool2d_grad, avg_pool2d_grad, NULL),
     /* folds */

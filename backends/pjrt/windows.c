@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pooling. Padding takes no part: a maximum begins below all numbers, and an average counts what is there. */
+ * Pooling. Padding takes no part: a maximum begins below all numbers, and an average counts what is there.
+ *
+ * Where a window's largest element is, the first of equals, decides about gradients. StableHLO has select_and_scatter for it,
+ * but which of equals jaxlib takes there depends on the window. So each tap of the window is a slice of x, and is compared with
+ * the maximum. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "backends/pjrt/rows.h"
+#include "core/op/ops.h"
 #include "core/op/pool2d.h"
 
 /* The window over x of in_h by in_w, whose result has out_h by out_w. */
@@ -22,23 +27,88 @@ static hlo_window window_of(const strata_tensor *node, strata_shape x, strata_sh
     return w;
 }
 
-const char *pjrt_refuse_picking(const strata_tensor *node) {
-    return node->n_inputs > 1 ? "max_pool2d of a second operand, a gradient's gradient, has no lowering to StableHLO" : NULL;
+const char *pjrt_refuse_large(const strata_tensor *node) {
+    enum { MOST_TAPS = 256 };
+    const strata_window *window = &((const strata_pool2d_attrs *)node->attrs)->window;
+    if (node->op == &strata_op_max_pool2d && node->n_inputs == 1) return NULL;
+    return window->size[0] > MOST_TAPS / window->size[1]
+               ? "the gradient of max_pool2d is lowered to StableHLO for windows of at most 256 elements"
+               : NULL;
 }
 
+static hlo_value maxima(hlo *h, hlo_value x, const hlo_window *w, strata_shape shape) {
+    return hlo_reduce_window(h, "maximum", x, -INFINITY, w, shape);
+}
+
+/* A window's taps, one after the other in row-major order. */
+typedef struct taps {
+    hlo *h;
+    const hlo_window *w;
+    hlo_value y;
+    /* Where an earlier tap was the largest; y's shape. */
+    hlo_value taken;
+    bool any_taken;
+} taps;
+
+/* The elements of tap (kh, kw), one for each window, of x with its padding. */
+static hlo_value tap_of(const taps *t, hlo_value padded, int64_t kh, int64_t kw) {
+    const int64_t stride[] = {1, t->w->stride[0], t->w->stride[1], 1};
+    return hlo_strided_slice(t->h, padded, (int64_t[]){0, kh, kw, 0}, t->y.shape.dims, stride);
+}
+
+static hlo_value with_padding(hlo *h, hlo_value x, const hlo_window *w, double value) {
+    return hlo_pad(h, x, value, (int64_t[]){0, w->padding[0][0], w->padding[1][0], 0},
+                   (int64_t[]){0, w->padding[0][1], w->padding[1][1], 0});
+}
+
+/* Whether this tap is its window's first largest; NaN is. */
+static hlo_value is_first(taps *t, hlo_value tap) {
+    hlo *h = t->h;
+    const hlo_value largest = hlo_binary(h, "or", hlo_compare(h, "EQ", tap, t->y), hlo_compare(h, "NE", tap, tap));
+    const hlo_value first = t->any_taken ? hlo_binary(h, "and", largest, hlo_unary(h, "not", t->taken)) : largest;
+    t->taken = t->any_taken ? hlo_binary(h, "or", t->taken, largest) : largest;
+    t->any_taken = true;
+    return first;
+}
+
+/* Of x the largest; with a second operand, that operand's element in the largest's place. */
 hlo_value pjrt_max_pool2d(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
+    hlo *h = pjrt_text_of(l);
     const hlo_value x = pjrt_number(l, node, 0);
     const hlo_window w = window_of(node, x.shape, node->shape);
-    return hlo_reduce_window(pjrt_text_of(l), "maximum", x, -INFINITY, &w, node->shape);
+    taps t = {.h = h, .w = &w, .y = maxima(h, x, &w, node->shape)};
+    if (node->n_inputs == 1) return t.y;
+    const hlo_value padded = with_padding(h, x, &w, -INFINITY), values = with_padding(h, pjrt_number(l, node, 1), &w, 0);
+    hlo_value picked = hlo_fill(h, HLO_F32, node->shape, 0);
+    for (int64_t k = 0; k < w.size[0] * w.size[1]; k++) {
+        const int64_t kh = k / w.size[1], kw = k % w.size[1];
+        picked = hlo_select(h, is_first(&t, tap_of(&t, padded, kh, kw)), tap_of(&t, values, kh, kw), picked);
+    }
+    return picked;
 }
 
+/* What each tap gets of dy, put back to where the tap lies in x, added up. */
 hlo_value pjrt_max_pool2d_grad(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     hlo *h = pjrt_text_of(l);
     const hlo_value x = pjrt_number(l, node, 0), dy = pjrt_number(l, node, 1);
     const hlo_window w = window_of(node, x.shape, dy.shape);
-    const hlo_value dx = hlo_max_scatter(h, x, dy, &w);
+    hlo_value dx = hlo_fill(h, HLO_F32, node->shape, 0);
+    if (!strata_shape_elements(dy.shape)) return dx;
+    taps t = {.h = h, .w = &w, .y = maxima(h, x, &w, dy.shape)};
+    const hlo_value padded = with_padding(h, x, &w, -INFINITY), none = hlo_fill(h, HLO_F32, dy.shape, 0);
+    for (int64_t k = 0; k < w.size[0] * w.size[1]; k++) {
+        const int64_t at[] = {k / w.size[1], k % w.size[1]};
+        int64_t before[4] = {0}, after[4] = {0}, between[4] = {0};
+        for (int d = 0; d < 2; d++) {
+            before[1 + d] = at[d] - w.padding[d][0];
+            between[1 + d] = w.stride[d] - 1;
+            after[1 + d] = x.shape.dims[1 + d] - before[1 + d] - ((dy.shape.dims[1 + d] - 1) * w.stride[d] + 1);
+        }
+        const hlo_value share = hlo_select(h, is_first(&t, tap_of(&t, padded, at[0], at[1])), dy, none);
+        dx = hlo_binary(h, "add", dx, hlo_pad_between(h, share, 0, before, after, between));
+    }
     return pjrt_int(node, "rectified") ? pjrt_relu_grad(h, NULL, (hlo_value[]){dx, x}) : dx;
 }
 

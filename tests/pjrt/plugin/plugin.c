@@ -99,16 +99,17 @@ static pjrt_api_error *enter(int name, const void *args, size_t size) {
                  head->struct_size);
         return fail(PJRT_CODE_INVALID_ARGUMENT, message);
     }
-    if (!wanted || strncmp(wanted, names[name], n) != 0 || wanted[n] != ':' || atoi(wanted + n + 1) != n_calls[name]) return NULL;
+    if (!wanted || strncmp(wanted, names[name], n) != 0 || wanted[n] != ':' || atoi(wanted + n + 1) != n_calls[name])
+        return NULL;
     char message[MESSAGE_BYTES];
     snprintf(message, sizeof message, "call %d of %s fails, as it was told to", n_calls[name], names[name]);
     return fail(13, message);
 }
 
-#define ENTER(name, type, last)                                                           \
-    do {                                                                                  \
-        pjrt_api_error *refused = enter(NAME_##name, args, PJRT_SIZE(type, last));        \
-        if (refused) return refused;                                                      \
+#define ENTER(name, type, last)                                                    \
+    do {                                                                           \
+        pjrt_api_error *refused = enter(NAME_##name, args, PJRT_SIZE(type, last)); \
+        if (refused) return refused;                                               \
     } while (0)
 
 /* ---- errors, events ---- */
@@ -353,8 +354,10 @@ static pjrt_api_error *LoadedExecutable_Execute(void *args) {
     for (int i = 0; i < p->n_parameters && !error; i++) {
         const pjrt_api_buffer *buffer = a->arguments[0][i];
         arguments[i] = buffer->data;
-        if (!buffer->data) error = fail(PJRT_CODE_INVALID_ARGUMENT, "an argument was donated to an earlier run");
-        else if (!same_type(&buffer->type, &p->parameters[i])) error = fail(PJRT_CODE_INVALID_ARGUMENT, "an argument has the wrong type");
+        if (!buffer->data)
+            error = fail(PJRT_CODE_INVALID_ARGUMENT, "an argument was donated to an earlier run");
+        else if (!same_type(&buffer->type, &p->parameters[i]))
+            error = fail(PJRT_CODE_INVALID_ARGUMENT, "an argument has the wrong type");
     }
     for (int i = 0; i < p->n_results && !error; i++) {
         a->outputs[0][i] = new_buffer(&p->results[i]);

@@ -9,7 +9,7 @@
 static const struct {
     const char *name;
     size_t bytes;
-} types[N_TYPES] = {[F32] = {"f32", 4}, [F16] = {"f16", 2}, [BF16] = {"bf16", 2}, [I32] = {"i32", 4}, [I64] = {"i64", 8},
+} types[N_TYPES] = {[F32] = {"f32", 4}, [F16] = {"f16", 2}, [BF16] = {"bf16", 2}, [I32] = {"i32", 4},  [I64] = {"i64", 8},
                     [UI8] = {"ui8", 1}, [I1] = {"i1", 1},   [UI32] = {"ui32", 4}, [UI64] = {"ui64", 8}};
 
 size_t element_bytes(element_type type) {
