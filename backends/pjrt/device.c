@@ -108,19 +108,22 @@ static strata_status create_client(const char *path, client *c, strata_error *er
     return status;
 }
 
-/* Calls visit for each plugin that STRATA_PLUGINS names as "pjrt:FILE", in order, until it returns true or fails. The list's
- * parts are separated by commas; what does not begin with "pjrt:" is other backends'. */
+/* Calls visit for each plugin that STRATA_PLUGINS names as "pjrt:FILE", in order, until it sets *out_done or fails. The list's
+ * parts are separated by colons, so that a file's name has none; parts without "pjrt:" before them are other backends'. */
 typedef strata_status visit_plugin(void *user, const char *path, bool *out_done, strata_error *err);
 static strata_status each_plugin(visit_plugin *visit, void *user, strata_error *err) {
     const char *list = getenv("STRATA_PLUGINS");
-    bool done = false;
+    bool done = false, is_file = false;
     strata_status status = STRATA_OK;
-    for (size_t n; list && *list && !done && !status; list += n + (list[n] == ',')) {
-        n = strcspn(list, ",");
-        if (n <= 5 || strncmp(list, "pjrt:", 5) != 0) continue;
-        char *path = strndup(list + 5, n - 5);
-        status = path ? visit(user, path, &done, err) : strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory");
-        free(path);
+    for (size_t n; list && *list && !done && !status; list += n + (list[n] == ':')) {
+        n = strcspn(list, ":");
+        const bool is_pjrt = n == 4 && !strncmp(list, "pjrt", n);
+        if (is_file && n) {
+            char *path = strndup(list, n);
+            status = path ? visit(user, path, &done, err) : strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory");
+            free(path);
+        }
+        is_file = is_pjrt && !is_file;
     }
     return status;
 }

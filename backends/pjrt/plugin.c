@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { MOST_MESSAGE = 400 };
 
@@ -98,7 +99,17 @@ static strata_status check_version(const pjrt_plugin *plugin, strata_error *err)
                        api->version.major, api->version.minor, PJRT_MAJOR, PJRT_LEAST_MINOR, PJRT_MAJOR);
 }
 
+/* A shared object that everybody may write is not run. */
+static strata_status check_file(const char *path, strata_error *err) {
+    struct stat file;
+    if (strchr(path, '/') && !stat(path, &file) && (file.st_mode & S_IWOTH))
+        return strata_fail(err, STRATA_UNAVAILABLE, "pjrt: every user may write the plugin %s; chmod o-w lets it be used",
+                           path);
+    return STRATA_OK;
+}
+
 strata_status strata_pjrt_load(const char *path, pjrt_plugin *out_plugin, strata_error *err) {
+    STRATA_TRY(check_file(path, err));
     void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     if (!library) return strata_fail(err, STRATA_UNAVAILABLE, "pjrt: the plugin cannot be opened: %s", dlerror());
     const pjrt_api *(*get)(void) = NULL;

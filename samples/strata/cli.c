@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "backends/pjrt/plugin.h"
 #include "core/base/text.h"
 
 enum { MAX_OPTIONS = 64 };
@@ -98,12 +99,33 @@ static int unknown_option(const command *command, const char *given) {
     return usage_error("%s has no option --%s; strata help %s lists them", command->name, name, command->name);
 }
 
+/* Loads "pjrt:FILE", and tells the library by STRATA_PLUGINS, whose parts are separated by colons. */
+static int use_plugin(const char *text) {
+    const char *before = getenv("STRATA_PLUGINS");
+    strata_error err = {0};
+    pjrt_plugin plugin;
+    if (strncmp(text, "pjrt:", 5) != 0 || !text[5])
+        return usage_error("--plugin %s: a plugin is named as pjrt:FILE, as pjrt:libtpu.so", text);
+    strata_status status = strata_pjrt_load(text + 5, &plugin, &err);
+    strata_text list = {0};
+    char *whole = NULL;
+    strata_text_add(&list, "%s%s%s", before ? before : "", before && *before ? ":" : "", text);
+    if (!status) status = strata_text_take(&list, &whole, NULL, &err);
+    strata_text_finish(&list);
+    if (!status && setenv("STRATA_PLUGINS", whole, 1))
+        status = strata_fail(&err, STRATA_OUT_OF_MEMORY, "--plugin %s: no host memory", text);
+    free(whole);
+    return status ? report(FAILING_DEVICE, status, &err) : EXIT_OK;
+}
+
 static int set_option(const option_row *row, const char *text, void *options) {
     void *target = (char *)options + row->offset;
     char *end = NULL;
     errno = 0;
     if (row->kind == OPTION_FLAG) {
         *(bool *)target = true;
+    } else if (row->kind == OPTION_PLUGIN) {
+        return use_plugin(text);
     } else if (row->kind == OPTION_TEXT) {
         if (!*text) return usage_error("%s%s needs a %s", dashes(row), row->name, row->value);
         *(const char **)target = text;

@@ -23,7 +23,8 @@ enum {
 };
 
 /* ---- options ---- */
-typedef enum option_kind { OPTION_FLAG, OPTION_INT, OPTION_NUMBER, OPTION_TEXT } option_kind;
+/* PLUGIN: the text is a plugin, which is loaded at once; it has no place in the options. */
+typedef enum option_kind { OPTION_FLAG, OPTION_INT, OPTION_NUMBER, OPTION_TEXT, OPTION_PLUGIN } option_kind;
 
 typedef struct option_row {
     const char *name;  /* without the dashes; a single letter has one dash */
@@ -66,6 +67,11 @@ typedef struct device_flags {
     const char *which;
     bool fast, no_tune, no_cache;
 } device_flags;
+#define PLUGIN_OPTION_ROWS                                                                                                \
+    {                                                                                                                     \
+        "plugin", "pjrt:FILE", "an OpenXLA PJRT plugin, whose devices are pjrt:0, ...; may be repeated (STRATA_PLUGINS)", \
+            OPTION_PLUGIN, 0, 0, 0                                                                                        \
+    }
 #define DEVICE_OPTION_ROWS(type, member)                                                                                      \
     {"device",                                                                                                                \
      "WHICH",                                                                                                                 \
@@ -77,7 +83,7 @@ typedef struct device_flags {
         {"fast", NULL, "allow kernels that change last bits (CLBlast)", OPTION_FLAG, offsetof(type, member.fast), 0, 0},      \
         {"no-tune", NULL, "take default kernels; read and write no tuning file", OPTION_FLAG, offsetof(type, member.no_tune), \
          0,         0},                                                                                                       \
-    {                                                                                                                         \
+        PLUGIN_OPTION_ROWS, {                                                                                                 \
         "no-cache", NULL, "keep no compiled kernels on disk", OPTION_FLAG, offsetof(type, member.no_cache), 0, 0              \
     }
 

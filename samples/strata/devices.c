@@ -11,7 +11,9 @@ typedef struct devices_options {
 } devices_options;
 
 static const option_row rows[] = {
-    {"json", NULL, "one JSON array instead of the table", OPTION_FLAG, offsetof(devices_options, json), 0, 0}, {0}};
+    {"json", NULL, "one JSON array instead of the table", OPTION_FLAG, offsetof(devices_options, json), 0, 0},
+    PLUGIN_OPTION_ROWS,
+    {0}};
 
 static void print_row(const strata_device_info *d) {
     printf("%-12s %-14s %9.0f MiB  %s", d->id, strata_device_class_name(d->device_class), (double)d->memory_bytes / 1048576,
