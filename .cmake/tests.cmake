@@ -69,7 +69,7 @@ endforeach()
 # A PJRT plugin for the tests of backends/pjrt.
 file(GLOB plugin CONFIGURE_DEPENDS ${tests}/pjrt/plugin/*.c)
 add_library(strata_test_pjrt MODULE ${plugin})
-target_link_libraries(strata_test_pjrt PRIVATE strata_private m)
+target_link_libraries(strata_test_pjrt PRIVATE strata_private strata_static m)
 target_compile_definitions(strata_test_pjrt PRIVATE STRATA_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 set_target_properties(strata_test_pjrt PROPERTIES PREFIX "" OUTPUT_NAME pjrt_plugin LIBRARY_OUTPUT_DIRECTORY ${suites})
 

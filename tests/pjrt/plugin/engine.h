@@ -9,6 +9,7 @@
 
 enum { MOST_RANK = 8, MESSAGE_BYTES = 512 };
 
+/* The first three have the numbers of strata_dtype. */
 typedef enum element_type { F32, F16, BF16, I32, I64, UI8, I1, UI32, UI64, N_TYPES } element_type;
 
 typedef struct tensor_type {
