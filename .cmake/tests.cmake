@@ -101,6 +101,15 @@ foreach(folder IN LISTS folders)
   add_test(NAME test_${name} COMMAND test_${name})
 endforeach()
 
+# The PJRT C API's own header, for the test of our declarations: that of a tensorflow package.
+find_path(STRATA_PJRT_INCLUDE xla/pjrt/c/pjrt_c_api.h)
+if(STRATA_PJRT_INCLUDE AND TARGET test_pjrt)
+  target_include_directories(test_pjrt SYSTEM PRIVATE ${STRATA_PJRT_INCLUDE})
+endif()
+if(TARGET test_pjrt)
+  add_dependencies(test_pjrt strata_test_pjrt)
+endif()
+
 # The allocation tests put a shim before the C library: every __wrap_<function> that it defines is wrapped.
 if(TARGET test_alloc AND EXISTS ${tests}/alloc/shim.c)
   file(STRINGS ${tests}/alloc/shim.c wrappers REGEX "^[a-z].*__wrap_[a-z_]+\\(.*{$")

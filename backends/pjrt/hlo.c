@@ -361,6 +361,33 @@ hlo_value hlo_reduce_window(hlo *h, const char *name, hlo_value x, double start,
     return end(h, operands, 2, result);
 }
 
+hlo_value hlo_max_scatter(hlo *h, hlo_value x, hlo_value dy, const hlo_window *w) {
+    const hlo_value operands[] = {x, dy, hlo_scalar(h, x.type, 0)};
+    const hlo_value result = begin(h, "select_and_scatter", operands, 3, x.type, x.shape);
+    const char *t = type_names[x.type];
+    /* The first region says whether the place found so far stays: it is at least the other, or NaN. */
+    strata_text_add(
+        &h->text,
+        " ({\n      ^bb0(%%a: tensor<%s>, %%b: tensor<%s>):\n"
+        "        %%c = \"stablehlo.compare\"(%%a, %%b) {comparison_direction = #stablehlo<comparison_direction GE>} "
+        ": (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
+        "        %%d = \"stablehlo.compare\"(%%a, %%a) {comparison_direction = #stablehlo<comparison_direction NE>} "
+        ": (tensor<%s>, tensor<%s>) -> tensor<i1>\n"
+        "        %%e = \"stablehlo.or\"(%%c, %%d) : (tensor<i1>, tensor<i1>) -> tensor<i1>\n"
+        "        \"stablehlo.return\"(%%e) : (tensor<i1>) -> ()\n    }, {\n"
+        "      ^bb0(%%a: tensor<%s>, %%b: tensor<%s>):\n"
+        "        %%c = \"stablehlo.add\"(%%a, %%b) : (tensor<%s>, tensor<%s>) -> tensor<%s>\n"
+        "        \"stablehlo.return\"(%%c) : (tensor<%s>) -> ()\n    }) {",
+        t, t, t, t, t, t, t, t, t, t, t, t);
+    add_spatial(h, "window_dimensions", w->size);
+    strata_text_add(&h->text, ", ");
+    add_spatial(h, "window_strides", w->stride);
+    strata_text_add(&h->text, ", ");
+    add_window_padding(h, w);
+    strata_text_add(&h->text, "}");
+    return end(h, operands, 3, result);
+}
+
 /* ---- products ---- */
 
 static void add_precision(hlo *h) {

@@ -95,6 +95,10 @@ typedef struct hlo_window {
 } hlo_window;
 hlo_value hlo_reduce_window(hlo *h, const char *name, hlo_value x, double start, const hlo_window *window, strata_shape shape);
 
+/* dy added where x is the first largest of its window; NaN is above all. The windows do not overlap and reach no padding: in
+ * others it depends on the implementation which of equals is taken. */
+hlo_value hlo_max_scatter(hlo *h, hlo_value x, hlo_value dy, const hlo_window *window);
+
 /* ---- products ---- */
 typedef struct hlo_dot {
     int n_batch;

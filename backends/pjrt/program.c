@@ -39,13 +39,13 @@ static strata_status check_outputs(const pjrt_device *device, const strata_progr
     const pjrt_plugin *plugin = &device->plugin;
     pjrt_loaded_executable_args loaded = {.head = {PJRT_SIZE(pjrt_loaded_executable_args, executable), NULL},
                                           .loaded = program->loaded};
-    STRATA_TRY(pjrt_call(plugin, PJRT_FUNCTION_LoadedExecutable_GetExecutable, &loaded, "compile", STRATA_UNSUPPORTED, err));
+    STRATA_TRY(pjrt_call(plugin, PJRT_FUNCTION_LoadedExecutable_GetExecutable, &loaded, "compile", STRATA_UNAVAILABLE, err));
     pjrt_executable_number_args outputs = {.head = {PJRT_SIZE(pjrt_executable_number_args, number), NULL},
                                            .executable = loaded.executable};
-    strata_status status = pjrt_call(plugin, PJRT_FUNCTION_Executable_NumOutputs, &outputs, "compile", STRATA_UNSUPPORTED, err);
+    strata_status status = pjrt_call(plugin, PJRT_FUNCTION_Executable_NumOutputs, &outputs, "compile", STRATA_UNAVAILABLE, err);
     pjrt_destroy(plugin, PJRT_FUNCTION_Executable_Destroy, loaded.executable);
     if (!status && outputs.number != program->module.n_results)
-        status = strata_fail(err, STRATA_UNSUPPORTED, "pjrt: compile: the program has %d results, the plugin gives %lld (%s)",
+        status = strata_fail(err, STRATA_UNAVAILABLE, "pjrt: compile: the program has %d results, the plugin gives %lld (%s)",
                              program->module.n_results, (long long)outputs.number, plugin->path);
     return status;
 }
@@ -64,7 +64,7 @@ static strata_status compile_text(strata_program *program, strata_error *err) {
                                      .options = options,
                                      .options_size = pjrt_compile_options(1, options)};
     if (!program->module.n_results) return STRATA_OK; /* nothing is left behind, so nothing has to run */
-    STRATA_TRY(pjrt_call(&device->plugin, PJRT_FUNCTION_Client_Compile, &args, "compile", STRATA_UNSUPPORTED, err));
+    STRATA_TRY(pjrt_call(&device->plugin, PJRT_FUNCTION_Client_Compile, &args, "compile", STRATA_UNAVAILABLE, err));
     program->loaded = args.executable;
     device->base.counters.compilations++;
     return check_outputs(device, program, err);

@@ -2,9 +2,9 @@
  *
  * Pooling. Padding takes no part: a maximum begins below all numbers, and an average counts what is there.
  *
- * Where a window's largest element is, the first of equals, decides about gradients. StableHLO has select_and_scatter for it,
- * but which of equals jaxlib takes there depends on the window. So each tap of the window is a slice of x, and is compared with
- * the maximum. */
+ * Where a window's largest element is, the first of equals, decides about gradients. StableHLO's select_and_scatter finds it
+ * where windows lie side by side. Where they overlap or reach the padding, which of equals jaxlib takes there depends on the
+ * window: then each tap of the window is a slice of x, and is compared with the maximum. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -88,12 +88,22 @@ hlo_value pjrt_max_pool2d(pjrt_lowering *l, const strata_tensor *node, const cha
     return picked;
 }
 
+static bool side_by_side(const hlo_window *w) {
+    for (int d = 0; d < 2; d++)
+        if (w->stride[d] < w->size[d] || w->padding[d][0] || w->padding[d][1]) return false;
+    return true;
+}
+
 /* What each tap gets of dy, put back to where the tap lies in x, added up. */
 hlo_value pjrt_max_pool2d_grad(pjrt_lowering *l, const strata_tensor *node, const char *name) {
     (void)name;
     hlo *h = pjrt_text_of(l);
     const hlo_value x = pjrt_number(l, node, 0), dy = pjrt_number(l, node, 1);
     const hlo_window w = window_of(node, x.shape, dy.shape);
+    if (side_by_side(&w) && strata_shape_elements(dy.shape)) {
+        const hlo_value scattered = hlo_max_scatter(h, x, dy, &w);
+        return pjrt_int(node, "rectified") ? pjrt_relu_grad(h, NULL, (hlo_value[]){scattered, x}) : scattered;
+    }
     hlo_value dx = hlo_fill(h, HLO_F32, node->shape, 0);
     if (!strata_shape_elements(dy.shape)) return dx;
     taps t = {.h = h, .w = &w, .y = maxima(h, x, &w, dy.shape)};

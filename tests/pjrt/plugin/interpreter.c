@@ -454,6 +454,30 @@ static void reduce_window(const op *o, const value *const *x, value *y) {
     round_all(y);
 }
 
+/* The first region, which keeps what is at least the other or NaN, and the second, which adds, are taken as known. */
+static void select_and_scatter(const op *o, const value *const *x, value *y) {
+    int64_t size[MOST_NUMBERS], step[MOST_NUMBERS], strides[MOST_RANK];
+    tensor_type window = {.rank = y->type.rank};
+    numbers(o, "window_dimensions", size);
+    numbers(o, "window_strides", step);
+    strides_of(&y->type, strides);
+    for (int d = 0; d < window.rank; d++) window.dims[d] = size[d];
+    for (int64_t i = 0; i < n_elements(&y->type); i++) y->cells[i] = x[2]->cells[0];
+    for (int64_t i = 0; i < n_elements(&x[1]->type); i++) {
+        int64_t index[MOST_RANK], best = -1;
+        index_of(&x[1]->type, i, index);
+        for (int64_t k = 0; k < n_elements(&window); k++) {
+            int64_t tap[MOST_RANK], at = 0;
+            index_of(&window, k, tap);
+            for (int d = 0; d < window.rank; d++) at += (index[d] * step[d] + tap[d]) * strides[d];
+            const double v = x[0]->cells[at].f, most = best < 0 ? 0 : x[0]->cells[best].f;
+            if (best < 0 || !(most >= v || most != most)) best = at;
+        }
+        y->cells[best].f += x[1]->cells[i].f;
+    }
+    round_all(y);
+}
+
 /* ---- products ---- */
 
 /* a seen as (batch, free, k), b as (batch, k, free): strides of each. */
@@ -637,6 +661,7 @@ static const struct {
              {"concatenate", concatenate},
              {"reduce", reduce},
              {"reduce_window", reduce_window},
+             {"select_and_scatter", select_and_scatter},
              {"dot_general", dot_general},
              {"convolution", convolution},
              {"gather", gather},
@@ -664,10 +689,10 @@ static int read_op(const char *at, int n_parameters, op *o) {
     o->n_operands = read_operands(&at, n_parameters, o->operands, MOST_OPERANDS);
     if (!o->evaluate || o->n_operands < 0 || !*at++) return 1;
     if (!strncmp(at, " ({", 3)) {
-        const char *inner = strstr(at, "\"stablehlo."), *end = strstr(at, "})");
+        const char *inner = strstr(at, "\"stablehlo."), *end = strstr(at, "\n    })");
         if (!inner || !end) return 1;
         snprintf(o->fold, sizeof o->fold, "%.*s", (int)strcspn(inner + 11, "\""), inner + 11);
-        at = end + 2;
+        at = end + strlen("\n    })");
     }
     if (!strncmp(at, " {value = dense<", 16)) {
         o->elements = at + 16;

@@ -4,7 +4,8 @@
  * by an engine (engine.h), and buffers are host memory. What it is for is the driver: it can be made to fail, and to look like
  * an older or a newer plugin. Environment, read at each call of GetPjrtApi or Client_Create:
  *     STRATA_TEST_PJRT_ENGINE   jaxlib: programs are run by jaxlib in a child process; else by the interpreter
- *     STRATA_TEST_PJRT_FAIL     FUNCTION:K  the K-th call of the function, as Client_Compile, fails; Event_Await:2 for example
+ *     STRATA_TEST_PJRT_FAIL     FUNCTION:K  the K-th call of the function fails, as Event_Await:2; FUNCTION:+K: the K-th from
+ *                               when the variable was set anew
  *     STRATA_TEST_PJRT_API      old: the table ends where the version 0.57 did; new: it is longer than any header knows;
  *                               ancient, other: versions 0.40 and 1.0; short: less than a table; none: NULL; strict: structs
  *                               of arguments must be larger than any header knows; holes: optional functions are NULL
@@ -85,6 +86,9 @@ static const char *const names[] = {
 };
 
 static int n_calls[N_NAMES];
+/* What STRATA_TEST_PJRT_FAIL was at the last call, and how many calls there had been when it was set. */
+static char last_wanted[128];
+static int calls_before[N_NAMES];
 
 /* NULL: the call goes on. */
 static pjrt_api_error *enter(int name, const void *args, size_t size) {
@@ -99,8 +103,14 @@ static pjrt_api_error *enter(int name, const void *args, size_t size) {
                  head->struct_size);
         return fail(PJRT_CODE_INVALID_ARGUMENT, message);
     }
-    if (!wanted || strncmp(wanted, names[name], n) != 0 || wanted[n] != ':' || atoi(wanted + n + 1) != n_calls[name])
-        return NULL;
+    if (wanted && strcmp(wanted, last_wanted) != 0) {
+        snprintf(last_wanted, sizeof last_wanted, "%s", wanted);
+        memcpy(calls_before, n_calls, sizeof n_calls);
+        calls_before[name]--; /* this call is the first */
+    }
+    if (!wanted || strncmp(wanted, names[name], n) != 0 || wanted[n] != ':') return NULL;
+    const int relative = wanted[n + 1] == '+';
+    if (atoi(wanted + n + 1 + relative) != n_calls[name] - (relative ? calls_before[name] : 0)) return NULL;
     char message[MESSAGE_BYTES];
     snprintf(message, sizeof message, "call %d of %s fails, as it was told to", n_calls[name], names[name]);
     return fail(13, message);

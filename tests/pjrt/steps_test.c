@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * 100 steps of each sample, on made-up data, through the bridge and on the host: the losses are the same within 1e-4. The
+ * interpreter runs the small samples; jaxlib, where STRATA_TEST_JAX_PYTHON names a Python that has it, runs all of them. */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "strata/strata.h"
+#include "tests/support/check.h"
+
+typedef struct step_case {
+    char name[24];
+    /* Examples, and below which number labels and tokens are; 0: they are numbers. */
+    int64_t batch, classes, tokens;
+    int64_t shape[4];
+    /* Only jaxlib is quick enough for it. */
+    bool large;
+} step_case;
+
+static step_case cases[] = {{"linear", 4, 0, 0, {1}, false},          {"regression", 4, 0, 0, {10}, false},
+                            {"mnist", 2, 10, 0, {28, 28}, false},     {"mnist_cnn", 2, 10, 0, {28, 28, 1}, true},
+                            {"cifar10", 2, 10, 0, {32, 32, 3}, true}, {"cifar10_resnet", 4, 10, 0, {32, 32, 3}, true},
+                            {"imdb", 4, 2, 10000, {250}, true},       {"fake_news", 4, 2, 10000, {64}, true}};
+
+enum { STEPS = 100 };
+
+static strata_dataset *made_data(const step_case *c) {
+    strata_error err = {0};
+    strata_dataset *data = NULL;
+    strata_shape shape = {.rank = 1, .dims = {STEPS * c->batch}};
+    for (int d = 0; d < 4 && c->shape[d]; d++) shape.dims[shape.rank++] = c->shape[d];
+    strata_array x =
+        strata_test_random(c->tokens ? STRATA_DTYPE_I32 : STRATA_DTYPE_F32, shape, 0, c->tokens ? (double)c->tokens : 1, 11);
+    strata_array y = strata_test_random(c->classes ? STRATA_DTYPE_I32 : STRATA_DTYPE_F32, STRATA_SHAPE(STEPS * c->batch), 0,
+                                        c->classes ? (double)c->classes : 1, 12);
+    cr_assert_eq(strata_dataset_take_arrays(&x, &y, 1, &data, &err), STRATA_OK, "%s", err.message);
+    return data;
+}
+
+static void train(const step_case *c, const char *which, strata_history *history) {
+    char path[4096];
+    strata_error err = {0};
+    strata_device *device = NULL;
+    strata_model *model = NULL;
+    strata_dataset *data = made_data(c);
+    snprintf(path, sizeof path, "%s/samples/%s/model.json", STRATA_TEST_SOURCE_DIR, c->name);
+    FILE *file = fopen(path, "rb");
+    cr_assert(file, "%s", path);
+    static char json[1 << 16];
+    const size_t n = fread(json, 1, sizeof json, file);
+    fclose(file);
+    cr_assert_eq(strata_device_open(which, NULL, &device, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_model_from_json(json, n, path, &model, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_model_compile(model, device, &(strata_compile_options){.seed = 1}, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_model_fit(model, data, &(strata_fit_options){.batch = c->batch, .seed = 7}, history, &err), STRATA_OK,
+                 "%s", err.message);
+    cr_assert_eq(history->n_losses, STEPS);
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+    strata_device_close(device);
+}
+
+ParameterizedTestParameters(pjrt_steps, a_hundred_losses_are_the_hosts) {
+    return cr_make_param_array(step_case, cases, sizeof cases / sizeof *cases);
+}
+
+ParameterizedTest(step_case *c, pjrt_steps, a_hundred_losses_are_the_hosts) {
+    char path[4096];
+    const char *build = getenv("STRATA_BUILD_DIR"), *python = getenv("STRATA_TEST_JAX_PYTHON");
+    if (!build) cr_skip_test("STRATA_BUILD_DIR does not say where the plugin was built");
+    if (c->large && !python) cr_skip_test("jaxlib is not here: STRATA_TEST_JAX_PYTHON names a Python that has it");
+    snprintf(path, sizeof path, "pjrt:%s/suites/pjrt_plugin.so", build);
+    setenv("STRATA_PLUGINS", path, 1);
+    if (python) setenv("STRATA_TEST_PJRT_ENGINE", "jaxlib", 1);
+    strata_history got = {0}, want = {0};
+    train(c, "host", &want);
+    train(c, "pjrt:0", &got);
+    for (int i = 0; i < STEPS; i++) {
+        const double a = (double)got.losses[i], b = (double)want.losses[i];
+        cr_assert(fabs(a - b) <= 1e-4 * fmax(1, fabs(b)), "%s, step %d: the loss is %.7g, on the host %.7g", c->name, i, a, b);
+    }
+    strata_history_finish(&got);
+    strata_history_finish(&want);
+}
