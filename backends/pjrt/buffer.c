@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory. A strata_buffer is host memory; what programs read and write of it are regions, each a typed buffer of the plugin that
- * stays on the device from run to run. Regions of one strata_buffer never overlap. */
+ * Memory. A strata_buffer is host memory; what programs read and write of it are regions, each a typed buffer of the plugin
+ * that stays on the device from run to run. Regions of one strata_buffer never overlap. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

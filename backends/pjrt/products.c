@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products with their epilogues. The three products of a convolution are convolutions again, over other axes (core/op/conv2d.h);
+ * Products with their epilogues. The three products of a convolution (core/op/conv2d.h) are convolutions over other axes;
  * padding that would take away is negative. Operands keep their dtype, sums are f32. */
 #include "backends/pjrt/rows.h"
 #include "core/op/conv2d.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs: a piece's module, compiled by the plugin, and its runs. A run makes buffers of what the host wrote, takes the others
- * from where they are, and leaves results there; those that the host reads are copied to the slot's memory behind it. */
+ * Programs: a piece's module, compiled by the plugin, and its runs. A run makes buffers of what the host wrote, takes the
+ * others from where they are, and leaves results there; those that the host reads are copied to the slot's memory behind it. */
 #include <stdlib.h>
 #include <string.h>
 

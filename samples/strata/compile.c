@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata compile: a model's training step for an accelerator that is not here. The step becomes StableHLO, which a PJRT plugin's
- * compiler takes for a topology of chips; with --strategy tpu it is the step of one replica a chip, whose gradients are added up
- * inside of the program. */
+ * strata compile: a model's training step for an accelerator that is not here. The step becomes StableHLO, which a PJRT
+ * plugin's compiler takes for a topology of chips. With --strategy tpu it is the step of one replica a chip, and gradients are
+ * added up among the chips inside of the program. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,7 +182,8 @@ static int compile_for(const compile_options *options, const char *name, const p
     if (!status) status = lower_step(options, model, n, &module, &err);
     if (!status && options->emit_to) status = write_text(options, &module, &err);
     if (!status && topology) status = pjrt_compile_ahead(topology, module.text, module.n_bytes, n, &estimate, &err);
-    if (!status && (topology || options->json)) print_head(options, name, n);
+    if (!status) print_head(options, name, n);
+    if (!status && options->emit_to && !options->json) printf("  %-24s %s\n", "StableHLO in", options->emit_to);
     if (!status && topology) print_numbers(options, &estimate);
     if (!status && options->json) printf("}\n");
     pjrt_module_finish(&module);

@@ -8,18 +8,9 @@
 #include "cli.h"
 #include "core/base/text.h"
 
-const command *const commands[] = {&command_devices,
-                                   &command_train,
-                                   &command_evaluate,
-                                   &command_predict,
-                                   &command_summary,
-                                   &command_inspect,
-                                   &command_data,
-                                   &command_bench,
-                                   &command_launch,
-                                   &command_cluster,
-                                   &command_compile,
-                                   NULL};
+const command *const commands[] = {&command_devices, &command_train,   &command_evaluate, &command_predict,
+                                   &command_summary, &command_inspect, &command_data,     &command_bench,
+                                   &command_launch,  &command_cluster, &command_compile,  NULL};
 
 static const char exit_codes[] =
     "strata's exit codes\n"

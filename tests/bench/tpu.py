@@ -29,8 +29,8 @@ def number(value, scale, form):
 def compile_step(options, sample, target, replicas):
     """The row's text, or None after a message."""
     batch = options.batch * replicas
-    command = [options.strata, "compile", sample, "--batch", str(batch), "--plugin", f"pjrt:{options.libtpu}", "--target", target,
-               "--fast", "--json"] + (["--strategy", "tpu"] if replicas > 1 else [])
+    command = [options.strata, "compile", sample, "--batch", str(batch), "--plugin", f"pjrt:{options.libtpu}",
+               "--target", target, "--fast", "--json"] + (["--strategy", "tpu"] if replicas > 1 else [])
     environment = dict(os.environ, TPU_SKIP_MDS_QUERY="1")
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=options.limit)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine jaxlib: one child process, run_jaxlib.py, which compiles and runs programs. Over a pair of pipes go numbers of 8 bytes
- * and arrays:
+ * The engine jaxlib: one child process, run_jaxlib.py, which compiles and runs programs. Over a pair of pipes go numbers of 8
+ * bytes and arrays:
  *     'C', bytes of the text, the text, parameters, then each one's type, rank and dims   ->  0 or a message
  *     'R', number of the program, then each argument's elements, and bytes of the results  ->  0 and the results, or a message
  * STRATA_TEST_JAX_PYTHON: the Python that has jaxlib. The script is STRATA_TEST_SOURCE_DIR/tests/pjrt/run_jaxlib.py. */
