@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/pjrt/whole.h"
+#include "core/model/model.h"
 #include "strata/strata.h"
 #include "tests/support/check.h"
 
@@ -49,21 +51,29 @@ static strata_dataset *made_data(const step_case *c) {
     return data;
 }
 
-static void train(const step_case *c, const char *which, strata_history *history) {
+/* The sample's model, compiled for the device. */
+static strata_model *open_model(const step_case *c, const char *which, strata_device **out_device) {
     char path[4096];
     strata_error err = {0};
-    strata_device *device = NULL;
     strata_model *model = NULL;
-    strata_dataset *data = made_data(c);
     snprintf(path, sizeof path, "%s/samples/%s/model.json", STRATA_TEST_SOURCE_DIR, c->name);
     FILE *file = fopen(path, "rb");
     cr_assert(file, "%s", path);
     static char json[1 << 16];
     const size_t n = fread(json, 1, sizeof json, file);
     fclose(file);
-    cr_assert_eq(strata_device_open(which, NULL, &device, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_device_open(which, NULL, out_device, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(strata_model_from_json(json, n, path, &model, &err), STRATA_OK, "%s", err.message);
-    cr_assert_eq(strata_model_compile(model, device, &(strata_compile_options){.seed = 1}, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_model_compile(model, *out_device, &(strata_compile_options){.seed = 1}, &err), STRATA_OK, "%s",
+                 err.message);
+    return model;
+}
+
+static void train(const step_case *c, const char *which, strata_history *history) {
+    strata_error err = {0};
+    strata_device *device = NULL;
+    strata_model *model = open_model(c, which, &device);
+    strata_dataset *data = made_data(c);
     cr_assert_eq(strata_model_fit(model, data, &(strata_fit_options){.batch = c->batch, .seed = 7}, history, &err), STRATA_OK,
                  "%s", err.message);
     cr_assert_eq(history->n_losses, STEPS);
@@ -94,4 +104,26 @@ ParameterizedTest(step_case *c, pjrt_steps, a_hundred_losses_are_the_hosts) {
     }
     strata_history_finish(&got);
     strata_history_finish(&want);
+}
+
+Test(pjrt_steps, training_evaluation_and_prediction_of_each_sample_are_lowered) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strata_device *device = NULL;
+        strata_model *model = open_model(&cases[i], "null", &device);
+        static const strata_program_kind kinds[] = {STRATA_PROGRAM_TRAIN, STRATA_PROGRAM_EVALUATE, STRATA_PROGRAM_PREDICT};
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            strata_error err = {0};
+            strata_step step;
+            pjrt_module module;
+            cr_assert_eq(strata_model_build_step(model, kinds[k], 0, 4, &step, &err), STRATA_OK, "%s", err.message);
+            const strata_status status = pjrt_lower_graph(&step.output, step.output != NULL, step.updates, step.n_updates,
+                                                          (pjrt_lower_options){0}, &module, &err);
+            cr_expect_eq(status, STRATA_OK, "%s, program %zu: %s", cases[i].name, k, err.message);
+            cr_expect_gt(module.n_results, 0);
+            pjrt_module_finish(&module);
+            strata_graph_destroy(step.graph);
+        }
+        strata_model_destroy(model);
+        strata_device_close(device);
+    }
 }
