@@ -91,6 +91,13 @@ foreach(script IN LISTS scripts)
     "STRATA_SOURCE_DIR=${PROJECT_SOURCE_DIR};STRATA_BUILD_DIR=${PROJECT_BINARY_DIR};CC=${CMAKE_C_COMPILER}")
 endforeach()
 
+# A PJRT plugin for the tests of backends/pjrt.
+file(GLOB plugin CONFIGURE_DEPENDS ${tests}/pjrt/plugin/*.c)
+add_library(strata_test_pjrt MODULE ${plugin})
+target_link_libraries(strata_test_pjrt PRIVATE strata_private strata_static m)
+target_compile_definitions(strata_test_pjrt PRIVATE STRATA_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+set_target_properties(strata_test_pjrt PROPERTIES PREFIX "" OUTPUT_NAME pjrt_plugin LIBRARY_OUTPUT_DIRECTORY ${suites})
+
 find_path(STRATA_CRITERION_INCLUDE criterion/criterion.h)
 find_library(STRATA_CRITERION_LIBRARY criterion)
 mark_as_advanced(STRATA_CRITERION_INCLUDE STRATA_CRITERION_LIBRARY)
@@ -121,6 +128,14 @@ endforeach()
 
 target_compile_definitions(test_plugin PRIVATE STRATA_TEST_PLUGINS="${suites}/plugins")
 add_dependencies(test_plugin plugin_host plugin_faulty plugin_empty plugin_newer plugin_v1_0)
+# The PJRT C API's own header, for the test of our declarations: that of a tensorflow package.
+find_path(STRATA_PJRT_INCLUDE xla/pjrt/c/pjrt_c_api.h)
+if(STRATA_PJRT_INCLUDE AND TARGET test_pjrt)
+  target_include_directories(test_pjrt SYSTEM PRIVATE ${STRATA_PJRT_INCLUDE})
+endif()
+if(TARGET test_pjrt)
+  add_dependencies(test_pjrt strata_test_pjrt)
+endif()
 
 # The allocation tests put a shim before the C library: every __wrap_<function> that it defines is wrapped.
 if(TARGET test_alloc AND EXISTS ${tests}/alloc/shim.c)

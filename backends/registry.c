@@ -4,7 +4,7 @@
  */
 #include "backends/registry.h"
 
-extern const strata_backend strata_backend_host, strata_backend_null, strata_backend_plugin;
+extern const strata_backend strata_backend_host, strata_backend_null, strata_backend_plugin, strata_backend_pjrt;
 #if STRATA_WITH_OPENCL
 extern const strata_backend strata_backend_opencl;
 #endif
@@ -19,5 +19,5 @@ const strata_backend *const strata_backends[] = {
 #if STRATA_WITH_VULKAN
     &strata_backend_vulkan,
 #endif
-    &strata_backend_plugin, &strata_backend_host, &strata_backend_null, NULL,
+    &strata_backend_plugin, &strata_backend_pjrt, &strata_backend_host, &strata_backend_null, NULL,
 };

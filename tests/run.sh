@@ -12,7 +12,8 @@ usage: sh tests/run.sh [--all-drivers] [--filter TEXT] [--preset NAME] [--no-ins
 
   --all-drivers   run the conformance suite on each driver by itself: the host, PoCL, PoCL as two devices, lavapipe with core
                   and synchronization validation, Oclgrind with data races and uninitialised reads (small shapes), Intel's
-                  OpenCL runtime (fetched with pip into build/, once)
+                  OpenCL runtime (fetched with pip into build/, once), jaxlib behind the PJRT bridge (fetched, too); and
+                  compile the samples' steps by Google's TPU compiler (libtpu, fetched, too)
   --filter TEXT   only suites whose name contains TEXT, and in others the cases whose name does (suite/case, as in the
                   failures shown)
   --preset NAME   a preset of CMakePresets.json: tests (the default), debug, asan, tsan, ...
@@ -336,6 +337,42 @@ run_drivers() {
     fi
 }
 
+# ---- PJRT ---------------------------------------------------------------------------------------------------------------
+# fetch NAME PACKAGE...: a virtual environment build/NAME with the packages, made once; $fetched is its folder, or empty.
+fetch() {
+    fetched=$root/build/$1
+    fetch_log=$logs/$1.log
+    shift
+    [ ! -e "$fetched/complete" ] || return 0
+    rm -rf "$fetched"
+    python3 -m venv "$fetched" >"$fetch_log" 2>&1 && "$fetched/bin/pip" install -q "$@" >>"$fetch_log" 2>&1 &&
+        touch "$fetched/complete" || fetched=""
+}
+
+run_pjrt() {
+    plugin=STRATA_PLUGINS=pjrt:$build/suites/pjrt_plugin.so
+    if [ -e "$build/suites/pjrt_plugin.so" ]; then
+        suite "conformance on PJRT's test plugin" "$conformance" STRATA_TEST_DEVICES=pjrt "$plugin"
+    fi
+    [ -n "$all_drivers" ] || return 0
+    fetch jax jax
+    if [ -n "$fetched" ]; then
+        jax=STRATA_TEST_JAX_PYTHON=$fetched/bin/python
+        driver "jaxlib, through PJRT" STRATA_TEST_DEVICES=pjrt "$plugin" STRATA_TEST_PJRT_ENGINE=jaxlib "$jax"
+        suite "pjrt with jaxlib" "$build/suites/test_pjrt" "$jax"
+        case pjrt/replicas in *"$filter"*) suite "pjrt/replicas with jaxlib" "$root/tests/pjrt/replicas_test.sh" "$jax" ;; esac
+    else
+        no_driver "jaxlib, through PJRT" "pip could not fetch it: $(tail -n 1 "$fetch_log")"
+    fi
+    fetch libtpu libtpu
+    libtpu=$(ls "$fetched"/lib/python3*/site-packages/libtpu/libtpu.so 2>/dev/null | head -n 1)
+    if [ -n "$fetched" ] && [ -n "$libtpu" ]; then
+        case libtpu in *"$filter"*) suite "libtpu" "$root/tests/pjrt/libtpu_run.sh" "LIBTPU=$libtpu" ;; esac
+    else
+        no_driver libtpu "pip could not fetch it: $(tail -n 1 "$fetch_log")"
+    fi
+}
+
 # ---- all of it --------------------------------------------------------------------------------------------------------
 # Criterion's suites, which compile most kernels.
 run_suites() {
@@ -351,6 +388,7 @@ run_suites() {
         suite "conformance on a plugin's plan" "$conformance" STRATA_TEST_DEVICES=host-plugin \
             "STRATA_PLUGINS=$host_plugin,memory=own"
     fi
+    [ "$preset" = tsan ] || [ ! -x "$conformance" ] || run_pjrt
     [ -z "$all_drivers" ] || [ "$preset" = tsan ] || run_drivers
 }
 

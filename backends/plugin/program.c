@@ -20,7 +20,7 @@ static bool has_dtype(const plugin_device *device, const strata_tensor *tensor) 
     return device->base.info.dtypes >> tensor->dtype & 1;
 }
 
-strata_support plugin_supports(strata_device *base, const strata_tensor *node, const char **reason) {
+strata_support strata_plugin_supports(strata_device *base, const strata_tensor *node, const char **reason) {
     plugin_device *device = (plugin_device *)base;
     *reason = "its dtype is not one that the device has";
     if (!has_dtype(device, node)) return STRATA_SUPPORT_NO;
@@ -63,9 +63,10 @@ static strata_status take_arenas(strata_program *program, const strata_piece *pi
         void *memory = arena == STRATA_ARENA_INPUT ? device->calls.program_input(program->program, slot)
                                                    : (void *)device->calls.program_output(program->program, slot);
         if (!memory || (uintptr_t)memory % ARENA_ALIGNMENT)
-            return plugin_broke(device, err, "program_%s of slot %d is %p; it must be memory of %lld bytes, aligned to %d",
-                                arena == STRATA_ARENA_INPUT ? "input" : "output", slot, memory,
-                                (long long)piece->arenas[arena].bytes, ARENA_ALIGNMENT);
+            return strata_plugin_broke(device, err,
+                                       "program_%s of slot %d is %p; it must be memory of %lld bytes, aligned to %d",
+                                       arena == STRATA_ARENA_INPUT ? "input" : "output", slot, memory,
+                                       (long long)piece->arenas[arena].bytes, ARENA_ALIGNMENT);
         program->arenas[i] = memory;
     }
     return STRATA_OK;
@@ -90,24 +91,25 @@ static strata_status make_program(strata_program *program, const strata_piece *p
     strata_description description;
     strata_plugin_error message = {.size = sizeof message};
     STRATA_TRY(strata_describe(piece, buffer_of, &description, err));
-    strata_status status =
-        plugin_result(device, "compile", device->calls.compile(device->device, &description.piece, &program->program, &message),
-                      &message, err);
+    strata_status status = strata_plugin_result(
+        device, "compile", device->calls.compile(device->device, &description.piece, &program->program, &message), &message,
+        err);
     strata_description_finish(&description);
     if (status) {
         program->program = NULL;
         return status;
     }
-    if (!program->program) return plugin_broke(device, err, "compile succeeded, and its program is NULL");
+    if (!program->program) return strata_plugin_broke(device, err, "compile succeeded, and its program is NULL");
     STRATA_TRY(take_arenas(program, piece, err));
     STRATA_TRY(reserve_tickets(device, piece->n_slots, err));
     program->n_slots = piece->n_slots;
     return STRATA_OK;
 }
 
-strata_status plugin_compile(strata_device *base, const strata_piece *piece, strata_program **out_program, strata_error *err) {
+strata_status strata_plugin_compile(strata_device *base, const strata_piece *piece, strata_program **out_program,
+                                    strata_error *err) {
     plugin_device *device = (plugin_device *)base;
-    STRATA_TRY(plugin_check_lost(device, err));
+    STRATA_TRY(strata_plugin_check_lost(device, err));
     strata_program *program = calloc(1, sizeof *program);
     if (program) program->arenas = calloc(2 * (size_t)piece->n_slots + 1, sizeof(*program->arenas));
     if (!program || !program->arenas) {
@@ -121,7 +123,7 @@ strata_status plugin_compile(strata_device *base, const strata_piece *piece, str
     strata_status status = make_program(program, piece, err);
     if (status) {
         program->n_slots = 0; /* no tickets were reserved for it */
-        plugin_program_destroy(program);
+        strata_plugin_program_destroy(program);
         return status;
     }
     base->counters.compilations++;
@@ -129,7 +131,7 @@ strata_status plugin_compile(strata_device *base, const strata_piece *piece, str
     return STRATA_OK;
 }
 
-void plugin_program_destroy(strata_program *program) {
+void strata_plugin_program_destroy(strata_program *program) {
     if (!program) return;
     if (program->program) program->device->calls.program_destroy(program->program);
     program->device->n_slots -= program->n_slots;
@@ -137,30 +139,31 @@ void plugin_program_destroy(strata_program *program) {
     free(program);
 }
 
-strata_status plugin_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err) {
-    return plugin_cost(program->device, program->program, node, out_cost, err);
+strata_status strata_plugin_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err) {
+    return strata_plugin_cost(program->device, program->program, node, out_cost, err);
 }
 
 /* ---- running ---- */
 
-void *plugin_program_input(strata_program *program, int slot) {
+void *strata_plugin_program_input(strata_program *program, int slot) {
     return program->arenas[2 * slot + STRATA_ARENA_INPUT];
 }
 
-const void *plugin_program_output(strata_program *program, int slot) {
+const void *strata_plugin_program_output(strata_program *program, int slot) {
     return program->arenas[2 * slot + STRATA_ARENA_OUTPUT];
 }
 
-strata_status plugin_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err) {
+strata_status strata_plugin_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err) {
     plugin_device *device = program->device;
     strata_plugin_error message = {.size = sizeof message};
     uint64_t ticket = 0;
-    STRATA_TRY(plugin_check_lost(device, err));
-    STRATA_TRY(plugin_await(device, device->last_ticket, device->capacity - 1, err));
-    STRATA_TRY(plugin_result(device, "run", device->calls.run(program->program, first, n, &ticket, &message), &message, err));
+    STRATA_TRY(strata_plugin_check_lost(device, err));
+    STRATA_TRY(strata_plugin_await(device, device->last_ticket, device->capacity - 1, err));
+    STRATA_TRY(
+        strata_plugin_result(device, "run", device->calls.run(program->program, first, n, &ticket, &message), &message, err));
     if (ticket <= device->last_ticket)
-        return plugin_broke(device, err, "run gave the ticket %llu after %llu; tickets must grow", (unsigned long long)ticket,
-                            (unsigned long long)device->last_ticket);
+        return strata_plugin_broke(device, err, "run gave the ticket %llu after %llu; tickets must grow",
+                                   (unsigned long long)ticket, (unsigned long long)device->last_ticket);
     device->last_ticket = ticket;
     device->pending[device->n_pending++] = ticket;
     if (n > device->longest_call) device->longest_call = n;
@@ -170,6 +173,6 @@ strata_status plugin_run_many(strata_program *program, int first, int n, uint64_
     return STRATA_OK;
 }
 
-strata_status plugin_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
-    return plugin_run_many(program, slot, 1, out_ticket, err);
+strata_status strata_plugin_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
+    return strata_plugin_run_many(program, slot, 1, out_ticket, err);
 }

@@ -11,6 +11,7 @@
 #ifndef STRATA_CORE_MODEL_H
 #define STRATA_CORE_MODEL_H
 
+#include "core/base/export.h"
 #include "core/data/format/safetensors.h"
 #include "core/layer/context.h"
 #include "core/loss/loss.h"
@@ -285,6 +286,12 @@ STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model 
 STRATA_MUST_USE strata_status strata_model_get_program(strata_model *model, strata_program_kind kind, int64_t batch,
                                                        strata_batch_form form, strata_model_program **out_program,
                                                        strata_error *err);
+STRATA_EXPORT_BEGIN
+/* A replica's step of that program as a graph, which is not compiled; for those who compile it elsewhere. The caller destroys
+ * step->graph. */
+STRATA_MUST_USE strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
+                                                      strata_step *out_step, strata_error *err);
+STRATA_EXPORT_END
 /* Whether the program for this batch size would fit the devices; OUT_OF_MEMORY with bytes wanted and free and a batch that
  * does. */
 STRATA_MUST_USE strata_status strata_model_check_batch(strata_model *model, strata_program_kind kind, int64_t batch,

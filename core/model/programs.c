@@ -38,6 +38,11 @@ static int n_parts(const strata_model *model, strata_program_kind kind) {
     return updates ? model->strategy->n_devices : model->strategy->n_replicas;
 }
 
+strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
+                                      strata_step *out_step, strata_error *err) {
+    return strata_step_build(out_step, model, kind, role_of(model, kind, replica, batch, (strata_batch_form){0}), NULL, err);
+}
+
 /* ---- what a program would need ---- */
 
 static strata_status measure(strata_model *model, strata_program_kind kind, int replica, int64_t batch,

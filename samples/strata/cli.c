@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/pjrt/plugin.h"
 #include "core/base/text.h"
 #include "terminal.h"
 
@@ -100,6 +101,24 @@ static int unknown_option(const command *command, const char *given) {
     return usage_error("%s has no option --%s; strata help %s lists them", command->name, name, command->name);
 }
 
+/* Loads "pjrt:FILE", and tells the library by STRATA_PLUGINS, whose parts are separated by colons. */
+static int use_pjrt_plugin(const char *text) {
+    const char *before = getenv("STRATA_PLUGINS");
+    strata_error err = {0};
+    pjrt_plugin plugin;
+    if (!text[5]) return usage_error("--plugin %s: a PJRT plugin is named as pjrt:FILE, as pjrt:libtpu.so", text);
+    strata_status status = strata_pjrt_load(text + 5, &plugin, &err);
+    strata_text list = {0};
+    char *whole = NULL;
+    strata_text_add(&list, "%s%s%s", before ? before : "", before && *before ? ":" : "", text);
+    if (!status) status = strata_text_take(&list, &whole, NULL, &err);
+    strata_text_finish(&list);
+    if (!status && setenv("STRATA_PLUGINS", whole, 1))
+        status = strata_fail(&err, STRATA_OUT_OF_MEMORY, "--plugin %s: no host memory", text);
+    free(whole);
+    return status ? report(FAILING_DEVICE, status, &err) : EXIT_OK;
+}
+
 static void print_message(const char *message) {
     fprintf(stderr, "plugin: %s\n", message);
 }
@@ -112,6 +131,7 @@ static int set_option(const option_row *row, const char *text, void *options) {
         *(bool *)target = true;
     } else if (row->kind == OPTION_PLUGIN) {
         strata_error err = {0};
+        if (!strncmp(text, "pjrt:", 5)) return use_pjrt_plugin(text);
         strata_status status = strata_plugin_load(text, &err);
         if (status) return report(FAILING_DEVICE, status, &err);
     } else if (row->kind == OPTION_VERBOSE) {

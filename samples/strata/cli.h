@@ -48,7 +48,7 @@ typedef struct command {
 
 extern const command command_devices, command_train, command_evaluate, command_predict, command_summary, command_inspect,
     command_data, command_bench, command_launch, command_cluster, command_completion, command_plot, command_plugin_check,
-    command_plugin_new;
+    command_plugin_new, command_compile;
 extern const command *const commands[]; /* ends with NULL */
 
 /* Reads argv[1..] by the command's table into `options`; what is no option goes to arguments[0..n_arguments), in order. Returns
@@ -71,17 +71,16 @@ typedef struct device_flags {
     strata_compile_callback on_compile;
     void *user;
 } device_flags;
-#define PLUGIN_OPTION_ROWS                                                            \
-    {                                                                                 \
-        "plugin",                                                                     \
-        "FILE[,K=V]",                                                                 \
-        "load a vendor's plugin, with its options; may be repeated (STRATA_PLUGINS)", \
-        OPTION_PLUGIN,                                                                \
-        0,                                                                            \
-        0,                                                                            \
-        0},                                                                           \
-    {                                                                                 \
-        "verbose", NULL, "show what plugins say, on stderr", OPTION_VERBOSE, 0, 0, 0  \
+#define PLUGIN_OPTION_ROWS                                                                                   \
+    {"plugin",                                                                                               \
+     "FILE[,K=V]|pjrt:FILE",                                                                                 \
+     "load a vendor's plugin with its options, or an OpenXLA PJRT plugin; may be repeated (STRATA_PLUGINS)", \
+     OPTION_PLUGIN,                                                                                          \
+     0,                                                                                                      \
+     0,                                                                                                      \
+     0},                                                                                                     \
+    {                                                                                                        \
+        "verbose", NULL, "show what plugins say, on stderr", OPTION_VERBOSE, 0, 0, 0                         \
     }
 #define DEVICE_OPTION_ROWS(type, member)                                                                                      \
     {"device",                                                                                                                \

@@ -64,6 +64,10 @@ bool conformance_computes(const strata_device *device) {
     return strcmp(device->info.backend, "null") != 0;
 }
 
+bool conformance_may_refuse(const strata_device *device) {
+    return !strcmp(device->info.backend, "pjrt");
+}
+
 strata_device *conformance_open(const char *id, const strata_device_options *opts) {
     strata_device *device = NULL;
     strata_error err = {0};

@@ -27,6 +27,10 @@ void conformance_close(strata_device *device);
 /* Whether the device's numbers are to be compared: not those of the null backend, which are zeros. */
 bool conformance_computes(const strata_device *device);
 
+/* Whether the device's backend does without some ops: then nodes that it refuses must be UNSUPPORTED with a reason.
+ * tests/pjrt says which these may be. */
+bool conformance_may_refuse(const strata_device *device);
+
 /* What kernels are chosen by; NULL for the host, which has none. */
 strata_kernel_limits *conformance_limits(strata_device *device);
 /* The same of an OpenCL device (opencl_limits.c). */

@@ -76,10 +76,21 @@ static bool device_has_dtypes(const run_case *run) {
     return true;
 }
 
+/* A node that the device says it does not run; NULL: there is none. */
+static const strata_tensor *refused_node(const run_case *run) {
+    const char *reason = NULL;
+    for (int i = 0; i < run->graph->n_nodes; i++)
+        if (!(run->graph->nodes[i]->op->flags & (STRATA_OP_LEAF | STRATA_OP_VIEW)) &&
+            !run->device->api->supports(run->device, run->graph->nodes[i], &reason))
+            return run->graph->nodes[i];
+    return NULL;
+}
+
 static strata_test_result check_unsupported(strata_status status, const strata_error *err) {
     if (status == STRATA_UNSUPPORTED && err->message[0]) return strata_test_ok();
-    return strata_test_bad("the device does not have the dtype: UNSUPPORTED with a reason was expected, got %s \"%.300s\"",
-                           strata_status_name(status), err->message);
+    return strata_test_bad(
+        "the device does not have the dtype or op: UNSUPPORTED with a reason was expected, got %s \"%.300s\"",
+        strata_status_name(status), err->message);
 }
 
 /* What the references make of it; the variables' arrays are left as the updates leave them. */
@@ -124,7 +135,7 @@ strata_test_result run_case_check(run_case *run, int *out_output) {
     if (strata_graph_check(run->graph, &err)) return strata_test_bad("%s", err.message);
     strata_status status = run_case_on_device(run, got, &err);
     strata_test_result result = strata_test_ok();
-    if (!device_has_dtypes(run)) {
+    if (!device_has_dtypes(run) || (conformance_may_refuse(run->device) && refused_node(run))) {
         result = check_unsupported(status, &err);
     } else if (status || reference(run, want, &err)) {
         result = strata_test_bad("%s: %s", strata_status_name(err.status), err.message);

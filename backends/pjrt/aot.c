@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Topology, compile, and the compiler's numbers. */
+#include "backends/pjrt/aot.h"
+
+#include <string.h>
+
+strata_status strata_pjrt_topology_create(const pjrt_plugin *plugin, const char *name, pjrt_topology *out_topology,
+                                          strata_error *err) {
+    *out_topology = (pjrt_topology){.plugin = *plugin};
+    pjrt_topology_create_args args = {
+        .head = {PJRT_SIZE(pjrt_topology_create_args, topology), NULL}, .name = name, .name_size = strlen(name)};
+    STRATA_TRY(strata_pjrt_call(plugin, PJRT_FUNCTION_TopologyDescription_Create, &args, name, STRATA_INVALID, err));
+    out_topology->topology = args.topology;
+    pjrt_topology_devices_args devices = {.head = {PJRT_SIZE(pjrt_topology_devices_args, n_descriptions), NULL},
+                                          .topology = args.topology};
+    const strata_status status =
+        strata_pjrt_call(plugin, PJRT_FUNCTION_TopologyDescription_GetDeviceDescriptions, &devices, name, STRATA_INVALID, err);
+    out_topology->n_devices = (int)devices.n_descriptions;
+    if (status) strata_pjrt_topology_destroy(out_topology);
+    return status;
+}
+
+void strata_pjrt_topology_destroy(pjrt_topology *topology) {
+    if (topology->topology)
+        strata_pjrt_destroy(&topology->plugin, PJRT_FUNCTION_TopologyDescription_Destroy, topology->topology);
+    topology->topology = NULL;
+}
+
+static bool is_named(const pjrt_named_value *value, const char *name) {
+    return value->name_size == strlen(name) && !memcmp(value->name, name, value->name_size);
+}
+
+/* Properties by name, f32; what is not told stays. */
+static void read_costs(const pjrt_cost_args *costs, pjrt_estimate *e) {
+    const struct {
+        const char *name;
+        double *value;
+    } rows[] = {{"flops", &e->flops},
+                {"transcendentals", &e->transcendentals},
+                {"bytes accessed", &e->bytes_accessed},
+                {"optimal_seconds", &e->seconds}};
+    for (size_t i = 0; i < costs->n_properties; i++)
+        for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+            if (is_named(&costs->properties[i], rows[k].name) && costs->properties[i].type == PJRT_VALUE_FLOAT)
+                *rows[k].value = (double)costs->properties[i].single;
+}
+
+/* Plugins may lack any of these. */
+static strata_status ask(const pjrt_plugin *plugin, pjrt_api_executable *executable, pjrt_estimate *e, strata_error *err) {
+    pjrt_executable_number_args size = {.head = {PJRT_SIZE(pjrt_executable_number_args, number), NULL},
+                                        .executable = executable};
+    pjrt_memory_stats_args memory = {
+        .head = {PJRT_SIZE(pjrt_memory_stats_args, total), NULL}, .executable = executable, .peak = -1};
+    pjrt_cost_args costs = {.head = {PJRT_SIZE(pjrt_cost_args, properties), NULL}, .executable = executable};
+    strata_status status = strata_pjrt_call(plugin, PJRT_FUNCTION_Executable_SizeOfGeneratedCodeInBytes, &size, "code size",
+                                            STRATA_UNSUPPORTED, err);
+    if (status && status != STRATA_UNSUPPORTED) return status;
+    if (!status) e->code_bytes = (double)size.number;
+    status =
+        strata_pjrt_call(plugin, PJRT_FUNCTION_Executable_GetCompiledMemoryStats, &memory, "memory", STRATA_UNSUPPORTED, err);
+    if (status && status != STRATA_UNSUPPORTED) return status;
+    if (!status) {
+        e->argument_bytes = (double)memory.arguments;
+        e->output_bytes = (double)memory.outputs;
+        e->alias_bytes = (double)memory.aliases;
+        e->temporary_bytes = (double)memory.temporaries;
+        e->peak_bytes = (double)memory.peak;
+    }
+    status = strata_pjrt_call(plugin, PJRT_FUNCTION_Executable_GetCostAnalysis, &costs, "cost", STRATA_UNSUPPORTED, err);
+    if (status && status != STRATA_UNSUPPORTED) return status;
+    if (!status) read_costs(&costs, e);
+    return STRATA_OK;
+}
+
+strata_status strata_pjrt_compile_ahead(const pjrt_topology *topology, const char *text, size_t n_bytes, int n_replicas,
+                                        pjrt_estimate *out_estimate, strata_error *err) {
+    char options[PJRT_COMPILE_OPTIONS_BYTES];
+    const pjrt_program_text program = {.head = {PJRT_SIZE(pjrt_program_text, format_size), NULL},
+                                       .code = (char *)text,
+                                       .code_size = n_bytes,
+                                       .format = "mlir",
+                                       .format_size = 4};
+    pjrt_compile_args args = {.head = {PJRT_SIZE(pjrt_compile_args, executable), NULL},
+                              .topology = topology->topology,
+                              .program = &program,
+                              .options = options,
+                              .options_size = strata_pjrt_compile_options(n_replicas, options)};
+    *out_estimate = (pjrt_estimate){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    STRATA_TRY(strata_pjrt_call(&topology->plugin, PJRT_FUNCTION_Compile, &args, "compile", STRATA_UNSUPPORTED, err));
+    const strata_status status = ask(&topology->plugin, args.executable, out_estimate, err);
+    strata_pjrt_destroy(&topology->plugin, PJRT_FUNCTION_Executable_Destroy, args.executable);
+    return status;
+}

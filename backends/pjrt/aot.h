@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Compiling for a machine that is not here: a plugin's compiler is asked what a program costs on a topology of chips. */
+#ifndef STRATA_BACKENDS_PJRT_AOT_H
+#define STRATA_BACKENDS_PJRT_AOT_H
+
+#include "backends/pjrt/plugin.h"
+#include "core/base/export.h"
+
+STRATA_EXPORT_BEGIN
+
+typedef struct pjrt_topology {
+    pjrt_plugin plugin;
+    pjrt_api_topology *topology;
+    int n_devices;
+} pjrt_topology;
+
+/* What the compiler says of a program on one chip. Numbers that it does not tell are negative. */
+typedef struct pjrt_estimate {
+    double code_bytes, argument_bytes, output_bytes, alias_bytes, temporary_bytes, peak_bytes;
+    /* Per run, as the compiler counts. */
+    double flops, transcendentals, bytes_accessed, seconds;
+    /* Of the time that a run takes: how busy the matrix units are, where the compiler tells. */
+    double mxu_share;
+} pjrt_estimate;
+
+/* name: as the plugin takes it, "v5e:2x2". Fails: what the plugin says. */
+STRATA_MUST_USE strata_status strata_pjrt_topology_create(const pjrt_plugin *plugin, const char *name,
+                                                          pjrt_topology *out_topology, strata_error *err);
+void strata_pjrt_topology_destroy(pjrt_topology *topology);
+/* Compiles StableHLO text for n_replicas of the topology's devices. Fails: UNSUPPORTED with what the compiler says. */
+STRATA_MUST_USE strata_status strata_pjrt_compile_ahead(const pjrt_topology *topology, const char *text, size_t n_bytes,
+                                                        int n_replicas, pjrt_estimate *out_estimate, strata_error *err);
+
+STRATA_EXPORT_END
+
+#endif

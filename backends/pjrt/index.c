@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ops that find elements by index. StableHLO clamps the indices of a gather and leaves out those of a scatter that are out of
+ * range; ours read 0 there and add nothing. */
+#include "backends/pjrt/rows.h"
+#include "core/op/gather.h"
+
+/* Whether 0 <= x < n. */
+static hlo_value in_range(hlo *h, hlo_value x, int64_t n) {
+    const hlo_value least = strata_hlo_compare(h, "GE", x, strata_hlo_fill(h, x.type, x.shape, 0));
+    return strata_hlo_binary(h, "and", least, strata_hlo_compare(h, "LT", x, strata_hlo_fill(h, x.type, x.shape, (double)n)));
+}
+
+/* Indices as (J...) at their place in y (outer..., J..., inner...). */
+static hlo_value at_place(hlo *h, hlo_value x, strata_shape y, int axis) {
+    int axes[STRATA_MAX_RANK];
+    for (int d = 0; d < x.shape.rank; d++) axes[d] = axis + d;
+    return strata_hlo_spread(h, x, y, axes);
+}
+
+hlo_value strata_pjrt_gather(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = strata_pjrt_text_of(l);
+    const strata_shape from = node->inputs[0]->shape;
+    const int64_t given = strata_pjrt_int(node, "axis");
+    const int axis = (int)(given < 0 ? given + from.rank : given);
+    const hlo_value zero = strata_hlo_fill(h, (int)node->dtype, node->shape, 0);
+    if (!strata_shape_elements(from) || !strata_shape_elements(node->shape)) return zero;
+    const hlo_value indices = strata_pjrt_operand(l, node, 1),
+                    rows = strata_hlo_gather(h, strata_pjrt_operand(l, node, 0), indices, axis);
+    return strata_hlo_select(h, at_place(h, in_range(h, indices, from.dims[axis]), node->shape, axis), rows, zero);
+}
+
+hlo_value strata_pjrt_gather_grad(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = strata_pjrt_text_of(l);
+    const strata_shape indices = node->inputs[1]->shape;
+    const int axis = (int)strata_pjrt_int(node, "axis"), last = axis + indices.rank - 1;
+    const hlo_value zero = strata_hlo_fill(h, HLO_F32, node->shape, 0);
+    hlo_value dy = strata_pjrt_number(l, node, 0);
+    if (!strata_shape_elements(indices) || !strata_shape_elements(node->shape)) return zero;
+    if (strata_gather_grad_sizes_of(node).repeats > 1) { /* one row stands for those of all of the last axis */
+        strata_shape whole = dy.shape;
+        whole.dims[last] = indices.dims[indices.rank - 1];
+        dy = strata_hlo_broadcast(h, dy, whole);
+    }
+    return strata_hlo_scatter(h, "add", zero, strata_pjrt_operand(l, node, 1), dy, axis);
+}
+
+/* Rows of a variable, which is seen as flat: what lies before them, the rows, what lies behind them. */
+hlo_value strata_pjrt_scatter_update(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = strata_pjrt_text_of(l);
+    const int64_t n = strata_shape_elements(node->inputs[1]->shape), all = strata_shape_elements(node->shape);
+    const int64_t inner = n ? strata_shape_elements(node->inputs[2]->shape) / n : 0;
+    const int64_t first = strata_pjrt_int(node, "first"), n_rows = strata_pjrt_int(node, "n_rows"),
+                  end = first + n_rows * inner;
+    const hlo_value whole = strata_pjrt_operand(l, node, 0);
+    if (!inner || !n_rows) return whole;
+    const hlo_value flat = strata_hlo_reshape(h, whole, STRATA_SHAPE(all));
+    const hlo_value indices = strata_hlo_reshape(h, strata_pjrt_operand(l, node, 1), STRATA_SHAPE(n));
+    const hlo_value rows = strata_hlo_reshape(h, strata_hlo_part(h, flat, first, end - first), STRATA_SHAPE(n_rows, inner));
+    const hlo_value set = strata_hlo_reshape(h, strata_pjrt_operand(l, node, 2), STRATA_SHAPE(n, inner));
+    hlo_value parts[3];
+    int n_parts = 0;
+    if (first) parts[n_parts++] = strata_hlo_part(h, flat, 0, first);
+    parts[n_parts++] = strata_hlo_reshape(h, strata_hlo_scatter(h, NULL, rows, indices, set, 0), STRATA_SHAPE(end - first));
+    if (end < all) parts[n_parts++] = strata_hlo_part(h, flat, end, all - end);
+    return strata_hlo_reshape(h, strata_hlo_concat(h, parts, n_parts, 0), node->shape);
+}
+
+hlo_value strata_pjrt_one_hot(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = strata_pjrt_text_of(l);
+    const hlo_value x = strata_pjrt_operand(l, node, 0);
+    const hlo_value is_it = strata_hlo_compare(h, "EQ", at_place(h, x, node->shape, 0),
+                                               strata_hlo_iota(h, x.type, node->shape, node->shape.rank - 1));
+    return strata_hlo_convert(h, is_it, (int)node->dtype);
+}
+
+hlo_value strata_pjrt_first_index(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = strata_pjrt_text_of(l);
+    const int64_t n = strata_shape_elements(node->inputs[0]->shape);
+    const hlo_value none = strata_hlo_fill(h, HLO_I32, node->shape, INT32_MAX),
+                    zero = strata_hlo_fill(h, HLO_I32, node->shape, 0);
+    if (!n || !node->shape.dims[0]) return zero;
+    const hlo_value x = strata_hlo_reshape(h, strata_pjrt_operand(l, node, 0), STRATA_SHAPE(n));
+    const hlo_value places = strata_hlo_with(h, "add", strata_hlo_iota(h, HLO_I32, STRATA_SHAPE(n), 0), 1);
+    const hlo_value least = strata_hlo_scatter(h, "minimum", none, x, places, 0);
+    return strata_hlo_select(h, strata_hlo_compare(h, "EQ", least, none), zero, least);
+}
+
+/* (S, N): whether element i belongs to segment s; then a sum over i. Compilers do not store the table. */
+hlo_value strata_pjrt_segment_sum(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = strata_pjrt_text_of(l);
+    const int64_t n = node->inputs[0]->shape.dims[0], segments = node->shape.dims[0];
+    const strata_shape table = STRATA_SHAPE(segments, n);
+    if (!n || !segments) return strata_hlo_fill(h, HLO_F32, node->shape, 0);
+    const hlo_value ends = strata_pjrt_operand(l, node, 1);
+    const hlo_value begins = strata_hlo_pad(h, strata_hlo_part(h, ends, 0, segments - 1), 0, (int64_t[]){1}, (int64_t[]){0});
+    const hlo_value at = strata_hlo_iota(h, HLO_I32, table, 1);
+    const hlo_value inside =
+        strata_hlo_binary(h, "and", strata_hlo_compare(h, "GE", at, strata_hlo_spread(h, begins, table, (int[]){0})),
+                          strata_hlo_compare(h, "LT", at, strata_hlo_spread(h, ends, table, (int[]){0})));
+    const hlo_value x = strata_hlo_spread(h, strata_pjrt_operand(l, node, 0), table, (int[]){1});
+    return strata_hlo_reduce(h, "add", strata_hlo_select(h, inside, x, strata_hlo_fill(h, HLO_F32, table, 0)), 0, 1, 1);
+}

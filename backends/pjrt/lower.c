@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From nodes to a module. The piece's memory has meaning only at its edges; inside, a node's value is a value of the text.
+ * What memory would do is kept, though: a variable's read is its value at that place in the schedule, and an update gives a new
+ * value to the root of each operand that it writes. */
+#include "backends/pjrt/lower.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/op/ops.h"
+#include "core/op/pack.h"
+#include "core/op/slice.h"
+
+enum { NONE = -1, UNSET = INT32_MIN, INLINE_BYTES = 64 };
+
+struct pjrt_lowering {
+    hlo h;
+    const strata_piece *piece;
+    pjrt_lower_options options;
+    pjrt_module *module;
+    /* By tensor id: whether the piece computes it. */
+    bool *inside;
+    /* By tensor id: whether the piece gives it a new value although another piece computes it. */
+    bool *changed;
+    /* By tensor id; id UNSET: none yet. Of a variable: that of the first read. */
+    hlo_value *values;
+    /* By tensor id: the parameter that it is; NONE: it is none. */
+    int *parameter_of;
+    /* By arena: the id of the first read of the variable in it; NONE. */
+    int *reads;
+    int n_ids;
+};
+
+/* ---- attributes ---- */
+
+static const void *attribute(const strata_tensor *node, const char *name, strata_attr_kind kind) {
+    const strata_attr_field *field = node->op->attrs;
+    while (field->name && strcmp(field->name, name) != 0) field++;
+    assert(field->name && field->kind == kind);
+    (void)kind;
+    return (const char *)node->attrs + field->offset;
+}
+
+int64_t strata_pjrt_int(const strata_tensor *node, const char *name) {
+    return *(const int64_t *)attribute(node, name, STRATA_ATTR_INT);
+}
+
+double strata_pjrt_float(const strata_tensor *node, const char *name) {
+    return *(const double *)attribute(node, name, STRATA_ATTR_FLOAT);
+}
+
+const int64_t *strata_pjrt_ints(const strata_tensor *node, const char *name) {
+    return attribute(node, name, STRATA_ATTR_INTS);
+}
+
+/* ---- roots ---- */
+
+static bool is_view(const strata_tensor *node) {
+    int64_t first;
+    return (node->op->flags & STRATA_OP_VIEW) || (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
+}
+
+/* Whether the tensor lies in its first operand's memory: an update, or a view that no piece computes. */
+static bool lies_in_operand(const pjrt_lowering *l, const strata_tensor *node) {
+    const bool computed = node->id < l->n_ids && l->inside[node->id];
+    return (node->op->flags & STRATA_OP_UPDATE) || (is_view(node) && !computed);
+}
+
+static const strata_tensor *root_of(const pjrt_lowering *l, const strata_tensor *node) {
+    while (lies_in_operand(l, node)) node = node->inputs[0];
+    return node;
+}
+
+/* The id under which the root's value is kept: all reads of a variable are one. */
+static int key_of(pjrt_lowering *l, const strata_tensor *root) {
+    if (root->op != &strata_op_read) return root->id;
+    int *first = &l->reads[l->piece->places[root->id].arena];
+    if (*first == NONE) *first = root->id;
+    return *first;
+}
+
+/* ---- ports ---- */
+
+static pjrt_port port_of(const pjrt_lowering *l, const strata_tensor *root) {
+    const strata_place place = l->piece->places[root->id];
+    return (pjrt_port){.dtype = root->dtype,
+                       .shape = root->shape,
+                       .arena = place.arena,
+                       .offset = place.offset,
+                       .bytes = strata_shape_elements(root->shape) * (int64_t)strata_dtype_bytes(root->dtype),
+                       .donor = NONE};
+}
+
+/* Room for every tensor was made before. */
+static hlo_value parameter(pjrt_lowering *l, const strata_tensor *root, int key) {
+    const int index = l->module->n_parameters++;
+    l->module->parameters[index] = port_of(l, root);
+    l->parameter_of[key] = index;
+    return (hlo_value){-index - 1, (int)root->dtype, root->shape};
+}
+
+/* ---- values ---- */
+
+static bool all_equal(const char *elements, size_t bytes, int64_t n) {
+    for (int64_t i = 1; i < n; i++)
+        if (memcmp(elements, elements + (size_t)i * bytes, bytes) != 0) return false;
+    return n > 0;
+}
+
+/* Small constants, and those of one value, are in the text, where the compiler sees them. */
+static hlo_value constant(pjrt_lowering *l, const strata_tensor *node) {
+    const char *data = ((const strata_constant_attrs *)node->attrs)->data;
+    const size_t bytes = strata_dtype_bytes(node->dtype);
+    const int64_t n = strata_shape_elements(node->shape);
+    const bool exact = node->dtype != STRATA_DTYPE_I64; /* a double holds each value of the other types */
+    if (n == 0) return strata_hlo_fill(&l->h, (int)node->dtype, node->shape, 0);
+    if (exact && all_equal(data, bytes, n))
+        return strata_hlo_fill(&l->h, (int)node->dtype, node->shape, strata_element_get(node->dtype, data, 0));
+    if ((size_t)n * bytes <= INLINE_BYTES && node->dtype != STRATA_DTYPE_BOOL)
+        return strata_hlo_data(&l->h, (int)node->dtype, node->shape, data);
+    return parameter(l, node, node->id);
+}
+
+static hlo_value value_of(pjrt_lowering *l, const strata_tensor *node) {
+    if (lies_in_operand(l, node)) {
+        const hlo_value whole = value_of(l, node->inputs[0]);
+        if (node->op != &strata_op_slice) return strata_hlo_reshape(&l->h, whole, node->shape);
+        const strata_slice_attrs *slice = node->attrs;
+        return strata_hlo_slice(&l->h, whole, slice->begin, slice->size);
+    }
+    const int key = key_of(l, node);
+    hlo_value *value = &l->values[key];
+    if (value->id == UNSET) *value = node->op == &strata_op_constant ? constant(l, node) : parameter(l, node, key);
+    return *value;
+}
+
+hlo *strata_pjrt_text_of(pjrt_lowering *l) {
+    return &l->h;
+}
+
+int strata_pjrt_n_replicas(const pjrt_lowering *l) {
+    return l->options.n_replicas > 1 ? l->options.n_replicas : 1;
+}
+
+hlo_value strata_pjrt_operand(pjrt_lowering *l, const strata_tensor *node, int i) {
+    return value_of(l, node->inputs[i]);
+}
+
+hlo_value strata_pjrt_number(pjrt_lowering *l, const strata_tensor *node, int i) {
+    const hlo_value x = strata_pjrt_operand(l, node, i);
+    return strata_dtype_is_float(node->inputs[i]->dtype) ? strata_hlo_convert(&l->h, x, HLO_F32) : x;
+}
+
+hlo_value strata_pjrt_round(hlo *h, hlo_value x, strata_dtype dtype) {
+    return strata_hlo_convert(h, x, (int)dtype);
+}
+
+void strata_pjrt_write(pjrt_lowering *l, const strata_tensor *node, int i, hlo_value value) {
+    const strata_tensor *root = root_of(l, node->inputs[i]);
+    const int key = key_of(l, root);
+    l->values[key] = value;
+    l->changed[key] = true;
+}
+
+/* ---- nodes ---- */
+
+bool strata_pjrt_lowers(const strata_tensor *node, const char **reason) {
+    const pjrt_row *row = strata_pjrt_row_of(node->op);
+    *reason = "the PJRT bridge has no lowering of this op to StableHLO";
+    if (!row) return false;
+    if (row->refuse) *reason = row->refuse(node);
+    return !row->refuse || !*reason;
+}
+
+static void lower_node(pjrt_lowering *l, const strata_tensor *node) {
+    const pjrt_row *row = strata_pjrt_row_of(node->op);
+    hlo_value value;
+    if (row->element) {
+        hlo_value x[3];
+        for (int i = 0; i < node->n_inputs; i++) x[i] = strata_pjrt_number(l, node, i);
+        value = row->element(&l->h, row->name, x);
+    } else {
+        value = row->lower(l, node, row->name);
+    }
+    value = strata_pjrt_round(&l->h, value, node->dtype);
+    if (node->op->flags & STRATA_OP_UPDATE)
+        strata_pjrt_write(l, node, 0, value);
+    else
+        l->values[node->id] = value;
+}
+
+static strata_status lower_nodes(pjrt_lowering *l, strata_error *err) {
+    for (int i = 0; i < l->piece->n_nodes; i++) {
+        const strata_tensor *node = l->piece->nodes[i];
+        const char *reason;
+        if (!strata_pjrt_lowers(node, &reason))
+            return strata_fail(err, STRATA_UNSUPPORTED, "pjrt cannot run %s (%s %s): %s", strata_tensor_name(node),
+                               strata_dtype_name(node->dtype), strata_shape_text(node->shape).text, reason);
+        lower_node(l, node);
+    }
+    return STRATA_OK;
+}
+
+/* ---- results ---- */
+
+static void result(pjrt_lowering *l, strata_text *returned, strata_text *types, const strata_tensor *root, int key) {
+    pjrt_port *port = &l->module->results[l->module->n_results++];
+    const hlo_value value = l->values[key];
+    const char *comma = l->module->n_results > 1 ? ", " : "";
+    *port = port_of(l, root);
+    /* What was read and is written takes over the memory of what was read. */
+    if (l->changed[key]) port->donor = l->parameter_of[key];
+    strata_text_add(returned, value.id < 0 ? "%s%%arg%d" : "%s%%%d", comma, value.id < 0 ? -value.id - 1 : value.id);
+    strata_text_add(types, "%s", comma);
+    strata_hlo_add_type(types, value.type, value.shape);
+}
+
+static strata_arena_kind kind_of(const pjrt_lowering *l, const strata_tensor *tensor) {
+    return l->piece->arenas[l->piece->places[tensor->id].arena].kind;
+}
+
+/* Marks what the host does not read, although its memory says so: what lies in a pack that it reads, and what the program
+ * itself exchanges with other replicas. */
+static void mark_hidden(const pjrt_lowering *l, bool *hidden) {
+    for (int k = 0; k < l->piece->n_nodes; k++) {
+        const strata_tensor *node = l->piece->nodes[k];
+        if (node->op->flags & STRATA_OP_COMMUNICATION)
+            for (int i = 0; i < node->n_inputs; i++) hidden[node->inputs[i]->id] = true;
+        for (int i = 0; i < node->n_inputs && node->op->flags & STRATA_OP_SLICES; i++) {
+            const strata_tensor *root = root_of(l, node->inputs[i]);
+            const strata_place whole = l->piece->places[node->id], part = l->piece->places[root->id];
+            if (part.arena == whole.arena && part.offset >= whole.offset && part.offset < whole.offset + whole.bytes)
+                hidden[root->id] = true;
+        }
+    }
+}
+
+/* Marks what nodes of other pieces read. Of nodes beyond `places` nothing is known, so they count. */
+static void mark_read_elsewhere(const pjrt_lowering *l, bool *read) {
+    const strata_graph *graph = l->piece->nodes[0]->graph;
+    for (int id = 0; id < graph->n_nodes; id++) {
+        const strata_tensor *node = graph->nodes[id];
+        const bool known = id < l->n_ids;
+        if (known && (l->inside[id] || l->piece->places[id].arena < 0)) continue;
+        if (node->op->flags & STRATA_OP_LEAF || (known && is_view(node) && kind_of(l, node) != STRATA_ARENA_OUTPUT)) continue;
+        for (int i = 0; i < node->n_inputs; i++) {
+            const strata_tensor *root = root_of(l, node->inputs[i]);
+            if (root->id < l->n_ids) read[root->id] = true;
+        }
+    }
+}
+
+/* Results, in the order of their ids: what the host reads, what other pieces read, and what was changed. */
+static void add_results(pjrt_lowering *l, bool *hidden, bool *read, strata_text *returned, strata_text *types) {
+    const strata_graph *graph = l->piece->nodes[0]->graph;
+    mark_hidden(l, hidden);
+    mark_read_elsewhere(l, read);
+    for (int id = 0; id < l->n_ids; id++) {
+        const strata_tensor *node = graph->nodes[id];
+        if (l->values[id].id == UNSET || l->piece->places[id].arena < 0 || !strata_shape_elements(node->shape)) continue;
+        const bool host = l->inside[id] && kind_of(l, node) == STRATA_ARENA_OUTPUT && !hidden[id];
+        const bool elsewhere = l->inside[id] && kind_of(l, node) != STRATA_ARENA_OUTPUT && read[id];
+        if (host || elsewhere || (l->changed[id] && !l->inside[id])) result(l, returned, types, node, id);
+    }
+}
+
+/* ---- the module ---- */
+
+static void add_signature(strata_text *text, const pjrt_module *module) {
+    strata_text_add(text, "module @strata {\n  func.func public @main(");
+    for (int i = 0; i < module->n_parameters; i++) {
+        strata_text_add(text, "%s%%arg%d: ", i ? ", " : "", i);
+        strata_hlo_add_type(text, (int)module->parameters[i].dtype, module->parameters[i].shape);
+        for (int k = 0; k < module->n_results; k++)
+            if (module->results[k].donor == i) strata_text_add(text, " {tf.aliasing_output = %d : i32}", k);
+    }
+}
+
+static strata_status finish_text(pjrt_lowering *l, bool *flags, strata_error *err) {
+    strata_text text = {0}, returned = {0}, types = {0};
+    add_results(l, flags, flags + l->n_ids, &returned, &types);
+    add_signature(&text, l->module);
+    text.failed |= returned.failed || types.failed || l->h.text.failed;
+    if (!text.failed) {
+        const char *type_list = types.bytes ? types.bytes : "";
+        strata_text_add(&text, ") -> (%s) {\n", type_list);
+        strata_text_add_bytes(&text, l->h.text.bytes, l->h.text.n_bytes);
+        strata_text_add(&text, "    \"func.return\"(%s) : (%s) -> ()\n  }\n}\n", returned.bytes ? returned.bytes : "",
+                        type_list);
+    }
+    strata_text_finish(&returned);
+    strata_text_finish(&types);
+    return strata_text_take(&text, &l->module->text, &l->module->n_bytes, err);
+}
+
+static strata_status lower_all(pjrt_lowering *l, bool *flags, strata_error *err) {
+    for (int i = 0; i < l->n_ids; i++) l->values[i].id = UNSET, l->parameter_of[i] = NONE;
+    for (int i = 0; i < l->piece->n_arenas; i++) l->reads[i] = NONE;
+    for (int i = 0; i < l->piece->n_nodes; i++) l->inside[l->piece->nodes[i]->id] = true;
+    STRATA_TRY(lower_nodes(l, err));
+    return finish_text(l, flags, err);
+}
+
+void strata_pjrt_module_finish(pjrt_module *module) {
+    free(module->text);
+    free(module->parameters);
+    free(module->results);
+    *module = (pjrt_module){0};
+}
+
+strata_status strata_pjrt_lower(const strata_piece *piece, pjrt_lower_options options, pjrt_module *out_module,
+                                strata_error *err) {
+    *out_module = (pjrt_module){0};
+    if (!piece->n_nodes) return STRATA_OK;
+    const size_t n = (size_t)piece->n_places;
+    pjrt_lowering l = {.piece = piece, .options = options, .module = out_module, .n_ids = piece->n_places};
+    l.h.precision = options.fast ? "DEFAULT" : "HIGHEST";
+    bool *flags = calloc(4 * n + 1, sizeof *flags);
+    l.values = calloc(n + 1, sizeof *l.values);
+    l.parameter_of = calloc(n + 1, sizeof *l.parameter_of);
+    l.reads = calloc((size_t)piece->n_arenas + 1, sizeof *l.reads);
+    out_module->parameters = calloc(n + 1, sizeof *out_module->parameters);
+    out_module->results = calloc(n + 1, sizeof *out_module->results);
+    strata_status status;
+    if (flags && l.values && l.parameter_of && l.reads && out_module->parameters && out_module->results) {
+        l.inside = flags + 2 * n;
+        l.changed = flags + 3 * n;
+        status = lower_all(&l, flags, err);
+    } else {
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for a program of %d nodes", piece->n_nodes);
+    }
+    strata_text_finish(&l.h.text);
+    free(flags);
+    free(l.values);
+    free(l.parameter_of);
+    free(l.reads);
+    if (status) strata_pjrt_module_finish(out_module);
+    return status;
+}

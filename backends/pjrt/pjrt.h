@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside of the PJRT backend: a device of a plugin's client, its buffers, its programs. README.md says how arenas become
+ * buffers. */
+#ifndef STRATA_BACKENDS_PJRT_H
+#define STRATA_BACKENDS_PJRT_H
+
+#include "backends/pjrt/lower.h"
+#include "backends/pjrt/plugin.h"
+#include "core/run/device.h"
+
+/* A run that was submitted and not waited for. */
+typedef struct pjrt_run {
+    uint64_t ticket;
+    /* [n_events] What must have happened before the slot's memory may be touched. */
+    pjrt_api_event **events;
+    int n_events;
+    /* [n_copied] Results that are on their way to the slot's memory. */
+    pjrt_api_buffer **copied;
+    int n_copied;
+    struct pjrt_run *next;
+} pjrt_run;
+
+typedef struct pjrt_device {
+    strata_device base;
+    char *path;
+    pjrt_plugin plugin;
+    pjrt_api_client *client;
+    pjrt_api_device *device;
+    bool fast;
+    /* The plugin failed in mid-run: what buffers hold is not known. */
+    bool lost;
+    uint64_t last_ticket;
+    /* In the order of their tickets. */
+    pjrt_run *first, *last;
+} pjrt_device;
+
+/* Part of a strata_buffer that is a typed buffer of the plugin. */
+typedef struct pjrt_region {
+    strata_dtype dtype;
+    strata_shape shape;
+    int64_t offset, bytes;
+    pjrt_api_buffer *buffer;
+    /* A program wrote it; host memory has what was there before. */
+    bool newer;
+} pjrt_region;
+
+/* Host memory, and the parts of it that live on the device. */
+struct strata_buffer {
+    int64_t bytes;
+    char *memory;
+    pjrt_region *regions;
+    int n_regions, capacity;
+};
+
+/* device.c */
+strata_status strata_pjrt_check(const pjrt_device *device, strata_error *err);
+/* Remembers that the device is lost, and returns `status` as it is. */
+strata_status strata_pjrt_lose(pjrt_device *device, strata_status status);
+strata_status strata_pjrt_finish_runs(pjrt_device *device, uint64_t ticket, strata_error *err);
+
+/* buffer.c: functions of strata_device_api with these names, and the plugin's buffers. */
+strata_status strata_pjrt_buffer_create(strata_device *device, int64_t bytes, strata_buffer **out_buffer, strata_error *err);
+void strata_pjrt_buffer_destroy(strata_device *device, strata_buffer *buffer);
+strata_status strata_pjrt_upload(strata_device *device, strata_buffer *buffer, int64_t offset, const void *source,
+                                 int64_t bytes, strata_error *err);
+strata_status strata_pjrt_download(strata_device *device, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
+                                   strata_error *err);
+/* The port's part of the buffer as the plugin's buffer, which stays the strata_buffer's. */
+strata_status strata_pjrt_region_get(pjrt_device *device, strata_buffer *buffer, const pjrt_port *port,
+                                     pjrt_api_buffer **out_buffer, strata_error *err);
+/* Room for one more region, so that strata_pjrt_region_put cannot fail for want of memory. */
+strata_status strata_pjrt_region_reserve(strata_buffer *buffer, strata_error *err);
+/* The port's part is `api_buffer` from now on, which the strata_buffer takes, even on failure. */
+strata_status strata_pjrt_region_put(pjrt_device *device, strata_buffer *buffer, const pjrt_port *port,
+                                     pjrt_api_buffer *api_buffer, strata_error *err);
+/* A plugin's buffer of what is in host memory. out_done NULL: the memory may change when the call returns; else once the event,
+ * which the caller awaits, has happened. */
+strata_status strata_pjrt_from_host(pjrt_device *device, const pjrt_port *port, const void *data, pjrt_api_buffer **out_buffer,
+                                    pjrt_api_event **out_done, strata_error *err);
+/* Copies to host memory of port->bytes; done once the event has happened. */
+strata_status strata_pjrt_to_host(const pjrt_device *device, const pjrt_port *port, pjrt_api_buffer *buffer, void *target,
+                                  pjrt_api_event **out_done, strata_error *err);
+/* INVALID unless the plugin's buffer has as many bytes as the port. */
+strata_status strata_pjrt_check_bytes(const pjrt_device *device, const pjrt_port *port, pjrt_api_buffer *buffer,
+                                      strata_error *err);
+
+/* program.c: functions of strata_device_api with these names. */
+strata_support strata_pjrt_supports(strata_device *device, const strata_tensor *node, const char **reason);
+strata_status strata_pjrt_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
+                                  strata_error *err);
+void strata_pjrt_program_destroy(strata_program *program);
+void *strata_pjrt_program_input(strata_program *program, int slot);
+const void *strata_pjrt_program_output(strata_program *program, int slot);
+strata_status strata_pjrt_run_slot(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Random numbers: Philox-4x32-10 in integer arithmetic (core/base/philox.h), so that the bits are those of every other device.
+ * StableHLO's own generator leaves its bits to the implementation. */
+#include "backends/pjrt/rows.h"
+#include "core/graph/graph.h"
+
+/* The 64-bit product of x (ui32) and a constant: its low and its high word. */
+static void multiply(hlo *h, hlo_value x, uint32_t factor, hlo_value *out_low, hlo_value *out_high) {
+    const hlo_value product = strata_hlo_with(h, "multiply", strata_hlo_convert(h, x, HLO_UI64), factor);
+    *out_low = strata_hlo_convert(h, product, HLO_UI32);
+    *out_high = strata_hlo_convert(h, strata_hlo_with(h, "shift_right_logical", product, 32), HLO_UI32);
+}
+
+static hlo_value word(hlo *h, hlo_value state, int64_t index) {
+    return strata_hlo_reshape(h, strata_hlo_part(h, state, index, 1), STRATA_SHAPE());
+}
+
+/* What strata_random_sequence is, as values. */
+typedef struct sequence {
+    hlo_value key[2], step;
+    /* ui64: the number of element 0. */
+    hlo_value first;
+} sequence;
+
+static sequence sequence_of(pjrt_lowering *l, const strata_tensor *node, int state_index) {
+    hlo *h = strata_pjrt_text_of(l);
+    const hlo_value state = strata_hlo_bitcast(h, strata_pjrt_operand(l, node, state_index), HLO_UI32);
+    const int64_t n = strata_shape_elements(node->shape);
+    const double row = node->shape.rank && node->shape.dims[0] ? (double)(n / node->shape.dims[0]) : 1;
+    const hlo_value low = strata_hlo_convert(h, word(h, state, 4), HLO_UI64),
+                    high = strata_hlo_convert(h, word(h, state, 5), HLO_UI64);
+    const hlo_value rows = strata_hlo_binary(h, "or", strata_hlo_with(h, "shift_left", high, 32), low);
+    return (sequence){.key = {word(h, state, 0), word(h, state, 1)},
+                      .step = word(h, state, 2),
+                      .first = strata_hlo_with(h, "multiply", rows, row)};
+}
+
+/* words[i] (n): word i of the n blocks from that of element 0 on. */
+static void blocks(hlo *h, const sequence *s, int64_t stream, int64_t n, hlo_value words[4]) {
+    const strata_shape shape = STRATA_SHAPE(n);
+    const hlo_value number = strata_hlo_binary(h, "add", strata_hlo_iota(h, HLO_UI64, shape, 0),
+                                               strata_hlo_with(h, "shift_right_logical", s->first, 2));
+    hlo_value key[] = {s->key[0], s->key[1]};
+    words[0] = strata_hlo_convert(h, number, HLO_UI32);
+    words[1] = strata_hlo_convert(h, strata_hlo_with(h, "shift_right_logical", number, 32), HLO_UI32);
+    words[2] = strata_hlo_fill(h, HLO_UI32, shape, (double)stream);
+    words[3] = strata_hlo_broadcast(h, s->step, shape);
+    for (int round = 0; round < 10; round++) {
+        hlo_value low[2], high[2];
+        multiply(h, words[0], 0xD2511F53u, &low[0], &high[0]);
+        multiply(h, words[2], 0xCD9E8D57u, &low[1], &high[1]);
+        words[0] = strata_hlo_binary(h, "xor", strata_hlo_binary(h, "xor", high[1], words[1]), key[0]);
+        words[2] = strata_hlo_binary(h, "xor", strata_hlo_binary(h, "xor", high[0], words[3]), key[1]);
+        words[1] = low[1];
+        words[3] = low[0];
+        key[0] = strata_hlo_with(h, "add", key[0], 0x9E3779B9u);
+        key[1] = strata_hlo_with(h, "add", key[1], 0xBB67AE85u);
+    }
+}
+
+/* The first 24 bits as a number in [0, 1). */
+static hlo_value uniform(hlo *h, hlo_value x) {
+    return strata_hlo_with(h, "multiply", strata_hlo_convert(h, strata_hlo_with(h, "shift_right_logical", x, 8), HLO_F32),
+                           0x1p-24);
+}
+
+/* Blocks that n elements touch, wherever in its own the first lies. */
+static int64_t n_blocks(int64_t n) {
+    return (n + 6) / 4;
+}
+
+/* Numbers of blocks (n_blocks) side by side, from element 0's on, in the shape. */
+static hlo_value elements(hlo *h, const sequence *s, const hlo_value numbers[4], strata_shape shape) {
+    const int64_t blocks_there = numbers[0].shape.dims[0];
+    hlo_value columns[4];
+    for (int i = 0; i < 4; i++) columns[i] = strata_hlo_reshape(h, numbers[i], STRATA_SHAPE(blocks_there, 1));
+    const hlo_value flat = strata_hlo_reshape(h, strata_hlo_concat(h, columns, 4, 1), STRATA_SHAPE(4 * blocks_there));
+    const hlo_value begin = strata_hlo_convert(h, strata_hlo_with(h, "and", s->first, 3), HLO_I32);
+    return strata_hlo_reshape(h, strata_hlo_dynamic_part(h, flat, begin, strata_shape_elements(shape)), shape);
+}
+
+static hlo_value uniforms(pjrt_lowering *l, const strata_tensor *node, int state_index) {
+    hlo *h = strata_pjrt_text_of(l);
+    const sequence s = sequence_of(l, node, state_index);
+    hlo_value words[4];
+    blocks(h, &s, strata_pjrt_int(node, "stream"), n_blocks(strata_shape_elements(node->shape)), words);
+    return uniform(h, elements(h, &s, words, node->shape));
+}
+
+hlo_value strata_pjrt_random_uniform(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    if (!strata_shape_elements(node->shape)) return strata_hlo_fill(strata_pjrt_text_of(l), HLO_F32, node->shape, 0);
+    return uniforms(l, node, 0);
+}
+
+/* Box and Muller, of words (0, 1) and (2, 3) of each block. */
+hlo_value strata_pjrt_random_normal(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = strata_pjrt_text_of(l);
+    if (!strata_shape_elements(node->shape)) return strata_hlo_fill(h, HLO_F32, node->shape, 0);
+    const sequence s = sequence_of(l, node, 0);
+    hlo_value words[4], numbers[4];
+    blocks(h, &s, strata_pjrt_int(node, "stream"), n_blocks(strata_shape_elements(node->shape)), words);
+    for (int i = 0; i < 4; i += 2) {
+        const hlo_value logarithm = strata_hlo_unary(h, "log", strata_hlo_with(h, "add", uniform(h, words[i]), 0x1p-24));
+        const hlo_value radius = strata_hlo_unary(h, "sqrt", strata_hlo_with(h, "multiply", logarithm, -2));
+        const hlo_value angle = strata_hlo_with(h, "multiply", uniform(h, words[i + 1]), 6.283185307179586);
+        numbers[i] = strata_hlo_binary(h, "multiply", radius, strata_hlo_unary(h, "cosine", angle));
+        numbers[i + 1] = strata_hlo_binary(h, "multiply", radius, strata_hlo_unary(h, "sine", angle));
+    }
+    return elements(h, &s, numbers, node->shape);
+}
+
+/* Rate and scale are rounded as every device has them. */
+hlo_value strata_pjrt_dropout(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = strata_pjrt_text_of(l);
+    const hlo_value x = strata_pjrt_number(l, node, 0);
+    const double rate = strata_pjrt_float(node, "rate");
+    if (!strata_shape_elements(node->shape)) return x;
+    const hlo_value kept = strata_hlo_compare(h, "GE", uniforms(l, node, 1), strata_hlo_fill(h, HLO_F32, node->shape, rate));
+    return strata_hlo_select(h, kept, strata_hlo_with(h, "multiply", x, 1 / (1 - rate)),
+                             strata_hlo_fill(h, HLO_F32, node->shape, 0));
+}

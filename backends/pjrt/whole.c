@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A piece of all nodes of a graph. Its places say which arena a tensor is of and no more: one for each variable, since only
+ * what the program reads and writes is a buffer. */
+#include "backends/pjrt/whole.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/compile/passes.h"
+#include "core/op/ops.h"
+#include "core/op/slice.h"
+
+enum { INPUT, OUTPUT, WORK, CONSTANT, FIRST_VARIABLE };
+
+static strata_support supports(void *user, const strata_tensor *node) {
+    const char *reason;
+    (void)user;
+    return strata_pjrt_lowers(node, &reason) ? STRATA_SUPPORT_YES : STRATA_SUPPORT_NO;
+}
+
+typedef struct whole {
+    strata_graph *graph;
+    bool *live, *output;
+    const strata_tensor **nodes;
+    strata_place *places;
+    strata_arena *arenas;
+    const strata_variable **variables;
+    int n_nodes, n_arenas;
+} whole;
+
+static void mark_live(const whole *w, strata_tensor *const *roots, int n) {
+    for (int i = 0; i < n; i++) w->live[roots[i]->id] = true;
+}
+
+static int arena_of(whole *w, const strata_tensor *node) {
+    if (w->output[node->id]) return OUTPUT;
+    if (node->op == &strata_op_input) return INPUT;
+    if (node->op == &strata_op_constant) return CONSTANT;
+    if (node->op != &strata_op_read) return WORK;
+    const strata_variable *variable = ((const strata_read_attrs *)node->attrs)->variable;
+    int arena = FIRST_VARIABLE;
+    while (arena < w->n_arenas && w->variables[arena] != variable) arena++;
+    if (arena == w->n_arenas) {
+        w->arenas[arena].kind = STRATA_ARENA_VARIABLE;
+        w->variables[w->n_arenas++] = variable;
+    }
+    return arena;
+}
+
+static bool is_view(const strata_tensor *node) {
+    int64_t first;
+    return (node->op->flags & STRATA_OP_VIEW) || (node->op == &strata_op_slice && strata_slice_is_view(node, &first));
+}
+
+/* No two places of an arena meet. */
+static void fill(whole *w) {
+    static const strata_arena_kind kinds[] = {STRATA_ARENA_INPUT, STRATA_ARENA_OUTPUT, STRATA_ARENA_WORK,
+                                              STRATA_ARENA_CONSTANT};
+    for (int i = 0; i < FIRST_VARIABLE; i++) w->arenas[i].kind = kinds[i];
+    w->n_arenas = FIRST_VARIABLE;
+    for (int id = w->graph->n_nodes - 1; id >= 0; id--)
+        for (int i = 0; w->live[id] && i < w->graph->nodes[id]->n_inputs; i++)
+            w->live[w->graph->nodes[id]->inputs[i]->id] = true;
+    for (int id = 0; id < w->graph->n_nodes; id++) {
+        const strata_tensor *node = w->graph->nodes[id];
+        w->places[id].arena = -1;
+        if (!w->live[id]) continue;
+        strata_arena *arena = &w->arenas[w->places[id].arena = arena_of(w, node)];
+        w->places[id].bytes = strata_shape_elements(node->shape) * (int64_t)strata_dtype_bytes(node->dtype);
+        w->places[id].offset = arena->kind == STRATA_ARENA_VARIABLE ? 0 : arena->bytes;
+        arena->bytes += w->places[id].bytes;
+        if (!(node->op->flags & STRATA_OP_LEAF) && (!is_view(node) || w->output[id])) w->nodes[w->n_nodes++] = node;
+    }
+}
+
+static strata_status lower(whole *w, pjrt_lower_options options, pjrt_module *out_module, strata_error *err) {
+    fill(w);
+    const strata_piece piece = {.nodes = w->nodes,
+                                .n_nodes = w->n_nodes,
+                                .places = w->places,
+                                .n_places = w->graph->n_nodes,
+                                .arenas = w->arenas,
+                                .n_arenas = w->n_arenas};
+    return strata_pjrt_lower(&piece, options, out_module, err);
+}
+
+strata_status strata_pjrt_lower_graph(strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
+                                      int n_updates, pjrt_lower_options options, pjrt_module *out_module, strata_error *err) {
+    const strata_device_query query = {.supports = supports};
+    whole w = {0};
+    *out_module = (pjrt_module){0};
+    strata_tensor **roots = calloc((size_t)(n_outputs + n_updates) + 1, sizeof *roots), **new_updates = roots + n_outputs;
+    if (!roots) return strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for a graph");
+    strata_status status = strata_passes_run(outputs, n_outputs, updates, n_updates, &query, options.n_replicas <= 1, &w.graph,
+                                             roots, new_updates, err);
+    if (!status) {
+        const size_t n = (size_t)w.graph->n_nodes + FIRST_VARIABLE + 1;
+        w.live = calloc(2 * n, sizeof *w.live);
+        w.nodes = calloc(n, sizeof(*w.nodes));
+        w.places = calloc(n, sizeof *w.places);
+        w.arenas = calloc(n, sizeof *w.arenas);
+        w.variables = calloc(n, sizeof(*w.variables));
+        if (w.live && w.nodes && w.places && w.arenas && w.variables) {
+            w.output = w.live + n;
+            for (int i = 0; i < n_outputs; i++) w.output[roots[i]->id] = true;
+            mark_live(&w, roots, n_outputs + n_updates);
+            status = lower(&w, options, out_module, err);
+        } else {
+            status = strata_fail(err, STRATA_OUT_OF_MEMORY, "pjrt: no host memory for a graph of %d nodes", w.graph->n_nodes);
+        }
+        strata_graph_destroy(w.graph);
+    }
+    free(w.live);
+    free(w.nodes);
+    free(w.places);
+    free(w.arenas);
+    free(w.variables);
+    free(roots);
+    return status;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pooling. Padding takes no part: a maximum begins below all numbers, and an average counts what is there.
+ *
+ * Where a window's largest element is, the first of equals, decides about gradients. StableHLO's select_and_scatter finds it
+ * where windows lie side by side. Where they overlap or reach the padding, which of equals jaxlib takes there depends on the
+ * window: then each tap of the window is a slice of x, and is compared with the maximum. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "backends/pjrt/rows.h"
+#include "core/op/ops.h"
+#include "core/op/pool2d.h"
+
+/* The window over x of in_h by in_w, whose result has out_h by out_w. */
+static hlo_window window_of(const strata_tensor *node, strata_shape x, strata_shape y) {
+    const strata_window *window = &((const strata_pool2d_attrs *)node->attrs)->window;
+    hlo_window w = {.dilation = {1, 1}, .spacing = {1, 1}};
+    for (int d = 0; d < 2; d++) {
+        w.size[d] = window->size[d];
+        w.stride[d] = window->stride[d];
+        w.padding[d][0] = window->padding[2 * d];
+        /* What the last window needs, which may be less than what was padded. */
+        const int64_t high = (y.dims[1 + d] - 1) * w.stride[d] + w.size[d] - x.dims[1 + d] - w.padding[d][0];
+        w.padding[d][1] = high > 0 ? high : 0;
+    }
+    return w;
+}
+
+const char *strata_pjrt_refuse_large(const strata_tensor *node) {
+    enum { MOST_TAPS = 256 };
+    const strata_window *window = &((const strata_pool2d_attrs *)node->attrs)->window;
+    if (node->op == &strata_op_max_pool2d && node->n_inputs == 1) return NULL;
+    return window->size[0] > MOST_TAPS / window->size[1]
+               ? "the gradient of max_pool2d is lowered to StableHLO for windows of at most 256 elements"
+               : NULL;
+}
+
+static hlo_value maxima(hlo *h, hlo_value x, const hlo_window *w, strata_shape shape) {
+    return strata_hlo_reduce_window(h, "maximum", x, -INFINITY, w, shape);
+}
+
+/* A window's taps, one after the other in row-major order. */
+typedef struct taps {
+    hlo *h;
+    const hlo_window *w;
+    hlo_value y;
+    /* Where an earlier tap was the largest; y's shape. */
+    hlo_value taken;
+    bool any_taken;
+} taps;
+
+/* The elements of tap (kh, kw), one for each window, of x with its padding. */
+static hlo_value tap_of(const taps *t, hlo_value padded, int64_t kh, int64_t kw) {
+    const int64_t stride[] = {1, t->w->stride[0], t->w->stride[1], 1};
+    return strata_hlo_strided_slice(t->h, padded, (int64_t[]){0, kh, kw, 0}, t->y.shape.dims, stride);
+}
+
+static hlo_value with_padding(hlo *h, hlo_value x, const hlo_window *w, double value) {
+    return strata_hlo_pad(h, x, value, (int64_t[]){0, w->padding[0][0], w->padding[1][0], 0},
+                          (int64_t[]){0, w->padding[0][1], w->padding[1][1], 0});
+}
+
+/* Whether this tap is its window's first largest; NaN is. */
+static hlo_value is_first(taps *t, hlo_value tap) {
+    hlo *h = t->h;
+    const hlo_value largest =
+        strata_hlo_binary(h, "or", strata_hlo_compare(h, "EQ", tap, t->y), strata_hlo_compare(h, "NE", tap, tap));
+    const hlo_value first = t->any_taken ? strata_hlo_binary(h, "and", largest, strata_hlo_unary(h, "not", t->taken)) : largest;
+    t->taken = t->any_taken ? strata_hlo_binary(h, "or", t->taken, largest) : largest;
+    t->any_taken = true;
+    return first;
+}
+
+/* Of x the largest; with a second operand, that operand's element in the largest's place. */
+hlo_value strata_pjrt_max_pool2d(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = strata_pjrt_text_of(l);
+    const hlo_value x = strata_pjrt_number(l, node, 0);
+    const hlo_window w = window_of(node, x.shape, node->shape);
+    taps t = {.h = h, .w = &w, .y = maxima(h, x, &w, node->shape)};
+    if (node->n_inputs == 1) return t.y;
+    const hlo_value padded = with_padding(h, x, &w, -INFINITY), values = with_padding(h, strata_pjrt_number(l, node, 1), &w, 0);
+    hlo_value picked = strata_hlo_fill(h, HLO_F32, node->shape, 0);
+    for (int64_t k = 0; k < w.size[0] * w.size[1]; k++) {
+        const int64_t kh = k / w.size[1], kw = k % w.size[1];
+        picked = strata_hlo_select(h, is_first(&t, tap_of(&t, padded, kh, kw)), tap_of(&t, values, kh, kw), picked);
+    }
+    return picked;
+}
+
+static bool side_by_side(const hlo_window *w) {
+    for (int d = 0; d < 2; d++)
+        if (w->stride[d] < w->size[d] || w->padding[d][0] || w->padding[d][1]) return false;
+    return true;
+}
+
+/* What each tap gets of dy, put back to where the tap lies in x, added up. */
+hlo_value strata_pjrt_max_pool2d_grad(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = strata_pjrt_text_of(l);
+    const hlo_value x = strata_pjrt_number(l, node, 0), dy = strata_pjrt_number(l, node, 1);
+    const hlo_window w = window_of(node, x.shape, dy.shape);
+    if (side_by_side(&w) && strata_shape_elements(dy.shape)) {
+        const hlo_value scattered = strata_hlo_max_scatter(h, x, dy, &w);
+        return strata_pjrt_int(node, "rectified") ? strata_pjrt_relu_grad(h, NULL, (hlo_value[]){scattered, x}) : scattered;
+    }
+    hlo_value dx = strata_hlo_fill(h, HLO_F32, node->shape, 0);
+    if (!strata_shape_elements(dy.shape)) return dx;
+    taps t = {.h = h, .w = &w, .y = maxima(h, x, &w, dy.shape)};
+    const hlo_value padded = with_padding(h, x, &w, -INFINITY), none = strata_hlo_fill(h, HLO_F32, dy.shape, 0);
+    for (int64_t k = 0; k < w.size[0] * w.size[1]; k++) {
+        const int64_t at[] = {k / w.size[1], k % w.size[1]};
+        int64_t before[4] = {0}, after[4] = {0}, between[4] = {0};
+        for (int d = 0; d < 2; d++) {
+            before[1 + d] = at[d] - w.padding[d][0];
+            between[1 + d] = w.stride[d] - 1;
+            after[1 + d] = x.shape.dims[1 + d] - before[1 + d] - ((dy.shape.dims[1 + d] - 1) * w.stride[d] + 1);
+        }
+        const hlo_value share = strata_hlo_select(h, is_first(&t, tap_of(&t, padded, at[0], at[1])), dy, none);
+        dx = strata_hlo_binary(h, "add", dx, strata_hlo_pad_between(h, share, 0, before, after, between));
+    }
+    return strata_pjrt_int(node, "rectified") ? strata_pjrt_relu_grad(h, NULL, (hlo_value[]){dx, x}) : dx;
+}
+
+/* (1, OH, OW, 1): how many elements each window has. */
+static hlo_value counts(hlo *h, const strata_tensor *node, strata_shape x, strata_shape y) {
+    const strata_window *window = &((const strata_pool2d_attrs *)node->attrs)->window;
+    const strata_shape shape = STRATA_SHAPE(1, y.dims[1], y.dims[2], 1);
+    float *values = malloc((size_t)(y.dims[1] * y.dims[2]) * sizeof *values + 1);
+    if (!values) {
+        h->text.failed = true;
+        return strata_hlo_fill(h, HLO_F32, shape, 1);
+    }
+    for (int64_t i = 0; i < y.dims[1] * y.dims[2]; i++) {
+        int64_t first[2], end[2], at;
+        strata_window_taps(window, 0, i / y.dims[2], x.dims[1], &first[0], &end[0], &at);
+        strata_window_taps(window, 1, i % y.dims[2], x.dims[2], &first[1], &end[1], &at);
+        values[i] = (float)((end[0] - first[0]) * (end[1] - first[1]));
+    }
+    bool equal = true;
+    for (int64_t i = 1; i < y.dims[1] * y.dims[2]; i++) equal = equal && values[i] == values[0];
+    const hlo_value result =
+        equal ? strata_hlo_fill(h, HLO_F32, shape, (double)values[0]) : strata_hlo_data(h, HLO_F32, shape, values);
+    free(values);
+    return result;
+}
+
+hlo_value strata_pjrt_avg_pool2d(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = strata_pjrt_text_of(l);
+    const hlo_value x = strata_pjrt_number(l, node, 0);
+    const hlo_window w = window_of(node, x.shape, node->shape);
+    return strata_hlo_binary(h, "divide", strata_hlo_reduce_window(h, "add", x, 0, &w, node->shape),
+                             counts(h, node, x.shape, node->shape));
+}
+
+/* dx[h] = sum over taps k of share[(h + top - k) / stride]: the shares with stride - 1 zeros between them. */
+hlo_value strata_pjrt_avg_pool2d_grad(pjrt_lowering *l, const strata_tensor *node, const char *name) {
+    (void)name;
+    hlo *h = strata_pjrt_text_of(l);
+    const hlo_value dy = strata_pjrt_number(l, node, 0);
+    const hlo_value share = strata_hlo_binary(h, "divide", dy, counts(h, node, node->shape, dy.shape));
+    const hlo_window forward = window_of(node, node->shape, dy.shape);
+    hlo_window w = {.stride = {1, 1}, .dilation = {1, 1}};
+    for (int d = 0; d < 2; d++) {
+        w.size[d] = forward.size[d];
+        w.spacing[d] = forward.stride[d];
+        w.padding[d][0] = forward.size[d] - 1 - forward.padding[d][0];
+        const int64_t spaced = (dy.shape.dims[1 + d] - 1) * forward.stride[d] + 1;
+        w.padding[d][1] = node->shape.dims[1 + d] + forward.size[d] - 1 - spaced - w.padding[d][0];
+    }
+    return strata_hlo_reduce_window(h, "add", share, 0, &w, node->shape);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The driver against a plugin that does what it should, and one that does not (plugin/plugin.c). Criterion runs each case in a
+ * process of its own, so each has its own environment and its own count of calls. */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/pjrt/lower.h"
+#include "core/op/ops.h"
+#include "strata/strata.h"
+#include "tests/support/check.h"
+
+static void use_plugin(void) {
+    char path[4096];
+    const char *build = getenv("STRATA_BUILD_DIR");
+    if (!build) cr_skip_test("STRATA_BUILD_DIR does not say where the plugin was built");
+    snprintf(path, sizeof path, "pjrt:%s/suites/pjrt_plugin.so", build);
+    setenv("STRATA_PLUGINS", path, 1);
+    unsetenv("STRATA_TEST_PJRT_ENGINE");
+}
+
+static const char model_json[] =
+    "{\"input\": [6], \"layers\": [{\"layer\": \"dense\", \"units\": 8, \"activation\": \"relu\"},"
+    "{\"layer\": \"dropout\", \"rate\": 0.25}, {\"layer\": \"dense\", \"units\": 3}],"
+    "\"loss\": \"sparse_categorical_crossentropy\", \"optimizer\": \"adam\"}";
+
+/* Trains a little model, and asks for its outputs and weights; whatever goes wrong is returned, and nothing is left behind. */
+static strata_status train(const char *which, strata_history *history, strata_error *err) {
+    strata_device *device = NULL;
+    strata_model *model = NULL;
+    strata_dataset *data = NULL;
+    strata_metrics metrics;
+    strata_array x = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(40, 6), -1, 1, 1);
+    strata_array y = strata_test_random(STRATA_DTYPE_I32, STRATA_SHAPE(40), 0, 3, 2);
+    strata_status status = strata_dataset_take_arrays(&x, &y, 1, &data, err);
+    if (!status) status = strata_device_open(which, NULL, &device, err);
+    if (!status) status = strata_model_from_json(model_json, strlen(model_json), "m", &model, err);
+    if (!status) status = strata_model_compile(model, device, &(strata_compile_options){.seed = 1}, err);
+    if (!status)
+        status = strata_model_fit(model, data, &(strata_fit_options){.batch = 8, .epochs = 2, .seed = 3}, history, err);
+    if (!status) status = strata_model_evaluate(model, data, 10, &metrics, err);
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+    strata_device_close(device);
+    return status;
+}
+
+Test(pjrt_driver, a_model_trains_as_on_the_host) {
+    use_plugin();
+    strata_history got = {0}, want = {0};
+    strata_error err = {0};
+    cr_assert_eq(train("pjrt:0", &got, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(train("host", &want, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(got.n_losses, want.n_losses);
+    for (int i = 0; i < want.n_losses; i++)
+        cr_assert_float_eq(got.losses[i], want.losses[i], 1e-5, "step %d: %g, on the host %g", i, (double)got.losses[i],
+                           (double)want.losses[i]);
+    strata_history_finish(&got);
+    strata_history_finish(&want);
+}
+
+Test(pjrt_driver, a_value_is_what_was_set_and_what_programs_left) {
+    use_plugin();
+    strata_error err = {0};
+    strata_device *device = NULL;
+    strata_variable *variable = NULL;
+    strata_graph *graph = NULL;
+    strata_executable *exe = NULL;
+    float values[8] = {1, 2, 3, 4, 5, 6, 7, 8}, part[2] = {30, 40};
+    cr_assert_eq(strata_device_open("pjrt:0", NULL, &device, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_variable_create(device, "v", STRATA_DTYPE_F32, STRATA_SHAPE(8), &variable, &err), STRATA_OK);
+    cr_assert_eq(strata_graph_create(&graph, &err), STRATA_OK);
+    strata_tensor *v = strata_variable_read(graph, variable), *twice = strata_assign_add(v, v);
+    cr_assert_eq(strata_executable_create(device, NULL, 0, &twice, 1, NULL, &exe, &err), STRATA_OK, "%s", err.message);
+    strata_array all = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(8), values);
+    strata_array middle = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(2), part);
+    cr_assert_eq(strata_variable_set(variable, &all, &err), STRATA_OK, "%s", err.message);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(strata_executable_run(exe, NULL, NULL, 0, NULL, 0, &err), STRATA_OK, "%s", err.message);
+        cr_assert_eq(strata_variable_set_range(variable, 8, &middle, &err), STRATA_OK, "%s", err.message);
+    }
+    cr_assert_eq(strata_variable_get(variable, &all, &err), STRATA_OK, "%s", err.message);
+    const float want[8] = {4, 8, 30, 40, 20, 24, 28, 32};
+    cr_assert_arr_eq(values, want, sizeof want);
+    strata_executable_destroy(exe);
+    strata_graph_destroy(graph);
+    strata_variable_destroy(variable);
+    strata_device_close(device);
+}
+
+Test(pjrt_driver, several_devices_of_a_plugin_train_one_model) {
+    use_plugin();
+    setenv("STRATA_TEST_PJRT_DEVICES", "2", 1);
+    strata_error err = {0};
+    strata_strategy *strategy = NULL;
+    const char *names[] = {"pjrt:0", "pjrt:1"};
+    strata_model *model = NULL;
+    strata_dataset *data = NULL;
+    strata_history got = {0}, want = {0};
+    strata_array x = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(40, 6), -1, 1, 1);
+    strata_array y = strata_test_random(STRATA_DTYPE_I32, STRATA_SHAPE(40), 0, 3, 2);
+    cr_assert_eq(strata_dataset_take_arrays(&x, &y, 1, &data, &err), STRATA_OK);
+    cr_assert_eq(
+        strata_strategy_create("mirrored", &(strata_strategy_options){.devices = names, .n_devices = 2}, &strategy, &err),
+        STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_model_from_json(model_json, strlen(model_json), "m", &model, &err), STRATA_OK);
+    cr_assert_eq(strata_model_compile(model, NULL, &(strata_compile_options){.seed = 1, .strategy = strategy}, &err), STRATA_OK,
+                 "%s", err.message);
+    cr_assert_eq(strata_model_fit(model, data, &(strata_fit_options){.batch = 8, .epochs = 2, .seed = 3}, &got, &err),
+                 STRATA_OK, "%s", err.message);
+    cr_assert_eq(train("host", &want, &err), STRATA_OK, "%s", err.message);
+    for (int i = 0; i < want.n_losses; i++)
+        cr_assert_float_eq(got.losses[i], want.losses[i], 1e-5, "step %d: %g, on the host %g", i, (double)got.losses[i],
+                           (double)want.losses[i]);
+    strata_history_finish(&got);
+    strata_history_finish(&want);
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+    strata_strategy_destroy(strategy);
+}
+
+/* ---- what fails ---- */
+
+/* Calls whose failure the driver can only take note of: there is nothing to undo, or the text is for show. */
+static bool is_ignored(const char *function) {
+    static const char *const rows[] = {"Event_Destroy",          "Client_Destroy",           "Buffer_Destroy",
+                                       "Executable_Destroy",     "LoadedExecutable_Destroy", "Client_PlatformName",
+                                       "Client_PlatformVersion", "DeviceDescription_Kind",   "Device_GetDescription",
+                                       "Device_MemoryStats"};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strcmp(rows[i], function)) return true;
+    return false;
+}
+
+typedef struct failing_call {
+    char function[40];
+} failing_call;
+
+ParameterizedTestParameters(pjrt_driver, each_call_that_fails_is_an_error) {
+    static failing_call calls[] = {{"Plugin_Initialize"},
+                                   {"Client_Create"},
+                                   {"Client_AddressableDevices"},
+                                   {"Client_Compile"},
+                                   {"LoadedExecutable_GetExecutable"},
+                                   {"Executable_NumOutputs"},
+                                   {"LoadedExecutable_Execute"},
+                                   {"Client_BufferFromHostBuffer"},
+                                   {"Buffer_ToHostBuffer"},
+                                   {"Event_Await"},
+                                   {"Event_Destroy"},
+                                   {"Client_Destroy"},
+                                   {"Buffer_Destroy"},
+                                   {"Executable_Destroy"},
+                                   {"LoadedExecutable_Destroy"},
+                                   {"Client_PlatformName"},
+                                   {"Client_PlatformVersion"},
+                                   {"DeviceDescription_Kind"},
+                                   {"Device_GetDescription"},
+                                   {"Device_MemoryStats"}};
+    return cr_make_param_array(failing_call, calls, sizeof calls / sizeof *calls);
+}
+
+/* The calls of a process count on, so one process goes through the first calls one by one, and then in larger steps. */
+ParameterizedTest(failing_call *call, pjrt_driver, each_call_that_fails_is_an_error) {
+    use_plugin();
+    int failures = 0;
+    for (int ahead = 1; ahead <= 40; ahead += ahead < 12 ? 1 : 7) {
+        char wanted[80];
+        strata_error err = {0};
+        strata_history history = {0};
+        snprintf(wanted, sizeof wanted, "%s:+%d", call->function, ahead);
+        setenv("STRATA_TEST_PJRT_FAIL", wanted, 1);
+        const strata_status status = train("pjrt:0", &history, &err);
+        strata_history_finish(&history);
+        if (is_ignored(call->function)) {
+            cr_assert_eq(status, STRATA_OK, "%s: %s", wanted, err.message);
+            continue;
+        }
+        failures += status != STRATA_OK;
+        if (status) cr_assert(strstr(err.message, "as it was told to"), "%s: %s", wanted, err.message);
+    }
+    if (!is_ignored(call->function)) cr_assert_gt(failures, 0, "%s never failed", call->function);
+}
+
+/* What the error says where the plugin is not as it should be; NULL: it works. */
+static void expect_load(const char *variable, const char *value, strata_status want, const char *text) {
+    strata_error err = {0};
+    strata_history history = {0};
+    setenv(variable, value, 1);
+    const strata_status status = train("pjrt:0", &history, &err);
+    strata_history_finish(&history);
+    unsetenv(variable);
+    cr_expect_eq(status, want, "%s=%s: %s, %s", variable, value, strata_status_name(status), err.message);
+    if (text) cr_expect(strstr(err.message, text), "%s=%s: %s", variable, value, err.message);
+}
+
+Test(pjrt_driver, older_and_newer_plugins_work_and_others_are_refused) {
+    use_plugin();
+    expect_load("STRATA_TEST_PJRT_API", "old", STRATA_OK, NULL);
+    expect_load("STRATA_TEST_PJRT_API", "new", STRATA_OK, NULL);
+    expect_load("STRATA_TEST_PJRT_API", "holes", STRATA_OK, NULL);
+    expect_load("STRATA_TEST_PJRT_API", "ancient", STRATA_UNAVAILABLE, "version 0.40");
+    expect_load("STRATA_TEST_PJRT_API", "other", STRATA_UNAVAILABLE, "version 1.90");
+    expect_load("STRATA_TEST_PJRT_API", "short", STRATA_UNAVAILABLE, "its table of functions has 16 bytes");
+    expect_load("STRATA_TEST_PJRT_API", "none", STRATA_UNAVAILABLE, "gives nothing");
+    expect_load("STRATA_TEST_PJRT_API", "strict", STRATA_UNAVAILABLE, "Unexpected size of the arguments");
+}
+
+Test(pjrt_driver, results_of_the_wrong_number_or_size_are_refused) {
+    use_plugin();
+    expect_load("STRATA_TEST_PJRT_LIE", "outputs", STRATA_UNAVAILABLE, "results, the plugin gives");
+    expect_load("STRATA_TEST_PJRT_LIE", "bytes", STRATA_DEVICE_LOST, "it should have");
+}
+
+Test(pjrt_driver, a_file_that_is_no_plugin_is_a_row_that_says_so) {
+    strata_error err = {0};
+    strata_device *device = NULL;
+    setenv("STRATA_PLUGINS", "pjrt:/nonexistent.so", 1);
+    cr_expect_eq(strata_device_open("pjrt:0", NULL, &device, &err), STRATA_UNAVAILABLE);
+    cr_expect(strstr(err.message, "/nonexistent.so"), "%s", err.message);
+    setenv("STRATA_PLUGINS", "pjrt:libm.so.6", 1);
+    cr_expect_eq(strata_device_open("pjrt:0", NULL, &device, &err), STRATA_UNAVAILABLE);
+    cr_expect(strstr(err.message, "exports no GetPjrtApi"), "%s", err.message);
+    setenv("STRATA_PLUGINS", "", 1);
+    cr_expect_eq(strata_device_open("pjrt:0", NULL, &device, &err), STRATA_UNAVAILABLE);
+    cr_expect(strstr(err.message, "there is no \"pjrt:0\""), "%s", err.message);
+}
+
+/* ---- what is lowered ---- */
+
+Test(strata_pjrt_lower, every_op_but_these_is_lowered) {
+    static const strata_op *const without[] = {&strata_op_input, &strata_op_constant,  &strata_op_read,
+                                               &strata_op_top_k, &strata_op_fma_chain, &strata_op_reduce_to,
+                                               &strata_op_merge, &strata_op_broadcast, &strata_op_all_gather,
+                                               &strata_op_send,  &strata_op_recv,      &strata_op_reduce_scatter};
+    for (int i = 0; i < strata_n_ops; i++) {
+        bool wanted = true;
+        for (size_t k = 0; k < sizeof without / sizeof *without; k++) wanted = wanted && strata_ops[i] != without[k];
+        cr_expect_eq(strata_pjrt_row_of(strata_ops[i]) != NULL, wanted, "%s", strata_ops[i]->name);
+    }
+}
