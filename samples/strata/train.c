@@ -65,7 +65,7 @@ static const option_row rows[] = {
     {"trace", "FILE",
      "write what ran when there, for chrome://tracing or ui.perfetto.dev; worker 2 of several: with .rank2 before its ending",
      OPTION_TEXT, offsetof(train_options, trace), 0, 0},
-    {"validation-split", "F", "this share of the examples, the last ones, is not trained on but evaluated after each epoch (0)",
+    {"validation-split", "F", "this share of the examples of each class is not trained on but evaluated after each epoch (0)",
      OPTION_NUMBER, offsetof(train_options, validation_split), 1e-12, 1},
     {"validation", "DIR", "evaluate these after each epoch: a CSV file, or the test part of a folder such as --data takes",
      OPTION_TEXT, offsetof(train_options, validation), 0, 0},
@@ -198,8 +198,9 @@ static void hand_on(sample_data *from, sample_data *to) {
 static int split_validation(training *t) {
     strata_error err = {0};
     strata_dataset *first = NULL;
+    const strata_split_options opts = {.seed = (uint64_t)t->options.seed};
     strata_status status =
-        strata_dataset_split(t->train.dataset, t->options.validation_split, &first, &t->validation.dataset, &err);
+        strata_dataset_split(t->train.dataset, t->options.validation_split, &opts, &first, &t->validation.dataset, &err);
     if (status) return report(FAILING_USAGE, strata_fail_in(&err, status, "--validation-split"), &err);
     strata_dataset_destroy(t->train.dataset);
     t->train.dataset = first;

@@ -189,7 +189,7 @@ static strata_status tell_json(strata_error *err) {
 static strata_status tell_split(strata_error *err) {
     strata_dataset *whole = NULL, *first = NULL, *last = NULL;
     STRATA_TRY(make_dataset(&whole, err));
-    strata_status status = strata_dataset_split(whole, 0.3, &first, &last, err);
+    strata_status status = strata_dataset_split(whole, 0.3, NULL, &first, &last, err);
     strata_dataset_destroy(whole);
     strata_dataset_destroy(first);
     strata_dataset_destroy(last);
