@@ -23,14 +23,21 @@ enum {
 };
 
 /* ---- options ---- */
-typedef enum option_kind { OPTION_FLAG, OPTION_INT, OPTION_NUMBER, OPTION_TEXT } option_kind;
+typedef enum option_kind { OPTION_FLAG, OPTION_INT, OPTION_NUMBER, OPTION_TEXT, OPTION_LIST } option_kind;
+
+/* What an option was given, each time. */
+enum { MOST_TEXTS = 64 };
+typedef struct text_list {
+    const char *items[MOST_TEXTS];
+    int n;
+} text_list;
 
 typedef struct option_row {
     const char *name;  /* without the dashes; a single letter has one dash */
     const char *value; /* what stands for its value in the help: "DIR"; NULL for flags */
     const char *help;
     option_kind kind;
-    size_t offset;      /* in the command's options struct: bool, int64_t, double, const char * */
+    size_t offset;      /* in the command's options struct: bool, int64_t, double, const char *, text_list */
     double least, most; /* INT and NUMBER */
 } option_row;
 

@@ -9,10 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "samples.h"
+#include "own.h"
+#include "scores.h"
 
 typedef struct train_options {
     data_options data;
+    const char *model, *write_model, *from, *freeze;
+    text_list set;
+    bool augment;
     const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation;
     device_flags device;
     strategy_flags strategy;
@@ -24,6 +28,22 @@ typedef struct train_options {
 
 static const option_row rows[] = {
     DATA_OPTION_ROWS(train_options, data),
+    {"task", "KIND", "own data: classification or regression (as the label looks)", OPTION_TEXT,
+     offsetof(train_options, data.task), 0, 0},
+    {"test-split", "F", "own data: the share that is kept for testing (0.2)", OPTION_NUMBER,
+     offsetof(train_options, data.test_split), 1e-12, 1},
+    {"size", "N", "pictures: rows and columns that all are brought to (their own where they are all alike, at most 64)",
+     OPTION_INT, offsetof(train_options, data.size), 1, 4096},
+    {"augment", NULL, "pictures: learn from each flipped left to right and moved a little, at random", OPTION_FLAG,
+     offsetof(train_options, augment), 0, 0},
+    {"model", "KIND", "own data: mlp, cnn, resnet, text or attention (as suits the data)", OPTION_TEXT,
+     offsetof(train_options, model), 0, 0},
+    {"set", "PATH=VALUE", "another value in the model's JSON: layers.0.units=64; may be given several times", OPTION_LIST,
+     offsetof(train_options, set), 0, 0},
+    {"write-model", "FILE", "write the model's JSON there, to be edited", OPTION_TEXT, offsetof(train_options, write_model), 0,
+     0},
+    {"from", "MODEL.strata", "own data: train this model further, with its preprocessing", OPTION_TEXT,
+     offsetof(train_options, from), 0, 0},
     {"subwords", NULL, "texts: cut words into pieces, so that no word is unknown", OPTION_FLAG,
      offsetof(train_options, data.subwords), 0, 0},
     {"epochs", "N", "times over the data (as the sample says, else 5)", OPTION_INT, offsetof(train_options, epochs), 1, 1e6},
@@ -101,6 +121,7 @@ typedef struct training {
     int64_t batch; /* of all replicas */
     strata_auto_shard auto_shard;
     sample_data train, test, validation;
+    scores test_scores;    /* of own data */
     double *class_weights; /* NULL: 1 each */
     int n_class_weights;
     strata_history history;
@@ -190,9 +211,12 @@ static strata_status on_progress(const strata_progress *p, void *user, strata_er
 /* What was learned of the training data, for the part that is opened next. */
 static void hand_on(sample_data *from, sample_data *to) {
     to->tokenizer = from->tokenizer;
-    to->schema = from->schema;
+    to->preprocessing = from->preprocessing;
+    to->rest = from->rest;
+    to->split = from->split;
     from->tokenizer = NULL;
-    from->schema = (csv_schema){0};
+    from->preprocessing = NULL;
+    from->rest = NULL;
 }
 
 static int split_validation(training *t) {
@@ -213,31 +237,38 @@ static int open_validation(training *t) {
     if (!t->options.validation) return EXIT_OK;
     options.path = t->options.validation;
     t->validation.whole = true;
+    strata_dataset *rest = t->train.rest; /* which is for testing */
+    t->train.rest = NULL;
     hand_on(&t->train, &t->validation);
     const int code = open_data(t->sample, &options, "test", &t->validation);
     hand_on(&t->validation, &t->train);
+    t->train.rest = rest;
     return code;
 }
 
-/* A tokenizer is made from the training texts, a schema of the training table; both are saved with the model. */
+static strata_flip_crop own_augment = {.flip = true, .padding = 2};
+
+/* A tokenizer is made from the training texts, a preprocessing from own data; both are saved with the model. */
 static int open_all(training *t) {
     strata_error err = {0};
     describe_inputs(t->model, &t->train);
     describe_inputs(t->model, &t->validation);
     describe_inputs(t->model, &t->test);
-    int code = open_data(t->sample, &t->options.data, "train", &t->train);
+    int code = t->train.dataset ? EXIT_OK : open_data(t->sample, &t->options.data, "train", &t->train);
     if (!code) code = open_validation(t);
     if (code) return code;
     hand_on(&t->train, &t->test);
     code = open_data(t->sample, &t->options.data, "test", &t->test);
     if (!code) code = fit_model_to_data(t->sample, &t->train, &t->model);
     if (code) return code;
-    strata_status status = schema_write(&t->test.schema, t->model, &err);
+    strata_status status =
+        t->test.preprocessing ? strata_model_set_preprocessing(t->model, t->test.preprocessing, &err) : STRATA_OK;
     if (!status && t->test.tokenizer) status = strata_model_set_tokenizer(t->model, t->test.tokenizer, &err);
-    if (!status && t->sample->augment) {
+    strata_flip_crop *augment = t->options.augment ? &own_augment : t->sample->augment;
+    if (!status && augment) {
         status = strata_dataset_keep_bytes(t->train.dataset, &err);
         if (!status) status = strata_dataset_shuffle(&t->train.dataset, NULL, &err); /* a pipeline has an order of its own */
-        if (!status) status = strata_dataset_map(&t->train.dataset, strata_augment_flip_crop, t->sample->augment, NULL, &err);
+        if (!status) status = strata_dataset_map(&t->train.dataset, strata_augment_flip_crop, augment, NULL, &err);
     }
     if (status) return report(FAILING_DATA, status, &err);
     int64_t n = strata_dataset_size(t->train.dataset);
@@ -351,6 +382,8 @@ static int fit(training *t) {
     status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
     if (!status && !interrupted) status = measure_validation(t, &err);
     if (!status && !interrupted) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);
+    if (!status && !interrupted && t->test.preprocessing)
+        status = scores_measure(t->model, t->test.dataset, t->test.preprocessing, 0, &t->test_scores, &err);
     if (!status && !interrupted) status = strata_model_replicas_equal(t->model, &t->replicas_equal, &err);
     if (!status && !interrupted) status = strata_model_sha256(t->model, t->sha256, &err);
     if (!status && interrupted)
@@ -436,6 +469,8 @@ static void print_result(const training *t) {
         print_workers(t);
         printf("\n");
         print_confusion(t->model);
+        print_number_scores(&t->test_scores);
+        print_hint(&t->test_scores, t->sample, t->test.preprocessing);
         if (t->options.save) printf("saved %s\n", t->options.save);
         return;
     }
@@ -452,6 +487,7 @@ static void print_result(const training *t) {
     print_json_number(t->test_metrics.loss, "%.9g");
     print_validation_json(t);
     print_more_json(t->model, &t->test_metrics);
+    print_scores_json(&t->test_scores, t->sample, t->test.preprocessing);
     printf(",\"weights_sha256\":\"%s\",\"peak_rss_mib\":%lld}\n", t->sha256, (long long)peak_rss_mib());
 }
 
@@ -490,8 +526,10 @@ static int read_class_weights(const char *list, training *t) {
 
 static void choose_defaults(training *t) {
     enum { EPOCHS = 5, BATCH = 64 };
-    if (!t->options.epochs) t->options.epochs = t->sample->epochs ? t->sample->epochs : EPOCHS;
-    if (!t->options.batch) t->options.batch = t->sample->batch ? t->sample->batch : BATCH;
+    int64_t epochs = t->sample->epochs ? t->sample->epochs : EPOCHS, batch = t->sample->batch ? t->sample->batch : BATCH;
+    if (t->train.dataset) own_defaults(t->train.preprocessing, strata_dataset_size(t->train.dataset), &epochs, &batch);
+    if (!t->options.epochs) t->options.epochs = epochs;
+    if (!t->options.batch) t->options.batch = batch;
     t->batch = t->options.global_batch ? t->options.global_batch
                                        : t->options.batch * strata_strategy_num_replicas_in_sync(t->strategy);
 }
@@ -499,6 +537,11 @@ static void choose_defaults(training *t) {
 /* What the data are, when they do not say it by themselves. */
 static void print_source(const training *t) {
     const char *source = strata_dataset_source(t->train.dataset);
+    if (t->test.preprocessing) {
+        printf("\n");
+        print_own(&t->options.data, &t->test, t->train.dataset, t->test.dataset);
+        return;
+    }
     if (!t->options.data.path) printf(", with %s", t->sample->made);
     printf("\n");
     if (*source) printf("%s\n", source);
@@ -543,15 +586,55 @@ static int check_validation(const train_options *o) {
     return EXIT_OK;
 }
 
+/* A sample, or a model of the user's own. */
+static int open_named(training *t) {
+    const char *alone = t->options.model ? "model" : t->options.from ? "from" : NULL;
+    if (alone)
+        return usage_error("--%s is for data of your own, strata train DATA --%s %s; \"%s\" is no file or folder of data",
+                           alone, alone, t->options.model ? t->options.model : t->options.from, t->name);
+    int code = open_model(t->name, false, &t->model);
+    if (!code) code = apply_settings(&t->options.set, &t->model);
+    if (!code) t->sample = sample_of_model(t->model, &t->options.data);
+    return code;
+}
+
+/* The model of --from, whose preprocessing the data go through. */
+static int open_from(training *t) {
+    strata_error err = {0};
+    if (t->options.model || t->options.set.n)
+        return usage_error("--%s makes a new model, and --from trains one further; give one of them",
+                           t->options.model ? "model" : "set");
+    strata_status status = strata_model_load(t->options.from, &t->model, &err);
+    if (status) return report(FAILING_DATA, status, &err);
+    t->sample = sample_of_model(t->model, &t->options.data);
+    int code = recall_data(t->model, t->sample, &t->train);
+    if (!code && !t->train.preprocessing)
+        code = usage_error("--from %s: it has no preprocessing, as it was not trained on data of your own", t->options.from);
+    return code;
+}
+
+/* Data first: the model is made for them, unless --from names one. */
+static int open_own_data(training *t) {
+    if (t->options.data.path) return usage_error("%s and --data %s: give the data once", t->name, t->options.data.path);
+    t->options.data.path = t->name;
+    int code = t->options.from ? open_from(t) : EXIT_OK;
+    if (!code) t->sample = own_sample();
+    if (!code) code = open_data(t->sample, &t->options.data, "train", &t->train);
+    if (!code && !t->model)
+        code = make_own_model(t->options.model, t->train.preprocessing, strata_dataset_size(t->train.dataset), &t->model);
+    return code ? code : apply_settings(&t->options.set, &t->model);
+}
+
 static int train(training *t) {
+    t->options.data.seed = t->options.seed;
     int code = check_validation(&t->options);
     if (!code) code = read_auto_shard(t);
     if (!code && t->options.save) code = check_save("save", t->options.save);
     if (!code && t->options.checkpoint) code = check_save("checkpoint", t->options.checkpoint);
-    if (!code) code = open_model(t->name, false, &t->model);
+    if (!code) code = is_own_data(t->name) ? open_own_data(t) : open_named(t);
+    if (!code && t->options.write_model) code = write_model_json(t->model, t->options.write_model);
     if (!code) code = read_class_weights(t->options.class_weights, t);
     if (!code) code = set_precision(t->model, t->options.precision);
-    if (!code) t->sample = sample_of_model(t->model, &t->options.data);
     if (!code && t->options.batch && t->options.global_batch) code = usage_error("give --batch or --global-batch, not both");
     if (!code) code = open_strategy(&t->options.strategy, &t->options.device, &t->opened);
     t->strategy = t->opened.strategy;
@@ -575,6 +658,7 @@ static int run(const command *command, int argc, char **argv) {
     if (code) return code < 0 ? EXIT_OK : code;
     code = train(&t);
     strata_history_finish(&t.history);
+    scores_finish(&t.test_scores);
     free(t.class_weights);
     strata_model_destroy(t.model);
     close_strategy(&t.opened);
@@ -586,8 +670,14 @@ static int run(const command *command, int argc, char **argv) {
 
 const command command_train = {
     .name = "train",
-    .arguments = "NAME|MODEL.json",
-    .summary = "train a sample or a model of your own",
+    .arguments = "DATA|MODEL.json|NAME",
+    .summary = "train on data of your own, a model of your own, or a sample",
+    .details =
+        "strata train flowers.csv                    a table: its last column, or --label, is learned\n"
+        "strata train photos/                        a folder with a folder of pictures for each class\n"
+        "strata train data.npz                       arrays x and y, or x_train, y_train, x_test, y_test\n"
+        "strata train MODEL.json --data DATA         a model of your own (strata help layers)\n"
+        "strata train --from M.strata more.csv       a trained model further\n",
     .print_more = print_samples,
     .options = rows,
     .least_arguments = 1,

@@ -197,7 +197,7 @@ static strata_status size_jpeg(const char *name, const unsigned char *bytes, siz
 
 static strata_status parse_jpeg(const char *name, const unsigned char *bytes, size_t n_bytes, int channels, strata_array *out,
                                 strata_error *err) {
-    strata_picture_size size;
+    strata_picture_size size = {0};
     tjhandle decoder = tjInitDecompress();
     if (!decoder) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
     strata_status status = size_with(name, bytes, n_bytes, decoder, &size, err);
@@ -240,7 +240,7 @@ static strata_status size_webp(const char *name, const unsigned char *bytes, siz
 
 static strata_status parse_webp(const char *name, const unsigned char *bytes, size_t n_bytes, int channels, strata_array *out,
                                 strata_error *err) {
-    strata_picture_size size;
+    strata_picture_size size = {0};
     int width = 0, height = 0;
     STRATA_TRY(size_webp(name, bytes, n_bytes, &size, err));
     STRATA_TRY(make_pixels(name, size.columns, size.rows, channels, out, err));
