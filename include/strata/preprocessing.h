@@ -59,7 +59,7 @@ typedef struct strata_preprocessing_options {
     strata_task task;
     /* All columns to learn from are text, whatever they look like. */
     bool texts;
-    /* Texts: tokens of an example (0: as many as 9 of 10 texts have, at most 256), words of the vocabulary (0: at most 20,000),
+    /* Texts: tokens of an example (0: as many as 9 of 10 texts have, at most 400), words of the vocabulary (0: at most 20,000),
      * and whether words are cut into pieces, so that none is unknown. */
     int64_t length, vocabulary;
     bool subwords;

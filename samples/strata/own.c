@@ -417,7 +417,7 @@ static strata_status no_table_in(const sample *sample, const char *path, const c
 
 int open_own(const sample *sample, const data_options *options, const char *split, sample_data *data) {
     strata_error err = {0};
-    char table[LONGEST_PATH];
+    char table[LONGEST_PATH], other[LONGEST_PATH];
     const bool train = !strcmp(split, "train"), input = !strcmp(options->path, "-");
     if (!train && data->rest) {
         data->dataset = data->rest;
@@ -429,10 +429,10 @@ int open_own(const sample *sample, const data_options *options, const char *spli
         return opened(open_arrays(sample, options, split, data, &err), &err);
     if (!is_folder(options->path))
         return opened(open_csv(sample, options, options->path, train, train && !data->whole, data, &err), &err);
-    if (find_table(sample, options->path, split, table))
-        return opened(
-            open_csv(sample, options, table, train, train && !find_table(sample, options->path, "test", table), data, &err),
-            &err);
+    if (find_table(sample, options->path, split, table)) {
+        const bool alone = !find_table(sample, options->path, "test", other);
+        return opened(open_csv(sample, options, table, train, train && alone, data, &err), &err);
+    }
     if (sample->tables[0][0] || has_table(sample, options->path))
         return opened(no_table_in(sample, options->path, split, &err), &err);
     return opened(open_pictures(sample, options, split, data, &err), &err);

@@ -178,7 +178,8 @@ static strata_status damaged_jpeg(const char *name, tjhandle decoder, strata_err
 static strata_status size_with(const char *name, const unsigned char *bytes, size_t n_bytes, tjhandle decoder,
                                strata_picture_size *out, strata_error *err) {
     int width = 0, height = 0, sampling = 0, space = 0;
-    if (tjDecompressHeader3(decoder, bytes, (unsigned long)n_bytes, &width, &height, &sampling, &space))
+    if (tjDecompressHeader3(decoder, bytes, (unsigned long)n_bytes, &width, &height, &sampling, &space) || width < 1 ||
+        height < 1)
         return damaged_jpeg(name, decoder, err);
     if (space == TJCS_CMYK || space == TJCS_YCCK)
         return strata_fail(err, STRATA_UNSUPPORTED, "%s: is JPEG for print (CMYK); save it in RGB", name);

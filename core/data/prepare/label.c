@@ -35,6 +35,9 @@ static strata_status name_odd_cell(const strata_csv *csv, int place, bool decima
     for (int64_t row = 0; row < strata_csv_n_rows(csv); row++) {
         const char *cell = strata_csv_cell(csv, row, place);
         if (strata_cell_is_missing(cell) || strata_cell_number(cell, decimal_comma, &value)) continue;
+        if (!n_numbers)
+            return strata_fail(err, STRATA_DATA, "%s:%lld: the labels are words (\"%.64s\", ...); %s", strata_csv_name(csv),
+                               (long long)strata_csv_line(csv, row), cell, what);
         return strata_fail(err, STRATA_DATA,
                            "%s:%lld: column \"%s\" holds \"%.64s\", and %lld of its %lld cells are numbers; %s",
                            strata_csv_name(csv), (long long)strata_csv_line(csv, row), strata_csv_column(csv, place), cell,

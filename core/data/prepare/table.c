@@ -243,7 +243,7 @@ static int by_size(const void *a, const void *b) {
 /* A vocabulary from these rows, and as many tokens as 9 of 10 of them have. */
 static strata_status learn_words(strata_preprocessing *p, const strata_examples *examples, const int64_t *rows, int64_t n,
                                  strata_error *err) {
-    enum { LEAST = 8, MOST = 256, WORDS = 20000 };
+    enum { LEAST = 8, MOST = 400, WORDS = 20000 };
     strata_texts *texts = NULL;
     strata_tokenizer *tokenizer = NULL;
     const strata_tokenizer_options opts = {.kind = p->subwords ? STRATA_TOKENIZER_SUBWORDS : STRATA_TOKENIZER_WORDS,
