@@ -331,7 +331,7 @@ static strata_status read_arrays(const data_options *options, const char *path, 
         if (!status && labelled) status = strata_npy_read(options->labels, &out->y, err);
     }
     if (!status) shape_pair(out);
-    return status ? status : STRATA_OK;
+    return status;
 }
 
 static strata_status learn_arrays(const sample *sample, const data_options *options, const array_pair *pair, bool parts,
@@ -364,12 +364,14 @@ static strata_status open_arrays(const sample *sample, const data_options *optio
     bool apart = false;
     const bool train = !strcmp(split, "train");
     strata_status status = read_arrays(options, options->path, split, true, &pair, &apart, err);
-    if (!status && (train || !data->preprocessing))
-        status = learn_arrays(sample, options, &pair, train && !apart, data, err);
-    else if (!status)
-        status = strata_preprocessing_apply_arrays(data->preprocessing, &pair.x, &pair.y, &data->dataset, err);
+    if (!status) {
+        status = train || !data->preprocessing
+                     ? learn_arrays(sample, options, &pair, train && !apart, data, err)
+                     : strata_preprocessing_apply_arrays(data->preprocessing, &pair.x, &pair.y, &data->dataset, err);
+        if (status) strata_fail_in(err, status, "%s", options->path);
+    }
     finish_pair(&pair);
-    return status ? strata_fail_in(err, status, "%s", options->path) : STRATA_OK;
+    return status;
 }
 
 /* ---- pictures ---- */
@@ -462,9 +464,12 @@ static strata_status read_unlabelled_arrays(const strata_preprocessing *p, const
     array_pair pair = {0};
     bool apart;
     strata_status status = read_arrays(options, options->path, "test", false, &pair, &apart, err);
-    if (!status) status = strata_preprocessing_apply_arrays(p, &pair.x, NULL, out, err);
+    if (!status) {
+        status = strata_preprocessing_apply_arrays(p, &pair.x, NULL, out, err);
+        if (status) strata_fail_in(err, status, "%s", options->path);
+    }
     finish_pair(&pair);
-    return status ? strata_fail_in(err, status, "%s", options->path) : STRATA_OK;
+    return status;
 }
 
 static bool is_picture(const char *path) {

@@ -53,6 +53,14 @@ static cJSON *open_name(cJSON *parent, cJSON *item, const char *key) {
     return object;
 }
 
+/* Another optimizer or loss has other settings: it begins with its own defaults. */
+static void forget_settings(cJSON *object) {
+    for (cJSON *item = object->child, *next; item; item = next) {
+        next = item->next;
+        if (strcmp(item->string, "name")) cJSON_Delete(cJSON_DetachItemViaPointer(object, item));
+    }
+}
+
 static int put_value(const char *setting, cJSON *parent, const char *key, const char *text) {
     cJSON *value = read_value(text);
     if (cJSON_IsArray(parent) ? find_item(parent, key) == NULL : !cJSON_IsObject(parent)) {
@@ -79,6 +87,9 @@ static int apply(const char *setting, cJSON *root) {
         cJSON_AddStringToObject(root, "optimizer", "adam"); /* what a model without one is trained by */
     for (char *key = strsep(&rest, "."); key && !code; key = strsep(&rest, ".")) {
         if (!rest) {
+            const bool kind = !strcmp(key, "name") && at != root &&
+                              (at->string && (!strcmp(at->string, "optimizer") || !strcmp(at->string, "loss")));
+            if (kind) forget_settings(at);
             code = put_value(setting, at, key, equals + 1);
             break;
         }
@@ -97,9 +108,9 @@ static int from_json(cJSON *json, strata_model **model) {
     strata_model *changed = NULL;
     char *text = cJSON_PrintUnformatted(json);
     if (!text) return usage_error("--set: no memory"), EXIT_INTERNAL;
-    strata_status status = strata_model_from_json(text, strlen(text), strata_model_label(*model), &changed, &err);
+    strata_status status = strata_model_from_json(text, strlen(text), "--set", &changed, &err);
     cJSON_free(text);
-    if (status) return report(FAILING_USAGE, strata_fail_in(&err, status, "--set"), &err);
+    if (status) return report(FAILING_USAGE, status, &err);
     strata_model_destroy(*model);
     *model = changed;
     return EXIT_OK;
