@@ -42,6 +42,8 @@ static const option_row rows[] = {
      offsetof(train_options, set), 0, 0},
     {"write-model", "FILE", "write the model's JSON there, to be edited", OPTION_TEXT, offsetof(train_options, write_model), 0,
      0},
+    {"freeze", "A,B", "the layers of these names stay as they are, with --from: strata summary lists them", OPTION_TEXT,
+     offsetof(train_options, freeze), 0, 0},
     {"from", "MODEL.strata", "own data: train this model further, with its preprocessing", OPTION_TEXT,
      offsetof(train_options, from), 0, 0},
     {"subwords", NULL, "texts: cut words into pieces, so that no word is unknown", OPTION_FLAG,
@@ -598,6 +600,17 @@ static int open_named(training *t) {
     return code;
 }
 
+/* The layers that --freeze names stay as the file has them. */
+static int freeze_layers(training *t) {
+    strata_error err = {0};
+    strata_status status = STRATA_OK;
+    char *names = t->options.freeze ? strdup(t->options.freeze) : NULL, *rest = names;
+    for (char *name = strsep(&rest, ","); name && !status; name = strsep(&rest, ","))
+        status = strata_model_freeze(t->model, name, &err);
+    free(names);
+    return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
+}
+
 /* The model of --from, whose preprocessing the data go through. */
 static int open_from(training *t) {
     strata_error err = {0};
@@ -610,13 +623,15 @@ static int open_from(training *t) {
     int code = recall_data(t->model, t->sample, &t->train);
     if (!code && !t->train.preprocessing)
         code = usage_error("--from %s: it has no preprocessing, as it was not trained on data of your own", t->options.from);
-    return code;
+    return code ? code : freeze_layers(t);
 }
 
 /* Data first: the model is made for them, unless --from names one. */
 static int open_own_data(training *t) {
     if (t->options.data.path) return usage_error("%s and --data %s: give the data once", t->name, t->options.data.path);
     t->options.data.path = t->name;
+    if (t->options.freeze && !t->options.from)
+        return usage_error("--freeze keeps layers of a trained model; name it with --from");
     int code = t->options.from ? open_from(t) : EXIT_OK;
     if (!code) t->sample = own_sample();
     if (!code) code = open_data(t->sample, &t->options.data, "train", &t->train);

@@ -105,6 +105,23 @@ expect 2 "takes pictures; for these data there is mlp" train flowers.csv $on --m
 # ---- further ----
 expect 0 "accuracy" train --from flowers.strata flowers.csv $on --epochs 2 --save more.strata
 expect 0 "on 150 test examples" evaluate more.strata flowers.csv $on
+expect 0 "accuracy" train --from flowers.strata flowers.csv $on --epochs 2 --freeze dense,dense_1 --save frozen.strata
+check "frozen layers keep their bits, and the others do not" python3 -c "
+import json, struct
+def read(path):
+    file = open(path, 'rb').read()
+    n = struct.unpack('<Q', file[:8])[0]
+    head = json.loads(file[8:8 + n])
+    return {k: file[8 + n + v['data_offsets'][0]:8 + n + v['data_offsets'][1]] for k, v in head.items() if k != '__metadata__'}
+a, b = read('flowers.strata'), read('frozen.strata')
+assert a.keys() == b.keys()
+assert all((a[k] == b[k]) == k.startswith('dense') for k in a), [k for k in a if a[k] == b[k]]"
+expect 0 "on 150 test examples" evaluate frozen.strata flowers.csv $on
+expect 0 "accuracy" train --from photos.strata photos $on --epochs 1 --freeze conv2d
+expect 0 "accuracy" train --from reviews.strata reviews.csv $on --epochs 1 --freeze embedding
+expect 2 'there is no layer "dnese"; did you mean "dense"?' train --from flowers.strata flowers.csv $on --freeze dnese
+expect 2 "no layer with parameters is left to train" train --from flowers.strata flowers.csv $on --freeze dense,dense_1,output
+expect 2 "name it with --from" train flowers.csv $on --freeze dense
 expect 3 'none of the 3 classes' train --from flowers.strata typo.csv $on
 expect 0 "saved" train mnist --data "$work/mnist" $on --epochs 1 --save mnist.strata
 expect 2 "it has no preprocessing" train --from mnist.strata flowers.csv $on
