@@ -261,6 +261,7 @@ static strata_status tell(strata_preprocessing *p, findings *found, strata_error
     strata_text_add(&text, ", %lld missing", (long long)found->n_missing);
     add_labels(p, &text);
     if (found->left_out.bytes) strata_text_add(&text, "%s", found->left_out.bytes);
+    text.failed |= found->left_out.failed;
     strata_text_finish(&found->left_out);
     return strata_text_take(&text, &p->found, NULL, err);
 }

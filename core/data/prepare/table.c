@@ -120,6 +120,7 @@ static strata_status fill_labels(const strata_preprocessing *p, const strata_exa
             status = label_of(p, examples, places, rows[r], i, &value, err);
             if (!status) strata_element_set(dtype, out->data, r * p->n_labels + i, value);
         }
+    if (status) strata_array_finish(out);
     free(places);
     return status;
 }
@@ -222,8 +223,8 @@ static strata_status fill_tokens(const strata_preprocessing *p, const strata_exa
                                  const strata_apply_options *opts, const int64_t *rows, int64_t n, strata_array *out,
                                  strata_error *err) {
     strata_texts *texts = NULL;
-    STRATA_TRY(join_texts(p, examples, opts, rows, n, &texts, err));
-    strata_status status = strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(n, p->length), out, err);
+    strata_status status = join_texts(p, examples, opts, rows, n, &texts, err);
+    if (!status) status = strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(n, p->length), out, err);
     for (int64_t r = 0; r < n && !status; r++) {
         int32_t *ids = (int32_t *)out->data + r * p->length;
         int64_t n_tokens = 0;
@@ -265,7 +266,9 @@ static strata_status learn_words(strata_preprocessing *p, const strata_examples 
     if (!status) {
         strata_tokenizer_destroy(p->tokenizer);
         p->tokenizer = tokenizer;
+        tokenizer = NULL;
     }
+    strata_tokenizer_destroy(tokenizer);
     strata_texts_destroy(texts);
     free(sizes);
     return status;
