@@ -61,7 +61,8 @@ expect 0 'learns the number "kind"' train numbers.csv $on --epochs 1 --task regr
 expect 0 "2 classes" train numbers.csv $on --epochs 1
 
 # ---- texts ----
-expect 0 "1 text, 0 missing, 2 classes; 160 train / 40 test" train reviews.csv --label mood $on --epochs 30 --save reviews.strata
+expect 0 "1 text, 0 missing, 2 classes; 160 train / 40 test" \
+    train reviews.csv --label mood $on --epochs 30 --save reviews.strata
 expect 0 "good" predict reviews.strata $on --text "a wonderful lovely film"
 expect 0 "on 200 test examples" evaluate reviews.strata reviews.csv $on
 expect 0 "200 answers" predict reviews.strata reviews.csv $on --to out.csv
@@ -88,7 +89,8 @@ expect 3 "x.npy: has features alone; give their labels with --labels y.npy" trai
 expect 3 "its arrays are a, b; name the features x" train odd.npz $on
 
 # ---- the model ----
-expect 0 "" train flowers.csv $on --epochs 1 --model mlp --set layers.0.units=16 --set optimizer.learning_rate=3e-4 --write-model m.json
+expect 0 "" train flowers.csv $on --epochs 1 --model mlp \
+    --set layers.0.units=16 --set optimizer.learning_rate=3e-4 --write-model m.json
 check "--set changes the model" python3 -c "
 import json
 m = json.load(open('m.json'))

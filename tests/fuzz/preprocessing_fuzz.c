@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as a preprocessing's JSON, and as a table: what is found in it fits all of its own rows, and comes back from JSON as
- * it was. */
+ * Any bytes as JSON of a preprocessing, and as a table: what is found in it fits all of its own rows, and comes back from JSON
+ * as it was. */
 #include <stdlib.h>
 #include <string.h>
 

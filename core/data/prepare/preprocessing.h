@@ -82,8 +82,8 @@ typedef struct strata_column_look {
 } strata_column_look;
 STRATA_MUST_USE strata_status strata_column_look_at(const strata_csv *csv, int place, strata_column_look *out,
                                                     strata_error *err);
-/* Fills in the column's words: the `most` most frequent ones, in the order of bytes or, if numeric, of numbers. *out_others: how
- * many there are besides. */
+/* Fills in the column's words: the `most` most frequent ones, in the order of bytes or, if numeric, of numbers. *out_others:
+ * how many there are besides. */
 STRATA_MUST_USE strata_status strata_column_find_words(strata_column *column, const strata_csv *csv, int place,
                                                        bool keep_missing, int most, int64_t *out_others, strata_error *err);
 /* The place of a cell's word among the column's; -1: it is none of them. */
