@@ -85,9 +85,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_csv(const strata_cs
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_npz(const char *path, const char *features, const char *labels,
                                                             strata_dataset **out_dataset, strata_error *err);
 /* A folder of pictures, <path>/<class>/<name>.png, .jpg, .jpeg, .webp, .pgm or .ppm: f32 pixels in 0..1 of shape (rows,
- * columns, channels), channels 1 or 3 (0: 3), labels i32 in the order of the folders' names. All must have the size of the first; DATA names one
- * that has not (strata/preprocessing.h brings them to one size). UNSUPPORTED for PNG, JPEG or WebP in a build without its
- * library. */
+ * columns, channels), channels 1 or 3 (0: 3), labels i32 in the order of the folders' names. All must have the size of the
+ * first; DATA names one that has not (strata/preprocessing.h brings them to one size). UNSUPPORTED for PNG, JPEG or WebP in a
+ * build without its library. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_image_folder(const char *path, int channels,
                                                                      strata_dataset **out_dataset, strata_error *err);
 /* One line of text on where the data came from ("data_batch_1.bin.xz, data_batch_2.bin.xz: 20000 of 50000 images"); "" when

@@ -87,8 +87,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_csv_parse_table(const char *name
 
 /* Finds what the columns of a table are. Their means, deviations and vocabulary are not known before
  * strata_preprocessing_split_csv has measured them. opts NULL: the defaults. Fails: DATA for a table without rows, labels or
- * features, a label of one class or of almost as many classes as rows, a column of numbers with a cell that is none (with its line), an
- * unknown column (with the nearest name). */
+ * features, a label of one class or of almost as many classes as rows, a column of numbers with a cell that is none (with its
+ * line), an unknown column (with the nearest name). */
 STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_from_csv(const strata_csv *csv,
                                                                        const strata_preprocessing_options *opts,
                                                                        strata_preprocessing **out_preprocessing,

@@ -19,8 +19,8 @@ typedef struct scores {
     double r2, mae, rmse;
 } scores;
 void scores_finish(scores *scores);
-/* Predicts all of `dataset`, which has labels, with a compiled model, and compares. preprocessing: NULL, or what restores labels that
- * are numbers. */
+/* Predicts all of `dataset`, which has labels, with a compiled model, and compares. preprocessing: NULL, or what restores
+ * labels that are numbers. */
 STRATA_MUST_USE strata_status scores_measure(strata_model *model, const strata_dataset *dataset,
                                              const strata_preprocessing *preprocessing, int64_t batch, scores *out,
                                              strata_error *err);
