@@ -173,7 +173,7 @@ void own_defaults(const strata_preprocessing *preprocessing, int64_t n, int64_t 
     const bool numbers =
         !strata_preprocessing_n_classes(preprocessing); /* which few rows with noise are soon learned by heart */
     const int64_t steps_wanted = texts ? 450 : 2500, least = texts ? 3 : pictures ? 5 : 10;
-    const int64_t most = texts ? 30 : pictures ? 40 : numbers ? 25 : 80;
+    const int64_t most = texts ? 30 : pictures ? 40 : numbers ? 25 : 50;
     const int64_t batch = n < 2000 ? 16 : n < 20000 ? 32 : 128, steps = (n + batch - 1) / batch, epochs = steps_wanted / steps;
     *out_batch = batch;
     *out_epochs = epochs < least ? least : epochs > most ? most : epochs;

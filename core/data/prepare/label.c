@@ -88,6 +88,7 @@ static strata_status find_label(const strata_examples *examples, int place, stra
         label->n_words = 0;
         label->numeric = false;
         label->kind = STRATA_COLUMN_NUMBER;
+        label->whole = true;
         return STRATA_OK;
     }
     if (!label->numeric && look.n_numbers * 10 > n * 9)

@@ -31,6 +31,8 @@ typedef struct strata_column {
     char **words;
     int n_words;
     bool numeric;
+    /* A label that is learned as a number, though its whole numbers could be classes. */
+    bool whole;
 } strata_column;
 
 struct strata_preprocessing {
