@@ -15,26 +15,26 @@ static bool take_table(const plugin_device *device, const char *name, void *tabl
     const size_t *given = device->calls.table ? device->calls.table(device->device, name) : NULL;
     if (!given || *status) return false;
     if (*given < sizeof(size_t)) {
-        *status = strata_plugin_broke(device, err, "its table \"%s\" says size %zu", name, *given);
+        *status = strata_bridge_broke(device, err, "its table \"%s\" says size %zu", name, *given);
         return false;
     }
-    strata_plugin_copy_struct(table, bytes, given);
+    strata_bridge_copy_struct(table, bytes, given);
     return true;
 }
 
 static strata_status take_topology(plugin_device *device, const strata_plugin_topology *given, strata_error *err) {
     strata_topology *own = &device->topology;
     if (!given->system || !given->system[0] || strlen(given->system) >= sizeof own->system)
-        return strata_plugin_broke(device, err, "the system of its table \"topology\" is %s; it must have 1 to %zu bytes",
+        return strata_bridge_broke(device, err, "the system of its table \"topology\" is %s; it must have 1 to %zu bytes",
                                    !given->system     ? "NULL"
                                    : given->system[0] ? "longer"
                                                       : "empty",
                                    sizeof own->system - 1);
     if (given->n_cores < 1 || given->core < 0 || given->core >= given->n_cores)
-        return strata_plugin_broke(device, err, "its table \"topology\" says core %d of %d", (int)given->core,
+        return strata_bridge_broke(device, err, "its table \"topology\" says core %d of %d", (int)given->core,
                                    (int)given->n_cores);
     if (given->rank < 0 || given->rank > MOST_RANK || (given->rank && (!given->dims || !given->coordinates)))
-        return strata_plugin_broke(
+        return strata_bridge_broke(
             device, err, "its table \"topology\" has rank %d%s; it must be 0 to %d, with dims and coordinates",
             (int)given->rank, given->rank && (!given->dims || !given->coordinates) ? " without its arrays" : "", MOST_RANK);
     *own = (strata_topology){.n_cores = given->n_cores, .core = given->core, .rank = given->rank};
@@ -43,7 +43,7 @@ static strata_status take_topology(plugin_device *device, const strata_plugin_to
         own->dims[d] = given->dims[d];
         own->coordinates[d] = given->coordinates[d];
         if (own->coordinates[d] < 0 || own->coordinates[d] >= own->dims[d])
-            return strata_plugin_broke(device, err, "its table \"topology\" has coordinate %d of %d in dimension %d",
+            return strata_bridge_broke(device, err, "its table \"topology\" has coordinate %d of %d in dimension %d",
                                        own->coordinates[d], own->dims[d], d);
     }
     device->is_core = true;
@@ -56,7 +56,7 @@ static uint64_t reached(strata_device *base) {
     return n > 0 ? (uint64_t)n : 0;
 }
 
-strata_status strata_plugin_find_cores(plugin_device *device, strata_error *err) {
+strata_status strata_bridge_find_cores(plugin_device *device, strata_error *err) {
     strata_plugin_steps steps;
     strata_plugin_topology topology;
     strata_plugin_collectives collectives;
@@ -64,14 +64,14 @@ strata_status strata_plugin_find_cores(plugin_device *device, strata_error *err)
     device->most_runs = 1;
     if (take_table(device, "steps", &steps, sizeof steps, &status, err)) {
         if (steps.most < 0)
-            return strata_plugin_broke(device, err, "its table \"steps\" says %d runs at most", (int)steps.most);
+            return strata_bridge_broke(device, err, "its table \"steps\" says %d runs at most", (int)steps.most);
         device->most_runs = steps.most ? steps.most : INT_MAX;
     }
     if (take_table(device, "topology", &topology, sizeof topology, &status, err))
         STRATA_TRY(take_topology(device, &topology, err));
     if (take_table(device, "collectives", &collectives, sizeof collectives, &status, err)) {
         if (!device->is_core)
-            return strata_plugin_broke(device, err,
+            return strata_bridge_broke(device, err,
                                        "it has the table \"collectives\", and no \"topology\" that says between which cores");
         device->exchanges = true;
         device->reached = collectives.reached;
@@ -81,14 +81,14 @@ strata_status strata_plugin_find_cores(plugin_device *device, strata_error *err)
     return status;
 }
 
-int strata_plugin_most_runs(strata_device *device) {
+int strata_bridge_most_runs(strata_device *device) {
     return ((plugin_device *)device)->most_runs;
 }
 
-const strata_topology *strata_plugin_topology(strata_device *device) {
+const strata_topology *strata_bridge_topology(strata_device *device) {
     return ((plugin_device *)device)->is_core ? &((plugin_device *)device)->topology : NULL;
 }
 
-const strata_device_collectives *strata_plugin_collectives(strata_device *device) {
+const strata_device_collectives *strata_bridge_collectives(strata_device *device) {
     return ((plugin_device *)device)->exchanges ? &((plugin_device *)device)->collectives : NULL;
 }

@@ -13,7 +13,7 @@ static const double DEFAULT_STALL_SECONDS = 600, LEAST_STALL_SECONDS = 0.001, MO
 
 /* ---- answers ---- */
 
-strata_status strata_plugin_check_lost(const plugin_device *device, strata_error *err) {
+strata_status strata_bridge_check_lost(const plugin_device *device, strata_error *err) {
     if (!device->lost) return STRATA_OK;
     return strata_fail(err, STRATA_DEVICE_LOST, "%s was lost before: %s", device->base.info.id, device->why.message);
 }
@@ -24,12 +24,12 @@ static strata_status lose(plugin_device *device, strata_status status, strata_er
     return status;
 }
 
-strata_status strata_plugin_result(plugin_device *device, const char *call, strata_plugin_status status,
+strata_status strata_bridge_result(plugin_device *device, const char *call, strata_plugin_status status,
                                    strata_plugin_error *message, strata_error *err) {
     strata_error own = {0};
     if (status == STRATA_PLUGIN_OK) return STRATA_OK;
     message->message[sizeof message->message - 1] = 0;
-    const strata_status known = strata_plugin_status(status);
+    const strata_status known = strata_bridge_status(status);
     if (known == STRATA_INTERNAL && status != STRATA_PLUGIN_INTERNAL)
         strata_fail(&own, known, "%s: the plugin's %s returned the status %d, which plugin.h does not have: %.800s",
                     device->base.info.id, call, (int)status, message->message);
@@ -42,7 +42,7 @@ strata_status strata_plugin_result(plugin_device *device, const char *call, stra
     return own.status == STRATA_DEVICE_LOST ? lose(device, own.status, &own) : own.status;
 }
 
-strata_status strata_plugin_broke(const plugin_device *device, strata_error *err, const char *format, ...) {
+strata_status strata_bridge_broke(const plugin_device *device, strata_error *err, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     strata_fail_v(err, STRATA_INTERNAL, format, arguments);
@@ -54,14 +54,14 @@ strata_status strata_plugin_broke(const plugin_device *device, strata_error *err
 
 static strata_status create_buffer(strata_device *base, int64_t bytes, strata_buffer **out_buffer, strata_error *err) {
     plugin_device *device = (plugin_device *)base;
-    STRATA_TRY(strata_plugin_check_lost(device, err));
+    STRATA_TRY(strata_bridge_check_lost(device, err));
     strata_buffer *buffer = calloc(1, sizeof *buffer);
     if (!buffer) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a buffer", base->info.id);
     strata_plugin_error message = {.size = sizeof message};
-    strata_status status = strata_plugin_result(
+    strata_status status = strata_bridge_result(
         device, "buffer_create", device->calls.buffer_create(device->device, bytes, &buffer->buffer, &message), &message, err);
     if (!status && !buffer->buffer)
-        status = strata_plugin_broke(device, err, "buffer_create succeeded, and its buffer is NULL");
+        status = strata_bridge_broke(device, err, "buffer_create succeeded, and its buffer is NULL");
     if (status) {
         free(buffer);
         return status;
@@ -87,8 +87,8 @@ static strata_status before_copy(plugin_device *device, const strata_buffer *buf
     if (offset < 0 || bytes < 0 || offset > buffer->bytes - bytes)
         return strata_fail(err, STRATA_INVALID, "%s: %lld bytes at %lld are outside a buffer of %lld", device->base.info.id,
                            (long long)bytes, (long long)offset, (long long)buffer->bytes);
-    STRATA_TRY(strata_plugin_check_lost(device, err));
-    return strata_plugin_await(device, device->last_ticket, 0, err);
+    STRATA_TRY(strata_bridge_check_lost(device, err));
+    return strata_bridge_await(device, device->last_ticket, 0, err);
 }
 
 static strata_status upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source, int64_t bytes,
@@ -97,7 +97,7 @@ static strata_status upload(strata_device *base, strata_buffer *buffer, int64_t 
     strata_plugin_error message = {.size = sizeof message};
     STRATA_TRY(before_copy(device, buffer, offset, bytes, err));
     if (!bytes) return STRATA_OK;
-    STRATA_TRY(strata_plugin_result(device, "upload",
+    STRATA_TRY(strata_bridge_result(device, "upload",
                                     device->calls.upload(device->device, buffer->buffer, offset, source, bytes, &message),
                                     &message, err));
     base->counters.upload_bytes += (uint64_t)bytes;
@@ -110,7 +110,7 @@ static strata_status download(strata_device *base, strata_buffer *buffer, int64_
     strata_plugin_error message = {.size = sizeof message};
     STRATA_TRY(before_copy(device, buffer, offset, bytes, err));
     if (!bytes) return STRATA_OK;
-    STRATA_TRY(strata_plugin_result(device, "download",
+    STRATA_TRY(strata_bridge_result(device, "download",
                                     device->calls.download(device->device, buffer->buffer, offset, target, bytes, &message),
                                     &message, err));
     base->counters.download_bytes += (uint64_t)bytes;
@@ -133,25 +133,25 @@ static strata_status await_oldest(plugin_device *device, strata_error *err) {
         if (err) *err = own;
         return lose(device, STRATA_TIMEOUT, &own);
     }
-    STRATA_TRY(strata_plugin_result(device, "wait", answer, &message, err));
+    STRATA_TRY(strata_bridge_result(device, "wait", answer, &message, err));
     device->n_pending--;
     for (int i = 0; i < device->n_pending; i++) device->pending[i] = device->pending[i + 1];
     return STRATA_OK;
 }
 
-strata_status strata_plugin_await(plugin_device *device, uint64_t ticket, int most, strata_error *err) {
+strata_status strata_bridge_await(plugin_device *device, uint64_t ticket, int most, strata_error *err) {
     while (device->n_pending > most && device->pending[0] <= ticket) STRATA_TRY(await_oldest(device, err));
     return STRATA_OK;
 }
 
 static strata_status wait_for(strata_device *base, uint64_t ticket, strata_error *err) {
     plugin_device *device = (plugin_device *)base;
-    STRATA_TRY(strata_plugin_check_lost(device, err));
+    STRATA_TRY(strata_bridge_check_lost(device, err));
     if (ticket > device->last_ticket)
         return strata_fail(err, STRATA_INVALID, "%s: ticket %llu was never given out; the last is %llu", base->info.id,
                            (unsigned long long)ticket, (unsigned long long)device->last_ticket);
     base->counters.waits++;
-    return strata_plugin_await(device, ticket, 0, err);
+    return strata_bridge_await(device, ticket, 0, err);
 }
 
 /* ---- opening and closing ---- */
@@ -174,19 +174,19 @@ static const strata_device_api plugin_api = {
     .buffer_destroy = destroy_buffer,
     .upload = upload,
     .download = download,
-    .supports = strata_plugin_supports,
-    .compile = strata_plugin_compile,
-    .program_destroy = strata_plugin_program_destroy,
-    .program_input = strata_plugin_program_input,
-    .program_output = strata_plugin_program_output,
-    .program_cost = strata_plugin_program_cost,
-    .set_trace = strata_plugin_set_trace,
-    .run = strata_plugin_run,
+    .supports = strata_bridge_supports,
+    .compile = strata_bridge_compile,
+    .program_destroy = strata_bridge_program_destroy,
+    .program_input = strata_bridge_program_input,
+    .program_output = strata_bridge_program_output,
+    .program_cost = strata_bridge_program_cost,
+    .set_trace = strata_bridge_set_trace,
+    .run = strata_bridge_run,
     .wait = wait_for,
-    .most_runs = strata_plugin_most_runs,
-    .run_many = strata_plugin_run_many,
-    .topology = strata_plugin_topology,
-    .collectives = strata_plugin_collectives,
+    .most_runs = strata_bridge_most_runs,
+    .run_many = strata_bridge_run_many,
+    .topology = strata_bridge_topology,
+    .collectives = strata_bridge_collectives,
     .abandon = abandon,
 };
 
@@ -210,7 +210,7 @@ static strata_status check_calls(const plugin_device *device, size_t given_bytes
                     {"wait", calls->wait != NULL}};
     for (size_t i = 0; i < sizeof required / sizeof *required; i++)
         if (!required[i].there)
-            return strata_plugin_broke(
+            return strata_bridge_broke(
                 device, err,
                 "its strata_plugin_device_calls (size %zu; version 1.0 has %zu bytes) has NULL in the required "
                 "slot %s",
@@ -222,25 +222,24 @@ static strata_status open_plugin_device(plugin_device *device, const plugin *loa
     const strata_plugin_device_calls *calls = NULL;
     strata_plugin_error message = {.size = sizeof message};
     strata_plugin_device *opened = NULL;
-    STRATA_TRY(strata_plugin_result(device, "device_open", loaded->calls.device_open(index, &opened, &calls, &message),
+    STRATA_TRY(strata_bridge_result(device, "device_open", loaded->calls.device_open(index, &opened, &calls, &message),
                                     &message, err));
     if (!opened || !calls)
-        return strata_plugin_broke(device, err, "device_open succeeded, and its %s NULL", opened ? "calls are" : "device is");
-    if (calls->size < sizeof calls->size) return strata_plugin_broke(device, err, "its calls say size %zu", calls->size);
-    strata_plugin_copy_struct(&device->calls, sizeof device->calls, calls);
+        return strata_bridge_broke(device, err, "device_open succeeded, and its %s NULL", opened ? "calls are" : "device is");
+    if (calls->size < sizeof calls->size) return strata_bridge_broke(device, err, "its calls say size %zu", calls->size);
+    strata_bridge_copy_struct(&device->calls, sizeof device->calls, calls);
     const strata_status status = check_calls(device, calls->size, err);
     if (!status)
         device->device = opened;
     else if (device->calls.close)
         device->calls.close(opened);
-    return status ? status : strata_plugin_find_cores(device, err);
+    return status ? status : strata_bridge_find_cores(device, err);
 }
 
-strata_status strata_plugin_device_open(const plugin *loaded, const strata_device_info *info, int index,
+strata_status strata_bridge_device_open(const plugin *loaded, const strata_device_info *info, int index,
                                         const strata_device_options *opts, strata_device **out_device, strata_error *err) {
     strata_plugin_device_info given;
-    strata_plugin_copy_struct(&given, sizeof given,
-                              loaded->calls.device_info(index)); /* strata_plugin_device_row has checked it */
+    strata_bridge_copy_struct(&given, sizeof given, loaded->calls.device_info(index)); /* plugin_device_row has checked it */
     double stall = opts->stall_seconds != 0   ? opts->stall_seconds
                    : given.stall_seconds != 0 ? given.stall_seconds
                                               : DEFAULT_STALL_SECONDS;

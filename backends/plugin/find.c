@@ -50,7 +50,7 @@ static strata_status load_new(const char *path, const char *options, strata_erro
         free(loaded);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "plugin %s: no host memory", path);
     }
-    strata_status status = strata_plugin_open_file(loaded, err);
+    strata_status status = strata_bridge_open_file(loaded, err);
     const plugin *other = status ? NULL : find_by_name(loaded->calls.name);
     if (other) {
         status = strata_fail(&loaded->error, STRATA_INVALID, "plugin %s: its name is \"%s\", which %s has already", path,
@@ -106,13 +106,13 @@ strata_status strata_plugin_load(const char *text, strata_error *err) {
 
 static strata_status list_devices(const plugin *loaded, strata_device_list *list, strata_error *err) {
     for (int i = 0; i < loaded->n_devices && !loaded->error.status; i++) {
-        const strata_device_info row = strata_plugin_device_row(loaded, i);
+        const strata_device_info row = strata_bridge_device_row(loaded, i);
         STRATA_TRY(strata_device_list_add(list, &row, err));
     }
     return STRATA_OK;
 }
 
-strata_status strata_plugin_rows(const char *text, strata_device_info **out_rows, int *out_n, strata_error *err) {
+strata_status strata_bridge_rows(const char *text, strata_device_info **out_rows, int *out_n, strata_error *err) {
     strata_device_list list = {0};
     char path[PATH_MAX], *file = strndup(text, strcspn(text, ","));
     pthread_mutex_lock(&lock);
@@ -231,7 +231,7 @@ static strata_status open(const strata_device_info *info, const strata_device_op
     pthread_mutex_unlock(&lock);
     const char *number = strchr(info->id, ':');
     if (!loaded || !number) return strata_fail(err, STRATA_UNAVAILABLE, "no plugin has the device %s", info->id);
-    return strata_plugin_device_open(loaded, info, atoi(number + 1), opts, out_device, err);
+    return strata_bridge_device_open(loaded, info, atoi(number + 1), opts, out_device, err);
 }
 
 extern const strata_backend strata_backend_plugin;

@@ -38,14 +38,14 @@ static const strata_plugin_host host = {.size = sizeof host,
 
 /* ---- structs ---- */
 
-void strata_plugin_copy_struct(void *target, size_t target_bytes, const void *source) {
+void strata_bridge_copy_struct(void *target, size_t target_bytes, const void *source) {
     size_t bytes;
     memcpy(&bytes, source, sizeof bytes);
     memset(target, 0, target_bytes);
     memcpy(target, source, bytes < target_bytes ? bytes : target_bytes);
 }
 
-strata_status strata_plugin_status(strata_plugin_status status) {
+strata_status strata_bridge_status(strata_plugin_status status) {
     static const unsigned known = 1u << STRATA_PLUGIN_OK | 1u << STRATA_PLUGIN_INVALID | 1u << STRATA_PLUGIN_UNAVAILABLE |
                                   1u << STRATA_PLUGIN_UNSUPPORTED | 1u << STRATA_PLUGIN_OUT_OF_MEMORY |
                                   1u << STRATA_PLUGIN_DEVICE_LOST | 1u << STRATA_PLUGIN_TIMEOUT | 1u << STRATA_PLUGIN_INTERNAL;
@@ -102,10 +102,10 @@ static strata_status open_file(plugin *loaded, strata_error *err) {
     if (!symbol) return no_entry(library, err);
     strata_plugin_entry *entry;
     memcpy(&entry, &symbol, sizeof entry); /* POSIX allows it, C has no cast for it */
-    return strata_plugin_start(loaded, entry(&host), err);
+    return strata_bridge_start(loaded, entry(&host), err);
 }
 
-strata_status strata_plugin_open_file(plugin *loaded, strata_error *err) {
+strata_status strata_bridge_open_file(plugin *loaded, strata_error *err) {
     strata_status status = open_file(loaded, &loaded->error);
     if (status) strata_fail_in(&loaded->error, status, "plugin %s", loaded->path);
     return status ? strata_fail(err, status, "%s", loaded->error.message) : STRATA_OK;
@@ -149,15 +149,15 @@ static strata_status check_table(const strata_plugin *given, strata_error *err) 
     return check_name(given->name, err);
 }
 
-strata_status strata_plugin_start(plugin *loaded, const strata_plugin *given, strata_error *err) {
+strata_status strata_bridge_start(plugin *loaded, const strata_plugin *given, strata_error *err) {
     STRATA_TRY(check_table(given, err));
-    strata_plugin_copy_struct(&loaded->calls, sizeof loaded->calls, given);
+    strata_bridge_copy_struct(&loaded->calls, sizeof loaded->calls, given);
     strata_plugin_error message = {.size = sizeof message};
     int32_t n = -1;
     const strata_plugin_status status = loaded->calls.start(loaded->options, &n, &message);
     message.message[sizeof message.message - 1] = 0;
     if (status) {
-        return strata_fail(err, strata_plugin_status(status), "%s cannot start (status %d): %s", loaded->calls.name,
+        return strata_fail(err, strata_bridge_status(status), "%s cannot start (status %d): %s", loaded->calls.name,
                            (int)status, message.message[0] ? message.message : "it gives no reason");
     }
     if (n < 0 || n > PLUGIN_MOST_DEVICES)
@@ -173,7 +173,7 @@ static void copy_text(char *target, size_t bytes, const char *source) {
     snprintf(target, bytes, "%s", source ? source : "");
 }
 
-strata_device_info strata_plugin_device_row(const plugin *loaded, int index) {
+strata_device_info strata_bridge_device_row(const plugin *loaded, int index) {
     strata_device_info row = {
         .device_class = STRATA_DEVICE_ACCELERATOR, .max_workgroup = 1, .vector_width = 1, .max_range_bytes = INT64_MAX};
     snprintf(row.id, sizeof row.id, "%s:%d", loaded->calls.name, index);
@@ -186,7 +186,7 @@ strata_device_info strata_plugin_device_row(const plugin *loaded, int index) {
         return row;
     }
     strata_plugin_device_info info;
-    strata_plugin_copy_struct(&info, sizeof info, given);
+    strata_bridge_copy_struct(&info, sizeof info, given);
     copy_text(row.name, sizeof row.name, info.name ? info.name : loaded->calls.name);
     copy_text(row.vendor, sizeof row.vendor, info.vendor);
     copy_text(row.driver, sizeof row.driver, info.driver_version);

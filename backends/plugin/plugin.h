@@ -28,24 +28,24 @@ typedef struct plugin {
 
 /* The plugin that `path` and `options` name, after a check of file, version and struct. Called once for each file. The error
  * is in `loaded` too. */
-strata_status strata_plugin_open_file(plugin *loaded, strata_error *err);
+strata_status strata_bridge_open_file(plugin *loaded, strata_error *err);
 /* Takes over a strata_plugin, wherever it came from: checks it and starts it. */
-strata_status strata_plugin_start(plugin *loaded, const strata_plugin *given, strata_error *err);
+strata_status strata_bridge_start(plugin *loaded, const strata_plugin *given, strata_error *err);
 /* What a device is, checked; the row says why it cannot be used where it can't. */
-strata_device_info strata_plugin_device_row(const plugin *loaded, int index);
+strata_device_info strata_bridge_device_row(const plugin *loaded, int index);
 
 /* The status of that number where plugin.h has it, else INTERNAL. */
-strata_status strata_plugin_status(strata_plugin_status status);
+strata_status strata_bridge_status(strata_plugin_status status);
 
 STRATA_EXPORT_BEGIN
 /* The rows of the devices of one loaded plugin, whose file and options are `text` (strata_plugin_load). The caller frees them
  * with strata_devices_free. */
-strata_status strata_plugin_rows(const char *text, strata_device_info **out_rows, int *out_n, strata_error *err);
+strata_status strata_bridge_rows(const char *text, strata_device_info **out_rows, int *out_n, strata_error *err);
 STRATA_EXPORT_END
 
 /* Copies a struct that begins with its size. What `source` does not cover is 0 in `target`; what `target` does not cover is
  * left out. */
-void strata_plugin_copy_struct(void *target, size_t target_bytes, const void *source);
+void strata_bridge_copy_struct(void *target, size_t target_bytes, const void *source);
 
 /* ---- a device (device.c) ---- */
 
@@ -80,42 +80,42 @@ struct strata_buffer {
 };
 
 /* Turns what `call` returned into Strata's status, with the device's name before the plugin's message. DEVICE_LOST stays. */
-strata_status strata_plugin_result(plugin_device *device, const char *call, strata_plugin_status status,
+strata_status strata_bridge_result(plugin_device *device, const char *call, strata_plugin_status status,
                                    strata_plugin_error *message, strata_error *err);
 /* DEVICE_LOST where the device was lost before. */
-strata_status strata_plugin_check_lost(const plugin_device *device, strata_error *err);
+strata_status strata_bridge_check_lost(const plugin_device *device, strata_error *err);
 /* The plugin broke a rule of plugin.h: INTERNAL, with the device's name. */
-strata_status strata_plugin_broke(const plugin_device *device, strata_error *err, const char *format, ...) STRATA_PRINTF(3, 4);
+strata_status strata_bridge_broke(const plugin_device *device, strata_error *err, const char *format, ...) STRATA_PRINTF(3, 4);
 /* Waits until no more than `most` of the runs up to the ticket are pending, each for stall_seconds at most. */
-strata_status strata_plugin_await(plugin_device *device, uint64_t ticket, int most, strata_error *err);
+strata_status strata_bridge_await(plugin_device *device, uint64_t ticket, int most, strata_error *err);
 
 /* program.c: the functions of strata_device_api with these names. */
-strata_support strata_plugin_supports(strata_device *device, const strata_tensor *node, const char **reason);
-strata_status strata_plugin_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
+strata_support strata_bridge_supports(strata_device *device, const strata_tensor *node, const char **reason);
+strata_status strata_bridge_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
                                     strata_error *err);
-void strata_plugin_program_destroy(strata_program *program);
-void *strata_plugin_program_input(strata_program *program, int slot);
-const void *strata_plugin_program_output(strata_program *program, int slot);
-strata_status strata_plugin_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
-strata_status strata_plugin_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
+void strata_bridge_program_destroy(strata_program *program);
+void *strata_bridge_program_input(strata_program *program, int slot);
+const void *strata_bridge_program_output(strata_program *program, int slot);
+strata_status strata_bridge_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
+strata_status strata_bridge_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
 
 /* cores.c: reads and checks the tables "steps", "topology" and "collectives"; then the functions of strata_device_api. */
-strata_status strata_plugin_find_cores(plugin_device *device, strata_error *err);
-int strata_plugin_most_runs(strata_device *device);
-const strata_topology *strata_plugin_topology(strata_device *device);
-const strata_device_collectives *strata_plugin_collectives(strata_device *device);
+strata_status strata_bridge_find_cores(plugin_device *device, strata_error *err);
+int strata_bridge_most_runs(strata_device *device);
+const strata_topology *strata_bridge_topology(strata_device *device);
+const strata_device_collectives *strata_bridge_collectives(strata_device *device);
 
-strata_status strata_plugin_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err);
+strata_status strata_bridge_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err);
 
 /* spans.c */
-strata_status strata_plugin_set_trace(strata_device *device, strata_trace *trace, int track, strata_error *err);
+strata_status strata_bridge_set_trace(strata_device *device, strata_trace *trace, int track, strata_error *err);
 
 /* costs.c: what the device says of a run of the program, or of one node of it; -1: of the whole. */
-strata_status strata_plugin_cost(plugin_device *device, strata_plugin_program *program, int node, strata_device_cost *out_cost,
+strata_status strata_bridge_cost(plugin_device *device, strata_plugin_program *program, int node, strata_device_cost *out_cost,
                                  strata_error *err);
 
 /* The row's `open`, for a device of this plugin. */
-strata_status strata_plugin_device_open(const plugin *loaded, const strata_device_info *info, int index,
+strata_status strata_bridge_device_open(const plugin *loaded, const strata_device_info *info, int index,
                                         const strata_device_options *opts, strata_device **out_device, strata_error *err);
 
 #endif

@@ -20,7 +20,7 @@ static bool has_dtype(const plugin_device *device, const strata_tensor *tensor) 
     return device->base.info.dtypes >> tensor->dtype & 1;
 }
 
-strata_support strata_plugin_supports(strata_device *base, const strata_tensor *node, const char **reason) {
+strata_support strata_bridge_supports(strata_device *base, const strata_tensor *node, const char **reason) {
     plugin_device *device = (plugin_device *)base;
     *reason = "its dtype is not one that the device has";
     if (!has_dtype(device, node)) return STRATA_SUPPORT_NO;
@@ -63,7 +63,7 @@ static strata_status take_arenas(strata_program *program, const strata_piece *pi
         void *memory = arena == STRATA_ARENA_INPUT ? device->calls.program_input(program->program, slot)
                                                    : (void *)device->calls.program_output(program->program, slot);
         if (!memory || (uintptr_t)memory % ARENA_ALIGNMENT)
-            return strata_plugin_broke(device, err,
+            return strata_bridge_broke(device, err,
                                        "program_%s of slot %d is %p; it must be memory of %lld bytes, aligned to %d",
                                        arena == STRATA_ARENA_INPUT ? "input" : "output", slot, memory,
                                        (long long)piece->arenas[arena].bytes, ARENA_ALIGNMENT);
@@ -91,7 +91,7 @@ static strata_status make_program(strata_program *program, const strata_piece *p
     strata_description description;
     strata_plugin_error message = {.size = sizeof message};
     STRATA_TRY(strata_describe(piece, buffer_of, &description, err));
-    strata_status status = strata_plugin_result(
+    strata_status status = strata_bridge_result(
         device, "compile", device->calls.compile(device->device, &description.piece, &program->program, &message), &message,
         err);
     strata_description_finish(&description);
@@ -99,17 +99,17 @@ static strata_status make_program(strata_program *program, const strata_piece *p
         program->program = NULL;
         return status;
     }
-    if (!program->program) return strata_plugin_broke(device, err, "compile succeeded, and its program is NULL");
+    if (!program->program) return strata_bridge_broke(device, err, "compile succeeded, and its program is NULL");
     STRATA_TRY(take_arenas(program, piece, err));
     STRATA_TRY(reserve_tickets(device, piece->n_slots, err));
     program->n_slots = piece->n_slots;
     return STRATA_OK;
 }
 
-strata_status strata_plugin_compile(strata_device *base, const strata_piece *piece, strata_program **out_program,
+strata_status strata_bridge_compile(strata_device *base, const strata_piece *piece, strata_program **out_program,
                                     strata_error *err) {
     plugin_device *device = (plugin_device *)base;
-    STRATA_TRY(strata_plugin_check_lost(device, err));
+    STRATA_TRY(strata_bridge_check_lost(device, err));
     strata_program *program = calloc(1, sizeof *program);
     if (program) program->arenas = calloc(2 * (size_t)piece->n_slots + 1, sizeof(*program->arenas));
     if (!program || !program->arenas) {
@@ -123,7 +123,7 @@ strata_status strata_plugin_compile(strata_device *base, const strata_piece *pie
     strata_status status = make_program(program, piece, err);
     if (status) {
         program->n_slots = 0; /* no tickets were reserved for it */
-        strata_plugin_program_destroy(program);
+        strata_bridge_program_destroy(program);
         return status;
     }
     base->counters.compilations++;
@@ -131,7 +131,7 @@ strata_status strata_plugin_compile(strata_device *base, const strata_piece *pie
     return STRATA_OK;
 }
 
-void strata_plugin_program_destroy(strata_program *program) {
+void strata_bridge_program_destroy(strata_program *program) {
     if (!program) return;
     if (program->program) program->device->calls.program_destroy(program->program);
     program->device->n_slots -= program->n_slots;
@@ -139,30 +139,30 @@ void strata_plugin_program_destroy(strata_program *program) {
     free(program);
 }
 
-strata_status strata_plugin_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err) {
-    return strata_plugin_cost(program->device, program->program, node, out_cost, err);
+strata_status strata_bridge_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err) {
+    return strata_bridge_cost(program->device, program->program, node, out_cost, err);
 }
 
 /* ---- running ---- */
 
-void *strata_plugin_program_input(strata_program *program, int slot) {
+void *strata_bridge_program_input(strata_program *program, int slot) {
     return program->arenas[2 * slot + STRATA_ARENA_INPUT];
 }
 
-const void *strata_plugin_program_output(strata_program *program, int slot) {
+const void *strata_bridge_program_output(strata_program *program, int slot) {
     return program->arenas[2 * slot + STRATA_ARENA_OUTPUT];
 }
 
-strata_status strata_plugin_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err) {
+strata_status strata_bridge_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err) {
     plugin_device *device = program->device;
     strata_plugin_error message = {.size = sizeof message};
     uint64_t ticket = 0;
-    STRATA_TRY(strata_plugin_check_lost(device, err));
-    STRATA_TRY(strata_plugin_await(device, device->last_ticket, device->capacity - 1, err));
+    STRATA_TRY(strata_bridge_check_lost(device, err));
+    STRATA_TRY(strata_bridge_await(device, device->last_ticket, device->capacity - 1, err));
     STRATA_TRY(
-        strata_plugin_result(device, "run", device->calls.run(program->program, first, n, &ticket, &message), &message, err));
+        strata_bridge_result(device, "run", device->calls.run(program->program, first, n, &ticket, &message), &message, err));
     if (ticket <= device->last_ticket)
-        return strata_plugin_broke(device, err, "run gave the ticket %llu after %llu; tickets must grow",
+        return strata_bridge_broke(device, err, "run gave the ticket %llu after %llu; tickets must grow",
                                    (unsigned long long)ticket, (unsigned long long)device->last_ticket);
     device->last_ticket = ticket;
     device->pending[device->n_pending++] = ticket;
@@ -173,6 +173,6 @@ strata_status strata_plugin_run_many(strata_program *program, int first, int n, 
     return STRATA_OK;
 }
 
-strata_status strata_plugin_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
-    return strata_plugin_run_many(program, slot, 1, out_ticket, err);
+strata_status strata_bridge_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
+    return strata_bridge_run_many(program, slot, 1, out_ticket, err);
 }

@@ -14,7 +14,7 @@ static bool profile_of(plugin_device *device, strata_plugin_profile *out) {
     const strata_plugin_profile *given =
         !device->lost && device->calls.table ? device->calls.table(device->device, "profile") : NULL;
     if (!given || given->size < sizeof given->size) return false;
-    strata_plugin_copy_struct(out, sizeof *out, given);
+    strata_bridge_copy_struct(out, sizeof *out, given);
     return out->enable && out->drain && out->now;
 }
 
@@ -57,7 +57,7 @@ static void take_span(void *user, const strata_plugin_span *given) {
     taker *t = user;
     strata_plugin_span span;
     if (given->size < sizeof given->size) return;
-    strata_plugin_copy_struct(&span, sizeof span, given);
+    strata_bridge_copy_struct(&span, sizeof span, given);
     if (!span.name || !span.unit || span.end_ns < span.begin_ns) return;
     const int track = track_of(t, span.unit);
     if (track != STRATA_TRACE_HOST)
@@ -65,7 +65,7 @@ static void take_span(void *user, const strata_plugin_span *given) {
                          t->zero + (double)span.end_ns * 1e-9);
 }
 
-strata_status strata_plugin_set_trace(strata_device *base, strata_trace *trace, int track, strata_error *err) {
+strata_status strata_bridge_set_trace(strata_device *base, strata_trace *trace, int track, strata_error *err) {
     plugin_device *device = (plugin_device *)base;
     strata_plugin_profile profile;
     (void)err;

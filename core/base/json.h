@@ -113,6 +113,7 @@ void strata_json_key(strata_json_writer *writer, const char *key);
 void strata_json_write_string(strata_json_writer *writer, const char *string); /* bytes that aren't UTF-8 become U+FFFD */
 void strata_json_write_int(strata_json_writer *writer, int64_t value);
 void strata_json_write_number(strata_json_writer *writer, double value); /* %.9g, exact for an f32; null for NaN and infinity */
+void strata_json_write_double(strata_json_writer *writer, double value); /* %.17g, exact; null for NaN and infinity */
 void strata_json_write_bool(strata_json_writer *writer, bool value);
 void strata_json_write_null(strata_json_writer *writer);
 /* The text is the caller's to free; the writer is zeroed, on failure too. n_bytes (without the NUL) may be NULL. */

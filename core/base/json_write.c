@@ -77,20 +77,28 @@ void strata_json_write_int(strata_json_writer *writer, int64_t value) {
     strata_text_add(&writer->text, "%" PRId64, value);
 }
 
-void strata_json_write_number(strata_json_writer *writer, double value) {
+static void write_digits(strata_json_writer *writer, const char *format, double value) {
     if (!isfinite(value)) {
         strata_json_write_null(writer);
         return;
     }
     separate(writer);
     char digits[64];
-    snprintf(digits, sizeof digits, "%.9g", value);
+    snprintf(digits, sizeof digits, format, value);
     bool has_point = false;
     for (const char *at = digits; *at; at++) { /* the program's locale may write the point as something else, of some bytes */
         bool plain = strchr("0123456789+-e", *at) != NULL;
         if (plain || !has_point) strata_text_add_bytes(&writer->text, plain ? at : ".", 1);
         has_point |= !plain;
     }
+}
+
+void strata_json_write_number(strata_json_writer *writer, double value) {
+    write_digits(writer, "%.9g", value);
+}
+
+void strata_json_write_double(strata_json_writer *writer, double value) {
+    write_digits(writer, "%.17g", value);
 }
 
 void strata_json_write_bool(strata_json_writer *writer, bool value) {

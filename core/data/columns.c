@@ -9,6 +9,7 @@
 
 #include "core/base/text.h"
 #include "core/data/dataset.h"
+#include "core/data/prepare/cell.h"
 
 /* ---- which columns ---- */
 
@@ -126,44 +127,13 @@ strata_status strata_columns_class(const strata_columns *columns, const strata_c
 
 /* ---- numbers ---- */
 
-/* A whole cell as a decimal number, spaces around it allowed. Not strtod, which reads what the program's locale writes: 19
- * digits in long double are exact far beyond the f32 that this becomes. */
-static bool read_number(const char *cell, double *out) {
-    uint64_t digits = 0;
-    int n_digits = 0, exponent = 0, given = 0;
-    cell += strspn(cell, " \t");
-    bool negative = *cell == '-', behind_point = false;
-    if (*cell == '-' || *cell == '+') cell++;
-    for (; (*cell >= '0' && *cell <= '9') || (*cell == '.' && !behind_point); cell++) {
-        if (*cell == '.') {
-            behind_point = true;
-            continue;
-        }
-        n_digits++;
-        if (digits < UINT64_C(1000000000000000000))
-            digits = digits * 10 + (uint64_t)(*cell - '0'), exponent -= behind_point;
-        else
-            exponent += !behind_point;
-    }
-    if (n_digits && (*cell == 'e' || *cell == 'E')) {
-        bool down = cell[1] == '-';
-        cell += cell[1] == '-' || cell[1] == '+' ? 2 : 1;
-        if (*cell < '0' || *cell > '9') return false;
-        for (; *cell >= '0' && *cell <= '9'; cell++) given = given < 100000 ? given * 10 + (*cell - '0') : given;
-        exponent += down ? -given : given;
-    }
-    *out = (double)((long double)digits * powl(10, exponent)) * (negative ? -1 : 1);
-    if (digits == 0) *out = negative ? -0.0 : 0.0;
-    return n_digits && !cell[strspn(cell, " \t")] && isfinite(*out);
-}
-
 /* The rows' cells of these columns, one row after the other. */
 static strata_status fill_numbers(const strata_csv *csv, const int *columns, int n, float *out, strata_error *err) {
     for (int64_t row = 0; row < strata_csv_n_rows(csv); row++)
         for (int i = 0; i < n; i++) {
             const char *cell = strata_csv_cell(csv, row, columns[i]);
             double value = 0;
-            if (!read_number(cell, &value) || !isfinite((float)value))
+            if (!strata_cell_number(cell, false, &value) || !isfinite((float)value))
                 return strata_fail(err, STRATA_DATA, "%s:%lld: column \"%s\" holds \"%.64s\", which is no finite f32 number",
                                    strata_csv_name(csv), (long long)strata_csv_line(csv, row),
                                    strata_csv_column(csv, columns[i]), cell);
@@ -179,7 +149,7 @@ static label_kind find_kind(const strata_columns *columns, const strata_csv *csv
     label_kind kind = columns->n_classes ? LABEL_WORDS : LABEL_CLASSES;
     for (int64_t row = 0; kind != LABEL_WORDS && row < strata_csv_n_rows(csv); row++) {
         double value;
-        if (!read_number(strata_csv_cell(csv, row, columns->label), &value))
+        if (!strata_cell_number(strata_csv_cell(csv, row, columns->label), false, &value))
             kind = LABEL_WORDS;
         else if (value < 0 || value > INT32_MAX || value != floor(value))
             kind = LABEL_NUMBERS;
@@ -205,7 +175,7 @@ static strata_status fill_labels(strata_columns *columns, const strata_csv *csv,
             STRATA_TRY(strata_columns_class(columns, csv, row, &label, err));
             value = label;
         } else {
-            read_number(strata_csv_cell(csv, row, columns->label), &value);
+            strata_cell_number(strata_csv_cell(csv, row, columns->label), false, &value);
         }
         strata_element_set(out_labels->dtype, out_labels->data, row, value);
     }

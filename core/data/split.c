@@ -1,11 +1,92 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts of a dataset over arrays: datasets over views of its memory. */
+ * Parts of a dataset over arrays: at random, each class divided alike, or as the examples lie. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/data/dataset.h"
+#include "core/data/prepare/preprocessing.h"
 #include "core/data/stage/stage.h"
+
+/* ---- which examples ---- */
+
+/* One class: how many elements it has, how many of them go to the last part, and what rounding took from that. */
+typedef struct share {
+    int64_t n, last;
+    double rest;
+    int32_t class;
+} share;
+
+static int by_rest(const void *a, const void *b) {
+    const share *x = a, *y = b;
+    if (x->rest != y->rest) return x->rest < y->rest ? 1 : -1;
+    return (x->class > y->class) - (x->class < y->class);
+}
+static int by_class(const void *a, const void *b) {
+    return (((const share *)a)->class > ((const share *)b)->class) - (((const share *)a)->class < ((const share *)b)->class);
+}
+
+/* The fraction of each class, rounded down; those that lost most by that get one more, until n_last are found. */
+static void divide(share *shares, int32_t n_classes, double fraction, int64_t n_last) {
+    int64_t left = n_last;
+    for (int32_t c = 0; c < n_classes; c++) {
+        const double exact = (double)shares[c].n * fraction;
+        shares[c].class = c;
+        shares[c].last = (int64_t)floor(exact);
+        shares[c].rest = exact - floor(exact);
+        left -= shares[c].last;
+    }
+    qsort(shares, (size_t)n_classes, sizeof *shares, by_rest);
+    /* A class keeps one example to learn from, where it can. */
+    for (int round = 0; round < 2 && left > 0; round++)
+        for (int32_t c = 0; c < n_classes && left > 0; c++)
+            if (shares[c].last + 1 < shares[c].n || (round && shares[c].last < shares[c].n)) shares[c].last++, left--;
+    qsort(shares, (size_t)n_classes, sizeof *shares, by_class);
+}
+
+static strata_status share_out(const int32_t *classes, int64_t n, double fraction, int64_t n_last, share **out_shares,
+                               strata_error *err) {
+    int32_t n_classes = 1;
+    for (int64_t i = 0; i < n && classes; i++)
+        if (classes[i] >= n_classes) n_classes = classes[i] + 1;
+    *out_shares = calloc((size_t)n_classes, sizeof **out_shares);
+    if (!*out_shares) return strata_fail(err, STRATA_OUT_OF_MEMORY, "split: no host memory for %d classes", n_classes);
+    for (int64_t i = 0; i < n; i++) (*out_shares)[classes ? classes[i] : 0].n++;
+    divide(*out_shares, n_classes, fraction, n_last);
+    return STRATA_OK;
+}
+
+static strata_status check_parts(int64_t n, double fraction, int64_t first, strata_error *err) {
+    if (first >= 1 && first < n) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "split: %g of %lld elements leaves %lld and %lld; neither may be empty", fraction,
+                       (long long)n, (long long)first, (long long)(n - first));
+}
+
+strata_status strata_split_order(const int32_t *classes, int64_t n, double fraction, uint64_t seed, int64_t *order,
+                                 int64_t *out_first, strata_error *err) {
+    strata_order *shuffled = NULL;
+    share *shares = NULL;
+    const int64_t n_last = llround((double)n * fraction);
+    *out_first = n - n_last;
+    if (fraction != 0) STRATA_TRY(check_parts(n, fraction, *out_first, err));
+    STRATA_TRY(strata_order_create(n, true, seed, UINT64_C(0x5b117), &shuffled, err));
+    strata_status status = share_out(classes, n, fraction, n_last, &shares, err);
+    int64_t first = 0, last = *out_first;
+    for (int64_t i = 0; i < n && !status; i++) {
+        const int64_t element = strata_order_index(shuffled, i);
+        share *own = &shares[classes ? classes[element] : 0];
+        if (own->last > 0)
+            own->last--, order[last++] = element;
+        else
+            order[first++] = element;
+    }
+    free(shares);
+    strata_order_destroy(shuffled);
+    return status;
+}
+
+/* ---- parts ---- */
 
 /* Elements [first, first + n) of an array of all of them. */
 static strata_array view_rows(const strata_array *array, int64_t first, int64_t n) {
@@ -13,6 +94,17 @@ static strata_array view_rows(const strata_array *array, int64_t first, int64_t 
     const size_t row = strata_array_bytes(array) / (size_t)shape.dims[0];
     shape.dims[0] = n;
     return strata_array_view(array->dtype, shape, (char *)array->data + (size_t)first * row);
+}
+
+static strata_status copy_rows(const strata_array *array, const int64_t *order, int64_t n, strata_array *out,
+                               strata_error *err) {
+    strata_shape shape = array->shape;
+    const size_t row = strata_array_bytes(array) / (size_t)shape.dims[0];
+    shape.dims[0] = n;
+    STRATA_TRY(strata_array_create(array->dtype, shape, out, err));
+    for (int64_t i = 0; i < n; i++)
+        memcpy((char *)out->data + (size_t)i * row, (const char *)array->data + (size_t)order[i] * row, row);
+    return STRATA_OK;
 }
 
 /* The files that elements [first, first + n) came from. */
@@ -30,19 +122,36 @@ static strata_status name_files(const strata_dataset *whole, int64_t first, int6
     return STRATA_OK;
 }
 
-static strata_status take_rows(strata_dataset *whole, int64_t first, int64_t n, strata_dataset **out_part, strata_error *err) {
+/* Where each element of the whole is a file, so is each of a part. */
+static strata_status name_single_files(const strata_dataset *whole, strata_dataset *part, strata_error *err) {
+    if (whole->n_files != whole->n || !whole->n_files) return STRATA_OK;
+    int64_t *ends = malloc((size_t)part->n * sizeof *ends);
+    if (!ends) return strata_fail(err, STRATA_OUT_OF_MEMORY, "split: no host memory for %lld files", (long long)part->n);
+    for (int64_t i = 0; i < part->n; i++) ends[i] = i + 1;
+    strata_status status = strata_dataset_set_files(part, ends, part->n, err);
+    free(ends);
+    return status;
+}
+
+/* What a part has of the whole, besides its arrays. */
+static strata_status take_rest(const strata_dataset *whole, strata_dataset *part, strata_error *err) {
+    part->scale = whole->scale;
+    part->spec = whole->spec;
+    part->n_classes = whole->n_classes; /* also of those in the other part */
+    if (whole->source) STRATA_TRY(strata_dataset_set_source(part, whole->source, err));
+    if (!whole->n_class_names) return STRATA_OK;
+    return strata_dataset_set_class_names(part, (const char *const *)whole->class_names, whole->n_class_names, err);
+}
+
+/* Elements as they lie: views of the whole. */
+static strata_status view_part(strata_dataset *whole, int64_t first, int64_t n, strata_dataset **out_part, strata_error *err) {
     strata_array x = view_rows(&whole->features, first, n), y = {0};
     strata_dataset *part = NULL;
     if (whole->has_labels) y = view_rows(&whole->labels, first, n);
     STRATA_TRY(strata_dataset_take_arrays(&x, whole->has_labels ? &y : NULL, 0, &part, err));
     part->whole = strata_dataset_retain(whole);
-    part->scale = whole->scale;
-    part->spec = whole->spec;
-    part->n_classes = whole->n_classes; /* also of those in the other part */
     if (whole->weights.data) part->weights = view_rows(&whole->weights, first, n);
-    strata_status status = whole->source ? strata_dataset_set_source(part, whole->source, err) : STRATA_OK;
-    if (!status && whole->n_class_names)
-        status = strata_dataset_set_class_names(part, (const char *const *)whole->class_names, whole->n_class_names, err);
+    strata_status status = take_rest(whole, part, err);
     if (!status) status = name_files(whole, first, n, part, err);
     if (status)
         strata_dataset_destroy(part);
@@ -51,9 +160,77 @@ static strata_status take_rows(strata_dataset *whole, int64_t first, int64_t n, 
     return status;
 }
 
-strata_status strata_dataset_split(strata_dataset *dataset, double fraction, strata_dataset **out_first,
-                                   strata_dataset **out_last, strata_error *err) {
+/* Elements in an order: copies. */
+static strata_status copy_part(const strata_dataset *whole, const int64_t *order, int64_t n, strata_dataset **out_part,
+                               strata_error *err) {
+    strata_array x = {0}, y = {0};
+    strata_dataset *part = NULL;
+    strata_status status = STRATA_OK;
+    STRATA_TRY_GOTO(copy_rows(&whole->features, order, n, &x, err));
+    if (whole->has_labels) STRATA_TRY_GOTO(copy_rows(&whole->labels, order, n, &y, err));
+    STRATA_TRY_GOTO(strata_dataset_take_arrays(&x, whole->has_labels ? &y : NULL, 0, &part, err));
+    if (whole->weights.data) STRATA_TRY_GOTO(copy_rows(&whole->weights, order, n, &part->weights, err));
+    STRATA_TRY_GOTO(take_rest(whole, part, err));
+    STRATA_TRY_GOTO(name_single_files(whole, part, err));
+    *out_part = part;
+    part = NULL;
+cleanup:
+    strata_dataset_destroy(part);
+    strata_array_finish(&x);
+    strata_array_finish(&y);
+    return status;
+}
+
+/* The labels where they are classes, one each; *out NULL: they are not. */
+static strata_status read_classes(const strata_dataset *dataset, int32_t **out, strata_error *err) {
+    enum { MOST_CLASSES = 1 << 20 };
+    *out = NULL;
+    if (!dataset->has_labels || dataset->labels.dtype == STRATA_DTYPE_F32 || dataset->label_size != 1) return STRATA_OK;
+    if (dataset->n_classes > MOST_CLASSES) return STRATA_OK;
+    *out = malloc((size_t)dataset->n * sizeof **out);
+    if (!*out) return strata_fail(err, STRATA_OUT_OF_MEMORY, "split: no host memory for %lld labels", (long long)dataset->n);
+    for (int64_t i = 0; i < dataset->n; i++)
+        (*out)[i] = (int32_t)strata_element_get(dataset->labels.dtype, dataset->labels.data, i);
+    return STRATA_OK;
+}
+
+static strata_status split_at_random(strata_dataset *dataset, double fraction, uint64_t seed, strata_dataset **out_first,
+                                     strata_dataset **out_last, strata_error *err) {
+    int32_t *classes = NULL;
+    strata_dataset *part = NULL;
+    int64_t first = 0;
+    strata_status status = STRATA_OK;
+    int64_t *order = malloc(((size_t)dataset->n + 1) * sizeof *order);
+    if (!order) return strata_fail(err, STRATA_OUT_OF_MEMORY, "split: no host memory for %lld elements", (long long)dataset->n);
+    STRATA_TRY_GOTO(read_classes(dataset, &classes, err));
+    STRATA_TRY_GOTO(strata_split_order(classes, dataset->n, fraction, seed, order, &first, err));
+    STRATA_TRY_GOTO(copy_part(dataset, order, first, &part, err));
+    STRATA_TRY_GOTO(copy_part(dataset, order + first, dataset->n - first, out_last, err));
+    *out_first = part;
+    part = NULL;
+cleanup:
+    strata_dataset_destroy(part);
+    free(classes);
+    free(order);
+    return status;
+}
+
+static strata_status split_as_it_lies(strata_dataset *dataset, double fraction, strata_dataset **out_first,
+                                      strata_dataset **out_last, strata_error *err) {
     strata_dataset *before = NULL;
+    const int64_t n = dataset->n, first = (int64_t)floor((double)n * (1 - fraction));
+    STRATA_TRY(check_parts(n, fraction, first, err));
+    STRATA_TRY(view_part(dataset, 0, first, &before, err));
+    strata_status status = view_part(dataset, first, n - first, out_last, err);
+    if (status)
+        strata_dataset_destroy(before);
+    else
+        *out_first = before;
+    return status;
+}
+
+strata_status strata_dataset_split(strata_dataset *dataset, double fraction, const strata_split_options *opts,
+                                   strata_dataset **out_first, strata_dataset **out_last, strata_error *err) {
     if (dataset->stage != &strata_stage_table)
         return strata_fail(
             err, STRATA_INVALID,
@@ -62,15 +239,6 @@ strata_status strata_dataset_split(strata_dataset *dataset, double fraction, str
             dataset->stage->name);
     if (!(fraction > 0 && fraction < 1))
         return strata_fail(err, STRATA_INVALID, "split: the fraction is %g; it must be between 0 and 1", fraction);
-    const int64_t n = dataset->n, first = (int64_t)floor((double)n * (1 - fraction));
-    if (first < 1 || first >= n)
-        return strata_fail(err, STRATA_INVALID, "split: %g of %lld elements leaves %lld and %lld; neither may be empty",
-                           fraction, (long long)n, (long long)first, (long long)(n - first));
-    STRATA_TRY(take_rows(dataset, 0, first, &before, err));
-    strata_status status = take_rows(dataset, first, n - first, out_last, err);
-    if (status)
-        strata_dataset_destroy(before);
-    else
-        *out_first = before;
-    return status;
+    if (opts && opts->in_order) return split_as_it_lies(dataset, fraction, out_first, out_last, err);
+    return split_at_random(dataset, fraction, opts ? opts->seed : 0, out_first, out_last, err);
 }

@@ -62,6 +62,7 @@ static strata_tensor *state_view(const strata_layer_context *context, const stra
 static strata_parameter_spec *declared(strata_layer_context *context, strata_graph *graph, const char *name,
                                        const char *initializer, strata_parameter_spec spec) {
     strata_parameter_set *set = context->parameters;
+    spec.state |= context->layer->frozen;
     const char *layer = context->layer->name;
     if (context->declaring) {
         strata_error err = {0};
@@ -87,6 +88,7 @@ strata_tensor *strata_layer_parameter(strata_layer_context *context, strata_grap
                                               (strata_parameter_spec){.shape = shape, .fan_in = fan_in, .fan_out = fan_out});
     if (!p) return poisoned(graph);
     if (context->declaring) return strata_input(graph, p->name, STRATA_DTYPE_F32, shape);
+    if (p->state) return strata_tensor_set_name(state_view(context, p), p->name);
     assert(p->n_parts == 1); /* strata_parameters_cut splits only what says that it can be split */
     return part_view(context, p->first_part);
 }
@@ -98,7 +100,7 @@ int strata_layer_split_parameter(strata_layer_context *context, strata_graph *gr
     const strata_parameter_spec *p =
         declared(context, graph, name, initializer,
                  (strata_parameter_spec){.shape = shape, .fan_in = fan_in, .fan_out = fan_out, .splits = true});
-    return p && !context->declaring ? p->n_parts : 1;
+    return p && !context->declaring && !p->state ? p->n_parts : 1;
 }
 
 strata_tensor *strata_layer_part(strata_layer_context *context, strata_graph *graph, const char *name, int part,
@@ -107,6 +109,7 @@ strata_tensor *strata_layer_part(strata_layer_context *context, strata_graph *gr
     *out_first_row = 0;
     if (!p) return poisoned(graph);
     if (context->declaring) return strata_input(graph, p->name, STRATA_DTYPE_F32, p->shape);
+    if (p->state) return strata_tensor_set_name(state_view(context, p), p->name);
     const int index = p->first_part + part;
     *out_first_row = context->parameters->parts[index].first_row;
     return part_view(context, index);
@@ -127,9 +130,10 @@ strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *gr
     strata_parameter_spec *p = find_parameter(context->parameters, context->layer->name, name);
     if (!p) return poisoned(graph);
     if (context->declaring) {
-        p->sparse = sparse;
+        p->sparse = sparse && !p->state;
         return strata_gather(strata_input(graph, p->name, STRATA_DTYPE_F32, p->shape), x, 0);
     }
+    if (p->state) return strata_gather(state_view(context, p), x, 0);
     if (!context->training || !sparse) return gather_rows(context, p, x);
     strata_sparse_rows *rows = &context->rows[p - context->parameters->items];
     rows->x = x;
@@ -151,7 +155,7 @@ strata_tensor *strata_layer_state(strata_layer_context *context, strata_graph *g
 
 void strata_layer_update_state(strata_layer_context *context, const char *name, strata_tensor *value, double rate) {
     const strata_parameter_spec *state = find_parameter(context->parameters, context->layer->name, name);
-    if (!context->new_state || !state || !state->state) return;
+    if (!context->new_state || !state || !state->state || context->layer->frozen) return;
     context->new_state[state - context->parameters->items] = value;
     context->state_rates[state - context->parameters->items] = rate;
 }
@@ -196,7 +200,7 @@ void strata_layer_limit_tokens(strata_layer_context *context, const strata_tenso
 }
 
 bool strata_layer_has_replicas(const strata_layer_context *context) {
-    return context->training && context->has_replicas;
+    return strata_layer_is_training(context) && context->has_replicas;
 }
 
 strata_tensor *strata_layer_sum_over_replicas(strata_layer_context *context, strata_tensor *x) {
@@ -220,7 +224,7 @@ strata_dtype strata_layer_dtype(const strata_layer_context *context) {
 }
 
 bool strata_layer_is_training(const strata_layer_context *context) {
-    return context->training;
+    return context->training && !context->layer->frozen;
 }
 
 strata_tensor *strata_layer_rng(strata_layer_context *context, uint32_t *out_stream) {
@@ -259,7 +263,7 @@ void strata_layer_penalize(strata_layer_context *context, strata_tensor *x, doub
         double factor;
         strata_tensor *(*of)(strata_tensor *x);
     } terms[] = {{l1, strata_abs}, {l2, strata_square}};
-    if (context->declaring) return;
+    if (context->declaring || context->layer->frozen) return;
     for (int i = 0; i < 2; i++) {
         if (terms[i].factor == 0) continue;
         strata_tensor *sum = strata_reduce_sum(terms[i].of(x), NULL, 0, false);

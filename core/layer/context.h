@@ -94,6 +94,8 @@ typedef struct strata_layer {
     /* A layer inside of another one has that one's name in front: "residual/conv2d". */
     char *name;
     strata_layer_list branches[STRATA_MAX_BRANCHES];
+    /* Its parameters are states that nothing updates, and it works as it does outside of training. */
+    bool frozen;
 } strata_layer;
 
 /* What a layer costs in a program's graph. */

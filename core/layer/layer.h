@@ -47,7 +47,7 @@ void strata_layer_penalize(strata_layer_context *context, strata_tensor *x, doub
         "kernel_l2", STRATA_OPTION_NUMBER, offsetof(type, kernel_l2), 0, 1e6, false  \
     }
 STRATA_MUST_USE strata_status strata_layer_check_penalty(double l1, double l2, strata_error *err);
-/* Whether the program trains (dropout works then and only then). */
+/* Whether the program trains this layer (dropout works then and only then): not where it is frozen. */
 bool strata_layer_is_training(const strata_layer_context *context);
 /* Whether the batch that trains is shared out, so that there are other replicas' parts of it. */
 bool strata_layer_has_replicas(const strata_layer_context *context);

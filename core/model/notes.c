@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/data/prepare/preprocessing.h"
 #include "core/model/model.h"
 #include "strata/tokenizer.h"
 
-static const char prefix[] = "strata.", own_key[] = "model", tokenizer_key[] = "tokenizer";
+static const char prefix[] = "strata.", own_key[] = "model", tokenizer_key[] = "tokenizer",
+                  preprocessing_key[] = "preprocessing";
 enum { LONGEST_KEY = 64 };
 
 static int find(const strata_model *model, const char *key) {
@@ -93,4 +95,32 @@ strata_status strata_model_tokenizer(const strata_model *model, strata_tokenizer
         return strata_fail(err, STRATA_UNAVAILABLE,
                            "the model has no tokenizer: it was not trained on text, or saved without one");
     return strata_tokenizer_from_json(json, strlen(json), "strata.tokenizer", out_tokenizer, err);
+}
+
+/* ---- preprocessing ---- */
+
+strata_status strata_model_set_preprocessing(strata_model *model, const strata_preprocessing *preprocessing,
+                                             strata_error *err) {
+    char *json = NULL;
+    if (preprocessing) STRATA_TRY(strata_preprocessing_to_json(preprocessing, &json, err));
+    strata_status status = strata_model_set_note(model, preprocessing_key, json, err);
+    free(json);
+    return status ? status : strata_model_set_tokenizer(model, preprocessing ? preprocessing->tokenizer : NULL, err);
+}
+
+strata_status strata_model_preprocessing(const strata_model *model, strata_preprocessing **out_preprocessing,
+                                         strata_error *err) {
+    const char *json = strata_model_note(model, preprocessing_key);
+    strata_preprocessing *p = NULL;
+    if (!json)
+        return strata_fail(err, STRATA_UNAVAILABLE,
+                           "the model has no preprocessing: it was trained on arrays as they were, or saved without it");
+    STRATA_TRY(strata_preprocessing_from_json(json, strlen(json), "strata.preprocessing", &p, err));
+    strata_status status =
+        p->kind == STRATA_PREPROCESSING_TEXTS ? strata_model_tokenizer(model, &p->tokenizer, err) : STRATA_OK;
+    if (status)
+        strata_preprocessing_destroy(p);
+    else
+        *out_preprocessing = p;
+    return status;
 }

@@ -40,14 +40,21 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_keep_bytes(strata_datase
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_set_weights(strata_dataset *dataset, const strata_array *weights,
                                                                     strata_error *err);
 STRATA_API bool strata_dataset_has_weights(const strata_dataset *dataset);
-/* Divides arrays as they lie, as Keras' validation_split does: *out_last has the last `fraction` of the elements, *out_first
- * the floor(n * (1 - fraction)) before them, with their labels, weights and names of classes. Both share the dataset's memory
- * and retain it.
+/* Zeros are the defaults. */
+typedef struct strata_split_options {
+    /* Which elements go where. */
+    uint64_t seed;
+    /* Take the elements as they lie, as Keras' validation_split does: *out_first has the floor(n * (1 - fraction)) first. */
+    bool in_order;
+} strata_split_options;
+/* Divides arrays at random: *out_last has round(n * fraction) elements, *out_first the others, with their labels, weights and
+ * names of classes. Where labels are classes, each class is divided so, as nearly as whole numbers allow, so that both parts
+ * have all classes. The parts are copies; in_order they share the dataset's memory and retain it. opts NULL: the defaults.
  * Fails: INVALID for a fraction that is not between 0 and 1 or leaves one of them empty, and for a pipeline, of which
  * strata_dataset_take and strata_dataset_skip give parts. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_split(strata_dataset *dataset, double fraction,
-                                                              strata_dataset **out_first, strata_dataset **out_last,
-                                                              strata_error *err);
+                                                              const strata_split_options *opts, strata_dataset **out_first,
+                                                              strata_dataset **out_last, strata_error *err);
 /* The MNIST classes 0..9 as f32 pixels in 0..1 of shape (28,28) with i32 labels. `split` is "train" or "test".
  *   folder  with the official IDX files, plain or .gz; NULL: images that the program draws itself from `seed` (60,000 and
  *           10,000) */
@@ -77,9 +84,10 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_csv(const strata_cs
  * NULL for none. A wrong name shows the nearest. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_npz(const char *path, const char *features, const char *labels,
                                                             strata_dataset **out_dataset, strata_error *err);
-/* A folder of pictures, <path>/<class>/<name>.png, .pgm or .ppm: f32 pixels in 0..1 of shape (rows, columns, channels),
- * channels 1 or 3 (0: 3), labels i32 in the order of the folders' names. All must have the size of the first; DATA names one
- * that has not. UNSUPPORTED for PNG in a build without libpng. */
+/* A folder of pictures, <path>/<class>/<name>.png, .jpg, .jpeg, .webp, .pgm or .ppm: f32 pixels in 0..1 of shape (rows,
+ * columns, channels), channels 1 or 3 (0: 3), labels i32 in the order of the folders' names. All must have the size of the
+ * first; DATA names one that has not (strata/preprocessing.h brings them to one size). UNSUPPORTED for PNG, JPEG or WebP in a
+ * build without its library. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_image_folder(const char *path, int channels,
                                                                      strata_dataset **out_dataset, strata_error *err);
 /* One line of text on where the data came from ("data_batch_1.bin.xz, data_batch_2.bin.xz: 20000 of 50000 images"); "" when

@@ -94,6 +94,13 @@ typedef struct strata_compile_options {
     strata_strategy *strategy;
 } strata_compile_options;
 
+/* Leaves a layer as it is, with those inside of it: training does not change its parameters, and it works as it does outside of
+ * training (batch_norm takes its running statistics). The parameters that a file gave stay; the file that is saved is as of any
+ * model. Before compile. layer: its name, as "dense" or "residual/conv2d". The parameters of all frozen layers must fit what a
+ * device binds in one piece. Fails: INVALID for a name that no layer has (with the nearest), a compiled model, or when no layer
+ * with parameters is left to train. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_freeze(strata_model *model, const char *layer, strata_error *err);
+
 /* Binds the model to a device (borrowed: it must outlive the model) or a strategy, makes parameters and optimizer slots and
  * initializes those that were not loaded. With a strategy of several replicas, batches in fit, evaluate and predict are of all
  * replicas together, each of which takes its share; results are those of one device on the same batches. Once per model. */

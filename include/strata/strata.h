@@ -18,6 +18,7 @@
 #include "strata/ops.h"
 #include "strata/optimizers.h"
 #include "strata/pipeline.h"
+#include "strata/preprocessing.h"
 #include "strata/status.h"
 #include "strata/strategy.h"
 #include "strata/summary.h"

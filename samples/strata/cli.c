@@ -18,7 +18,7 @@
 #include "core/base/text.h"
 #include "terminal.h"
 
-enum { MAX_OPTIONS = 64 };
+enum { MAX_OPTIONS = 96 };
 
 /* ---- messages ---- */
 
@@ -88,6 +88,25 @@ void print_command_help(const command *command) {
     printf("  %-22s %s\n", "--help", "this text");
 }
 
+/* What others call it. */
+static const struct {
+    const char *command, *name, *instead;
+} other_names[] = {{"train", "lr", "--learning-rate R"},
+                   {"train", "optimizer", "--set optimizer.name=sgd"},
+                   {"train", "loss", "--set loss=mse"},
+                   {"train", "list", "strata help train, which lists the samples"},
+                   {"train", "output", "--save FILE"},
+                   {"train", "target", "--label COLUMN"},
+                   {"predict", "data", "strata predict MODEL.strata FILE"},
+                   {"predict", "output", "--to FILE"},
+                   {"evaluate", "input", "strata evaluate MODEL.strata FILE"}};
+
+static const char *other_name(const command *command, const char *name) {
+    for (size_t i = 0; i < sizeof other_names / sizeof *other_names; i++)
+        if (!strcmp(other_names[i].command, command->name) && !strcmp(other_names[i].name, name)) return other_names[i].instead;
+    return NULL;
+}
+
 static int unknown_option(const command *command, const char *given) {
     const char *words[MAX_OPTIONS + 1] = {"help"};
     int n = 1;
@@ -95,6 +114,8 @@ static int unknown_option(const command *command, const char *given) {
     if (given[0] != '-' || given[1] != '-')
         return usage_error("%s has no option %s; strata help %s lists them", command->name, given, command->name);
     snprintf(name, sizeof name, "%.*s", (int)strcspn(given + 2, "="), given + 2);
+    const char *instead = other_name(command, name);
+    if (instead) return usage_error("%s has no option --%s; use %s", command->name, name, instead);
     for (const option_row *row = command->options; row->name && n < MAX_OPTIONS; row++) words[n++] = row->name;
     const char *near = strata_nearest_name(name, words, (size_t)n);
     if (near) return usage_error("%s has no option --%s. Did you mean --%s?", command->name, name, near);
@@ -139,6 +160,10 @@ static int set_option(const option_row *row, const char *text, void *options) {
     } else if (row->kind == OPTION_TEXT) {
         if (!*text) return usage_error("%s%s needs a %s", dashes(row), row->name, row->value);
         *(const char **)target = text;
+    } else if (row->kind == OPTION_LIST) {
+        text_list *list = target;
+        if (list->n == MOST_TEXTS) return usage_error("%s%s is given more than %d times", dashes(row), row->name, MOST_TEXTS);
+        list->items[list->n++] = text;
     } else if (row->kind == OPTION_INT) {
         long long value = strtoll(text, &end, 10);
         if (!*text || *end || errno || (double)value < row->least || (double)value > row->most)

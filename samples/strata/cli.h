@@ -23,15 +23,31 @@ enum {
 };
 
 /* ---- options ---- */
-/* PLUGIN loads one when it is read, and may be repeated; VERBOSE shows what plugins say. Neither is stored. */
-typedef enum option_kind { OPTION_FLAG, OPTION_INT, OPTION_NUMBER, OPTION_TEXT, OPTION_PLUGIN, OPTION_VERBOSE } option_kind;
+/* LIST is a text_list, of what the option was given each time. PLUGIN loads one when it is read, and may be repeated; VERBOSE
+ * shows what plugins say; neither of the two is stored. */
+typedef enum option_kind {
+    OPTION_FLAG,
+    OPTION_INT,
+    OPTION_NUMBER,
+    OPTION_TEXT,
+    OPTION_LIST,
+    OPTION_PLUGIN,
+    OPTION_VERBOSE
+} option_kind;
+
+/* What an option was given, each time. */
+enum { MOST_TEXTS = 64 };
+typedef struct text_list {
+    const char *items[MOST_TEXTS];
+    int n;
+} text_list;
 
 typedef struct option_row {
     const char *name;  /* without the dashes; a single letter has one dash */
     const char *value; /* what stands for its value in the help: "DIR"; NULL for flags */
     const char *help;
     option_kind kind;
-    size_t offset;      /* in the command's options struct: bool, int64_t, double, const char * */
+    size_t offset;      /* in the command's options struct: bool, int64_t, double, const char *, text_list */
     double least, most; /* INT and NUMBER */
 } option_row;
 

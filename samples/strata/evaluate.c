@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata evaluate: loss and accuracy of a saved model on the test set. */
+ * strata evaluate: how good a saved model is: loss and accuracy, and what else says how good its answers are. */
 #include <stdio.h>
 
-#include "samples.h"
+#include "own.h"
+#include "scores.h"
 
 typedef struct evaluate_options {
     data_options data;
@@ -23,30 +24,42 @@ static const option_row rows[] = {
     DEVICE_OPTION_ROWS(evaluate_options, device),
     {0}};
 
-static int evaluate(const evaluate_options *options, strata_model *model, strata_device *device, strata_dataset *test) {
+static void print_result(const strata_model *model, const strata_metrics *metrics, const scores *found, const sample *sample,
+                         const strata_preprocessing *preprocessing) {
+    print_metrics(model, metrics);
+    print_more(metrics, "");
+    putchar('\n');
+    if (!found->n_classes) print_confusion(model);
+    print_scores(found, sample, preprocessing);
+}
+
+static void print_result_json(const strata_model *model, const strata_device *device, const strata_metrics *metrics,
+                              const scores *found, const sample *sample, const strata_preprocessing *preprocessing) {
+    printf("{\"examples\":%lld,\"loss\":", (long long)metrics->examples);
+    print_json_number(metrics->loss, "%.9g");
+    printf(",\"accuracy\":%.6f,\"device\":", metrics->accuracy);
+    print_json_string(strata_device_get_info(device)->id);
+    print_more_json(model, metrics);
+    print_scores_json(found, sample, preprocessing);
+    printf("}\n");
+}
+
+static int evaluate(const evaluate_options *options, strata_model *model, strata_device *device, const sample_data *test) {
     strata_error err = {0};
     strata_metrics metrics;
+    scores found = {0};
+    const sample *sample = sample_of_model(model, &options->data);
     strata_status status = strata_model_compile(model, device, &(strata_compile_options){.metrics = options->metrics}, &err);
     fallback_report fallback = {0};
     if (!status && options->device.allow_fallback)
         status = say_what_the_host_runs(model, STRATA_PART_EVALUATION, options->batch, 0, device, &fallback, &err);
-    if (!status) status = strata_model_evaluate(model, test, options->batch, &metrics, &err);
-    if (status) return report(FAILING_RUN, status, &err);
-    say_what_it_copied(&fallback, "batch");
-    if (options->json) {
-        printf("{\"examples\":%lld,\"loss\":", (long long)metrics.examples);
-        print_json_number(metrics.loss, "%.9g");
-        printf(",\"accuracy\":%.6f,\"device\":", metrics.accuracy);
-        print_json_string(strata_device_get_info(device)->id);
-        print_more_json(model, &metrics);
-        printf("}\n");
-    } else {
-        print_metrics(model, &metrics);
-        print_more(&metrics, "");
-        putchar('\n');
-        print_confusion(model);
-    }
-    return EXIT_OK;
+    if (!status) status = strata_model_evaluate(model, test->dataset, options->batch, &metrics, &err);
+    if (!status) say_what_it_copied(&fallback, "batch");
+    if (!status) status = scores_measure(model, test->dataset, test->preprocessing, options->batch, &found, &err);
+    if (!status && options->json) print_result_json(model, device, &metrics, &found, sample, test->preprocessing);
+    if (!status && !options->json) print_result(model, &metrics, &found, sample, test->preprocessing);
+    scores_finish(&found);
+    return status ? report(FAILING_RUN, status, &err) : EXIT_OK;
 }
 
 static int open_test_data(const strata_model *model, const data_options *options, sample_data *data) {
@@ -57,10 +70,13 @@ static int open_test_data(const strata_model *model, const data_options *options
 
 static int run(const command *command, int argc, char **argv) {
     evaluate_options options = {0};
-    const char *path = NULL;
+    const char *arguments[2] = {NULL, NULL}, *path;
     int n_arguments = 0;
-    int code = read_options(command, argc, argv, &options, &path, &n_arguments);
+    int code = read_options(command, argc, argv, &options, arguments, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
+    path = arguments[0];
+    if (arguments[1] && options.data.path) return usage_error("evaluate: give the data once, as %s or as --data", arguments[1]);
+    if (arguments[1]) options.data.path = arguments[1];
     strata_error err = {0};
     strata_model *model = NULL;
     strata_device *device = NULL;
@@ -69,7 +85,7 @@ static int run(const command *command, int argc, char **argv) {
     code = status ? report(FAILING_DATA, status, &err) : set_precision(model, options.precision);
     if (!code) code = open_test_data(model, &options.data, &test);
     if (!code) code = open_device(&options.device, &device);
-    if (!code) code = evaluate(&options, model, device, test.dataset);
+    if (!code) code = evaluate(&options, model, device, &test);
     strata_model_destroy(model);
     strata_device_close(device);
     close_data(&test);
@@ -77,9 +93,9 @@ static int run(const command *command, int argc, char **argv) {
 }
 
 const command command_evaluate = {.name = "evaluate",
-                                  .arguments = "MODEL.strata",
-                                  .summary = "loss and accuracy of a saved model on the test set",
+                                  .arguments = "MODEL.strata [DATA]",
+                                  .summary = "how good a saved model is on data that have labels: all rows of DATA",
                                   .options = rows,
                                   .least_arguments = 1,
-                                  .most_arguments = 1,
+                                  .most_arguments = 2,
                                   .run = run};

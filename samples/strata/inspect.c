@@ -12,6 +12,7 @@
 #include "core/data/format/idx.h"
 #include "core/data/format/npy.h"
 #include "core/data/format/npz.h"
+#include "core/data/format/picture.h"
 #include "core/data/format/safetensors.h"
 #include "core/data/format/stream.h"
 #include "core/data/set/cifar10.h"
@@ -225,6 +226,25 @@ static strata_status inspect_model_json(const char *path, listing *list, strata_
     return status;
 }
 
+static bool is_picture(const char *path, const unsigned char *head, size_t n) {
+    (void)path;
+    return strata_picture_matches(head, n);
+}
+
+static strata_status inspect_picture(const char *path, listing *list, strata_error *err) {
+    unsigned char *bytes = NULL;
+    size_t n = 0;
+    strata_picture_size size = {0};
+    STRATA_TRY(strata_stream_read_file(path, MOST_BYTES, &bytes, &n, err));
+    strata_status status = strata_picture_measure(path, bytes, n, &size, err);
+    free(bytes);
+    STRATA_TRY(status);
+    begin(list, path, "a picture (rows, columns, channels)");
+    add(list, (part){"pixels", "u8", STRATA_SHAPE(size.rows, size.columns, size.channels), (int64_t)n});
+    end(list);
+    return STRATA_OK;
+}
+
 static bool is_csv(const char *path, const unsigned char *head, size_t n) {
     (void)head;
     return n && is_called(path, ".csv");
@@ -245,7 +265,7 @@ static part look_at_column(const strata_csv *csv, int column) {
 
 static strata_status inspect_csv(const char *path, listing *list, strata_error *err) {
     strata_csv *csv = NULL;
-    STRATA_TRY(strata_csv_read(path, 0, &csv, err));
+    STRATA_TRY(strata_csv_read_table(path, 0, NULL, &csv, err));
     begin(list, path, "CSV");
     for (int i = 0; i < strata_csv_n_columns(csv); i++) add(list, look_at_column(csv, i));
     end(list);
@@ -261,6 +281,7 @@ static const struct {
                {"npz", is_npz, inspect_npz},
                {"safetensors", is_safetensors, inspect_safetensors},
                {"CIFAR-10", is_cifar10, inspect_cifar10},
+               {"picture", is_picture, inspect_picture},
                {"CSV", is_csv, inspect_csv},
                {"model.json", is_model_json, inspect_model_json},
                {"IDX", is_idx, inspect_idx}};
@@ -271,8 +292,11 @@ static strata_status inspect(const char *path, listing *list, strata_error *err)
     STRATA_TRY(strata_stream_peek_file(path, head, sizeof head, &n, err));
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (formats[i].matches(path, head, n)) return formats[i].inspect(path, list, err);
+    if (ends_with(path, ".onnx"))
+        return strata_fail(err, STRATA_DATA, "%s: is ONNX, which strata does not read; it reads model.json and .strata", path);
     return strata_fail(err, STRATA_DATA,
-                       "%s: begins like none of the formats that are known: safetensors, npy, npz, IDX; nor is it called .csv, "
+                       "%s: begins like none of the formats that are known: safetensors, npy, npz, IDX, PNG, JPEG, WebP, PGM, "
+                       "PPM; nor is it called .csv, "
                        ".json or _batch_1.bin",
                        path);
 }

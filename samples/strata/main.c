@@ -54,6 +54,13 @@ static int help(const char *about) {
         print_help();
         return EXIT_OK;
     }
+    if (!strcmp(about, "help")) {
+        printf(
+            "strata help COMMAND tells a command's options; strata help layers what a model is made of; strata help "
+            "exit-codes\n"
+            "what a script may rely on.\n");
+        return EXIT_OK;
+    }
     if (!strcmp(about, "exit-codes")) {
         fputs(exit_codes, stdout);
         return EXIT_OK;

@@ -139,11 +139,11 @@ static void svg_confusion(const confusion *c, strata_text *svg) {
     svg_end(svg);
 }
 
-static int name_classes(confusion *c, const sample *sample, const csv_schema *schema) {
+static int name_classes(confusion *c, const sample *sample, const strata_preprocessing *preprocessing) {
     c->names = calloc((size_t)c->n, sizeof *c->names);
     if (!c->names) return usage_error("plot: not enough memory"), EXIT_INTERNAL;
     for (int64_t k = 0; k < c->n; k++) {
-        const char *name = class_name(sample, schema, k);
+        const char *name = class_name(sample, preprocessing, k);
         if (name)
             snprintf(c->names[k], CLASS_NAME, "%s", name);
         else
@@ -178,7 +178,7 @@ int plot_confusion(const plot_options *options, const char *path, const plot_tar
     if (!code) {
         c = (confusion){
             .counts = counts.data, .n = counts.shape.dims[0], .accuracy = metrics.accuracy, .examples = metrics.examples};
-        code = name_classes(&c, sample, &data.schema);
+        code = name_classes(&c, sample, data.preprocessing);
     }
     if (!code && target->svg) svg_confusion(&c, target->svg);
     if (!code && !target->svg) print_confusion_plot(&c, &target->look);

@@ -358,7 +358,7 @@ static strata_status open_device_of(checker *c, strata_error *err) {
     int n = 0, chosen = -1;
     unsetenv("STRATA_PLUGINS"); /* this plugin and no other */
     STRATA_TRY(strata_plugin_load(c->options->plugin, err));
-    STRATA_TRY(strata_plugin_rows(c->options->plugin, &rows, &n, err));
+    STRATA_TRY(strata_bridge_rows(c->options->plugin, &rows, &n, err));
     for (int i = 0; i < n && chosen < 0; i++)
         if (!c->options->device || !strcmp(rows[i].id, c->options->device)) chosen = i;
     strata_status status;

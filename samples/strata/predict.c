@@ -3,29 +3,37 @@
  * strata predict: class and probability (or number) for what a person has: pictures, a line of text, rows of a CSV, arrays. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/base/file.h"
+#include "core/base/json.h"
 #include "core/data/format/picture.h"
 #include "core/data/format/stream.h"
+#include "own.h"
 #include "picture.h"
-#include "rows.h"
-#include "samples.h"
 
 typedef struct predict_options {
-    const char *input, *text, *row, *columns, *precision;
+    text_list inputs;
+    const char *input, *text, *row, *columns, *precision, *separator, *to;
     device_flags device;
     int64_t batch;
-    bool invert, json;
+    bool invert, json, probabilities;
 } predict_options;
 
 static const option_row rows[] = {
-    {"input", "FILE", "PNG, PGM, PPM, .npy, IDX, CSV (its header may be left out), or a document a line; maybe .gz",
-     OPTION_TEXT, offsetof(predict_options, input), 0, 0},
+    {"input", "FILE", "the same as FILE behind the model", OPTION_LIST, offsetof(predict_options, inputs), 0, 0},
     {"row", "1,2,...", "the numbers themselves, in the order of the columns that the model learned from", OPTION_TEXT,
      offsetof(predict_options, row), 0, 0},
     {"text", "LINE", "the text itself", OPTION_TEXT, offsetof(predict_options, text), 0, 0},
     {"columns", "A,B,...", "CSV: the columns to take (those that the model learned from)", OPTION_TEXT,
      offsetof(predict_options, columns), 0, 0},
+    {"separator", "C", "CSV: what stands between cells: ; | tab ... (found in the first lines)", OPTION_TEXT,
+     offsetof(predict_options, separator), 0, 0},
+    {"to", "FILE", "write the answers there, as CSV, or as lines of JSON where it is called .json or .jsonl", OPTION_TEXT,
+     offsetof(predict_options, to), 0, 0},
+    {"probabilities", NULL, "those of all classes, not of the answer alone", OPTION_FLAG,
+     offsetof(predict_options, probabilities), 0, 0},
     {"invert", NULL, "pictures: dark on bright, where bright on dark was trained", OPTION_FLAG,
      offsetof(predict_options, invert), 0, 0},
     {"batch", "N", "examples a step (100)", OPTION_INT, offsetof(predict_options, batch), 1, 1e12},
@@ -45,127 +53,236 @@ static strata_status open_picture(const char *path, const strata_model *model, b
     return strata_dataset_take_arrays(&features, NULL, 0, out, err);
 }
 
-/* The columns that --columns names, else those that the model learned from, else all. */
-static strata_status choose(const predict_options *options, const csv_schema *schema, chosen_columns *out_chosen,
-                            strata_error *err) {
-    const data_options wanted = {.columns = options->columns};
-    STRATA_TRY(choose_columns(&(sample){0}, &wanted, schema, out_chosen, err));
-    out_chosen->csv.label = NULL;
-    out_chosen->csv.n_labels = 0;
-    return STRATA_OK;
+/* The row of --row, with a column for each of its cells. */
+static strata_status parse_row(const char *row, strata_csv **out_csv, strata_error *err) {
+    char names[MOST_COLUMNS][24];
+    const char *columns[MOST_COLUMNS];
+    int n = 0;
+    for (const char *at = row; at && n < MOST_COLUMNS; n++) {
+        snprintf(names[n], sizeof names[n], "number %d", n + 1);
+        columns[n] = names[n];
+        at = strchr(at, ',');
+        if (at) at++;
+    }
+    return strata_csv_parse_rows("--row", row, strlen(row), ',', columns, n, out_csv, err);
 }
 
-static strata_status read_rows(const predict_options *options, const strata_model *model, const csv_schema *schema,
-                               strata_csv **out_csv, strata_error *err) {
-    if (options->row) return rows_parse("--row", options->row, model, schema, out_csv, err);
-    if (options->columns) return strata_csv_read(options->input, 0, out_csv, err); /* names need a header */
-    return rows_read(options->input, model, schema, out_csv, err);
-}
-
-static strata_status open_table_rows(const predict_options *options, const strata_model *model, const csv_schema *schema,
-                                     strata_dataset **out, strata_error *err) {
+/* Rows for a model without preprocessing: numbers, in their order or as --columns says. */
+static strata_status open_plain_rows(const predict_options *options, strata_dataset **out, strata_error *err) {
     strata_csv *csv = NULL;
-    chosen_columns columns = {0};
-    strata_status status = choose(options, schema, &columns, err);
-    if (!status) status = read_rows(options, model, schema, &csv, err);
-    if (!status) status = strata_dataset_from_csv(csv, &columns.csv, out, err);
+    char *names = options->columns ? strdup(options->columns) : NULL, *rest = names;
+    const char *columns[MOST_COLUMNS];
+    int n = 0;
+    for (char *name = strsep(&rest, ","); name && n < MOST_COLUMNS; name = strsep(&rest, ",")) columns[n++] = name;
+    const strata_csv_options opts = {.features = n ? columns : NULL, .n_features = n};
+    strata_status status =
+        options->row ? parse_row(options->row, &csv, err) : strata_csv_read_table(options->input, 0, NULL, &csv, err);
+    if (!status) status = strata_dataset_from_csv(csv, &opts, out, err);
     strata_csv_destroy(csv);
-    chosen_columns_finish(&columns);
+    free(names);
     return status;
 }
 
-static strata_status open_numbers(const predict_options *options, const strata_model *model, const csv_schema *schema,
-                                  strata_dataset **out, strata_error *err) {
+static strata_status open_numbers(const predict_options *options, const strata_model *model, strata_dataset **out,
+                                  strata_error *err) {
     unsigned char head[16] = {0};
-    if (options->row || is_table(options->input)) return open_table_rows(options, model, schema, out, err);
+    if (options->row || is_table(options->input)) return open_plain_rows(options, out, err);
     size_t n = 0;
     STRATA_TRY(strata_stream_peek_file(options->input, head, sizeof head, &n, err));
     if (strata_picture_matches(head, n)) return open_picture(options->input, model, options->invert, out, err);
     if (n > 1 && memcmp(head, "\x93N", 2) && memcmp(head, "\0\0", 2))
         return strata_fail(err, STRATA_DATA,
-                           "%s: is neither a picture (PNG, PGM, PPM) nor an array (.npy, IDX) nor called .csv", options->input);
+                           "%s: is neither a picture (PNG, JPEG, WebP, PGM, PPM) nor an array (.npy, IDX) nor called .csv",
+                           options->input);
     return strata_dataset_from_file(options->input, strata_model_input_shape(model), out, err);
 }
 
-static strata_status read_texts(const predict_options *options, const csv_schema *schema, strata_texts **out_texts,
-                                strata_error *err) {
-    strata_csv *csv = NULL;
-    chosen_columns columns = {0};
-    if (!is_table(options->input)) return strata_texts_lines(options->input, out_texts, err);
-    strata_status status = choose(options, schema, &columns, err);
-    if (!status) status = strata_csv_read(options->input, 0, &csv, err);
-    if (!status) status = strata_texts_from_csv(csv, &columns.csv, out_texts, err);
-    strata_csv_destroy(csv);
-    chosen_columns_finish(&columns);
-    return status;
+/* Whether the file has a document a line; else it is a table. */
+static bool has_lines(const char *path) {
+    return strcmp(path, "-") && (!is_table(path) || ends_with(path, ".txt"));
 }
 
-static strata_status open_texts(const predict_options *options, const csv_schema *schema, const strata_tokenizer *tokenizer,
-                                int64_t length, strata_dataset **out, strata_error *err) {
+/* Texts as they are: a line, or a file of lines; of a model of a sample, a table whose columns are all text. */
+static strata_status open_texts(const predict_options *options, const strata_tokenizer *tokenizer, int64_t length,
+                                strata_dataset **out, strata_error *err) {
     strata_texts *texts = NULL;
+    const strata_csv_options opts = {.features = options->columns ? &options->columns : NULL, .n_features = !!options->columns};
     if (options->text) return strata_dataset_from_text(options->text, tokenizer, length, out, err);
-    STRATA_TRY(read_texts(options, schema, &texts, err));
+    STRATA_TRY(has_lines(options->input) ? strata_texts_lines(options->input, &texts, err)
+                                         : strata_texts_csv(options->input, &opts, &texts, err));
     strata_status status = strata_dataset_from_texts(texts, tokenizer, length, out, err);
     strata_texts_destroy(texts);
     return status;
 }
 
-static int open_input(const predict_options *options, const strata_model *model, const csv_schema *schema,
+static int open_input(const predict_options *options, const strata_model *model, const strata_preprocessing *preprocessing,
                       strata_dataset **out) {
     strata_error err = {0};
     strata_tokenizer *tokenizer = NULL;
+    const data_options data = {
+        .path = options->input, .row = options->row, .columns = options->columns, .separator = options->separator};
     strata_status status = strata_model_tokenizer(model, &tokenizer, &err);
-    if (!status && options->row) {
-        strata_tokenizer_destroy(tokenizer);
-        return usage_error("--row: the model learned from texts. Give --text LINE, or --input FILE");
+    const bool texts = !status;
+    int code = EXIT_OK;
+    if (texts && options->row)
+        code = usage_error("--row: the model learned from texts. Give --text LINE, or a FILE");
+    else if (!texts && options->text)
+        code = usage_error("--text: the model has no vocabulary; it was not trained on texts. Give a FILE");
+    else if (preprocessing && !(texts && (options->text || has_lines(options->input))))
+        code = open_unlabelled(preprocessing, &data, out);
+    else {
+        if (texts)
+            status = open_texts(options, tokenizer, strata_model_input_shape(model).dims[0], out, &err);
+        else if (status == STRATA_UNAVAILABLE)
+            status = open_numbers(options, model, out, &err);
+        if (status) code = report(FAILING_DATA, status, &err);
     }
-    if (!status)
-        status = open_texts(options, schema, tokenizer, strata_model_input_shape(model).dims[0], out, &err);
-    else if (status == STRATA_UNAVAILABLE && options->text)
-        return usage_error("--text: the model has no vocabulary; it was not trained on texts. Give --input FILE");
-    else if (status == STRATA_UNAVAILABLE)
-        status = open_numbers(options, model, schema, out, &err);
     strata_tokenizer_destroy(tokenizer);
-    return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
+    return code;
 }
 
 /* ---- what the model says ---- */
 
-static void print_numbers(const float *row, int64_t n, int64_t index, bool json) {
-    if (!json) {
-        printf("%lld", (long long)index);
-        for (int64_t i = 0; i < n; i++) printf("\t%.6g", (double)row[i]);
-        putchar('\n');
+/* Where answers go, and how they are written. */
+typedef struct answers {
+    strata_text text;
+    const sample *sample;
+    const strata_preprocessing *preprocessing;
+    bool json, csv, classes, probabilities;
+    int64_t width; /* numbers of an answer */
+} answers;
+
+static void add_json_number(answers *a, const char *format, double value) {
+    char number[32];
+    snprintf(number, sizeof number, format, value);
+    strata_text_add(&a->text, "%s", isfinite(value) ? number : "null");
+}
+
+static void add_json_string(answers *a, const char *text) {
+    strata_json_writer writer = {0};
+    char *string = NULL;
+    strata_json_write_string(&writer, text);
+    if (!strata_json_take(&writer, &string, NULL, NULL)) strata_text_add(&a->text, "%s", string);
+    free(string);
+}
+
+/* A cell of a table: in CSV with quotes where it needs them. */
+static void add_cell(answers *a, const char *cell) {
+    strata_text_add(&a->text, a->csv ? "," : "\t");
+    if (!a->csv || !strpbrk(cell, ",\"\n\r")) {
+        strata_text_add(&a->text, "%s", cell);
         return;
     }
-    printf("{\"index\":%lld,%s", (long long)index, n == 1 ? "\"value\":" : "\"values\":[");
-    for (int64_t i = 0; i < n; i++) printf("%s", i ? "," : ""), print_json_number(row[i], "%.9g");
-    printf(n == 1 ? "}\n" : "]}\n");
+    strata_text_add(&a->text, "\"");
+    for (; *cell; cell++) strata_text_add(&a->text, *cell == '"' ? "\"\"" : "%c", *cell);
+    strata_text_add(&a->text, "\"");
+}
+
+static const char *class_word(const answers *a, int64_t class, char number[24]) {
+    const char *name = class_name(a->sample, a->preprocessing, class);
+    snprintf(number, 24, "%lld", (long long)class);
+    return name ? name : number;
+}
+
+static int64_t n_classes_of(const answers *a) {
+    return a->width > 1 ? a->width : 2;
+}
+
+static void add_header(answers *a) {
+    char number[24];
+    if (a->json) return;
+    strata_text_add(&a->text, "index");
+    if (a->classes) {
+        add_cell(a, "class");
+        add_cell(a, "probability");
+        for (int64_t c = 0; c < n_classes_of(a) && a->probabilities; c++) add_cell(a, class_word(a, c, number));
+    } else if (a->preprocessing && (a->csv || a->width > 1)) {
+        for (int i = 0; i < strata_preprocessing_n_labels(a->preprocessing); i++)
+            add_cell(a, strata_preprocessing_label(a->preprocessing, i));
+    } else {
+        add_cell(a, a->width == 1 ? "value" : "values");
+    }
+    strata_text_add(&a->text, "\n");
+}
+
+static void add_numbers(answers *a, const float *row, int64_t index) {
+    char number[32];
+    if (a->json) {
+        strata_text_add(&a->text, "{\"index\":%lld,%s", (long long)index, a->width == 1 ? "\"value\":" : "\"values\":[");
+        for (int64_t i = 0; i < a->width; i++)
+            strata_text_add(&a->text, "%s", i ? "," : ""), add_json_number(a, "%.9g", (double)row[i]);
+        strata_text_add(&a->text, a->width == 1 ? "}\n" : "]}\n");
+        return;
+    }
+    strata_text_add(&a->text, "%lld", (long long)index);
+    for (int64_t i = 0; i < a->width; i++) {
+        snprintf(number, sizeof number, a->csv ? "%.9g" : "%.6g", (double)row[i]);
+        add_cell(a, number);
+    }
+    strata_text_add(&a->text, "\n");
+}
+
+static double probability_of(const answers *a, const float *row, int64_t class) {
+    return (double)(a->width > 1 ? row[class] : class ? row[0] : 1 - row[0]);
+}
+
+static void add_class_json(answers *a, const float *row, int64_t index, int64_t best, bool known) {
+    const char *name = known ? class_name(a->sample, a->preprocessing, best) : NULL;
+    strata_text_add(&a->text, "{\"index\":%lld,\"class\":", (long long)index);
+    add_json_number(a, "%.0f", known ? (double)best : NAN);
+    if (name) strata_text_add(&a->text, ",\"name\":"), add_json_string(a, name);
+    strata_text_add(&a->text, ",\"probability\":");
+    add_json_number(a, "%.6f", known ? probability_of(a, row, best) : NAN);
+    if (a->probabilities) {
+        strata_text_add(&a->text, ",\"probabilities\":[");
+        for (int64_t c = 0; c < n_classes_of(a); c++)
+            strata_text_add(&a->text, "%s", c ? "," : ""), add_json_number(a, "%.6f", probability_of(a, row, c));
+        strata_text_add(&a->text, "]");
+    }
+    strata_text_add(&a->text, "}\n");
 }
 
 /* One example's probabilities; a single one is that of class 1. Where one is no number, as of an input too large, there is no
  * answer. */
-static void print_class(const sample *sample, const csv_schema *schema, const float *row, int64_t n, int64_t index, bool json) {
-    int64_t best = 0;
-    for (int64_t i = 1; i < n && !isnan(row[best]); i++)
-        if (row[i] > row[best] || isnan(row[i])) best = i;
-    double probability = (double)row[best];
-    const bool known = !isnan(probability);
-    if (n == 1 && known) best = probability >= 0.5, probability = best ? probability : 1 - probability;
-    const char *name = known ? class_name(sample, schema, best) : NULL;
+static void add_class(answers *a, const float *row, int64_t index) {
     char number[24];
-    snprintf(number, sizeof number, known ? "%lld" : json ? "null" : "-", (long long)best);
-    if (!json) {
-        printf("%lld\t%s\t%.4f\n", (long long)index, name ? name : number, known ? probability : NAN);
+    int64_t best = 0;
+    bool known = true;
+    for (int64_t c = 0; c < n_classes_of(a); c++) {
+        known &= !isnan(probability_of(a, row, c));
+        if (probability_of(a, row, c) > probability_of(a, row, best) || (a->width == 1 && c && row[0] == 0.5F)) best = c;
+    }
+    if (a->json) {
+        add_class_json(a, row, index, best, known);
         return;
     }
-    printf("{\"index\":%lld,\"class\":%s,", (long long)index, number);
-    if (name) printf("\"name\":"), print_json_string(name), putchar(',');
-    printf("\"probability\":"), print_json_number(probability, "%.6f"), printf("}\n");
+    strata_text_add(&a->text, "%lld", (long long)index);
+    add_cell(a, known ? class_word(a, best, number) : "-");
+    snprintf(number, sizeof number, a->csv ? "%.6f" : "%.4f", known ? probability_of(a, row, best) : NAN);
+    add_cell(a, number);
+    for (int64_t c = 0; c < n_classes_of(a) && a->probabilities; c++) {
+        snprintf(number, sizeof number, a->csv ? "%.6f" : "%.4f", probability_of(a, row, c));
+        add_cell(a, number);
+    }
+    strata_text_add(&a->text, "\n");
 }
 
-static int predict(const predict_options *options, strata_model *model, const csv_schema *schema, strata_device *device,
-                   strata_dataset *data) {
+/* To the file of --to, or to standard output. */
+static int write_answers(answers *a, const char *to, int64_t n) {
+    strata_error err = {0};
+    char *bytes = NULL;
+    size_t n_bytes = 0;
+    strata_status status = strata_text_take(&a->text, &bytes, &n_bytes, &err);
+    if (!status && to) status = strata_file_write(to, bytes, n_bytes, &err);
+    if (!status && !to) fwrite(bytes, 1, n_bytes, stdout);
+    free(bytes);
+    if (status) return report(FAILING_DATA, status, &err);
+    if (to) printf("%lld answer%s in %s\n", (long long)n, n == 1 ? "" : "s", to);
+    return EXIT_OK;
+}
+
+static int predict(const predict_options *options, strata_model *model, const strata_preprocessing *preprocessing,
+                   strata_device *device, strata_dataset *data) {
     strata_error err = {0};
     strata_array predictions = {0};
     strata_status status = strata_model_compile(model, device, NULL, &err);
@@ -175,52 +292,71 @@ static int predict(const predict_options *options, strata_model *model, const cs
     if (!status) status = strata_model_predict(model, data, options->batch, &predictions, &err);
     if (status) return report(FAILING_RUN, status, &err);
     say_what_it_copied(&fallback, "batch");
-    const sample *sample = sample_of_model(model, &(data_options){0});
-    int64_t n = predictions.shape.dims[0], width = strata_shape_elements(predictions.shape) / n;
-    bool classes = classifies(model);
-    if (!options->json) printf(classes ? "index\tclass\tprobability\n" : width == 1 ? "index\tvalue\n" : "index\tvalues\n");
-    for (int64_t i = 0; i < n; i++)
-        if (classes)
-            print_class(sample, schema, (const float *)predictions.data + i * width, width, i, options->json);
-        else
-            print_numbers((const float *)predictions.data + i * width, width, i, options->json);
+    const char *to = options->to;
+    const int64_t n = predictions.shape.dims[0];
+    answers a = {.sample = sample_of_model(model, &(data_options){0}),
+                 .preprocessing = preprocessing,
+                 .json = options->json || (to && (ends_with(to, ".json") || ends_with(to, ".jsonl"))),
+                 .csv = to != NULL,
+                 .classes = classifies(model),
+                 .probabilities = options->probabilities,
+                 .width = strata_shape_elements(predictions.shape) / n};
+    if (preprocessing) strata_preprocessing_restore(preprocessing, &predictions);
+    add_header(&a);
+    for (int64_t i = 0; i < n; i++) (a.classes ? add_class : add_numbers)(&a, (const float *)predictions.data + i * a.width, i);
     strata_array_finish(&predictions);
+    return write_answers(&a, to, n);
+}
+
+/* What is to be judged is said once. */
+static int check_options(predict_options *options, const char *file) {
+    if (options->inputs.n + !!file > 1)
+        return usage_error("predict takes one FILE; join them, or call it for each: \"%s\" and \"%s\" are two",
+                           file ? file : options->inputs.items[0], options->inputs.items[file ? 0 : 1]);
+    options->input = file ? file : options->inputs.n ? options->inputs.items[0] : NULL;
+    const int n = !!options->input + !!options->text + !!options->row;
+    if (n != 1)
+        return usage_error("predict needs a FILE, --text LINE or --row 1,2,...%s; strata help predict",
+                           n ? ", not more than one" : "");
+    if (options->row && options->columns)
+        return usage_error("--columns: a --row has no names; it is all columns in their order");
     return EXIT_OK;
 }
 
 static int run(const command *command, int argc, char **argv) {
     predict_options options = {0};
-    const char *path = NULL;
+    const char *arguments[2] = {NULL, NULL};
     int n_arguments = 0;
-    int code = read_options(command, argc, argv, &options, &path, &n_arguments);
+    int code = read_options(command, argc, argv, &options, arguments, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
-    const int n_inputs = !!options.input + !!options.text + !!options.row;
-    if (n_inputs != 1)
-        return usage_error("predict needs --input FILE, --text LINE or --row 1,2,...%s; strata help predict",
-                           n_inputs ? ", not more than one" : "");
-    if (options.row && options.columns) return usage_error("--columns: a --row has no names; it is all columns in their order");
+    code = check_options(&options, arguments[1]);
+    if (code) return code;
     strata_error err = {0};
     strata_model *model = NULL;
     strata_device *device = NULL;
     strata_dataset *data = NULL;
-    csv_schema schema = {0};
-    strata_status status = strata_model_load(path, &model, &err);
-    if (!status) status = schema_read(model, &schema, &err);
+    strata_preprocessing *preprocessing = NULL;
+    strata_status status = strata_model_load(arguments[0], &model, &err);
+    if (!status) status = recall_preprocessing(model, &preprocessing, &err);
     code = status ? report(FAILING_DATA, status, &err) : set_precision(model, options.precision);
-    if (!code) code = open_input(&options, model, &schema, &data);
+    if (!code) code = open_input(&options, model, preprocessing, &data);
     if (!code) code = open_device(&options.device, &device);
-    if (!code) code = predict(&options, model, &schema, device, data);
+    if (!code) code = predict(&options, model, preprocessing, device, data);
     strata_model_destroy(model);
     strata_device_close(device);
     strata_dataset_destroy(data);
-    schema_finish(&schema);
+    strata_preprocessing_destroy(preprocessing);
     return code;
 }
 
-const command command_predict = {.name = "predict",
-                                 .arguments = "MODEL.strata",
-                                 .summary = "class and probability of pictures, texts, rows of numbers",
-                                 .options = rows,
-                                 .least_arguments = 1,
-                                 .most_arguments = 1,
-                                 .run = run};
+const command command_predict = {
+    .name = "predict",
+    .arguments = "MODEL.strata [FILE]",
+    .summary = "class and probability of pictures, texts, rows of numbers",
+    .details =
+        "FILE is a table (CSV; its header may be left out), a picture or a folder of them, an array\n"
+        "(.npy, .npz, IDX), or texts, one a line; maybe .gz or .xz; - is a table on standard input.\n",
+    .options = rows,
+    .least_arguments = 1,
+    .most_arguments = 2,
+    .run = run};

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The table of samples. Each model is samples/<name>/model.json, put into the program when it is built. */
-#include "samples.h"
-
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/text.h"
+#include "own.h"
 #include "sample_models.h"
 
 static const sample samples[] = {
@@ -57,7 +57,7 @@ static const sample samples[] = {
     {.name = "fake_news",
      .about = "whether a tweet is true: words, 1-D convolution; or the texts of your CSV",
      .model = model_fake_news,
-     .open = open_text_table,
+     .open = open_own,
      .fetch = "fake_news",
      .epochs = 8,
      .batch = 64,
@@ -85,9 +85,12 @@ static const sample samples[] = {
 };
 enum { N_SAMPLES = sizeof samples / sizeof *samples };
 
-/* What a model of the user's own learns from a CSV: numbers, or one that takes tokens texts. */
-static const sample table = {.name = "table", .open = open_table, .tables = {{"train"}, {"test"}}};
-static const sample text_table = {.name = "table", .open = open_text_table, .texts = true, .tables = {{"train"}, {"test"}}};
+/* Data of the user's own, for a model of the user's own. */
+static const sample own = {.name = "own", .open = open_own};
+
+const sample *own_sample(void) {
+    return &own;
+}
 
 const sample *find_sample(const char *name) {
     for (int i = 0; i < N_SAMPLES; i++)
@@ -95,17 +98,30 @@ const sample *find_sample(const char *name) {
     return NULL;
 }
 
+/* A folder of MNIST's own files, which a model without a label learns from. */
+static bool has_idx(const char *path) {
+    char file[4096];
+    static const char *const names[] = {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte", "train-labels-idx1-ubyte"};
+    for (size_t i = 0; i < 2 * sizeof names / sizeof *names; i++)
+        if (snprintf(file, sizeof file, "%s/%s%s", path, names[i / 2], i % 2 ? ".gz" : "") < (int)sizeof file &&
+            !access(file, F_OK))
+            return true;
+    return false;
+}
+
 const sample *sample_of_model(const strata_model *model, const data_options *options) {
     const sample *found = find_sample(strata_model_label(model));
     if (found) return found;
-    if (strata_model_input_dtype(model) == STRATA_DTYPE_I32) return &text_table;
-    return options->path && (options->label || has_table(&table, options->path)) ? &table : &samples[0];
+    if (strata_model_note(model, "preprocessing") || strata_model_input_dtype(model) == STRATA_DTYPE_I32) return &own;
+    return options->path && (options->label || options->labels || is_own_data(options->path)) && !has_idx(options->path)
+               ? &own
+               : &samples[0];
 }
 
-const char *class_name(const sample *sample, const csv_schema *schema, int64_t class) {
+const char *class_name(const sample *sample, const strata_preprocessing *preprocessing, int64_t class) {
     static char word[64];
     const char *at = sample->classes;
-    if (schema->n_columns) return schema_class_name(schema, class);
+    if (preprocessing) return strata_preprocessing_class_name(preprocessing, class);
     for (; at && class > 0; class --) {
         at = strchr(at, ',');
         if (at) at++;
@@ -166,8 +182,13 @@ int open_model(const char *name, bool saved, strata_model **out_model) {
         status = strata_model_from_json(found->model, strlen(found->model), name, out_model, &err);
     else if (ends_with(name, ".json"))
         status = strata_model_read_json(name, out_model, &err);
+    else if (ends_with(name, ".onnx"))
+        return usage_error("%s: is ONNX, which strata does not read; describe the model in MODEL.json (strata help layers)",
+                           name);
     else if (saved && (strchr(name, '.') || strchr(name, '/')))
         status = strata_model_load(name, out_model, &err);
+    else if (ends_with(name, ".strata") || ends_with(name, ".safetensors"))
+        return usage_error("%s: is a trained model; to train it further: strata train --from %s DATA", name, name);
     else
         return unknown_sample(name);
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;

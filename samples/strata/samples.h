@@ -4,42 +4,58 @@
 #ifndef STRATA_SAMPLES_SAMPLES_H
 #define STRATA_SAMPLES_SAMPLES_H
 
+#include <strata/preprocessing.h>
 #include <strata/tokenizer.h>
 
 #include "cli.h"
-#include "schema.h"
 
 /* Where data are and which part of them is meant; the options of every command that reads them. */
 typedef struct data_options {
     const char *path;            /* --data: folder or file; NULL: made data */
     const char *label, *columns; /* of a CSV; NULL: the sample's own */
     const char *weight;          /* of a CSV of numbers: the column of weights; NULL: none */
+    const char *separator;       /* of a CSV; NULL: it is found */
+    const char *labels;          /* of .npy features: the file of their labels */
+    const char *row;             /* predict: the cells themselves, instead of a path */
     bool subwords;               /* a new tokenizer cuts words into pieces */
+    const char *task;            /* "classification" or "regression"; NULL: as the label looks, or as the model's loss says */
+    double test_split;           /* of data without a part for testing; 0: a fifth */
+    bool no_test;                /* all are for training */
+    int64_t size;                /* rows and columns of pictures; 0: as they are */
+    int64_t seed;                /* of the division */
 } data_options;
-#define DATA_OPTION_ROWS(type, member)                                                                            \
-    {"data",                                                                                                      \
-     "DIR",                                                                                                       \
-     "folder (or file) of the data; default: data that the program makes",                                        \
-     OPTION_TEXT,                                                                                                 \
-     offsetof(type, member.path),                                                                                 \
-     0,                                                                                                           \
-     0},                                                                                                          \
-        {"label",                                                                                                 \
-         "COLUMN",                                                                                                \
-         "CSV: the column to be learned; several, A,B, are numbers learned together",                             \
-         OPTION_TEXT,                                                                                             \
-         offsetof(type, member.label),                                                                            \
-         0,                                                                                                       \
-         0},                                                                                                      \
-        {"weight-column",                                                                                         \
-         "COLUMN",                                                                                                \
-         "CSV of numbers: the column that says what a row's loss counts",                                         \
-         OPTION_TEXT,                                                                                             \
-         offsetof(type, member.weight),                                                                           \
-         0,                                                                                                       \
-         0},                                                                                                      \
-    {                                                                                                             \
-        "columns", "A,B,...", "CSV: the columns to learn from", OPTION_TEXT, offsetof(type, member.columns), 0, 0 \
+#define DATA_OPTION_ROWS(type, member)                                                                             \
+    {"data",                                                                                                       \
+     "DIR",                                                                                                        \
+     "folder (or file) of the data; default: data that the program makes",                                         \
+     OPTION_TEXT,                                                                                                  \
+     offsetof(type, member.path),                                                                                  \
+     0,                                                                                                            \
+     0},                                                                                                           \
+        {"label",                                                                                                  \
+         "COLUMN",                                                                                                 \
+         "CSV: the column to be learned (the last); several, A,B, are numbers learned together",                   \
+         OPTION_TEXT,                                                                                              \
+         offsetof(type, member.label),                                                                             \
+         0,                                                                                                        \
+         0},                                                                                                       \
+        {"separator",                                                                                              \
+         "C",                                                                                                      \
+         "CSV: what stands between cells: ; | tab ... (found in the first lines)",                                 \
+         OPTION_TEXT,                                                                                              \
+         offsetof(type, member.separator),                                                                         \
+         0,                                                                                                        \
+         0},                                                                                                       \
+        {"labels", "Y.npy", "data.npy: the file of its labels", OPTION_TEXT, offsetof(type, member.labels), 0, 0}, \
+        {"weight-column",                                                                                          \
+         "COLUMN",                                                                                                 \
+         "CSV of numbers: the column that says what a row's loss counts",                                          \
+         OPTION_TEXT,                                                                                              \
+         offsetof(type, member.weight),                                                                            \
+         0,                                                                                                        \
+         0},                                                                                                       \
+    {                                                                                                              \
+        "columns", "A,B,...", "CSV: the columns to learn from", OPTION_TEXT, offsetof(type, member.columns), 0, 0  \
     }
 
 typedef struct sample sample;
@@ -50,8 +66,13 @@ typedef struct sample_data {
     strata_dataset *dataset;
     strata_tokenizer *tokenizer; /* of texts: used when it is there, else made from the texts */
     int64_t length, vocabulary;  /* of texts: tokens of an example, and how many there are, told by the model */
+    strata_task task;            /* by the model's loss */
+    strata_shape picture;        /* what the model takes, where it is pictures */
     bool whole;                  /* of a CSV that is the only one all rows are taken, none kept for testing */
-    csv_schema schema;           /* of a CSV: what options leave open is as it says; made when it is empty */
+    /* Of own data: a model's, or made from the training part. */
+    strata_preprocessing *preprocessing;
+    strata_dataset *rest; /* of own data that have no part for testing: what training left for it */
+    bool split;           /* whether it left something */
 } sample_data;
 
 struct sample {
@@ -80,7 +101,7 @@ const sample *sample_of_model(const strata_model *model, const data_options *opt
 int set_precision(strata_model *model, const char *name);
 const char *precision_of(const strata_model *model);
 /* The word for a class; NULL: it is its number. Holds until the next call. */
-const char *class_name(const sample *sample, const csv_schema *schema, int64_t class);
+const char *class_name(const sample *sample, const strata_preprocessing *preprocessing, int64_t class);
 /* Whether answers are right or wrong, so that accuracy says something: by the model's loss. */
 bool classifies(const strata_model *model);
 /* "accuracy 97.00 % on 10000 test examples, loss 0.1", without an end of line; the loss alone where answers are no classes. */
@@ -99,35 +120,26 @@ typedef struct column_list {
     int n;
     char *text;
 } column_list;
-/* What a table's columns are; zero-initialize, finish when done. */
-typedef struct chosen_columns {
-    strata_csv_options csv; /* names are those of the lists, and of what they were chosen from */
-    column_list features, labels;
-} chosen_columns;
-void chosen_columns_finish(chosen_columns *chosen);
 /* Opens one part of a sample's data, or says how to get them. Returns an exit code. */
 int open_data(const sample *sample, const data_options *options, const char *split, sample_data *data);
 void close_data(sample_data *data);
 /* What the model says of the texts that it takes: their length and vocabulary. */
 void describe_inputs(const strata_model *model, sample_data *data);
-/* Puts into `data` what opening another part of what the model learned from needs of it: its tokenizer, its schema, the length
- * of its texts. */
+/* The model's; *out NULL: it has none. */
+STRATA_MUST_USE strata_status recall_preprocessing(const strata_model *model, strata_preprocessing **out, strata_error *err);
+/* Puts into `data` what opening another part of what the model learned from needs of it: its preprocessing, its tokenizer, the
+ * length of its texts. */
 int recall_data(const strata_model *model, const sample *sample, sample_data *data);
-/* What a table's columns are: as the options say, else the schema, else the sample, which must outlive what is chosen. */
-STRATA_MUST_USE strata_status choose_columns(const sample *sample, const data_options *options, const csv_schema *schema,
-                                             chosen_columns *out_chosen, strata_error *err);
 /* Where the sample takes any width: the model anew with the data's number of numbers, and as many outputs as there are
  * labels. */
 int fit_model_to_data(const sample *sample, const sample_data *data, strata_model **model);
 /* Whether the path is a CSV's, or a folder that has one of the sample's. */
 bool is_table(const char *path);
 bool has_table(const sample *sample, const char *path);
-int open_table(const sample *sample, const data_options *options, const char *split, sample_data *data);
 int open_linear(const sample *sample, const data_options *options, const char *split, sample_data *data);
 int open_regression(const sample *sample, const data_options *options, const char *split, sample_data *data);
 int open_cifar10(const sample *sample, const data_options *options, const char *split, sample_data *data);
 int open_imdb(const sample *sample, const data_options *options, const char *split, sample_data *data);
-int open_text_table(const sample *sample, const data_options *options, const char *split, sample_data *data);
 int open_mnist(const sample *sample, const data_options *options, const char *split, sample_data *data);
 
 #endif

@@ -10,12 +10,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "own.h"
 #include "progress.h"
 #include "run_log.h"
 #include "samples.h"
+#include "scores.h"
 
 typedef struct train_options {
     data_options data;
+    const char *model, *write_model, *from, *freeze;
+    text_list set;
+    bool augment;
     const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log;
     device_flags device;
     strategy_flags strategy;
@@ -27,6 +32,24 @@ typedef struct train_options {
 
 static const option_row rows[] = {
     DATA_OPTION_ROWS(train_options, data),
+    {"task", "KIND", "own data: classification or regression (as the label looks)", OPTION_TEXT,
+     offsetof(train_options, data.task), 0, 0},
+    {"test-split", "F", "own data: the share that is kept for testing (0.2)", OPTION_NUMBER,
+     offsetof(train_options, data.test_split), 1e-12, 1},
+    {"size", "N", "pictures: rows and columns that all are brought to (their own where they are all alike, at most 64)",
+     OPTION_INT, offsetof(train_options, data.size), 1, 4096},
+    {"augment", NULL, "pictures: learn from each flipped left to right and moved a little, at random", OPTION_FLAG,
+     offsetof(train_options, augment), 0, 0},
+    {"model", "KIND", "own data: mlp, cnn, resnet, text or attention (as suits the data)", OPTION_TEXT,
+     offsetof(train_options, model), 0, 0},
+    {"set", "PATH=VALUE", "another value in the model's JSON: layers.0.units=64; may be given several times", OPTION_LIST,
+     offsetof(train_options, set), 0, 0},
+    {"write-model", "FILE", "write the model's JSON there, to be edited", OPTION_TEXT, offsetof(train_options, write_model), 0,
+     0},
+    {"freeze", "A,B", "the layers of these names stay as they are, with --from: strata summary lists them", OPTION_TEXT,
+     offsetof(train_options, freeze), 0, 0},
+    {"from", "MODEL.strata", "own data: train this model further, with its preprocessing", OPTION_TEXT,
+     offsetof(train_options, from), 0, 0},
     {"subwords", NULL, "texts: cut words into pieces, so that no word is unknown", OPTION_FLAG,
      offsetof(train_options, data.subwords), 0, 0},
     {"epochs", "N", "times over the data (as the sample says, else 5)", OPTION_INT, offsetof(train_options, epochs), 1, 1e6},
@@ -73,7 +96,7 @@ static const option_row rows[] = {
     {"trace", "FILE",
      "write what ran when there, for chrome://tracing or ui.perfetto.dev; worker 2 of several: with .rank2 before its ending",
      OPTION_TEXT, offsetof(train_options, trace), 0, 0},
-    {"validation-split", "F", "this share of the examples, the last ones, is not trained on but evaluated after each epoch (0)",
+    {"validation-split", "F", "this share of the examples of each class is not trained on but evaluated after each epoch (0)",
      OPTION_NUMBER, offsetof(train_options, validation_split), 1e-12, 1},
     {"validation", "DIR", "evaluate these after each epoch: a CSV file, or the test part of a folder such as --data takes",
      OPTION_TEXT, offsetof(train_options, validation), 0, 0},
@@ -233,6 +256,7 @@ typedef struct training {
     strata_auto_shard auto_shard;
     sample_data train, test, validation;
     fallback_report fallbacks[MOST_FALLBACKS];
+    scores test_scores;    /* of own data */
     double *class_weights; /* NULL: 1 each */
     int n_class_weights;
     strata_history history;
@@ -248,16 +272,20 @@ typedef struct training {
 /* What was learned of the training data, for the part that is opened next. */
 static void hand_on(sample_data *from, sample_data *to) {
     to->tokenizer = from->tokenizer;
-    to->schema = from->schema;
+    to->preprocessing = from->preprocessing;
+    to->rest = from->rest;
+    to->split = from->split;
     from->tokenizer = NULL;
-    from->schema = (csv_schema){0};
+    from->preprocessing = NULL;
+    from->rest = NULL;
 }
 
 static int split_validation(training *t) {
     strata_error err = {0};
     strata_dataset *first = NULL;
+    const strata_split_options opts = {.seed = (uint64_t)t->options.seed};
     strata_status status =
-        strata_dataset_split(t->train.dataset, t->options.validation_split, &first, &t->validation.dataset, &err);
+        strata_dataset_split(t->train.dataset, t->options.validation_split, &opts, &first, &t->validation.dataset, &err);
     if (status) return report(FAILING_USAGE, strata_fail_in(&err, status, "--validation-split"), &err);
     strata_dataset_destroy(t->train.dataset);
     t->train.dataset = first;
@@ -270,31 +298,38 @@ static int open_validation(training *t) {
     if (!t->options.validation) return EXIT_OK;
     options.path = t->options.validation;
     t->validation.whole = true;
+    strata_dataset *rest = t->train.rest; /* which is for testing */
+    t->train.rest = NULL;
     hand_on(&t->train, &t->validation);
     const int code = open_data(t->sample, &options, "test", &t->validation);
     hand_on(&t->validation, &t->train);
+    t->train.rest = rest;
     return code;
 }
 
-/* A tokenizer is made from the training texts, a schema of the training table; both are saved with the model. */
+static strata_flip_crop own_augment = {.flip = true, .padding = 2};
+
+/* A tokenizer is made from the training texts, a preprocessing from own data; both are saved with the model. */
 static int open_all(training *t) {
     strata_error err = {0};
     describe_inputs(t->model, &t->train);
     describe_inputs(t->model, &t->validation);
     describe_inputs(t->model, &t->test);
-    int code = open_data(t->sample, &t->options.data, "train", &t->train);
+    int code = t->train.dataset ? EXIT_OK : open_data(t->sample, &t->options.data, "train", &t->train);
     if (!code) code = open_validation(t);
     if (code) return code;
     hand_on(&t->train, &t->test);
     code = open_data(t->sample, &t->options.data, "test", &t->test);
     if (!code) code = fit_model_to_data(t->sample, &t->train, &t->model);
     if (code) return code;
-    strata_status status = schema_write(&t->test.schema, t->model, &err);
+    strata_status status =
+        t->test.preprocessing ? strata_model_set_preprocessing(t->model, t->test.preprocessing, &err) : STRATA_OK;
     if (!status && t->test.tokenizer) status = strata_model_set_tokenizer(t->model, t->test.tokenizer, &err);
-    if (!status && t->sample->augment) {
+    strata_flip_crop *augment = t->options.augment ? &own_augment : t->sample->augment;
+    if (!status && augment) {
         status = strata_dataset_keep_bytes(t->train.dataset, &err);
         if (!status) status = strata_dataset_shuffle(&t->train.dataset, NULL, &err); /* a pipeline has an order of its own */
-        if (!status) status = strata_dataset_map(&t->train.dataset, strata_augment_flip_crop, t->sample->augment, NULL, &err);
+        if (!status) status = strata_dataset_map(&t->train.dataset, strata_augment_flip_crop, augment, NULL, &err);
     }
     if (status) return report(FAILING_DATA, status, &err);
     int64_t n = strata_dataset_size(t->train.dataset);
@@ -463,6 +498,8 @@ static int fit(training *t) {
     progress_say(r->line, "evaluating the test examples ...");
     if (!status) status = measure_validation(t, &err);
     if (!status) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);
+    if (!status && t->test.preprocessing)
+        status = scores_measure(t->model, t->test.dataset, t->test.preprocessing, 0, &t->test_scores, &err);
     if (!status) status = strata_model_replicas_equal(t->model, &t->replicas_equal, &err);
     if (!status) status = strata_model_sha256(t->model, t->sha256, &err);
     progress_hide(r->line);
@@ -562,6 +599,8 @@ static void print_result(const training *t) {
         print_workers(t);
         printf("\n");
         print_confusion(t->model);
+        print_number_scores(&t->test_scores);
+        print_hint(&t->test_scores, t->sample, t->test.preprocessing);
         if (t->options.save) printf("saved %s\n", t->options.save);
         return;
     }
@@ -581,6 +620,7 @@ static void print_result(const training *t) {
     print_json_number(tested->loss, "%.9g");
     print_validation_json(t);
     print_more_json(t->model, &t->test_metrics);
+    print_scores_json(&t->test_scores, t->sample, t->test.preprocessing);
     printf(",\"weights_sha256\":\"%s\",\"peak_rss_mib\":%lld}\n", t->sha256, (long long)peak_rss_mib());
 }
 
@@ -619,8 +659,10 @@ static int read_class_weights(const char *list, training *t) {
 
 static void choose_defaults(training *t) {
     enum { EPOCHS = 5, BATCH = 64 };
-    if (!t->options.epochs) t->options.epochs = t->sample->epochs ? t->sample->epochs : EPOCHS;
-    if (!t->options.batch) t->options.batch = t->sample->batch ? t->sample->batch : BATCH;
+    int64_t epochs = t->sample->epochs ? t->sample->epochs : EPOCHS, batch = t->sample->batch ? t->sample->batch : BATCH;
+    if (t->train.dataset) own_defaults(t->train.preprocessing, strata_dataset_size(t->train.dataset), &epochs, &batch);
+    if (!t->options.epochs) t->options.epochs = epochs;
+    if (!t->options.batch) t->options.batch = batch;
     t->batch = t->options.global_batch ? t->options.global_batch
                                        : t->options.batch * strata_strategy_num_replicas_in_sync(t->strategy);
 }
@@ -628,6 +670,11 @@ static void choose_defaults(training *t) {
 /* What the data are, when they do not say it by themselves. */
 static void print_source(const training *t) {
     const char *source = strata_dataset_source(t->train.dataset);
+    if (t->test.preprocessing) {
+        printf("\n");
+        print_own(&t->options.data, &t->test, t->train.dataset, t->test.dataset);
+        return;
+    }
     if (!t->options.data.path) printf(", with %s", t->sample->made);
     printf("\n");
     if (*source) printf("%s\n", source);
@@ -672,7 +719,60 @@ static int check_validation(const train_options *o) {
     return EXIT_OK;
 }
 
+/* A sample, or a model of the user's own. */
+static int open_named(training *t) {
+    const char *alone = t->options.model ? "model" : t->options.from ? "from" : NULL;
+    if (alone)
+        return usage_error("--%s is for data of your own, strata train DATA --%s %s; \"%s\" is no file or folder of data",
+                           alone, alone, t->options.model ? t->options.model : t->options.from, t->name);
+    int code = open_model(t->name, false, &t->model);
+    if (!code) code = apply_settings(&t->options.set, &t->model);
+    if (!code) t->sample = sample_of_model(t->model, &t->options.data);
+    return code;
+}
+
+/* The layers that --freeze names stay as the file has them. */
+static int freeze_layers(training *t) {
+    strata_error err = {0};
+    strata_status status = STRATA_OK;
+    char *names = t->options.freeze ? strdup(t->options.freeze) : NULL, *rest = names;
+    for (char *name = strsep(&rest, ","); name && !status; name = strsep(&rest, ","))
+        status = strata_model_freeze(t->model, name, &err);
+    free(names);
+    return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
+}
+
+/* The model of --from, whose preprocessing the data go through. */
+static int open_from(training *t) {
+    strata_error err = {0};
+    if (t->options.model || t->options.set.n)
+        return usage_error("--%s makes a new model, and --from trains one further; give one of them",
+                           t->options.model ? "model" : "set");
+    strata_status status = strata_model_load(t->options.from, &t->model, &err);
+    if (status) return report(FAILING_DATA, status, &err);
+    t->sample = sample_of_model(t->model, &t->options.data);
+    int code = recall_data(t->model, t->sample, &t->train);
+    if (!code && !t->train.preprocessing)
+        code = usage_error("--from %s: it has no preprocessing, as it was not trained on data of your own", t->options.from);
+    return code ? code : freeze_layers(t);
+}
+
+/* Data first: the model is made for them, unless --from names one. */
+static int open_own_data(training *t) {
+    if (t->options.data.path) return usage_error("%s and --data %s: give the data once", t->name, t->options.data.path);
+    t->options.data.path = t->name;
+    if (t->options.freeze && !t->options.from)
+        return usage_error("--freeze keeps layers of a trained model; name it with --from");
+    int code = t->options.from ? open_from(t) : EXIT_OK;
+    if (!code) t->sample = own_sample();
+    if (!code) code = open_data(t->sample, &t->options.data, "train", &t->train);
+    if (!code && !t->model)
+        code = make_own_model(t->options.model, t->train.preprocessing, strata_dataset_size(t->train.dataset), &t->model);
+    return code ? code : apply_settings(&t->options.set, &t->model);
+}
+
 static int train(training *t) {
+    t->options.data.seed = t->options.seed;
     int code = check_validation(&t->options);
     if (!code) code = read_auto_shard(t);
     if (!code && t->options.save) code = check_save("save", t->options.save);
@@ -681,10 +781,10 @@ static int train(training *t) {
     if (!code && t->options.log) code = check_save("log", t->options.log);
     if (!code && t->options.log_every && !t->options.log)
         code = usage_error("--log-every says how often --log FILE gets a row");
-    if (!code) code = open_model(t->name, false, &t->model);
+    if (!code) code = is_own_data(t->name) ? open_own_data(t) : open_named(t);
+    if (!code && t->options.write_model) code = write_model_json(t->model, t->options.write_model);
     if (!code) code = read_class_weights(t->options.class_weights, t);
     if (!code) code = set_precision(t->model, t->options.precision);
-    if (!code) t->sample = sample_of_model(t->model, &t->options.data);
     if (!code && t->options.batch && t->options.global_batch) code = usage_error("give --batch or --global-batch, not both");
     t->options.device.on_compile = on_compile;
     t->options.device.user = &t->reporter;
@@ -711,6 +811,7 @@ static int run(const command *command, int argc, char **argv) {
     if (code) return code < 0 ? EXIT_OK : code;
     code = train(&t);
     strata_history_finish(&t.history);
+    scores_finish(&t.test_scores);
     free(t.class_weights);
     strata_model_destroy(t.model);
     close_strategy(&t.opened);
@@ -722,8 +823,14 @@ static int run(const command *command, int argc, char **argv) {
 
 const command command_train = {
     .name = "train",
-    .arguments = "NAME|MODEL.json",
-    .summary = "train a sample or a model of your own",
+    .arguments = "DATA|MODEL.json|NAME",
+    .summary = "train on data of your own, a model of your own, or a sample",
+    .details =
+        "strata train flowers.csv                    a table: its last column, or --label, is learned\n"
+        "strata train photos/                        a folder with a folder of pictures for each class\n"
+        "strata train data.npz                       arrays x and y, or x_train, y_train, x_test, y_test\n"
+        "strata train MODEL.json --data DATA         a model of your own (strata help layers)\n"
+        "strata train --from M.strata more.csv       a trained model further\n",
     .print_more = print_samples,
     .options = rows,
     .least_arguments = 1,

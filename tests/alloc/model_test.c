@@ -189,7 +189,7 @@ static strata_status tell_json(strata_error *err) {
 static strata_status tell_split(strata_error *err) {
     strata_dataset *whole = NULL, *first = NULL, *last = NULL;
     STRATA_TRY(make_dataset(&whole, err));
-    strata_status status = strata_dataset_split(whole, 0.3, &first, &last, err);
+    strata_status status = strata_dataset_split(whole, 0.3, NULL, &first, &last, err);
     strata_dataset_destroy(whole);
     strata_dataset_destroy(first);
     strata_dataset_destroy(last);
@@ -205,6 +205,56 @@ static strata_status tell_rows(strata_error *err) {
     strata_status status = strata_dataset_from_csv(csv, &opts, &dataset, err);
     strata_dataset_destroy(dataset);
     strata_csv_destroy(csv);
+    return status;
+}
+
+/* A table's preprocessing, found, measured, written into a model and read from it. */
+static strata_status tell_preprocessing(strata_error *err) {
+    static const char text[] =
+        "n,w,when,note,kind\n1,red,2024-01-01,x,a\n,blue,2024-01-02,x,b\n3,red,2024-01-03,x,a\n4,red,,x,b\n";
+    strata_csv *csv = NULL;
+    strata_preprocessing *p = NULL, *kept = NULL;
+    strata_dataset *train = NULL, *test = NULL, *all = NULL;
+    strata_model *model = NULL;
+    strata_status status = STRATA_OK;
+    STRATA_TRY_GOTO(strata_csv_parse_table("story", text, sizeof text - 1, 0, NULL, &csv, err));
+    STRATA_TRY_GOTO(strata_preprocessing_from_csv(csv, NULL, &p, err));
+    STRATA_TRY_GOTO(strata_preprocessing_split_csv(p, csv, 0.5, 1, &train, &test, err));
+    STRATA_TRY_GOTO(strata_model_create(STRATA_SHAPE(2), &model, err));
+    STRATA_TRY_GOTO(strata_model_set_preprocessing(model, p, err));
+    STRATA_TRY_GOTO(strata_model_preprocessing(model, &kept, err));
+    STRATA_TRY_GOTO(strata_preprocessing_apply_csv(kept, csv, NULL, &all, err));
+cleanup:
+    strata_dataset_destroy(train);
+    strata_dataset_destroy(test);
+    strata_dataset_destroy(all);
+    strata_preprocessing_destroy(p);
+    strata_preprocessing_destroy(kept);
+    strata_model_destroy(model);
+    strata_csv_destroy(csv);
+    return status;
+}
+
+static strata_status tell_texts(strata_error *err) {
+    static const char text[] =
+        "text,kind\nthe first of them has words,a\nthe second one has more words,b\nand so does this one,a\n";
+    strata_csv *csv = NULL;
+    strata_preprocessing *p = NULL;
+    strata_dataset *train = NULL, *test = NULL;
+    STRATA_TRY(strata_csv_parse_table("story", text, sizeof text - 1, 0, NULL, &csv, err));
+    strata_status status = strata_preprocessing_from_csv(csv, NULL, &p, err);
+    if (!status) status = strata_preprocessing_split_csv(p, csv, 0, 1, &train, &test, err);
+    strata_dataset_destroy(train);
+    strata_preprocessing_destroy(p);
+    strata_csv_destroy(csv);
+    return status;
+}
+
+static strata_status tell_freeze(strata_error *err) {
+    strata_model *model = NULL;
+    STRATA_TRY(strata_model_load(test_path("model.strata"), &model, err));
+    strata_status status = strata_model_freeze(model, "dense", err);
+    strata_model_destroy(model);
     return status;
 }
 
@@ -241,4 +291,7 @@ Test(alloc_model, layers_json_and_files) {
     tell("split", tell_split);
     tell("rows", tell_rows);
     tell("load", tell_load);
+    tell("freeze", tell_freeze);
+    tell("preprocessing", tell_preprocessing);
+    tell("texts", tell_texts);
 }

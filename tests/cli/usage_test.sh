@@ -32,13 +32,13 @@ expect 2 "has no option -x" train mnist -x
 expect 2 "--epochs needs a value" train mnist --epochs
 expect 2 "one argument too many" train mnist mnist
 expect 2 "one argument too many" devices all
-expect 2 "train needs NAME|MODEL.json" train
+expect 2 "train needs DATA|MODEL.json|NAME" train
 expect 2 "evaluate needs MODEL.strata" evaluate
 expect 0 'dense  "units": N  ["activation": "..."]' help layers
 for layer in $(sed -n 's/^STRATA_LAYER(\(.*\))$/\1/p' "$STRATA_SOURCE_DIR/core/layer/layers.def"); do
     stdout "  $layer"
 done
-expect 2 "predict needs --input" predict model.strata
+expect 2 "predict needs a FILE" predict model.strata
 expect 2 'Did you mean "mnist"?' train mnits
 expect 2 "there are: mnist, mnist_cnn" train imagenet
 

@@ -413,7 +413,9 @@ static void has_elements(const strata_dataset *part, int64_t first, int64_t n) {
     strata_order_destroy(order);
 }
 
-Test(dataset, split_takes_the_last_elements_and_outlives_the_whole) {
+static const strata_split_options in_order = {.in_order = true};
+
+Test(dataset, split_in_order_takes_the_last_elements_and_outlives_the_whole) {
     const struct {
         double fraction;
         int64_t first; /* Keras: floor(10 * (1 - fraction)) */
@@ -421,11 +423,12 @@ Test(dataset, split_takes_the_last_elements_and_outlives_the_whole) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strata_dataset *whole = ten(), *first = NULL, *last = NULL;
         if (!cases[i].first) {
-            fails(strata_dataset_split(whole, cases[i].fraction, &first, &last, &err), STRATA_INVALID, "neither may be empty");
+            fails(strata_dataset_split(whole, cases[i].fraction, &in_order, &first, &last, &err), STRATA_INVALID,
+                  "neither may be empty");
             strata_dataset_destroy(whole);
             continue;
         }
-        OK(strata_dataset_split(whole, cases[i].fraction, &first, &last, &err));
+        OK(strata_dataset_split(whole, cases[i].fraction, &in_order, &first, &last, &err));
         strata_dataset_destroy(whole);
         has_elements(first, 0, cases[i].first);
         cr_assert_str_eq(strata_dataset_class_name(first, 2), "two");
@@ -438,7 +441,7 @@ Test(dataset, split_takes_the_last_elements_and_outlives_the_whole) {
 
 Test(dataset, parts_know_the_files_that_they_come_from) {
     strata_dataset *whole = ten(), *first = NULL, *last = NULL, *own = NULL;
-    OK(strata_dataset_split(whole, 0.5, &first, &last, &err));
+    OK(strata_dataset_split(whole, 0.5, &in_order, &first, &last, &err));
     OK(strata_dataset_auto_shard(last, STRATA_SHARD_FILE, 2, 1, &own, &err)); /* elements 8 and 9 */
     has_elements(own, 8, 2);
     strata_dataset_destroy(own);
@@ -451,13 +454,52 @@ Test(dataset, parts_know_the_files_that_they_come_from) {
     strata_dataset_destroy(whole);
 }
 
+/* Sorted by class, as a folder of class folders is: each part gets its share of each class, and every element once. */
+Test(dataset, split_divides_each_class_at_random) {
+    enum { N = 60 };
+    float x[N], fetched[N];
+    int32_t y[N], labels[N];
+    bool seen[N] = {false};
+    int64_t first_numbers[2][4];
+    for (int i = 0; i < N; i++) x[i] = (float)i, y[i] = i < 30 ? 0 : i < 50 ? 1 : 2; /* 30, 20, 10 */
+    const strata_array features = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(N, 1), x);
+    const strata_array classes = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(N), y);
+    for (uint64_t seed = 0; seed < 2; seed++) {
+        strata_dataset *whole = NULL, *parts[2] = {NULL, NULL};
+        memset(seen, 0, sizeof seen);
+        OK(strata_dataset_from_arrays(&features, &classes, 0, &whole, &err));
+        OK(strata_dataset_split(whole, 0.2, &(strata_split_options){.seed = seed}, &parts[0], &parts[1], &err));
+        strata_dataset_destroy(whole);
+        for (int part = 0; part < 2; part++) {
+            const int64_t n = strata_dataset_size(parts[part]), factor = part ? 1 : 4;
+            int64_t counts[3] = {0};
+            strata_order *order = NULL;
+            cr_assert_eq(n, 12 * factor);
+            OK(strata_order_create(n, false, 0, 0, &order, &err));
+            strata_dataset_fetch(parts[part], order, 0, n, fetched, labels);
+            for (int64_t i = 0; i < n; i++) {
+                const int element = (int)fetched[i];
+                cr_assert(!seen[element]);
+                seen[element] = true;
+                cr_assert_eq(labels[i], y[element]);
+                counts[labels[i]]++;
+                if (part && i < 4) first_numbers[seed][i] = element;
+            }
+            cr_assert(counts[0] == 6 * factor && counts[1] == 4 * factor && counts[2] == 2 * factor);
+            strata_order_destroy(order);
+            strata_dataset_destroy(parts[part]);
+        }
+    }
+    cr_assert(memcmp(first_numbers[0], first_numbers[1], sizeof first_numbers[0]));
+}
+
 Test(dataset, split_refuses_nonsense) {
     strata_dataset *whole = ten(), *first = NULL, *last = NULL;
     const double wrong[] = {0, 1, -0.1, 1.5, NAN};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        fails(strata_dataset_split(whole, wrong[i], &first, &last, &err), STRATA_INVALID, "it must be between 0 and 1");
+        fails(strata_dataset_split(whole, wrong[i], NULL, &first, &last, &err), STRATA_INVALID, "it must be between 0 and 1");
     OK(strata_dataset_batch(&whole, 2, false, &err));
-    fails(strata_dataset_split(whole, 0.5, &first, &last, &err), STRATA_INVALID,
+    fails(strata_dataset_split(whole, 0.5, NULL, &first, &last, &err), STRATA_INVALID,
           "split: the dataset is batch; it must be arrays");
     strata_dataset_destroy(whole);
 }

@@ -57,7 +57,7 @@ Test(image_folder, refuses_damaged_pictures) {
     fails("P3 1 1 255 1 2", 14, STRATA_DATA, "pixel 0 of 1");
     fails("P5 0 1 255\n", 11, STRATA_DATA, "is 0 x 1 pixels");
     fails("P5 99999999 1 255\nx", 19, STRATA_DATA, "99999999 x 1 pixels");
-    fails("GIF89a", 6, STRATA_UNSUPPORTED, "neither PNG nor PGM or PPM");
+    fails("GIF89a", 6, STRATA_UNSUPPORTED, "neither PNG, JPEG, WebP, PGM nor PPM");
     fails("", 0, STRATA_UNSUPPORTED, "neither");
 #if STRATA_WITH_PNG
     fails("\x89PNG\r\n\x1A\nxxxx", 12, STRATA_DATA, "its PNG header is damaged");

@@ -128,9 +128,9 @@ static strata_status open_device(struct tables given, strata_device **out_device
                                       .device_open = device_open};
     plugin loaded = {0};
     tables = given;
-    cr_assert_eq(strata_plugin_start(&loaded, &all, &err), STRATA_OK, "%s", err.message);
-    const strata_device_info row = strata_plugin_device_row(&loaded, 0);
-    return strata_plugin_device_open(&loaded, &row, 0, &(strata_device_options){0}, out_device, &err);
+    cr_assert_eq(strata_bridge_start(&loaded, &all, &err), STRATA_OK, "%s", err.message);
+    const strata_device_info row = strata_bridge_device_row(&loaded, 0);
+    return strata_bridge_device_open(&loaded, &row, 0, &(strata_device_options){0}, out_device, &err);
 }
 
 /* ---- tests ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * CSV: one pass that unquotes every cell in place, so that a cell is a pointer into the file's own bytes. */
-#include "strata/csv.h"
+#include "core/data/format/csv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,8 +67,9 @@ static strata_status take_character(parser *p) {
     size_t length = strata_utf8_length(p->at, (size_t)(p->end - p->at));
     if (*p->at == 0) return fail_at(p, p->at, "a NUL; a CSV file is text (is it UTF-16? save it as UTF-8)");
     if (length == 0) {
-        char what[64];
-        snprintf(what, sizeof what, "byte 0x%02X is not valid UTF-8", (unsigned char)*p->at);
+        char what[96];
+        snprintf(what, sizeof what, "byte 0x%02X is not valid UTF-8 (is it Latin-1? iconv -f L1 -t UTF-8)",
+                 (unsigned char)*p->at);
         return fail_at(p, p->at, what);
     }
     bool ends_line = *p->at == '\n';
@@ -182,9 +183,9 @@ static strata_status take_record(parser *p) {
     return add_record(p, line, n);
 }
 
-static strata_status check_header(const strata_csv *csv, strata_error *err) {
+static strata_status check_header(const strata_csv *csv, bool check_names, strata_error *err) {
     if (!csv->n_records) return strata_fail(err, STRATA_DATA, "%s: is empty; its first line must name the columns", csv->name);
-    for (int i = 0; i < csv->n_columns; i++)
+    for (int i = 0; i < csv->n_columns && check_names; i++)
         for (int k = 0; k < i; k++)
             if (!strcmp(csv->cells[i], csv->cells[k]))
                 return strata_fail(err, STRATA_DATA, "%s:%lld: columns %d and %d are both named \"%s\"", csv->name,
@@ -193,8 +194,9 @@ static strata_status check_header(const strata_csv *csv, strata_error *err) {
 }
 
 /* Takes the bytes, which are followed by a NUL. columns NULL: the first record names them. */
-static strata_status parse(const char *name, unsigned char *bytes, size_t n_bytes, char separator, const char *const *columns,
-                           int n_columns, strata_csv **out_csv, strata_error *err) {
+static strata_status parse_any(const char *name, unsigned char *bytes, size_t n_bytes, char separator,
+                               const char *const *columns, int n_columns, bool check_names, strata_csv **out_csv,
+                               strata_error *err) {
     strata_csv *csv = calloc(1, sizeof *csv);
     if (!csv || !(csv->name = strdup(name))) {
         free(csv);
@@ -213,12 +215,26 @@ static strata_status parse(const char *name, unsigned char *bytes, size_t n_byte
     strata_status status = columns ? put_header(&p, columns, n_columns) : STRATA_OK;
     while (!status && p.at < p.end)
         if (!skip_line_end(&p)) status = take_record(&p);
-    if (!status) status = check_header(csv, err);
+    if (!status) status = check_header(csv, check_names, err);
     if (status)
         strata_csv_destroy(csv);
     else
         *out_csv = csv;
     return status;
+}
+
+static strata_status parse(const char *name, unsigned char *bytes, size_t n_bytes, char separator, const char *const *columns,
+                           int n_columns, strata_csv **out_csv, strata_error *err) {
+    return parse_any(name, bytes, n_bytes, separator, columns, n_columns, true, out_csv, err);
+}
+
+strata_status strata_csv_parse_first(const char *name, const void *bytes, size_t n_bytes, char separator, strata_csv **out_csv,
+                                     strata_error *err) {
+    unsigned char *copy = malloc(n_bytes + 1);
+    if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
+    memcpy(copy, bytes, n_bytes);
+    copy[n_bytes] = 0;
+    return parse_any(name, copy, n_bytes, separator, NULL, 0, false, out_csv, err);
 }
 
 strata_status strata_csv_read(const char *path, char separator, strata_csv **out_csv, strata_error *err) {

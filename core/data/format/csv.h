@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What readers of tables need of CSV beside strata/csv.h. */
+#ifndef STRATA_CORE_DATA_CSV_H
+#define STRATA_CORE_DATA_CSV_H
+
+#include "strata/csv.h"
+
+/* As strata_csv_parse, of a file's first lines: what they are is not known yet, so two cells of the first may be the same. The
+ * bytes are not expanded. */
+STRATA_MUST_USE strata_status strata_csv_parse_first(const char *name, const void *bytes, size_t n_bytes, char separator,
+                                                     strata_csv **out_csv, strata_error *err);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Numbers and dates from cells. */
+#include "core/data/prepare/cell.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#include <strings.h>
+
+static const char blanks[] = " \t";
+
+bool strata_cell_is_missing(const char *cell) {
+    static const char *const words[] = {"na", "n/a", "nan", "null", "none", "?", "-", "--"};
+    cell += strspn(cell, blanks);
+    size_t length = strlen(cell);
+    while (length && strchr(blanks, cell[length - 1])) length--;
+    if (!length) return true;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == length && !strncasecmp(cell, words[i], length)) return true;
+    return false;
+}
+
+/* ---- numbers ---- */
+
+/* Not strtod, which reads what the program's locale writes: 19 digits in long double are exact far beyond the f32 that this
+ * becomes. */
+bool strata_cell_number(const char *cell, bool decimal_comma, double *out) {
+    const char point = decimal_comma ? ',' : '.';
+    uint64_t digits = 0;
+    int n_digits = 0, exponent = 0, given = 0;
+    cell += strspn(cell, blanks);
+    bool negative = *cell == '-', behind_point = false;
+    if (*cell == '-' || *cell == '+') cell++;
+    for (; (*cell >= '0' && *cell <= '9') || (*cell == point && !behind_point); cell++) {
+        if (*cell == point) {
+            behind_point = true;
+            continue;
+        }
+        n_digits++;
+        if (digits < UINT64_C(1000000000000000000))
+            digits = digits * 10 + (uint64_t)(*cell - '0'), exponent -= behind_point;
+        else
+            exponent += !behind_point;
+    }
+    if (n_digits && (*cell == 'e' || *cell == 'E')) {
+        bool down = cell[1] == '-';
+        cell += cell[1] == '-' || cell[1] == '+' ? 2 : 1;
+        if (*cell < '0' || *cell > '9') return false;
+        for (; *cell >= '0' && *cell <= '9'; cell++) given = given < 100000 ? given * 10 + (*cell - '0') : given;
+        exponent += down ? -given : given;
+    }
+    *out = (exponent ? (double)((long double)digits * powl(10, exponent)) : (double)digits) * (negative ? -1 : 1);
+    if (digits == 0) *out = negative ? -0.0 : 0.0;
+    return n_digits && !cell[strspn(cell, blanks)] && isfinite(*out);
+}
+
+/* ---- dates ---- */
+
+/* The places of year, month and day, and what stands between them. Where a cell fits two formats, a column's other cells decide
+ * (column.c), and else the first of them. */
+static const struct {
+    const char *name, *order;
+    char separator;
+} formats[STRATA_DATE_FORMATS] = {{"YYYY-MM-DD", "ymd", '-'}, {"YYYY/MM/DD", "ymd", '/'}, {"DD.MM.YYYY", "dmy", '.'},
+                                  {"MM/DD/YYYY", "mdy", '/'}, {"DD/MM/YYYY", "dmy", '/'}, {"DD-MM-YYYY", "dmy", '-'}};
+
+const char *strata_date_format_name(int format) {
+    return formats[format].name;
+}
+
+/* A number of least..most digits; -1: there is none. */
+static int take_digits(const char **at, int least, int most) {
+    int n = 0, value = 0;
+    for (; n < most && **at >= '0' && **at <= '9'; n++, ++*at) value = 10 * value + (**at - '0');
+    return n < least || (**at >= '0' && **at <= '9') ? -1 : value;
+}
+
+/* Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March here, so that a leap day ends one. */
+static int64_t days_of(int64_t year, int month, int day) {
+    const int64_t y = year - (month <= 2), months = (month + 9) % 12;
+    return 365 * y + y / 4 - y / 100 + y / 400 + (153 * months + 2) / 5 + day - 1 - 719468;
+}
+
+static int days_in(int year, int month) {
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    const bool leap = (year % 4 == 0 && year % 100) || year % 400 == 0;
+    return days[month - 1] + (month == 2 && leap);
+}
+
+/* "T12:30:05.25+01:00" behind a date, as seconds. */
+static bool take_time(const char **at, double *out_seconds) {
+    int part[3] = {0}, n = 0;
+    double fraction = 0, place = 0.1;
+    for (; n < 3 && (n == 0 || **at == ':'); n++) {
+        if (n) ++*at;
+        part[n] = take_digits(at, n ? 2 : 1, 2);
+        if (part[n] < 0) return false;
+    }
+    if (n == 3 && **at == '.')
+        for (++*at; **at >= '0' && **at <= '9'; ++*at, place /= 10) fraction += place * (**at - '0');
+    *out_seconds = part[0] * 3600.0 + part[1] * 60.0 + part[2] + fraction;
+    if (**at == 'Z') {
+        ++*at;
+    } else if (**at == '+' || **at == '-') {
+        const int sign = *(*at)++ == '-' ? 1 : -1, hours = take_digits(at, 2, 2);
+        if (**at == ':') ++*at;
+        const int minutes = take_digits(at, 2, 2);
+        if (hours < 0 || minutes < 0) return false;
+        *out_seconds += sign * (hours * 3600.0 + minutes * 60.0);
+    }
+    return n >= 2 && part[0] < 24 && part[1] < 60 && part[2] < 61;
+}
+
+bool strata_cell_date(const char *cell, int format, double *out_days, bool *out_time) {
+    int year = 0, month = 0, day = 0;
+    double seconds = 0;
+    cell += strspn(cell, blanks);
+    for (int i = 0; i < 3; i++) {
+        const char which = formats[format].order[i];
+        if (i && *cell++ != formats[format].separator) return false;
+        const int value = take_digits(&cell, which == 'y' ? 4 : 1, which == 'y' ? 4 : 2);
+        if (value < 0) return false;
+        *(which == 'y' ? &year : which == 'm' ? &month : &day) = value;
+    }
+    if (year < 1 || month < 1 || month > 12 || day < 1 || day > days_in(year, month)) return false;
+    *out_time = (*cell == 'T' || *cell == ' ') && cell[1] >= '0' && cell[1] <= '9';
+    if (*out_time) {
+        cell++;
+        if (!take_time(&cell, &seconds)) return false;
+    }
+    *out_days = (double)days_of(year, month, day) + seconds / 86400;
+    return !cell[strspn(cell, blanks)];
+}

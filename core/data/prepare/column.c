@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One column of a table: what it looks like, and its features. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/data/prepare/cell.h"
+#include "core/data/prepare/preprocessing.h"
+
+void strata_column_finish(strata_column *column) {
+    free(column->name);
+    strata_names_free(column->words, column->n_words);
+    *column = (strata_column){0};
+}
+
+/* ---- what it looks like ---- */
+
+static int by_bytes(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Words in a text, as far as spaces say. */
+static int64_t count_words(const char *text) {
+    int64_t n = 0;
+    for (bool inside = false; *text; text++) {
+        const bool blank = strchr(" \t\r\n", *text) != NULL;
+        n += !blank && !inside;
+        inside = !blank;
+    }
+    return n;
+}
+
+static void look_at_cell(const char *cell, int64_t row, strata_column_look *look, double *first) {
+    double value;
+    bool has_time;
+    if (strata_cell_is_missing(cell)) {
+        look->n_missing++;
+        look->counts_rows = false;
+        return;
+    }
+    if (strata_cell_number(cell, false, &value)) {
+        look->n_numbers++;
+        look->n_decimal_commas++; /* it is one without a fraction, or a number with a point, which does not fit a comma */
+        if (strchr(cell, '.')) look->n_decimal_commas--;
+        look->n_whole += value == floor(value);
+        if (!row) *first = value;
+        look->counts_rows &= value == *first + (double)row;
+        return;
+    }
+    look->counts_rows = false;
+    look->n_decimal_commas += strata_cell_number(cell, true, &value);
+    for (int f = 0; f < STRATA_DATE_FORMATS; f++) look->n_dates[f] += strata_cell_date(cell, f, &value, &has_time);
+}
+
+strata_status strata_column_look_at(const strata_csv *csv, int place, strata_column_look *out, strata_error *err) {
+    const int64_t n = strata_csv_n_rows(csv);
+    int64_t n_words = 0, n_cells = 0;
+    double first = 0;
+    *out = (strata_column_look){.n_rows = n, .counts_rows = n > 2};
+    for (int64_t row = 0; row < n; row++) look_at_cell(strata_csv_cell(csv, row, place), row, out, &first);
+    if (out->n_numbers + out->n_missing == n) return STRATA_OK;
+    const char **cells = malloc((size_t)n * sizeof *cells);
+    if (!cells) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", strata_csv_name(csv));
+    for (int64_t row = 0; row < n; row++) {
+        const char *cell = strata_csv_cell(csv, row, place);
+        if (strata_cell_is_missing(cell)) continue;
+        n_words += count_words(cell);
+        cells[n_cells++] = cell;
+    }
+    qsort(cells, (size_t)n_cells, sizeof *cells, by_bytes);
+    for (int64_t i = 0; i < n_cells; i++) out->n_different += !i || strcmp(cells[i], cells[i - 1]);
+    out->words_each = n_cells ? (double)n_words / (double)n_cells : 0;
+    free(cells);
+    return STRATA_OK;
+}
+
+/* ---- words ---- */
+
+typedef struct counted_word {
+    const char *word;
+    int64_t count;
+    double value;
+} counted_word;
+
+static int by_count(const void *a, const void *b) {
+    const counted_word *x = a, *y = b;
+    return x->count != y->count ? (x->count < y->count ? 1 : -1) : strcmp(x->word, y->word);
+}
+static int by_word(const void *a, const void *b) {
+    return strcmp(((const counted_word *)a)->word, ((const counted_word *)b)->word);
+}
+static int by_value(const void *a, const void *b) {
+    const double x = ((const counted_word *)a)->value, y = ((const counted_word *)b)->value;
+    return (x > y) - (x < y);
+}
+
+/* Words of sorted cells, with their counts; those of equal value are one, if they are numbers. */
+static int64_t count_same(const strata_column *column, const char *const *cells, int64_t n, counted_word *out) {
+    int64_t found = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (i && !strcmp(cells[i], cells[i - 1])) {
+            out[found - 1].count++;
+            continue;
+        }
+        out[found] = (counted_word){.word = cells[i], .count = 1};
+        if (column->numeric) strata_cell_number(cells[i], column->decimal_comma, &out[found].value);
+        found++;
+    }
+    if (!column->numeric) return found;
+    int64_t merged = 0;
+    qsort(out, (size_t)found, sizeof *out, by_value);
+    for (int64_t i = 0; i < found; i++) {
+        if (i && out[i].value == out[merged - 1].value)
+            out[merged - 1].count += out[i].count;
+        else
+            out[merged++] = out[i];
+    }
+    return merged;
+}
+
+strata_status strata_column_find_words(strata_column *column, const strata_csv *csv, int place, bool keep_missing, int most,
+                                       int64_t *out_others, strata_error *err) {
+    const int64_t n = strata_csv_n_rows(csv);
+    int64_t n_cells = 0;
+    const char **cells = malloc(((size_t)n + 1) * sizeof *cells);
+    counted_word *words = malloc(((size_t)n + 1) * sizeof *words);
+    strata_status status = STRATA_OK;
+    if (!cells || !words) STRATA_TRY_GOTO(strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", strata_csv_name(csv)));
+    for (int64_t row = 0; row < n; row++) {
+        const char *cell = strata_csv_cell(csv, row, place);
+        const bool missing = strata_cell_is_missing(cell);
+        if (!missing || keep_missing) cells[n_cells++] = missing ? "" : cell;
+    }
+    qsort(cells, (size_t)n_cells, sizeof *cells, by_bytes);
+    const int64_t n_words = count_same(column, cells, n_cells, words), kept = n_words < most ? n_words : most;
+    qsort(words, (size_t)n_words, sizeof *words, by_count);
+    qsort(words, (size_t)kept, sizeof *words, column->numeric ? by_value : by_word);
+    for (int64_t i = 0; i < kept; i++) cells[i] = words[i].word;
+    STRATA_TRY_GOTO(strata_names_copy(cells, (int)kept, &column->words, err));
+    column->n_words = (int)kept;
+    *out_others = n_words - kept;
+cleanup:
+    free(cells);
+    free(words);
+    return status;
+}
+
+int strata_column_word(const strata_column *column, const char *cell) {
+    double value = 0, other = 0;
+    if (strata_cell_is_missing(cell)) cell = "";
+    if (column->numeric && !strata_cell_number(cell, column->decimal_comma, &value)) return -1;
+    for (int low = 0, high = column->n_words; low < high;) {
+        const int middle = (low + high) / 2;
+        int order = column->numeric ? 0 : strcmp(cell, column->words[middle]);
+        if (column->numeric) {
+            strata_cell_number(column->words[middle], column->decimal_comma, &other);
+            order = (value > other) - (value < other);
+        }
+        if (!order) return middle;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return -1;
+}
+
+/* ---- numbers and dates ---- */
+
+strata_status strata_column_value(const strata_column *column, const strata_csv *csv, int place, int64_t row, double *out,
+                                  strata_error *err) {
+    const char *cell = strata_csv_cell(csv, row, place);
+    bool has_time;
+    *out = NAN;
+    if (strata_cell_is_missing(cell)) return STRATA_OK;
+    if (column->kind == STRATA_COLUMN_DATE ? strata_cell_date(cell, column->date_format, out, &has_time)
+                                           : strata_cell_number(cell, column->decimal_comma, out))
+        return STRATA_OK;
+    return strata_fail(err, STRATA_DATA,
+                       "%s:%lld: column \"%s\" holds \"%.64s\", which is no %s%s as in the data that the model learns from; "
+                       "correct the cell, or leave it empty where the value is missing",
+                       strata_csv_name(csv), (long long)strata_csv_line(csv, row), strata_csv_column(csv, place), cell,
+                       column->kind == STRATA_COLUMN_DATE ? "date " : "number",
+                       column->kind == STRATA_COLUMN_DATE ? strata_date_format_name(column->date_format) : "");
+}
+
+void strata_column_measure(strata_column *column, const double *values, int64_t n) {
+    double sum = 0, squares = 0;
+    int64_t found = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!isnan(values[i])) sum += values[i], found++;
+    column->mean = found ? sum / (double)found : 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!isnan(values[i])) squares += (values[i] - column->mean) * (values[i] - column->mean);
+    column->deviation = found ? sqrt(squares / (double)found) : 0;
+    /* What is the same in all rows, but for rounding, stays 0. */
+    if (!(column->deviation > 1e-12 * fabs(column->mean)) || !isfinite(column->deviation)) column->deviation = 1;
+    column->has_missing = found < n;
+}
+
+int64_t strata_column_width(const strata_column *column) {
+    if (column->kind == STRATA_COLUMN_WORDS) return column->n_words;
+    return 1 + column->has_missing + (column->kind == STRATA_COLUMN_DATE ? 4 + 2 * column->has_time : 0);
+}
+
+/* Sine and cosine of the place in a cycle. */
+static float *encode_cycle(double value, double length, float *out) {
+    const double turn = 2 * 3.14159265358979323846, angle = turn * (value / length - floor(value / length));
+    *out++ = isnan(value) ? 0 : (float)sin(angle);
+    *out++ = isnan(value) ? 0 : (float)cos(angle);
+    return out;
+}
+
+void strata_column_encode_value(const strata_column *column, double value, float *out) {
+    *out++ = isnan(value) ? 0 : (float)((value - column->mean) / column->deviation);
+    if (column->has_missing) *out++ = isnan(value);
+    if (column->kind != STRATA_COLUMN_DATE) return;
+    out = encode_cycle(value, 365.2425, out);
+    out = encode_cycle(value, 7, out);
+    if (column->has_time) encode_cycle(value, 1, out);
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A preprocessing as JSON: what a model's file keeps of it.
+ *   {"kind": "table", "header": ["a", "kind"], "columns": [{"name": "a", "kind": "number", "mean": 3, "deviation": 2}],
+ *    "labels": [{"name": "kind", "kind": "words", "words": ["ham", "spam"]}]} */
+#include "core/base/json.h"
+
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/data/prepare/cell.h"
+#include "core/data/prepare/preprocessing.h"
+
+static const char *const kinds[] = {"table", "texts", "pictures", "arrays"};
+static const char *const column_kinds[] = {"number", "words", "date", "text"};
+enum { N_KINDS = 4, MOST_BYTES = 256 << 20, MOST_COLUMNS = 1 << 20, MOST_WORDS = 1 << 20 };
+
+/* ---- writing ---- */
+
+static void write_names(strata_json_writer *w, const char *key, char *const *names, int n) {
+    strata_json_key(w, key);
+    strata_json_begin_array(w);
+    for (int i = 0; i < n; i++) strata_json_write_string(w, names[i]);
+    strata_json_end_array(w);
+}
+
+static void write_text(strata_json_writer *w, const char *key, const char *text) {
+    strata_json_key(w, key);
+    strata_json_write_string(w, text);
+}
+
+static void write_flag(strata_json_writer *w, const char *key, bool value) {
+    if (!value) return;
+    strata_json_key(w, key);
+    strata_json_write_bool(w, true);
+}
+
+static void write_column(strata_json_writer *w, const strata_column *column) {
+    strata_json_begin_object(w);
+    write_text(w, "name", column->name);
+    write_text(w, "kind", column_kinds[column->kind]);
+    if (column->kind == STRATA_COLUMN_NUMBER || column->kind == STRATA_COLUMN_DATE) {
+        strata_json_key(w, "mean"), strata_json_write_double(w, column->mean);
+        strata_json_key(w, "deviation"), strata_json_write_double(w, column->deviation);
+    }
+    if (column->kind == STRATA_COLUMN_DATE) write_text(w, "format", strata_date_format_name(column->date_format));
+    if (column->kind == STRATA_COLUMN_WORDS) write_names(w, "words", column->words, column->n_words);
+    write_flag(w, "decimal_comma", column->decimal_comma);
+    write_flag(w, "has_time", column->has_time);
+    write_flag(w, "has_missing", column->has_missing);
+    write_flag(w, "numeric", column->numeric);
+    strata_json_end_object(w);
+}
+
+static void write_columns(strata_json_writer *w, const char *key, const strata_column *columns, int n) {
+    strata_json_key(w, key);
+    strata_json_begin_array(w);
+    for (int i = 0; i < n; i++) write_column(w, &columns[i]);
+    strata_json_end_array(w);
+}
+
+strata_status strata_preprocessing_to_json(const strata_preprocessing *p, char **out_text, strata_error *err) {
+    strata_json_writer w = {0};
+    strata_json_begin_object(&w);
+    write_text(&w, "kind", kinds[p->kind]);
+    write_names(&w, "header", p->header, p->n_header);
+    write_columns(&w, "columns", p->columns, p->n_columns);
+    write_columns(&w, "labels", p->labels, p->n_labels);
+    if (p->weight) write_text(&w, "weight", p->weight);
+    if (p->kind == STRATA_PREPROCESSING_TEXTS) strata_json_key(&w, "length"), strata_json_write_int(&w, p->length);
+    if (p->element.rank) {
+        strata_json_key(&w, "element");
+        strata_json_begin_array(&w);
+        for (int i = 0; i < p->element.rank; i++) strata_json_write_int(&w, p->element.dims[i]);
+        strata_json_end_array(&w);
+    }
+    strata_json_end_object(&w);
+    return strata_json_take(&w, out_text, NULL, err);
+}
+
+/* ---- reading ---- */
+
+static strata_status read_kind(const strata_json *object, const char *const *names, int *out, strata_error *err) {
+    strata_json value;
+    const char *text = NULL;
+    STRATA_TRY(strata_json_get(object, "kind", &value, err));
+    STRATA_TRY(strata_json_to_string(&value, &text, err));
+    for (*out = 0; *out < N_KINDS; ++*out)
+        if (!strcmp(text, names[*out])) return STRATA_OK;
+    return strata_json_fail(&value, err, STRATA_DATA, "there is no kind \"%.40s\"", text);
+}
+
+static strata_status read_names(const strata_json *object, const char *key, char ***out_names, int *out_n, strata_error *err) {
+    strata_json list, item;
+    STRATA_TRY(strata_json_get(object, key, &list, err));
+    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
+    const int64_t n = strata_json_length(&list);
+    if (n > MOST_WORDS) return strata_json_fail(&list, err, STRATA_DATA, "%lld names are too many", (long long)n);
+    const char **names = calloc((size_t)n + 1, sizeof *names);
+    if (!names) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %lld names", (long long)n);
+    strata_status status = STRATA_OK;
+    int found = 0;
+    for (bool more = strata_json_first(&list, &item); more && !status; more = strata_json_next(&item))
+        status = strata_json_to_string(&item, &names[found++], err);
+    if (!status) status = strata_names_copy(names, found, out_names, err);
+    if (!status) *out_n = found;
+    free(names);
+    return status;
+}
+
+static strata_status copy_text(const strata_json *object, const char *key, strata_json_presence presence, char **out,
+                               strata_error *err) {
+    const char *text = NULL;
+    STRATA_TRY(strata_json_get_string(object, key, presence, &text, err));
+    if (text && !(*out = strdup(text))) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a name");
+    return STRATA_OK;
+}
+
+static strata_status read_format(const strata_json *object, int *out, strata_error *err) {
+    const char *text = NULL;
+    STRATA_TRY(strata_json_get_string(object, "format", STRATA_JSON_REQUIRED, &text, err));
+    for (*out = 0; *out < STRATA_DATE_FORMATS; ++*out)
+        if (!strcmp(text, strata_date_format_name(*out))) return STRATA_OK;
+    *out = 0;
+    return strata_json_fail(object, err, STRATA_DATA, "there is no format of dates \"%.40s\"", text);
+}
+
+/* The words must be in the order in which they are looked up. */
+static strata_status check_words(const strata_json *object, const strata_column *column, strata_error *err) {
+    for (int i = 0; i < column->n_words; i++)
+        if (strata_column_word(column, column->words[i]) != i)
+            return strata_json_fail(object, err, STRATA_DATA, "the word \"%.40s\" is not in its place", column->words[i]);
+    return STRATA_OK;
+}
+
+static strata_status read_column(const strata_json *object, strata_column *column, strata_error *err) {
+    static const char *const known[] = {"name",  "kind",          "mean",     "deviation",   "format",
+                                        "words", "decimal_comma", "has_time", "has_missing", "numeric"};
+    int kind = 0;
+    STRATA_TRY(strata_json_expect(object, STRATA_JSON_OBJECT, err));
+    STRATA_TRY(strata_json_check_keys(object, known, sizeof known / sizeof *known, err));
+    STRATA_TRY(copy_text(object, "name", STRATA_JSON_REQUIRED, &column->name, err));
+    STRATA_TRY(read_kind(object, column_kinds, &kind, err));
+    column->kind = (strata_column_kind)kind;
+    if (kind == STRATA_COLUMN_NUMBER || kind == STRATA_COLUMN_DATE) {
+        STRATA_TRY(strata_json_get_number(object, "mean", STRATA_JSON_REQUIRED, -DBL_MAX, DBL_MAX, &column->mean, err));
+        STRATA_TRY(
+            strata_json_get_number(object, "deviation", STRATA_JSON_REQUIRED, DBL_MIN, DBL_MAX, &column->deviation, err));
+    }
+    if (kind == STRATA_COLUMN_DATE) STRATA_TRY(read_format(object, &column->date_format, err));
+    STRATA_TRY(strata_json_get_bool(object, "decimal_comma", STRATA_JSON_OPTIONAL, &column->decimal_comma, err));
+    STRATA_TRY(strata_json_get_bool(object, "has_time", STRATA_JSON_OPTIONAL, &column->has_time, err));
+    STRATA_TRY(strata_json_get_bool(object, "has_missing", STRATA_JSON_OPTIONAL, &column->has_missing, err));
+    STRATA_TRY(strata_json_get_bool(object, "numeric", STRATA_JSON_OPTIONAL, &column->numeric, err));
+    if (kind != STRATA_COLUMN_WORDS) return STRATA_OK;
+    STRATA_TRY(read_names(object, "words", &column->words, &column->n_words, err));
+    return check_words(object, column, err);
+}
+
+static strata_status read_columns(const strata_json *root, const char *key, strata_column **out, int *out_n,
+                                  strata_error *err) {
+    strata_json list, item;
+    STRATA_TRY(strata_json_get(root, key, &list, err));
+    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
+    const int64_t n = strata_json_length(&list);
+    if (n > MOST_COLUMNS) return strata_json_fail(&list, err, STRATA_DATA, "%lld columns are too many", (long long)n);
+    *out = calloc((size_t)n + 1, sizeof **out);
+    if (!*out) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %lld columns", (long long)n);
+    for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item))
+        STRATA_TRY(read_column(&item, &(*out)[(*out_n)++], err));
+    return STRATA_OK;
+}
+
+static strata_status read_element(const strata_json *root, strata_shape *out, strata_error *err) {
+    strata_json list, item;
+    if (!strata_json_find(root, "element", &list)) return STRATA_OK;
+    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
+    for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item)) {
+        if (out->rank == STRATA_MAX_RANK - 1) return strata_json_fail(&list, err, STRATA_DATA, "has too many axes");
+        STRATA_TRY(strata_json_to_int(&item, 1, INT32_MAX, &out->dims[out->rank++], err));
+    }
+    return strata_shape_check(*out, err);
+}
+
+/* What the kinds need besides. */
+static strata_status check(const strata_json *root, const strata_preprocessing *p, strata_error *err) {
+    const bool pictures = p->kind == STRATA_PREPROCESSING_PICTURES;
+    if (p->n_labels < 1) return strata_json_fail(root, err, STRATA_DATA, "has no label");
+    if (p->n_columns < 1 && !pictures) return strata_json_fail(root, err, STRATA_DATA, "has no column");
+    if (pictures && (p->element.rank != 3 || (p->element.dims[2] != 1 && p->element.dims[2] != 3)))
+        return strata_json_fail(root, err, STRATA_DATA, "pictures are %s; they must be (rows, columns, 1 or 3)",
+                                strata_shape_text(p->element).text);
+    if (p->kind == STRATA_PREPROCESSING_ARRAYS && p->element.rank < 1)
+        return strata_json_fail(root, err, STRATA_DATA, "has no \"element\"");
+    for (int i = 0; i < p->n_columns; i++)
+        if ((p->columns[i].kind == STRATA_COLUMN_TEXT) != (p->kind == STRATA_PREPROCESSING_TEXTS))
+            return strata_json_fail(root, err, STRATA_DATA, "column \"%.40s\" is of a kind that %s have not",
+                                    p->columns[i].name, kinds[p->kind]);
+    for (int i = 0; i < p->n_columns && p->kind == STRATA_PREPROCESSING_ARRAYS; i++)
+        if (p->columns[i].kind != STRATA_COLUMN_NUMBER)
+            return strata_json_fail(root, err, STRATA_DATA, "arrays have numbers only");
+    for (int i = 0; i < p->n_labels; i++)
+        if (p->labels[i].kind != STRATA_COLUMN_NUMBER && (p->labels[i].kind != STRATA_COLUMN_WORDS || p->n_labels > 1))
+            return strata_json_fail(root, err, STRATA_DATA, "label \"%.40s\" is neither a number nor the only class",
+                                    p->labels[i].name);
+    return STRATA_OK;
+}
+
+static strata_status read_all(const strata_json *root, strata_preprocessing *p, strata_error *err) {
+    static const char *const known[] = {"kind", "header", "columns", "labels", "weight", "length", "element"};
+    int kind = 0;
+    STRATA_TRY(strata_json_expect(root, STRATA_JSON_OBJECT, err));
+    STRATA_TRY(strata_json_check_keys(root, known, sizeof known / sizeof *known, err));
+    STRATA_TRY(read_kind(root, kinds, &kind, err));
+    p->kind = (strata_preprocessing_kind)kind;
+    STRATA_TRY(read_names(root, "header", &p->header, &p->n_header, err));
+    STRATA_TRY(read_columns(root, "columns", &p->columns, &p->n_columns, err));
+    STRATA_TRY(read_columns(root, "labels", &p->labels, &p->n_labels, err));
+    STRATA_TRY(copy_text(root, "weight", STRATA_JSON_OPTIONAL, &p->weight, err));
+    if (p->kind == STRATA_PREPROCESSING_TEXTS)
+        STRATA_TRY(strata_json_get_int(root, "length", STRATA_JSON_REQUIRED, 1, INT32_MAX, &p->length, err));
+    STRATA_TRY(read_element(root, &p->element, err));
+    p->measured = true;
+    return check(root, p, err);
+}
+
+strata_status strata_preprocessing_from_json(const char *text, size_t n_bytes, const char *source,
+                                             strata_preprocessing **out_preprocessing, strata_error *err) {
+    strata_json root = {0};
+    STRATA_TRY(strata_json_parse(source, text, n_bytes, MOST_BYTES, &root, err));
+    strata_preprocessing *p = calloc(1, sizeof *p);
+    strata_status status = p ? read_all(&root, p, err) : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", source);
+    strata_json_finish(&root);
+    if (status)
+        strata_preprocessing_destroy(p);
+    else
+        *out_preprocessing = p;
+    return status;
+}

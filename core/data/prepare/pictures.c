@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Folders of pictures: what they are, and the pictures as examples of one size. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/data/dataset.h"
+#include "core/data/format/picture.h"
+#include "core/data/format/stream.h"
+#include "core/data/format/tree.h"
+#include "core/data/prepare/preprocessing.h"
+
+static const size_t MOST_FILE_BYTES = (size_t)256 << 20;
+enum {
+    /* Pictures that all have one size up to this keep it. */
+    LARGEST_OWN_SIDE = 128,
+    LARGEST_SIDE = 64,
+    MOST_SIDE = 4096
+};
+
+static strata_status no_memory(const char *name, strata_error *err) {
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
+}
+
+/* ---- a list of pictures ---- */
+
+typedef struct picture {
+    /* "cat/1.png" */
+    char *name;
+    strata_picture_size size;
+    /* [element] NULL while only headers are read. */
+    uint8_t *pixels;
+} picture;
+
+typedef struct album {
+    picture *pictures;
+    int64_t n, capacity;
+    /* (rows, columns, channels) that pixels are brought to; rank 0: headers alone are read. */
+    strata_shape element;
+    /* Pictures lie in folders of classes; else directly in the folder too. */
+    bool classes;
+} album;
+
+static void album_finish(album *a) {
+    for (int64_t i = 0; i < a->n; i++) {
+        free(a->pictures[i].name);
+        free(a->pictures[i].pixels);
+    }
+    free(a->pictures);
+}
+
+static bool wants_picture(const char *name, void *user) {
+    const album *a = user;
+    const char *slash = strchr(name, '/'), *file = slash ? slash + 1 : name;
+    return (slash || !a->classes) && !strchr(file, '/') && name[0] != '.' && file[0] != '.' && strata_picture_is_named(file);
+}
+
+static strata_status read_pixels(const char *place, const unsigned char *bytes, size_t n_bytes, strata_shape element,
+                                 uint8_t **out, strata_error *err) {
+    strata_array pixels = {0}, sized = {0};
+    STRATA_TRY(strata_picture_parse(place, bytes, n_bytes, (int)element.dims[2], &pixels, err));
+    strata_status status = strata_picture_resize(&pixels, element.dims[0], element.dims[1], &sized, err);
+    strata_array_finish(&pixels);
+    if (status) return status;
+    *out = malloc(strata_array_bytes(&sized));
+    if (*out) memcpy(*out, sized.data, strata_array_bytes(&sized));
+    strata_array_finish(&sized);
+    return *out ? STRATA_OK : no_memory(place, err);
+}
+
+static strata_status take_picture(const char *name, const char *place, unsigned char *bytes, size_t n_bytes, void *user,
+                                  strata_error *err) {
+    album *a = user;
+    strata_status status = STRATA_OK;
+    if (a->n == a->capacity) {
+        const int64_t capacity = a->capacity ? 2 * a->capacity : 256;
+        picture *larger = realloc(a->pictures, (size_t)capacity * sizeof *larger);
+        if (!larger) {
+            free(bytes);
+            return no_memory(place, err);
+        }
+        a->pictures = larger;
+        a->capacity = capacity;
+    }
+    picture *added = &a->pictures[a->n++];
+    *added = (picture){.name = strdup(name)};
+    if (!added->name)
+        status = no_memory(place, err);
+    else if (a->element.rank)
+        status = read_pixels(place, bytes, n_bytes, a->element, &added->pixels, err);
+    else
+        status = strata_picture_measure(place, bytes, n_bytes, &added->size, err);
+    free(bytes);
+    if (status == STRATA_DATA || status == STRATA_UNSUPPORTED)
+        return strata_fail_in(err, status, "a picture cannot be read; mend or remove it");
+    return status;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const picture *)a)->name, ((const picture *)b)->name);
+}
+
+/* All pictures of a folder, in the order of their names. */
+static strata_status read_album(const char *path, album *a, strata_error *err) {
+    const strata_tree_visitor visitor = {wants_picture, take_picture, a, .depth = 1};
+    STRATA_TRY(strata_tree_visit_folder(path, &visitor, err));
+    if (!a->n)
+        return strata_fail(err, STRATA_UNAVAILABLE, "%s: has no pictures%s (.png, .jpg, .jpeg, .webp, .pgm, .ppm)", path,
+                           a->classes ? " in folders of classes: <class>/<name>" : "");
+    qsort(a->pictures, (size_t)a->n, sizeof *a->pictures, by_name);
+    return STRATA_OK;
+}
+
+/* ---- classes ---- */
+
+static size_t class_length(const picture *p) {
+    return strcspn(p->name, "/");
+}
+
+/* A class whose folder has no picture would be forgotten in silence. */
+static strata_status check_folders(const char *path, const album *a, strata_error *err) {
+    char folder[4096];
+    strata_status status = STRATA_OK;
+    DIR *directory = opendir(path);
+    if (!directory) return STRATA_OK;
+    for (struct dirent *entry = readdir(directory); entry && !status; entry = readdir(directory)) {
+        const size_t length = strlen(entry->d_name);
+        bool found = entry->d_name[0] == '.';
+        if (snprintf(folder, sizeof folder, "%s/%s", path, entry->d_name) >= (int)sizeof folder ||
+            !strata_tree_is_folder(folder))
+            continue;
+        for (int64_t i = 0; i < a->n && !found; i++)
+            found = class_length(&a->pictures[i]) == length && !memcmp(a->pictures[i].name, entry->d_name, length);
+        if (!found)
+            status = strata_fail(err, STRATA_DATA,
+                                 "%s: the folder of a class has no pictures (.png, .jpg, .jpeg, .webp, .pgm, .ppm); put some "
+                                 "there, or remove it",
+                                 folder);
+    }
+    closedir(directory);
+    return status;
+}
+
+static strata_status find_classes(const char *path, const album *a, strata_column *label, strata_error *err) {
+    const char **names = calloc((size_t)a->n, sizeof *names);
+    int n = 0;
+    if (!names) return no_memory(path, err);
+    for (int64_t i = 0; i < a->n; i++) {
+        char *name = a->pictures[i].name;
+        name[class_length(&a->pictures[i])] = 0; /* the rest of the name has been used */
+        if (!n || strcmp(name, names[n - 1])) names[n++] = name;
+    }
+    strata_status status = strata_names_copy(names, n, &label->words, err);
+    if (!status) label->n_words = n;
+    free(names);
+    label->kind = STRATA_COLUMN_WORDS;
+    if (!status && !(label->name = strdup("class"))) status = no_memory(path, err);
+    if (!status && n < 2)
+        status = strata_fail(err, STRATA_DATA, "%s: all pictures are of one class, \"%s\"; there must be a folder a class",
+                             path, label->words[0]);
+    return status;
+}
+
+/* ---- size ---- */
+
+static int by_number(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median side, at most LARGEST_SIDE. */
+static int64_t choose_side(const album *a, bool rows, int64_t *sides) {
+    for (int64_t i = 0; i < a->n; i++) sides[i] = rows ? a->pictures[i].size.rows : a->pictures[i].size.columns;
+    qsort(sides, (size_t)a->n, sizeof *sides, by_number);
+    const int64_t most = sides[0] == sides[a->n - 1] ? LARGEST_OWN_SIDE : LARGEST_SIDE, median = sides[a->n / 2];
+    return median > most ? LARGEST_SIDE : median;
+}
+
+static strata_status choose_size(const char *path, const album *a, const strata_preprocessing_options *opts,
+                                 strata_preprocessing *p, strata_error *err) {
+    bool grey = true, same = true;
+    strata_text found = {0};
+    int64_t *sides = malloc((size_t)a->n * sizeof *sides);
+    if (!sides) return no_memory(path, err);
+    for (int64_t i = 0; i < a->n; i++) {
+        grey &= a->pictures[i].size.channels == 1;
+        same &=
+            a->pictures[i].size.rows == a->pictures[0].size.rows && a->pictures[i].size.columns == a->pictures[0].size.columns;
+    }
+    p->element = STRATA_SHAPE(opts->rows ? opts->rows : choose_side(a, true, sides),
+                              opts->columns ? opts->columns : choose_side(a, false, sides),
+                              opts->channels ? opts->channels
+                              : grey         ? 1
+                                             : 3);
+    free(sides);
+    if (p->element.dims[0] < 1 || p->element.dims[0] > MOST_SIDE || p->element.dims[1] < 1 || p->element.dims[1] > MOST_SIDE)
+        return strata_fail(err, STRATA_INVALID, "pictures of %lld x %lld; sides are 1 to %d", (long long)p->element.dims[1],
+                           (long long)p->element.dims[0], MOST_SIDE);
+    const bool resized =
+        !same || p->element.dims[0] != a->pictures[0].size.rows || p->element.dims[1] != a->pictures[0].size.columns;
+    strata_text_add(&found, "%lld pictures, %s, ", (long long)a->n, p->element.dims[2] == 1 ? "grey" : "coloured");
+    if (resized) strata_text_add(&found, "%s, resized to ", same ? "of one size" : "of several sizes");
+    strata_text_add(&found, "%lld x %lld, %d classes", (long long)p->element.dims[1], (long long)p->element.dims[0],
+                    p->labels[0].n_words);
+    return strata_text_take(&found, &p->found, NULL, err);
+}
+
+static strata_status find_in_pictures(const char *path, const strata_preprocessing_options *opts, strata_preprocessing *p,
+                                      album *a, strata_error *err) {
+    p->kind = STRATA_PREPROCESSING_PICTURES;
+    p->measured = true;
+    p->labels = calloc(1, sizeof *p->labels);
+    if (!p->labels) return no_memory(path, err);
+    p->n_labels = 1;
+    STRATA_TRY(read_album(path, a, err));
+    STRATA_TRY(check_folders(path, a, err));
+    STRATA_TRY(find_classes(path, a, &p->labels[0], err));
+    return choose_size(path, a, opts, p, err);
+}
+
+strata_status strata_preprocessing_from_pictures(const char *path, const strata_preprocessing_options *opts,
+                                                 strata_preprocessing **out_preprocessing, strata_error *err) {
+    const strata_preprocessing_options defaults = {0};
+    album a = {.classes = true};
+    strata_preprocessing *p = calloc(1, sizeof *p);
+    strata_status status = p ? find_in_pictures(path, opts ? opts : &defaults, p, &a, err) : no_memory(path, err);
+    album_finish(&a);
+    if (status)
+        strata_preprocessing_destroy(p);
+    else
+        *out_preprocessing = p;
+    return status;
+}
+
+/* ---- examples ---- */
+
+/* The class by the folder's name. */
+static strata_status label_all(const strata_preprocessing *p, const char *path, const album *a, strata_array *out,
+                               strata_error *err) {
+    const strata_column *label = &p->labels[0];
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(a->n), out, err));
+    for (int64_t i = 0; i < a->n; i++) {
+        char *name = a->pictures[i].name;
+        name[class_length(&a->pictures[i])] = 0;
+        const int class = strata_column_word(label, name);
+        if (class < 0) {
+            const char *nearest = strata_nearest_name(name, (const char *const *)label->words, (size_t)label->n_words);
+            return strata_fail(err, STRATA_DATA, "%s/%s: is none of the model's %d classes%s%s%s", path, name, label->n_words,
+                               nearest ? "; the nearest is \"" : "", nearest ? nearest : "", nearest ? "\"" : "");
+        }
+        ((int32_t *)out->data)[i] = class;
+    }
+    return STRATA_OK;
+}
+
+static strata_status album_to_dataset(const strata_preprocessing *p, const char *path, const album *a, bool unlabelled,
+                                      strata_dataset **out_dataset, strata_error *err) {
+    const strata_shape e = p->element;
+    const size_t bytes = (size_t)strata_shape_elements(e);
+    strata_array x = {0}, y = {0};
+    strata_dataset *dataset = NULL;
+    strata_status status = STRATA_OK;
+    STRATA_TRY_GOTO(strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(a->n, e.dims[0], e.dims[1], e.dims[2]), &x, err));
+    for (int64_t i = 0; i < a->n; i++) memcpy((uint8_t *)x.data + (size_t)i * bytes, a->pictures[i].pixels, bytes);
+    if (!unlabelled) STRATA_TRY_GOTO(label_all(p, path, a, &y, err));
+    STRATA_TRY_GOTO(strata_dataset_take_arrays(&x, unlabelled ? NULL : &y, 1.0 / 255, &dataset, err));
+    STRATA_TRY_GOTO(strata_dataset_set_source(dataset, path, err));
+    STRATA_TRY_GOTO(
+        strata_dataset_set_class_names(dataset, (const char *const *)p->labels[0].words, p->labels[0].n_words, err));
+    *out_dataset = dataset;
+    dataset = NULL;
+cleanup:
+    strata_dataset_destroy(dataset);
+    strata_array_finish(&x);
+    strata_array_finish(&y);
+    return status;
+}
+
+static strata_status read_one(const char *path, album *a, strata_error *err) {
+    unsigned char *bytes = NULL;
+    size_t n = 0;
+    STRATA_TRY(strata_stream_read_file(path, MOST_FILE_BYTES, &bytes, &n, err));
+    return take_picture(path, path, bytes, n, a, err);
+}
+
+strata_status strata_preprocessing_apply_pictures(const strata_preprocessing *p, const char *path,
+                                                  const strata_apply_options *opts, strata_dataset **out_dataset,
+                                                  strata_error *err) {
+    const bool unlabelled = opts && opts->unlabelled, folder = strata_tree_is_folder(path);
+    album a = {.element = p->element, .classes = !unlabelled};
+    if (p->kind != STRATA_PREPROCESSING_PICTURES)
+        return strata_fail(err, STRATA_DATA, "%s: is %s, but the model did not learn from pictures", path,
+                           folder ? "a folder" : "a picture");
+    if (!folder && !unlabelled)
+        return strata_fail(err, STRATA_DATA, "%s: is no folder; pictures with labels lie in <folder>/<class>/", path);
+    if (opts && opts->report) *opts->report = (strata_preprocessing_report){0};
+    strata_status status = folder ? read_album(path, &a, err) : read_one(path, &a, err);
+    if (!status) status = album_to_dataset(p, path, &a, unlabelled, out_dataset, err);
+    album_finish(&a);
+    return status;
+}

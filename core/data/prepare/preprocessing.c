@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Finding what a user's data are: which columns to learn from, of which kind, and what the label is. */
+#include "core/data/prepare/preprocessing.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/base/text.h"
+#include "core/data/prepare/cell.h"
+
+enum {
+    /* Words that have a feature each; rarer ones have none. */
+    MOST_WORDS = 64,
+    /* A column with as many words in a cell is text beside other columns; with as many, if there is no other. */
+    WORDS_OF_TEXT = 8,
+    WORDS_OF_ONLY_TEXT = 2,
+    /* Below so many rows nothing can be said of words that are all different. */
+    LEAST_ROWS = 20
+};
+
+void strata_preprocessing_destroy(strata_preprocessing *p) {
+    if (!p) return;
+    strata_names_free(p->header, p->n_header);
+    for (int i = 0; i < p->n_columns; i++) strata_column_finish(&p->columns[i]);
+    for (int i = 0; i < p->n_labels; i++) strata_column_finish(&p->labels[i]);
+    free(p->columns);
+    free(p->labels);
+    free(p->weight);
+    strata_tokenizer_destroy(p->tokenizer);
+    free(p->found);
+    free(p);
+}
+
+/* ---- what columns are ---- */
+
+/* What is counted for the line that a person reads, and what was left out. */
+typedef struct findings {
+    int64_t n_numbers, n_words, n_dates, n_texts, n_missing;
+    strata_text left_out;
+} findings;
+
+static bool is_counter(const char *name, const strata_column_look *look) {
+    static const char *const names[] = {"", "id", "index", "row", "no", "nr", "#", "number", "unnamed: 0"};
+    const size_t length = strlen(name);
+    if (!look->counts_rows || look->n_rows < LEAST_ROWS) return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcasecmp(name, names[i])) return true;
+    return length > 2 && !strcasecmp(name + length - 2, "id");
+}
+
+static int date_format_of(const strata_column_look *look) {
+    for (int f = 0; f < STRATA_DATE_FORMATS; f++)
+        if (look->n_dates[f] == look->n_rows - look->n_missing) return f;
+    return -1;
+}
+
+static bool is_text(const strata_column_look *look, double least_words) {
+    return look->words_each >= least_words && look->n_different * 2 > look->n_rows - look->n_missing;
+}
+
+/* Why a column is not learned from, if nobody asked for it; NULL: it is. */
+static const char *reason_to_leave_out(const char *name, const strata_column_look *look) {
+    const int64_t n = look->n_rows - look->n_missing;
+    if (!n) return "is empty";
+    if (is_counter(name, look)) return "counts the rows";
+    if (look->n_numbers == n || look->n_decimal_commas == n || date_format_of(look) >= 0 || look->n_rows < LEAST_ROWS)
+        return NULL;
+    return look->n_different * 2 > n && look->n_different > MOST_WORDS / 2 ? "has words that differ in most rows" : NULL;
+}
+
+static strata_status find_times(strata_column *column, const strata_csv *csv, int place) {
+    double days;
+    bool has_time = false;
+    for (int64_t row = 0; row < strata_csv_n_rows(csv) && !column->has_time; row++)
+        column->has_time =
+            strata_cell_date(strata_csv_cell(csv, row, place), column->date_format, &days, &has_time) && has_time;
+    return STRATA_OK;
+}
+
+/* Most cells are numbers, and one is not. */
+static strata_status odd_cell(const strata_csv *csv, int place, const strata_column_look *look, strata_error *err) {
+    const strata_column as_number = {.kind = STRATA_COLUMN_NUMBER};
+    double value;
+    for (int64_t row = 0; row < look->n_rows; row++) STRATA_TRY(strata_column_value(&as_number, csv, place, row, &value, err));
+    return STRATA_OK;
+}
+
+static strata_status find_kind(strata_column *column, const strata_csv *csv, int place, const strata_column_look *look,
+                               findings *found, strata_error *err) {
+    const int64_t n = look->n_rows - look->n_missing;
+    found->n_missing += look->n_missing;
+    column->date_format = date_format_of(look);
+    if (look->n_numbers == n || look->n_decimal_commas == n) {
+        column->decimal_comma = look->n_numbers < n;
+        column->kind = STRATA_COLUMN_NUMBER;
+        found->n_numbers++;
+        return STRATA_OK;
+    }
+    if (column->date_format >= 0) {
+        column->kind = STRATA_COLUMN_DATE;
+        found->n_dates++;
+        return find_times(column, csv, place);
+    }
+    if (look->n_numbers * 10 > n * 9) return odd_cell(csv, place, look, err);
+    int64_t others = 0;
+    column->kind = STRATA_COLUMN_WORDS;
+    found->n_words++;
+    return strata_column_find_words(column, csv, place, true, MOST_WORDS, &others, err);
+}
+
+/* ---- which columns ---- */
+
+static strata_status no_memory(const char *name, strata_error *err) {
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
+}
+
+static strata_status put_name(const char *name, char **out, strata_error *err) {
+    *out = strdup(name);
+    return *out ? STRATA_OK : no_memory(name, err);
+}
+
+/* Places of the labels in the table; the last column where none is named. */
+static strata_status choose_labels(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
+                                   int *places, strata_error *err) {
+    const int n = opts->n_labels ? opts->n_labels : 1;
+    p->labels = calloc((size_t)n, sizeof *p->labels);
+    if (!p->labels) return no_memory(strata_csv_name(csv), err);
+    for (int i = 0; i < n; i++) {
+        places[i] = strata_csv_n_columns(csv) - 1;
+        if (opts->n_labels) STRATA_TRY(strata_csv_find(csv, opts->labels[i], &places[i], err));
+        for (int k = 0; k < i; k++)
+            if (places[k] == places[i])
+                return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is named twice as a label", opts->labels[i]);
+        STRATA_TRY(put_name(strata_csv_column(csv, places[i]), &p->labels[i].name, err));
+        p->n_labels++;
+    }
+    return STRATA_OK;
+}
+
+static bool is_among(int place, const int *places, int n) {
+    for (int i = 0; i < n; i++)
+        if (places[i] == place) return true;
+    return false;
+}
+
+/* Places of the columns to learn from: those that are named, else all but labels and weight. */
+static strata_status choose_features(const strata_preprocessing *p, const strata_csv *csv,
+                                     const strata_preprocessing_options *opts, const int *labels, int *out_places, int *out_n,
+                                     strata_error *err) {
+    int weight = -1;
+    *out_n = 0;
+    if (p->weight) STRATA_TRY(strata_csv_find(csv, p->weight, &weight, err));
+    if (is_among(weight, labels, p->n_labels))
+        return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both the weight and the label", p->weight);
+    for (int i = 0; i < opts->n_features; i++) {
+        int place = -1;
+        STRATA_TRY(strata_csv_find(csv, opts->features[i], &place, err));
+        if (place == weight || is_among(place, labels, p->n_labels))
+            return strata_fail(err, STRATA_INVALID, "csv: column \"%s\" is both a feature and the %s", opts->features[i],
+                               place == weight ? "weight" : "label");
+        out_places[(*out_n)++] = place;
+    }
+    for (int i = 0; i < strata_csv_n_columns(csv) && !opts->n_features; i++)
+        if (i != weight && !is_among(i, labels, p->n_labels)) out_places[(*out_n)++] = i;
+    if (*out_n) return STRATA_OK;
+    return strata_fail(err, STRATA_DATA,
+                       "%s: has no column but the label \"%s\"; there is nothing to learn from. If other characters separate "
+                       "its cells, name them (--separator)",
+                       strata_csv_name(csv), p->labels[0].name);
+}
+
+static strata_status add_column(strata_preprocessing *p, const strata_csv *csv, int place, strata_column **out,
+                                strata_error *err) {
+    *out = &p->columns[p->n_columns++];
+    return put_name(strata_csv_column(csv, place), &(*out)->name, err);
+}
+
+/* Columns of text, if there are any: p is then of texts. */
+static strata_status find_texts(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
+                                const int *places, const strata_column_look *looks, int n, findings *found, strata_error *err) {
+    int n_usable = 0;
+    strata_column *column;
+    for (int i = 0; i < n; i++)
+        n_usable += !is_text(&looks[i], WORDS_OF_ONLY_TEXT) &&
+                    (opts->n_features || !reason_to_leave_out(strata_csv_column(csv, places[i]), &looks[i]));
+    for (int i = 0; i < n; i++) {
+        if (!opts->texts && !is_text(&looks[i], n_usable ? WORDS_OF_TEXT : WORDS_OF_ONLY_TEXT)) continue;
+        STRATA_TRY(add_column(p, csv, places[i], &column, err));
+        column->kind = STRATA_COLUMN_TEXT;
+        found->n_texts++;
+        found->n_missing += looks[i].n_missing;
+    }
+    if (!found->n_texts) return STRATA_OK;
+    p->kind = STRATA_PREPROCESSING_TEXTS;
+    p->length = opts->length;
+    p->vocabulary = opts->vocabulary;
+    p->subwords = opts->subwords;
+    for (int i = 0; i < n; i++)
+        if (!opts->texts && !is_text(&looks[i], n_usable ? WORDS_OF_TEXT : WORDS_OF_ONLY_TEXT))
+            strata_text_add(&found->left_out, "\nleft out \"%s\", which is no text; --columns names the columns to learn from",
+                            strata_csv_column(csv, places[i]));
+    return STRATA_OK;
+}
+
+static strata_status find_columns(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
+                                  const int *places, int n, findings *found, strata_error *err) {
+    strata_column *column;
+    strata_status status = STRATA_OK;
+    p->columns = calloc((size_t)n, sizeof *p->columns);
+    strata_column_look *looks = calloc((size_t)n, sizeof *looks);
+    if (!p->columns || !looks) STRATA_TRY_GOTO(no_memory(strata_csv_name(csv), err));
+    for (int i = 0; i < n; i++) STRATA_TRY_GOTO(strata_column_look_at(csv, places[i], &looks[i], err));
+    STRATA_TRY_GOTO(find_texts(p, csv, opts, places, looks, n, found, err));
+    for (int i = 0; i < n && !found->n_texts; i++) {
+        const char *reason = opts->n_features ? NULL : reason_to_leave_out(strata_csv_column(csv, places[i]), &looks[i]);
+        if (reason) {
+            strata_text_add(&found->left_out, "\nleft out \"%s\", which %s", strata_csv_column(csv, places[i]), reason);
+            continue;
+        }
+        STRATA_TRY_GOTO(add_column(p, csv, places[i], &column, err));
+        STRATA_TRY_GOTO(find_kind(column, csv, places[i], &looks[i], found, err));
+    }
+    if (!p->n_columns)
+        status = strata_fail(err, STRATA_DATA, "%s: no column says anything to learn from:%s. Name the columns (--columns)",
+                             strata_csv_name(csv), found->left_out.bytes ? found->left_out.bytes : "");
+cleanup:
+    free(looks);
+    return status;
+}
+
+/* ---- what a person reads ---- */
+
+static void add_count(strata_text *text, int64_t n, const char *one, const char *many) {
+    if (n) strata_text_add(text, "%s%lld %s", text->n_bytes ? ", " : "", (long long)n, n == 1 ? one : many);
+}
+
+/* The line on the label: "3 classes", or what number is learned. */
+static void add_labels(const strata_preprocessing *p, strata_text *text) {
+    if (strata_preprocessing_n_classes(p)) {
+        strata_text_add(text, ", %d classes", strata_preprocessing_n_classes(p));
+        return;
+    }
+    for (int i = 0; i < p->n_labels; i++)
+        strata_text_add(text, "%s \"%s\"",
+                        i                 ? ","
+                        : p->n_labels > 1 ? "; learns the numbers"
+                                          : "; learns the number",
+                        p->labels[i].name);
+    if (p->labels[0].whole) strata_text_add(text, " (--task classification learns its numbers as classes)");
+}
+
+static strata_status tell(strata_preprocessing *p, findings *found, strata_error *err) {
+    strata_text text = {0};
+    add_count(&text, found->n_numbers, "number", "numbers");
+    add_count(&text, found->n_words, "column of words", "columns of words");
+    add_count(&text, found->n_dates, "date", "dates");
+    add_count(&text, found->n_texts, "text", "texts");
+    strata_text_add(&text, ", %lld missing", (long long)found->n_missing);
+    add_labels(p, &text);
+    if (found->left_out.bytes) strata_text_add(&text, "%s", found->left_out.bytes);
+    text.failed |= found->left_out.failed;
+    strata_text_finish(&found->left_out);
+    return strata_text_take(&text, &p->found, NULL, err);
+}
+
+static strata_status keep_header(strata_preprocessing *p, const strata_csv *csv, strata_error *err) {
+    const int n = strata_csv_n_columns(csv);
+    const char **names = calloc((size_t)n, sizeof *names);
+    if (!names) return no_memory(strata_csv_name(csv), err);
+    for (int i = 0; i < n; i++) names[i] = strata_csv_column(csv, i);
+    strata_status status = strata_names_copy(names, n, &p->header, err);
+    free(names);
+    if (!status) p->n_header = n;
+    return status;
+}
+
+static strata_status find_in_csv(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
+                                 int *labels, int *features, strata_error *err) {
+    findings found = {0};
+    int n_features = 0;
+    const strata_examples examples = {.csv = csv, .name = strata_csv_name(csv)};
+    if (strata_csv_n_rows(csv) < 1) return strata_fail(err, STRATA_DATA, "%s: has a header and no rows", strata_csv_name(csv));
+    STRATA_TRY(keep_header(p, csv, err));
+    STRATA_TRY(choose_labels(p, csv, opts, labels, err));
+    if (opts->weight) STRATA_TRY(put_name(opts->weight, &p->weight, err));
+    STRATA_TRY(choose_features(p, csv, opts, labels, features, &n_features, err));
+    STRATA_TRY(strata_labels_find(p, &examples, labels, opts->task, err));
+    strata_status status = find_columns(p, csv, opts, features, n_features, &found, err);
+    if (!status && p->kind == STRATA_PREPROCESSING_TEXTS && !strata_preprocessing_n_classes(p) && p->n_labels > 1)
+        status = strata_fail(err, STRATA_INVALID, "csv: %d labels; texts have one", p->n_labels);
+    if (!status) status = tell(p, &found, err);
+    strata_text_finish(&found.left_out);
+    return status;
+}
+
+strata_status strata_preprocessing_from_csv(const strata_csv *csv, const strata_preprocessing_options *opts,
+                                            strata_preprocessing **out_preprocessing, strata_error *err) {
+    const strata_preprocessing_options defaults = {0};
+    if (!opts) opts = &defaults;
+    const int n = strata_csv_n_columns(csv), n_features = opts->n_features > n ? opts->n_features : n;
+    strata_preprocessing *p = calloc(1, sizeof *p);
+    int *labels = calloc((size_t)(opts->n_labels + 1), sizeof *labels),
+        *features = calloc((size_t)n_features, sizeof *features);
+    strata_status status =
+        p && labels && features ? find_in_csv(p, csv, opts, labels, features, err) : no_memory(strata_csv_name(csv), err);
+    free(labels);
+    free(features);
+    if (status)
+        strata_preprocessing_destroy(p);
+    else
+        *out_preprocessing = p;
+    return status;
+}
+
+/* ---- arrays ---- */
+
+static strata_status check_arrays(const strata_array *x, const strata_array *y, strata_error *err) {
+    if (x->shape.rank < 2 || x->shape.dims[0] < 1 || strata_shape_elements(x->shape) < 1)
+        return strata_fail(err, STRATA_DATA,
+                           "the features are %s %s; they must be (examples, numbers), or (examples, rows, "
+                           "columns) and more",
+                           strata_dtype_name(x->dtype), strata_shape_text(x->shape).text);
+    if (y &&
+        (y->shape.rank < 1 || y->shape.rank > 2 || y->shape.dims[0] != x->shape.dims[0] || strata_shape_elements(y->shape) < 1))
+        return strata_fail(err, STRATA_DATA,
+                           "the features are %s, the labels %s; there must be one label, or one row of "
+                           "labels, an example",
+                           strata_shape_text(x->shape).text, strata_shape_text(y->shape).text);
+    return STRATA_OK;
+}
+
+/* Columns "1", "2", ... of numbers; pictures have one, for all their numbers. */
+static strata_status name_columns(const char *what, int64_t n, strata_column **out, int *out_n, strata_error *err) {
+    char name[48];
+    enum { MOST = 1 << 20 };
+    if (n > MOST) return strata_fail(err, STRATA_DATA, "an example has %lld numbers in a row; at most %d", (long long)n, MOST);
+    *out = calloc((size_t)n, sizeof **out);
+    if (!*out) return no_memory(what, err);
+    for (; *out_n < n; ++*out_n) {
+        snprintf(name, sizeof name, n > 1 ? "%s %d" : "%s", what, *out_n + 1);
+        STRATA_TRY(put_name(name, &(*out)[*out_n].name, err));
+        (*out)[*out_n].kind = STRATA_COLUMN_NUMBER;
+    }
+    return STRATA_OK;
+}
+
+static strata_status find_in_arrays(strata_preprocessing *p, const strata_array *x, const strata_array *y,
+                                    const strata_preprocessing_options *opts, strata_error *err) {
+    const strata_examples examples = {.x = x, .y = y, .name = "arrays"};
+    findings found = {0};
+    STRATA_TRY(check_arrays(x, y, err));
+    p->kind = STRATA_PREPROCESSING_ARRAYS;
+    p->element = (strata_shape){.rank = x->shape.rank - 1};
+    memcpy(p->element.dims, x->shape.dims + 1, (size_t)p->element.rank * sizeof(int64_t));
+    STRATA_TRY(name_columns("number", p->element.rank == 1 ? p->element.dims[0] : 1, &p->columns, &p->n_columns, err));
+    STRATA_TRY(name_columns("label", y->shape.rank == 2 ? y->shape.dims[1] : 1, &p->labels, &p->n_labels, err));
+    STRATA_TRY(strata_labels_find(p, &examples, NULL, opts->task, err));
+    const int64_t n = strata_shape_elements(x->shape);
+    for (int64_t i = 0; i < n; i++) found.n_missing += isnan(strata_element_get(x->dtype, x->data, i));
+    found.n_numbers = n / x->shape.dims[0];
+    return tell(p, &found, err);
+}
+
+strata_status strata_preprocessing_from_arrays(const strata_array *features, const strata_array *labels,
+                                               const strata_preprocessing_options *opts,
+                                               strata_preprocessing **out_preprocessing, strata_error *err) {
+    const strata_preprocessing_options defaults = {0};
+    strata_preprocessing *p = calloc(1, sizeof *p);
+    if (!p) return no_memory("preprocessing", err);
+    strata_status status = find_in_arrays(p, features, labels, opts ? opts : &defaults, err);
+    if (status)
+        strata_preprocessing_destroy(p);
+    else
+        *out_preprocessing = p;
+    return status;
+}
+
+/* ---- asking ---- */
+
+strata_preprocessing_kind strata_preprocessing_get_kind(const strata_preprocessing *p) {
+    return p->kind;
+}
+strata_shape strata_preprocessing_element(const strata_preprocessing *p) {
+    int64_t width = 0;
+    if (p->kind == STRATA_PREPROCESSING_PICTURES || p->element.rank > 1) return p->element;
+    if (p->kind == STRATA_PREPROCESSING_TEXTS) return STRATA_SHAPE(p->length);
+    for (int i = 0; i < p->n_columns; i++) width += strata_column_width(&p->columns[i]);
+    return STRATA_SHAPE(width);
+}
+int strata_preprocessing_n_classes(const strata_preprocessing *p) {
+    return p->n_labels == 1 && p->labels[0].kind == STRATA_COLUMN_WORDS ? p->labels[0].n_words : 0;
+}
+const char *strata_preprocessing_class_name(const strata_preprocessing *p, int64_t index) {
+    return index >= 0 && index < strata_preprocessing_n_classes(p) ? p->labels[0].words[index] : NULL;
+}
+int strata_preprocessing_n_labels(const strata_preprocessing *p) {
+    return p->n_labels;
+}
+const char *strata_preprocessing_label(const strata_preprocessing *p, int index) {
+    return p->labels[index].name;
+}
+int64_t strata_preprocessing_vocabulary(const strata_preprocessing *p) {
+    return p->tokenizer ? strata_tokenizer_size(p->tokenizer) : 0;
+}
+const char *strata_preprocessing_found(const strata_preprocessing *p) {
+    return p->found ? p->found : "";
+}

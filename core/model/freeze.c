@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Freezing layers: their parameters move from the range that is trained to that of the states. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/model/model.h"
+
+enum { MOST_NAMES = 256 };
+
+static void freeze_all(strata_layer *layer) {
+    layer->frozen = true;
+    for (int b = 0; b < STRATA_MAX_BRANCHES; b++)
+        for (int i = 0; i < layer->branches[b].n; i++) freeze_all(&layer->branches[b].layers[i]);
+}
+
+/* The layer of this name; what names there are is collected on the way. */
+static strata_layer *find_layer(const strata_layer_list *list, const char *name, const char **names, size_t *n) {
+    for (int i = 0; i < list->n; i++) {
+        strata_layer *layer = &list->layers[i];
+        if (!strcmp(layer->name, name)) return layer;
+        if (*n < MOST_NAMES) names[(*n)++] = layer->name;
+        for (int b = 0; b < STRATA_MAX_BRANCHES; b++) {
+            strata_layer *inner = find_layer(&layer->branches[b], name, names, n);
+            if (inner) return inner;
+        }
+    }
+    return NULL;
+}
+
+static strata_status no_such_layer(const char *name, const char *const *names, size_t n, strata_error *err) {
+    const char *nearest = strata_nearest_name(name, names, n);
+    strata_text list = {0};
+    for (size_t i = 0; i < n && list.n_bytes < 300; i++) strata_text_add(&list, "%s%s", i ? ", " : "", names[i]);
+    strata_status status = strata_fail(err, STRATA_INVALID, "freeze: there is no layer \"%.60s\"; %s%s%s%s", name,
+                                       nearest ? "did you mean \"" : "there are: ",
+                                       nearest      ? nearest
+                                       : list.bytes ? list.bytes
+                                                    : "none",
+                                       nearest ? "\"" : "", nearest ? "?" : "");
+    strata_text_finish(&list);
+    return status;
+}
+
+/* Where each parameter's values lie among those of a file. */
+static strata_status keep_places(const strata_model *model, int64_t **out, strata_error *err) {
+    const int n = model->parameters.n;
+    *out = calloc((size_t)n, sizeof **out);
+    if (!*out) return strata_fail(err, STRATA_OUT_OF_MEMORY, "freeze: no host memory for %d parameters", n);
+    for (int i = 0; i < n; i++) (*out)[i] = strata_model_place(model, &model->parameters.items[i]);
+    return STRATA_OK;
+}
+
+/* Values that a file gave, in the places that the parameters have now: the order of parameters is the same. */
+static strata_status move_values(strata_model *model, const int64_t *before, strata_error *err) {
+    float *values = calloc((size_t)strata_model_all_size(model), sizeof *values);
+    if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "freeze: no host memory for the parameters");
+    for (int i = 0; i < model->parameters.n; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
+        memcpy(values + strata_model_place(model, p), model->loaded + before[i],
+               (size_t)strata_shape_elements(p->shape) * sizeof *values);
+    }
+    free(model->loaded);
+    model->loaded = values;
+    return STRATA_OK;
+}
+
+strata_status strata_model_freeze(strata_model *model, const char *name, strata_error *err) {
+    const char *names[MOST_NAMES];
+    size_t n_names = 0;
+    int64_t *before = NULL;
+    if (model->strategy)
+        return strata_fail(err, STRATA_INVALID, "freeze: the model is compiled; layers are frozen before that");
+    STRATA_TRY(strata_model_declare(model, err));
+    strata_layer *layer = find_layer(&model->list, name, names, &n_names);
+    if (!layer) return no_such_layer(name, names, n_names, err);
+    STRATA_TRY(keep_places(model, &before, err));
+    freeze_all(layer);
+    strata_model_free_parameters(model);
+    strata_status status = strata_model_declare(model, err);
+    if (!status && !model->parameters.flat_size)
+        status = strata_fail(err, STRATA_INVALID, "freeze %s: no layer with parameters is left to train", name);
+    if (!status && model->loaded) status = move_values(model, before, err);
+    free(before);
+    return status;
+}

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Data of the user's own: which kind a path is of, and its parts for training and testing. */
+#include "own.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/base/file.h"
+#include "core/data/dataset.h"
+#include "core/data/format/npy.h"
+#include "core/data/format/npz.h"
+#include "core/data/format/picture.h"
+#include "core/data/format/stream.h"
+
+enum { LONGEST_PATH = 4096 };
+static const double USUAL_TEST_SPLIT = 0.2;
+static const size_t MOST_BYTES = (size_t)1 << 36;
+
+static bool is_folder(const char *path) {
+    struct stat info;
+    return !stat(path, &info) && S_ISDIR(info.st_mode);
+}
+
+static bool exists(const char *path) {
+    struct stat info;
+    return !stat(path, &info);
+}
+
+bool is_table(const char *path) {
+    static const char *const ends[] = {".csv", ".csv.gz", ".csv.xz", ".tsv", ".tsv.gz", ".tsv.xz", ".data", ".txt", ".parquet"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(path, ends[i])) return true;
+    return false;
+}
+
+bool is_own_data(const char *name) {
+    if (!strcmp(name, "-") || is_table(name) || ends_with(name, ".npz") || ends_with(name, ".npy")) return true;
+    if (find_sample(name)) return false;
+    return exists(name) && !ends_with(name, ".json") && !ends_with(name, ".strata") && !ends_with(name, ".onnx") &&
+           !ends_with(name, ".safetensors");
+}
+
+static int opened(strata_status status, const strata_error *err) {
+    return status ? report(FAILING_DATA, status, err) : EXIT_OK;
+}
+
+/* ---- options ---- */
+
+static strata_status split_names(const char *list, column_list *out, strata_error *err) {
+    char *rest = NULL;
+    out->n = 0;
+    out->text = list ? strdup(list) : NULL;
+    if (!list) return STRATA_OK;
+    if (!out->text) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for the names of columns");
+    for (char *name = strtok_r(out->text, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
+        if (out->n == MOST_COLUMNS) return strata_fail(err, STRATA_INVALID, "more than %d columns are named", MOST_COLUMNS);
+        out->names[out->n++] = name;
+    }
+    return out->n ? STRATA_OK : strata_fail(err, STRATA_INVALID, "\"%s\" names no column", list);
+}
+
+/* One character, or "tab", "\t", "space". */
+static strata_status read_separator(const char *text, char *out, strata_error *err) {
+    *out = 0;
+    if (!text) return STRATA_OK;
+    if (!strcmp(text, "tab") || !strcmp(text, "\\t"))
+        *out = '\t';
+    else if (!strcmp(text, "space"))
+        *out = ' ';
+    else if (strlen(text) == 1 && *text != '"' && *text != '\n')
+        *out = *text;
+    else
+        return strata_fail(err, STRATA_INVALID, "--separator \"%s\": it is one character, such as ; or |, or tab or space",
+                           text);
+    return STRATA_OK;
+}
+
+static strata_status read_task(const char *text, strata_task *out, strata_error *err) {
+    if (!text) return STRATA_OK;
+    if (!strcmp(text, "classification"))
+        *out = STRATA_TASK_CLASSIFICATION;
+    else if (!strcmp(text, "regression"))
+        *out = STRATA_TASK_REGRESSION;
+    else
+        return strata_fail(err, STRATA_INVALID, "--task %s: it is classification or regression", text);
+    return STRATA_OK;
+}
+
+/* What a preprocessing is to be found by; finish both lists. */
+static strata_status read_options_of(const sample *sample, const data_options *options, const sample_data *data,
+                                     column_list *labels, column_list *features, strata_preprocessing_options *out,
+                                     strata_error *err) {
+    STRATA_TRY(split_names(options->label ? options->label : sample->label, labels, err));
+    STRATA_TRY(split_names(options->columns ? options->columns : sample->columns, features, err));
+    *out = (strata_preprocessing_options){.labels = labels->names,
+                                          .n_labels = labels->n,
+                                          .features = features->names,
+                                          .n_features = features->n,
+                                          .weight = options->weight,
+                                          .task = data->task,
+                                          .texts = data->vocabulary > 0,
+                                          .length = data->vocabulary > 0 ? data->length : 0,
+                                          .vocabulary = data->vocabulary,
+                                          .subwords = options->subwords,
+                                          .rows = options->size,
+                                          .columns = options->size,
+                                          .channels = 0};
+    if (data->picture.rank == 3) {
+        out->rows = data->picture.dims[0];
+        out->columns = data->picture.dims[1];
+        out->channels = (int)data->picture.dims[2];
+    }
+    return read_task(options->task, &out->task, err);
+}
+
+/* What is kept for testing: as --test-split says. */
+static double test_fraction(const data_options *options) {
+    return options->no_test ? 0 : options->test_split > 0 ? options->test_split : USUAL_TEST_SPLIT;
+}
+
+/* ---- what was met ---- */
+
+void print_report(const strata_preprocessing_report *r) {
+    if (r->n_unlabelled)
+        fprintf(stderr, "strata: %lld row%s without a label %s left out\n", (long long)r->n_unlabelled,
+                r->n_unlabelled == 1 ? "" : "s", r->n_unlabelled == 1 ? "is" : "are");
+    if (r->n_unknown)
+        fprintf(stderr,
+                "strata: %lld cell%s a word that the training data did not have (\"%s\" in column \"%s\"%s); it counts as "
+                "none of the known ones\n",
+                (long long)r->n_unknown, r->n_unknown == 1 ? " has" : "s have", r->word, r->column,
+                r->n_unknown == 1 ? "" : ", ...");
+}
+
+void print_own(const data_options *options, const sample_data *data, const strata_dataset *train, const strata_dataset *test) {
+    const strata_preprocessing *p = data->preprocessing;
+    const char *found = strata_preprocessing_found(p), *more = strchr(found, '\n');
+    const int length = more ? (int)(more - found) : (int)strlen(found);
+    printf("%.*s%s%lld train / %lld test", length, found, length ? "; " : "", (long long)strata_dataset_size(train),
+           (long long)strata_dataset_size(test));
+    if (data->split)
+        printf(", shuffled%s, seed %lld", strata_preprocessing_n_classes(p) ? " and stratified" : "", (long long)options->seed);
+    printf("%s\n", more ? more : "");
+}
+
+/* ---- tables ---- */
+
+/* Divides all of the examples, for a preprocessing that is measured already. */
+static strata_status split_dataset(const data_options *options, strata_dataset *whole, sample_data *data, strata_error *err) {
+    const strata_split_options opts = {.seed = (uint64_t)options->seed};
+    data->split = true;
+    strata_status status = strata_dataset_split(whole, test_fraction(options), &opts, &data->dataset, &data->rest, err);
+    strata_dataset_destroy(whole);
+    return status;
+}
+
+/* A table that is trained on: its preprocessing is found unless the model has one. parts: it is divided. */
+static strata_status learn_table(const sample *sample, const data_options *options, const strata_csv *csv, bool parts,
+                                 sample_data *data, strata_error *err) {
+    column_list labels = {0}, features = {0};
+    strata_preprocessing_options opts;
+    strata_dataset *whole = NULL;
+    strata_preprocessing_report report;
+    strata_status status = STRATA_OK;
+    if (data->preprocessing) {
+        STRATA_TRY(
+            strata_preprocessing_apply_csv(data->preprocessing, csv, &(strata_apply_options){.report = &report}, &whole, err));
+        print_report(&report);
+        if (parts && test_fraction(options) > 0) return split_dataset(options, whole, data, err);
+        data->dataset = whole;
+        return STRATA_OK;
+    }
+    STRATA_TRY_GOTO(read_options_of(sample, options, data, &labels, &features, &opts, err));
+    STRATA_TRY_GOTO(strata_preprocessing_from_csv(csv, &opts, &data->preprocessing, err));
+    STRATA_TRY_GOTO(strata_preprocessing_split_csv(data->preprocessing, csv, parts ? test_fraction(options) : 0,
+                                                   (uint64_t)options->seed, &data->dataset, &data->rest, err));
+    data->split = data->rest != NULL;
+    STRATA_TRY_GOTO(strata_dataset_set_source(data->dataset, strata_csv_name(csv), err));
+cleanup:
+    free(labels.text);
+    free(features.text);
+    return status;
+}
+
+static strata_status apply_table(const strata_csv *csv, sample_data *data, strata_error *err) {
+    strata_preprocessing_report report;
+    STRATA_TRY(strata_preprocessing_apply_csv(data->preprocessing, csv, &(strata_apply_options){.report = &report},
+                                              &data->dataset, err));
+    print_report(&report);
+    return STRATA_OK;
+}
+
+/* Whether the folder has a table of this part: one of the sample's stems, plain or compressed. */
+static bool find_table(const sample *sample, const char *path, const char *split, char out_path[LONGEST_PATH]) {
+    static const char *const ends[] = {".csv", ".csv.gz", ".csv.xz", ".tsv"}, *const usual[2][TABLE_STEMS] = {{"train"},
+                                                                                                              {"test"}};
+    const int part = strcmp(split, "train") ? 1 : 0;
+    const char *const *stems = sample->tables[part][0] ? sample->tables[part] : usual[part];
+    for (int i = 0; i < TABLE_STEMS && stems[i]; i++)
+        for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
+            if (snprintf(out_path, LONGEST_PATH, "%s/%s%s", path, stems[i], ends[k]) >= LONGEST_PATH) continue;
+            if (exists(out_path)) return true;
+        }
+    return false;
+}
+
+bool has_table(const sample *sample, const char *path) {
+    char found[LONGEST_PATH];
+    return is_table(path) || find_table(sample, path, "train", found) || find_table(sample, path, "test", found);
+}
+
+/* parts: the file is all there is, and one part of it is kept for testing. */
+static strata_status open_csv(const sample *sample, const data_options *options, const char *path, bool train, bool parts,
+                              sample_data *data, strata_error *err) {
+    strata_csv *csv = NULL;
+    char separator = 0;
+    STRATA_TRY(read_separator(options->separator, &separator, err));
+    STRATA_TRY(strata_csv_read_table(path, separator, data->preprocessing, &csv, err));
+    strata_status status =
+        train || !data->preprocessing ? learn_table(sample, options, csv, parts, data, err) : apply_table(csv, data, err);
+    strata_csv_destroy(csv);
+    return status;
+}
+
+/* ---- arrays ---- */
+
+typedef struct array_pair {
+    strata_array x, y;
+} array_pair;
+
+static void finish_pair(array_pair *pair) {
+    strata_array_finish(&pair->x);
+    strata_array_finish(&pair->y);
+}
+
+/* Names that arrays of features and labels have in archives; a pair is of one row. */
+static const char *const array_names[][2] = {
+    {"x", "y"},         {"X", "y"},           {"X", "Y"},           {"features", "labels"},
+    {"data", "target"}, {"data", "labels"},   {"images", "labels"}, {"inputs", "targets"},
+    {"x", "label"},     {"features", "label"}};
+enum { N_PAIRS = sizeof array_names / sizeof *array_names, MOST_ENTRIES = 64, NAME_BYTES = 64 };
+
+typedef struct entries {
+    char names[MOST_ENTRIES][NAME_BYTES];
+    int n;
+} entries;
+
+static void add_entry(const strata_npz_entry *entry, void *user) {
+    entries *list = user;
+    if (list->n < MOST_ENTRIES) snprintf(list->names[list->n++], NAME_BYTES, "%.60s", entry->name);
+}
+
+static bool has_entry(const entries *list, const char *name) {
+    for (int i = 0; i < list->n; i++)
+        if (!strcmp(list->names[i], name)) return true;
+    return false;
+}
+
+/* The pair of this part: "x_train" and "y_train", or "x" and "y" where the archive has no parts. */
+static bool choose_pair(const entries *list, const char *split, char out[2][NAME_BYTES]) {
+    for (int part = 0; part < 2; part++)
+        for (int i = 0; i < N_PAIRS; i++) {
+            for (int k = 0; k < 2; k++)
+                snprintf(out[k], NAME_BYTES, "%.30s%s%.8s", array_names[i][k], part ? "" : "_", part ? "" : split);
+            if (has_entry(list, out[0]) && has_entry(list, out[1])) return true;
+        }
+    return false;
+}
+
+static strata_status unknown_arrays(const char *path, const entries *list, strata_error *err) {
+    char names[512] = "";
+    size_t n = 0;
+    for (int i = 0; i < list->n && n < sizeof names - 80; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", list->names[i]);
+    return strata_fail(err, STRATA_DATA,
+                       "%s: its arrays are %s; name the features x (or x_train and x_test) and the labels y (or y_train and "
+                       "y_test), or give two .npy files: data.npy --labels y.npy",
+                       path, list->n ? names : "none");
+}
+
+static bool is_npz(const char *path) {
+    unsigned char head[4] = {0};
+    size_t n = 0;
+    return !strata_stream_peek_file(path, head, sizeof head, &n, NULL) && n == 4 && !memcmp(head, "PK\3\4", 4);
+}
+
+/* *out_parts: the archive has the parts apart. */
+static strata_status read_npz(const char *path, const char *split, bool labelled, array_pair *out, bool *out_parts,
+                              strata_error *err) {
+    unsigned char *bytes = NULL;
+    size_t n = 0;
+    entries list = {.n = 0};
+    char names[2][NAME_BYTES] = {"", ""};
+    STRATA_TRY(strata_file_read(path, MOST_BYTES, &bytes, &n, err));
+    strata_status status = strata_npz_list(path, bytes, n, add_entry, &list, err);
+    if (!status && !choose_pair(&list, split, names)) {
+        if (!labelled && list.n == 1)
+            snprintf(names[0], NAME_BYTES, "%s", list.names[0]);
+        else if (!labelled && has_entry(&list, "x"))
+            snprintf(names[0], NAME_BYTES, "x");
+        else
+            status = unknown_arrays(path, &list, err);
+    }
+    *out_parts = strstr(names[0], "_train") || strstr(names[0], "_test");
+    if (!status) status = strata_npz_parse(path, bytes, n, names[0], &out->x, err);
+    if (!status && labelled) status = strata_npz_parse(path, bytes, n, names[1], &out->y, err);
+    free(bytes);
+    return status;
+}
+
+/* Pictures (n, rows, columns) have one channel, labels (n, 1) are (n). */
+static void shape_pair(array_pair *pair) {
+    strata_shape *x = &pair->x.shape, *y = &pair->y.shape;
+    if (x->rank == 3) x->dims[x->rank++] = 1;
+    if (pair->y.data && y->rank == 2 && y->dims[1] == 1) y->rank = 1;
+}
+
+static strata_status read_arrays(const data_options *options, const char *path, const char *split, bool labelled,
+                                 array_pair *out, bool *out_parts, strata_error *err) {
+    strata_status status;
+    *out_parts = false;
+    if (is_npz(path)) {
+        status = read_npz(path, split, labelled, out, out_parts, err);
+    } else {
+        if (labelled && !options->labels)
+            return strata_fail(err, STRATA_INVALID, "%s: has features alone; give their labels with --labels y.npy", path);
+        status = strata_npy_read(path, &out->x, err);
+        if (!status && labelled) status = strata_npy_read(options->labels, &out->y, err);
+    }
+    if (!status) shape_pair(out);
+    return status;
+}
+
+static strata_status learn_arrays(const sample *sample, const data_options *options, const array_pair *pair, bool parts,
+                                  sample_data *data, strata_error *err) {
+    column_list labels = {0}, features = {0};
+    strata_preprocessing_options opts;
+    strata_dataset *whole = NULL;
+    strata_status status = STRATA_OK;
+    if (data->preprocessing) {
+        STRATA_TRY(strata_preprocessing_apply_arrays(data->preprocessing, &pair->x, &pair->y, &whole, err));
+        if (parts && test_fraction(options) > 0) return split_dataset(options, whole, data, err);
+        data->dataset = whole;
+        return STRATA_OK;
+    }
+    STRATA_TRY_GOTO(read_options_of(sample, options, data, &labels, &features, &opts, err));
+    STRATA_TRY_GOTO(strata_preprocessing_from_arrays(&pair->x, &pair->y, &opts, &data->preprocessing, err));
+    STRATA_TRY_GOTO(strata_preprocessing_split_arrays(data->preprocessing, &pair->x, &pair->y,
+                                                      parts ? test_fraction(options) : 0, (uint64_t)options->seed,
+                                                      &data->dataset, &data->rest, err));
+    data->split = data->rest != NULL;
+cleanup:
+    free(labels.text);
+    free(features.text);
+    return status;
+}
+
+static strata_status open_arrays(const sample *sample, const data_options *options, const char *split, sample_data *data,
+                                 strata_error *err) {
+    array_pair pair = {0};
+    bool apart = false;
+    const bool train = !strcmp(split, "train");
+    strata_status status = read_arrays(options, options->path, split, true, &pair, &apart, err);
+    if (!status) {
+        status = train || !data->preprocessing
+                     ? learn_arrays(sample, options, &pair, train && !apart, data, err)
+                     : strata_preprocessing_apply_arrays(data->preprocessing, &pair.x, &pair.y, &data->dataset, err);
+        if (status) strata_fail_in(err, status, "%s", options->path);
+    }
+    finish_pair(&pair);
+    return status;
+}
+
+/* ---- pictures ---- */
+
+/* A folder with train/ and test/ has its parts there. */
+static bool find_part(const char *path, const char *split, char out[LONGEST_PATH]) {
+    char other[LONGEST_PATH];
+    snprintf(other, sizeof other, "%s/%s", path, strcmp(split, "train") ? "train" : "test");
+    return snprintf(out, LONGEST_PATH, "%s/%s", path, split) < LONGEST_PATH && is_folder(out) && is_folder(other);
+}
+
+static strata_status open_pictures(const sample *sample, const data_options *options, const char *split, sample_data *data,
+                                   strata_error *err) {
+    char part[LONGEST_PATH];
+    column_list labels = {0}, features = {0};
+    strata_preprocessing_options opts;
+    const bool train = !strcmp(split, "train"), apart = find_part(options->path, split, part);
+    const char *path = apart ? part : options->path;
+    strata_dataset *whole = NULL;
+    if (options->label || options->columns)
+        return strata_fail(err, STRATA_INVALID, "--%s: only a table has columns; the classes of %s are its folders",
+                           options->label ? "label" : "columns", path);
+    if (!data->preprocessing) {
+        STRATA_TRY(read_options_of(sample, options, data, &labels, &features, &opts, err));
+        STRATA_TRY(strata_preprocessing_from_pictures(path, &opts, &data->preprocessing, err));
+    }
+    STRATA_TRY(strata_preprocessing_apply_pictures(data->preprocessing, path, NULL, &whole, err));
+    if (train && !apart && test_fraction(options) > 0) return split_dataset(options, whole, data, err);
+    data->dataset = whole;
+    return STRATA_OK;
+}
+
+/* ---- all of them ---- */
+
+static bool is_npy(const char *path) {
+    unsigned char head[6] = {0};
+    size_t n = 0;
+    return !strata_stream_peek_file(path, head, sizeof head, &n, NULL) && n == 6 && !memcmp(head, "\x93NUMPY", 6);
+}
+
+static strata_status no_table_in(const sample *sample, const char *path, const char *split, strata_error *err) {
+    const char *const *stems = sample->tables[strcmp(split, "train") ? 1 : 0];
+    return strata_fail(err, STRATA_DATA, "%s: has no %s.csv, .csv.gz or .csv.xz", path, stems[0] ? stems[0] : split);
+}
+
+int open_own(const sample *sample, const data_options *options, const char *split, sample_data *data) {
+    strata_error err = {0};
+    char table[LONGEST_PATH], other[LONGEST_PATH];
+    const bool train = !strcmp(split, "train"), input = !strcmp(options->path, "-");
+    if (!train && data->rest) {
+        data->dataset = data->rest;
+        data->rest = NULL;
+        return EXIT_OK;
+    }
+    if (!train && options->no_test) return EXIT_OK;
+    if (!input && (is_npz(options->path) || is_npy(options->path)))
+        return opened(open_arrays(sample, options, split, data, &err), &err);
+    if (!is_folder(options->path))
+        return opened(open_csv(sample, options, options->path, train, train && !data->whole, data, &err), &err);
+    if (find_table(sample, options->path, split, table)) {
+        const bool alone = !find_table(sample, options->path, "test", other);
+        return opened(open_csv(sample, options, table, train, train && alone, data, &err), &err);
+    }
+    if (sample->tables[0][0] || has_table(sample, options->path))
+        return opened(no_table_in(sample, options->path, split, &err), &err);
+    return opened(open_pictures(sample, options, split, data, &err), &err);
+}
+
+static strata_status read_unlabelled_csv(const strata_preprocessing *p, const data_options *options, strata_dataset **out,
+                                         strata_error *err) {
+    strata_csv *csv = NULL;
+    char separator = 0;
+    column_list columns = {0};
+    strata_preprocessing_report report;
+    strata_status status = read_separator(options->separator, &separator, err);
+    if (!status) status = split_names(options->columns, &columns, err);
+    if (!status)
+        status = options->row ? strata_csv_parse_table("--row", options->row, strlen(options->row), separator, p, &csv, err)
+                              : strata_csv_read_table(options->path, separator, options->columns ? NULL : p, &csv, err);
+    const strata_apply_options opts = {.columns = columns.names, .n_columns = columns.n, .unlabelled = true, .report = &report};
+    if (!status) status = strata_preprocessing_apply_csv(p, csv, &opts, out, err);
+    if (!status) print_report(&report);
+    strata_csv_destroy(csv);
+    free(columns.text);
+    return status;
+}
+
+static strata_status read_unlabelled_arrays(const strata_preprocessing *p, const data_options *options, strata_dataset **out,
+                                            strata_error *err) {
+    array_pair pair = {0};
+    bool apart;
+    strata_status status = read_arrays(options, options->path, "test", false, &pair, &apart, err);
+    if (!status) {
+        status = strata_preprocessing_apply_arrays(p, &pair.x, NULL, out, err);
+        if (status) strata_fail_in(err, status, "%s", options->path);
+    }
+    finish_pair(&pair);
+    return status;
+}
+
+static bool is_picture(const char *path) {
+    unsigned char head[16] = {0};
+    size_t n = 0;
+    return !strata_stream_peek_file(path, head, sizeof head, &n, NULL) && strata_picture_matches(head, n);
+}
+
+int open_unlabelled(const strata_preprocessing *p, const data_options *options, strata_dataset **out) {
+    strata_error err = {0};
+    const char *path = options->path;
+    const bool file = path && strcmp(path, "-");
+    if (file && (is_npz(path) || is_npy(path))) return opened(read_unlabelled_arrays(p, options, out, &err), &err);
+    if (file && (is_folder(path) || is_picture(path)))
+        return opened(strata_preprocessing_apply_pictures(p, path, &(strata_apply_options){.unlabelled = true}, out, &err),
+                      &err);
+    if (file && strata_preprocessing_get_kind(p) == STRATA_PREPROCESSING_PICTURES && exists(path)) {
+        usage_error("%s: is no picture (PNG, JPEG, WebP, PGM, PPM), and the model learned from pictures", path);
+        return EXIT_DATA;
+    }
+    return opened(read_unlabelled_csv(p, options, out, &err), &err);
+}

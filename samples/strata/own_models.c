@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Models for data of the user's own, each made for their shape. They are JSON, as model.json is: --write-model writes one to be
+ * edited. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "own.h"
+
+/* What a model is made for. */
+typedef struct purpose {
+    strata_preprocessing_kind kind;
+    strata_shape element;
+    int64_t vocabulary, n_outputs, n_examples;
+} purpose;
+
+static bool has_pictures(const purpose *p) {
+    return p->element.rank == 3;
+}
+
+static void add_output(const purpose *p, strata_text *text) {
+    strata_text_add(text, "{\"layer\":\"dense\",\"units\":%lld,\"name\":\"output\"}]", (long long)p->n_outputs);
+}
+
+/* ---- the models ---- */
+
+static void add_mlp(const purpose *p, strata_text *text) {
+    const int64_t width = strata_shape_elements(p->element), units = width > 256 ? 128 : 64;
+    if (p->element.rank > 1) strata_text_add(text, "{\"layer\":\"flatten\"},");
+    for (int i = 0; i < 2; i++)
+        strata_text_add(text,
+                        "{\"layer\":\"dense\",\"units\":%lld,\"activation\":\"relu\"},{\"layer\":\"dropout\",\"rate\":0.2},",
+                        (long long)units);
+    add_output(p, text);
+}
+
+static int64_t smaller_side(const purpose *p) {
+    return p->element.dims[0] < p->element.dims[1] ? p->element.dims[0] : p->element.dims[1];
+}
+
+static void add_cnn(const purpose *p, strata_text *text) {
+    int64_t side = smaller_side(p), filters = 32;
+    do {
+        strata_text_add(
+            text, "{\"layer\":\"conv2d\",\"filters\":%lld,\"kernel_size\":3,\"padding\":\"same\",\"activation\":\"relu\"},",
+            (long long)filters);
+        if (side >= 4) strata_text_add(text, "{\"layer\":\"max_pool2d\",\"size\":2},");
+        side /= 2;
+        if (filters < 64) filters *= 2;
+    } while (side >= 7);
+    strata_text_add(text,
+                    "{\"layer\":\"flatten\"},{\"layer\":\"dropout\",\"rate\":0.3},"
+                    "{\"layer\":\"dense\",\"units\":64,\"activation\":\"relu\"},");
+    add_output(p, text);
+}
+
+static void add_block(strata_text *text, int filters, int stride) {
+    strata_text_add(
+        text,
+        "{\"layer\":\"residual\",\"activation\":\"relu\",\"layers\":["
+        "{\"layer\":\"conv2d\",\"filters\":%d,\"kernel_size\":3,\"stride\":%d,\"padding\":\"same\",\"no_bias\":true},"
+        "{\"layer\":\"batch_norm\",\"momentum\":0.9,\"activation\":\"relu\"},"
+        "{\"layer\":\"conv2d\",\"filters\":%d,\"kernel_size\":3,\"padding\":\"same\",\"no_bias\":true},"
+        "{\"layer\":\"batch_norm\",\"momentum\":0.9}],\"shortcut\":["
+        "{\"layer\":\"conv2d\",\"filters\":%d,\"kernel_size\":1,\"stride\":%d,\"no_bias\":true},"
+        "{\"layer\":\"batch_norm\",\"momentum\":0.9}]},",
+        filters, stride, filters, filters, stride);
+}
+
+static void add_resnet(const purpose *p, strata_text *text) {
+    const int stride = smaller_side(p) >= 8 ? 2 : 1;
+    strata_text_add(text,
+                    "{\"layer\":\"conv2d\",\"filters\":32,\"kernel_size\":3,\"padding\":\"same\",\"no_bias\":true},"
+                    "{\"layer\":\"batch_norm\",\"momentum\":0.9,\"activation\":\"relu\"},");
+    add_block(text, 32, 1);
+    add_block(text, 64, stride);
+    add_block(text, 128, stride);
+    strata_text_add(text, "{\"layer\":\"global_average_pool\"},");
+    add_output(p, text);
+}
+
+static void add_text(const purpose *p, strata_text *text) {
+    strata_text_add(text,
+                    "{\"layer\":\"embedding\",\"vocabulary\":%lld,\"units\":32,\"mask_zero\":true},"
+                    "{\"layer\":\"global_average_pool\"},{\"layer\":\"dropout\",\"rate\":0.5},"
+                    "{\"layer\":\"dense\",\"units\":32,\"activation\":\"relu\"},",
+                    (long long)p->vocabulary);
+    add_output(p, text);
+}
+
+static void add_attention(const purpose *p, strata_text *text) {
+    strata_text_add(text,
+                    "{\"layer\":\"embedding\",\"vocabulary\":%lld,\"units\":32,\"mask_zero\":true},"
+                    "{\"layer\":\"residual\",\"layers\":[{\"layer\":\"layer_norm\"},"
+                    "{\"layer\":\"multi_head_attention\",\"heads\":4}]},"
+                    "{\"layer\":\"layer_norm\"},{\"layer\":\"global_average_pool\"},{\"layer\":\"dropout\",\"rate\":0.3},",
+                    (long long)p->vocabulary);
+    add_output(p, text);
+}
+
+static bool has_numbers(const purpose *p) {
+    return p->vocabulary == 0;
+}
+static bool has_texts(const purpose *p) {
+    return p->vocabulary > 0;
+}
+
+static const struct {
+    const char *name, *takes;
+    bool (*fits)(const purpose *p);
+    void (*add)(const purpose *p, strata_text *text);
+} models[] = {{"mlp", "numbers or pictures", has_numbers, add_mlp},
+              {"cnn", "pictures", has_pictures, add_cnn},
+              {"resnet", "pictures", has_pictures, add_resnet},
+              {"text", "texts", has_texts, add_text},
+              {"attention", "texts", has_texts, add_attention}};
+enum { N_MODELS = sizeof models / sizeof *models };
+
+/* ---- all of it ---- */
+
+static const char *usual_model(const purpose *p) {
+    return has_texts(p) ? "text" : has_pictures(p) ? "cnn" : "mlp";
+}
+
+static int unknown_model(const char *kind) {
+    const char *words[N_MODELS];
+    for (int i = 0; i < N_MODELS; i++) words[i] = models[i].name;
+    const char *near = strata_nearest_name(kind, words, N_MODELS);
+    return usage_error(
+        "--model %s: there are mlp, cnn, resnet, text and attention%s%s%s. A model of your own is trained by strata "
+        "train MODEL.json --data DATA",
+        kind, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
+static void write_model(const purpose *p, int kind, bool numbers, strata_text *text) {
+    strata_text_add(text, "{\"input\":[");
+    for (int i = 0; i < p->element.rank; i++) strata_text_add(text, "%s%lld", i ? "," : "", (long long)p->element.dims[i]);
+    strata_text_add(text, "],%s\"layers\":[", has_texts(p) ? "\"input_dtype\":\"i32\"," : "");
+    models[kind].add(p, text);
+    strata_text_add(text, ",\"loss\":\"%s\",\"optimizer\":{\"name\":\"adamw\",\"learning_rate\":%s,\"weight_decay\":%s}}",
+                    numbers ? "mse" : "sparse_categorical_crossentropy", has_texts(p) ? "0.002" : "0.001",
+                    has_texts(p) ? "0.01" : "0.01");
+}
+
+int make_own_model(const char *kind, const strata_preprocessing *preprocessing, int64_t n, strata_model **out_model) {
+    strata_error err = {0};
+    strata_text text = {0};
+    char *json = NULL;
+    const int n_classes = strata_preprocessing_n_classes(preprocessing);
+    const purpose p = {.kind = strata_preprocessing_get_kind(preprocessing),
+                       .element = strata_preprocessing_element(preprocessing),
+                       .vocabulary = strata_preprocessing_vocabulary(preprocessing),
+                       .n_outputs = n_classes ? n_classes : strata_preprocessing_n_labels(preprocessing),
+                       .n_examples = n};
+    int m = 0;
+    if (!kind) kind = usual_model(&p);
+    while (m < N_MODELS && strcmp(kind, models[m].name)) m++;
+    if (m == N_MODELS) return unknown_model(kind);
+    if (!models[m].fits(&p))
+        return usage_error("--model %s takes %s; for these data there is %s", kind, models[m].takes, usual_model(&p));
+    write_model(&p, m, !n_classes, &text);
+    strata_status status = strata_text_take(&text, &json, NULL, &err);
+    if (!status) status = strata_model_from_json(json, strlen(json), "", out_model, &err);
+    free(json);
+    return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
+}
+
+void own_defaults(const strata_preprocessing *preprocessing, int64_t n, int64_t *out_epochs, int64_t *out_batch) {
+    const bool texts = strata_preprocessing_get_kind(preprocessing) == STRATA_PREPROCESSING_TEXTS;
+    const bool pictures = strata_preprocessing_element(preprocessing).rank == 3;
+    const bool numbers =
+        !strata_preprocessing_n_classes(preprocessing); /* which few rows with noise are soon learned by heart */
+    const int64_t steps_wanted = texts ? 450 : 2500, least = texts ? 3 : pictures ? 5 : 10;
+    const int64_t most = texts ? 30 : pictures ? 40 : numbers ? 25 : 50;
+    const int64_t batch = n < 2000 ? 16 : n < 20000 ? 32 : 128, steps = (n + batch - 1) / batch, epochs = steps_wanted / steps;
+    *out_batch = batch;
+    *out_epochs = epochs < least ? least : epochs > most ? most : epochs;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * --set PATH=VALUE: a model's JSON with another value at a path, "layers.0.units=64" or "optimizer.learning_rate=3e-4". */
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "own.h"
+
+/* The value as JSON, where it is that, else as a string. */
+static cJSON *read_value(const char *text) {
+    const char *end = NULL;
+    cJSON *value = cJSON_ParseWithOpts(text, &end, 1);
+    return value ? value : cJSON_CreateString(text);
+}
+
+/* What stands at a step of the path, for messages: the keys of an object, or how many an array has. */
+static int no_such_place(const char *setting, const char *key, const cJSON *parent) {
+    const char *names[32], *near;
+    char list[400] = "";
+    size_t n = 0, used = 0;
+    if (cJSON_IsArray(parent))
+        return usage_error("--set %s: there are %d here, 0 to %d, and no \"%s\"", setting, cJSON_GetArraySize(parent),
+                           cJSON_GetArraySize(parent) - 1, key);
+    for (const cJSON *item = parent ? parent->child : NULL; item && n < 32; item = item->next) {
+        names[n++] = item->string;
+        if (used < sizeof list - 50)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%.40s", used ? ", " : "", item->string);
+    }
+    near = strata_nearest_name(key, names, n);
+    return usage_error("--set %s: there is no \"%s\" to go into; there are %s%s%s%s", setting, key, n ? list : "none",
+                       near ? ". Did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
+/* Item of an array by its number, or of an object by its key; NULL: there is none. */
+static cJSON *find_item(cJSON *parent, const char *key) {
+    if (!cJSON_IsArray(parent)) return cJSON_GetObjectItemCaseSensitive(parent, key);
+    char *end = NULL;
+    const long index = strtol(key, &end, 10);
+    return *key && !*end && index >= 0 ? cJSON_GetArrayItem(parent, (int)index) : NULL;
+}
+
+/* "adam" stands for {"name": "adam"}: it becomes that, so that it has settings. */
+static cJSON *open_name(cJSON *parent, cJSON *item, const char *key) {
+    if (!cJSON_IsString(item) || (strcmp(key, "optimizer") && strcmp(key, "loss"))) return item;
+    cJSON *object = cJSON_CreateObject();
+    if (!object || !cJSON_AddStringToObject(object, "name", item->valuestring)) return item;
+    cJSON_ReplaceItemInObjectCaseSensitive(parent, key, object);
+    return object;
+}
+
+/* Another optimizer or loss has other settings: it begins with its own defaults. */
+static void forget_settings(cJSON *object) {
+    for (cJSON *item = object->child, *next; item; item = next) {
+        next = item->next;
+        if (strcmp(item->string, "name")) cJSON_Delete(cJSON_DetachItemViaPointer(object, item));
+    }
+}
+
+static int put_value(const char *setting, cJSON *parent, const char *key, const char *text) {
+    cJSON *value = read_value(text);
+    if (cJSON_IsArray(parent) ? find_item(parent, key) == NULL : !cJSON_IsObject(parent)) {
+        cJSON_Delete(value);
+        return no_such_place(setting, key, parent);
+    }
+    if (cJSON_IsArray(parent))
+        cJSON_ReplaceItemInArray(parent, atoi(key), value);
+    else if (cJSON_GetObjectItemCaseSensitive(parent, key))
+        cJSON_ReplaceItemInObjectCaseSensitive(parent, key, value);
+    else
+        cJSON_AddItemToObject(parent, key, value);
+    return EXIT_OK;
+}
+
+static int apply(const char *setting, cJSON *root) {
+    const char *equals = strchr(setting, '=');
+    if (!equals || equals == setting) return usage_error("--set %s: it is PATH=VALUE, as layers.0.units=64", setting);
+    char *path = strndup(setting, (size_t)(equals - setting)), *rest = path;
+    cJSON *at = root;
+    int code = path ? EXIT_OK : usage_error("--set: no memory");
+    if (!code && !cJSON_GetObjectItemCaseSensitive(root, "optimizer") && !strncmp(path, "optimizer.", 10) &&
+        strcmp(path, "optimizer.name"))
+        cJSON_AddStringToObject(root, "optimizer", "adam"); /* what a model without one is trained by */
+    for (char *key = strsep(&rest, "."); key && !code; key = strsep(&rest, ".")) {
+        if (!rest) {
+            const bool kind = !strcmp(key, "name") && at != root &&
+                              (at->string && (!strcmp(at->string, "optimizer") || !strcmp(at->string, "loss")));
+            if (kind) forget_settings(at);
+            code = put_value(setting, at, key, equals + 1);
+            break;
+        }
+        cJSON *item = find_item(at, key);
+        if (!item && !strcmp(key, "optimizer") && at == root) item = cJSON_AddObjectToObject(root, "optimizer");
+        if (item) item = open_name(at, item, key);
+        if (!item || (!cJSON_IsObject(item) && !cJSON_IsArray(item))) code = no_such_place(setting, key, at);
+        at = item;
+    }
+    free(path);
+    return code;
+}
+
+static int from_json(cJSON *json, strata_model **model) {
+    strata_error err = {0};
+    strata_model *changed = NULL;
+    char *text = cJSON_PrintUnformatted(json);
+    if (!text) return usage_error("--set: no memory"), EXIT_INTERNAL;
+    strata_status status = strata_model_from_json(text, strlen(text), "--set", &changed, &err);
+    cJSON_free(text);
+    if (status) return report(FAILING_USAGE, status, &err);
+    strata_model_destroy(*model);
+    *model = changed;
+    return EXIT_OK;
+}
+
+int apply_settings(const text_list *settings, strata_model **model) {
+    char *text = NULL;
+    strata_error err = {0};
+    if (!settings->n) return EXIT_OK;
+    strata_status status = strata_model_to_json(*model, &text, &err);
+    if (status) return report(FAILING_RUN, status, &err);
+    cJSON *json = cJSON_Parse(text);
+    int code = json ? EXIT_OK : EXIT_INTERNAL;
+    for (int i = 0; i < settings->n && !code; i++) code = apply(settings->items[i], json);
+    if (!code) code = from_json(json, model);
+    cJSON_Delete(json);
+    free(text);
+    return code;
+}
+
+int write_model_json(const strata_model *model, const char *path) {
+    char *text = NULL;
+    strata_error err = {0};
+    strata_status status = strata_model_to_json(model, &text, &err);
+    cJSON *json = status ? NULL : cJSON_Parse(text);
+    char *indented = json ? cJSON_Print(json) : NULL;
+    if (!status && !indented) status = strata_fail(&err, STRATA_OUT_OF_MEMORY, "no host memory for the model");
+    if (!status) status = strata_file_write(path, indented, strlen(indented), &err);
+    cJSON_free(indented);
+    cJSON_Delete(json);
+    free(text);
+    return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
+}

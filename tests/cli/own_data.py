@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables, texts, pictures and arrays for own_data_test.sh, made in the folder that is named, always the same ones."""
+import os
+import random
+import struct
+import sys
+import zipfile
+
+from files import data, npy
+
+work = sys.argv[1]
+rng = random.Random(11)
+
+
+def put(name, content):
+    path = f"{work}/{name}"
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
+
+
+def table(name, head, rows, separator=","):
+    put(name, "\n".join(separator.join(map(str, row)) for row in ([head] if head else []) + rows) + "\n")
+
+
+# Three kinds, sorted as they often are; every 25th number of each column is missing.
+places = {"daisy": (0, 0, "white"), "rose": (3, 3, "red"), "tulip": (0, 4, "red")}
+flowers = []
+for kind, (x, y, colour) in places.items():
+    for i in range(50):
+        flowers.append([len(flowers) + 1, f"{x + rng.gauss(0, 0.5):.2f}", f"{y + rng.gauss(0, 0.5):.2f}", colour, kind])
+for i in range(0, 150, 25):
+    flowers[i][1] = ""
+    flowers[i + 7][2] = "NA"
+head = ["id", "width", "length", "colour", "kind"]
+table("flowers.csv", head, flowers)
+table("turned.csv", ["colour", "more", "length", "width"],
+      [["violet" if i == 4 else f[3], "-", f[2], f[1]] for i, f in enumerate(flowers[:5])])
+table("typo.csv", head, flowers[:100] + [[101, 1, 1, "red", "roze"]])
+table("missing.csv", ["id", "width", "length", "kind"], [f[:3] + f[4:] for f in flowers])
+table("wrong.csv", head, [[1, "wide", 1, "red", "rose"]])
+table("rows.data", None, [[f[1] or "0.5", f[2] if f[2] != "NA" else "0.5", f[4]] for f in flowers])
+
+orders = []
+for i in range(200):
+    price, colour = rng.uniform(1, 99), rng.choice(["rot", "blau"])
+    orders.append([f"{rng.randrange(1, 28):02d}.{rng.randrange(1, 12):02d}.2024", colour, f"{price:.2f}".replace(".", ","),
+                   "viel" if price > 50 else "wenig"])
+table("orders.csv", ["Datum", "Farbe", "Preis", "Klasse"], orders, ";")
+table("tilde.csv", ["when", "colour", "price", "kind"], [[a, b, c.replace(",", "."), d] for a, b, c, d in orders], "~")
+
+pairs = [(rng.uniform(-1, 1), rng.uniform(-1, 1)) for _ in range(400)]
+table("houses.csv", ["a", "b", "price"], [[f"{a:.5f}", f"{b:.5f}", f"{100000 + 2000 * a + 1000 * b:.2f}"] for a, b in pairs])
+table("numbers.csv", ["a", "kind"], [[f"{rng.uniform(-1, 1):.3f}", rng.choice([3, 70])] for _ in range(60)])
+
+words = {"good": ["wonderful", "lovely", "great", "moving"], "bad": ["dull", "awful", "boring", "weak"]}
+reviews = []
+for i in range(200):
+    mood = ["good", "bad"][i % 2]
+    some = [rng.choice(words[mood]) for _ in range(2)] + [rng.choice(["film", "plot", "actor", "scene", "story", "music"])
+                                                         for _ in range(9)]
+    rng.shuffle(some)
+    reviews.append([f'"{" ".join(some)}, {i}"', mood])
+table("reviews.csv", ["review", "mood"], reviews)
+
+
+def picture(name, columns, rows, light):
+    put(name, b"P5 %d %d 255\n" % (columns, rows) + bytes(min(255, light + rng.randrange(60)) for _ in range(columns * rows)))
+
+
+for i in range(30):
+    picture(f"photos/dark/{i}.pgm", 10 + i % 2, 8, 0)
+    picture(f"photos/bright/{i}.pgm", 10, 8, 150)
+os.makedirs(f"{work}/nothing")
+picture("gap/a/1.pgm", 4, 4, 9)
+os.makedirs(f"{work}/gap/b")
+picture("gap2/a/1.pgm", 4, 4, 9)
+put("gap2/b/1.pgm", "no picture")
+
+xs = [(i % 2 * 2 + rng.random(), rng.random()) for i in range(60)]
+x = npy("<f4", (60, 2), struct.pack("<120f", *(v for pair in xs for v in pair)))
+y = npy("<i8", (60,), struct.pack("<60q", *(i % 2 * 7 - 3 for i in range(60))))
+put("x.npy", x)
+put("y.npy", y)
+
+
+def part(first, n):
+    return (npy("<f4", (n, 2), struct.pack(f"<{2 * n}f", *(v for pair in xs[first:first + n] for v in pair))),
+            npy("<i8", (n,), struct.pack(f"<{n}q", *(i % 2 * 7 - 3 for i in range(first, first + n)))))
+
+
+def archive(name, arrays):
+    with zipfile.ZipFile(f"{work}/{name}", "w") as file:
+        for key, content in arrays.items():
+            file.writestr(key + ".npy", content)
+
+
+archive("both.npz", {"x": x, "y": y})
+archive("odd.npz", {"a": x, "b": y})
+(train_x, train_y), (test_x, test_y) = part(0, 40), part(40, 20)
+archive("parts.npz", {"x_train": train_x, "y_train": train_y, "x_test": test_x, "y_test": test_y})
+
+put("ragged.csv", "a,b,kind\n1,2,x\n3,4\n")
+put("header.csv", "a,kind\n")
+put("empty.csv", "")
+table("one_class.csv", ["a", "kind"], [[i, "a"] for i in range(30)])
+table("names.csv", ["a", "name"], [[i * i, f"name{i}"] for i in range(40)])
+put("binary.csv", bytes(range(256)))
+put("data.parquet", b"PAR1" + bytes(40))
+put("model.onnx", b"\x08\x07")
+data(f"{work}/mnist", 100, 50)

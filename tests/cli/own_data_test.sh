@@ -1,0 +1,159 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Data of one's own, from the file to the answers: tables, texts, pictures, arrays; and what is wrong with them.
+. "$(dirname "$0")/support.sh"
+python3 "$here/own_data.py" "$work"
+cd "$work" || exit 1
+on="--device host"
+
+# ---- a table: words as classes ----
+# shellcheck disable=SC2086 # words
+{
+expect 0 "2 numbers, 1 column of words, 12 missing, 3 classes; 120 train / 30 test, shuffled and stratified, seed 0" \
+    train flowers.csv $on --save flowers.strata
+stdout 'left out "id", which counts the rows'
+expect 0 "" train flowers.csv $on --json
+json 'r["accuracy"] > 0.9 and r["scores"]["classes"] == ["daisy", "rose", "tulip"]'
+json 'sum(map(sum, r["scores"]["confusion_matrix"])) == 30 and all(sum(row) == 10 for row in r["scores"]["confusion_matrix"])'
+first=$(grep -o '"weights_sha256":"[0-9a-f]*"' out)
+expect 0 "$first" train flowers.csv $on --json
+expect 0 "accuracy" evaluate flowers.strata flowers.csv $on
+stdout "on 150 test examples" # all rows
+stdout "rose"
+stdout "AUC "
+expect 0 "" evaluate flowers.strata flowers.csv $on --json
+json 'r["examples"] == 150 and r["scores"]["auc"] > 0.9 and len(r["scores"]["f1"]) == 3'
+json 'all(0.8 < x <= 1 for k in ("precision", "recall", "f1") for x in r["scores"][k])'
+expect 0 "150 answers in out.csv" predict flowers.strata flowers.csv $on --probabilities --to out.csv
+check "the file has a row for each, and their probabilities" python3 -c "
+import csv
+rows = list(csv.DictReader(open('out.csv')))
+assert len(rows) == 150 and list(rows[0]) == ['index', 'class', 'probability', 'daisy', 'rose', 'tulip']
+assert all(abs(sum(float(r[k]) for k in ('daisy', 'rose', 'tulip')) - 1) < 1e-4 for r in rows)
+assert all(r['class'] == max(('daisy', 'rose', 'tulip'), key=lambda k: float(r[k])) for r in rows)"
+expect 0 "index	class	probability" predict flowers.strata turned.csv $on # other columns, in another order
+stderr '1 cell has a word that the training data did not have ("violet" in column "colour")'
+cut -f 2 out | head -n 5 >turned.txt.4
+expect 0 "" predict flowers.strata flowers.csv $on
+check "columns are taken by their names" sh -c "cut -f 2 out | head -n 5 | cmp - turned.txt.4"
+expect 0 "rose" predict flowers.strata $on --row 3.1,2.9,red
+expect 0 "" predict flowers.strata flowers.csv $on --to answers.json
+check "a line of JSON for each" python3 -c "import json; assert len([json.loads(l) for l in open('answers.json')]) == 150"
+"$strata" train - $on --epochs 1 <flowers.csv >out 2>err
+stdout "120 train / 30 test"
+expect 0 "135 train / 15 test" train flowers.csv $on --epochs 1 --test-split 0.1
+expect 0 "seed 3" train flowers.csv $on --epochs 1 --seed 3
+expect 0 "left out" train flowers.csv $on --epochs 1 --label colour
+
+# ---- other ways to write it ----
+expect 0 "1 number, 1 column of words, 1 date, 0 missing, 2 classes" train orders.csv $on --epochs 60 --save orders.strata
+expect 0 "on 200 test examples" evaluate orders.strata orders.csv $on
+expect 0 "1 number, 1 column of words, 1 date" train tilde.csv $on --epochs 1 --separator '~'
+expect 0 "2 numbers, 0 missing, 3 classes" train rows.data $on --epochs 1 --save rows.strata
+expect 0 "on 150 test examples" evaluate rows.strata rows.data $on
+expect 0 'learns the number "price"' train houses.csv $on --save houses.strata
+stdout "R2 0.9"
+expect 0 "R2 0.9" evaluate houses.strata houses.csv $on
+expect 0 "" predict houses.strata $on --row 0.5,0.5 --json
+json 'abs(r["value"] - 101500) < 500' # in the unit of the label
+expect 0 'learns the number "kind"' train numbers.csv $on --epochs 1 --task regression
+expect 0 "2 classes" train numbers.csv $on --epochs 1
+
+# ---- texts ----
+expect 0 "1 text, 0 missing, 2 classes; 160 train / 40 test" \
+    train reviews.csv --label mood $on --epochs 30 --save reviews.strata
+expect 0 "good" predict reviews.strata $on --text "a wonderful lovely film"
+expect 0 "on 200 test examples" evaluate reviews.strata reviews.csv $on
+expect 0 "200 answers" predict reviews.strata reviews.csv $on --to out.csv
+expect 0 "accuracy" train reviews.csv --label mood $on --epochs 1 --model attention
+expect 2 "--model cnn takes pictures; for these data there is text" train reviews.csv --label mood $on --model cnn
+
+# ---- pictures ----
+expect 0 "60 pictures, grey, of several sizes, resized to 10 x 8, 2 classes; 48 train / 12 test" \
+    train photos $on --epochs 8 --save photos.strata
+expect 0 "on 60 test examples" evaluate photos.strata photos $on
+expect 0 "30 answers" predict photos.strata photos/bright $on --to out.csv
+expect 0 "bright" predict photos.strata photos/bright/3.pgm $on
+expect 0 "16 x 16" train photos/ $on --epochs 1 --size 16 --augment --model resnet
+expect 3 "is a table, but the model learned from pictures" evaluate photos.strata flowers.csv $on
+expect 0 "a picture" inspect photos/bright/3.pgm
+
+# ---- arrays ----
+expect 0 "2 numbers, 0 missing, 2 classes; 48 train / 12 test" train x.npy --labels y.npy $on --save arrays.strata
+expect 0 "on 60 test examples" evaluate arrays.strata x.npy --labels y.npy $on
+expect 0 "index	class" predict arrays.strata x.npy $on
+expect 0 "48 train / 12 test" train both.npz $on --epochs 1
+expect 0 "40 train / 20 test" train parts.npz $on --epochs 1
+expect 3 "x.npy: has features alone; give their labels with --labels y.npy" train x.npy $on
+expect 3 "its arrays are a, b; name the features x" train odd.npz $on
+
+# ---- the model ----
+expect 0 "" train flowers.csv $on --epochs 1 --model mlp \
+    --set layers.0.units=16 --set optimizer.learning_rate=3e-4 --write-model m.json
+check "--set changes the model" python3 -c "
+import json
+m = json.load(open('m.json'))
+assert m['layers'][0]['units'] == 16 and m['optimizer']['learning_rate'] == 3e-4 and m['layers'][-1]['units'] == 3"
+expect 0 "accuracy" train m.json --data flowers.csv $on --epochs 1
+expect 0 "accuracy" train mnist --data "$work/mnist" $on --epochs 1 --set layers.1.units=8 --set optimizer.name=sgd
+expect 2 "there is no \"layer\" to go into" train flowers.csv $on --set layer.0.units=4
+expect 2 "there are 5 here, 0 to 4, and no \"9\"" train flowers.csv $on --set layers.9.units=4
+expect 3 '--set: layers[0]: key "unit" is not known; did you mean "units"' train flowers.csv $on --set layers.0.unit=4
+expect 2 "it is PATH=VALUE" train flowers.csv $on --set layers
+expect 2 "there are mlp, cnn, resnet, text and attention; did you mean mlp?" train flowers.csv $on --model mpl
+expect 2 "takes pictures; for these data there is mlp" train flowers.csv $on --model cnn
+
+# ---- further ----
+expect 0 "accuracy" train --from flowers.strata flowers.csv $on --epochs 2 --save more.strata
+expect 0 "on 150 test examples" evaluate more.strata flowers.csv $on
+expect 0 "accuracy" train --from flowers.strata flowers.csv $on --epochs 2 --freeze dense,dense_1 --save frozen.strata
+check "frozen layers keep their bits, and the others do not" python3 -c "
+import json, struct
+def read(path):
+    file = open(path, 'rb').read()
+    n = struct.unpack('<Q', file[:8])[0]
+    head = json.loads(file[8:8 + n])
+    return {k: file[8 + n + v['data_offsets'][0]:8 + n + v['data_offsets'][1]] for k, v in head.items() if k != '__metadata__'}
+a, b = read('flowers.strata'), read('frozen.strata')
+assert a.keys() == b.keys()
+assert all((a[k] == b[k]) == k.startswith('dense') for k in a), [k for k in a if a[k] == b[k]]"
+expect 0 "on 150 test examples" evaluate frozen.strata flowers.csv $on
+expect 0 "accuracy" train --from photos.strata photos $on --epochs 1 --freeze conv2d
+expect 0 "accuracy" train --from reviews.strata reviews.csv $on --epochs 1 --freeze embedding
+expect 2 'there is no layer "dnese"; did you mean "dense"?' train --from flowers.strata flowers.csv $on --freeze dnese
+expect 2 "no layer with parameters is left to train" train --from flowers.strata flowers.csv $on --freeze dense,dense_1,output
+expect 2 "name it with --from" train flowers.csv $on --freeze dense
+expect 3 'none of the 3 classes' train --from flowers.strata typo.csv $on
+expect 0 "saved" train mnist --data "$work/mnist" $on --epochs 1 --save mnist.strata
+expect 2 "it has no preprocessing" train --from mnist.strata flowers.csv $on
+
+# ---- what is wrong, and what to do ----
+expect 3 "nowhere.csv: cannot open" train nowhere.csv $on
+expect 3 "ragged.csv:3:4: the record ends after 2 cells" train ragged.csv $on
+expect 3 "has a header and no rows" train header.csv $on
+expect 3 "is empty" train empty.csv $on
+expect 3 'is "a" in all rows; there is nothing to tell apart' train one_class.csv $on
+expect 3 'did you mean "kind"?' train flowers.csv $on --label knid
+expect 3 "is no text" train binary.csv $on
+expect 3 "is Parquet" train data.parquet $on
+expect 3 "it is one character" train flowers.csv $on --separator abc
+expect 3 "name them (--separator)" train tilde.csv $on
+expect 3 "too many for classes" train names.csv $on
+expect 3 "has no pictures in folders of classes" train "$work/nothing" $on
+expect 3 "the folder of a class has no pictures" train gap $on
+expect 3 "mend or remove it: gap2/b/1.pgm" train gap2 $on
+expect 3 'has no column "colour"' evaluate flowers.strata missing.csv $on
+expect 3 'holds "wide", which is no number' evaluate flowers.strata wrong.csv $on
+expect 3 "--task it: it is classification or regression" train flowers.csv $on --task it
+expect 2 "give the data once" evaluate flowers.strata flowers.csv --data flowers.csv $on
+expect 2 "predict takes one FILE" predict flowers.strata flowers.csv --input turned.csv $on
+expect 2 "predict takes one FILE" predict flowers.strata --input a --input b $on
+expect 2 "use --learning-rate" train flowers.csv --lr 0.1
+expect 2 "use --set optimizer.name=sgd" train flowers.csv --optimizer sgd
+expect 2 "lists the samples" train --list
+expect 2 "is ONNX" train model.onnx
+expect 2 "strata train --from flowers.strata DATA" train flowers.strata
+expect 0 "strata help COMMAND" help help
+}
+finish

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tables, arrays and pictures of a user's own: what is found in them, their features, and that a file keeps all of it. */
+#include "strata/preprocessing.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/data/format/picture.h"
+#include "core/data/prepare/cell.h"
+#include "tests/support/folder.h"
+
+TestSuite(preprocessing, .init = test_folder_make, .fini = test_folder_remove);
+
+static strata_error err;
+#define OK(call) cr_assert_eq((call), STRATA_OK, "%s", err.message)
+
+static strata_csv *parse(const char *text, const strata_preprocessing *known) {
+    strata_csv *csv = NULL;
+    OK(strata_csv_parse_table("t", text, strlen(text), 0, known, &csv, &err));
+    return csv;
+}
+
+/* Found and measured on all rows. */
+static strata_preprocessing *learn(const char *text, const strata_preprocessing_options *opts, strata_dataset **out) {
+    strata_csv *csv = parse(text, NULL);
+    strata_preprocessing *p = NULL;
+    strata_dataset *none = NULL;
+    OK(strata_preprocessing_from_csv(csv, opts, &p, &err));
+    OK(strata_preprocessing_split_csv(p, csv, 0, 0, out, &none, &err));
+    cr_assert_null(none);
+    strata_csv_destroy(csv);
+    return p;
+}
+
+static strata_dataset *apply(const strata_preprocessing *p, const char *text, strata_preprocessing_report *report) {
+    strata_dataset *dataset = NULL;
+    strata_csv *csv = parse(text, p);
+    OK(strata_preprocessing_apply_csv(p, csv, &(strata_apply_options){.unlabelled = true, .report = report}, &dataset, &err));
+    strata_csv_destroy(csv);
+    return dataset;
+}
+
+static void fetch(const strata_dataset *dataset, float *x, void *y) {
+    strata_order *order = NULL;
+    OK(strata_order_create(strata_dataset_size(dataset), false, 0, 0, &order, &err));
+    strata_dataset_fetch(dataset, order, 0, strata_dataset_size(dataset), x, y);
+    strata_order_destroy(order);
+}
+
+static void is_near(const float *found, const double *expected, int n) {
+    for (int i = 0; i < n; i++) cr_assert_float_eq((double)found[i], expected[i], 1e-5, "number %d is %g", i, (double)found[i]);
+}
+
+Test(preprocessing, cells_are_numbers_dates_or_missing) {
+    const char *const missing[] = {"", "  ", "NA", "n/a", "NaN", "null", "None", "?", "-", " -- "};
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
+        cr_assert(strata_cell_is_missing(missing[i]), "%s", missing[i]);
+    cr_assert(!strata_cell_is_missing("0") && !strata_cell_is_missing("nay") && !strata_cell_is_missing("-1"));
+    double value = 0;
+    bool has_time = false;
+    cr_assert(strata_cell_number(" 1.5e2 ", false, &value) && value == 150);
+    cr_assert(strata_cell_number("-3,25", true, &value) && value == -3.25);
+    cr_assert(!strata_cell_number("3,25", false, &value) && !strata_cell_number("1e", false, &value) &&
+              !strata_cell_number("inf", false, &value));
+    /* GNU date: date -u -d 2024-02-29 +%s is 1709164800, 19782 days. */
+    cr_assert(strata_cell_date("2024-02-29", 0, &value, &has_time) && value == 19782 && !has_time);
+    cr_assert(strata_cell_date("29.2.2024", 2, &value, &has_time) && value == 19782);
+    cr_assert(strata_cell_date("1969-12-31T12:00:00Z", 0, &value, &has_time) && value == -0.5 && has_time);
+    cr_assert(strata_cell_date("2024-02-29 06:00:00+06:00", 0, &value, &has_time) && value == 19782);
+    const char *const wrong[] = {"2023-02-29",  "2024-13-01", "2024-00-01",      "2024-1-0",
+                                 "2024-02-29x", "24-02-29",   "2024-02-29T25:00"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        cr_assert(!strata_cell_date(wrong[i], 0, &value, &has_time), "%s", wrong[i]);
+}
+
+Test(preprocessing, columns_become_features) {
+    strata_dataset *dataset = NULL;
+    float x[3 * 8];
+    int32_t y[3];
+    strata_preprocessing *p =
+        learn("n,w,when,kind\n1,red,2024-01-01,a\n3,blue,2024-01-03,b\n,red,2024-01-02,a\n", NULL, &dataset);
+    cr_assert_str_eq(strata_preprocessing_found(p), "1 number, 1 column of words, 1 date, 1 missing, 2 classes");
+    cr_assert_eq(strata_preprocessing_element(p).dims[0], 2 + 2 + 5);
+    strata_dataset_destroy(dataset);
+    /* Dates apart: n alone is (1, 3, missing), mean 2, deviation 1; blue comes before red. */
+    const char *const names[] = {"n", "w"};
+    strata_preprocessing_destroy(p);
+    p = learn("n,w,when,kind\n1,red,2024-01-01,a\n3,blue,2024-01-03,b\n,red,2024-01-02,a\n",
+              &(strata_preprocessing_options){.features = names, .n_features = 2}, &dataset);
+    cr_assert_eq(strata_dataset_size(dataset), 3);
+    fetch(dataset, x, y);
+    for (int i = 0; i < 3; i++) { /* in any order */
+        const double rows[3][4] = {{-1, 0, 0, 1}, {1, 0, 1, 0}, {0, 1, 0, 1}};
+        const int row = x[4 * i] < -0.5F ? 0 : x[4 * i] > 0.5F ? 1 : 2;
+        is_near(x + 4 * i, rows[row], 4);
+        cr_assert_eq(y[i], row == 1);
+    }
+    strata_dataset_destroy(dataset);
+    strata_preprocessing_destroy(p);
+}
+
+Test(preprocessing, a_date_has_its_place_in_year_and_week) {
+    strata_dataset *dataset = NULL;
+    float x[2 * 5];
+    strata_preprocessing *p = learn("when,kind\n1970-01-01,a\n1970-01-03,b\n", NULL, &dataset);
+    strata_dataset_destroy(dataset);
+    dataset = apply(p, "when\n1970-01-01\n1970-01-03\n", NULL);
+    fetch(dataset, x, NULL);
+    const double turn = 2 * 3.14159265358979323846, year = 2 * turn / 365.2425, week = 2 * turn / 7;
+    const double expected[] = {-1, 0, 1, 0, 1, 1, sin(year), cos(year), sin(week), cos(week)};
+    is_near(x, expected, 10);
+    strata_dataset_destroy(dataset);
+    strata_preprocessing_destroy(p);
+}
+
+Test(preprocessing, comes_back_from_json_with_the_same_bits) {
+    static const char text[] =
+        "n;w;when;y\n1,1;red;01.02.2023 10:00;1,5\n;blue;02.03.2023 11:00;2,5\n3,7;red;;4\n9;;05.06.2023 1:30;7\n";
+    static const char later[] = "when;n;other;w\n07.08.2024 12:00;4,4;x;green\n;;x;blue\n";
+    strata_dataset *dataset = NULL, *first, *second;
+    strata_preprocessing *loaded = NULL, *p = learn(text, NULL, &dataset);
+    strata_preprocessing_report report;
+    float x[2][64];
+    char *json = NULL;
+    strata_dataset_destroy(dataset);
+    OK(strata_preprocessing_to_json(p, &json, &err));
+    OK(strata_preprocessing_from_json(json, strlen(json), "json", &loaded, &err));
+    first = apply(p, later, &report);
+    cr_assert(report.n_unknown == 1 && !strcmp(report.word, "green") && !strcmp(report.column, "w"));
+    second = apply(loaded, later, NULL);
+    const int64_t width = strata_preprocessing_element(p).dims[0];
+    cr_assert(width == strata_preprocessing_element(loaded).dims[0] && 2 * width <= 64);
+    fetch(first, x[0], NULL);
+    fetch(second, x[1], NULL);
+    cr_assert(!memcmp(x[0], x[1], (size_t)(2 * width) * sizeof(float)));
+    strata_array prediction = {0};
+    OK(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(1, 1), &prediction, &err));
+    strata_preprocessing_restore(loaded, &prediction); /* 0 is the mean, (1.5 + 2.5 + 4 + 7) / 4 */
+    cr_assert_float_eq((double)*(float *)prediction.data, 3.75, 1e-6);
+    strata_array_finish(&prediction);
+    strata_dataset_destroy(first);
+    strata_dataset_destroy(second);
+    strata_preprocessing_destroy(p);
+    strata_preprocessing_destroy(loaded);
+    free(json);
+}
+
+Test(preprocessing, tables_are_read_as_they_are_written) {
+    const struct {
+        const char *text, *first;
+        int n_columns;
+        int64_t n_rows;
+    } cases[] = {{"a,b\n1,2\n", "a", 2, 1},
+                 {"a;b\n1,5;2,5\n", "a", 2, 1},
+                 {"a\tb|c\n1\t2|3\n", "a", 2, 1},
+                 {"a|b|c\n1|2|3\n", "a", 3, 1},
+                 {"\"x,y\";b\n1;2\n", "x,y", 2, 1},
+                 {"5.1,3.5,setosa\n4.9,3.0,setosa\n", "column 1", 3, 2},
+                 {"1,1,1\n2,2,2\n", "column 1", 3, 2},
+                 {"\xEF\xBB\xBF"
+                  "a,b\r\n1,2\r\n",
+                  "a", 2, 1},
+                 {"1,2,price\n0.5,0.25,1\n", "1", 3, 1},
+                 {"word\nx\n", "word", 1, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strata_csv *csv = parse(cases[i].text, NULL);
+        cr_assert_str_eq(strata_csv_column(csv, 0), cases[i].first);
+        cr_assert(strata_csv_n_columns(csv) == cases[i].n_columns && strata_csv_n_rows(csv) == cases[i].n_rows, "%s",
+                  cases[i].text);
+        strata_csv_destroy(csv);
+    }
+}
+
+Test(preprocessing, labels_are_classes_or_numbers) {
+    const struct {
+        const char *labels; /* separated by spaces, repeated */
+        int n_classes;
+        const char *first;
+        strata_task task;
+    } cases[] = {{"yes no yes", 2, "no", 0},
+                 {"-1 1 1", 2, "-1", 0},
+                 {"7 3 3.0", 2, "3", 0},
+                 {"10 9 8", 3, "8", 0},
+                 {"0.5 1 2", 0, NULL, 0},
+                 {"0.5 1 2", 3, "0.5", STRATA_TASK_CLASSIFICATION},
+                 {"1 2 3", 0, NULL, STRATA_TASK_REGRESSION}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1024] = "x,y\n";
+        for (int row = 0; row < 12; row++) {
+            char label[3][8];
+            sscanf(cases[i].labels, "%7s %7s %7s", label[0], label[1], label[2]);
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%d,%s\n", row * row, label[row % 3]);
+        }
+        strata_dataset *dataset = NULL;
+        strata_preprocessing *p = learn(text, &(strata_preprocessing_options){.task = cases[i].task}, &dataset);
+        cr_assert_eq(strata_preprocessing_n_classes(p), cases[i].n_classes, "%s", cases[i].labels);
+        if (cases[i].first) cr_assert_str_eq(strata_preprocessing_class_name(p, 0), cases[i].first);
+        strata_dataset_destroy(dataset);
+        strata_preprocessing_destroy(p);
+    }
+}
+
+static void rejects(const char *text, const strata_preprocessing_options *opts, const char *part) {
+    strata_csv *csv = NULL;
+    strata_preprocessing *p = NULL;
+    strata_status status = strata_csv_parse_table("t", text, strlen(text), 0, NULL, &csv, &err);
+    if (!status) status = strata_preprocessing_from_csv(csv, opts, &p, &err);
+    cr_assert(status && strstr(err.message, part), "%s", err.message);
+    strata_csv_destroy(csv);
+}
+
+Test(preprocessing, bad_tables_say_what_is_wrong) {
+    static const char *const no_column[] = {"kidn"};
+    rejects("", NULL, "is empty");
+    rejects("a,b\n", NULL, "has a header and no rows");
+    rejects("a,b\n1,2\n3\n", NULL, "the record ends after 1 cells");
+    rejects("a,b\n1,x\n2,x\n", NULL, "is \"x\" in all rows");
+    rejects("a,b\n1,\n2,NA\n", NULL, "is missing in all rows");
+    rejects("a:b\n1:x\n2:y\n", NULL, "name them (--separator)");
+    rejects("a,b\n1,2024-01-01\n2,2024-01-02\n", NULL, "is a date");
+    rejects("a,kind\n1,x\n2,y\n", &(strata_preprocessing_options){.labels = no_column, .n_labels = 1},
+            "did you mean \"kind\"?");
+    rejects("a,b\n\xFF,1\n", NULL, "byte 0xFF is not valid UTF-8");
+    strata_csv *csv = NULL;
+    cr_assert_eq(strata_csv_parse_table("t", "PAR1abc", 7, 0, NULL, &csv, &err), STRATA_DATA);
+    cr_assert(strstr(err.message, "is Parquet") && strstr(err.message, "to_csv"), "%s", err.message);
+    cr_assert_eq(strata_csv_parse_table("t", "a\0b", 3, 0, NULL, &csv, &err), STRATA_DATA);
+    cr_assert(strstr(err.message, "is no text"), "%s", err.message);
+    char text[4096] = "a,b\n", words[8192] = "a,b\n";
+    for (int i = 0; i < 40; i++) {
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s,%d\n", i == 20 ? "oops" : "1", i % 2);
+        snprintf(words + strlen(words), sizeof words - strlen(words), "%d,word%d\n", i, i);
+    }
+    rejects(text, NULL, "t:22: column \"a\" holds \"oops\", which is no number");
+    rejects(words, NULL, "has 40 different words in 40 rows, too many for classes");
+}
+
+Test(preprocessing, later_tables_must_have_what_training_had) {
+    strata_dataset *dataset = NULL, *none = NULL;
+    strata_preprocessing *p = learn("a,b,kind\n1,red,x\n2,blue,y\n", NULL, &dataset);
+    strata_dataset_destroy(dataset);
+    const struct {
+        const char *text, *part;
+    } cases[] = {{"a,kind\n1,x\n", "has no column \"b\""},
+                 {"kind,a,b\nz,1,red\n", "the label \"z\" in column \"kind\" is none of the 2 classes"},
+                 {"kind,a,b\nx,many,red\n", "t:2: column \"a\" holds \"many\", which is no number"},
+                 {"a,b\n1,red\n", "has no column \"kind\""},
+                 {"1\n", "has no header, and 1 column; the model takes 2: a, b"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strata_csv *csv = NULL;
+        strata_status status = strata_csv_parse_table("t", cases[i].text, strlen(cases[i].text), 0, p, &csv, &err);
+        if (!status) status = strata_preprocessing_apply_csv(p, csv, NULL, &none, &err);
+        cr_assert(status == STRATA_DATA && strstr(err.message, cases[i].part), "%s", err.message);
+        strata_csv_destroy(csv);
+    }
+    /* Without a header: the columns of the model, or of the whole table. */
+    const char *const rows[] = {"1,red\n", "1,red,x\n", "b,kind,a\nred,x,1\n"};
+    float first[3], other[3];
+    for (int i = 0; i < 3; i++) {
+        dataset = apply(p, rows[i], NULL);
+        fetch(dataset, i ? other : first, NULL);
+        cr_assert(!i || !memcmp(first, other, sizeof first));
+        strata_dataset_destroy(dataset);
+    }
+    strata_preprocessing_destroy(p);
+}
+
+Test(preprocessing, json_that_lies_is_refused) {
+    const char *const wrong[] = {
+        "{}",
+        "{\"kind\":\"tables\"}",
+        "{\"kind\":\"table\",\"header\":[],\"columns\":[],\"labels\":[]}",
+        "{\"kind\":\"table\",\"header\":[],\"columns\":[{\"name\":\"a\",\"kind\":\"number\",\"mean\":0,\"deviation\":0}],"
+        "\"labels\":[]}",
+        "{\"kind\":\"table\",\"header\":[],\"columns\":[{\"name\":\"a\",\"kind\":\"words\",\"words\":[\"b\",\"a\"]}],"
+        "\"labels\":[{\"name\":\"l\",\"kind\":\"number\",\"mean\":0,\"deviation\":1}]}",
+        "{\"kind\":\"pictures\",\"header\":[],\"columns\":[],\"labels\":[{\"name\":\"l\",\"kind\":\"words\",\"words\":[\"a\"]}]"
+        ","
+        "\"element\":[2,2,2]}"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        strata_preprocessing *p = NULL;
+        cr_assert_eq(strata_preprocessing_from_json(wrong[i], strlen(wrong[i]), "j", &p, &err), STRATA_DATA, "%s", wrong[i]);
+        cr_assert_null(p);
+    }
+}
+
+Test(preprocessing, arrays_have_any_integers_as_labels) {
+    float x[12][2], features[12 * 3];
+    int64_t y[12];
+    int32_t labels[12];
+    strata_preprocessing *p = NULL;
+    strata_dataset *train = NULL, *test = NULL;
+    for (int i = 0; i < 12; i++) x[i][0] = (float)i, x[i][1] = i ? 1 : NAN, y[i] = i % 2 ? 1000 : -5;
+    const strata_array xs = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(12, 2), x);
+    const strata_array ys = strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(12), y);
+    OK(strata_preprocessing_from_arrays(&xs, &ys, NULL, &p, &err));
+    OK(strata_preprocessing_split_arrays(p, &xs, &ys, 0, 0, &train, &test, &err));
+    cr_assert_str_eq(strata_preprocessing_class_name(p, 0), "-5");
+    cr_assert_eq(strata_preprocessing_element(p).dims[0], 3); /* the second column has a missing number */
+    strata_dataset_destroy(train);
+    OK(strata_preprocessing_apply_arrays(p, &xs, &ys, &train, &err));
+    fetch(train, features, labels);
+    for (int i = 0; i < 12; i++) cr_assert(labels[i] == i % 2 && features[3 * i + 2] == (float)!i && features[3 * i + 1] == 0);
+    const strata_array narrow = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(24, 1), x);
+    cr_assert_eq(strata_preprocessing_apply_arrays(p, &narrow, NULL, &test, &err), STRATA_DATA);
+    strata_dataset_destroy(train);
+    strata_preprocessing_destroy(p);
+}
+
+/* ---- pictures ---- */
+
+static void put_picture(const char *name, int columns, int rows, int value) {
+    char bytes[256];
+    const int head = snprintf(bytes, sizeof bytes, "P5 %d %d 255\n", columns, rows);
+    memset(bytes + head, value, (size_t)(columns * rows));
+    test_file(name, bytes, (size_t)(head + columns * rows));
+}
+
+static void make_folder(const char *name) {
+    cr_assert_eq(mkdir(test_path(name), 0755), 0);
+}
+
+Test(preprocessing, pictures_come_to_one_size) {
+    strata_preprocessing *p = NULL;
+    strata_dataset *dataset = NULL;
+    float x[3 * 4];
+    int32_t y[3];
+    make_folder("cat");
+    make_folder("dog");
+    put_picture("cat/a.pgm", 2, 2, 255);
+    put_picture("cat/b.pgm", 4, 6, 51);
+    put_picture("dog/a.pgm", 2, 2, 0);
+    OK(strata_preprocessing_from_pictures(test_folder(), NULL, &p, &err));
+    cr_assert(strata_shape_equal(strata_preprocessing_element(p), STRATA_SHAPE(2, 2, 1)));
+    OK(strata_preprocessing_apply_pictures(p, test_folder(), NULL, &dataset, &err));
+    fetch(dataset, x, y);
+    const double expected[] = {1, 1, 1, 1, 0.2, 0.2, 0.2, 0.2, 0, 0, 0, 0};
+    is_near(x, expected, 12);
+    cr_assert(y[0] == 0 && y[1] == 0 && y[2] == 1 && !strcmp(strata_preprocessing_class_name(p, 1), "dog"));
+    strata_dataset_destroy(dataset);
+    OK(strata_preprocessing_apply_pictures(p, test_path("cat/b.pgm"), &(strata_apply_options){.unlabelled = true}, &dataset,
+                                           &err));
+    cr_assert_eq(strata_dataset_size(dataset), 1);
+    strata_dataset_destroy(dataset);
+    strata_preprocessing_destroy(p);
+}
+
+static void refuses_folder(const char *part) {
+    strata_preprocessing *p = NULL;
+    cr_assert(strata_preprocessing_from_pictures(test_folder(), NULL, &p, &err) && strstr(err.message, part), "%s",
+              err.message);
+}
+
+Test(preprocessing, bad_folders_say_what_is_wrong) {
+    refuses_folder("has no pictures in folders of classes");
+    make_folder("cat");
+    put_picture("cat/a.pgm", 2, 2, 1);
+    refuses_folder("all pictures are of one class, \"cat\"");
+    make_folder("dog");
+    refuses_folder("the folder of a class has no pictures");
+    test_file("dog/b.png", "no picture", 10);
+    refuses_folder("mend or remove it");
+}
+
+Test(preprocessing, jpeg_and_webp_are_read) {
+    static const char *const files[] = {"photo.jpg", "photo.webp"};
+    const bool built[] = {STRATA_WITH_JPEG, STRATA_WITH_WEBP};
+    for (int f = 0; f < 2; f++) {
+        char path[1024];
+        unsigned char bytes[4096];
+        strata_array pixels = {0};
+        snprintf(path, sizeof path, "%s/tests/fuzz/corpus/picture/%s", STRATA_TEST_SOURCE_DIR, files[f]);
+        FILE *file = fopen(path, "rb");
+        cr_assert(file);
+        const size_t n = fread(bytes, 1, sizeof bytes, file);
+        fclose(file);
+        const strata_status status = strata_picture_parse(files[f], bytes, n, 3, &pixels, &err);
+        cr_assert_eq(status, built[f] ? STRATA_OK : STRATA_UNSUPPORTED, "%s", err.message);
+        if (status) continue;
+        cr_assert(strata_shape_equal(pixels.shape, STRATA_SHAPE(8, 16, 3)));
+        static const int colour[] = {200, 30, 60};
+        for (int i = 0; i < 8 * 16 * 3; i++) cr_assert(abs(((uint8_t *)pixels.data)[i] - colour[i % 3]) <= 4);
+        strata_array_finish(&pixels);
+        cr_assert_eq(strata_picture_parse(files[f], bytes, n / 2, 3, &pixels, &err), STRATA_DATA, "%s", err.message);
+    }
+}
