@@ -85,7 +85,7 @@ static strata_status read_task(const char *text, strata_task *out, strata_error 
     else if (!strcmp(text, "regression"))
         *out = STRATA_TASK_REGRESSION;
     else
-        return strata_fail(err, STRATA_INVALID, "--task %s: it is classification or regression", text);
+        return strata_fail(err, STRATA_INVALID, "--learn %s: it is classification or regression", text);
     return STRATA_OK;
 }
 

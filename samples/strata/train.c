@@ -32,7 +32,7 @@ typedef struct train_options {
 
 static const option_row rows[] = {
     DATA_OPTION_ROWS(train_options, data),
-    {"task", "KIND", "own data: classification or regression (as the label looks)", OPTION_TEXT,
+    {"learn", "KIND", "own data: classification or regression (as the label looks)", OPTION_TEXT,
      offsetof(train_options, data.task), 0, 0},
     {"test-split", "F", "own data: the share that is kept for testing (0.2)", OPTION_NUMBER,
      offsetof(train_options, data.test_split), 1e-12, 1},

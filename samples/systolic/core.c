@@ -354,7 +354,7 @@ static const strata_plugin_costs costs = {sizeof costs, cost_of_program, cost_of
 static const strata_plugin_profile profile = {sizeof profile, profile_enable, profile_drain, profile_now};
 static const strata_plugin_steps steps = {sizeof steps, 0};
 static const strata_plugin_collectives collectives = {
-    sizeof collectives, 1u << STRATA_PLUGIN_F32 | 1u << STRATA_PLUGIN_I32 | 1u << STRATA_PLUGIN_I64};
+    .size = sizeof collectives, .sum_dtypes = 1u << STRATA_PLUGIN_F32 | 1u << STRATA_PLUGIN_I32 | 1u << STRATA_PLUGIN_I64};
 
 static const void *core_table(strata_plugin_device *core, const char *name) {
     const struct {

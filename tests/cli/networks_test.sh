@@ -58,7 +58,7 @@ expect 0 "" train cifar10_resnet --device host --data "$work/few" --epochs 2 --b
 json 'r["sample"] == "cifar10_resnet" and r["steps"] == 4 and all(0 < l < 20 for l in r["losses"])'
 cp "$work/out" "$work/first"
 expect 0 "" train cifar10_resnet --device host --data "$work/few" --epochs 2 --batch 4 --seed 1 --json
-json "r['weights_sha256'] == json.load(open('$work/first'))['weights_sha256']"
+json "r['weights_sha256'] == json.loads(open('$work/first').read().splitlines()[-1])['weights_sha256']"
 expect 0 "on 6 test examples" evaluate "$work/resnet.strata" --device host --data "$work/few"
 (cd "$work" && "$STRATA_BUILD_DIR/samples/cifar10_resnet" "$work/few" 1) >"$work/out" 2>"$work/err"
 stdout "accuracy"

@@ -57,7 +57,7 @@ stdout "R2 0.9"
 expect 0 "R2 0.9" evaluate houses.strata houses.csv $on
 expect 0 "" predict houses.strata $on --row 0.5,0.5 --json
 json 'abs(r["value"] - 101500) < 500' # in the unit of the label
-expect 0 'learns the number "kind"' train numbers.csv $on --epochs 1 --task regression
+expect 0 'learns the number "kind"' train numbers.csv $on --epochs 1 --learn regression
 expect 0 "2 classes" train numbers.csv $on --epochs 1
 
 # ---- texts ----
@@ -145,7 +145,7 @@ expect 3 "the folder of a class has no pictures" train gap $on
 expect 3 "mend or remove it: gap2/b/1.pgm" train gap2 $on
 expect 3 'has no column "colour"' evaluate flowers.strata missing.csv $on
 expect 3 'holds "wide", which is no number' evaluate flowers.strata wrong.csv $on
-expect 3 "--task it: it is classification or regression" train flowers.csv $on --task it
+expect 3 "--learn it: it is classification or regression" train flowers.csv $on --learn it
 expect 2 "give the data once" evaluate flowers.strata flowers.csv --data flowers.csv $on
 expect 2 "predict takes one FILE" predict flowers.strata flowers.csv --input turned.csv $on
 expect 2 "predict takes one FILE" predict flowers.strata --input a --input b $on

@@ -105,10 +105,10 @@ check "the trace has no rows of the chip's units" python3 - "$work/trace.json" <
 import json, sys
 events = json.load(open(sys.argv[1]))["traceEvents"]
 rows = {e["args"]["name"]: e["tid"] for e in events if e["name"] == "thread_name"}
-matrix = [e for e in events if e["ph"] == "X" and e["tid"] == rows["replica 0 systolic:0 matrix"]]
+matrix = [e for e in events if e["ph"] == "X" and e["tid"] == rows["systolic:0 matrix"]]
 assert {e["name"] for e in matrix} == {"matmul"} and len(matrix) >= 10, matrix[:3]
 assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-3 for a, b in zip(matrix, matrix[1:])), "a unit is at two things at once"
-assert {"replica 0 systolic:0 dma in", "replica 0 systolic:0 dma out", "replica 0 systolic:0 vector"} <= set(rows), rows
+assert {"systolic:0 dma in", "systolic:0 dma out", "systolic:0 vector"} <= set(rows), rows
 END_OF_PYTHON
 
 # ---- the same bits again, and what was learned is anybody's ----

@@ -24,7 +24,7 @@ static strata_status too_many_classes(const strata_examples *examples, const str
                                       bool numeric, strata_error *err) {
     return strata_fail(err, STRATA_DATA, "%s: the label \"%s\" has %lld different %s in %lld rows, too many for classes. %s",
                        examples->name, label->name, (long long)n_classes, numeric ? "numbers" : "words", (long long)n,
-                       numeric ? "Learn it as a number instead (--task regression), or name another label (--label)"
+                       numeric ? "Learn it as a number instead (--learn regression), or name another label (--label)"
                                : "Name another column with the label (--label)");
 }
 

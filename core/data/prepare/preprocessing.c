@@ -250,7 +250,7 @@ static void add_labels(const strata_preprocessing *p, strata_text *text) {
                         : p->n_labels > 1 ? "; learns the numbers"
                                           : "; learns the number",
                         p->labels[i].name);
-    if (p->labels[0].whole) strata_text_add(text, " (--task classification learns its numbers as classes)");
+    if (p->labels[0].whole) strata_text_add(text, " (--learn classification learns its numbers as classes)");
 }
 
 static strata_status tell(strata_preprocessing *p, findings *found, strata_error *err) {

@@ -459,7 +459,10 @@ static strata_status apply(const strata_preprocessing *p, const strata_examples 
     strata_status status = to_dataset(p, examples, opts, rows, n, out_dataset, err);
     if (!status) {
         status = strata_dataset_set_source(*out_dataset, examples->name, err);
-        if (status) strata_dataset_destroy(*out_dataset);
+        if (status) {
+            strata_dataset_destroy(*out_dataset);
+            *out_dataset = NULL;
+        }
     }
     free(rows);
     return status;

@@ -60,6 +60,9 @@ UNARY(gelu, A *gelu_cdf(A))
 UNARY(gelu_tanh, 0.5f * A * (1 + gelu_tanh_of(A)))
 UNARY(silu, A *sigmoid_of(A))
 UNARY(softplus, (A < 0 ? 0 : A) + log1pf(exp_of(-fabsf(A))))
+UNARY(erf, erff(A))
+UNARY(sin, sinf(A))
+UNARY(cos, cosf(A))
 WHOLE(neg, (int64_t)(0 - (uint64_t)I))
 WHOLE(abs, I < 0 ? (int64_t)(0 - (uint64_t)I) : I)
 WHOLE(sign, (I > 0) - (I < 0))
@@ -147,6 +150,9 @@ static const element_op element_ops[] = {
     FLOAT(gelu_tanh, 1, 18),
     FLOAT(silu, 1, 13),
     FLOAT(softplus, 1, 20),
+    FLOAT(erf, 1, 20),
+    FLOAT(sin, 1, 20),
+    FLOAT(cos, 1, 20),
     NUMBER(add, 2, 1),
     NUMBER(sub, 2, 1),
     NUMBER(mul, 2, 1),

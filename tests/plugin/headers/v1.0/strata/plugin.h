@@ -320,14 +320,23 @@ typedef struct strata_plugin_topology {
     const int32_t *dims, *coordinates;
 } strata_plugin_topology;
 
-/* "collectives": the ops "all_reduce", "all_gather" and "reduce_scatter" between cores of one system, inside of programs. The
- * programs of all cores that take part have the same collectives in the same order; their runs are submitted, one a core,
- * before any is waited for. Sums are folded in the order of the cores' numbers, so that every core gets the same bits. An
- * attribute "members" (ints) lists the cores that take part, in ascending order. */
+/* "collectives": the ops "all_reduce", "all_gather" and "reduce_scatter" between cores of one system, inside of programs. An
+ * attribute "members" (ints) lists the numbers of the cores that take part, in ascending order; each has the node with one
+ * input. "reduction" is "sum". Of the parts that are gathered or scattered "lengths" (ints) has the length of each along
+ * "axis" (of reduce_scatter: 0), in the order of the members, and "own" is the place of this core's among them.
+ *   order    The programs of all members have the same collectives in the same order. Their runs are submitted, one a core,
+ *            before any is waited for: run() must not wait for other cores.
+ *   bits     Sums are folded in the order of the members, so that every core gets the same bits: f32 is added in f32, F16 and
+ *            BF16 are added in f32 and rounded once, integers wrap.
+ *   failure  When a run fails on one core, the runs of others that would wait for it end as DEVICE_LOST, and the message names
+ *            the core that failed. */
 typedef struct strata_plugin_collectives {
     size_t size;
-    /* Bit (1 << dtype). */
+    /* Bit (1 << dtype): what can be added up. Gathers take every dtype of the device. */
     uint32_t sum_dtypes;
+    /* (optional) How many collectives this core has come to since it was opened. While the others wait for a core that hangs,
+     * it has come to fewest, and Strata names it. Called by the thread that uses the device, also after a call failed. */
+    int64_t (*reached)(strata_plugin_device *device);
 } strata_plugin_collectives;
 
 /* "transfers": copies that do not wait. */
