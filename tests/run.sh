@@ -367,7 +367,7 @@ run_pjrt() {
     fetch libtpu libtpu
     libtpu=$(ls "$fetched"/lib/python3*/site-packages/libtpu/libtpu.so 2>/dev/null | head -n 1)
     if [ -n "$fetched" ] && [ -n "$libtpu" ]; then
-        case libtpu in *"$filter"*) suite "libtpu" "$root/tests/pjrt/libtpu_run.sh" "LIBTPU=$libtpu" ;; esac
+        case pjrt/libtpu in *"$filter"*) suite "pjrt/libtpu" "$root/tests/pjrt/libtpu_run.sh" "LIBTPU=$libtpu" ;; esac
     else
         no_driver libtpu "pip could not fetch it: $(tail -n 1 "$fetch_log")"
     fi
