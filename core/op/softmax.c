@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax over the last axis, its gradient as an op of its own, and what its relatives share (softmax.h). */
+ * softmax and log_softmax over the last axis, their gradients as ops of their own, and what their relatives share
+ * (softmax.h). */
 #include "core/op/softmax.h"
 
 #include <inttypes.h>
@@ -10,7 +11,7 @@
 #include "core/op/rules.h"
 #include "strata/ops.h"
 
-extern const strata_op strata_op_softmax_grad;
+extern const strata_op strata_op_softmax, strata_op_log_softmax, strata_op_softmax_grad, strata_op_log_softmax_grad;
 
 /* ---- shared ---- */
 
@@ -68,34 +69,12 @@ strata_tensor *strata_less_most_of_rows(strata_tensor *x) {
     return strata_sub(x, strata_reduce_max(x, (int[]){-1}, 1, true));
 }
 
-strata_status strata_softmax_lower(const strata_tensor *node, bool log_softmax, strata_lowering *lowering, strata_error *err) {
-    strata_rows rows = strata_rows_of(node->shape);
-    strata_launch launch = {.kernel = "softmax",
-                            .variant = strata_dtype_name(node->dtype),
-                            .n_buffers = 2,
-                            .buffers = {node->inputs[0], node},
-                            .writes = 1u << 1,
-                            .n_constants = 1,
-                            .constants = {{"LOG_SOFTMAX", log_softmax}}};
-    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, err));
-    return strata_lowering_add(lowering, &launch, err);
-}
+/* ---- softmax: y = exp(x - L), log_softmax: y = x - L;   L = log sum exp x of the row ---- */
 
-strata_status strata_softmax_grad_lower(const strata_tensor *node, bool log_softmax, strata_lowering *lowering,
-                                        strata_error *err) {
-    strata_rows rows = strata_rows_of(node->shape);
-    strata_launch launch = {.kernel = "softmax_grad",
-                            .variant = strata_dtype_name(node->dtype),
-                            .n_buffers = 3,
-                            .buffers = {node->inputs[0], node->inputs[1], node},
-                            .writes = 1u << 2,
-                            .n_constants = 1,
-                            .constants = {{"LOG_SOFTMAX", log_softmax}}};
-    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, err));
-    return strata_lowering_add(lowering, &launch, err);
+/* Whether the node is log_softmax, or its gradient. */
+static bool is_log(const strata_tensor *node) {
+    return node->op == &strata_op_log_softmax || node->op == &strata_op_log_softmax_grad;
 }
-
-/* ---- softmax: y = exp(x - log sum exp x) ---- */
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
     STRATA_TRY(strata_check_rows(node->inputs[0], "x", err));
@@ -104,43 +83,67 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
     return STRATA_OK;
 }
 
+static strata_tensor *grad_of(const strata_op *op, strata_tensor *y, strata_tensor *dy) {
+    return strata_node(NULL, op, 2, (strata_tensor *[]){y, dy}, NULL);
+}
+
 static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
-    dx[0] = strata_node(NULL, &strata_op_softmax_grad, 2, (strata_tensor *[]){node, dy}, NULL);
+    dx[0] = grad_of(is_log(node) ? &strata_op_log_softmax_grad : &strata_op_softmax_grad, node, dy);
 }
 
 static strata_status reference(const strata_op_call *call, strata_error *err) {
     (void)err;
-    strata_rows rows = strata_rows_of(call->node->shape);
-    strata_dtype dtype = call->node->dtype;
+    const strata_rows rows = strata_rows_of(call->node->shape);
+    const strata_dtype dtype = call->node->dtype;
+    const bool log_of = is_log(call->node);
     for (int64_t row = 0; row < rows.n; row++) {
-        double log_sum = strata_row_log_sum_exp(dtype, call->inputs[0], row, rows.c);
-        for (int64_t i = row * rows.c; i < (row + 1) * rows.c; i++)
-            strata_element_set(dtype, call->output, i, exp(strata_element_get(dtype, call->inputs[0], i) - log_sum));
+        const double log_sum = strata_row_log_sum_exp(dtype, call->inputs[0], row, rows.c);
+        for (int64_t i = row * rows.c; i < (row + 1) * rows.c; i++) {
+            const double y = strata_element_get(dtype, call->inputs[0], i) - log_sum;
+            strata_element_set(dtype, call->output, i, log_of ? y : exp(y));
+        }
     }
     return STRATA_OK;
 }
 
+/* One kernel for both ops, and one for both gradients. */
+static strata_status lower_as(const strata_tensor *node, const char *kernel, strata_lowering *lowering, strata_error *err) {
+    const strata_rows rows = strata_rows_of(node->shape);
+    strata_launch launch = {.kernel = kernel,
+                            .variant = strata_dtype_name(node->dtype),
+                            .n_buffers = node->n_inputs + 1,
+                            .buffers = {node->inputs[0], node->n_inputs > 1 ? node->inputs[1] : node, node},
+                            .writes = 1u << node->n_inputs,
+                            .n_constants = 1,
+                            .constants = {{"LOG_SOFTMAX", is_log(node)}}};
+    STRATA_TRY(strata_launch_rows(&launch, rows.n, rows.c, 1, err));
+    return strata_lowering_add(lowering, &launch, err);
+}
+
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return strata_softmax_lower(node, false, lowering, err);
+    return lower_as(node, "softmax", lowering, err);
 }
 
 static strata_tensor *compose(strata_tensor *node) {
-    strata_tensor *e = strata_exp(strata_less_most_of_rows(node->inputs[0]));
-    return strata_div(e, strata_sum_of_rows(e));
+    strata_tensor *x = strata_less_most_of_rows(node->inputs[0]), *e = strata_exp(x), *sum = strata_sum_of_rows(e);
+    return is_log(node) ? strata_sub(x, strata_log(sum)) : strata_div(e, sum);
 }
 
-const strata_op strata_op_softmax = {
-    .name = "softmax",
-    .min_inputs = 1,
-    .max_inputs = 1,
-    .shape = shape,
-    .gradient = gradient,
-    .reference = reference,
-    .compose = compose,
-    .lower = lower,
-};
+#define SOFTMAX(op_name)                    \
+    const strata_op strata_op_##op_name = { \
+        .name = #op_name,                   \
+        .min_inputs = 1,                    \
+        .max_inputs = 1,                    \
+        .shape = shape,                     \
+        .gradient = gradient,               \
+        .reference = reference,             \
+        .compose = compose,                 \
+        .lower = lower,                     \
+    };
+SOFTMAX(softmax)
+SOFTMAX(log_softmax)
 
-/* ---- softmax_grad(y, dy): dx = y (dy - sum_c y dy) ---- */
+/* ---- softmax_grad(y, dy): dx = y (dy - sum_c y dy), log_softmax_grad(y, dy): dx = dy - exp(y) sum_c dy ---- */
 
 static strata_status grad_shape(strata_tensor *node, strata_error *err) {
     return strata_check_rows_pair(node, "y", "dy", err);
@@ -151,45 +154,63 @@ static void grad_gradient(strata_tensor *node, strata_tensor *g, strata_tensor *
     strata_tensor *y = node->inputs[0], *dy = node->inputs[1];
     strata_tensor *s = strata_sum_of_rows(strata_mul(y, dy)), *t = strata_sum_of_rows(strata_mul(y, g));
     dx[0] = strata_sub(strata_mul(g, strata_sub(dy, s)), strata_mul(dy, t));
-    dx[1] = strata_node(NULL, &strata_op_softmax_grad, 2, (strata_tensor *[]){y, g}, NULL);
+    dx[1] = grad_of(&strata_op_softmax_grad, y, g);
+}
+
+/* By dy: g - sum_c g exp(y);   by y: -g exp(y) sum_c dy. */
+static void log_grad_gradient(strata_tensor *node, strata_tensor *g, strata_tensor **dx) {
+    strata_tensor *weighted = strata_mul(g, strata_exp(node->inputs[0]));
+    dx[0] = strata_neg(strata_mul(weighted, strata_sum_of_rows(node->inputs[1])));
+    dx[1] = strata_sub(g, strata_sum_of_rows(weighted));
 }
 
 static strata_status grad_reference(const strata_op_call *call, strata_error *err) {
     (void)err;
-    strata_rows rows = strata_rows_of(call->node->shape);
-    strata_dtype dtype = call->node->dtype;
+    const strata_rows rows = strata_rows_of(call->node->shape);
+    const strata_dtype dtype = call->node->dtype;
     const void *y = call->inputs[0], *dy = call->inputs[1];
+    const bool log_of = is_log(call->node);
     for (int64_t row = 0; row < rows.n; row++) {
         double sum = 0;
-        int64_t first = row * rows.c, end = first + rows.c;
-        for (int64_t i = first; i < end; i++) sum += strata_element_get(dtype, y, i) * strata_element_get(dtype, dy, i);
+        const int64_t first = row * rows.c, end = first + rows.c;
         for (int64_t i = first; i < end; i++)
-            strata_element_set(dtype, call->output, i,
-                               strata_element_get(dtype, y, i) * (strata_element_get(dtype, dy, i) - sum));
+            sum += (log_of ? 1 : strata_element_get(dtype, y, i)) * strata_element_get(dtype, dy, i);
+        for (int64_t i = first; i < end; i++) {
+            const double own = strata_element_get(dtype, y, i), d = strata_element_get(dtype, dy, i);
+            strata_element_set(dtype, call->output, i, log_of ? d - exp(own) * sum : own * (d - sum));
+        }
     }
     return STRATA_OK;
 }
 
 static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    return strata_softmax_grad_lower(node, false, lowering, err);
+    return lower_as(node, "softmax_grad", lowering, err);
 }
 
 static strata_tensor *grad_compose(strata_tensor *node) {
     strata_tensor *y = node->inputs[0], *dy = node->inputs[1];
+    if (is_log(node)) return strata_sub(dy, strata_mul(strata_exp(y), strata_sum_of_rows(dy)));
     return strata_mul(y, strata_sub(dy, strata_sum_of_rows(strata_mul(y, dy))));
 }
 
-const strata_op strata_op_softmax_grad = {
-    .name = "softmax_grad",
-    .min_inputs = 2,
-    .max_inputs = 2,
-    .shape = grad_shape,
-    .gradient = grad_gradient,
-    .reference = grad_reference,
-    .compose = grad_compose,
-    .lower = grad_lower,
-};
+#define SOFTMAX_GRAD(op_name, gradient_of)  \
+    const strata_op strata_op_##op_name = { \
+        .name = #op_name,                   \
+        .min_inputs = 2,                    \
+        .max_inputs = 2,                    \
+        .shape = grad_shape,                \
+        .gradient = gradient_of,            \
+        .reference = grad_reference,        \
+        .compose = grad_compose,            \
+        .lower = grad_lower,                \
+    };
+SOFTMAX_GRAD(softmax_grad, grad_gradient)
+SOFTMAX_GRAD(log_softmax_grad, log_grad_gradient)
 
 strata_tensor *strata_softmax(strata_tensor *x) {
     return strata_node(NULL, &strata_op_softmax, 1, &x, NULL);
+}
+
+strata_tensor *strata_log_softmax(strata_tensor *x) {
+    return strata_node(NULL, &strata_op_log_softmax, 1, &x, NULL);
 }

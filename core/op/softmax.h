@@ -25,11 +25,6 @@ STRATA_MUST_USE strata_status strata_check_per_row(const strata_tensor *x, const
                                                    strata_error *err);
 /* The shape without its last axis. */
 strata_shape strata_shape_of_rows(strata_shape shape);
-/* softmax and log_softmax, and their gradients, are one kernel each. */
-STRATA_MUST_USE strata_status strata_softmax_lower(const strata_tensor *node, bool log_softmax, strata_lowering *lowering,
-                                                   strata_error *err);
-STRATA_MUST_USE strata_status strata_softmax_grad_lower(const strata_tensor *node, bool log_softmax, strata_lowering *lowering,
-                                                        strata_error *err);
 /* sum_c x, kept as an axis of size 1. */
 strata_tensor *strata_sum_of_rows(strata_tensor *x);
 /* x less its row's largest element: for compositions, so that exp does not overflow. */
