@@ -108,6 +108,7 @@ static void add(strata_trace *trace, int number, const strata_trace_label *label
     slice s = {label, name, number, step, trace->n, nanoseconds(began), nanoseconds(ended)};
     track *own = &trace->tracks[number];
     if (number != STRATA_TRACE_HOST && s.began < own->ended) s.began = own->ended;
+    if (number != STRATA_TRACE_HOST && s.ended <= s.began) s.ended = s.began + 1; /* else it would lie in the one behind it */
     if (s.ended < s.began) s.ended = s.began;
     own->ended = s.ended;
     trace->slices[trace->n++] = s;

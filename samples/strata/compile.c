@@ -166,6 +166,7 @@ static strata_status write_text(const compile_options *options, const pjrt_modul
 
 /* ---- the command ---- */
 
+/* Destroys the model, as compile_with does. */
 static int compile_for(const compile_options *options, const char *name, const pjrt_topology *topology, strata_model *model) {
     strata_error err = {0};
     strata_device *device = NULL;
@@ -174,10 +175,12 @@ static int compile_for(const compile_options *options, const char *name, const p
     pjrt_estimate estimate;
     const int n_chips = topology ? topology->n_devices : options->target ? chips_of(options->target) : 1;
     const int n = options->strategy ? n_chips : 1;
-    if (n < 1) return usage_error("--target %s: it is a chip and sides of a grid, as v5e:2x2", options->target);
-    if (options->batch % n)
+    if (n < 1 || options->batch % n) {
+        strata_model_destroy(model);
+        if (n < 1) return usage_error("--target %s: it is a chip and sides of a grid, as v5e:2x2", options->target);
         return usage_error("--batch %lld on %d replicas: each has the same program, so %d must divide it",
                            (long long)options->batch, n, n);
+    }
     strata_status status = place_model(model, n, &device, &strategy, &err);
     if (!status) status = lower_step(options, model, n, &module, &err);
     if (!status && options->emit_to) status = write_text(options, &module, &err);
