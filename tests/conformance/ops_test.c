@@ -179,7 +179,8 @@ static void run_compositions(const op_table *table, bool of_basic_ops) {
             cr_expect(result.ok, "%s", result.text);
         }
         const bool last = r + 1 == table->n_rows || strcmp(table->rows[r + 1].op, row.op) != 0;
-        cr_expect(composed || !last || is_of_fused_only(op), "%s: no node was composed", row.op);
+        /* Rows of large instances alone have none when small. */
+        cr_expect(composed || !last || is_of_fused_only(op) || conformance_small(), "%s: no node was composed", row.op);
     }
     composing = NULL;
     strata_device_close(device);
