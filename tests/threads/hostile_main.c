@@ -211,16 +211,20 @@ static void run_rank(const job *j, int rank) {
     o->at = now();
 }
 
+/* The port stays bound here, so that jobs beside this one get others; rank 0 may listen there, as it sets SO_REUSEADDR. */
 static void find_store(void) {
+    static int held = -1;
+    const int yes = 1;
     socklen_t size = sizeof store_address;
+    if (held >= 0) close(held);
     store_address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&store_address, size) ||
-        getsockname(fd, (struct sockaddr *)&store_address, &size)) {
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) ||
+        bind(fd, (struct sockaddr *)&store_address, size) || getsockname(fd, (struct sockaddr *)&store_address, &size)) {
         printf("skipped: no sockets here: %s\n", strerror(errno));
         exit(77);
     }
-    close(fd);
+    held = fd;
     snprintf(store, sizeof store, "127.0.0.1:%d", ntohs(store_address.sin_port));
 }
 
