@@ -280,8 +280,12 @@ int main(void) {
     test_certificate_make(certificate);
     for (; worker < WORKERS; worker++)
         if (!fork()) _exit(run_worker(n));
-    for (int i = 0; i < WORKERS; i++)
-        if (wait(&ended) < 0 || ended) code = 1;
+    for (int i = 0; i < WORKERS; i++) {
+        if (wait(&ended) >= 0 && !ended) continue;
+        fprintf(stderr, "a worker ended with %s %d\n", WIFSIGNALED(ended) ? "signal" : "exit code",
+                WIFSIGNALED(ended) ? WTERMSIG(ended) : WEXITSTATUS(ended));
+        code = 1;
+    }
     unlink(certificate);
     return code;
 }
