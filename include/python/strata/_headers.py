@@ -13,8 +13,8 @@ parse(text) returns a table that JSON can hold:
 The build of a wheel writes the table to _api.json; in a source tree the headers are read at import."""
 import re
 
-_HEADERS = ("status tensor graph ops device csv dataset executable layers losses optimizers metrics cluster cluster_spec strategy "
-            "pipeline model distribute preprocessing tokenizer summary version").split()
+_HEADERS = ("status tensor graph ops device csv dataset executable layers losses optimizers metrics cluster cluster_spec "
+            "strategy pipeline model distribute preprocessing tokenizer summary version").split()
 
 
 def read(folder):

@@ -27,13 +27,13 @@ _here = pathlib.Path(__file__).parent
 
 # ---- errors ----------------------------------------------------------------------------------------------------------------
 class Error(Exception):
-    """What a function of the library reports. `status` is its name, as "INVALID"; the text says what was wrong and what to do."""
+    """What a function of the library reports: what was wrong and what to do. `status` is its name, as "INVALID"."""
     status = "UNKNOWN"
 
 
 _BASES = {"INVALID": (ValueError,), "DATA": (ValueError,), "UNAVAILABLE": (RuntimeError,), "UNSUPPORTED": (RuntimeError,),
-          "OUT_OF_MEMORY": (MemoryError,), "OUT_OF_DISK": (OSError,), "DEVICE_LOST": (RuntimeError,), "PEER_LOST": (ConnectionError,),
-          "TIMEOUT": (TimeoutError,), "INTERRUPTED": (RuntimeError,), "INTERNAL": (RuntimeError,)}
+          "OUT_OF_MEMORY": (MemoryError,), "OUT_OF_DISK": (OSError,), "DEVICE_LOST": (RuntimeError,),
+          "PEER_LOST": (ConnectionError,), "TIMEOUT": (TimeoutError,), "INTERRUPTED": (RuntimeError,), "INTERNAL": (RuntimeError,)}
 _errors = {status: type(status.title().replace("_", "") + "Error", (Error, *bases),
                         {"status": status, "__doc__": f"The library's status {status}.", "__module__": "strata"})
            for status, bases in _BASES.items()}
@@ -143,7 +143,8 @@ def _check(status, error):
 
 
 # ---- arrays ----------------------------------------------------------------------------------------------------------------
-_DTYPES = {"f32": numpy.float32, "f16": numpy.float16, "i32": numpy.int32, "i64": numpy.int64, "u8": numpy.uint8, "bool": numpy.bool_}
+_DTYPES = {"f32": numpy.float32, "f16": numpy.float16, "i32": numpy.int32, "i64": numpy.int64, "u8": numpy.uint8,
+           "bool": numpy.bool_}
 try:
     import ml_dtypes
     _DTYPES["bf16"] = ml_dtypes.bfloat16
@@ -361,7 +362,7 @@ def _check_abi():
         if fields is not None and size(name.encode()) != ctypes.sizeof(ctype(name)):
             _c.strata_version.restype = ctypes.c_char_p
             raise ImportError(f"{_path} (version {_c.strata_version().decode()}) has another {name} than this package: "
-                              f"{size(name.encode())} bytes, not {ctypes.sizeof(ctype(name))}; install both from the same source")
+                              f"{size(name.encode())} bytes, not {ctypes.sizeof(ctype(name))}; install both from one source")
 
 
 _check_abi()
@@ -370,8 +371,8 @@ _check_abi()
 def store(c_array, value):
     """Makes a strata_array that the library will free, with a numpy array's elements."""
     value = host_array(value)
-    error = _Error()
-    _check(_c.strata_array_create(_BY_NUMPY[value.dtype], shape(value.shape), ctypes.byref(c_array), ctypes.byref(error)), error)
+    error, kind = _Error(), _BY_NUMPY[value.dtype]
+    _check(_c.strata_array_create(kind, shape(value.shape), ctypes.byref(c_array), ctypes.byref(error)), error)
     ctypes.memmove(c_array.data, value.ctypes.data, value.nbytes)
 
 
@@ -382,7 +383,7 @@ class Handle:
     def __init__(self, handle, *keep):
         self._as_parameter_ = handle
         self._keep = keep  # what must outlive it
-        self._finalizer = weakref.finalize(self, self._end, getattr(lib, self._destroy), handle, keep) if self._destroy else None
+        self._finalizer = weakref.finalize(self, self._end, getattr(lib, self._destroy), handle, keep)
 
     @staticmethod
     def _end(destroy, handle, keep):
@@ -390,6 +391,5 @@ class Handle:
 
     def close(self):
         """Destroys it now; it cannot be used any more."""
-        if self._finalizer:
-            self._finalizer()
+        self._finalizer()
         self._as_parameter_ = None

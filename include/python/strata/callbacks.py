@@ -44,7 +44,8 @@ class LambdaCallback(Callback):
 def _better(monitor, mode):
     if mode == "auto":
         mode = "max" if any(word in monitor for word in ("acc", "auc", "precision", "recall")) else "min"
-    return (lambda new, best, delta=0.0: new > best + delta) if mode == "max" else (lambda new, best, delta=0.0: new < best - delta)
+    sign = 1 if mode == "max" else -1
+    return lambda new, best, delta=0.0: sign * new > sign * best + delta
 
 
 def _value(logs, monitor):
@@ -82,7 +83,8 @@ class ModelCheckpoint(Callback):
     """Writes the model's file after each epoch, or when `monitor` is best. The path may have {epoch} and {val_loss:.3f}."""
 
     def __init__(self, filepath, monitor="val_loss", save_best_only=False, mode="auto"):
-        self.filepath, self.monitor, self.best_only, self.better = str(filepath), monitor, save_best_only, _better(monitor, mode)
+        self.filepath, self.monitor, self.best_only = str(filepath), monitor, save_best_only
+        self.better = _better(monitor, mode)
 
     def on_train_begin(self, logs=None):
         self.best = None

@@ -120,7 +120,8 @@ def _reduction(name):
 def _variables(variables):
     if not isinstance(variables, (list, tuple)):
         return variables
-    return struct("variables", items=(ctypes.c_void_p * len(variables))(*(v._as_parameter_ for v in variables)), n=len(variables))
+    items = (ctypes.c_void_p * len(variables))(*(v._as_parameter_ for v in variables))
+    return struct("variables", items=items, n=len(variables))
 
 
 # ---- strategies ------------------------------------------------------------------------------------------------------------
@@ -136,7 +137,8 @@ class Strategy(Handle):
     _destroy = "strategy_destroy"
 
     def __init__(self, name: str = "default", devices=None, **options):
-        super().__init__(lib.strategy_create(name, struct("strategy_options", devices=devices, n_devices=len(devices or ()), **options)))
+        options = struct("strategy_options", devices=devices, n_devices=len(devices or ()), **options)
+        super().__init__(lib.strategy_create(name, options))
 
     num_replicas_in_sync = property(lambda self: lib.strategy_num_replicas_in_sync(self))
     name = property(lambda self: lib.strategy_name(self))

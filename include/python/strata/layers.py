@@ -53,7 +53,8 @@ globals().update(_kinds)
 
 def residual(layers, shortcut=None, activation=None, name=None):
     """activation(layers(x) + shortcut(x)); without a shortcut x itself is added."""
-    return Layer("residual", layers=list(layers), shortcut=list(shortcut) if shortcut else None, activation=activation, name=name)
+    shortcut = list(shortcut) if shortcut else None
+    return Layer("residual", layers=list(layers), shortcut=shortcut, activation=activation, name=name)
 
 
 # Keras' name: ours, the arguments that may be given by position, and arguments of other names

@@ -71,7 +71,7 @@ class Model(Handle):
     def compile(self, optimizer=None, loss: "str | dict | None" = None, metrics=None, *, device=None, strategy=None,
                 precision: str = "f32", seed: int = 0, gradient_norm: bool = False) -> "Model":
         """optimizer, loss, metrics None: what the model's JSON says, else adam and sparse_categorical_crossentropy.
-        loss: a name, or {"name": "huber", "delta": 2}. device: its id, or a Device; strategy: a Strategy, whose devices train."""
+        loss: a name, or {"name": "huber", "delta": 2}. device: its id, or a Device. strategy: its devices train."""
         if isinstance(loss, dict):
             loss, loss_options = loss["name"], struct("loss_options", **{k: v for k, v in loss.items() if k != "name"})
         else:
@@ -116,7 +116,8 @@ class Model(Handle):
             x, y, sample_weight, validation_data = _hold_back(x, y, sample_weight, validation_split)
         data = dataset(x, y, sample_weight)
         if validation_data is not None and not isinstance(validation_data, Dataset):
-            validation_data = dataset(*validation_data) if isinstance(validation_data, (tuple, list)) else dataset(validation_data)
+            parts = validation_data if isinstance(validation_data, (tuple, list)) else (validation_data,)
+            validation_data = dataset(*parts)
         self._ready(data)
         weights = None
         if class_weight is not None:
@@ -244,8 +245,8 @@ class Model(Handle):
         widths = [max(len(r[c]) for r in rows) for c in range(4)]
         for row in rows:
             print("  ".join(cell.rjust(w) if c == 3 else cell.ljust(w) for c, (cell, w) in enumerate(zip(row, widths))))
-        print(f"{summary.parameters:,} parameters; {summary.step_flops / max(1, summary.batch) / 1e6:,.2f} million FLOPs an example "
-              "and training step")
+        flops = summary.step_flops / max(1, summary.batch) / 1e6
+        print(f"{summary.parameters:,} parameters; a training step takes {flops:,.2f} million FLOPs an example")
         lib.model_summary_finish(summary)
 
     def __call__(self, x, training: bool = False):

@@ -13,10 +13,10 @@ class StrataClassifier(ClassifierMixin, BaseEstimator):
     """Dense layers over standardised features, trained with Adam.
 
     hidden: the units of the layers before the last. model: a function of (n_features, n_classes) that returns other layers.
-    device: a device's id; None: the best one, as far as more than a few thousand examples are worth it, else the host."""
+    device: a device's id, as "opencl:0"; None: the best one. The host is quickest for a few thousand examples."""
 
-    def __init__(self, hidden=(100,), epochs=200, batch_size=32, learning_rate=1e-3, l2=1e-4, patience=10, model=None, device="host",
-                 random_state=0):
+    def __init__(self, hidden=(100,), epochs=200, batch_size=32, learning_rate=1e-3, l2=1e-4, patience=10, model=None,
+                 device="host", random_state=0):
         self.hidden, self.epochs, self.batch_size, self.learning_rate, self.l2 = hidden, epochs, batch_size, learning_rate, l2
         self.patience, self.model, self.device, self.random_state = patience, model, device, random_state
 
@@ -31,7 +31,8 @@ class StrataClassifier(ClassifierMixin, BaseEstimator):
             [layers.dense(max(2, len(self.classes_)), kernel_l2=self.l2)]
         seed = self.random_state if isinstance(self.random_state, (int, numpy.integer)) else \
             numpy.random.default_rng().integers(2**31) if self.random_state is None else self.random_state.randint(2**31 - 1)
-        self.model_ = Sequential(made, X.shape[1]).compile(optimizers.Adam(self.learning_rate), device=self.device, seed=int(seed))
+        self.model_ = Sequential(made, X.shape[1])
+        self.model_.compile(optimizers.Adam(self.learning_rate), device=self.device, seed=int(seed))
         stop = callbacks.EarlyStopping("loss", 1e-4, self.patience)
         history = self.model_.fit(self._standard(X), labels.astype(numpy.int32), epochs=self.epochs,
                                   batch_size=min(self.batch_size, len(X)), seed=int(seed), verbose=0, callbacks=[stop])
