@@ -33,7 +33,8 @@ class Error(Exception):
 
 _BASES = {"INVALID": (ValueError,), "DATA": (ValueError,), "UNAVAILABLE": (RuntimeError,), "UNSUPPORTED": (RuntimeError,),
           "OUT_OF_MEMORY": (MemoryError,), "OUT_OF_DISK": (OSError,), "DEVICE_LOST": (RuntimeError,),
-          "PEER_LOST": (ConnectionError,), "TIMEOUT": (TimeoutError,), "INTERRUPTED": (RuntimeError,), "INTERNAL": (RuntimeError,)}
+          "PEER_LOST": (ConnectionError,), "TIMEOUT": (TimeoutError,), "INTERRUPTED": (RuntimeError,),
+          "INTERNAL": (RuntimeError,)}
 _errors = {status: type(status.title().replace("_", "") + "Error", (Error, *bases),
                         {"status": status, "__doc__": f"The library's status {status}.", "__module__": "strata"})
            for status, bases in _BASES.items()}
