@@ -37,5 +37,6 @@ STRATA_LIBRARY=$STRATA_BUILD_DIR/libstrata.so "$work/bin/pip" -q install --no-in
 # A library that was built with a sanitizer needs its runtime before all others.
 runtime=$(ldd "$STRATA_BUILD_DIR/libstrata.so" | sed -n 's/.*=> \(.*lib[at]san.so[^ ]*\).*/\1/p' | tr '\n' ' ')
 cd "$work" || exit 1
-export STRATA_SOURCE="$STRATA_SOURCE_DIR" STRATA_COMMAND="$STRATA_BUILD_DIR/strata" ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
+export STRATA_SOURCE="$STRATA_SOURCE_DIR" STRATA_COMMAND="$STRATA_BUILD_DIR/strata"
+export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
 exec env -u STRATA_LIBRARY LD_PRELOAD="$runtime" "$work/bin/python" "$STRATA_SOURCE_DIR/tests/python/strata_test.py"
