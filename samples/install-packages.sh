@@ -15,7 +15,7 @@ run=""
 run_optional="pocl-opencl-icd mesa-vulkan-drivers libvulkan1 ocl-icd-libopencl1 libclblast1"
 test="libcriterion-dev g++ git python3"
 test_optional="vulkan-validationlayers oclgrind clang clang-format python3-numpy python3-venv openmpi-bin libopenmpi3 mpich"
-test_optional="$test_optional dpkg-dev file groff-base"
+test_optional="$test_optional python3-setuptools python3-wheel dpkg-dev file groff-base"
 
 required="" optional=""
 for set in "$@"; do

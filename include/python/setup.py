@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the wheel: libstrata.so, by CMake, and the declarations of its headers go into the package.
+
+STRATA_LIBRARY=FILE takes a library that is built already; it must be of this source tree."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from setuptools import Distribution, setup
+from setuptools.command.build_py import build_py
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE / "strata"))
+import _headers  # noqa: E402
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:
+    from wheel.bdist_wheel import bdist_wheel
+
+
+def build_library():
+    if not (ROOT / "CMakeLists.txt").exists():
+        sys.exit("strata: pip builds the library from the source tree around include/python; install from there")
+    build = ROOT / "build" / "python"
+    for command in (["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DSTRATA_TESTS=OFF"],
+                    ["cmake", "--build", build, "--target", "strata", "--parallel", str(os.cpu_count())]):
+        if subprocess.run(command).returncode:
+            sys.exit("strata: the library did not build; sh samples/install-packages.sh build installs what it needs")
+    return build / "libstrata.so"
+
+
+class Build(build_py):
+    def run(self):
+        super().run()
+        package = pathlib.Path(self.build_lib) / "strata"
+        library = os.environ.get("STRATA_LIBRARY") or build_library()
+        shutil.copyfile(library, package / "libstrata.so")
+        subprocess.run(["strip", "--strip-unneeded", package / "libstrata.so"], check=False)
+        (package / "_api.json").write_text(json.dumps(_headers.read(ROOT / "include" / "strata")))
+
+
+class Wheel(bdist_wheel):
+    """Of this platform, for any Python 3: the library is not linked to Python."""
+
+    def get_tag(self):
+        return ("py3", "none", super().get_tag()[2])
+
+
+class WithLibrary(Distribution):
+    def has_ext_modules(self):
+        return True
+
+
+version = re.search(r'STRATA_VERSION +"([^"]+)"', (ROOT / "include/strata/version.h").read_text())[1]
+setup(version=version, cmdclass={"build_py": Build, "bdist_wheel": Wheel}, distclass=WithLibrary)

@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads libstrata and calls its functions by the declarations of its headers (_headers.py).
+
+    lib.model_read_json("m.json")                   strata_model_read_json(path, &out_model, &err)   ->  the handle
+    lib.dataset_from_arrays(x, y, 0)                numpy arrays where C takes a strata_array *
+    lib.model_fit(model, data, struct("fit_options", epochs=2))
+
+Parameters called out_..., and `err`, are left out: what the function writes to them is returned, as a tuple where there are
+several, and an error is raised as the exception of its status. So is n_x behind a list x, which is its length. ctypes releases
+the GIL while a function runs."""
+import ctypes
+import ctypes.util
+import itertools
+import json
+import os
+import pathlib
+import re
+import threading
+import weakref
+
+import numpy
+
+from . import _headers
+
+_here = pathlib.Path(__file__).parent
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------------
+class Error(Exception):
+    """What a function of the library reports: what was wrong and what to do. `status` is its name, as "INVALID"."""
+    status = "UNKNOWN"
+
+
+_BASES = {"INVALID": (ValueError,), "DATA": (ValueError,), "UNAVAILABLE": (RuntimeError,), "UNSUPPORTED": (RuntimeError,),
+          "OUT_OF_MEMORY": (MemoryError,), "OUT_OF_DISK": (OSError,), "DEVICE_LOST": (RuntimeError,),
+          "PEER_LOST": (ConnectionError,), "TIMEOUT": (TimeoutError,), "INTERRUPTED": (RuntimeError,),
+          "INTERNAL": (RuntimeError,)}
+_errors = {status: type(status.title().replace("_", "") + "Error", (Error, *bases),
+                        {"status": status, "__doc__": f"The library's status {status}.", "__module__": "strata"})
+           for status, bases in _BASES.items()}
+
+
+# ---- the library -----------------------------------------------------------------------------------------------------------
+def _load():
+    named = os.environ.get("STRATA_LIBRARY")
+    packaged = _here / "libstrata.so"
+    path = named or (str(packaged) if packaged.exists() else ctypes.util.find_library("strata"))
+    if not path:
+        raise ImportError("libstrata.so was not found: install the package by pip, or name the library in STRATA_LIBRARY")
+    try:
+        return path, ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(f"{path} cannot be loaded: {error}") from None
+
+
+_table = json.loads((_here / "_api.json").read_text()) if (_here / "_api.json").exists() else \
+    _headers.read(_here.parents[1] / "strata")
+constants = _table["constants"]
+_path, _c = _load()
+_libc = ctypes.CDLL(None)
+_libc.free.argtypes = [ctypes.c_void_p]
+
+_BASIC = {"void": None, "bool": ctypes.c_bool, "char": ctypes.c_char, "int": ctypes.c_int, "double": ctypes.c_double,
+          "float": ctypes.c_float, "size_t": ctypes.c_size_t, "va_list": ctypes.c_void_p,
+          **{f"{u}int{n}_t": getattr(ctypes, f"c_{u}int{n}") for u in ("", "u") for n in (8, 16, 32, 64)}}
+_structs = {}
+
+
+def _callback(result, parameters):
+    return ctypes.CFUNCTYPE(ctype(result), *(ctype(p) for p in parameters))
+
+
+def ctype(name, dims=()):
+    """The ctypes type of a declared one. Handles are void pointers, and texts are char pointers."""
+    if dims:
+        return ctype(name, dims[1:]) * dims[0]
+    if isinstance(name, list):
+        if name[0] == "callback":
+            return _callback(name[1], name[2])
+        return type("anonymous", (ctypes.Structure,), {"_fields_": [(f, ctype(t, d)) for t, f, d in name[1]]})
+    if name in _BASIC:
+        return _BASIC[name]
+    if name in _table["aliases"]:
+        return ctype(_table["aliases"][name])
+    if name in _table["callbacks"]:
+        return _callback(*_table["callbacks"][name])
+    if name == "const char*":
+        return ctypes.c_char_p
+    if name.endswith("*"):
+        target = re.sub(r"(const)?\*$", "", name)
+        if target == "const char*":
+            return ctypes.POINTER(ctypes.c_char_p)
+        if target in _table["callbacks"]:
+            return ctype(target)
+        if target in ("void", "char") or (target in _table["structs"] and _table["structs"][target] is None):
+            return ctypes.c_void_p
+        return ctypes.POINTER(ctype(target))
+    if name not in _structs:
+        _structs[name] = type(name, (ctypes.Structure,), {})  # before its fields, which may point to it
+        _structs[name]._fields_ = [(f, ctype(t, d)) for t, f, d in _table["structs"][name]]
+    return _structs[name]
+
+
+_Error, _Array, _Shape = ctype("strata_error"), ctype("strata_array"), ctype("strata_shape")
+
+# Python exceptions on their way through the library: a callback that fails leaves its own here, under a number that is in the
+# message, and the call that reports the failure raises it.
+_raised, _numbers, _lock = {}, itertools.count(1), threading.Lock()
+
+
+def _report(exception, err):
+    number = next(_numbers)
+    with _lock:
+        _raised[number] = exception
+    err[0].status = constants["STRATA_INTERRUPTED"]
+    err[0].message = f"a Python callback raised {type(exception).__name__}: {exception} [{number}]".encode()[:1000]
+    return constants["STRATA_INTERRUPTED"]
+
+
+def callback(name, function):
+    """A C callback of the declared type. The Python function gets what C gives without the last parameter, err; an exception in
+    it becomes the library's error, and is raised again by the call that the callback belongs to."""
+    def run(*arguments):
+        try:
+            function(*arguments[:-1])
+            return 0
+        except BaseException as exception:  # KeyboardInterrupt too
+            return _report(exception, arguments[-1])
+    return ctype(name)(run)
+
+
+def _check(status, error):
+    if not status:
+        return
+    message = bytes(error.message).split(b"\0")[0].decode(errors="replace")
+    number = re.search(r"a Python callback raised .*\[(\d+)\]", message, re.S)
+    if number:
+        with _lock:
+            exception = _raised.pop(int(number[1]), None)
+        if exception is not None:
+            raise exception
+    name = _c_status_name(status).decode()
+    raise _errors.get(name, Error)(message)
+
+
+# ---- arrays ----------------------------------------------------------------------------------------------------------------
+_DTYPES = {"f32": numpy.float32, "f16": numpy.float16, "i32": numpy.int32, "i64": numpy.int64, "u8": numpy.uint8,
+           "bool": numpy.bool_}
+try:
+    import ml_dtypes
+    _DTYPES["bf16"] = ml_dtypes.bfloat16
+except ImportError:
+    _DTYPES["bf16"] = numpy.uint16  # its bits
+_BY_NUMPY = {numpy.dtype(d): constants[f"STRATA_DTYPE_{n.upper()}"] for n, d in _DTYPES.items()}
+_BY_NUMBER = {constants[f"STRATA_DTYPE_{n.upper()}"]: numpy.dtype(d) for n, d in _DTYPES.items()}
+
+
+def dtype(name):
+    """The library's number of an element type: "f32", numpy.float32, "float32"."""
+    if name in _DTYPES:
+        return constants[f"STRATA_DTYPE_{name.upper()}"]
+    try:
+        return _BY_NUMPY[numpy.dtype(name)]
+    except (KeyError, TypeError):
+        raise InvalidError(f"{name!r} is no element type of Strata: there are {', '.join(_DTYPES)}") from None
+
+
+def dtype_of(number):
+    return _BY_NUMBER[number]
+
+
+def shape(dims):
+    """A strata_shape of a tuple, a list or a number."""
+    dims = [dims] if isinstance(dims, int) else list(dims)
+    if len(dims) > constants["STRATA_MAX_RANK"]:
+        raise InvalidError(f"the shape {tuple(dims)} has {len(dims)} axes; at most {constants['STRATA_MAX_RANK']} are possible")
+    return _Shape(len(dims), (ctypes.c_int64 * constants["STRATA_MAX_RANK"])(*dims))
+
+
+def dims(c_shape):
+    return tuple(c_shape.dims[:c_shape.rank])
+
+
+def host_array(value):
+    """What numpy and DLPack know as an array (PyTorch and JAX tensors, cuDF ...), as a row-major numpy array of a type that the
+    library has: without a copy where it is one already."""
+    if not isinstance(value, numpy.ndarray) and hasattr(value, "__dlpack__"):
+        try:
+            value = numpy.from_dlpack(value.detach() if hasattr(value, "detach") else value)
+        except (BufferError, RuntimeError, TypeError):
+            pass  # on another device: numpy.asarray copies it, or says why it cannot
+    array = numpy.asarray(value)
+    if array.dtype not in _BY_NUMPY:
+        kinds = {"f": numpy.float32, "i": numpy.int64, "u": numpy.int64}
+        if array.dtype.kind not in kinds:
+            raise InvalidError(f"an array of {array.dtype} cannot be used: numbers are needed; words become numbers by "
+                               "Preprocessing, or by a table that strata.Dataset.csv reads")
+        array = array.astype(kinds[array.dtype.kind])
+    return numpy.require(array, requirements=["C", "ALIGNED"])
+
+
+def view(array):
+    """A strata_array that borrows a row-major numpy array's memory."""
+    return _Array(_BY_NUMPY[array.dtype], shape(array.shape), array.ctypes.data, None)
+
+
+def from_array(c_array, owner=None):
+    """A numpy array over a strata_array's memory. owner None: the memory is the library's to free, when the array is gone."""
+    size = int(numpy.prod(dims(c_array.shape), dtype=numpy.int64)) * _BY_NUMBER[c_array.dtype].itemsize
+    memory = (ctypes.c_char * size).from_address(c_array.data) if size else (ctypes.c_char * 0)()
+    if owner is None:
+        weakref.finalize(memory, _libc.free, c_array.owned)
+    else:
+        memory.owner = owner
+    return numpy.frombuffer(memory, _BY_NUMBER[c_array.dtype]).reshape(dims(c_array.shape))
+
+
+# ---- structs and functions -------------------------------------------------------------------------------------------------
+def _member(kind, value, keep):
+    """A Python value as a ctypes field or argument of the declared type. What it points to is put into `keep`."""
+    if isinstance(value, str) and kind == "const char*":
+        return value.encode()
+    if isinstance(value, os.PathLike) and kind == "const char*":
+        return os.fsencode(value)
+    if kind == "const char*const*" and value is not None:
+        value = (ctypes.c_char_p * (len(value) + 1))(*(str(v).encode() for v in value), None)
+        keep.append(value)
+        return ctypes.cast(value, ctypes.POINTER(ctypes.c_char_p))
+    if kind == "strata_shape" and not isinstance(value, _Shape):
+        return shape(value)
+    if kind == "strata_dtype" and not isinstance(value, int):
+        return dtype(value)
+    if kind == "strata_array*" and value is not None and not isinstance(value, (_Array, ctypes.Array, ctypes._Pointer)):
+        value = host_array(value)
+        keep.append(value)
+        value = view(value)
+    if isinstance(kind, str) and kind.endswith("*") and isinstance(value, (list, tuple)):
+        target = re.sub(r"(const)?\*$", "", kind)
+        value = (ctype(target) * max(1, len(value)))(*(_member(target, v, keep) for v in value))
+    if hasattr(value, "_as_parameter_") and not isinstance(value, ctypes._SimpleCData):
+        keep.append(value)
+        return value._as_parameter_
+    if isinstance(value, ctypes.Structure):
+        keep.append(value)
+        return ctypes.pointer(value) if isinstance(kind, str) and kind.endswith("*") else value
+    if isinstance(value, ctypes.Array) and isinstance(kind, str) and kind.endswith("*"):
+        keep.append(value)
+        return ctypes.cast(value, ctype(kind))
+    return value
+
+
+def struct(name, /, **fields):
+    """A struct of the library, strata_<name>, zeros but for the given fields. It owns what its fields point to."""
+    kinds = {f: (t, d) for t, f, d in _table["structs"][f"strata_{name}"]}
+    value = ctype(f"strata_{name}")()
+    value.keep = []
+    for field, given in fields.items():
+        if field not in kinds:
+            raise InvalidError(f"{name} has no option {field!r}: there are {', '.join(kinds)}")
+        if given is None:
+            continue
+        kind, declared = kinds[field]
+        try:
+            if declared:
+                setattr(value, field, ctype(kind, declared)(*given))
+            else:
+                setattr(value, field, _member(kind, given, value.keep))
+        except TypeError:
+            raise InvalidError(f"{field} of {name} cannot be {given!r}") from None
+    return value
+
+
+class _Call:
+    """One function of the library."""
+
+    def __init__(self, name):
+        self.result, self.parameters = _table["functions"][name]
+        self.function = getattr(_c, name)
+        self.function.restype = ctype(self.result)
+        self.function.argtypes = [ctypes.POINTER(ctype(t)) if d else ctype(t) for t, _, d in self.parameters]
+        self.name = name
+        self.counts = {i for i, p in enumerate(self.parameters) if i and p[1] == f"n_{self.parameters[i - 1][1]}"}
+        self.n_given = sum(not self.is_out(p) for p in self.parameters) - len(self.counts)
+
+    @staticmethod
+    def is_out(parameter):
+        kind, name, _ = parameter
+        return name == "err" or ((name.startswith("out_") or name == "out") and (kind.endswith("*") or parameter[2]))
+
+    def __call__(self, *given):
+        if len(given) != self.n_given:
+            raise TypeError(f"{self.name} takes {self.n_given} arguments, not {len(given)}")
+        given, arguments, outs, keep, error = iter(given), [], [], [], None
+        for i, parameter in enumerate(self.parameters):
+            kind, name, declared = parameter
+            if i in self.counts:
+                arguments.append(0 if value is None else len(value))
+            elif name == "err":
+                error = _Error()
+                arguments.append(ctypes.byref(error))
+            elif self.is_out(parameter):
+                out = ctype(kind, declared)() if declared else ctype(kind[:-1])()
+                outs.append((kind, declared, out))
+                arguments.append(out if declared else ctypes.byref(out))
+            else:
+                value = next(given)
+                try:
+                    arguments.append(_member(kind, value, keep))
+                except TypeError:
+                    raise InvalidError(f"{name} of {self.name} cannot be {value!r}") from None
+        result = self.function(*arguments)
+        if self.result == "strata_status":
+            _check(result, error)
+            results = [self.written(*o) for o in outs]
+            return results[0] if len(results) == 1 else tuple(results) or None
+        return result.decode() if isinstance(result, bytes) else result
+
+    @staticmethod
+    def written(kind, declared, out):
+        if declared and kind == "char":
+            return out.value.decode()
+        if kind == "char**":  # a text that the caller frees
+            text = ctypes.string_at(out.value).decode()
+            _libc.free(out.value)
+            return text
+        if kind == "strata_array*":
+            return from_array(out)
+        return out.value if isinstance(out, ctypes._SimpleCData) else out
+
+
+class _Library:
+    """Functions by their name without strata_."""
+
+    def __getattr__(self, name):
+        try:
+            call = _Call(f"strata_{name}")
+        except (KeyError, AttributeError):
+            raise AttributeError(f"{_path} has no function strata_{name}") from None
+        setattr(self, name, call)
+        return call
+
+
+lib = _Library()
+_c_status_name = _c.strata_status_name
+_c_status_name.restype = ctypes.c_char_p
+InvalidError, DataError, UnavailableError = _errors["INVALID"], _errors["DATA"], _errors["UNAVAILABLE"]
+
+
+def names(array):
+    """The texts of a NULL-terminated array of the library, strata_<array>."""
+    texts = (ctypes.c_char_p * 1000).in_dll(_c, f"strata_{array}")
+    return [t.decode() for t in itertools.takewhile(lambda t: t is not None, texts)]
+
+
+def _check_abi():
+    """The library must be the one that the table of declarations was made for: structs of other sizes would be misread."""
+    try:
+        size = _c.strata_struct_bytes
+    except AttributeError:
+        raise ImportError(f"{_path} is older than this package") from None
+    size.restype, size.argtypes = ctypes.c_size_t, [ctypes.c_char_p]
+    for name, fields in _table["structs"].items():
+        if fields is not None and size(name.encode()) != ctypes.sizeof(ctype(name)):
+            _c.strata_version.restype = ctypes.c_char_p
+            raise ImportError(f"{_path} (version {_c.strata_version().decode()}) has another {name} than this package: "
+                              f"{size(name.encode())} bytes, not {ctypes.sizeof(ctype(name))}; install both from one source")
+
+
+_check_abi()
+
+
+def store(c_array, value):
+    """Makes a strata_array that the library will free, with a numpy array's elements."""
+    value = host_array(value)
+    error, kind = _Error(), _BY_NUMPY[value.dtype]
+    _check(_c.strata_array_create(kind, shape(value.shape), ctypes.byref(c_array), ctypes.byref(error)), error)
+    ctypes.memmove(c_array.data, value.ctypes.data, value.nbytes)
+
+
+class Handle:
+    """An object of the library. It is destroyed with the last Python object that refers to it."""
+    _destroy = None  # the function that destroys it, by its name in lib
+
+    def __init__(self, handle, *keep):
+        self._as_parameter_ = handle
+        self._keep = keep  # what must outlive it
+        self._finalizer = weakref.finalize(self, self._end, getattr(lib, self._destroy), handle, keep)
+
+    @staticmethod
+    def _end(destroy, handle, keep):
+        destroy(handle)
+
+    def close(self):
+        """Destroys it now; it cannot be used any more."""
+        self._finalizer()
+        self._as_parameter_ = None

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Callbacks of fit, evaluate and predict, with Keras' names. `logs` holds numbers by name: loss, accuracy, metrics, and with
+val_ in front those of the validation data."""
+import csv
+import math
+import shutil
+import sys
+import time
+
+
+class Callback:
+    """Override what is wanted. `model` is set before training; model.stop_training = True ends it after the epoch."""
+    model = None
+
+    def on_train_begin(self, logs=None): ...
+    def on_train_end(self, logs=None): ...
+    def on_epoch_begin(self, epoch, logs=None): ...
+    def on_epoch_end(self, epoch, logs=None): ...
+    def on_train_batch_end(self, batch, logs=None): ...
+    def on_test_begin(self, logs=None): ...
+    def on_test_end(self, logs=None): ...
+    def on_predict_begin(self, logs=None): ...
+    def on_predict_end(self, logs=None): ...
+
+
+def wants_batches(callback):
+    """Whether it overrides on_train_batch_end, which costs a call of Python in each step."""
+    return type(callback).on_train_batch_end is not Callback.on_train_batch_end
+
+
+class LambdaCallback(Callback):
+    """LambdaCallback(on_epoch_end=lambda epoch, logs: ...)"""
+
+    def __new__(cls, **functions):
+        for name in functions:
+            if not hasattr(Callback, name):
+                raise TypeError(f"there is no callback {name!r}")
+        methods = {name: (lambda f: lambda self, *arguments: f(*arguments))(function) for name, function in functions.items()}
+        return object.__new__(type(cls.__name__, (cls,), methods))
+
+    def __init__(self, **functions): ...
+
+
+def _better(monitor, mode):
+    if mode == "auto":
+        mode = "max" if any(word in monitor for word in ("acc", "auc", "precision", "recall")) else "min"
+    sign = 1 if mode == "max" else -1
+    return lambda new, best, delta=0.0: sign * new > sign * best + delta
+
+
+def _value(logs, monitor):
+    if monitor not in logs:
+        raise ValueError(f"{monitor!r} is not measured: there are {', '.join(logs)}; val_ needs validation data")
+    return logs[monitor]
+
+
+class EarlyStopping(Callback):
+    """Ends training when `monitor` has not improved for `patience` epochs."""
+
+    def __init__(self, monitor="val_loss", min_delta=0.0, patience=0, mode="auto", restore_best_weights=False):
+        self.monitor, self.min_delta, self.patience, self.restore = monitor, abs(min_delta), patience, restore_best_weights
+        self.better = _better(monitor, mode)
+
+    def on_train_begin(self, logs=None):
+        self.best, self.waited, self.stopped_epoch, self.weights = None, 0, None, None
+
+    def on_epoch_end(self, epoch, logs=None):
+        value = _value(logs, self.monitor)
+        if self.best is None or self.better(value, self.best, self.min_delta):
+            self.best, self.waited = value, 0
+            self.weights = self.model.get_weights() if self.restore else None
+        else:
+            self.waited += 1
+            if self.waited >= self.patience:
+                self.stopped_epoch, self.model.stop_training = epoch, True
+
+    def on_train_end(self, logs=None):
+        if self.weights is not None:
+            self.model.set_weights(self.weights)
+
+
+class ModelCheckpoint(Callback):
+    """Writes the model's file after each epoch, or when `monitor` is best. The path may have {epoch} and {val_loss:.3f}."""
+
+    def __init__(self, filepath, monitor="val_loss", save_best_only=False, mode="auto"):
+        self.filepath, self.monitor, self.best_only = str(filepath), monitor, save_best_only
+        self.better = _better(monitor, mode)
+
+    def on_train_begin(self, logs=None):
+        self.best = None
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.best_only:
+            value = _value(logs, self.monitor)
+            if self.best is not None and not self.better(value, self.best):
+                return
+            self.best = value
+        self.model.save(self.filepath.format(epoch=epoch + 1, **logs))
+
+
+class CSVLogger(Callback):
+    """A row of numbers an epoch."""
+
+    def __init__(self, filename, separator=",", append=False):
+        self.filename, self.separator, self.append = filename, separator, append
+
+    def on_train_begin(self, logs=None):
+        self.file, self.writer = open(self.filename, "a" if self.append else "w", newline=""), None
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.writer is None:
+            self.writer = csv.DictWriter(self.file, ["epoch", *logs], delimiter=self.separator)
+            if not self.file.tell():
+                self.writer.writeheader()
+        self.writer.writerow({"epoch": epoch, **logs})
+        self.file.flush()
+
+    def on_train_end(self, logs=None):
+        self.file.close()
+
+
+class TerminateOnNaN(Callback):
+    """Ends training when the loss is not finite. (The library itself ends it with an error that names the first such value.)"""
+
+    def on_epoch_end(self, epoch, logs=None):
+        if not math.isfinite(logs["loss"]):
+            self.model.stop_training = True
+
+
+def _notebook():
+    try:
+        return get_ipython().has_trait("kernel")  # IPython defines the name
+    except NameError:
+        return False
+
+
+class Progress(Callback):
+    """A bar that is redrawn in its line (verbose 1), or a line an epoch (2)."""
+    seconds = 0.2  # between two drawings
+
+    def __init__(self, verbose="auto"):
+        self.bar = sys.stdout.isatty() or _notebook() if verbose == "auto" else verbose == 1
+        self.width = 0 if _notebook() else shutil.get_terminal_size().columns
+
+    def draw(self, epoch, epochs, step, steps, logs, seconds, end):
+        numbers = "  ".join(f"{k}: {v:.4f}" for k, v in logs.items())
+        total = f"/{steps}" if steps else ""
+        bar = f"  [{'=' * round(20 * step / steps):20}]" if steps and not end else ""
+        line = f"Epoch {epoch + 1}/{epochs}  {step}{total}{bar}  {seconds:.1f} s  {numbers}"
+        if self.bar and self.width:
+            line = line[:self.width - 1].ljust(self.width - 1)
+        sys.stdout.write(("\r" if self.bar else "") + line + ("\n" if end else ""))
+        sys.stdout.flush()
+        self.drawn = time.monotonic()
+
+    def on_train_begin(self, logs=None):
+        self.drawn = time.monotonic()

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datasets: arrays, files, generators and loaders of other frameworks, and stages over them. They mean what they mean in
+strata/dataset.h and strata/pipeline.h."""
+import ctypes
+import itertools
+
+import numpy
+
+from . import _native
+from ._native import Handle, InvalidError, callback, lib, struct
+
+
+class Dataset(Handle):
+    """Examples: features and, where they are known, labels. What a stage returns is another dataset; the one below stays."""
+    _destroy = "dataset_destroy"
+
+    # ---- sources ----
+    @classmethod
+    def from_arrays(cls, x, y=None, sample_weight=None, scale: float = 0) -> "Dataset":
+        """Examples x[i], with labels y[i]. Arrays are numpy's, or whatever DLPack knows; u8, f32, i32 and i64 are not copied.
+        scale: what features are multiplied by, 1/255 for pixels that are bytes."""
+        x = _narrow(_native.host_array(x))
+        y = None if y is None else _narrow(_native.host_array(y))
+        dataset = cls(lib.dataset_from_arrays(x, y, scale), x, y)
+        if sample_weight is not None:
+            lib.dataset_set_weights(dataset, numpy.asarray(sample_weight, numpy.float32))
+        return dataset
+
+    @classmethod
+    def csv(cls, path, label=None, features=None, separator=None) -> "Dataset":
+        """Numbers of a table with a header. Dates, words and missing values: strata train FILE, or strata/preprocessing.h."""
+        options = struct("csv_options", label=label, features=features, n_features=len(features or ()))
+        if separator:
+            options.separator = separator.encode()
+        return cls(lib.dataset_csv(path, options))
+
+    @classmethod
+    def npz(cls, path, features: str = "x", labels: "str | None" = "y") -> "Dataset":
+        return cls(lib.dataset_npz(path, features, labels))
+
+    @classmethod
+    def image_folder(cls, path, channels: int = 0) -> "Dataset":
+        """<path>/<class>/<name>.png and others, all of one size."""
+        return cls(lib.dataset_image_folder(path, channels))
+
+    @classmethod
+    def mnist(cls, path=None, split: str = "train", seed: int = 0) -> "Dataset":
+        """path None: digits that the library draws itself."""
+        return cls(lib.dataset_mnist(path, split, seed))
+
+    @classmethod
+    def cifar10(cls, path, split: str = "train") -> "Dataset":
+        return cls(lib.dataset_cifar10(path, split))
+
+    @classmethod
+    def from_generator(cls, make, size: "int | None" = None) -> "Dataset":
+        """Elements of Python: make() returns an iterable of examples, x or (x, y), anew for each epoch. make(epoch) is called
+        where it takes an argument. The first example is made at once, to know the shapes."""
+        return _generated(cls, make, size, False)
+
+    @classmethod
+    def from_batches(cls, loader) -> "Dataset":
+        """Batches of a loader, such as torch.utils.data.DataLoader: an iterable of (x, y) whose first axes count examples,
+        iterated anew each epoch. Batches are as large as the loader makes them."""
+        return _generated(cls, lambda: loader, len(loader) if hasattr(loader, "__len__") else None, True)
+
+    def keep_bytes(self) -> "Dataset":
+        """Pixels travel to the device as bytes, a quarter of the memory. Before stages; the command does so for its samples."""
+        lib.dataset_keep_bytes(self)
+        return self
+
+    # ---- stages ----
+    def _stage(self, stage, *arguments, keep=()):
+        handle = ctypes.c_void_p(lib.dataset_retain(self))
+        try:
+            getattr(lib, stage)(ctypes.byref(handle), *arguments)
+        except BaseException:
+            lib.dataset_destroy(handle)
+            raise
+        return Dataset(handle.value, self, *keep)
+
+    def shuffle(self, buffer: int = 0, same_each_epoch: bool = False) -> "Dataset":
+        return self._stage("dataset_shuffle", struct("shuffle_options", buffer=buffer, same_each_epoch=same_each_epoch))
+
+    def batch(self, n: int, drop_remainder: bool = False) -> "Dataset":
+        return self._stage("dataset_batch", n, drop_remainder)
+
+    def repeat(self, count: int = 0) -> "Dataset":
+        return self._stage("dataset_repeat", count)
+
+    def take(self, n: int) -> "Dataset":
+        return self._stage("dataset_take", n)
+
+    def skip(self, n: int) -> "Dataset":
+        return self._stage("dataset_skip", n)
+
+    def shard(self, n: int, index: int) -> "Dataset":
+        return self._stage("dataset_shard", n, index)
+
+    def cache(self) -> "Dataset":
+        return self._stage("dataset_cache")
+
+    def prefetch(self, n: int = 2) -> "Dataset":
+        return self._stage("dataset_prefetch", n)
+
+    def map(self, function, threads: int = 0) -> "Dataset":
+        """function(x, y) returns what becomes of an example: x, or (x, y). Shapes and types may change."""
+        first = next(iter(self), None)
+        if first is None:
+            raise InvalidError("map: the dataset has no examples")
+        spec = _spec(_parts(function(*first)), False)
+
+        def run(element, user):
+            element = element[0]
+            before = [_native.from_array(element.parts[i], owner=element).copy() for i in range(element.n_parts)]
+            after = _parts(function(*before))
+            for i in range(element.n_parts):
+                lib.array_finish(element.parts[i])
+            for i, part in enumerate(after):
+                _native.store(element.parts[i], part)
+            element.n_parts = len(after)
+        run = callback("strata_map_function", run)
+        return self._stage("dataset_map", run, None, struct("map_options", threads=threads, spec=spec), keep=(run,))
+
+    def split(self, fraction: float, seed: int = 0, in_order: bool = False) -> "tuple[Dataset, Dataset]":
+        """Two parts, the second of which has this fraction of the examples, of each class alike."""
+        first, last = lib.dataset_split(self, fraction, struct("split_options", seed=seed, in_order=in_order))
+        return Dataset(first, self), Dataset(last, self)
+
+    # ---- what it is ----
+    def __len__(self) -> int:
+        return max(0, lib.dataset_size(self))
+
+    def __iter__(self):
+        """Its elements in order, as tuples of arrays."""
+        walk = _Iterator(lib.iterator_create(self, 0, 0, 0), self)
+        while True:
+            element, more = lib.iterator_next(walk)
+            if not more:
+                return
+            parts = tuple(_native.from_array(element.parts[i], owner=element).copy() for i in range(element.n_parts))
+            lib.element_finish(element)
+            yield parts
+
+    @property
+    def element_shape(self) -> tuple:
+        return _native.dims(lib.dataset_element_shape(self))
+
+    @property
+    def element_dtype(self) -> numpy.dtype:
+        return _native.dtype_of(lib.dataset_feature_dtype(self))
+
+    @property
+    def n_classes(self) -> int:
+        return lib.dataset_n_classes(self)
+
+    @property
+    def class_names(self) -> list:
+        return [lib.dataset_class_name(self, i) for i in range(self.n_classes)]
+
+    @property
+    def source(self) -> str:
+        return lib.dataset_source(self)
+
+
+class _Iterator(Handle):
+    _destroy = "iterator_destroy"
+
+
+def _narrow(array):
+    """An array of a type that datasets take: f32 for other floats, bytes for booleans."""
+    if array.dtype.kind == "f":
+        return array.astype(numpy.float32, copy=False)
+    return array.view(numpy.uint8) if array.dtype == numpy.bool_ else array
+
+
+def _parts(example):
+    parts = example if isinstance(example, (tuple, list)) else (example,)
+    parts = [_narrow(_native.host_array(p)) for p in parts]
+    for part in parts:
+        if part.dtype == numpy.int64 and part.size and not -2**31 <= part.min() <= part.max() < 2**31:
+            raise InvalidError(f"the integers {part.min()} to {part.max()} do not fit in 32 bits")
+    return [p.astype(numpy.int32) if p.dtype == numpy.int64 else p for p in parts]
+
+
+def _spec(parts, is_batch):
+    spec = struct("element_spec", n_parts=len(parts), is_batch=is_batch)
+    for i, part in enumerate(parts):
+        spec.parts[i].dtype = _native.dtype(part.dtype)
+        spec.parts[i].shape = _native.shape((-1, *part.shape[1:]) if is_batch else part.shape)
+    return spec
+
+
+def _generated(cls, make, size, is_batch):
+    takes_epoch = getattr(getattr(make, "__code__", None), "co_argcount", 0) - hasattr(make, "__self__") > 0
+    start = make if takes_epoch else (lambda epoch: make())
+    first = next(iter(start(0)), None)
+    if first is None:
+        raise InvalidError("the generator gives no example")
+    walks, numbers = {}, itertools.count(1)
+
+    def open_walk(user, seed, epoch, out_state, err):
+        try:
+            number = next(numbers)
+            walks[number] = iter(start(epoch))
+            out_state[0] = number
+            return 0
+        except BaseException as exception:
+            return _native._report(exception, err)
+
+    def next_element(state, index, element, out_end, err):
+        try:
+            example = next(walks[state], None)
+            out_end[0] = example is None
+            for i, part in enumerate([] if example is None else _parts(example)):
+                _native.store(element[0].parts[i], part)
+                element[0].n_parts = i + 1
+            return 0
+        except BaseException as exception:
+            return _native._report(exception, err)
+
+    generator = struct("generator", spec=_spec(_parts(first), is_batch), size=-1 if size is None else size)
+    kinds = dict(generator._fields_)
+    generator.open, generator.next = kinds["open"](open_walk), kinds["next"](next_element)
+    generator.close = kinds["close"](lambda state: walks.pop(state, None) and None)
+    return cls(lib.dataset_from_generator(generator), generator)
+
+
+def dataset(x, y=None, sample_weight=None) -> Dataset:
+    """x itself where it is a dataset, else one of arrays; a loader of batches becomes one too."""
+    if isinstance(x, Dataset):
+        if y is not None or sample_weight is not None:
+            raise InvalidError("a dataset has its labels and weights inside: leave y and sample_weight out")
+        return x
+    if y is None and not hasattr(x, "shape") and hasattr(x, "__iter__") and not isinstance(x, (list, tuple)):
+        return Dataset.from_batches(x)
+    return Dataset.from_arrays(x, y, sample_weight)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices of this machine (strata/device.h)."""
+import ctypes
+import functools
+import typing
+
+from . import _native
+from ._native import Handle, lib, struct
+
+
+class DeviceInfo(typing.NamedTuple):
+    """A device as the list shows it; `skipped` says why it cannot be opened, and is empty where it can."""
+    id: str
+    backend: str
+    name: str
+    vendor: str
+    driver: str
+    device_class: str
+    memory_bytes: int
+    compute_units: int
+    skipped: str
+
+    @classmethod
+    def of(cls, info):
+        text = {f: getattr(info, f).decode(errors="replace") for f in ("id", "backend", "name", "vendor", "driver", "skipped")}
+        return cls(device_class=lib.device_class_name(info.device_class), memory_bytes=info.memory_bytes,
+                   compute_units=info.compute_units, **text)
+
+
+def devices() -> "list[DeviceInfo]":
+    """All devices of all backends, those that cannot be opened too."""
+    listed, n = lib.devices_list()
+    found = [DeviceInfo.of(listed[i]) for i in range(n)]
+    lib.devices_free(listed)
+    return found
+
+
+def load_plugin(text: str) -> None:
+    """Loads a vendor's plugin, "FILE[,key=value]", whose devices are then listed as all others."""
+    lib.plugin_load(text)
+
+
+class Device(Handle):
+    """An open device: Device("opencl:0"), Device("radeon"), Device() for the best one. Options: strata_device_options."""
+    _destroy = "device_close"
+
+    def __init__(self, which: "str | None" = None, **options):
+        super().__init__(lib.device_open(which, struct("device_options", **options)))
+
+    @property
+    def info(self) -> DeviceInfo:
+        return DeviceInfo.of(ctypes.cast(lib.device_get_info(self), ctypes.POINTER(_native.ctype("strata_device_info")))[0])
+
+
+@functools.lru_cache(maxsize=None)
+def opened(which=None) -> Device:
+    """The device of this name, which is opened once in a process."""
+    return Device(which)
+
+
+def device(value) -> Device:
+    return value if isinstance(value, Device) else opened(value)

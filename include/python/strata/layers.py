@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers, by the names that a model's JSON has for them and by Keras' names.
+
+    layers.dense(128, activation="relu")        {"layer": "dense", "units": 128, "activation": "relu"}
+    layers.Dense(128, activation="relu")        the same, with Keras' names of arguments
+
+Options are the fields of the structs in strata/layers.h, whose comments are their manual; `strata help layers` lists them. A
+layer is a value: it is built into every model that it is given to, each time with parameters of its own."""
+import inspect
+
+from . import _native
+
+
+class Layer(dict):
+    """One layer as the JSON of a model has it."""
+
+    def __init__(self, layer, **options):
+        super().__init__(layer=layer, **{k: v for k, v in options.items() if v is not None})
+
+    def __repr__(self):
+        return f"{self['layer']}({', '.join(f'{k}={v!r}' for k, v in self.items() if k != 'layer')})"
+
+
+def _plain(value):
+    """Tuples and numpy numbers as JSON has them."""
+    if isinstance(value, (tuple, list)):
+        return [_plain(v) for v in value]
+    return value.item() if hasattr(value, "item") else value
+
+
+def _maker(kind, names):
+    def make(*values, **options):
+        if len(values) > len(names):
+            raise TypeError(f"{kind}() takes at most {len(names)} arguments, not {len(values)}")
+        options = {**dict(zip(names, values)), **options}
+        return Layer(kind, **{k: _plain(v) for k, v in options.items()})
+    make.__name__ = make.__qualname__ = kind
+    make.__doc__ = f"The layer {kind}; its options are those of strata_{kind}_options in strata/layers.h: {', '.join(names)}."
+    make.__signature__ = inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+                                            for n in names])
+    return make
+
+
+_kinds = {}
+for _function in list(_native._table["functions"]):
+    _kind = _function.removeprefix("strata_model_add_")
+    if _kind != _function:
+        _struct = _native._table["functions"][_function][1][1][0]
+        _fields = _native._table["structs"][_native._table["aliases"].get(_struct, _struct)]
+        _kinds[_kind] = _maker(_kind, [f for _, f, _ in _fields])
+globals().update(_kinds)
+
+
+def residual(layers, shortcut=None, activation=None, name=None):
+    """activation(layers(x) + shortcut(x)); without a shortcut x itself is added."""
+    shortcut = list(shortcut) if shortcut else None
+    return Layer("residual", layers=list(layers), shortcut=shortcut, activation=activation, name=name)
+
+
+# Keras' name: ours, the arguments that may be given by position, and arguments of other names
+_KERAS = {
+    "Dense": ("dense", "units activation", {}),
+    "Activation": ("activation", "function", {"activation": "function"}),
+    "Dropout": ("dropout", "rate", {}),
+    "Flatten": ("flatten", "", {}),
+    "Reshape": ("reshape", "shape", {"target_shape": "shape"}),
+    "Embedding": ("embedding", "vocabulary units", {"input_dim": "vocabulary", "output_dim": "units",
+                                                    "embeddings_initializer": "initializer"}),
+    "BatchNormalization": ("batch_norm", "", {}),
+    "LayerNormalization": ("layer_norm", "", {}),
+    "GroupNormalization": ("group_norm", "groups", {}),
+    "Conv1D": ("conv1d", "filters kernel_size stride", {"strides": "stride", "dilation_rate": "dilation"}),
+    "Conv2D": ("conv2d", "filters kernel_size stride", {"strides": "stride", "dilation_rate": "dilation"}),
+    "Conv2DTranspose": ("conv2d_transpose", "filters kernel_size stride", {"strides": "stride", "dilation_rate": "dilation"}),
+    "DepthwiseConv2D": ("depthwise_conv2d", "kernel_size stride", {"strides": "stride", "dilation_rate": "dilation"}),
+    "SeparableConv2D": ("separable_conv2d", "filters kernel_size stride", {"strides": "stride", "dilation_rate": "dilation"}),
+    "MaxPooling1D": ("max_pool1d", "size stride", {"pool_size": "size", "strides": "stride"}),
+    "MaxPooling2D": ("max_pool2d", "size stride", {"pool_size": "size", "strides": "stride"}),
+    "AveragePooling1D": ("avg_pool1d", "size stride", {"pool_size": "size", "strides": "stride"}),
+    "AveragePooling2D": ("avg_pool2d", "size stride", {"pool_size": "size", "strides": "stride"}),
+    "GlobalAveragePooling1D": ("global_average_pool", "", {}),
+    "GlobalAveragePooling2D": ("global_average_pool", "", {}),
+    "GlobalMaxPooling1D": ("global_max_pool", "", {}),
+    "GlobalMaxPooling2D": ("global_max_pool", "", {}),
+    "MultiHeadAttention": ("multi_head_attention", "heads key_dim", {"num_heads": "heads"}),
+    "LSTM": ("lstm", "units", {}),
+    "GRU": ("gru", "units", {}),
+}
+
+
+def _keras(name, kind, names, renamed):
+    def make(*values, use_bias=True, **options):
+        options = {**dict(zip(names, values)), **{renamed.get(k, k): v for k, v in options.items()}}
+        if not use_bias:
+            options["no_bias"] = True
+        if kind == "multi_head_attention":
+            options.pop("dropout", None)
+        if options.get("activation") == "linear":
+            del options["activation"]
+        return _kinds[kind](**options)
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"Keras' {name}: {kind}(), with use_bias" + (f" and {', '.join(renamed)}." if renamed else ".")
+    return make
+
+
+for _name, (_kind, _names, _renamed) in _KERAS.items():
+    if _kind in _kinds:
+        globals()[_name] = _keras(_name, _kind, _names.split(), _renamed)

@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models: compile, fit, evaluate, predict, save, with the words of Keras where they mean the same."""
+import json
+import os
+import tempfile
+import time
+
+import numpy
+
+from . import _native, callbacks as _callbacks, optimizers
+from ._native import Handle, InvalidError, callback, lib, struct
+from .data import Dataset, dataset
+from .devices import device as _device
+
+
+class History:
+    """What fit did: `history` has a list of numbers, one an epoch, for each name; `epoch` their numbers from 0."""
+
+    def __init__(self):
+        self.history, self.epoch = {}, []
+        self.steps, self.first_step_seconds, self.epoch_seconds, self.stopped = 0, 0.0, [], False
+
+
+class Model(Handle):
+    """A model of layers. Without input_shape it is built by the first fit, whose data say what it is.
+
+        model = strata.Sequential([layers.dense(128, activation="relu"), layers.dense(10)])
+        model.compile("adam", "sparse_categorical_crossentropy")
+        model.fit(x, y, epochs=5, batch_size=64)
+
+    Layers give logits to the losses sparse_categorical_crossentropy, categorical_crossentropy and binary_crossentropy; predict
+    returns probabilities."""
+    _destroy = "model_destroy"
+
+    def __init__(self, layers, input_shape=None, input_dtype=None, name: str = ""):
+        self._spec = {"label": name, "layers": list(layers), **({"input_dtype": input_dtype} if input_dtype else {})}
+        self._settings, self._compiled, self._as_parameter_, self._finalizer = None, False, None, None
+        self.stop_training = False
+        if input_shape is not None:
+            self._create(input_shape, input_dtype)
+
+    @classmethod
+    def _of(cls, handle):
+        model = cls.__new__(cls)
+        model._settings, model._compiled, model.stop_training = None, False, False
+        Handle.__init__(model, handle)
+        return model
+
+    @classmethod
+    def from_json(cls, text: "str | dict", source: str = "JSON") -> "Model":
+        """The model of a text, or a dict, in the format that core/README.md describes."""
+        text = text if isinstance(text, str) else json.dumps(text)
+        return cls._of(lib.model_from_json(text, len(text.encode()), source))
+
+    @classmethod
+    def read_json(cls, path) -> "Model":
+        return cls._of(lib.model_read_json(path))
+
+    def to_json(self) -> str:
+        return lib.model_to_json(self)
+
+    def _create(self, input_shape, input_dtype=None):
+        shape = [input_shape] if isinstance(input_shape, int) else list(input_shape)
+        spec = {**self._spec, "input": [int(d) for d in shape]}
+        if input_dtype is not None and numpy.dtype(input_dtype).kind == "i":
+            spec["input_dtype"] = "i32"
+        text = json.dumps(spec)
+        Handle.__init__(self, lib.model_from_json(text, len(text.encode()), self._spec["label"] or "model"))
+
+    # ---- compile ----
+    def compile(self, optimizer=None, loss: "str | dict | None" = None, metrics=None, *, device=None, strategy=None,
+                precision: str = "f32", seed: int = 0, gradient_norm: bool = False) -> "Model":
+        """optimizer, loss, metrics None: what the model's JSON says, else adam and sparse_categorical_crossentropy.
+        loss: a name, or {"name": "huber", "delta": 2}. device: its id, or a Device. strategy: its devices train."""
+        if isinstance(loss, dict):
+            loss, loss_options = loss["name"], struct("loss_options", **{k: v for k, v in loss.items() if k != "name"})
+        else:
+            loss_options = None
+        if strategy is not None and device is not None:
+            raise InvalidError("compile: a strategy has devices of its own; leave device out")
+        names = None if metrics is None else ",".join(m for m in metrics if m != "accuracy")
+        self._settings = (None if strategy is not None else _device(device),
+                          struct("compile_options", optimizer=None if optimizer is None else optimizers.optimizer(optimizer),
+                                 loss=loss, loss_options=loss_options, metrics=names or None, seed=seed, precision=precision,
+                                 gradient_norm=gradient_norm, strategy=None if strategy is None else strategy))
+        if self._as_parameter_ is not None:
+            self._build()
+        return self
+
+    def _build(self):
+        if self._compiled:
+            raise InvalidError("compile: this model is compiled already; load or make another one")
+        where, options = self._settings
+        lib.model_compile(self, where, options)
+        self._compiled, self._keep = True, (*self._keep, where, options)
+        self._finalizer.detach()  # from now on the device, or the strategy, must outlive it
+        Handle.__init__(self, self._as_parameter_, where, options)
+
+    def _ready(self, data=None):
+        if self._settings is None:
+            self.compile()
+        if self._as_parameter_ is None:
+            if data is None:
+                raise InvalidError("the model has no input shape yet: give Sequential input_shape=, or fit it first")
+            self._create(data.element_shape, data.element_dtype)
+        if not self._compiled:
+            self._build()
+
+    # ---- training ----
+    def fit(self, x, y=None, *, batch_size: "int | None" = None, epochs: int = 1, verbose="auto", callbacks=(),
+            validation_split: float = 0.0, validation_data=None, shuffle: bool = True, class_weight=None, sample_weight=None,
+            initial_epoch: int = 0, seed: int = 0, **options) -> History:
+        """Trains on arrays, a Dataset or a loader of batches. validation_split takes the last examples, as Keras does.
+        verbose: 0 nothing, 1 a bar, 2 a line an epoch. options: further fields of strata_fit_options, as patience=3."""
+        if validation_split:
+            x, y, sample_weight, validation_data = _hold_back(x, y, sample_weight, validation_split)
+        data = dataset(x, y, sample_weight)
+        if validation_data is not None and not isinstance(validation_data, Dataset):
+            parts = validation_data if isinstance(validation_data, (tuple, list)) else (validation_data,)
+            validation_data = dataset(*parts)
+        self._ready(data)
+        weights = None
+        if class_weight is not None:
+            n = max(class_weight, default=-1) + 1 if isinstance(class_weight, dict) else len(class_weight)
+            n = max(n, data.n_classes)
+            weights = [float(class_weight.get(i, 1)) for i in range(n)] if isinstance(class_weight, dict) else \
+                [float(w) for w in class_weight]
+        run = _Run(self, list(callbacks), verbose, epochs)
+        given = struct("fit_options", epochs=epochs, first_epoch=initial_epoch, batch=batch_size or 0, seed=seed,
+                       no_shuffle=not shuffle, class_weights=weights, n_class_weights=len(weights or ()),
+                       validation=validation_data, on_progress=callback("strata_progress_callback", run.progress),
+                       metrics_seconds=run.metrics_seconds, **{"steps_per_execution": run.steps_per_call, **options})
+        self.stop_training = False
+        run.begin(initial_epoch)
+        try:
+            stats = lib.model_fit(self, data, given)
+        finally:
+            run.end()
+        history = run.history
+        history.steps, history.first_step_seconds, history.stopped = stats.n_steps, stats.first_step_seconds, stats.stopped
+        history.epoch_seconds = stats.epoch_seconds[:stats.n_epochs]
+        lib.history_finish(stats)
+        return history
+
+    def evaluate(self, x, y=None, *, batch_size: int = 0, sample_weight=None, callbacks=()) -> dict:
+        """{"loss": ..., "accuracy": ..., ...} of all examples."""
+        data = dataset(x, y, sample_weight)
+        self._ready(data)
+        _each(callbacks, "on_test_begin")
+        logs = self._logs(lib.model_evaluate(self, data, batch_size))
+        _each(callbacks, "on_test_end", logs)
+        return logs
+
+    def predict(self, x, *, batch_size: int = 0, callbacks=()) -> numpy.ndarray:
+        """Probabilities where the loss is a crossentropy, else the outputs, f32 (n, ...)."""
+        data = dataset(x)
+        self._ready(data)
+        _each(callbacks, "on_predict_begin")
+        predictions = lib.model_predict(self, data, batch_size)
+        _each(callbacks, "on_predict_end")
+        return predictions
+
+    def _logs(self, metrics, prefix=""):
+        logs = {f"{prefix}loss": metrics.loss}
+        if self._classifies:
+            logs[f"{prefix}accuracy"] = metrics.accuracy
+        for i in range(metrics.n):
+            logs[prefix + metrics.more[i].name.decode()] = metrics.more[i].value
+        return logs
+
+    @property
+    def _classifies(self):
+        loss = json.loads(self.to_json()).get("loss")
+        return "crossentropy" in (loss["name"] if isinstance(loss, dict) else loss or "crossentropy")
+
+    # ---- weights and files ----
+    @property
+    def weights(self) -> dict:
+        """Copies of parameters and states by name, as "dense/kernel"."""
+        return {self._parameter(i).name.decode(): w for i, w in enumerate(self.get_weights())}
+
+    def _parameter(self, index):
+        return lib.model_parameter(self, index)
+
+    def get_weights(self) -> list:
+        self._ready()
+        values = []
+        for i in range(lib.model_n_parameters(self)):
+            value = numpy.empty(_native.dims(self._parameter(i).shape), numpy.float32)
+            lib.model_get_parameter(self, i, value)
+            values.append(value)
+        return values
+
+    def set_weights(self, weights) -> None:
+        """A list in the order of get_weights, or a dict by name, which may leave names out."""
+        self._ready()
+        names = [self._parameter(i).name.decode() for i in range(lib.model_n_parameters(self))]
+        given = dict(weights) if isinstance(weights, dict) else dict(zip(names, weights))
+        unknown = [n for n in given if n not in names]
+        if unknown or (not isinstance(weights, dict) and len(weights) != len(names)):
+            raise InvalidError(f"set_weights: {unknown[0]!r} is no parameter" if unknown else
+                               f"set_weights: {len(weights)} arrays for {len(names)} parameters")
+        for name, value in given.items():
+            index = names.index(name)
+            value = numpy.ascontiguousarray(value, numpy.float32)
+            expected = _native.dims(self._parameter(index).shape)
+            if value.shape != expected:
+                raise InvalidError(f"set_weights: {name} is {expected}, not {value.shape}")
+            lib.model_set_parameter(self, index, value)
+
+    def save(self, path) -> None:
+        """A safetensors file, with the model's JSON inside."""
+        self._ready()
+        lib.model_save(self, path)
+
+    def save_checkpoint(self, path, epochs: int) -> None:
+        """A model file with the optimizer's memory, from which load_checkpoint goes on."""
+        lib.model_save_checkpoint(self, epochs, path)
+
+    def load_checkpoint(self, path) -> int:
+        """Returns how many epochs are done; 0 where there is no such file. Go on with fit(initial_epoch=...)."""
+        self._ready()
+        return lib.model_load_checkpoint(self, path)
+
+    def __reduce__(self):
+        """Pickled as its file, and the device that it is on."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(os.path.join(folder, "model"))
+            with open(os.path.join(folder, "model"), "rb") as file:
+                return _unpickled, (file.read(), self._settings[0].info.id if self._settings[0] else None)
+
+    @property
+    def sha256(self) -> str:
+        """Of all parameters: two models with the same one are the same to the bit."""
+        self._ready()
+        return lib.model_sha256(self)
+
+    def summary(self, batch_size: int = 0) -> None:
+        """Prints layers, their output shapes and numbers of parameters."""
+        self._ready()
+        summary = lib.model_summarize(self, batch_size)
+        rows = [(s.name.decode(), s.kind.decode(), str((None, *_native.dims(s.output)[1:])), f"{s.parameters:,}")
+                for s in summary.layers[:summary.n_layers]]
+        rows.insert(0, ("layer", "kind", "output", "parameters"))
+        widths = [max(len(r[c]) for r in rows) for c in range(4)]
+        for row in rows:
+            print("  ".join(cell.rjust(w) if c == 3 else cell.ljust(w) for c, (cell, w) in enumerate(zip(row, widths))))
+        flops = summary.step_flops / max(1, summary.batch) / 1e6
+        print(f"{summary.parameters:,} parameters; a training step takes {flops:,.2f} million FLOPs an example")
+        lib.model_summary_finish(summary)
+
+    def __call__(self, x, training: bool = False):
+        """In a replica's function: its outputs for a Tensor."""
+        from .distribute import Tensor, current_replica
+        return Tensor(lib.model_apply(self, current_replica(), x, training))
+
+    @property
+    def trainable_variables(self):
+        return lib.model_variables(self)
+
+    def build(self, input_shape=None, *, strategy=None, device=None, seed: int = 0) -> "Model":
+        """For loops of one's own: parameters on the devices, without optimizer and loss."""
+        if self._as_parameter_ is None:
+            self._create(input_shape)
+        where = None if strategy is not None else _device(device)
+        options = struct("compile_options", seed=seed, strategy=strategy)
+        lib.model_build(self, where, options)
+        self._settings, self._compiled = (where, options), True
+        self._finalizer.detach()
+        Handle.__init__(self, self._as_parameter_, where, options)
+        return self
+
+
+Sequential = Model
+
+
+def load(path) -> Model:
+    """The model of a file that save, or the command, wrote; it is compiled as it was by the first call that needs it."""
+    return Model._of(lib.model_load(path))
+
+
+def _unpickled(content, device):
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "model"), "wb") as file:
+            file.write(content)
+        return load(os.path.join(folder, "model")).compile(device=device)
+
+
+def _hold_back(x, y, sample_weight, fraction):
+    """The last examples apart, as Keras does."""
+    if isinstance(x, Dataset) or y is None:
+        raise InvalidError("validation_split divides arrays; Dataset.split divides a dataset")
+    n = int(len(x) * (1 - fraction))
+    weights = (None, None) if sample_weight is None else (sample_weight[:n], sample_weight[n:])
+    return x[:n], y[:n], weights[0], dataset(x[n:], y[n:], weights[1])
+
+
+def _each(callbacks, method, *arguments):
+    for one in callbacks:
+        getattr(one, method)(*arguments)
+
+
+class _Run:
+    """One fit: what the library reports, on its way to callbacks and the line of progress."""
+
+    def __init__(self, model, callbacks, verbose, epochs):
+        self.model, self.callbacks, self.epochs, self.history = model, callbacks, epochs, History()
+        self.bar = _callbacks.Progress(verbose) if verbose not in (0, False) else None
+        self.batches = [c for c in callbacks if _callbacks.wants_batches(c)]
+        # A call of Python costs a small step some percent: one in 16 steps is enough where nobody wants each of them.
+        self.steps_per_call = 0 if self.batches else 16
+        self.metrics_seconds = 0.0 if not (self.batches or (self.bar and self.bar.bar)) else _callbacks.Progress.seconds
+        self.started = None
+        for one in callbacks:
+            one.model = model
+
+    def begin(self, epoch):
+        self.classifies = self.model._classifies
+        _each(self.callbacks, "on_train_begin")
+        if self.bar:
+            self.bar.on_train_begin()
+        self.start_epoch(epoch)
+
+    def start_epoch(self, epoch):
+        self.started = epoch
+        _each(self.callbacks, "on_epoch_begin", epoch)
+
+    def end(self):
+        _each(self.callbacks, "on_train_end", {k: v[-1] for k, v in self.history.history.items()})
+
+    def progress(self, progress, user):
+        p = progress[0]
+        if not p.epoch_end:
+            if self.batches:
+                _each(self.batches, "on_train_batch_end", p.step - 1, {"loss": p.loss, "learning_rate": p.learning_rate})
+            if self.bar and self.bar.bar and time.monotonic() - self.bar.drawn > self.bar.seconds:
+                logs = self.model._logs(p.metrics) if p.metrics.examples else {"loss": p.loss}
+                self.bar.draw(p.epoch, self.epochs, p.step, p.steps, logs, p.epoch_seconds, False)
+        else:
+            self.end_epoch(p)
+        if self.model.stop_training:
+            p.stop[0] = True
+
+    def end_epoch(self, p):
+        logs = self.model._logs(p.metrics)
+        if p.validation.examples:
+            logs.update(self.model._logs(p.validation, "val_"))
+        self.history.epoch.append(p.epoch)
+        for name, value in logs.items():
+            self.history.history.setdefault(name, []).append(value)
+        if self.bar:
+            self.bar.draw(p.epoch, self.epochs, p.steps or p.step, p.steps, logs, p.epoch_seconds, True)
+        _each(self.callbacks, "on_epoch_end", p.epoch, logs)
+        if p.epoch + 1 < self.epochs and not self.model.stop_training and not p.stop[0]:
+            self.start_epoch(p.epoch + 1)

@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Python package promises: the numbers of the command, arrays without copies, errors as exceptions."""
+import copy
+import csv
+import ctypes
+import json
+import os
+import pathlib
+import pickle
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import numpy
+
+import strata
+from strata import _native, callbacks, layers
+
+SOURCE = pathlib.Path(os.environ["STRATA_SOURCE"])
+rng = numpy.random.default_rng(0)
+X = rng.random((300, 8), dtype=numpy.float32)
+Y = (X.sum(1) > 4).astype(numpy.int64)
+
+
+def small(**settings):
+    model = strata.Sequential([layers.dense(8, activation="tanh"), layers.dense(2)])
+    return model.compile(strata.optimizers.Adam(0.01), **{"device": "host", **settings})
+
+
+class Declarations(unittest.TestCase):
+    def test_every_public_function_is_declared(self):
+        for path in (SOURCE / "include/strata").glob("*.h"):
+            if path.name == "plugin.h":  # a vendor's side, which the library does not export
+                continue
+            text = re.sub(r"/\*.*?\*/", " ", path.read_text(), flags=re.S)
+            for name, rest in re.findall(r"STRATA_API[^;{]*?\b(strata_\w+)\(([^;]*)", text):
+                if "..." not in rest:
+                    self.assertIn(name, _native._table["functions"], path.name)
+
+    def test_sizes_of_all_structs_are_the_library_s(self):
+        structs = [n for n, fields in _native._table["structs"].items() if fields is not None]
+        self.assertGreater(len(structs), 60)
+        for name in structs:
+            self.assertEqual(_native._c.strata_struct_bytes(name.encode()), ctypes.sizeof(_native.ctype(name)), name)
+
+    def test_a_library_with_another_struct_is_refused_at_import(self):
+        package = pathlib.Path(strata.__file__).parent
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["cp", "-r", package, f"{folder}/strata"], check=True)
+            table = json.loads((package / "_api.json").read_text())
+            table["structs"]["strata_fit_options"].append(["double", "newer", []])
+            pathlib.Path(folder, "strata/_api.json").write_text(json.dumps(table))
+            run = subprocess.run([sys.executable, "-c", "import strata"], cwd=folder, capture_output=True, text=True,
+                                 env={**os.environ, "PYTHONPATH": folder})
+        self.assertIn("has another strata_fit_options than this package", run.stderr)
+
+
+class Training(unittest.TestCase):
+    def test_fit_gives_the_weights_of_the_command(self):
+        run = subprocess.run([os.environ["STRATA_COMMAND"], "train", "mnist", "--epochs", "1", "--batch", "200", "--seed", "3",
+                              "--device", "host", "--json"], capture_output=True, text=True, check=True)
+        result = json.loads(run.stdout.splitlines()[-1])
+        model = strata.Model.read_json(SOURCE / "samples/mnist/model.json").compile(device="host", seed=3)
+        train, test = (strata.Dataset.mnist(None, split, seed=1).keep_bytes() for split in ("train", "test"))
+        model.fit(train, batch_size=200, seed=3, verbose=0)
+        self.assertEqual(model.sha256, result["weights_sha256"])
+        self.assertAlmostEqual(model.evaluate(test)["accuracy"], result["test_accuracy"], 6)
+
+    def test_predict_is_the_layers_arithmetic(self):
+        model = small()
+        model.fit(X, Y, epochs=2, verbose=0)
+        w = model.weights
+        hidden = numpy.tanh(X.astype(float) @ w["dense/kernel"] + w["dense/bias"])
+        logits = hidden @ w["dense_1/kernel"] + w["dense_1/bias"]
+        expected = numpy.exp(logits) / numpy.exp(logits).sum(1, keepdims=True)
+        predictions = model.predict(X)
+        numpy.testing.assert_allclose(predictions, expected, atol=1e-5)
+        scores = model.evaluate(X, Y)
+        self.assertAlmostEqual(scores["loss"], -numpy.log(expected[range(300), Y]).mean(), 5)
+        self.assertAlmostEqual(scores["accuracy"], (expected.argmax(1) == Y).mean(), 6)
+
+    def test_history_and_validation(self):
+        history = small().fit(X, Y, epochs=3, validation_split=0.2, verbose=0)
+        self.assertEqual(list(history.history), ["loss", "accuracy", "val_loss", "val_accuracy"])
+        self.assertEqual((history.epoch, len(history.history["loss"]), history.steps), ([0, 1, 2], 3, 3 * 8))
+
+    def test_a_schedule_metrics_and_class_weights(self):
+        rate = strata.schedule("step", 0.1, boundaries=[3], values=[0.001])
+        seen = []
+
+        class Rates(callbacks.Callback):
+            def on_train_batch_end(self, batch, logs):
+                seen.append(logs["learning_rate"])
+        model = strata.Sequential([layers.Dense(1, use_bias=False)])
+        loss = {"name": "binary_crossentropy", "label_smoothing": 0.1}
+        model.compile(strata.optimizers.SGD(rate), loss, ["auc"], device="host")
+        model.fit(X, Y, epochs=1, verbose=0, class_weight={0: 1, 1: 2}, callbacks=[Rates()])
+        self.assertEqual([round(r, 4) for r in seen[:6]], [0.1] * 4 + [0.001] * 2)
+        self.assertEqual(list(model.weights), ["dense/kernel"])
+        self.assertIn("auc", model.evaluate(X, Y))
+
+    def test_two_replicas_train_as_one_device(self):
+        strategy = strata.Strategy("mirrored", ["host", "host"])
+        one, two = small(), small(device=None, strategy=strategy)
+        for model in (one, two):
+            model.fit(X, Y, epochs=2, verbose=0)
+        for a, b in zip(one.get_weights(), two.get_weights()):
+            numpy.testing.assert_allclose(a, b, atol=1e-5)
+
+    def test_a_loop_of_one_s_own_trains_as_fit_does(self):
+        targets = X.sum(1, keepdims=True)
+
+        def made():
+            return strata.Sequential([layers.dense(4, activation="relu"), layers.dense(1)], input_shape=8)
+        fitted = made().compile(strata.optimizers.Adam(0.01), "mse", device="host")
+        fitted.fit(X, targets, epochs=2, batch_size=50, shuffle=False, verbose=0)
+        strategy = strata.Strategy("one_device", ["host"])
+        model = made().build(strategy=strategy)
+        with strategy.scope():
+            optimizer = strata.Optimizer("adam", learning_rate=0.01)
+
+        @strategy.function
+        def step(x, y):
+            loss = strata.average_loss(strata.example_losses("mse", model(x, training=True), y))
+            optimizer.minimize(loss, model.trainable_variables)
+            return loss
+        data = strata.Dataset.from_arrays(X, targets)
+        losses = [step(*batch).sum() for _ in range(2) for batch in strategy.batches(data, 50)]
+        self.assertEqual(len(losses), 12)
+        self.assertLess(losses[-1], losses[0])
+        self.assertEqual(model.sha256, fitted.sha256)
+
+    def test_variables_and_ops_in_a_function(self):
+        strategy = strata.Strategy("mirrored", ["host", "host"])
+        with strategy.scope():
+            total = strata.Variable("total", numpy.zeros(3, numpy.float32), aggregation="sum")
+
+        @strategy.function
+        def add(x):
+            total.assign(1 - 2 * x + strata.ops.square(x) / 4.0)
+            return x.mean(), strata.all_reduce(x.sum(), "mean")
+        means, sums = add(numpy.array([1, 2, 4], numpy.float32))
+        numpy.testing.assert_allclose(total.numpy(), 2 * (1 - 2 * numpy.array([1, 2, 4.0]) + numpy.array([1, 4, 16]) / 4))
+        self.assertAlmostEqual(float(strategy.reduce("mean", means)), 7 / 3, 6)
+        self.assertEqual([float(s) for s in sums], [7, 7])
+
+    def test_the_gil_is_released(self):
+        counted, done = [0], threading.Event()
+
+        def count():
+            while not done.is_set():
+                counted[0] += 1
+                time.sleep(0.001)
+        thread = threading.Thread(target=count)
+        thread.start()
+        start = time.monotonic()
+        model = small()
+        model.fit(numpy.tile(X, (200, 1)), numpy.tile(Y, 200), epochs=3, verbose=0, steps_per_execution=1000)
+        seconds = time.monotonic() - start
+        done.set()
+        thread.join()
+        self.assertGreater(counted[0], seconds * 1000 / 20)
+
+
+class Callbacks(unittest.TestCase):
+    def test_order_and_stopping(self):
+        calls = []
+
+        class Recorder(callbacks.Callback):
+            def on_train_begin(self, logs=None): calls.append("train")
+            def on_epoch_begin(self, epoch, logs=None): calls.append(f"epoch {epoch}")
+            def on_train_batch_end(self, batch, logs=None): calls.append(batch)
+            def on_epoch_end(self, epoch, logs=None): self.model.stop_training = epoch == 1
+            def on_train_end(self, logs=None): calls.append("end")
+        small().fit(X, Y, batch_size=150, epochs=5, verbose=0, callbacks=[Recorder()])
+        self.assertEqual(calls, ["train", "epoch 0", 0, 1, "epoch 1", 0, 1, "end"])
+
+    def test_early_stopping_restores_the_best_weights(self):
+        best = {}
+
+        class Best(callbacks.Callback):
+            def on_epoch_end(self, epoch, logs):
+                if logs["val_loss"] < best.get("loss", 9):
+                    best.update(loss=logs["val_loss"], sha=self.model.sha256)
+        noise = rng.integers(0, 2, 40)
+        stop = callbacks.EarlyStopping(patience=2, restore_best_weights=True)
+        model = small()
+        history = model.fit(X[:40], noise, epochs=300, validation_data=(X[40:80], noise), verbose=0, callbacks=[Best(), stop])
+        self.assertLess(len(history.epoch), 300)
+        self.assertEqual(stop.stopped_epoch, history.epoch[-1])
+        self.assertEqual(model.sha256, best["sha"])
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = small()
+            model.fit(X, Y, epochs=2, verbose=0, callbacks=[callbacks.ModelCheckpoint(folder + "/m-{epoch}.strata"),
+                                                            callbacks.CSVLogger(folder + "/log.csv")])
+            self.assertEqual(strata.load(folder + "/m-2.strata").compile(device="host").sha256, model.sha256)
+            with open(folder + "/log.csv", newline="") as file:
+                rows = list(csv.DictReader(file))
+            self.assertEqual([r["epoch"] for r in rows], ["0", "1"])
+            self.assertLess(float(rows[1]["loss"]), float(rows[0]["loss"]))
+
+    def test_an_exception_of_a_callback_is_raised_by_fit(self):
+        def fail(epoch, logs):
+            raise KeyError("mine")
+        model = small()
+        with self.assertRaises(KeyError):
+            model.fit(X, Y, epochs=3, verbose=0, callbacks=[callbacks.LambdaCallback(on_epoch_end=fail)])
+        with self.assertRaises(KeyboardInterrupt):
+            def interrupt(epoch, logs):
+                raise KeyboardInterrupt
+            model.fit(X, Y, epochs=3, verbose=0, callbacks=[callbacks.LambdaCallback(on_epoch_end=interrupt)])
+        model.fit(X, Y, verbose=0)  # the model can be used on
+
+
+class Data(unittest.TestCase):
+    def test_arrays_are_not_copied(self):
+        for given in (X.copy(), Foreign(X.copy())):
+            data = strata.Dataset.from_arrays(given)
+            memory = given.array if isinstance(given, Foreign) else given
+            memory[5] = 42
+            first = list(data)[5][0]
+            numpy.testing.assert_array_equal(first, numpy.full(8, 42, numpy.float32))
+
+    def test_generators_loaders_and_maps_give_what_arrays_give(self):
+        def losses(data, **options):
+            return small(seed=4).fit(data, epochs=2, shuffle=False, verbose=0, **options).history["loss"]
+        expected = losses(strata.Dataset.from_arrays(X, Y), batch_size=50)
+        generated = strata.Dataset.from_generator(lambda: zip(X, Y))
+        self.assertEqual(losses(generated, batch_size=50), expected)
+        loader = [(X[i:i + 50], Y[i:i + 50]) for i in range(0, 300, 50)]
+        self.assertEqual(losses(strata.Dataset.from_batches(loader)), expected)
+        half = strata.Dataset.from_arrays(X / 2, Y).map(lambda x, y: (x * 2, y), threads=2)
+        self.assertEqual(losses(half, batch_size=50), expected)
+
+    def test_a_generator_knows_its_epoch_and_its_errors_are_raised(self):
+        epochs = []
+
+        def make(epoch):
+            epochs.append(epoch)
+            yield from zip(X[:10], Y[:10])
+        small().fit(strata.Dataset.from_generator(make), epochs=3, verbose=0)
+        self.assertEqual(sorted(set(epochs)), [0, 1, 2])
+
+        def broken():
+            yield X[0], Y[0]
+            raise OSError("the disk is gone")
+        with self.assertRaisesRegex(OSError, "the disk is gone"):
+            small().fit(strata.Dataset.from_generator(broken), verbose=0)
+
+    def test_stages(self):
+        data = strata.Dataset.from_arrays(X, Y)
+        self.assertEqual(len(data.take(10)), 10)
+        self.assertEqual([p[0].shape for p in data.batch(128)], [(128, 8), (128, 8), (44, 8)])
+        first, last = data.split(0.25)
+        self.assertEqual((len(first), len(last), data.n_classes, data.element_shape), (225, 75, 2, (8,)))
+        self.assertEqual(len(data), 300)  # the stages left it as it was
+
+
+class Foreign:
+    """An array of another framework, as far as DLPack shows it."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, *arguments, **options):
+        return self.array.__dlpack__(*arguments, **options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class Models(unittest.TestCase):
+    def test_files_pickles_copies_and_weights(self):
+        model = small()
+        model.fit(X, Y, verbose=0)
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(folder + "/m.strata")
+            loaded = strata.load(folder + "/m.strata").compile(device="host")
+        other = small()
+        other.fit(X, Y, epochs=2, verbose=0)
+        other.set_weights(model.weights)
+        for same in (loaded, other, pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+            self.assertEqual(same.sha256, model.sha256)
+        self.assertEqual(strata.Model.from_json(model.to_json()).to_json(), model.to_json())
+
+    def test_a_checkpoint_goes_on_with_the_same_bits(self):
+        whole, first = small(), small()
+        second = strata.Sequential([layers.dense(8, activation="tanh"), layers.dense(2)], input_shape=8)
+        second.compile(strata.optimizers.Adam(0.01), device="host")
+        whole.fit(X, Y, epochs=3, verbose=0)
+        first.fit(X, Y, epochs=2, verbose=0)
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(second.load_checkpoint(folder + "/c"), 0)
+            first.save_checkpoint(folder + "/c", 2)
+            second.fit(X, Y, epochs=3, initial_epoch=second.load_checkpoint(folder + "/c"), verbose=0)
+        self.assertEqual(second.sha256, whole.sha256)
+
+    def test_keras_names_are_the_library_s_layers(self):
+        pairs = [
+            (layers.Conv2D(8, 3, strides=2, padding="same"), layers.conv2d(8, 3, stride=2, padding="same")),
+            (layers.MaxPooling2D(2), layers.max_pool2d(2)),
+            (layers.Embedding(10, 4), layers.embedding(10, 4)),
+            (layers.Dense(3, use_bias=False), layers.dense(3, no_bias=True)),
+            (layers.BatchNormalization(), layers.batch_norm())]
+        for keras, own in pairs:
+            self.assertEqual(keras, own)
+        block = layers.residual([layers.Conv2D(4, 3, padding="same")], activation="relu")
+        model = strata.Sequential([layers.Conv2D(4, 3), block, layers.GlobalAveragePooling2D(), layers.Dense(2)], (6, 6, 1))
+        model.compile(device="host")
+        self.assertEqual(model.predict(rng.random((3, 6, 6, 1))).shape, (3, 2))
+
+    def test_devices_are_listed(self):
+        host = next(d for d in strata.devices() if d.id == "host")
+        self.assertEqual((host.device_class, host.skipped), ("host", ""))
+
+
+class Errors(unittest.TestCase):
+    def fails(self, kind, words, call):
+        with self.assertRaisesRegex(kind, words) as caught:
+            call()
+        self.assertIsInstance(caught.exception, strata.Error)
+
+    def test_bad_input_says_what_is_wrong(self):
+        model = small()
+        model.fit(X, Y, verbose=0)
+        self.fails(ValueError, r"the model takes \(8\)", lambda: model.fit(X[:, :3], Y))
+        self.fails(ValueError, "numbers are needed", lambda: model.fit(numpy.array(["a", "b"]), Y))
+        self.fails(ValueError, "fit_options has no option 'patient'", lambda: model.fit(X, Y, patient=3))
+        self.fails(ValueError, "there is no layer \"dens\"|dens", lambda: strata.Model.from_json(
+            {"input": [2], "layers": [{"layer": "dens", "units": 2}]}))
+        self.fails(RuntimeError, 'there is no "opncl"', lambda: strata.Device("opncl"))
+        self.fails(ValueError, "is no parameter", lambda: model.set_weights({"nothing/kernel": 1}))
+        self.fails(ValueError, r"dense/kernel is \(8, 8\)", lambda: model.set_weights({"dense/kernel": numpy.zeros(3)}))
+        self.fails(ValueError, "compiled already", lambda: model.compile("sgd"))
+        self.fails(ValueError, "no input shape", lambda: small().summary())
+        self.fails(ValueError, "leave y", lambda: model.fit(strata.Dataset.from_arrays(X, Y), Y))
+        self.fails(ValueError, "do not fit in 32 bits", lambda: strata.Dataset.from_generator(lambda: [(2**40,)]))
+        self.fails(ValueError, "while they are traced", lambda: model(X))
+        self.fails(ValueError, "mirored", lambda: strata.Strategy("mirored"))
+        with self.assertRaises(ValueError):
+            model.fit(X, Y, validation_split=0.1, callbacks=[callbacks.EarlyStopping("val_acuracy")], verbose=0)
+        self.assertEqual(strata.InvalidError.status, "INVALID")
+
+
+class Estimator(unittest.TestCase):
+    def test_scikit_learn_s_checks_pass(self):
+        try:
+            from sklearn.utils.estimator_checks import check_estimator
+            from strata.sklearn import StrataClassifier
+        except ImportError as error:
+            self.skipTest(f"scikit-learn from 1.6 on is not installed: {error}")
+        check_estimator(StrataClassifier())
+
+
+if __name__ == "__main__":
+    result = unittest.main(exit=False, verbosity=2).result
+    for test, reason in result.skipped:
+        print(f"skipped: {test}: {reason}")
+    sys.exit(not result.wasSuccessful())
