@@ -10,6 +10,7 @@
 #include "strata/dataset.h"
 #include "strata/device.h"
 #include "strata/distribute.h"
+#include "strata/events.h"
 #include "strata/executable.h"
 #include "strata/graph.h"
 #include "strata/layers.h"

@@ -23,7 +23,7 @@ FLOORS = [
     ["core/compile"],
     ["core/run"],
     ["backends/registry.h"],
-    ["core/data", "core/optimizer", "core/loss", "core/layer", "backends/kernel", "backends/host",
+    ["core/data", "core/events", "core/optimizer", "core/loss", "core/layer", "backends/kernel", "backends/host",
      "backends/null", "backends/plugin", "backends/pjrt"],
     ["core/metric", "backends/opencl", "backends/vulkan", "backends/fallback"],
     ["core/model", "backends"],

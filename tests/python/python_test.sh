@@ -10,7 +10,8 @@ fetched=$STRATA_SOURCE_DIR/build/python-packages
 if [ ! -e "$fetched/complete" ]; then
     rm -rf "$fetched"
     python3 -m venv "$fetched" >/dev/null 2>&1 &&
-        "$fetched/bin/pip" -q --retries 1 --timeout 20 install setuptools wheel numpy scikit-learn >/dev/null 2>&1 &&
+        "$fetched/bin/pip" -q --retries 1 --timeout 20 install setuptools wheel numpy scikit-learn tensorboard >/dev/null \
+            2>&1 &&
         touch "$fetched/complete"
 fi
 python=""

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import unittest
+import zlib
 
 import numpy
 
@@ -216,6 +217,70 @@ class Callbacks(unittest.TestCase):
                 raise KeyboardInterrupt
             model.fit(X, Y, epochs=3, verbose=0, callbacks=[callbacks.LambdaCallback(on_epoch_end=interrupt)])
         model.fit(X, Y, verbose=0)  # the model can be used on
+
+
+class TensorBoard(unittest.TestCase):
+    def test_the_package_tensorboard_reads_what_was_written(self):
+        try:
+            from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        except ImportError as error:
+            self.skipTest(f"tensorboard is not installed: {error}")
+
+        def read(folder):
+            run = EventAccumulator(folder, size_guidance={"scalars": 0, "images": 0})
+            run.Reload()
+            return run
+        with tempfile.TemporaryDirectory() as folder:
+            board = callbacks.TensorBoard(folder, histogram_freq=1, update_freq=2)
+            model = small()
+            history = model.fit(X, Y, batch_size=50, epochs=3, validation_data=(X, Y), verbose=0, callbacks=[board]).history
+            train, validation = read(folder + "/train"), read(folder + "/validation")
+            self.assertEqual([round(e.value, 5) for e in train.Scalars("epoch_loss")], [round(v, 5) for v in history["loss"]])
+            self.assertEqual([e.step for e in validation.Scalars("epoch_accuracy")], [0, 1, 2])
+            self.assertEqual([e.step for e in train.Scalars("batch_loss")], list(range(0, 18, 2)))
+            counts = train.Histograms("dense/kernel")[-1].histogram_value
+            weights = model.weights["dense/kernel"]
+            self.assertEqual((counts.num, sum(counts.bucket)), (64, 64))
+            self.assertAlmostEqual(counts.sum, weights.sum(dtype=float), 4)
+            numbers = numpy.histogram(weights, 30, (counts.min, counts.max))[0]
+            self.assertLessEqual(numpy.abs(numbers - counts.bucket).sum(), 2)  # a value on an edge may be in either
+
+            events = callbacks.Events(folder + "/other")
+            picture = rng.integers(0, 256, (5, 7, 3)).astype(numpy.uint8)
+            events.image("picture", 4, picture)
+            events.text("note", 1, "**bold** \u00e4")
+            events.hyperparameters({"rate": 0.1, "optimizer": "adam"}, ["epoch_loss"])
+            events.flush()
+            other = read(folder + "/other")
+            image = other.Images("picture")[0]
+            self.assertEqual((image.step, image.width, image.height), (4, 7, 5))
+            numpy.testing.assert_array_equal(png_pixels(image.encoded_image_string, 3), picture)
+            self.assertEqual(other.Tensors("note")[0].tensor_proto.string_val, ["**bold** \u00e4".encode()])
+            from tensorboard.plugins.hparams import plugin_data_pb2
+            data = plugin_data_pb2.HParamsPluginData.FromString(
+                other.SummaryMetadata("_hparams_/session_start_info").plugin_data.content).session_start_info.hparams
+            self.assertEqual((data["rate"].number_value, data["optimizer"].string_value), (0.1, "adam"))
+
+    def test_bad_calls(self):
+        with self.assertRaisesRegex(strata.UnavailableError, "cannot make the folder"):
+            callbacks.Events("/proc/no/such")
+        with tempfile.TemporaryDirectory() as folder:
+            events = callbacks.Events(folder)
+            for call in (lambda: events.scalar("", 0, 1), lambda: events.image("x", 0, numpy.zeros((3, 3), numpy.uint8))):
+                with self.assertRaises(strata.InvalidError):
+                    call()
+
+
+def png_pixels(file, channels):
+    """The pixels of a PNG without filters, as the library writes it."""
+    at, data, header = 8, b"", None
+    while at < len(file):
+        n, kind = int.from_bytes(file[at:at + 4], "big"), file[at + 4:at + 8]
+        content = file[at + 8:at + 8 + n]
+        assert zlib.crc32(kind + content) == int.from_bytes(file[at + 8 + n:at + 12 + n], "big")
+        header, data, at = content if kind == b"IHDR" else header, data + (content if kind == b"IDAT" else b""), at + 12 + n
+    columns, rows = (int.from_bytes(header[i:i + 4], "big") for i in (0, 4))
+    return numpy.frombuffer(zlib.decompress(data), numpy.uint8).reshape(rows, -1)[:, 1:].reshape(rows, columns, channels)
 
 
 class Data(unittest.TestCase):

@@ -2,10 +2,14 @@
 """Callbacks of fit, evaluate and predict, with Keras' names. `logs` holds numbers by name: loss, accuracy, metrics, and with
 val_ in front those of the validation data."""
 import csv
+import json
 import math
+import os
 import shutil
 import sys
 import time
+
+from ._native import Handle, ctype, lib
 
 
 class Callback:
@@ -25,7 +29,7 @@ class Callback:
 
 def wants_batches(callback):
     """Whether it overrides on_train_batch_end, which costs a call of Python in each step."""
-    return type(callback).on_train_batch_end is not Callback.on_train_batch_end
+    return getattr(callback.on_train_batch_end, "__func__", None) is not Callback.on_train_batch_end
 
 
 class LambdaCallback(Callback):
@@ -117,6 +121,76 @@ class CSVLogger(Callback):
 
     def on_train_end(self, logs=None):
         self.file.close()
+
+
+class Events(Handle):
+    """An event file of TensorBoard (strata/events.h) in the folder of a run."""
+    _destroy = "events_destroy"
+
+    def __init__(self, folder):
+        super().__init__(lib.events_create(folder))
+
+    def scalar(self, tag, step, value):
+        lib.events_scalar(self, tag, step, value)
+
+    def histogram(self, tag, step, values):
+        lib.events_histogram(self, tag, step, values)
+
+    def image(self, tag, step, picture):
+        lib.events_image(self, tag, step, picture)
+
+    def text(self, tag, step, text):
+        lib.events_text(self, tag, step, text)
+
+    def hyperparameters(self, parameters: dict, metrics=()):
+        """Texts and numbers by name, and the tags of the scalars that the run is judged by."""
+        given = (ctype("strata_hyperparameter") * max(1, len(parameters)))()
+        for one, (name, value) in zip(given, parameters.items()):
+            one.name = name.encode()
+            if isinstance(value, (int, float)):
+                one.number = value
+            else:
+                one.text = str(value).encode()
+        lib.events_hyperparameters(self, list(given[:len(parameters)]), list(metrics))
+
+    def flush(self):
+        """Waits until all is in the file."""
+        lib.events_flush(self)
+
+
+class TensorBoard(Callback):
+    """Writes what `tensorboard --logdir log_dir` shows: numbers of each epoch in log_dir/train and log_dir/validation, and the
+    model as text; with update_freq N those of every N-th batch; with histogram_freq N histograms of the weights every N epochs."""
+
+    def __init__(self, log_dir="logs", histogram_freq=0, update_freq="epoch"):
+        self.log_dir, self.histogram_freq, self.update_freq, self.batch = str(log_dir), histogram_freq, update_freq, 0
+        if update_freq != "epoch":
+            self.on_train_batch_end = self.write_batch
+
+    def on_train_begin(self, logs=None):
+        self.runs = {"train": Events(os.path.join(self.log_dir, "train"))}
+        self.runs["train"].text("model", 0, "```json\n" + json.dumps(json.loads(self.model.to_json()), indent=2) + "\n```")
+
+    def write_batch(self, batch, logs):
+        if self.batch % self.update_freq == 0:
+            for name, value in logs.items():
+                self.runs["train"].scalar(f"batch_{name}", self.batch, value)
+        self.batch += 1
+
+    def on_epoch_end(self, epoch, logs=None):
+        for name, value in logs.items():
+            run, name = ("validation", name[4:]) if name.startswith("val_") else ("train", name)
+            if run not in self.runs:
+                self.runs[run] = Events(os.path.join(self.log_dir, run))
+            self.runs[run].scalar(f"epoch_{name}", epoch, value)
+        if self.histogram_freq and epoch % self.histogram_freq == 0:
+            for name, value in self.model.weights.items():
+                self.runs["train"].histogram(name, epoch, value)
+
+    def on_train_end(self, logs=None):
+        for run in self.runs.values():
+            run.flush()
+            run.close()
 
 
 class TerminateOnNaN(Callback):

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An event file and the thread that writes it. A caller appends whole records to a queue in memory; the thread takes the queue,
+ * writes it, and takes the next one. A caller waits only where more than MOST_QUEUED bytes are not written yet. */
+#include "core/events/events.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cluster/wire/crc32c.h"
+#include "core/base/file.h"
+#include "core/events/protobuf.h"
+
+enum { MOST_QUEUED = 64 << 20 };
+
+struct strata_events {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    /* A record was added, or the events end; what was taken has been written. */
+    pthread_cond_t added, written;
+    strata_text queue;
+    /* The thread is writing what it took. */
+    bool writing, ending;
+    /* The first failure; later records are dropped. */
+    strata_error failure;
+    char *path;
+    int file;
+};
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void add_word(strata_text *text, uint64_t value, int n_bytes) {
+    unsigned char bytes[8];
+    for (int i = 0; i < n_bytes; i++) bytes[i] = (unsigned char)(value >> (8 * i));
+    strata_text_add_bytes(text, bytes, (size_t)n_bytes);
+}
+
+/* TFRecord stores a CRC32C that is rotated by 15 bits plus a constant, as a CRC of bytes that contain CRCs is weak. */
+static uint32_t masked_crc(const void *bytes, size_t n_bytes) {
+    uint32_t crc = strata_crc32c(0, bytes, n_bytes);
+    return (crc >> 15 | crc << 17) + 0xA282EAD8u;
+}
+
+/* A TFRecord: the length in 8 bytes, its CRC, the bytes, their CRC. */
+static void add_record(strata_text *queue, const strata_text *event) {
+    size_t start = queue->n_bytes;
+    add_word(queue, event->n_bytes, 8);
+    if (queue->failed) return;
+    add_word(queue, masked_crc(queue->bytes + start, 8), 4);
+    strata_text_add_bytes(queue, event->bytes, event->n_bytes);
+    add_word(queue, masked_crc(event->bytes, event->n_bytes), 4);
+}
+
+static strata_status write_all(strata_events *e, const char *bytes, size_t n_bytes, strata_error *err) {
+    while (n_bytes) {
+        ssize_t n = write(e->file, bytes, n_bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return strata_file_fail(err, errno, e->path, "write");
+        bytes += n;
+        n_bytes -= (size_t)n;
+    }
+    return STRATA_OK;
+}
+
+static void *write_queue(void *argument) {
+    strata_events *e = argument;
+    pthread_mutex_lock(&e->mutex);
+    for (;;) {
+        while (!e->queue.n_bytes && !e->ending) pthread_cond_wait(&e->added, &e->mutex);
+        if (!e->queue.n_bytes) break;
+        strata_text taken = e->queue;
+        e->queue = (strata_text){0};
+        e->writing = true;
+        bool failed = e->failure.status != STRATA_OK;
+        pthread_mutex_unlock(&e->mutex);
+        strata_error failure = {0};
+        if (!failed) (void)!write_all(e, taken.bytes, taken.n_bytes, &failure);
+        strata_text_finish(&taken);
+        pthread_mutex_lock(&e->mutex);
+        if (failure.status) e->failure = failure;
+        e->writing = false;
+        pthread_cond_broadcast(&e->written);
+    }
+    pthread_mutex_unlock(&e->mutex);
+    return NULL;
+}
+
+static strata_status latched(const strata_events *e, strata_error *err) {
+    if (!e->failure.status) return STRATA_OK;
+    return strata_fail(err, e->failure.status, "%s", e->failure.message);
+}
+
+static strata_status add_event(strata_events *e, strata_text *event, strata_error *err) {
+    pthread_mutex_lock(&e->mutex);
+    while (e->queue.n_bytes > MOST_QUEUED && !e->failure.status) pthread_cond_wait(&e->written, &e->mutex);
+    strata_status status = latched(e, err);
+    if (!status) {
+        size_t before = e->queue.n_bytes;
+        if (!event->failed) add_record(&e->queue, event);
+        if (event->failed || e->queue.failed) {
+            e->queue.failed = false;
+            e->queue.n_bytes = before; /* whole records only */
+            status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: an event of %zu bytes", e->path, event->n_bytes);
+        }
+        pthread_cond_signal(&e->added);
+    }
+    pthread_mutex_unlock(&e->mutex);
+    strata_text_finish(event);
+    return status;
+}
+
+strata_status strata_events_add(strata_events *events, int64_t step, int field, strata_text *content, strata_error *err) {
+    strata_text event = {0};
+    strata_proto_double(&event, 1, now());
+    strata_proto_integer(&event, 2, step);
+    strata_proto_message(&event, field, content);
+    return add_event(events, &event, err);
+}
+
+/* The folder and those above it. */
+static strata_status make_folders(const char *folder, strata_error *err) {
+    char *path = strdup(folder);
+    if (!path) return strata_fail(err, STRATA_OUT_OF_MEMORY, "events: the path of a folder");
+    int failed = 0;
+    for (char *at = path + 1; *path && !failed; at++) {
+        if (*at && *at != '/') continue;
+        char end = *at;
+        *at = '\0';
+        struct stat info;
+        if (mkdir(path, 0777) && errno != EEXIST)
+            failed = errno;
+        else if (stat(path, &info))
+            failed = errno;
+        else if (!S_ISDIR(info.st_mode))
+            failed = ENOTDIR;
+        *at = end;
+        if (!end) break;
+    }
+    free(path);
+    return failed ? strata_file_fail(err, failed, folder, "make the folder") : STRATA_OK;
+}
+
+/* A file that is not there yet: events.out.tfevents.SECONDS.HOST.PROCESS.NUMBER, by which TensorBoard finds it. */
+static strata_status open_file(strata_events *e, const char *folder, strata_error *err) {
+    char host[65] = "localhost";
+    if (gethostname(host, sizeof host - 1)) strcpy(host, "localhost");
+    for (int number = 0; number < 10000; number++) {
+        strata_text path = {0};
+        strata_text_add(&path, "%s/events.out.tfevents.%010lld.%s.%ld.%d", folder, (long long)now(), host, (long)getpid(),
+                        number);
+        free(e->path);
+        e->path = NULL;
+        STRATA_TRY(strata_text_take(&path, &e->path, NULL, err));
+        e->file = open(e->path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+        if (e->file >= 0) return STRATA_OK;
+        if (errno != EEXIST) break;
+    }
+    return strata_file_fail(err, errno, e->path, "create");
+}
+
+strata_status strata_events_create(const char *folder, strata_events **out_events, strata_error *err) {
+    if (!folder || !*folder) return strata_fail(err, STRATA_INVALID, "events: the folder has no name");
+    STRATA_TRY(make_folders(folder, err));
+    strata_events *e = calloc(1, sizeof *e);
+    if (!e) return strata_fail(err, STRATA_OUT_OF_MEMORY, "events: the writer of %s", folder);
+    pthread_mutex_init(&e->mutex, NULL);
+    pthread_cond_init(&e->added, NULL);
+    pthread_cond_init(&e->written, NULL);
+    e->file = -1;
+    strata_status status = open_file(e, folder, err);
+    int failed = status ? 0 : pthread_create(&e->thread, NULL, write_queue, e);
+    if (failed) status = strata_fail(err, STRATA_UNAVAILABLE, "%s: no thread to write it: %s", e->path, strerror(failed));
+    if (status) {
+        if (e->file >= 0) {
+            close(e->file);
+            unlink(e->path);
+        }
+        e->file = -1;
+        strata_events_destroy(e);
+        return status;
+    }
+    strata_text first = {0};
+    strata_proto_double(&first, 1, now());
+    strata_proto_string(&first, 3, "brain.Event:2");
+    status = add_event(e, &first, err);
+    if (!status) status = strata_events_flush(e, err);
+    if (status)
+        strata_events_destroy(e);
+    else
+        *out_events = e;
+    return status;
+}
+
+strata_status strata_events_flush(strata_events *events, strata_error *err) {
+    pthread_mutex_lock(&events->mutex);
+    while ((events->queue.n_bytes || events->writing) && !events->failure.status)
+        pthread_cond_wait(&events->written, &events->mutex);
+    strata_status status = latched(events, err);
+    pthread_mutex_unlock(&events->mutex);
+    return status;
+}
+
+void strata_events_destroy(strata_events *events) {
+    if (!events) return;
+    if (events->file >= 0) {
+        pthread_mutex_lock(&events->mutex);
+        events->ending = true;
+        pthread_cond_signal(&events->added);
+        pthread_mutex_unlock(&events->mutex);
+        pthread_join(events->thread, NULL);
+        close(events->file);
+    }
+    strata_text_finish(&events->queue);
+    pthread_cond_destroy(&events->added);
+    pthread_cond_destroy(&events->written);
+    pthread_mutex_destroy(&events->mutex);
+    free(events->path);
+    free(events);
+}
