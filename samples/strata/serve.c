@@ -325,15 +325,10 @@ static bool read_address(const char *host, int64_t port, struct sockaddr_storage
 }
 
 /* Serves until a signal comes. */
-static int listen_and_serve(const serve_options *options, server *s) {
+static int listen_and_serve(const serve_options *options, server *s, const sigset_t *signals) {
     struct sockaddr_storage address;
     if (!read_address(options->host, options->port, &address))
         return usage_error("--host: \"%s\" is no address such as 127.0.0.1, 0.0.0.0 or ::1", options->host);
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* of all threads that begin from here on */
     const unsigned flags =
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | (address.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0);
     struct MHD_Daemon *daemon = MHD_start_daemon(
@@ -354,7 +349,7 @@ static int listen_and_serve(const serve_options *options, server *s) {
         v6 ? "[" : "", options->host, v6 ? "]" : "", info ? info->port : (unsigned)options->port);
     fflush(stdout);
     int received = 0;
-    sigwait(&signals, &received);
+    sigwait(signals, &received);
     MHD_socket listening = MHD_quiesce_daemon(daemon); /* no new connections; requests that run are answered */
     for (int i = 0; i < 500 && s->active; i++) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     MHD_stop_daemon(daemon);
@@ -366,7 +361,7 @@ static int listen_and_serve(const serve_options *options, server *s) {
     return EXIT_OK;
 }
 
-static int serve(const serve_options *options, server *s, strata_device *device) {
+static int serve(const serve_options *options, server *s, strata_device *device, const sigset_t *signals) {
     strata_error err = {0};
     served_model *m = &s->served;
     m->element = strata_model_input_shape(m->model);
@@ -377,7 +372,7 @@ static int serve(const serve_options *options, server *s, strata_device *device)
     if (!status) status = batches_create(m, options->batch, options->wait_ms * 1e-3, options->most_waiting, &s->batches, &err);
     if (status) return report(FAILING_RUN, status, &err);
     pthread_mutex_init(&s->writing, NULL);
-    const int code = listen_and_serve(options, s);
+    const int code = listen_and_serve(options, s, signals);
     batches_destroy(s->batches);
     pthread_mutex_destroy(&s->writing);
     return code;
@@ -396,6 +391,12 @@ static int run(const command *command, int argc, char **argv) {
     int n_arguments = 0;
     int code = read_options(command, argc, argv, &options, arguments, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
+    /* Before the first thread begins, a driver's too, so that the signals wait for sigwait. */
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
     strata_error err = {0};
     server s = {0};
     strata_device *device = NULL;
@@ -404,7 +405,7 @@ static int run(const command *command, int argc, char **argv) {
     if (!status && strata_model_tokenizer(s.served.model, &s.served.tokenizer, &err) == STRATA_UNAVAILABLE)
         s.served.tokenizer = NULL; /* the model learned from no texts */
     code = status ? report(FAILING_DATA, status, &err) : open_device(&options.device, &device);
-    if (!code) code = serve(&options, &s, device);
+    if (!code) code = serve(&options, &s, device, &signals);
     strata_model_destroy(s.served.model);
     strata_device_close(device);
     strata_preprocessing_destroy(s.served.preprocessing);
