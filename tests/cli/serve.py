@@ -170,7 +170,8 @@ def arrays_of_numbers():
     train(None, "columns.npz", "columns.strata")
     for kind, example in (("pictures", lambda i: [[[v] for v in numbers(i)[r:r + 3]] for r in (0, 3)]), ("columns", numbers)):
         files = [str(FOLDER / f"{kind}.strata"), str(FOLDER / f"{kind}.npz")]
-        run = subprocess.run([STRATA, "predict", *files, "--device", "host", "--json"], capture_output=True, text=True, check=True)
+        run = subprocess.run([STRATA, "predict", *files, "--device", "host", "--json"], capture_output=True, text=True,
+                             check=True)
         expected = [json.loads(line) for line in run.stdout.splitlines()]
         with Server(f"{kind}.strata") as server:
             code, answer = server.post({"inputs": [example(i) for i in range(40)]})
