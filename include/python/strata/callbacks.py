@@ -160,7 +160,8 @@ class Events(Handle):
 
 class TensorBoard(Callback):
     """Writes what `tensorboard --logdir log_dir` shows: numbers of each epoch in log_dir/train and log_dir/validation, and the
-    model as text; with update_freq N those of every N-th batch; with histogram_freq N histograms of the weights every N epochs."""
+    model as text; with update_freq N those of every N-th batch; with histogram_freq N histograms of the weights every N-th
+    epoch."""
 
     def __init__(self, log_dir="logs", histogram_freq=0, update_freq="epoch"):
         self.log_dir, self.histogram_freq, self.update_freq, self.batch = str(log_dir), histogram_freq, update_freq, 0

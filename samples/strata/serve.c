@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * strata serve: answers of a model over HTTP/1.1, by libmicrohttpd, which has a thread for each connection.
+ *
+ *     POST /predict    {"inputs": [[...], ...]} (serve.h)      {"predictions": [{"index": 0, "class": 3, ...}, ...]}
+ *     GET /model       what the model takes and answers
+ *     GET /health      200 while it serves
+ *     GET /metrics     counts and times, for Prometheus (text format 0.0.4) */
+#include "serve.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "answers.h"
+#include "core/base/json.h"
+#include "own.h"
+
+#if STRATA_WITH_HTTP
+#include <arpa/inet.h>
+#include <microhttpd.h>
+#endif
+
+typedef struct serve_options {
+    const char *host;
+    int64_t port, batch, connections, most_waiting;
+    double wait_ms, most_mib, idle_s;
+    device_flags device;
+    bool json;
+} serve_options;
+
+static const option_row rows[] = {
+    {"port", "N", "the port to listen on; 0: any that is free, which is printed (8080)", OPTION_INT,
+     offsetof(serve_options, port), 0, 65535},
+    {"host", "ADDRESS", "the address to listen on; 0.0.0.0 or :: for all, without any protection (127.0.0.1)", OPTION_TEXT,
+     offsetof(serve_options, host), 0, 0},
+    {"batch", "N", "examples of several requests that the model runs on at once (64)", OPTION_INT,
+     offsetof(serve_options, batch), 1, 1 << 20},
+    {"wait-ms", "MS", "how long the first example of a batch waits for others (2)", OPTION_NUMBER,
+     offsetof(serve_options, wait_ms), 0, 60000},
+    {"max-request", "MIB", "the largest request (16)", OPTION_NUMBER, offsetof(serve_options, most_mib), 0.001, 4096},
+    {"max-waiting", "N", "examples that may wait; more get the answer 503 (4096)", OPTION_INT,
+     offsetof(serve_options, most_waiting), 1, 1 << 30},
+    {"connections", "N", "connections at a time (256)", OPTION_INT, offsetof(serve_options, connections), 1, 65536},
+    {"idle", "S", "a connection on which nothing comes for so long is closed (30)", OPTION_NUMBER,
+     offsetof(serve_options, idle_s), 1, 86400},
+    {"json", NULL, "say where it listens as a line of JSON", OPTION_FLAG, offsetof(serve_options, json), 0, 0},
+    DEVICE_OPTION_ROWS(serve_options, device),
+    {0}};
+
+#if STRATA_WITH_HTTP
+
+/* Upper limits of the buckets of request times, in seconds. */
+static const double bucket_limits[] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5};
+enum { N_BUCKETS = sizeof bucket_limits / sizeof *bucket_limits };
+/* HTTP codes that are answered, and counted. */
+static const unsigned codes[] = {200, 400, 404, 405, 413, 500, 503};
+enum { N_CODES = sizeof codes / sizeof *codes };
+
+typedef struct server {
+    served_model served;
+    batches *batches;
+    size_t most_bytes;
+    /* One at a time makes texts of answers. */
+    pthread_mutex_t writing;
+    atomic_ullong n_codes[N_CODES], in_bucket[N_BUCKETS + 1], microseconds;
+    atomic_int active;
+} server;
+
+/* One request while it comes in. */
+typedef struct request {
+    strata_text body;
+    bool too_large;
+    double started;
+} request;
+
+static void count_request(server *s, unsigned code, double seconds) {
+    for (int i = 0; i < N_CODES; i++) s->n_codes[i] += codes[i] == code;
+    int bucket = 0;
+    while (bucket < N_BUCKETS && seconds > bucket_limits[bucket]) bucket++;
+    s->in_bucket[bucket]++;
+    s->microseconds += (unsigned long long)(seconds * 1e6);
+}
+
+/* Sends the text, which is freed. */
+static enum MHD_Result send_text(server *s, struct MHD_Connection *connection, const request *r, unsigned code,
+                                 const char *type, char *text) {
+    static char nothing[] = "";
+    struct MHD_Response *response = MHD_create_response_from_buffer(text ? strlen(text) : 0, text ? text : nothing,
+                                                                    text ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+    if (!response) {
+        free(text);
+        return MHD_NO;
+    }
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (code == 503) MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    if (code == 405) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, POST");
+    enum MHD_Result result = MHD_queue_response(connection, code, response);
+    MHD_destroy_response(response);
+    count_request(s, code, now_seconds() - r->started);
+    return result;
+}
+
+/* {"error": "..."} */
+static enum MHD_Result send_error(server *s, struct MHD_Connection *connection, const request *r, unsigned code,
+                                  const char *message) {
+    strata_json_writer writer = {0};
+    char *text = NULL;
+    strata_json_begin_object(&writer);
+    strata_json_key(&writer, "error");
+    strata_json_write_string(&writer, message);
+    strata_json_end_object(&writer);
+    (void)!strata_json_take(&writer, &text, NULL, NULL);
+    return send_text(s, connection, r, code, "application/json", text);
+}
+
+/* ---- /predict ---- */
+
+static unsigned code_of(strata_status status) {
+    switch (status) {
+        case STRATA_INVALID:
+        case STRATA_DATA:
+            return 400;
+        case STRATA_UNAVAILABLE:
+            return 503;
+        default:
+            return 500;
+    }
+}
+
+/* {"predictions": [...]} of answers as strata predict --json writes them. */
+static strata_status write_predictions(server *s, const strata_array *predictions, bool probabilities, char **out,
+                                       strata_error *err) {
+    const int64_t n = predictions->shape.dims[0];
+    answers a = {.sample = s->served.sample,
+                 .preprocessing = s->served.preprocessing,
+                 .json = true,
+                 .classes = classifies(s->served.model),
+                 .probabilities = probabilities,
+                 .width = strata_shape_elements(predictions->shape) / n};
+    pthread_mutex_lock(&s->writing);
+    strata_text_add(&a.text, "{\"predictions\":[");
+    for (int64_t i = 0; i < n; i++) {
+        if (i) strata_text_add(&a.text, ",");
+        add_answer(&a, (const float *)predictions->data + i * a.width, i);
+        if (!a.text.failed) a.text.n_bytes--; /* the end of the line */
+    }
+    strata_text_add(&a.text, "]}\n");
+    pthread_mutex_unlock(&s->writing);
+    return strata_text_take(&a.text, out, NULL, err);
+}
+
+static enum MHD_Result predict(server *s, struct MHD_Connection *connection, const request *r) {
+    const char *type = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_TYPE);
+    const char *wants = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "probabilities");
+    strata_array examples = {0}, predictions = {0};
+    strata_error err = {0};
+    char *text = NULL;
+    strata_status status = read_inputs(&s->served, r->body.bytes ? r->body.bytes : "", r->body.n_bytes,
+                                       type && !strncmp(type, "image/", 6), &examples, &err);
+    unsigned code = status ? code_of(status) : 200;
+    if (!status) {
+        status = predict_in_batch(s->batches, &examples, &predictions, &err);
+        if (!status) status = write_predictions(s, &predictions, wants && strcmp(wants, "0"), &text, &err);
+        code = !status ? 200 : status == STRATA_UNAVAILABLE ? 503 : status == STRATA_DATA ? 400 : 500;
+    }
+    strata_array_finish(&examples);
+    strata_array_finish(&predictions);
+    if (status) return send_error(s, connection, r, code, err.message);
+    return send_text(s, connection, r, 200, "application/json", text);
+}
+
+/* ---- /model and /metrics ---- */
+
+static char *describe(const server *s) {
+    const served_model *m = &s->served;
+    const bool table = m->preprocessing && strata_preprocessing_get_kind(m->preprocessing) == STRATA_PREPROCESSING_TABLE;
+    strata_json_writer w = {0};
+    char *text = NULL;
+    strata_json_begin_object(&w);
+    strata_json_key(&w, "model");
+    strata_json_write_string(&w, strata_model_label(m->model));
+    strata_json_key(&w, "takes");
+    strata_json_write_string(&w, m->tokenizer ? "texts" : table ? "rows" : "inputs");
+    strata_json_key(&w, "input");
+    strata_json_begin_array(&w);
+    for (int i = 0; i < m->element.rank; i++) strata_json_write_int(&w, m->element.dims[i]);
+    strata_json_end_array(&w);
+    strata_json_key(&w, "dtype");
+    strata_json_write_string(&w, strata_dtype_name(m->dtype));
+    if (m->preprocessing && strata_preprocessing_n_classes(m->preprocessing)) {
+        strata_json_key(&w, "classes");
+        strata_json_begin_array(&w);
+        for (int i = 0; i < strata_preprocessing_n_classes(m->preprocessing); i++)
+            strata_json_write_string(&w, strata_preprocessing_class_name(m->preprocessing, i));
+        strata_json_end_array(&w);
+    }
+    strata_json_end_object(&w);
+    (void)!strata_json_take(&w, &text, NULL, NULL);
+    return text;
+}
+
+static char *list_metrics(server *s) {
+    strata_text t = {0};
+    char *text = NULL;
+    const batch_counts counts = count_batches(s->batches);
+    unsigned long long n = 0;
+    strata_text_add(
+        &t, "# HELP strata_requests_total Requests by the code of their answer.\n# TYPE strata_requests_total counter\n");
+    for (int i = 0; i < N_CODES; i++)
+        strata_text_add(&t, "strata_requests_total{code=\"%u\"} %llu\n", codes[i], (unsigned long long)s->n_codes[i]);
+    strata_text_add(&t,
+                    "# HELP strata_request_seconds From the first byte of a request to its answer.\n"
+                    "# TYPE strata_request_seconds histogram\n");
+    for (int i = 0; i < N_BUCKETS; i++) {
+        n += s->in_bucket[i];
+        strata_text_add(&t, "strata_request_seconds_bucket{le=\"%g\"} %llu\n", bucket_limits[i], n);
+    }
+    n += s->in_bucket[N_BUCKETS];
+    strata_text_add(&t,
+                    "strata_request_seconds_bucket{le=\"+Inf\"} %llu\nstrata_request_seconds_sum %.6f\n"
+                    "strata_request_seconds_count %llu\n",
+                    n, (double)s->microseconds * 1e-6, n);
+    strata_text_add(&t,
+                    "# HELP strata_batches_total Runs of the model.\n# TYPE strata_batches_total counter\n"
+                    "strata_batches_total %llu\n",
+                    (unsigned long long)counts.batches);
+    strata_text_add(&t,
+                    "# HELP strata_examples_total Examples that were answered.\n# TYPE strata_examples_total counter\n"
+                    "strata_examples_total %llu\n",
+                    (unsigned long long)counts.examples);
+    strata_text_add(&t,
+                    "# HELP strata_waiting_examples Examples that wait for a run.\n# TYPE strata_waiting_examples gauge\n"
+                    "strata_waiting_examples %lld\n",
+                    (long long)counts.waiting);
+    (void)!strata_text_take(&t, &text, NULL, NULL);
+    return text;
+}
+
+/* ---- requests ---- */
+
+static enum MHD_Result answer(server *s, struct MHD_Connection *connection, const request *r, const char *url,
+                              const char *method) {
+    char text[200];
+    const bool get = !strcmp(method, "GET") || !strcmp(method, "HEAD"), post = !strcmp(method, "POST");
+    const bool predicts = !strcmp(url, "/predict");
+    if (!predicts && strcmp(url, "/health") && strcmp(url, "/model") && strcmp(url, "/metrics")) {
+        snprintf(text, sizeof text, "there is no %.60s; there are POST /predict, GET /model, /health and /metrics", url);
+        return send_error(s, connection, r, 404, text);
+    }
+    if (predicts ? !post : !get) {
+        snprintf(text, sizeof text, "%s takes %s, not %.20s", url, predicts ? "POST" : "GET", method);
+        return send_error(s, connection, r, 405, text);
+    }
+    if (r->too_large) {
+        snprintf(text, sizeof text, "the request is larger than %zu bytes (--max-request)", s->most_bytes);
+        return send_error(s, connection, r, 413, text);
+    }
+    if (predicts) return predict(s, connection, r);
+    if (!strcmp(url, "/metrics"))
+        return send_text(s, connection, r, 200, "text/plain; version=0.0.4; charset=utf-8", list_metrics(s));
+    return send_text(s, connection, r, 200, "application/json",
+                     strcmp(url, "/model") ? strdup("{\"status\":\"ok\"}") : describe(s));
+}
+
+/* Called once when the head of a request is there, then for each part of its body, and at its end. */
+static enum MHD_Result handle(void *user, struct MHD_Connection *connection, const char *url, const char *method,
+                              const char *version, const char *part, size_t *part_bytes, void **state) {
+    server *s = user;
+    (void)version;
+    if (!*state) {
+        request *r = calloc(1, sizeof *r);
+        if (!r) return MHD_NO;
+        r->started = now_seconds();
+        s->active++;
+        *state = r;
+        /* A body that is somewhat too large is read and dropped, since many clients read no answer before they have sent all.
+         * One that says that it is far too large is refused at once. */
+        const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+        r->too_large = length && strtoull(length, NULL, 10) / 16 > s->most_bytes;
+        return r->too_large ? answer(s, connection, r, url, method) : MHD_YES;
+    }
+    request *r = *state;
+    if (!*part_bytes) return answer(s, connection, r, url, method);
+    if (r->body.n_bytes + *part_bytes > s->most_bytes) {
+        r->too_large = true;
+        strata_text_finish(&r->body);
+    } else if (!r->too_large) {
+        strata_text_add_bytes(&r->body, part, *part_bytes);
+    }
+    *part_bytes = 0;
+    return r->body.failed ? MHD_NO : MHD_YES;
+}
+
+static void forget(void *user, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode why) {
+    (void)connection, (void)why;
+    request *r = *state;
+    if (!r) return;
+    strata_text_finish(&r->body);
+    free(r);
+    *state = NULL;
+    ((server *)user)->active--;
+}
+
+/* ---- listening ---- */
+
+/* The address as sockaddr; false: it is none. */
+static bool read_address(const char *host, int64_t port, struct sockaddr_storage *out) {
+    struct sockaddr_in *v4 = (struct sockaddr_in *)out;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
+    memset(out, 0, sizeof *out);
+    if (!strcmp(host, "localhost")) host = "127.0.0.1";
+    if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons((uint16_t)port);
+        return true;
+    }
+    if (inet_pton(AF_INET6, host, &v6->sin6_addr) != 1) return false;
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons((uint16_t)port);
+    return true;
+}
+
+/* Serves until a signal comes. */
+static int listen_and_serve(const serve_options *options, server *s, const sigset_t *signals) {
+    struct sockaddr_storage address;
+    if (!read_address(options->host, options->port, &address))
+        return usage_error("--host: \"%s\" is no address such as 127.0.0.1, 0.0.0.0 or ::1", options->host);
+    const unsigned flags =
+        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | (address.ss_family == AF_INET6 ? MHD_USE_IPv6 : 0);
+    struct MHD_Daemon *daemon = MHD_start_daemon(
+        flags, (uint16_t)options->port, NULL, NULL, handle, s, MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)options->connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)options->idle_s,
+        MHD_OPTION_NOTIFY_COMPLETED, forget, s, MHD_OPTION_END);
+    strata_error err = {0};
+    if (!daemon) {
+        const strata_status status = strata_fail(&err, STRATA_UNAVAILABLE,
+                                                 "cannot listen on %s, port %lld: another program has it, or it is not allowed",
+                                                 options->host, (long long)options->port);
+        return report(FAILING_DATA, status, &err);
+    }
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_BIND_PORT);
+    const bool v6 = address.ss_family == AF_INET6;
+    printf(
+        options->json ? "{\"url\":\"http://%s%s%s:%u\"}\n" : "serving on http://%s%s%s:%u  (POST /predict; Ctrl-C ends it)\n",
+        v6 ? "[" : "", options->host, v6 ? "]" : "", info ? info->port : (unsigned)options->port);
+    fflush(stdout);
+    int received = 0;
+    sigwait(signals, &received);
+    MHD_socket listening = MHD_quiesce_daemon(daemon); /* no new connections; requests that run are answered */
+    for (int i = 0; i < 500 && s->active; i++) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    MHD_stop_daemon(daemon);
+    if (listening != MHD_INVALID_SOCKET) close(listening);
+    const batch_counts counts = count_batches(s->batches);
+    if (!options->json)
+        printf("answered %llu examples in %llu batches\n", (unsigned long long)counts.examples,
+               (unsigned long long)counts.batches);
+    return EXIT_OK;
+}
+
+static int serve(const serve_options *options, server *s, strata_device *device, const sigset_t *signals) {
+    strata_error err = {0};
+    served_model *m = &s->served;
+    m->element = strata_model_input_shape(m->model);
+    m->dtype = strata_model_input_dtype(m->model);
+    m->sample = sample_of_model(m->model, &(data_options){0});
+    s->most_bytes = (size_t)(options->most_mib * 1048576);
+    strata_status status = strata_model_compile(m->model, device, NULL, &err);
+    if (!status) status = batches_create(m, options->batch, options->wait_ms * 1e-3, options->most_waiting, &s->batches, &err);
+    if (status) return report(FAILING_RUN, status, &err);
+    pthread_mutex_init(&s->writing, NULL);
+    const int code = listen_and_serve(options, s, signals);
+    batches_destroy(s->batches);
+    pthread_mutex_destroy(&s->writing);
+    return code;
+}
+
+static int run(const command *command, int argc, char **argv) {
+    serve_options options = {.host = "127.0.0.1",
+                             .port = 8080,
+                             .batch = 64,
+                             .wait_ms = 2,
+                             .most_mib = 16,
+                             .most_waiting = 4096,
+                             .connections = 256,
+                             .idle_s = 30};
+    const char *arguments[1] = {NULL};
+    int n_arguments = 0;
+    int code = read_options(command, argc, argv, &options, arguments, &n_arguments);
+    if (code) return code < 0 ? EXIT_OK : code;
+    /* Before the first thread begins, a driver's too, so that the signals wait for sigwait. */
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    strata_error err = {0};
+    server s = {0};
+    strata_device *device = NULL;
+    strata_status status = strata_model_load(arguments[0], &s.served.model, &err);
+    if (!status) status = recall_preprocessing(s.served.model, &s.served.preprocessing, &err);
+    if (!status && strata_model_tokenizer(s.served.model, &s.served.tokenizer, &err) == STRATA_UNAVAILABLE)
+        s.served.tokenizer = NULL; /* the model learned from no texts */
+    code = status ? report(FAILING_DATA, status, &err) : open_device(&options.device, &device);
+    if (!code) code = serve(&options, &s, device, &signals);
+    strata_model_destroy(s.served.model);
+    strata_device_close(device);
+    strata_preprocessing_destroy(s.served.preprocessing);
+    strata_tokenizer_destroy(s.served.tokenizer);
+    return code;
+}
+
+#else
+
+static int run(const command *command, int argc, char **argv) {
+    (void)command, (void)argc, (void)argv;
+    strata_error err = {0};
+    return report(FAILING_DEVICE,
+                  strata_fail(&err, STRATA_UNSUPPORTED,
+                              "serve: this build has no HTTP server; install libmicrohttpd-dev and build again"),
+                  &err);
+}
+
+#endif
+
+const command command_serve = {
+    .name = "serve",
+    .arguments = "MODEL.strata",
+    .summary = "answer requests for predictions over HTTP",
+    .details =
+        "POST /predict takes {\"inputs\": [[...], ...]}, for a table {\"rows\": [{\"column\": 5.1}, ...]}, for texts\n"
+        "{\"texts\": [\"...\"]}, or the bytes of a picture (Content-Type: image/png), and answers as predict --json\n"
+        "does: {\"predictions\": [...]}; with ?probabilities=1 those of all classes. GET /model, /health, /metrics.\n"
+        "There is no encryption and no password: put it behind a proxy that has them, or leave it on 127.0.0.1.\n",
+    .options = rows,
+    .least_arguments = 1,
+    .most_arguments = 1,
+    .run = run};

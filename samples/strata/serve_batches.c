@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One thread runs the model; callers put their examples into its queue and wait for their part of the answers. A program is
+ * compiled for each number of examples, so a batch is filled up with zeros to the next power of two. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "serve.h"
+
+/* One caller's examples. It lies on the caller's stack and is in the queue until `done`. */
+typedef struct job {
+    const strata_array *examples;
+    strata_array *predictions;
+    strata_status status;
+    strata_error *err;
+    bool done;
+    struct job *next;
+} job;
+
+struct batches {
+    const served_model *served;
+    int64_t batch, most_waiting;
+    double seconds;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t added, answered;
+    job *first, **last;
+    batch_counts counts;
+    bool ending, started;
+};
+
+static int64_t examples_of(const strata_array *a) {
+    return a->shape.dims[0];
+}
+
+static size_t example_bytes(const strata_array *a) {
+    return strata_array_bytes(a) / (size_t)examples_of(a);
+}
+
+/* What n examples are filled up to: a power of two up to `batch`, then a multiple of it. */
+static int64_t filled(int64_t n, int64_t batch) {
+    int64_t size = 1;
+    while (size < n && size < batch) size *= 2;
+    if (size > batch) size = batch;
+    return n <= size ? size : (n + batch - 1) / batch * batch;
+}
+
+/* The model on all examples of the list, n together. */
+static strata_status predict_all(batches *all, const job *list, int64_t n, strata_array *out, strata_error *err) {
+    const int64_t size = filled(n, all->batch);
+    strata_shape shape = list->examples->shape;
+    shape.dims[0] = size;
+    strata_array together = {0};
+    strata_dataset *data = NULL;
+    STRATA_TRY(strata_array_create(list->examples->dtype, shape, &together, err)); /* zeros */
+    char *at = together.data;
+    for (const job *j = list; j; j = j->next) {
+        memcpy(at, j->examples->data, strata_array_bytes(j->examples));
+        at += strata_array_bytes(j->examples);
+    }
+    strata_status status = strata_dataset_from_arrays(&together, NULL, 0, &data, err);
+    if (!status) status = strata_model_predict(all->served->model, data, size < all->batch ? size : all->batch, out, err);
+    strata_dataset_destroy(data);
+    strata_array_finish(&together);
+    if (!status && all->served->preprocessing) strata_preprocessing_restore(all->served->preprocessing, out);
+    return status;
+}
+
+/* Gives each caller its part. */
+static void answer(job *list, const strata_array *predictions, strata_status status, const strata_error *err) {
+    const size_t bytes = status ? 0 : example_bytes(predictions);
+    const char *at = status ? NULL : predictions->data;
+    for (job *j = list; j; j = j->next) {
+        j->status = status;
+        if (status) {
+            strata_fail(j->err, status, "%s", err->message);
+            continue;
+        }
+        strata_shape shape = predictions->shape;
+        shape.dims[0] = examples_of(j->examples);
+        j->status = strata_array_create(predictions->dtype, shape, j->predictions, j->err);
+        if (!j->status) memcpy(j->predictions->data, at, bytes * (size_t)shape.dims[0]);
+        at += bytes * (size_t)shape.dims[0];
+    }
+}
+
+static struct timespec after(double seconds) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    const long nanoseconds = t.tv_nsec + (long)(seconds * 1e9);
+    return (struct timespec){.tv_sec = t.tv_sec + nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
+}
+
+/* Waits for a first example and then for more, and takes whole jobs up to a batch (the first one in any case). */
+static job *take_jobs(batches *all, int64_t *out_n) {
+    while (!all->first && !all->ending) pthread_cond_wait(&all->added, &all->mutex);
+    if (!all->first) return NULL;
+    const struct timespec deadline = after(all->seconds);
+    while (all->counts.waiting < all->batch && !all->ending)
+        if (pthread_cond_timedwait(&all->added, &all->mutex, &deadline) == ETIMEDOUT) break;
+    job *list = all->first, **end = &all->first;
+    int64_t n = 0;
+    for (job *j = list; j && (!n || n + examples_of(j->examples) <= all->batch); j = j->next) {
+        n += examples_of(j->examples);
+        end = &j->next;
+    }
+    all->first = *end;
+    *end = NULL;
+    if (!all->first) all->last = &all->first;
+    all->counts.waiting -= n;
+    *out_n = n;
+    return list;
+}
+
+static void *run_batches(void *argument) {
+    batches *all = argument;
+    int64_t n = 0;
+    pthread_mutex_lock(&all->mutex);
+    for (job *list; (list = take_jobs(all, &n));) {
+        pthread_mutex_unlock(&all->mutex);
+        strata_array predictions = {0};
+        strata_error err = {0};
+        strata_status status = predict_all(all, list, n, &predictions, &err);
+        answer(list, &predictions, status, &err);
+        strata_array_finish(&predictions);
+        pthread_mutex_lock(&all->mutex);
+        all->counts.batches++;
+        all->counts.examples += (uint64_t)n;
+        for (job *j = list, *next; j; j = next) {
+            next = j->next; /* a caller that is done takes its job away */
+            j->done = true;
+        }
+        pthread_cond_broadcast(&all->answered);
+    }
+    pthread_mutex_unlock(&all->mutex);
+    return NULL;
+}
+
+strata_status predict_in_batch(batches *all, const strata_array *examples, strata_array *out_predictions, strata_error *err) {
+    job own = {.examples = examples, .predictions = out_predictions, .err = err};
+    pthread_mutex_lock(&all->mutex);
+    if (all->counts.waiting + examples_of(examples) > all->most_waiting && all->counts.waiting) {
+        const int64_t waiting = all->counts.waiting;
+        pthread_mutex_unlock(&all->mutex);
+        return strata_fail(err, STRATA_UNAVAILABLE, "%lld examples wait already; try again", (long long)waiting);
+    }
+    *all->last = &own;
+    all->last = &own.next;
+    all->counts.waiting += examples_of(examples);
+    pthread_cond_signal(&all->added);
+    while (!own.done) pthread_cond_wait(&all->answered, &all->mutex);
+    pthread_mutex_unlock(&all->mutex);
+    return own.status;
+}
+
+batch_counts count_batches(batches *all) {
+    pthread_mutex_lock(&all->mutex);
+    const batch_counts counts = all->counts;
+    pthread_mutex_unlock(&all->mutex);
+    return counts;
+}
+
+/* Compiles what a single example and a whole batch need. */
+static strata_status warm_up(batches *all, strata_error *err) {
+    for (int64_t n = 1;; n = all->batch) {
+        strata_array examples = {0}, predictions = {0};
+        strata_shape shape = {.rank = all->served->element.rank + 1, .dims = {n}};
+        memcpy(shape.dims + 1, all->served->element.dims, sizeof(int64_t) * (size_t)all->served->element.rank);
+        STRATA_TRY(strata_array_create(all->served->dtype, shape, &examples, err));
+        const job alone = {.examples = &examples};
+        strata_status status = predict_all(all, &alone, n, &predictions, err);
+        strata_array_finish(&examples);
+        strata_array_finish(&predictions);
+        if (status || n == all->batch) return status;
+    }
+}
+
+strata_status batches_create(const served_model *served, int64_t batch, double seconds, int64_t most_waiting, batches **out,
+                             strata_error *err) {
+    batches *all = calloc(1, sizeof *all);
+    if (!all) return strata_fail(err, STRATA_OUT_OF_MEMORY, "serve: no host memory");
+    *all = (batches){.served = served, .batch = batch, .seconds = seconds, .most_waiting = most_waiting};
+    all->last = &all->first;
+    pthread_mutex_init(&all->mutex, NULL);
+    pthread_cond_init(&all->added, NULL);
+    pthread_cond_init(&all->answered, NULL);
+    strata_status status = warm_up(all, err);
+    int failed = status ? 0 : pthread_create(&all->thread, NULL, run_batches, all);
+    if (failed) status = strata_fail(err, STRATA_UNAVAILABLE, "serve: no thread: %s", strerror(failed));
+    all->started = !status;
+    if (status)
+        batches_destroy(all);
+    else
+        *out = all;
+    return status;
+}
+
+void batches_destroy(batches *all) {
+    if (!all) return;
+    if (all->started) {
+        pthread_mutex_lock(&all->mutex);
+        all->ending = true;
+        pthread_cond_signal(&all->added);
+        pthread_mutex_unlock(&all->mutex);
+        pthread_join(all->thread, NULL);
+    }
+    pthread_cond_destroy(&all->added);
+    pthread_cond_destroy(&all->answered);
+    pthread_mutex_destroy(&all->mutex);
+    free(all);
+}

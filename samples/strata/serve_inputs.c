@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The body of a request as the array that the model takes. Tables go through the same reader as files, so what predict accepts
+ * in a cell is accepted here. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "core/base/json.h"
+#include "own.h"
+#include "picture.h"
+#include "serve.h"
+
+enum { MOST_EXAMPLES = 1 << 20 };
+
+/* ---- numbers ---- */
+
+/* Checks that the value is nested as the shape's dims from `axis` on say, and writes its numbers. */
+static strata_status read_numbers(const strata_json *value, strata_shape shape, int axis, strata_array *out, int64_t *at,
+                                  strata_error *err) {
+    if (axis == shape.rank) {
+        double number = NAN;
+        if (strata_json_kind_of(value) == STRATA_JSON_NULL && out->dtype == STRATA_DTYPE_F32) {
+            /* a missing value */
+        } else if (out->dtype == STRATA_DTYPE_I32) {
+            int64_t token = 0;
+            STRATA_TRY(strata_json_to_int(value, INT32_MIN, INT32_MAX, &token, err));
+            number = (double)token;
+        } else {
+            STRATA_TRY(strata_json_to_number(value, -3.4e38, 3.4e38, &number, err));
+        }
+        strata_element_set(out->dtype, out->data, (*at)++, number);
+        return STRATA_OK;
+    }
+    STRATA_TRY(strata_json_expect(value, STRATA_JSON_ARRAY, err));
+    if (strata_json_length(value) != shape.dims[axis])
+        return strata_json_fail(value, err, STRATA_DATA, "has %lld elements; the model takes %s for each example",
+                                (long long)strata_json_length(value), strata_shape_text(shape).text);
+    strata_json item;
+    for (bool more = strata_json_first(value, &item); more; more = strata_json_next(&item))
+        STRATA_TRY(read_numbers(&item, shape, axis + 1, out, at, err));
+    return STRATA_OK;
+}
+
+static strata_status fetch_all(const strata_dataset *data, strata_array *out, strata_error *err);
+
+static strata_status read_array(const served_model *served, const strata_json *list, strata_array *out, strata_error *err) {
+    strata_shape element = served->element;
+    strata_json first;
+    /* Columns of numbers: what becomes of them may be wider, as a column with missing values is two features. */
+    if (served->preprocessing && element.rank == 1 && strata_json_first(list, &first))
+        element.dims[0] = strata_json_length(&first);
+    strata_shape shape = {.rank = element.rank + 1, .dims = {strata_json_length(list)}};
+    memcpy(shape.dims + 1, element.dims, sizeof(int64_t) * (size_t)element.rank);
+    STRATA_TRY(strata_array_create(served->dtype, shape, out, err));
+    int64_t at = 0;
+    strata_json item;
+    for (bool more = strata_json_first(list, &item); more; more = strata_json_next(&item))
+        STRATA_TRY(read_numbers(&item, element, 0, out, &at, err));
+    if (!served->preprocessing) return STRATA_OK;
+    strata_array raw = *out;
+    strata_dataset *data = NULL;
+    *out = (strata_array){0};
+    strata_status status = strata_preprocessing_apply_arrays(served->preprocessing, &raw, NULL, &data, err);
+    if (!status) status = fetch_all(data, out, err);
+    strata_dataset_destroy(data);
+    strata_array_finish(&raw);
+    return status;
+}
+
+/* ---- rows of a table ---- */
+
+/* A cell with quotes around it, and those inside doubled. null is a missing value: an empty cell. */
+static strata_status add_cell(strata_text *csv, const strata_json *cell, strata_error *err) {
+    const char *text = "";
+    double number = 0;
+    bool truth = false;
+    strata_text_add(csv, "\"");
+    switch (strata_json_kind_of(cell)) {
+        case STRATA_JSON_NULL:
+            break;
+        case STRATA_JSON_NUMBER:
+            STRATA_TRY(strata_json_to_number(cell, -1e308, 1e308, &number, err));
+            strata_text_add(csv, "%.17g", number);
+            break;
+        case STRATA_JSON_BOOL:
+            STRATA_TRY(strata_json_to_bool(cell, &truth, err));
+            strata_text_add(csv, truth ? "true" : "false");
+            break;
+        default:
+            STRATA_TRY(strata_json_to_string(cell, &text, err));
+            for (; *text; text++) strata_text_add(csv, *text == '"' ? "\"\"" : "%c", *text);
+    }
+    strata_text_add(csv, "\"");
+    return STRATA_OK;
+}
+
+static strata_status add_row(strata_text *csv, const strata_json *row, strata_error *err) {
+    strata_json cell;
+    int64_t n = 0;
+    for (bool more = strata_json_first(row, &cell); more; more = strata_json_next(&cell), n++) {
+        if (n) strata_text_add(csv, ",");
+        STRATA_TRY(add_cell(csv, &cell, err));
+    }
+    strata_text_add(csv, "\n");
+    return STRATA_OK;
+}
+
+/* The rows as CSV: objects have the names of their columns, which the first one lists and all have; arrays have none. */
+static strata_status write_rows(const strata_json *list, strata_text *csv, strata_error *err) {
+    strata_json row, first, name, cell;
+    if (!strata_json_first(list, &first)) return STRATA_OK;
+    const bool named = strata_json_kind_of(&first) == STRATA_JSON_OBJECT;
+    if (named) {
+        int64_t n = 0;
+        for (bool more = strata_json_first(&first, &name); more; more = strata_json_next(&name), n++) {
+            strata_text_add(csv, n ? ",\"" : "\"");
+            for (const char *c = name.name; *c; c++) strata_text_add(csv, *c == '"' ? "\"\"" : "%c", *c);
+            strata_text_add(csv, "\"");
+        }
+        strata_text_add(csv, "\n");
+    }
+    for (bool more = strata_json_first(list, &row); more; more = strata_json_next(&row)) {
+        STRATA_TRY(strata_json_expect(&row, named ? STRATA_JSON_OBJECT : STRATA_JSON_ARRAY, err));
+        if (strata_json_length(&row) != strata_json_length(&first))
+            return strata_json_fail(&row, err, STRATA_DATA, "has %lld cells, the first row has %lld",
+                                    (long long)strata_json_length(&row), (long long)strata_json_length(&first));
+        if (!named) {
+            STRATA_TRY(add_row(csv, &row, err));
+            continue;
+        }
+        int64_t n = 0;
+        for (bool more_names = strata_json_first(&first, &name); more_names; more_names = strata_json_next(&name), n++) {
+            if (n) strata_text_add(csv, ",");
+            STRATA_TRY(strata_json_get(&row, name.name, &cell, err));
+            STRATA_TRY(add_cell(csv, &cell, err));
+        }
+        strata_text_add(csv, "\n");
+    }
+    return STRATA_OK;
+}
+
+/* All features of a dataset, in their order. */
+static strata_status fetch_all(const strata_dataset *data, strata_array *out, strata_error *err) {
+    const strata_shape element = strata_dataset_element_shape(data);
+    strata_shape shape = {.rank = element.rank + 1, .dims = {strata_dataset_size(data)}};
+    memcpy(shape.dims + 1, element.dims, sizeof(int64_t) * (size_t)element.rank);
+    strata_order *order = NULL;
+    STRATA_TRY(strata_array_create(strata_dataset_feature_dtype(data), shape, out, err));
+    STRATA_TRY(strata_order_create(shape.dims[0], false, 0, 0, &order, err));
+    strata_dataset_fetch(data, order, 0, shape.dims[0], out->data, NULL);
+    strata_order_destroy(order);
+    return STRATA_OK;
+}
+
+static strata_status read_rows(const served_model *served, const strata_json *list, strata_array *out, strata_error *err) {
+    strata_text text = {0};
+    strata_csv *csv = NULL;
+    strata_dataset *data = NULL;
+    char *bytes = NULL;
+    size_t n_bytes = 0;
+    strata_status status = write_rows(list, &text, err);
+    if (status)
+        strata_text_finish(&text);
+    else
+        status = strata_text_take(&text, &bytes, &n_bytes, err);
+    if (!status) status = strata_csv_parse_table("rows", bytes, n_bytes, ',', served->preprocessing, &csv, err);
+    const strata_apply_options unlabelled = {.unlabelled = true};
+    if (!status) status = strata_preprocessing_apply_csv(served->preprocessing, csv, &unlabelled, &data, err);
+    if (!status) status = fetch_all(data, out, err);
+    strata_dataset_destroy(data);
+    strata_csv_destroy(csv);
+    free(bytes);
+    return status;
+}
+
+/* ---- texts ---- */
+
+static strata_status read_texts(const served_model *served, const strata_json *list, strata_array *out, strata_error *err) {
+    const int64_t length = served->element.dims[0];
+    const strata_shape shape = STRATA_SHAPE(strata_json_length(list), length);
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, shape, out, err));
+    strata_json item;
+    char *at = out->data;
+    for (bool more = strata_json_first(list, &item); more; more = strata_json_next(&item), at += (size_t)length * 4) {
+        const char *text = NULL;
+        strata_dataset *data = NULL;
+        strata_order *order = NULL;
+        STRATA_TRY(strata_json_to_string(&item, &text, err));
+        STRATA_TRY(strata_dataset_from_text(text, served->tokenizer, length, &data, err));
+        strata_status status = strata_order_create(1, false, 0, 0, &order, err);
+        if (!status) strata_dataset_fetch(data, order, 0, 1, at, NULL);
+        strata_order_destroy(order);
+        strata_dataset_destroy(data);
+        STRATA_TRY(status);
+    }
+    return STRATA_OK;
+}
+
+/* ---- pictures, which are read from files ---- */
+
+static strata_status read_picture(const served_model *served, const char *body, size_t n_bytes, strata_array *out,
+                                  strata_error *err) {
+    const char *folder = getenv("TMPDIR");
+    char path[4096];
+    snprintf(path, sizeof path, "%s/strata-picture-XXXXXX", folder && *folder ? folder : "/tmp");
+    int file = mkstemp(path);
+    if (file < 0) return strata_fail(err, STRATA_UNAVAILABLE, "no temporary file for the picture in %s", path);
+    close(file);
+    strata_dataset *data = NULL;
+    const strata_apply_options unlabelled = {.unlabelled = true};
+    strata_status status = strata_file_write(path, body, n_bytes, err);
+    if (!status && served->preprocessing) {
+        status = strata_preprocessing_apply_pictures(served->preprocessing, path, &unlabelled, &data, err);
+        if (!status) status = fetch_all(data, out, err);
+    } else if (!status) {
+        status = picture_read(path, served->element, false, out, err);
+        out->shape.rank = served->element.rank + 1;
+    }
+    strata_dataset_destroy(data);
+    unlink(path);
+    /* The name of the temporary file says nothing to who sent the picture. */
+    const char *at = status && err ? strstr(err->message, path) : NULL;
+    if (at) {
+        const strata_error whole = *err;
+        return strata_fail(err, STRATA_DATA, "%.*sthe picture%s", (int)(at - err->message), whole.message,
+                           whole.message + (at - err->message) + strlen(path));
+    }
+    return status;
+}
+
+/* ---- the body ---- */
+
+strata_status read_inputs(const served_model *served, const char *body, size_t n_bytes, bool picture, strata_array *out,
+                          strata_error *err) {
+    static const char *const known[] = {"inputs", "rows", "texts"};
+    if (picture) return read_picture(served, body, n_bytes, out, err);
+    const strata_preprocessing_kind kind =
+        served->preprocessing ? strata_preprocessing_get_kind(served->preprocessing) : STRATA_PREPROCESSING_PICTURES;
+    const char *wanted = served->tokenizer ? "texts" : kind == STRATA_PREPROCESSING_TABLE ? "rows" : "inputs";
+    const bool table = kind == STRATA_PREPROCESSING_TABLE;
+    strata_json root = {0}, list;
+    STRATA_TRY(strata_json_parse("request", body, n_bytes, n_bytes, &root, err));
+    strata_status status = strata_json_expect(&root, STRATA_JSON_OBJECT, err);
+    if (!status) status = strata_json_check_keys(&root, known, sizeof known / sizeof *known, err);
+    if (!status && !strata_json_find(&root, wanted, &list))
+        status = strata_json_fail(&root, err, STRATA_DATA, "has no \"%s\", which is what this model takes", wanted);
+    if (!status) status = strata_json_expect(&list, STRATA_JSON_ARRAY, err);
+    const int64_t n = status ? 0 : strata_json_length(&list);
+    if (!status && (n < 1 || n > MOST_EXAMPLES))
+        status =
+            strata_json_fail(&list, err, STRATA_DATA, "has %lld examples; 1 to %d are possible", (long long)n, MOST_EXAMPLES);
+    if (!status) status = (served->tokenizer ? read_texts : table ? read_rows : read_array)(served, &list, out, err);
+    strata_json_finish(&root);
+    if (status) strata_array_finish(out);
+    return status;
+}

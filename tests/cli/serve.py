@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients of strata serve. usage: serve.py STRATA FOLDER, with models in the folder. Ends with the first that is wrong."""
+import concurrent.futures
+import csv
+import http.client
+import json
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+STRATA, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
+
+
+class Server:
+    def __init__(self, model, *options):
+        command = [STRATA, "serve", str(FOLDER / model), "--device", "host", "--port", "0", "--json", *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        self.port = int(json.loads(self.process.stdout.readline())["url"].rsplit(":", 1)[1])
+
+    def ask(self, method, path, body=None, headers={}):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        return answer.status, content
+
+    def post(self, value, path="/predict"):
+        code, content = self.ask("POST", path, value if isinstance(value, (bytes, str)) else json.dumps(value))
+        return code, json.loads(content)
+
+    def metric(self, name):
+        lines = self.ask("GET", "/metrics")[1].decode().splitlines()
+        return next(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + " "))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *rest):
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(30)
+        if kind is None and code != 0:
+            sys.exit(f"the server ended with {code}")
+
+
+def equal(a, b):
+    if a != b:
+        raise AssertionError(f"{a!r} is not {b!r}")
+
+
+def predicted(model, data):
+    """What strata predict says of a file."""
+    run = subprocess.run([STRATA, "predict", str(FOLDER / model), str(data), "--device", "host", "--json", "--probabilities"],
+                         capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def close(ours, theirs):
+    """Equal answers, but for the last digit, as batches of other sizes may round otherwise."""
+    equal(len(ours), len(theirs))
+    for a, b in zip(ours, theirs):
+        equal((a["class"], a["name"]), (b["class"], b["name"]))
+        assert all(abs(p - q) < 2e-6 for p, q in zip(a["probabilities"], b["probabilities"])), (a, b)
+
+
+def table_rows():
+    with open(FOLDER / "table.csv", newline="") as file:
+        for row in csv.DictReader(file):
+            yield {"a": float(row["a"]) if row["a"] else None, "b": float(row["b"]), "kind": row["kind"]}
+
+
+def answers_are_those_of_predict():
+    expected = predicted("table.strata", FOLDER / "table.csv")
+    rows = list(table_rows())
+    with Server("table.strata") as server:
+        equal(server.ask("GET", "/health"), (200, b'{"status":"ok"}'))
+        equal(json.loads(server.ask("GET", "/model")[1])["classes"], ["blue", "red"])
+        code, answer = server.post({"rows": rows}, "/predict?probabilities=1")
+        equal(code, 200)
+        close(answer["predictions"], expected)
+        code, answer = server.post({"rows": [[r["a"], r["b"], r["kind"]] for r in rows[:5]]}, "/predict?probabilities=1")
+        close(answer["predictions"], expected[:5])
+        equal("probabilities" in server.post({"rows": rows[:1]})[1]["predictions"][0], False)
+    with open(FOLDER / "texts.csv", newline="") as file:
+        texts = [row["text"] for row in csv.DictReader(file)][:20]
+    (FOLDER / "lines.txt").write_text("\n".join(texts) + "\n")
+    with Server("texts.strata") as server:
+        code, answer = server.post({"texts": texts}, "/predict?probabilities=1")
+        equal(code, 200)
+        close(answer["predictions"], predicted("texts.strata", FOLDER / "lines.txt"))
+
+
+def requests_of_many_clients_share_batches():
+    expected = predicted("table.strata", FOLDER / "table.csv")
+    with Server("table.strata", "--wait-ms", "20", "--batch", "32") as server:
+        def one(i_row):
+            code, answer = server.post({"rows": [i_row[1]]}, "/predict?probabilities=1")
+            equal(code, 200)
+            return answer["predictions"][0]
+        with concurrent.futures.ThreadPoolExecutor(40) as clients:
+            close(list(clients.map(one, enumerate(table_rows()))), expected)
+        equal(server.metric("strata_examples_total"), 200)
+        batches = server.metric("strata_batches_total")
+        assert batches <= 60, f"200 requests took {batches} runs"
+        equal(server.metric('strata_requests_total{code="200"}') >= 200, True)
+        equal(server.metric("strata_waiting_examples"), 0)
+
+
+def wrong_requests_get_an_answer_that_says_what():
+    cases = [
+        (400, "expected a key", b"{"), (400, "must be an object", b"[1]"), (400, 'has no "rows"', b"{}"),
+        (400, "1 to 1048576", b'{"rows": []}'), (400, 'has no column "', b'{"rows": [{"a": 1}]}'),
+        (400, "which is no number", b'{"rows": [{"a": "z", "b": 1, "kind": "x"}]}'),
+        (400, "has 2 cells, the first row has 3", b'{"rows": [{"a": 1, "b": 1, "kind": "x"}, {"a": 1, "b": 2}]}'),
+        (400, "must be a string", b'{"rows": [{"a": 1, "b": 1, "kind": [1]}]}'), (400, "UTF-8", b'{"rows": "\xff"}'),
+        (400, 'did you mean "rows"', b'{"rowz": []}'), (400, "", b"\0\0\0"), (400, "", b""), (400, "", b"[" * 100000)]
+    with Server("table.strata", "--max-request", "0.5", "--idle", "1", "--max-waiting", "300") as server:
+        for code, words, body in cases:
+            got, answer = server.post(body)
+            equal((got, words in answer["error"] or answer["error"]), (code, True))
+        for method, path, code in (("GET", "/predict", 405), ("POST", "/health", 405), ("GET", "/etc/passwd", 404)):
+            equal(server.ask(method, path)[0], code)
+        equal(server.ask("POST", "/predict", b"x" * 600000)[0], 413)
+
+        def chunks():
+            for _ in range(10):
+                yield b"x" * 100000
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection.request("POST", "/predict", chunks(), encode_chunked=True, headers={"Transfer-Encoding": "chunked"})
+        equal(connection.getresponse().status, 413)
+        connection.close()
+        raw = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+        raw.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")
+        equal(raw.recv(12), b"HTTP/1.1 413")  # and nothing was sent
+        raw.close()
+        # no HTTP at all, a head without an end, a body that never comes, and a client that goes away
+        for sent in (b"\x16\x03\x01\x02\0", b"GET /hea", b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"):
+            raw = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+            start = time.monotonic()
+            raw.sendall(sent)
+            while raw.recv(4096):
+                pass
+            assert time.monotonic() - start < 15, f"{sent!r} held a connection"
+            raw.close()
+        raw = socket.create_connection(("127.0.0.1", server.port))
+        raw.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n{\"rows\"")
+        raw.close()
+        equal(server.ask("GET", "/health")[0], 200)
+
+
+def train(model, data, name):
+    what = [str(FOLDER / model), "--data", str(FOLDER / data)] if model else [str(FOLDER / data)]
+    run = subprocess.run([STRATA, "train", *what, "--device", "host", "--epochs", "1", "--save", str(FOLDER / name)],
+                         capture_output=True, text=True)
+    if run.returncode:
+        sys.exit(run.stderr)
+
+
+def values(answers):
+    return [v for a in answers for v in (a["values"] if "values" in a else [a["value"]])]
+
+
+def arrays_of_numbers():
+    def numbers(i):
+        return [(6 * i + k) % 7 / 7 for k in range(6)]
+    train("arrays.json", "pictures.npz", "pictures.strata")
+    train(None, "columns.npz", "columns.strata")
+    for kind, example in (("pictures", lambda i: [[[v] for v in numbers(i)[r:r + 3]] for r in (0, 3)]), ("columns", numbers)):
+        files = [str(FOLDER / f"{kind}.strata"), str(FOLDER / f"{kind}.npz")]
+        run = subprocess.run([STRATA, "predict", *files, "--device", "host", "--json"], capture_output=True, text=True,
+                             check=True)
+        expected = [json.loads(line) for line in run.stdout.splitlines()]
+        with Server(f"{kind}.strata") as server:
+            code, answer = server.post({"inputs": [example(i) for i in range(40)]})
+            equal((code, answer.get("error")), (200, None))
+            equal(len(values(answer["predictions"])), len(values(expected)))
+            assert max(abs(p - q) for p, q in zip(values(answer["predictions"]), values(expected))) < 1e-5
+    wrong = [([[1, 2, 3]], "inputs[0]"), ([[[[1], [2], [3]], [[1], [2], ["x"]]]], "inputs[0][1][2][0]"),
+             ([[[[1], [2], [3]], [[4], [5], [1e300]]]], "inputs[0][1][2][0]"), ([], "has 0 examples"), (5, "must be an array")]
+    with Server("pictures.strata") as server:
+        equal(json.loads(server.ask("GET", "/model")[1])["input"], [2, 3, 1])
+        for inputs, words in wrong:
+            code, answer = server.post({"inputs": inputs})
+            equal((code, words in answer["error"] or answer["error"]), (400, True))
+
+
+def pictures_are_sent_as_they_are():
+    for name, value in (("dark", 20), ("light", 200)):
+        (FOLDER / "photos" / name).mkdir(parents=True)
+        for i in range(10):
+            pixels = bytes((value + 7 * i + k) % 256 for k in range(64))
+            (FOLDER / "photos" / name / f"{i}.pgm").write_bytes(b"P5 8 8 255\n" + pixels)
+    train(None, "photos", "photos.strata")
+    picture = FOLDER / "photos/light/3.pgm"
+    with Server("photos.strata") as server:
+        headers = {"Content-Type": "image/x-portable-graymap"}
+        code, content = server.ask("POST", "/predict?probabilities=1", picture.read_bytes(), headers)
+        equal(code, 200)
+        close(json.loads(content)["predictions"], predicted("photos.strata", picture))
+        code, content = server.ask("POST", "/predict", b"P5 8 8 255\nshort", headers)
+        error = json.loads(content)["error"]
+        equal((code, "/tmp" in error or "strata-picture" in error), (400, False))
+
+
+def make_arrays():
+    """Files of sevenths, without numpy."""
+    import struct
+    import zipfile
+
+    def npy(shape):
+        n = 1
+        for d in shape:
+            n *= d
+        head = str({"descr": "<f4", "fortran_order": False, "shape": shape}).encode()
+        head += b" " * (-(len(head) + 11) % 64) + b"\n"
+        return b"\x93NUMPY\x01\0" + struct.pack("<H", len(head)) + head + struct.pack(f"<{n}f", *(i % 7 / 7 for i in range(n)))
+    for name, shape in (("pictures", (40, 2, 3, 1)), ("columns", (40, 6))):
+        with zipfile.ZipFile(FOLDER / f"{name}.npz", "w") as file:
+            file.writestr("x.npy", npy(shape))
+            file.writestr("y.npy", npy((40, 2)))
+
+
+make_arrays()
+for check in (answers_are_those_of_predict, requests_of_many_clients_share_batches, wrong_requests_get_an_answer_that_says_what,
+              arrays_of_numbers, pictures_are_sent_as_they_are):
+    print(check.__name__)
+    check()
