@@ -69,6 +69,11 @@ void strata_host_max_pool2d(const host_call *call);
 void strata_host_max_pool2d_grad(const host_call *call);
 void strata_host_avg_pool2d(const host_call *call);
 void strata_host_avg_pool2d_grad(const host_call *call);
+/* recurrent.c: recurrent and recurrent_grad */
+bool strata_host_recurrent_takes(const strata_tensor *node);
+int64_t strata_host_recurrent_scratch(const strata_tensor *node);
+void strata_host_recurrent(const host_call *call);
+void strata_host_recurrent_grad(const host_call *call);
 /* elementwise.c: f32 of one shape, or with the second operand repeated along leading axes; other broadcasts, and chains */
 bool strata_host_unary_takes(const strata_tensor *node);
 void strata_host_unary(const host_call *call);
