@@ -7,10 +7,7 @@
 #define PLANES   (CELL == 0u ? 6u : 5u)
 #define GATES    (CELL == 0u ? 4u : 3u)
 
-#define SPLAT(V, v)      PASTE(SPLAT_, V)(v)
-#define SPLAT_float(v)   (v)
-#define SPLAT_float16(v) ((float16)(v))
-#define ONE_MINUS(V, v)  (SPLAT(V, 1.0f) - (v))
+#define ONE_MINUS(V, v) (SPLAT(V, 1.0f) - (v))
 
 /* Codes: strata_epilogue_activation. The slope is that of the function where its value is y. */
 #define ACTIVATE(V, code, v)                                         \
@@ -38,10 +35,10 @@
 #define EACH_UNIT(BODY, first, u) BODY(float, first, u)
 #define UNITS_AT_ONCE             1u
 #endif
-#define FOR_EACH_CELL(BODY)                                                                                          \
-    const uint columns = (units + UNITS_AT_ONCE - 1u) / UNITS_AT_ONCE;                                               \
-    for (uint item = GLOBAL_ID(0); item < (examples + EXAMPLES - 1u) / EXAMPLES * columns; item += GLOBAL_SIZE(0)) { \
-        const uint block = item / columns, first = block * EXAMPLES;                                                 \
-        uint u = (item - block * columns) * UNITS_AT_ONCE;                                                           \
-        EACH_UNIT(BODY, first, u)                                                                                    \
+#define FOR_EACH_CELL(BODY)                                                \
+    const uint columns = (units + UNITS_AT_ONCE - 1u) / UNITS_AT_ONCE;     \
+    FOR_EACH_ITEM(item, (examples + EXAMPLES - 1u) / EXAMPLES * columns) { \
+        const uint block = item / columns, first = block * EXAMPLES;       \
+        uint u = (item - block * columns) * UNITS_AT_ONCE;                 \
+        EACH_UNIT(BODY, first, u)                                          \
     }

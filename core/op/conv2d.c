@@ -345,9 +345,22 @@ strata_status strata_conv2d_lower_blocks(const strata_tensor *node, int work_m, 
     return strata_lowering_add(lowering, &launch, err);
 }
 
+static strata_status lower_depthwise(const strata_tensor *node, const strata_conv2d_sizes *s, strata_lowering *lowering,
+                                     strata_error *err) {
+    strata_launch launch;
+    STRATA_TRY(strata_conv2d_launch(node, &launch, err));
+    launch.kernel = "depthwise";
+    launch.grid_stride = true;
+    launch.global[0] = strata_shape_elements(node->shape);
+    if (s->kernel_h * s->kernel_w <= INT16_MAX / s->group_out)
+        launch.turns = (int)(s->kernel_h * s->kernel_w * s->group_out) + 8;
+    return strata_lowering_add(lowering, &launch, err);
+}
+
 /* Blocks for any device; few kinds, since each is a kernel to compile. */
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    if (strata_conv2d_is_depthwise(&s)) return lower_depthwise(node, &s, lowering, err);
     const int64_t columns = node->op == &strata_op_conv2d_input_grad ? s.group_in : s.group_out;
     return strata_conv2d_lower_blocks(node, 4, columns >= 8 ? 8 : columns > 1 ? 4 : 1, lowering, err);
 }
