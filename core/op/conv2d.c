@@ -360,7 +360,7 @@ static strata_status lower_depthwise(const strata_tensor *node, const strata_con
 /* Blocks for any device; few kinds, since each is a kernel to compile. */
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
-    if (strata_conv2d_is_depthwise(&s)) return lower_depthwise(node, &s, lowering, err);
+    if (strata_conv2d_is_depthwise(node, &s)) return lower_depthwise(node, &s, lowering, err);
     const int64_t columns = node->op == &strata_op_conv2d_input_grad ? s.group_in : s.group_out;
     return strata_conv2d_lower_blocks(node, 4, columns >= 8 ? 8 : columns > 1 ? 4 : 1, lowering, err);
 }
