@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of channels, 16 channels at a time where a group is one work-item (a CPU) and elements are f32, else one by one. A kernel
- * defines ONE(c), which computes channel c of the row, and, where IS_WIDE(T), SIXTEEN(c), which computes those from c on. */
+ * Rows of channels, 16 channels at a time where a group is one work-item (a CPU) and elements are f32, else one by one. A
+ * kernel defines ONE(c), which computes channel c of the row, and, where IS_WIDE(T), SIXTEEN(c), which computes those from c
+ * on. */
 #define IS_WIDE(T)       PASTE(IS_WIDE_, T)
 #define IS_WIDE_f32      1
 #define IS_WIDE_f16      0

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * f32 convolutions on the host of which each channel is convolved by itself, by one filter: element-wise multiply-adds along the
- * channels, tap after tap, where conv2d.c would multiply matrices of one column. */
+ * f32 convolutions on the host of which each channel is convolved by itself, by one filter: element-wise multiply-adds along
+ * the channels, tap after tap, where conv2d.c would multiply matrices of one column. */
 #include <string.h>
 
 #include "backends/host/host.h"
@@ -81,7 +81,7 @@ void strata_host_depthwise(const host_call *host) {
 }
 
 /* Each dy is added where its taps come from: the sum of an element is that of other backends in another order. */
-void strata_host_depthwise_input_grad(const host_call *host) {
+void strata_host_depthwise_back(const host_call *host) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(host->call.node);
     const float *dy = host->call.inputs[0], *filter = host->call.inputs[1];
     const add_products add = choose();

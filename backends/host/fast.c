@@ -7,7 +7,7 @@
 static const host_fast_op table[] = {
     {&strata_op_matmul, strata_host_matmul_takes, strata_host_matmul_scratch, strata_host_matmul},
     {&strata_op_conv2d, strata_host_depthwise_takes, strata_host_depthwise_scratch, strata_host_depthwise},
-    {&strata_op_conv2d_input_grad, strata_host_depthwise_takes, strata_host_depthwise_scratch, strata_host_depthwise_input_grad},
+    {&strata_op_conv2d_input_grad, strata_host_depthwise_takes, strata_host_depthwise_scratch, strata_host_depthwise_back},
     {&strata_op_conv2d_filter_grad, strata_host_depthwise_takes, NULL, strata_host_depthwise_filter_grad},
     {&strata_op_conv2d, strata_host_conv2d_takes, strata_host_conv2d_scratch, strata_host_conv2d},
     {&strata_op_conv2d_input_grad, strata_host_conv2d_takes, strata_host_conv2d_scratch, strata_host_conv2d},

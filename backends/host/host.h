@@ -66,7 +66,7 @@ void strata_host_conv2d_filter_grad(const host_call *call);
 bool strata_host_depthwise_takes(const strata_tensor *node);
 int64_t strata_host_depthwise_scratch(const strata_tensor *node);
 void strata_host_depthwise(const host_call *call);
-void strata_host_depthwise_input_grad(const host_call *call);
+void strata_host_depthwise_back(const host_call *call);
 void strata_host_depthwise_filter_grad(const host_call *call);
 /* pool2d.c */
 bool strata_host_pool2d_takes(const strata_tensor *node);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conv2d_transpose: y = activation(x turned through a convolution + bias), what conv2d's gradient by its input is (strata/ops.h).
+ * conv2d_transpose: y = activation(transposed convolution of x + bias), by strata_conv2d_transpose.
  * x (N,H,W,C), kernel (KH,KW,filters,C), bias (filters) -> y (N,OH,OW,filters) */
 #include <inttypes.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * group_norm: y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with mean and biased variance of each example's group of
- * channels, over all places. rms_norm: y = gamma x / sqrt(mean of x^2 + epsilon), of each row along the last axis. Both are made
- * of ops whose element-wise parts become one kernel; sums are f32. */
+ * channels, over all places. rms_norm: y = gamma x / sqrt(mean of x^2 + epsilon), of each row along the last axis. Both are
+ * made of ops whose element-wise parts become one kernel; sums are f32. */
 #include <inttypes.h>
 #include <stddef.h>
 

@@ -89,8 +89,8 @@ static double draw(const strata_initializer *initializer, uint64_t seed, uint32_
     return initializer->value * drawn[i % 4];
 }
 
-/* Makes the rows of x (rows, columns), or its columns, where those are fewer, orthogonal and of length 1 (Gram & Schmidt, twice,
- * as once leaves what rounding left). Vectors are `step` apart, their elements `stride`. */
+/* Makes the rows of x (rows, columns), or its columns, where those are fewer, orthogonal and of length 1 (Gram & Schmidt,
+ * twice, as once leaves what rounding left). Vectors are `step` apart, their elements `stride`. */
 static void make_orthonormal(float *x, int64_t rows, int64_t columns) {
     const bool wide = rows <= columns;
     const int64_t n = wide ? rows : columns, length = wide ? columns : rows, step = wide ? columns : 1,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lstm and gru: the inputs of all steps times the kernel are one product; the steps are the op of that name (core/op/recurrent.c).
+ * lstm and gru: the inputs of all steps times the kernel are one product; the steps are the op in core/op/recurrent.c.
  * x (N, T, C) -> (N, U), or (N, T, U). */
 #include <stddef.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  *
  * recurrent and recurrent_grad: LSTM and GRU over whole sequences; recurrent.h has the formulas.
  *
- * One op for a sequence, as a graph of its steps would have thousands of nodes, whose gradients of slices would each be as large
- * as the sequence. Products that need no step before them are matmuls outside: the input's by all steps at once, and the
+ * One op for a sequence, as a graph of its steps would have thousands of nodes, whose gradients of slices would each be as
+ * large as the sequence. Products that need no step before them are matmuls outside: the input's by all steps at once, and the
  * gradient of the matrix. The op keeps the gates of each step, so that its gradient computes no product a second time. */
 #include "core/op/recurrent.h"
 
@@ -403,7 +403,8 @@ static strata_tensor *compose(strata_tensor *node) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
     const int64_t a_code = attrs->activation, r_code = attrs->recurrent_activation, u = s.units;
     strata_tensor *mask = s.mask ? node->inputs[MASK] : NULL;
-    strata_tensor **steps = s.n && s.t && s.t <= MOST_COMPOSED_STEPS ? calloc((size_t)s.t, sizeof *steps) : NULL;
+    if (!s.n || !s.t) return strata_filled(node->graph, STRATA_DTYPE_F32, node->shape, 0);
+    strata_tensor **steps = s.t <= MOST_COMPOSED_STEPS ? calloc((size_t)s.t, sizeof *steps) : NULL;
     strata_tensor *zero = strata_filled(node->graph, STRATA_DTYPE_F32, STRATA_SHAPE(s.n, u), 0), *h = zero, *c = zero;
     if (!steps || !zero) {
         free(steps);
@@ -438,7 +439,8 @@ static strata_tensor *grad_compose(strata_tensor *node) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
     const int64_t a_code = attrs->activation, r_code = attrs->recurrent_activation, u = s.units;
     strata_tensor *states = node->inputs[STATES], *mask = s.mask ? node->inputs[GRAD_MASK] : NULL;
-    strata_tensor **steps = s.n && s.t && s.t <= MOST_COMPOSED_STEPS ? calloc((size_t)s.t, sizeof *steps) : NULL;
+    if (!s.n || !s.t) return strata_filled(node->graph, STRATA_DTYPE_F32, node->shape, 0);
+    strata_tensor **steps = s.t <= MOST_COMPOSED_STEPS ? calloc((size_t)s.t, sizeof *steps) : NULL;
     strata_tensor *zero = strata_filled(node->graph, STRATA_DTYPE_F32, STRATA_SHAPE(s.n, u), 0), *later = NULL, *dh = zero,
                   *dc = zero;
     if (!steps || !zero) {

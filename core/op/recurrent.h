@@ -11,8 +11,9 @@
  *     GRU,  G = 3, P = 5: u = R(z0 + s0), r = R(z1 + s1), g = A(z2 + r s2), h = u h' + (1 - u) g
  *                         states h u r g s2
  *     A step that is padding has h = h' and c = c'.
- *   recurrent_grad (states, matrix transposed, dh [, mask]) -> da (N, T, 4 U), from dh, the gradient of the states' first plane,
- *     which is of the states' shape: LSTM: of i, f, g and o before A and R, each z + s. GRU: of u, r, s2 and z2 + r s2.
+ *   recurrent_grad (states, matrix transposed, dy [, mask]) -> da (N, T, 4 U): the gradients of what A and R are taken of.
+ *     dy is the states' gradient, of which only the first plane, h's, is used. LSTM: those of z0 + s0 .. z3 + s3. GRU: those of
+ *     z0 + s0, z1 + s1, s2 and z2 + r s2.
  *
  * `reverse`: steps run from the last to the first; all lies where it lies in the sequence. Sums over units ascend, by fma. */
 #ifndef STRATA_CORE_OP_RECURRENT_H

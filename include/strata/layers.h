@@ -180,8 +180,8 @@ typedef struct strata_conv1d_options {
 } strata_conv1d_options;
 STRATA_API void strata_model_add_conv1d(strata_model *model, strata_conv1d_options opts);
 
-/* A convolution turned around (strata_conv2d_transpose), which makes images larger: x (N, H, W, C) -> (N, OH, OW, filters), with
- * kernel (KH, KW, filters, C) and bias (filters). With K = (KH - 1) dilation + 1, and alike for widths:
+/* A transposed convolution (strata_conv2d_transpose), which makes images larger: x (N, H, W, C) -> (N, OH, OW, filters),
+ * with kernel (KH, KW, filters, C) and bias (filters). With K = (KH - 1) dilation + 1, and alike for widths:
  *     "valid", or NULL   OH = H stride + max(K - stride, 0)
  *     "same"             OH = H stride
  * and with output_padding OH = (H - 1) stride + K + output_padding, less 2 (K / 2) for "same". */
@@ -194,8 +194,7 @@ typedef struct strata_conv2d_transpose_options {
     int64_t stride[2];
     /* "valid" or "same". */
     const char *padding;
-    /* Rows and columns more than the least size that the stride allows; below the stride. 0: the size is that of the table above
-     * without it. */
+    /* Rows and columns that are added, as above; both below the stride. 0: the size is that of the table above. */
     int64_t output_padding[2];
     /* 0: 1. */
     int64_t dilation[2];
@@ -211,8 +210,8 @@ typedef struct strata_conv2d_transpose_options {
 } strata_conv2d_transpose_options;
 STRATA_API void strata_model_add_conv2d_transpose(strata_model *model, strata_conv2d_transpose_options opts);
 
-/* Each channel convolved by itself: x (N, H, W, C) -> (N, OH, OW, C depth_multiplier), with kernel (KH, KW, C, depth_multiplier)
- * and bias (C depth_multiplier). Output c depth_multiplier + m is channel c by its filter m. */
+/* Each channel convolved by itself: x (N, H, W, C) -> (N, OH, OW, C depth_multiplier), with kernel (KH, KW, C,
+ * depth_multiplier) and bias (C depth_multiplier). Output c depth_multiplier + m is channel c by its filter m. */
 typedef struct strata_depthwise_conv2d_options {
     /* At least 1. */
     int64_t kernel_size[2];
@@ -235,9 +234,9 @@ typedef struct strata_depthwise_conv2d_options {
 } strata_depthwise_conv2d_options;
 STRATA_API void strata_model_add_depthwise_conv2d(strata_model *model, strata_depthwise_conv2d_options opts);
 
-/* A depthwise convolution, without bias, and then one of a single tap over all channels (Chollet 2017): x (N, H, W, C) -> (N, OH,
- * OW, filters), with "depthwise_kernel" (KH, KW, C, depth_multiplier), "pointwise_kernel" (1, 1, C depth_multiplier, filters) and
- * bias (filters). */
+/* A depthwise convolution, without bias, and then one of a single tap over all channels (Chollet 2017): x (N, H, W, C) -> (N,
+ * OH, OW, filters), with "depthwise_kernel" (KH, KW, C, depth_multiplier), "pointwise_kernel" (1, 1, C depth_multiplier,
+ * filters) and bias (filters). */
 typedef struct strata_separable_conv2d_options {
     /* At least 1. */
     int64_t filters;
@@ -377,11 +376,11 @@ STRATA_API void strata_model_add_multi_head_attention(strata_model *model, strat
 /* ---- recurrent layers: x (N, T, C), T time steps -> (N, U), h of the last step, or, with return_sequences, (N, T, U) ----
  * Formulas: strata_lstm and strata_gru in strata/ops.h, which say what a gate is. Parameters lie as Keras has them:
  *     lstm   "kernel" (C, 4 U), "recurrent_kernel" (U, 4 U), "bias" (4 U), gates in the order i, f, c, o
- *     gru    "kernel" (C, 3 U), "recurrent_kernel" (U, 3 U), "bias" (2, 3 U): the input's, the recurrent one, gates z, r, h; the
- *            reset gate is behind the product, as with Keras' reset_after
+ *     gru    "kernel" (C, 3 U), "recurrent_kernel" (U, 3 U), "bias" (2, 3 U): the input's and the recurrent one, gates in the
+ *            order z, r, h; the reset gate is behind the product, as with Keras' reset_after
  * Those of the second direction of a bidirectional layer have "backward_" in front. Steps that are padding by an embedding's
- * mask_zero change nothing: h stays what it was. With return_sequences padding is left out behind the layer, too, unless it goes
- * backwards. Sums and states are f32 in every precision. */
+ * mask_zero change nothing: h stays what it was. With return_sequences padding is left out behind the layer, too, unless it
+ * goes backwards. Sums and states are f32 in every precision. */
 typedef struct strata_recurrent_layer_options {
     /* U, at least 1. */
     int64_t units;
@@ -400,8 +399,9 @@ typedef struct strata_recurrent_layer_options {
     bool return_sequences;
     /* Steps run from the last to the first; with return_sequences y is in the order in which they ran. */
     bool go_backwards;
-    /* A second layer runs from the last step to the first, and this is made of both: "concat": y has 2 U channels; "sum", "mul",
-     * "ave". With return_sequences both are in the order of x. NULL: there is one direction. */
+    /* A second layer, with parameters of its own, runs from the last step to the first. y is both outputs side by side,
+     * "concat", or their "sum", product "mul" or mean "ave". With return_sequences both are in the order of x. NULL: there is
+     * one direction. */
     const char *bidirectional;
     /* While training, a channel of x is left out at all steps of an example with this probability; 0 <= dropout < 1. */
     double dropout;
@@ -416,8 +416,8 @@ STRATA_API void strata_model_add_gru(strata_model *model, strata_gru_options opt
 
 /* NULL-terminated: "zeros", "ones", "normal" (standard deviation 0.05), "uniform" (-0.05..0.05), "glorot_uniform",
  * "glorot_normal" (Glorot & Bengio 2010), "he_uniform", "he_normal" (He et al. 2015), "orthogonal" (Saxe et al. 2014: the rows
- * of the parameter as a matrix, or its columns, where those are fewer, are orthogonal and of length 1). Numbers are drawn by Philox from the seed
- * and the parameter's index in the model, so they are the same on every device. */
+ * of the parameter as a matrix, or its columns, where those are fewer, are orthogonal and of length 1). Numbers are drawn by
+ * Philox from the seed and the parameter's index in the model, so they are the same on every device. */
 extern STRATA_API const char *const strata_initializer_names[];
 
 #ifdef __cplusplus

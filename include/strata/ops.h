@@ -129,9 +129,10 @@ typedef struct strata_conv2d_window {
  * groups operations. */
 STRATA_API strata_tensor *strata_conv2d(strata_tensor *x, strata_tensor *filter, strata_conv2d_window opts);
 
-/* What conv2d is to its input turned around: x (N, OH, OW, K), filter (KH, KW, C / groups, K) -> y (N, H, W, C), where conv2d
- * with these options takes an image of H by W to OH by OW. y is conv2d's gradient by its input for the gradient x:
- *     y[n, h, w, c] = sum over kh, kw, f of x[n, oh, ow, f] filter[kh, kw, c, f],   h = oh stride + kh dilation - top, w alike */
+/* The transpose of conv2d as a linear function of its image: x (N, OH, OW, K), filter (KH, KW, C / groups, K) -> y (N, H, W,
+ * C), where conv2d with these options takes an image of height by width to OH by OW:
+ *     y[n, h, w, c] = sum over kh, kw, f of x[n, oh, ow, f] filter[kh, kw, c, f],  with h = oh stride + kh dilation - top and
+ *                     w = ow stride + kw dilation - left */
 STRATA_API strata_tensor *strata_conv2d_transpose(strata_tensor *x, strata_tensor *filter, strata_conv2d_window opts,
                                                   int64_t height, int64_t width);
 

@@ -48,7 +48,7 @@ BUILD(masked_grad) {
     { .shapes = {GATED(4, n, t, u), {3, {n, t, u}}}, .p = {0, __VA_ARGS__}, .terms = 256 }
 #define GRU(n, t, u, ...) \
     { .shapes = {GATED(3, n, t, u), {3, {n, t, u}}}, .p = {1, __VA_ARGS__}, .terms = 256 }
-/* One of all; odd; more examples than a work-item has, whole vectors of 16 and a rest; other functions; no examples, no steps. */
+/* One of all; odd; more examples than a work-item has, whole vectors of 16 and a rest; other functions; no examples, steps. */
 static const case_instance instances[] = {
     LSTM(1, 1, 1, 0),        LSTM(3, 5, 7, 0),
     LSTM(9, 4, 35, 0, 0, 1), LSTM(2, 3, 16, STRATA_RECURRENT_RELU, STRATA_RECURRENT_LINEAR),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outputs of layers by Keras 3 in float64, for tests/layer/keras_test.c. Needs Keras and JAX: run make.py layers with a python that has
-them. A case is the input x, the parameters p, end to end, and the output y; the test has the options in Strata's names."""
+"""Outputs of layers by Keras 3 in float64, for tests/layer/keras_test.c. Needs Keras and JAX: run make.py layers with a python
+that has them. A case is the input x, the parameters p, end to end, and the output y; the test has the options in Strata's
+names."""
 import os
 
 os.environ["KERAS_BACKEND"] = "jax"
