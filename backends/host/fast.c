@@ -6,6 +6,9 @@
 
 static const host_fast_op table[] = {
     {&strata_op_matmul, strata_host_matmul_takes, strata_host_matmul_scratch, strata_host_matmul},
+    {&strata_op_conv2d, strata_host_depthwise_takes, strata_host_depthwise_scratch, strata_host_depthwise},
+    {&strata_op_conv2d_input_grad, strata_host_depthwise_takes, strata_host_depthwise_scratch, strata_host_depthwise_back},
+    {&strata_op_conv2d_filter_grad, strata_host_depthwise_takes, NULL, strata_host_depthwise_filter_grad},
     {&strata_op_conv2d, strata_host_conv2d_takes, strata_host_conv2d_scratch, strata_host_conv2d},
     {&strata_op_conv2d_input_grad, strata_host_conv2d_takes, strata_host_conv2d_scratch, strata_host_conv2d},
     {&strata_op_conv2d_filter_grad, strata_host_conv2d_takes, strata_host_conv2d_scratch, strata_host_conv2d_filter_grad},
@@ -13,6 +16,8 @@ static const host_fast_op table[] = {
     {&strata_op_max_pool2d_grad, strata_host_pool2d_takes, strata_host_max_pool2d_scratch, strata_host_max_pool2d_grad},
     {&strata_op_avg_pool2d, strata_host_pool2d_takes, NULL, strata_host_avg_pool2d},
     {&strata_op_avg_pool2d_grad, strata_host_pool2d_takes, NULL, strata_host_avg_pool2d_grad},
+    {&strata_op_recurrent, strata_host_recurrent_takes, strata_host_recurrent_scratch, strata_host_recurrent},
+    {&strata_op_recurrent_grad, strata_host_recurrent_takes, strata_host_recurrent_scratch, strata_host_recurrent_grad},
     {&strata_op_fma_chain, strata_host_fma_chain_takes, NULL, strata_host_fma_chain},
     {NULL, strata_host_unary_takes, NULL, strata_host_unary}, /* every op of elementwise.def */
     {NULL, strata_host_binary_takes, NULL, strata_host_binary},

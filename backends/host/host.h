@@ -62,6 +62,12 @@ bool strata_host_conv2d_takes(const strata_tensor *node);
 int64_t strata_host_conv2d_scratch(const strata_tensor *node);
 void strata_host_conv2d(const host_call *call);
 void strata_host_conv2d_filter_grad(const host_call *call);
+/* depthwise.c: the same of one channel a group */
+bool strata_host_depthwise_takes(const strata_tensor *node);
+int64_t strata_host_depthwise_scratch(const strata_tensor *node);
+void strata_host_depthwise(const host_call *call);
+void strata_host_depthwise_back(const host_call *call);
+void strata_host_depthwise_filter_grad(const host_call *call);
 /* pool2d.c */
 bool strata_host_pool2d_takes(const strata_tensor *node);
 int64_t strata_host_max_pool2d_scratch(const strata_tensor *node);
@@ -69,6 +75,11 @@ void strata_host_max_pool2d(const host_call *call);
 void strata_host_max_pool2d_grad(const host_call *call);
 void strata_host_avg_pool2d(const host_call *call);
 void strata_host_avg_pool2d_grad(const host_call *call);
+/* recurrent.c: recurrent and recurrent_grad */
+bool strata_host_recurrent_takes(const strata_tensor *node);
+int64_t strata_host_recurrent_scratch(const strata_tensor *node);
+void strata_host_recurrent(const host_call *call);
+void strata_host_recurrent_grad(const host_call *call);
 /* elementwise.c: f32 of one shape, or with the second operand repeated along leading axes; other broadcasts, and chains */
 bool strata_host_unary_takes(const strata_tensor *node);
 void strata_host_unary(const host_call *call);

@@ -8,7 +8,7 @@
 
 #include "core/base/philox.h"
 
-typedef enum distribution { CONSTANT, UNIFORM, NORMAL, TRUNCATED_NORMAL } distribution;
+typedef enum distribution { CONSTANT, UNIFORM, NORMAL, TRUNCATED_NORMAL, ORTHOGONAL, FORGET } distribution;
 
 struct strata_initializer {
     const char *name;
@@ -27,12 +27,15 @@ static const strata_initializer table[] = {
     {"glorot_normal", TRUNCATED_NORMAL, 1, FAN_AVERAGE},
     {"he_uniform", UNIFORM, 2, FAN_IN},
     {"he_normal", TRUNCATED_NORMAL, 2, FAN_IN},
+    {"orthogonal", ORTHOGONAL, 1, FAN_NONE},
+    /* For the bias of an LSTM's four gates alone, so it is not among the names: 1 for the second gate, 0 for the others. */
+    {"unit_forget_bias", FORGET, 0, FAN_NONE},
 };
-enum { N_INITIALIZERS = sizeof table / sizeof *table };
+enum { N_INITIALIZERS = sizeof table / sizeof *table, N_NAMES = N_INITIALIZERS - 1 };
 
-const char *const strata_initializer_names[] = {"zeros",         "ones",       "normal",    "uniform", "glorot_uniform",
-                                                "glorot_normal", "he_uniform", "he_normal", NULL};
-_Static_assert(sizeof strata_initializer_names / sizeof *strata_initializer_names == N_INITIALIZERS + 1, "one name a row");
+const char *const strata_initializer_names[] = {"zeros",         "ones",       "normal",    "uniform",    "glorot_uniform",
+                                                "glorot_normal", "he_uniform", "he_normal", "orthogonal", NULL};
+_Static_assert(sizeof strata_initializer_names / sizeof *strata_initializer_names == N_NAMES + 1, "one name a row");
 
 strata_status strata_initializer_find(const char *name, const strata_initializer **out_initializer, strata_error *err) {
     for (int i = 0; i < N_INITIALIZERS; i++)
@@ -43,7 +46,7 @@ strata_status strata_initializer_find(const char *name, const strata_initializer
     return strata_fail(
         err, STRATA_INVALID,
         "there is no initializer \"%s\"; there are: zeros, ones, normal, uniform, glorot_uniform, glorot_normal, "
-        "he_uniform, he_normal",
+        "he_uniform, he_normal, orthogonal",
         name);
 }
 
@@ -86,6 +89,31 @@ static double draw(const strata_initializer *initializer, uint64_t seed, uint32_
     return initializer->value * drawn[i % 4];
 }
 
+/* Makes the rows of x (rows, columns), or its columns, where those are fewer, orthogonal and of length 1 (Gram & Schmidt,
+ * twice, as once leaves what rounding left). Vectors are `step` apart, their elements `stride`. */
+static void make_orthonormal(float *x, int64_t rows, int64_t columns) {
+    const bool wide = rows <= columns;
+    const int64_t n = wide ? rows : columns, length = wide ? columns : rows, step = wide ? columns : 1,
+                  stride = wide ? 1 : columns;
+    for (int64_t i = 0; i < n; i++) {
+        float *own = x + i * step;
+        double squares = 0;
+        for (int64_t pass = 0, j = 0; pass < 2; j++) {
+            const float *other = x + j * step;
+            double along = 0;
+            if (j >= i) {
+                pass++;
+                j = -1;
+                continue;
+            }
+            for (int64_t k = 0; k < length; k++) along += (double)own[k * stride] * (double)other[k * stride];
+            for (int64_t k = 0; k < length; k++) own[k * stride] -= (float)(along * (double)other[k * stride]);
+        }
+        for (int64_t k = 0; k < length; k++) squares += (double)own[k * stride] * (double)own[k * stride];
+        for (int64_t k = 0; k < length && squares > 0; k++) own[k * stride] /= (float)sqrt(squares);
+    }
+}
+
 void strata_initializer_fill(const strata_initializer *initializer, uint64_t seed, uint32_t stream, int64_t fan_in,
                              int64_t fan_out, float *values, int64_t n) {
     double fan = initializer->fan == FAN_NONE ? 1
@@ -93,4 +121,6 @@ void strata_initializer_fill(const strata_initializer *initializer, uint64_t see
                                               : ((double)fan_in + (double)fan_out) / 2;
     double variance = initializer->value / (fan < 1 ? 1 : fan);
     for (int64_t i = 0; i < n; i++) values[i] = (float)draw(initializer, seed, stream, variance, i);
+    if (initializer->distribution == ORTHOGONAL) make_orthonormal(values, fan_in, n / (fan_in < 1 ? 1 : fan_in));
+    for (int64_t i = n / 4; initializer->distribution == FORGET && i < n / 4 * 2; i++) values[i] = 1;
 }

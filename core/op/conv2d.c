@@ -345,9 +345,22 @@ strata_status strata_conv2d_lower_blocks(const strata_tensor *node, int work_m, 
     return strata_lowering_add(lowering, &launch, err);
 }
 
+static strata_status lower_depthwise(const strata_tensor *node, const strata_conv2d_sizes *s, strata_lowering *lowering,
+                                     strata_error *err) {
+    strata_launch launch;
+    STRATA_TRY(strata_conv2d_launch(node, &launch, err));
+    launch.kernel = "depthwise";
+    launch.grid_stride = true;
+    launch.global[0] = strata_shape_elements(node->shape);
+    if (s->kernel_h * s->kernel_w <= INT16_MAX / s->group_out)
+        launch.turns = (int)(s->kernel_h * s->kernel_w * s->group_out) + 8;
+    return strata_lowering_add(lowering, &launch, err);
+}
+
 /* Blocks for any device; few kinds, since each is a kernel to compile. */
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    if (strata_conv2d_is_depthwise(node, &s)) return lower_depthwise(node, &s, lowering, err);
     const int64_t columns = node->op == &strata_op_conv2d_input_grad ? s.group_in : s.group_out;
     return strata_conv2d_lower_blocks(node, 4, columns >= 8 ? 8 : columns > 1 ? 4 : 1, lowering, err);
 }
@@ -376,15 +389,26 @@ PRODUCT(conv2d_input_grad);
 
 /* ---- builders ---- */
 
-strata_tensor *strata_conv2d(strata_tensor *x, strata_tensor *filter, strata_conv2d_window opts) {
+/* image: the shape of what is convolved. */
+static strata_conv2d_attrs attrs_over(strata_shape image, const strata_tensor *filter, strata_conv2d_window opts) {
     strata_window_wish wish = {
         .stride = {opts.stride[0], opts.stride[1]}, .dilation = {opts.dilation[0], opts.dilation[1]}, .padding = opts.padding};
-    strata_shape none = {0}, filter_shape = filter ? filter->shape : none;
-    for (int d = 0; d < 2; d++) wish.size[d] = filter_shape.dims[d];
+    for (int d = 0; d < 2 && filter; d++) wish.size[d] = filter->shape.dims[d];
     for (int i = 0; i < 4; i++) wish.explicit_padding[i] = opts.explicit_padding[i];
-    strata_conv2d_attrs attrs = {.window = strata_window_over(x ? x->shape : none, wish),
-                                 .groups = opts.groups ? opts.groups : 1};
+    return (strata_conv2d_attrs){.window = strata_window_over(image, wish), .groups = opts.groups ? opts.groups : 1};
+}
+
+strata_tensor *strata_conv2d(strata_tensor *x, strata_tensor *filter, strata_conv2d_window opts) {
+    const strata_conv2d_attrs attrs = attrs_over(x ? x->shape : (strata_shape){0}, filter, opts);
     return strata_node(NULL, &strata_op_conv2d, 2, (strata_tensor *[]){x, filter}, &attrs);
+}
+
+strata_tensor *strata_conv2d_transpose(strata_tensor *x, strata_tensor *filter, strata_conv2d_window opts, int64_t height,
+                                       int64_t width) {
+    strata_conv2d_attrs attrs = attrs_over(STRATA_SHAPE(1, height, width, 1), filter, opts);
+    attrs.input_size[0] = height;
+    attrs.input_size[1] = width;
+    return strata_node(NULL, &strata_op_conv2d_input_grad, 2, (strata_tensor *[]){x, filter}, &attrs);
 }
 
 /* (N,L,C) as (N,1,L,C), the filter (K,C/groups,F) as (1,K,C/groups,F). */

@@ -49,6 +49,11 @@ static inline int64_t strata_conv2d_at(const strata_conv2d_sizes *s, int d, int6
     return o * s->stride[d] + k * s->dilation[d] - (d ? s->left : s->top);
 }
 
+/* Whether the node is f32 and its groups are of one channel of x each: there are kernels for that. */
+static inline bool strata_conv2d_is_depthwise(const strata_tensor *node, const strata_conv2d_sizes *s) {
+    return s->group_in == 1 && s->groups > 1 && node->dtype == STRATA_DTYPE_F32;
+}
+
 /* How many rows (n, oh, ow) conv2d_filter_grad folds into one sum before sums are added: by the shape alone. */
 int64_t strata_conv2d_part(const strata_conv2d_sizes *sizes);
 

@@ -149,6 +149,10 @@ strata_status strata_conv2d_filter_grad_lower_blocks(const strata_tensor *node, 
 /* Blocks for any device; the three channels of colour pictures are one. */
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_conv2d_sizes s = strata_conv2d_sizes_of(node);
+    strata_launch depthwise = {.kernel = "depthwise_filter_grad", .grid_stride = true};
+    if (strata_conv2d_is_depthwise(node, &s))
+        return strata_conv2d_filter_grad_lower_parts(node, strata_conv2d_part(&s), &depthwise,
+                                                     s.kernel_h * s.kernel_w * s.out_c, lowering, err);
     int work_m = s.group_in == 1 || s.group_in == 3 ? (int)s.group_in : 4, work_n = s.group_out >= 8  ? 8
                                                                                     : s.group_out > 1 ? 4
                                                                                                       : 1;

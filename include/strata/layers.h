@@ -82,7 +82,8 @@ typedef struct strata_embedding_options {
     /* NULL: "uniform". */
     const char *initializer;
     /* Token 0 is padding, which a global pool or an attention layer behind the embedding leaves out. All layers between must
-     * compute each position by itself: dense, activation, dropout, batch_norm, layer_norm, attention, and residuals of these.
+     * compute each position by itself: dense, activation, dropout, batch_norm, layer_norm, rms_norm, attention, lstm, gru, and
+     * residuals of these.
      * Behind any other layer padding is not left out any more. */
     bool mask_zero;
     /* An update changes only the rows of tokens that are in its batches. Its cost grows with their number, not with the
@@ -179,6 +180,89 @@ typedef struct strata_conv1d_options {
 } strata_conv1d_options;
 STRATA_API void strata_model_add_conv1d(strata_model *model, strata_conv1d_options opts);
 
+/* A transposed convolution (strata_conv2d_transpose), which makes images larger: x (N, H, W, C) -> (N, OH, OW, filters),
+ * with kernel (KH, KW, filters, C) and bias (filters). With K = (KH - 1) dilation + 1, and alike for widths:
+ *     "valid", or NULL   OH = H stride + max(K - stride, 0)
+ *     "same"             OH = H stride
+ * and with output_padding OH = (H - 1) stride + K + output_padding, less 2 (K / 2) for "same". */
+typedef struct strata_conv2d_transpose_options {
+    /* At least 1. */
+    int64_t filters;
+    /* At least 1. */
+    int64_t kernel_size[2];
+    /* 0: 1. */
+    int64_t stride[2];
+    /* "valid" or "same". */
+    const char *padding;
+    /* Rows and columns that are added, as above; both below the stride. 0: the size is that of the table above. */
+    int64_t output_padding[2];
+    /* 0: 1. */
+    int64_t dilation[2];
+    const char *activation;
+    bool no_bias;
+    /* NULL: "glorot_uniform". */
+    const char *kernel_initializer;
+    /* NULL: "zeros". */
+    const char *bias_initializer;
+    /* Penalties, as of dense. */
+    double kernel_l1, kernel_l2;
+    const char *name;
+} strata_conv2d_transpose_options;
+STRATA_API void strata_model_add_conv2d_transpose(strata_model *model, strata_conv2d_transpose_options opts);
+
+/* Each channel convolved by itself: x (N, H, W, C) -> (N, OH, OW, C depth_multiplier), with kernel (KH, KW, C,
+ * depth_multiplier) and bias (C depth_multiplier). Output c depth_multiplier + m is channel c by its filter m. */
+typedef struct strata_depthwise_conv2d_options {
+    /* At least 1. */
+    int64_t kernel_size[2];
+    /* 0: 1. */
+    int64_t stride[2];
+    const char *padding;
+    /* Top, bottom, left, right. */
+    int64_t explicit_padding[4];
+    /* 0: 1. */
+    int64_t dilation[2];
+    /* Filters of each channel. 0: 1. */
+    int64_t depth_multiplier;
+    const char *activation;
+    bool no_bias;
+    /* NULL: "glorot_uniform". */
+    const char *depthwise_initializer;
+    /* NULL: "zeros". */
+    const char *bias_initializer;
+    const char *name;
+} strata_depthwise_conv2d_options;
+STRATA_API void strata_model_add_depthwise_conv2d(strata_model *model, strata_depthwise_conv2d_options opts);
+
+/* A depthwise convolution, without bias, and then one of a single tap over all channels (Chollet 2017): x (N, H, W, C) -> (N,
+ * OH, OW, filters), with "depthwise_kernel" (KH, KW, C, depth_multiplier), "pointwise_kernel" (1, 1, C depth_multiplier,
+ * filters) and bias (filters). */
+typedef struct strata_separable_conv2d_options {
+    /* At least 1. */
+    int64_t filters;
+    /* At least 1. */
+    int64_t kernel_size[2];
+    /* 0: 1. */
+    int64_t stride[2];
+    const char *padding;
+    /* Top, bottom, left, right. */
+    int64_t explicit_padding[4];
+    /* 0: 1. */
+    int64_t dilation[2];
+    /* Filters of each channel. 0: 1. */
+    int64_t depth_multiplier;
+    const char *activation;
+    bool no_bias;
+    /* NULL: "glorot_uniform". */
+    const char *depthwise_initializer;
+    /* NULL: "glorot_uniform". */
+    const char *pointwise_initializer;
+    /* NULL: "zeros". */
+    const char *bias_initializer;
+    const char *name;
+} strata_separable_conv2d_options;
+STRATA_API void strata_model_add_separable_conv2d(strata_model *model, strata_separable_conv2d_options opts);
+
 /* The largest element, or the mean, of each window: x (N, H, W, C) -> (N, OH, OW, C). Padding is in neither. */
 typedef struct strata_pool2d_options {
     /* At least 1. */
@@ -248,6 +332,30 @@ typedef struct strata_layer_norm_options {
 } strata_layer_norm_options;
 STRATA_API void strata_model_add_layer_norm(strata_model *model, strata_layer_norm_options opts);
 
+/* y = gamma (x - mean) / sqrt(variance + epsilon) + beta, of x's shape (N, ..., C), with mean and biased variance of each
+ * example's group of neighbouring channels, over all places (Wu & He 2018). Parameters: "gamma" (C), "beta" (C). */
+typedef struct strata_group_norm_options {
+    /* Must divide C. -1: as many as channels, which normalises each by itself (instance norm). 0: 32. */
+    int64_t groups;
+    /* 0: 1e-3. */
+    double epsilon;
+    /* Without gamma, without beta. */
+    bool no_scale, no_center;
+    const char *name;
+} strata_group_norm_options;
+STRATA_API void strata_model_add_group_norm(strata_model *model, strata_group_norm_options opts);
+
+/* y = gamma x / sqrt(mean of x^2 + epsilon), of x's shape, with the mean of each row along the last axis (Zhang & Sennrich
+ * 2019). Parameter: "gamma" (C). */
+typedef struct strata_rms_norm_options {
+    /* 0: 1e-6. */
+    double epsilon;
+    /* Without gamma. */
+    bool no_scale;
+    const char *name;
+} strata_rms_norm_options;
+STRATA_API void strata_model_add_rms_norm(strata_model *model, strata_rms_norm_options opts);
+
 /* Self-attention (Vaswani et al. 2017): x (N, T, C) -> (N, T, C). For each head, with q, k, v = x kernel + bias of (N, T,
  * key_dim), the output is softmax(q k^T / sqrt(key_dim)) v; the heads side by side, times "output_kernel", plus "output_bias",
  * are y. Positions that are padding by an embedding's mask_zero are not used as keys, so the others have the values that they
@@ -265,9 +373,51 @@ typedef struct strata_multi_head_attention_options {
 } strata_multi_head_attention_options;
 STRATA_API void strata_model_add_multi_head_attention(strata_model *model, strata_multi_head_attention_options opts);
 
+/* ---- recurrent layers: x (N, T, C), T time steps -> (N, U), h of the last step, or, with return_sequences, (N, T, U) ----
+ * Formulas: strata_lstm and strata_gru in strata/ops.h, which say what a gate is. Parameters lie as Keras has them:
+ *     lstm   "kernel" (C, 4 U), "recurrent_kernel" (U, 4 U), "bias" (4 U), gates in the order i, f, c, o
+ *     gru    "kernel" (C, 3 U), "recurrent_kernel" (U, 3 U), "bias" (2, 3 U): the input's and the recurrent one, gates in the
+ *            order z, r, h; the reset gate is behind the product, as with Keras' reset_after
+ * Those of the second direction of a bidirectional layer have "backward_" in front. Steps that are padding by an embedding's
+ * mask_zero change nothing: h stays what it was. With return_sequences padding is left out behind the layer, too, unless it
+ * goes backwards. Sums and states are f32 in every precision. */
+typedef struct strata_recurrent_layer_options {
+    /* U, at least 1. */
+    int64_t units;
+    /* Of the candidate (and of an LSTM's output): "tanh", "sigmoid", "relu" or "linear". NULL: "tanh". */
+    const char *activation;
+    /* Of the gates, one of the same. NULL: "sigmoid". */
+    const char *recurrent_activation;
+    bool no_bias;
+    /* Of an LSTM: the forget gate's bias begins at 0, as the others do, instead of 1. */
+    bool no_unit_forget_bias;
+    /* NULL: "glorot_uniform". */
+    const char *kernel_initializer;
+    /* NULL: "orthogonal". */
+    const char *recurrent_initializer;
+    /* y is h of every step. */
+    bool return_sequences;
+    /* Steps run from the last to the first; with return_sequences y is in the order in which they ran. */
+    bool go_backwards;
+    /* A second layer, with parameters of its own, runs from the last step to the first. y is both outputs side by side,
+     * "concat", or their "sum", product "mul" or mean "ave". With return_sequences both are in the order of x. NULL: there is
+     * one direction. */
+    const char *bidirectional;
+    /* While training, a channel of x is left out at all steps of an example with this probability; 0 <= dropout < 1. */
+    double dropout;
+    const char *name;
+} strata_recurrent_layer_options;
+/* Hochreiter & Schmidhuber 1997, with forget gates. */
+typedef strata_recurrent_layer_options strata_lstm_options;
+STRATA_API void strata_model_add_lstm(strata_model *model, strata_lstm_options opts);
+/* Cho et al. 2014. */
+typedef strata_recurrent_layer_options strata_gru_options;
+STRATA_API void strata_model_add_gru(strata_model *model, strata_gru_options opts);
+
 /* NULL-terminated: "zeros", "ones", "normal" (standard deviation 0.05), "uniform" (-0.05..0.05), "glorot_uniform",
- * "glorot_normal" (Glorot & Bengio 2010), "he_uniform", "he_normal" (He et al. 2015). Numbers are drawn by Philox from the seed
- * and the parameter's index in the model, so they are the same on every device. */
+ * "glorot_normal" (Glorot & Bengio 2010), "he_uniform", "he_normal" (He et al. 2015), "orthogonal" (Saxe et al. 2014: the rows
+ * of the parameter as a matrix, or its columns, where those are fewer, are orthogonal and of length 1). Numbers are drawn by
+ * Philox from the seed and the parameter's index in the model, so they are the same on every device. */
 extern STRATA_API const char *const strata_initializer_names[];
 
 #ifdef __cplusplus

@@ -129,6 +129,13 @@ typedef struct strata_conv2d_window {
  * groups operations. */
 STRATA_API strata_tensor *strata_conv2d(strata_tensor *x, strata_tensor *filter, strata_conv2d_window opts);
 
+/* The transpose of conv2d as a linear function of its image: x (N, OH, OW, K), filter (KH, KW, C / groups, K) -> y (N, H, W,
+ * C), where conv2d with these options takes an image of height by width to OH by OW:
+ *     y[n, h, w, c] = sum over kh, kw, f of x[n, oh, ow, f] filter[kh, kw, c, f],  with h = oh stride + kh dilation - top and
+ *                     w = ow stride + kw dilation - left */
+STRATA_API strata_tensor *strata_conv2d_transpose(strata_tensor *x, strata_tensor *filter, strata_conv2d_window opts,
+                                                  int64_t height, int64_t width);
+
 typedef struct strata_conv1d_window {
     /* As of conv2d. 0: 1. */
     int64_t stride, dilation;
@@ -273,6 +280,35 @@ STRATA_API strata_tensor *strata_layer_norm(strata_tensor *x, strata_tensor *sca
  *   scale  0: 1 / sqrt(D) */
 STRATA_API strata_tensor *strata_attention(strata_tensor *q, strata_tensor *k, strata_tensor *v, strata_tensor *mask,
                                            double scale);
+
+/* ---- recurrent layers over whole sequences; all f32 ---- */
+
+typedef enum strata_recurrent_activation {
+    /* Of the activation: tanh. Of the recurrent one: sigmoid. */
+    STRATA_RECURRENT_DEFAULT = 0,
+    STRATA_RECURRENT_TANH,
+    STRATA_RECURRENT_SIGMOID,
+    STRATA_RECURRENT_RELU,
+    STRATA_RECURRENT_LINEAR
+} strata_recurrent_activation;
+typedef struct strata_recurrent_options {
+    /* A and R below. */
+    strata_recurrent_activation activation, recurrent_activation;
+    /* Steps run from the last to the first. Each h lies where its step lies in the sequence, as it does without. */
+    bool reverse;
+    /* The result is h after the last step that ran, (N, U), instead of h after each step, (N, T, U). */
+    bool last;
+} strata_recurrent_options;
+/* With h and c of the step before (zeros before the first), s = h matrix + bias, and z, s in gates of U:
+ *     i = R(z0 + s0), f = R(z1 + s1), g = A(z2 + s2), o = R(z3 + s3);  c = f c + i g, h = o A(c)
+ *   z       (N, T, 4 U): the inputs' share, x kernel, of all steps        matrix  (U, 4 U)        bias  (4 U)
+ *   mask    (N, T): where it is 0, h and c stay as they were. NULL: it is 1 everywhere
+ * Hochreiter & Schmidhuber 1997, with forget gates. Its gradient has no gradient. */
+STRATA_API strata_tensor *strata_lstm(strata_tensor *z, strata_tensor *matrix, strata_tensor *bias, strata_tensor *mask,
+                                      strata_recurrent_options opts);
+/* The same with u = R(z0 + s0), r = R(z1 + s1), g = A(z2 + r s2);  h = u h + (1 - u) g, and 3 U for 4 U. Cho et al. 2014. */
+STRATA_API strata_tensor *strata_gru(strata_tensor *z, strata_tensor *matrix, strata_tensor *bias, strata_tensor *mask,
+                                     strata_recurrent_options opts);
 
 /* ---- random numbers: Philox-4x32-10 ----
  * Element e is a function of (seed, step, stream, first row * elements of a row + e) alone, so it is the same on every device.

@@ -77,6 +77,9 @@ expect 0 "saved" train imdb --device host --data "$work/imdb" --epochs 40 --seed
 expect 0 "" evaluate "$work/imdb.strata" --device host --data "$work/imdb" --json
 json 'r["examples"] == 60 and r["accuracy"] > 0.9'
 expect 0 "positive" predict "$work/imdb.strata" --device host --text "a wonderful great lovely film"
+expect 0 "" train "$STRATA_SOURCE_DIR/samples/imdb/lstm.json" --device host --data "$work/imdb" --epochs 20 --seed 1 \
+    --set optimizer.learning_rate=0.01 --json
+json 'r["accuracy"] > 0.9'
 expect 0 "" predict "$work/imdb.strata" --device host --input "$work/lines.txt" --json
 json 'r["index"] == 1 and r["class"] == 0 and r["name"] == "negative" and r["probability"] > 0.5'
 expect 3 "$work/gap.txt:2: this text holds no word" predict "$work/imdb.strata" --device host --input "$work/gap.txt"

@@ -49,14 +49,15 @@ typedef struct op_row {
     bool not_oclgrind; /* Oclgrind 21.10 cannot judge its kernels: run_table in ops_test.c says why */
 } op_row;
 
-/* Tables: cases_elementwise.c, cases_shape.c, cases_reduce.c, cases_window.c, cases_norm.c, cases_update.c. */
+/* Tables: cases_elementwise.c, cases_shape.c, cases_reduce.c, cases_window.c, cases_norm.c, cases_recurrent.c,
+ * cases_update.c. */
 typedef struct op_table {
     const char *name;
     const op_row *rows;
     int n_rows;
 } op_table;
 extern const op_table case_unary, case_binary, case_compare, case_cast, case_shape, case_products, case_window, case_softmax,
-    case_norm, case_update;
+    case_norm, case_recurrent, case_update;
 
 /* All of them; ends with NULL. tables.c */
 extern const op_table *const case_tables[];

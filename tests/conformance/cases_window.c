@@ -59,14 +59,15 @@ BUILD(conv2d_filter_grad) {
 static const case_instance convolutions[] = {
     {.shapes = {{4, {1, 1, 1, 1}}, {4, {1, 1, 1, 1}}}, .terms = 4},
     {.shapes = {{4, {2, 5, 5, 3}}, {4, {3, 3, 3, 8}}}, .p = {[PADDING] = SAME}, .terms = 400},
-    {.shapes = {{4, {1, 6, 7, 2}}, {4, {2, 2, 2, 5}}}, .p = {2, 2, [PADDING] = SAME}, .terms = 200},   /* more after */
-    {.shapes = {{4, {2, 7, 5, 4}}, {4, {3, 2, 4, 7}}}, .p = {2, 1, 1, 2}, .terms = 400},               /* dilated */
-    {.shapes = {{4, {3, 9, 8, 6}}, {4, {3, 3, 2, 9}}}, .p = {1, 2, [GROUPS] = 3, SAME}, .terms = 400}, /* groups */
-    {.shapes = {{4, {2, 6, 6, 5}}, {4, {3, 3, 1, 5}}}, .p = {[GROUPS] = 5, SAME}, .terms = 300},       /* depthwise */
-    {.shapes = {{4, {2, 4, 4, 3}}, {4, {3, 3, 1, 6}}}, .p = {[GROUPS] = 3, SAME}, .terms = 300},       /* ... times 2 */
-    {.shapes = {{4, {2, 4, 3, 17}}, {4, {1, 1, 17, 13}}}, .terms = 400},                               /* 1 x 1, primes */
-    {.shapes = {{4, {3, 4, 5, 3}}, {4, {4, 5, 3, 4}}}, .terms = 300},                                  /* the whole image */
-    {.shapes = {{4, {0, 4, 4, 3}}, {4, {3, 3, 3, 4}}}},                                                /* no images */
+    {.shapes = {{4, {1, 6, 7, 2}}, {4, {2, 2, 2, 5}}}, .p = {2, 2, [PADDING] = SAME}, .terms = 200},      /* more after */
+    {.shapes = {{4, {2, 7, 5, 4}}, {4, {3, 2, 4, 7}}}, .p = {2, 1, 1, 2}, .terms = 400},                  /* dilated */
+    {.shapes = {{4, {3, 9, 8, 6}}, {4, {3, 3, 2, 9}}}, .p = {1, 2, [GROUPS] = 3, SAME}, .terms = 400},    /* groups */
+    {.shapes = {{4, {2, 6, 6, 5}}, {4, {3, 3, 1, 5}}}, .p = {[GROUPS] = 5, SAME}, .terms = 300},          /* depthwise */
+    {.shapes = {{4, {2, 4, 4, 3}}, {4, {3, 3, 1, 6}}}, .p = {[GROUPS] = 3, SAME}, .terms = 300},          /* ... times 2 */
+    {.shapes = {{4, {1, 4, 5, 19}}, {4, {3, 2, 1, 19}}}, .p = {2, 1, [GROUPS] = 19, SAME}, .terms = 300}, /* ... by vectors */
+    {.shapes = {{4, {2, 4, 3, 17}}, {4, {1, 1, 17, 13}}}, .terms = 400},                                  /* 1 x 1, primes */
+    {.shapes = {{4, {3, 4, 5, 3}}, {4, {4, 5, 3, 4}}}, .terms = 300},                                     /* the whole image */
+    {.shapes = {{4, {0, 4, 4, 3}}, {4, {3, 3, 3, 4}}}},                                                   /* no images */
     {.shapes = {{4, {1, 3, 4, 2}}, {4, {3, 2, 2, 3}}}, .p = {3, 2, [PADDING] = GIVEN, 2, 1, 0, 3}, .terms = 300},
     {.shapes = {{4, {1, 1, 11, 3}}, {4, {1, 4, 3, 10}}}, .p = {1, 3, 1, 2, [PADDING] = SAME}, .terms = 300}, /* one row */
 };

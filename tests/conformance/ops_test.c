@@ -142,6 +142,7 @@ TABLE(products)
 TABLE(window)
 TABLE(softmax)
 TABLE(norm)
+TABLE(recurrent)
 TABLE(update)
 
 /* ---- compositions: on a host that prefers the parts of an op to the op ---- */
@@ -202,6 +203,7 @@ COMPOSITIONS(products)
 COMPOSITIONS(window)
 COMPOSITIONS(softmax)
 COMPOSITIONS(norm)
+COMPOSITIONS(recurrent)
 COMPOSITIONS(update)
 
 /* ---- the host's help: on a host that runs products and sums alone, with a host behind it ---- */

@@ -8,8 +8,9 @@
 #include "tests/conformance/case.h"
 #include "tests/support/check.h"
 
-const op_table *const case_tables[] = {&case_unary,  &case_binary,  &case_compare, &case_cast,   &case_shape, &case_products,
-                                       &case_window, &case_softmax, &case_norm,    &case_update, NULL};
+const op_table *const case_tables[] = {&case_unary, &case_binary,    &case_compare, &case_cast,
+                                       &case_shape, &case_products,  &case_window,  &case_softmax,
+                                       &case_norm,  &case_recurrent, &case_update,  NULL};
 
 static strata_array random_state(void) {
     return strata_test_array(STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS),

@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * recurrent and recurrent_grad: LSTM and GRU over whole sequences; recurrent.h has the formulas.
+ *
+ * One op for a sequence, as a graph of its steps would have thousands of nodes, whose gradients of slices would each be as
+ * large as the sequence. Products that need no step before them are matmuls outside: the input's by all steps at once, and the
+ * gradient of the matrix. The op keeps the gates of each step, so that its gradient computes no product a second time. */
+#include "core/op/recurrent.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "core/op/axes.h"
+#include "core/op/broadcast.h"
+#include "core/op/compose.h"
+#include "core/op/copy.h"
+#include "core/op/epilogue.h"
+#include "core/op/rules.h"
+#include "strata/ops.h"
+
+extern const strata_op strata_op_recurrent, strata_op_recurrent_grad;
+
+enum { Z, MATRIX, BIAS, MASK };             /* of recurrent */
+enum { STATES, TRANSPOSED, DH, GRAD_MASK }; /* of recurrent_grad */
+enum { MOST_COMPOSED_STEPS = 512 };         /* each is some thirty nodes */
+enum { DA = STRATA_RECURRENT_DA };
+
+static const strata_recurrent_attrs *attrs_of(const strata_tensor *node) {
+    return node->attrs;
+}
+
+static int64_t gates_of(const strata_tensor *node) {
+    return attrs_of(node)->cell == STRATA_CELL_LSTM ? 4 : 3;
+}
+
+static int64_t planes_of(const strata_tensor *node) {
+    return attrs_of(node)->cell == STRATA_CELL_LSTM ? 6 : 5;
+}
+
+strata_recurrent_sizes strata_recurrent_sizes_of(const strata_tensor *node) {
+    const strata_shape shape = node->inputs[0]->shape; /* z, or states */
+    const bool forward = node->op == &strata_op_recurrent;
+    return (strata_recurrent_sizes){.n = shape.dims[0],
+                                    .t = shape.dims[1],
+                                    .units = node->inputs[MATRIX]->shape.dims[forward ? 0 : 1],
+                                    .gates = gates_of(node),
+                                    .planes = planes_of(node),
+                                    .mask = node->n_inputs > MASK ? node->inputs[MASK] : NULL};
+}
+
+/* ---- shape rules ---- */
+
+static strata_status check_shape(const strata_tensor *x, const char *name, strata_shape want, strata_error *err) {
+    STRATA_TRY(strata_check_dtype(x, name, 1u << STRATA_DTYPE_F32, err));
+    if (strata_shape_equal(x->shape, want)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s is %s; it must be %s", name, strata_shape_text(x->shape).text,
+                       strata_shape_text(want).text);
+}
+
+/* What both have alike: the attributes, and the first operand (N, T, times units), whose units are set. */
+static strata_status check_common(const strata_tensor *node, const char *name, int64_t times, int64_t *out_units,
+                                  strata_error *err) {
+    const strata_recurrent_attrs *attrs = attrs_of(node);
+    const strata_shape x = node->inputs[0]->shape;
+    STRATA_TRY(strata_check_dtype(node->inputs[0], name, 1u << STRATA_DTYPE_F32, err));
+    if (attrs->cell < STRATA_CELL_LSTM || attrs->cell > STRATA_CELL_GRU || attrs->activation < STRATA_EPILOGUE_LINEAR ||
+        attrs->activation > STRATA_EPILOGUE_SIGMOID || attrs->recurrent_activation < STRATA_EPILOGUE_LINEAR ||
+        attrs->recurrent_activation > STRATA_EPILOGUE_SIGMOID || (attrs->reverse | 1) != 1)
+        return strata_fail(err, STRATA_INVALID,
+                           "cell %" PRId64 ", activations %" PRId64 " and %" PRId64 ", reverse %" PRId64 " do not exist",
+                           attrs->cell, attrs->activation, attrs->recurrent_activation, attrs->reverse);
+    if (x.rank != 3 || x.dims[2] < times || x.dims[2] % times)
+        return strata_fail(err, STRATA_INVALID, "%s is %s; it must be (examples, steps, %" PRId64 " times the units)", name,
+                           strata_shape_text(x).text, times);
+    *out_units = x.dims[2] / times;
+    return node->n_inputs > MASK ? check_shape(node->inputs[MASK], "mask", STRATA_SHAPE(x.dims[0], x.dims[1]), err) : STRATA_OK;
+}
+
+static strata_status shape(strata_tensor *node, strata_error *err) {
+    const strata_shape z = node->inputs[Z]->shape;
+    const int64_t gates = gates_of(node);
+    int64_t units, width;
+    STRATA_TRY(check_common(node, "z", gates, &units, err));
+    STRATA_TRY(check_shape(node->inputs[MATRIX], "matrix", STRATA_SHAPE(units, gates * units), err));
+    STRATA_TRY(check_shape(node->inputs[BIAS], "bias", STRATA_SHAPE(gates * units), err));
+    if (__builtin_mul_overflow(planes_of(node), units, &width))
+        return strata_fail(err, STRATA_INVALID, "%" PRId64 " units are too many", units);
+    node->dtype = STRATA_DTYPE_F32;
+    node->shape = STRATA_SHAPE(z.dims[0], z.dims[1], width);
+    return STRATA_OK;
+}
+
+static strata_status grad_shape(strata_tensor *node, strata_error *err) {
+    const strata_shape states = node->inputs[STATES]->shape;
+    int64_t units;
+    STRATA_TRY(check_common(node, "states", planes_of(node), &units, err));
+    STRATA_TRY(check_shape(node->inputs[TRANSPOSED], "matrix", STRATA_SHAPE(gates_of(node) * units, units), err));
+    STRATA_TRY(check_shape(node->inputs[DH], "dh", states, err));
+    node->dtype = STRATA_DTYPE_F32;
+    node->shape = STRATA_SHAPE(states.dims[0], states.dims[1], DA * units);
+    return STRATA_OK;
+}
+
+/* ---- the gradient ---- */
+
+/* x[n, t .. t + steps, first .. first + width]. */
+static strata_tensor *part(strata_tensor *x, int64_t t, int64_t steps, int64_t first, int64_t width) {
+    const int64_t begin[] = {0, t, first}, size[] = {x->shape.dims[0], steps, width};
+    return strata_slice(x, begin, size);
+}
+
+/* h of the step before each, zeros before the first. */
+static strata_tensor *h_before(strata_tensor *states, int64_t units, bool reverse) {
+    const int64_t t = states->shape.dims[1];
+    const int64_t before[] = {0, !reverse, 0}, after[] = {0, reverse, 0};
+    return strata_pad(part(states, reverse, t - 1, 0, units), before, after, 0);
+}
+
+static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
+    const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
+    strata_tensor *matrix = node->inputs[MATRIX], *bias = node->inputs[BIAS];
+    if (!s.n || !s.t) return;
+    strata_tensor *operands[] = {node, strata_transpose(matrix, (int[]){1, 0}), dy,
+                                 node->n_inputs > MASK ? node->inputs[MASK] : NULL};
+    strata_tensor *da = strata_node(NULL, &strata_op_recurrent_grad, node->n_inputs, operands, node->attrs);
+    strata_tensor *of_sum = part(da, 0, s.t, 0, s.gates * s.units);
+    strata_tensor *h = strata_reshape(h_before(node, s.units, attrs_of(node)->reverse), STRATA_SHAPE(s.n * s.t, s.units));
+    dx[Z] = da;
+    if (attrs_of(node)->cell == STRATA_CELL_GRU)
+        dx[Z] =
+            strata_concat((strata_tensor *[]){part(da, 0, s.t, 0, 2 * s.units), part(da, 0, s.t, 3 * s.units, s.units)}, 2, 2);
+    dx[MATRIX] = strata_matmul(h, strata_reshape(of_sum, STRATA_SHAPE(s.n * s.t, s.gates * s.units)), true, false);
+    dx[BIAS] = strata_sum_to(of_sum, bias->shape);
+}
+
+/* ---- references ---- */
+
+static double activate(int64_t code, double v) {
+    return code == STRATA_EPILOGUE_RELU      ? (v < 0 ? 0 : v)
+           : code == STRATA_EPILOGUE_TANH    ? tanh(v)
+           : code == STRATA_EPILOGUE_SIGMOID ? 1 / (1 + exp(-v))
+                                             : v;
+}
+
+/* The slope of the function where its value is y. */
+static double slope(int64_t code, double y) {
+    return code == STRATA_EPILOGUE_RELU      ? y > 0
+           : code == STRATA_EPILOGUE_TANH    ? 1 - y * y
+           : code == STRATA_EPILOGUE_SIGMOID ? y * (1 - y)
+                                             : 1;
+}
+
+/* One example. h_of: its h in double; (T, U) doubles of scratch, as what a step takes from the one before is not rounded. */
+static void run_example(const strata_op_call *call, const strata_recurrent_sizes *s, int64_t n, double *h_of, double *c) {
+    const strata_recurrent_attrs *attrs = attrs_of(call->node);
+    const int64_t u_n = s->units, width = s->gates * u_n, a_code = attrs->activation, r_code = attrs->recurrent_activation;
+    const float *matrix = call->inputs[MATRIX], *bias = call->inputs[BIAS], *mask = s->mask ? call->inputs[MASK] : NULL;
+    for (int64_t step = 0; step < s->t; step++) {
+        const int64_t t = attrs->reverse ? s->t - 1 - step : step, past = attrs->reverse ? t + 1 : t - 1;
+        const float *z = (const float *)call->inputs[Z] + (n * s->t + t) * width;
+        float *y = (float *)call->output + (n * s->t + t) * s->planes * u_n;
+        const double *before = step ? h_of + past * u_n : NULL;
+        for (int64_t u = 0; u < u_n; u++) {
+            double sum[4], v[4], h_past = before ? before[u] : 0, h, kept = c[u];
+            for (int64_t g = 0; g < s->gates; g++) {
+                sum[g] = (double)bias[g * u_n + u];
+                for (int64_t k = 0; before && k < u_n; k++) sum[g] += before[k] * (double)matrix[k * width + g * u_n + u];
+                v[g] = (double)z[g * u_n + u];
+            }
+            if (attrs->cell == STRATA_CELL_LSTM) {
+                for (int64_t g = 0; g < 4; g++) v[g] = activate(g == 2 ? a_code : r_code, v[g] + sum[g]);
+                c[u] = v[1] * c[u] + v[0] * v[2];
+                h = v[3] * activate(a_code, c[u]);
+                for (int64_t g = 0; g < 4; g++) y[(2 + g) * u_n + u] = (float)v[g];
+            } else {
+                for (int64_t g = 0; g < 2; g++) v[g] = activate(r_code, v[g] + sum[g]);
+                v[2] = activate(a_code, v[2] + v[1] * sum[2]);
+                h = v[0] * h_past + (1 - v[0]) * v[2];
+                for (int64_t g = 0; g < 3; g++) y[(1 + g) * u_n + u] = (float)v[g];
+                y[4 * u_n + u] = (float)sum[2];
+            }
+            if (mask && mask[n * s->t + t] == 0) {
+                h = h_past;
+                c[u] = kept;
+            }
+            h_of[t * u_n + u] = h;
+            y[u] = (float)h;
+            if (attrs->cell == STRATA_CELL_LSTM) y[u_n + u] = (float)c[u];
+        }
+    }
+}
+
+/* The gradients of one unit at a step: from dh and dc, to da[4] and what the step before gets of h and c. */
+static void unit_back(const strata_recurrent_attrs *attrs, const float *now, const float *past, int64_t u_n, double *dh,
+                      double *dc, double *da) {
+    const int64_t a_code = attrs->activation, r_code = attrs->recurrent_activation;
+    if (attrs->cell == STRATA_CELL_LSTM) {
+        const double i = (double)now[2 * u_n], f = (double)now[3 * u_n], g = (double)now[4 * u_n], o = (double)now[5 * u_n];
+        const double y = activate(a_code, (double)now[u_n]);
+        *dc += *dh * o * slope(a_code, y);
+        da[0] = *dc * g * slope(r_code, i);
+        da[1] = *dc * (past ? (double)past[u_n] : 0) * slope(r_code, f);
+        da[2] = *dc * i * slope(a_code, g);
+        da[3] = *dh * y * slope(r_code, o);
+        *dh = 0;
+        *dc *= f;
+        return;
+    }
+    const double update = (double)now[u_n], reset = (double)now[2 * u_n], g = (double)now[3 * u_n], sum = (double)now[4 * u_n];
+    da[0] = *dh * ((past ? (double)past[0] : 0) - g) * slope(r_code, update);
+    da[3] = *dh * (1 - update) * slope(a_code, g);
+    da[1] = da[3] * sum * slope(r_code, reset);
+    da[2] = da[3] * reset;
+    *dh *= update;
+}
+
+/* One example. dh, dc, products: (U) doubles; da: (4 U). */
+static void run_example_back(const strata_op_call *call, const strata_recurrent_sizes *s, int64_t n, double *dh, double *dc,
+                             double *da) {
+    const strata_recurrent_attrs *attrs = attrs_of(call->node);
+    const int64_t u_n = s->units, row = s->planes * u_n;
+    const float *states = (const float *)call->inputs[STATES] + n * s->t * row, *matrix = call->inputs[TRANSPOSED];
+    const float *dy = (const float *)call->inputs[DH] + n * s->t * row, *mask = s->mask ? call->inputs[GRAD_MASK] : NULL;
+    for (int64_t step = s->t - 1; step >= 0; step--) {
+        const int64_t t = attrs->reverse ? s->t - 1 - step : step, past = attrs->reverse ? t + 1 : t - 1;
+        float *out = (float *)call->output + (n * s->t + t) * DA * u_n;
+        for (int64_t u = 0; u < u_n; u++) {
+            dh[u] += (double)dy[t * row + u];
+            for (int64_t k = 0; step < s->t - 1 && k < s->gates * u_n; k++) dh[u] += da[k] * (double)matrix[k * u_n + u];
+        }
+        for (int64_t u = 0; u < u_n; u++) {
+            double of_unit[DA] = {0};
+            if (!mask || mask[n * s->t + t] != 0)
+                unit_back(attrs, states + t * row + u, step ? states + past * row + u : NULL, u_n, &dh[u], &dc[u], of_unit);
+            for (int64_t k = 0; k < DA; k++) {
+                da[k * u_n + u] = of_unit[k];
+                out[k * u_n + u] = (float)of_unit[k];
+            }
+        }
+    }
+}
+
+static strata_status reference(const strata_op_call *call, strata_error *err) {
+    const strata_recurrent_sizes s = strata_recurrent_sizes_of(call->node);
+    const bool forward = call->node->op == &strata_op_recurrent;
+    /* Forward: h of all steps, c. Backward: dh, dc, da. */
+    const int64_t rows = forward ? s.t + 1 : 2 + DA;
+    double *memory = s.n && s.t ? malloc((size_t)(rows * s.units) * sizeof *memory) : NULL;
+    if (!s.n || !s.t) return STRATA_OK;
+    if (!memory)
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for %" PRId64 " steps of %" PRId64 " units", s.t,
+                           s.units);
+    for (int64_t n = 0; n < s.n; n++) {
+        for (int64_t i = 0; i < rows * s.units; i++) memory[i] = 0;
+        if (forward)
+            run_example(call, &s, n, memory, memory + s.t * s.units);
+        else
+            run_example_back(call, &s, n, memory, memory + s.units, memory + 2 * s.units);
+    }
+    free(memory);
+    return STRATA_OK;
+}
+
+/* ---- lower: a launch for each step ---- */
+
+static void add_codes(strata_launch *launch, const strata_tensor *node) {
+    const strata_recurrent_attrs *attrs = attrs_of(node);
+    strata_launch_constant_add(launch, "CELL", (int32_t)attrs->cell);
+    strata_launch_constant_add(launch, "ACTIVATION", (int32_t)attrs->activation);
+    strata_launch_constant_add(launch, "RECURRENT", (int32_t)attrs->recurrent_activation);
+}
+
+static strata_status check_countable(const strata_tensor *node, strata_error *err) {
+    for (int i = 0; i < node->n_inputs; i++) STRATA_TRY(strata_check_countable(node->inputs[i], err));
+    return strata_check_countable(node, err);
+}
+
+/* Work-items for all examples and units; a work-item has 4 examples. */
+static int64_t items_of(const strata_recurrent_sizes *s) {
+    return (s->n + 3) / 4 * s->units;
+}
+
+static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
+    const int64_t width = s.gates * s.units, row = s.planes * s.units;
+    STRATA_TRY(check_countable(node, err));
+    for (int64_t step = 0; s.n && step < s.t; step++) {
+        const int64_t t = attrs_of(node)->reverse ? s.t - 1 - step : step, past = attrs_of(node)->reverse ? t + 1 : t - 1;
+        const int64_t states = (s.n - 1) * s.t * row + row; /* from a step's first row to the end of its last */
+        strata_launch launch = {
+            .kernel = "recurrent",
+            .variant = "f32",
+            .n_buffers = 6,
+            .buffers = {node->inputs[Z], node->inputs[MATRIX], node->inputs[BIAS], s.mask, step ? node : NULL, node},
+            .offsets = {t * width, 0, 0, t, step ? past * row : 0, t * row},
+            .extents = {0, 0, 0, 0, step ? states : 0, states},
+            .writes = 1u << 5,
+            .n_words = 7,
+            .words = {{(uint32_t)s.n},
+                      {(uint32_t)s.units},
+                      {(uint32_t)(s.t * width)},
+                      {(uint32_t)s.t},
+                      {(uint32_t)(s.t * row)},
+                      {s.mask != NULL},
+                      {step > 0}},
+            .global = {items_of(&s), 0},
+            .grid_stride = true,
+            .turns = (int)s.units + 8};
+        if (!s.mask) launch.offsets[MASK] = 0;
+        add_codes(&launch, node);
+        STRATA_TRY(strata_lowering_add(lowering, &launch, err));
+    }
+    return STRATA_OK;
+}
+
+static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
+    const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
+    const int64_t row = s.planes * s.units, da_row = DA * s.units;
+    STRATA_TRY(check_countable(node, err));
+    if (!s.n || !s.t) return STRATA_OK;
+    strata_lowering_scratch(lowering, 2 * s.n * s.units * (int64_t)sizeof(float));
+    for (int64_t step = s.t - 1; step >= 0; step--) {
+        const bool reverse = attrs_of(node)->reverse, has_later = step < s.t - 1;
+        const int64_t t = reverse ? s.t - 1 - step : step, past = reverse ? t + 1 : t - 1, later = reverse ? t - 1 : t + 1;
+        const int64_t das = (s.n - 1) * s.t * da_row + da_row;
+        const strata_tensor *states = node->inputs[STATES];
+        strata_launch launch = {.kernel = "recurrent_grad",
+                                .variant = "f32",
+                                .n_buffers = 8,
+                                .buffers = {states, states, node->inputs[TRANSPOSED], node->inputs[DH], s.mask,
+                                            has_later ? node : NULL, NULL, node},
+                                .offsets = {step ? past * row : 0, t * row, 0, t * row, s.mask ? t : 0,
+                                            has_later ? later * da_row : 0, 0, t * da_row},
+                                .extents = {0, 0, 0, 0, 0, has_later ? das : 0, 0, das},
+                                .writes = 1u << 6 | 1u << 7,
+                                .n_words = 8,
+                                .words = {{(uint32_t)s.n},
+                                          {(uint32_t)s.units},
+                                          {(uint32_t)s.t},
+                                          {(uint32_t)(s.t * row)},
+                                          {(uint32_t)(s.t * da_row)},
+                                          {s.mask != NULL},
+                                          {step > 0},
+                                          {has_later}},
+                                .global = {items_of(&s), 0},
+                                .grid_stride = true,
+                                .turns = (int)(s.gates * s.units) + 8};
+        add_codes(&launch, node);
+        STRATA_TRY(strata_lowering_add(lowering, &launch, err));
+    }
+    return STRATA_OK;
+}
+
+/* ---- compositions: the steps one by one ---- */
+
+static strata_tensor *number(strata_tensor *like, double value) {
+    return strata_scalar(like->graph, STRATA_DTYPE_F32, value);
+}
+
+static strata_tensor *activated(int64_t code, strata_tensor *x) {
+    return code == STRATA_EPILOGUE_RELU      ? strata_relu(x)
+           : code == STRATA_EPILOGUE_TANH    ? strata_tanh(x)
+           : code == STRATA_EPILOGUE_SIGMOID ? strata_sigmoid(x)
+                                             : x;
+}
+
+/* x times the slope of the function where its value is y. */
+static strata_tensor *times_slope(int64_t code, strata_tensor *x, strata_tensor *y) {
+    if (code == STRATA_EPILOGUE_RELU) return strata_where(strata_less(number(x, 0), y), x, number(x, 0));
+    if (code == STRATA_EPILOGUE_TANH) return strata_mul(x, strata_sub(number(x, 1), strata_square(y)));
+    if (code == STRATA_EPILOGUE_SIGMOID) return strata_mul(x, strata_mul(y, strata_sub(number(x, 1), y)));
+    return x;
+}
+
+/* Places [first, first + width) of step t of x (N, T, ...): (N, width). */
+static strata_tensor *at_step(strata_tensor *x, int64_t t, int64_t first, int64_t width) {
+    return strata_reshape(part(x, t, 1, first, width), STRATA_SHAPE(x->shape.dims[0], width));
+}
+
+/* `index` of the parts of width units that x (N, ...) has. */
+static strata_tensor *plane(strata_tensor *x, int64_t index, int64_t units) {
+    return strata_slice(x, (int64_t[]){0, index * units}, (int64_t[]){x->shape.dims[0], units});
+}
+
+/* Where step t is no padding, as bool (N, 1); NULL without a mask. */
+static strata_tensor *kept_at(strata_tensor *mask, int64_t t) {
+    if (!mask) return NULL;
+    strata_tensor *column = strata_slice(mask, (int64_t[]){0, t}, (int64_t[]){mask->shape.dims[0], 1});
+    return strata_not_equal(column, number(mask, 0));
+}
+
+/* The steps' results (N, width) as (N, T, width); frees them. */
+static strata_tensor *joined(strata_tensor **steps, int64_t n) {
+    strata_tensor *y = strata_stack(steps, (int)n, 1);
+    free(steps);
+    return y;
+}
+
+static strata_tensor *compose(strata_tensor *node) {
+    const strata_recurrent_attrs *attrs = attrs_of(node);
+    const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
+    const int64_t a_code = attrs->activation, r_code = attrs->recurrent_activation, u = s.units;
+    strata_tensor *mask = s.mask ? node->inputs[MASK] : NULL;
+    if (!s.n || !s.t) return strata_filled(node->graph, STRATA_DTYPE_F32, node->shape, 0);
+    strata_tensor **steps = s.t <= MOST_COMPOSED_STEPS ? calloc((size_t)s.t, sizeof *steps) : NULL;
+    strata_tensor *zero = strata_filled(node->graph, STRATA_DTYPE_F32, STRATA_SHAPE(s.n, u), 0), *h = zero, *c = zero;
+    if (!steps || !zero) {
+        free(steps);
+        return NULL;
+    }
+    for (int64_t step = 0; step < s.t; step++) {
+        const int64_t t = attrs->reverse ? s.t - 1 - step : step;
+        strata_tensor *z = at_step(node->inputs[Z], t, 0, s.gates * u), *kept = kept_at(mask, t), *now, *cell = c, *of[6];
+        strata_tensor *sum = strata_add(strata_matmul(h, node->inputs[MATRIX], false, false), node->inputs[BIAS]);
+        if (attrs->cell == STRATA_CELL_LSTM) {
+            strata_tensor *a = strata_add(z, sum);
+            for (int g = 0; g < 4; g++) of[2 + g] = activated(g == 2 ? a_code : r_code, plane(a, g, u));
+            cell = strata_add(strata_mul(of[3], c), strata_mul(of[2], of[4]));
+            now = strata_mul(of[5], activated(a_code, cell));
+        } else {
+            for (int g = 0; g < 2; g++) of[1 + g] = activated(r_code, strata_add(plane(z, g, u), plane(sum, g, u)));
+            of[4] = plane(sum, 2, u);
+            of[3] = activated(a_code, strata_add(plane(z, 2, u), strata_mul(of[2], of[4])));
+            now = strata_add(strata_mul(of[1], h), strata_mul(strata_sub(number(z, 1), of[1]), of[3]));
+        }
+        h = kept ? strata_where(kept, now, h) : now;
+        c = kept ? strata_where(kept, cell, c) : cell;
+        of[0] = h;
+        if (attrs->cell == STRATA_CELL_LSTM) of[1] = c;
+        steps[t] = strata_concat(of, (int)s.planes, 1);
+    }
+    return joined(steps, s.t);
+}
+
+static strata_tensor *grad_compose(strata_tensor *node) {
+    const strata_recurrent_attrs *attrs = attrs_of(node);
+    const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
+    const int64_t a_code = attrs->activation, r_code = attrs->recurrent_activation, u = s.units;
+    strata_tensor *states = node->inputs[STATES], *mask = s.mask ? node->inputs[GRAD_MASK] : NULL;
+    if (!s.n || !s.t) return strata_filled(node->graph, STRATA_DTYPE_F32, node->shape, 0);
+    strata_tensor **steps = s.t <= MOST_COMPOSED_STEPS ? calloc((size_t)s.t, sizeof *steps) : NULL;
+    strata_tensor *zero = strata_filled(node->graph, STRATA_DTYPE_F32, STRATA_SHAPE(s.n, u), 0), *later = NULL, *dh = zero,
+                  *dc = zero;
+    if (!steps || !zero) {
+        free(steps);
+        return NULL;
+    }
+    for (int64_t step = s.t - 1; step >= 0; step--) {
+        const int64_t t = attrs->reverse ? s.t - 1 - step : step, past = attrs->reverse ? t + 1 : t - 1;
+        strata_tensor *now = at_step(states, t, 0, s.planes * u), *before = step ? at_step(states, past, 0, 2 * u) : NULL;
+        strata_tensor *kept = kept_at(mask, t), *da[DA], *dh_past, *dc_past = dc;
+        dh = strata_add(dh, at_step(node->inputs[DH], t, 0, u));
+        if (later) dh = strata_add(dh, strata_matmul(later, node->inputs[TRANSPOSED], false, false));
+        if (attrs->cell == STRATA_CELL_LSTM) {
+            strata_tensor *i = plane(now, 2, u), *f = plane(now, 3, u), *g = plane(now, 4, u), *o = plane(now, 5, u);
+            strata_tensor *y = activated(a_code, plane(now, 1, u));
+            strata_tensor *all = strata_add(dc, times_slope(a_code, strata_mul(dh, o), y));
+            da[0] = times_slope(r_code, strata_mul(all, g), i);
+            da[1] = before ? times_slope(r_code, strata_mul(all, plane(before, 1, u)), f) : zero;
+            da[2] = times_slope(a_code, strata_mul(all, i), g);
+            da[3] = times_slope(r_code, strata_mul(dh, y), o);
+            dh_past = zero;
+            dc_past = strata_mul(all, f);
+        } else {
+            strata_tensor *update = plane(now, 1, u), *reset = plane(now, 2, u), *g = plane(now, 3, u);
+            strata_tensor *change = strata_sub(before ? plane(before, 0, u) : zero, g);
+            da[0] = times_slope(r_code, strata_mul(dh, change), update);
+            da[3] = times_slope(a_code, strata_mul(dh, strata_sub(number(dh, 1), update)), g);
+            da[1] = times_slope(r_code, strata_mul(da[3], plane(now, 4, u)), reset);
+            da[2] = strata_mul(da[3], reset);
+            dh_past = strata_mul(dh, update);
+        }
+        steps[t] = strata_concat(da, DA, 1);
+        if (kept) steps[t] = strata_where(kept, steps[t], number(dh, 0));
+        dh = kept ? strata_where(kept, dh_past, dh) : dh_past;
+        dc = kept ? strata_where(kept, dc_past, dc) : dc_past;
+        later = strata_slice(steps[t], (int64_t[]){0, 0}, (int64_t[]){s.n, s.gates * u});
+    }
+    return joined(steps, s.t);
+}
+
+/* ---- both ops ---- */
+
+/* The products, and some operations for each gate. */
+static double flops(const strata_tensor *node) {
+    const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
+    return (double)(s.n * s.t) * (double)(s.gates * s.units) * (2.0 * (double)s.units + 8);
+}
+
+static const strata_attr_words words[] = {
+    {"cell", (const char *const[]){"lstm", "gru", NULL}},
+    {"activation", (const char *const[]){"linear", "relu", "tanh", "sigmoid", NULL}},
+    {"recurrent_activation", (const char *const[]){"linear", "relu", "tanh", "sigmoid", NULL}},
+    {NULL, NULL}};
+
+#define ATTRS                                                                                                    \
+    .attrs_bytes = sizeof(strata_recurrent_attrs), .words = words,                                               \
+    .attrs = {{"cell", STRATA_ATTR_INT, offsetof(strata_recurrent_attrs, cell)},                                 \
+              {"activation", STRATA_ATTR_INT, offsetof(strata_recurrent_attrs, activation)},                     \
+              {"recurrent_activation", STRATA_ATTR_INT, offsetof(strata_recurrent_attrs, recurrent_activation)}, \
+              {"reverse", STRATA_ATTR_INT, offsetof(strata_recurrent_attrs, reverse)}}
+
+const strata_op strata_op_recurrent = {
+    .name = "recurrent",
+    .min_inputs = 3,
+    .max_inputs = 4,
+    ATTRS,
+    .shape = shape,
+    .gradient = gradient,
+    .reference = reference,
+    .compose = compose,
+    .flops = flops,
+    .lower = lower,
+};
+
+const strata_op strata_op_recurrent_grad = {
+    .name = "recurrent_grad",
+    .min_inputs = 3,
+    .max_inputs = 4,
+    ATTRS,
+    .shape = grad_shape,
+    .no_gradient = "the gradient of a recurrent op is not differentiated again",
+    .reference = reference,
+    .compose = grad_compose,
+    .flops = flops,
+    .lower = grad_lower,
+};
+
+static strata_tensor *recurrent(strata_recurrent_cell cell, strata_tensor *z, strata_tensor *matrix, strata_tensor *bias,
+                                strata_tensor *mask, strata_recurrent_options opts) {
+    static const int64_t codes[] = {STRATA_EPILOGUE_TANH, STRATA_EPILOGUE_SIGMOID, STRATA_EPILOGUE_RELU,
+                                    STRATA_EPILOGUE_LINEAR};
+    if (strata_tensor_is_poison(z)) return z;
+    if ((unsigned)opts.activation > STRATA_RECURRENT_LINEAR || (unsigned)opts.recurrent_activation > STRATA_RECURRENT_LINEAR)
+        return strata_graph_poison(z->graph, &strata_op_recurrent, STRATA_INVALID, "activations %d and %d: there are 0 to %d",
+                                   (int)opts.activation, (int)opts.recurrent_activation, STRATA_RECURRENT_LINEAR);
+    const int64_t recurrent_code =
+        opts.recurrent_activation == STRATA_RECURRENT_DEFAULT ? STRATA_EPILOGUE_SIGMOID : codes[opts.recurrent_activation - 1];
+    const strata_recurrent_attrs attrs = {
+        .cell = cell,
+        .activation = opts.activation == STRATA_RECURRENT_DEFAULT ? STRATA_EPILOGUE_TANH : codes[opts.activation - 1],
+        .recurrent_activation = recurrent_code,
+        .reverse = opts.reverse};
+    strata_tensor *states =
+        strata_node(NULL, &strata_op_recurrent, mask ? 4 : 3, (strata_tensor *[]){z, matrix, bias, mask}, &attrs);
+    if (strata_tensor_is_poison(states)) return states;
+    const strata_recurrent_sizes s = strata_recurrent_sizes_of(states);
+    if (!opts.last) return part(states, 0, s.t, 0, s.units);
+    if (!s.t)
+        return strata_graph_poison(z->graph, states->op, STRATA_INVALID, "z is %s; no step is the last of none",
+                                   strata_shape_text(z->shape).text);
+    return at_step(states, opts.reverse ? 0 : s.t - 1, 0, s.units);
+}
+
+strata_tensor *strata_lstm(strata_tensor *z, strata_tensor *matrix, strata_tensor *bias, strata_tensor *mask,
+                           strata_recurrent_options opts) {
+    return recurrent(STRATA_CELL_LSTM, z, matrix, bias, mask, opts);
+}
+
+strata_tensor *strata_gru(strata_tensor *z, strata_tensor *matrix, strata_tensor *bias, strata_tensor *mask,
+                          strata_recurrent_options opts) {
+    return recurrent(STRATA_CELL_GRU, z, matrix, bias, mask, opts);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What recurrent.kernel and recurrent_grad.kernel share. A launch is one time step of all examples. A work-item owns
+ * EXAMPLES examples and one unit, or 16 units where a group is one work-item (a CPU, whose vectors have as many lanes): V below
+ * is float or float16. */
+#define EXAMPLES 4u
+#define PLANES   (CELL == 0u ? 6u : 5u)
+#define GATES    (CELL == 0u ? 4u : 3u)
+
+#define ONE_MINUS(V, v) (SPLAT(V, 1.0f) - (v))
+
+/* Codes: strata_epilogue_activation. The slope is that of the function where its value is y. */
+#define ACTIVATE(V, code, v)                                         \
+    if (code == 1u) v = (v) < SPLAT(V, 0.0f) ? SPLAT(V, 0.0f) : (v); \
+    if (code == 2u) v = TANH(v);                                     \
+    if (code == 3u) v = SPLAT(V, 1.0f) / (SPLAT(V, 1.0f) + EXP(-(v)));
+#define TIMES_SLOPE(V, code, v, y)                                   \
+    if (code == 1u) v = (y) > SPLAT(V, 0.0f) ? (v) : SPLAT(V, 0.0f); \
+    if (code == 2u) v = (v)*ONE_MINUS(V, (y) * (y));                 \
+    if (code == 3u) v = (v) * (y)*ONE_MINUS(V, y);
+
+/* BODY(V, first example, unit) for all examples and units. */
+#if defined(STRATA_OPENCL)
+#define EACH_UNIT(BODY, first, u)                                          \
+    const uint u##_end = LOCAL_X == 1u ? MIN_U32(u + 16u, units) : u + 1u; \
+    if (u + 16u == u##_end) {                                              \
+        BODY(float16, first, u)                                            \
+    } else {                                                               \
+        for (; u < u##_end; u++) {                                         \
+            BODY(float, first, u)                                          \
+        }                                                                  \
+    }
+#define UNITS_AT_ONCE (LOCAL_X == 1u ? 16u : 1u)
+#else
+#define EACH_UNIT(BODY, first, u) BODY(float, first, u)
+#define UNITS_AT_ONCE             1u
+#endif
+#define FOR_EACH_CELL(BODY)                                                \
+    const uint columns = (units + UNITS_AT_ONCE - 1u) / UNITS_AT_ONCE;     \
+    FOR_EACH_ITEM(item, (examples + EXAMPLES - 1u) / EXAMPLES * columns) { \
+        const uint block = item / columns, first = block * EXAMPLES;       \
+        uint u = (item - block * columns) * UNITS_AT_ONCE;                 \
+        EACH_UNIT(BODY, first, u)                                          \
+    }
