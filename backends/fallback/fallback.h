@@ -50,6 +50,8 @@ typedef struct fallback_device {
     uint64_t newest_device_ticket;
     /* What the counters of strata_device_counters with these names are, beyond those of the two sides. */
     uint64_t host_nodes, copies, copy_bytes;
+    /* The device proper's, with a `reached` that takes this device. */
+    strata_device_collectives collectives;
 } fallback_device;
 
 struct strata_buffer {
@@ -82,6 +84,8 @@ strata_status strata_fallback_compile(strata_device *device, const strata_piece 
 void strata_fallback_program_destroy(strata_program *program);
 void *strata_fallback_program_input(strata_program *program, int slot);
 const void *strata_fallback_program_output(strata_program *program, int slot);
+strata_status strata_fallback_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err);
 strata_status strata_fallback_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
+strata_status strata_fallback_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
 
 #endif

@@ -61,5 +61,7 @@ expect 4 "there are: local, \"systolic board 0\" of systolic" $train --tpu-addre
 TPU_NAME=nowhere expect 0 '"strategy":"tpu"' $train --tpu-address nowhere
 expect 0 '"strategy":"tpu"' $train --shard-optimizer yes
 check "a sharded optimizer gives other losses or weights" same "$work/one" "$work/out"
+expect 0 '"host_nodes":0' $train --allow-fallback host
+check "a host that is not needed gives other losses or weights" same "$work/one" "$work/out"
 expect 0 '"strategy":"tpu"' launch -n 2 -- "$strata" $train --steps-per-execution 5
 finish
