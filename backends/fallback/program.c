@@ -254,6 +254,7 @@ static strata_status run_part(strata_program *program, const program_part *part,
         const byte_range *r = &part->reads.items[i];
         STRATA_TRY(strata_fallback_buffer_needed(r->buffer, r->begin, r->end, part->side, err));
     }
+    if (part->side == FALLBACK_HOST) STRATA_TRY(strata_fallback_await_copies(device, err));
     STRATA_TRY(n > 1 ? api->run_many(part->program, first, n, &ticket, err) : api->run(part->program, first, &ticket, err));
     if (part->side == FALLBACK_DEVICE)
         device->newest_device_ticket = ticket;
@@ -270,6 +271,7 @@ static strata_status run_part(strata_program *program, const program_part *part,
 static strata_status run_parts(strata_program *program, int slot, strata_error *err) {
     strata_buffer *input = program->ports[STRATA_ARENA_INPUT], *output = program->ports[STRATA_ARENA_OUTPUT];
     if (input) {
+        STRATA_TRY(strata_fallback_await_copies(program->device, err)); /* of the step before, from the same mirror */
         memcpy(strata_host_buffer_memory(input->sides[FALLBACK_HOST]), program->slots[2 * slot + STRATA_ARENA_INPUT],
                (size_t)input->bytes);
         STRATA_TRY(strata_fallback_buffer_written(input, 0, input->bytes, FALLBACK_HOST, err));
@@ -277,6 +279,7 @@ static strata_status run_parts(strata_program *program, int slot, strata_error *
     for (int i = 0; i < program->n_parts; i++) STRATA_TRY(run_part(program, &program->parts[i], 0, 1, err));
     if (!output) return STRATA_OK;
     STRATA_TRY(strata_fallback_buffer_needed(output, 0, output->bytes, FALLBACK_HOST, err));
+    STRATA_TRY(strata_fallback_await_copies(program->device, err));
     memcpy(program->slots[2 * slot + STRATA_ARENA_OUTPUT], strata_host_buffer_memory(output->sides[FALLBACK_HOST]),
            (size_t)output->bytes);
     return STRATA_OK;
@@ -306,6 +309,7 @@ static void add_cost(strata_device_cost *sum, const strata_device_cost *part) {
     sum->cycles = cycles;
     sum->seconds += part->seconds;
     sum->bytes += part->bytes;
+    if (part->work_bytes > sum->work_bytes) sum->work_bytes = part->work_bytes;
 }
 
 /* What the device says of its own parts; of the host's nothing is known. */

@@ -418,6 +418,7 @@ static strata_status add_segment_cost(const strata_executable *exe, int k, strat
     sum->cycles = cycles;
     sum->seconds += cost.seconds;
     sum->bytes += cost.bytes;
+    if (cost.work_bytes > sum->work_bytes) sum->work_bytes = cost.work_bytes;
     return STRATA_OK;
 }
 

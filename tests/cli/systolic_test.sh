@@ -30,6 +30,18 @@ check "its own tests" ctest --test-dir "$work/build" --output-on-failure
 expect 0 "systolic:0" devices --plugin "$plugin"
 stdout "Systolic S1"
 expect 0 "systolic:3" devices --plugin "$plugin,cores=4"
+stdout 'core 3 of 4 of "systolic board 0", at (3) of a grid of (4), which add up by themselves'
+stdout "memories: HBM of "
+stdout "any number of steps a call, copies beside programs, copies between devices"
+expect 0 "" devices --plugin "$plugin,cores=4" --json
+json '[d["topology"] for d in r if d["id"] == "systolic:2"] == [
+    {"system": "systolic board 0", "n_cores": 4, "core": 2, "dims": [4], "coordinates": [2]}]'
+json '[(d["collectives"], d["steps_per_call"]) for d in r if d["id"] == "systolic:0"] == [(["f32", "i32", "i64"], None)]'
+json '[d["transfers"] and d["device_copies"] for d in r if d["id"] == "systolic:0"] == [True]'
+json '[[(s["name"], s["buffers"]) for s in d["spaces"]] for d in r if d["id"] == "systolic:0"] == [
+    [("HBM", True), ("on-chip", False)]]'
+json '[(d["topology"], d["collectives"], d["steps_per_call"], d["spaces"]) for d in r if d["id"] == "host"] == [
+    (None, None, 1, [])]'
 expect 2 "there are cores, chip, patience and form" devices --plugin "$plugin,wings=2"
 expect 2 "cores is \"65\"; it must be 1 to 64" devices --plugin "$plugin,cores=65"
 
@@ -96,6 +108,7 @@ expect 0 "on 60 test examples" evaluate "$work/resnet.strata" --plugin "$plugin"
 # ---- cycles, and what the units did ----
 expect 0 "in the device's own time: " summary mnist --times --batch 32 --plugin "$plugin" --device systolic:0
 expect 0 "" summary mnist --times --batch 32 --plugin "$plugin" --device systolic:0 --json
+json 'r["device_work_bytes"] > 0'
 json 'r["cycles"] > 1000 and 0 < r["utilisation"] < 1 and r["device_bytes"] > 4 * r["parameters"] and r["device_us"] > 0'
 json '[n for n in r["nodes"] if n["op"].startswith("matmul")][0]["utilisation"] > r["utilisation"] / 2'
 expect 0 "" summary mnist --times --batch 32 --device host --json

@@ -72,4 +72,16 @@ train plugin "$host" host-plugin:0
 train own "$host,memory=own,fused=no" host-plugin:0
 cmp -s "$work/built-in" "$work/plugin" || fail "mnist on the host as a plugin has other bits than on the host"
 cmp -s "$work/built-in" "$work/own" || fail "mnist on a plugin that plans its memory has other bits than on the host"
+
+# The host and a device that copies without waiting: the bits are those of a device whose copies wait.
+python3 "$STRATA_SOURCE_DIR/tests/cli/files.py" data "$work/mnist" 200 50
+for fault in "" copies; do
+    STRATA_FAULTY=$fault "$strata" train mnist --data "$work/mnist" --epochs 2 --seed 1 --save "$work/faulty.$fault" --json \
+        --plugin "$plugins/libstrata_faulty_plugin.so" --device faulty:0 --allow-fallback host >"$work/report" 2>&1 ||
+        fail "mnist on a device that runs matmul and add, with copies \"$fault\""
+    grep -q '"host_nodes":[1-9]' "$work/report" || fail "the host ran nothing for a device that lacks most ops"
+done
+cmp -s "$work/faulty." "$work/faulty.copies" || fail "copies that do not wait give other bits"
+STRATA_FAULTY=copies "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" >"$work/report" 2>&1 ||
+    fail "plugin-check of a device that copies without waiting"
 echo "plugin-check reports, plugin-new, and mnist on the host as a plugin"

@@ -15,6 +15,7 @@
  *     hang              no run ends: wait times out
  *     hang-run          run does not return
  *     crash-run exit-run
+ *     copies            no fault: it has the table "transfers", and a copy is made when a run or a wait comes behind it
  *
  * It has the name "faulty". */
 #define strata_plugin_v1 healthy_plugin
@@ -66,6 +67,50 @@ static strata_plugin_status before(const char *name, strata_plugin_error *error)
         if (before_status) return before_status;                  \
     } while (0)
 
+/* ---- copies that are made later ---- */
+
+enum { MOST_LATER = 64 };
+static struct {
+    void *to;
+    const void *from;
+    size_t bytes;
+} later[MOST_LATER];
+static int n_later;
+
+static void make_copies(void) {
+    for (int i = 0; i < n_later; i++) memcpy(later[i].to, later[i].from, later[i].bytes);
+    n_later = 0;
+}
+
+static strata_plugin_status copy_later(strata_plugin_device *device, void *to, const void *from, int64_t bytes,
+                                       uint64_t *out_ticket) {
+    if (n_later == MOST_LATER) make_copies();
+    later[n_later].to = to;
+    later[n_later].from = from;
+    later[n_later++].bytes = (size_t)bytes;
+    *out_ticket = ++device->last_ticket;
+    return STRATA_PLUGIN_OK;
+}
+
+static strata_plugin_status begin_upload(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
+                                         const void *source, int64_t bytes, uint64_t *out_ticket, strata_plugin_error *error) {
+    BEFORE("upload");
+    return copy_later(device, buffer->bytes + offset, source, bytes, out_ticket);
+}
+
+static strata_plugin_status begin_download(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
+                                           void *target, int64_t bytes, uint64_t *out_ticket, strata_plugin_error *error) {
+    BEFORE("download");
+    return copy_later(device, target, buffer->bytes + offset, bytes, out_ticket);
+}
+
+static const void *faulty_table(strata_plugin_device *device, const char *name) {
+    static const strata_plugin_transfers transfers = {
+        .size = sizeof transfers, .upload = begin_upload, .download = begin_download};
+    (void)device;
+    return is("copies") && !strcmp(name, "transfers") ? &transfers : NULL;
+}
+
 /* ---- calls ---- */
 
 static strata_plugin_status faulty_buffer_create(strata_plugin_device *device, int64_t bytes, strata_plugin_buffer **out_buffer,
@@ -78,6 +123,7 @@ static strata_plugin_status faulty_buffer_create(strata_plugin_device *device, i
 static strata_plugin_status faulty_upload(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
                                           const void *source, int64_t bytes, strata_plugin_error *error) {
     BEFORE("upload");
+    if (is("copies")) return fail(error, STRATA_PLUGIN_INTERNAL, "the table has copies of %lld bytes", bytes);
     return upload(device, buffer, offset, source, bytes, error);
 }
 
@@ -116,6 +162,7 @@ static const void *faulty_program_output(strata_plugin_program *program, int32_t
 static strata_plugin_status faulty_run(strata_plugin_program *program, int32_t first_slot, int32_t n, uint64_t *out_ticket,
                                        strata_plugin_error *error) {
     BEFORE("run");
+    make_copies();
     if (is("hang-run"))
         for (;;) pause();
     if (is("crash-run")) abort();
@@ -130,6 +177,7 @@ static strata_plugin_status faulty_run(strata_plugin_program *program, int32_t f
 static strata_plugin_status faulty_wait(strata_plugin_device *device, uint64_t ticket, int64_t timeout_ns,
                                         strata_plugin_error *error) {
     BEFORE("wait");
+    make_copies();
     if (!is("hang")) return wait_for(device, ticket, timeout_ns, error);
     const struct timespec time = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
     nanosleep(&time, NULL);
@@ -214,6 +262,7 @@ static strata_plugin_status faulty_open(int32_t index, strata_plugin_device **ou
     own_calls.calls.program_output = faulty_program_output;
     own_calls.calls.run = faulty_run;
     own_calls.calls.wait = faulty_wait;
+    own_calls.calls.table = faulty_table;
     if (!strncmp(fault(), "null:", 5)) drop(fault() + 5);
     *out_calls = is("calls-null") ? NULL : &own_calls.calls;
     if (is("open-null")) *out_device = NULL;

@@ -339,68 +339,72 @@ typedef struct strata_plugin_collectives {
     int64_t (*reached)(strata_plugin_device *device);
 } strata_plugin_collectives;
 
-/* "transfers": copies that do not wait. */
+/* "transfers": copies that return before they are done. A device that has this table is asked for these copies instead of
+ * upload and download of strata_plugin_device_calls, which it must have nevertheless. Each is done when its ticket has been
+ * waited for; tickets of copies and of runs grow together. The device does what is submitted in the order of submission, as if
+ * it did one thing at a time: a run sees what was uploaded before it, and a download what was run before it. A copy that has
+ * not ended within stall_seconds counts as a run that has not. */
 typedef struct strata_plugin_transfers {
     size_t size;
-    /* As upload and download; `source` and `target` are the caller's until the ticket has been waited for. */
+    /* Host memory to the buffer. `source` stays as it is, and valid, until the ticket has been waited for. */
     strata_plugin_status (*upload)(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
                                    const void *source, int64_t bytes, uint64_t *out_ticket, strata_plugin_error *error);
+    /* The buffer to host memory. Strata reads `target` after it has waited for the ticket. */
     strata_plugin_status (*download)(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset, void *target,
                                      int64_t bytes, uint64_t *out_ticket, strata_plugin_error *error);
-    /* From another device of this plugin to this one. */
+    /* (optional) From a buffer of another device of this plugin to one of this device, over the link between them. Nothing runs
+     * on `from`, and it is asked for nothing until the ticket, which is one of `to`, has been waited for. Strata uses it where
+     * several devices get the same values: the first device gets them from the host, the others from the first. */
     strata_plugin_status (*copy)(strata_plugin_device *to, strata_plugin_buffer *to_buffer, int64_t to_offset,
                                  strata_plugin_device *from, strata_plugin_buffer *from_buffer, int64_t from_offset,
                                  int64_t bytes, uint64_t *out_ticket, strata_plugin_error *error);
 } strata_plugin_transfers;
 
-/* "spaces": the device's memories, for `strata devices` and messages. */
+/* "spaces": the device's memories, which `strata devices` lists. */
 typedef struct strata_plugin_space {
     size_t size;
-    /* "HBM", "on-chip". */
+    /* "HBM", "on-chip"; at most 31 bytes. */
     const char *name;
     int64_t bytes;
-    /* Whether buffers lie in it; else the compiler manages it. */
+    /* 1: buffer_create takes from this memory. 0: the device uses it inside of programs. */
     int32_t buffers;
-    /* 0: not known. */
+    /* What the device reads or writes at best; 0: not known. */
     double bytes_per_second;
 } strata_plugin_space;
 typedef struct strata_plugin_spaces {
     size_t size;
+    /* At most 8. */
     int32_t n;
     const strata_plugin_space *const *spaces;
 } strata_plugin_spaces;
 
-/* "costs": what a program, or a run of it, costs. Fields that are not known are 0. */
+/* "costs": what a run of a program costs, for `strata summary MODEL --times`. Fields that are not known are 0. */
 typedef struct strata_plugin_cost {
     size_t size;
     /* Of one run: the estimate or the measurement, in the device's own time. */
     double seconds;
     double cycles;
-    /* Additions and multiplications. */
-    double flops;
-    /* Read from and written to the device's main memory. */
+    /* Bytes that are read from and written to the device's main memory. */
     double bytes;
     /* 0..1: the share of the matrix units' multiply-adds that were used. */
     double utilisation;
-    /* Bytes of code; bytes of temporaries. */
-    int64_t code_bytes, work_bytes;
+    /* The most bytes that the program's temporaries take at one time. */
+    int64_t work_bytes;
 } strata_plugin_cost;
 typedef struct strata_plugin_costs {
     size_t size;
-    /* Of a program: out_cost->size is set by the caller. */
+    /* The cost of a whole program. Strata sets out_cost->size, and all other fields to 0. */
     strata_plugin_status (*program)(strata_plugin_program *program, strata_plugin_cost *out_cost, strata_plugin_error *error);
-    /* (optional) Of nodes[node] of the piece that it was compiled from. */
+    /* (optional) The cost of nodes[node] of the piece that the program was compiled from. */
     strata_plugin_status (*node)(strata_plugin_program *program, int32_t node, strata_plugin_cost *out_cost,
                                  strata_plugin_error *error);
 } strata_plugin_costs;
 
-/* "profile": spans of the newest runs, for traces. */
+/* "profile": what the device's units did when, for `strata train --trace FILE`. */
 typedef struct strata_plugin_span {
     size_t size;
     /* What ran, and on which unit of the device ("matrix", "vector", "dma"). */
     const char *name, *unit;
-    /* Of the program's piece; -1: none in particular. */
-    int32_t node;
     /* Since the device was opened, on a clock that does not jump. */
     int64_t begin_ns, end_ns;
 } strata_plugin_span;
