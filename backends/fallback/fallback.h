@@ -72,8 +72,8 @@ strata_status strata_fallback_buffer_create(strata_device *device, int64_t bytes
 void strata_fallback_buffer_destroy(strata_device *device, strata_buffer *buffer);
 /* Sees to it that the buffer has a mirror. */
 STRATA_MUST_USE strata_status strata_fallback_mirror(strata_buffer *buffer, strata_error *err);
-/* The bytes begin .. end of the buffer are needed on the side, or were written there. Copies that they need may still go on when
- * this returns. strata_fallback_await_copies waits for them: it is called before the host reads or writes a mirror. The
+/* The bytes begin .. end of the buffer are needed on the side, or were written there. Copies that they need may still go on
+ * when this returns. strata_fallback_await_copies waits for them: it is called before the host reads or writes a mirror. The
  * device's own programs come after them anyway. */
 STRATA_MUST_USE strata_status strata_fallback_buffer_needed(strata_buffer *buffer, int64_t begin, int64_t end, fallback_side on,
                                                             strata_error *err);

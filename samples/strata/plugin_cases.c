@@ -61,6 +61,8 @@ void check_unit_name(int unit, char *out_name, int bytes) {
 typedef struct checker {
     const check_options *options;
     strata_device *device;
+    /* Another device of the plugin; "": there is none. */
+    char other[32];
     int pipe, unit;
 } checker;
 
@@ -337,6 +339,57 @@ static strata_test_result try_memory(strata_device *device, int64_t bytes) {
     return result;
 }
 
+static const strata_device_transfers *transfers_of(strata_device *device) {
+    return device->api->transfers(device); /* every plugin's device has the slot; NULL: not the table */
+}
+
+/* Copies of the table "transfers": a later one comes after an earlier one that nobody has waited for. other: a device of the
+ * same plugin, to which they go over the link between both; NULL: there is none. */
+static strata_test_result try_transfers(strata_device *device, strata_device *other) {
+    enum { BYTES = 70001 };
+    const strata_device_transfers *transfers = transfers_of(device);
+    strata_device *last = other ? other : device;
+    strata_error err = {0};
+    strata_buffer *buffer = NULL, *copy = NULL;
+    uint64_t ticket = 0;
+    strata_test_result result = strata_test_ok();
+    char *first = malloc(BYTES), *second = malloc(BYTES), *target = calloc(1, BYTES);
+    for (int i = 0; i < BYTES && first && second; i++) first[i] = (char)(i * 7 + 1), second[i] = (char)(i * 5 + 2);
+    if (!first || !second || !target || device->api->buffer_create(device, BYTES, &buffer, &err) ||
+        (other && other->api->buffer_create(other, BYTES, &copy, &err)) ||
+        transfers->upload(device, buffer, 0, first, BYTES, &ticket, &err) ||
+        transfers->upload(device, buffer, 0, second, BYTES, &ticket, &err) ||
+        (other && transfers->copy(other, copy, 0, device, buffer, 0, BYTES, &err)) ||
+        transfers->download(last, other ? copy : buffer, 0, target, BYTES, &ticket, &err) ||
+        last->api->wait(last, ticket, &err))
+        result = strata_test_bad("copies of the table \"transfers\"%s%s: %s", other ? " to " : "",
+                                 other ? strata_device_get_info(other)->id : "", err.message);
+    for (int i = 0; i < BYTES && result.ok; i++)
+        if (target[i] != second[i])
+            result = strata_test_bad(
+                "byte %d of %d is not that of the last of two uploads, after a %sdownload of the table "
+                "\"transfers\"; copies must come in the order in which they were submitted",
+                i, BYTES, other ? "copy to another device and its " : "");
+    if (buffer) device->api->buffer_destroy(device, buffer);
+    if (copy) other->api->buffer_destroy(other, copy);
+    free(first);
+    free(second);
+    free(target);
+    return result;
+}
+
+static strata_test_result check_transfers(const checker *c) {
+    strata_device *other = NULL;
+    strata_error err = {0};
+    if (!transfers_of(c->device)) return strata_test_ok();
+    strata_test_result result = try_transfers(c->device, NULL);
+    if (!result.ok || !transfers_of(c->device)->copy || !c->other[0]) return result;
+    if (strata_device_open(c->other, NULL, &other, &err)) return strata_test_bad("%s", err.message);
+    result = try_transfers(c->device, other);
+    strata_device_close(other);
+    return result;
+}
+
 static void check_memory(const checker *c) {
     static const int64_t sizes[] = {1, 4, 255, 4096, 100003};
     int n = 0;
@@ -349,7 +402,9 @@ static void check_memory(const checker *c) {
         }
         n++;
     }
-    send(c, CHECK_RIGHT, n, NULL);
+    send(c, CHECK_BEGIN, n, NULL);
+    const strata_test_result result = check_transfers(c);
+    send(c, result.ok ? CHECK_RIGHT : CHECK_WRONG, n, result.ok ? NULL : result.text);
 }
 
 /* The plugin's first device, or the one that was asked for. */
@@ -361,6 +416,8 @@ static strata_status open_device_of(checker *c, strata_error *err) {
     STRATA_TRY(strata_bridge_rows(c->options->plugin, &rows, &n, err));
     for (int i = 0; i < n && chosen < 0; i++)
         if (!c->options->device || !strcmp(rows[i].id, c->options->device)) chosen = i;
+    for (int i = 0; i < n && !c->other[0]; i++)
+        if (i != chosen && !rows[i].skipped[0]) snprintf(c->other, sizeof c->other, "%s", rows[i].id);
     strata_status status;
     if (chosen < 0)
         status = strata_fail(err, STRATA_UNAVAILABLE, "the plugin has %d devices, and none is %s", n,

@@ -127,19 +127,23 @@ static int64_t profile_now(strata_plugin_device *core) {
 
 /* ---- the thread ---- */
 
-/* Run number i of the job, or its copy. */
-static strata_plugin_status carry_out(const job *next, int i, strata_plugin_error *error) {
-    if (next->program) return program_run(next->program, (next->first_slot + i) % next->program->n_slots, error);
-    if (next->bytes) memcpy(next->target, next->source, (size_t)next->bytes);
-    return STRATA_PLUGIN_OK;
+/* Run number i of the job, or its copy, unless the core has failed. A copy is made under the lock: a wait that gives it up then
+ * knows that it does not go on. */
+static strata_plugin_status carry_out(struct strata_plugin_device *core, const job *next, int i, strata_plugin_error *error) {
+    pthread_mutex_lock(&core->lock);
+    const strata_plugin_status failed = core->failed;
+    if (!failed && next->bytes) memcpy(next->target, next->source, (size_t)next->bytes);
+    pthread_mutex_unlock(&core->lock);
+    if (failed || !next->program) return failed;
+    return program_run(next->program, (next->first_slot + i) % next->program->n_slots, error);
 }
 
 static void run_job(struct strata_plugin_device *core, const job *next) {
     strata_plugin_error error = {.size = sizeof error};
     for (int i = 0; i < next->n; i++) {
         const int64_t began = now_ns();
-        const strata_plugin_status status = core->failed ? core->failed : carry_out(next, i, &error);
-        if (status && !core->failed) ring_set_lost(core->board, core->index, true);
+        const strata_plugin_status status = carry_out(core, next, i, &error);
+        if (status) ring_set_lost(core->board, core->index, true);
         pthread_mutex_lock(&core->lock);
         if (status && !core->failed) {
             core->failed = status;
@@ -212,6 +216,7 @@ static strata_plugin_status core_run(strata_plugin_program *program, int32_t fir
     return submit(program->core, &(job){.program = program, .first_slot = first_slot, .n = n}, out_ticket, error);
 }
 
+/* A wait that is over its time loses the core: what it waited for is not carried out later. 0 ns only ask. */
 static strata_plugin_status core_wait(strata_plugin_device *core, uint64_t ticket, int64_t timeout_ns,
                                       strata_plugin_error *error) {
     pthread_mutex_lock(&core->lock);
@@ -223,6 +228,10 @@ static strata_plugin_status core_wait(strata_plugin_device *core, uint64_t ticke
         status = fail(error, STRATA_PLUGIN_TIMEOUT, "run or copy %llu of core %d has not ended; %llu of %llu have",
                       (unsigned long long)ticket, core->index, (unsigned long long)core->finished,
                       (unsigned long long)core->submitted);
+    if (status == STRATA_PLUGIN_TIMEOUT && timeout_ns > 0) {
+        core->failed = STRATA_PLUGIN_DEVICE_LOST;
+        core->why = *error;
+    }
     pthread_mutex_unlock(&core->lock);
     return status;
 }

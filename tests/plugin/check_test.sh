@@ -33,6 +33,8 @@ check "" 0 '^device faulty:0, Acme A1 (Acme), driver 0.1$' '^  ok  *memory' '^  
     '^  -  *relu f32 .*acme runs matmul and add' ' 0 wrong'
 check wrong 4 \
     '^  WRONG  *add f32 .*operands f32 .*first at (.*): got .*, expected .*worst at' '^  WRONG  *matmul f32'
+check short 4 '^  WRONG  *add f32 .*first at (.*): got' '^  WRONG  *matmul f32'
+check copies+unordered 4 '^  WRONG  *memory  *byte 0 of .* is not that of the last of two uploads'
 check start-crash 4 '^  CRASH  *opening  *signal 6'
 check start-exit 4 '^  CRASH  *opening .*exit code 3'
 check start-fails 4 'no chip on board 3'
@@ -43,6 +45,14 @@ check exit-run 4 '^  CRASH  *matmul f32 .*exit code 3'
 check hang 4 '^  WRONG  *matmul f32 .*TIMEOUT.*has not ended for 0.5 s'
 check lost:run:2 4 '^  ok  *memory' '^  WRONG  *add f32 .*DEVICE_LOST' '^  WRONG  *matmul f32 .*DEVICE_LOST'
 check buffer-null 4 '^  WRONG  *memory .*its buffer is NULL'
+
+# A plugin in C++ that throws where its calls may not.
+if command -v c++ >/dev/null; then
+    c++ -std=c++17 -shared -fPIC -I"$STRATA_SOURCE_DIR/include" "$STRATA_SOURCE_DIR/tests/plugin/faulty/thrower.cpp" \
+        -o "$work/libthrower.so" || fail "the plugin that throws cannot be built"
+    "$strata" plugin-check "$work/libthrower.so" >"$work/report" 2>&1
+    [ $? = 4 ] && grep -q '^  CRASH  *opening  *signal 6' "$work/report" || fail "plugin-check does not see an exception"
+fi
 
 STRATA_FAULTY=hang-run "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit 0.5 --ops add >"$work/report" 2>&1
 [ $? = 4 ] && grep -q '^  HANG  *add f32 .*not answered for 0.5 s' "$work/report" ||

@@ -5,6 +5,7 @@
  * computes nothing. */
 #include <criterion/criterion.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ static struct tables {
     const strata_plugin_collectives *collectives;
     const strata_plugin_transfers *transfers;
     const strata_plugin_spaces *spaces;
+    const strata_plugin_costs *costs;
 } tables;
 static int n_open;
 
@@ -131,6 +133,7 @@ static const void *table(strata_plugin_device *device, const char *name) {
     if (!strcmp(name, "topology")) return tables.topology;
     if (!strcmp(name, "transfers")) return tables.transfers;
     if (!strcmp(name, "spaces")) return tables.spaces;
+    if (!strcmp(name, "costs")) return tables.costs;
     return strcmp(name, "collectives") ? NULL : tables.collectives;
 }
 
@@ -363,6 +366,53 @@ Test(plugin_tables, a_copy_whose_ticket_does_not_grow_breaks_a_rule) {
     forgets_to_count = true;
     cr_assert_eq(set_on(&all_copies, 1), STRATA_INTERNAL);
     cr_assert(strstr(err.message, "upload gave the ticket 1 after 1"), "%s", err.message);
+}
+
+/* ---- costs ---- */
+
+static strata_plugin_status strange_cost(strata_plugin_program *program, strata_plugin_cost *out_cost,
+                                         strata_plugin_error *error) {
+    (void)program, (void)error;
+    out_cost->seconds = -1;
+    out_cost->cycles = 1000;
+    out_cost->utilisation = 7;
+    out_cost->work_bytes = 4096;
+    return STRATA_PLUGIN_OK;
+}
+static strata_plugin_status no_cost(strata_plugin_program *program, strata_plugin_cost *out_cost, strata_plugin_error *error) {
+    (void)program, (void)out_cost;
+    snprintf(error->message, sizeof error->message, "nobody counted");
+    return STRATA_PLUGIN_UNAVAILABLE;
+}
+
+static strata_status cost_of(const strata_plugin_costs *costs, int node, strata_device_cost *out_cost) {
+    strata_device *device = NULL;
+    cr_assert_eq(open_device((struct tables){.costs = costs}, &device), STRATA_OK, "%s", err.message);
+    const strata_status status = strata_bridge_cost((plugin_device *)device, NULL, node, out_cost, &err);
+    strata_device_close(device);
+    return status;
+}
+
+Test(plugin_tables, costs_that_cannot_be_are_not_known) {
+    static const strata_plugin_costs strange = {.size = sizeof strange, .program = strange_cost};
+    strata_device_cost cost;
+    cr_assert_eq(cost_of(&strange, -1, &cost), STRATA_OK, "%s", err.message);
+    cr_assert(cost.seconds == 0 && cost.cycles == 1000 && cost.utilisation == 0 && cost.work_bytes == 4096);
+    cr_assert_eq(cost_of(&strange, 3, &cost), STRATA_OK, "%s", err.message);
+    cr_assert_eq(cost.cycles, 0, "there is no call for a node");
+    cr_assert_eq(cost_of(NULL, -1, &cost), STRATA_OK, "%s", err.message);
+}
+
+Test(plugin_tables, costs_that_break_a_rule_or_fail_are_errors) {
+    static const strata_plugin_costs tiny = {.size = 4}, empty = {.size = sizeof empty},
+                                     failing = {.size = sizeof failing, .program = no_cost};
+    strata_device_cost cost;
+    cr_assert_eq(cost_of(&tiny, -1, &cost), STRATA_INTERNAL);
+    cr_assert(strstr(err.message, "\"costs\" says size 4"), "%s", err.message);
+    cr_assert_eq(cost_of(&empty, -1, &cost), STRATA_INTERNAL);
+    cr_assert(strstr(err.message, "NULL in the required slot program"), "%s", err.message);
+    cr_assert_eq(cost_of(&failing, -1, &cost), STRATA_UNAVAILABLE);
+    cr_assert(strstr(err.message, "board:0: nobody counted"), "%s", err.message);
 }
 
 /* ---- rules ---- */

@@ -343,7 +343,8 @@ typedef struct strata_plugin_collectives {
  * upload and download of strata_plugin_device_calls, which it must have nevertheless. Each is done when its ticket has been
  * waited for; tickets of copies and of runs grow together. The device does what is submitted in the order of submission, as if
  * it did one thing at a time: a run sees what was uploaded before it, and a download what was run before it. A copy that has
- * not ended within stall_seconds counts as a run that has not. */
+ * not ended within stall_seconds counts as a run that has not. When a wait with timeout_ns > 0 fails, also by TIMEOUT, Strata
+ * gives the copies up: after its return the plugin must not touch `source` or `target` of any copy any more. */
 typedef struct strata_plugin_transfers {
     size_t size;
     /* Host memory to the buffer. `source` stays as it is, and valid, until the ticket has been waited for. */
