@@ -53,7 +53,10 @@ void check_unit_name(int unit, char *out_name, int bytes) {
         snprintf(out_name, (size_t)bytes, "%s %s%s%s", row->op, strata_dtype_name(dtype), row->variant ? ", " : "",
                  row->variant ? row->variant : "");
     else
-        snprintf(out_name, (size_t)bytes, "%s", unit == CHECK_UNIT_OPEN ? "opening" : "memory");
+        snprintf(out_name, (size_t)bytes, "%s",
+                 unit == CHECK_UNIT_OPEN     ? "opening"
+                 : unit == CHECK_UNIT_MEMORY ? "memory"
+                                             : "training");
 }
 
 /* ---- messages ---- */
@@ -439,6 +442,14 @@ static bool is_wanted(const checker *c, const char *op) {
     return !c->options->ops;
 }
 
+static void train(checker *c, const char *id, strata_plugin_dtype rounded) {
+    c->unit = CHECK_UNIT_TRAINING;
+    send(c, CHECK_BEGIN, 0, "two layers");
+    const double rounding = rounded == STRATA_PLUGIN_F16 ? 0x1p-11 : rounded == STRATA_PLUGIN_BF16 ? 0x1p-8 : 0;
+    const strata_test_result result = check_training(id, c->options->limit_s, rounding);
+    send(c, result.ok ? CHECK_RIGHT : CHECK_WRONG, 1, result.text);
+}
+
 void check_run(const check_options *options, int first, int pipe) {
     checker c = {.options = options, .pipe = pipe, .unit = CHECK_UNIT_OPEN};
     strata_error err = {0};
@@ -456,7 +467,9 @@ void check_run(const check_options *options, int first, int pipe) {
              info->vendor[0] ? ")" : "", info->driver[0] ? info->driver : "?");
     send(&c, CHECK_DEVICE, 0, text);
     if (first <= CHECK_UNIT_OPEN) send(&c, CHECK_RIGHT, 1, NULL);
+    const strata_plugin_dtype rounded = ((const plugin_device *)c.device)->product_dtype;
     for (int unit = first > CHECK_UNIT_MEMORY ? first : CHECK_UNIT_MEMORY; unit < n_units && go_on; unit++) {
+        if (unit == CHECK_UNIT_TRAINING) continue;
         strata_dtype dtype = STRATA_DTYPE_F32;
         const op_row *row = unit >= CHECK_FIRST_ROW ? row_of(unit, &dtype) : NULL;
         c.unit = unit;
@@ -467,6 +480,9 @@ void check_run(const check_options *options, int first, int pipe) {
     }
     if (!go_on) _exit(0); /* lost: the parent starts another child for the rest */
     send(&c, CHECK_BEGIN, 0, "closing");
+    char id[32];
+    snprintf(id, sizeof id, "%s", info->id);
     strata_device_close(c.device);
+    if (!options->ops) train(&c, id, rounded);
     send(&c, CHECK_END, 0, NULL);
 }
