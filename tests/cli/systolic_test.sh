@@ -136,12 +136,26 @@ first, second = (json.loads(open(name).read().splitlines()[-1])["weights_sha256"
 sys.exit(first != second)' "$work/first" "$work/out"
 expect 0 "on 200 test examples" evaluate "$work/mnist.strata" --device host --data "$work/mnist"
 
-# ---- groups ----
-expect 0 "systolic:0, systolic:1, host" train mnist --plugin "$plugin,cores=2" --strategy mirrored --data "$work/mnist" \
-    --devices systolic:0,systolic:1,host --epochs 1 --seed 1
+# ---- all cores of a board, and groups ----
+for case in "cifar10 4 20 1" "imdb 2 64 2"; do
+    # shellcheck disable=SC2086 # words
+    set -- $case
+    expect 0 '"replicas":8' train "$1" --plugin "$plugin,cores=8" --strategy tpu --data "$work/$1" --global-batch "$3" \
+        --epochs "$4" --seed 1 --json
+    cp "$work/out" "$work/$1.systolic"
+    within "$1" "$2"
+done
+group="train mnist --strategy mirrored --data $work/mnist --epochs 3 --seed 1 --global-batch 32 --json"
+cp "$work/mnist.host" "$work/group.host"
+# shellcheck disable=SC2086
+expect 0 '"devices":["systolic:0","systolic:1","host"]' $group --plugin "$plugin,cores=2" --devices systolic:0,systolic:1,host
+cp "$work/out" "$work/group.systolic"
+within group 2
 if "$strata" devices | grep -q '^opencl:0  *[a-z]*  *[0-9]'; then
-    expect 0 "opencl:0, systolic:0" train mnist --plugin "$plugin" --strategy mirrored --devices opencl:0,systolic:0 --no-tune \
-        --data "$work/mnist" --epochs 1 --seed 1
+    # shellcheck disable=SC2086
+    expect 0 '"devices":["opencl:0","systolic:0"]' $group --plugin "$plugin" --devices opencl:0,systolic:0 --no-tune
+    cp "$work/out" "$work/group.systolic"
+    within group 2
 else
     echo "skipped: a group with opencl:0, which is not here"
 fi
