@@ -166,7 +166,7 @@ strata_status strata_strategy_find_cores(strata_strategy *strategy, strata_error
     uint32_t sum_dtypes = UINT32_MAX;
     for (int i = 0; i < strategy->n_devices; i++) {
         strata_device *device = strategy->devices[i];
-        const strata_device_collectives *own = device->api->collectives ? device->api->collectives(device) : NULL;
+        const strata_device_collectives *own = strata_device_get_collectives(device);
         if (!own || !same_system(device, strategy->devices[0]) || (i && by_number(&strategy->devices[i - 1], &device) >= 0))
             return STRATA_OK;
         sum_dtypes &= own->sum_dtypes;

@@ -85,7 +85,8 @@ strata_status strata_distributed_set(strata_distributed_variable *variable, cons
     if (strata_strategy_has_workers(strategy))
         status = strategy->workers.broadcast(&strategy->workers, STRATA_DTYPE_U8, own.data, (int64_t)bytes, err);
     if (is_summed(variable) && value->dtype == STRATA_DTYPE_F32) divide(&own, n);
-    for (int r = 0; r < strategy->n_replicas && !status; r++) status = strata_variable_set(variable->copies[r], &own, err);
+    for (int r = 0; r < strategy->n_replicas && !status; r++)
+        status = strata_variable_set_as(variable->copies[r], r ? variable->copies[0] : NULL, &own, err);
     strata_array_finish(&own);
     return status;
 }

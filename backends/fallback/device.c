@@ -39,6 +39,8 @@ strata_status strata_fallback_buffer_create(strata_device *base, int64_t bytes, 
 void strata_fallback_buffer_destroy(strata_device *base, strata_buffer *buffer) {
     if (!buffer) return;
     fallback_device *device = (fallback_device *)base;
+    const strata_status ignored = strata_fallback_await_copies(device, NULL); /* a lost device copies no more */
+    (void)ignored;
     for (int side = 0; side < 2; side++)
         if (buffer->sides[side]) device->sides[side]->api->buffer_destroy(device->sides[side], buffer->sides[side]);
     free(buffer->freshness.intervals);
@@ -60,8 +62,20 @@ static strata_status copy(void *user, int64_t begin, int64_t end, fallback_side 
     char *mirror = strata_host_buffer_memory(buffer->sides[FALLBACK_HOST]);
     device->copies++;
     device->copy_bytes += (uint64_t)(end - begin);
+    const strata_device_transfers *transfers = strata_device_get_transfers(inner);
+    if (transfers)
+        return to == FALLBACK_HOST
+                   ? transfers->download(inner, own, begin, mirror + begin, end - begin, &device->newest_copy, err)
+                   : transfers->upload(inner, own, begin, mirror + begin, end - begin, &device->newest_copy, err);
     return to == FALLBACK_HOST ? inner->api->download(inner, own, begin, mirror + begin, end - begin, err)
                                : inner->api->upload(inner, own, begin, mirror + begin, end - begin, err);
+}
+
+strata_status strata_fallback_await_copies(fallback_device *device, strata_error *err) {
+    strata_device *inner = device->sides[FALLBACK_DEVICE];
+    const uint64_t ticket = device->newest_copy;
+    device->newest_copy = 0;
+    return ticket ? inner->api->wait(inner, ticket, err) : STRATA_OK;
 }
 
 strata_status strata_fallback_buffer_needed(strata_buffer *buffer, int64_t begin, int64_t end, fallback_side on,
@@ -116,6 +130,36 @@ static strata_status fallback_wait(strata_device *base, uint64_t ticket, strata_
     return status;
 }
 
+/* ---- what cores do: the device proper's, as it is ---- */
+
+static int fallback_most_runs(strata_device *base) {
+    return strata_device_most_runs(((fallback_device *)base)->sides[FALLBACK_DEVICE]);
+}
+
+static const strata_topology *fallback_topology(strata_device *base) {
+    return strata_device_get_topology(((fallback_device *)base)->sides[FALLBACK_DEVICE]);
+}
+
+static uint64_t fallback_reached(strata_device *base) {
+    strata_device *inner = ((fallback_device *)base)->sides[FALLBACK_DEVICE];
+    return inner->api->collectives(inner)->reached(inner);
+}
+
+static const strata_device_collectives *fallback_collectives(strata_device *base) {
+    fallback_device *device = (fallback_device *)base;
+    strata_device *inner = device->sides[FALLBACK_DEVICE];
+    const strata_device_collectives *own = strata_device_get_collectives(inner);
+    if (!own) return NULL;
+    device->collectives = *own;
+    if (own->reached) device->collectives.reached = fallback_reached; /* it gets this device, not the inner one */
+    return &device->collectives;
+}
+
+static void fallback_abandon(strata_device *base, const strata_error *why) {
+    strata_device *inner = ((fallback_device *)base)->sides[FALLBACK_DEVICE];
+    if (inner->api->abandon) inner->api->abandon(inner, why);
+}
+
 static void fallback_close(strata_device *base) {
     fallback_device *device = (fallback_device *)base;
     for (int side = 0; side < 2; side++) strata_device_close(device->sides[side]);
@@ -133,8 +177,14 @@ static const strata_device_api fallback_api = {
     .program_destroy = strata_fallback_program_destroy,
     .program_input = strata_fallback_program_input,
     .program_output = strata_fallback_program_output,
+    .program_cost = strata_fallback_program_cost,
     .run = strata_fallback_run,
     .wait = fallback_wait,
+    .most_runs = fallback_most_runs,
+    .run_many = strata_fallback_run_many,
+    .topology = fallback_topology,
+    .collectives = fallback_collectives,
+    .abandon = fallback_abandon,
 };
 
 strata_status strata_fallback_create(strata_device *inner, strata_device **out_device, strata_error *err) {

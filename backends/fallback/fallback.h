@@ -50,6 +50,10 @@ typedef struct fallback_device {
     uint64_t newest_device_ticket;
     /* What the counters of strata_device_counters with these names are, beyond those of the two sides. */
     uint64_t host_nodes, copies, copy_bytes;
+    /* The ticket of the newest copy that has not been waited for, of a device that copies without waiting; 0: none. */
+    uint64_t newest_copy;
+    /* The device proper's, with a `reached` that takes this device. */
+    strata_device_collectives collectives;
 } fallback_device;
 
 struct strata_buffer {
@@ -68,11 +72,14 @@ strata_status strata_fallback_buffer_create(strata_device *device, int64_t bytes
 void strata_fallback_buffer_destroy(strata_device *device, strata_buffer *buffer);
 /* Sees to it that the buffer has a mirror. */
 STRATA_MUST_USE strata_status strata_fallback_mirror(strata_buffer *buffer, strata_error *err);
-/* The bytes begin .. end of the buffer are needed on the side, or were written there. */
+/* The bytes begin .. end of the buffer are needed on the side, or were written there. Copies that they need may still go on
+ * when this returns. strata_fallback_await_copies waits for them: it is called before the host reads or writes a mirror. The
+ * device's own programs come after them anyway. */
 STRATA_MUST_USE strata_status strata_fallback_buffer_needed(strata_buffer *buffer, int64_t begin, int64_t end, fallback_side on,
                                                             strata_error *err);
 STRATA_MUST_USE strata_status strata_fallback_buffer_written(strata_buffer *buffer, int64_t begin, int64_t end,
                                                              fallback_side on, strata_error *err);
+STRATA_MUST_USE strata_status strata_fallback_await_copies(fallback_device *device, strata_error *err);
 /* Makes the device's counters those of both sides. */
 void strata_fallback_count(fallback_device *device);
 
@@ -82,6 +89,8 @@ strata_status strata_fallback_compile(strata_device *device, const strata_piece 
 void strata_fallback_program_destroy(strata_program *program);
 void *strata_fallback_program_input(strata_program *program, int slot);
 const void *strata_fallback_program_output(strata_program *program, int slot);
+strata_status strata_fallback_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err);
 strata_status strata_fallback_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
+strata_status strata_fallback_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
 
 #endif

@@ -245,14 +245,17 @@ const void *strata_fallback_program_output(strata_program *program, int slot) {
     return program->device->sides[FALLBACK_DEVICE]->api->program_output(program->parts[0].program, slot);
 }
 
-static strata_status run_part(strata_program *program, const program_part *part, int slot, strata_error *err) {
+/* Runs the part on the slots first, first + 1, ..., n of them. */
+static strata_status run_part(strata_program *program, const program_part *part, int first, int n, strata_error *err) {
     fallback_device *device = program->device;
+    const strata_device_api *api = device->sides[part->side]->api;
     uint64_t ticket = 0;
     for (int i = 0; i < part->reads.n; i++) {
         const byte_range *r = &part->reads.items[i];
         STRATA_TRY(strata_fallback_buffer_needed(r->buffer, r->begin, r->end, part->side, err));
     }
-    STRATA_TRY(device->sides[part->side]->api->run(part->program, slot, &ticket, err));
+    if (part->side == FALLBACK_HOST) STRATA_TRY(strata_fallback_await_copies(device, err));
+    STRATA_TRY(n > 1 ? api->run_many(part->program, first, n, &ticket, err) : api->run(part->program, first, &ticket, err));
     if (part->side == FALLBACK_DEVICE)
         device->newest_device_ticket = ticket;
     else
@@ -264,28 +267,61 @@ static strata_status run_part(strata_program *program, const program_part *part,
     return STRATA_OK;
 }
 
-/* A port's memory in a slot to or from its mirror. */
+/* Copies the slot's input to its port, runs all parts, and copies the output port to the slot. */
 static strata_status run_parts(strata_program *program, int slot, strata_error *err) {
     strata_buffer *input = program->ports[STRATA_ARENA_INPUT], *output = program->ports[STRATA_ARENA_OUTPUT];
     if (input) {
+        STRATA_TRY(strata_fallback_await_copies(program->device, err)); /* of the step before, from the same mirror */
         memcpy(strata_host_buffer_memory(input->sides[FALLBACK_HOST]), program->slots[2 * slot + STRATA_ARENA_INPUT],
                (size_t)input->bytes);
         STRATA_TRY(strata_fallback_buffer_written(input, 0, input->bytes, FALLBACK_HOST, err));
     }
-    for (int i = 0; i < program->n_parts; i++) STRATA_TRY(run_part(program, &program->parts[i], 0, err));
+    for (int i = 0; i < program->n_parts; i++) STRATA_TRY(run_part(program, &program->parts[i], 0, 1, err));
     if (!output) return STRATA_OK;
     STRATA_TRY(strata_fallback_buffer_needed(output, 0, output->bytes, FALLBACK_HOST, err));
+    STRATA_TRY(strata_fallback_await_copies(program->device, err));
     memcpy(program->slots[2 * slot + STRATA_ARENA_OUTPUT], strata_host_buffer_memory(output->sides[FALLBACK_HOST]),
            (size_t)output->bytes);
     return STRATA_OK;
 }
 
-strata_status strata_fallback_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
+strata_status strata_fallback_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err) {
     fallback_device *device = program->device;
-    const strata_status status =
-        program->whole ? run_part(program, &program->parts[0], slot, err) : run_parts(program, slot, err);
+    strata_status status = STRATA_OK;
+    if (program->whole) status = run_part(program, &program->parts[0], first, n, err);
+    for (int i = 0; i < n && !program->whole && !status; i++) status = run_parts(program, (first + i) % program->n_slots, err);
     *out_ticket = ++device->last_ticket;
     device->device_tickets[device->last_ticket % FALLBACK_TICKETS] = device->newest_device_ticket;
     strata_fallback_count(device);
     return status;
+}
+
+strata_status strata_fallback_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
+    return strata_fallback_run_many(program, slot, 1, out_ticket, err);
+}
+
+/* ---- costs ---- */
+
+/* Adds the cost of one part of the device's; the share of its matrix units counts by time. */
+static void add_cost(strata_device_cost *sum, const strata_device_cost *part) {
+    const double cycles = sum->cycles + part->cycles;
+    if (cycles > 0) sum->utilisation = (sum->utilisation * sum->cycles + part->utilisation * part->cycles) / cycles;
+    sum->cycles = cycles;
+    sum->seconds += part->seconds;
+    sum->bytes += part->bytes;
+    if (part->work_bytes > sum->work_bytes) sum->work_bytes = part->work_bytes;
+}
+
+/* What the device says of its own parts; of the host's nothing is known. */
+strata_status strata_fallback_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err) {
+    const strata_device_api *api = program->device->sides[FALLBACK_DEVICE]->api;
+    *out_cost = (strata_device_cost){0};
+    for (int i = 0, first = 0; i < program->n_parts && api->program_cost; first += program->parts[i++].n_nodes) {
+        const program_part *part = &program->parts[i];
+        strata_device_cost cost;
+        if (part->side != FALLBACK_DEVICE || (node >= 0 && (node < first || node >= first + part->n_nodes))) continue;
+        STRATA_TRY(api->program_cost(part->program, node < 0 ? -1 : node - first, &cost, err));
+        add_cost(out_cost, &cost);
+    }
+    return STRATA_OK;
 }

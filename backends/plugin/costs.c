@@ -31,6 +31,7 @@ strata_status strata_bridge_cost(plugin_device *device, strata_plugin_program *p
     *out_cost = (strata_device_cost){.seconds = known(cost.seconds),
                                      .cycles = known(cost.cycles),
                                      .bytes = known(cost.bytes),
-                                     .utilisation = known(cost.utilisation) <= 1 ? known(cost.utilisation) : 0};
+                                     .utilisation = known(cost.utilisation) <= 1 ? known(cost.utilisation) : 0,
+                                     .work_bytes = known((double)cost.work_bytes)};
     return STRATA_OK;
 }

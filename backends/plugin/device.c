@@ -81,42 +81,6 @@ static void destroy_buffer(strata_device *base, strata_buffer *buffer) {
     free(buffer);
 }
 
-/* The range, and all runs before: a program that hangs is found by its wait, as a copy has no limit. */
-static strata_status before_copy(plugin_device *device, const strata_buffer *buffer, int64_t offset, int64_t bytes,
-                                 strata_error *err) {
-    if (offset < 0 || bytes < 0 || offset > buffer->bytes - bytes)
-        return strata_fail(err, STRATA_INVALID, "%s: %lld bytes at %lld are outside a buffer of %lld", device->base.info.id,
-                           (long long)bytes, (long long)offset, (long long)buffer->bytes);
-    STRATA_TRY(strata_bridge_check_lost(device, err));
-    return strata_bridge_await(device, device->last_ticket, 0, err);
-}
-
-static strata_status upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source, int64_t bytes,
-                            strata_error *err) {
-    plugin_device *device = (plugin_device *)base;
-    strata_plugin_error message = {.size = sizeof message};
-    STRATA_TRY(before_copy(device, buffer, offset, bytes, err));
-    if (!bytes) return STRATA_OK;
-    STRATA_TRY(strata_bridge_result(device, "upload",
-                                    device->calls.upload(device->device, buffer->buffer, offset, source, bytes, &message),
-                                    &message, err));
-    base->counters.upload_bytes += (uint64_t)bytes;
-    return STRATA_OK;
-}
-
-static strata_status download(strata_device *base, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
-                              strata_error *err) {
-    plugin_device *device = (plugin_device *)base;
-    strata_plugin_error message = {.size = sizeof message};
-    STRATA_TRY(before_copy(device, buffer, offset, bytes, err));
-    if (!bytes) return STRATA_OK;
-    STRATA_TRY(strata_bridge_result(device, "download",
-                                    device->calls.download(device->device, buffer->buffer, offset, target, bytes, &message),
-                                    &message, err));
-    base->counters.download_bytes += (uint64_t)bytes;
-    return STRATA_OK;
-}
-
 /* ---- waiting ---- */
 
 static strata_status await_oldest(plugin_device *device, strata_error *err) {
@@ -141,6 +105,32 @@ static strata_status await_oldest(plugin_device *device, strata_error *err) {
 
 strata_status strata_bridge_await(plugin_device *device, uint64_t ticket, int most, strata_error *err) {
     while (device->n_pending > most && device->pending[0] <= ticket) STRATA_TRY(await_oldest(device, err));
+    return STRATA_OK;
+}
+
+strata_status strata_bridge_reserve_tickets(plugin_device *device, int n, strata_error *err) {
+    const int wanted = device->n_slots + n;
+    if (wanted > device->capacity) {
+        uint64_t *pending = realloc(device->pending, (size_t)wanted * sizeof *pending);
+        if (!pending)
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %d tickets", device->base.info.id, wanted);
+        device->pending = pending;
+        device->capacity = wanted;
+    }
+    device->n_slots = wanted;
+    return STRATA_OK;
+}
+
+strata_status strata_bridge_make_room(plugin_device *device, strata_error *err) {
+    return strata_bridge_await(device, device->last_ticket, device->capacity - 1, err);
+}
+
+strata_status strata_bridge_submitted(plugin_device *device, const char *call, uint64_t ticket, strata_error *err) {
+    if (ticket <= device->last_ticket)
+        return strata_bridge_broke(device, err, "%s gave the ticket %llu after %llu; tickets must grow", call,
+                                   (unsigned long long)ticket, (unsigned long long)device->last_ticket);
+    device->last_ticket = ticket;
+    device->pending[device->n_pending++] = ticket;
     return STRATA_OK;
 }
 
@@ -172,8 +162,8 @@ static const strata_device_api plugin_api = {
     .close = close_device,
     .buffer_create = create_buffer,
     .buffer_destroy = destroy_buffer,
-    .upload = upload,
-    .download = download,
+    .upload = strata_bridge_upload,
+    .download = strata_bridge_download,
     .supports = strata_bridge_supports,
     .compile = strata_bridge_compile,
     .program_destroy = strata_bridge_program_destroy,
@@ -187,6 +177,8 @@ static const strata_device_api plugin_api = {
     .run_many = strata_bridge_run_many,
     .topology = strata_bridge_topology,
     .collectives = strata_bridge_collectives,
+    .transfers = strata_bridge_transfers,
+    .spaces = strata_bridge_spaces,
     .abandon = abandon,
 };
 
@@ -233,7 +225,7 @@ static strata_status open_plugin_device(plugin_device *device, const plugin *loa
         device->device = opened;
     else if (device->calls.close)
         device->calls.close(opened);
-    return status ? status : strata_bridge_find_cores(device, err);
+    return status ? status : strata_bridge_read_tables(device, err);
 }
 
 strata_status strata_bridge_device_open(const plugin *loaded, const strata_device_info *info, int index,

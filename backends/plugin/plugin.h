@@ -49,6 +49,8 @@ void strata_bridge_copy_struct(void *target, size_t target_bytes, const void *so
 
 /* ---- a device (device.c) ---- */
 
+enum { MOST_SPACES = sizeof((strata_device_features *)0)->spaces / sizeof(strata_memory_space) };
+
 typedef struct plugin_device {
     strata_device base;
     strata_plugin_device *device;
@@ -60,7 +62,8 @@ typedef struct plugin_device {
     /* strata_plugin_device_info. */
     strata_plugin_dtype product_dtype;
     uint64_t last_ticket;
-    /* Tickets of runs that nobody knows to have ended, ascending. There is room for a run on each slot of each program. */
+    /* Tickets of runs and copies that nobody knows to have ended, ascending. There is room for a run on each slot of each
+     * program, and for some copies. */
     uint64_t *pending;
     int n_pending, capacity, n_slots;
     /* The device is lost, and why: only destroy and close are called. */
@@ -72,6 +75,11 @@ typedef struct plugin_device {
     strata_topology topology;
     strata_device_collectives collectives;
     int64_t (*reached)(strata_plugin_device *device);
+    /* Zeros: the device has no such table. */
+    strata_plugin_transfers transfers;
+    strata_device_transfers copies;
+    int n_spaces;
+    strata_memory_space spaces[MOST_SPACES];
 } plugin_device;
 
 struct strata_buffer {
@@ -89,6 +97,12 @@ strata_status strata_bridge_broke(const plugin_device *device, strata_error *err
 /* Waits until no more than `most` of the runs up to the ticket are pending, each for stall_seconds at most. */
 strata_status strata_bridge_await(plugin_device *device, uint64_t ticket, int most, strata_error *err);
 
+/* Makes room for n tickets more; n_slots falls by as many when they are not needed any more. */
+strata_status strata_bridge_reserve_tickets(plugin_device *device, int n, strata_error *err);
+/* Before something is submitted: waits until there is room for its ticket. After it: keeps the ticket that `call` gave. */
+strata_status strata_bridge_make_room(plugin_device *device, strata_error *err);
+strata_status strata_bridge_submitted(plugin_device *device, const char *call, uint64_t ticket, strata_error *err);
+
 /* program.c: the functions of strata_device_api with these names. */
 strata_support strata_bridge_supports(strata_device *device, const strata_tensor *node, const char **reason);
 strata_status strata_bridge_compile(strata_device *device, const strata_piece *piece, strata_program **out_program,
@@ -99,11 +113,21 @@ const void *strata_bridge_program_output(strata_program *program, int slot);
 strata_status strata_bridge_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
 strata_status strata_bridge_run_many(strata_program *program, int first, int n, uint64_t *out_ticket, strata_error *err);
 
-/* cores.c: reads and checks the tables "steps", "topology" and "collectives"; then the functions of strata_device_api. */
-strata_status strata_bridge_find_cores(plugin_device *device, strata_error *err);
+/* tables.c: reads and checks the tables "steps", "topology", "collectives", "transfers" and "spaces"; then the functions of
+ * strata_device_api. */
+strata_status strata_bridge_read_tables(plugin_device *device, strata_error *err);
 int strata_bridge_most_runs(strata_device *device);
 const strata_topology *strata_bridge_topology(strata_device *device);
 const strata_device_collectives *strata_bridge_collectives(strata_device *device);
+void strata_bridge_spaces(strata_device *device, strata_device_features *features);
+
+/* transfers.c: checks the table and keeps it; then the functions of strata_device_api. */
+strata_status strata_bridge_take_transfers(plugin_device *device, const strata_plugin_transfers *given, strata_error *err);
+const strata_device_transfers *strata_bridge_transfers(strata_device *device);
+strata_status strata_bridge_upload(strata_device *device, strata_buffer *buffer, int64_t offset, const void *source,
+                                   int64_t bytes, strata_error *err);
+strata_status strata_bridge_download(strata_device *device, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
+                                     strata_error *err);
 
 strata_status strata_bridge_program_cost(strata_program *program, int node, strata_device_cost *out_cost, strata_error *err);
 

@@ -72,20 +72,6 @@ static strata_status take_arenas(strata_program *program, const strata_piece *pi
     return STRATA_OK;
 }
 
-/* Room for a run on each slot of each program. */
-static strata_status reserve_tickets(plugin_device *device, int n_slots, strata_error *err) {
-    const int wanted = device->n_slots + n_slots;
-    if (wanted > device->capacity) {
-        uint64_t *pending = realloc(device->pending, (size_t)wanted * sizeof *pending);
-        if (!pending)
-            return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %d tickets", device->base.info.id, wanted);
-        device->pending = pending;
-        device->capacity = wanted;
-    }
-    device->n_slots = wanted;
-    return STRATA_OK;
-}
-
 static strata_status make_program(strata_program *program, const strata_piece *piece, strata_error *err) {
     plugin_device *device = program->device;
     strata_description description;
@@ -101,7 +87,7 @@ static strata_status make_program(strata_program *program, const strata_piece *p
     }
     if (!program->program) return strata_bridge_broke(device, err, "compile succeeded, and its program is NULL");
     STRATA_TRY(take_arenas(program, piece, err));
-    STRATA_TRY(reserve_tickets(device, piece->n_slots, err));
+    STRATA_TRY(strata_bridge_reserve_tickets(device, piece->n_slots, err));
     program->n_slots = piece->n_slots;
     return STRATA_OK;
 }
@@ -158,14 +144,10 @@ strata_status strata_bridge_run_many(strata_program *program, int first, int n, 
     strata_plugin_error message = {.size = sizeof message};
     uint64_t ticket = 0;
     STRATA_TRY(strata_bridge_check_lost(device, err));
-    STRATA_TRY(strata_bridge_await(device, device->last_ticket, device->capacity - 1, err));
+    STRATA_TRY(strata_bridge_make_room(device, err));
     STRATA_TRY(
         strata_bridge_result(device, "run", device->calls.run(program->program, first, n, &ticket, &message), &message, err));
-    if (ticket <= device->last_ticket)
-        return strata_bridge_broke(device, err, "run gave the ticket %llu after %llu; tickets must grow",
-                                   (unsigned long long)ticket, (unsigned long long)device->last_ticket);
-    device->last_ticket = ticket;
-    device->pending[device->n_pending++] = ticket;
+    STRATA_TRY(strata_bridge_submitted(device, "run", ticket, err));
     if (n > device->longest_call) device->longest_call = n;
     device->base.counters.launches += (uint64_t)program->n_nodes * (uint64_t)n;
     device->base.counters.submissions++;

@@ -63,10 +63,11 @@ strata_status strata_model_write_all(strata_model *model, const float *values, s
         const strata_model_replica *own = &model->replicas[r];
         for (int k = 0; k < model->parameters.n_blocks; k++) {
             const strata_array block = block_of(model, k, all);
-            if (own->blocks[k].flat) STRATA_TRY(strata_variable_set(own->blocks[k].flat, &block, err));
+            strata_variable *flat = own->blocks[k].flat;
+            if (flat) STRATA_TRY(strata_variable_set_as(flat, r ? model->replicas[0].blocks[k].flat : NULL, &block, err));
         }
         const strata_array state = state_of(model, all);
-        if (own->state) STRATA_TRY(strata_variable_set(own->state, &state, err));
+        if (own->state) STRATA_TRY(strata_variable_set_as(own->state, r ? model->replicas[0].state : NULL, &state, err));
     }
     return strata_shards_write(model, values, err);
 }

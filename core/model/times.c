@@ -165,6 +165,7 @@ strata_status strata_model_time_step(strata_model *model, int64_t batch, strata_
         out_times->cycles = cost.cycles;
         out_times->device_bytes = cost.bytes;
         out_times->utilisation = cost.utilisation;
+        out_times->work_bytes = cost.work_bytes;
         status = time_nodes(program->parts[0].executable, out_times, err);
     }
     if (status) strata_step_times_finish(out_times);

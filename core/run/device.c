@@ -54,6 +54,26 @@ int strata_device_most_runs(strata_device *device) {
     return most > 1 ? most : 1;
 }
 
+const strata_device_collectives *strata_device_get_collectives(strata_device *device) {
+    return device->api->collectives ? device->api->collectives(device) : NULL;
+}
+
+const strata_device_transfers *strata_device_get_transfers(strata_device *device) {
+    return device->api->transfers ? device->api->transfers(device) : NULL;
+}
+
+strata_device_features strata_device_get_features(strata_device *device) {
+    const strata_device_collectives *collectives = strata_device_get_collectives(device);
+    const strata_device_transfers *transfers = strata_device_get_transfers(device);
+    strata_device_features features = {.steps_per_call = strata_device_most_runs(device),
+                                       .collectives = collectives != NULL,
+                                       .sum_dtypes = collectives ? collectives->sum_dtypes : 0,
+                                       .transfers = transfers != NULL,
+                                       .device_copies = transfers && transfers->copy};
+    if (device->api->spaces) device->api->spaces(device, &features);
+    return features;
+}
+
 strata_device_counters strata_device_get_counters(const strata_device *device) {
     return device->counters;
 }

@@ -27,6 +27,18 @@ typedef struct strata_device_collectives {
     uint64_t (*reached)(strata_device *device);
 } strata_device_collectives;
 
+/* Copies that return before they are done, each with a ticket of the device. What is submitted later comes after them. */
+typedef struct strata_device_transfers {
+    /* As upload and download of the table. The host's memory is the device's until the ticket was waited for. */
+    strata_status (*upload)(strata_device *device, strata_buffer *buffer, int64_t offset, const void *source, int64_t bytes,
+                            uint64_t *out_ticket, strata_error *err);
+    strata_status (*download)(strata_device *device, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
+                              uint64_t *out_ticket, strata_error *err);
+    /* (optional) Copies from a buffer of another device with the same `backend` and waits for it. */
+    strata_status (*copy)(strata_device *to, strata_buffer *to_buffer, int64_t to_offset, strata_device *from,
+                          strata_buffer *from_buffer, int64_t from_offset, int64_t bytes, strata_error *err);
+} strata_device_transfers;
+
 /* What one run costs by the device's own account: an estimate or a measurement, in its own time. 0: not known. */
 typedef struct strata_device_cost {
     double seconds, cycles;
@@ -34,6 +46,8 @@ typedef struct strata_device_cost {
     double bytes;
     /* 0..1: the share of its matrix units' multiply-adds that were used. */
     double utilisation;
+    /* The most bytes of temporaries at one time, where the device plans them. */
+    double work_bytes;
 } strata_device_cost;
 
 typedef struct strata_device_api {
@@ -75,7 +89,7 @@ typedef struct strata_device_api {
      * the device cannot tell times, device->trace stays NULL. */
     strata_status (*set_trace)(strata_device *device, strata_trace *trace, int track, strata_error *err);
 
-    /* ---- optional: accelerators with several cores ---- */
+    /* ---- optional: accelerators ---- */
     /* (optional) How many runs `run_many` takes in one call; 1: no more than `run` does. */
     int (*most_runs)(strata_device *device);
     /* (optional) Submits runs on the slots first, first + 1, ..., first + n - 1 (modulo the program's slots), one after the
@@ -85,6 +99,10 @@ typedef struct strata_device_api {
     const strata_topology *(*topology)(strata_device *device);
     /* (optional) What the core exchanges with the other cores of its system by itself; NULL: nothing. As topology. */
     const strata_device_collectives *(*collectives)(strata_device *device);
+    /* (optional) Copies that do not wait; NULL: it has none. As topology. */
+    const strata_device_transfers *(*transfers)(strata_device *device);
+    /* (optional) Sets the spaces of *features (strata/device.h). */
+    void (*spaces)(strata_device *device, strata_device_features *features);
     /* (optional) The device counts as lost from now on: its programs wait for a core that is. */
     void (*abandon)(strata_device *device, const strata_error *why);
 } strata_device_api;
@@ -113,6 +131,9 @@ struct strata_device {
 void strata_device_report_compile(const strata_device *device, bool tuning, int done, int total);
 /* How many runs the device takes in one call; 1: run by run. */
 int strata_device_most_runs(strata_device *device);
+/* What the device exchanges with other cores by itself, and its copies that do not wait; NULL: nothing. */
+const strata_device_collectives *strata_device_get_collectives(strata_device *device);
+const strata_device_transfers *strata_device_get_transfers(strata_device *device);
 
 typedef struct strata_device_list {
     strata_device_info *rows;

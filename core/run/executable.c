@@ -116,6 +116,17 @@ static strata_status compile(strata_executable *exe, strata_error *err) {
     return status;
 }
 
+/* Whether the host runs a part of the program for the device (strata_device_options.fallback_to_host). */
+static bool needs_host(const strata_executable *exe) {
+    const strata_device_query query = strata_placement_query(exe->device);
+    for (int id = 0; id < exe->graph->n_nodes; id++) {
+        const strata_tensor *node = exe->graph->nodes[id];
+        const bool computes = !(node->op->flags & STRATA_OP_LEAF) && !strata_is_communication(node);
+        if (computes && query.supports(query.user, node) == STRATA_SUPPORT_HOST) return true;
+    }
+    return false;
+}
+
 /* Everything that needs no device memory. */
 static strata_status plan(strata_executable *exe, strata_tensor *const *outputs, strata_tensor *const *updates, int n_updates,
                           bool no_fusion, bool alone, const strata_core_place *place, strata_tensor **new_updates,
@@ -125,6 +136,9 @@ static strata_status plan(strata_executable *exe, strata_tensor *const *outputs,
     query.no_fusion = no_fusion;
     STRATA_TRY(strata_passes_run(outputs, exe->n_outputs, updates, n_updates, &query, alone, &exe->graph, exe->outputs,
                                  new_updates, err));
+    /* The host waits for the device between the parts of such a program, and so must not wait for other cores in one. All cores
+     * of a system are alike, so either all of them leave their exchanges to the host or none does. */
+    if (place && place->cores && needs_host(exe)) place = NULL;
     STRATA_TRY(strata_collectives_prepare(place, &exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, err));
     STRATA_TRY(strata_segments_prepare(&exe->graph, exe->outputs, exe->n_outputs, new_updates, n_updates, err));
     /* Once more for the copies that the passes added. */
@@ -404,6 +418,7 @@ static strata_status add_segment_cost(const strata_executable *exe, int k, strat
     sum->cycles = cycles;
     sum->seconds += cost.seconds;
     sum->bytes += cost.bytes;
+    if (cost.work_bytes > sum->work_bytes) sum->work_bytes = cost.work_bytes;
     return STRATA_OK;
 }
 

@@ -397,7 +397,7 @@ static int find_straggler(const strata_group *group, uint64_t *out_reached, uint
     uint64_t least = UINT64_MAX, next = UINT64_MAX;
     for (int r = 0; r < group->n_replicas && group->exchanges_inside; r++) {
         strata_device *device = strata_executable_device(group->members[r].executable);
-        const strata_device_collectives *c = device->api->collectives ? device->api->collectives(device) : NULL;
+        const strata_device_collectives *c = strata_device_get_collectives(device);
         if (!c || !c->reached) return -1;
         const uint64_t reached = c->reached(device);
         if (reached < least) {

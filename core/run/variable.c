@@ -77,6 +77,24 @@ strata_status strata_variable_set(strata_variable *variable, const strata_array 
     return strata_variable_set_range(variable, 0, value, err);
 }
 
+/* NULL: there is no link between the devices of the two. */
+static const strata_device_transfers *link_of(const strata_variable *to, const strata_variable *from) {
+    if (!from || from->device == to->device || from->device->api != to->device->api) return NULL;
+    if (strcmp(from->device->info.backend, to->device->info.backend) != 0) return NULL;
+    const strata_device_transfers *own = strata_device_get_transfers(to->device);
+    return own && own->copy ? own : NULL;
+}
+
+strata_status strata_variable_set_as(strata_variable *to, strata_variable *from, const strata_array *value, strata_error *err) {
+    const strata_device_transfers *link = link_of(to, from);
+    if (!link) return strata_variable_set(to, value, err);
+    STRATA_TRY(check_whole(to, value, err));
+    STRATA_TRY(check_range(to, 0, value, err));
+    const int64_t bytes = (int64_t)strata_array_bytes(value);
+    if (!bytes) return STRATA_OK;
+    return link->copy(to->device, to->buffer, 0, from->device, from->buffer, 0, bytes, err);
+}
+
 strata_status strata_variable_get(strata_variable *variable, strata_array *value, strata_error *err) {
     STRATA_TRY(check_whole(variable, value, err));
     return strata_variable_get_range(variable, 0, value, err);

@@ -134,6 +134,32 @@ typedef struct strata_topology {
 /* NULL: the device is not one core of several. Borrowed from the device. */
 STRATA_API const strata_topology *strata_device_get_topology(strata_device *device);
 
+/* One of a device's memories. */
+typedef struct strata_memory_space {
+    /* "HBM", "on-chip". */
+    char name[32];
+    uint64_t bytes;
+    /* Variables lie in it; else the device uses it inside of programs. */
+    bool buffers;
+    /* What the device reads or writes at best; 0: not known. */
+    double bytes_per_second;
+} strata_memory_space;
+
+/* What an open device can do that not every device can. */
+typedef struct strata_device_features {
+    /* Training steps that one call of the device takes; 1: each is a call of its own; INT_MAX: any number. */
+    int steps_per_call;
+    /* The cores of its system exchange values inside of programs; of which dtypes they add up, bit (1 << strata_dtype). */
+    bool collectives;
+    uint32_t sum_dtypes;
+    /* Copies that return before they are done; copies from other devices of its plugin that do not pass through the host. */
+    bool transfers, device_copies;
+    /* 0: the device does not say. */
+    int n_spaces;
+    strata_memory_space spaces[8];
+} strata_device_features;
+STRATA_API strata_device_features strata_device_get_features(strata_device *device);
+
 /* What the device has been asked for since it was opened; a step that replays adds to launches and waits only. */
 typedef struct strata_device_counters {
     /* device buffers made. */
@@ -149,6 +175,8 @@ typedef struct strata_device_counters {
     /* Times the host blocked on the device. */
     uint64_t waits;
     uint64_t upload_bytes, download_bytes;
+    /* Bytes that came from other devices of the same plugin, past the host. */
+    uint64_t device_copy_bytes;
     /* Nodes that the host ran for the device (fallback_to_host), and the copies between both for them. */
     uint64_t host_nodes, copies, copy_bytes;
 } strata_device_counters;

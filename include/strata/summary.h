@@ -74,6 +74,8 @@ typedef struct strata_step_times {
     double step_us;
     /* Of a step by the device's own account, as of a node. */
     double device_us, cycles, device_bytes, utilisation;
+    /* The most bytes of temporaries at one time, where the device plans them by itself; 0: not known. */
+    double work_bytes;
 } strata_step_times;
 
 /* Measures a step of `batch` (0: 32) on the model's device. Meanwhile it trains on made-up examples at a rate of 0: what its

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * strata devices: what the machine has, and why something cannot be used. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,6 +16,82 @@ static const option_row rows[] = {
     PLUGIN_OPTION_ROWS,
     {0}};
 
+/* ---- what only an open device says ---- */
+
+typedef struct details {
+    /* False: the device cannot be opened, and `err` says why; or it is of a kind that has no more to say. */
+    bool open;
+    bool has_topology;
+    strata_topology topology;
+    strata_device_features features;
+    strata_error err;
+} details;
+
+/* Only accelerators are opened: they may have cores, links and memories of their own. */
+static details ask(const strata_device_info *d) {
+    details own = {.features = {.steps_per_call = 1}};
+    strata_device *device = NULL;
+    if (d->skipped[0] || d->device_class != STRATA_DEVICE_ACCELERATOR) return own;
+    if (strata_device_open(d->id, NULL, &device, &own.err)) return own;
+    const strata_topology *topology = strata_device_get_topology(device);
+    own.open = true;
+    own.has_topology = topology != NULL;
+    if (topology) own.topology = *topology;
+    own.features = strata_device_get_features(device);
+    strata_device_close(device);
+    return own;
+}
+
+/* "(0,3)" */
+static void print_numbers(const char *open, const int *numbers, int n, const char *close) {
+    printf("%s", open);
+    for (int i = 0; i < n; i++) printf("%s%d", i ? "," : "", numbers[i]);
+    printf("%s", close);
+}
+
+static void print_topology(const strata_topology *t, const strata_device_features *f) {
+    printf("%12s core %d of %d of \"%s\"", "", t->core, t->n_cores, t->system);
+    if (t->rank) {
+        print_numbers(", at (", t->coordinates, t->rank, ") of a grid of (");
+        print_numbers("", t->dims, t->rank, ")");
+    }
+    if (f->collectives) printf(", which add up by themselves");
+    putchar('\n');
+}
+
+static void print_spaces(const strata_device_features *f) {
+    if (f->n_spaces) printf("%12s memories: ", "");
+    for (int i = 0; i < f->n_spaces; i++) {
+        const strata_memory_space *space = &f->spaces[i];
+        printf("%s%s of %.0f MiB", i ? ", " : "", space->name, (double)space->bytes / 1048576);
+        if (space->bytes_per_second > 0) printf(" at %.0f GB/s", space->bytes_per_second / 1e9);
+        if (!space->buffers) printf(" (inside of programs)");
+    }
+    if (f->n_spaces) putchar('\n');
+}
+
+static void print_features(const strata_device_features *f) {
+    const char *separator = "";
+    if (f->steps_per_call < 2 && !f->transfers) return;
+    printf("%12s ", "");
+    if (f->steps_per_call == INT_MAX) printf("any number of steps a call");
+    if (f->steps_per_call > 1 && f->steps_per_call < INT_MAX) printf("%d steps a call at most", f->steps_per_call);
+    if (f->steps_per_call > 1) separator = ", ";
+    if (f->transfers) printf("%scopies beside programs", separator);
+    if (f->device_copies) printf(", copies between devices");
+    putchar('\n');
+}
+
+static void print_details(const strata_device_info *d) {
+    const details own = ask(d);
+    if (own.has_topology) print_topology(&own.topology, &own.features);
+    print_spaces(&own.features);
+    print_features(&own.features);
+    if (own.err.status) printf("%12s cannot be opened now: %s\n", "", own.err.message);
+}
+
+/* ---- the table ---- */
+
 static void print_row(const strata_device_info *d) {
     printf("%-12s %-14s %9.0f MiB  %s", d->id, strata_device_class_name(d->device_class), (double)d->memory_bytes / 1048576,
            d->name);
@@ -23,6 +100,7 @@ static void print_row(const strata_device_info *d) {
     if (d->compute_units) printf(", %u compute units", d->compute_units);
     if (d->vector_width > 1) printf(", vectors of %u", d->vector_width);
     putchar('\n');
+    print_details(d);
 }
 
 static void print_skipped(const strata_device_info *d) {
@@ -38,6 +116,48 @@ static void print_dtypes(uint32_t dtypes) {
         first = false;
     }
     putchar(']');
+}
+
+/* ---- JSON ---- */
+
+static void print_json_topology(const strata_topology *t) {
+    printf("{\"system\":");
+    print_json_string(t->system);
+    printf(",\"n_cores\":%d,\"core\":%d", t->n_cores, t->core);
+    print_numbers(",\"dims\":[", t->dims, t->rank, "]");
+    print_numbers(",\"coordinates\":[", t->coordinates, t->rank, "]}");
+}
+
+static void print_json_spaces(const strata_device_features *f) {
+    printf(",\"spaces\":[");
+    for (int i = 0; i < f->n_spaces; i++) {
+        const strata_memory_space *space = &f->spaces[i];
+        printf("%s{\"name\":", i ? "," : "");
+        print_json_string(space->name);
+        printf(",\"bytes\":%llu,\"buffers\":%s,\"bytes_per_second\":", (unsigned long long)space->bytes,
+               space->buffers ? "true" : "false");
+        printf(space->bytes_per_second > 0 ? "%.0f}" : "null}", space->bytes_per_second);
+    }
+    putchar(']');
+}
+
+/* steps_per_call null: any number. */
+static void print_json_details(const strata_device_info *d) {
+    const details own = ask(d);
+    const strata_device_features *f = &own.features;
+    printf(",\"topology\":");
+    if (own.has_topology)
+        print_json_topology(&own.topology);
+    else
+        printf("null");
+    printf(",\"collectives\":");
+    if (f->collectives)
+        print_dtypes(f->sum_dtypes);
+    else
+        printf("null");
+    printf(f->steps_per_call == INT_MAX ? ",\"steps_per_call\":null" : ",\"steps_per_call\":%d", f->steps_per_call);
+    print_json_spaces(f);
+    printf(",\"transfers\":%s,\"device_copies\":%s", f->transfers ? "true" : "false", f->device_copies ? "true" : "false");
 }
 
 static void print_json(const strata_device_info *d) {
@@ -57,6 +177,7 @@ static void print_json(const strata_device_info *d) {
         d->compute_units, d->max_workgroup, (unsigned long long)d->local_bytes, d->vector_width,
         d->unified_memory ? "true" : "false");
     print_dtypes(d->dtypes);
+    print_json_details(d);
     printf(",\"skipped\":");
     if (d->skipped[0])
         print_json_string(d->skipped);

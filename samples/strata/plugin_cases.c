@@ -53,7 +53,10 @@ void check_unit_name(int unit, char *out_name, int bytes) {
         snprintf(out_name, (size_t)bytes, "%s %s%s%s", row->op, strata_dtype_name(dtype), row->variant ? ", " : "",
                  row->variant ? row->variant : "");
     else
-        snprintf(out_name, (size_t)bytes, "%s", unit == CHECK_UNIT_OPEN ? "opening" : "memory");
+        snprintf(out_name, (size_t)bytes, "%s",
+                 unit == CHECK_UNIT_OPEN     ? "opening"
+                 : unit == CHECK_UNIT_MEMORY ? "memory"
+                                             : "training");
 }
 
 /* ---- messages ---- */
@@ -61,6 +64,8 @@ void check_unit_name(int unit, char *out_name, int bytes) {
 typedef struct checker {
     const check_options *options;
     strata_device *device;
+    /* Another device of the plugin; "": there is none. */
+    char other[32];
     int pipe, unit;
 } checker;
 
@@ -337,6 +342,57 @@ static strata_test_result try_memory(strata_device *device, int64_t bytes) {
     return result;
 }
 
+static const strata_device_transfers *transfers_of(strata_device *device) {
+    return device->api->transfers(device); /* every plugin's device has the slot; NULL: not the table */
+}
+
+/* Copies of the table "transfers": a later one comes after an earlier one that nobody has waited for. other: a device of the
+ * same plugin, to which they go over the link between both; NULL: there is none. */
+static strata_test_result try_transfers(strata_device *device, strata_device *other) {
+    enum { BYTES = 70001 };
+    const strata_device_transfers *transfers = transfers_of(device);
+    strata_device *last = other ? other : device;
+    strata_error err = {0};
+    strata_buffer *buffer = NULL, *copy = NULL;
+    uint64_t ticket = 0;
+    strata_test_result result = strata_test_ok();
+    char *first = malloc(BYTES), *second = malloc(BYTES), *target = calloc(1, BYTES);
+    for (int i = 0; i < BYTES && first && second; i++) first[i] = (char)(i * 7 + 1), second[i] = (char)(i * 5 + 2);
+    if (!first || !second || !target || device->api->buffer_create(device, BYTES, &buffer, &err) ||
+        (other && other->api->buffer_create(other, BYTES, &copy, &err)) ||
+        transfers->upload(device, buffer, 0, first, BYTES, &ticket, &err) ||
+        transfers->upload(device, buffer, 0, second, BYTES, &ticket, &err) ||
+        (other && transfers->copy(other, copy, 0, device, buffer, 0, BYTES, &err)) ||
+        transfers->download(last, other ? copy : buffer, 0, target, BYTES, &ticket, &err) ||
+        last->api->wait(last, ticket, &err))
+        result = strata_test_bad("copies of the table \"transfers\"%s%s: %s", other ? " to " : "",
+                                 other ? strata_device_get_info(other)->id : "", err.message);
+    for (int i = 0; i < BYTES && result.ok; i++)
+        if (target[i] != second[i])
+            result = strata_test_bad(
+                "byte %d of %d is not that of the last of two uploads, after a %sdownload of the table "
+                "\"transfers\"; copies must come in the order in which they were submitted",
+                i, BYTES, other ? "copy to another device and its " : "");
+    if (buffer) device->api->buffer_destroy(device, buffer);
+    if (copy) other->api->buffer_destroy(other, copy);
+    free(first);
+    free(second);
+    free(target);
+    return result;
+}
+
+static strata_test_result check_transfers(const checker *c) {
+    strata_device *other = NULL;
+    strata_error err = {0};
+    if (!transfers_of(c->device)) return strata_test_ok();
+    strata_test_result result = try_transfers(c->device, NULL);
+    if (!result.ok || !transfers_of(c->device)->copy || !c->other[0]) return result;
+    if (strata_device_open(c->other, NULL, &other, &err)) return strata_test_bad("%s", err.message);
+    result = try_transfers(c->device, other);
+    strata_device_close(other);
+    return result;
+}
+
 static void check_memory(const checker *c) {
     static const int64_t sizes[] = {1, 4, 255, 4096, 100003};
     int n = 0;
@@ -349,7 +405,9 @@ static void check_memory(const checker *c) {
         }
         n++;
     }
-    send(c, CHECK_RIGHT, n, NULL);
+    send(c, CHECK_BEGIN, n, NULL);
+    const strata_test_result result = check_transfers(c);
+    send(c, result.ok ? CHECK_RIGHT : CHECK_WRONG, n, result.ok ? NULL : result.text);
 }
 
 /* The plugin's first device, or the one that was asked for. */
@@ -361,6 +419,8 @@ static strata_status open_device_of(checker *c, strata_error *err) {
     STRATA_TRY(strata_bridge_rows(c->options->plugin, &rows, &n, err));
     for (int i = 0; i < n && chosen < 0; i++)
         if (!c->options->device || !strcmp(rows[i].id, c->options->device)) chosen = i;
+    for (int i = 0; i < n && !c->other[0]; i++)
+        if (i != chosen && !rows[i].skipped[0]) snprintf(c->other, sizeof c->other, "%s", rows[i].id);
     strata_status status;
     if (chosen < 0)
         status = strata_fail(err, STRATA_UNAVAILABLE, "the plugin has %d devices, and none is %s", n,
@@ -382,6 +442,14 @@ static bool is_wanted(const checker *c, const char *op) {
     return !c->options->ops;
 }
 
+static void train(checker *c, const char *id, strata_plugin_dtype rounded) {
+    c->unit = CHECK_UNIT_TRAINING;
+    send(c, CHECK_BEGIN, 0, "two layers");
+    const double rounding = rounded == STRATA_PLUGIN_F16 ? 0x1p-11 : rounded == STRATA_PLUGIN_BF16 ? 0x1p-8 : 0;
+    const strata_test_result result = check_training(id, c->options->limit_s, rounding);
+    send(c, result.ok ? CHECK_RIGHT : CHECK_WRONG, 1, result.text);
+}
+
 void check_run(const check_options *options, int first, int pipe) {
     checker c = {.options = options, .pipe = pipe, .unit = CHECK_UNIT_OPEN};
     strata_error err = {0};
@@ -399,7 +467,9 @@ void check_run(const check_options *options, int first, int pipe) {
              info->vendor[0] ? ")" : "", info->driver[0] ? info->driver : "?");
     send(&c, CHECK_DEVICE, 0, text);
     if (first <= CHECK_UNIT_OPEN) send(&c, CHECK_RIGHT, 1, NULL);
+    const strata_plugin_dtype rounded = ((const plugin_device *)c.device)->product_dtype;
     for (int unit = first > CHECK_UNIT_MEMORY ? first : CHECK_UNIT_MEMORY; unit < n_units && go_on; unit++) {
+        if (unit == CHECK_UNIT_TRAINING) continue;
         strata_dtype dtype = STRATA_DTYPE_F32;
         const op_row *row = unit >= CHECK_FIRST_ROW ? row_of(unit, &dtype) : NULL;
         c.unit = unit;
@@ -410,6 +480,9 @@ void check_run(const check_options *options, int first, int pipe) {
     }
     if (!go_on) _exit(0); /* lost: the parent starts another child for the rest */
     send(&c, CHECK_BEGIN, 0, "closing");
+    char id[32];
+    snprintf(id, sizeof id, "%s", info->id);
     strata_device_close(c.device);
+    if (!options->ops) train(&c, id, rounded);
     send(&c, CHECK_END, 0, NULL);
 }

@@ -177,15 +177,42 @@ static bool said_before(const watcher *w, int unit) {
     return false;
 }
 
+/* The reason that the device gave, behind the case: "neg (7): it computes in f32". */
+static const char *reason_of(const outcome *o) {
+    const char *behind = o->text ? strstr(o->text, "): ") : NULL;
+    return behind ? behind + 3 : o->text ? o->text : "";
+}
+
+static bool is_not_claimed(const watcher *w, int unit) {
+    return w->outcomes[unit].what == OUT_NOT_CLAIMED && !said_before(w, unit);
+}
+
+/* The ops from unit `first` on that are not claimed for its reason, in lines of COLUMNS. */
+static void print_same_reason(const watcher *w, int first) {
+    enum { COLUMNS = 110 };
+    const char *reason = reason_of(&w->outcomes[first]);
+    int used = COLUMNS;
+    printf("  %s:", reason);
+    for (int u = first; u < w->n_units; u++) {
+        if (!is_not_claimed(w, u) || strcmp(reason_of(&w->outcomes[u]), reason) != 0) continue;
+        const char *name = check_unit_op(u);
+        const int n = (int)strlen(name) + 2;
+        printf("%s%s", u == first ? "\n      " : used + n > COLUMNS ? ",\n      " : ", ", name);
+        used = used + n > COLUMNS ? 6 + n : used + n;
+    }
+    putchar('\n');
+}
+
 static void print_not_claimed(const watcher *w) {
     bool any = false;
     for (int u = CHECK_FIRST_ROW; u < w->n_units; u++) {
-        if (w->outcomes[u].what != OUT_NOT_CLAIMED || said_before(w, u)) continue;
+        if (!is_not_claimed(w, u)) continue;
+        bool printed = false;
+        for (int k = CHECK_FIRST_ROW; k < u && !printed; k++)
+            printed = is_not_claimed(w, k) && !strcmp(reason_of(&w->outcomes[k]), reason_of(&w->outcomes[u]));
         if (!any) printf("not claimed (Strata composes them of other ops where it can; else --allow-fallback host):\n");
         any = true;
-        char name[NAME_BYTES];
-        check_unit_name(u, name, NAME_BYTES);
-        printf("  %-11s %-32s %s\n", "-", name, w->outcomes[u].text);
+        if (!printed) print_same_reason(w, u);
     }
 }
 
@@ -244,7 +271,8 @@ const command command_plugin_check = {
     .summary = "run the conformance suite against a vendor's plugin",
     .details =
         "The plugin runs in a child process. Each op that its device claims is compared with Strata's reference, in each\n"
-        "dtype that the device has. The exit code is 0 only when all of them are right.\n",
+        "dtype that the device has. Without --ops a small model is trained as well, with the host's help for ops that the\n"
+        "device lacks. The exit code is 0 only when all of that is right.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,

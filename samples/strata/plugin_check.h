@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tests/support/check.h"
+
 typedef enum check_kind {
     /* The child begins with this unit or case. */
     CHECK_BEGIN,
@@ -32,8 +34,9 @@ typedef struct check_message {
     char text[1500];
 } check_message;
 
-/* A unit is one row of the conformance suite in one dtype. Units before them check how the device is opened and its memory. */
-enum { CHECK_UNIT_OPEN = 0, CHECK_UNIT_MEMORY = 1, CHECK_FIRST_ROW = 2 };
+/* A unit is one row of the conformance suite in one dtype. Units before them check how the device is opened, its memory, and
+ * training, which comes last in time. */
+enum { CHECK_UNIT_OPEN = 0, CHECK_UNIT_MEMORY = 1, CHECK_UNIT_TRAINING = 2, CHECK_FIRST_ROW = 3 };
 int check_n_units(void);
 /* "matmul f32"; for messages and the report. */
 void check_unit_name(int unit, char *out_name, int bytes);
@@ -50,6 +53,10 @@ typedef struct check_options {
     /* Ops to check, "matmul,add"; NULL: all. */
     const char *ops;
 } check_options;
+
+/* Trains a small model on the device and on the host (plugin_training.c). rounding: of the operands of products, 2^-8 for bf16;
+ * 0: there is none. */
+strata_test_result check_training(const char *device, double limit_s, double rounding);
 
 /* Runs units from `first` on in this process and writes messages to the pipe; the plugin may end the process. */
 void check_run(const check_options *options, int first, int pipe);

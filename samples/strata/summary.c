@@ -82,6 +82,7 @@ static void print_times(const strata_step_times *times) {
             "a step in the device's own time: %.0f cycles, %.1f us; %.1f %% of its matrix units, %.1f kB to and from its "
             "memory\n",
             times->cycles, times->device_us, 100 * times->utilisation, times->device_bytes / 1e3);
+    if (times->work_bytes > 0) printf("the device's temporaries take %.1f kB at one time\n", times->work_bytes / 1e3);
 }
 
 /* What the device itself says, where it does. */
@@ -107,6 +108,7 @@ static void print_json_times(const strata_step_times *times) {
     printf("],\"nodes_us\":%.3f,\"step_us\":%.3f", times->nodes_us, times->step_us);
     if (times->cycles > 0) printf(",\"device_us\":%.3f", times->device_us);
     print_json_device(times->cycles, times->utilisation, times->device_bytes);
+    if (times->work_bytes > 0) printf(",\"device_work_bytes\":%.0f", times->work_bytes);
 }
 
 static void print_json(const strata_model_summary *s, const strata_step_times *times, const char *name, const char *device) {

@@ -2,7 +2,7 @@
  *
  * A core of the board, opened as a device. It has a thread of its own, which takes runs from a queue, so that `run` returns at
  * once, several runs of one call follow each other without the host, and cores meet in collectives while the host's thread
- * waits for one of them. Tickets count runs. */
+ * waits for one of them. Copies are jobs of the same queue. Tickets count runs and copies. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +12,13 @@
 
 enum { MOST_JOBS = 1024, MOST_SPANS = 1 << 16 };
 
+/* Runs of a program; or, where that is NULL, a copy of `bytes` bytes. */
 typedef struct job {
     strata_plugin_program *program;
     int first_slot, n;
+    void *target;
+    const void *source;
+    int64_t bytes;
 } job;
 
 struct strata_plugin_device {
@@ -27,7 +31,7 @@ struct strata_plugin_device {
     pthread_cond_t work, done;
     job jobs[MOST_JOBS];
     uint64_t jobs_put, jobs_taken;
-    /* Runs. */
+    /* Runs and copies; tickets count them. */
     uint64_t submitted, finished;
     bool closing;
     /* What the first run that failed said. */
@@ -88,7 +92,6 @@ static void add_spans(struct strata_plugin_device *core, const strata_plugin_pro
                 add_span(core, &(strata_plugin_span){.size = sizeof(strata_plugin_span),
                                                      .name = program->steps[k].op->name,
                                                      .unit = units[u],
-                                                     .node = program->steps[k].node,
                                                      .begin_ns = begin + (int64_t)(t->begin[u] * ns),
                                                      .end_ns = begin + (int64_t)(t->end[u] * ns)});
     }
@@ -124,19 +127,29 @@ static int64_t profile_now(strata_plugin_device *core) {
 
 /* ---- the thread ---- */
 
+/* Run number i of the job, or its copy, unless the core has failed. A copy is made under the lock: a wait that gives it up then
+ * knows that it does not go on. */
+static strata_plugin_status carry_out(struct strata_plugin_device *core, const job *next, int i, strata_plugin_error *error) {
+    pthread_mutex_lock(&core->lock);
+    const strata_plugin_status failed = core->failed;
+    if (!failed && next->bytes) memcpy(next->target, next->source, (size_t)next->bytes);
+    pthread_mutex_unlock(&core->lock);
+    if (failed || !next->program) return failed;
+    return program_run(next->program, (next->first_slot + i) % next->program->n_slots, error);
+}
+
 static void run_job(struct strata_plugin_device *core, const job *next) {
     strata_plugin_error error = {.size = sizeof error};
     for (int i = 0; i < next->n; i++) {
         const int64_t began = now_ns();
-        const strata_plugin_status status =
-            core->failed ? core->failed : program_run(next->program, (next->first_slot + i) % next->program->n_slots, &error);
-        if (status && !core->failed) ring_set_lost(core->board, core->index, true);
+        const strata_plugin_status status = carry_out(core, next, i, &error);
+        if (status) ring_set_lost(core->board, core->index, true);
         pthread_mutex_lock(&core->lock);
         if (status && !core->failed) {
             core->failed = status;
             core->why = error;
         }
-        if (!status) add_spans(core, next->program, began);
+        if (!status && next->program) add_spans(core, next->program, began);
         core->finished++;
         pthread_cond_broadcast(&core->done);
         pthread_mutex_unlock(&core->lock);
@@ -177,20 +190,17 @@ static bool await(struct strata_plugin_device *core, uint64_t ticket, int64_t ti
     return core->finished >= ticket;
 }
 
-static strata_plugin_status core_run(strata_plugin_program *program, int32_t first_slot, int32_t n, uint64_t *out_ticket,
-                                     strata_plugin_error *error) {
-    struct strata_plugin_device *core = program->core;
-    if (n < 1 || n > program->n_slots || first_slot < 0 || first_slot >= program->n_slots)
-        return fail(error, STRATA_PLUGIN_INVALID, "%d runs from slot %d on; there are %d slots", n, first_slot,
-                    program->n_slots);
+/* Puts the job into the queue. */
+static strata_plugin_status submit(struct strata_plugin_device *core, const job *what, uint64_t *out_ticket,
+                                   strata_plugin_error *error) {
     pthread_mutex_lock(&core->lock);
     while (!core->failed && core->jobs_put - core->jobs_taken == MOST_JOBS) pthread_cond_wait(&core->done, &core->lock);
     const strata_plugin_status status = core->failed;
     if (status) {
         fail(error, status, "%s", core->why.message);
     } else {
-        core->jobs[core->jobs_put++ % MOST_JOBS] = (job){program, first_slot, n};
-        core->submitted += (uint64_t)n;
+        core->jobs[core->jobs_put++ % MOST_JOBS] = *what;
+        core->submitted += (uint64_t)what->n;
         *out_ticket = core->submitted;
         pthread_cond_signal(&core->work);
     }
@@ -198,6 +208,15 @@ static strata_plugin_status core_run(strata_plugin_program *program, int32_t fir
     return status;
 }
 
+static strata_plugin_status core_run(strata_plugin_program *program, int32_t first_slot, int32_t n, uint64_t *out_ticket,
+                                     strata_plugin_error *error) {
+    if (n < 1 || n > program->n_slots || first_slot < 0 || first_slot >= program->n_slots)
+        return fail(error, STRATA_PLUGIN_INVALID, "%d runs from slot %d on; there are %d slots", n, first_slot,
+                    program->n_slots);
+    return submit(program->core, &(job){.program = program, .first_slot = first_slot, .n = n}, out_ticket, error);
+}
+
+/* A wait that is over its time loses the core: what it waited for is not carried out later. 0 ns only ask. */
 static strata_plugin_status core_wait(strata_plugin_device *core, uint64_t ticket, int64_t timeout_ns,
                                       strata_plugin_error *error) {
     pthread_mutex_lock(&core->lock);
@@ -206,9 +225,13 @@ static strata_plugin_status core_wait(strata_plugin_device *core, uint64_t ticke
     if (status)
         fail(error, status, "%s", core->why.message);
     else if (!ended)
-        status = fail(error, STRATA_PLUGIN_TIMEOUT, "run %llu of core %d has not ended; %llu of %llu have",
+        status = fail(error, STRATA_PLUGIN_TIMEOUT, "run or copy %llu of core %d has not ended; %llu of %llu have",
                       (unsigned long long)ticket, core->index, (unsigned long long)core->finished,
                       (unsigned long long)core->submitted);
+    if (status == STRATA_PLUGIN_TIMEOUT && timeout_ns > 0) {
+        core->failed = STRATA_PLUGIN_DEVICE_LOST;
+        core->why = *error;
+    }
     pthread_mutex_unlock(&core->lock);
     return status;
 }
@@ -254,32 +277,54 @@ static void core_buffer_destroy(strata_plugin_device *core, strata_plugin_buffer
     free(buffer);
 }
 
-/* Waits until nothing runs. */
-static strata_plugin_status settle(strata_plugin_device *core, const strata_plugin_buffer *buffer, int64_t offset,
-                                   int64_t bytes, strata_plugin_error *error) {
-    if (offset < 0 || bytes < 0 || offset > buffer->bytes || bytes > buffer->bytes - offset)
-        return fail(error, STRATA_PLUGIN_INVALID, "%lld bytes at %lld of a buffer of %lld", (long long)bytes, (long long)offset,
-                    (long long)buffer->bytes);
-    pthread_mutex_lock(&core->lock);
-    await(core, core->submitted, -1);
-    const strata_plugin_status status = core->failed;
-    if (status) fail(error, status, "%s", core->why.message);
-    pthread_mutex_unlock(&core->lock);
-    return status;
+static strata_plugin_status check_range(const strata_plugin_buffer *buffer, int64_t offset, int64_t bytes,
+                                        strata_plugin_error *error) {
+    if (offset >= 0 && bytes >= 0 && offset <= buffer->bytes && bytes <= buffer->bytes - offset) return STRATA_PLUGIN_OK;
+    return fail(error, STRATA_PLUGIN_INVALID, "%lld bytes at %lld of a buffer of %lld", (long long)bytes, (long long)offset,
+                (long long)buffer->bytes);
+}
+
+static strata_plugin_status begin_upload(strata_plugin_device *core, strata_plugin_buffer *buffer, int64_t offset,
+                                         const void *source, int64_t bytes, uint64_t *out_ticket, strata_plugin_error *error) {
+    const strata_plugin_status status = check_range(buffer, offset, bytes, error);
+    const job copy = {.n = 1, .target = buffer->data + offset, .source = source, .bytes = bytes};
+    return status ? status : submit(core, &copy, out_ticket, error);
+}
+
+static strata_plugin_status begin_download(strata_plugin_device *core, strata_plugin_buffer *buffer, int64_t offset,
+                                           void *target, int64_t bytes, uint64_t *out_ticket, strata_plugin_error *error) {
+    const strata_plugin_status status = check_range(buffer, offset, bytes, error);
+    const job copy = {.n = 1, .target = target, .source = buffer->data + offset, .bytes = bytes};
+    return status ? status : submit(core, &copy, out_ticket, error);
+}
+
+/* Over the ring: the core reads the other one's memory, on which nothing runs meanwhile. */
+static strata_plugin_status begin_copy(strata_plugin_device *to, strata_plugin_buffer *to_buffer, int64_t to_offset,
+                                       strata_plugin_device *from, strata_plugin_buffer *from_buffer, int64_t from_offset,
+                                       int64_t bytes, uint64_t *out_ticket, strata_plugin_error *error) {
+    (void)from;
+    const strata_plugin_status status = check_range(from_buffer, from_offset, bytes, error);
+    return status ? status : begin_upload(to, to_buffer, to_offset, from_buffer->data + from_offset, bytes, out_ticket, error);
+}
+
+/* The calls that wait are the same jobs. */
+static strata_plugin_status finish(strata_plugin_device *core, strata_plugin_status submitted, uint64_t ticket,
+                                   strata_plugin_error *error) {
+    return submitted ? submitted : core_wait(core, ticket, INT64_MAX, error);
 }
 
 static strata_plugin_status core_upload(strata_plugin_device *core, strata_plugin_buffer *buffer, int64_t offset,
                                         const void *source, int64_t bytes, strata_plugin_error *error) {
-    const strata_plugin_status status = settle(core, buffer, offset, bytes, error);
-    if (!status && bytes) memcpy(buffer->data + offset, source, (size_t)bytes);
-    return status;
+    uint64_t ticket = 0;
+    const strata_plugin_status status = begin_upload(core, buffer, offset, source, bytes, &ticket, error);
+    return finish(core, status, ticket, error);
 }
 
 static strata_plugin_status core_download(strata_plugin_device *core, strata_plugin_buffer *buffer, int64_t offset,
                                           void *target, int64_t bytes, strata_plugin_error *error) {
-    const strata_plugin_status status = settle(core, buffer, offset, bytes, error);
-    if (!status && bytes) memcpy(target, buffer->data + offset, (size_t)bytes);
-    return status;
+    uint64_t ticket = 0;
+    const strata_plugin_status status = begin_download(core, buffer, offset, target, bytes, &ticket, error);
+    return finish(core, status, ticket, error);
 }
 
 /* ---- programs ---- */
@@ -318,7 +363,6 @@ static strata_plugin_status cost_of_program(strata_plugin_program *program, stra
     (void)error;
     give_cost(&(strata_plugin_cost){.seconds = program->cycles / chip->hertz,
                                     .cycles = program->cycles,
-                                    .flops = program->flops,
                                     .bytes = program->bytes,
                                     .utilisation = utilisation(chip, program->macs, program->cycles),
                                     .work_bytes = program->onchip_peak + program->spilled_bytes},
@@ -343,7 +387,6 @@ static strata_plugin_status cost_of_node(strata_plugin_program *program, int32_t
     }
     give_cost(&(strata_plugin_cost){.seconds = (end - begin) / chip->hertz,
                                     .cycles = end - begin,
-                                    .flops = t->flops,
                                     .bytes = t->bytes,
                                     .utilisation = utilisation(chip, t->macs, end - begin)},
               out_cost);
@@ -353,15 +396,27 @@ static strata_plugin_status cost_of_node(strata_plugin_program *program, int32_t
 static const strata_plugin_costs costs = {sizeof costs, cost_of_program, cost_of_node};
 static const strata_plugin_profile profile = {sizeof profile, profile_enable, profile_drain, profile_now};
 static const strata_plugin_steps steps = {sizeof steps, 0};
+static const strata_plugin_transfers transfers = {sizeof transfers, begin_upload, begin_download, begin_copy};
+
+static int64_t core_reached(strata_plugin_device *core) {
+    return ring_reached(core->board, core->index);
+}
 static const strata_plugin_collectives collectives = {
-    .size = sizeof collectives, .sum_dtypes = 1u << STRATA_PLUGIN_F32 | 1u << STRATA_PLUGIN_I32 | 1u << STRATA_PLUGIN_I64};
+    .size = sizeof collectives,
+    .sum_dtypes = 1u << STRATA_PLUGIN_F32 | 1u << STRATA_PLUGIN_I32 | 1u << STRATA_PLUGIN_I64,
+    .reached = core_reached};
 
 static const void *core_table(strata_plugin_device *core, const char *name) {
     const struct {
         const char *name;
         const void *table;
-    } tables[] = {{"costs", &costs},         {"profile", &profile},        {"steps", &steps}, {"collectives", &collectives},
-                  {"spaces", &core->spaces}, {"topology", &core->topology}};
+    } tables[] = {{"costs", &costs},
+                  {"profile", &profile},
+                  {"steps", &steps},
+                  {"collectives", &collectives},
+                  {"transfers", &transfers},
+                  {"spaces", &core->spaces},
+                  {"topology", &core->topology}};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if (!strcmp(tables[i].name, name)) return tables[i].table;
     return NULL;

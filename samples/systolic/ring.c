@@ -154,8 +154,16 @@ static strata_plugin_status failure(const meeting *m, const board *board, int co
 void ring_set_lost(board *board, int core, bool lost) {
     pthread_mutex_lock(&board->lock);
     board->lost = (board->lost & ~(UINT64_C(1) << core)) | (uint64_t)lost << core;
+    if (!lost) board->reached[core] = 0;
     pthread_cond_broadcast(&board->changed);
     pthread_mutex_unlock(&board->lock);
+}
+
+int64_t ring_reached(board *board, int core) {
+    pthread_mutex_lock(&board->lock);
+    const int64_t n = board->reached[core];
+    pthread_mutex_unlock(&board->lock);
+    return n;
 }
 
 strata_plugin_status ring_meet(struct strata_plugin_device *device, const contribution *mine, strata_plugin_error *error) {
@@ -165,6 +173,7 @@ strata_plugin_status ring_meet(struct strata_plugin_device *device, const contri
     if (!(mine->members >> core & 1))
         return fail(error, STRATA_PLUGIN_INVALID, "core %d runs a collective that it is no member of", core);
     pthread_mutex_lock(&board->lock);
+    board->reached[core]++;
     meeting *m = NULL;
     meeting **last = &board->meetings;
     for (; *last; last = &(*last)->next)

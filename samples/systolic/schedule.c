@@ -232,7 +232,6 @@ static void plan_step(planner *p, int k) {
     t->end[UNIT_STORE] = store > 0 ? store_end : store_begin;
     t->bytes = loads + stores + stored;
     t->macs = (double)w.rows * (double)w.columns * (double)w.depth * (double)w.batch;
-    t->flops = w.flops;
 
     const int32_t out = p->program->values[s->out_id].root;
     p->values[out].ready = p->values[out].here ? end : store_end;
@@ -241,7 +240,6 @@ static void plan_step(planner *p, int k) {
     p->program->cycles = largest(p->program->cycles, largest(end, store_end));
     p->program->bytes += t->bytes;
     p->program->macs += t->macs;
-    p->program->flops += t->flops;
 }
 
 /* The values of step k: they have been used once more, and those that nothing uses again leave. */

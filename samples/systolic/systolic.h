@@ -65,8 +65,6 @@ typedef struct work {
     int64_t rows, columns, depth, batch;
     /* Operations of the vector unit, one for each element and function; some functions count several. */
     double vector_ops;
-    /* Additions and multiplications. */
-    double flops;
     /* Bytes that travel around the ring between `members` cores; 0: none. `rounds`: how many times around, 1 for a gather or a
      * scatter, 2 for a sum. */
     double ring_bytes;
@@ -177,8 +175,8 @@ typedef struct value {
 typedef enum unit { UNIT_MATRIX, UNIT_VECTOR, UNIT_RING, UNIT_LOAD, UNIT_STORE, UNITS } unit;
 typedef struct timing {
     double begin[UNITS], end[UNITS];
-    /* Bytes from and to HBM, multiply-adds of the array, additions and multiplications. */
-    double bytes, macs, flops;
+    /* Bytes from and to HBM, multiply-adds of the array. */
+    double bytes, macs;
 } timing;
 
 struct strata_plugin_program {
@@ -190,7 +188,7 @@ struct strata_plugin_program {
     timing *timings;
     /* Of a whole run. */
     double cycles;
-    double bytes, macs, flops;
+    double bytes, macs;
     /* The most that lay in the on-chip memory at any time, and what temporaries take in HBM. */
     int64_t onchip_peak, spilled_bytes;
     int n_slots;
@@ -231,6 +229,8 @@ typedef struct board {
     struct meeting *meetings;
     /* Bit by core: a run of it failed, so that it comes to no collective any more. */
     uint64_t lost;
+    /* Collectives that each core has come to since it was opened. */
+    int64_t reached[MOST_CORES];
 } board;
 
 strata_plugin_status core_open(board *board, int index, struct strata_plugin_device **out_core,
@@ -257,6 +257,7 @@ typedef struct contribution {
 } contribution;
 /* Tells those who wait for the core in a collective that it is lost, or that it is opened anew. */
 void ring_set_lost(board *board, int core, bool lost);
+int64_t ring_reached(board *board, int core);
 /* Meets the others, in the caller's thread: returns when `out` is complete and `in` is free again. */
 strata_plugin_status ring_meet(struct strata_plugin_device *core, const contribution *mine, strata_plugin_error *error);
 

@@ -30,6 +30,18 @@ check "its own tests" ctest --test-dir "$work/build" --output-on-failure
 expect 0 "systolic:0" devices --plugin "$plugin"
 stdout "Systolic S1"
 expect 0 "systolic:3" devices --plugin "$plugin,cores=4"
+stdout 'core 3 of 4 of "systolic board 0", at (3) of a grid of (4), which add up by themselves'
+stdout "memories: HBM of "
+stdout "any number of steps a call, copies beside programs, copies between devices"
+expect 0 "" devices --plugin "$plugin,cores=4" --json
+json '[d["topology"] for d in r if d["id"] == "systolic:2"] == [
+    {"system": "systolic board 0", "n_cores": 4, "core": 2, "dims": [4], "coordinates": [2]}]'
+json '[(d["collectives"], d["steps_per_call"]) for d in r if d["id"] == "systolic:0"] == [(["f32", "i32", "i64"], None)]'
+json '[d["transfers"] and d["device_copies"] for d in r if d["id"] == "systolic:0"] == [True]'
+json '[[(s["name"], s["buffers"]) for s in d["spaces"]] for d in r if d["id"] == "systolic:0"] == [
+    [("HBM", True), ("on-chip", False)]]'
+json '[(d["topology"], d["collectives"], d["steps_per_call"], d["spaces"]) for d in r if d["id"] == "host"] == [
+    (None, None, 1, [])]'
 expect 2 "there are cores, chip, patience and form" devices --plugin "$plugin,wings=2"
 expect 2 "cores is \"65\"; it must be 1 to 64" devices --plugin "$plugin,cores=65"
 
@@ -96,6 +108,7 @@ expect 0 "on 60 test examples" evaluate "$work/resnet.strata" --plugin "$plugin"
 # ---- cycles, and what the units did ----
 expect 0 "in the device's own time: " summary mnist --times --batch 32 --plugin "$plugin" --device systolic:0
 expect 0 "" summary mnist --times --batch 32 --plugin "$plugin" --device systolic:0 --json
+json 'r["device_work_bytes"] > 0'
 json 'r["cycles"] > 1000 and 0 < r["utilisation"] < 1 and r["device_bytes"] > 4 * r["parameters"] and r["device_us"] > 0'
 json '[n for n in r["nodes"] if n["op"].startswith("matmul")][0]["utilisation"] > r["utilisation"] / 2'
 expect 0 "" summary mnist --times --batch 32 --device host --json
@@ -123,12 +136,26 @@ first, second = (json.loads(open(name).read().splitlines()[-1])["weights_sha256"
 sys.exit(first != second)' "$work/first" "$work/out"
 expect 0 "on 200 test examples" evaluate "$work/mnist.strata" --device host --data "$work/mnist"
 
-# ---- groups ----
-expect 0 "systolic:0, systolic:1, host" train mnist --plugin "$plugin,cores=2" --strategy mirrored --data "$work/mnist" \
-    --devices systolic:0,systolic:1,host --epochs 1 --seed 1
+# ---- all cores of a board, and groups ----
+for case in "cifar10 4 20 1" "imdb 2 64 2"; do
+    # shellcheck disable=SC2086 # words
+    set -- $case
+    expect 0 '"replicas":8' train "$1" --plugin "$plugin,cores=8" --strategy tpu --data "$work/$1" --global-batch "$3" \
+        --epochs "$4" --seed 1 --json
+    cp "$work/out" "$work/$1.systolic"
+    within "$1" "$2"
+done
+group="train mnist --strategy mirrored --data $work/mnist --epochs 3 --seed 1 --global-batch 32 --json"
+cp "$work/mnist.host" "$work/group.host"
+# shellcheck disable=SC2086
+expect 0 '"devices":["systolic:0","systolic:1","host"]' $group --plugin "$plugin,cores=2" --devices systolic:0,systolic:1,host
+cp "$work/out" "$work/group.systolic"
+within group 2
 if "$strata" devices | grep -q '^opencl:0  *[a-z]*  *[0-9]'; then
-    expect 0 "opencl:0, systolic:0" train mnist --plugin "$plugin" --strategy mirrored --devices opencl:0,systolic:0 --no-tune \
-        --data "$work/mnist" --epochs 1 --seed 1
+    # shellcheck disable=SC2086
+    expect 0 '"devices":["opencl:0","systolic:0"]' $group --plugin "$plugin" --devices opencl:0,systolic:0 --no-tune
+    cp "$work/out" "$work/group.systolic"
+    within group 2
 else
     echo "skipped: a group with opencl:0, which is not here"
 fi

@@ -61,5 +61,13 @@ expect 4 "there are: local, \"systolic board 0\" of systolic" $train --tpu-addre
 TPU_NAME=nowhere expect 0 '"strategy":"tpu"' $train --tpu-address nowhere
 expect 0 '"strategy":"tpu"' $train --shard-optimizer yes
 check "a sharded optimizer gives other losses or weights" same "$work/one" "$work/out"
+expect 0 '"host_nodes":0' $train --allow-fallback host
+check "a host that is not needed gives other losses or weights" same "$work/one" "$work/out"
 expect 0 '"strategy":"tpu"' launch -n 2 -- "$strata" $train --steps-per-execution 5
+json 'r["workers"] == 2 and r["replicas"] == 16 and r["replica_weights_equal"]'
+check "two hosts with a board each have other losses than one" python3 - "$work/one" "$work/out" <<'END_OF_PYTHON'
+import json, sys
+one, two = (json.loads(open(name).read().splitlines()[-1])["losses"] for name in sys.argv[1:3])
+assert len(one) == len(two) and all(abs(a - b) <= 1e-5 for a, b in zip(one, two)), (one, two)
+END_OF_PYTHON
 finish

@@ -29,10 +29,13 @@ check() {
     done
 }
 
-check "" 0 '^device faulty:0, Acme A1 (Acme), driver 0.1$' '^  ok  *memory' '^  ok  *matmul f32  *6 cases' '^  ok  *add f32' \
-    '^  -  *relu f32 .*acme runs matmul and add' ' 0 wrong'
+check "" 0 '^device faulty:0, Acme A1 (Acme), driver 0.1$' '^  ok  *memory' '^  ok  *training' '^  ok  *matmul f32  *6 cases' \
+    '^  ok  *add f32' '^  acme runs matmul and add:$' '^ .* relu,' ' 0 wrong'
 check wrong 4 \
     '^  WRONG  *add f32 .*operands f32 .*first at (.*): got .*, expected .*worst at' '^  WRONG  *matmul f32'
+check short 4 '^  WRONG  *add f32 .*first at (.*): got' '^  WRONG  *matmul f32'
+check skips 4 '^  ok  *add f32' '^  ok  *matmul f32' '^  WRONG  *training  *the loss of step [0-9]* is .* instead of'
+check copies+unordered 4 '^  WRONG  *memory  *byte 0 of .* is not that of the last of two uploads'
 check start-crash 4 '^  CRASH  *opening  *signal 6'
 check start-exit 4 '^  CRASH  *opening .*exit code 3'
 check start-fails 4 'no chip on board 3'
@@ -43,6 +46,14 @@ check exit-run 4 '^  CRASH  *matmul f32 .*exit code 3'
 check hang 4 '^  WRONG  *matmul f32 .*TIMEOUT.*has not ended for 0.5 s'
 check lost:run:2 4 '^  ok  *memory' '^  WRONG  *add f32 .*DEVICE_LOST' '^  WRONG  *matmul f32 .*DEVICE_LOST'
 check buffer-null 4 '^  WRONG  *memory .*its buffer is NULL'
+
+# A plugin in C++ that throws where its calls may not.
+if command -v c++ >/dev/null; then
+    c++ -std=c++17 -shared -fPIC -I"$STRATA_SOURCE_DIR/include" "$STRATA_SOURCE_DIR/tests/plugin/faulty/thrower.cpp" \
+        -o "$work/libthrower.so" || fail "the plugin that throws cannot be built"
+    "$strata" plugin-check "$work/libthrower.so" >"$work/report" 2>&1
+    [ $? = 4 ] && grep -q '^  CRASH  *opening  *signal 6' "$work/report" || fail "plugin-check does not see an exception"
+fi
 
 STRATA_FAULTY=hang-run "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" --limit 0.5 --ops add >"$work/report" 2>&1
 [ $? = 4 ] && grep -q '^  HANG  *add f32 .*not answered for 0.5 s' "$work/report" ||
@@ -72,4 +83,16 @@ train plugin "$host" host-plugin:0
 train own "$host,memory=own,fused=no" host-plugin:0
 cmp -s "$work/built-in" "$work/plugin" || fail "mnist on the host as a plugin has other bits than on the host"
 cmp -s "$work/built-in" "$work/own" || fail "mnist on a plugin that plans its memory has other bits than on the host"
+
+# The host and a device that copies without waiting: the bits are those of a device whose copies wait.
+python3 "$STRATA_SOURCE_DIR/tests/cli/files.py" data "$work/mnist" 200 50
+for fault in "" copies; do
+    STRATA_FAULTY=$fault "$strata" train mnist --data "$work/mnist" --epochs 2 --seed 1 --save "$work/faulty.$fault" --json \
+        --plugin "$plugins/libstrata_faulty_plugin.so" --device faulty:0 --allow-fallback host >"$work/report" 2>&1 ||
+        fail "mnist on a device that runs matmul and add, with copies \"$fault\""
+    grep -q '"host_nodes":[1-9]' "$work/report" || fail "the host ran nothing for a device that lacks most ops"
+done
+cmp -s "$work/faulty." "$work/faulty.copies" || fail "copies that do not wait give other bits"
+STRATA_FAULTY=copies "$strata" plugin-check "$plugins/libstrata_faulty_plugin.so" >"$work/report" 2>&1 ||
+    fail "plugin-check of a device that copies without waiting"
 echo "plugin-check reports, plugin-new, and mnist on the host as a plugin"

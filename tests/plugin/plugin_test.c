@@ -229,6 +229,7 @@ static const struct {
 } bad_tables[] = {
     {"entry-null", STRATA_INVALID, "returned NULL"},
     {"size-small", STRATA_INVALID, "size 16"},
+    {"major-0", STRATA_UNSUPPORTED, "version 0.0 of the plugin interface; this Strata has version 1.0"},
     {"major-2", STRATA_UNSUPPORTED, "version 2.0 of the plugin interface; this Strata has version 1.0"},
     {"no-start", STRATA_INVALID, "required slot start"},
     {"no-device-info", STRATA_INVALID, "required slot device_info"},
@@ -258,7 +259,8 @@ BAD_TABLE(6)
 BAD_TABLE(7)
 BAD_TABLE(8)
 BAD_TABLE(9)
-_Static_assert(BAD_TABLES == 10, "each row has a case");
+BAD_TABLE(10)
+_Static_assert(BAD_TABLES == 11, "each row has a case");
 
 Test(plugin, with_options_that_it_does_not_know_reports_them) {
     strata_error err = {0};
@@ -306,16 +308,17 @@ Test(plugin, devices_with_null_in_a_required_slot_cannot_be_opened) {
 
 /* ---- calls that fail ---- */
 
-Test(plugin, the_kth_call_that_fails_is_an_error_and_nothing_leaks) {
+/* with: "", or faults that are on as well, each followed by '+'. */
+static void expect_each_kth_call_fails(const char *with) {
     static const char *const calls[] = {"buffer_create", "upload", "download", "compile", "run", "wait"};
-    strata_device *device = open_faulty("");
+    strata_device *device = open_faulty(with);
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
         int k = 1;
         for (strata_status status = STRATA_INTERNAL; status; k++) {
             char fault[64];
             strata_error err = {0};
             float sum = 0;
-            snprintf(fault, sizeof fault, "fail:%s:%d", calls[c], k);
+            snprintf(fault, sizeof fault, "%sfail:%s:%d", with, calls[c], k);
             setenv("STRATA_FAULTY", fault, 1);
             status = work(device, &sum, &err);
             if (status) expect(status, STRATA_OUT_OF_MEMORY, &err, "faulty:0: injected");
@@ -325,6 +328,14 @@ Test(plugin, the_kth_call_that_fails_is_an_error_and_nothing_leaks) {
         cr_assert(k > 2, "%s was never called", calls[c]);
     }
     strata_device_close(device);
+}
+
+Test(plugin, the_kth_call_that_fails_is_an_error_and_nothing_leaks) {
+    expect_each_kth_call_fails("");
+}
+
+Test(plugin, the_kth_call_that_fails_of_a_device_that_copies_without_waiting_is_an_error) {
+    expect_each_kth_call_fails("copies+");
 }
 
 Test(plugin, a_lost_device_stays_lost_and_is_left_alone) {

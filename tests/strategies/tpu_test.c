@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/fallback/fallback.h"
 #include "core/model/model.h"
 #include "strata/strata.h"
 #include "strategies/kinds.h"
 #include "tests/strategies/strategies_case.h"
 #include "tests/support/cores.h"
+#include "tests/support/restricted.h"
 
 enum { FEATURES = 6, MOST = 8 };
 
@@ -235,6 +237,78 @@ Test(tpu, one_core_takes_several_steps_in_a_call_too) {
     test_cores_destroy(cores);
 }
 
+/* ---- with the host's help (strata_device_options.fallback_to_host) ---- */
+
+/* Puts the host behind the device, which lacks the ops (NULL: it lacks none). */
+static strata_device *with_host(strata_device *inner, const char *const *lacking) {
+    strata_device *device = NULL;
+    if (lacking) strata_test_restrict(inner, (strata_test_restriction){.ops = lacking, .answer = STRATA_SUPPORT_NO});
+    OK(strata_fallback_create(inner, &device, &err));
+    return device;
+}
+
+static strata_strategy *helped_cores(test_cores *cores, int n, const char *const *lacking) {
+    strata_device *devices[MOST], *inner = NULL;
+    strata_strategy *strategy = NULL;
+    for (int i = 0; i < n; i++) {
+        OK(test_cores_open(cores, i, &inner, &err));
+        devices[i] = with_host(inner, lacking);
+    }
+    OK(strata_strategy_of_devices(&strata_strategy_tpu, devices, n, NULL, &strategy, &err));
+    return strategy;
+}
+
+static strata_strategy *helped_hosts(int n, const char *const *lacking) {
+    strata_device *devices[MOST], *inner = NULL;
+    strata_strategy *strategy = NULL;
+    for (int i = 0; i < n; i++) {
+        OK(strata_device_open("host", NULL, &inner, &err));
+        devices[i] = with_host(inner, lacking);
+    }
+    OK(strata_strategy_of_devices(&strata_strategy_mirrored, devices, n, NULL, &strategy, &err));
+    return strategy;
+}
+
+/* Nothing needs the host: collectives and calls of many steps are the cores' own, as without it. */
+Test(tpu, cores_that_may_fall_back_and_need_not_train_as_before, .timeout = 60) {
+    const training what = {.n = 85, .batch = 8, .together = 4};
+    test_cores *cores = test_cores_create(&(test_cores_options){.n = 3});
+    strata_strategy *strategy = helped_cores(cores, 3, NULL);
+    cr_assert(strstr(strata_strategy_choice(strategy), "3 of 3 cores of board 0, which add up by themselves"), "%s",
+              strata_strategy_choice(strategy));
+    const trained t = train_on(strategy, &what), m = train_on(mirrored_hosts(3, (strata_strategy_options){0}), &what);
+    expect_same(&t, &m);
+    cr_assert_gt(test_cores_counters(cores, 2).collectives, 0);
+    cr_assert_gt(test_cores_counters(cores, 2).calls_of_many, 0);
+    test_cores_destroy(cores);
+}
+
+/* The host runs nodes in the middle of a step, so it makes the exchanges too. */
+Test(tpu, cores_that_lack_an_op_train_with_the_host, .timeout = 60) {
+    static const char *const products[] = {"matmul", NULL};
+    const training what = {.n = 85, .batch = 8, .together = 4};
+    test_cores *cores = test_cores_create(&(test_cores_options){.n = 3});
+    strata_strategy *strategy = helped_cores(cores, 3, products);
+    test_classes data = test_classes_make(85, FEATURES);
+    strata_model *model = make_model(strategy, &what);
+    OK(strata_model_fit(model, data.dataset, &(strata_fit_options){.batch = 8}, NULL, &err));
+    cr_assert_gt(strata_device_get_counters(strata_strategy_device(strategy, 1)).host_nodes, 0);
+    strata_model_destroy(model);
+    strata_strategy_destroy(strategy);
+    test_classes_free(&data);
+    cr_assert_eq(test_cores_counters(cores, 2).collectives, 0);
+    test_cores_destroy(cores);
+    cores = test_cores_create(&(test_cores_options){.n = 3});
+    const trained t = train_on(helped_cores(cores, 3, products), &what), m = train_on(helped_hosts(3, products), &what);
+    expect_same(&t, &m);
+    test_cores_destroy(cores);
+    /* One core needs no exchange, and takes several such steps in a call. */
+    cores = test_cores_create(&(test_cores_options){.n = 1});
+    const trained one = train_on(helped_cores(cores, 1, products), &what), host = train_on(helped_hosts(1, products), &what);
+    expect_same(&one, &host);
+    test_cores_destroy(cores);
+}
+
 /* ---- which cores ---- */
 
 Test(tpu, some_cores_of_a_board_train_in_the_order_of_their_numbers) {
@@ -307,12 +381,13 @@ Test(tpu, a_machine_without_a_tpu_says_so) {
 
 /* ---- failures ---- */
 
-static void expect_failure(test_cores_options opts, int64_t together, strata_status status, const char *word) {
+/* helped: the host is behind each core. */
+static void expect_failure(test_cores_options opts, bool helped, int64_t together, strata_status status, const char *word) {
     opts.n = 4;
     opts.broken_core = 2;
     opts.breaks_at = 6;
     test_cores *cores = test_cores_create(&opts);
-    strata_strategy *strategy = on_cores(cores, NULL, 4, NULL);
+    strata_strategy *strategy = helped ? helped_cores(cores, 4, NULL) : on_cores(cores, NULL, 4, NULL);
     test_classes data = test_classes_make(96, FEATURES);
     strata_model *model = make_model(strategy, &(training){0});
     const strata_fit_options fit = {.batch = 8, .steps_per_execution = together};
@@ -325,13 +400,15 @@ static void expect_failure(test_cores_options opts, int64_t together, strata_sta
 }
 
 Test(tpu, an_error_in_one_core_names_it, .timeout = 60) {
-    expect_failure((test_cores_options){0}, 1, STRATA_DEVICE_LOST, "on fire");
-    expect_failure((test_cores_options){0}, 4, STRATA_DEVICE_LOST, "on fire");
+    expect_failure((test_cores_options){0}, false, 1, STRATA_DEVICE_LOST, "on fire");
+    expect_failure((test_cores_options){0}, false, 4, STRATA_DEVICE_LOST, "on fire");
 }
 
 Test(tpu, a_core_that_hangs_is_named_by_the_watchdog, .timeout = 60) {
-    expect_failure((test_cores_options){.hangs = true, .stall_seconds = 0.3}, 1, STRATA_TIMEOUT, "nothing has ended for 0.3 s");
-    expect_failure((test_cores_options){.hangs = true, .stall_seconds = 0.3}, 4, STRATA_TIMEOUT, "nothing has ended for 0.3 s");
+    const test_cores_options hangs = {.hangs = true, .stall_seconds = 0.3};
+    expect_failure(hangs, false, 1, STRATA_TIMEOUT, "nothing has ended for 0.3 s");
+    expect_failure(hangs, false, 4, STRATA_TIMEOUT, "nothing has ended for 0.3 s");
+    expect_failure(hangs, true, 1, STRATA_TIMEOUT, "nothing has ended for 0.3 s");
 }
 
 /* ---- custom loops ---- */

@@ -330,7 +330,6 @@ static void chain_cost(const step *s, work *work) {
     chain_state c;
     if (chain_of(s, &c)) return;
     work->vector_ops = (double)s->out->n * c.vector_ops;
-    work->flops = (double)s->out->n * c.n_steps;
 }
 
 /* Elements at .. at + n of operand t: where they lie, or gathered in `room`. */
@@ -452,7 +451,6 @@ static void clip_run(const call *call) {
 /* fma_chain: `steps` times y = y 0.999 + 0.001, which measures what the vector unit reaches. */
 static void fma_chain_cost(const step *s, work *work) {
     work->vector_ops = (double)s->out->n * (double)attribute_int(s, "steps", 0);
-    work->flops = 2 * work->vector_ops;
 }
 
 static void fma_chain_run(const call *call) {

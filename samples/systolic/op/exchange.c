@@ -68,7 +68,7 @@ static void ring_cost(const step *s, work *work, double bytes, int rounds) {
     members_of(s, &work->members);
     work->ring_bytes = bytes;
     work->rounds = rounds;
-    work->vector_ops = work->flops = rounds == 2 ? (double)s->in[0]->n : 0;
+    work->vector_ops = rounds == 2 ? (double)s->in[0]->n : 0;
 }
 
 static void all_reduce_cost(const step *s, work *work) {

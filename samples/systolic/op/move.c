@@ -290,7 +290,6 @@ static const char *gather_grad_refuse(const step *s) {
 static void gather_grad_cost(const step *s, work *work) {
     const array *dy = s->in[0];
     work->vector_ops = (double)(dy->n * gather_grad_repeats(s)) + (double)s->out->n / 4;
-    work->flops = (double)(dy->n * gather_grad_repeats(s));
 }
 
 /* In ascending order of the indices' positions. */

@@ -43,7 +43,7 @@ static const char *moments_refuse(const step *s) {
 }
 
 static void four_cost(const step *s, work *work) {
-    work->vector_ops = work->flops = 4.0 * (double)s->in[0]->n;
+    work->vector_ops = 4.0 * (double)s->in[0]->n;
 }
 
 static void add_values(const call *call, int64_t first, int64_t end, int64_t channels, float *sums) {
@@ -158,7 +158,7 @@ static const char *layer_norm_refuse(const step *s) {
 }
 
 static void eight_cost(const step *s, work *work) {
-    work->vector_ops = work->flops = 8.0 * (double)s->in[0]->n;
+    work->vector_ops = 8.0 * (double)s->in[0]->n;
 }
 
 static void row_moments(const float *x, int64_t n, double epsilon, float *out_mean, float *out_r) {

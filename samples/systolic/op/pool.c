@@ -74,7 +74,7 @@ static void max_pool_cost(const step *s, work *work) {
     int64_t size[2] = {1, 1};
     attribute_ints(s, "size", size, 2);
     const array *y = !strcmp(s->op->name, "max_pool2d") ? s->out : s->in[1];
-    work->vector_ops = work->flops = (double)y->n * (double)(size[0] * size[1]) * (y == s->out ? 1 : 3);
+    work->vector_ops = (double)y->n * (double)(size[0] * size[1]) * (y == s->out ? 1 : 3);
 }
 
 static void max_pool2d_run(const call *call) {
@@ -149,7 +149,7 @@ static void avg_pool_cost(const step *s, work *work) {
     int64_t size[2] = {1, 1};
     attribute_ints(s, "size", size, 2);
     const double smaller = (double)(s->out->n < s->in[0]->n ? s->out->n : s->in[0]->n);
-    work->vector_ops = work->flops = smaller * (double)(size[0] * size[1]);
+    work->vector_ops = smaller * (double)(size[0] * size[1]);
 }
 
 /* Means of x into y, or shares of y into x. */

@@ -274,7 +274,6 @@ static void product_work(const product *p, const step *s, work *work) {
     work->columns = p->columns;
     work->depth = p->depth;
     work->batch = p->batch;
-    work->flops = 2.0 * (double)p->batch * (double)p->rows * (double)p->columns * (double)p->depth;
     work->vector_ops = (double)s->out->n * ((p->bias_input >= 0) + (p->activation ? 1 : 0) + (p->aux_form ? 2 : 0));
 }
 

@@ -35,7 +35,7 @@ static const char *extreme_refuse(const step *s) {
 }
 
 static void operand_cost(const step *s, work *work) {
-    work->vector_ops = work->flops = (double)s->in[0]->n;
+    work->vector_ops = (double)s->in[0]->n;
 }
 
 /* Sums of columns: rows in runs of 64, so that few numbers are added to an f32; `sums` and `run` have `inner` elements. */

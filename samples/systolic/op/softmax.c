@@ -25,7 +25,6 @@ static const char *rows_refuse(const step *s) {
 
 static void exponential_cost(const step *s, work *work) {
     work->vector_ops = (double)s->in[0]->n * (EXP_OPS + 4);
-    work->flops = (double)s->in[0]->n * 4;
 }
 
 static void softmax_run(const call *call) {
@@ -139,7 +138,7 @@ static const char *classification_sums_refuse(const step *s) {
 }
 
 static void sums_cost(const step *s, work *work) {
-    work->vector_ops = work->flops = (double)(s->in[0]->n + s->in[1]->n * 2);
+    work->vector_ops = (double)(s->in[0]->n + s->in[1]->n * 2);
 }
 
 static void classification_sums_run(const call *call) {

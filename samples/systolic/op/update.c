@@ -35,7 +35,6 @@ static void optimizer_cost(const step *s, work *work) {
     const bool plain = !strcmp(s->op->name, "sgd");
     const double n = (double)s->in[0]->n;
     work->vector_ops = n * (plain ? 4 : 20);
-    work->flops = n * (plain ? 4 : 10);
 }
 
 OPTIMIZER(sgd, 1)

@@ -272,7 +272,8 @@ static void runs_of_one_call_follow_each_other(void) {
     check(!r.m.calls->download(r.m.device, buffer, 256, total, sizeof total, &error), what, error.message);
     check(total[3] == 24, what, "the variable is not the sum of three runs");
     check(((float *)sketch_memory(r.m, &r.s, r.program, 2, out))[0] == -5, what, "slot 2 did not see slots 1 and 2");
-    check(r.m.calls->wait(r.m.device, ticket + 1, 1000, &error) == STRATA_PLUGIN_TIMEOUT, what, "a ticket of no run has ended");
+    check(r.m.calls->wait(r.m.device, ticket + 2, 1000, &error) == STRATA_PLUGIN_TIMEOUT, what,
+          "a ticket that was not given out has ended");
     r.m.calls->buffer_destroy(r.m.device, buffer);
     end(&r);
 }
@@ -332,6 +333,11 @@ static void a_core_that_does_not_come_is_named(void) {
     check(!alone.r.m.calls->run(alone.r.program, 0, 1, &ticket, &error), "all_reduce alone", error.message);
     const strata_plugin_status status = alone.r.m.calls->wait(alone.r.m.device, ticket, INT64_C(60000000000), &error);
     check(status == STRATA_PLUGIN_DEVICE_LOST && strstr(error.message, "core 1"), "all_reduce alone", error.message);
+    const machine other = open_machine(plugin, 1);
+    const strata_plugin_collectives *collectives = other.calls->table(other.device, "collectives");
+    check(collectives->reached(alone.r.m.device) == 1 && collectives->reached(other.device) == 0, "all_reduce alone",
+          "the core that did not come has not come to fewer collectives");
+    other.calls->close(other.device);
     check(alone.r.m.calls->run(alone.r.program, 0, 1, &ticket, &error) == STRATA_PLUGIN_DEVICE_LOST, "all_reduce alone",
           "a lost core took another run");
     end(&alone.r);
@@ -351,6 +357,37 @@ static void a_lost_core_ends_the_others_waits(void) {
     check(status == STRATA_PLUGIN_DEVICE_LOST && strstr(error.message, "core 1 was lost"), "a lost core", error.message);
     end(&first.r);
     end(&second.r);
+}
+
+/* ---- copies ---- */
+
+/* Two uploads, a copy to another core, and a download, of which only the last one is waited for. */
+static void copies_come_in_their_order(void) {
+    enum { N = 5000 };
+    static float first[N], second[N], back[N];
+    const machine a = open_machine(plugin, 0), b = open_machine(plugin, 1);
+    const strata_plugin_transfers *transfers = a.calls->table(a.device, "transfers");
+    strata_plugin_error error = {.size = sizeof error};
+    strata_plugin_buffer *on_a = NULL, *on_b = NULL;
+    uint64_t tickets[2] = {0, 0}, last = 0;
+    fill(first, N);
+    fill(second, N);
+    check(!a.calls->buffer_create(a.device, sizeof first, &on_a, &error), "copies", error.message);
+    check(!b.calls->buffer_create(b.device, sizeof first, &on_b, &error), "copies", error.message);
+    check(!transfers->upload(a.device, on_a, 0, first, sizeof first, &tickets[0], &error), "copies", error.message);
+    check(!transfers->upload(a.device, on_a, 0, second, sizeof first, &tickets[1], &error), "copies", error.message);
+    check(tickets[1] > tickets[0], "copies", "tickets do not grow");
+    check(!a.calls->wait(a.device, tickets[1], INT64_C(60000000000), &error), "copies", error.message);
+    check(!transfers->copy(b.device, on_b, 0, a.device, on_a, 0, sizeof first, &tickets[0], &error), "copies", error.message);
+    check(!transfers->download(b.device, on_b, 0, back, sizeof first, &last, &error), "copies", error.message);
+    check(!b.calls->wait(b.device, last, INT64_C(60000000000), &error), "copies", error.message);
+    check(!memcmp(back, second, sizeof back), "copies", "the other core does not have what was uploaded last");
+    check(transfers->upload(a.device, on_a, 8, first, sizeof first, &last, &error) == STRATA_PLUGIN_INVALID, "copies",
+          "a copy past the end of a buffer was taken");
+    a.calls->buffer_destroy(a.device, on_a);
+    b.calls->buffer_destroy(b.device, on_b);
+    a.calls->close(a.device);
+    b.calls->close(b.device);
 }
 
 /* ---- the cycle model ---- */
@@ -472,6 +509,7 @@ int main(int argc, char **argv) {
     cores_get_the_same_bits();
     a_core_that_does_not_come_is_named();
     a_lost_core_ends_the_others_waits();
+    copies_come_in_their_order();
     cycles_grow_and_stay_under_the_roof();
     spans_tell_of_runs();
     wrong_pieces_are_refused();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The device of samples/plugin with one fault, which STRATA_FAULTY names:
+ * The device of samples/plugin with a fault, or several separated by '+', which STRATA_FAULTY names:
  *
- *     entry-null size-small size-large major-2 minor-9 no-start no-device-info no-device-open name-long name-host
+ *     entry-null size-small size-large major-0 major-2 minor-9 no-start no-device-info no-device-open name-long name-host
  *     start-fails start-many start-crash start-exit info-null info-small no-dtypes skipped
  *     open-null calls-null calls-small null:SLOT
  *     fail:CALL:K       the K-th call fails with OUT_OF_MEMORY
@@ -14,7 +14,11 @@
  *     ticket input-null input-odd output-null program-null buffer-null wrong
  *     hang              no run ends: wait times out
  *     hang-run          run does not return
+ *     short             run leaves out the last element of an output
+ *     skips             run leaves out the last of several steps, so that each op by itself is right
  *     crash-run exit-run
+ *     copies            it has the table "transfers", which is no fault; a copy is made when a run or a wait comes behind it
+ *     unordered         with copies: of those that wait, the newest is made first
  *
  * It has the name "faulty". */
 #define strata_plugin_v1 healthy_plugin
@@ -30,8 +34,12 @@ static const char *fault(void) {
     return text ? text : "";
 }
 
+/* Whether a fault of that name is on: several are separated by '+'. */
 static bool is(const char *name) {
-    return !strcmp(fault(), name);
+    const size_t n = strlen(name);
+    for (const char *at = fault(); *at; at += strcspn(at, "+"), at += *at == '+')
+        if (strcspn(at, "+") == n && !strncmp(at, name, n)) return true;
+    return false;
 }
 
 /* ---- the K-th call ---- */
@@ -44,12 +52,13 @@ static bool is_call(const char *kind, const char *name) {
     static int count;
     char begin[64];
     const int n = snprintf(begin, sizeof begin, "%s:%s:", kind, name);
-    if (strncmp(fault(), begin, (size_t)n) != 0) return false;
+    const char *at = strstr(fault(), begin);
+    if (!at) return false;
     if (strcmp(seen, fault()) != 0) { /* another fault than before: counted anew */
         snprintf(seen, sizeof seen, "%s", fault());
         count = 0;
     }
-    return ++count == atoi(fault() + n);
+    return ++count == atoi(at + n);
 }
 
 static strata_plugin_status before(const char *name, strata_plugin_error *error) {
@@ -66,6 +75,53 @@ static strata_plugin_status before(const char *name, strata_plugin_error *error)
         if (before_status) return before_status;                  \
     } while (0)
 
+/* ---- copies that are made later ---- */
+
+enum { MOST_LATER = 64 };
+static struct {
+    void *to;
+    const void *from;
+    size_t bytes;
+} later[MOST_LATER];
+static int n_later;
+
+static void make_copies(void) {
+    for (int k = 0; k < n_later; k++) {
+        const int i = is("unordered") ? n_later - 1 - k : k;
+        memcpy(later[i].to, later[i].from, later[i].bytes);
+    }
+    n_later = 0;
+}
+
+static strata_plugin_status copy_later(strata_plugin_device *device, void *to, const void *from, int64_t bytes,
+                                       uint64_t *out_ticket) {
+    if (n_later == MOST_LATER) make_copies();
+    later[n_later].to = to;
+    later[n_later].from = from;
+    later[n_later++].bytes = (size_t)bytes;
+    *out_ticket = ++device->last_ticket;
+    return STRATA_PLUGIN_OK;
+}
+
+static strata_plugin_status begin_upload(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
+                                         const void *source, int64_t bytes, uint64_t *out_ticket, strata_plugin_error *error) {
+    BEFORE("upload");
+    return copy_later(device, buffer->bytes + offset, source, bytes, out_ticket);
+}
+
+static strata_plugin_status begin_download(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
+                                           void *target, int64_t bytes, uint64_t *out_ticket, strata_plugin_error *error) {
+    BEFORE("download");
+    return copy_later(device, target, buffer->bytes + offset, bytes, out_ticket);
+}
+
+static const void *faulty_table(strata_plugin_device *device, const char *name) {
+    static const strata_plugin_transfers transfers = {
+        .size = sizeof transfers, .upload = begin_upload, .download = begin_download};
+    (void)device;
+    return is("copies") && !strcmp(name, "transfers") ? &transfers : NULL;
+}
+
 /* ---- calls ---- */
 
 static strata_plugin_status faulty_buffer_create(strata_plugin_device *device, int64_t bytes, strata_plugin_buffer **out_buffer,
@@ -78,6 +134,7 @@ static strata_plugin_status faulty_buffer_create(strata_plugin_device *device, i
 static strata_plugin_status faulty_upload(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
                                           const void *source, int64_t bytes, strata_plugin_error *error) {
     BEFORE("upload");
+    if (is("copies")) return fail(error, STRATA_PLUGIN_INTERNAL, "the table has copies of %lld bytes", bytes);
     return upload(device, buffer, offset, source, bytes, error);
 }
 
@@ -116,11 +173,21 @@ static const void *faulty_program_output(strata_plugin_program *program, int32_t
 static strata_plugin_status faulty_run(strata_plugin_program *program, int32_t first_slot, int32_t n, uint64_t *out_ticket,
                                        strata_plugin_error *error) {
     BEFORE("run");
+    make_copies();
     if (is("hang-run"))
         for (;;) pause();
     if (is("crash-run")) abort();
     if (is("exit-run")) _exit(3);
+    const step *end = &program->steps[program->n_steps - 1];
+    const bool is_short = is("short") && program->n_steps && program->values[end->out].role == STRATA_PLUGIN_OUTPUT &&
+                          elements(&program->values[end->out]);
+    float *last = is_short ? address(program, end->out, first_slot) + elements(&program->values[end->out]) - 1 : NULL;
+    const float before = last ? *last : 0;
+    const int skipped = is("skips") && program->n_steps > 1;
+    program->n_steps -= skipped;
     const strata_plugin_status status = run(program, first_slot, n, out_ticket, error);
+    program->n_steps += skipped;
+    if (last) *last = before;
     if (is("ticket")) *out_ticket = 1;
     if (is("wrong") && program->outputs[first_slot]) *(float *)(void *)program->outputs[first_slot] += 1;
     return status;
@@ -129,7 +196,10 @@ static strata_plugin_status faulty_run(strata_plugin_program *program, int32_t f
 /* As a device whose program never ends. */
 static strata_plugin_status faulty_wait(strata_plugin_device *device, uint64_t ticket, int64_t timeout_ns,
                                         strata_plugin_error *error) {
-    BEFORE("wait");
+    const strata_plugin_status status = before("wait", error);
+    if (status) n_later = 0; /* the host's memory is not the device's any more */
+    if (status) return status;
+    make_copies();
     if (!is("hang")) return wait_for(device, ticket, timeout_ns, error);
     const struct timespec time = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
     nanosleep(&time, NULL);
@@ -214,6 +284,7 @@ static strata_plugin_status faulty_open(int32_t index, strata_plugin_device **ou
     own_calls.calls.program_output = faulty_program_output;
     own_calls.calls.run = faulty_run;
     own_calls.calls.wait = faulty_wait;
+    own_calls.calls.table = faulty_table;
     if (!strncmp(fault(), "null:", 5)) drop(fault() + 5);
     *out_calls = is("calls-null") ? NULL : &own_calls.calls;
     if (is("open-null")) *out_device = NULL;
@@ -225,6 +296,7 @@ const strata_plugin *strata_plugin_v1(const strata_plugin_host *host) {
     own_plugin.plugin = *healthy_plugin(host);
     own_plugin.plugin.name = is("name-long") ? "a-name-of-many-letters" : is("name-host") ? "host" : "faulty";
     own_plugin.plugin.size = is("size-small") ? 16 : is("size-large") ? sizeof own_plugin : sizeof own_plugin.plugin;
+    if (is("major-0")) own_plugin.plugin.version_major = 0;
     if (is("major-2")) own_plugin.plugin.version_major = 2;
     if (is("minor-9")) own_plugin.plugin.version_minor = 9;
     own_plugin.plugin.start = is("no-start") ? NULL : faulty_start;

@@ -4,14 +4,35 @@
  *
  *     const strata_plugin *strata_plugin_v1(const strata_plugin_host *host);
  *
- * and includes this header, which includes no other header of Strata. It compiles as C11 and as C++17. A user names the file
- * with --plugin FILE, in STRATA_PLUGINS (several, separated by colons), or puts it into a plugin folder
- * ($XDG_DATA_HOME/strata/plugins, PREFIX/lib/strata/plugins). `strata plugin-new NAME --to DIR` writes a plugin to begin with,
- * and `strata plugin-check FILE` runs the conformance suite against one.
+ * and includes this header, which includes no other header of Strata. It compiles as C11 and as C++17 (there: make a struct
+ * with {}, then set `size` and the fields). A user names the file with --plugin FILE, in STRATA_PLUGINS (several, separated by
+ * colons), or puts it into a plugin folder ($XDG_DATA_HOME/strata/plugins, PREFIX/lib/strata/plugins). `strata plugin-new NAME
+ * --to DIR` writes a plugin to begin with. `strata plugin-check FILE` checks one: each op that it claims against Strata's
+ * reference, its memory, and the training of a small model.
  *
- * In short. strata_plugin lists devices. A device creates buffers, compiles *programs* and runs them. A program is a table of
- * nodes (an op's name, attributes, ids of values) and a table of values (dtype, shape, where its bytes are). It is compiled
- * once and run for every step.
+ * In short. strata_plugin lists devices. A device creates buffers, compiles *programs* and runs them. A program is made of a
+ * *piece*: a table of nodes (an op's name, attributes, ids of values) and a table of values (dtype, shape, where its bytes
+ * are). It is compiled once and run for every training step.
+ *
+ * What Strata calls, in order, while it trains a model:
+ *   1. start, then device_info for each device, then device_open for those that are used, and `table` for optional tables;
+ *   2. supports, for each node of the step and for fused forms of them. What the device answers decides which nodes there are;
+ *   3. buffer_create and upload for parameters and optimizer slots; compile for each program;
+ *   4. for each step: the host writes the slot's input arena (the batch), run, wait, and the host reads the output arena (the
+ *      loss). Parameters stay in their buffers, where programs update them;
+ *   5. download, when the model is saved; program_destroy and buffer_destroy; close.
+ *
+ * Which ops. None is required. Strata composes an op that a device lacks of other ops where it can, and with --allow-fallback
+ * host the host runs the rest; matmul and add are enough to begin with. `strata help ops` lists all ops, with the order of
+ * inputs and the names of attributes; strata/ops.h has the formulas under the same names (op "matmul": strata_matmul). A flag
+ * is an int, 0 or 1. Views, such as reshape, are never nodes: their result is an alias (strata_plugin_value.alias_of).
+ *   fused products   matmul and the convolutions may have a bias, an activation or another operand folded in. With v an element
+ *                    of the product and n its index along the last axis: if has_bias is 1, v = v + bias[n]; then
+ *                    v = activation(v) ("linear" is v itself); then aux, with a an operand of the result's shape: "none": v;
+ *                    "add": v + a; "relu_grad": a > 0 ? v : 0; "tanh_grad": v (1 - a^2); "sigmoid_grad": v a (1 - a). Inputs
+ *                    are the product's two operands, then the bias where there is one, then a where there is one. A device
+ *                    without that answers NO where an attribute is not 0, "linear" and "none".
+ *   chains           "chain" is an expression of element-wise ops as one node; its parts are the expression, one node an op.
  *
  * Rules for every struct and call:
  *   size         The first member of every struct is its size in bytes as its author compiled it. Fields are only ever
@@ -98,8 +119,8 @@ enum {
 
 typedef int32_t strata_plugin_role;
 enum {
-    /* Computed by a node of this program and read by others of it. In the piece of a question (supports) also what earlier
-     * nodes compute. */
+    /* Computed by a node of this program and read by others of it. In a piece that `supports` gets, every value that is not
+     * constant may have this role. */
     STRATA_PLUGIN_TEMPORARY = 0,
     /* Written by the host before each run, in the INPUT arena of the run's slot. */
     STRATA_PLUGIN_INPUT = 1,
@@ -110,7 +131,8 @@ enum {
     /* Lies in a buffer that lives longer than the program: parameters, optimizer slots. Nodes that write it update it in
      * place. */
     STRATA_PLUGIN_VARIABLE = 4,
-    /* Passed from one program of a step to a later one, in a buffer. `enters`: computed before this program; else by it. */
+    /* Passed from one program of a step to a later one, in a buffer. `enters` is 1 where an earlier program computed it, and 0
+     * where this one does. */
     STRATA_PLUGIN_CARRIED = 5
 };
 
@@ -124,9 +146,8 @@ enum {
     STRATA_PLUGIN_TEXT = 2
 };
 
-/* One attribute of a node, by name: `strata help ops` lists each op's attributes; strata/ops.h has the
- * formulas.
- * What an enum means inside of Strata is a text here ("relu", "sum"). */
+/* One attribute of a node, by name. `strata help ops` lists each op's attributes and the texts that one may be ("relu",
+ * "sum"). */
 typedef struct strata_plugin_attribute {
     size_t size;
     const char *name;
@@ -154,11 +175,15 @@ typedef struct strata_plugin_value {
     /* For messages and traces; NULL: none. */
     const char *name;
     /* This value has the bytes of another one, from byte `alias_offset` on: a reshape of it, a variable after an update, a part
-     * of a pack (an op that lays values end to end) which can be computed straight into its place. -1: bytes of its own. */
+     * of a pack (an op that lays values end to end) which can be computed straight into its place. That one may be an alias
+     * itself. An alias has the role of the value at the end of this path, and the fields below say where its own bytes begin
+     * (arena_offset, buffer_offset, data, work_offset): only for a TEMPORARY without `work` does a plugin have to add up the
+     * offsets of the path. -1: bytes of its own. */
     int32_t alias_of;
     int64_t alias_offset;
     /* Positions in `nodes` of the first node that computes it and the last that reads it; -1: none in this program. A
-     * TEMPORARY's bytes may be used for another value outside of that span. */
+     * TEMPORARY's bytes may be used for another value outside of that span. The span of a value contains those of its
+     * aliases. */
     int32_t first_node, last_node;
     /* CONSTANT: `bytes` bytes of host memory. */
     const void *data;
@@ -167,11 +192,11 @@ typedef struct strata_plugin_value {
     int64_t buffer_offset;
     /* INPUT and OUTPUT: where its bytes begin in that arena. */
     int64_t arena_offset;
-    /* CARRIED: an earlier program computed it. */
+    /* CARRIED: 1: an earlier program computed it. */
     int32_t enters;
-    /* For devices that ask for arenas (strata_plugin_device_info.wants_arenas): the bytes of a TEMPORARY, planned by Strata so
-     * that values whose spans do not meet share them; an element-wise node may lie over an operand of its own shape that nobody
-     * reads after it. The bytes of a pack are zeros before the first node, and nobody else's. NULL for others. */
+    /* The buffer of a TEMPORARY, and where in it the bytes begin, for devices that set wants_arenas; NULL for others. Strata
+     * has planned them: values whose spans do not meet share bytes, and the result of an element-wise node may lie over an
+     * operand of its own shape that no later node reads. */
     strata_plugin_buffer *work;
     int64_t work_offset;
 } strata_plugin_value;
@@ -235,7 +260,8 @@ typedef struct strata_plugin_device_info {
     int64_t max_buffer_bytes;
     /* Cores or units, for `strata devices`; 0: not known. */
     int32_t compute_units;
-    /* Bit (1 << dtype) for each dtype that values may have. */
+    /* Bit (1 << dtype) for each dtype that values on the device may have. `supports` is never asked about others, so that nodes
+     * that read labels and tokens (I32) are run elsewhere where the device does not have I32. */
     uint32_t dtypes;
     /* 1: buffers are the host's memory. */
     int32_t unified_memory;
@@ -243,8 +269,8 @@ typedef struct strata_plugin_device_info {
     int32_t wants_arenas;
     /* Why the device cannot be opened; NULL: it can. */
     const char *skipped;
-    /* The work of one run that is too long to be true, in seconds: a wait of more is TIMEOUT and the device counts as lost.
-     * 0: 600. */
+    /* How long one run, or one copy of the table "transfers", may take, in seconds. One that has not ended by then hangs:
+     * Strata reports TIMEOUT, and the device counts as lost. 0: 600. */
     double stall_seconds;
     /* What the f32 operands of products (matmul, convolutions) are rounded to before they are multiplied: F16 or BF16; their
      * sums are f32. F32: they are not rounded. `strata plugin-check` allows for it. */
@@ -254,45 +280,48 @@ typedef struct strata_plugin_device_info {
 /* A device's calls. All are required unless "optional" is said. */
 typedef struct strata_plugin_device_calls {
     size_t size;
-    /* Waits for what runs. What was made on the device has been destroyed. */
+    /* The last call for the device: its buffers and programs have been destroyed. Waits for what still runs. */
     void (*close)(strata_plugin_device *device);
 
     /* ---- memory ---- */
-    /* `bytes` > 0, zeros. */
+    /* A new buffer of `bytes` (> 0) bytes, all of them 0. */
     strata_plugin_status (*buffer_create)(strata_plugin_device *device, int64_t bytes, strata_plugin_buffer **out_buffer,
                                           strata_plugin_error *error);
-    /* No program that uses it runs. */
+    /* Called while no program that uses the buffer runs. */
     void (*buffer_destroy)(strata_plugin_device *device, strata_plugin_buffer *buffer);
-    /* Copies from and to host memory, after every run that was submitted before; done when the call returns. Strata has checked
-     * the range. */
+    /* Copies from host memory to the buffer, and back. A copy sees the results of every run that was submitted before it, and
+     * is done when the call returns. Strata has checked that the range lies in the buffer. */
     strata_plugin_status (*upload)(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
                                    const void *source, int64_t bytes, strata_plugin_error *error);
     strata_plugin_status (*download)(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset, void *target,
                                      int64_t bytes, strata_plugin_error *error);
 
     /* ---- programs ---- */
-    /* Whether nodes[node] of the piece can be compiled, by its op, attributes, dtypes and shapes alone: buffers and places are
-     * not known yet. *out_reason: static text, for anything but YES. */
+    /* Whether the device can run nodes[node] of the piece, by its op, attributes, dtypes and shapes alone: where values lie is
+     * not known yet. Any answer but YES sets *out_reason to a static text, which the user may see: "no kernel for f16". */
     strata_plugin_support (*supports)(strata_plugin_device *device, const strata_plugin_piece *piece, int32_t node,
                                       const char **out_reason);
-    /* The piece is borrowed until the call returns, but for buffers, which outlive the program. */
+    /* Makes a program of the piece, whose nodes are all ones that `supports` said YES to. The piece, and constants' data, are
+     * gone when the call returns, so the program keeps copies of what it needs; the buffers in it outlive the program. A plugin
+     * that plans the memory of temporaries gives a value with the op "pack" zeroed bytes that no other value shares: there may
+     * be gaps between the pack's parts, which are read and must be 0. */
     strata_plugin_status (*compile)(strata_plugin_device *device, const strata_plugin_piece *piece,
                                     strata_plugin_program **out_program, strata_plugin_error *error);
-    /* No run of it goes on. */
+    /* Called while no run of the program goes on. */
     void (*program_destroy)(strata_plugin_program *program);
-    /* Host memory of a slot's arenas: piece->input_bytes and piece->output_bytes bytes, aligned to 64, at the same address for
-     * the program's life. Strata touches a slot's memory only while no run of that slot goes on. NULL means failure; it is not
-     * asked for arenas of 0 bytes. */
+    /* The host memory of a slot's two arenas, which the plugin owns: piece->input_bytes and piece->output_bytes bytes, aligned
+     * to 64, at the same address for the program's life. Strata writes inputs before a run of the slot, and reads outputs after
+     * it has waited for the run. NULL means failure. Not called for an arena of 0 bytes. */
     void *(*program_input)(strata_plugin_program *program, int32_t slot);
     const void *(*program_output)(strata_plugin_program *program, int32_t slot);
-    /* Submits runs of the slots first, first + 1, ..., first + n - 1 (modulo n_slots), one after the other and after all that
-     * was submitted before, and returns at once. n is 1, or at most n_slots where the device has the table "steps": then the
-     * host is not asked for anything between these runs. *out_ticket is larger than every ticket of this device before. A
-     * device that computes in the caller's thread may return when the runs have ended. */
+    /* Submits a run for each of the slots first, first + 1, ..., first + n - 1 (modulo n_slots), and returns at once. Runs are
+     * carried out in the order of their submission. n is 1, or up to n_slots where the device has the table "steps": the host
+     * does nothing between these runs. *out_ticket, a number larger than every ticket of this device before, stands for the
+     * last of them. A device that computes in the caller's thread may return when the runs have ended. */
     strata_plugin_status (*run)(strata_plugin_program *program, int32_t first_slot, int32_t n, uint64_t *out_ticket,
                                 strata_plugin_error *error);
-    /* Blocks, without spinning, until the runs with this ticket, and so all before it, have ended, or until timeout_ns are
-     * over: TIMEOUT, and it can be called again. 0: only asks. */
+    /* Blocks, without spinning, until what has this ticket, and with it all that was submitted before, has ended. When
+     * timeout_ns are over it returns TIMEOUT. With a timeout of 0 it only asks. */
     strata_plugin_status (*wait)(strata_plugin_device *device, uint64_t ticket, int64_t timeout_ns, strata_plugin_error *error);
 
     /* (optional) A table of calls by name, which begins with its size; NULL: the device does not have it. Tables are below. */
@@ -339,68 +368,73 @@ typedef struct strata_plugin_collectives {
     int64_t (*reached)(strata_plugin_device *device);
 } strata_plugin_collectives;
 
-/* "transfers": copies that do not wait. */
+/* "transfers": copies that return before they are done. A device that has this table is asked for these copies instead of
+ * upload and download of strata_plugin_device_calls, which it must have nevertheless. Each is done when its ticket has been
+ * waited for; tickets of copies and of runs grow together. The device does what is submitted in the order of submission, as if
+ * it did one thing at a time: a run sees what was uploaded before it, and a download what was run before it. A copy that has
+ * not ended within stall_seconds counts as a run that has not. When a wait with timeout_ns > 0 fails, also by TIMEOUT, Strata
+ * gives the copies up: after its return the plugin must not touch `source` or `target` of any copy any more. */
 typedef struct strata_plugin_transfers {
     size_t size;
-    /* As upload and download; `source` and `target` are the caller's until the ticket has been waited for. */
+    /* Host memory to the buffer. `source` stays as it is, and valid, until the ticket has been waited for. */
     strata_plugin_status (*upload)(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset,
                                    const void *source, int64_t bytes, uint64_t *out_ticket, strata_plugin_error *error);
+    /* The buffer to host memory. Strata reads `target` after it has waited for the ticket. */
     strata_plugin_status (*download)(strata_plugin_device *device, strata_plugin_buffer *buffer, int64_t offset, void *target,
                                      int64_t bytes, uint64_t *out_ticket, strata_plugin_error *error);
-    /* From another device of this plugin to this one. */
+    /* (optional) From a buffer of another device of this plugin to one of this device, over the link between them. Nothing runs
+     * on `from`, and it is asked for nothing until the ticket, which is one of `to`, has been waited for. Strata uses it where
+     * several devices get the same values: the first device gets them from the host, the others from the first. */
     strata_plugin_status (*copy)(strata_plugin_device *to, strata_plugin_buffer *to_buffer, int64_t to_offset,
                                  strata_plugin_device *from, strata_plugin_buffer *from_buffer, int64_t from_offset,
                                  int64_t bytes, uint64_t *out_ticket, strata_plugin_error *error);
 } strata_plugin_transfers;
 
-/* "spaces": the device's memories, for `strata devices` and messages. */
+/* "spaces": the device's memories, which `strata devices` lists. */
 typedef struct strata_plugin_space {
     size_t size;
-    /* "HBM", "on-chip". */
+    /* "HBM", "on-chip"; at most 31 bytes. */
     const char *name;
     int64_t bytes;
-    /* Whether buffers lie in it; else the compiler manages it. */
+    /* 1: buffer_create takes from this memory. 0: the device uses it inside of programs. */
     int32_t buffers;
-    /* 0: not known. */
+    /* What the device reads or writes at best; 0: not known. */
     double bytes_per_second;
 } strata_plugin_space;
 typedef struct strata_plugin_spaces {
     size_t size;
+    /* At most 8. */
     int32_t n;
     const strata_plugin_space *const *spaces;
 } strata_plugin_spaces;
 
-/* "costs": what a program, or a run of it, costs. Fields that are not known are 0. */
+/* "costs": what a run of a program costs, for `strata summary MODEL --times`. Fields that are not known are 0. */
 typedef struct strata_plugin_cost {
     size_t size;
     /* Of one run: the estimate or the measurement, in the device's own time. */
     double seconds;
     double cycles;
-    /* Additions and multiplications. */
-    double flops;
-    /* Read from and written to the device's main memory. */
+    /* Bytes that are read from and written to the device's main memory. */
     double bytes;
     /* 0..1: the share of the matrix units' multiply-adds that were used. */
     double utilisation;
-    /* Bytes of code; bytes of temporaries. */
-    int64_t code_bytes, work_bytes;
+    /* The most bytes that the program's temporaries take at one time. */
+    int64_t work_bytes;
 } strata_plugin_cost;
 typedef struct strata_plugin_costs {
     size_t size;
-    /* Of a program: out_cost->size is set by the caller. */
+    /* The cost of a whole program. Strata sets out_cost->size, and all other fields to 0. */
     strata_plugin_status (*program)(strata_plugin_program *program, strata_plugin_cost *out_cost, strata_plugin_error *error);
-    /* (optional) Of nodes[node] of the piece that it was compiled from. */
+    /* (optional) The cost of nodes[node] of the piece that the program was compiled from. */
     strata_plugin_status (*node)(strata_plugin_program *program, int32_t node, strata_plugin_cost *out_cost,
                                  strata_plugin_error *error);
 } strata_plugin_costs;
 
-/* "profile": spans of the newest runs, for traces. */
+/* "profile": what the device's units did when, for `strata train --trace FILE`. */
 typedef struct strata_plugin_span {
     size_t size;
     /* What ran, and on which unit of the device ("matrix", "vector", "dma"). */
     const char *name, *unit;
-    /* Of the program's piece; -1: none in particular. */
-    int32_t node;
     /* Since the device was opened, on a clock that does not jump. */
     int64_t begin_ns, end_ns;
 } strata_plugin_span;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tables "steps", "topology" and "collectives" of a plugin's device say, checked once when the device is opened. */
+ * What the tables "steps", "topology", "collectives", "transfers" and "spaces" of a plugin's device say, checked once when
+ * the device is opened. "costs" and "profile" are read when somebody asks (costs.c, spans.c). */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,16 +51,46 @@ static strata_status take_topology(plugin_device *device, const strata_plugin_to
     return STRATA_OK;
 }
 
+/* Appends one of the table's spaces. */
+static strata_status take_space(plugin_device *device, const strata_plugin_space *given, int index, strata_error *err) {
+    strata_memory_space *own = &device->spaces[index];
+    strata_plugin_space space;
+    if (!given || given->size < sizeof given->size)
+        return strata_bridge_broke(device, err, "space %d of its table \"spaces\" is NULL or has no size", index);
+    strata_bridge_copy_struct(&space, sizeof space, given);
+    if (!space.name || !space.name[0] || strlen(space.name) >= sizeof own->name)
+        return strata_bridge_broke(device, err, "space %d of its table \"spaces\" has no name of 1 to %zu bytes", index,
+                                   sizeof own->name - 1);
+    if (space.bytes < 0 || !(space.bytes_per_second >= 0))
+        return strata_bridge_broke(device, err, "its memory space \"%s\" has %lld bytes, and %g bytes a second", space.name,
+                                   (long long)space.bytes, space.bytes_per_second);
+    *own = (strata_memory_space){
+        .bytes = (uint64_t)space.bytes, .buffers = space.buffers != 0, .bytes_per_second = space.bytes_per_second};
+    snprintf(own->name, sizeof own->name, "%s", space.name);
+    device->n_spaces = index + 1;
+    return STRATA_OK;
+}
+
+static strata_status take_spaces(plugin_device *device, const strata_plugin_spaces *given, strata_error *err) {
+    if (given->n < 0 || given->n > MOST_SPACES || (given->n && !given->spaces))
+        return strata_bridge_broke(device, err, "its table \"spaces\" has %d spaces%s; there may be 0 to %d", (int)given->n,
+                                   given->n && !given->spaces ? " and no list of them" : "", MOST_SPACES);
+    for (int i = 0; i < given->n; i++) STRATA_TRY(take_space(device, given->spaces[i], i, err));
+    return STRATA_OK;
+}
+
 static uint64_t reached(strata_device *base) {
     plugin_device *device = (plugin_device *)base;
     const int64_t n = device->reached(device->device);
     return n > 0 ? (uint64_t)n : 0;
 }
 
-strata_status strata_bridge_find_cores(plugin_device *device, strata_error *err) {
+strata_status strata_bridge_read_tables(plugin_device *device, strata_error *err) {
     strata_plugin_steps steps;
     strata_plugin_topology topology;
     strata_plugin_collectives collectives;
+    strata_plugin_transfers transfers;
+    strata_plugin_spaces spaces;
     strata_status status = STRATA_OK;
     device->most_runs = 1;
     if (take_table(device, "steps", &steps, sizeof steps, &status, err)) {
@@ -78,6 +109,9 @@ strata_status strata_bridge_find_cores(plugin_device *device, strata_error *err)
         device->collectives =
             (strata_device_collectives){.sum_dtypes = collectives.sum_dtypes, .reached = collectives.reached ? reached : NULL};
     }
+    if (take_table(device, "transfers", &transfers, sizeof transfers, &status, err))
+        STRATA_TRY(strata_bridge_take_transfers(device, &transfers, err));
+    if (take_table(device, "spaces", &spaces, sizeof spaces, &status, err)) STRATA_TRY(take_spaces(device, &spaces, err));
     return status;
 }
 
@@ -91,4 +125,10 @@ const strata_topology *strata_bridge_topology(strata_device *device) {
 
 const strata_device_collectives *strata_bridge_collectives(strata_device *device) {
     return ((plugin_device *)device)->exchanges ? &((plugin_device *)device)->collectives : NULL;
+}
+
+void strata_bridge_spaces(strata_device *base, strata_device_features *features) {
+    const plugin_device *device = (const plugin_device *)base;
+    features->n_spaces = device->n_spaces;
+    memcpy(features->spaces, device->spaces, sizeof features->spaces);
 }

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Copies from and to a plugin's buffers. A device with the table "transfers" does them without waiting: then a copy that never
+ * ends is found by the wait for its ticket, like a run. Else upload and download of the device's calls do them, which have no
+ * limit; so the runs before them are waited for first. */
+#include <stdlib.h>
+
+#include "backends/plugin/plugin.h"
+
+/* Room for tickets of copies, beside those of runs. */
+enum { MOST_COPIES = 16 };
+
+static strata_status check_range(const plugin_device *device, const strata_buffer *buffer, int64_t offset, int64_t bytes,
+                                 strata_error *err) {
+    if (offset < 0 || bytes < 0 || offset > buffer->bytes - bytes)
+        return strata_fail(err, STRATA_INVALID, "%s: %lld bytes at %lld are outside a buffer of %lld", device->base.info.id,
+                           (long long)bytes, (long long)offset, (long long)buffer->bytes);
+    return strata_bridge_check_lost(device, err);
+}
+
+/* ---- copies that do not wait ---- */
+
+static strata_status begin_upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source, int64_t bytes,
+                                  uint64_t *out_ticket, strata_error *err) {
+    plugin_device *device = (plugin_device *)base;
+    strata_plugin_error message = {.size = sizeof message};
+    uint64_t ticket = 0;
+    STRATA_TRY(check_range(device, buffer, offset, bytes, err));
+    STRATA_TRY(strata_bridge_make_room(device, err));
+    STRATA_TRY(strata_bridge_result(
+        device, "upload", device->transfers.upload(device->device, buffer->buffer, offset, source, bytes, &ticket, &message),
+        &message, err));
+    STRATA_TRY(strata_bridge_submitted(device, "upload", ticket, err));
+    base->counters.upload_bytes += (uint64_t)bytes;
+    *out_ticket = ticket;
+    return STRATA_OK;
+}
+
+static strata_status begin_download(strata_device *base, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
+                                    uint64_t *out_ticket, strata_error *err) {
+    plugin_device *device = (plugin_device *)base;
+    strata_plugin_error message = {.size = sizeof message};
+    uint64_t ticket = 0;
+    STRATA_TRY(check_range(device, buffer, offset, bytes, err));
+    STRATA_TRY(strata_bridge_make_room(device, err));
+    STRATA_TRY(strata_bridge_result(
+        device, "download",
+        device->transfers.download(device->device, buffer->buffer, offset, target, bytes, &ticket, &message), &message, err));
+    STRATA_TRY(strata_bridge_submitted(device, "download", ticket, err));
+    base->counters.download_bytes += (uint64_t)bytes;
+    *out_ticket = ticket;
+    return STRATA_OK;
+}
+
+static strata_status copy_between(strata_device *to_base, strata_buffer *to_buffer, int64_t to_offset, strata_device *from_base,
+                                  strata_buffer *from_buffer, int64_t from_offset, int64_t bytes, strata_error *err) {
+    plugin_device *to = (plugin_device *)to_base, *from = (plugin_device *)from_base;
+    strata_plugin_error message = {.size = sizeof message};
+    uint64_t ticket = 0;
+    STRATA_TRY(check_range(to, to_buffer, to_offset, bytes, err));
+    STRATA_TRY(check_range(from, from_buffer, from_offset, bytes, err));
+    STRATA_TRY(strata_bridge_await(from, from->last_ticket, 0, err));
+    STRATA_TRY(strata_bridge_make_room(to, err));
+    STRATA_TRY(strata_bridge_result(to, "copy",
+                                    to->transfers.copy(to->device, to_buffer->buffer, to_offset, from->device,
+                                                       from_buffer->buffer, from_offset, bytes, &ticket, &message),
+                                    &message, err));
+    STRATA_TRY(strata_bridge_submitted(to, "copy", ticket, err));
+    STRATA_TRY(strata_bridge_await(to, ticket, 0, err));
+    to_base->counters.device_copy_bytes += (uint64_t)bytes;
+    return STRATA_OK;
+}
+
+strata_status strata_bridge_take_transfers(plugin_device *device, const strata_plugin_transfers *given, strata_error *err) {
+    if (!given->upload || !given->download)
+        return strata_bridge_broke(device, err, "its table \"transfers\" has NULL in the required slot %s",
+                                   given->upload ? "download" : "upload");
+    device->transfers = *given;
+    device->copies = (strata_device_transfers){
+        .upload = begin_upload, .download = begin_download, .copy = given->copy ? copy_between : NULL};
+    return strata_bridge_reserve_tickets(device, MOST_COPIES, err);
+}
+
+const strata_device_transfers *strata_bridge_transfers(strata_device *base) {
+    return ((plugin_device *)base)->copies.upload ? &((plugin_device *)base)->copies : NULL;
+}
+
+/* ---- copies that wait ---- */
+
+strata_status strata_bridge_upload(strata_device *base, strata_buffer *buffer, int64_t offset, const void *source,
+                                   int64_t bytes, strata_error *err) {
+    plugin_device *device = (plugin_device *)base;
+    strata_plugin_error message = {.size = sizeof message};
+    uint64_t ticket = device->last_ticket;
+    STRATA_TRY(check_range(device, buffer, offset, bytes, err));
+    if (bytes && device->copies.upload) STRATA_TRY(begin_upload(base, buffer, offset, source, bytes, &ticket, err));
+    STRATA_TRY(strata_bridge_await(device, ticket, 0, err));
+    if (!bytes || device->copies.upload) return STRATA_OK;
+    STRATA_TRY(strata_bridge_result(device, "upload",
+                                    device->calls.upload(device->device, buffer->buffer, offset, source, bytes, &message),
+                                    &message, err));
+    base->counters.upload_bytes += (uint64_t)bytes;
+    return STRATA_OK;
+}
+
+strata_status strata_bridge_download(strata_device *base, strata_buffer *buffer, int64_t offset, void *target, int64_t bytes,
+                                     strata_error *err) {
+    plugin_device *device = (plugin_device *)base;
+    strata_plugin_error message = {.size = sizeof message};
+    uint64_t ticket = device->last_ticket;
+    STRATA_TRY(check_range(device, buffer, offset, bytes, err));
+    if (bytes && device->copies.download) STRATA_TRY(begin_download(base, buffer, offset, target, bytes, &ticket, err));
+    STRATA_TRY(strata_bridge_await(device, ticket, 0, err));
+    if (!bytes || device->copies.download) return STRATA_OK;
+    STRATA_TRY(strata_bridge_result(device, "download",
+                                    device->calls.download(device->device, buffer->buffer, offset, target, bytes, &message),
+                                    &message, err));
+    base->counters.download_bytes += (uint64_t)bytes;
+    return STRATA_OK;
+}
