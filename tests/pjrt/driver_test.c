@@ -4,10 +4,12 @@
  * process of its own, so each has its own environment and its own count of calls. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/pjrt/aot.h"
 #include "backends/pjrt/lower.h"
 #include "core/op/ops.h"
 #include "strata/strata.h"
@@ -227,6 +229,29 @@ Test(pjrt_driver, a_file_that_is_no_plugin_is_a_row_that_says_so) {
     setenv("STRATA_PLUGINS", "", 1);
     cr_expect_eq(strata_device_open("pjrt:0", NULL, &device, &err), STRATA_UNAVAILABLE);
     cr_expect(strstr(err.message, "there is no \"pjrt:0\""), "%s", err.message);
+}
+
+/* ---- estimates ---- */
+
+static pjrt_estimate estimate_of(const char *name, float value) {
+    pjrt_estimate e = {.flops = -1, .seconds = -1};
+    const pjrt_named_value properties[] = {
+        {.name = "flops of dots", .name_size = 5, .type = PJRT_VALUE_FLOAT, .single = 64},
+        {.name = name, .name_size = strlen(name), .type = PJRT_VALUE_FLOAT, .single = value}};
+    strata_pjrt_read_costs(&(pjrt_cost_args){.n_properties = 2, .properties = properties}, &e);
+    cr_expect_eq(e.flops, 64);
+    return e;
+}
+
+Test(pjrt_estimate, ops_that_the_compiler_has_no_time_for_are_counted_and_left_out) {
+    pjrt_estimate e = estimate_of("optimal_seconds", 0.0002f);
+    cr_expect(e.n_untimed == 0 && fabs(e.seconds - 0.0002) < 1e-9, "%d, %g", e.n_untimed, e.seconds);
+    e = estimate_of("optimal_seconds", -2.9998f);
+    cr_expect(e.n_untimed == 3 && fabs(e.seconds - 0.0002) < 3e-7, "%d, %g", e.n_untimed, e.seconds);
+    e = estimate_of("optimal_seconds", NAN);
+    cr_expect(e.n_untimed == 0 && e.seconds == -1, "%d, %g", e.n_untimed, e.seconds);
+    e = estimate_of("optimal seconds", 1);
+    cr_expect(e.n_untimed == 0 && e.seconds == -1, "%d, %g", e.n_untimed, e.seconds);
 }
 
 /* ---- what is lowered ---- */
