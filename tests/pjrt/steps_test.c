@@ -17,25 +17,14 @@
 #include "strata/strata.h"
 #include "tests/support/check.h"
 #include "tests/support/folder.h"
-
-typedef struct step_case {
-    char name[24];
-    /* Examples of a step. Labels and tokens are whole numbers below `classes` and `tokens`; 0: any floats. */
-    int64_t batch, classes, tokens;
-    int64_t shape[4];
-    /* Only jaxlib is quick enough for it. */
-    bool large;
-    /* Moving each parameter by one ulp moves losses of the host itself by more than 1e-4 within a hundred steps. */
-    bool chaotic;
-} step_case;
-
-static step_case cases[] = {
-    {"linear", 4, 0, 0, {1}, false, false},          {"regression", 4, 0, 0, {10}, false, false},
-    {"mnist", 2, 10, 0, {28, 28}, false, false},     {"mnist_cnn", 2, 10, 0, {28, 28, 1}, true, false},
-    {"cifar10", 2, 10, 0, {32, 32, 3}, true, false}, {"cifar10_resnet", 16, 10, 0, {32, 32, 3}, true, true},
-    {"imdb", 4, 2, 10000, {250}, true, false},       {"fake_news", 4, 2, 10000, {64}, true, false}};
+#include "tests/support/samples.h"
 
 enum { STEPS = 100 };
+
+/* Moving each parameter by one ulp moves losses of the host itself by more than FREE_LOSS within a hundred steps. */
+static bool is_chaotic(const strata_test_sample *sample) {
+    return !strcmp(sample->name, "cifar10_resnet");
+}
 
 /* How far a loss may be from the host's after training freely, and after one step from the host's state; parameters and states
  * after such a step. Relative to 1, or to the host's number where that is larger. */
@@ -46,79 +35,19 @@ static const double STEP_SLOT = 1e-2;
 /* How many times farther than the host from itself, one ulp aside, a chaotic training may go. */
 static const double CHAOS = 3;
 
-static double distance(double a, double b) {
-    return fabs(a - b) / fmax(1, fabs(b));
-}
+typedef strata_test_sample step_case;
+typedef strata_test_trained trained;
 
-/* ---- data ---- */
-
-/* Examples of STEPS batches. */
-static void make_arrays(const step_case *c, strata_array *x, strata_array *y) {
-    strata_shape shape = {.rank = 1, .dims = {STEPS * c->batch}};
-    for (int d = 0; d < 4 && c->shape[d]; d++) shape.dims[shape.rank++] = c->shape[d];
-    *x = strata_test_random(c->tokens ? STRATA_DTYPE_I32 : STRATA_DTYPE_F32, shape, 0, c->tokens ? (double)c->tokens : 1, 11);
-    *y = strata_test_random(c->classes ? STRATA_DTYPE_I32 : STRATA_DTYPE_F32, STRATA_SHAPE(STEPS * c->batch), 0,
-                            c->classes ? (double)c->classes : 1, 12);
-    /* Classes that can be learned: where there is nothing to learn, steps follow the noise of rounding. */
-    const int64_t size = strata_shape_elements(shape) / (STEPS * c->batch);
-    for (int64_t i = 0; i < STEPS * c->batch * size && c->classes && !c->tokens; i++)
-        ((float *)x->data)[i] += 0.5f * (float)((i % size / 64 + 3 * ((const int32_t *)y->data)[i / size]) % c->classes);
-}
-
-static strata_array part_of(const strata_array *whole, int64_t first, int64_t n) {
-    strata_array part;
-    strata_error err = {0};
-    strata_shape shape = whole->shape;
-    const size_t row_bytes = strata_array_bytes(whole) / (size_t)shape.dims[0];
-    shape.dims[0] = n;
-    cr_assert_eq(strata_array_create(whole->dtype, shape, &part, &err), STRATA_OK, "%s", err.message);
-    memcpy(part.data, (const char *)whole->data + (size_t)first * row_bytes, (size_t)n * row_bytes);
-    return part;
-}
-
-/* Examples [first, first + n). */
-static strata_dataset *dataset_of(const strata_array *x, const strata_array *y, int64_t first, int64_t n) {
-    strata_error err = {0};
-    strata_dataset *data = NULL;
-    strata_array features = part_of(x, first, n), labels = part_of(y, first, n);
-    cr_assert_eq(strata_dataset_take_arrays(&features, &labels, 1, &data, &err), STRATA_OK, "%s", err.message);
-    return data;
-}
-
-/* ---- a sample on a device ---- */
-
-typedef struct trained {
-    strata_device *device;
-    strata_model *model;
-} trained;
-
-/* The sample's model, compiled for the device. */
 static trained open_model(const step_case *c, const char *which) {
-    char path[4096];
-    trained t = {0};
     strata_error err = {0};
-    snprintf(path, sizeof path, "%s/samples/%s/model.json", STRATA_TEST_SOURCE_DIR, c->name);
-    cr_assert_eq(strata_device_open(which, NULL, &t.device, &err), STRATA_OK, "%s", err.message);
-    cr_assert_eq(strata_model_read_json(path, &t.model, &err), STRATA_OK, "%s", err.message);
-    cr_assert_eq(strata_model_compile(t.model, t.device, &(strata_compile_options){.seed = 1}, &err), STRATA_OK, "%s",
-                 err.message);
+    trained t;
+    cr_assert_eq(strata_test_sample_open(c, which, &t, &err), STRATA_OK, "%s", err.message);
     return t;
 }
 
-static void close_model(trained *t) {
-    strata_model_destroy(t->model);
-    strata_device_close(t->device);
-}
-
-/* Trains on the data once; losses[number of batches]. */
 static void fit(const trained *t, const step_case *c, const strata_dataset *data, float *losses) {
     strata_error err = {0};
-    strata_history history = {0};
-    cr_assert_eq(strata_model_fit(t->model, data, &(strata_fit_options){.batch = c->batch, .seed = 7}, &history, &err),
-                 STRATA_OK, "%s", err.message);
-    cr_assert_eq(history.n_losses, strata_dataset_size(data) / c->batch);
-    memcpy(losses, history.losses, (size_t)history.n_losses * sizeof *losses);
-    strata_history_finish(&history);
+    cr_assert_eq(strata_test_sample_fit(t, c, data, losses, &err), STRATA_OK, "%s", err.message);
 }
 
 /* The losses of 100 steps. `nudged`: each parameter begins one rounding step (ulp) further, up or down at random. */
@@ -126,8 +55,8 @@ static void train(const step_case *c, const char *which, bool nudged, float loss
     strata_error err = {0};
     strata_array x, y;
     trained t = open_model(c, which);
-    make_arrays(c, &x, &y);
-    strata_dataset *data = dataset_of(&x, &y, 0, STEPS * c->batch);
+    strata_test_sample_arrays(c, STEPS, &x, &y);
+    strata_dataset *data = strata_test_sample_batches(c, &x, &y, 0, STEPS);
     const int64_t n = strata_model_all_size(t.model);
     float *values = calloc((size_t)n, sizeof *values);
     uint64_t state = 5;
@@ -141,7 +70,7 @@ static void train(const step_case *c, const char *which, bool nudged, float loss
     strata_array_finish(&x);
     strata_array_finish(&y);
     strata_dataset_destroy(data);
-    close_model(&t);
+    strata_test_sample_close(&t);
 }
 
 /* Parameters and states of layers (part 0), or optimizer slot part - 1: (strata_model_all_size), which the caller frees. */
@@ -161,7 +90,7 @@ static double largest_distance(const float *a, const float *b, int64_t n, int64_
     double largest = 0;
     *out_at = 0;
     for (int64_t i = 0; i < n; i++) {
-        const double d = distance((double)a[i], (double)b[i]);
+        const double d = strata_test_distance((double)a[i], (double)b[i]);
         if (d <= largest) continue;
         largest = d; /* a NaN stays, as no number is larger */
         *out_at = i;
@@ -204,7 +133,7 @@ static void choose_engine(const step_case *c) {
 TestSuite(pjrt_steps, .init = test_folder_make, .fini = test_folder_remove);
 
 ParameterizedTestParameters(pjrt_steps, each_step_from_the_hosts_state_is_the_hosts) {
-    return cr_make_param_array(step_case, cases, sizeof cases / sizeof *cases);
+    return cr_make_param_array(step_case, (void *)strata_test_samples, STRATA_TEST_SAMPLES);
 }
 
 ParameterizedTest(step_case *c, pjrt_steps, each_step_from_the_hosts_state_is_the_hosts) {
@@ -212,12 +141,12 @@ ParameterizedTest(step_case *c, pjrt_steps, each_step_from_the_hosts_state_is_th
     strata_error err = {0};
     strata_array x, y;
     trained host = open_model(c, "host"), other = open_model(c, "pjrt:0");
-    make_arrays(c, &x, &y);
+    strata_test_sample_arrays(c, STEPS, &x, &y);
     double loss_distance = 0, state_distance = 0, slot_distance = 0;
     for (int k = 0; k < STEPS; k++) {
         int epochs;
         float want, got;
-        strata_dataset *data = dataset_of(&x, &y, k * c->batch, c->batch);
+        strata_dataset *data = strata_test_sample_batches(c, &x, &y, k, 1);
         const char *checkpoint = test_path("state");
         if (k) {
             cr_assert_eq(strata_model_save_checkpoint(host.model, k, checkpoint, &err), STRATA_OK, "%s", err.message);
@@ -225,7 +154,7 @@ ParameterizedTest(step_case *c, pjrt_steps, each_step_from_the_hosts_state_is_th
         }
         fit(&host, c, data, &want);
         fit(&other, c, data, &got);
-        const double d = distance((double)got, (double)want);
+        const double d = strata_test_distance((double)got, (double)want);
         cr_assert(d <= STEP_LOSS, "%s, step %d: the loss is %.9g, on the host %.9g", c->name, k, (double)got, (double)want);
         loss_distance = fmax(loss_distance, d);
         state_distance = fmax(state_distance, compare_part(c, k, 0, &host, &other));
@@ -237,12 +166,12 @@ ParameterizedTest(step_case *c, pjrt_steps, each_step_from_the_hosts_state_is_th
                 slot_distance);
     strata_array_finish(&x);
     strata_array_finish(&y);
-    close_model(&host);
-    close_model(&other);
+    strata_test_sample_close(&host);
+    strata_test_sample_close(&other);
 }
 
 ParameterizedTestParameters(pjrt_steps, a_hundred_losses_are_the_hosts) {
-    return cr_make_param_array(step_case, cases, sizeof cases / sizeof *cases);
+    return cr_make_param_array(step_case, (void *)strata_test_samples, STRATA_TEST_SAMPLES);
 }
 
 ParameterizedTest(step_case *c, pjrt_steps, a_hundred_losses_are_the_hosts) {
@@ -252,7 +181,7 @@ ParameterizedTest(step_case *c, pjrt_steps, a_hundred_losses_are_the_hosts) {
     int64_t at;
     train(c, "host", false, want);
     train(c, "pjrt:0", false, got);
-    if (c->chaotic) {
+    if (is_chaotic(c)) {
         train(c, "host", true, nudged);
         tolerance = largest_distance(nudged, want, STEPS, &at);
         cr_assert_gt(tolerance, FREE_LOSS, "%s is not chaotic: one ulp moves its losses by %.1e", c->name, tolerance);
@@ -265,8 +194,8 @@ ParameterizedTest(step_case *c, pjrt_steps, a_hundred_losses_are_the_hosts) {
 }
 
 Test(pjrt_steps, training_evaluation_and_prediction_of_each_sample_are_lowered) {
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        trained t = open_model(&cases[i], "null");
+    for (int i = 0; i < STRATA_TEST_SAMPLES; i++) {
+        trained t = open_model(&strata_test_samples[i], "null");
         static const strata_program_kind kinds[] = {STRATA_PROGRAM_TRAIN, STRATA_PROGRAM_EVALUATE, STRATA_PROGRAM_PREDICT};
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             strata_error err = {0};
@@ -275,11 +204,11 @@ Test(pjrt_steps, training_evaluation_and_prediction_of_each_sample_are_lowered) 
             cr_assert_eq(strata_model_build_step(t.model, kinds[k], 0, 4, &step, &err), STRATA_OK, "%s", err.message);
             const strata_status status = strata_pjrt_lower_graph(&step.output, step.output != NULL, step.updates,
                                                                  step.n_updates, (pjrt_lower_options){0}, &module, &err);
-            cr_expect_eq(status, STRATA_OK, "%s, program %zu: %s", cases[i].name, k, err.message);
+            cr_expect_eq(status, STRATA_OK, "%s, program %zu: %s", strata_test_samples[i].name, k, err.message);
             cr_expect_gt(module.n_results, 0);
             strata_pjrt_module_finish(&module);
             strata_graph_destroy(step.graph);
         }
-        close_model(&t);
+        strata_test_sample_close(&t);
     }
 }
