@@ -465,7 +465,7 @@ static double product_cycles(int64_t n, double *out_utilisation) {
 
 static void cycles_grow_and_stay_under_the_roof(void) {
     double before = 0, utilisation, utilisation_before = 0;
-    for (int64_t n = 128; n <= 1024; n *= 2) {
+    for (int64_t n = 128; n <= 2048; n *= 2) {
         const double cycles = product_cycles(n, &utilisation), side = 128, bytes = 3.0 * 2 * (double)(n * n),
                      bytes_a_cycle = 500;
         check(cycles > before && utilisation > utilisation_before, "costs", "a larger product does not use the array better");
