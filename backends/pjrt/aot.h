@@ -33,9 +33,10 @@ void strata_pjrt_topology_destroy(pjrt_topology *topology);
 STRATA_MUST_USE strata_status strata_pjrt_compile_ahead(const pjrt_topology *topology, const char *text, size_t n_bytes,
                                                         int n_replicas, pjrt_estimate *out_estimate, strata_error *err);
 
-/* Takes what a compiler's cost analysis says into the estimate; properties that it lacks leave the estimate as it was. XLA adds up
- * "optimal_seconds" over the program's ops, and an op of its own that it has no time for (a custom call, as ConcatBitcast, which
- * moves nothing) counts as -1 s. So a sum of -2.9998 is three such ops, and 0.0002 s for all others. f32 holds it to 0.1 us. */
+/* Takes what a compiler's cost analysis says into the estimate; properties that it lacks leave the estimate as it was. XLA
+ * adds up "optimal_seconds" over the program's ops, and an op of its own that it has no time for (a custom call, as
+ * ConcatBitcast, which moves nothing) counts as -1 s. So a sum of -2.9998 is three such ops, and 0.0002 s for all others. f32
+ * holds it to 0.1 us. */
 void strata_pjrt_read_costs(const pjrt_cost_args *costs, pjrt_estimate *estimate);
 
 STRATA_EXPORT_END

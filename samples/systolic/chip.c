@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <string.h>
 
-/* s1 is like one core of a TPU v2: Jouppi et al., "A domain-specific supercomputer for training deep neural networks", CACM 63
- * (2020), and Norrie et al., "The design process for Google's training chips: TPUv2 and TPUv3", IEEE Micro 41 (2021). v4 is like
- * one of the two cores of a TPU v4 (Jouppi et al., "TPU v4", ISCA 2023), v5e like a chip of that name (Google's documentation of
- * Cloud TPU). Latencies, launch, windows and drain are of no paper; README.md says where they come from. */
+/* s1 is like one core of a TPU v2: Jouppi et al., "A domain-specific supercomputer for training deep neural networks", CACM
+ * 63 (2020), and Norrie et al., "The design process for Google's training chips: TPUv2 and TPUv3", IEEE Micro 41 (2021). v4
+ * is like one of the two cores of a TPU v4 (Jouppi et al., "TPU v4", ISCA 2023), v5e like a chip of that name (Google's
+ * documentation of Cloud TPU). Latencies, launch, windows and drain are of no paper; README.md says where they come from. */
 static const chip chips[] = {
     {.name = "s1",
      .title = "Systolic S1",

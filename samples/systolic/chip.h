@@ -22,8 +22,8 @@ typedef struct chip {
     double launch;
     /* Copies come and go in windows of so many bytes; a step begins when its operands' first window is there. */
     double window_bytes;
-    /* Operations of the vector unit that take one element of a product's result from the arrays to the on-chip memory, while the
-     * arrays wait. */
+    /* Operations of the vector unit that take one element of a product's result from the arrays to the on-chip memory, while
+     * the arrays wait. */
     double drain_ops;
     /* Of one link of the ring, in one direction; cycles until a neighbour sees a byte. */
     double link_bytes_per_second, link_latency;

@@ -12,8 +12,8 @@
  *   units            The arrays, the vector unit and the ring each work on one step at a time, and on different steps at the
  *                    same time where these do not need each other's results. A step of the arrays uses the vector unit for its
  *                    epilogue, which goes along with it.
- *   a step           begins when its operands on the chip are complete, the first window of those that are loaded is there, and
- *                    its unit is free; it ends after its unit's cycles, and not before one window's work after the last load. */
+ *   a step           begins when its operands on the chip are complete, the first window of its loads is there, and
+ *                    its unit is free. It ends after its unit's cycles, and not before a window's work after the last load. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -5,11 +5,11 @@
     python3 tests/bench/systolic.py BUILD [--compiler PYTHON] [--train STRATA DATA]
 
 BUILD is a build folder of samples/systolic. Products of bf16 are compiled by the plugin, not run:
-  1. squares on chip s1 beside the roofline of one core of a TPU v2 (peak and bandwidth as in Jouppi et al., CACM 63, 2020, table
-     3);
-  2. squares and narrow products on the chips v5e and v4 beside the cycles that Google's TPU compiler estimates for such a chip,
-     or for one core of it. PYTHON is an interpreter with the packages jax and libtpu, which compile ahead of time without a TPU.
-     Left out without it.
+  1. squares on chip s1 beside the roofline of one core of a TPU v2 (peak and bandwidth as in Jouppi et al., CACM 63, 2020,
+     table 3);
+  2. squares and narrow products on the chips v5e and v4 beside the cycles that Google's TPU compiler estimates for such a
+     chip, or for one core of it. PYTHON is an interpreter with the packages jax and libtpu, which compile ahead of time
+     without a TPU. Left out without it.
   3. STRATA, the command, trains mnist and cifar10 of the folder DATA with products of bf16 and, on another device, of f32.
 Exits with 1 where the model is faster than the roofline allows, it and the compiler differ by more than a factor of 1.25 for a
 square or 1.5 for a narrow product, or the mean accuracy is more than a point lower.
@@ -82,7 +82,8 @@ def against_the_compiler(build, chip, python):
     fine = len(found) == len(sizes)
     for row, (cycles, seconds) in zip(model(build, chip, sizes), found):
         ratio = row["cycles"] / int(cycles)
-        print(f"| {row['m']}, {row['k']}, {row['n']} | {row['cycles']:.0f} | {cycles} | {ratio:.2f} | {float(seconds) * 1e6:.1f} |")
+        size, optimal = f"{row['m']}, {row['k']}, {row['n']}", float(seconds) * 1e6
+        print(f"| {size} | {row['cycles']:.0f} | {cycles} | {ratio:.2f} | {optimal:.1f} |")
         far = FAR_SQUARE if row["m"] == row["k"] == row["n"] else FAR_NARROW
         fine = fine and 1 / far <= ratio <= far
     return fine

@@ -6,10 +6,10 @@
 
 STRATA is the command, LIBTPU is libtpu.so of the package libtpu. Each sample is compiled for one core of each target and, with
 `--strategy tpu`, for all cores with the sum of the gradients inside of the program; --batch is the batch of one core. Programs
-are compiled with --fast, so that products of f32 are products of bf16, or with --precise in full precision, for which the compiler
-takes minutes where there are convolutions. MXU is the step's FLOPs as a share of what the chip's published bf16 peak could do in
-that time. "untimed" counts ops of the compiler's own that it gives no time for: the step's time is that of all other ops, and
-"none" where it gives no time at all. The exit code is 1 when a step was not compiled.
+are compiled with --fast, so that products of f32 are products of bf16, or with --precise in full precision, for which the
+compiler takes minutes where there are convolutions. MXU is the step's FLOPs as a share of what the chip's published bf16 peak
+could do in that time. "untimed" counts ops of the compiler's own that it gives no time for: the step's time is that of all
+other ops, and "none" where it gives no time at all. The exit code is 1 when a step was not compiled.
 """
 
 import argparse
@@ -62,7 +62,8 @@ def main():
     parser.add_argument("--limit", type=float, default=600)
     parser.add_argument("--precise", action="store_true")
     options = parser.parse_args()
-    print(ROW.format("sample", "target", "cores", "batch", "us a step", "untimed", "MFLOP", "MXU %", "HBM MB", "memory MB", "code kB"))
+    print(ROW.format("sample", "target", "cores", "batch", "us a step", "untimed", "MFLOP", "MXU %", "HBM MB", "memory MB",
+                     "code kB"))
     failed = False
     for sample in options.samples.split(","):
         for target in options.targets.split(","):

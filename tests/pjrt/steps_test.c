@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 100 steps of each sample, on made-up data, through the bridge and on the host. The interpreter runs the small samples; jaxlib,
- * where STRATA_TEST_JAX_PYTHON names a Python that has it, runs all of them.
+ * 100 steps of each sample, on made-up data, through the bridge and on the host. The interpreter runs the small samples;
+ * jaxlib, where STRATA_TEST_JAX_PYTHON names a Python that has it, runs all of them.
  *
  *   step by step   Each step begins with the host's parameters, states and optimizer slots: what it leaves is the host's.
  *   a hundred      Both train by themselves: their losses stay the same, as far as rounding allows (README.md). */
@@ -29,8 +29,8 @@ static bool is_chaotic(const strata_test_sample *sample) {
 /* How far a loss may be from the host's after training freely, and after one step from the host's state; parameters and states
  * after such a step. Relative to 1, or to the host's number where that is larger. */
 static const double FREE_LOSS = 1e-4, STEP_LOSS = 1e-5, STEP_STATE = 1e-4;
-/* Optimizer slots after such a step, relative to the slot's largest number: a pre-activation that rounding moves across the kink
- * of relu changes single gradients. */
+/* Optimizer slots after such a step, relative to the slot's largest number: a pre-activation that rounding moves across the
+ * kink of relu changes single gradients. */
 static const double STEP_SLOT = 1e-2;
 /* How many times farther than the host from itself, one ulp aside, a chaotic training may go. */
 static const double CHAOS = 3;

@@ -37,7 +37,7 @@ typedef struct effect {
     double slope;
 } effect;
 
-/* A program of the host that computes, for each product of the forward pass, its two operands and the loss's gradients by them. */
+/* A program of the host: the operands of each product of the forward pass, and the loss's gradients by them. */
 typedef struct effects_program {
     strata_executable *executable;
     int n_outputs;

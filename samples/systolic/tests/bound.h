@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How far an element of a product on the array may be from the exact sum of a_k b_k over k, in units of the result; README.md of
- * the simulator derives the formulas. The three sums are of the operands as they are in f32, before the array rounds them. */
+ * How far an element of a product on the array may be from the exact sum of a_k b_k over k, in units of the result; README.md
+ * of the simulator derives the formulas. The sums are of the operands as they are in f32, before the array rounds them. */
 #ifndef SYSTOLIC_TESTS_BOUND_H
 #define SYSTOLIC_TESTS_BOUND_H
 

@@ -231,8 +231,8 @@ static void measure_array(array_kind kind, const float *a, const float *b, int d
     *out_probable = error / probable_bound(&exact, depth, n);
 }
 
-/* The worst-case bound is nearly reached by operands just below the middle between two bf16, which all round down. Operands just
- * below the next bf16 go far beyond it where an array cuts bits off. */
+/* The worst-case bound is nearly reached by operands just below the middle between two bf16, which all round down. Operands
+ * just below the next bf16 go far beyond it where an array cuts bits off. */
 static void the_worst_case_is_reached_and_cutting_bits_off_breaks_it(void) {
     enum { DEPTH = 300 };
     float below_middle[DEPTH], below_next[DEPTH];
