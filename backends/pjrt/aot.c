@@ -3,7 +3,11 @@
  * Topology, compile, and the compiler's numbers. */
 #include "backends/pjrt/aot.h"
 
+#include <math.h>
 #include <string.h>
+
+/* Ops without a time; a sum below their negative is no estimate. */
+enum { MOST_UNTIMED = 1000 };
 
 strata_status strata_pjrt_topology_create(const pjrt_plugin *plugin, const char *name, pjrt_topology *out_topology,
                                           strata_error *err) {
@@ -31,19 +35,22 @@ static bool is_named(const pjrt_named_value *value, const char *name) {
     return value->name_size == strlen(name) && !memcmp(value->name, name, value->name_size);
 }
 
-/* Properties by name, f32; what is not told stays. */
-static void read_costs(const pjrt_cost_args *costs, pjrt_estimate *e) {
+void strata_pjrt_read_costs(const pjrt_cost_args *costs, pjrt_estimate *e) {
+    double seconds = NAN;
     const struct {
         const char *name;
         double *value;
     } rows[] = {{"flops", &e->flops},
                 {"transcendentals", &e->transcendentals},
                 {"bytes accessed", &e->bytes_accessed},
-                {"optimal_seconds", &e->seconds}};
+                {"optimal_seconds", &seconds}};
     for (size_t i = 0; i < costs->n_properties; i++)
         for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
             if (is_named(&costs->properties[i], rows[k].name) && costs->properties[i].type == PJRT_VALUE_FLOAT)
                 *rows[k].value = (double)costs->properties[i].single;
+    if (!(seconds >= -MOST_UNTIMED)) return; /* or NaN: it says none */
+    e->n_untimed = seconds < 0 ? (int)ceil(-seconds) : 0;
+    e->seconds = seconds + e->n_untimed;
 }
 
 /* Plugins may lack any of these. */
@@ -69,7 +76,7 @@ static strata_status ask(const pjrt_plugin *plugin, pjrt_api_executable *executa
     }
     status = strata_pjrt_call(plugin, PJRT_FUNCTION_Executable_GetCostAnalysis, &costs, "cost", STRATA_UNSUPPORTED, err);
     if (status && status != STRATA_UNSUPPORTED) return status;
-    if (!status) read_costs(&costs, e);
+    if (!status) strata_pjrt_read_costs(&costs, e);
     return STRATA_OK;
 }
 
@@ -86,7 +93,7 @@ strata_status strata_pjrt_compile_ahead(const pjrt_topology *topology, const cha
                               .program = &program,
                               .options = options,
                               .options_size = strata_pjrt_compile_options(n_replicas, options)};
-    *out_estimate = (pjrt_estimate){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    *out_estimate = (pjrt_estimate){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0};
     STRATA_TRY(strata_pjrt_call(&topology->plugin, PJRT_FUNCTION_Compile, &args, "compile", STRATA_UNSUPPORTED, err));
     const strata_status status = ask(&topology->plugin, args.executable, out_estimate, err);
     strata_pjrt_destroy(&topology->plugin, PJRT_FUNCTION_Executable_Destroy, args.executable);

@@ -310,6 +310,14 @@ static strata_tensor *elu_compose(strata_tensor *y) {
     strata_tensor *below = strata_mul(b, strata_sub(strata_exp(a), scalar_like(y, 1)));
     return strata_where(strata_less(a, scalar_like(y, 0)), below, a);
 }
+/* a ((1 + erf(b / sqrt 2)) / 2 + b exp(-b^2 / 2) / sqrt(2 pi)) */
+static strata_tensor *gelu_grad_compose(strata_tensor *y) {
+    strata_tensor *a = y->inputs[0], *b = y->inputs[1], *half = scalar_like(y, 0.5);
+    strata_tensor *e = strata_erf(strata_mul(b, scalar_like(y, 0.70710678)));
+    strata_tensor *bell =
+        strata_mul(strata_exp(strata_mul(strata_square(b), scalar_like(y, -0.5))), scalar_like(y, 0.39894228));
+    return strata_mul(a, strata_add(strata_mul(half, strata_add(e, scalar_like(y, 1))), strata_mul(b, bell)));
+}
 /* With t = tanh(k (b + c b^3)):   a ((1 + t) / 2 + b / 2 (1 - t^2) k (1 + 3 c b^2)) */
 static strata_tensor *gelu_tanh_grad_compose(strata_tensor *y) {
     strata_tensor *a = y->inputs[0], *b = y->inputs[1], *one = scalar_like(y, 1), *half = scalar_like(y, 0.5);
@@ -413,7 +421,7 @@ BINARY(leaky_relu, STRATA_FLOATS, NULL, leaky_relu_gradient, leaky_relu_compose)
 BINARY(elu, STRATA_FLOATS, NULL, elu_gradient, elu_compose)
 
 static const char once[] = "the gradient of this activation is not differentiated again";
-BINARY_OP(gelu_grad, STRATA_FLOATS, NULL, NULL, once, NULL)
+BINARY_OP(gelu_grad, STRATA_FLOATS, NULL, NULL, once, gelu_grad_compose)
 BINARY_OP(gelu_tanh_grad, STRATA_FLOATS, NULL, NULL, once, gelu_tanh_grad_compose)
 BINARY_OP(silu_grad, STRATA_FLOATS, NULL, NULL, once, silu_grad_compose)
 

@@ -196,6 +196,10 @@ static strata_tensor *sigmoid_compose(strata_tensor *y) {
 static strata_tensor *relu_compose(strata_tensor *y) {
     return strata_max(y->inputs[0], scalar_like(y, 0));
 }
+static strata_tensor *gelu_compose(strata_tensor *y) {
+    strata_tensor *x = y->inputs[0], *e = strata_erf(strata_mul(x, scalar_like(x, 0.70710678)));
+    return strata_mul(strata_mul(x, scalar_like(x, 0.5)), strata_add(e, scalar_like(x, 1)));
+}
 static strata_tensor *gelu_tanh_compose(strata_tensor *y) {
     strata_tensor *x = y->inputs[0];
     strata_tensor *cubic = strata_add(x, strata_mul(strata_mul(strata_square(x), x), scalar_like(x, 0.044715)));
@@ -249,7 +253,7 @@ UNARY(rsqrt, STRATA_FLOATS, NULL, rsqrt_gradient, rsqrt_compose)
 UNARY(tanh, STRATA_FLOATS, NULL, tanh_gradient, tanh_compose)
 UNARY(sigmoid, STRATA_FLOATS, NULL, sigmoid_gradient, sigmoid_compose)
 UNARY(relu, STRATA_FLOATS, NULL, relu_gradient, relu_compose)
-UNARY(gelu, STRATA_FLOATS, NULL, gelu_gradient, NULL)
+UNARY(gelu, STRATA_FLOATS, NULL, gelu_gradient, gelu_compose)
 UNARY(gelu_tanh, STRATA_FLOATS, NULL, gelu_tanh_gradient, gelu_tanh_compose)
 UNARY(silu, STRATA_FLOATS, NULL, silu_gradient, silu_compose)
 UNARY(softplus, STRATA_FLOATS, NULL, softplus_gradient, softplus_compose)

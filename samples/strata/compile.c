@@ -116,6 +116,7 @@ static void print_numbers(const compile_options *options, const pjrt_estimate *e
     const double peak = peak_of(options->target);
     const double share = e->flops >= 0 && e->seconds > 0 && peak > 0 ? e->flops / (e->seconds * peak) : -1;
     const number_row numbers[] = {{"step_us", "a step", e->seconds < 0 ? -1 : e->seconds * 1e6, "us"},
+                                  {"untimed_ops", "ops without a time in it", e->seconds < 0 ? -1 : e->n_untimed, ""},
                                   {"flops", "FLOPs", e->flops, "FLOP"},
                                   {"mxu_share", "of the chip's bf16 peak", share, NULL},
                                   {"transcendentals", "transcendentals", e->transcendentals, ""},
@@ -132,7 +133,7 @@ static void print_numbers(const compile_options *options, const pjrt_estimate *e
         } else if (options->json) {
             printf(",\"%s\":%.9g", row->key, row->value);
         } else if (row->value < 0) {
-            printf("  %-24s not told\n", row->label);
+            printf("  %-24s the compiler gives none\n", row->label);
         } else if (!row->unit) {
             printf("  %-24s %.2f %%\n", row->label, 100 * row->value);
         } else if (!strcmp(row->unit, "us")) {

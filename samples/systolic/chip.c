@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <string.h>
 
-/* s1 is like one core of a TPU v2: Jouppi et al., "A domain-specific supercomputer for training deep neural networks", CACM 63
- * (2020), and Norrie et al., "The design process for Google's training chips: TPUv2 and TPUv3", IEEE Micro 41 (2021). v5e is
- * like a chip of that name, by Google's "TPU v5e" and its compiler's own figures: it is there to be compared with the estimates
- * of that compiler. Latencies are of no paper; README.md says where they come from. */
+/* s1 is like one core of a TPU v2: Jouppi et al., "A domain-specific supercomputer for training deep neural networks", CACM
+ * 63 (2020), and Norrie et al., "The design process for Google's training chips: TPUv2 and TPUv3", IEEE Micro 41 (2021). v4
+ * is like one of the two cores of a TPU v4 (Jouppi et al., "TPU v4", ISCA 2023), v5e like a chip of that name (Google's
+ * documentation of Cloud TPU). Latencies, launch, windows and drain are of no paper; README.md says where they come from. */
 static const chip chips[] = {
     {.name = "s1",
      .title = "Systolic S1",
@@ -20,9 +20,28 @@ static const chip chips[] = {
      .onchip_bytes = INT64_C(16) << 20,
      .hbm_bytes = INT64_C(8) << 30,
      .hbm_bytes_per_second = 350e9,
-     .hbm_latency = 350,
+     .hbm_latency = 240,
+     .launch = 200,
+     .window_bytes = 768 << 10,
+     .drain_ops = 24,
      .link_bytes_per_second = 62e9,
      .link_latency = 700,
+     .step_overhead = 32},
+    {.name = "v4",
+     .title = "Systolic V4",
+     .hertz = 1050e6,
+     .side = 128,
+     .arrays = 4,
+     .lanes = 4096,
+     .onchip_bytes = INT64_C(16) << 20,
+     .hbm_bytes = INT64_C(16) << 30,
+     .hbm_bytes_per_second = 614e9,
+     .hbm_latency = 350,
+     .launch = 300,
+     .window_bytes = 768 << 10,
+     .drain_ops = 24,
+     .link_bytes_per_second = 50e9,
+     .link_latency = 1050,
      .step_overhead = 32},
     {.name = "v5e",
      .title = "Systolic V5E",
@@ -33,14 +52,17 @@ static const chip chips[] = {
      .onchip_bytes = INT64_C(128) << 20,
      .hbm_bytes = INT64_C(16) << 30,
      .hbm_bytes_per_second = 819e9,
-     .hbm_latency = 750,
+     .hbm_latency = 1200,
+     .launch = 950,
+     .window_bytes = 1536 << 10,
+     .drain_ops = 24,
      .link_bytes_per_second = 50e9,
      .link_latency = 1500,
      .step_overhead = 32},
 };
 
 const chip *chip_find(const char *name, const char **out_names) {
-    *out_names = "s1, v5e";
+    *out_names = "s1, v4, v5e";
     for (size_t i = 0; i < sizeof chips / sizeof *chips; i++)
         if (!strcmp(chips[i].name, name)) return &chips[i];
     return NULL;
@@ -70,6 +92,10 @@ double chip_matrix_cycles(const chip *chip, int64_t rows, int64_t columns, int64
 
 double chip_vector_cycles(const chip *chip, double ops) {
     return ceil_div(ops, chip->lanes);
+}
+
+double chip_drain_cycles(const chip *chip, double n) {
+    return chip_vector_cycles(chip, n * chip->drain_ops);
 }
 
 double chip_ring_cycles(const chip *chip, double bytes, int members, int rounds) {

@@ -6,20 +6,20 @@
  *   on-chip memory   A value that fits is loaded when a step first needs it, or is born there, and stays until its last use.
  *                    Where there is no room, the value whose next use is farthest away makes room (Belady's rule); one that was
  *                    computed is stored to HBM first. A value larger than a quarter of the memory never stays: it is streamed
- *                    through a staging area, in stages, at each use.
+ *                    through a staging area at each use.
  *   DMA              HBM's bandwidth is one resource that copies share, in the order of steps. A load for a step may begin when
- *                    the step before begins, where there is room for both steps' values.
+ *                    the step before begins, where there is room for both steps' values. Copies are made in windows.
  *   units            The arrays, the vector unit and the ring each work on one step at a time, and on different steps at the
  *                    same time where these do not need each other's results. A step of the arrays uses the vector unit for its
  *                    epilogue, which goes along with it.
- *   a step           begins when its operands on the chip are complete, the first stage of those that are loaded is there, and
- *                    its unit is free; it ends after its unit's cycles, and not before one stage's work after the last load. */
+ *   a step           begins when its operands on the chip are complete, the first window of its loads is there, and
+ *                    its unit is free. It ends after its unit's cycles, and not before a window's work after the last load. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "systolic.h"
 
-enum { STAGE_BYTES = 256 << 10, MOST_STAGES = 64, LINE = 512 };
+enum { MOST_WINDOWS = 64, LINE = 512 };
 
 typedef struct resident {
     bool here;
@@ -192,28 +192,29 @@ static void plan_step(planner *p, int k) {
     bool prefetched = true;
     const double loads = load_operands(p, k, &w, &ready, &prefetched, &stored), stores = keep_result(p, k, &stored);
 
-    const double matrix = chip_matrix_cycles(chip, w.rows, w.columns, w.depth, w.batch);
+    double matrix = chip_matrix_cycles(chip, w.rows, w.columns, w.depth, w.batch);
+    if (matrix > 0) matrix += chip_drain_cycles(chip, (double)s->out->n);
     const double vector = chip_vector_cycles(chip, w.vector_ops);
     const double ring = chip_ring_cycles(chip, w.ring_bytes, w.members, w.rounds);
     const unit unit = ring > 0 ? UNIT_RING : matrix > 0 ? UNIT_MATRIX : UNIT_VECTOR;
     const double busy = largest(largest(matrix, vector), ring);
     const bool idle = busy == 0 && loads == 0 && stores + stored == 0; /* a view, or a pack whose parts are in it */
     const double cycles = idle ? 0 : busy + chip->step_overhead;
-    double stages = ceil(largest(loads, stores) / STAGE_BYTES);
-    stages = stages < 1 ? 1 : stages > MOST_STAGES ? MOST_STAGES : stages;
+    double windows = ceil(largest(loads, stores) / chip->window_bytes);
+    windows = windows < 1 ? 1 : windows > MOST_WINDOWS ? MOST_WINDOWS : windows;
 
     const double load = chip_hbm_cycles(chip, loads), store = chip_hbm_cycles(chip, stores + stored);
     const double load_begin = largest(p->hbm_free, prefetched ? p->before_begin : p->before_end);
     const double load_end = load_begin + load + (loads > 0 ? chip->hbm_latency : 0);
     if (loads > 0) p->hbm_free = load_begin + load;
     double begin = largest(ready, p->free_at[unit]);
-    if (loads > 0) begin = largest(begin, load_begin + chip->hbm_latency + load / stages);
+    if (loads > 0) begin = largest(begin, load_begin + chip->hbm_latency + load / windows);
     double end = begin + cycles;
-    if (loads > 0) end = largest(end, load_end + cycles / stages);
-    const double store_begin = largest(p->hbm_free, begin + cycles / stages);
+    if (loads > 0) end = largest(end, load_end + cycles / windows);
+    const double store_begin = largest(p->hbm_free, begin + cycles / windows);
     double store_end = end;
     if (store > 0) {
-        store_end = largest(store_begin + store, end + store / stages) + chip->hbm_latency;
+        store_end = largest(store_begin + store, end + store / windows) + chip->hbm_latency;
         p->hbm_free = store_end - chip->hbm_latency;
     }
     if (!idle) {
@@ -275,6 +276,8 @@ static bool list_uses(planner *p) {
 
 bool program_schedule(strata_plugin_program *program, const chip *chip) {
     planner p = {.program = program, .chip = chip, .room = chip->onchip_bytes};
+    p.before_begin = p.before_end = p.hbm_free = chip->launch;
+    for (int i = 0; i < UNITS; i++) p.free_at[i] = chip->launch;
     p.values = calloc((size_t)program->n_values + 1, sizeof *p.values);
     const bool planned = p.values && list_uses(&p);
     for (int k = 0; k < program->n_steps && planned; k++) {

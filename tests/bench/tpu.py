@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Google's TPU compiler estimates for a training step of each sample; no TPU is needed.
 
-    python3 tests/bench/tpu.py STRATA LIBTPU [--batch N] [--samples a,b] [--targets v5e:2x2,...] [--limit S]
+    python3 tests/bench/tpu.py STRATA LIBTPU [--batch N] [--samples a,b] [--targets v5e:2x2,...] [--limit S] [--precise]
 
 STRATA is the command, LIBTPU is libtpu.so of the package libtpu. Each sample is compiled for one core of each target and, with
 `--strategy tpu`, for all cores with the sum of the gradients inside of the program; --batch is the batch of one core. Programs
-are compiled with --fast: with products of f32 in full precision the compiler takes many minutes for a convolution. MXU is the
-step's FLOPs as a share of what the chip's published bf16 peak could do in that time. A step that the compiler gives no time for
-has a dash. The exit code is 1 when a step was not compiled.
+are compiled with --fast, so that products of f32 are products of bf16, or with --precise in full precision, for which the
+compiler takes minutes where there are convolutions. MXU is the step's FLOPs as a share of what the chip's published bf16 peak
+could do in that time. "untimed" counts ops of the compiler's own that it gives no time for: the step's time is that of all
+other ops, and "none" where it gives no time at all. The exit code is 1 when a step was not compiled.
 """
 
 import argparse
@@ -19,18 +20,19 @@ import sys
 
 SAMPLES = "linear,regression,mnist,imdb,fake_news,mnist_cnn,cifar10,cifar10_resnet"
 CORES = {"v4:2x2x1": 8, "v5e:2x2": 4, "v6e:2x4": 8}
-ROW = "{:<16}{:<10}{:>6}{:>8}{:>12}{:>10}{:>8}{:>12}{:>12}{:>12}"
+ROW = "{:<16}{:<10}{:>6}{:>8}{:>12}{:>9}{:>10}{:>8}{:>10}{:>11}{:>9}"
 
 
 def number(value, scale, form):
-    return "-" if value is None else form.format(value / scale)
+    return "none" if value is None else form.format(value / scale)
 
 
 def compile_step(options, sample, target, replicas):
     """The row's text, or None after a message."""
     batch = options.batch * replicas
     command = [options.strata, "compile", sample, "--batch", str(batch), "--plugin", f"pjrt:{options.libtpu}",
-               "--target", target, "--fast", "--json"] + (["--strategy", "tpu"] if replicas > 1 else [])
+               "--target", target, "--json"]
+    command += ([] if options.precise else ["--fast"]) + (["--strategy", "tpu"] if replicas > 1 else [])
     environment = dict(os.environ, TPU_SKIP_MDS_QUERY="1")
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=options.limit)
@@ -44,7 +46,8 @@ def compile_step(options, sample, target, replicas):
     if e["replicas"] != replicas:
         print(f"{sample} for {target}: {e['replicas']} replicas; {replicas} were expected")
         return None
-    return ROW.format(sample, target, replicas, batch, number(e["step_us"], 1, "{:.1f}"), number(e["flops"], 1e6, "{:.1f}"),
+    return ROW.format(sample, target, replicas, batch, number(e["step_us"], 1, "{:.1f}"),
+                      number(e["untimed_ops"], 1, "{:.0f}"), number(e["flops"], 1e6, "{:.1f}"),
                       number(e["mxu_share"], 0.01, "{:.2f}"), number(e["hbm_bytes"], 1e6, "{:.2f}"),
                       number(e["argument_bytes"] + e["temporary_bytes"], 1e6, "{:.2f}"), number(e["code_bytes"], 1e3, "{:.0f}"))
 
@@ -57,8 +60,10 @@ def main():
     parser.add_argument("--samples", default=SAMPLES)
     parser.add_argument("--targets", default=",".join(CORES))
     parser.add_argument("--limit", type=float, default=600)
+    parser.add_argument("--precise", action="store_true")
     options = parser.parse_args()
-    print(ROW.format("sample", "target", "cores", "batch", "us a step", "MFLOP", "MXU %", "HBM MB", "memory MB", "code kB"))
+    print(ROW.format("sample", "target", "cores", "batch", "us a step", "untimed", "MFLOP", "MXU %", "HBM MB", "memory MB",
+                     "code kB"))
     failed = False
     for sample in options.samples.split(","):
         for target in options.targets.split(","):

@@ -149,8 +149,8 @@ TABLE(update)
 
 /* What all else is made of. */
 static const char *const basic_ops[] = {
-    "add",    "mul", "div",   "exp",       "log",  "sqrt",   "pow",   "less",           "equal",         "where",     "cast",
-    "matmul", "pad", "slice", "transpose", "gelu", "assign", "top_k", "random_uniform", "random_normal", "gelu_grad", NULL};
+    "add",    "mul", "div",   "exp",       "log", "sqrt",   "pow",   "less",           "equal",         "where", "cast",
+    "matmul", "pad", "slice", "transpose", "erf", "assign", "top_k", "random_uniform", "random_normal", NULL};
 
 /* Ops whose composition is of fused forms only: passes_test.c and chain_test.c have those. */
 static bool is_of_fused_only(const strata_op *op) {

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * usage: squares PLUGIN CHIP M,K,N...
+ * usage: squares PLUGIN CHIP M,K,N[=CYCLES]...
  *
- * What the cycle model says of bf16 products of these sizes, compiled but not run: a line of JSON for each. */
+ * What the cycle model says of bf16 products of these sizes, compiled but not run: a line of JSON for each. CYCLES is what
+ * another model says of the product; the exit code is 1 where one is more than FAR times the other. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "driver.h"
 
-static int print_product(machine m, const long long size[3]) {
+static const double FAR = 1.25;
+
+static int print_product(machine m, const long long size[3], double expected) {
     static sketch s;
     strata_plugin_error error;
     strata_plugin_cost cost = {.size = sizeof cost};
@@ -28,7 +31,9 @@ static int print_product(machine m, const long long size[3]) {
         "%.5f}\n",
         size[0], size[1], size[2], cost.seconds, cost.cycles, cost.bytes, cost.utilisation);
     m.calls->program_destroy(program);
-    return 0;
+    const bool near = expected == 0 || (cost.cycles <= expected * FAR && cost.cycles * FAR >= expected);
+    if (!near) fprintf(stderr, "%.0f cycles; they should be within %g times %.0f\n", cost.cycles, FAR, expected);
+    return !near;
 }
 
 int main(int argc, char **argv) {
@@ -36,14 +41,16 @@ int main(int argc, char **argv) {
     int32_t n;
     int failed = 0;
     if (argc < 4) {
-        fprintf(stderr, "usage: squares PLUGIN CHIP M,K,N...\n");
+        fprintf(stderr, "usage: squares PLUGIN CHIP M,K,N[=CYCLES]...\n");
         return 2;
     }
     snprintf(options, sizeof options, "chip=%s", argv[2]);
     const machine m = open_machine(load_plugin(argv[1], options, &n), 0);
-    for (int i = 3; i < argc && !failed; i++) {
+    for (int i = 3; i < argc; i++) {
         long long size[3];
-        failed = sscanf(argv[i], "%lld,%lld,%lld", &size[0], &size[1], &size[2]) != 3 || print_product(m, size);
+        double expected = 0;
+        const int n_read = sscanf(argv[i], "%lld,%lld,%lld=%lf", &size[0], &size[1], &size[2], &expected);
+        failed |= n_read < 3 || print_product(m, size, expected);
     }
     m.calls->close(m.device);
     return failed;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bound.h"
 #include "driver.h"
 
 enum { F32 = STRATA_PLUGIN_F32, I32 = STRATA_PLUGIN_I32, BOOL = STRATA_PLUGIN_BOOL };
@@ -68,18 +69,29 @@ static float *memory(run *r, int value) {
     return sketch_memory(r->m, &r->s, r->program, 0, value);
 }
 
-/* Largest |x - y| over the bound of a fold of `depth` products: both sums differ by roundings of f32 alone. */
-static void compare(const char *what, const float *x, const double *y, const double *sizes, int64_t n) {
-    char detail[128] = "";
+/* A product's result x against the exact sums: `rounded` over operands that the test rounded to bf16 itself, from which only
+ * roundings of f32 may differ, and `exact` over the operands as they were. `after`: roundings of f32 that follow the sum, of
+ * numbers of size `after_size` at most. */
+static void compare(const char *what, const float *x, const terms *rounded, const terms *exact, int64_t n, int64_t depth,
+                    int after, double after_size) {
+    char detail[160] = "";
     double worst = 0;
     for (int64_t i = 0; i < n; i++) {
-        const double far = fabs((double)x[i] - y[i]) / (sizes[i] * 0x1p-22 + 1e-30);
-        if (!(far <= worst)) {
+        const double tail = after * F32_UNIT * (exact[i].size + after_size);
+        const double bounds[3] = {gamma_of(roundings_of(depth)) * rounded[i].size + tail, worst_bound(&exact[i], depth) + tail,
+                                  probable_bound(&exact[i], depth, (double)n) + tail};
+        for (int k = 0; k < 3; k++) {
+            const double far = fabs((double)x[i] - (k ? exact : rounded)[i].sum) / (bounds[k] + 1e-30);
+            if (isnan(worst) || far <= worst) continue;
             worst = far;
-            snprintf(detail, sizeof detail, "element %lld is %.9g, not %.9g", (long long)i, (double)x[i], y[i]);
+            snprintf(detail, sizeof detail, "element %lld is %.9g, not %.9g: %.3g times the %s bound", (long long)i,
+                     (double)x[i], (k ? exact : rounded)[i].sum, far,
+                     k == 0   ? "f32"
+                     : k == 1 ? "worst-case"
+                              : "probable");
         }
     }
-    check(worst <= 16, what, detail);
+    check(worst <= 1, what, detail);
 }
 
 /* ---- products ---- */
@@ -107,22 +119,21 @@ static void products_equal_sums_of_bf16(int64_t m, int64_t k, int64_t n, int64_t
     float *pa = memory(&r, a), *pb = memory(&r, b), *pbias = memory(&r, bias), *paux = memory(&r, aux);
     fill(pa, batch * m * k), fill(pb, k * n), fill(pbias, n), fill(paux, batch * m * n);
     carry_out(&r, what);
-    double *y = calloc((size_t)(batch * m * n), sizeof *y), *sizes = calloc((size_t)(batch * m * n), sizeof *sizes);
+    terms *sums[2] = {calloc((size_t)(batch * m * n), sizeof **sums), calloc((size_t)(batch * m * n), sizeof **sums)};
     for (int64_t i = 0; i < batch * m * n; i++) {
         const int64_t row = i / n % m, column = i % n;
         for (int64_t l = 0; l < k; l++) {
-            const double p =
-                bf16(pa[i / n / m * m * k + (ta ? l * m + row : row * k + l)]) * bf16(pb[tb ? column * k + l : l * n + column]);
-            y[i] += p;
-            sizes[i] += fabs(p);
+            const float from_a = pa[i / n / m * m * k + (ta ? l * m + row : row * k + l)],
+                        from_b = pb[tb ? column * k + l : l * n + column];
+            add_term(&sums[0][i], bf16(from_a), bf16(from_b));
+            add_term(&sums[1][i], (double)from_a, (double)from_b);
         }
-        if (flags & 4) {
-            y[i] = fmax(y[i] + (double)pbias[column], 0) + (double)paux[i];
-            sizes[i] += 2;
-        }
+        for (int j = 0; j < 2 && flags & 4; j++)
+            sums[j][i].sum = fmax(sums[j][i].sum + (double)pbias[column], 0) + (double)paux[i];
     }
-    compare(what, memory(&r, c), y, sizes, batch * m * n);
-    free(y), free(sizes);
+    /* Bias and aux are below 1. */
+    compare(what, memory(&r, c), sums[0], sums[1], batch * m * n, k, flags & 4 ? 2 : 0, 2);
+    free(sums[0]), free(sums[1]);
     end(&r);
 }
 
@@ -165,7 +176,7 @@ static void convolutions_equal_sums_of_bf16(const conv_case *c, int which) {
     if (which != 0) fill(py, ny);
     carry_out(&r, what);
     const int64_t n_out = which == 0 ? ny : which == 1 ? nx : nf;
-    double *want = calloc((size_t)n_out, sizeof *want), *sizes = calloc((size_t)n_out, sizeof *sizes);
+    terms *sums[2] = {calloc((size_t)n_out, sizeof **sums), calloc((size_t)n_out, sizeof **sums)};
     const int64_t group_in = c->c / c->groups, group_out = c->f / c->groups;
     for (int64_t i = 0; i < ny * c->kh * c->kw * group_in; i++) { /* every product of the three */
         const int64_t channel = i % group_in, kw = i / group_in % c->kw, kh = i / group_in / c->kw % c->kh;
@@ -175,16 +186,88 @@ static void convolutions_equal_sums_of_bf16(const conv_case *c, int which) {
         if (h < 0 || h >= c->h || w < 0 || w >= c->w) continue;
         const int64_t at_x = ((pixel / ow / oh * c->h + h) * c->w + w) * c->c + f / group_out * group_in + channel;
         const int64_t at_f = ((kh * c->kw + kw) * group_in + channel) * c->f + f;
-        const double p = which == 0   ? bf16(px[at_x]) * bf16(pf[at_f])
-                         : which == 1 ? bf16(py[at_y]) * bf16(pf[at_f])
-                                      : bf16(px[at_x]) * bf16(py[at_y]);
+        const float left = which == 1 ? py[at_y] : px[at_x], right = which == 2 ? py[at_y] : pf[at_f];
         const int64_t to = which == 0 ? at_y : which == 1 ? at_x : at_f;
-        want[to] += p;
-        sizes[to] += fabs(p);
+        add_term(&sums[0][to], bf16(left), bf16(right));
+        add_term(&sums[1][to], (double)left, (double)right);
     }
-    compare(what, memory(&r, out), want, sizes, n_out);
-    free(want), free(sizes);
+    const int64_t depth = which == 2 ? c->n * oh * ow : c->kh * c->kw * (which ? group_out : group_in);
+    compare(what, memory(&r, out), sums[0], sums[1], n_out, depth, 0, 0);
+    free(sums[0]), free(sums[1]);
     end(&r);
+}
+
+/* ---- the bounds themselves ---- */
+
+typedef enum array_kind { RIGHT, TRUNCATES, DROPS_THE_LAST_TERM, ADDS_IN_BF16, ARRAY_KINDS } array_kind;
+
+/* One element as an array of the kind computes it. */
+static float array_sum(array_kind kind, const float *a, const float *b, int depth) {
+    float total = 0;
+    for (int first = 0; first < depth; first += 128) {
+        float column = 0;
+        for (int k = first; k < depth && k < first + 128; k++) {
+            uint32_t bits[2];
+            float x[2] = {(float)bf16(a[k]), (float)bf16(b[k])};
+            memcpy(&bits[0], &a[k], sizeof *bits), memcpy(&bits[1], &b[k], sizeof *bits);
+            for (int i = 0; i < 2; i++) bits[i] &= 0xffff0000u;
+            if (kind == TRUNCATES) memcpy(x, bits, sizeof x);
+            if (kind == DROPS_THE_LAST_TERM && k == depth - 1) break;
+            column += x[0] * x[1];
+            if (kind == ADDS_IN_BF16) column = (float)bf16(column);
+        }
+        total += column;
+    }
+    return total;
+}
+
+/* How far it is from the exact sum, in worst-case bounds and in probable bounds of a result of n elements. */
+static void measure_array(array_kind kind, const float *a, const float *b, int depth, int n, double *out_worst,
+                          double *out_probable) {
+    terms exact = {0};
+    for (int k = 0; k < depth; k++) add_term(&exact, (double)a[k], (double)b[k]);
+    const double error = fabs((double)array_sum(kind, a, b, depth) - exact.sum);
+    *out_worst = error / worst_bound(&exact, depth);
+    *out_probable = error / probable_bound(&exact, depth, n);
+}
+
+/* The worst-case bound is nearly reached by operands just below the middle between two bf16, which all round down. Operands
+ * just below the next bf16 go far beyond it where an array cuts bits off. */
+static void the_worst_case_is_reached_and_cutting_bits_off_breaks_it(void) {
+    enum { DEPTH = 300 };
+    float below_middle[DEPTH], below_next[DEPTH];
+    double worst, probable;
+    for (int k = 0; k < DEPTH; k++) below_middle[k] = 1 + 0x0.fep-8f, below_next[k] = 1 + 0x0.fep-7f;
+    measure_array(RIGHT, below_middle, below_middle, DEPTH, 1, &worst, &probable);
+    check(worst > 0.9 && worst <= 1, "the worst case", "the bound is not what such operands reach");
+    measure_array(RIGHT, below_next, below_next, DEPTH, 1, &worst, &probable);
+    check(worst < 0.1, "the worst case", "operands next to a bf16 are rounded away from it");
+    measure_array(TRUNCATES, below_next, below_next, DEPTH, 1, &worst, &probable);
+    check(worst > 1.5, "the worst case", "an array that cuts bits off stays within the bound");
+}
+
+/* Results of 16 elements each, of random operands in [0.5, 1.5): a wrong array leaves the bound in some element of each. */
+static void the_probable_bound_finds_wrong_arrays(void) {
+    enum { DEPTH = 128, ELEMENTS_EACH = 16, TIMES = 100 };
+    static const char *const names[] = {"right", "one that cuts bits off", "one that leaves out the last term",
+                                        "one that adds up in bf16"};
+    for (array_kind kind = RIGHT; kind < ARRAY_KINDS; kind++) {
+        int within = 0;
+        for (int t = 0; t < TIMES; t++) {
+            bool fine = true;
+            for (int i = 0; i < ELEMENTS_EACH; i++) {
+                float a[DEPTH], b[DEPTH];
+                double worst, probable;
+                for (int k = 0; k < DEPTH; k++) a[k] = 1 + next_random() / 2, b[k] = 1 + next_random() / 2;
+                measure_array(kind, a, b, DEPTH, ELEMENTS_EACH, &worst, &probable);
+                fine = fine && probable <= 1;
+            }
+            within += fine;
+        }
+        char detail[112];
+        snprintf(detail, sizeof detail, "the array is %s, and %d of %d results are within it", names[kind], within, TIMES);
+        check(within == (kind == RIGHT ? TIMES : 0), "the probable bound", detail);
+    }
 }
 
 /* ---- element-wise, random, updates ---- */
@@ -419,7 +502,7 @@ static double product_cycles(int64_t n, double *out_utilisation) {
 
 static void cycles_grow_and_stay_under_the_roof(void) {
     double before = 0, utilisation, utilisation_before = 0;
-    for (int64_t n = 128; n <= 1024; n *= 2) {
+    for (int64_t n = 128; n <= 2048; n *= 2) {
         const double cycles = product_cycles(n, &utilisation), side = 128, bytes = 3.0 * 2 * (double)(n * n),
                      bytes_a_cycle = 500;
         check(cycles > before && utilisation > utilisation_before, "costs", "a larger product does not use the array better");
@@ -500,9 +583,12 @@ int main(int argc, char **argv) {
         products_equal_sums_of_bf16(1, 1, 1, 1, flags);
         products_equal_sums_of_bf16(13, 129, 35, 1, flags);
         products_equal_sums_of_bf16(97, 300, 70, 2, flags);
+        products_equal_sums_of_bf16(5, 4099, 6, 1, flags);
     }
     for (size_t i = 0; i < sizeof conv_cases / sizeof *conv_cases; i++)
         for (int which = 0; which < 3; which++) convolutions_equal_sums_of_bf16(&conv_cases[i], which);
+    the_worst_case_is_reached_and_cutting_bits_off_breaks_it();
+    the_probable_bound_finds_wrong_arrays();
     a_chain_is_one_step_of_its_parts();
     random_bits_are_philox();
     runs_of_one_call_follow_each_other();
