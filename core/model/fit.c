@@ -42,6 +42,7 @@ typedef struct flight {
 typedef struct fit {
     strata_model *model;
     const strata_dataset *dataset;
+    strata_model_feed feed;
     strata_fit_options opts;
     strata_history *history;
     strata_worker_batches *batches; /* of this epoch */
@@ -134,16 +135,13 @@ static void drain(fit *f) {
 
 /* The batches of this epoch from number `first` on. */
 static strata_batches_options batches_options(const fit *f, int64_t first) {
-    const strata_model *model = f->model;
-    return (strata_batches_options){.batch = f->opts.batch,
-                                    .shuffle = !f->opts.no_shuffle,
-                                    .seed = f->opts.seed,
-                                    .epoch = (uint64_t)f->progress.epoch,
-                                    .first = first,
-                                    .input = model->input,
-                                    .n_tokens = model->n_tokens,
-                                    .label_size = strata_model_given_label_size(model, f->dataset),
-                                    .n_classes = strata_model_n_classes(model)};
+    strata_batches_options opts = {.batch = f->opts.batch,
+                                   .shuffle = !f->opts.no_shuffle,
+                                   .seed = f->opts.seed,
+                                   .epoch = (uint64_t)f->progress.epoch,
+                                   .first = first};
+    strata_model_batch_parts(f->model, f->dataset, &f->feed, true, &opts);
+    return opts;
 }
 
 /* Those that this worker read, from number `first` on, to be read again: without the others. */
@@ -165,18 +163,22 @@ static void set_first_row(int32_t rng[STRATA_RNG_WORDS], int64_t row) {
 static strata_status diagnose_batch(fit *f, const flight *done, const strata_batches *batches, int64_t row, int64_t n,
                                     const char *where, strata_error *err) {
     int32_t rng[STRATA_RNG_WORDS];
-    void *x = malloc((size_t)n * strata_model_element_bytes(f->model));
-    void *y = malloc((size_t)n * strata_model_label_bytes(f->model));
+    const strata_model *model = f->model;
+    void *x[STRATA_MAX_INPUTS] = {NULL}, *y[STRATA_MAX_OUTPUTS] = {NULL};
     strata_status status = STRATA_OK;
+    bool room = true;
+    for (int i = 0; i < model->n_inputs; i++) room &= (x[i] = malloc((size_t)n * strata_input_bytes(&model->inputs[i]))) != NULL;
+    for (int i = 0; i < model->n_outputs; i++) room &= (y[i] = malloc((size_t)n * strata_label_bytes(&model->outputs[i]))) != NULL;
     memcpy(rng, done->rng, sizeof rng);
     set_first_row(rng, row);
-    if (x && y) {
+    if (room) {
         strata_batches_write(batches, 0, n, x, y);
-        strata_model_convert_labels(f->model, f->dataset, n, y);
+        for (int i = 0; i < model->n_outputs; i++)
+            strata_model_convert_labels(&model->outputs[i], f->dataset, f->feed.targets[i], n, y[i]);
         status = strata_model_diagnose(f->model, x, y, n, done->words, rng, where, err);
     }
-    free(x);
-    free(y);
+    for (int i = 0; i < model->n_inputs; i++) free(x[i]);
+    for (int i = 0; i < model->n_outputs; i++) free(y[i]);
     return status;
 }
 
@@ -292,15 +294,19 @@ static void fill_part(fit *f, const flight *step, const strata_program_part *par
     words[STRATA_STEP_SHARE] = (float)(step->scale * (double)part->n / (double)whole);
     if (part->step >= 0) memcpy(strata_executable_input(exe, step->slot, part->step), words, sizeof words);
     if (!part->n) return;
-    void *labels = strata_executable_input(exe, step->slot, part->y);
-    strata_worker_batches_write(f->batches, part->first, part->n, strata_executable_input(exe, step->slot, part->x), labels);
-    strata_model_convert_labels(f->model, f->dataset, part->n, labels);
+    const strata_model *model = f->model;
+    void *inputs[STRATA_MAX_INPUTS], *labels[STRATA_MAX_OUTPUTS];
+    strata_model_slots(model, part, step->slot, inputs, labels);
+    strata_worker_batches_write(f->batches, part->first, part->n, inputs, labels);
+    for (int i = 0; i < model->n_outputs; i++)
+        strata_model_convert_labels(&model->outputs[i], f->dataset, f->feed.targets[i], part->n, labels[i]);
     float *weights = strata_executable_input(exe, step->slot, part->weights);
     for (int64_t i = 0; i < part->n; i++) weights[i] = (float)step->scale / (float)whole;
     if (part->example_weights >= 0) {
         weights = strata_executable_input(exe, step->slot, part->example_weights);
         strata_worker_batches_write_weights(f->batches, part->first, part->n, weights);
-        if (f->opts.class_weights) strata_model_weigh_classes(f->model, f->opts.class_weights, labels, part->n, weights);
+        if (f->opts.class_weights)
+            strata_model_weigh_classes(&model->outputs[0], f->opts.class_weights, labels[0], part->n, weights);
     }
     if (part->rng < 0) return;
     int32_t rng[STRATA_RNG_WORDS];
@@ -604,9 +610,9 @@ static strata_status end_trace(fit *f, strata_status trained, strata_error *err)
 }
 
 static strata_status check(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
-                           strata_error *err) {
+                           strata_model_feed *out_feed, strata_error *err) {
     STRATA_TRY(strata_model_check_compiled(model, "fit", err));
-    STRATA_TRY(strata_model_check_dataset(model, dataset, true, "fit", err));
+    STRATA_TRY(strata_model_check_dataset(model, dataset, true, "fit", out_feed, err));
     if (opts->epochs < 1) return strata_fail(err, STRATA_INVALID, "fit: epochs is %d; it must be at least 1", opts->epochs);
     if (opts->first_epoch < 0 || opts->first_epoch >= opts->epochs)
         return strata_fail(err, STRATA_INVALID, "fit: first_epoch is %d; with %d epochs it is 0 to %d", opts->first_epoch,
@@ -664,7 +670,7 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     if (opts) f.opts = *opts;
     if (!f.opts.epochs) f.opts.epochs = 1;
     if (!f.opts.batch) f.opts.batch = 32;
-    STRATA_TRY(check(model, dataset, &f.opts, err));
+    STRATA_TRY(check(model, dataset, &f.opts, &f.feed, err));
     STRATA_TRY(strata_model_agree(model, dataset, &f.opts, err));
     f.accumulate = strata_model_accumulates(model);
     f.form.weighted = f.opts.class_weights || strata_dataset_has_weights(dataset);
