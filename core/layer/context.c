@@ -11,6 +11,7 @@
 #include "core/compile/cost.h"
 #include "core/graph/graph.h"
 #include "core/op/communication.h"
+#include "core/op/ops.h"
 
 /* spec: as it will be, but for its name and offset. */
 static strata_status declare_parameter(strata_parameter_set *set, const char *layer, const char *name, const char *initializer,
@@ -85,6 +86,16 @@ static strata_parameter_spec *declared(strata_layer_context *context, strata_gra
     return NULL;
 }
 
+/* What stands for a parameter while parameters are declared: one input, however many calls use it. */
+static strata_tensor *stand_in(strata_graph *graph, const strata_parameter_spec *p) {
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const strata_tensor *node = graph->nodes[i];
+        if (node->op == &strata_op_input && !strcmp(((const strata_input_attrs *)node->attrs)->name, p->name))
+            return graph->nodes[i];
+    }
+    return strata_input(graph, p->name, STRATA_DTYPE_F32, p->shape);
+}
+
 static strata_tensor *poisoned(strata_graph *graph) {
     return strata_graph_poison(graph, NULL, STRATA_INTERNAL, "a parameter was declared otherwise"); /* the first error stays */
 }
@@ -94,7 +105,7 @@ strata_tensor *strata_layer_parameter(strata_layer_context *context, strata_grap
     const strata_parameter_spec *p = declared(context, graph, name, initializer,
                                               (strata_parameter_spec){.shape = shape, .fan_in = fan_in, .fan_out = fan_out});
     if (!p) return poisoned(graph);
-    if (context->declaring) return strata_input(graph, p->name, STRATA_DTYPE_F32, shape);
+    if (context->declaring) return stand_in(graph, p);
     if (p->state) return strata_tensor_set_name(state_view(context, p), p->name);
     assert(p->n_parts == 1); /* strata_parameters_cut splits only what says that it can be split */
     return part_view(context, p->first_part);
@@ -115,7 +126,7 @@ strata_tensor *strata_layer_part(strata_layer_context *context, strata_graph *gr
     const strata_parameter_spec *p = find_parameter(context->parameters, context->layer->name, name);
     *out_first_row = 0;
     if (!p) return poisoned(graph);
-    if (context->declaring) return strata_input(graph, p->name, STRATA_DTYPE_F32, p->shape);
+    if (context->declaring) return stand_in(graph, p);
     if (p->state) return strata_tensor_set_name(state_view(context, p), p->name);
     const int index = p->first_part + part;
     *out_first_row = context->parameters->parts[index].first_row;
@@ -138,7 +149,7 @@ strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *gr
     if (!p) return poisoned(graph);
     if (context->declaring) {
         p->sparse = sparse && !p->state;
-        return strata_gather(strata_input(graph, p->name, STRATA_DTYPE_F32, p->shape), x, 0);
+        return strata_gather(stand_in(graph, p), x, 0);
     }
     if (p->state) return strata_gather(state_view(context, p), x, 0);
     if (!context->training || !sparse) return gather_rows(context, p, x);
@@ -160,7 +171,7 @@ strata_tensor *strata_layer_state(strata_layer_context *context, strata_graph *g
     const strata_parameter_spec *p =
         declared(context, graph, name, initializer, (strata_parameter_spec){.shape = shape, .state = true});
     if (!p) return poisoned(graph);
-    if (context->declaring) return strata_input(graph, p->name, STRATA_DTYPE_F32, shape);
+    if (context->declaring) return stand_in(graph, p);
     return strata_tensor_set_name(state_view(context, p), p->name);
 }
 

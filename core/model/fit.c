@@ -217,7 +217,10 @@ static void follow_sums(fit *f, const float *sums, int64_t examples) {
 static strata_status tell(fit *f, strata_error *err) {
     if (!f->opts.on_progress) return STRATA_OK;
     if (!f->progress.epoch_end) f->progress.epoch_seconds = seconds() - f->epoch_began;
-    return f->opts.on_progress(&f->progress, f->opts.user, err);
+    f->model->rate.locked = !f->progress.epoch_end && !f->opts.wait_each_step;
+    const strata_status status = f->opts.on_progress(&f->progress, f->opts.user, err);
+    f->model->rate.locked = true;
+    return status;
 }
 
 /* Steps behind one that overflowed were submitted with its scale: they say no more. */
@@ -280,7 +283,7 @@ static void fill_words(fit *f, flight *step) {
     strata_model *model = f->model;
     int64_t t = step->t = model->optimizer_steps + 1;
     if (step->program->kind != STRATA_PROGRAM_ACCUMULATE) model->optimizer_steps = t;
-    strata_optimizer_step(model->optimizer_kind, &model->optimizer, t, step->words);
+    strata_model_step_words(model, t, step->words);
     uint64_t words[] = {model->seed, (uint64_t)t, 0, 0}; /* Philox: seed, step, first row */
     memcpy(step->rng, words, sizeof step->rng);
 }
@@ -463,6 +466,13 @@ static strata_status skip_steps(fit *f, strata_error *err) {
 
 /* ---- epochs ---- */
 
+/* The step that was submitted is done, and its callback has returned. */
+static strata_status settle(fit *f, strata_error *err) {
+    STRATA_TRY(catch_up(f, err));
+    while (f->n_flights) STRATA_TRY(retire(f, err));
+    return strata_model_share_rate(f->model, err);
+}
+
 static strata_status run_epoch(fit *f, strata_error *err) {
     strata_worker_step rows;
     strata_batches_options batches = batches_options(f, 0);
@@ -490,6 +500,7 @@ static strata_status run_epoch(fit *f, strata_error *err) {
         if (f->stopped) break;
         if (f->model->strategy->auto_split && f->history->n_steps >= f->next_balance) STRATA_TRY(balance(f, rows.own, err));
         STRATA_TRY(f->accumulate > 1 ? submit_to_hold(f, &rows, err) : submit(f, number, &rows, err));
+        if (f->opts.wait_each_step && !f->held.n) STRATA_TRY(settle(f, err));
     }
     if (f->held.n) STRATA_TRY(submit_held(f, err));
     if (!f->n_examples && !f->stopped)
@@ -516,6 +527,7 @@ static strata_status end_epoch(fit *f, strata_error *err) {
     if (h->validation) h->validation[h->n_epochs] = p->validation;
     h->n_epochs++;
     STRATA_TRY(tell(f, err));
+    STRATA_TRY(strata_model_share_rate(f->model, err));
     if (!strata_strategy_has_workers(f->model->strategy) || p->epoch + 1 == p->epochs) return STRATA_OK;
     int32_t stops = f->stop;
     STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &stops, &stops, 1, err));
@@ -646,7 +658,7 @@ static strata_status make_history(const fit *f, strata_error *err) {
  * strategy that measures its replicas looks at each step. */
 static strata_status make_flights(fit *f, strata_error *err) {
     const strata_strategy *strategy = f->model->strategy;
-    int64_t together = strategy->auto_split ? 1 : f->opts.steps_per_execution;
+    int64_t together = strategy->auto_split || f->opts.wait_each_step ? 1 : f->opts.steps_per_execution;
     for (int r = 0; r < strategy->n_devices; r++) {
         const int most = strata_device_most_runs(strategy->devices[r]);
         together = most < together ? most : together;
@@ -679,7 +691,7 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     strata_strategy_worker_share(model->strategy, f.opts.batch, model->strategy->workers.rank, &first, &share);
     /* A smaller one is checked when its program is made. */
     if (size >= 0 && f.opts.batch > size && share) STRATA_TRY(strata_model_check_batch(model, f.kind, share, err));
-    f.progress = (strata_progress){.epochs = f.opts.epochs, .stop = &f.stop, .stop_now = &f.stop_now};
+    f.progress = (strata_progress){.model = model, .epochs = f.opts.epochs, .stop = &f.stop, .stop_now = &f.stop_now};
     f.ask_in = f.ask_every = 1;
     if (!f.opts.first_step) model->position = (strata_model_position){0};
     strata_status status = make_history(&f, err);
@@ -688,6 +700,7 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     if (!status && f.opts.trace) status = begin_trace(&f, err);
     if (!status) status = run_epochs(&f, err);
     drain(&f);
+    model->rate.locked = false;
     free(f.flights);
     if (!status && !f.stopped) strata_validation_forget(model);
     f.history->loss_scale = model->scale.value;

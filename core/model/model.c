@@ -32,6 +32,7 @@ strata_status strata_model_create_functional(strata_model **out_model, strata_er
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory");
     }
     model->functional = true;
+    model->rate.own = STRATA_SCHEDULED_RATE;
     *out_model = model;
     return STRATA_OK;
 }

@@ -308,6 +308,12 @@ struct strata_model {
     /* Updates that were made. */
     int64_t optimizer_steps;
     struct {
+        /* The rate that strata_model_set_learning_rate said, in place of the schedule's; below 0: the schedule's. */
+        double own;
+        /* Steps with the rate as it is were submitted ahead, so it cannot be set now. */
+        bool locked;
+    } rate;
+    struct {
         /* What f16 gradients are multiplied by until the update; 0 for other types. */
         double value;
         /* Steps since it changed. */
@@ -471,6 +477,10 @@ STRATA_MUST_USE strata_status strata_shards_write_slot(strata_model *model, int 
 /* Copies a flat range's values into the shards of this worker's devices. */
 STRATA_MUST_USE strata_status strata_shards_write(strata_model *model, const float *flat, strata_error *err);
 
+/* rate.c: the numbers of update t = 1, 2, ... (STRATA_STEP_WORDS). */
+void strata_model_step_words(const strata_model *model, int64_t t, float *words);
+/* Every worker takes rank 0's rate; all of them call it. */
+STRATA_MUST_USE strata_status strata_model_share_rate(strata_model *model, strata_error *err);
 /* compile.c */
 /* Slots of the model's own optimizer; 0 where it was only built. */
 int strata_model_n_slots(const strata_model *model);

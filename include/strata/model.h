@@ -176,7 +176,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_compile(strata_model *mode
 STRATA_API STRATA_MUST_USE strata_status strata_model_build(strata_model *model, strata_device *device,
                                                             const strata_compile_options *opts, strata_error *err);
 
-enum { STRATA_MAX_METRICS = 32 };
+enum { STRATA_MAX_METRICS = 24 };
 typedef struct strata_metrics {
     /* The mean of the examples' losses, each times the example's weight. */
     double loss;
@@ -197,6 +197,8 @@ typedef struct strata_metrics {
 /* What fit passes to its callback after each step and each epoch. A step is an update: of one batch, or of as many batches as
  * the optimizer accumulates. A callback that returns anything but STRATA_OK ends the fit with that status, after the step. */
 typedef struct strata_progress {
+    /* The model that is fitted. */
+    strata_model *model;
     /* The epoch that runs, counted from 0, and how many there are. */
     int epoch, epochs;
     /* Finished steps of this epoch, and how many it has; 0 steps: a pipeline does not know how many batches it has. */
@@ -207,7 +209,7 @@ typedef struct strata_progress {
     bool epoch_end;
     /* The mean loss of the newest finished step. */
     double loss;
-    /* The learning rate of that step, as the schedule says. */
+    /* The learning rate of that step. strata_model_set_learning_rate sets that of the steps to come. */
     double learning_rate;
     /* The norm of that step's gradients, before clipping; 0 without strata_compile_options.gradient_norm. */
     double gradient_norm;
@@ -262,6 +264,9 @@ typedef struct strata_fit_options {
      * ones while they are at these, for which programs have twice as many slots of input and output memory. What is trained
      * has the same bits. */
     int64_t steps_per_execution;
+    /* Prepare a step only when the one before it is done and on_progress has returned, which may then set the learning rate of the
+     * very next step. The device waits for the host meanwhile, and steps_per_execution gives it one step at a time. */
+    bool wait_each_step;
     /* Evaluated after each epoch in batches of `batch`; borrowed. The bits of what is trained are the same with it and without.
      * Each of several workers evaluates all of it, and where a loss decides something it is rank 0's. NULL: none. */
     const strata_dataset *validation;
@@ -305,6 +310,16 @@ typedef struct strata_history {
     double first_step_seconds;
 } strata_history;
 STRATA_API void strata_history_finish(strata_history *history);
+
+/* The learning rate of the next training step; 0: the model is not compiled. */
+STRATA_API double strata_model_learning_rate(const strata_model *model);
+/* Sets the learning rate of the next training step and all after it, in place of the optimizer's schedule, whose steps go on being
+ * counted: with STRATA_SCHEDULED_RATE the schedule goes on as if nothing had been set. Checkpoints keep it. Between fits, in
+ * on_progress at an epoch's end, and, where the fit has wait_each_step, in on_progress after any step: the next step uses it. With
+ * several workers each may call it, and rank 0's rate becomes that of all before the next step. Fails: INVALID for a rate below 0
+ * or from 1e6 on, a model that is not compiled, and in on_progress at other times, as the next steps were submitted already. */
+#define STRATA_SCHEDULED_RATE (-1.0)
+STRATA_API STRATA_MUST_USE strata_status strata_model_set_learning_rate(strata_model *model, double rate, strata_error *err);
 
 /* Trains. out_history may be NULL. A last, shorter batch is taken as it is, and so is an epoch's last update of fewer batches
  * than the optimizer accumulates. Arrays are shuffled and batched by the options; a pipeline (strata/pipeline.h) gives its own
