@@ -115,11 +115,10 @@ static strata_tensor *as_input(const strata_model *model, int index, strata_tens
     const bool pictures = strata_tensor_dtype(x) == STRATA_DTYPE_U8 && input->dtype == STRATA_DTYPE_F32;
     if (shape.rank < 1 || strata_shape_elements(shape) != strata_shape_elements(wanted) ||
         (strata_tensor_dtype(x) != input->dtype && !pictures))
-        return strata_graph_poison(strata_tensor_graph(x), NULL, STRATA_INVALID,
-                                   "strata_model_apply: %s is %s %s; the model takes %s (n,...%s",
-                                   strata_model_input_port(model, index).name, strata_dtype_name(strata_tensor_dtype(x)),
-                                   strata_shape_text(shape).text, strata_dtype_name(input->dtype),
-                                   strata_shape_text(input->shape).text);
+        return strata_graph_poison(
+            strata_tensor_graph(x), NULL, STRATA_INVALID, "strata_model_apply: %s is %s %s; the model takes %s (n,...%s",
+            strata_model_input_port(model, index).name, strata_dtype_name(strata_tensor_dtype(x)),
+            strata_shape_text(shape).text, strata_dtype_name(input->dtype), strata_shape_text(input->shape).text);
     if (pictures) x = strata_cast(x, STRATA_DTYPE_F32);
     return strata_reshape(x, wanted);
 }
@@ -183,10 +182,11 @@ strata_tensor *strata_model_apply(strata_model *model, strata_replica_context *r
     strata_tensor *outputs[STRATA_MAX_OUTPUTS];
     if (!x || strata_tensor_is_poison(x)) return x;
     if (model->n_inputs > 1 || model->n_outputs > 1)
-        return strata_graph_poison(strata_tensor_graph(x), NULL, STRATA_INVALID,
-                                   "strata_model_apply: the model has %d inputs and %d outputs; strata_model_apply_all takes and "
-                                   "gives all of them",
-                                   model->n_inputs, model->n_outputs);
+        return strata_graph_poison(
+            strata_tensor_graph(x), NULL, STRATA_INVALID,
+            "strata_model_apply: the model has %d inputs and %d outputs; strata_model_apply_all takes and "
+            "gives all of them",
+            model->n_inputs, model->n_outputs);
     strata_model_apply_all(model, replica, &x, outputs, training);
     return outputs[0];
 }

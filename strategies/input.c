@@ -84,10 +84,11 @@ static strata_status divide(strata_distributed_batches *d, const strata_dataset 
     const strata_element_spec spec = strata_dataset_element_spec(dataset);
     for (int i = 1; i < spec.n_parts; i++)
         if (strata_spec_role(&spec, i) == STRATA_PART_INPUT || (i > 1 && strata_spec_role(&spec, i) == STRATA_PART_TARGET))
-            return strata_fail(err, STRATA_UNSUPPORTED,
-                               "distributed batches: the data have several inputs or targets, of which \"%s\" would be left out; "
-                               "strata_model_fit takes them all",
-                               spec.names[i]);
+            return strata_fail(
+                err, STRATA_UNSUPPORTED,
+                "distributed batches: the data have several inputs or targets, of which \"%s\" would be left out; "
+                "strata_model_fit takes them all",
+                spec.names[i]);
     d->labels = strata_dataset_has_labels(dataset);
     d->example[0] = strata_dataset_element_shape(dataset);
     d->dtypes[0] = strata_dataset_feature_dtype(dataset);

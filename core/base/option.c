@@ -146,16 +146,12 @@ bool strata_option_is_text(strata_option_kind kind) {
 }
 
 size_t strata_option_bytes(strata_option_kind kind) {
-    static const size_t bytes[] = {[STRATA_OPTION_INT] = sizeof(int64_t),
-                                   [STRATA_OPTION_PAIR] = sizeof(int64_t[2]),
-                                   [STRATA_OPTION_BORDER_1D] = sizeof(int64_t[2]),
-                                   [STRATA_OPTION_BORDER_2D] = sizeof(int64_t[4]),
-                                   [STRATA_OPTION_NUMBER] = sizeof(double),
-                                   [STRATA_OPTION_BOOL] = sizeof(bool),
-                                   [STRATA_OPTION_STRING] = sizeof(char *),
-                                   [STRATA_OPTION_NUMBERS] = sizeof(strata_numbers),
-                                   [STRATA_OPTION_SHAPE] = sizeof(strata_shape),
-                                   [STRATA_OPTION_ACTIVATION] = sizeof(char *)};
+    static const size_t bytes[] = {
+        [STRATA_OPTION_INT] = sizeof(int64_t),          [STRATA_OPTION_PAIR] = sizeof(int64_t[2]),
+        [STRATA_OPTION_BORDER_1D] = sizeof(int64_t[2]), [STRATA_OPTION_BORDER_2D] = sizeof(int64_t[4]),
+        [STRATA_OPTION_NUMBER] = sizeof(double),        [STRATA_OPTION_BOOL] = sizeof(bool),
+        [STRATA_OPTION_STRING] = sizeof(char *),        [STRATA_OPTION_NUMBERS] = sizeof(strata_numbers),
+        [STRATA_OPTION_SHAPE] = sizeof(strata_shape),   [STRATA_OPTION_ACTIVATION] = sizeof(char *)};
     return (unsigned)kind < sizeof bytes / sizeof *bytes ? bytes[kind] : 0;
 }
 

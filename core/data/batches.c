@@ -82,8 +82,7 @@ static strata_status check_input(const strata_batches *b, const strata_batch_par
 
 static strata_status check_target(const strata_batches *b, const strata_batch_part *part, int64_t n, strata_error *err) {
     const strata_array *y = &b->element.parts[part->part];
-    if (y->shape.rank < 1 || y->shape.dims[0] != n ||
-        strata_shape_elements(y->shape) != n * strata_shape_elements(part->shape))
+    if (y->shape.rank < 1 || y->shape.dims[0] != n || strata_shape_elements(y->shape) != n * strata_shape_elements(part->shape))
         return strata_fail(err, STRATA_DATA, "batch %lld has %lld examples and labels %s; there must be one label an example",
                            (long long)b->element.key.index, (long long)n, strata_shape_text(y->shape).text);
     return check_range(b, part, "label", err);

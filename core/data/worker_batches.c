@@ -118,8 +118,8 @@ strata_status strata_worker_batches_next(strata_worker_batches *batches, strata_
     return STRATA_OK;
 }
 
-void strata_worker_batches_write(const strata_worker_batches *batches, int64_t first, int64_t n,
-                                 void *const *out_inputs, void *const *out_targets) {
+void strata_worker_batches_write(const strata_worker_batches *batches, int64_t first, int64_t n, void *const *out_inputs,
+                                 void *const *out_targets) {
     strata_batches_write(batches->batches, batches->step.offset + first, n, out_inputs, out_targets);
 }
 

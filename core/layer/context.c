@@ -69,8 +69,8 @@ static strata_parameter_spec *declared(strata_layer_context *context, strata_gra
     const char *layer = context->layer->name;
     strata_parameter_spec *parameter = find_parameter(set, layer, name);
     if (context->declaring && parameter && !strata_shape_equal(parameter->shape, spec.shape)) {
-        strata_graph_poison(graph, NULL, STRATA_INVALID, "its parameter %s is %s for this input; an earlier call made it %s", name,
-                            strata_shape_text(spec.shape).text, strata_shape_text(parameter->shape).text);
+        strata_graph_poison(graph, NULL, STRATA_INVALID, "its parameter %s is %s for this input; an earlier call made it %s",
+                            name, strata_shape_text(spec.shape).text, strata_shape_text(parameter->shape).text);
         return NULL;
     }
     if (context->declaring && !parameter) {
@@ -155,9 +155,9 @@ strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *gr
     if (!context->training || !sparse) return gather_rows(context, p, x);
     strata_sparse_rows *rows = &context->rows[p - context->parameters->items];
     if (rows->x && context->call > 1)
-        return strata_graph_poison(graph, NULL, STRATA_UNSUPPORTED,
-                                   "it is sparse and is called %d times; only one call can say which rows change: leave out sparse",
-                                   context->call);
+        return strata_graph_poison(
+            graph, NULL, STRATA_UNSUPPORTED,
+            "it is sparse and is called %d times; only one call can say which rows change: leave out sparse", context->call);
     rows->x = x;
     if (!context->takes_rows) return gather_rows(context, p, x);
     strata_tensor *inverse;
@@ -270,7 +270,8 @@ static strata_tensor *call_kind(strata_layer_context *context, const strata_laye
     const int least = kind->build_many ? kind->least_inputs : 1, most = kind->build_many ? kind->most_inputs : 1;
     if (n < least || n > most)
         return strata_graph_poison(graph, NULL, STRATA_INVALID, "%s takes %s%d input%s; it was given %d", kind->name,
-                                   least < most ? "at least " : "", n > most ? most : least, least < most || most > 1 ? "s" : "", n);
+                                   least < most ? "at least " : "", n > most ? most : least,
+                                   least < most || most > 1 ? "s" : "", n);
     strata_tensor *y = kind->build_many ? kind->build_many(layer->options, context, inputs, n)
                                         : kind->build(layer->options, context, inputs[0]);
     if (!kind->own) return y;
@@ -278,7 +279,8 @@ static strata_tensor *call_kind(strata_layer_context *context, const strata_laye
     if (strata_tensor_graph(y) != graph)
         return strata_graph_poison(graph, NULL, STRATA_INVALID, "its build function returned a tensor of another graph");
     if (!strata_tensor_is_poison(y) && strata_tensor_shape(y).rank < 1)
-        return strata_graph_poison(graph, NULL, STRATA_INVALID, "its build function returned a scalar; it must return (N, ...)");
+        return strata_graph_poison(graph, NULL, STRATA_INVALID,
+                                   "its build function returned a scalar; it must return (N, ...)");
     return y;
 }
 

@@ -11,13 +11,14 @@ static int64_t n_sums(const strata_metric_case *c) {
 static strata_tensor *build(const strata_metric_case *c, strata_tensor *outputs, strata_tensor *labels) {
     strata_graph *graph = outputs->graph;
     strata_tensor *sums = c->own->build(outputs, labels);
-    if (!sums) return strata_graph_poison(graph, NULL, STRATA_INVALID, "metric %s: its build function returned NULL", c->own->name);
+    if (!sums)
+        return strata_graph_poison(graph, NULL, STRATA_INVALID, "metric %s: its build function returned NULL", c->own->name);
     if (strata_tensor_is_poison(sums)) return sums;
     if (sums->graph == graph && sums->dtype == STRATA_DTYPE_F32 && strata_shape_elements(sums->shape) == c->own->n_sums)
         return strata_reshape(sums, STRATA_SHAPE(c->own->n_sums));
-    return strata_graph_poison(graph, NULL, STRATA_INVALID, "metric %s: its build function returned %s %s; it must be f32 (%lld)",
-                               c->own->name, strata_dtype_name(sums->dtype), strata_shape_text(sums->shape).text,
-                               (long long)c->own->n_sums);
+    return strata_graph_poison(graph, NULL, STRATA_INVALID,
+                               "metric %s: its build function returned %s %s; it must be f32 (%lld)", c->own->name,
+                               strata_dtype_name(sums->dtype), strata_shape_text(sums->shape).text, (long long)c->own->n_sums);
 }
 
 static strata_status fits_all(const strata_metric_case *c, strata_error *err) {

@@ -16,7 +16,8 @@ static strata_status choose_loss(const strata_model *model, int index, const str
         return strata_fail(err, STRATA_INVALID, "compile: the model has %d outputs; strata_model_output says the loss of each",
                            model->n_outputs);
     if (!only && !output->loss)
-        return strata_fail(err, STRATA_INVALID, "output \"%s\" has no loss; strata_model_output, or \"loss\" in its JSON, names one",
+        return strata_fail(err, STRATA_INVALID,
+                           "output \"%s\" has no loss; strata_model_output, or \"loss\" in its JSON, names one",
                            strata_output_name(model, index));
     if (given) output->loss_options = opts->loss_options;
     if (given || !output->loss)
@@ -38,8 +39,8 @@ static strata_status choose_settings(strata_model *model, const strata_compile_o
     memcpy(outputs, model->outputs, sizeof outputs);
     for (int i = 0; i < model->n_outputs; i++) STRATA_TRY(choose_loss(model, i, opts, &outputs[i], err));
     if (opts && opts->metrics && model->n_outputs > 1)
-        return strata_fail(err, STRATA_INVALID, "compile: the model has %d outputs; strata_model_output says the metrics of each",
-                           model->n_outputs);
+        return strata_fail(err, STRATA_INVALID,
+                           "compile: the model has %d outputs; strata_model_output says the metrics of each", model->n_outputs);
     memcpy(model->outputs, outputs, sizeof outputs);
     strata_status status = strata_model_choose_metrics(model, opts ? opts->metrics : NULL, err);
     if (!status && opts && opts->metrics) status = strata_model_set_metrics(&model->outputs[0], opts->metrics, err);

@@ -132,8 +132,9 @@ static strata_status find_part(const strata_dataset *dataset, strata_part_role r
     if (*out_part < 0 && only && n == 1) *out_part = last;
     strata_status status = STRATA_OK;
     if (*out_part < 0)
-        status = strata_fail(err, STRATA_DATA, "%s: the data have no %s \"%s\"; there %s: %s (strata_dataset_from_columns names them)",
-                             verb, what, name, n == 1 ? "is" : "are", n ? names.bytes : "none");
+        status = strata_fail(err, STRATA_DATA,
+                             "%s: the data have no %s \"%s\"; there %s: %s (strata_dataset_from_columns names them)", verb,
+                             what, name, n == 1 ? "is" : "are", n ? names.bytes : "none");
     strata_text_finish(&names);
     return status;
 }
@@ -177,9 +178,10 @@ strata_status strata_model_check_class_weights(const strata_model *model, const 
                                                strata_error *err) {
     const strata_output_spec *output = &model->outputs[0];
     if (model->n_outputs > 1)
-        return strata_fail(err, STRATA_INVALID,
-                           "class weights: the model has %d outputs; give examples weights instead (strata_dataset_set_weights)",
-                           model->n_outputs);
+        return strata_fail(
+            err, STRATA_INVALID,
+            "class weights: the model has %d outputs; give examples weights instead (strata_dataset_set_weights)",
+            model->n_outputs);
     const int64_t size = strata_shape_elements(label_shape(output));
     const bool one_hot = output->loss->answers == STRATA_ANSWERS_DISTRIBUTION;
     const int64_t classes = one_hot ? size : strata_output_n_classes(output);

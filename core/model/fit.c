@@ -167,8 +167,10 @@ static strata_status diagnose_batch(fit *f, const flight *done, const strata_bat
     void *x[STRATA_MAX_INPUTS] = {NULL}, *y[STRATA_MAX_OUTPUTS] = {NULL};
     strata_status status = STRATA_OK;
     bool room = true;
-    for (int i = 0; i < model->n_inputs; i++) room &= (x[i] = malloc((size_t)n * strata_input_bytes(&model->inputs[i]))) != NULL;
-    for (int i = 0; i < model->n_outputs; i++) room &= (y[i] = malloc((size_t)n * strata_label_bytes(&model->outputs[i]))) != NULL;
+    for (int i = 0; i < model->n_inputs; i++)
+        room &= (x[i] = malloc((size_t)n * strata_input_bytes(&model->inputs[i]))) != NULL;
+    for (int i = 0; i < model->n_outputs; i++)
+        room &= (y[i] = malloc((size_t)n * strata_label_bytes(&model->outputs[i]))) != NULL;
     memcpy(rng, done->rng, sizeof rng);
     set_first_row(rng, row);
     if (room) {

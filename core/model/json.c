@@ -152,12 +152,13 @@ static strata_status read_names(const strata_model *model, const strata_json *la
         STRATA_TRY(strata_json_to_string(&item, &name, err));
         out[*out_n] = strata_model_find_value(model, name);
         if (out[(*out_n)++] >= 0) continue;
-        return strata_json_fail(&item, err, STRATA_DATA,
-                                is_listed(layers, name)
-                                    ? "\"%.60s\" is this layer or one that comes after it; layers are listed in the order in which "
-                                      "they are computed, and none can take what depends on itself (a cycle)"
-                                    : "there is no input or layer \"%.60s\"",
-                                name);
+        return strata_json_fail(
+            &item, err, STRATA_DATA,
+            is_listed(layers, name)
+                ? "\"%.60s\" is this layer or one that comes after it; layers are listed in the order in which "
+                  "they are computed, and none can take what depends on itself (a cycle)"
+                : "there is no input or layer \"%.60s\"",
+            name);
     }
     return STRATA_OK;
 }
@@ -339,8 +340,8 @@ static strata_status read_answers(strata_model *model, const strata_json *root, 
 
 static strata_status read_model(const strata_json *root, strata_registry *registry, strata_model **out_model,
                                 strata_error *err) {
-    static const char *const known[] = {"label",   "input",  "input_dtype", "inputs", "layers",
-                                        "outputs", "loss", "optimizer",   "metrics"};
+    static const char *const known[] = {"label",   "input", "input_dtype", "inputs", "layers",
+                                        "outputs", "loss",  "optimizer",   "metrics"};
     const char *label = "";
     strata_json inputs;
     STRATA_TRY(strata_json_expect(root, STRATA_JSON_OBJECT, err));

@@ -35,8 +35,8 @@ void strata_model_build_calls(strata_model *model, strata_layer_context *context
         }
         for (int i = 0; i < value->n_inputs; i++) taken[i] = tensors[value->inputs[i]];
         context->mask = common_mask(masks, value);
-        tensors[v] = strata_layer_build(context, &model->list.layers[value->layer], value->number, value->name, taken,
-                                        value->n_inputs);
+        tensors[v] =
+            strata_layer_build(context, &model->list.layers[value->layer], value->number, value->name, taken, value->n_inputs);
         masks[v] = context->mask;
     }
     for (int i = 0; i < model->n_outputs; i++) {
@@ -94,8 +94,7 @@ strata_status strata_model_declare(strata_model *model, strata_error *err) {
     STRATA_TRY(strata_graph_create(&graph, err));
     strata_layer_context context = {.declaring = true};
     strata_tensor *inputs[STRATA_MAX_INPUTS], *outputs[STRATA_MAX_OUTPUTS];
-    for (int i = 0; i < model->n_inputs; i++)
-        inputs[i] = strata_model_make_input(model, graph, i, model->inputs[i].dtype, 1);
+    for (int i = 0; i < model->n_inputs; i++) inputs[i] = strata_model_make_input(model, graph, i, model->inputs[i].dtype, 1);
     strata_model_build_calls(model, &context, inputs, outputs);
     strata_status status = strata_graph_check(graph, err);
     if (!status) status = take_outputs(model, outputs, err);

@@ -40,14 +40,14 @@ static strata_status add(strata_model *model, int output, const char *name, cons
     const bool many = model->n_outputs > 1;
     strata_model_metric *m = &model->metrics.extra[model->metrics.n_extra];
     char full[256];
-    const int length = snprintf(full, sizeof full, "%s%s%.150s", many ? strata_output_name(model, output) : "", many ? "/" : "", name);
+    const int length =
+        snprintf(full, sizeof full, "%s%s%.150s", many ? strata_output_name(model, output) : "", many ? "/" : "", name);
     if (is_there(model, full)) return STRATA_OK;
     if (model->metrics.n_extra == STRATA_MAX_METRICS || length >= (int)sizeof m->name)
-        return strata_fail(err, STRATA_INVALID, "metric \"%.100s\": there can be %d metrics, with names below %zu characters", full,
-                           STRATA_MAX_METRICS, sizeof m->name);
-    *m = (strata_model_metric){.output = output,
-                               .kind = kind,
-                               .c = {.loss = spec->loss, .opts = &spec->loss_options, .output = spec->shape}};
+        return strata_fail(err, STRATA_INVALID, "metric \"%.100s\": there can be %d metrics, with names below %zu characters",
+                           full, STRATA_MAX_METRICS, sizeof m->name);
+    *m = (strata_model_metric){
+        .output = output, .kind = kind, .c = {.loss = spec->loss, .opts = &spec->loss_options, .output = spec->shape}};
     if (!kind) STRATA_TRY(strata_registry_find_metric(model->registry, name, &m->kind, &m->c, err));
     strata_status status = m->kind->check(&m->c, err);
     if (status) return strata_fail_in(err, status, "metric %s", full);
@@ -79,7 +79,8 @@ strata_status strata_model_choose_metrics(strata_model *model, const char *list,
         const strata_output_spec *output = &model->outputs[i];
         if (model->n_outputs > 1) {
             STRATA_TRY(add(model, i, "loss", &strata_metric_loss, err));
-            if (output->loss->answers != STRATA_ANSWERS_NONE) STRATA_TRY(add(model, i, "accuracy", &strata_metric_accuracy, err));
+            if (output->loss->answers != STRATA_ANSWERS_NONE)
+                STRATA_TRY(add(model, i, "accuracy", &strata_metric_accuracy, err));
         }
         STRATA_TRY(add_list(model, i, list ? list : output->metrics, err));
     }

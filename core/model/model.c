@@ -271,7 +271,8 @@ void strata_model_open_branch(strata_model *model, int branch) {
     strata_layer_list *list = open_list(model, &parent);
     const char *name = list->n ? list->layers[list->n - 1].name : "model";
     if (!list->n || !list->layers[list->n - 1].kind->branches[branch])
-        strata_model_remember(model, strata_fail(&err, STRATA_INVALID, "%s: there is no layer to begin a branch of", name), &err);
+        strata_model_remember(model, strata_fail(&err, STRATA_INVALID, "%s: there is no layer to begin a branch of", name),
+                              &err);
     else if (model->building.n_open == STRATA_MAX_NESTING)
         strata_model_remember(
             model, strata_fail(&err, STRATA_INVALID, "%s: layers are nested at most %d deep", name, STRATA_MAX_NESTING), &err);
@@ -312,7 +313,8 @@ void strata_model_add_layer(strata_model *model, const char *layer, const char *
     if (model->building.status) return;
     strata_status status = strata_registry_find_layer(model->registry, layer, &kind, &err);
     if (!status && !kind->own)
-        status = strata_fail(&err, STRATA_INVALID, "strata_model_add_layer: %s is built in; strata_model_add_%s adds it", layer, layer);
+        status = strata_fail(&err, STRATA_INVALID, "strata_model_add_layer: %s is built in; strata_model_add_%s adds it", layer,
+                             layer);
     if (status) {
         strata_model_remember(model, status, &err);
         return;

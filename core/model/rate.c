@@ -28,7 +28,8 @@ strata_status strata_model_set_learning_rate(strata_model *model, double rate, s
     STRATA_TRY(strata_model_check_compiled(model, "set_learning_rate", err));
     if (rate != STRATA_SCHEDULED_RATE && !(rate >= 0 && rate < 1e6))
         return strata_fail(err, STRATA_INVALID,
-                           "set_learning_rate: the rate is %g; it must be at least 0 and below 1e6, or STRATA_SCHEDULED_RATE", rate);
+                           "set_learning_rate: the rate is %g; it must be at least 0 and below 1e6, or STRATA_SCHEDULED_RATE",
+                           rate);
     if (model->rate.locked)
         return strata_fail(err, STRATA_INVALID,
                            "set_learning_rate: the next steps were submitted already; set the rate when epoch_end is true, or "

@@ -20,10 +20,10 @@ strata_status strata_registry_create(strata_registry **out_registry, strata_erro
     return STRATA_OK;
 }
 
-#define FREE_LIST(type, list)                                 \
-    for (type *at = (list), *next; at; at = next) {           \
-        next = at->next;                                      \
-        free(at);                                             \
+#define FREE_LIST(type, list)                       \
+    for (type *at = (list), *next; at; at = next) { \
+        next = at->next;                            \
+        free(at);                                   \
     }
 
 void strata_registry_destroy(strata_registry *registry) {
@@ -114,8 +114,9 @@ bool strata_registry_has_activation(const strata_registry *registry, const char 
 static strata_status check_name(const char *what, const char *name, strata_error *err) {
     bool right = name && *name && strlen(name) <= MOST_NAME && !strpbrk(name, "/, \"");
     if (right) return STRATA_OK;
-    return strata_fail(err, STRATA_INVALID, "%s \"%.40s\": its name must have 1 to %d characters, none of them '/', ',', '\"' or ' '",
-                       what, name ? name : "", MOST_NAME);
+    return strata_fail(err, STRATA_INVALID,
+                       "%s \"%.40s\": its name must have 1 to %d characters, none of them '/', ',', '\"' or ' '", what,
+                       name ? name : "", MOST_NAME);
 }
 
 static strata_status taken(const char *what, const char *name, strata_error *err) {
@@ -141,10 +142,11 @@ static strata_status copy_options(const char *what, const char *name, const stra
         for (size_t i = 0; i < sizeof reserved / sizeof *reserved && !wrong; i++) wrong = !strcmp(from->name, reserved[i]);
         for (int i = 0; i < n && !wrong; i++) wrong = !strcmp(out[i].name, from->name);
         if (wrong || n == most)
-            return strata_fail(err, STRATA_INVALID, "%s \"%s\", option \"%.40s\": %s", what, name, from->name,
-                               wrong ? "it is named twice, has a name of the format's own (layer, name, inputs, call, weight, loss, "
-                                       "metrics), an unknown kind, or lies outside of the options struct"
-                                     : "there are too many options");
+            return strata_fail(
+                err, STRATA_INVALID, "%s \"%s\", option \"%.40s\": %s", what, name, from->name,
+                wrong ? "it is named twice, has a name of the format's own (layer, name, inputs, call, weight, loss, "
+                        "metrics), an unknown kind, or lies outside of the options struct"
+                      : "there are too many options");
         out[n] = *from;
     }
     out[n] = (strata_option){0};
@@ -157,8 +159,9 @@ strata_status strata_layer_register(strata_registry *registry, const strata_laye
     if (!strata_registry_find_layer(registry, layer->name, &other, NULL)) return taken("layer", layer->name, err);
     if (!layer->build) return no_build("layer", layer->name, err);
     if (layer->n_inputs < -1 || layer->n_inputs > STRATA_MAX_LAYER_INPUTS)
-        return strata_fail(err, STRATA_INVALID, "layer \"%s\": n_inputs is %d; it must be 1 to %d, 0 for 1, or -1 for any number",
-                           layer->name, layer->n_inputs, STRATA_MAX_LAYER_INPUTS);
+        return strata_fail(err, STRATA_INVALID,
+                           "layer \"%s\": n_inputs is %d; it must be 1 to %d, 0 for 1, or -1 for any number", layer->name,
+                           layer->n_inputs, STRATA_MAX_LAYER_INPUTS);
     struct strata_own_layer *own = calloc(1, sizeof *own);
     if (!own) return no_memory("layer", layer->name, err);
     own->definition = *layer;
@@ -168,9 +171,9 @@ strata_status strata_layer_register(strata_registry *registry, const strata_laye
                                     .check = layer->check,
                                     .build_many = layer->build,
                                     .least_inputs = layer->n_inputs > 0 ? layer->n_inputs : 1,
-                                    .most_inputs = layer->n_inputs < 0  ? STRATA_MAX_LAYER_INPUTS
-                                                   : layer->n_inputs ? layer->n_inputs
-                                                                     : 1,
+                                    .most_inputs = layer->n_inputs < 0 ? STRATA_MAX_LAYER_INPUTS
+                                                   : layer->n_inputs   ? layer->n_inputs
+                                                                       : 1,
                                     .own = &own->definition};
     const strata_status status = copy_options("layer", layer->name, layer->options, layer->options_bytes, own->kind.options,
                                               STRATA_MAX_LAYER_OPTIONS - 1, err);

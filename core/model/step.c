@@ -114,7 +114,8 @@ static strata_tensor *output_losses(const builder *b, int output, strata_tensor 
     strata_tensor *losses = spec->loss->build(&spec->loss_options, outputs, labels);
     const strata_shape wanted = STRATA_SHAPE(b->role.batch);
     if (!losses)
-        return strata_graph_poison(b->graph, NULL, STRATA_INVALID, "loss %s: its build function returned NULL", spec->loss->name);
+        return strata_graph_poison(b->graph, NULL, STRATA_INVALID, "loss %s: its build function returned NULL",
+                                   spec->loss->name);
     if (strata_tensor_is_poison(losses)) return losses;
     if (losses->graph != b->graph || losses->dtype != STRATA_DTYPE_F32 || !strata_shape_equal(losses->shape, wanted))
         return strata_graph_poison(b->graph, NULL, STRATA_INVALID,
@@ -259,10 +260,11 @@ static void build_predict(builder *b) {
             outputs[i] = strata_graph_poison(b->graph, NULL, STRATA_INVALID, "loss %s: its predict function returned NULL",
                                              spec->loss->name);
         const strata_shape given = strata_tensor_shape(outputs[i]);
-        if (!strata_tensor_is_poison(outputs[i]) && strata_shape_elements(given) != b->role.batch * strata_shape_elements(spec->shape))
-            strata_graph_poison(b->graph, NULL, STRATA_INVALID, "loss %s: its predict function made %s of outputs (%lld, ...) of %s",
-                                spec->loss->name, strata_shape_text(given).text, (long long)b->role.batch,
-                                strata_shape_text(spec->shape).text);
+        if (!strata_tensor_is_poison(outputs[i]) &&
+            strata_shape_elements(given) != b->role.batch * strata_shape_elements(spec->shape))
+            strata_graph_poison(b->graph, NULL, STRATA_INVALID,
+                                "loss %s: its predict function made %s of outputs (%lld, ...) of %s", spec->loss->name,
+                                strata_shape_text(given).text, (long long)b->role.batch, strata_shape_text(spec->shape).text);
         if (n > 1) outputs[i] = strata_reshape(outputs[i], STRATA_SHAPE(b->role.batch, strata_shape_elements(spec->shape)));
     }
     b->step->output = n > 1 ? strata_concat(outputs, n, 1) : outputs[0];

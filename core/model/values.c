@@ -172,7 +172,8 @@ static strata_status find_call(const strata_model *model, const char *layer, con
                                int *out_layer, int *out_inputs, strata_error *err) {
     const strata_layer *open = strata_model_open_layer(model);
     STRATA_TRY(check_open(model, "strata_layer_call", err));
-    if (open) return strata_fail(err, STRATA_INVALID, "%s: it is begun and does not end, so no layer can be called", open->name);
+    if (open)
+        return strata_fail(err, STRATA_INVALID, "%s: it is begun and does not end, so no layer can be called", open->name);
     if (!model->list.n) return strata_fail(err, STRATA_INVALID, "strata_layer_call: the model has no layers");
     *out_layer = layer ? strata_model_find_layer(model, layer) : model->list.n - 1;
     if (*out_layer < 0) return strata_fail(err, STRATA_INVALID, "strata_layer_call: there is no layer \"%.60s\"", layer);
@@ -217,7 +218,8 @@ static strata_status add_output(strata_model *model, const strata_value *value, 
         return strata_fail(err, STRATA_INVALID, "output \"%s\": there are %d outputs already, which is the most", name,
                            STRATA_MAX_OUTPUTS);
     strata_output_spec *output = &model->outputs[model->n_outputs];
-    *output = (strata_output_spec){.value = index, .loss_options = opts->loss_options, .weight = opts->weight ? opts->weight : 1};
+    *output =
+        (strata_output_spec){.value = index, .loss_options = opts->loss_options, .weight = opts->weight ? opts->weight : 1};
     if (!(output->weight > 0 && output->weight <= 1e30))
         return strata_fail(err, STRATA_INVALID, "output \"%s\": weight is %g; it must be above 0", name, opts->weight);
     strata_error reason = {0};
@@ -265,7 +267,8 @@ strata_status strata_model_connect(strata_model *model, strata_error *err) {
         const strata_value *value = model->values[i];
         if (value->used) continue;
         if (value->layer < 0)
-            return strata_fail(err, STRATA_INVALID, "input \"%s\": no layer takes it; remove it, or call a layer with it", value->name);
+            return strata_fail(err, STRATA_INVALID, "input \"%s\": no layer takes it; remove it, or call a layer with it",
+                               value->name);
         return strata_fail(err, STRATA_INVALID, "%s: no layer takes what it gives, and it is no output", value->name);
     }
     for (int i = 0; i < model->list.n; i++) {

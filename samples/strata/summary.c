@@ -31,7 +31,8 @@ static void print_text(const strata_model_summary *s) {
         const strata_layer_summary *layer = &s->layers[i];
         printf("%-24s %-18s %-22s %12lld %14s", layer->name, layer->kind, strata_shape_text(layer->output).text,
                (long long)layer->parameters, readable(layer->flops).text);
-        for (int k = 0; k < layer->n_inputs && k < STRATA_MAX_SUMMARY_INPUTS; k++) printf("%s%s", k ? ", " : "  <- ", layer->inputs[k]);
+        for (int k = 0; k < layer->n_inputs && k < STRATA_MAX_SUMMARY_INPUTS; k++)
+            printf("%s%s", k ? ", " : "  <- ", layer->inputs[k]);
         putchar('\n');
     }
     printf("parameters      %lld (%sB)\n", (long long)s->parameters, readable((double)s->parameters * 4).text);

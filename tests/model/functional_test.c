@@ -35,7 +35,8 @@ static strata_model *chain(void) {
 
 static void fit_chain(strata_device *device, strata_model *model, strata_metrics *metrics, strata_array *predictions) {
     strata_dataset *data = case_dataset(50);
-    OK(strata_model_compile(model, device, &(strata_compile_options){.optimizer = strata_adam_optimizer(0.01), .seed = 3}, &err));
+    OK(strata_model_compile(model, device, &(strata_compile_options){.optimizer = strata_adam_optimizer(0.01), .seed = 3},
+                            &err));
     OK(strata_model_fit(model, data, &(strata_fit_options){.epochs = 3, .batch = 16, .seed = 2}, NULL, &err));
     OK(strata_model_evaluate(model, data, 16, metrics, &err));
     OK(strata_model_predict(model, data, 16, predictions, &err));
@@ -198,7 +199,8 @@ TEST_ON_DEVICES(functional, two_inputs_and_two_outputs_agree_with_a_reference_in
     parameters p, got;
     strata_history history = {0};
     read_parameters(model, (double *)&p);
-    OK(strata_model_fit(model, data.dataset, &(strata_fit_options){.epochs = 2, .batch = BATCH, .no_shuffle = true}, &history, &err));
+    OK(strata_model_fit(model, data.dataset, &(strata_fit_options){.epochs = 2, .batch = BATCH, .no_shuffle = true}, &history,
+                        &err));
     for (int step = 0; step < 2 * N / BATCH; step++) {
         const int first = step * BATCH % N;
         cr_assert_float_eq(history.losses[step], mean_losses(&p, &data, first, BATCH).all, 2e-5, "step %d", step);
@@ -253,8 +255,8 @@ TEST_ON_HOST(functional, two_replicas_train_as_one_device) {
         const strata_strategy_options devices = {.devices = (const char *const[]){"host", "host"}, .n_devices = replicas};
         OK(strata_strategy_create("mirrored", &devices, &strategy, &err));
         OK(strata_model_compile(
-            model, NULL,
-            &(strata_compile_options){.optimizer = strata_adam_optimizer(0.01), .seed = 4, .strategy = strategy}, &err));
+            model, NULL, &(strata_compile_options){.optimizer = strata_adam_optimizer(0.01), .seed = 4, .strategy = strategy},
+            &err));
         OK(strata_model_fit(model, data.dataset, &(strata_fit_options){.epochs = 3, .batch = BATCH, .seed = 6}, NULL, &err));
         OK(strata_model_evaluate(model, data.dataset, BATCH, &metrics[replicas - 1], &err));
         OK(strata_model_replicas_equal(model, &equal, &err));
@@ -356,7 +358,8 @@ TEST_ON_HOST(functional, the_summary_has_a_row_for_each_call) {
 
 TEST_ON_HOST(functional, pipelines_splits_and_weights_keep_inputs_together) {
     twin_data data = make_data();
-    strata_model *plain = compiled(device, strata_sgd_optimizer(0.1, 0, false)), *piped = compiled(device, strata_sgd_optimizer(0.1, 0, false)),
+    strata_model *plain = compiled(device, strata_sgd_optimizer(0.1, 0, false)),
+                 *piped = compiled(device, strata_sgd_optimizer(0.1, 0, false)),
                  *split = compiled(device, strata_sgd_optimizer(0.1, 0, false));
     const strata_fit_options fit = {.epochs = 2, .batch = BATCH, .no_shuffle = true};
     strata_array weights = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(N), 0.1, 2, 8);
@@ -406,12 +409,12 @@ TEST_ON_HOST(functional, data_that_do_not_fit_are_refused_by_name) {
     OK(strata_dataset_from_columns((strata_data_column[]){left, right}, 2, &sum, 1, &wrong, &err));
     FAILS(strata_model_evaluate(model, wrong, 0, &metrics, &err), STRATA_DATA, "no target \"kind\"");
     strata_dataset_destroy(wrong);
-    OK(strata_dataset_from_columns((strata_data_column[]){left, {"right", &d.sum, 0}}, 2,
-                                   (strata_data_column[]){sum, kind}, 2, &wrong, &err));
+    OK(strata_dataset_from_columns((strata_data_column[]){left, {"right", &d.sum, 0}}, 2, (strata_data_column[]){sum, kind}, 2,
+                                   &wrong, &err));
     FAILS(strata_model_fit(model, wrong, NULL, NULL, &err), STRATA_DATA, "input right: fit: the data's elements are (2)");
     strata_dataset_destroy(wrong);
-    OK(strata_dataset_from_columns((strata_data_column[]){left, right}, 2,
-                                   (strata_data_column[]){sum, {"kind", &d.sum, 0}}, 2, &wrong, &err));
+    OK(strata_dataset_from_columns((strata_data_column[]){left, right}, 2, (strata_data_column[]){sum, {"kind", &d.sum, 0}}, 2,
+                                   &wrong, &err));
     FAILS(strata_model_fit(model, wrong, NULL, NULL, &err), STRATA_DATA, "output kind: fit: the labels are f32");
     strata_dataset_destroy(wrong);
     ((uint8_t *)d.kind.data)[5] = CLASSES;
@@ -454,16 +457,18 @@ TEST_ON_HOST(functional, inputs_may_be_tokens_and_numbers) {
     strata_array *const inputs[] = {&tokens, &shorter};
     for (int i = 0; i < 2; i++) { /* the mean does not see padding, nor the order */
         strata_dataset *data = NULL;
-        OK(strata_dataset_from_columns((strata_data_column[]){{"words", inputs[i], 0}, {"numbers", &pair, 0}}, 2, NULL, 0, &data,
-                                       &err));
+        OK(strata_dataset_from_columns((strata_data_column[]){{"words", inputs[i], 0}, {"numbers", &pair, 0}}, 2, NULL, 0,
+                                       &data, &err));
         OK(strata_model_predict(model, data, 0, &y[i], &err));
         strata_dataset_destroy(data);
     }
     for (int i = 0; i < 2; i++) cr_assert_float_eq(((float *)y[0].data)[i], ((float *)y[1].data)[i], 1e-6);
     ((int32_t *)tokens.data)[3] = 9;
     strata_dataset *data = NULL;
-    OK(strata_dataset_from_columns((strata_data_column[]){{"numbers", &pair, 0}, {"words", &tokens, 0}}, 2, NULL, 0, &data, &err));
-    FAILS(strata_model_predict(model, data, 0, &y[0], &err), STRATA_DATA, "input words: predict: element 0, position 3: the token is 9");
+    OK(strata_dataset_from_columns((strata_data_column[]){{"numbers", &pair, 0}, {"words", &tokens, 0}}, 2, NULL, 0, &data,
+                                   &err));
+    FAILS(strata_model_predict(model, data, 0, &y[0], &err), STRATA_DATA,
+          "input words: predict: element 0, position 3: the token is 9");
     strata_dataset_destroy(data);
     for (int i = 0; i < 2; i++) strata_array_finish(&y[i]);
     strata_array_finish(&tokens);
@@ -506,24 +511,28 @@ TEST_ON_HOST(functional, a_shared_batch_norm_averages_its_calls) {
 
 TEST_ON_HOST(functional, json_that_does_not_connect_is_refused_at_its_place) {
     (void)device;
-#define IN       "{\"inputs\":[{\"name\":\"a\",\"shape\":[2]},{\"name\":\"b\",\"shape\":[3]}],\"layers\":["
+#define IN "{\"inputs\":[{\"name\":\"a\",\"shape\":[2]},{\"name\":\"b\",\"shape\":[3]}],\"layers\":["
 
     static const struct {
         const char *text, *says;
     } wrong[] = {
         {IN "{\"layer\":\"dense\",\"units\":2,\"inputs\":[\"c\"]}]}", "layers[0].inputs[0]: there is no input or layer \"c\""},
-        {IN "{\"layer\":\"dense\",\"units\":2,\"name\":\"p\",\"inputs\":[\"q\"]},{\"layer\":\"dense\",\"units\":2,\"name\":\"q\","
-            "\"inputs\":[\"p\"]}]}",
+        {IN
+         "{\"layer\":\"dense\",\"units\":2,\"name\":\"p\",\"inputs\":[\"q\"]},{\"layer\":\"dense\",\"units\":2,\"name\":\"q\","
+         "\"inputs\":[\"p\"]}]}",
          "a cycle"},
         {IN "{\"layer\":\"dense\",\"units\":2,\"name\":\"p\",\"inputs\":[\"p\"]}]}", "a cycle"},
         {IN "{\"layer\":\"dense\",\"units\":2}]}", "layers[0]: needs \"inputs\", as the model has 2 inputs"},
-        {IN "{\"layer\":\"dense\",\"units\":2,\"name\":\"p\",\"inputs\":[\"a\"]},{\"layer\":\"dense\",\"units\":2,\"name\":\"p\","
-            "\"inputs\":[\"b\"]}]}",
+        {IN
+         "{\"layer\":\"dense\",\"units\":2,\"name\":\"p\",\"inputs\":[\"a\"]},{\"layer\":\"dense\",\"units\":2,\"name\":\"p\","
+         "\"inputs\":[\"b\"]}]}",
          "layers[1]: there are two layers called \"p\""},
-        {IN "{\"layer\":\"dense\",\"units\":2,\"name\":\"a\",\"inputs\":[\"a\"]}]}", "call \"a\": an input or a call has that name"},
+        {IN "{\"layer\":\"dense\",\"units\":2,\"name\":\"a\",\"inputs\":[\"a\"]}]}",
+         "call \"a\": an input or a call has that name"},
         {IN "{\"layer\":\"dense\",\"units\":2,\"name\":\"p\",\"inputs\":[\"a\"]}],\"outputs\":[{\"name\":\"p\"}]}",
          "input \"b\": no layer takes it"},
-        {IN "{\"layer\":\"add\",\"name\":\"p\",\"inputs\":[\"a\",\"b\"]},{\"layer\":\"dense\",\"units\":1}],\"outputs\":[{\"name\":"
+        {IN "{\"layer\":\"add\",\"name\":\"p\",\"inputs\":[\"a\",\"b\"]},{\"layer\":\"dense\",\"units\":1}],\"outputs\":[{"
+            "\"name\":"
             "\"dense\"}]}",
          "p: its inputs 0 and 1 are (1,2) and (1,3); they must be equal"},
         {IN "{\"layer\":\"add\",\"name\":\"p\",\"inputs\":[\"a\"]},{\"layer\":\"dense\",\"units\":1,\"inputs\":[\"b\"]}],"
@@ -531,29 +540,35 @@ TEST_ON_HOST(functional, json_that_does_not_connect_is_refused_at_its_place) {
          "p: add takes at least 2 inputs; it was given 1"},
         {IN "{\"layer\":\"dense\",\"units\":1,\"inputs\":[\"a\",\"b\"]}],\"outputs\":[{\"name\":\"dense\"}]}",
          "dense: dense takes 1 input; it was given 2"},
-        {IN "{\"layer\":\"dense\",\"units\":1,\"inputs\":[\"a\"]},{\"call\":\"dense\",\"inputs\":[\"b\"]}],\"outputs\":[{\"name\":"
-            "\"dense\"},{\"name\":\"dense_1\"}]}",
+        {IN
+         "{\"layer\":\"dense\",\"units\":1,\"inputs\":[\"a\"]},{\"call\":\"dense\",\"inputs\":[\"b\"]}],\"outputs\":[{\"name\":"
+         "\"dense\"},{\"name\":\"dense_1\"}]}",
          "dense_1: its parameter kernel is (3,1) for this input; an earlier call made it (2,1)"},
         {IN "{\"call\":\"p\",\"inputs\":[\"a\"]}]}", "layers[0]: call: there is no layer \"p\" before this one"},
-        {IN "{\"layer\":\"concat\",\"name\":\"p\",\"inputs\":[\"a\",\"b\"]},{\"layer\":\"dense\",\"units\":1},{\"layer\":\"dense\","
+        {IN "{\"layer\":\"concat\",\"name\":\"p\",\"inputs\":[\"a\",\"b\"]},{\"layer\":\"dense\",\"units\":1},{\"layer\":"
+            "\"dense\","
             "\"units\":1,\"inputs\":[\"p\"]}],\"outputs\":[{\"name\":\"dense\"}]}",
          "dense_1: no layer takes what it gives"},
         {IN "{\"layer\":\"concat\",\"name\":\"p\",\"inputs\":[\"a\",\"b\"]},{\"layer\":\"dense\",\"units\":1}],\"outputs\":[]}",
          "it has no outputs"},
-        {IN "{\"layer\":\"concat\",\"name\":\"p\",\"inputs\":[\"a\",\"b\"]},{\"layer\":\"dense\",\"units\":1}],\"outputs\":[{\"name\":"
+        {IN "{\"layer\":\"concat\",\"name\":\"p\",\"inputs\":[\"a\",\"b\"]},{\"layer\":\"dense\",\"units\":1}],\"outputs\":[{"
+            "\"name\":"
             "\"y\"}]}",
          "outputs[0]: there is no layer \"y\"; \"value\" names one"},
-        {IN "{\"layer\":\"concat\",\"name\":\"p\",\"inputs\":[\"a\",\"b\"]},{\"layer\":\"dense\",\"units\":1}],\"outputs\":[{\"name\":"
+        {IN "{\"layer\":\"concat\",\"name\":\"p\",\"inputs\":[\"a\",\"b\"]},{\"layer\":\"dense\",\"units\":1}],\"outputs\":[{"
+            "\"name\":"
             "\"dense\"},{\"name\":\"dense\"}]}",
          "outputs[1]: there are two outputs called \"dense\""},
-        {IN "{\"layer\":\"concat\",\"name\":\"p\",\"inputs\":[\"a\",\"b\"]},{\"layer\":\"dense\",\"units\":1}],\"outputs\":[{\"name\":"
+        {IN "{\"layer\":\"concat\",\"name\":\"p\",\"inputs\":[\"a\",\"b\"]},{\"layer\":\"dense\",\"units\":1}],\"outputs\":[{"
+            "\"name\":"
             "\"dense\"},{\"name\":\"p\"}],\"loss\":\"mse\"}",
          "is of models with one output"},
         {"{\"inputs\":[{\"name\":\"a\",\"shape\":[2]},{\"name\":\"a\",\"shape\":[2]}],\"layers\":[]}",
          "inputs[1]: input \"a\": an input or a call has that name already"},
         {"{\"inputs\":[{\"name\":\"a\",\"shape\":[2],\"dtype\":\"f16\"}],\"layers\":[]}", "inputs are f32 or i32"},
         {"{\"inputs\":[{\"name\":\"a\",\"shape\":[2]}],\"input\":[2],\"layers\":[]}", "input: is of models without \"inputs\""},
-        {"{\"input\":[2],\"layers\":[{\"layer\":\"dense\",\"units\":1}],\"outputs\":[]}", "outputs: is of models with \"inputs\""},
+        {"{\"input\":[2],\"layers\":[{\"layer\":\"dense\",\"units\":1}],\"outputs\":[]}",
+         "outputs: is of models with \"inputs\""},
         {"{\"input\":[2],\"layers\":[{\"layer\":\"add\"},{\"layer\":\"dense\",\"units\":1}]}", "add takes at least 2 inputs"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

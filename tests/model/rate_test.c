@@ -45,7 +45,8 @@ static void fit(strata_model *model, strata_fit_options opts) {
 }
 
 TEST_ON_DEVICES(rate, the_next_step_has_what_the_callback_sets) {
-    strata_model *scheduled = case_model(device, stepped(), 1), *set = case_model(device, strata_sgd_optimizer(rates[0], 0.9, false), 1);
+    strata_model *scheduled = case_model(device, stepped(), 1),
+                 *set = case_model(device, strata_sgd_optimizer(rates[0], 0.9, false), 1);
     int calls = 0;
     fit(scheduled, (strata_fit_options){0});
     fit(set, (strata_fit_options){.wait_each_step = true, .on_progress = set_next, .user = &calls});

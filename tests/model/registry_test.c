@@ -22,18 +22,19 @@ typedef struct power_options {
     double exponent;
     const char *bend;
 } power_options;
-static const strata_option power_table[] = {
-    {"exponent", STRATA_OPTION_NUMBER, offsetof(power_options, exponent), 1, 4, true},
-    {"bend", STRATA_OPTION_ACTIVATION, offsetof(power_options, bend), 0, 0, false},
-    {0}};
+static const strata_option power_table[] = {{"exponent", STRATA_OPTION_NUMBER, offsetof(power_options, exponent), 1, 4, true},
+                                            {"bend", STRATA_OPTION_ACTIVATION, offsetof(power_options, bend), 0, 0, false},
+                                            {0}};
 
 static strata_tensor *power_build(const void *options, strata_layer_context *context, strata_tensor *const *inputs, int n) {
     const power_options *opts = options;
     strata_tensor *x = inputs[0];
     strata_graph *graph = strata_tensor_graph(x);
     const strata_shape shape = strata_tensor_shape(x);
-    if (n != 1 || shape.rank < 2) return strata_graph_fail(graph, STRATA_INVALID, "x is %s; it needs channels", strata_shape_text(shape).text);
-    strata_tensor *gain = strata_layer_parameter(context, graph, "gain", STRATA_SHAPE(shape.dims[shape.rank - 1]), "ones", 0, 0);
+    if (n != 1 || shape.rank < 2)
+        return strata_graph_fail(graph, STRATA_INVALID, "x is %s; it needs channels", strata_shape_text(shape).text);
+    strata_tensor *gain =
+        strata_layer_parameter(context, graph, "gain", STRATA_SHAPE(shape.dims[shape.rank - 1]), "ones", 0, 0);
     strata_tensor *power = strata_pow(strata_abs(x), strata_scalar(graph, strata_tensor_dtype(x), opts->exponent));
     return strata_mul(strata_mul(power, strata_activation_apply(opts->bend, x)), strata_cast(gain, strata_tensor_dtype(x)));
 }
@@ -103,7 +104,8 @@ static strata_model *make_model(strata_registry *registry) {
 static const char json[] =
     "{\"label\":\"\",\"input\":[3],\"layers\":[{\"layer\":\"dense\",\"name\":\"dense\",\"units\":4,\"activation\":\"mish\"},"
     "{\"layer\":\"power\",\"name\":\"power\",\"exponent\":2,\"bend\":\"tanh\"},"
-    "{\"layer\":\"dense\",\"name\":\"dense_1\",\"units\":1}],\"loss\":{\"name\":\"quartic\",\"scale\":2},\"metrics\":[\"spread\"]}";
+    "{\"layer\":\"dense\",\"name\":\"dense_1\",\"units\":1}],\"loss\":{\"name\":\"quartic\",\"scale\":2},\"metrics\":["
+    "\"spread\"]}";
 
 static strata_dataset *make_data(void) {
     strata_dataset *dataset = NULL;
@@ -236,8 +238,9 @@ static strata_tensor *weave_build(const void *options, strata_layer_context *con
 
 TEST_ON_HOST(registry, an_own_layer_may_take_any_number_of_inputs) {
     const strata_layer_definition weave = {.name = "weave", .n_inputs = -1, .build = weave_build};
-    static const char text[] = "{\"inputs\":[{\"name\":\"a\",\"shape\":[2]},{\"name\":\"b\",\"shape\":[2]}],\"layers\":[{\"layer\":"
-                               "\"weave\",\"inputs\":[\"a\",\"b\",\"a\"]}],\"outputs\":[{\"name\":\"weave\",\"loss\":\"mse\"}]}";
+    static const char text[] =
+        "{\"inputs\":[{\"name\":\"a\",\"shape\":[2]},{\"name\":\"b\",\"shape\":[2]}],\"layers\":[{\"layer\":"
+        "\"weave\",\"inputs\":[\"a\",\"b\",\"a\"]}],\"outputs\":[{\"name\":\"weave\",\"loss\":\"mse\"}]}";
     strata_registry *registry = make_registry();
     strata_model *model = NULL;
     strata_dataset *data = NULL;
@@ -266,11 +269,11 @@ TEST_ON_HOST(registry, a_model_says_what_is_not_registered) {
     strata_metrics metrics;
     train(device, model, &compile, &metrics);
     OK(strata_model_save(model, test_path("own.strata"), &err));
-    FAILS(strata_model_load(test_path("own.strata"), &none, &err), STRATA_DATA, "one of your own is registered by strata_loss_register");
+    FAILS(strata_model_load(test_path("own.strata"), &none, &err), STRATA_DATA,
+          "one of your own is registered by strata_loss_register");
     OK(strata_registry_create(&empty, &err));
     OK(strata_loss_register(empty, &quartic, &err));
-    FAILS(strata_model_load_with(empty, test_path("own.strata"), &none, &err), STRATA_DATA,
-          "there is no metric \"spread\"");
+    FAILS(strata_model_load_with(empty, test_path("own.strata"), &none, &err), STRATA_DATA, "there is no metric \"spread\"");
     OK(strata_metric_register(empty, &spread, &err));
     FAILS(strata_model_load_with(empty, test_path("own.strata"), &none, &err), STRATA_DATA,
           "layers[0]: dense: there is no activation \"mish\"");
@@ -361,7 +364,8 @@ TEST_ON_HOST(registry, errors_of_losses_metrics_and_activations_name_them) {
         strata_dataset *data = NULL;
         strata_metrics metrics;
         OK(strata_loss_register(registry, &(strata_loss_definition){.name = "whole", .build = whole_loss}, &err));
-        OK(strata_metric_register(registry, &(strata_metric_definition){.name = "long", .n_sums = 3, .build = long_sums}, &err));
+        OK(strata_metric_register(registry, &(strata_metric_definition){.name = "long", .n_sums = 3, .build = long_sums},
+                                  &err));
         OK(strata_activation_register(registry, "nothing", no_activation, &err));
         OK(strata_model_create(STRATA_SHAPE(3), &model, &err));
         OK(strata_model_set_registry(model, registry, &err));
@@ -406,7 +410,9 @@ TEST_ON_HOST(registry, options_out_of_range_are_refused_in_c_and_json) {
 
 Test(registry, definitions_that_are_not_complete_are_refused) {
     strata_registry *registry = make_registry();
-    static const strata_option twice[] = {{"a", STRATA_OPTION_INT, 0, 0, 1, false}, {"a", STRATA_OPTION_INT, 0, 0, 1, false}, {0}},
+    static const strata_option twice[] = {{"a", STRATA_OPTION_INT, 0, 0, 1, false},
+                                          {"a", STRATA_OPTION_INT, 0, 0, 1, false},
+                                          {0}},
                                beyond[] = {{"a", STRATA_OPTION_INT, 4, 0, 1, false}, {0}},
                                reserved[] = {{"inputs", STRATA_OPTION_INT, 0, 0, 1, false}, {0}};
     const strata_layer_definition layers[] = {
@@ -425,11 +431,12 @@ Test(registry, definitions_that_are_not_complete_are_refused) {
     FAILS(strata_activation_register(registry, "relu", mish, &err), STRATA_INVALID, "there is one of that name");
     FAILS(strata_activation_register(registry, "mish", mish, &err), STRATA_INVALID, "there is one of that name");
     FAILS(strata_activation_register(registry, "own", NULL, &err), STRATA_INVALID, "no build function");
-    FAILS(strata_loss_register(registry, &(strata_loss_definition){.name = "mse", .build = quartic_build}, &err), STRATA_INVALID,
-          "there is one of that name");
-    FAILS(strata_loss_register(registry, &(strata_loss_definition){.name = "own"}, &err), STRATA_INVALID, "no build function");
-    FAILS(strata_metric_register(registry, &(strata_metric_definition){.name = "loss", .n_sums = 1, .build = spread_build}, &err),
+    FAILS(strata_loss_register(registry, &(strata_loss_definition){.name = "mse", .build = quartic_build}, &err),
           STRATA_INVALID, "there is one of that name");
+    FAILS(strata_loss_register(registry, &(strata_loss_definition){.name = "own"}, &err), STRATA_INVALID, "no build function");
+    FAILS(
+        strata_metric_register(registry, &(strata_metric_definition){.name = "loss", .n_sums = 1, .build = spread_build}, &err),
+        STRATA_INVALID, "there is one of that name");
     FAILS(strata_metric_register(registry, &(strata_metric_definition){.name = "own", .build = spread_build}, &err),
           STRATA_INVALID, "n_sums is 0");
     strata_registry_destroy(registry);
