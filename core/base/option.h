@@ -15,8 +15,8 @@ struct strata_json_writer;
  * nearest. Strings live as long as the document. */
 STRATA_MUST_USE strata_status strata_options_read(const struct strata_json *object, const strata_option *table,
                                                   const char *const *also, size_t n_also, void *options, strata_error *err);
-/* The same checks for options that are in the struct already: those that are required, and those that are not zero, are in their
- * ranges. INVALID with the option's name. */
+/* The same checks for options that are in the struct already: those that are required, and those that are not zero, are in
+ * their ranges. INVALID with the option's name. */
 STRATA_MUST_USE strata_status strata_options_check(const strata_option *table, const void *options, strata_error *err);
 /* The bytes of an option's field. */
 size_t strata_option_bytes(strata_option_kind kind);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * add, multiply, concat: layers with several inputs. Padding stays where it is, as the model sees to that all inputs agree on it. */
+ * add, multiply, concat: layers with several inputs. Padding stays where it is; the model drops it where the inputs differ in
+ * it. */
 #include <stddef.h>
 
 #include "core/graph/graph.h"

@@ -208,8 +208,8 @@ static strata_status check_pairs(const strata_layer_kind *kind, const void *opti
     return STRATA_OK;
 }
 
-/* What the kind checks. A kind knows the built-in activations alone: where an option names one of the user's own, the kind is shown a
- * copy of the options that names a built-in one. */
+/* What the kind checks. A kind knows the built-in activations alone: where an option names one of the user's own, the kind is
+ * shown a copy of the options that names a built-in one. */
 static strata_status check_options(const strata_model *model, const strata_layer *layer, strata_error *err) {
     const strata_layer_kind *kind = layer->kind;
     STRATA_TRY(check_pairs(kind, layer->options, err));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Inside of the model. Users see strata/model.h. Reading order: model.c (a list of layers), values.c (which layer is
- * called with what), layers.c (their parameters, their graph), compile.c (variables on each device of the strategy), shards.c (which part of the parameters each device updates),
- * step.c (the graphs of a training, an evaluation and a prediction step), gradients.c and update.c (parts of these),
- * programs.c (their executables), fit.c, validation.c, agree.c, evaluate.c, summary.c, times.c, json.c, file.c.
+ * called with what), layers.c (their parameters, their graph), compile.c (variables on each device of the strategy), shards.c
+ * (which part of the parameters each device updates), step.c (the graphs of a training, an evaluation and a prediction step),
+ * gradients.c and update.c (parts of these), programs.c (their executables), fit.c, validation.c, agree.c, evaluate.c,
+ * summary.c, times.c, json.c, file.c.
  *
  * All parameters lie in one flat range of f32, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements; so
  * do gradients and optimizer slots, and one kernel updates all. A range that is larger than what the devices bind in one piece
@@ -333,7 +334,8 @@ struct strata_model {
  * context->declaring. */
 void strata_model_build_calls(strata_model *model, strata_layer_context *context, strata_tensor *const *inputs,
                               strata_tensor **outputs);
-/* A graph's input for an input of the model, of `batch` examples. Inputs of programs are called "x", "x1", ..., labels "y", "y1", ... */
+/* A graph's input for an input of the model, of `batch` examples. Inputs of programs are called "x", "x1", ..., labels "y",
+ * "y1", ... */
 strata_tensor *strata_model_make_input(const strata_model *model, strata_graph *graph, int input, strata_dtype dtype,
                                        int64_t batch);
 typedef struct strata_slot_text {
@@ -387,8 +389,8 @@ void strata_model_close_branch(strata_model *model);
 /* Adds a layer with a copy of its options; the model keeps the first error. name NULL: one is made. */
 void strata_model_add(strata_model *model, const strata_layer_kind *kind, const char *name, const void *options);
 
-/* step.c, with step.h, gradients.c and update.c: the graph of a step. layers: [calls of layers] takes what each costs; NULL: not
- * asked for. */
+/* step.c, with step.h, gradients.c and update.c: the graph of a step. layers: [calls of layers] takes what each costs; NULL:
+ * not asked for. */
 STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind,
                                                 strata_step_role role, strata_layer_cost *layers, strata_error *err);
 
@@ -440,8 +442,8 @@ int64_t strata_output_n_classes(const strata_output_spec *output);
 /* The parts of elements that batches are made of. targets: those too. */
 void strata_model_batch_parts(const strata_model *model, const strata_dataset *dataset, const strata_model_feed *feed,
                               bool targets, strata_batches_options *opts);
-/* metrics.c: takes the list of names over; finds what each metric needs, once losses and outputs are known. list: instead of the
- * names of the only output; NULL: those. */
+/* metrics.c: takes the list of names over; finds what each metric needs, once losses and outputs are known. list: instead of
+ * the names of the only output; NULL: those. */
 STRATA_MUST_USE strata_status strata_model_set_metrics(strata_output_spec *output, const char *names, strata_error *err);
 STRATA_MUST_USE strata_status strata_model_choose_metrics(strata_model *model, const char *list, strata_error *err);
 /* A batch's words, behind loss and accuracy (2). outputs, labels: [n_outputs] */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a model computes: values, each an input or what a call of a layer gives. A functional model is given them one by one. Those
- * of a sequential model are made from its list of layers, each of which is called with what the one before gives. */
+ * What a model computes: values, each an input or what a call of a layer gives. A functional model is given them one by one.
+ * Those of a sequential model are made from its list of layers, each of which is called with what the one before gives. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -48,25 +48,26 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_set_registry(strata_model 
  *     const strata_value *left = strata_model_input(model, "left", STRATA_SHAPE(4), STRATA_DTYPE_F32);
  *     const strata_value *right = strata_model_input(model, "right", STRATA_SHAPE(4), STRATA_DTYPE_F32);
  *     strata_model_add_dense(model, (strata_dense_options){.units = 8, .activation = "relu", .name = "shared"});
- *     const strata_value *sides[] = {strata_layer_call(model, "shared", &left, 1), strata_layer_call(model, "shared", &right, 1)};
+ *     const strata_value *sides[] = {strata_layer_call(model, "shared", &left, 1), strata_layer_call(model, "shared", &right,
+ * 1)};
  *     strata_model_add_concat(model, (strata_concat_options){0});
  *     const strata_value *both = strata_layer_call(model, NULL, sides, 2);
  *     strata_model_output(model, both, (strata_output_options){.name = "same", .loss = "mse"});
  *
- * A call of a layer gives a value, which other calls take. Layers are added as to a sequential model, and are called by name; what
- * a sequential model does with its layers is a chain of such calls. The parameters of a layer that is called several times are
- * the same in all calls, and their gradients add up. Data are found by the names of inputs and outputs
- * (strata_dataset_from_columns). As in building a sequential model, the calls do not fail by themselves: the model keeps the first
- * error, and strata_model_compile returns it. INVALID for shapes that do not fit, two inputs, calls, layers or outputs of one name,
- * an input that no layer takes, a layer that is not called, a value that nothing takes and that is no output, or an output without
- * a loss. A value belongs to its model. */
+ * A call of a layer gives a value, which other calls take. Layers are added as to a sequential model, and are called by name;
+ * what a sequential model does with its layers is a chain of such calls. The parameters of a layer that is called several times
+ * are the same in all calls, and their gradients add up. Data are found by the names of inputs and outputs
+ * (strata_dataset_from_columns). As in building a sequential model, the calls do not fail by themselves: the model keeps the
+ * first error, and strata_model_compile returns it. INVALID for shapes that do not fit, two inputs, calls, layers or outputs of
+ * one name, an input that no layer takes, a layer that is not called, a value that nothing takes and that is no output, or an
+ * output without a loss. A value belongs to its model. */
 typedef struct strata_value strata_value;
 STRATA_API STRATA_MUST_USE strata_status strata_model_create_functional(strata_model **out_model, strata_error *err);
 /* shape: of one example. dtype: f32, or i32 for tokens. NULL after an error, which all calls here accept as a value. */
 STRATA_API const strata_value *strata_model_input(strata_model *model, const char *name, strata_shape shape,
                                                   strata_dtype dtype);
-/* Calls a layer of the model, NULL: the one that was added last, with n inputs. The value has the layer's name; of further calls
- * that name and a number: "shared_1". */
+/* Calls a layer of the model, NULL: the one that was added last, with n inputs. The value has the layer's name; of further
+ * calls that name and a number: "shared_1". */
 STRATA_API const strata_value *strata_layer_call(strata_model *model, const char *layer, const strata_value *const *inputs,
                                                  int n_inputs);
 typedef struct strata_output_options {
@@ -185,8 +186,8 @@ typedef struct strata_metrics {
     double accuracy;
     /* How many examples were measured. */
     int64_t examples;
-    /* The metrics that compile or the JSON asked for: [n]. A name lives as long as the model. Those of a model with several outputs
-     * begin with the output's name: "name/auc". */
+    /* The metrics that compile or the JSON asked for: [n]. A name lives as long as the model. Those of a model with several
+     * outputs begin with the output's name: "name/auc". */
     int n;
     struct {
         const char *name;
@@ -264,8 +265,8 @@ typedef struct strata_fit_options {
      * ones while they are at these, for which programs have twice as many slots of input and output memory. What is trained
      * has the same bits. */
     int64_t steps_per_execution;
-    /* Prepare a step only when the one before it is done and on_progress has returned, which may then set the learning rate of the
-     * very next step. The device waits for the host meanwhile, and steps_per_execution gives it one step at a time. */
+    /* Prepare a step only when the one before it is done and on_progress has returned, which may then set the learning rate of
+     * the very next step. The device waits for the host meanwhile, and steps_per_execution gives it one step at a time. */
     bool wait_each_step;
     /* Evaluated after each epoch in batches of `batch`; borrowed. The bits of what is trained are the same with it and without.
      * Each of several workers evaluates all of it, and where a loss decides something it is rank 0's. NULL: none. */
@@ -313,11 +314,12 @@ STRATA_API void strata_history_finish(strata_history *history);
 
 /* The learning rate of the next training step; 0: the model is not compiled. */
 STRATA_API double strata_model_learning_rate(const strata_model *model);
-/* Sets the learning rate of the next training step and all after it, in place of the optimizer's schedule, whose steps go on being
- * counted: with STRATA_SCHEDULED_RATE the schedule goes on as if nothing had been set. Checkpoints keep it. Between fits, in
- * on_progress at an epoch's end, and, where the fit has wait_each_step, in on_progress after any step: the next step uses it. With
- * several workers each may call it, and rank 0's rate becomes that of all before the next step. Fails: INVALID for a rate below 0
- * or from 1e6 on, a model that is not compiled, and in on_progress at other times, as the next steps were submitted already. */
+/* Sets the learning rate of the next training step and all after it, in place of the optimizer's schedule, whose steps go on
+ * being counted: with STRATA_SCHEDULED_RATE the schedule goes on as if nothing had been set. Checkpoints keep it. Between fits,
+ * in on_progress at an epoch's end, and, where the fit has wait_each_step, in on_progress after any step: the next step uses
+ * it. With several workers each may call it, and rank 0's rate becomes that of all before the next step. Fails: INVALID for a
+ * rate below 0 or from 1e6 on, a model that is not compiled, and in on_progress at other times, as the next steps were
+ * submitted already. */
 #define STRATA_SCHEDULED_RATE (-1.0)
 STRATA_API STRATA_MUST_USE strata_status strata_model_set_learning_rate(strata_model *model, double rate, strata_error *err);
 
@@ -378,7 +380,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_sha256(strata_model *model
 STRATA_API STRATA_MUST_USE strata_status strata_model_save(strata_model *model, const char *path, strata_error *err);
 /* Makes the model of a file; its parameters wait on the host until compile. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load(const char *path, strata_model **out_model, strata_error *err);
-/* The same of a model that uses what is registered. A name in the file that is not registered is DATA, and the message says it. */
+/* The same of a model that uses what is registered. A name in the file that is not registered is DATA, and the message says it.
+ * */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load_with(strata_registry *registry, const char *path,
                                                                 strata_model **out_model, strata_error *err);
 

@@ -52,7 +52,8 @@ STRATA_API void strata_element_finish(strata_element *element); /* NULL and a ze
 
 /* What a part of an element is for. */
 typedef enum strata_part_role {
-    /* What its place says: the first part is an input, the second a target, the third the weight if it is one f32 an example. */
+    /* What its place says: the first part is an input, the second a target, the third the weight if it is one f32 an example.
+     * */
     STRATA_PART_BY_PLACE = 0,
     STRATA_PART_INPUT,  /* a model takes it                             */
     STRATA_PART_TARGET, /* what an output of the model is compared with */
@@ -68,8 +69,8 @@ typedef struct strata_element_spec {
     } parts[STRATA_MAX_PARTS];
     /* The first axis of each part counts examples. */
     bool is_batch;
-    /* Of each part: its role, and its name, by which a model with several inputs or outputs finds it ("": it has none). The first
-     * part is always an input, and the second a target unless its role is another. */
+    /* Of each part: its role, and its name, by which a model with several inputs or outputs finds it ("": it has none). The
+     * first part is always an input, and the second a target unless its role is another. */
     strata_part_role roles[STRATA_MAX_PARTS];
     char names[STRATA_MAX_PARTS][STRATA_MAX_PART_NAME];
 } strata_element_spec;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layers, losses, metrics and activations of one's own. They are registered by name in a registry, and models that are made with
- * it use them as they use built-in ones: in C, in JSON, and in files, which keep the name and the options, not the functions.
- * A program that loads such a file registers the same names first. samples/own_layer.c is the whole of one:
+ * Layers, losses, metrics and activations of one's own. They are registered by name in a registry, and models that are made
+ * with it use them as they use built-in ones: in C, in JSON, and in files, which keep the name and the options, not the
+ * functions. A program that loads such a file registers the same names first. samples/own_layer.c is the whole of one:
  *
  *     strata_registry_create(&registry, &err);
  *     strata_layer_register(registry, &(strata_layer_definition){.name = "scale", .build = build}, &err);
@@ -50,11 +50,11 @@ typedef struct strata_layer_definition {
     size_t options_bytes;
     /* The fields of that struct, at most 15, of which none is called "layer", "name" or "inputs". NULL: it has no options. */
     const strata_option *options;
-    /* Each place (n, ...) of the output depends on the same place of the input alone, so padding (an embedding's mask_zero) stays
-     * where it is. */
+    /* Each place (n, ...) of the output depends on the same place of the input alone, so padding (an embedding's mask_zero)
+     * stays where it is. */
     bool keeps_mask;
-    /* Refuses options that are wrong together; each by itself is in its range already. The message need not name the layer. NULL:
-     * there is nothing to check. */
+    /* Refuses options that are wrong together; each by itself is in its range already. The message need not name the layer.
+     * NULL: there is nothing to check. */
     strata_status (*check)(const void *options, strata_error *err);
     /* inputs: [n_inputs] tensors (N, ...), of strata_layer_dtype unless they are integers. Returns the output (N, ...). */
     strata_tensor *(*build)(const void *options, strata_layer_context *context, strata_tensor *const *inputs, int n_inputs);

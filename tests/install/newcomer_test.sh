@@ -43,7 +43,8 @@ done
 # Of three outputs each a number must have fallen, or be high.
 awk '/^epoch 30:/ { found = 1; exit !($NF > 0.9) } END { if (!found) exit 1 }' "$work/own_data.txt" ||
     fail "own_data has not learned: $(cat "$work/own_data.txt")"
-awk '/^step 0:/ { first = $NF } /^step 150:/ { last = $NF } END { exit !(last > 0 && last < 0.8 * first) }' "$work/two_replicas.txt" ||
+awk '/^step 0:/ { first = $NF } /^step 150:/ { last = $NF } END { exit !(last > 0 && last < 0.8 * first) }' \
+    "$work/two_replicas.txt" ||
     fail "two_replicas has not learned: $(cat "$work/two_replicas.txt")"
 awk '/^loss/ { found = 1; exit !($NF == "last" && $7 < 0.9 * $2) } END { if (!found) exit 1 }' "$work/own_layer.txt" ||
     fail "own_layer has not learned: $(cat "$work/own_layer.txt")"

@@ -60,8 +60,8 @@ TEST_ON_DEVICES(functional, a_chain_has_the_bits_of_a_sequential_model) {
 }
 
 /* ---- two inputs, a shared layer, two outputs ----
- * left (3), right (3) share h(v) = tanh(v W + b), of 4 units. sum = (h(left) + h(right)) U + c, 2 numbers, by mse. kind = concat(
- * h(left), h(right)) V + d, 3 classes, by sparse_categorical_crossentropy, which counts half. */
+ * left (3), right (3) share h(v) = tanh(v W + b), of 4 units. sum = (h(left) + h(right)) U + c, 2 numbers, by mse. kind =
+ * concat( h(left), h(right)) V + d, 3 classes, by sparse_categorical_crossentropy, which counts half. */
 
 enum { SIDE = 3, HIDDEN = 4, NUMBERS = 2, CLASSES = 3, N = 24, BATCH = 8 };
 
