@@ -125,7 +125,7 @@ static strata_status find_part(const strata_dataset *dataset, strata_part_role r
     *out_part = -1;
     for (int i = 0; i < spec->n_parts; i++) {
         if (strata_spec_role(spec, i) != role) continue;
-        strata_text_add(&names, "%s\"%s\"", n++ ? ", " : "", spec->names[i]);
+        strata_text_add(&names, *spec->names[i] ? "%s\"%s\"" : "%sone without a name%s", n++ ? ", " : "", spec->names[i]);
         last = i;
         if (!strcmp(spec->names[i], name)) *out_part = i;
     }
