@@ -120,21 +120,24 @@ static strata_status find_part(const strata_dataset *dataset, strata_part_role r
                                const char *verb, int *out_part, strata_error *err) {
     const strata_element_spec *spec = &dataset->spec;
     const char *const what = role == STRATA_PART_INPUT ? "input" : "target";
-    strata_text names = {0};
     int n = 0, last = -1;
     *out_part = -1;
     for (int i = 0; i < spec->n_parts; i++) {
         if (strata_spec_role(spec, i) != role) continue;
-        strata_text_add(&names, *spec->names[i] ? "%s\"%s\"" : "%sone without a name%s", n++ ? ", " : "", spec->names[i]);
+        n++;
         last = i;
         if (!strcmp(spec->names[i], name)) *out_part = i;
     }
     if (*out_part < 0 && only && n == 1) *out_part = last;
-    strata_status status = STRATA_OK;
-    if (*out_part < 0)
-        status = strata_fail(err, STRATA_DATA,
-                             "%s: the data have no %s \"%s\"; there %s: %s (strata_dataset_from_columns names them)", verb,
-                             what, name, n == 1 ? "is" : "are", n ? names.bytes : "none");
+    if (*out_part >= 0) return STRATA_OK;
+    strata_text names = {0};
+    for (int i = 0; i < spec->n_parts; i++)
+        if (strata_spec_role(spec, i) == role)
+            strata_text_add(&names, *spec->names[i] ? "%s\"%s\"" : "%sone without a name%s", names.bytes ? ", " : "",
+                            spec->names[i]);
+    const strata_status status =
+        strata_fail(err, STRATA_DATA, "%s: the data have no %s \"%s\"; there %s: %s (strata_dataset_from_columns names them)",
+                    verb, what, name, n == 1 ? "is" : "are", names.bytes ? names.bytes : "none");
     strata_text_finish(&names);
     return status;
 }

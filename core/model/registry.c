@@ -53,23 +53,22 @@ static strata_status no_such(const char *what, const char *name, const strata_te
                        what, name, names->bytes ? names->bytes : "none", what);
 }
 
+static const strata_layer_kind *look_up_layer(const strata_registry *registry, const char *name) {
+    for (int i = 0; i < strata_n_layer_kinds; i++)
+        if (!strcmp(strata_layer_kinds[i]->name, name)) return strata_layer_kinds[i];
+    for (const struct strata_own_layer *own = registry ? registry->layers : NULL; own; own = own->next)
+        if (!strcmp(own->kind.name, name)) return &own->kind;
+    return NULL;
+}
+
 strata_status strata_registry_find_layer(const strata_registry *registry, const char *name, const strata_layer_kind **out_kind,
                                          strata_error *err) {
     strata_text names = {0};
-    for (int i = 0; i < strata_n_layer_kinds; i++) {
-        strata_text_add(&names, "%s%s", i ? ", " : "", strata_layer_kinds[i]->name);
-        if (strcmp(strata_layer_kinds[i]->name, name) != 0) continue;
-        *out_kind = strata_layer_kinds[i];
-        strata_text_finish(&names);
-        return STRATA_OK;
-    }
-    for (struct strata_own_layer *own = registry ? registry->layers : NULL; own; own = own->next) {
+    *out_kind = look_up_layer(registry, name);
+    if (*out_kind) return STRATA_OK;
+    for (int i = 0; i < strata_n_layer_kinds; i++) strata_text_add(&names, "%s%s", i ? ", " : "", strata_layer_kinds[i]->name);
+    for (const struct strata_own_layer *own = registry ? registry->layers : NULL; own; own = own->next)
         strata_text_add(&names, ", %s", own->kind.name);
-        if (strcmp(own->kind.name, name) != 0) continue;
-        *out_kind = &own->kind;
-        strata_text_finish(&names);
-        return STRATA_OK;
-    }
     const strata_status status = no_such("layer", name, &names, err);
     strata_text_finish(&names);
     return status;
@@ -154,9 +153,8 @@ static strata_status copy_options(const char *what, const char *name, const stra
 }
 
 strata_status strata_layer_register(strata_registry *registry, const strata_layer_definition *layer, strata_error *err) {
-    const strata_layer_kind *other;
     STRATA_TRY(check_name("layer", layer->name, err));
-    if (!strata_registry_find_layer(registry, layer->name, &other, NULL)) return taken("layer", layer->name, err);
+    if (look_up_layer(registry, layer->name)) return taken("layer", layer->name, err);
     if (!layer->build) return no_build("layer", layer->name, err);
     if (layer->n_inputs < -1 || layer->n_inputs > STRATA_MAX_LAYER_INPUTS)
         return strata_fail(err, STRATA_INVALID,
