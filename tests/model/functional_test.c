@@ -577,6 +577,28 @@ TEST_ON_HOST(functional, json_that_does_not_connect_is_refused_at_its_place) {
     }
 }
 
+/* Every byte of the description is left out once, and once becomes each of some others. */
+TEST_ON_HOST(functional, a_damaged_description_is_refused_or_is_a_model) {
+    static const char others[] = "\"[]{},:01x";
+    char text[sizeof twins_json];
+    int n_refused = 0;
+    (void)device;
+    for (size_t i = 0; i + 1 < sizeof twins_json; i++)
+        for (size_t k = 0; k < sizeof others; k++) {
+            strata_model *model = NULL;
+            memcpy(text, twins_json, sizeof text);
+            if (others[k])
+                text[i] = others[k];
+            else
+                memmove(text + i, text + i + 1, sizeof text - i - 1);
+            const strata_status status = strata_model_from_json(text, strlen(text), "m.json", &model, &err);
+            cr_assert(status == STRATA_OK || status == STRATA_DATA, "%s: %s", err.message, text);
+            n_refused += status != STRATA_OK;
+            strata_model_destroy(model);
+        }
+    cr_assert_gt(n_refused, 1000);
+}
+
 static strata_model *begin(const strata_value **out_x) {
     strata_model *model = NULL;
     OK(strata_model_create_functional(&model, &err));
