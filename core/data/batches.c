@@ -134,16 +134,16 @@ static void gather(const strata_batches *b, int64_t first, int64_t n, void *cons
     for (int i = 0; i < b->opts.n_inputs; i++) {
         if (b->opts.inputs[i].part == 0)
             features = out_inputs[i];
-        else
+        else if (out_inputs[i])
             strata_dataset_fetch_part(b->dataset, b->order, at, n, b->opts.inputs[i].part, out_inputs[i]);
     }
     for (int i = 0; out_targets && i < b->opts.n_targets; i++) {
         if (b->opts.targets[i].part == 1)
             labels = out_targets[i];
-        else
+        else if (out_targets[i])
             strata_dataset_fetch_part(b->dataset, b->order, at, n, b->opts.targets[i].part, out_targets[i]);
     }
-    if (stored)
+    if (stored && features)
         strata_dataset_fetch_stored(b->dataset, b->order, at, n, features, labels);
     else if (features || labels)
         strata_dataset_fetch(b->dataset, b->order, at, n, features, labels);
@@ -166,9 +166,10 @@ void strata_batches_write(const strata_batches *batches, int64_t first, int64_t 
         gather(b, first, n, out_inputs, out_targets);
         return;
     }
-    for (int i = 0; i < b->opts.n_inputs; i++) copy_input(b, first, n, b->opts.inputs[i].part, out_inputs[i]);
+    for (int i = 0; i < b->opts.n_inputs; i++)
+        if (out_inputs[i]) copy_input(b, first, n, b->opts.inputs[i].part, out_inputs[i]);
     for (int i = 0; out_targets && i < b->opts.n_targets; i++)
-        copy_rows(&b->element.parts[b->opts.targets[i].part], first, n, out_targets[i]);
+        if (out_targets[i]) copy_rows(&b->element.parts[b->opts.targets[i].part], first, n, out_targets[i]);
 }
 
 void strata_batches_write_weights(const strata_batches *batches, int64_t first, int64_t n, float *out_weights) {

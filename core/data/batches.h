@@ -41,8 +41,9 @@ STRATA_MUST_USE strata_status strata_batches_create(const strata_dataset *datase
 float strata_batches_byte_scale(const strata_batches *batches);
 /* Goes to the next batch; *out_n: its examples, 0 at the end. */
 STRATA_MUST_USE strata_status strata_batches_next(strata_batches *batches, int64_t *out_n, strata_error *err);
-/* Writes the inputs, [n_inputs], and the targets, [n_targets], of its examples [first, first + n); out_targets NULL: they are
- * not wanted. And what the examples weigh, 1 where the dataset does not say it. */
+/* Writes the inputs, [n_inputs], and the targets, [n_targets], of its examples [first, first + n). A NULL, for
+ * one of them or for all targets, means that it is not wanted. And what the examples weigh, 1 where the dataset does not say
+ * it. */
 void strata_batches_write(const strata_batches *batches, int64_t first, int64_t n, void *const *out_inputs,
                           void *const *out_targets);
 void strata_batches_write_weights(const strata_batches *batches, int64_t first, int64_t n, float *out_weights);

@@ -236,7 +236,7 @@ static void spread_classes(int64_t n, int64_t classes, void *labels) {
 
 void strata_model_convert_labels(const strata_output_spec *output, const strata_dataset *dataset, int part, int64_t n,
                                  void *labels) {
-    if (part_dtype(dataset, part) == strata_loss_label_dtype(output->loss)) return;
+    if (!labels || part_dtype(dataset, part) == strata_loss_label_dtype(output->loss)) return;
     if (are_classes(output, dataset, part)) {
         spread_classes(n, strata_shape_elements(label_shape(output)), labels);
         return;

@@ -310,7 +310,7 @@ static void fill_part(fit *f, const flight *step, const strata_program_part *par
     if (part->example_weights >= 0) {
         weights = strata_executable_input(exe, step->slot, part->example_weights);
         strata_worker_batches_write_weights(f->batches, part->first, part->n, weights);
-        if (f->opts.class_weights)
+        if (f->opts.class_weights && labels[0])
             strata_model_weigh_classes(&model->outputs[0], f->opts.class_weights, labels[0], part->n, weights);
     }
     if (part->rng < 0) return;

@@ -405,7 +405,8 @@ STRATA_EXPORT_BEGIN
 STRATA_MUST_USE strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
                                                       strata_step *out_step, strata_error *err);
 STRATA_EXPORT_END
-/* The memory of a part's inputs, [n_inputs], and of its labels, [n_outputs] (NULL: not asked for), in a slot. */
+/* The memory of a part's inputs, [n_inputs], and of its labels, [n_outputs] (NULL: not asked for), in a slot. One that no
+ * node of the program needs is NULL. */
 void strata_model_slots(const strata_model *model, const strata_program_part *part, int slot, void **out_inputs,
                         void **out_labels);
 /* Whether the program for this batch size would fit the devices; OUT_OF_MEMORY with bytes wanted and free and a batch that
@@ -424,7 +425,7 @@ STRATA_MUST_USE strata_status strata_model_measure(strata_model *model, strata_p
 strata_status strata_model_diagnose(strata_model *model, void *const *x, void *const *y, int64_t batch, const float *step,
                                     const int32_t *rng, const char *where, strata_error *err);
 /* Labels that the dataset wrote for n examples, in place, as the output's loss takes them: integers become f32 where it wants
- * numbers, and classes shares of each where it wants these. part: of the dataset's elements. */
+ * numbers, and classes shares of each where it wants these. part: of the dataset's elements. labels NULL: nothing is done. */
 void strata_model_convert_labels(const strata_output_spec *output, const strata_dataset *dataset, int part, int64_t n,
                                  void *labels);
 /* Weights of classes, n of them: INVALID unless the model has one output, whose loss is one of that many classes, one an

@@ -354,6 +354,42 @@ TEST_ON_HOST(functional, the_summary_has_a_row_for_each_call) {
     strata_model_destroy(model);
 }
 
+/* In a graph of one's own: outputs are those of predict, but for the loss's softmax. */
+TEST_ON_HOST(functional, it_is_applied_in_any_graph) {
+    twin_data data = make_data();
+    strata_model *model = compiled(device, strata_sgd_optimizer(0.1, 0, false));
+    strata_graph *graph = NULL;
+    strata_executable *exe = NULL;
+    strata_array predictions[2] = {{0}, {0}};
+    int slot = 0;
+    OK(strata_graph_create(&graph, &err));
+    strata_tensor *inputs[] = {strata_input(graph, "left", STRATA_DTYPE_F32, STRATA_SHAPE(N, SIDE)),
+                               strata_input(graph, "right", STRATA_DTYPE_F32, STRATA_SHAPE(N, SIDE))},
+                  *outputs[2];
+    strata_model_apply_all(model, NULL, inputs, outputs, false);
+    outputs[1] = strata_softmax(outputs[1]);
+    OK(strata_executable_create(device, outputs, 2, NULL, 0, NULL, &exe, &err));
+    OK(strata_executable_acquire(exe, &slot, &err));
+    memcpy(strata_executable_input(exe, slot, strata_executable_input_index(exe, "left")), data.left.data,
+           strata_array_bytes(&data.left));
+    memcpy(strata_executable_input(exe, slot, strata_executable_input_index(exe, "right")), data.right.data,
+           strata_array_bytes(&data.right));
+    OK(strata_executable_submit(exe, slot, &err));
+    OK(strata_executable_wait(exe, slot, &err));
+    OK(strata_model_predict_all(model, data.dataset, N, predictions, &err));
+    for (int i = 0; i < 2; i++) {
+        const float *got = strata_executable_output(exe, slot, i), *wanted = predictions[i].data;
+        for (int64_t k = 0; k < strata_shape_elements(predictions[i].shape); k++) cr_assert_float_eq(got[k], wanted[k], 1e-6);
+        strata_array_finish(&predictions[i]);
+    }
+    strata_model_apply(model, NULL, inputs[0], false);
+    FAILS(strata_graph_check(graph, &err), STRATA_INVALID, "2 inputs and 2 outputs; strata_model_apply_all");
+    strata_executable_destroy(exe);
+    strata_graph_destroy(graph);
+    strata_model_destroy(model);
+    free_data(&data);
+}
+
 /* ---- data with several inputs ---- */
 
 TEST_ON_HOST(functional, pipelines_splits_and_weights_keep_inputs_together) {

@@ -261,6 +261,49 @@ TEST_ON_HOST(registry, an_own_layer_may_take_any_number_of_inputs) {
     strata_registry_destroy(registry);
 }
 
+/* The second input goes nowhere, and the loss does not look at labels: programs have neither. */
+static strata_tensor *first_build(const void *options, strata_layer_context *context, strata_tensor *const *inputs, int n) {
+    (void)options;
+    (void)n;
+    strata_tensor *gain =
+        strata_layer_parameter(context, strata_tensor_graph(inputs[0]), "gain", STRATA_SHAPE(2), "ones", 1, 1);
+    return strata_mul(inputs[0], gain);
+}
+static strata_tensor *size_build(const strata_loss_options *opts, strata_tensor *outputs, strata_tensor *labels) {
+    (void)opts;
+    (void)labels;
+    return strata_reduce_mean(strata_square(outputs), (int[]){1}, 1, false);
+}
+
+TEST_ON_HOST(registry, what_a_layer_or_a_loss_ignores_is_not_fed) {
+    static const char text[] =
+        "{\"inputs\":[{\"name\":\"a\",\"shape\":[2]},{\"name\":\"b\",\"shape\":[2]}],\"layers\":[{\"layer\":"
+        "\"first\",\"inputs\":[\"a\",\"b\"]}],\"outputs\":[{\"name\":\"first\",\"loss\":\"size\"}]}";
+    strata_registry *registry = make_registry();
+    strata_model *model = NULL;
+    strata_dataset *data = NULL;
+    strata_metrics metrics;
+    strata_array a = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(12, 2), -1, 1, 1), y = {0};
+    OK(strata_layer_register(registry, &(strata_layer_definition){.name = "first", .n_inputs = 2, .build = first_build}, &err));
+    OK(strata_loss_register(registry, &(strata_loss_definition){.name = "size", .build = size_build}, &err));
+    OK(strata_model_from_json_with(registry, text, sizeof text - 1, "m", &model, &err));
+    OK(strata_model_compile(model, device, &(strata_compile_options){.optimizer = strata_sgd_optimizer(0.1, 0, false)}, &err));
+    OK(strata_dataset_from_columns((strata_data_column[]){{"b", &a, 0}, {"a", &a, 0}}, 2, &(strata_data_column){"first", &a, 0},
+                                   1, &data, &err));
+    for (int pipeline = 0; pipeline < 2; pipeline++) {
+        if (pipeline) OK(strata_dataset_batch(&data, 4, false, &err));
+        OK(strata_model_fit(model, data, &(strata_fit_options){.batch = 4}, NULL, &err));
+        OK(strata_model_evaluate(model, data, 4, &metrics, &err));
+        OK(strata_model_predict(model, data, 4, &y, &err));
+        strata_array_finish(&y);
+    }
+    cr_assert_gt(metrics.loss, 0);
+    strata_array_finish(&a);
+    strata_dataset_destroy(data);
+    strata_model_destroy(model);
+    strata_registry_destroy(registry);
+}
+
 /* ---- what is refused ---- */
 
 TEST_ON_HOST(registry, a_model_says_what_is_not_registered) {
