@@ -106,54 +106,89 @@ static void update_states(strata_replica_context *replica, strata_model_use *use
     memset(context->new_state, 0, (size_t)use->model->parameters.n * sizeof *context->new_state);
 }
 
-static strata_tensor *apply(strata_model *model, strata_layer_context *context, strata_tensor *x, bool training) {
-    strata_graph *graph = strata_tensor_graph(x);
+/* An input as the model takes it; poison: it does not fit. */
+static strata_tensor *as_input(const strata_model *model, int index, strata_tensor *x) {
+    const strata_input_spec *input = &model->inputs[index];
     const strata_shape shape = strata_tensor_shape(x);
-    strata_shape wanted = {.rank = model->input.rank + 1, .dims = {shape.rank ? shape.dims[0] : 0}};
-    memcpy(wanted.dims + 1, model->input.dims, (size_t)model->input.rank * sizeof *wanted.dims);
-    const bool pictures = strata_tensor_dtype(x) == STRATA_DTYPE_U8 && model->input_dtype == STRATA_DTYPE_F32;
+    strata_shape wanted = {.rank = input->shape.rank + 1, .dims = {shape.rank ? shape.dims[0] : 0}};
+    memcpy(wanted.dims + 1, input->shape.dims, (size_t)input->shape.rank * sizeof *wanted.dims);
+    const bool pictures = strata_tensor_dtype(x) == STRATA_DTYPE_U8 && input->dtype == STRATA_DTYPE_F32;
     if (shape.rank < 1 || strata_shape_elements(shape) != strata_shape_elements(wanted) ||
-        (strata_tensor_dtype(x) != model->input_dtype && !pictures))
-        return strata_graph_poison(graph, NULL, STRATA_INVALID, "strata_model_apply: x is %s %s; the model takes %s (n,...%s",
-                                   strata_dtype_name(strata_tensor_dtype(x)), strata_shape_text(shape).text,
-                                   strata_dtype_name(model->input_dtype), strata_shape_text(model->input).text);
+        (strata_tensor_dtype(x) != input->dtype && !pictures))
+        return strata_graph_poison(
+            strata_tensor_graph(x), NULL, STRATA_INVALID, "strata_model_apply: %s is %s %s; the model takes %s (n,...%s",
+            strata_model_input_port(model, index).name, strata_dtype_name(strata_tensor_dtype(x)),
+            strata_shape_text(shape).text, strata_dtype_name(input->dtype), strata_shape_text(input->shape).text);
     if (pictures) x = strata_cast(x, STRATA_DTYPE_F32);
+    return strata_reshape(x, wanted);
+}
+
+static void apply(strata_model *model, strata_layer_context *context, strata_tensor *const *inputs, strata_tensor **outputs,
+                  bool training) {
+    strata_tensor *taken[STRATA_MAX_INPUTS];
+    for (int i = 0; i < model->n_inputs; i++) taken[i] = as_input(model, i, inputs[i]);
     context->training = training;
     context->mask = NULL;
-    return strata_model_build_layers(model, context, strata_reshape(x, wanted));
+    strata_model_build_calls(model, context, taken, outputs);
 }
 
-static strata_tensor *apply_in_any_graph(strata_model *model, strata_tensor *x, bool training) {
-    strata_graph *graph = strata_tensor_graph(x);
+static void apply_in_any_graph(strata_model *model, strata_tensor *const *inputs, strata_tensor **outputs, bool training) {
+    strata_graph *graph = strata_tensor_graph(inputs[0]);
     strata_layer_context context;
     if (training)
-        return strata_graph_poison(graph, NULL, STRATA_INVALID,
-                                   "strata_model_apply: training needs a replica's function; give it its context");
-    return begin(&context, graph, model, strata_model_root(model)) ? apply(model, &context, x, false) : x;
+        strata_graph_poison(graph, NULL, STRATA_INVALID,
+                            "strata_model_apply: training needs a replica's function; give it its context");
+    else if (begin(&context, graph, model, strata_model_root(model)))
+        apply(model, &context, inputs, outputs, false);
 }
 
-strata_tensor *strata_model_apply(strata_model *model, strata_replica_context *replica, strata_tensor *x, bool training) {
-    if (!x || strata_tensor_is_poison(x)) return x;
-    strata_graph *graph = strata_tensor_graph(x);
+/* Why the model cannot be applied there. */
+static strata_status check_apply(const strata_model *model, const strata_replica_context *replica, strata_error *err) {
+    STRATA_TRY(strata_model_check_built(model, "strata_model_apply", err));
+    if (!replica || model->strategy == replica->strategy) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "strata_model_apply: the model is on the devices of another strategy (%s)",
+                       model->strategy->name);
+}
+
+void strata_model_apply_all(strata_model *model, strata_replica_context *replica, strata_tensor *const *inputs,
+                            strata_tensor **out_outputs, bool training) {
     strata_error err = {0};
-    const strata_status status = strata_model_check_built(model, "strata_model_apply", &err);
-    if (status) return strata_graph_poison(graph, NULL, status, "%s", err.message);
-    if (!replica) return apply_in_any_graph(model, x, training);
-    if (!strata_need_replica(replica, "strata_model_apply")) return x;
-    if (model->strategy != replica->strategy)
-        return strata_graph_poison(graph, NULL, STRATA_INVALID,
-                                   "strata_model_apply: the model is on the devices of another strategy (%s)",
-                                   model->strategy->name);
+    for (int i = 0; i < model->n_outputs; i++) out_outputs[i] = inputs[0]; /* until there are others: they may be poisoned */
+    for (int i = 0; i < model->n_inputs; i++)
+        if (!inputs[i] || strata_tensor_is_poison(inputs[i])) return;
+    strata_graph *graph = strata_tensor_graph(inputs[0]);
+    const strata_status status = check_apply(model, replica, &err);
+    if (status) {
+        out_outputs[0] = strata_graph_poison(graph, NULL, status, "%s", err.message);
+        return;
+    }
+    if (!replica) {
+        apply_in_any_graph(model, inputs, out_outputs, training);
+        return;
+    }
+    if (!strata_need_replica(replica, "strata_model_apply")) return;
     strata_model_use *use = use_of(replica, model);
-    if (!use) return x;
+    if (!use) return;
     if (training) {
         use->context.rng = strata_replica_feed(replica, (strata_feed){.kind = STRATA_FEED_RANDOM, .model = model});
         use->context.has_replicas = strata_replica_num_in_sync(replica) > 1;
         use->context.replicas = strata_channel_of_first(replica->strategy->n_replicas);
     }
-    strata_tensor *outputs = apply(model, &use->context, x, training);
-    if (training) update_states(replica, use, strata_tensor_shape(x).dims[0] > 0);
-    return outputs;
+    apply(model, &use->context, inputs, out_outputs, training);
+    if (training) update_states(replica, use, strata_tensor_shape(inputs[0]).dims[0] > 0);
+}
+
+strata_tensor *strata_model_apply(strata_model *model, strata_replica_context *replica, strata_tensor *x, bool training) {
+    strata_tensor *outputs[STRATA_MAX_OUTPUTS];
+    if (!x || strata_tensor_is_poison(x)) return x;
+    if (model->n_inputs > 1 || model->n_outputs > 1)
+        return strata_graph_poison(
+            strata_tensor_graph(x), NULL, STRATA_INVALID,
+            "strata_model_apply: the model has %d inputs and %d outputs; strata_model_apply_all takes and "
+            "gives all of them",
+            model->n_inputs, model->n_outputs);
+    strata_model_apply_all(model, replica, &x, outputs, training);
+    return outputs[0];
 }
 
 /* ---- losses ---- */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/data/stage/stage.h"
 #include "core/data/worker_batches.h"
 #include "strategies/context.h"
 
@@ -66,8 +67,10 @@ static strata_status open_divided(strata_distributed_batches *d, strata_error *e
                                             .shuffle = d->options.shuffle,
                                             .seed = d->options.seed,
                                             .epoch = d->options.epoch,
-                                            .input = d->example[0],
-                                            .label_size = strata_shape_elements(d->example[1])};
+                                            .n_inputs = 1,
+                                            .inputs = {{0, d->example[0], 0}},
+                                            .n_targets = d->labels,
+                                            .targets = {{1, d->example[1], 0}}};
     return strata_worker_batches_create(d->strategy, d->whole, d->options.auto_shard, &batches, &d->batches, err);
 }
 
@@ -78,6 +81,14 @@ static strata_status divide(strata_distributed_batches *d, const strata_dataset 
         return strata_fail(err, STRATA_INVALID, "distributed batches: global_batch is %lld; it must be at least 1",
                            (long long)batch);
     STRATA_TRY(strata_batches_check_size(dataset, "distributed batches", err));
+    const strata_element_spec spec = strata_dataset_element_spec(dataset);
+    for (int i = 1; i < spec.n_parts; i++)
+        if (strata_spec_role(&spec, i) == STRATA_PART_INPUT || (i > 1 && strata_spec_role(&spec, i) == STRATA_PART_TARGET))
+            return strata_fail(
+                err, STRATA_UNSUPPORTED,
+                "distributed batches: the data have several inputs or targets, of which \"%s\" would be left out; "
+                "strata_model_fit takes them all",
+                spec.names[i]);
     d->labels = strata_dataset_has_labels(dataset);
     d->example[0] = strata_dataset_element_shape(dataset);
     d->dtypes[0] = strata_dataset_feature_dtype(dataset);
@@ -122,7 +133,7 @@ static strata_status next_divided(strata_distributed_batches *d, int64_t *out_n,
         strata_strategy_local_share(d->strategy, step.own, r, &first, &n);
         STRATA_TRY(make_part(d, 0, r, n, err));
         if (d->labels) STRATA_TRY(make_part(d, 1, r, n, err));
-        if (n) strata_worker_batches_write(d->batches, first, n, d->parts[0].arrays[r].data, d->parts[1].arrays[r].data);
+        if (n) strata_worker_batches_write(d->batches, first, n, &d->parts[0].arrays[r].data, &d->parts[1].arrays[r].data);
     }
     return STRATA_OK;
 }

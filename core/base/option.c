@@ -76,6 +76,7 @@ static strata_status read_option(const strata_json *object, const strata_option 
         case STRATA_OPTION_BOOL:
             return strata_json_get_bool(object, option->name, presence, target, err);
         case STRATA_OPTION_STRING:
+        case STRATA_OPTION_ACTIVATION:
             return strata_json_get_string(object, option->name, presence, target, err);
         case STRATA_OPTION_NUMBERS:
             return read_numbers(object, option, target, err);
@@ -130,6 +131,7 @@ static bool is_given(const strata_option *option, const void *options) {
         case STRATA_OPTION_BOOL:
             return *(const bool *)value;
         case STRATA_OPTION_STRING:
+        case STRATA_OPTION_ACTIVATION:
             return *(const char *const *)value != NULL;
         case STRATA_OPTION_NUMBERS:
             return ((const strata_numbers *)value)->n != 0;
@@ -137,6 +139,69 @@ static bool is_given(const strata_option *option, const void *options) {
             return ((const strata_shape *)value)->rank != 0;
     }
     return false;
+}
+
+bool strata_option_is_text(strata_option_kind kind) {
+    return kind == STRATA_OPTION_STRING || kind == STRATA_OPTION_ACTIVATION;
+}
+
+size_t strata_option_bytes(strata_option_kind kind) {
+    static const size_t bytes[] = {
+        [STRATA_OPTION_INT] = sizeof(int64_t),          [STRATA_OPTION_PAIR] = sizeof(int64_t[2]),
+        [STRATA_OPTION_BORDER_1D] = sizeof(int64_t[2]), [STRATA_OPTION_BORDER_2D] = sizeof(int64_t[4]),
+        [STRATA_OPTION_NUMBER] = sizeof(double),        [STRATA_OPTION_BOOL] = sizeof(bool),
+        [STRATA_OPTION_STRING] = sizeof(char *),        [STRATA_OPTION_NUMBERS] = sizeof(strata_numbers),
+        [STRATA_OPTION_SHAPE] = sizeof(strata_shape),   [STRATA_OPTION_ACTIVATION] = sizeof(char *)};
+    return (unsigned)kind < sizeof bytes / sizeof *bytes ? bytes[kind] : 0;
+}
+
+static strata_status check_ints(const strata_option *option, const int64_t *values, int n, strata_error *err) {
+    for (int i = 0; i < n; i++)
+        if ((double)values[i] < option->least || (double)values[i] > option->most)
+            return strata_fail(err, STRATA_INVALID, "%s is %lld; it must be %.0f..%.0f", option->name, (long long)values[i],
+                               option->least, option->most);
+    return STRATA_OK;
+}
+
+static strata_status check_number(const strata_option *option, double value, strata_error *err) {
+    if (value >= option->least && value <= option->most) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s is %g; it must be %g..%g", option->name, value, option->least, option->most);
+}
+
+static strata_status check_option(const strata_option *option, const void *options, strata_error *err) {
+    const void *value = (const char *)options + option->offset;
+    const strata_numbers *numbers = value;
+    const strata_shape *shape = value;
+    switch (option->kind) {
+        case STRATA_OPTION_INT:
+            return check_ints(option, value, 1, err);
+        case STRATA_OPTION_PAIR:
+        case STRATA_OPTION_BORDER_1D:
+            return check_ints(option, value, 2, err);
+        case STRATA_OPTION_BORDER_2D:
+            return check_ints(option, value, 4, err);
+        case STRATA_OPTION_NUMBER:
+            return check_number(option, *(const double *)value, err);
+        case STRATA_OPTION_NUMBERS:
+            for (int i = 0; i < numbers->n && i < STRATA_MAX_NUMBERS; i++)
+                STRATA_TRY(check_number(option, numbers->values[i], err));
+            return STRATA_OK;
+        case STRATA_OPTION_SHAPE:
+            return check_ints(option, shape->dims, shape->rank, err);
+        case STRATA_OPTION_BOOL:
+            return STRATA_OK;
+        case STRATA_OPTION_STRING:
+        case STRATA_OPTION_ACTIVATION:
+            break;
+    }
+    if (*(const char *const *)value) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s is missing", option->name);
+}
+
+strata_status strata_options_check(const strata_option *table, const void *options, strata_error *err) {
+    for (const strata_option *option = table; option->name; option++)
+        if (option->required || is_given(option, options)) STRATA_TRY(check_option(option, options, err));
+    return STRATA_OK;
 }
 
 bool strata_options_given(const strata_option *table, const void *options) {
@@ -167,6 +232,7 @@ static void write_option(strata_json_writer *w, const strata_option *option, con
             strata_json_write_bool(w, *(const bool *)value);
             break;
         case STRATA_OPTION_STRING:
+        case STRATA_OPTION_ACTIVATION:
             strata_json_write_string(w, is_given(option, options) ? *(const char *const *)value : "");
             break;
         case STRATA_OPTION_NUMBERS:

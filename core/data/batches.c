@@ -58,40 +58,47 @@ void strata_batches_destroy(strata_batches *batches) {
 }
 
 /* All of an i32 array in 0..n-1. */
-static strata_status check_range(const strata_batches *b, int part, int64_t n, const char *what, strata_error *err) {
-    const strata_array *array = &b->element.parts[part];
+static strata_status check_range(const strata_batches *b, const strata_batch_part *part, const char *what, strata_error *err) {
+    const strata_array *array = &b->element.parts[part->part];
     const int32_t *values = array->data;
-    if (array->dtype != STRATA_DTYPE_I32 || n == 0) return STRATA_OK;
+    if (array->dtype != STRATA_DTYPE_I32 || part->below == 0) return STRATA_OK;
     for (int64_t i = 0, size = strata_shape_elements(array->shape); i < size; i++)
-        if (values[i] < 0 || values[i] >= n)
+        if (values[i] < 0 || values[i] >= part->below)
             return strata_fail(err, STRATA_DATA, "batch %lld, position %lld: the %s is %d; the model knows 0..%lld",
-                               (long long)b->element.key.index, (long long)i, what, values[i], (long long)n - 1);
+                               (long long)b->element.key.index, (long long)i, what, values[i], (long long)part->below - 1);
     return STRATA_OK;
 }
 
-static strata_status check_element(const strata_batches *b, strata_error *err) {
-    const strata_array *x = &b->element.parts[0], *y = &b->element.parts[1];
+static strata_status check_input(const strata_batches *b, const strata_batch_part *part, int64_t n, strata_error *err) {
+    const strata_array *x = &b->element.parts[part->part];
     strata_shape example = {.rank = x->shape.rank - 1};
     if (example.rank >= 0) memcpy(example.dims, x->shape.dims + 1, (size_t)example.rank * sizeof *example.dims);
-    if (example.rank < 0 || !strata_shape_equal(example, b->opts.input))
+    if (example.rank < 0 || x->shape.dims[0] != n || !strata_shape_equal(example, part->shape))
         return strata_fail(err, STRATA_DATA, "batch %lld has shape %s; the model takes (n, ...) of %s",
                            (long long)b->element.key.index, strata_shape_text(x->shape).text,
-                           strata_shape_text(b->opts.input).text);
-    STRATA_TRY(check_range(b, 0, b->opts.n_tokens, "token", err));
-    if (b->element.n_parts < 2) return STRATA_OK;
-    int64_t label_size = b->opts.label_size ? b->opts.label_size : 1;
-    if (y->shape.rank < 1 || y->shape.dims[0] != x->shape.dims[0] ||
-        strata_shape_elements(y->shape) != x->shape.dims[0] * label_size)
+                           strata_shape_text(part->shape).text);
+    return check_range(b, part, "token", err);
+}
+
+static strata_status check_target(const strata_batches *b, const strata_batch_part *part, int64_t n, strata_error *err) {
+    const strata_array *y = &b->element.parts[part->part];
+    if (y->shape.rank < 1 || y->shape.dims[0] != n || strata_shape_elements(y->shape) != n * strata_shape_elements(part->shape))
         return strata_fail(err, STRATA_DATA, "batch %lld has %lld examples and labels %s; there must be one label an example",
-                           (long long)b->element.key.index, (long long)x->shape.dims[0], strata_shape_text(y->shape).text);
-    STRATA_TRY(check_range(b, 1, b->opts.n_classes, "label", err));
+                           (long long)b->element.key.index, (long long)n, strata_shape_text(y->shape).text);
+    return check_range(b, part, "label", err);
+}
+
+static strata_status check_element(const strata_batches *b, strata_error *err) {
+    const strata_array *x = &b->element.parts[0];
+    const int64_t n = x->shape.rank > 0 ? x->shape.dims[0] : 0;
+    for (int i = 0; i < b->opts.n_inputs; i++) STRATA_TRY(check_input(b, &b->opts.inputs[i], n, err));
+    for (int i = 0; i < b->opts.n_targets; i++) STRATA_TRY(check_target(b, &b->opts.targets[i], n, err));
     if (!strata_dataset_has_weights(b->dataset)) return STRATA_OK;
     const strata_array *weights = &b->element.parts[2];
-    if (weights->shape.rank != 1 || weights->shape.dims[0] != x->shape.dims[0])
+    if (weights->shape.rank != 1 || weights->shape.dims[0] != n)
         return strata_fail(err, STRATA_DATA, "batch %lld has %lld examples and weights %s; there must be one an example",
-                           (long long)b->element.key.index, (long long)x->shape.dims[0],
-                           strata_shape_text(weights->shape).text);
-    strata_status status = strata_weights_check(weights->data, x->shape.dims[0], err);
+                           (long long)b->element.key.index, (long long)n, strata_shape_text(weights->shape).text);
+    strata_status status = strata_weights_check(weights->data, n, err);
     return status ? strata_fail_in(err, status, "batch %lld", (long long)b->element.key.index) : STRATA_OK;
 }
 
@@ -119,23 +126,50 @@ static void copy_rows(const strata_array *part, int64_t first, int64_t n, void *
     memcpy(out, (const char *)part->data + (size_t)first * row, (size_t)n * row);
 }
 
-void strata_batches_write(const strata_batches *batches, int64_t first, int64_t n, void *out_features, void *out_labels) {
-    const strata_batches *b = batches;
-    if (b->order) {
-        void (*fetch)(const strata_dataset *, const strata_order *, int64_t, int64_t, void *, void *) =
-            strata_batches_byte_scale(b) != 0 ? strata_dataset_fetch_stored : strata_dataset_fetch;
-        fetch(b->dataset, b->order, b->first + first, n, out_features, out_labels);
+/* Of arrays. The first input and the first target, which are gathered together, are the common case. */
+static void gather(const strata_batches *b, int64_t first, int64_t n, void *const *out_inputs, void *const *out_targets) {
+    const int64_t at = b->first + first;
+    const bool stored = strata_batches_byte_scale(b) != 0;
+    void *features = NULL, *labels = NULL;
+    for (int i = 0; i < b->opts.n_inputs; i++) {
+        if (b->opts.inputs[i].part == 0)
+            features = out_inputs[i];
+        else if (out_inputs[i])
+            strata_dataset_fetch_part(b->dataset, b->order, at, n, b->opts.inputs[i].part, out_inputs[i]);
+    }
+    for (int i = 0; out_targets && i < b->opts.n_targets; i++) {
+        if (b->opts.targets[i].part == 1)
+            labels = out_targets[i];
+        else if (out_targets[i])
+            strata_dataset_fetch_part(b->dataset, b->order, at, n, b->opts.targets[i].part, out_targets[i]);
+    }
+    if (stored && features)
+        strata_dataset_fetch_stored(b->dataset, b->order, at, n, features, labels);
+    else if (features || labels)
+        strata_dataset_fetch(b->dataset, b->order, at, n, features, labels);
+}
+
+static void copy_input(const strata_batches *b, int64_t first, int64_t n, int part, void *out) {
+    const strata_array *x = &b->element.parts[part];
+    if (part != 0 || strata_dataset_byte_scale(b->batched) == 0 || b->opts.bytes) {
+        copy_rows(x, first, n, out);
         return;
     }
-    const strata_array *x = &b->element.parts[0];
-    if (strata_dataset_byte_scale(b->batched) != 0 && !b->opts.bytes) {
-        const int64_t row = strata_shape_elements(x->shape) / x->shape.dims[0];
-        strata_bytes_to_f32((const uint8_t *)x->data + first * row, strata_dataset_byte_scale(b->batched), n * row,
-                            out_features);
-    } else {
-        copy_rows(x, first, n, out_features);
+    const int64_t row = strata_shape_elements(x->shape) / x->shape.dims[0];
+    strata_bytes_to_f32((const uint8_t *)x->data + first * row, strata_dataset_byte_scale(b->batched), n * row, out);
+}
+
+void strata_batches_write(const strata_batches *batches, int64_t first, int64_t n, void *const *out_inputs,
+                          void *const *out_targets) {
+    const strata_batches *b = batches;
+    if (b->order) {
+        gather(b, first, n, out_inputs, out_targets);
+        return;
     }
-    if (out_labels && b->element.n_parts > 1) copy_rows(&b->element.parts[1], first, n, out_labels);
+    for (int i = 0; i < b->opts.n_inputs; i++)
+        if (out_inputs[i]) copy_input(b, first, n, b->opts.inputs[i].part, out_inputs[i]);
+    for (int i = 0; out_targets && i < b->opts.n_targets; i++)
+        if (out_targets[i]) copy_rows(&b->element.parts[b->opts.targets[i].part], first, n, out_targets[i]);
 }
 
 void strata_batches_write_weights(const strata_batches *batches, int64_t first, int64_t n, float *out_weights) {

@@ -9,6 +9,16 @@
 
 typedef struct strata_batches strata_batches;
 
+/* An input or a target that is taken from each element. */
+typedef struct strata_batch_part {
+    /* Which part of the elements. */
+    int part;
+    /* Of one example. Of a target, only the number of its elements is looked at. */
+    strata_shape shape;
+    /* Integers are below; 0: any. */
+    int64_t below;
+} strata_batch_part;
+
 typedef struct strata_batches_options {
     /* Examples, where the dataset does not say. */
     int64_t batch;
@@ -17,15 +27,10 @@ typedef struct strata_batches_options {
     uint64_t seed, epoch;
     /* batch to begin with. */
     int64_t first;
-    /* Of one example: every batch must have it. */
-    strata_shape input;
-    /* Numbers in the labels of one example; 0: 1. */
-    int64_t label_size;
-    /* Integer features are below; 0: any. */
-    int64_t n_tokens;
-    /* Integer labels are below; 0: any. */
-    int64_t n_classes;
-    /* Features that are stored as bytes are written as such: see strata_batches_byte_scale. */
+    /* The inputs, and the targets where the dataset has some. */
+    int n_inputs, n_targets;
+    strata_batch_part inputs[STRATA_MAX_PARTS], targets[STRATA_MAX_PARTS];
+    /* The first part of elements, where it is stored as bytes, is written as such: see strata_batches_byte_scale. */
     bool bytes;
 } strata_batches_options;
 
@@ -36,9 +41,11 @@ STRATA_MUST_USE strata_status strata_batches_create(const strata_dataset *datase
 float strata_batches_byte_scale(const strata_batches *batches);
 /* Goes to the next batch; *out_n: its examples, 0 at the end. */
 STRATA_MUST_USE strata_status strata_batches_next(strata_batches *batches, int64_t *out_n, strata_error *err);
-/* Writes features and labels (NULL: not wanted) of its examples [first, first + n); and what they weigh, 1 where the dataset
- * does not say it. */
-void strata_batches_write(const strata_batches *batches, int64_t first, int64_t n, void *out_features, void *out_labels);
+/* Writes the inputs, [n_inputs], and the targets, [n_targets], of its examples [first, first + n). A NULL, for
+ * one of them or for all targets, means that it is not wanted. And what the examples weigh, 1 where the dataset does not say
+ * it. */
+void strata_batches_write(const strata_batches *batches, int64_t first, int64_t n, void *const *out_inputs,
+                          void *const *out_targets);
 void strata_batches_write_weights(const strata_batches *batches, int64_t first, int64_t n, float *out_weights);
 void strata_batches_destroy(strata_batches *batches);
 

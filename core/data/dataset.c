@@ -224,6 +224,7 @@ strata_status strata_dataset_from_file(const char *path, strata_shape element, s
 }
 
 static void destroy_table(strata_dataset *dataset) {
+    for (int i = 0; i < dataset->n_more; i++) strata_dataset_destroy(dataset->more[i]);
     strata_array_finish(&dataset->features);
     strata_array_finish(&dataset->labels);
     free(dataset->file_ends);
@@ -267,7 +268,7 @@ const char *strata_dataset_class_name(const strata_dataset *dataset, int64_t lab
 
 bool strata_dataset_has_weights(const strata_dataset *dataset) {
     const strata_element_spec *spec = &dataset->spec;
-    return spec->n_parts > 2 && spec->parts[2].dtype == STRATA_DTYPE_F32 &&
+    return spec->n_parts > 2 && strata_spec_role(spec, 2) == STRATA_PART_OTHER && spec->parts[2].dtype == STRATA_DTYPE_F32 &&
            spec->parts[2].shape.rank == (spec->is_batch ? 1 : 0);
 }
 
@@ -279,6 +280,17 @@ strata_status strata_weights_check(const float *weights, int64_t n, strata_error
     return STRATA_OK;
 }
 
+/* Makes room for a part, which is zeros. */
+static void insert_part(strata_element_spec *spec, int at) {
+    for (int i = spec->n_parts++; i > at; i--) {
+        spec->parts[i] = spec->parts[i - 1];
+        spec->roles[i] = spec->roles[i - 1];
+        memcpy(spec->names[i], spec->names[i - 1], sizeof spec->names[i]);
+    }
+    spec->roles[at] = STRATA_PART_BY_PLACE;
+    spec->names[at][0] = 0;
+}
+
 strata_status strata_dataset_set_weights(strata_dataset *dataset, const strata_array *weights, strata_error *err) {
     strata_array copy;
     if (dataset->stage != &strata_stage_table || !dataset->has_labels)
@@ -288,12 +300,14 @@ strata_status strata_dataset_set_weights(strata_dataset *dataset, const strata_a
     if (weights->dtype != STRATA_DTYPE_F32 || !strata_shape_equal(weights->shape, STRATA_SHAPE(dataset->n)))
         return strata_fail(err, STRATA_INVALID, "weights are %s %s; they must be f32 (%lld), one an element",
                            strata_dtype_name(weights->dtype), strata_shape_text(weights->shape).text, (long long)dataset->n);
+    if (!dataset->weights.data && dataset->spec.n_parts == STRATA_MAX_PARTS)
+        return strata_fail(err, STRATA_INVALID, "weights: elements have %d parts already, which is the most", STRATA_MAX_PARTS);
     STRATA_TRY(strata_weights_check(weights->data, dataset->n, err));
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, weights->shape, &copy, err));
     if (dataset->n) memcpy(copy.data, weights->data, (size_t)dataset->n * sizeof(float));
+    if (!dataset->weights.data) insert_part(&dataset->spec, 2);
     strata_array_finish(&dataset->weights);
     dataset->weights = copy;
-    dataset->spec.n_parts = 3;
     dataset->spec.parts[2].dtype = STRATA_DTYPE_F32;
     dataset->spec.parts[2].shape = STRATA_SHAPE();
     return STRATA_OK;
@@ -446,7 +460,8 @@ static void fetch(const strata_dataset *dataset, const strata_order *order, int6
         if (order->index && first + i + PREFETCH_AHEAD < order->n)
             prefetch_element(dataset, order->index[first + i + PREFETCH_AHEAD]);
         const void *features = (const char *)dataset->features.data + (size_t)element * bytes;
-        if (stored || from == STRATA_DTYPE_I32) {
+        if (!out_features) {
+        } else if (stored || from == STRATA_DTYPE_I32) {
             if (bytes) memcpy((char *)out_features + (size_t)i * bytes, features, bytes);
         } else if (from == STRATA_DTYPE_U8) {
             strata_bytes_to_f32(features, dataset->scale, size, (float *)out_features + i * size);
@@ -469,6 +484,117 @@ void strata_dataset_fetch_stored(const strata_dataset *dataset, const strata_ord
     fetch(dataset, order, first, n, true, out_features, out_labels);
 }
 
+/* ---- several inputs and targets ---- */
+
+strata_part_role strata_spec_role(const strata_element_spec *spec, int part) {
+    if (part >= spec->n_parts) return STRATA_PART_OTHER;
+    if (part == 0) return STRATA_PART_INPUT;
+    if (spec->roles[part] != STRATA_PART_BY_PLACE) return spec->roles[part];
+    return part == 1 ? STRATA_PART_TARGET : STRATA_PART_OTHER;
+}
+
+/* The table of an input or target besides the first; NULL: it is one of the first. */
+static const strata_dataset *more_of(const strata_dataset *dataset, int part) {
+    const int i = part - (dataset->spec.n_parts - dataset->n_more);
+    return i >= 0 && i < dataset->n_more ? dataset->more[i] : NULL;
+}
+
+void strata_dataset_fetch_part(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n, int part,
+                               void *out) {
+    const strata_dataset *more = more_of(dataset, part);
+    if (more)
+        strata_dataset_fetch(more, order, first, n, out, NULL);
+    else
+        strata_dataset_fetch(dataset, order, first, n, part == 0 ? out : NULL, part == 1 ? out : NULL);
+}
+
+int64_t strata_dataset_part_classes(const strata_dataset *dataset, int part) {
+    const strata_dataset *more = more_of(dataset, part);
+    return more ? more->most_token + 1 : part == 1 ? dataset->n_classes : 0;
+}
+
+strata_status strata_dataset_check_part_tokens(const strata_dataset *dataset, int part, int64_t n, strata_error *err) {
+    const strata_dataset *more = more_of(dataset, part);
+    return more || part == 0 ? strata_dataset_check_tokens(more ? more : dataset, n, err) : STRATA_OK;
+}
+
+/* Arrays of classes are integers; bytes are widened, as bytes of an input would be pixels. */
+static strata_status as_target(const strata_array *array, strata_array *out, strata_error *err) {
+    if (array->dtype != STRATA_DTYPE_U8) {
+        *out = strata_array_view(array->dtype, array->shape, array->data);
+        return STRATA_OK;
+    }
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, array->shape, out, err));
+    for (int64_t i = 0, n = strata_shape_elements(array->shape); i < n; i++)
+        ((int32_t *)out->data)[i] = ((const uint8_t *)array->data)[i];
+    return STRATA_OK;
+}
+
+static strata_status check_column(const strata_dataset *dataset, const strata_data_column *column, const char *what,
+                                  strata_error *err) {
+    const strata_element_spec *spec = &dataset->spec;
+    if (!column->name || !*column->name || strlen(column->name) >= STRATA_MAX_PART_NAME)
+        return strata_fail(err, STRATA_INVALID, "dataset: an %s is called \"%.40s\"; names have 1 to %d characters", what,
+                           column->name ? column->name : "", STRATA_MAX_PART_NAME - 1);
+    if (!column->array) return strata_fail(err, STRATA_INVALID, "dataset: %s \"%s\" has no array", what, column->name);
+    for (int i = 0; i < spec->n_parts; i++)
+        if (!strcmp(spec->names[i], column->name))
+            return strata_fail(err, STRATA_INVALID, "dataset: there are two columns called \"%s\"", column->name);
+    if (spec->n_parts == STRATA_MAX_PARTS)
+        return strata_fail(err, STRATA_INVALID, "dataset: \"%s\" is one column too many; there can be %d", column->name,
+                           STRATA_MAX_PARTS);
+    if (column->array->shape.rank > 0 && column->array->shape.dims[0] == dataset->n) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "dataset: %s \"%s\" is %s; the first input has %lld elements", what, column->name,
+                       strata_shape_text(column->array->shape).text, (long long)dataset->n);
+}
+
+/* A column besides the first input and the first target, which becomes the last part. */
+static strata_status add_column(strata_dataset *dataset, const strata_data_column *column, bool target, strata_error *err) {
+    strata_array array = {0};
+    strata_dataset *more = NULL;
+    STRATA_TRY(check_column(dataset, column, target ? "target" : "input", err));
+    if (target) STRATA_TRY(as_target(column->array, &array, err));
+    if (!target) array = strata_array_view(column->array->dtype, column->array->shape, column->array->data);
+    strata_status status = strata_dataset_take_arrays(&array, NULL, column->scale, &more, err);
+    if (!status && target && more->least_token < 0) status = name_token(more, 0, INT32_MAX, "classes", err);
+    if (status) {
+        strata_dataset_destroy(more);
+        return strata_fail_in(err, status, "column \"%s\"", column->name);
+    }
+    const int part = dataset->spec.n_parts++;
+    dataset->more[dataset->n_more++] = more;
+    dataset->spec.parts[part] = more->spec.parts[0];
+    dataset->spec.roles[part] = target ? STRATA_PART_TARGET : STRATA_PART_INPUT;
+    strcpy(dataset->spec.names[part], column->name);
+    return STRATA_OK;
+}
+
+strata_status strata_dataset_from_columns(const strata_data_column *inputs, int n_inputs, const strata_data_column *targets,
+                                          int n_targets, strata_dataset **out_dataset, strata_error *err) {
+    strata_dataset *dataset = NULL;
+    if (n_inputs < 1 || n_targets < 0 || !inputs[0].array)
+        return strata_fail(err, STRATA_INVALID, "dataset: there are %d inputs; there must be one at least, with its array",
+                           n_inputs);
+    const strata_array *first = n_targets ? targets[0].array : NULL;
+    if (n_targets && !first) return strata_fail(err, STRATA_INVALID, "dataset: target \"%s\" has no array", targets[0].name);
+    STRATA_TRY(strata_dataset_from_arrays(inputs[0].array, first, inputs[0].scale, &dataset, err));
+    const int n_parts = dataset->spec.n_parts;
+    strata_status status = STRATA_OK;
+    dataset->spec.n_parts = 0; /* so that names are compared with those before */
+    for (int i = 0; i < n_parts && !status; i++) {
+        const strata_data_column *column = i ? &targets[0] : &inputs[0];
+        status = check_column(dataset, column, i ? "target" : "input", err);
+        if (!status) strcpy(dataset->spec.names[dataset->spec.n_parts++], column->name);
+    }
+    for (int i = 1; i < n_inputs && !status; i++) status = add_column(dataset, &inputs[i], false, err);
+    for (int i = 1; i < n_targets && !status; i++) status = add_column(dataset, &targets[i], true, err);
+    if (status)
+        strata_dataset_destroy(dataset);
+    else
+        *out_dataset = dataset;
+    return status;
+}
+
 /* ---- as the source of a pipeline ---- */
 
 static strata_status table_at(const strata_dataset *dataset, uint64_t seed, uint64_t epoch, int64_t index,
@@ -483,8 +609,11 @@ static strata_status table_at(const strata_dataset *dataset, uint64_t seed, uint
         return status;
     }
     const bool stored = dataset->spec.parts[0].dtype == STRATA_DTYPE_U8;
-    fetch(dataset, &in_order, index, 1, stored, out_element->parts[0].data, out_element->parts[1].data);
-    if (out_element->n_parts > 2) strata_dataset_fetch_weights(dataset, &in_order, index, 1, out_element->parts[2].data);
+    fetch(dataset, &in_order, index, 1, stored, out_element->parts[0].data,
+          dataset->has_labels ? out_element->parts[1].data : NULL);
+    if (dataset->weights.data) strata_dataset_fetch_weights(dataset, &in_order, index, 1, out_element->parts[2].data);
+    for (int i = 0, part = dataset->spec.n_parts - dataset->n_more; i < dataset->n_more; i++, part++)
+        strata_dataset_fetch(dataset->more[i], &in_order, index, 1, out_element->parts[part].data, NULL);
     return STRATA_OK;
 }
 

@@ -152,6 +152,8 @@ static strata_status view_part(strata_dataset *whole, int64_t first, int64_t n, 
     part->whole = strata_dataset_retain(whole);
     if (whole->weights.data) part->weights = view_rows(&whole->weights, first, n);
     strata_status status = take_rest(whole, part, err);
+    for (int i = 0; i < whole->n_more && !status; i++, part->n_more += !status)
+        status = view_part(whole->more[i], first, n, &part->more[i], err);
     if (!status) status = name_files(whole, first, n, part, err);
     if (status)
         strata_dataset_destroy(part);
@@ -171,6 +173,8 @@ static strata_status copy_part(const strata_dataset *whole, const int64_t *order
     STRATA_TRY_GOTO(strata_dataset_take_arrays(&x, whole->has_labels ? &y : NULL, 0, &part, err));
     if (whole->weights.data) STRATA_TRY_GOTO(copy_rows(&whole->weights, order, n, &part->weights, err));
     STRATA_TRY_GOTO(take_rest(whole, part, err));
+    for (; part->n_more < whole->n_more; part->n_more++)
+        STRATA_TRY_GOTO(copy_part(whole->more[part->n_more], order, n, &part->more[part->n_more], err));
     STRATA_TRY_GOTO(name_single_files(whole, part, err));
     *out_part = part;
     part = NULL;

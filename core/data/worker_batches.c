@@ -118,9 +118,9 @@ strata_status strata_worker_batches_next(strata_worker_batches *batches, strata_
     return STRATA_OK;
 }
 
-void strata_worker_batches_write(const strata_worker_batches *batches, int64_t first, int64_t n, void *out_features,
-                                 void *out_labels) {
-    strata_batches_write(batches->batches, batches->step.offset + first, n, out_features, out_labels);
+void strata_worker_batches_write(const strata_worker_batches *batches, int64_t first, int64_t n, void *const *out_inputs,
+                                 void *const *out_targets) {
+    strata_batches_write(batches->batches, batches->step.offset + first, n, out_inputs, out_targets);
 }
 
 void strata_worker_batches_write_weights(const strata_worker_batches *batches, int64_t first, int64_t n, float *out_weights) {

@@ -35,8 +35,8 @@ float strata_worker_batches_byte_scale(const strata_worker_batches *batches);
 STRATA_MUST_USE strata_status strata_worker_batches_next(strata_worker_batches *batches, strata_worker_step *out_step,
                                                          strata_error *err);
 /* Rows [first, first + n) of this worker's part of the step. */
-void strata_worker_batches_write(const strata_worker_batches *batches, int64_t first, int64_t n, void *out_features,
-                                 void *out_labels);
+void strata_worker_batches_write(const strata_worker_batches *batches, int64_t first, int64_t n, void *const *out_inputs,
+                                 void *const *out_targets);
 void strata_worker_batches_write_weights(const strata_worker_batches *batches, int64_t first, int64_t n, float *out_weights);
 /* Steps of an epoch when that is known, else 0. */
 int64_t strata_worker_batches_count(const strata_worker_batches *batches);

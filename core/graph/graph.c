@@ -54,16 +54,31 @@ void strata_graph_set_scope(strata_graph *graph, const char *scope) {
     if (graph) snprintf(graph->scope, sizeof graph->scope, "%s", scope ? scope : "");
 }
 
-strata_tensor *strata_graph_poison(strata_graph *graph, const strata_op *op, strata_status status, const char *format, ...) {
-    if (!graph) return NULL;
+static strata_tensor *poison(strata_graph *graph, const strata_op *op, strata_status status, const char *format,
+                             va_list arguments) {
     if (graph->status) return &graph->poison;
-    va_list arguments;
-    va_start(arguments, format);
     graph->status = strata_fail_v(&graph->error, status, format, arguments);
-    va_end(arguments);
     if (op) strata_fail_in(&graph->error, status, "%s", op->name);
     if (graph->scope[0]) strata_fail_in(&graph->error, status, "%s", graph->scope);
     return &graph->poison;
+}
+
+strata_tensor *strata_graph_poison(strata_graph *graph, const strata_op *op, strata_status status, const char *format, ...) {
+    if (!graph) return NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    strata_tensor *result = poison(graph, op, status, format, arguments);
+    va_end(arguments);
+    return result;
+}
+
+strata_tensor *strata_graph_fail(strata_graph *graph, strata_status status, const char *format, ...) {
+    if (!graph) return NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    strata_tensor *result = poison(graph, NULL, status ? status : STRATA_INVALID, format, arguments);
+    va_end(arguments);
+    return result;
 }
 
 bool strata_tensor_is_poison(const strata_tensor *tensor) {

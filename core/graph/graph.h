@@ -38,6 +38,9 @@ struct strata_graph {
     strata_status status;
     strata_error error;
     char scope[128];
+    /* The activation functions of the user's own, for the model whose layers are built in the graph (core/layer/activation.c).
+     * NULL: there are none. */
+    const struct strata_own_activation *activations;
     /* Retained: the graph that this one was copied from and still points into. */
     strata_graph *parent;
     atomic_int references;

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "core/graph/graph.h"
 #include "core/layer/layer.h"
 
 /* Slope and scale as in Keras. */
@@ -47,9 +48,15 @@ strata_status strata_activation_check(const char *function, strata_error *err) {
 }
 
 strata_tensor *strata_activation_apply(const char *function, strata_tensor *x) {
-    for (int i = 0; function && i < N_FUNCTIONS; i++)
+    if (!function || !*function || strata_tensor_is_poison(x)) return x;
+    for (int i = 0; i < N_FUNCTIONS; i++)
         if (!strcmp(functions[i].name, function)) return functions[i].apply(x);
-    return x;
+    for (const strata_own_activation *own = x->graph->activations; own; own = own->next) {
+        if (strcmp(own->name, function)) continue;
+        strata_tensor *y = own->apply(x);
+        return y ? y : strata_graph_poison(x->graph, NULL, STRATA_INVALID, "activation %s returned NULL", function);
+    }
+    return strata_graph_poison(x->graph, NULL, STRATA_INVALID, "there is no activation \"%s\" in this graph", function);
 }
 
 static strata_status activation_check(const void *options, strata_error *err) {
@@ -68,7 +75,7 @@ const strata_layer_kind strata_layer_activation = {
     .keeps_mask = true,
     .options_bytes = sizeof(strata_activation_options),
     .name_offset = offsetof(strata_activation_options, name),
-    .options = {{"function", STRATA_OPTION_STRING, offsetof(strata_activation_options, function), 0, 0, true}},
+    .options = {{"function", STRATA_OPTION_ACTIVATION, offsetof(strata_activation_options, function), 0, 0, true}},
     .check = activation_check,
     .build = activation_build,
 };

@@ -75,7 +75,7 @@ const strata_layer_kind strata_layer_batch_norm = {
                 {"no_average", STRATA_OPTION_BOOL, offsetof(strata_batch_norm_options, no_average), 0, 0, false},
                 {"synchronized", STRATA_OPTION_BOOL, offsetof(strata_batch_norm_options, synchronized), 0, 0, false},
                 {"epsilon", STRATA_OPTION_NUMBER, offsetof(strata_batch_norm_options, epsilon), 0, 1, false},
-                {"activation", STRATA_OPTION_STRING, offsetof(strata_batch_norm_options, activation), 0, 0, false}},
+                {"activation", STRATA_OPTION_ACTIVATION, offsetof(strata_batch_norm_options, activation), 0, 0, false}},
     .check = batch_norm_check,
     .build = batch_norm_build,
 };

@@ -11,12 +11,15 @@
 #include "core/compile/cost.h"
 #include "core/graph/graph.h"
 #include "core/op/communication.h"
+#include "core/op/ops.h"
 
 /* spec: as it will be, but for its name and offset. */
 static strata_status declare_parameter(strata_parameter_set *set, const char *layer, const char *name, const char *initializer,
                                        strata_parameter_spec spec, strata_error *err) {
-    STRATA_TRY(strata_initializer_find(initializer, &spec.initializer, err));
+    STRATA_TRY(strata_initializer_find(initializer ? initializer : "", &spec.initializer, err));
     STRATA_TRY(strata_shape_check(spec.shape, err));
+    if (!spec.fan_in) spec.fan_in = spec.shape.rank > 1 ? spec.shape.dims[spec.shape.rank - 2] : 1;
+    if (!spec.fan_out) spec.fan_out = spec.shape.rank > 0 ? spec.shape.dims[spec.shape.rank - 1] : 1;
     if (set->n == set->capacity) {
         int capacity = set->capacity ? 2 * set->capacity : 8;
         strata_parameter_spec *parameters = realloc(set->items, (size_t)capacity * sizeof *parameters);
@@ -64,18 +67,33 @@ static strata_parameter_spec *declared(strata_layer_context *context, strata_gra
     strata_parameter_set *set = context->parameters;
     spec.state |= context->layer->frozen;
     const char *layer = context->layer->name;
-    if (context->declaring) {
+    strata_parameter_spec *parameter = find_parameter(set, layer, name);
+    if (context->declaring && parameter && !strata_shape_equal(parameter->shape, spec.shape)) {
+        strata_graph_poison(graph, NULL, STRATA_INVALID, "its parameter %s is %s for this input; an earlier call made it %s",
+                            name, strata_shape_text(spec.shape).text, strata_shape_text(parameter->shape).text);
+        return NULL;
+    }
+    if (context->declaring && !parameter) {
         strata_error err = {0};
         strata_status status = declare_parameter(set, layer, name, initializer, spec, &err);
         if (!status) return &set->items[set->n - 1];
         strata_graph_poison(graph, NULL, status, "%s", err.message);
         return NULL;
     }
-    strata_parameter_spec *parameter = find_parameter(set, layer, name);
     if (parameter && parameter->state == spec.state && strata_shape_equal(parameter->shape, spec.shape)) return parameter;
     strata_graph_poison(graph, NULL, STRATA_INTERNAL, "%s/%s %s was declared otherwise", layer, name,
                         strata_shape_text(spec.shape).text);
     return NULL;
+}
+
+/* What stands for a parameter while parameters are declared: one input, however many calls use it. */
+static strata_tensor *stand_in(strata_graph *graph, const strata_parameter_spec *p) {
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const strata_tensor *node = graph->nodes[i];
+        if (node->op == &strata_op_input && !strcmp(((const strata_input_attrs *)node->attrs)->name, p->name))
+            return graph->nodes[i];
+    }
+    return strata_input(graph, p->name, STRATA_DTYPE_F32, p->shape);
 }
 
 static strata_tensor *poisoned(strata_graph *graph) {
@@ -87,7 +105,7 @@ strata_tensor *strata_layer_parameter(strata_layer_context *context, strata_grap
     const strata_parameter_spec *p = declared(context, graph, name, initializer,
                                               (strata_parameter_spec){.shape = shape, .fan_in = fan_in, .fan_out = fan_out});
     if (!p) return poisoned(graph);
-    if (context->declaring) return strata_input(graph, p->name, STRATA_DTYPE_F32, shape);
+    if (context->declaring) return stand_in(graph, p);
     if (p->state) return strata_tensor_set_name(state_view(context, p), p->name);
     assert(p->n_parts == 1); /* strata_parameters_cut splits only what says that it can be split */
     return part_view(context, p->first_part);
@@ -108,7 +126,7 @@ strata_tensor *strata_layer_part(strata_layer_context *context, strata_graph *gr
     const strata_parameter_spec *p = find_parameter(context->parameters, context->layer->name, name);
     *out_first_row = 0;
     if (!p) return poisoned(graph);
-    if (context->declaring) return strata_input(graph, p->name, STRATA_DTYPE_F32, p->shape);
+    if (context->declaring) return stand_in(graph, p);
     if (p->state) return strata_tensor_set_name(state_view(context, p), p->name);
     const int index = p->first_part + part;
     *out_first_row = context->parameters->parts[index].first_row;
@@ -131,11 +149,15 @@ strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *gr
     if (!p) return poisoned(graph);
     if (context->declaring) {
         p->sparse = sparse && !p->state;
-        return strata_gather(strata_input(graph, p->name, STRATA_DTYPE_F32, p->shape), x, 0);
+        return strata_gather(stand_in(graph, p), x, 0);
     }
     if (p->state) return strata_gather(state_view(context, p), x, 0);
     if (!context->training || !sparse) return gather_rows(context, p, x);
     strata_sparse_rows *rows = &context->rows[p - context->parameters->items];
+    if (rows->x && context->call > 1)
+        return strata_graph_poison(
+            graph, NULL, STRATA_UNSUPPORTED,
+            "it is sparse and is called %d times; only one call can say which rows change: leave out sparse", context->call);
     rows->x = x;
     if (!context->takes_rows) return gather_rows(context, p, x);
     strata_tensor *inverse;
@@ -149,14 +171,19 @@ strata_tensor *strata_layer_state(strata_layer_context *context, strata_graph *g
     const strata_parameter_spec *p =
         declared(context, graph, name, initializer, (strata_parameter_spec){.shape = shape, .state = true});
     if (!p) return poisoned(graph);
-    if (context->declaring) return strata_input(graph, p->name, STRATA_DTYPE_F32, shape);
+    if (context->declaring) return stand_in(graph, p);
     return strata_tensor_set_name(state_view(context, p), p->name);
 }
 
 void strata_layer_update_state(strata_layer_context *context, const char *name, strata_tensor *value, double rate) {
     const strata_parameter_spec *state = find_parameter(context->parameters, context->layer->name, name);
     if (!context->new_state || !state || !state->state || context->layer->frozen) return;
-    context->new_state[state - context->parameters->items] = value;
+    strata_tensor **new_state = &context->new_state[state - context->parameters->items];
+    if (*new_state && context->call > 1) { /* the mean over the calls so far */
+        strata_tensor *rest = strata_scalar(strata_tensor_graph(value), STRATA_DTYPE_F32, 1 / (double)context->call);
+        value = strata_add(*new_state, strata_mul(strata_sub(value, *new_state), rest));
+    }
+    *new_state = value;
     context->state_rates[state - context->parameters->items] = rate;
 }
 
@@ -195,8 +222,12 @@ strata_tensor *strata_layer_context_state_rates(strata_layer_context *context, s
 }
 
 void strata_layer_limit_tokens(strata_layer_context *context, const strata_tensor *x, int64_t n_tokens) {
-    while (x != context->input && x->op->flags & STRATA_OP_VIEW) x = x->inputs[0];
-    if (x == context->input && (!context->n_tokens || n_tokens < context->n_tokens)) context->n_tokens = n_tokens;
+    for (int i = 0; i < context->n_inputs; i++) {
+        const strata_tensor *at = x;
+        while (at != context->inputs[i] && at->op->flags & STRATA_OP_VIEW) at = at->inputs[0];
+        int64_t *limit = &context->n_tokens[i];
+        if (at == context->inputs[i] && (!*limit || n_tokens < *limit)) *limit = n_tokens;
+    }
 }
 
 bool strata_layer_has_replicas(const strata_layer_context *context) {
@@ -232,24 +263,56 @@ strata_tensor *strata_layer_rng(strata_layer_context *context, uint32_t *out_str
     return context->rng;
 }
 
-/* Builds one layer for x. */
-static strata_tensor *build_layer(strata_layer_context *context, const strata_layer *layer, strata_tensor *x) {
-    strata_graph *graph = strata_tensor_graph(x);
+/* What the layer's kind makes of its inputs. */
+static strata_tensor *call_kind(strata_layer_context *context, const strata_layer *layer, strata_tensor *const *inputs, int n) {
+    const strata_layer_kind *kind = layer->kind;
+    strata_graph *graph = strata_tensor_graph(inputs[0]);
+    const int least = kind->build_many ? kind->least_inputs : 1, most = kind->build_many ? kind->most_inputs : 1;
+    if (n < least || n > most)
+        return strata_graph_poison(graph, NULL, STRATA_INVALID, "%s takes %s%d input%s; it was given %d", kind->name,
+                                   least < most ? "at least " : "", n > most ? most : least,
+                                   least < most || most > 1 ? "s" : "", n);
+    strata_tensor *y = kind->build_many ? kind->build_many(layer->options, context, inputs, n)
+                                        : kind->build(layer->options, context, inputs[0]);
+    if (!kind->own) return y;
+    if (!y) return strata_graph_poison(graph, NULL, STRATA_INVALID, "its build function returned NULL");
+    if (strata_tensor_graph(y) != graph)
+        return strata_graph_poison(graph, NULL, STRATA_INVALID, "its build function returned a tensor of another graph");
+    if (!strata_tensor_is_poison(y) && strata_tensor_shape(y).rank < 1)
+        return strata_graph_poison(graph, NULL, STRATA_INVALID,
+                                   "its build function returned a scalar; it must return (N, ...)");
+    return y;
+}
+
+/* Builds one layer. */
+static strata_tensor *build_layer(strata_layer_context *context, const strata_layer *layer, const char *name,
+                                  strata_tensor *const *inputs, int n) {
+    strata_graph *graph = strata_tensor_graph(inputs[0]);
     const strata_layer *around = context->layer;
     context->layer = layer;
     strata_tensor *mask = context->mask;
-    strata_graph_set_scope(graph, layer->name);
-    x = layer->kind->build(layer->options, context, x);
+    strata_graph_set_scope(graph, name);
+    strata_tensor *y = call_kind(context, layer, inputs, n);
     if (!layer->kind->keeps_mask && context->mask == mask) context->mask = NULL;
-    if (!context->declaring) strata_tensor_set_name(x, layer->name);
+    if (!context->declaring) strata_tensor_set_name(y, name);
     strata_graph_set_scope(graph, around ? around->name : NULL);
     context->layer = around;
-    return x;
+    return y;
+}
+
+strata_tensor *strata_layer_build(strata_layer_context *context, const strata_layer *layer, int call, const char *name,
+                                  strata_tensor *const *inputs, int n) {
+    strata_graph *graph = strata_tensor_graph(inputs[0]);
+    const int first = graph->n_nodes;
+    context->call = call;
+    strata_tensor *y = build_layer(context, layer, name, inputs, n);
+    if (context->costs) *context->costs++ = (strata_layer_cost){strata_tensor_shape(y), strata_graph_flops(graph, first)};
+    return y;
 }
 
 strata_tensor *strata_layer_branch(strata_layer_context *context, int branch, strata_tensor *x) {
     const strata_layer_list *list = &context->layer->branches[branch];
-    for (int i = 0; i < list->n; i++) x = build_layer(context, &list->layers[i], x);
+    for (int i = 0; i < list->n; i++) x = build_layer(context, &list->layers[i], list->layers[i].name, &x, 1);
     return x;
 }
 
@@ -270,16 +333,4 @@ void strata_layer_penalize(strata_layer_context *context, strata_tensor *x, doub
         sum = strata_mul(sum, strata_scalar(strata_tensor_graph(x), STRATA_DTYPE_F32, terms[i].factor));
         context->penalty = context->penalty ? strata_add(context->penalty, sum) : sum;
     }
-}
-
-strata_tensor *strata_layers_build(const strata_layer_list *list, strata_layer_context *context, strata_tensor *x) {
-    strata_graph *graph = strata_tensor_graph(x);
-    context->input = x;
-    if (strata_tensor_dtype(x) == STRATA_DTYPE_F32) x = strata_cast(x, context->dtype);
-    for (int i = 0; i < list->n; i++) {
-        int first = graph->n_nodes;
-        x = build_layer(context, &list->layers[i], x);
-        if (context->costs) context->costs[i] = (strata_layer_cost){strata_tensor_shape(x), strata_graph_flops(graph, first)};
-    }
-    return strata_dtype_is_float(strata_tensor_dtype(x)) ? strata_cast(x, STRATA_DTYPE_F32) : x;
 }

@@ -120,8 +120,11 @@ struct strata_layer_context {
     strata_parameter_set *parameters;
     /* The layer that is being built. */
     const strata_layer *layer;
-    /* The input of the first layer. */
-    const strata_tensor *input;
+    /* Which call of the outermost layer this is, from 1: a shared layer is called several times. */
+    int call;
+    /* [n_inputs] The inputs of the model. */
+    int n_inputs;
+    const strata_tensor *inputs[STRATA_MAX_INPUTS];
     /* True in the build that declares parameters. */
     bool declaring;
     bool training;
@@ -153,14 +156,16 @@ struct strata_layer_context {
     /* The sum of what layers add to the loss; NULL: none does. */
     strata_tensor *penalty;
     uint32_t n_streams;
-    /* Integer inputs must be below it; 0: no layer limits them. */
-    int64_t n_tokens;
-    /* [layers of the list] Filled while building; NULL: not asked for. */
+    /* [n_inputs] Each integer input must be below it; 0: no layer limits it. */
+    int64_t n_tokens[STRATA_MAX_INPUTS];
+    /* [calls of layers] Filled while building; NULL: not asked for. */
     strata_layer_cost *costs;
 };
 
-/* Builds the layers of a list one after the other: x (B, input...) -> outputs. Declares parameters when context->declaring. */
-strata_tensor *strata_layers_build(const strata_layer_list *list, strata_layer_context *context, strata_tensor *x);
+/* Builds a layer for n inputs, of which the first call has the number 1. Declares parameters when context->declaring. name: of
+ * the call, for messages and the output. */
+strata_tensor *strata_layer_build(strata_layer_context *context, const strata_layer *layer, int call, const char *name,
+                                  strata_tensor *const *inputs, int n);
 /* The flat range of states as strata_layer_update_state asked for it in this build, and each element's rate. */
 strata_tensor *strata_layer_context_new_state(strata_layer_context *context);
 strata_tensor *strata_layer_context_state_rates(strata_layer_context *context, strata_graph *graph);

@@ -86,7 +86,7 @@ const strata_layer_kind strata_layer_conv2d_transpose = {
                 {"padding", STRATA_OPTION_STRING, AT(padding), 0, 0, false},
                 {"output_padding", STRATA_OPTION_PAIR, AT(output_padding), 0, 1 << 20, false},
                 {"dilation", STRATA_OPTION_PAIR, AT(dilation), 1, 1 << 20, false},
-                {"activation", STRATA_OPTION_STRING, AT(activation), 0, 0, false},
+                {"activation", STRATA_OPTION_ACTIVATION, AT(activation), 0, 0, false},
                 {"no_bias", STRATA_OPTION_BOOL, AT(no_bias), 0, 0, false},
                 {"kernel_initializer", STRATA_OPTION_STRING, AT(kernel_initializer), 0, 0, false},
                 {"bias_initializer", STRATA_OPTION_STRING, AT(bias_initializer), 0, 0, false},

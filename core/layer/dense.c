@@ -63,7 +63,7 @@ const strata_layer_kind strata_layer_dense = {
     .options_bytes = sizeof(strata_dense_options),
     .name_offset = offsetof(strata_dense_options, name),
     .options = {{"units", STRATA_OPTION_INT, offsetof(strata_dense_options, units), 1, 1 << 24, true},
-                {"activation", STRATA_OPTION_STRING, offsetof(strata_dense_options, activation), 0, 0, false},
+                {"activation", STRATA_OPTION_ACTIVATION, offsetof(strata_dense_options, activation), 0, 0, false},
                 {"no_bias", STRATA_OPTION_BOOL, offsetof(strata_dense_options, no_bias), 0, 0, false},
                 {"kernel_initializer", STRATA_OPTION_STRING, offsetof(strata_dense_options, kernel_initializer), 0, 0, false},
                 {"bias_initializer", STRATA_OPTION_STRING, offsetof(strata_dense_options, bias_initializer), 0, 0, false},

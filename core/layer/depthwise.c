@@ -27,7 +27,7 @@ typedef struct depthwise {
         {"padding", STRATA_OPTION_STRING, offsetof(type, padding), 0, 0, false}, STRATA_LAYER_EXPLICIT_PADDING(type, 2), \
         {"dilation", STRATA_OPTION_PAIR, offsetof(type, dilation), 1, 1 << 20, false},                                   \
         {"depth_multiplier", STRATA_OPTION_INT, offsetof(type, depth_multiplier), 1, 1 << 20, false},                    \
-        {"activation", STRATA_OPTION_STRING, offsetof(type, activation), 0, 0, false},                                   \
+        {"activation", STRATA_OPTION_ACTIVATION, offsetof(type, activation), 0, 0, false},                               \
         {"no_bias", STRATA_OPTION_BOOL, offsetof(type, no_bias), 0, 0, false},                                           \
         {"depthwise_initializer", STRATA_OPTION_STRING, offsetof(type, depthwise_initializer), 0, 0, false}, {           \
         "bias_initializer", STRATA_OPTION_STRING, offsetof(type, bias_initializer), 0, 0, false                          \

@@ -11,14 +11,8 @@
 #include "core/layer/initializer.h"
 #include "strata/layers.h"
 #include "strata/ops.h"
+#include "strata/registry.h"
 
-/* What a layer is built in. The graph may be thrown away: layers are built once to find their parameters and once for each
- * program (training, evaluation, another batch size). */
-typedef struct strata_layer_context strata_layer_context;
-
-/* The layer's parameter `name` ("kernel") as a tensor. The first call with a name declares it; later ones must agree. */
-strata_tensor *strata_layer_parameter(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
-                                      const char *initializer, int64_t fan_in, int64_t fan_out);
 /* Declares a parameter (rows, ...) of a layer that can compute with parts of it, each some of its rows, where a device cannot
  * bind all of it. Returns the number of parts, 1 where it fits. */
 int strata_layer_split_parameter(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
@@ -30,32 +24,16 @@ strata_tensor *strata_layer_part(strata_layer_context *context, strata_graph *gr
  * the parameter then. */
 strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *graph, const char *name, strata_tensor *x,
                                  bool sparse);
-/* What layers compute in: f32, f16 or bf16, as x is where x is no integers. Parameters, states and penalties are f32: a layer
- * that multiplies or adds a parameter casts it to x's dtype there, and one that takes integers gives this dtype. */
-strata_dtype strata_layer_dtype(const strata_layer_context *context);
-/* The layer's state `name` ("moving_mean"), as it was before the step: kept from step to step and saved, but not trained. */
-strata_tensor *strata_layer_state(strata_layer_context *context, strata_graph *graph, const char *name, strata_shape shape,
-                                  const char *initializer);
-/* After a training step the state is state + rate (value - state); rate 1: the value. A step that is undone because its loss
- * was not finite leaves states as they were. Nothing happens in other programs. */
-void strata_layer_update_state(strata_layer_context *context, const char *name, strata_tensor *value, double rate);
-/* Adds l1 sum |x| + l2 sum x^2 to the loss of a batch; 0 and 0: nothing. */
-void strata_layer_penalize(strata_layer_context *context, strata_tensor *x, double l1, double l2);
 /* Rows of a layer's options for it, where they are called kernel_l1 and kernel_l2; INVALID for negative ones. */
 #define STRATA_LAYER_PENALTY(type)                                                   \
     {"kernel_l1", STRATA_OPTION_NUMBER, offsetof(type, kernel_l1), 0, 1e6, false}, { \
         "kernel_l2", STRATA_OPTION_NUMBER, offsetof(type, kernel_l2), 0, 1e6, false  \
     }
 STRATA_MUST_USE strata_status strata_layer_check_penalty(double l1, double l2, strata_error *err);
-/* Whether the program trains this layer (dropout works then and only then): not where it is frozen. */
-bool strata_layer_is_training(const strata_layer_context *context);
 /* Whether the batch that trains is shared out, so that there are other replicas' parts of it. */
 bool strata_layer_has_replicas(const strata_layer_context *context);
 /* x added up over the replicas that have examples; while training, where there are several. */
 strata_tensor *strata_layer_sum_over_replicas(strata_layer_context *context, strata_tensor *x);
-/* The step's random state and a stream of its own for each call in a program. */
-strata_tensor *strata_layer_rng(strata_layer_context *context, uint32_t *out_stream);
-
 /* Says that x holds indices below n_tokens. Where x is the model's input, data beyond are refused before they get here. */
 void strata_layer_limit_tokens(strata_layer_context *context, const strata_tensor *x, int64_t n_tokens);
 
@@ -67,7 +45,7 @@ strata_tensor *strata_layer_mask(const strata_layer_context *context);
 /* What a branch of the layer being built makes of x: x itself, when it is empty. */
 strata_tensor *strata_layer_branch(strata_layer_context *context, int branch, strata_tensor *x);
 
-enum { STRATA_MAX_LAYER_OPTIONS = 16, STRATA_MAX_BRANCHES = 2, STRATA_MAX_NESTING = 16 };
+enum { STRATA_MAX_LAYER_OPTIONS = 16, STRATA_MAX_LAYER_INPUTS = 64, STRATA_MAX_BRANCHES = 2, STRATA_MAX_NESTING = 16 };
 
 typedef struct strata_layer_kind {
     /* The kind's name in JSON and in the default names of layers. */
@@ -86,6 +64,12 @@ typedef struct strata_layer_kind {
     strata_status (*check)(const void *options, strata_error *err);
     /* Builds y for x (N, ...). Errors poison the graph. */
     strata_tensor *(*build)(const void *options, strata_layer_context *context, strata_tensor *x);
+    /* Instead of build, for layers with several inputs: builds y for n of them. */
+    strata_tensor *(*build_many)(const void *options, strata_layer_context *context, strata_tensor *const *inputs, int n);
+    /* How many inputs build_many takes, from .. to. */
+    int least_inputs, most_inputs;
+    /* What the user registered, a copy; NULL: the kind is built in, and its options have the layer's name. */
+    const strata_layer_definition *own;
 } strata_layer_kind;
 
 STRATA_EXPORT_BEGIN
@@ -94,8 +78,13 @@ extern const strata_layer_kind *const strata_layer_kinds[];
 extern const int strata_n_layer_kinds;
 STRATA_EXPORT_END
 
-/* An activation function by name; NULL or "": x itself. activation.c; unknown names are caught by strata_activation_check. */
-strata_tensor *strata_activation_apply(const char *function, strata_tensor *x);
+/* One of the user's own activation functions; they are a list. activation.c finds them by the graph that x is in. */
+typedef struct strata_own_activation {
+    const char *name;
+    strata_tensor *(*apply)(strata_tensor *x);
+    struct strata_own_activation *next;
+} strata_own_activation;
+/* Whether there is a built-in function of this name, NULL and "" too (strata_activation_apply gives x itself then). */
 STRATA_MUST_USE strata_status strata_activation_check(const char *function, strata_error *err);
 
 #define STRATA_LAYER(name) extern const strata_layer_kind strata_layer_##name;

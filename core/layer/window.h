@@ -48,7 +48,7 @@ typedef struct strata_conv_layer {
         {"padding", STRATA_OPTION_STRING, offsetof(type, padding), 0, 0, false}, STRATA_LAYER_EXPLICIT_PADDING(type, axes), \
         {"dilation", number, offsetof(type, dilation), 1, 1 << 20, false},                                                  \
         {"groups", STRATA_OPTION_INT, offsetof(type, groups), 1, 1 << 24, false},                                           \
-        {"activation", STRATA_OPTION_STRING, offsetof(type, activation), 0, 0, false},                                      \
+        {"activation", STRATA_OPTION_ACTIVATION, offsetof(type, activation), 0, 0, false},                                  \
         {"no_bias", STRATA_OPTION_BOOL, offsetof(type, no_bias), 0, 0, false},                                              \
         {"kernel_initializer", STRATA_OPTION_STRING, offsetof(type, kernel_initializer), 0, 0, false},                      \
         {"bias_initializer", STRATA_OPTION_STRING, offsetof(type, bias_initializer), 0, 0, false}, STRATA_LAYER_PENALTY(type)

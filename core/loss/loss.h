@@ -7,16 +7,9 @@
 #include "core/base/option.h"
 #include "strata/losses.h"
 #include "strata/ops.h"
+#include "strata/registry.h"
 
-/* What "accuracy" means for a loss, and so what is counted beside it. */
-typedef enum strata_answers {
-    STRATA_ANSWERS_NONE,        /* numbers: there is no right or wrong                                           */
-    STRATA_ANSWERS_BINARY,      /* each output says yes or no: right when it and its label lie on the same side  */
-    STRATA_ANSWERS_CLASS,       /* the largest logit is the answer, the label its index                          */
-    STRATA_ANSWERS_DISTRIBUTION /* the same, the label a probability for each class                              */
-} strata_answers;
-
-enum { STRATA_MAX_LOSS_OPTIONS = 4 };
+enum { STRATA_MAX_LOSS_OPTIONS = 8 };
 
 typedef struct strata_loss {
     const char *name;
@@ -29,13 +22,17 @@ typedef struct strata_loss {
     strata_tensor *(*build)(const strata_loss_options *opts, strata_tensor *outputs, strata_tensor *labels);
     /* Outputs as a person wants them; NULL: as they are. */
     strata_tensor *(*predict)(const strata_loss_options *opts, strata_tensor *outputs);
-    /* BINARY: an output above it says yes. */
+    /* BINARY: an output above it says yes. NULL: 0. */
     double (*threshold)(const strata_loss_options *opts);
 } strata_loss;
 
 /* INVALID, with the list of names, when there is none. */
 STRATA_MUST_USE strata_status strata_loss_find(const char *name, const strata_loss **out_loss, strata_error *err);
 
+/* BINARY: an output above it says yes. */
+static inline double strata_loss_threshold(const strata_loss *loss, const strata_loss_options *opts) {
+    return loss->threshold ? loss->threshold(opts) : 0;
+}
 /* Of the labels in a batch: i32 for classes, else f32. */
 strata_dtype strata_loss_label_dtype(const strata_loss *loss);
 /* Of one example's labels, for a model with these outputs an example. */

@@ -12,7 +12,8 @@ strata_tensor *strata_metric_answer_sums(const strata_loss *loss, const strata_l
             return strata_classification_sums(per_example, outputs, strata_argmax(labels, 1));
         case STRATA_ANSWERS_BINARY:
             outputs = strata_flatten(outputs);
-            return strata_binary_sums(per_example, outputs, strata_loss_match(outputs, labels), loss->threshold(opts));
+            return strata_binary_sums(per_example, outputs, strata_loss_match(outputs, labels),
+                                      strata_loss_threshold(loss, opts));
         case STRATA_ANSWERS_NONE:
             break;
     }

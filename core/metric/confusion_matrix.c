@@ -39,7 +39,7 @@ static int64_t confusion_n(const strata_metric_case *c) {
 static strata_tensor *confusion_build(const strata_metric_case *c, strata_tensor *outputs, strata_tensor *labels) {
     bool binary = c->loss->answers == STRATA_ANSWERS_BINARY;
     int64_t classes = strata_metric_classes(c);
-    strata_tensor *answers = binary ? above(outputs, c->loss->threshold(c->opts)) : strata_argmax(outputs, 1);
+    strata_tensor *answers = binary ? above(outputs, strata_loss_threshold(c->loss, c->opts)) : strata_argmax(outputs, 1);
     strata_tensor *truths = binary                                            ? above(labels, 0.5)
                             : c->loss->answers == STRATA_ANSWERS_DISTRIBUTION ? strata_argmax(labels, 1)
                                                                               : labels;

@@ -17,6 +17,8 @@ typedef struct strata_metric_case {
     strata_shape output;
     /* The number in a name like top_5_accuracy. */
     int k;
+    /* What the user registered; NULL: the metric is built in. */
+    const strata_metric_definition *own;
 } strata_metric_case;
 
 /* A sum over examples. Metrics that need the same share it. */
@@ -40,6 +42,9 @@ typedef struct strata_metric_kind {
 STRATA_MUST_USE strata_status strata_metric_find(const char *name, const strata_metric_kind **out_kind, int *out_k,
                                                  strata_error *err);
 
+/* own.c: the kind of a metric of the user's own. `words` must live as long as the kind, and be used by no other. */
+void strata_metric_adapt(const strata_metric_definition *own, strata_metric_words *words, strata_metric_kind *out_kind);
+
 /* confusion_matrix.c: classes that answers and labels fall into, 2 for yes-or-no outputs. */
 int64_t strata_metric_classes(const strata_metric_case *c);
 STRATA_MUST_USE strata_status strata_metric_check_classes(const strata_metric_case *c, strata_error *err);
@@ -54,5 +59,7 @@ strata_tensor *strata_metric_answer_sums(const strata_loss *loss, const strata_l
 
 extern const strata_metric_kind strata_metric_accuracy, strata_metric_top_k_accuracy, strata_metric_precision,
     strata_metric_recall, strata_metric_auc, strata_metric_confusion_matrix, strata_metric_mae;
+/* loss.c: the loss itself, for each output of a model that has several. */
+extern const strata_metric_kind strata_metric_loss;
 
 #endif

@@ -64,7 +64,7 @@ static strata_status collect(const strata_model *model, const strata_dataset *da
         if (!opts->no_shuffle) add_int(t, "seed of the shuffles", (int64_t)opts->seed);
     }
     add_text(t, "optimizer", optimizer->name);
-    add_number(t, "learning rate", optimizer->learning_rate);
+    add_number(t, "learning rate", strata_model_learning_rate(model));
     add_int(t, "number of accumulated batches", accumulates ? accumulates : 1);
     add_int(t, "number of steps before", model->optimizer_steps);
     add_text(t, "sharding of the optimizer", model->shards.n ? "on" : "off");

@@ -20,6 +20,9 @@ static const char BEST_COUNTS[] = STRATA_CHECKPOINT_PREFIX "best_counts",
 enum { EPOCH_STEPS, EPOCH_EXAMPLES, N_POSITION };
 static const char POSITION[] = STRATA_CHECKPOINT_PREFIX "position", SUMS[] = STRATA_CHECKPOINT_PREFIX "sums";
 
+/* The learning rate that was set in place of the schedule's, its bits; there only where one was. */
+static const char RATE[] = STRATA_CHECKPOINT_PREFIX "learning_rate";
+
 enum { EPOCHS, STEPS, SCALE_STEPS, SCALE_BITS, SEED, PRECISION, N_COUNTS };
 static const char COUNTS[] = STRATA_CHECKPOINT_PREFIX "counts";
 static const char *const slot_names[STRATA_MAX_OPTIMIZER_SLOTS] = {
@@ -32,11 +35,12 @@ typedef struct state {
     float *sums;       /* (n_sums) of the epoch, in the same memory */
     int64_t counts[N_COUNTS], best_counts[N_BEST], position[N_POSITION];
     float *best_values; /* (all_size); NULL: none */
+    double rate;        /* as model->rate.own */
 } state;
 
 static strata_status allocate(const strata_model *model, state *out, strata_error *err) {
     const int64_t size = strata_model_all_size(model);
-    *out = (state){.n_slots = strata_model_n_slots(model)};
+    *out = (state){.n_slots = strata_model_n_slots(model), .rate = STRATA_SCHEDULED_RATE};
     out->parameters =
         calloc((size_t)(size + out->n_slots * model->parameters.flat_size + model->metrics.n_sums), sizeof *out->parameters);
     if (!out->parameters) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
@@ -63,7 +67,7 @@ static float *slot_values(const strata_model *model, const state *s, int slot) {
 
 static strata_status write_state(strata_model *model, state *s, int epochs, const char *path, strata_error *err) {
     const strata_model_best *best = &model->best;
-    strata_named_array extra[STRATA_MAX_OPTIMIZER_SLOTS + 5];
+    strata_named_array extra[STRATA_MAX_OPTIMIZER_SLOTS + 6];
     int n = s->n_slots;
     for (int i = 0; i < s->n_slots; i++) {
         STRATA_TRY(strata_shards_read_slot(model, i, slot_values(model, s, i), err));
@@ -88,6 +92,10 @@ static strata_status write_state(strata_model *model, state *s, int epochs, cons
         extra[n++] =
             (strata_named_array){SUMS, strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), s->sums)};
     }
+    int64_t rate_bits;
+    memcpy(&rate_bits, &model->rate.own, sizeof rate_bits);
+    if (model->rate.own >= 0)
+        extra[n++] = (strata_named_array){RATE, strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(1), &rate_bits)};
     if (best->epochs) {
         s->best_counts[BEST_EPOCHS] = best->epochs;
         memcpy(&s->best_counts[BEST_LOSS_BITS], &best->loss, sizeof best->loss);
@@ -149,6 +157,15 @@ static strata_status take_position(const strata_model *model, const strata_safet
     return strata_safetensors_copy(file, SUMS, STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), s->sums, err);
 }
 
+static strata_status take_rate(const strata_safetensors *file, const char *path, state *s, strata_error *err) {
+    if (!strata_safetensors_find(file, RATE)) return STRATA_OK;
+    int64_t bits;
+    STRATA_TRY(strata_safetensors_copy(file, RATE, STRATA_DTYPE_I64, STRATA_SHAPE(1), &bits, err));
+    memcpy(&s->rate, &bits, sizeof s->rate);
+    if (s->rate >= 0 && s->rate < 1e6) return STRATA_OK;
+    return strata_fail(err, STRATA_DATA, "%s: a learning rate that cannot be", path);
+}
+
 static strata_status take(const strata_model *model, const strata_safetensors *file, const char *path, state *s,
                           strata_error *err) {
     STRATA_TRY(check_same(model, file, path, err));
@@ -158,6 +175,7 @@ static strata_status take(const strata_model *model, const strata_safetensors *f
                                            slot_values(model, s, i), err));
     STRATA_TRY(strata_safetensors_copy(file, COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts, err));
     STRATA_TRY(take_position(model, file, path, s, err));
+    STRATA_TRY(take_rate(file, path, s, err));
     if (s->counts[EPOCHS] < (s->position[EPOCH_STEPS] ? 0 : 1) || s->counts[EPOCHS] > INT32_MAX || s->counts[STEPS] < 0 ||
         s->counts[SCALE_STEPS] < 0)
         return strata_fail(err, STRATA_DATA, "%s: counts of epochs or steps that cannot be", path);
@@ -196,6 +214,10 @@ static strata_status share(const strata_model *model, strata_status status, cons
     if (told) return strata_fail(err, (strata_status)told, "rank 0 cannot go on from the checkpoint %s", path);
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->counts, N_COUNTS, err));
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->position, N_POSITION, err));
+    int64_t rate_bits;
+    memcpy(&rate_bits, &s->rate, sizeof rate_bits);
+    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &rate_bits, 1, err));
+    memcpy(&s->rate, &rate_bits, sizeof s->rate);
     if (!is_there(s)) return STRATA_OK;
     const int64_t size = strata_model_all_size(model);
     const int64_t n = size + s->n_slots * model->parameters.flat_size + model->metrics.n_sums;
@@ -212,6 +234,7 @@ static strata_status put(strata_model *model, state *s, strata_error *err) {
     STRATA_TRY(strata_model_write_all(model, s->parameters, err));
     for (int i = 0; i < s->n_slots; i++) STRATA_TRY(strata_shards_write_slot(model, i, slot_values(model, s, i), err));
     model->optimizer_steps = s->counts[STEPS];
+    model->rate.own = s->rate;
     model->scale.steps = s->counts[SCALE_STEPS];
     memcpy(&model->scale.value, &s->counts[SCALE_BITS], sizeof model->scale.value);
     strata_validation_forget(model);

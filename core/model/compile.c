@@ -8,37 +8,49 @@
 
 #define PRECISION_NOTE "precision"
 
+/* Which loss an output has: compile's, for the only output; else its own; else, for the only output, the default. */
+static strata_status choose_loss(const strata_model *model, int index, const strata_compile_options *opts,
+                                 strata_output_spec *output, strata_error *err) {
+    const bool given = opts && opts->loss, only = model->n_outputs == 1;
+    if (given && !only)
+        return strata_fail(err, STRATA_INVALID, "compile: the model has %d outputs; strata_model_output says the loss of each",
+                           model->n_outputs);
+    if (!only && !output->loss)
+        return strata_fail(err, STRATA_INVALID,
+                           "output \"%s\" has no loss; strata_model_output, or \"loss\" in its JSON, names one",
+                           strata_output_name(model, index));
+    if (given) output->loss_options = opts->loss_options;
+    if (given || !output->loss)
+        STRATA_TRY(strata_registry_find_loss(model->registry, given ? opts->loss : "sparse_categorical_crossentropy",
+                                             &output->loss, err));
+    if (output->loss->check) STRATA_TRY(output->loss->check(&output->loss_options, err));
+    const strata_status status = strata_loss_check_output(output->loss, output->shape, err);
+    return status && !only ? strata_fail_in(err, status, "output \"%s\"", strata_output_name(model, index)) : status;
+}
+
 /* Takes the settings over only when all of them are right. */
 static strata_status choose_settings(strata_model *model, const strata_compile_options *opts, strata_error *err) {
     strata_optimizer optimizer = opts && opts->optimizer.name ? opts->optimizer : model->optimizer;
     const strata_optimizer_kind *kind = NULL;
-    const strata_loss *loss = model->loss;
-    strata_loss_options loss_options = opts && opts->loss ? opts->loss_options : model->loss_options;
+    strata_output_spec outputs[STRATA_MAX_OUTPUTS], before[STRATA_MAX_OUTPUTS];
     if (!optimizer.name) optimizer = strata_adam_optimizer(0);
     STRATA_TRY(strata_optimizer_check(&optimizer, &kind, err));
-    if ((opts && opts->loss) || !loss)
-        STRATA_TRY(strata_loss_find(opts && opts->loss ? opts->loss : "sparse_categorical_crossentropy", &loss, err));
-    if (loss->check) STRATA_TRY(loss->check(&loss_options, err));
-    STRATA_TRY(strata_loss_check_output(loss, model->output, err));
-    const struct {
-        strata_optimizer optimizer;
-        const strata_optimizer_kind *kind;
-        const strata_loss *loss;
-        strata_loss_options loss_options;
-    } before = {model->optimizer, model->optimizer_kind, model->loss, model->loss_options};
+    memcpy(before, model->outputs, sizeof before);
+    memcpy(outputs, model->outputs, sizeof outputs);
+    for (int i = 0; i < model->n_outputs; i++) STRATA_TRY(choose_loss(model, i, opts, &outputs[i], err));
+    if (opts && opts->metrics && model->n_outputs > 1)
+        return strata_fail(err, STRATA_INVALID,
+                           "compile: the model has %d outputs; strata_model_output says the metrics of each", model->n_outputs);
+    memcpy(model->outputs, outputs, sizeof outputs);
+    strata_status status = strata_model_choose_metrics(model, opts ? opts->metrics : NULL, err);
+    if (!status && opts && opts->metrics) status = strata_model_set_metrics(&model->outputs[0], opts->metrics, err);
+    if (status) {
+        memcpy(model->outputs, before, sizeof before);
+        return status;
+    }
     model->optimizer = optimizer;
     model->optimizer_kind = kind;
-    model->loss = loss;
-    model->loss_options = loss_options;
-    strata_status status =
-        strata_model_choose_metrics(model, opts && opts->metrics ? opts->metrics : model->metrics.names, err);
-    if (!status && opts && opts->metrics) status = strata_model_set_metrics(model, opts->metrics, err);
-    if (!status) return STRATA_OK;
-    model->optimizer = before.optimizer;
-    model->optimizer_kind = before.kind;
-    model->loss = before.loss;
-    model->loss_options = before.loss_options;
-    return status;
+    return STRATA_OK;
 }
 
 /* The parameters and states at `values`, as the initializers or the file have them. */

@@ -4,17 +4,19 @@
 #include <float.h>
 #include <string.h>
 
+#include "core/base/text.h"
 #include "core/data/dataset.h"
+#include "core/data/stage/stage.h"
 #include "core/model/model.h"
 
-size_t strata_model_element_bytes(const strata_model *model) {
-    return (size_t)strata_shape_elements(model->input) * strata_dtype_bytes(model->input_dtype);
+size_t strata_input_bytes(const strata_input_spec *input) {
+    return (size_t)strata_shape_elements(input->shape) * strata_dtype_bytes(input->dtype);
 }
 
 /* Where they travel to a device's own memory, bytes are a quarter of the numbers that the device makes of them. In the host's
  * memory they would be one more pass. */
 bool strata_model_takes_bytes(const strata_model *model) {
-    if (model->input_dtype != STRATA_DTYPE_F32) return false;
+    if (model->n_inputs > 1 || model->inputs[0].dtype != STRATA_DTYPE_F32) return false;
     for (int r = 0; r < model->strategy->n_replicas; r++) {
         const strata_device_info *info = strata_device_get_info(model->replicas[r].device);
         if (info->unified_memory || !(info->dtypes & 1u << STRATA_DTYPE_U8)) return false;
@@ -39,74 +41,156 @@ static bool same_elements(strata_shape data, strata_shape model) {
     return strata_shape_equal(data, model);
 }
 
-int64_t strata_model_n_classes(const strata_model *model) {
-    if (model->loss->answers == STRATA_ANSWERS_CLASS || model->loss->answers == STRATA_ANSWERS_DISTRIBUTION)
-        return model->output.dims[0];
-    return model->loss->answers == STRATA_ANSWERS_BINARY ? 2 : 0;
+int64_t strata_output_n_classes(const strata_output_spec *output) {
+    const strata_answers answers = output->loss->answers;
+    if (answers == STRATA_ANSWERS_CLASS || answers == STRATA_ANSWERS_DISTRIBUTION) return output->shape.dims[0];
+    return answers == STRATA_ANSWERS_BINARY ? 2 : 0;
+}
+
+static strata_shape label_shape(const strata_output_spec *output) {
+    return strata_loss_label_shape(output->loss, output->shape);
+}
+
+/* A part of the dataset's elements, as one example has it. */
+static strata_shape part_shape(const strata_dataset *dataset, int part) {
+    strata_shape shape = dataset->spec.parts[part].shape;
+    if (!dataset->spec.is_batch) return shape;
+    shape.rank--;
+    memmove(shape.dims, shape.dims + 1, (size_t)shape.rank * sizeof *shape.dims);
+    return shape;
+}
+
+static strata_dtype part_dtype(const strata_dataset *dataset, int part) {
+    return dataset->spec.parts[part].dtype;
 }
 
 /* One class an example, where the loss takes a share for each class: the class's is 1. */
-static bool are_classes(const strata_model *model, const strata_dataset *dataset) {
-    return model->loss->answers == STRATA_ANSWERS_DISTRIBUTION && strata_dataset_label_dtype(dataset) == STRATA_DTYPE_I32 &&
-           strata_shape_elements(strata_dataset_label_shape(dataset)) == 1;
+static bool are_classes(const strata_output_spec *output, const strata_dataset *dataset, int part) {
+    return output->loss->answers == STRATA_ANSWERS_DISTRIBUTION && part_dtype(dataset, part) == STRATA_DTYPE_I32 &&
+           strata_shape_elements(part_shape(dataset, part)) == 1;
 }
 
-static strata_status check_labels(const strata_model *model, const strata_dataset *dataset, const char *verb,
+static strata_status check_labels(const strata_output_spec *output, const strata_dataset *dataset, int part, const char *verb,
                                   strata_error *err) {
-    strata_dtype given = strata_dataset_label_dtype(dataset), wanted = strata_loss_label_dtype(model->loss);
-    strata_shape shape = strata_dataset_label_shape(dataset),
-                 wanted_shape = strata_loss_label_shape(model->loss, model->output);
-    int64_t classes = strata_model_n_classes(model);
+    const strata_dtype given = part_dtype(dataset, part), wanted = strata_loss_label_dtype(output->loss);
+    const strata_shape shape = part_shape(dataset, part), wanted_shape = label_shape(output);
+    const int64_t classes = strata_output_n_classes(output);
     if (given != wanted && given != STRATA_DTYPE_I32) /* integers are taken as numbers too */
         return strata_fail(err, STRATA_DATA, "%s: the labels are %s; %s takes %s", verb, strata_dtype_name(given),
-                           model->loss->name, strata_dtype_name(wanted));
-    if (model->loss->answers == STRATA_ANSWERS_NONE && strata_dataset_class_name(dataset, 0))
+                           output->loss->name, strata_dtype_name(wanted));
+    if (output->loss->answers == STRATA_ANSWERS_NONE && part == 1 && strata_dataset_class_name(dataset, 0))
         return strata_fail(err, STRATA_DATA, "%s: the labels are words (\"%s\", ...); %s takes numbers", verb,
-                           strata_dataset_class_name(dataset, 0), model->loss->name);
+                           strata_dataset_class_name(dataset, 0), output->loss->name);
     if (!strata_shape_equal(shape, wanted_shape) && strata_shape_elements(shape) != 1)
         return strata_fail(err, STRATA_DATA, "%s: the labels are %s an example; %s takes %s for outputs of %s", verb,
-                           strata_shape_text(shape).text, model->loss->name, strata_shape_text(wanted_shape).text,
-                           strata_shape_text(model->output).text);
-    if (strata_shape_elements(shape) != strata_shape_elements(wanted_shape) && !are_classes(model, dataset))
+                           strata_shape_text(shape).text, output->loss->name, strata_shape_text(wanted_shape).text,
+                           strata_shape_text(output->shape).text);
+    if (strata_shape_elements(shape) != strata_shape_elements(wanted_shape) && !are_classes(output, dataset, part))
         return strata_fail(err, STRATA_DATA,
                            "%s: there is one label an example; the model has outputs of %s, and %s takes as many", verb,
-                           strata_shape_text(model->output).text, model->loss->name);
-    if (classes && strata_dataset_n_classes(dataset) > classes)
+                           strata_shape_text(output->shape).text, output->loss->name);
+    const int64_t there = strata_dataset_part_classes(dataset, part);
+    if (classes && there > classes)
         return strata_fail(err, STRATA_DATA, "%s: the largest label is %lld; the model's classes are 0..%lld", verb,
-                           (long long)strata_dataset_n_classes(dataset) - 1, (long long)classes - 1);
+                           (long long)there - 1, (long long)classes - 1);
     return STRATA_OK;
 }
 
-strata_status strata_model_check_dataset(const strata_model *model, const strata_dataset *dataset, bool labels,
-                                         const char *verb, strata_error *err) {
-    strata_shape element = strata_dataset_element_shape(dataset), fixed = element;
-    for (int i = 0; i < fixed.rank && i < model->input.rank; i++) /* what a pipeline leaves open is seen batch by batch */
-        if (fixed.dims[i] < 0) fixed.dims[i] = model->input.dims[i];
-    if (!same_elements(fixed, model->input))
+static strata_status check_input(const strata_input_spec *input, const strata_dataset *dataset, int part, const char *verb,
+                                 strata_error *err) {
+    const strata_shape element = part_shape(dataset, part);
+    strata_shape fixed = element;
+    for (int i = 0; i < fixed.rank && i < input->shape.rank; i++) /* what a pipeline leaves open is seen batch by batch */
+        if (fixed.dims[i] < 0) fixed.dims[i] = input->shape.dims[i];
+    if (!same_elements(fixed, input->shape))
         return strata_fail(err, STRATA_DATA, "%s: the data's elements are %s, the model takes %s", verb,
-                           strata_shape_text(element).text, strata_shape_text(model->input).text);
-    strata_dtype dtype = strata_dataset_feature_dtype(dataset);
-    const bool bytes = model->input_dtype == STRATA_DTYPE_F32 && strata_dataset_byte_scale(dataset) != 0;
-    if (dtype != model->input_dtype && !bytes)
+                           strata_shape_text(element).text, strata_shape_text(input->shape).text);
+    const strata_dtype dtype = part_dtype(dataset, part);
+    const bool bytes = input->dtype == STRATA_DTYPE_F32 && part == 0 && strata_dataset_byte_scale(dataset) != 0;
+    if (dtype != input->dtype && !bytes)
         return strata_fail(err, STRATA_DATA, "%s: the data's features are %s, the model takes %s (its input_dtype)", verb,
-                           strata_dtype_name(dtype), strata_dtype_name(model->input_dtype));
-    if (model->n_tokens) {
-        strata_status status = strata_dataset_check_tokens(dataset, model->n_tokens, err);
-        if (status) return strata_fail_in(err, status, "%s", verb);
+                           strata_dtype_name(dtype), strata_dtype_name(input->dtype));
+    if (!input->n_tokens) return STRATA_OK;
+    const strata_status status = strata_dataset_check_part_tokens(dataset, part, input->n_tokens, err);
+    return status ? strata_fail_in(err, status, "%s", verb) : STRATA_OK;
+}
+
+/* The part of a role and a name. Where the model has one of the role, and the data have one, names do not matter. */
+static strata_status find_part(const strata_dataset *dataset, strata_part_role role, bool only, const char *name,
+                               const char *verb, int *out_part, strata_error *err) {
+    const strata_element_spec *spec = &dataset->spec;
+    const char *const what = role == STRATA_PART_INPUT ? "input" : "target";
+    int n = 0, last = -1;
+    *out_part = -1;
+    for (int i = 0; i < spec->n_parts; i++) {
+        if (strata_spec_role(spec, i) != role) continue;
+        n++;
+        last = i;
+        if (!strcmp(spec->names[i], name)) *out_part = i;
+    }
+    if (*out_part < 0 && only && n == 1) *out_part = last;
+    if (*out_part >= 0) return STRATA_OK;
+    strata_text names = {0};
+    for (int i = 0; i < spec->n_parts; i++)
+        if (strata_spec_role(spec, i) == role)
+            strata_text_add(&names, *spec->names[i] ? "%s\"%s\"" : "%sone without a name%s", names.bytes ? ", " : "",
+                            spec->names[i]);
+    const strata_status status =
+        strata_fail(err, STRATA_DATA, "%s: the data have no %s \"%s\"; there %s: %s (strata_dataset_from_columns names them)",
+                    verb, what, name, n == 1 ? "is" : "are", names.bytes ? names.bytes : "none");
+    strata_text_finish(&names);
+    return status;
+}
+
+strata_status strata_model_check_dataset(const strata_model *model, const strata_dataset *dataset, bool labels,
+                                         const char *verb, strata_model_feed *out_feed, strata_error *err) {
+    *out_feed = (strata_model_feed){{0}, {0}};
+    for (int i = 0; i < model->n_inputs; i++) {
+        int *part = &out_feed->inputs[i];
+        const char *name = strata_model_input_port(model, i).name;
+        STRATA_TRY(find_part(dataset, STRATA_PART_INPUT, model->n_inputs == 1, name, verb, part, err));
+        const strata_status status = check_input(&model->inputs[i], dataset, *part, verb, err);
+        if (status) return model->n_inputs > 1 ? strata_fail_in(err, status, "input %s", name) : status;
     }
     if (!labels) return STRATA_OK;
     if (!strata_dataset_has_labels(dataset)) return strata_fail(err, STRATA_DATA, "%s: the data has no labels", verb);
-    return check_labels(model, dataset, verb, err);
+    for (int i = 0; i < model->n_outputs; i++) {
+        int *part = &out_feed->targets[i];
+        const char *name = strata_output_name(model, i);
+        STRATA_TRY(find_part(dataset, STRATA_PART_TARGET, model->n_outputs == 1, name, verb, part, err));
+        const strata_status status = check_labels(&model->outputs[i], dataset, *part, verb, err);
+        if (status) return model->n_outputs > 1 ? strata_fail_in(err, status, "output %s", name) : status;
+    }
+    return STRATA_OK;
+}
+
+void strata_model_batch_parts(const strata_model *model, const strata_dataset *dataset, const strata_model_feed *feed,
+                              bool targets, strata_batches_options *opts) {
+    opts->n_inputs = model->n_inputs;
+    opts->n_targets = targets ? model->n_outputs : 0;
+    for (int i = 0; i < model->n_inputs; i++)
+        opts->inputs[i] = (strata_batch_part){feed->inputs[i], model->inputs[i].shape, model->inputs[i].n_tokens};
+    for (int i = 0; i < opts->n_targets; i++) {
+        const strata_output_spec *output = &model->outputs[i];
+        const strata_shape one = are_classes(output, dataset, feed->targets[i]) ? STRATA_SHAPE() : label_shape(output);
+        opts->targets[i] = (strata_batch_part){feed->targets[i], one, strata_output_n_classes(output)};
+    }
 }
 
 strata_status strata_model_check_class_weights(const strata_model *model, const double *class_weights, int n,
                                                strata_error *err) {
-    const int64_t size = strata_model_label_size(model);
-    const bool one_hot = model->loss->answers == STRATA_ANSWERS_DISTRIBUTION;
-    const int64_t classes = one_hot ? size : strata_model_n_classes(model);
+    const strata_output_spec *output = &model->outputs[0];
+    if (model->n_outputs > 1)
+        return strata_fail(
+            err, STRATA_INVALID,
+            "class weights: the model has %d outputs; give examples weights instead (strata_dataset_set_weights)",
+            model->n_outputs);
+    const int64_t size = strata_shape_elements(label_shape(output));
+    const bool one_hot = output->loss->answers == STRATA_ANSWERS_DISTRIBUTION;
+    const int64_t classes = one_hot ? size : strata_output_n_classes(output);
     if (!classes || (!one_hot && size != 1))
         return strata_fail(err, STRATA_INVALID, "class weights: %s with outputs of %s has no one class an example",
-                           model->loss->name, strata_shape_text(model->output).text);
+                           output->loss->name, strata_shape_text(output->shape).text);
     if (n != classes)
         return strata_fail(err, STRATA_INVALID, "class weights: there are %d; the model has %lld classes", n,
                            (long long)classes);
@@ -118,9 +202,9 @@ strata_status strata_model_check_class_weights(const strata_model *model, const 
 }
 
 /* Of an example's labels: integers, shares of all classes, or no and yes. */
-static int64_t class_of(const strata_model *model, const void *labels, int64_t example) {
-    if (strata_loss_label_dtype(model->loss) == STRATA_DTYPE_I32) return ((const int32_t *)labels)[example];
-    const int64_t size = strata_model_label_size(model);
+static int64_t class_of(const strata_output_spec *output, const void *labels, int64_t example) {
+    if (strata_loss_label_dtype(output->loss) == STRATA_DTYPE_I32) return ((const int32_t *)labels)[example];
+    const int64_t size = strata_shape_elements(label_shape(output));
     const float *own = (const float *)labels + example * size;
     int64_t best = 0;
     if (size == 1) return own[0] >= 0.5f;
@@ -129,21 +213,13 @@ static int64_t class_of(const strata_model *model, const void *labels, int64_t e
     return best;
 }
 
-void strata_model_weigh_classes(const strata_model *model, const double *class_weights, const void *labels, int64_t n,
+void strata_model_weigh_classes(const strata_output_spec *output, const double *class_weights, const void *labels, int64_t n,
                                 float *weights) {
-    for (int64_t i = 0; i < n; i++) weights[i] *= (float)class_weights[class_of(model, labels, i)];
+    for (int64_t i = 0; i < n; i++) weights[i] *= (float)class_weights[class_of(output, labels, i)];
 }
 
-int64_t strata_model_label_size(const strata_model *model) {
-    return strata_shape_elements(strata_loss_label_shape(model->loss, model->output));
-}
-
-int64_t strata_model_given_label_size(const strata_model *model, const strata_dataset *dataset) {
-    return are_classes(model, dataset) ? 1 : strata_model_label_size(model);
-}
-
-size_t strata_model_label_bytes(const strata_model *model) {
-    return (size_t)strata_model_label_size(model) * strata_dtype_bytes(strata_loss_label_dtype(model->loss));
+size_t strata_label_bytes(const strata_output_spec *output) {
+    return (size_t)strata_shape_elements(label_shape(output)) * strata_dtype_bytes(strata_loss_label_dtype(output->loss));
 }
 
 /* In place, from the last on: an example's shares begin at or behind where its class stands. */
@@ -158,13 +234,14 @@ static void spread_classes(int64_t n, int64_t classes, void *labels) {
     }
 }
 
-void strata_model_convert_labels(const strata_model *model, const strata_dataset *dataset, int64_t n, void *labels) {
-    if (strata_dataset_label_dtype(dataset) == strata_loss_label_dtype(model->loss)) return;
-    if (are_classes(model, dataset)) {
-        spread_classes(n, strata_model_label_size(model), labels);
+void strata_model_convert_labels(const strata_output_spec *output, const strata_dataset *dataset, int part, int64_t n,
+                                 void *labels) {
+    if (!labels || part_dtype(dataset, part) == strata_loss_label_dtype(output->loss)) return;
+    if (are_classes(output, dataset, part)) {
+        spread_classes(n, strata_shape_elements(label_shape(output)), labels);
         return;
     }
-    int64_t numbers = n * strata_shape_elements(strata_loss_label_shape(model->loss, model->output));
+    int64_t numbers = n * strata_shape_elements(label_shape(output));
     for (int64_t i = 0; i < numbers; i++) {
         int32_t label;
         memcpy(&label, (char *)labels + i * 4, sizeof label);

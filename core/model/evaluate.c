@@ -22,11 +22,12 @@ typedef struct walk {
     strata_model *model;
     const strata_dataset *dataset;
     strata_program_kind kind;
+    strata_model_feed feed;
     strata_batches *batches;
     strata_batch_form form;
     int64_t n; /* examples submitted */
     void (*take)(struct walk *walk, const flight *done, const strata_program_part *part, const float *output);
-    float *predictions; /* prediction: (capacity, output...) */
+    float *predictions; /* prediction: (capacity, output_size), the outputs of an example side by side */
     int64_t output_size, capacity;
     flight flights[MAX_IN_FLIGHT];
     int n_flights;
@@ -68,10 +69,13 @@ static strata_status make_room(walk *w, int64_t n, strata_error *err) {
 
 static void fill_part(walk *w, const flight *next, const strata_program_part *part) {
     if (!part->n) return;
-    void *labels = part->y >= 0 ? strata_executable_input(part->executable, next->slot, part->y) : NULL;
-    strata_batches_write(w->batches, part->first, part->n, strata_executable_input(part->executable, next->slot, part->x),
-                         labels);
-    if (labels) strata_model_convert_labels(w->model, w->dataset, part->n, labels);
+    const strata_model *model = w->model;
+    const bool labels = w->kind == STRATA_PROGRAM_EVALUATE;
+    void *inputs[STRATA_MAX_INPUTS], *targets[STRATA_MAX_OUTPUTS];
+    strata_model_slots(model, part, next->slot, inputs, labels ? targets : NULL);
+    strata_batches_write(w->batches, part->first, part->n, inputs, labels ? targets : NULL);
+    for (int i = 0; labels && i < model->n_outputs; i++)
+        strata_model_convert_labels(&model->outputs[i], w->dataset, w->feed.targets[i], part->n, targets[i]);
     if (part->example_weights >= 0)
         strata_batches_write_weights(w->batches, part->first, part->n,
                                      strata_executable_input(part->executable, next->slot, part->example_weights));
@@ -109,12 +113,8 @@ static strata_status over_batches(walk *w, strata_error *err) {
 static strata_status run(walk *w, int64_t batch, strata_error *err) {
     const strata_model *model = w->model;
     bool labels = w->kind == STRATA_PROGRAM_EVALUATE;
-    const strata_batches_options opts = {.batch = batch,
-                                         .input = model->input,
-                                         .n_tokens = model->n_tokens,
-                                         .label_size = strata_model_given_label_size(model, w->dataset),
-                                         .n_classes = labels ? strata_model_n_classes(model) : 0,
-                                         .bytes = strata_model_takes_bytes(model)};
+    strata_batches_options opts = {.batch = batch, .bytes = strata_model_takes_bytes(model)};
+    strata_model_batch_parts(model, w->dataset, &w->feed, labels, &opts);
     STRATA_TRY(strata_batches_create(w->dataset, &opts, &w->batches, err));
     w->form.byte_scale = strata_batches_byte_scale(w->batches);
     strata_status status = over_batches(w, err);
@@ -128,11 +128,11 @@ static strata_status run(walk *w, int64_t batch, strata_error *err) {
 }
 
 static strata_status check(strata_model *model, const strata_dataset *dataset, strata_program_kind kind, int64_t *batch,
-                           strata_error *err) {
+                           strata_model_feed *out_feed, strata_error *err) {
     bool labels = kind == STRATA_PROGRAM_EVALUATE;
     const char *verb = labels ? "evaluate" : "predict";
     STRATA_TRY(strata_model_check_compiled(model, verb, err));
-    STRATA_TRY(strata_model_check_dataset(model, dataset, labels, verb, err));
+    STRATA_TRY(strata_model_check_dataset(model, dataset, labels, verb, out_feed, err));
     if (!*batch) *batch = DEFAULT_BATCH;
     if (*batch < 1)
         return strata_fail(err, STRATA_INVALID, "%s: batch is %lld; it must be at least 1", verb, (long long)*batch);
@@ -145,10 +145,12 @@ static strata_status check(strata_model *model, const strata_dataset *dataset, s
 
 strata_status strata_model_evaluate(strata_model *model, const strata_dataset *dataset, int64_t batch,
                                     strata_metrics *out_metrics, strata_error *err) {
-    STRATA_TRY(check(model, dataset, STRATA_PROGRAM_EVALUATE, &batch, err));
+    strata_model_feed feed;
+    STRATA_TRY(check(model, dataset, STRATA_PROGRAM_EVALUATE, &batch, &feed, err));
     walk w = {.model = model,
               .dataset = dataset,
               .kind = STRATA_PROGRAM_EVALUATE,
+              .feed = feed,
               .form.weighted = strata_dataset_has_weights(dataset),
               .take = take_sums};
     memset(model->metrics.sums, 0, (size_t)model->metrics.n_sums * sizeof *model->metrics.sums);
@@ -157,28 +159,49 @@ strata_status strata_model_evaluate(strata_model *model, const strata_dataset *d
     return STRATA_OK;
 }
 
-strata_status strata_model_predict(strata_model *model, const strata_dataset *dataset, int64_t batch,
-                                   strata_array *out_predictions, strata_error *err) {
-    STRATA_TRY(check(model, dataset, STRATA_PROGRAM_PREDICT, &batch, err));
+/* Output `index` of n examples, of rows in which the outputs lie side by side. */
+static strata_status take_output(const strata_model *model, int index, const walk *w, int64_t first, strata_array *out,
+                                 strata_error *err) {
+    const strata_output_spec *output = &model->outputs[index];
+    const int64_t size = strata_shape_elements(output->shape);
+    strata_shape shape = {.rank = output->shape.rank + 1, .dims = {w->n}};
+    memcpy(shape.dims + 1, output->shape.dims, (size_t)output->shape.rank * sizeof(int64_t));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, shape, out, err));
+    for (int64_t i = 0; i < w->n; i++)
+        memcpy((float *)out->data + i * size, w->predictions + i * w->output_size + first, (size_t)size * sizeof(float));
+    return STRATA_OK;
+}
+
+strata_status strata_model_predict_all(strata_model *model, const strata_dataset *dataset, int64_t batch,
+                                       strata_array *out_predictions, strata_error *err) {
+    strata_model_feed feed;
+    STRATA_TRY(check(model, dataset, STRATA_PROGRAM_PREDICT, &batch, &feed, err));
     int64_t size = strata_dataset_size(dataset);
     bool known = size > 0 && !strata_dataset_element_spec(dataset).is_batch;
-    walk w = {.model = model,
-              .dataset = dataset,
-              .kind = STRATA_PROGRAM_PREDICT,
-              .take = take_predictions,
-              .output_size = strata_shape_elements(model->output)};
-    strata_array predictions = {0};
+    walk w = {.model = model, .dataset = dataset, .kind = STRATA_PROGRAM_PREDICT, .feed = feed, .take = take_predictions};
+    for (int i = 0; i < model->n_outputs; i++) w.output_size += strata_shape_elements(model->outputs[i].shape);
+    strata_array predictions[STRATA_MAX_OUTPUTS] = {0};
     strata_status status = known ? make_room(&w, size, err) : STRATA_OK;
     if (!status) status = run(&w, batch, err);
-    if (!status) {
-        strata_shape shape = {.rank = model->output.rank + 1, .dims = {w.n}};
-        memcpy(shape.dims + 1, model->output.dims, (size_t)model->output.rank * sizeof(int64_t));
-        status = strata_array_create(STRATA_DTYPE_F32, shape, &predictions, err);
+    int64_t first = 0;
+    for (int i = 0; i < model->n_outputs && !status; i++) {
+        status = take_output(model, i, &w, first, &predictions[i], err);
+        first += strata_shape_elements(model->outputs[i].shape);
     }
-    if (!status) {
-        memcpy(predictions.data, w.predictions, strata_array_bytes(&predictions));
-        *out_predictions = predictions;
+    for (int i = 0; i < model->n_outputs; i++) {
+        if (status)
+            strata_array_finish(&predictions[i]);
+        else
+            out_predictions[i] = predictions[i];
     }
     free(w.predictions);
     return status;
+}
+
+strata_status strata_model_predict(strata_model *model, const strata_dataset *dataset, int64_t batch,
+                                   strata_array *out_predictions, strata_error *err) {
+    if (model->n_outputs > 1)
+        return strata_fail(err, STRATA_INVALID, "predict: the model has %d outputs; strata_model_predict_all gives all of them",
+                           model->n_outputs);
+    return strata_model_predict_all(model, dataset, batch, out_predictions, err);
 }

@@ -87,24 +87,29 @@ static strata_status read_parameters(strata_model *model, const strata_safetenso
     return strata_model_take_parameters(model, file, model->loaded, err);
 }
 
-static strata_status load(const strata_safetensors *file, const char *path, strata_model **model, strata_error *err) {
+static strata_status load(strata_registry *registry, const strata_safetensors *file, const char *path, strata_model **model,
+                          strata_error *err) {
     const char *json = strata_safetensors_metadata(file, STRATA_MODEL_METADATA);
     if (!json)
         return strata_fail(
             err, STRATA_DATA,
             "%s: a safetensors file without a model in it (no \"%s\" in its metadata); save one with strata train --save", path,
             STRATA_MODEL_METADATA);
-    strata_status status = strata_model_from_json(json, strlen(json), STRATA_MODEL_METADATA, model, err);
+    strata_status status = strata_model_from_json_with(registry, json, strlen(json), STRATA_MODEL_METADATA, model, err);
     if (status) return strata_fail_in(err, status, "%s", path);
     STRATA_TRY(strata_model_read_notes(*model, file, err));
     return read_parameters(*model, file, err);
 }
 
 strata_status strata_model_load(const char *path, strata_model **out_model, strata_error *err) {
+    return strata_model_load_with(NULL, path, out_model, err);
+}
+
+strata_status strata_model_load_with(strata_registry *registry, const char *path, strata_model **out_model, strata_error *err) {
     strata_safetensors file = {0};
     strata_model *model = NULL;
     STRATA_TRY(strata_safetensors_read(path, &file, err));
-    strata_status status = load(&file, path, &model, err);
+    strata_status status = load(registry, &file, path, &model, err);
     strata_safetensors_finish(&file);
     if (status)
         strata_model_destroy(model);

@@ -42,6 +42,7 @@ typedef struct flight {
 typedef struct fit {
     strata_model *model;
     const strata_dataset *dataset;
+    strata_model_feed feed;
     strata_fit_options opts;
     strata_history *history;
     strata_worker_batches *batches; /* of this epoch */
@@ -134,16 +135,13 @@ static void drain(fit *f) {
 
 /* The batches of this epoch from number `first` on. */
 static strata_batches_options batches_options(const fit *f, int64_t first) {
-    const strata_model *model = f->model;
-    return (strata_batches_options){.batch = f->opts.batch,
-                                    .shuffle = !f->opts.no_shuffle,
-                                    .seed = f->opts.seed,
-                                    .epoch = (uint64_t)f->progress.epoch,
-                                    .first = first,
-                                    .input = model->input,
-                                    .n_tokens = model->n_tokens,
-                                    .label_size = strata_model_given_label_size(model, f->dataset),
-                                    .n_classes = strata_model_n_classes(model)};
+    strata_batches_options opts = {.batch = f->opts.batch,
+                                   .shuffle = !f->opts.no_shuffle,
+                                   .seed = f->opts.seed,
+                                   .epoch = (uint64_t)f->progress.epoch,
+                                   .first = first};
+    strata_model_batch_parts(f->model, f->dataset, &f->feed, true, &opts);
+    return opts;
 }
 
 /* Those that this worker read, from number `first` on, to be read again: without the others. */
@@ -165,18 +163,24 @@ static void set_first_row(int32_t rng[STRATA_RNG_WORDS], int64_t row) {
 static strata_status diagnose_batch(fit *f, const flight *done, const strata_batches *batches, int64_t row, int64_t n,
                                     const char *where, strata_error *err) {
     int32_t rng[STRATA_RNG_WORDS];
-    void *x = malloc((size_t)n * strata_model_element_bytes(f->model));
-    void *y = malloc((size_t)n * strata_model_label_bytes(f->model));
+    const strata_model *model = f->model;
+    void *x[STRATA_MAX_INPUTS] = {NULL}, *y[STRATA_MAX_OUTPUTS] = {NULL};
     strata_status status = STRATA_OK;
+    bool room = true;
+    for (int i = 0; i < model->n_inputs; i++)
+        room &= (x[i] = malloc((size_t)n * strata_input_bytes(&model->inputs[i]))) != NULL;
+    for (int i = 0; i < model->n_outputs; i++)
+        room &= (y[i] = malloc((size_t)n * strata_label_bytes(&model->outputs[i]))) != NULL;
     memcpy(rng, done->rng, sizeof rng);
     set_first_row(rng, row);
-    if (x && y) {
+    if (room) {
         strata_batches_write(batches, 0, n, x, y);
-        strata_model_convert_labels(f->model, f->dataset, n, y);
+        for (int i = 0; i < model->n_outputs; i++)
+            strata_model_convert_labels(&model->outputs[i], f->dataset, f->feed.targets[i], n, y[i]);
         status = strata_model_diagnose(f->model, x, y, n, done->words, rng, where, err);
     }
-    free(x);
-    free(y);
+    for (int i = 0; i < model->n_inputs; i++) free(x[i]);
+    for (int i = 0; i < model->n_outputs; i++) free(y[i]);
     return status;
 }
 
@@ -215,7 +219,10 @@ static void follow_sums(fit *f, const float *sums, int64_t examples) {
 static strata_status tell(fit *f, strata_error *err) {
     if (!f->opts.on_progress) return STRATA_OK;
     if (!f->progress.epoch_end) f->progress.epoch_seconds = seconds() - f->epoch_began;
-    return f->opts.on_progress(&f->progress, f->opts.user, err);
+    f->model->rate.locked = !f->progress.epoch_end && !f->opts.wait_each_step;
+    const strata_status status = f->opts.on_progress(&f->progress, f->opts.user, err);
+    f->model->rate.locked = true;
+    return status;
 }
 
 /* Steps behind one that overflowed were submitted with its scale: they say no more. */
@@ -278,7 +285,7 @@ static void fill_words(fit *f, flight *step) {
     strata_model *model = f->model;
     int64_t t = step->t = model->optimizer_steps + 1;
     if (step->program->kind != STRATA_PROGRAM_ACCUMULATE) model->optimizer_steps = t;
-    strata_optimizer_step(model->optimizer_kind, &model->optimizer, t, step->words);
+    strata_model_step_words(model, t, step->words);
     uint64_t words[] = {model->seed, (uint64_t)t, 0, 0}; /* Philox: seed, step, first row */
     memcpy(step->rng, words, sizeof step->rng);
 }
@@ -292,15 +299,19 @@ static void fill_part(fit *f, const flight *step, const strata_program_part *par
     words[STRATA_STEP_SHARE] = (float)(step->scale * (double)part->n / (double)whole);
     if (part->step >= 0) memcpy(strata_executable_input(exe, step->slot, part->step), words, sizeof words);
     if (!part->n) return;
-    void *labels = strata_executable_input(exe, step->slot, part->y);
-    strata_worker_batches_write(f->batches, part->first, part->n, strata_executable_input(exe, step->slot, part->x), labels);
-    strata_model_convert_labels(f->model, f->dataset, part->n, labels);
+    const strata_model *model = f->model;
+    void *inputs[STRATA_MAX_INPUTS], *labels[STRATA_MAX_OUTPUTS];
+    strata_model_slots(model, part, step->slot, inputs, labels);
+    strata_worker_batches_write(f->batches, part->first, part->n, inputs, labels);
+    for (int i = 0; i < model->n_outputs; i++)
+        strata_model_convert_labels(&model->outputs[i], f->dataset, f->feed.targets[i], part->n, labels[i]);
     float *weights = strata_executable_input(exe, step->slot, part->weights);
     for (int64_t i = 0; i < part->n; i++) weights[i] = (float)step->scale / (float)whole;
     if (part->example_weights >= 0) {
         weights = strata_executable_input(exe, step->slot, part->example_weights);
         strata_worker_batches_write_weights(f->batches, part->first, part->n, weights);
-        if (f->opts.class_weights) strata_model_weigh_classes(f->model, f->opts.class_weights, labels, part->n, weights);
+        if (f->opts.class_weights && labels[0])
+            strata_model_weigh_classes(&model->outputs[0], f->opts.class_weights, labels[0], part->n, weights);
     }
     if (part->rng < 0) return;
     int32_t rng[STRATA_RNG_WORDS];
@@ -457,6 +468,13 @@ static strata_status skip_steps(fit *f, strata_error *err) {
 
 /* ---- epochs ---- */
 
+/* The step that was submitted is done, and its callback has returned. */
+static strata_status settle(fit *f, strata_error *err) {
+    STRATA_TRY(catch_up(f, err));
+    while (f->n_flights) STRATA_TRY(retire(f, err));
+    return strata_model_share_rate(f->model, err);
+}
+
 static strata_status run_epoch(fit *f, strata_error *err) {
     strata_worker_step rows;
     strata_batches_options batches = batches_options(f, 0);
@@ -484,6 +502,7 @@ static strata_status run_epoch(fit *f, strata_error *err) {
         if (f->stopped) break;
         if (f->model->strategy->auto_split && f->history->n_steps >= f->next_balance) STRATA_TRY(balance(f, rows.own, err));
         STRATA_TRY(f->accumulate > 1 ? submit_to_hold(f, &rows, err) : submit(f, number, &rows, err));
+        if (f->opts.wait_each_step && !f->held.n) STRATA_TRY(settle(f, err));
     }
     if (f->held.n) STRATA_TRY(submit_held(f, err));
     if (!f->n_examples && !f->stopped)
@@ -510,6 +529,7 @@ static strata_status end_epoch(fit *f, strata_error *err) {
     if (h->validation) h->validation[h->n_epochs] = p->validation;
     h->n_epochs++;
     STRATA_TRY(tell(f, err));
+    STRATA_TRY(strata_model_share_rate(f->model, err));
     if (!strata_strategy_has_workers(f->model->strategy) || p->epoch + 1 == p->epochs) return STRATA_OK;
     int32_t stops = f->stop;
     STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &stops, &stops, 1, err));
@@ -604,9 +624,9 @@ static strata_status end_trace(fit *f, strata_status trained, strata_error *err)
 }
 
 static strata_status check(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
-                           strata_error *err) {
+                           strata_model_feed *out_feed, strata_error *err) {
     STRATA_TRY(strata_model_check_compiled(model, "fit", err));
-    STRATA_TRY(strata_model_check_dataset(model, dataset, true, "fit", err));
+    STRATA_TRY(strata_model_check_dataset(model, dataset, true, "fit", out_feed, err));
     if (opts->epochs < 1) return strata_fail(err, STRATA_INVALID, "fit: epochs is %d; it must be at least 1", opts->epochs);
     if (opts->first_epoch < 0 || opts->first_epoch >= opts->epochs)
         return strata_fail(err, STRATA_INVALID, "fit: first_epoch is %d; with %d epochs it is 0 to %d", opts->first_epoch,
@@ -640,7 +660,7 @@ static strata_status make_history(const fit *f, strata_error *err) {
  * strategy that measures its replicas looks at each step. */
 static strata_status make_flights(fit *f, strata_error *err) {
     const strata_strategy *strategy = f->model->strategy;
-    int64_t together = strategy->auto_split ? 1 : f->opts.steps_per_execution;
+    int64_t together = strategy->auto_split || f->opts.wait_each_step ? 1 : f->opts.steps_per_execution;
     for (int r = 0; r < strategy->n_devices; r++) {
         const int most = strata_device_most_runs(strategy->devices[r]);
         together = most < together ? most : together;
@@ -664,7 +684,7 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     if (opts) f.opts = *opts;
     if (!f.opts.epochs) f.opts.epochs = 1;
     if (!f.opts.batch) f.opts.batch = 32;
-    STRATA_TRY(check(model, dataset, &f.opts, err));
+    STRATA_TRY(check(model, dataset, &f.opts, &f.feed, err));
     STRATA_TRY(strata_model_agree(model, dataset, &f.opts, err));
     f.accumulate = strata_model_accumulates(model);
     f.form.weighted = f.opts.class_weights || strata_dataset_has_weights(dataset);
@@ -673,7 +693,7 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     strata_strategy_worker_share(model->strategy, f.opts.batch, model->strategy->workers.rank, &first, &share);
     /* A smaller one is checked when its program is made. */
     if (size >= 0 && f.opts.batch > size && share) STRATA_TRY(strata_model_check_batch(model, f.kind, share, err));
-    f.progress = (strata_progress){.epochs = f.opts.epochs, .stop = &f.stop, .stop_now = &f.stop_now};
+    f.progress = (strata_progress){.model = model, .epochs = f.opts.epochs, .stop = &f.stop, .stop_now = &f.stop_now};
     f.ask_in = f.ask_every = 1;
     if (!f.opts.first_step) model->position = (strata_model_position){0};
     strata_status status = make_history(&f, err);
@@ -682,6 +702,7 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     if (!status && f.opts.trace) status = begin_trace(&f, err);
     if (!status) status = run_epochs(&f, err);
     drain(&f);
+    model->rate.locked = false;
     free(f.flights);
     if (!status && !f.stopped) strata_validation_forget(model);
     f.history->loss_scale = model->scale.value;

@@ -3,7 +3,14 @@
  * A model as JSON and back:
  *   {"label": "mnist", "input": [28, 28], "layers": [{"layer": "flatten"}, {"layer": "dense", "units": 10, "name": "logits"}],
  *    "loss": "sparse_categorical_crossentropy", "optimizer": {"name": "adam", "learning_rate": 0.001}}
- * input and layers are required. Layer options are the tables of core/layer/; zero or false ones are left out when written. */
+ * input and layers are required. Layer options are the tables of core/layer/; zero or false ones are left out when written.
+ * A functional model has lists of inputs and outputs, and its layers name what they take:
+ *   {"inputs": [{"name": "left", "shape": [4]}, {"name": "right", "shape": [4]}],
+ *    "layers": [{"layer": "dense", "units": 8, "name": "side", "inputs": ["left"]},
+ *               {"call": "side", "name": "other side", "inputs": ["right"]},
+ *               {"layer": "add", "name": "both", "inputs": ["side", "other side"]}],
+ *    "outputs": [{"name": "both", "loss": "mse", "weight": 0.5, "metrics": ["mae"]}]}
+ * Without "inputs" a layer takes what the one before it gives. */
 #include "core/base/json.h"
 
 #include <stdlib.h>
@@ -16,9 +23,9 @@ enum { MAX_JSON_BYTES = 1 << 20, MAX_LAYERS = 10000 };
 
 /* ---- reading ---- */
 
-static strata_status read_shape(const strata_json *root, strata_shape *out_shape, strata_error *err) {
+static strata_status read_shape(const strata_json *parent, const char *key, strata_shape *out_shape, strata_error *err) {
     strata_json input, item;
-    STRATA_TRY(strata_json_get(root, "input", &input, err));
+    STRATA_TRY(strata_json_get(parent, key, &input, err));
     STRATA_TRY(strata_json_expect(&input, STRATA_JSON_ARRAY, err));
     if (strata_json_length(&input) >= STRATA_MAX_RANK)
         return strata_json_fail(&input, err, STRATA_DATA, "has %lld axes; at most %d", (long long)strata_json_length(&input),
@@ -27,21 +34,6 @@ static strata_status read_shape(const strata_json *root, strata_shape *out_shape
     for (bool more = strata_json_first(&input, &item); more; more = strata_json_next(&item))
         STRATA_TRY(strata_json_to_int(&item, 1, INT32_MAX, &out_shape->dims[out_shape->rank++], err));
     return STRATA_OK;
-}
-
-static const strata_layer_kind *find_kind(const char *name) {
-    for (int i = 0; i < strata_n_layer_kinds; i++)
-        if (!strcmp(strata_layer_kinds[i]->name, name)) return strata_layer_kinds[i];
-    return NULL;
-}
-
-/* The kinds there are, as "dense, activation, ...". */
-static void list_kinds(char *text, size_t bytes) {
-    text[0] = 0;
-    for (int i = 0; i < strata_n_layer_kinds; i++) {
-        if (i) strncat(text, ", ", bytes - strlen(text) - 1);
-        strncat(text, strata_layer_kinds[i]->name, bytes - strlen(text) - 1);
-    }
 }
 
 static strata_status read_layers(strata_model *model, const strata_json *parent, const char *key, strata_error *err);
@@ -67,38 +59,137 @@ static strata_status read_branches(strata_model *model, const strata_layer_kind 
     return STRATA_OK;
 }
 
-static strata_status read_layer(strata_model *model, const strata_json *layer, strata_error *err) {
-    const char *name = NULL, *also[STRATA_MAX_BRANCHES + 2] = {"layer", "name"};
+/* A layer's kind with its options, and the layers inside of it. takes_inputs: the key "inputs" is read by others. */
+static strata_status read_layer(strata_model *model, const strata_json *layer, bool takes_inputs, strata_error *err) {
+    const char *type = NULL, *name = NULL, *also[STRATA_MAX_BRANCHES + 3] = {"layer", "name"};
+    const strata_layer_kind *kind = NULL;
+    strata_error reason = {0};
     STRATA_TRY(strata_json_expect(layer, STRATA_JSON_OBJECT, err));
-    STRATA_TRY(strata_json_get_string(layer, "layer", STRATA_JSON_REQUIRED, &name, err));
-    const strata_layer_kind *kind = find_kind(name);
-    if (!kind) {
-        char kinds[512];
-        list_kinds(kinds, sizeof kinds);
-        return strata_json_fail(layer, err, STRATA_DATA, "there is no layer \"%s\"; there are: %s", name, kinds);
-    }
+    STRATA_TRY(strata_json_get_string(layer, "layer", STRATA_JSON_REQUIRED, &type, err));
+    if (strata_registry_find_layer(model->registry, type, &kind, &reason))
+        return strata_json_fail(layer, err, STRATA_DATA, "%s", reason.message);
     size_t n_also = 2;
+    if (takes_inputs) also[n_also++] = "inputs";
     for (int b = 0; b < STRATA_MAX_BRANCHES && kind->branches[b]; b++) also[n_also++] = kind->branches[b];
     void *options = calloc(1, kind->options_bytes);
     if (!options) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a layer");
-    strata_status status =
-        strata_json_get_string(layer, "name", STRATA_JSON_OPTIONAL, (const char **)((char *)options + kind->name_offset), err);
+    strata_status status = strata_json_get_string(layer, "name", STRATA_JSON_OPTIONAL, &name, err);
     if (!status) status = strata_options_read(layer, kind->options, also, n_also, options, err);
-    if (!status) strata_model_add(model, kind, options);
+    if (!status) strata_model_add(model, kind, name, options);
     free(options);
     if (!status) status = kept_error(model, layer, err);
     return status ? status : read_branches(model, kind, layer, err);
 }
 
+static strata_status open_layers(const strata_json *parent, const char *key, strata_json *layers, strata_error *err) {
+    STRATA_TRY(strata_json_get(parent, key, layers, err));
+    STRATA_TRY(strata_json_expect(layers, STRATA_JSON_ARRAY, err));
+    int64_t n = strata_json_length(layers);
+    if (n >= 1 && n <= MAX_LAYERS) return STRATA_OK;
+    return strata_json_fail(layers, err, STRATA_DATA, "has %lld layers; 1..%d", (long long)n, MAX_LAYERS);
+}
+
 static strata_status read_layers(strata_model *model, const strata_json *parent, const char *key, strata_error *err) {
     strata_json layers, item;
-    STRATA_TRY(strata_json_get(parent, key, &layers, err));
-    STRATA_TRY(strata_json_expect(&layers, STRATA_JSON_ARRAY, err));
-    int64_t n = strata_json_length(&layers);
-    if (n < 1 || n > MAX_LAYERS)
-        return strata_json_fail(&layers, err, STRATA_DATA, "has %lld layers; 1..%d", (long long)n, MAX_LAYERS);
+    STRATA_TRY(open_layers(parent, key, &layers, err));
     for (bool more = strata_json_first(&layers, &item); more; more = strata_json_next(&item))
-        STRATA_TRY(read_layer(model, &item, err));
+        STRATA_TRY(read_layer(model, &item, false, err));
+    return STRATA_OK;
+}
+
+/* ---- functional models ---- */
+
+static strata_status read_inputs(strata_model *model, const strata_json *inputs, strata_error *err) {
+    static const char *const known[] = {"name", "shape", "dtype"};
+    strata_json item;
+    STRATA_TRY(strata_json_expect(inputs, STRATA_JSON_ARRAY, err));
+    for (bool more = strata_json_first(inputs, &item); more; more = strata_json_next(&item)) {
+        const char *name = NULL, *dtype_name = "f32";
+        strata_dtype dtype = STRATA_DTYPE_F32;
+        strata_shape shape;
+        strata_error reason = {0};
+        STRATA_TRY(strata_json_expect(&item, STRATA_JSON_OBJECT, err));
+        STRATA_TRY(strata_json_check_keys(&item, known, sizeof known / sizeof *known, err));
+        STRATA_TRY(strata_json_get_string(&item, "name", STRATA_JSON_REQUIRED, &name, err));
+        STRATA_TRY(strata_json_get_string(&item, "dtype", STRATA_JSON_OPTIONAL, &dtype_name, err));
+        STRATA_TRY(read_shape(&item, "shape", &shape, err));
+        if (strata_dtype_parse(dtype_name, &dtype, &reason))
+            return strata_json_fail(&item, err, STRATA_DATA, "dtype: %s", reason.message);
+        strata_model_input(model, name, shape, dtype);
+        STRATA_TRY(kept_error(model, &item, err));
+    }
+    return STRATA_OK;
+}
+
+/* Whether one of the layers in the list is called so. */
+static bool is_listed(const strata_json *layers, const char *name) {
+    strata_json item;
+    for (bool more = strata_json_first(layers, &item); more; more = strata_json_next(&item)) {
+        const char *own = NULL;
+        if (!strata_json_get_string(&item, "name", STRATA_JSON_OPTIONAL, &own, NULL) && own && !strcmp(own, name)) return true;
+    }
+    return false;
+}
+
+/* "inputs": names of inputs of the model and of layers before this one. */
+static strata_status read_names(const strata_model *model, const strata_json *layers, const strata_json *layer, int *out,
+                                int *out_n, strata_error *err) {
+    strata_json inputs, item;
+    *out_n = 0;
+    if (!strata_json_find(layer, "inputs", &inputs)) {
+        const int last = model->n_values - 1;
+        if (last < 0 || (model->values[last]->layer < 0 && model->n_inputs > 1))
+            return strata_json_fail(layer, err, STRATA_DATA, "needs \"inputs\", as the model has %d inputs", model->n_inputs);
+        out[(*out_n)++] = last;
+        return STRATA_OK;
+    }
+    STRATA_TRY(strata_json_expect(&inputs, STRATA_JSON_ARRAY, err));
+    if (strata_json_length(&inputs) < 1 || strata_json_length(&inputs) > STRATA_MAX_LAYER_INPUTS)
+        return strata_json_fail(&inputs, err, STRATA_DATA, "has %lld inputs; there can be 1 to %d",
+                                (long long)strata_json_length(&inputs), STRATA_MAX_LAYER_INPUTS);
+    for (bool more = strata_json_first(&inputs, &item); more; more = strata_json_next(&item)) {
+        const char *name = NULL;
+        STRATA_TRY(strata_json_to_string(&item, &name, err));
+        out[*out_n] = strata_model_find_value(model, name);
+        if (out[(*out_n)++] >= 0) continue;
+        return strata_json_fail(
+            &item, err, STRATA_DATA,
+            is_listed(layers, name)
+                ? "\"%.60s\" is this layer or one that comes after it; layers are listed in the order in which "
+                  "they are computed, and none can take what depends on itself (a cycle)"
+                : "there is no input or layer \"%.60s\"",
+            name);
+    }
+    return STRATA_OK;
+}
+
+/* {"call": name of a layer before, "name": .., "inputs": ..}: which layer that is. */
+static strata_status read_call(const strata_model *model, const strata_json *item, int *out_layer, const char **out_name,
+                               strata_error *err) {
+    static const char *const known[] = {"call", "name", "inputs"};
+    const char *layer = NULL;
+    STRATA_TRY(strata_json_check_keys(item, known, sizeof known / sizeof *known, err));
+    STRATA_TRY(strata_json_get_string(item, "call", STRATA_JSON_REQUIRED, &layer, err));
+    STRATA_TRY(strata_json_get_string(item, "name", STRATA_JSON_OPTIONAL, out_name, err));
+    *out_layer = strata_model_find_layer(model, layer);
+    if (*out_layer >= 0) return STRATA_OK;
+    return strata_json_fail(item, err, STRATA_DATA, "call: there is no layer \"%.60s\" before this one", layer);
+}
+
+static strata_status read_calls(strata_model *model, const strata_json *root, strata_error *err) {
+    strata_json layers, item, ignored;
+    int inputs[STRATA_MAX_LAYER_INPUTS], n = 0;
+    STRATA_TRY(open_layers(root, "layers", &layers, err));
+    for (bool more = strata_json_first(&layers, &item); more; more = strata_json_next(&item)) {
+        const char *name = NULL;
+        int layer = model->list.n;
+        STRATA_TRY(strata_json_expect(&item, STRATA_JSON_OBJECT, err));
+        STRATA_TRY(read_names(model, &layers, &item, inputs, &n, err));
+        STRATA_TRY(strata_json_find(&item, "call", &ignored) ? read_call(model, &item, &layer, &name, err)
+                                                             : read_layer(model, &item, true, err));
+        strata_model_add_call(model, layer, name, inputs, n);
+        STRATA_TRY(kept_error(model, &item, err));
+    }
     return STRATA_OK;
 }
 
@@ -141,72 +232,148 @@ static strata_status read_optimizer(strata_model *model, const strata_json *root
 }
 
 /* "loss": its name, or an object with it and options. */
-static strata_status read_loss(strata_model *model, const strata_json *root, strata_error *err) {
+static strata_status read_loss(const strata_model *model, const strata_json *parent, strata_output_spec *output,
+                               strata_error *err) {
     static const char *const also[] = {"name"};
     strata_json json;
     const char *name = NULL;
     strata_error reason = {0};
-    if (!strata_json_find(root, "loss", &json)) return STRATA_OK;
+    if (!strata_json_find(parent, "loss", &json)) return STRATA_OK;
     bool object = strata_json_kind_of(&json) == STRATA_JSON_OBJECT;
     STRATA_TRY(object ? strata_json_get_string(&json, "name", STRATA_JSON_REQUIRED, &name, err)
                       : strata_json_to_string(&json, &name, err));
-    strata_status status = strata_loss_find(name, &model->loss, &reason);
-    if (!status && object) STRATA_TRY(strata_options_read(&json, model->loss->options, also, 1, &model->loss_options, err));
-    if (!status && model->loss->check) status = model->loss->check(&model->loss_options, &reason);
+    strata_status status = strata_registry_find_loss(model->registry, name, &output->loss, &reason);
+    if (!status && object) STRATA_TRY(strata_options_read(&json, output->loss->options, also, 1, &output->loss_options, err));
+    if (!status && output->loss->check) status = output->loss->check(&output->loss_options, &reason);
     return status ? strata_json_fail(&json, err, STRATA_DATA, "%s", reason.message) : STRATA_OK;
 }
 
 /* "metrics": ["auc", "precision"]: kept as one list with commas, until compile knows the outputs. */
-static strata_status read_metrics(strata_model *model, const strata_json *root, strata_error *err) {
+static strata_status read_metrics(const strata_model *model, const strata_json *parent, strata_output_spec *output,
+                                  strata_error *err) {
     strata_json list, item;
     char names[STRATA_MAX_METRICS * 40] = "";
-    if (!strata_json_find(root, "metrics", &list)) return STRATA_OK;
+    if (!strata_json_find(parent, "metrics", &list)) return STRATA_OK;
     STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
     for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item)) {
         const char *name = NULL;
         const strata_metric_kind *kind = NULL;
-        int k;
+        strata_metric_case c;
         strata_error reason = {0};
         STRATA_TRY(strata_json_to_string(&item, &name, err));
-        if (strcmp(name, "loss") && strcmp(name, "accuracy") && strata_metric_find(name, &kind, &k, &reason))
+        if (strcmp(name, "loss") && strcmp(name, "accuracy") &&
+            strata_registry_find_metric(model->registry, name, &kind, &c, &reason))
             return strata_json_fail(&item, err, STRATA_DATA, "%s", reason.message);
         if (strlen(names) + strlen(name) + 2 > sizeof names)
             return strata_json_fail(&list, err, STRATA_DATA, "has too many metrics; at most %d", STRATA_MAX_METRICS);
         if (*names) strcat(names, ",");
         strcat(names, name);
     }
-    return strata_model_set_metrics(model, names, err);
+    return strata_model_set_metrics(output, names, err);
 }
 
-static strata_status read_model(const strata_json *root, strata_model **out_model, strata_error *err) {
-    static const char *const known[] = {"label", "input", "input_dtype", "layers", "loss", "optimizer", "metrics"};
-    const char *label = "", *dtype_name = "f32";
+/* "outputs": each with the name of what a layer gives, or another name and that as its "value". */
+static strata_status read_outputs(strata_model *model, const strata_json *root, strata_error *err) {
+    static const char *const known[] = {"name", "value", "loss", "weight", "metrics"};
+    strata_json outputs, item;
+    STRATA_TRY(strata_json_get(root, "outputs", &outputs, err));
+    STRATA_TRY(strata_json_expect(&outputs, STRATA_JSON_ARRAY, err));
+    for (bool more = strata_json_first(&outputs, &item); more; more = strata_json_next(&item)) {
+        strata_output_options opts = {0};
+        const char *value = NULL;
+        STRATA_TRY(strata_json_expect(&item, STRATA_JSON_OBJECT, err));
+        STRATA_TRY(strata_json_check_keys(&item, known, sizeof known / sizeof *known, err));
+        STRATA_TRY(strata_json_get_string(&item, "name", STRATA_JSON_REQUIRED, &opts.name, err));
+        STRATA_TRY(strata_json_get_string(&item, "value", STRATA_JSON_OPTIONAL, &value, err));
+        STRATA_TRY(strata_json_get_number(&item, "weight", STRATA_JSON_OPTIONAL, 0, 1e30, &opts.weight, err));
+        const int index = strata_model_find_value(model, value ? value : opts.name);
+        if (index < 0)
+            return strata_json_fail(&item, err, STRATA_DATA, "there is no layer \"%.60s\"%s", value ? value : opts.name,
+                                    value ? "" : "; \"value\" names one, where the output has another name");
+        if (!value) opts.name = NULL;
+        strata_model_output(model, model->values[index], opts);
+        STRATA_TRY(kept_error(model, &item, err));
+        strata_output_spec *output = &model->outputs[model->n_outputs - 1];
+        STRATA_TRY(read_loss(model, &item, output, err));
+        STRATA_TRY(read_metrics(model, &item, output, err));
+    }
+    return STRATA_OK;
+}
+
+static strata_status create_sequential(const strata_json *root, strata_model **out_model, strata_error *err) {
+    const char *dtype_name = "f32";
     strata_dtype dtype = STRATA_DTYPE_F32;
     strata_shape input;
-    STRATA_TRY(strata_json_expect(root, STRATA_JSON_OBJECT, err));
-    STRATA_TRY(strata_json_check_keys(root, known, sizeof known / sizeof *known, err));
-    STRATA_TRY(strata_json_get_string(root, "label", STRATA_JSON_OPTIONAL, &label, err));
-    STRATA_TRY(strata_json_get_string(root, "input_dtype", STRATA_JSON_OPTIONAL, &dtype_name, err));
-    STRATA_TRY(read_shape(root, &input, err));
     strata_error reason = {0};
+    STRATA_TRY(strata_json_get_string(root, "input_dtype", STRATA_JSON_OPTIONAL, &dtype_name, err));
+    STRATA_TRY(read_shape(root, "input", &input, err));
     strata_status status = strata_model_create(input, out_model, &reason);
     if (status) return strata_json_fail(root, err, status == STRATA_INVALID ? STRATA_DATA : status, "%s", reason.message);
     status = strata_dtype_parse(dtype_name, &dtype, &reason);
     if (!status) status = strata_model_set_input_dtype(*out_model, dtype, &reason);
-    if (status) return strata_json_fail(root, err, STRATA_DATA, "input_dtype: %s", reason.message);
+    return status ? strata_json_fail(root, err, STRATA_DATA, "input_dtype: %s", reason.message) : STRATA_OK;
+}
+
+/* What belongs to one form of models only. */
+static strata_status check_form(const strata_json *root, bool functional, strata_error *err) {
+    static const char *const sequential[] = {"input", "input_dtype"};
+    strata_json found;
+    if (!functional && strata_json_find(root, "outputs", &found))
+        return strata_json_fail(&found, err, STRATA_DATA, "is of models with \"inputs\"; this one has an \"input\"");
+    for (int i = 0; i < 2 && functional; i++)
+        if (strata_json_find(root, sequential[i], &found))
+            return strata_json_fail(&found, err, STRATA_DATA, "is of models without \"inputs\"; this one has a list of them");
+    return STRATA_OK;
+}
+
+/* The loss and metrics of the only output. */
+static strata_status read_answers(strata_model *model, const strata_json *root, strata_error *err) {
+    static const char *const keys[] = {"loss", "metrics"};
+    strata_json found;
+    for (int i = 0; i < 2 && model->n_outputs != 1; i++)
+        if (strata_json_find(root, keys[i], &found))
+            return strata_json_fail(&found, err, STRATA_DATA, "is of models with one output; each of several has its own");
+    if (model->n_outputs != 1) return STRATA_OK;
+    STRATA_TRY(read_loss(model, root, &model->outputs[0], err));
+    return read_metrics(model, root, &model->outputs[0], err);
+}
+
+static strata_status read_model(const strata_json *root, strata_registry *registry, strata_model **out_model,
+                                strata_error *err) {
+    static const char *const known[] = {"label",   "input", "input_dtype", "inputs", "layers",
+                                        "outputs", "loss",  "optimizer",   "metrics"};
+    const char *label = "";
+    strata_json inputs;
+    STRATA_TRY(strata_json_expect(root, STRATA_JSON_OBJECT, err));
+    STRATA_TRY(strata_json_check_keys(root, known, sizeof known / sizeof *known, err));
+    STRATA_TRY(strata_json_get_string(root, "label", STRATA_JSON_OPTIONAL, &label, err));
+    const bool functional = strata_json_find(root, "inputs", &inputs);
+    STRATA_TRY(check_form(root, functional, err));
+    STRATA_TRY(functional ? strata_model_create_functional(out_model, err) : create_sequential(root, out_model, err));
+    STRATA_TRY(strata_model_set_registry(*out_model, registry, err));
     STRATA_TRY(strata_model_set_label(*out_model, label, err));
-    STRATA_TRY(read_loss(*out_model, root, err));
     STRATA_TRY(read_optimizer(*out_model, root, err));
-    STRATA_TRY(read_metrics(*out_model, root, err));
-    return read_layers(*out_model, root, "layers", err);
+    if (!functional) {
+        STRATA_TRY(read_answers(*out_model, root, err));
+        return read_layers(*out_model, root, "layers", err);
+    }
+    STRATA_TRY(read_inputs(*out_model, &inputs, err));
+    STRATA_TRY(read_calls(*out_model, root, err));
+    STRATA_TRY(read_outputs(*out_model, root, err));
+    return read_answers(*out_model, root, err);
 }
 
 strata_status strata_model_from_json(const char *text, size_t bytes, const char *source, strata_model **out_model,
                                      strata_error *err) {
+    return strata_model_from_json_with(NULL, text, bytes, source, out_model, err);
+}
+
+strata_status strata_model_from_json_with(strata_registry *registry, const char *text, size_t bytes, const char *source,
+                                          strata_model **out_model, strata_error *err) {
     strata_json root = {0};
     strata_model *model = NULL;
     STRATA_TRY(strata_json_parse(source, text, bytes, MAX_JSON_BYTES, &root, err));
-    strata_status status = read_model(&root, &model, err);
+    strata_status status = read_model(&root, registry, &model, err);
     if (!status) {
         strata_error reason = {0};
         status = strata_model_declare(model, &reason);
@@ -222,29 +389,44 @@ strata_status strata_model_from_json(const char *text, size_t bytes, const char 
 }
 
 strata_status strata_model_read_json(const char *path, strata_model **out_model, strata_error *err) {
+    return strata_model_read_json_with(NULL, path, out_model, err);
+}
+
+strata_status strata_model_read_json_with(strata_registry *registry, const char *path, strata_model **out_model,
+                                          strata_error *err) {
     unsigned char *text = NULL;
     size_t bytes = 0;
     STRATA_TRY(strata_file_read(path, MAX_JSON_BYTES, &text, &bytes, err));
-    strata_status status = strata_model_from_json((const char *)text, bytes, path, out_model, err);
+    strata_status status = strata_model_from_json_with(registry, (const char *)text, bytes, path, out_model, err);
     free(text);
     return status;
 }
 
 /* ---- writing ---- */
 
-static void write_layer(strata_json_writer *w, const strata_layer *layer) {
+/* What a call takes. */
+static void write_inputs(strata_json_writer *w, const strata_model *model, const strata_value *value) {
+    strata_json_key(w, "inputs");
+    strata_json_begin_array(w);
+    for (int i = 0; i < value->n_inputs; i++) strata_json_write_string(w, model->values[value->inputs[i]]->name);
+    strata_json_end_array(w);
+}
+
+/* call: what the layer takes, of a functional model; else NULL. */
+static void write_layer(strata_json_writer *w, const strata_layer *layer, const strata_value *call) {
     const char *slash = strrchr(layer->name, '/');
     strata_json_begin_object(w);
     strata_json_key(w, "layer");
     strata_json_write_string(w, layer->kind->name);
     strata_json_key(w, "name");
     strata_json_write_string(w, slash ? slash + 1 : layer->name);
+    if (call) write_inputs(w, call->model, call);
     strata_options_write(w, layer->kind->options, layer->options);
     for (int b = 0; b < STRATA_MAX_BRANCHES; b++) {
         if (!layer->branches[b].n) continue;
         strata_json_key(w, layer->kind->branches[b]);
         strata_json_begin_array(w);
-        for (int i = 0; i < layer->branches[b].n; i++) write_layer(w, &layer->branches[b].layers[i]);
+        for (int i = 0; i < layer->branches[b].n; i++) write_layer(w, &layer->branches[b].layers[i], NULL);
         strata_json_end_array(w);
     }
     strata_json_end_object(w);
@@ -278,20 +460,22 @@ static void write_optimizer(strata_json_writer *w, const strata_model *model) {
     strata_json_end_object(w);
 }
 
-static void write_loss(strata_json_writer *w, const strata_model *model) {
+static void write_loss(strata_json_writer *w, const strata_output_spec *output) {
+    if (!output->loss) return;
     strata_json_key(w, "loss");
-    if (!strata_options_given(model->loss->options, &model->loss_options)) {
-        strata_json_write_string(w, model->loss->name);
+    if (!strata_options_given(output->loss->options, &output->loss_options)) {
+        strata_json_write_string(w, output->loss->name);
         return;
     }
     strata_json_begin_object(w);
     strata_json_key(w, "name");
-    strata_json_write_string(w, model->loss->name);
-    strata_options_write(w, model->loss->options, &model->loss_options);
+    strata_json_write_string(w, output->loss->name);
+    strata_options_write(w, output->loss->options, &output->loss_options);
     strata_json_end_object(w);
 }
 
 static void write_metrics(strata_json_writer *w, const char *names) {
+    if (!names || !*names) return;
     strata_json_key(w, "metrics");
     strata_json_begin_array(w);
     while (*names) {
@@ -305,26 +489,89 @@ static void write_metrics(strata_json_writer *w, const char *names) {
     strata_json_end_array(w);
 }
 
+static void write_shape(strata_json_writer *w, const char *key, strata_shape shape) {
+    strata_json_key(w, key);
+    strata_json_begin_array(w);
+    for (int i = 0; i < shape.rank; i++) strata_json_write_int(w, shape.dims[i]);
+    strata_json_end_array(w);
+}
+
+static void write_sequential(strata_json_writer *w, const strata_model *model) {
+    write_shape(w, "input", model->inputs[0].shape);
+    if (model->inputs[0].dtype != STRATA_DTYPE_F32) {
+        strata_json_key(w, "input_dtype");
+        strata_json_write_string(w, strata_dtype_name(model->inputs[0].dtype));
+    }
+    strata_json_key(w, "layers");
+    strata_json_begin_array(w);
+    for (int i = 0; i < model->list.n; i++) write_layer(w, &model->list.layers[i], NULL);
+    strata_json_end_array(w);
+    write_loss(w, &model->outputs[0]);
+    write_metrics(w, model->outputs[0].metrics);
+}
+
+static void write_functional(strata_json_writer *w, const strata_model *model) {
+    strata_json_key(w, "inputs");
+    strata_json_begin_array(w);
+    for (int i = 0; i < model->n_inputs; i++) {
+        strata_json_begin_object(w);
+        strata_json_key(w, "name");
+        strata_json_write_string(w, model->values[model->inputs[i].value]->name);
+        write_shape(w, "shape", model->inputs[i].shape);
+        if (model->inputs[i].dtype != STRATA_DTYPE_F32) {
+            strata_json_key(w, "dtype");
+            strata_json_write_string(w, strata_dtype_name(model->inputs[i].dtype));
+        }
+        strata_json_end_object(w);
+    }
+    strata_json_end_array(w);
+    strata_json_key(w, "layers");
+    strata_json_begin_array(w);
+    for (int i = 0; i < model->n_values; i++) {
+        const strata_value *value = model->values[i];
+        if (value->layer >= 0 && value->number == 1) write_layer(w, &model->list.layers[value->layer], value);
+        if (value->layer < 0 || value->number == 1) continue;
+        strata_json_begin_object(w);
+        strata_json_key(w, "call");
+        strata_json_write_string(w, model->list.layers[value->layer].name);
+        strata_json_key(w, "name");
+        strata_json_write_string(w, value->name);
+        write_inputs(w, model, value);
+        strata_json_end_object(w);
+    }
+    strata_json_end_array(w);
+    strata_json_key(w, "outputs");
+    strata_json_begin_array(w);
+    for (int i = 0; i < model->n_outputs; i++) {
+        const strata_output_spec *output = &model->outputs[i];
+        strata_json_begin_object(w);
+        strata_json_key(w, "name");
+        strata_json_write_string(w, strata_output_name(model, i));
+        if (output->name) {
+            strata_json_key(w, "value");
+            strata_json_write_string(w, model->values[output->value]->name);
+        }
+        write_loss(w, output);
+        if (output->weight != 1) {
+            strata_json_key(w, "weight");
+            strata_json_write_number(w, output->weight);
+        }
+        write_metrics(w, output->metrics);
+        strata_json_end_object(w);
+    }
+    strata_json_end_array(w);
+}
+
 strata_status strata_model_to_json(const strata_model *model, char **out_text, strata_error *err) {
     if (model->building.status) return strata_fail(err, model->building.status, "%s", model->building.error.message);
     strata_json_writer w = {0};
     strata_json_begin_object(&w);
     strata_json_key(&w, "label");
     strata_json_write_string(&w, model->label);
-    strata_json_key(&w, "input");
-    strata_json_begin_array(&w);
-    for (int i = 0; i < model->input.rank; i++) strata_json_write_int(&w, model->input.dims[i]);
-    strata_json_end_array(&w);
-    if (model->input_dtype != STRATA_DTYPE_F32) {
-        strata_json_key(&w, "input_dtype");
-        strata_json_write_string(&w, strata_dtype_name(model->input_dtype));
-    }
-    strata_json_key(&w, "layers");
-    strata_json_begin_array(&w);
-    for (int i = 0; i < model->list.n; i++) write_layer(&w, &model->list.layers[i]);
-    strata_json_end_array(&w);
-    if (model->loss) write_loss(&w, model);
-    if (model->metrics.names && *model->metrics.names) write_metrics(&w, model->metrics.names);
+    if (model->functional)
+        write_functional(&w, model);
+    else
+        write_sequential(&w, model);
     if (model->optimizer.name) write_optimizer(&w, model);
     strata_json_end_object(&w);
     return strata_json_take(&w, out_text, NULL, err);

@@ -2,24 +2,85 @@
  *
  * A model's layers: declared once, which makes its parameters and the shape of its output, then built into each program's
  * graph. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/graph/graph.h"
 #include "core/model/model.h"
 
-strata_tensor *strata_model_build_layers(strata_model *model, strata_layer_context *context, strata_tensor *x) {
-    context->parameters = &model->parameters;
-    x = strata_layers_build(&model->list, context, x);
-    if (context->declaring) model->n_tokens = context->n_tokens;
-    return x;
+/* The mask that all of a call's inputs have; NULL: they differ. */
+static strata_tensor *common_mask(strata_tensor *const *masks, const strata_value *value) {
+    for (int i = 1; i < value->n_inputs; i++)
+        if (masks[value->inputs[i]] != masks[value->inputs[0]]) return NULL;
+    return masks[value->inputs[0]];
 }
 
-/* (batch, shape...) */
-static strata_shape with_batch(strata_shape shape, int64_t batch) {
-    strata_shape result = {.rank = shape.rank + 1, .dims = {batch}};
-    memcpy(result.dims + 1, shape.dims, (size_t)shape.rank * sizeof(int64_t));
-    return result;
+void strata_model_build_calls(strata_model *model, strata_layer_context *context, strata_tensor *const *inputs,
+                              strata_tensor **outputs) {
+    strata_graph *graph = strata_tensor_graph(inputs[0]);
+    const size_t n = (size_t)model->n_values;
+    strata_tensor **tensors = strata_graph_alloc(graph, 2 * n * sizeof(*tensors)), **masks = tensors ? tensors + n : NULL;
+    strata_tensor *taken[STRATA_MAX_LAYER_INPUTS];
+    context->parameters = &model->parameters;
+    context->n_inputs = model->n_inputs;
+    graph->activations = model->registry ? model->registry->activations : NULL;
+    for (int i = 0; i < model->n_inputs; i++) context->inputs[i] = inputs[i];
+    for (int v = 0; v < model->n_values && tensors; v++) {
+        const strata_value *value = model->values[v];
+        if (value->layer < 0) {
+            strata_tensor *x = inputs[value->number];
+            tensors[v] = strata_tensor_dtype(x) == STRATA_DTYPE_F32 ? strata_cast(x, context->dtype) : x;
+            continue;
+        }
+        for (int i = 0; i < value->n_inputs; i++) taken[i] = tensors[value->inputs[i]];
+        context->mask = common_mask(masks, value);
+        tensors[v] =
+            strata_layer_build(context, &model->list.layers[value->layer], value->number, value->name, taken, value->n_inputs);
+        masks[v] = context->mask;
+    }
+    for (int i = 0; i < model->n_outputs; i++) {
+        strata_tensor *y = tensors ? tensors[model->outputs[i].value] : inputs[0];
+        outputs[i] = strata_dtype_is_float(strata_tensor_dtype(y)) ? strata_cast(y, STRATA_DTYPE_F32) : y;
+    }
+    for (int i = 0; i < model->n_inputs && context->declaring; i++) model->inputs[i].n_tokens = context->n_tokens[i];
+}
+
+strata_tensor *strata_model_build_layers(strata_model *model, strata_layer_context *context, strata_tensor *x) {
+    strata_tensor *outputs[STRATA_MAX_OUTPUTS];
+    strata_model_build_calls(model, context, &x, outputs);
+    return outputs[0];
+}
+
+strata_slot_text strata_slot_name(const char *base, int index) {
+    strata_slot_text name;
+    if (index)
+        snprintf(name.text, sizeof name.text, "%s%d", base, index);
+    else
+        snprintf(name.text, sizeof name.text, "%s", base);
+    return name;
+}
+
+strata_tensor *strata_model_make_input(const strata_model *model, strata_graph *graph, int input, strata_dtype dtype,
+                                       int64_t batch) {
+    const strata_input_spec *spec = &model->inputs[input];
+    strata_shape shape = {.rank = spec->shape.rank + 1, .dims = {batch}};
+    memcpy(shape.dims + 1, spec->shape.dims, (size_t)spec->shape.rank * sizeof(int64_t));
+    return strata_input(graph, strata_slot_name("x", input).text, dtype, shape);
+}
+
+/* What the layers gave: the shape of one example's. */
+static strata_status take_outputs(strata_model *model, strata_tensor *const *outputs, strata_error *err) {
+    for (int i = 0; i < model->n_outputs; i++) {
+        const strata_shape shape = strata_tensor_shape(outputs[i]);
+        strata_shape *own = &model->outputs[i].shape;
+        if (shape.rank < 1 || shape.dims[0] != 1)
+            return strata_fail(err, STRATA_INVALID, "output \"%s\": for one example its shape is %s; it must be (1, ...)",
+                               strata_output_name(model, i), strata_shape_text(shape).text);
+        own->rank = shape.rank - 1;
+        memcpy(own->dims, shape.dims + 1, (size_t)own->rank * sizeof(int64_t));
+    }
+    return STRATA_OK;
 }
 
 strata_status strata_model_declare(strata_model *model, strata_error *err) {
@@ -28,19 +89,17 @@ strata_status strata_model_declare(strata_model *model, strata_error *err) {
     const strata_layer *parent = strata_model_open_layer(model);
     if (parent) return strata_fail(err, STRATA_INVALID, "%s: it is begun and does not end", parent->name);
     if (model->parameters.n) return STRATA_OK;
+    STRATA_TRY(strata_model_connect(model, err));
     strata_graph *graph = NULL;
     STRATA_TRY(strata_graph_create(&graph, err));
     strata_layer_context context = {.declaring = true};
-    strata_tensor *outputs =
-        strata_model_build_layers(model, &context, strata_input(graph, "x", model->input_dtype, with_batch(model->input, 1)));
+    strata_tensor *inputs[STRATA_MAX_INPUTS], *outputs[STRATA_MAX_OUTPUTS];
+    for (int i = 0; i < model->n_inputs; i++) inputs[i] = strata_model_make_input(model, graph, i, model->inputs[i].dtype, 1);
+    strata_model_build_calls(model, &context, inputs, outputs);
     strata_status status = strata_graph_check(graph, err);
-    if (!status) {
-        strata_shape shape = strata_tensor_shape(outputs);
-        model->output.rank = shape.rank - 1;
-        memcpy(model->output.dims, shape.dims + 1, (size_t)model->output.rank * sizeof(int64_t));
-        if (!model->parameters.n)
-            status = strata_fail(err, STRATA_INVALID, "model: no layer has parameters; there is nothing to train");
-    }
+    if (!status) status = take_outputs(model, outputs, err);
+    if (!status && !model->parameters.n)
+        status = strata_fail(err, STRATA_INVALID, "model: no layer has parameters; there is nothing to train");
     if (status)
         strata_model_free_parameters(model);
     else

@@ -2,6 +2,7 @@
  *
  * A model's metrics: which there are, what a batch adds to their sums, what the sums mean. Loss and accuracy are the first two
  * sums and always there. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,65 +10,94 @@
 
 enum { N_FIXED = 2, MAX_NAMES = 512 };
 
-strata_status strata_model_set_metrics(strata_model *model, const char *names, strata_error *err) {
+strata_status strata_model_set_metrics(strata_output_spec *output, const char *names, strata_error *err) {
     char *copy = NULL;
     if (names && !(copy = strdup(names)))
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its metrics");
-    free(model->metrics.names);
-    model->metrics.names = copy;
+    free(output->metrics);
+    output->metrics = copy;
     return STRATA_OK;
 }
 
-static bool is_there(const strata_model *model, const char *name) {
-    bool fixed = !*name || !strcmp(name, "loss") || !strcmp(name, "accuracy");
-    for (int i = 0; i < model->metrics.n_extra && !fixed; i++) fixed = !strcmp(model->metrics.extra[i].name, name);
-    return fixed;
+static bool is_there(const strata_model *model, const char *full) {
+    for (int i = 0; i < model->metrics.n_extra; i++)
+        if (!strcmp(model->metrics.extra[i].name, full)) return true;
+    return false;
 }
 
-static strata_status add(strata_model *model, const char *name, strata_error *err) {
-    if (is_there(model, name)) return STRATA_OK;
-    if (model->metrics.n_extra == STRATA_MAX_METRICS || strlen(name) >= sizeof model->metrics.extra[0].name)
-        return strata_fail(err, STRATA_INVALID, "metric \"%.40s\": there can be %d metrics, with names below %zu characters",
-                           name, STRATA_MAX_METRICS, sizeof model->metrics.extra[0].name);
+/* Words that another metric of the output has already. Those of metrics with a number differ by it. */
+static int64_t shared_words(const strata_model *model, const strata_model_metric *m) {
+    for (int i = 0; i < model->metrics.n_extra; i++) {
+        const strata_model_metric *other = &model->metrics.extra[i];
+        if (other->kind->words == m->kind->words && other->c.k == m->c.k && other->output == m->output) return other->first;
+    }
+    return -1;
+}
+
+/* Of a model with several outputs the names begin with the output's. kind NULL: it is found by its name. */
+static strata_status add(strata_model *model, int output, const char *name, const strata_metric_kind *kind, strata_error *err) {
+    const strata_output_spec *spec = &model->outputs[output];
+    const bool many = model->n_outputs > 1;
     strata_model_metric *m = &model->metrics.extra[model->metrics.n_extra];
-    *m = (strata_model_metric){.c = {.loss = model->loss, .opts = &model->loss_options, .output = model->output}};
-    STRATA_TRY(strata_metric_find(name, &m->kind, &m->c.k, err));
+    char full[256];
+    const int length =
+        snprintf(full, sizeof full, "%s%s%.150s", many ? strata_output_name(model, output) : "", many ? "/" : "", name);
+    if (is_there(model, full)) return STRATA_OK;
+    if (model->metrics.n_extra == STRATA_MAX_METRICS || length >= (int)sizeof m->name)
+        return strata_fail(err, STRATA_INVALID, "metric \"%.100s\": there can be %d metrics, with names below %zu characters",
+                           full, STRATA_MAX_METRICS, sizeof m->name);
+    *m = (strata_model_metric){
+        .output = output, .kind = kind, .c = {.loss = spec->loss, .opts = &spec->loss_options, .output = spec->shape}};
+    if (!kind) STRATA_TRY(strata_registry_find_metric(model->registry, name, &m->kind, &m->c, err));
     strata_status status = m->kind->check(&m->c, err);
-    if (status) return strata_fail_in(err, status, "metric %s", name);
-    strcpy(m->name, name);
-    m->first = model->metrics.n_sums;
-    /* The words of a metric that needs the same are its own too; those with a number differ by it. */
-    for (int i = 0; i < model->metrics.n_extra && m->first == model->metrics.n_sums; i++)
-        if (model->metrics.extra[i].kind->words == m->kind->words && model->metrics.extra[i].c.k == m->c.k)
-            m->first = model->metrics.extra[i].first;
-    if (m->first == model->metrics.n_sums) model->metrics.n_sums += m->kind->words->n(&m->c);
+    if (status) return strata_fail_in(err, status, "metric %s", full);
+    strcpy(m->name, full);
+    m->first = shared_words(model, m);
+    if (m->first < 0) {
+        m->first = model->metrics.n_sums;
+        model->metrics.n_sums += m->kind->words->n(&m->c);
+    }
     model->metrics.n_extra++;
     return STRATA_OK;
 }
 
-strata_status strata_model_choose_metrics(strata_model *model, const char *list, strata_error *err) {
+static strata_status add_list(strata_model *model, int output, const char *list, strata_error *err) {
     char names[MAX_NAMES] = "", *rest = NULL;
-    model->metrics.n_extra = 0;
-    model->metrics.n_sums = N_FIXED;
     if (list && strlen(list) >= sizeof names)
         return strata_fail(err, STRATA_INVALID, "metrics: the list has %zu characters; at most %zu", strlen(list),
                            sizeof names - 1);
     if (list) strcpy(names, list);
-    for (char *name = strtok_r(names, ", ", &rest); name; name = strtok_r(NULL, ", ", &rest)) STRATA_TRY(add(model, name, err));
+    for (char *name = strtok_r(names, ", ", &rest); name; name = strtok_r(NULL, ", ", &rest))
+        if (strcmp(name, "loss") != 0 && strcmp(name, "accuracy") != 0) STRATA_TRY(add(model, output, name, NULL, err));
+    return STRATA_OK;
+}
+
+strata_status strata_model_choose_metrics(strata_model *model, const char *list, strata_error *err) {
+    model->metrics.n_extra = 0;
+    model->metrics.n_sums = N_FIXED;
+    for (int i = 0; i < model->n_outputs; i++) {
+        const strata_output_spec *output = &model->outputs[i];
+        if (model->n_outputs > 1) {
+            STRATA_TRY(add(model, i, "loss", &strata_metric_loss, err));
+            if (output->loss->answers != STRATA_ANSWERS_NONE)
+                STRATA_TRY(add(model, i, "accuracy", &strata_metric_accuracy, err));
+        }
+        STRATA_TRY(add_list(model, i, list ? list : output->metrics, err));
+    }
     free(model->metrics.sums);
     model->metrics.sums = calloc((size_t)model->metrics.n_sums, sizeof *model->metrics.sums);
     return model->metrics.sums ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for its metrics");
 }
 
-strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor *sums, strata_tensor *outputs,
-                                        strata_tensor *labels) {
+strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor *sums, strata_tensor *const *outputs,
+                                        strata_tensor *const *labels) {
     strata_tensor *parts[1 + STRATA_MAX_METRICS] = {sums};
     int n = 1;
     int64_t end = N_FIXED;
     for (int i = 0; i < model->metrics.n_extra; i++) {
         const strata_model_metric *m = &model->metrics.extra[i];
         if (m->first < end) continue; /* shared */
-        parts[n++] = m->kind->words->build(&m->c, outputs, labels);
+        parts[n++] = m->kind->words->build(&m->c, outputs[m->output], labels[m->output]);
         end = m->first + m->kind->words->n(&m->c);
     }
     return n > 1 ? strata_concat(parts, n, 0) : sums;

@@ -16,13 +16,23 @@ strata_status strata_model_create(strata_shape input_shape, strata_model **out_m
     if (input_shape.rank >= STRATA_MAX_RANK || strata_shape_elements(input_shape) < 1)
         return strata_fail(err, STRATA_INVALID, "model: input shape %s; it needs at least one element and at most %d axes",
                            strata_shape_text(input_shape).text, STRATA_MAX_RANK - 1);
+    STRATA_TRY(strata_model_create_functional(out_model, err));
+    (*out_model)->functional = false;
+    (*out_model)->n_inputs = (*out_model)->n_outputs = 1;
+    (*out_model)->inputs[0].shape = input_shape;
+    (*out_model)->outputs[0].weight = 1;
+    return STRATA_OK;
+}
+
+strata_status strata_model_create_functional(strata_model **out_model, strata_error *err) {
     strata_model *model = calloc(1, sizeof *model);
     if (model) model->label = strdup("");
     if (!model || !model->label) {
         free(model);
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory");
     }
-    model->input = input_shape;
+    model->functional = true;
+    model->rate.own = STRATA_SCHEDULED_RATE;
     *out_model = model;
     return STRATA_OK;
 }
@@ -35,7 +45,7 @@ static void free_list(strata_layer_list *list);
 
 static void free_layer(strata_layer *layer) {
     for (const strata_option *option = layer->kind->options; layer->options && option->name; option++)
-        if (option->kind == STRATA_OPTION_STRING) free(*option_string(layer->options, option));
+        if (strata_option_is_text(option->kind)) free(*option_string(layer->options, option));
     for (int b = 0; b < STRATA_MAX_BRANCHES; b++) free_list(&layer->branches[b]);
     free(layer->options);
     free(layer->name);
@@ -49,24 +59,26 @@ static void free_list(strata_layer_list *list) {
 
 void strata_model_free_parameters(strata_model *model) {
     strata_parameters_finish(&model->parameters);
-    model->n_tokens = 0;
+    for (int i = 0; i < model->n_inputs; i++) model->inputs[i].n_tokens = 0;
 }
 
 strata_status strata_model_set_input_dtype(strata_model *model, strata_dtype dtype, strata_error *err) {
     if (dtype != STRATA_DTYPE_F32 && dtype != STRATA_DTYPE_I32)
         return strata_fail(err, STRATA_INVALID, "model: inputs of %s; they are f32 or i32", strata_dtype_name(dtype));
     if (model->strategy) return strata_fail(err, STRATA_INVALID, "model: it is compiled; the input's dtype is set before that");
-    model->input_dtype = dtype;
+    if (model->functional)
+        return strata_fail(err, STRATA_INVALID, "model: strata_model_input says of which type each input is");
+    model->inputs[0].dtype = dtype;
     strata_model_free_parameters(model); /* declared anew with it */
     return STRATA_OK;
 }
 
 strata_dtype strata_model_input_dtype(const strata_model *model) {
-    return model->input_dtype;
+    return model->inputs[0].dtype;
 }
 
 int64_t strata_model_n_tokens(const strata_model *model) {
-    return model->n_tokens;
+    return model->inputs[0].n_tokens;
 }
 
 void strata_model_destroy(strata_model *model) {
@@ -79,8 +91,13 @@ void strata_model_destroy(strata_model *model) {
     strata_validation_forget(model);
     free(model->loaded);
     free(model->label);
-    free(model->metrics.names);
+    strata_model_free_values(model);
+    for (int i = 0; i < model->n_outputs; i++) {
+        free(model->outputs[i].name);
+        free(model->outputs[i].metrics);
+    }
     free(model->metrics.sums);
+    strata_registry_destroy(model->registry);
     strata_model_free_notes(model);
     free(model);
 }
@@ -98,7 +115,7 @@ const char *strata_model_label(const strata_model *model) {
 }
 
 strata_shape strata_model_input_shape(const strata_model *model) {
-    return model->input;
+    return model->inputs[0].shape;
 }
 
 strata_optimizer strata_model_optimizer(const strata_model *model) {
@@ -107,7 +124,7 @@ strata_optimizer strata_model_optimizer(const strata_model *model) {
 
 /* ---- layers ---- */
 
-static void remember_error(strata_model *model, strata_status status, const strata_error *err) {
+void strata_model_remember(strata_model *model, strata_status status, const strata_error *err) {
     if (model->building.status) return;
     model->building.status = status;
     model->building.error = *err;
@@ -170,12 +187,12 @@ static strata_status copy_options(strata_layer *layer, const void *options, stra
     memcpy(layer->options, options, layer->kind->options_bytes);
     bool complete = true;
     for (const strata_option *option = layer->kind->options; option->name; option++) {
-        if (option->kind != STRATA_OPTION_STRING) continue;
+        if (!strata_option_is_text(option->kind)) continue;
         char **text = option_string(layer->options, option);
         *text = *text && complete ? strdup(*text) : NULL;
         if (*option_string((void *)options, option) && !*text) complete = false;
     }
-    *(const char **)((char *)layer->options + layer->kind->name_offset) = layer->name;
+    if (!layer->kind->own) *(const char **)((char *)layer->options + layer->kind->name_offset) = layer->name;
     return complete ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a layer's options");
 }
 
@@ -191,7 +208,31 @@ static strata_status check_pairs(const strata_layer_kind *kind, const void *opti
     return STRATA_OK;
 }
 
-static strata_status add_layer(strata_model *model, const strata_layer_kind *kind, const void *options, strata_error *err) {
+/* What the kind checks. A kind knows the built-in activations alone: where an option names one of the user's own, the kind is
+ * shown a copy of the options that names a built-in one. */
+static strata_status check_options(const strata_model *model, const strata_layer *layer, strata_error *err) {
+    const strata_layer_kind *kind = layer->kind;
+    STRATA_TRY(check_pairs(kind, layer->options, err));
+    if (kind->own) STRATA_TRY(strata_options_check(kind->options, layer->options, err));
+    void *shown = malloc(kind->options_bytes);
+    if (!shown) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a layer's options");
+    memcpy(shown, layer->options, kind->options_bytes);
+    strata_status status = STRATA_OK;
+    for (const strata_option *option = kind->options; option->name && !status; option++) {
+        const char **name = (const char **)option_string(shown, option);
+        if (option->kind != STRATA_OPTION_ACTIVATION || !*name) continue;
+        if (strata_registry_has_activation(model->registry, *name))
+            *name = "relu";
+        else if (kind->own)
+            status = strata_activation_check(*name, err);
+    }
+    if (!status && kind->check) status = kind->check(shown, err);
+    free(shown);
+    return status;
+}
+
+static strata_status add_layer(strata_model *model, const strata_layer_kind *kind, const char *given, const void *options,
+                               strata_error *err) {
     const strata_layer *parent;
     strata_layer_list *list = open_list(model, &parent);
     if (model->strategy) return strata_fail(err, STRATA_INVALID, "model: it is compiled; layers are added before that");
@@ -203,12 +244,10 @@ static strata_status add_layer(strata_model *model, const strata_layer_kind *kin
         list->capacity = capacity;
     }
     strata_layer layer = {.kind = kind};
-    const char *given = *(const char *const *)((const char *)options + kind->name_offset);
     strata_status status = choose_name(list, parent, kind, given, &layer.name, err);
     if (!status) status = copy_options(&layer, options, err);
     if (!status) {
-        status = check_pairs(kind, layer.options, err);
-        if (!status && kind->check) status = kind->check(layer.options, err);
+        status = check_options(model, &layer, err);
         if (status) strata_fail_in(err, status, "%s", layer.name);
     }
     if (status)
@@ -219,10 +258,10 @@ static strata_status add_layer(strata_model *model, const strata_layer_kind *kin
     return status;
 }
 
-void strata_model_add(strata_model *model, const strata_layer_kind *kind, const void *options) {
+void strata_model_add(strata_model *model, const strata_layer_kind *kind, const char *name, const void *options) {
     strata_error err = {0};
-    strata_status status = model->building.status ? model->building.status : add_layer(model, kind, options, &err);
-    if (status) remember_error(model, status, &err);
+    strata_status status = model->building.status ? model->building.status : add_layer(model, kind, name, options, &err);
+    if (status) strata_model_remember(model, status, &err);
 }
 
 void strata_model_open_branch(strata_model *model, int branch) {
@@ -232,9 +271,10 @@ void strata_model_open_branch(strata_model *model, int branch) {
     strata_layer_list *list = open_list(model, &parent);
     const char *name = list->n ? list->layers[list->n - 1].name : "model";
     if (!list->n || !list->layers[list->n - 1].kind->branches[branch])
-        remember_error(model, strata_fail(&err, STRATA_INVALID, "%s: there is no layer to begin a branch of", name), &err);
+        strata_model_remember(model, strata_fail(&err, STRATA_INVALID, "%s: there is no layer to begin a branch of", name),
+                              &err);
     else if (model->building.n_open == STRATA_MAX_NESTING)
-        remember_error(
+        strata_model_remember(
             model, strata_fail(&err, STRATA_INVALID, "%s: layers are nested at most %d deep", name, STRATA_MAX_NESTING), &err);
     else
         model->building.open[model->building.n_open++] = branch;
@@ -246,15 +286,15 @@ void strata_model_close_branch(strata_model *model) {
     if (model->building.status) return;
     const strata_layer_list *list = open_list(model, &parent);
     if (!parent)
-        remember_error(model, strata_fail(&err, STRATA_INVALID, "model: no branch was begun that could end"), &err);
+        strata_model_remember(model, strata_fail(&err, STRATA_INVALID, "model: no branch was begun that could end"), &err);
     else if (!list->n)
-        remember_error(model, strata_fail(&err, STRATA_INVALID, "%s: there is no layer in it", parent->name), &err);
+        strata_model_remember(model, strata_fail(&err, STRATA_INVALID, "%s: there is no layer in it", parent->name), &err);
     else
         model->building.n_open--;
 }
 
 void strata_model_begin_residual(strata_model *model, strata_residual_options opts) {
-    strata_model_add(model, &strata_layer_residual, &opts);
+    strata_model_add(model, &strata_layer_residual, opts.name, &opts);
     strata_model_open_branch(model, 0);
 }
 
@@ -267,10 +307,30 @@ void strata_model_end_residual(strata_model *model) {
     strata_model_close_branch(model);
 }
 
-#define ADD(name)                                                                     \
-    void strata_model_add_##name(strata_model *model, strata_##name##_options opts) { \
-        strata_model_add(model, &strata_layer_##name, &opts);                         \
+void strata_model_add_layer(strata_model *model, const char *layer, const char *name, const void *options) {
+    strata_error err = {0};
+    const strata_layer_kind *kind = NULL;
+    if (model->building.status) return;
+    strata_status status = strata_registry_find_layer(model->registry, layer, &kind, &err);
+    if (!status && !kind->own)
+        status = strata_fail(&err, STRATA_INVALID, "strata_model_add_layer: %s is built in; strata_model_add_%s adds it", layer,
+                             layer);
+    if (status) {
+        strata_model_remember(model, status, &err);
+        return;
     }
-#define STRATA_LAYER(name) ADD(name)
+    void *zeros = options ? NULL : calloc(1, kind->options_bytes);
+    if (options || zeros)
+        strata_model_add(model, kind, name, options ? options : zeros);
+    else
+        strata_model_remember(model, strata_fail(&err, STRATA_OUT_OF_MEMORY, "model: no host memory for a layer"), &err);
+    free(zeros);
+}
+
+#define ADD(kind)                                                                     \
+    void strata_model_add_##kind(strata_model *model, strata_##kind##_options opts) { \
+        strata_model_add(model, &strata_layer_##kind, opts.name, &opts);              \
+    }
+#define STRATA_LAYER(kind) ADD(kind)
 #include "core/layer/layers.def"
 #undef STRATA_LAYER

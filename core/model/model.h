@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the model. Users see strata/model.h. Reading order: model.c (a list of layers), layers.c (their parameters, their
- * graph), compile.c (variables on each device of the strategy), shards.c (which part of the parameters each device updates),
- * step.c (the graphs of a training, an evaluation and a prediction step), gradients.c and update.c (parts of these),
- * programs.c (their executables), fit.c, validation.c, agree.c, evaluate.c, summary.c, times.c, json.c, file.c.
+ * Inside of the model. Users see strata/model.h. Reading order: model.c (a list of layers), values.c (which layer is
+ * called with what), layers.c (their parameters, their graph), compile.c (variables on each device of the strategy), shards.c
+ * (which part of the parameters each device updates), step.c (the graphs of a training, an evaluation and a prediction step),
+ * gradients.c and update.c (parts of these), programs.c (their executables), fit.c, validation.c, agree.c, evaluate.c,
+ * summary.c, times.c, json.c, file.c.
  *
  * All parameters lie in one flat range of f32, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements; so
  * do gradients and optimizer slots, and one kernel updates all. A range that is larger than what the devices bind in one piece
@@ -12,6 +13,7 @@
 #define STRATA_CORE_MODEL_H
 
 #include "core/base/export.h"
+#include "core/data/batches.h"
 #include "core/data/format/safetensors.h"
 #include "core/layer/context.h"
 #include "core/loss/loss.h"
@@ -23,9 +25,80 @@
 
 _Static_assert(STRATA_PARAMETER_ALIGNMENT % STRATA_SEGMENT_CHUNK == 0, "a chunk belongs to one parameter");
 
+/* The layers, losses, metrics and activations of the user's own (registry.c). */
+struct strata_registry {
+    /* The caller's, and one for each model that uses it. */
+    atomic_int references;
+    struct strata_own_layer {
+        strata_layer_definition definition;
+        strata_layer_kind kind;
+        struct strata_own_layer *next;
+    } * layers;
+    struct strata_own_loss {
+        strata_loss loss;
+        struct strata_own_loss *next;
+    } * losses;
+    struct strata_own_metric {
+        strata_metric_definition definition;
+        strata_metric_words words;
+        strata_metric_kind kind;
+        struct strata_own_metric *next;
+    } * metrics;
+    strata_own_activation *activations;
+};
+
+/* What the model computes: one of its inputs, or what a call of a layer gives. */
+struct strata_value {
+    const strata_model *model;
+    char *name;
+    /* The layer, an index in the model's list; -1: an input. */
+    int layer;
+    /* Of an input: which; of a call: the how manieth of the layer, from 1. */
+    int number;
+    /* [n_inputs] Indices of the values that the call takes. */
+    int *inputs;
+    int n_inputs;
+    /* A call takes it, or it is an output. */
+    bool used;
+};
+
+typedef struct strata_input_spec {
+    /* The shape and the type of one example. */
+    strata_shape shape;
+    strata_dtype dtype;
+    /* Integers must be below this number; 0: no layer limits them. Known once the layers are declared. */
+    int64_t n_tokens;
+    /* The index of its value. */
+    int value;
+} strata_input_spec;
+
+/* An output with what it is compared with. */
+typedef struct strata_output_spec {
+    /* NULL: it has the name of its value. */
+    char *name;
+    /* The index of its value. */
+    int value;
+    /* The shape of one example's; known once the layers are declared. */
+    strata_shape shape;
+    /* NULL until JSON, strata_model_output or compile names it. */
+    const strata_loss *loss;
+    strata_loss_options loss_options;
+    /* What its loss counts in the model's. */
+    double weight;
+    /* The names of its metrics, "auc,precision"; NULL: there are none. */
+    char *metrics;
+} strata_output_spec;
+
+/* Which parts of a dataset's elements feed the model's inputs and are compared with its outputs. */
+typedef struct strata_model_feed {
+    int inputs[STRATA_MAX_INPUTS], targets[STRATA_MAX_OUTPUTS];
+} strata_model_feed;
+
 /* A metric besides loss and accuracy. */
 typedef struct strata_model_metric {
-    char name[32];
+    char name[STRATA_MAX_PART_NAME + 32];
+    /* Which output it is of. */
+    int output;
     const strata_metric_kind *kind;
     strata_metric_case c;
     /* The index of its first word among the model's sums. */
@@ -86,7 +159,7 @@ typedef struct strata_program_part {
     strata_executable *executable;
     int64_t first, n;
     /* The indices of the executable's inputs; -1: it has no such input. */
-    int x, y, weights, example_weights, step, rng;
+    int x[STRATA_MAX_INPUTS], y[STRATA_MAX_OUTPUTS], weights, example_weights, step, rng;
 } strata_program_part;
 
 /* How a program gets its batches. */
@@ -159,13 +232,17 @@ typedef struct strata_model_position {
 } strata_model_position;
 
 struct strata_model {
-    /* The shape and the type of one example's features. */
-    strata_shape input;
-    strata_dtype input_dtype;
-    /* The shape of one example's outputs; known once the layers are declared. */
-    strata_shape output;
-    /* Integer inputs must be below this number; 0: no layer limits them. Known once the layers are declared. */
-    int64_t n_tokens;
+    /* The inputs and outputs; a sequential model has one of each. */
+    strata_input_spec inputs[STRATA_MAX_INPUTS];
+    strata_output_spec outputs[STRATA_MAX_OUTPUTS];
+    int n_inputs, n_outputs;
+    /* Inputs, calls of layers and outputs are given one by one; else the layers are a chain. */
+    bool functional;
+    /* [n_values] In the order of computation. Of a sequential model they are made when it is declared. */
+    strata_value **values;
+    int n_values, values_capacity;
+    /* What is registered; NULL: nothing. */
+    strata_registry *registry;
     /* What kind of data the model learns, for the command: "mnist". */
     char *label;
 
@@ -191,9 +268,6 @@ struct strata_model {
     /* The optimizer; its name is NULL until JSON or compile names it. */
     strata_optimizer optimizer;
     const strata_optimizer_kind *optimizer_kind;
-    /* The loss; NULL until JSON or compile names it. */
-    const strata_loss *loss;
-    strata_loss_options loss_options;
     /* The seed of initial parameters and of dropout. */
     uint64_t seed;
     /* The type of activations and gradients: f32, f16 or bf16. */
@@ -226,8 +300,6 @@ struct strata_model {
     } custom;
 
     struct {
-        /* The names, "auc,precision", as JSON or compile has them; NULL: there are none. */
-        char *names;
         strata_model_metric extra[STRATA_MAX_METRICS];
         int n_extra;
         /* [n_sums] The sums of the newest evaluation or epoch, on the host. */
@@ -236,6 +308,12 @@ struct strata_model {
     } metrics;
     /* Updates that were made. */
     int64_t optimizer_steps;
+    struct {
+        /* The rate that strata_model_set_learning_rate said, in place of the schedule's; below 0: the schedule's. */
+        double own;
+        /* Steps with the rate as it is were submitted ahead, so it cannot be set now. */
+        bool locked;
+    } rate;
     struct {
         /* What f16 gradients are multiplied by until the update; 0 for other types. */
         double value;
@@ -252,11 +330,46 @@ struct strata_model {
     strata_group_totals communicated;
 };
 
-/* layers.c: builds all layers; x (B, input...) -> outputs. Declares parameters when context->declaring. */
+/* layers.c: builds all calls of layers: inputs [n_inputs] (B, ...) -> outputs [n_outputs] (B, ...). Declares parameters when
+ * context->declaring. */
+void strata_model_build_calls(strata_model *model, strata_layer_context *context, strata_tensor *const *inputs,
+                              strata_tensor **outputs);
+/* A graph's input for an input of the model, of `batch` examples. Inputs of programs are called "x", "x1", ..., labels "y",
+ * "y1", ... */
+strata_tensor *strata_model_make_input(const strata_model *model, strata_graph *graph, int input, strata_dtype dtype,
+                                       int64_t batch);
+typedef struct strata_slot_text {
+    char text[16];
+} strata_slot_text;
+strata_slot_text strata_slot_name(const char *base, int index);
+/* The same of a model with one input and one output. */
 strata_tensor *strata_model_build_layers(strata_model *model, strata_layer_context *context, strata_tensor *x);
 /* Makes parameters[], flat_size and output from the layers, once; reports the first error of building. */
 STRATA_MUST_USE strata_status strata_model_declare(strata_model *model, strata_error *err);
 void strata_model_free_parameters(strata_model *model);
+/* values.c: makes a sequential model's values, and checks those of a functional one. */
+STRATA_MUST_USE strata_status strata_model_connect(strata_model *model, strata_error *err);
+void strata_model_free_values(strata_model *model);
+const char *strata_output_name(const strata_model *model, int output);
+/* The value of this name; -1: there is none. */
+int strata_model_find_value(const strata_model *model, const char *name);
+/* A call of the layer with this index, of which the model keeps the first error. name NULL: one is made. */
+const strata_value *strata_model_add_call(strata_model *model, int layer, const char *name, const int *inputs, int n);
+/* The layer of the model's own list with this name; -1: there is none. */
+int strata_model_find_layer(const strata_model *model, const char *name);
+/* How many values are calls. */
+int strata_model_n_calls(const strata_model *model);
+/* Keeps the first error of building. */
+void strata_model_remember(strata_model *model, strata_status status, const strata_error *err);
+/* registry.c: what has this name, built in or the user's own. INVALID with the names that there are. registry may be NULL. */
+STRATA_MUST_USE strata_status strata_registry_find_layer(const strata_registry *registry, const char *name,
+                                                         const strata_layer_kind **out_kind, strata_error *err);
+STRATA_MUST_USE strata_status strata_registry_find_loss(const strata_registry *registry, const char *name,
+                                                        const strata_loss **out_loss, strata_error *err);
+STRATA_MUST_USE strata_status strata_registry_find_metric(const strata_registry *registry, const char *name,
+                                                          const strata_metric_kind **out_kind, strata_metric_case *c,
+                                                          strata_error *err);
+bool strata_registry_has_activation(const strata_registry *registry, const char *name);
 /* The layer that is begun and not ended; NULL: none. */
 const strata_layer *strata_model_open_layer(const strata_model *model);
 /* Elements of the gradients of a block that replicas exchange and hold: those of its parameters, and of each sparse
@@ -273,11 +386,11 @@ STRATA_MUST_USE strata_status strata_model_write_all(strata_model *model, const 
  * error. */
 void strata_model_open_branch(strata_model *model, int branch);
 void strata_model_close_branch(strata_model *model);
-/* Adds a layer with a copy of its options; the model keeps the first error. */
-void strata_model_add(strata_model *model, const strata_layer_kind *kind, const void *options);
+/* Adds a layer with a copy of its options; the model keeps the first error. name NULL: one is made. */
+void strata_model_add(strata_model *model, const strata_layer_kind *kind, const char *name, const void *options);
 
-/* step.c, with step.h, gradients.c and update.c: the graph of a step. layers: [n_layers] takes what each layer costs; NULL: not
- * asked for. */
+/* step.c, with step.h, gradients.c and update.c: the graph of a step. layers: [calls of layers] takes what each costs; NULL:
+ * not asked for. */
 STRATA_MUST_USE strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind,
                                                 strata_step_role role, strata_layer_cost *layers, strata_error *err);
 
@@ -292,6 +405,10 @@ STRATA_EXPORT_BEGIN
 STRATA_MUST_USE strata_status strata_model_build_step(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
                                                       strata_step *out_step, strata_error *err);
 STRATA_EXPORT_END
+/* The memory of a part's inputs, [n_inputs], and of its labels, [n_outputs] (NULL: not asked for), in a slot. One that no
+ * node of the program needs is NULL. */
+void strata_model_slots(const strata_model *model, const strata_program_part *part, int slot, void **out_inputs,
+                        void **out_labels);
 /* Whether the program for this batch size would fit the devices; OUT_OF_MEMORY with bytes wanted and free and a batch that
  * does. */
 STRATA_MUST_USE strata_status strata_model_check_batch(strata_model *model, strata_program_kind kind, int64_t batch,
@@ -299,36 +416,40 @@ STRATA_MUST_USE strata_status strata_model_check_batch(strata_model *model, stra
 /* Calls `visit` with each node of the replica's program and where it runs. */
 STRATA_MUST_USE strata_status strata_model_visit(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
                                                  strata_placement_visit *visit, void *user, strata_error *err);
-/* What the program for this batch size would cost on the first device, and each layer in it ([n_layers]; NULL: not asked
- * for). */
+/* What the program for this batch size would cost on the first device, and each call of a layer in it (NULL: not asked for). */
 STRATA_MUST_USE strata_status strata_model_measure(strata_model *model, strata_program_kind kind, int64_t batch,
                                                    strata_layer_cost *out_layers, strata_program_cost *out_cost,
                                                    strata_error *err);
 /* Names the first tensor of a training step on this batch that is not finite: fills err with DATA "epoch .., step ..: ..". OK:
  * all are finite. */
-strata_status strata_model_diagnose(strata_model *model, const void *x, const void *y, int64_t batch, const float *step,
+strata_status strata_model_diagnose(strata_model *model, void *const *x, void *const *y, int64_t batch, const float *step,
                                     const int32_t *rng, const char *where, strata_error *err);
-/* Labels that the dataset wrote for n examples, in place, as the loss takes them: integers become f32 where it wants numbers,
- * and classes shares of each where it wants these. */
-void strata_model_convert_labels(const strata_model *model, const strata_dataset *dataset, int64_t n, void *labels);
-/* Weights of classes, n of them: INVALID unless the loss is one of that many classes, one an example. */
+/* Labels that the dataset wrote for n examples, in place, as the output's loss takes them: integers become f32 where it wants
+ * numbers, and classes shares of each where it wants these. part: of the dataset's elements. labels NULL: nothing is done. */
+void strata_model_convert_labels(const strata_output_spec *output, const strata_dataset *dataset, int part, int64_t n,
+                                 void *labels);
+/* Weights of classes, n of them: INVALID unless the model has one output, whose loss is one of that many classes, one an
+ * example. */
 STRATA_MUST_USE strata_status strata_model_check_class_weights(const strata_model *model, const double *class_weights, int n,
                                                                strata_error *err);
 /* Multiplies n examples' weights by those of their classes. labels: converted. */
-void strata_model_weigh_classes(const strata_model *model, const double *class_weights, const void *labels, int64_t n,
+void strata_model_weigh_classes(const strata_output_spec *output, const double *class_weights, const void *labels, int64_t n,
                                 float *weights);
-/* Of the labels of one example, as the loss takes them, and as the dataset gives them. */
-int64_t strata_model_label_size(const strata_model *model);
-int64_t strata_model_given_label_size(const strata_model *model, const strata_dataset *dataset);
-size_t strata_model_label_bytes(const strata_model *model);
+/* The bytes of one example, as the model takes them. */
+size_t strata_input_bytes(const strata_input_spec *input);
+size_t strata_label_bytes(const strata_output_spec *output);
 /* Integer labels are below; 0: they are numbers. */
-int64_t strata_model_n_classes(const strata_model *model);
-/* metrics.c: takes the list of names over; finds what each needs, once loss and outputs are known. */
-STRATA_MUST_USE strata_status strata_model_set_metrics(strata_model *model, const char *names, strata_error *err);
+int64_t strata_output_n_classes(const strata_output_spec *output);
+/* The parts of elements that batches are made of. targets: those too. */
+void strata_model_batch_parts(const strata_model *model, const strata_dataset *dataset, const strata_model_feed *feed,
+                              bool targets, strata_batches_options *opts);
+/* metrics.c: takes the list of names over; finds what each metric needs, once losses and outputs are known. list: instead of
+ * the names of the only output; NULL: those. */
+STRATA_MUST_USE strata_status strata_model_set_metrics(strata_output_spec *output, const char *names, strata_error *err);
 STRATA_MUST_USE strata_status strata_model_choose_metrics(strata_model *model, const char *list, strata_error *err);
-/* A batch's words, behind loss and accuracy (2). */
-strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor *sums, strata_tensor *outputs,
-                                        strata_tensor *labels);
+/* A batch's words, behind loss and accuracy (2). outputs, labels: [n_outputs] */
+strata_tensor *strata_model_metric_sums(const strata_model *model, strata_tensor *sums, strata_tensor *const *outputs,
+                                        strata_tensor *const *labels);
 /* From model->metrics.sums. */
 strata_metrics strata_model_metrics(const strata_model *model, int64_t examples);
 /* The device's sums: set to zeros, as is what replicas hold; read into model->metrics.sums. */
@@ -359,6 +480,10 @@ STRATA_MUST_USE strata_status strata_shards_write_slot(strata_model *model, int 
 /* Copies a flat range's values into the shards of this worker's devices. */
 STRATA_MUST_USE strata_status strata_shards_write(strata_model *model, const float *flat, strata_error *err);
 
+/* rate.c: the numbers of update t = 1, 2, ... (STRATA_STEP_WORDS). */
+void strata_model_step_words(const strata_model *model, int64_t t, float *words);
+/* Every worker takes rank 0's rate; all of them call it. */
+STRATA_MUST_USE strata_status strata_model_share_rate(strata_model *model, strata_error *err);
 /* compile.c */
 /* Slots of the model's own optimizer; 0 where it was only built. */
 int strata_model_n_slots(const strata_model *model);
@@ -389,14 +514,13 @@ STRATA_MUST_USE strata_status strata_model_take_parameters(const strata_model *m
                                                            float *out, strata_error *err);
 
 /* data.c */
-size_t strata_model_element_bytes(const strata_model *model); /* of one element's features in a batch */
-bool strata_model_takes_bytes(const strata_model *model);     /* as its features, besides numbers */
+bool strata_model_takes_bytes(const strata_model *model); /* as its features, besides numbers */
 STRATA_MUST_USE strata_status strata_model_check_compiled(const strata_model *model, const char *verb, strata_error *err);
 /* Compiled, or built: whether it has its variables. */
 STRATA_MUST_USE strata_status strata_model_check_built(const strata_model *model, const char *verb, strata_error *err);
-/* Whether the dataset's elements and labels fit the model. */
+/* Whether the dataset's elements and labels fit the model; and which of its parts are used for what. */
 STRATA_MUST_USE strata_status strata_model_check_dataset(const strata_model *model, const strata_dataset *dataset, bool labels,
-                                                         const char *verb, strata_error *err);
+                                                         const char *verb, strata_model_feed *out_feed, strata_error *err);
 /* Whether all workers are about to fit the same model in the same way; every worker calls it. Fails alike on all: INVALID, with
  * both sides. */
 STRATA_MUST_USE strata_status strata_model_agree(const strata_model *model, const strata_dataset *dataset,

@@ -143,8 +143,10 @@ static strata_status compile_part(strata_model *model, const strata_model_progra
                                                           &part->executable, err);
     strata_graph_destroy(s.graph);
     if (status) return status;
-    part->x = strata_executable_input_index(part->executable, "x");
-    part->y = strata_executable_input_index(part->executable, "y");
+    for (int i = 0; i < STRATA_MAX_INPUTS; i++)
+        part->x[i] = i < model->n_inputs ? strata_executable_input_index(part->executable, strata_slot_name("x", i).text) : -1;
+    for (int i = 0; i < STRATA_MAX_OUTPUTS; i++)
+        part->y[i] = i < model->n_outputs ? strata_executable_input_index(part->executable, strata_slot_name("y", i).text) : -1;
     part->step = strata_executable_input_index(part->executable, "step");
     part->weights = strata_executable_input_index(part->executable, "weights");
     part->example_weights = strata_executable_input_index(part->executable, "example_weights");
@@ -224,6 +226,13 @@ strata_status strata_model_get_program(strata_model *model, strata_program_kind 
     return STRATA_OK;
 }
 
+void strata_model_slots(const strata_model *model, const strata_program_part *part, int slot, void **out_inputs,
+                        void **out_labels) {
+    for (int i = 0; i < model->n_inputs; i++) out_inputs[i] = strata_executable_input(part->executable, slot, part->x[i]);
+    for (int i = 0; out_labels && i < model->n_outputs; i++)
+        out_labels[i] = strata_executable_input(part->executable, slot, part->y[i]);
+}
+
 void strata_model_count(const strata_model *model, const strata_model_program *program, strata_group_totals *totals) {
     const bool updates = program->kind == STRATA_PROGRAM_TRAIN || program->kind == STRATA_PROGRAM_APPLY;
     const bool computes = program->kind == STRATA_PROGRAM_TRAIN || program->kind == STRATA_PROGRAM_ACCUMULATE;
@@ -260,28 +269,27 @@ static int float_tensors(const strata_graph *graph, strata_tensor **out_tensors)
     return n;
 }
 
-static strata_status run_and_look(strata_model *model, strata_tensor **tensors, int n, const void *x, const void *y,
+static void feed(strata_executable *exe, int slot, const char *name, const void *data, size_t bytes) {
+    const int index = strata_executable_input_index(exe, name);
+    if (index >= 0) memcpy(strata_executable_input(exe, slot, index), data, bytes);
+}
+
+static strata_status run_and_look(strata_model *model, strata_tensor **tensors, int n, void *const *x, void *const *y,
                                   int64_t batch, const float *step, const int32_t *rng, int *out_first, strata_error *err) {
     strata_executable *exe = NULL;
     strata_executable_options opts = {.n_slots = 1, .no_fusion = true};
     STRATA_TRY(strata_executable_create(model->replicas[0].device, tensors, n, NULL, 0, &opts, &exe, err));
     int slot = 0;
     strata_status status = strata_executable_acquire(exe, &slot, err);
-    const struct {
-        const char *name;
-        const void *data;
-        size_t bytes;
-    } feeds[] = {{"x", x, (size_t)batch * strata_model_element_bytes(model)},
-                 {"y", y, (size_t)batch * strata_model_label_bytes(model)},
-                 {"step", step, STRATA_STEP_WORDS * sizeof(float)},
-                 {"rng", rng, STRATA_RNG_WORDS * sizeof(int32_t)}};
     int weights = strata_executable_input_index(exe, "weights");
     for (int64_t i = 0; i < batch && weights >= 0 && !status; i++)
         ((float *)strata_executable_input(exe, slot, weights))[i] = 1.0f / (float)batch;
-    for (size_t i = 0; i < sizeof feeds / sizeof *feeds && !status; i++) {
-        int index = strata_executable_input_index(exe, feeds[i].name);
-        if (index >= 0) memcpy(strata_executable_input(exe, slot, index), feeds[i].data, feeds[i].bytes);
-    }
+    for (int i = 0; i < model->n_inputs && !status; i++)
+        feed(exe, slot, strata_slot_name("x", i).text, x[i], (size_t)batch * strata_input_bytes(&model->inputs[i]));
+    for (int i = 0; i < model->n_outputs && !status; i++)
+        feed(exe, slot, strata_slot_name("y", i).text, y[i], (size_t)batch * strata_label_bytes(&model->outputs[i]));
+    if (!status) feed(exe, slot, "step", step, STRATA_STEP_WORDS * sizeof(float));
+    if (!status) feed(exe, slot, "rng", rng, STRATA_RNG_WORDS * sizeof(int32_t));
     if (!status) status = strata_executable_submit(exe, slot, err);
     if (!status) status = strata_executable_wait(exe, slot, err);
     for (int i = 0; i < n && !status && *out_first < 0; i++)
@@ -296,7 +304,7 @@ static bool is_block(const strata_step *step, const strata_model *model, const s
     return false;
 }
 
-strata_status strata_model_diagnose(strata_model *model, const void *x, const void *y, int64_t batch, const float *step,
+strata_status strata_model_diagnose(strata_model *model, void *const *x, void *const *y, int64_t batch, const float *step,
                                     const int32_t *rng, const char *where, strata_error *err) {
     strata_step s;
     const strata_step_role role = {.batch = batch}; /* on the first replica, without an update */

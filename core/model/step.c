@@ -2,6 +2,8 @@
  *
  * The graph of a model's step, on one device of its strategy.
  *
+ * x and y stand for the inputs and labels of the model, of which there may be several (x, x1, ...; y, y1, ...).
+ *
  *   training      x (B, ...), y (B), weights (B), step, rng [, example_weights (B)] -> sums;  updates parameters, optimizer
  *                 slots, states, the epoch's sums
  *   accumulation  x, y, weights, step, rng -> nothing;  adds gradients, sums, new states to those that the replica holds
@@ -81,41 +83,69 @@ strata_tensor *strata_step_add_to_loss(strata_tensor *sums, strata_tensor *value
     return strata_add(sums, strata_pad(strata_reshape(value, STRATA_SHAPE(1)), &before, &after, 0));
 }
 
-static strata_tensor *forward(builder *b) {
+/* The outputs of the model's layers, [n_outputs]. */
+static void forward(builder *b, strata_tensor **outputs) {
     const strata_model *model = b->model;
-    strata_shape shape = {.rank = model->input.rank + 1, .dims = {b->role.batch}};
-    memcpy(shape.dims + 1, model->input.dims, (size_t)model->input.rank * sizeof(int64_t));
     const float scale = b->role.form.byte_scale;
-    strata_tensor *x = strata_input(b->graph, "x", scale != 0 ? STRATA_DTYPE_U8 : model->input_dtype, shape);
-    if (scale != 0) x = strata_dequantize(x, (double)scale);
-    return strata_model_build_layers(b->model, &b->context, x);
+    strata_tensor *inputs[STRATA_MAX_INPUTS];
+    for (int i = 0; i < model->n_inputs; i++) {
+        const strata_dtype dtype = scale != 0 ? STRATA_DTYPE_U8 : model->inputs[i].dtype;
+        inputs[i] = strata_model_make_input(model, b->graph, i, dtype, b->role.batch);
+        if (scale != 0) inputs[i] = strata_dequantize(inputs[i], (double)scale);
+    }
+    strata_model_build_calls(b->model, &b->context, inputs, outputs);
 }
 
-static strata_tensor *labels_input(builder *b) {
-    const strata_loss *loss = b->model->loss;
-    const strata_shape one = strata_loss_label_shape(loss, b->model->output);
+static strata_tensor *labels_input(const builder *b, int output) {
+    const strata_output_spec *spec = &b->model->outputs[output];
+    const strata_shape one = strata_loss_label_shape(spec->loss, spec->shape);
     strata_shape shape = {.rank = one.rank + 1, .dims = {b->role.batch}};
     memcpy(shape.dims + 1, one.dims, (size_t)one.rank * sizeof(int64_t));
-    return strata_input(b->graph, "y", strata_loss_label_dtype(loss), shape);
-}
-
-/* Each example's loss, times what the example weighs. */
-static strata_tensor *example_losses(const builder *b, strata_tensor *outputs, strata_tensor *labels) {
-    strata_tensor *losses = b->model->loss->build(&b->model->loss_options, outputs, labels);
-    if (b->role.form.weighted)
-        losses = strata_mul(losses, strata_input(b->graph, "example_weights", STRATA_DTYPE_F32, STRATA_SHAPE(b->role.batch)));
-    return strata_tensor_set_name(losses, "loss");
+    return strata_input(b->graph, strata_slot_name("y", output).text, strata_loss_label_dtype(spec->loss), shape);
 }
 
 static strata_tensor *times(strata_tensor *x, double factor) {
     return strata_mul(x, strata_scalar(strata_tensor_graph(x), STRATA_DTYPE_F32, factor));
 }
 
+/* What the loss of an output makes of it. One of the user's own may return anything. */
+static strata_tensor *output_losses(const builder *b, int output, strata_tensor *outputs, strata_tensor *labels) {
+    const strata_output_spec *spec = &b->model->outputs[output];
+    strata_tensor *losses = spec->loss->build(&spec->loss_options, outputs, labels);
+    const strata_shape wanted = STRATA_SHAPE(b->role.batch);
+    if (!losses)
+        return strata_graph_poison(b->graph, NULL, STRATA_INVALID, "loss %s: its build function returned NULL",
+                                   spec->loss->name);
+    if (strata_tensor_is_poison(losses)) return losses;
+    if (losses->graph != b->graph || losses->dtype != STRATA_DTYPE_F32 || !strata_shape_equal(losses->shape, wanted))
+        return strata_graph_poison(b->graph, NULL, STRATA_INVALID,
+                                   "loss %s: its build function returned %s %s; it must be f32 %s, a number for each example",
+                                   spec->loss->name, strata_dtype_name(losses->dtype), strata_shape_text(losses->shape).text,
+                                   strata_shape_text(wanted).text);
+    return losses;
+}
+
+/* Each example's loss, the sum over the outputs, times what the example weighs. */
+static strata_tensor *example_losses(const builder *b, strata_tensor *const *outputs, strata_tensor *const *labels) {
+    strata_tensor *losses = NULL;
+    for (int i = 0; i < b->model->n_outputs; i++) {
+        strata_tensor *own = output_losses(b, i, outputs[i], labels[i]);
+        if (b->model->outputs[i].weight != 1) own = times(own, b->model->outputs[i].weight);
+        losses = losses ? strata_add(losses, own) : own;
+    }
+    if (b->role.form.weighted)
+        losses = strata_mul(losses, strata_input(b->graph, "example_weights", STRATA_DTYPE_F32, STRATA_SHAPE(b->role.batch)));
+    return strata_tensor_set_name(losses, "loss");
+}
+
 /* What a batch adds to the epoch's sums; its examples' losses have the layers' penalty in them. */
-static strata_tensor *batch_sums(const builder *b, strata_tensor *per_example, strata_tensor *outputs, strata_tensor *labels) {
+static strata_tensor *batch_sums(const builder *b, strata_tensor *per_example, strata_tensor *const *outputs,
+                                 strata_tensor *const *labels) {
+    static const strata_loss without_answers = {.answers = STRATA_ANSWERS_NONE};
+    const strata_output_spec *first = &b->model->outputs[0];
+    const strata_loss *loss = b->model->n_outputs == 1 ? first->loss : &without_answers;
     strata_tensor *sums = strata_model_metric_sums(
-        b->model, strata_metric_answer_sums(b->model->loss, &b->model->loss_options, per_example, outputs, labels), outputs,
-        labels);
+        b->model, strata_metric_answer_sums(loss, &first->loss_options, per_example, outputs[0], labels[0]), outputs, labels);
     if (!b->context.penalty) return sums;
     return strata_step_add_to_loss(sums, times(b->context.penalty, (double)strata_tensor_shape(per_example).dims[0]));
 }
@@ -124,15 +154,17 @@ static strata_tensor *batch_sums(const builder *b, strata_tensor *per_example, s
 
 static computed compute(builder *b) {
     computed c = {0};
+    strata_tensor *outputs[STRATA_MAX_OUTPUTS], *labels[STRATA_MAX_OUTPUTS];
     b->context.training = true;
     b->context.rng = strata_input(b->graph, "rng", STRATA_DTYPE_I32, STRATA_SHAPE(STRATA_RNG_WORDS));
     if (!b->role.batch) { /* its layers say how states move, and are left out of the program */
         b->role.batch = 1;
-        if (b->model->parameters.state_size) forward(b);
+        if (b->model->parameters.state_size) forward(b, outputs);
         b->role.batch = 0;
         return c;
     }
-    strata_tensor *outputs = forward(b), *labels = labels_input(b);
+    forward(b, outputs);
+    for (int i = 0; i < b->model->n_outputs; i++) labels[i] = labels_input(b, i);
     c.y = example_losses(b, outputs, labels);
     c.dy = strata_input(b->graph, "weights", STRATA_DTYPE_F32, STRATA_SHAPE(b->role.batch));
     c.sums = strata_tensor_set_name(batch_sums(b, c.y, outputs, labels), "sums");
@@ -210,14 +242,32 @@ static void build_apply(builder *b) {
 /* ---- the others ---- */
 
 static void build_evaluate(builder *b) {
-    strata_tensor *outputs = forward(b), *labels = labels_input(b);
+    strata_tensor *outputs[STRATA_MAX_OUTPUTS], *labels[STRATA_MAX_OUTPUTS];
+    forward(b, outputs);
+    for (int i = 0; i < b->model->n_outputs; i++) labels[i] = labels_input(b, i);
     b->step->output = batch_sums(b, example_losses(b, outputs, labels), outputs, labels);
 }
 
+/* Predictions of several outputs lie side by side: (B, all). */
 static void build_predict(builder *b) {
-    const strata_loss *loss = b->model->loss;
-    strata_tensor *outputs = forward(b);
-    b->step->output = loss->predict ? loss->predict(&b->model->loss_options, outputs) : outputs;
+    strata_tensor *outputs[STRATA_MAX_OUTPUTS];
+    const int n = b->model->n_outputs;
+    forward(b, outputs);
+    for (int i = 0; i < n; i++) {
+        const strata_output_spec *spec = &b->model->outputs[i];
+        if (spec->loss->predict) outputs[i] = spec->loss->predict(&spec->loss_options, outputs[i]);
+        if (!outputs[i])
+            outputs[i] = strata_graph_poison(b->graph, NULL, STRATA_INVALID, "loss %s: its predict function returned NULL",
+                                             spec->loss->name);
+        const strata_shape given = strata_tensor_shape(outputs[i]);
+        if (!strata_tensor_is_poison(outputs[i]) &&
+            strata_shape_elements(given) != b->role.batch * strata_shape_elements(spec->shape))
+            strata_graph_poison(b->graph, NULL, STRATA_INVALID,
+                                "loss %s: its predict function made %s of outputs (%lld, ...) of %s", spec->loss->name,
+                                strata_shape_text(given).text, (long long)b->role.batch, strata_shape_text(spec->shape).text);
+        if (n > 1) outputs[i] = strata_reshape(outputs[i], STRATA_SHAPE(b->role.batch, strata_shape_elements(spec->shape)));
+    }
+    b->step->output = n > 1 ? strata_concat(outputs, n, 1) : outputs[0];
 }
 
 /* What the layers of a build fill in, and what they read. */

@@ -21,29 +21,35 @@ static int64_t parameters_of(const strata_model *model, const char *layer) {
     return sum;
 }
 
+/* A row for each call of a layer; the parameters of one that is called several times are in the first. */
 static void fill_layers(const strata_model *model, const strata_layer_cost *costs, strata_model_summary *summary) {
-    for (int i = 0; i < model->list.n; i++) {
-        const strata_layer *layer = &model->list.layers[i];
-        summary->layers[i] = (strata_layer_summary){.name = layer->name,
-                                                    .kind = layer->kind->name,
-                                                    .output = costs[i].output,
-                                                    .parameters = parameters_of(model, layer->name),
-                                                    .flops = costs[i].flops};
-        summary->parameters += summary->layers[i].parameters;
-        summary->forward_flops += costs[i].flops;
+    for (int i = 0, row = 0; i < model->n_values; i++) {
+        const strata_value *value = model->values[i];
+        if (value->layer < 0) continue;
+        const strata_layer *layer = &model->list.layers[value->layer];
+        summary->layers[row] = (strata_layer_summary){.name = value->name,
+                                                      .kind = layer->kind->name,
+                                                      .output = costs[row].output,
+                                                      .parameters = value->number == 1 ? parameters_of(model, layer->name) : 0,
+                                                      .flops = costs[row].flops,
+                                                      .n_inputs = model->functional ? value->n_inputs : 0};
+        for (int k = 0; k < summary->layers[row].n_inputs && k < STRATA_MAX_SUMMARY_INPUTS; k++)
+            summary->layers[row].inputs[k] = model->values[value->inputs[k]]->name;
+        summary->parameters += summary->layers[row].parameters;
+        summary->forward_flops += costs[row++].flops;
     }
 }
 
 strata_status strata_model_summarize(strata_model *model, int64_t batch, strata_model_summary *out_summary, strata_error *err) {
-    *out_summary = (strata_model_summary){.batch = batch ? batch : DEFAULT_BATCH, .n_layers = model->list.n};
+    *out_summary = (strata_model_summary){.batch = batch ? batch : DEFAULT_BATCH, .n_layers = strata_model_n_calls(model)};
     STRATA_TRY(strata_model_check_compiled(model, "summarize", err));
     if (batch < 0) return strata_fail(err, STRATA_INVALID, "summarize: batch is %lld; it must be at least 1", (long long)batch);
-    strata_layer_cost *costs = calloc((size_t)model->list.n, sizeof *costs);
-    out_summary->layers = calloc((size_t)model->list.n, sizeof *out_summary->layers);
+    strata_layer_cost *costs = calloc((size_t)out_summary->n_layers, sizeof *costs);
+    out_summary->layers = calloc((size_t)out_summary->n_layers, sizeof *out_summary->layers);
     strata_program_cost forward, step;
     strata_status status = STRATA_OK;
     if (!costs || !out_summary->layers)
-        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "summarize: no host memory for %d layers", model->list.n);
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "summarize: no host memory for %d layers", out_summary->n_layers);
     if (!status) status = strata_model_measure(model, STRATA_PROGRAM_PREDICT, out_summary->batch, costs, &forward, err);
     if (!status) status = strata_model_measure(model, STRATA_PROGRAM_TRAIN, out_summary->batch, NULL, &step, err);
     if (!status) {

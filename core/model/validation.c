@@ -21,7 +21,8 @@ static strata_status check(const strata_model *model, const strata_fit_options *
     if (!(opts->min_delta >= 0 && isfinite(opts->min_delta)))
         return strata_fail(err, STRATA_INVALID, "fit: min_delta is %g; it must be at least 0", opts->min_delta);
     if (opts->validation) {
-        STRATA_TRY(strata_model_check_dataset(model, opts->validation, true, verb, err));
+        strata_model_feed ignored;
+        STRATA_TRY(strata_model_check_dataset(model, opts->validation, true, verb, &ignored, err));
         return strata_batches_check_size(opts->validation, verb, err);
     }
     if (!opts->patience && !opts->restore_best) return STRATA_OK;

@@ -24,6 +24,22 @@ STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_arrays(const strata
 /* As from_arrays, but the dataset takes the arrays, even on failure, and leaves them zeroed. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_take_arrays(strata_array *features, strata_array *labels, double scale,
                                                                     strata_dataset **out_dataset, strata_error *err);
+/* One input or target of several: its name, which is that of the model's input or output, and its array, (n, ...). */
+typedef struct strata_data_column {
+    /* 1 to 63 characters; copied. */
+    const char *name;
+    /* Of the types that strata_dataset_from_arrays takes. Borrowed: the memory must outlive the dataset. */
+    const strata_array *array;
+    /* Of an input of u8 or f32: what its elements are multiplied by. 0: 1. */
+    double scale;
+} strata_data_column;
+/* For models with several inputs and outputs, which take columns by their names: elements with n_inputs inputs and n_targets
+ * targets (0: for prediction). Everything that works on a dataset of arrays works on this one: weights, splits, stages, whose
+ * elements have the parts first input, first target, weight (if there are any), other inputs, other targets. Fails: INVALID for
+ * no input, an array of another length, two columns of one name, or more than 16 parts in all; DATA for classes below 0. */
+STRATA_API STRATA_MUST_USE strata_status strata_dataset_from_columns(const strata_data_column *inputs, int n_inputs,
+                                                                     const strata_data_column *targets, int n_targets,
+                                                                     strata_dataset **out_dataset, strata_error *err);
 /* n elements of uniform random f32 in [0, 1): features (n, features...) and labels (n, labels...), the same for the same
  * seed. */
 STRATA_API STRATA_MUST_USE strata_status strata_dataset_random(strata_shape features, strata_shape labels, int64_t n,

@@ -192,6 +192,9 @@ STRATA_API strata_variables strata_model_variables(strata_model *model);
  * May be called several times in a function. Errors poison the graph. */
 STRATA_API strata_tensor *strata_model_apply(strata_model *model, strata_replica_context *replica, strata_tensor *x,
                                              bool training);
+/* The same for a model with several inputs or outputs: inputs [strata_model_n_inputs], out_outputs [strata_model_n_outputs]. */
+STRATA_API void strata_model_apply_all(strata_model *model, strata_replica_context *replica, strata_tensor *const *inputs,
+                                       strata_tensor **out_outputs, bool training);
 /* losses (n) of this replica's examples, added up and divided by the examples of the global batch: the sum over replicas is
  * the mean. The run's first input says how many these are (strata_per_replica). */
 STRATA_API strata_tensor *strata_replica_average_loss(strata_replica_context *replica, strata_tensor *losses);

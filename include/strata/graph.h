@@ -29,6 +29,11 @@ STRATA_API void strata_graph_destroy(strata_graph *graph); /* NULL is fine; free
 /* OK, or the first error met while building. */
 STRATA_API STRATA_MUST_USE strata_status strata_graph_check(const strata_graph *graph, strata_error *err);
 
+/* Records an error of a function of one's own that builds a graph (a layer, a loss, a replica's step), unless there was one
+ * before, and returns a poisoned tensor, which that function returns in turn. format: as of printf. */
+STRATA_API strata_tensor *strata_graph_fail(strata_graph *graph, strata_status status, const char *format, ...)
+    STRATA_PRINTF(3, 4);
+
 /* Words put before the message of a building error until the next call, for example a layer's name; copied. NULL: none. */
 STRATA_API void strata_graph_set_scope(strata_graph *graph, const char *scope);
 

@@ -20,6 +20,9 @@ extern "C" {
 
 typedef struct strata_model strata_model;
 
+/* The most inputs and outputs of a model. */
+enum { STRATA_MAX_INPUTS = 8, STRATA_MAX_OUTPUTS = 8 };
+
 /* `name` of a layer: copied, and unique in the model. Its parameters are called by it, as "dense/kernel". NULL: the layer's
  * kind, with a number from the second one on: "dense", "dense_1". */
 
@@ -413,6 +416,30 @@ STRATA_API void strata_model_add_lstm(strata_model *model, strata_lstm_options o
 /* Cho et al. 2014. */
 typedef strata_recurrent_layer_options strata_gru_options;
 STRATA_API void strata_model_add_gru(strata_model *model, strata_gru_options opts);
+
+/* ---- layers with several inputs, of models in which layers are called one by one (strata_layer_call) ---- */
+
+/* y = a + b + ..., y = a b ...: at least two inputs of one shape, which is y's. */
+typedef struct strata_add_options {
+    const char *name;
+} strata_add_options;
+STRATA_API void strata_model_add_add(strata_model *model, strata_add_options opts);
+typedef struct strata_multiply_options {
+    const char *name;
+} strata_multiply_options;
+STRATA_API void strata_model_add_multiply(strata_model *model, strata_multiply_options opts);
+
+/* The inputs end to end along an axis, in which alone their shapes may differ; at least two. */
+typedef struct strata_concat_options {
+    /* Of (N, ...), from 1 on. 0: the last. */
+    int64_t axis;
+    const char *name;
+} strata_concat_options;
+STRATA_API void strata_model_add_concat(strata_model *model, strata_concat_options opts);
+
+/* A layer of one's own (strata/registry.h), by the name that it is registered by. name: of the layer, NULL as for others.
+ * options: its options struct; NULL: zeros. */
+STRATA_API void strata_model_add_layer(strata_model *model, const char *layer, const char *name, const void *options);
 
 /* NULL-terminated: "zeros", "ones", "normal" (standard deviation 0.05), "uniform" (-0.05..0.05), "glorot_uniform",
  * "glorot_normal" (Glorot & Bengio 2010), "he_uniform", "he_normal" (He et al. 2015), "orthogonal" (Saxe et al. 2014: the rows

@@ -24,6 +24,8 @@ typedef struct strata_loss_options {
     double label_smoothing;
     /* binary_crossentropy: outputs are probabilities, not logits. */
     bool from_probabilities;
+    /* What a loss of one's own makes of it (strata/registry.h). */
+    double own[4];
 } strata_loss_options;
 
 /* The loss `name` of each example, f32 (B), of outputs and labels as above; labels that are classes are i32 (B). opts: NULL for

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A sequential model: layers, compile, fit, evaluate, predict, save. Ten lines of a program that trains:
+ * A model: layers, compile, fit, evaluate, predict, save. Ten lines of a program that trains:
  *
  *     strata_device_open(NULL, NULL, &device, &err);
  *     strata_dataset_mnist("data", "train", 0, &train, &err);
@@ -22,6 +22,7 @@
 #include "strata/losses.h"
 #include "strata/optimizers.h"
 #include "strata/pipeline.h"
+#include "strata/registry.h"
 #include "strata/strategy.h"
 
 #ifdef __cplusplus
@@ -36,6 +37,64 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_set_input_dtype(strata_mod
                                                                       strata_error *err);
 STRATA_API void strata_model_destroy(strata_model *model); /* before its device is closed; NULL is fine */
 
+/* The layers, losses, metrics and activations of one's own that the model may use (strata/registry.h). Before layers are
+ * added. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_set_registry(strata_model *model, strata_registry *registry,
+                                                                   strata_error *err);
+
+/* ---- models with several inputs and outputs, and with layers that are called more than once ----
+ *
+ *     strata_model_create_functional(&model, &err);
+ *     const strata_value *left = strata_model_input(model, "left", STRATA_SHAPE(4), STRATA_DTYPE_F32);
+ *     const strata_value *right = strata_model_input(model, "right", STRATA_SHAPE(4), STRATA_DTYPE_F32);
+ *     strata_model_add_dense(model, (strata_dense_options){.units = 8, .activation = "relu", .name = "shared"});
+ *     const strata_value *sides[] = {strata_layer_call(model, "shared", &left, 1), strata_layer_call(model, "shared", &right,
+ * 1)};
+ *     strata_model_add_concat(model, (strata_concat_options){0});
+ *     const strata_value *both = strata_layer_call(model, NULL, sides, 2);
+ *     strata_model_output(model, both, (strata_output_options){.name = "same", .loss = "mse"});
+ *
+ * A call of a layer gives a value, which other calls take. Layers are added as to a sequential model, and are called by name;
+ * what a sequential model does with its layers is a chain of such calls. The parameters of a layer that is called several times
+ * are the same in all calls, and their gradients add up. Data are found by the names of inputs and outputs
+ * (strata_dataset_from_columns). As in building a sequential model, the calls do not fail by themselves: the model keeps the
+ * first error, and strata_model_compile returns it. INVALID for shapes that do not fit, two inputs, calls, layers or outputs of
+ * one name, an input that no layer takes, a layer that is not called, a value that nothing takes and that is no output, or an
+ * output without a loss. A value belongs to its model. */
+typedef struct strata_value strata_value;
+STRATA_API STRATA_MUST_USE strata_status strata_model_create_functional(strata_model **out_model, strata_error *err);
+/* shape: of one example. dtype: f32, or i32 for tokens. NULL after an error, which all calls here accept as a value. */
+STRATA_API const strata_value *strata_model_input(strata_model *model, const char *name, strata_shape shape,
+                                                  strata_dtype dtype);
+/* Calls a layer of the model, NULL: the one that was added last, with n inputs. The value has the layer's name; of further
+ * calls that name and a number: "shared_1". */
+STRATA_API const strata_value *strata_layer_call(strata_model *model, const char *layer, const strata_value *const *inputs,
+                                                 int n_inputs);
+typedef struct strata_output_options {
+    /* 1 to 63 characters; NULL: the value's name. */
+    const char *name;
+    /* As strata_compile_options has them. loss NULL: of a model with one output, compile says it; of others it is an error. */
+    const char *loss;
+    strata_loss_options loss_options;
+    const char *metrics;
+    /* What the output's loss counts in the model's: loss = sum of weight_i loss_i. 0: 1. */
+    double weight;
+} strata_output_options;
+STRATA_API void strata_model_output(strata_model *model, const strata_value *value, strata_output_options opts);
+
+/* What the model takes, and what it gives once its layers are known (compiled, or from JSON or a file): of one example. A
+ * sequential model has one input, "x", and one output, which has the name of its last layer. */
+typedef struct strata_model_port {
+    /* Lives as long as the model. */
+    const char *name;
+    strata_shape shape;
+    strata_dtype dtype;
+} strata_model_port;
+STRATA_API int strata_model_n_inputs(const strata_model *model);
+STRATA_API strata_model_port strata_model_input_port(const strata_model *model, int index);
+STRATA_API int strata_model_n_outputs(const strata_model *model);
+STRATA_API strata_model_port strata_model_output_port(const strata_model *model, int index);
+
 /* A model from JSON text (the format: core/README.md): {"input": [28, 28], "layers": [{"layer": "flatten"}, {"layer": "dense",
  * "units": 10}], "optimizer": {"name": "adam"}, "loss": "..."}. `source` names it in messages. Errors: DATA with the path of
  * the field. */
@@ -43,6 +102,12 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_from_json(const char *text
                                                                 strata_model **out_model, strata_error *err);
 /* The same from a file. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_read_json(const char *path, strata_model **out_model, strata_error *err);
+/* The same of models that use layers, losses, metrics or activations of one's own. registry NULL: none. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_from_json_with(strata_registry *registry, const char *text, size_t bytes,
+                                                                     const char *source, strata_model **out_model,
+                                                                     strata_error *err);
+STRATA_API STRATA_MUST_USE strata_status strata_model_read_json_with(strata_registry *registry, const char *path,
+                                                                     strata_model **out_model, strata_error *err);
 /* The model as such JSON, compact; caller frees with free(). */
 STRATA_API STRATA_MUST_USE strata_status strata_model_to_json(const strata_model *model, char **out_text, strata_error *err);
 
@@ -112,16 +177,17 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_compile(strata_model *mode
 STRATA_API STRATA_MUST_USE strata_status strata_model_build(strata_model *model, strata_device *device,
                                                             const strata_compile_options *opts, strata_error *err);
 
-enum { STRATA_MAX_METRICS = 8 };
+enum { STRATA_MAX_METRICS = 24 };
 typedef struct strata_metrics {
     /* The mean of the examples' losses, each times the example's weight. */
     double loss;
     /* The share of examples whose largest logit is that of their label, or whose yes-or-no output is right; 0 for losses that
-     * do not classify. */
+     * do not classify, and of a model with several outputs, whose own are in `more` ("name/loss", "name/accuracy"). */
     double accuracy;
     /* How many examples were measured. */
     int64_t examples;
-    /* The metrics that compile or the JSON asked for: [n]. A name lives as long as the model. */
+    /* The metrics that compile or the JSON asked for: [n]. A name lives as long as the model. Those of a model with several
+     * outputs begin with the output's name: "name/auc". */
     int n;
     struct {
         const char *name;
@@ -132,6 +198,8 @@ typedef struct strata_metrics {
 /* What fit passes to its callback after each step and each epoch. A step is an update: of one batch, or of as many batches as
  * the optimizer accumulates. A callback that returns anything but STRATA_OK ends the fit with that status, after the step. */
 typedef struct strata_progress {
+    /* The model that is fitted. */
+    strata_model *model;
     /* The epoch that runs, counted from 0, and how many there are. */
     int epoch, epochs;
     /* Finished steps of this epoch, and how many it has; 0 steps: a pipeline does not know how many batches it has. */
@@ -142,7 +210,7 @@ typedef struct strata_progress {
     bool epoch_end;
     /* The mean loss of the newest finished step. */
     double loss;
-    /* The learning rate of that step, as the schedule says. */
+    /* The learning rate of that step. strata_model_set_learning_rate sets that of the steps to come. */
     double learning_rate;
     /* The norm of that step's gradients, before clipping; 0 without strata_compile_options.gradient_norm. */
     double gradient_norm;
@@ -197,6 +265,9 @@ typedef struct strata_fit_options {
      * ones while they are at these, for which programs have twice as many slots of input and output memory. What is trained
      * has the same bits. */
     int64_t steps_per_execution;
+    /* Prepare a step only when the one before it is done and on_progress has returned, which may then set the learning rate of
+     * the very next step. The device waits for the host meanwhile, and steps_per_execution gives it one step at a time. */
+    bool wait_each_step;
     /* Evaluated after each epoch in batches of `batch`; borrowed. The bits of what is trained are the same with it and without.
      * Each of several workers evaluates all of it, and where a loss decides something it is rank 0's. NULL: none. */
     const strata_dataset *validation;
@@ -241,6 +312,17 @@ typedef struct strata_history {
 } strata_history;
 STRATA_API void strata_history_finish(strata_history *history);
 
+/* The learning rate of the next training step; 0: the model is not compiled. */
+STRATA_API double strata_model_learning_rate(const strata_model *model);
+/* Sets the learning rate of the next training step and all after it, in place of the optimizer's schedule, whose steps go on
+ * being counted: with STRATA_SCHEDULED_RATE the schedule goes on as if nothing had been set. Checkpoints keep it. Between fits,
+ * in on_progress at an epoch's end, and, where the fit has wait_each_step, in on_progress after any step: the next step uses
+ * it. With several workers each may call it, and rank 0's rate becomes that of all before the next step. Fails: INVALID for a
+ * rate below 0 or from 1e6 on, a model that is not compiled, and in on_progress at other times, as the next steps were
+ * submitted already. */
+#define STRATA_SCHEDULED_RATE (-1.0)
+STRATA_API STRATA_MUST_USE strata_status strata_model_set_learning_rate(strata_model *model, double rate, strata_error *err);
+
 /* Trains. out_history may be NULL. A last, shorter batch is taken as it is, and so is an epoch's last update of fewer batches
  * than the optimizer accumulates. Arrays are shuffled and batched by the options; a pipeline (strata/pipeline.h) gives its own
  * order for (seed, epoch), and its own batches where it ends in a batch stage. With several workers all call it, with the same
@@ -269,6 +351,10 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_evaluate(strata_model *mod
  * finishes. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_predict(strata_model *model, const strata_dataset *dataset, int64_t batch,
                                                               strata_array *out_predictions, strata_error *err);
+/* The same for a model with several outputs: out_predictions [strata_model_n_outputs], each of which the caller finishes. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_predict_all(strata_model *model, const strata_dataset *dataset,
+                                                                  int64_t batch, strata_array *out_predictions,
+                                                                  strata_error *err);
 
 /* ---- parameters, in the order of the layers: "dense/kernel", "dense/bias", ... ---- */
 typedef struct strata_parameter {
@@ -294,6 +380,10 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_sha256(strata_model *model
 STRATA_API STRATA_MUST_USE strata_status strata_model_save(strata_model *model, const char *path, strata_error *err);
 /* Makes the model of a file; its parameters wait on the host until compile. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load(const char *path, strata_model **out_model, strata_error *err);
+/* The same of a model that uses what is registered. A name in the file that is not registered is DATA, and the message says it.
+ * */
+STRATA_API STRATA_MUST_USE strata_status strata_model_load_with(strata_registry *registry, const char *path,
+                                                                strata_model **out_model, strata_error *err);
 
 /* A checkpoint is a model file that also has the optimizer's memory and counts, and the best epoch so far of a fit with
  * validation data: a model that is compiled alike, and trained on from `epochs` with the same data and options (first_epoch),

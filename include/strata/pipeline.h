@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-enum { STRATA_MAX_PARTS = 4 };
+enum { STRATA_MAX_PARTS = 16, STRATA_MAX_PART_NAME = 64 };
 /* Sizes of datasets that are not numbers. */
 enum { STRATA_SIZE_UNKNOWN = -1, STRATA_SIZE_INFINITE = -2 };
 
@@ -41,13 +41,24 @@ typedef struct strata_key {
 } strata_key;
 
 /* parts[0] is what the model sees; parts[1], where there is one, the label; parts[2], where it is one f32 an example, what the
- * example weighs (strata_dataset_set_weights); others are the program's own. Each array is owned by the element. */
+ * example weighs (strata_dataset_set_weights); others are the program's own, unless the spec gives them a role. Each array is
+ * owned by the element. */
 typedef struct strata_element {
     strata_key key;
     int n_parts;
     strata_array parts[STRATA_MAX_PARTS];
 } strata_element;
 STRATA_API void strata_element_finish(strata_element *element); /* NULL and a zeroed element are fine; leaves it zeroed */
+
+/* What a part of an element is for. */
+typedef enum strata_part_role {
+    /* What its place says: the first part is an input, the second a target, the third the weight if it is one f32 an example.
+     * */
+    STRATA_PART_BY_PLACE = 0,
+    STRATA_PART_INPUT,  /* a model takes it                             */
+    STRATA_PART_TARGET, /* what an output of the model is compared with */
+    STRATA_PART_OTHER   /* the program's own                            */
+} strata_part_role;
 
 /* What every element of a dataset is. A dimension of -1 may differ from element to element. */
 typedef struct strata_element_spec {
@@ -58,6 +69,10 @@ typedef struct strata_element_spec {
     } parts[STRATA_MAX_PARTS];
     /* The first axis of each part counts examples. */
     bool is_batch;
+    /* Of each part: its role, and its name, by which a model with several inputs or outputs finds it ("": it has none). The
+     * first part is always an input, and the second a target unless its role is another. */
+    strata_part_role roles[STRATA_MAX_PARTS];
+    char names[STRATA_MAX_PARTS][STRATA_MAX_PART_NAME];
 } strata_element_spec;
 STRATA_API strata_element_spec strata_dataset_element_spec(const strata_dataset *dataset);
 

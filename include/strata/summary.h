@@ -10,15 +10,22 @@
 extern "C" {
 #endif
 
+enum { STRATA_MAX_SUMMARY_INPUTS = 8 };
+/* A call of a layer; in a sequential model each layer is called once. */
 typedef struct strata_layer_summary {
-    /* The layer's name and kind; valid while the model lives and no layer is added. */
+    /* The call's name, which is the layer's, or of further calls that and a number; and the layer's kind. Valid while the model
+     * lives and no layer is added. */
     const char *name, *kind;
     /* The shape of its outputs for the batch. */
     strata_shape output;
-    /* Numbers that are trained. */
+    /* Numbers that are trained; those of a layer that is called several times are in its first call. */
     int64_t parameters;
     /* Floating-point operations of the forward pass of the batch. */
     double flops;
+    /* The names of what it takes, in a functional model; of more than STRATA_MAX_SUMMARY_INPUTS the first. 0: the model is
+     * sequential, and the layer takes what the one before it gives. */
+    int n_inputs;
+    const char *inputs[STRATA_MAX_SUMMARY_INPUTS];
 } strata_layer_summary;
 
 /* FLOPs are additions and multiplications, a multiply-add counting two. Zero-initialize; free with

@@ -215,6 +215,7 @@ static int run(const command *command, int argc, char **argv) {
     strata_status status = strata_model_load(arguments[0], &model, &err);
     if (!status) status = recall_preprocessing(model, &preprocessing, &err);
     code = status ? report(FAILING_DATA, status, &err) : set_precision(model, options.precision);
+    if (!code) code = check_ports(arguments[0], model);
     if (!code) code = open_input(&options, model, preprocessing, &data);
     if (!code) code = open_device(&options.device, &device);
     if (!code) code = predict(&options, model, preprocessing, device, data);

@@ -194,6 +194,15 @@ int open_model(const char *name, bool saved, strata_model **out_model) {
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
 
+int check_ports(const char *name, const strata_model *model) {
+    const int n_inputs = strata_model_n_inputs(model), n_outputs = strata_model_n_outputs(model);
+    if (n_inputs == 1 && n_outputs == 1) return EXIT_OK;
+    return usage_error(
+        "%s: the model has %d inputs and %d outputs; the command has data for one of each, and a program trains such "
+        "a model with strata_dataset_from_columns",
+        name, n_inputs, n_outputs);
+}
+
 int set_precision(strata_model *model, const char *name) {
     strata_error err = {0};
     strata_dtype precision = STRATA_DTYPE_F32;

@@ -109,6 +109,8 @@ void print_metrics(const strata_model *model, const strata_metrics *metrics);
 /* The model that `name` means: a sample's own, a file of JSON, or a saved model where `saved` allows one.
  * Prints what is wrong; returns an exit code. */
 int open_model(const char *name, bool saved, strata_model **out_model);
+/* Whether the command can give the model its data: those that it reads have one input and one target. Returns an exit code. */
+int check_ports(const char *name, const strata_model *model);
 /* Prints the samples' rows of a help. */
 void print_samples(void);
 

@@ -29,8 +29,11 @@ static void print_text(const strata_model_summary *s) {
     printf("%-24s %-18s %-22s %12s %14s\n", "layer", "kind", "output", "parameters", "FLOPs");
     for (int i = 0; i < s->n_layers; i++) {
         const strata_layer_summary *layer = &s->layers[i];
-        printf("%-24s %-18s %-22s %12lld %14s\n", layer->name, layer->kind, strata_shape_text(layer->output).text,
+        printf("%-24s %-18s %-22s %12lld %14s", layer->name, layer->kind, strata_shape_text(layer->output).text,
                (long long)layer->parameters, readable(layer->flops).text);
+        for (int k = 0; k < layer->n_inputs && k < STRATA_MAX_SUMMARY_INPUTS; k++)
+            printf("%s%s", k ? ", " : "  <- ", layer->inputs[k]);
+        putchar('\n');
     }
     printf("parameters      %lld (%sB)\n", (long long)s->parameters, readable((double)s->parameters * 4).text);
     printf("forward         %sFLOP, %s an example\n", readable(s->forward_flops).text,
@@ -121,7 +124,12 @@ static void print_json(const strata_model_summary *s, const strata_step_times *t
         print_json_string(layer->name);
         printf(",\"kind\":\"%s\",\"output\":", layer->kind);
         print_json_shape(layer->output);
-        printf(",\"parameters\":%lld,\"flops\":%.0f}", (long long)layer->parameters, layer->flops);
+        printf(",\"parameters\":%lld,\"flops\":%.0f", (long long)layer->parameters, layer->flops);
+        for (int k = 0; k < layer->n_inputs && k < STRATA_MAX_SUMMARY_INPUTS; k++) {
+            printf("%s", k ? "," : ",\"inputs\":[");
+            print_json_string(layer->inputs[k]);
+        }
+        printf("%s}", layer->n_inputs ? "]" : "");
     }
     printf("],\"parameters\":%lld,\"forward_flops\":%.0f,\"step_flops\":%.0f,\"step_bytes\":%.0f,\"step_memory_bytes\":%lld",
            (long long)s->parameters, s->forward_flops, s->step_flops, s->step_bytes, (long long)s->step_memory_bytes);

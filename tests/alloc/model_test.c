@@ -186,6 +186,48 @@ static strata_status tell_json(strata_error *err) {
     return STRATA_OK;
 }
 
+static strata_tensor *double_it(const void *options, strata_layer_context *context, strata_tensor *const *inputs, int n) {
+    (void)options;
+    (void)context;
+    return strata_add(inputs[0], inputs[n - 1]);
+}
+
+/* A model of calls with a layer of one's own, and data with two inputs that are divided. */
+static strata_status tell_calls(strata_error *err) {
+    static const char text[] =
+        "{\"inputs\": [{\"name\": \"a\", \"shape\": [2]}, {\"name\": \"b\", \"shape\": [2]}], \"layers\": [{\"layer\": "
+        "\"dense\", "
+        "\"name\": \"h\", \"units\": 2, \"inputs\": [\"a\"]}, {\"call\": \"h\", \"inputs\": [\"b\"]}, {\"layer\": \"twice\", "
+        "\"name\": "
+        "\"y\", \"inputs\": [\"h\", \"h_1\"]}], \"outputs\": [{\"name\": \"one\", \"value\": \"y\", \"loss\": \"mse\", "
+        "\"metrics\": "
+        "[\"mae\"]}, {\"name\": \"h\", \"loss\": \"mse\"}]}";
+    static float x[8][2];
+    const strata_array array = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(8, 2), x);
+    const strata_data_column inputs[] = {{"a", &array, 0}, {"b", &array, 0}},
+                             targets[] = {{"one", &array, 0}, {"h", &array, 0}};
+    const strata_layer_definition twice = {.name = "twice", .n_inputs = 2, .build = double_it};
+    strata_registry *registry = NULL;
+    strata_model *model = NULL;
+    strata_dataset *whole = NULL, *first = NULL, *last = NULL;
+    char *json = NULL;
+    strata_status status = STRATA_OK;
+    STRATA_TRY_GOTO(strata_registry_create(&registry, err));
+    STRATA_TRY_GOTO(strata_layer_register(registry, &twice, err));
+    STRATA_TRY_GOTO(strata_model_from_json_with(registry, text, sizeof text - 1, "story", &model, err));
+    STRATA_TRY_GOTO(strata_model_to_json(model, &json, err));
+    STRATA_TRY_GOTO(strata_dataset_from_columns(inputs, 2, targets, 2, &whole, err));
+    STRATA_TRY_GOTO(strata_dataset_split(whole, 0.5, NULL, &first, &last, err));
+cleanup:
+    free(json);
+    strata_dataset_destroy(whole);
+    strata_dataset_destroy(first);
+    strata_dataset_destroy(last);
+    strata_model_destroy(model);
+    strata_registry_destroy(registry);
+    return status;
+}
+
 static strata_status tell_split(strata_error *err) {
     strata_dataset *whole = NULL, *first = NULL, *last = NULL;
     STRATA_TRY(make_dataset(&whole, err));
@@ -288,6 +330,7 @@ Test(alloc_model, layers_json_and_files) {
     fixture_finish(&f);
     tell("add", tell_add);
     tell("json", tell_json);
+    tell("calls", tell_calls);
     tell("split", tell_split);
     tell("rows", tell_rows);
     tell("load", tell_load);

@@ -27,7 +27,7 @@ Test(embedding, tells_the_model_how_many_tokens_there_are) {
     strata_model_add_flatten(model, (strata_flatten_options){0});
     strata_model_add_embedding(model, (strata_embedding_options){.vocabulary = 4, .units = 2});
     cr_assert_eq(strata_model_declare(model, &err), STRATA_OK, "%s", err.message);
-    cr_assert_eq(model->n_tokens, 4);
+    cr_assert_eq(model->inputs[0].n_tokens, 4);
     strata_model_destroy(model);
 }
 

@@ -47,7 +47,11 @@ strata_status strata_dataset_zip(strata_dataset **datasets, int n_datasets, stra
             return strata_fail(err, STRATA_INVALID, "zip: the datasets have more than %d parts in all", STRATA_MAX_PARTS);
         if (one->is_batch != spec.is_batch)
             return strata_fail(err, STRATA_INVALID, "zip: dataset %d is batched and another is not", i);
-        for (int k = 0; k < one->n_parts; k++) spec.parts[spec.n_parts++] = one->parts[k];
+        for (int k = 0; k < one->n_parts; k++, spec.n_parts++) {
+            spec.parts[spec.n_parts] = one->parts[k];
+            spec.roles[spec.n_parts] = one->roles[k];
+            memcpy(spec.names[spec.n_parts], one->names[k], sizeof one->names[k]);
+        }
         n = shorter(n, datasets[i]->n);
     }
     STRATA_TRY(strata_stage_create(&zip_stage, datasets, n_datasets, 0, &spec, out_dataset, err));

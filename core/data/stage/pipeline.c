@@ -110,7 +110,7 @@ strata_status strata_stage_create(const strata_stage *stage, strata_dataset *con
     dataset->spec = *of;
     dataset->n = STRATA_SIZE_UNKNOWN;
     dataset->most_token = -1;
-    dataset->has_labels = of->n_parts > 1;
+    dataset->has_labels = strata_spec_role(of, 1) == STRATA_PART_TARGET;
     dataset->element = of_one_example(of, 0);
     if (dataset->has_labels) dataset->label = of_one_example(of, 1);
     strata_status status = STRATA_OK;

@@ -87,6 +87,10 @@ struct strata_dataset {
     /* What each example weighs, a view or owned; data NULL: there are no weights. */
     strata_array weights;
     int64_t element_size, label_size;
+    /* Inputs and targets besides the first ones, of a source in memory: each the features of a table of its own. They are the
+     * last n_more parts of the elements. */
+    strata_dataset *more[STRATA_MAX_PARTS];
+    int n_more;
     /* The dataset that owns the memory of which the arrays are views; retained. NULL: no other dataset owns it. */
     strata_dataset *whole;
     /* Of u8 features; of a stage: those below it that were kept as bytes, else 0. */
@@ -104,6 +108,8 @@ STRATA_MUST_USE strata_status strata_stage_create(const strata_stage *stage, str
 STRATA_MUST_USE strata_status strata_stage_put(const strata_stage *stage, strata_dataset **dataset, size_t state_bytes,
                                                const strata_element_spec *spec, strata_error *err);
 extern const strata_stage strata_stage_table, strata_stage_shard_hint;
+/* dataset.c: what a part of an element is for; OTHER behind the last one. */
+strata_part_role strata_spec_role(const strata_element_spec *spec, int part);
 /* auto_shard.c: what AUTO is for this dataset; other policies are themselves. */
 strata_auto_shard strata_auto_shard_resolve(const strata_dataset *dataset, strata_auto_shard policy);
 /* select.c: as strata_dataset_shard; an iteration that finds no element in the shard fails. */
@@ -111,6 +117,14 @@ STRATA_MUST_USE strata_status strata_dataset_shard_required(strata_dataset **dat
                                                             strata_error *err);
 /* dataset.c: element `position` of the order. */
 int64_t strata_order_index(const strata_order *order, int64_t position);
+/* dataset.c: part `part` of elements order[first .. first + n) of arrays, as strata_dataset_fetch gives the first two. */
+void strata_dataset_fetch_part(const strata_dataset *dataset, const strata_order *order, int64_t first, int64_t n, int part,
+                               void *out);
+/* dataset.c: one more than the largest integer of a target; 0: it is not known, or the target is no integers. */
+int64_t strata_dataset_part_classes(const strata_dataset *dataset, int part);
+/* dataset.c: DATA, naming the first that is wrong, where an input of arrays has integers that are not in 0 .. n - 1. */
+STRATA_MUST_USE strata_status strata_dataset_check_part_tokens(const strata_dataset *dataset, int part, int64_t n,
+                                                               strata_error *err);
 /* dataset.c: out[i] = source[i] * scale. */
 void strata_bytes_to_f32(const uint8_t *source, float scale, int64_t n, float *out);
 /* dataset.c: as strata_dataset_fetch, but features are as the array has them: of its dtype, not scaled. */

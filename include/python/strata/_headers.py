@@ -14,7 +14,7 @@ The build of a wheel writes the table to _api.json; in a source tree the headers
 import re
 
 _HEADERS = ("status tensor graph ops device csv dataset executable layers losses optimizers metrics cluster cluster_spec "
-            "strategy pipeline model distribute events preprocessing tokenizer summary version").split()
+            "strategy pipeline option registry model distribute events preprocessing tokenizer summary version").split()
 
 
 def read(folder):

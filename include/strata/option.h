@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options by table: which fields a plain struct has, so that they can be read from JSON, written to it, and checked. Zero,
+ * false and NULL mean that the option is not given. */
+#ifndef STRATA_OPTION_H
+#define STRATA_OPTION_H
+
+#include <stddef.h>
+
+#include "strata/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum strata_option_kind {
+    STRATA_OPTION_INT,       /* int64_t in least..most                                       */
+    STRATA_OPTION_PAIR,      /* int64_t[2], each in least..most; in JSON [a, b], or one number for both */
+    STRATA_OPTION_BORDER_1D, /* int64_t[2], each in least..most; in JSON [before, after], or one number for both */
+    STRATA_OPTION_BORDER_2D, /* int64_t[4], each in least..most; in JSON [top, bottom, left, right], or one number for all */
+    STRATA_OPTION_NUMBER,    /* double in least..most                                        */
+    STRATA_OPTION_BOOL,      /* bool                                                         */
+    STRATA_OPTION_STRING,    /* const char *; NULL: not given                                */
+    STRATA_OPTION_NUMBERS,   /* strata_numbers, each in least..most                          */
+    STRATA_OPTION_SHAPE,     /* strata_shape, each dimension in least..most; in JSON [a, b, c] */
+    STRATA_OPTION_ACTIVATION /* const char *, the name of an activation function             */
+} strata_option_kind;
+
+/* One option. A table of them ends at one whose name is NULL. */
+typedef struct strata_option {
+    /* The key in JSON. */
+    const char *name;
+    strata_option_kind kind;
+    /* offsetof(the struct, the field). */
+    size_t offset;
+    double least, most;
+    bool required;
+} strata_option;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
