@@ -158,7 +158,7 @@ static void fetch(const strata_test_trained *host, const effects_program *p, con
     cr_assert_eq(strata_array_create(p->y_dtype, p->y_shape, y, &err), STRATA_OK, "%s", err.message);
     cr_assert_eq(strata_order_create(n, false, 0, 0, &order, &err), STRATA_OK, "%s", err.message);
     strata_dataset_fetch(data, order, 0, n, x->data, y->data);
-    strata_model_convert_labels(host->model, data, n, y->data);
+    strata_model_convert_labels(&host->model->outputs[0], data, 1, n, y->data);
     strata_order_destroy(order);
 }
 
