@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "Strata needs a little-endian processor: model files, kernels and messages between workers have their numbers in that order"
+#endif
+
 static const struct {
     const char *name;
     size_t bytes;

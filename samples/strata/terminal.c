@@ -81,6 +81,11 @@ void print_columns(const char *left, const char *right) {
     print_words(right, strlen(right), indent, indent, width);
 }
 
+void print_indented(int indent, const char *text) {
+    printf("%*s", indent, "");
+    print_words(text, strlen(text), indent, indent, help_width());
+}
+
 static void print_fitted_line(const char *line, size_t n, int width) {
     size_t spaces = 0, gap = 0, behind = 0;
     while (spaces < n && line[spaces] == ' ') spaces++;

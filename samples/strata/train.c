@@ -97,6 +97,8 @@ const option_row train_rows[] = {
     {"checkpoint", "FILE",
      "write there after each epoch, and at Ctrl-C, what it takes to go on, and go on from it where it is; removed at the end",
      OPTION_TEXT, offsetof(train_options, checkpoint), 0, 0},
+    {"stop-after", "N", "end this run behind epoch N of --epochs, and leave --checkpoint for the same command to go on from",
+     OPTION_INT, offsetof(train_options, stop_after), 1, 1e6},
     {"write-model", "FILE", "write the model's JSON there, to be edited", OPTION_TEXT, offsetof(train_options, write_model), 0,
      0},
     {"log", "FILE",
@@ -199,7 +201,19 @@ static const char *trace_path(const training *t, char *out, size_t room) {
     return out;
 }
 
-/* Ctrl-C has ended the training after a step, of all workers alike: what was asked for is written as things are now. */
+/* --stop-after: there is no result yet. */
+static int say_paused(training *t, int epochs) {
+    t->paused = true;
+    if (!t->opened.chief) return EXIT_OK;
+    if (t->options.json)
+        printf("{\"event\":\"paused\",\"epochs\":%d}\n", epochs);
+    else
+        printf("paused after epoch %d; the same command goes on from %s\n", epochs, t->options.checkpoint);
+    return EXIT_OK;
+}
+
+/* Ctrl-C or --stop-after has ended the training after a step, of all workers alike: what was asked for is written as things are
+ * now. */
 static int stop_early(training *t, int epochs) {
     const int64_t steps = strata_model_epoch_steps(t->model);
     const char *save = t->options.save, *checkpoint = t->options.checkpoint;
@@ -210,6 +224,7 @@ static int stop_early(training *t, int epochs) {
         status = strata_model_save_checkpoint(t->model, epochs, t->opened.chief ? checkpoint : NULL, &err);
     if (!status && save && t->opened.chief) status = strata_model_save(t->model, save, &err);
     if (status) return report(FAILING_DATA, status, &err);
+    if (!was_interrupted()) return say_paused(t, epochs);
     if (!t->opened.chief) return EXIT_INTERRUPTED;
     if (t->options.json) printf("{\"event\":\"interrupted\",\"epoch\":%d,\"step\":%lld}\n", epochs + 1, (long long)steps);
     fprintf(stderr, "strata: interrupted in epoch %d after step %lld\n", epochs + 1, (long long)steps);
@@ -237,6 +252,7 @@ static int fit(training *t) {
     r->json = t->options.json;
     r->classifies = classifies(t->model);
     r->patience = t->options.patience;
+    r->stop_after = t->options.stop_after < t->options.epochs ? t->options.stop_after : 0;
     r->model = t->model;
     r->checkpoint = t->options.checkpoint;
     r->chief = t->opened.chief;
@@ -257,6 +273,7 @@ static int fit(training *t) {
                                .user = r};
     int code = go_on(t, &opts.first_epoch);
     if (code) return code;
+    if (r->stop_after && opts.first_epoch >= r->stop_after) return say_paused(t, opts.first_epoch); /* nothing is left to do */
     opts.first_step = strata_model_epoch_steps(t->model);
     if (t->options.log && r->chief)
         code = run_log_open(&r->log, t->options.log, opts.first_epoch || opts.first_step, r->classifies);
@@ -361,6 +378,8 @@ static int train(training *t) {
     if (!code && t->options.checkpoint) code = check_save("checkpoint", t->options.checkpoint);
     if (!code && t->options.log) code = run_log_check(t->options.log);
     if (!code && t->options.log) code = check_save("log", t->options.log);
+    if (!code && t->options.stop_after && !t->options.checkpoint)
+        code = usage_error("--stop-after ends a run that another one goes on with; give --checkpoint FILE");
     if (!code && t->options.log_every && !t->options.log)
         code = usage_error("--log-every says how often --log FILE gets a row");
     if (!code) code = open_what_is_trained(t);
@@ -383,7 +402,7 @@ static int train(training *t) {
     fflush(stdout);
     if (!code) code = fit(t);
     progress_end(t->reporter.line);
-    if (!code && t->opened.chief) print_result(t);
+    if (!code && t->opened.chief && !t->paused) print_result(t);
     const int closed = run_log_close(&t->reporter.log);
     if (!code) code = closed;
     return code;

@@ -20,7 +20,7 @@ typedef struct train_options {
     device_flags device;
     strategy_flags strategy;
     int64_t epochs, batch, global_batch, accumulate, together, seed;
-    int64_t patience, log_every;
+    int64_t patience, log_every, stop_after;
     double learning_rate, validation_split;
     bool json, scale_lr, log_device_placement, restore_best;
 } train_options;
@@ -37,7 +37,7 @@ typedef struct reporter {
     run_log log;    /* its file is NULL: none */
     int64_t log_every;
     bool quiet, json, classifies;
-    int64_t patience;
+    int64_t patience, stop_after;
     strata_model *model;
     const char *checkpoint; /* NULL: none */
     bool chief;             /* writes it */
@@ -70,6 +70,7 @@ typedef struct training {
     strata_metrics val_metrics; /* of the weights that the model ended with */
     char sha256[65];
     bool replicas_equal;
+    bool paused;             /* by --stop-after: there is no result yet */
     double began, fit_began; /* seconds, of the command and of the fit */
     reporter reporter;
     double data_seconds; /* what reading the data took, between the two */
@@ -89,6 +90,7 @@ void report_compile(const strata_compile_progress *compile, void *user);
 STRATA_MUST_USE strata_status report_progress(const strata_progress *p, void *user, strata_error *err);
 /* From here on Ctrl-C ends the fit after its step, and a second one the process. tells: the first one is answered on stderr. */
 void obey_interrupts(bool tells);
+bool was_interrupted(void);
 
 /* ---- train_result.c ---- */
 /* One line before the training: what is trained on which device, and what the data are. */

@@ -19,6 +19,10 @@ static void on_interrupt(int signal_number) {
     if (tells_of_interrupt && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
 }
 
+bool was_interrupted(void) {
+    return interrupted;
+}
+
 void obey_interrupts(bool tells) {
     tells_of_interrupt = tells;
     signal(SIGINT, on_interrupt);
@@ -101,6 +105,6 @@ strata_status report_progress(const strata_progress *p, void *user, strata_error
     r->reported = now_seconds();
     if (p->epoch_end && r->checkpoint && p->epoch + 1 < p->epochs && !*p->stop)
         STRATA_TRY(strata_model_save_checkpoint(r->model, p->epoch + 1, r->chief ? r->checkpoint : NULL, err));
-    if (interrupted) *p->stop_now = true;
+    if (interrupted || (p->epoch_end && p->epoch + 1 == r->stop_after)) *p->stop_now = true;
     return STRATA_OK;
 }

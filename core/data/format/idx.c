@@ -165,7 +165,7 @@ strata_status strata_idx_read(const char *path, strata_array *out_array, strata_
     *out_array = (strata_array){0};
     unsigned char *bytes;
     size_t n_bytes;
-    STRATA_TRY(strata_file_read(path, (size_t)1 << 43, &bytes, &n_bytes, err));
+    STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(43), &bytes, &n_bytes, err));
     strata_status status = strata_idx_parse(path, bytes, n_bytes, out_array, err);
     free(bytes);
     return status;
