@@ -11,7 +11,7 @@
 #include <string.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "Strata needs a little-endian processor: model files, kernels and messages between workers have their numbers in that order"
+#error "Strata needs a little-endian processor: model files, kernels and messages have their numbers in that order"
 #endif
 
 static const struct {

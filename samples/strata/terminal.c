@@ -43,8 +43,8 @@ static int help_width(void) {
     return columns < LEAST_WIDTH ? LEAST_WIDTH : columns > MOST_WIDTH ? MOST_WIDTH : columns;
 }
 
-/* Prints words from column `at` on, in lines that begin at `indent` and end before `width`. A word longer than a line stays whole.
- */
+/* Prints words from column `at` on, in lines that begin at `indent` and end before `width`. A word that is longer than a line
+ * stays whole. */
 static void print_words(const char *text, size_t n, int at, int indent, int width) {
     bool begins = true;
     for (size_t i = 0; i < n;) {

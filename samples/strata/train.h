@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `strata train` is made of: what is trained on what (train_data.c), what is reported while it runs (train_report.c), and what
- * stands at its end (train_result.c). train.c has the options and the order in which all of it happens. */
+ * What `strata train` is made of: what is trained on what (train_data.c), what is reported while it runs (train_report.c), and
+ * what stands at its end (train_result.c). train.c has the options and the order in which all of it happens. */
 #ifndef STRATA_SAMPLES_TRAIN_H
 #define STRATA_SAMPLES_TRAIN_H
 

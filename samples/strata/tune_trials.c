@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trials of `strata tune`: each is a process of `strata train --json`, whose rows are appended to trial-N.jsonl and whose messages
- * go to trial-N.err, in the trials' folder. A trial goes on from trial-N.checkpoint, so that a later round trains only the epochs
- * that an earlier one has not, and one that was killed loses an epoch at most. */
+ * Trials of `strata tune`: each is a process of `strata train --json`, whose rows are appended to trial-N.jsonl and whose
+ * messages go to trial-N.err, in the trials' folder. A trial goes on from trial-N.checkpoint, so that a later round trains only
+ * the epochs that an earlier one has not, and one that was killed loses an epoch at most. */
 #define _GNU_SOURCE
 #include <cjson/cJSON.h>
 #include <errno.h>
