@@ -7,8 +7,8 @@
 
 Needs scikit-learn (pip install scikit-learn). Each dataset is divided into four fifths and one fifth, anew for each seed (the
 optical digits have a test part of their own). Strata gets a folder with train.csv and test.csv, and no options but the seed and
-the device. scikit-learn gets MLPClassifier or MLPRegressor, and LogisticRegression or Ridge, all with their default settings, behind
-the usual preprocessing: means for missing values, standardisation, one column for each word. Numbers are the mean accuracy over
+the device. scikit-learn gets MLPClassifier or MLPRegressor, and LogisticRegression or Ridge, all with their default settings,
+behind the usual preprocessing: means for missing values, standardisation, one column for each word. Numbers are the mean accuracy over
 the seeds, or R2 where numbers are learned. Differences are followed by twice their standard error over the seeds; level is what
 differs by no more than that, or by one test row.
 Exit codes: 0 Strata is level with the MLP or better in each row; 1 it is not; 3 something needed is missing.
@@ -19,6 +19,7 @@ import csv
 import gzip
 import json
 import math
+import os
 import pathlib
 import random
 import subprocess
@@ -26,9 +27,13 @@ import sys
 import tempfile
 import warnings
 
+# The tables are small: threads of a library of products only wait for each other.
+for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
 try:
     import numpy
-    from sklearn import compose, datasets, impute, linear_model, model_selection, neural_network, pipeline, preprocessing
+    from sklearn import datasets, impute, linear_model, model_selection, neural_network, pipeline, preprocessing
 except ImportError as error:
     print(f"accuracy: {error}; pip install scikit-learn", file=sys.stderr)
     sys.exit(3)
