@@ -9,8 +9,8 @@ Needs scikit-learn (pip install scikit-learn). Each dataset is divided into four
 optical digits have a test part of their own). Strata gets a folder with train.csv and test.csv, and no options but the seed and
 the device. scikit-learn gets MLPClassifier or MLPRegressor, and LogisticRegression or Ridge, all with their default settings,
 behind the usual preprocessing: means for missing values, standardisation, a column for each word. Numbers are the mean accuracy
-over the seeds, or R2 where numbers are learned. Differences are followed by twice their standard error over the seeds; level is what
-differs by no more than that, or by one test row.
+over the seeds, or R2 where numbers are learned. Differences are followed by twice their standard error over the seeds; level is
+what differs by no more than that, or by one test row.
 Exit codes: 0 Strata is level with the MLP or better in each row; 1 it is not; 3 something needed is missing.
 """
 
