@@ -83,7 +83,11 @@ check "a file that is no journal stays as it is" grep -q "p,q,r,kind" "$work/t.c
 rm -rf "$work/cut.jsonl" "$work/cut.jsonl.trials"
 "$strata" tune "$work/t.csv" --device host --trials 9 --epochs 40 --log "$work/cut.jsonl" >"$work/out" 2>"$work/err" &
 tuner=$!
-while [ "$(rows_in "$work/cut.jsonl")" -lt 2 ]; do sleep 0.05; done
+tries=0
+while [ "$(rows_in "$work/cut.jsonl")" -lt 2 ] && [ $tries -lt 600 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
 kill -INT $tuner
 wait $tuner
 check "an interrupted search ends with exit code 130" test $? = 130

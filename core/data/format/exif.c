@@ -60,7 +60,7 @@ strata_status strata_exif_turn(const char *name, int orientation, strata_array *
     strata_array upright;
     if (orientation == 1) return STRATA_OK;
     const strata_status status = strata_array_create(STRATA_DTYPE_U8, STRATA_SHAPE(rows, columns, channels), &upright, err);
-    if (status) return strata_fail_in(err, status, name);
+    if (status) return strata_fail_in(err, status, "%s", name);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < columns; c++) {
             const int64_t y = turned ? c : r, x = turned ? r : c;
