@@ -123,11 +123,12 @@ void print_command_help(const command *command) {
     if (!row || row->kind != OPTION_HEADING) printf("\noptions\n");
     for (; row; row = next_row(command, row)) {
         char left[64];
-        snprintf(left, sizeof left, "%s%s%s%s", dashes(row), row->name, row->value ? " " : "", row->value ? row->value : "");
-        if (row->kind == OPTION_HEADING)
+        if (row->kind == OPTION_HEADING) {
             printf("\n%s\n", row->help);
-        else
-            print_columns(left, row->help);
+            continue;
+        }
+        snprintf(left, sizeof left, "%s%s%s%s", dashes(row), row->name, row->value ? " " : "", row->value ? row->value : "");
+        print_columns(left, row->help);
     }
     print_columns("--help", "this text");
 }

@@ -64,9 +64,10 @@ static int look_at_model(tuner *t) {
     training one = {.options = t->options.train, .name = t->name};
     one.options.data.seed = one.options.seed;
     int code = open_what_is_trained(&one);
+    if (!code) choose_epochs_and_batch(&one); /* before a sample's data are there: it has numbers of its own */
+    if (!code) describe_inputs(one.model, &one.train);
     if (!code && !one.train.dataset) code = open_data(one.sample, &one.options.data, "train", &one.train);
     if (!code) {
-        choose_epochs_and_batch(&one);
         t->epochs = (int)one.options.epochs;
         t->batch = one.options.batch;
         t->classifies = classifies(one.model);

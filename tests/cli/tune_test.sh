@@ -102,6 +102,12 @@ expect 0 "val_loss" tune "$work/n.csv" --device host --trials 2 --epochs 2 --val
 expect 0 " failed" tune "$work/t.csv" --device host --trials 6 --epochs 1 --set "optimizer.learning_rate=1e-3|1e35" \
     --set layers.0.units=8
 
+# A sample, and a model of the user's own.
+expect 0 "best: trial" tune regression --device host --trials 2 --epochs 1
+expect 0 "best: trial" tune mnist --device host --trials 2 --epochs 1 --set "layers.1.units=8|16"
+"$strata" train "$work/t.csv" --device host --epochs 1 --write-model "$work/m.json" >"$work/out" 2>"$work/err"
+expect 0 "best: trial" tune "$work/m.json" --data "$work/t.csv" --device host --trials 2 --epochs 1
+
 # What it says to wrong options.
 expect 2 "a range is LEAST..MOST" tune "$work/t.csv" --set "batch=..5"
 expect 2 "must be less than" tune "$work/t.csv" --set "optimizer.learning_rate=1e-2..1e-4"
