@@ -197,10 +197,10 @@ static void expect_refused(struct tables given, const char *words) {
 }
 
 Test(plugin_cores, tables_that_break_a_rule_are_refused) {
-    static const strata_plugin_steps negative = {.size = sizeof negative, .most = -1}, tiny = {.size = 4};
+    static const strata_plugin_steps negative = {.size = sizeof negative, .most = -1}, tiny = {.size = 2};
     static const strata_plugin_collectives sums = {.size = sizeof sums, .sum_dtypes = 1};
     expect_refused((struct tables){.steps = &negative}, "\"steps\" says -1 runs");
-    expect_refused((struct tables){.steps = &tiny}, "\"steps\" says size 4");
+    expect_refused((struct tables){.steps = &tiny}, "\"steps\" says size 2");
     expect_refused((struct tables){.collectives = &sums}, "no \"topology\"");
     strata_plugin_topology t = sound;
     t.core = 8;
