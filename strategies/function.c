@@ -474,7 +474,7 @@ static strata_status add_step(strata_function *function, pending_steps *pending,
 
 strata_status strata_strategy_run_batches(strata_function *function, strata_distributed_batches *batches, int n_steps,
                                           strata_per_replica *outputs, int n_outputs, int *out_n_steps, strata_error *err) {
-    strata_per_replica inputs[2];
+    strata_per_replica inputs[2] = {{0}}; /* the second stays empty where there are no labels */
     pending_steps pending = {0};
     STRATA_TRY(strata_need_cross_replica("strata_strategy_run_batches", "a function runs no functions", err));
     if (n_steps < 1) return strata_fail(err, STRATA_INVALID, "run: %d steps; it must be 1 or more", n_steps);

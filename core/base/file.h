@@ -5,8 +5,14 @@
 #ifndef STRATA_CORE_FILE_H
 #define STRATA_CORE_FILE_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "core/base/export.h"
 #include "strata/status.h"
+
+/* 2^power bytes; where addresses have fewer bits, half of what they can count, which is the most that one array can have. */
+#define STRATA_BYTES_LIMIT(power) ((power) < 8 * sizeof(size_t) - 1 ? (size_t)(UINT64_C(1) << (power)) : SIZE_MAX / 2)
 
 STRATA_EXPORT_BEGIN
 

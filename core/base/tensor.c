@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "Strata needs a little-endian processor: model files, kernels and messages have their numbers in that order"
+#endif
+
 static const struct {
     const char *name;
     size_t bytes;
@@ -66,7 +70,8 @@ bool strata_shape_equal(strata_shape a, strata_shape b) {
 
 /* A dimension of 0 counts as 1 here, so that strides and partial products of an accepted shape can't overflow either. */
 strata_status strata_shape_check(strata_shape shape, strata_error *err) {
-    const int64_t most_elements = INT64_C(1) << 58; /* times 16 bytes: 2^62 */
+    const int power = sizeof(size_t) < 8 ? 27 : 58; /* times 8 bytes and a few more: what size_t counts */
+    const int64_t most_elements = INT64_C(1) << power;
     if (shape.rank < 0 || shape.rank > STRATA_MAX_RANK) {
         return strata_fail(err, STRATA_INVALID, "rank is %d; it must be 0 to %d", shape.rank, STRATA_MAX_RANK);
     }
@@ -77,8 +82,8 @@ strata_status strata_shape_check(strata_shape shape, strata_error *err) {
             return strata_fail(err, STRATA_INVALID, "dimension %d of shape %s is negative", i, strata_shape_text(shape).text);
         }
         if (__builtin_mul_overflow(elements, dim ? dim : 1, &elements) || elements > most_elements) {
-            return strata_fail(err, STRATA_INVALID, "shape %s is too large; the product of its dimensions must be at most 2^58",
-                               strata_shape_text(shape).text);
+            return strata_fail(err, STRATA_INVALID, "shape %s is too large; the product of its dimensions must be at most 2^%d",
+                               strata_shape_text(shape).text, power);
         }
     }
     return STRATA_OK;
@@ -103,7 +108,7 @@ strata_status strata_array_create(strata_dtype dtype, strata_shape shape, strata
     *out_array = (strata_array){0};
     if (!dtype_known(dtype)) return strata_fail(err, STRATA_INVALID, "dtype %d is not known", (int)dtype);
     STRATA_TRY(strata_shape_check(shape, err));
-    size_t bytes = (size_t)strata_shape_elements(shape) * strata_dtype_bytes(dtype); /* at most 2^62: shape_check */
+    size_t bytes = (size_t)strata_shape_elements(shape) * strata_dtype_bytes(dtype); /* shape_check bounds it */
     void *owned = calloc(1, bytes + alignment);
     if (!owned) {
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for an array %s %s of %zu bytes",

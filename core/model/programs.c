@@ -164,7 +164,8 @@ static void destroy_program(strata_model_program *program) {
 }
 
 static strata_status make_group(const strata_model *model, strata_model_program *program, strata_error *err) {
-    strata_executable **executables = calloc((unsigned)program->n_parts, sizeof(*executables));
+    const size_t n_parts = program->n_parts > 0 ? (size_t)program->n_parts : 1;
+    strata_executable **executables = calloc(n_parts, sizeof(*executables));
     if (!executables) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
     for (int r = 0; r < program->n_parts; r++) executables[r] = program->parts[r].executable;
     strata_status status = strata_group_create(executables, program->n_parts, &model->strategy->workers,

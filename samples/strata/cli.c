@@ -74,18 +74,63 @@ static const char *dashes(const option_row *row) {
     return row->name[1] ? "--" : "-";
 }
 
-void print_command_help(const command *command) {
-    printf("%s\n\nusage: strata %s [OPTIONS]%s%s\n", command->summary, command->name, *command->arguments ? " " : "",
-           command->arguments);
-    if (command->details) printf("\n%s", command->details);
-    if (command->print_more) putchar('\n'), command->print_more();
-    printf("\noptions\n");
-    for (const option_row *row = command->options; row->name; row++) {
-        char left[64];
-        snprintf(left, sizeof left, "%s%s%s%s", dashes(row), row->name, row->value ? " " : "", row->value ? row->value : "");
-        printf("  %-22s %s\n", left, row->help);
+static const option_row *own_row(const command *command, const char *name) {
+    for (const option_row *row = command->options; row->name; row++)
+        if (row->kind != OPTION_HEADING && !strcmp(row->name, name)) return row;
+    return NULL;
+}
+
+static bool is_taken_group(const taken_options *also, const char *group) {
+    for (const char *const *taken = also->groups; *taken; taken++)
+        if (!strcmp(*taken, group)) return true;
+    return false;
+}
+
+/* The first row from `row` on that the command takes of another one. */
+static const option_row *taken_row(const command *command, const option_row *row) {
+    const taken_options *also = command->also;
+    bool taken = false;
+    for (const option_row *before = also->rows; before < row; before++)
+        if (before->kind == OPTION_HEADING) taken = is_taken_group(also, before->help);
+    for (; row->name; row++) {
+        if (row->kind == OPTION_HEADING) taken = is_taken_group(also, row->help);
+        if (taken && (row->kind == OPTION_HEADING || !own_row(command, row->name))) return row;
     }
-    printf("  %-22s %s\n", "--help", "this text");
+    return NULL;
+}
+
+static bool is_own(const command *command, const option_row *row) {
+    for (const option_row *own = command->options; own->name; own++)
+        if (own == row) return true;
+    return false;
+}
+
+const option_row *next_row(const command *command, const option_row *row) {
+    if (row && command->also && !is_own(command, row)) return taken_row(command, row + 1);
+    row = row ? row + 1 : command->options;
+    if (row->name) return row;
+    return command->also ? taken_row(command, command->also->rows) : NULL;
+}
+
+void print_command_help(const command *command) {
+    char usage[128];
+    print_fitted(command->summary);
+    snprintf(usage, sizeof usage, "\nusage: strata %s [OPTIONS] %s", command->name, command->arguments);
+    print_fitted(usage);
+    if (command->details) putchar('\n'), print_fitted(command->details);
+    if (command->print_more) putchar('\n'), command->print_more();
+    const option_row *row = next_row(command, NULL);
+    if (!row || row->kind != OPTION_HEADING) printf("\noptions\n");
+    for (; row; row = next_row(command, row)) {
+        char left[64];
+        if (row->kind == OPTION_HEADING) {
+            printf("\n%s\n", row->help);
+            continue;
+        }
+        snprintf(left, sizeof left, "%s%s%s%s", dashes(row), row->name, row->value ? " " : "", row->value ? row->value : "");
+        print_columns(left, row->help);
+    }
+    print_columns("--help", "this text");
 }
 
 /* What others call it. */
@@ -116,7 +161,8 @@ static int unknown_option(const command *command, const char *given) {
     snprintf(name, sizeof name, "%.*s", (int)strcspn(given + 2, "="), given + 2);
     const char *instead = other_name(command, name);
     if (instead) return usage_error("%s has no option --%s; use %s", command->name, name, instead);
-    for (const option_row *row = command->options; row->name && n < MAX_OPTIONS; row++) words[n++] = row->name;
+    for (const option_row *row = next_row(command, NULL); row && n < MAX_OPTIONS; row = next_row(command, row))
+        if (row->kind != OPTION_HEADING) words[n++] = row->name;
     const char *near = strata_nearest_name(name, words, (size_t)n);
     if (near) return usage_error("%s has no option --%s. Did you mean --%s?", command->name, name, near);
     return usage_error("%s has no option --%s; strata help %s lists them", command->name, name, command->name);
@@ -180,13 +226,27 @@ static int set_option(const option_row *row, const char *text, void *options) {
     return EXIT_OK;
 }
 
+/* An option of the command itself, or one that it takes for another command, which it is stored for besides. */
+static int set_row(const command *command, const option_row *row, const char *text, void *options) {
+    if (is_own(command, row)) return set_option(row, text, options);
+    handed_options *handed = (handed_options *)((char *)options + command->also->handed);
+    if (handed->n == (int)(sizeof handed->items / sizeof *handed->items))
+        return usage_error("%s: more than %d options are given", command->name, handed->n);
+    handed->items[handed->n++] = (handed_option){row, row->value ? text : NULL};
+    return set_option(row, text, (char *)options + command->also->offset);
+}
+
 int read_options(const command *command, int argc, char **argv, void *options, const char **arguments, int *n_arguments) {
     struct option table[MAX_OPTIONS + 2] = {{"help", no_argument, NULL, 'h'}};
-    char letters[2 * MAX_OPTIONS + 4] = "-:h"; /* "-" first: arguments are handed over in order, mixed with options */
+    char letters[2 * MAX_OPTIONS + 4] = "-:h";        /* "-" first: arguments are handed over in order, mixed with options */
+    const option_row *rows[MAX_OPTIONS + 2] = {NULL}; /* of the table, at the same places */
     int n = 1, n_letters = 3, found = 0, index = 0;
-    for (const option_row *row = command->options; row->name && n <= MAX_OPTIONS; row++, n++) {
+    for (const option_row *row = next_row(command, NULL); row && n <= MAX_OPTIONS; row = next_row(command, row)) {
+        if (row->kind == OPTION_HEADING) continue;
+        rows[n] = row;
         table[n] = (struct option){row->name, row->value ? required_argument : no_argument, NULL, 'o'};
         if (!row->name[1]) n_letters += snprintf(letters + n_letters, 3, row->value ? "%c:" : "%c", *row->name);
+        n++;
     }
     opterr = 0;
     *n_arguments = 0;
@@ -200,7 +260,7 @@ int read_options(const command *command, int argc, char **argv, void *options, c
         for (int i = 1; i < n && found != 'o' && found != 1; i++)
             if (!table[i].name[1] && *table[i].name == found) index = i, found = 'o';
         if (found == 'o') {
-            int code = set_option(&command->options[index - 1], optarg, options);
+            int code = set_row(command, rows[index], optarg, options);
             if (code) return code;
         } else if (*n_arguments < command->most_arguments) {
             arguments[(*n_arguments)++] = optarg;

@@ -24,7 +24,7 @@ enum {
 
 /* ---- options ---- */
 /* LIST is a text_list, of what the option was given each time. PLUGIN loads one when it is read, and may be repeated; VERBOSE
- * shows what plugins say; neither of the two is stored. */
+ * shows what plugins say; neither of the two is stored. HEADING is no option: it begins a group of the help, which it names. */
 typedef enum option_kind {
     OPTION_FLAG,
     OPTION_INT,
@@ -32,8 +32,12 @@ typedef enum option_kind {
     OPTION_TEXT,
     OPTION_LIST,
     OPTION_PLUGIN,
-    OPTION_VERBOSE
+    OPTION_VERBOSE,
+    OPTION_HEADING
 } option_kind;
+
+#define OPTION_GROUP(heading) \
+    { .name = "", .help = (heading), .kind = OPTION_HEADING }
 
 /* What an option was given, each time. */
 enum { MOST_TEXTS = 64 };
@@ -51,6 +55,25 @@ typedef struct option_row {
     double least, most; /* INT and NUMBER */
 } option_row;
 
+/* Options that a command took for another one, in the order in which they were given. */
+typedef struct handed_option {
+    const option_row *row;
+    const char *text; /* NULL: a flag */
+} handed_option;
+typedef struct handed_options {
+    handed_option items[2 * MOST_TEXTS];
+    int n;
+} handed_options;
+
+/* A command that runs another one takes its options too: those of some groups, unless it has one of that name itself. */
+typedef struct taken_options {
+    const option_row *rows;
+    /* The groups, ends with NULL. */
+    const char *const *groups;
+    /* Places in the command's options struct: of the other command's options struct, and of a handed_options. */
+    size_t offset, handed;
+} taken_options;
+
 typedef struct command {
     const char *name;
     const char *arguments;     /* "NAME|MODEL.json" */
@@ -58,19 +81,22 @@ typedef struct command {
     const char *details;       /* further lines of its help; NULL: none */
     void (*print_more)(void);  /* what stands behind them, from tables; NULL: nothing */
     const option_row *options; /* ends at a NULL name */
+    const taken_options *also; /* NULL: no others */
     int least_arguments, most_arguments;
     int (*run)(const struct command *command, int argc, char **argv);
 } command;
 
 extern const command command_devices, command_train, command_evaluate, command_predict, command_summary, command_inspect,
     command_data, command_bench, command_launch, command_cluster, command_completion, command_plot, command_plugin_check,
-    command_plugin_new, command_compile, command_serve;
+    command_plugin_new, command_compile, command_serve, command_tune;
 extern const command *const commands[]; /* ends with NULL */
 
 /* Reads argv[1..] by the command's table into `options`; what is no option goes to arguments[0..n_arguments), in order. Returns
  * EXIT_OK, EXIT_USAGE after a message on stderr, or -1 after printing the help. */
 int read_options(const command *command, int argc, char **argv, void *options, const char **arguments, int *n_arguments);
 void print_command_help(const command *command);
+/* The row behind `row`, headings among them; the first for NULL; NULL behind the last. */
+const option_row *next_row(const command *command, const option_row *row);
 
 /* ---- messages ---- */
 /* What the failing call was about: the same status means another exit code for a missing file and a missing device. */

@@ -17,7 +17,7 @@
 #include "core/data/format/stream.h"
 #include "core/data/set/cifar10.h"
 
-static const size_t MOST_BYTES = (size_t)1 << 36;
+static const size_t MOST_BYTES = STRATA_BYTES_LIMIT(36);
 
 typedef struct inspect_options {
     bool json;

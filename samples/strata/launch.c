@@ -4,6 +4,7 @@
  * resolvers (cluster/resolver/) understand: TF_CONFIG with all addresses and its own index, its place on the host, the job's
  * secret. On remote hosts `strata launch --agent` does what launch does here; it hears over ssh's stdin what the job is, and
  * ends when that closes. */
+#define _GNU_SOURCE /* cpu_set_t */
 #include "launch.h"
 
 #include <stdio.h>

@@ -7,12 +7,14 @@
 
 #include "cli.h"
 #include "core/base/text.h"
+#include "terminal.h"
 
 const command *const commands[] = {&command_devices,
                                    &command_train,
                                    &command_evaluate,
                                    &command_predict,
                                    &command_serve,
+                                   &command_tune,
                                    &command_plot,
                                    &command_summary,
                                    &command_inspect,
@@ -42,9 +44,9 @@ static const char exit_codes[] =
 
 static void print_help(void) {
     printf("strata trains neural networks on any accelerator.\n\nusage: strata COMMAND [ARGUMENTS] [OPTIONS]\n\n");
-    for (int i = 0; commands[i]; i++) printf("  %-12s %s\n", commands[i]->name, commands[i]->summary);
-    printf("  %-12s %s\n", "help", "help on a command, or on layers, ops or exit-codes; man prints the manual page");
-    printf("\nstrata help COMMAND tells its options. A start: strata train mnist\n");
+    for (int i = 0; commands[i]; i++) print_columns(commands[i]->name, commands[i]->summary);
+    print_columns("help", "help on a command, or on layers, ops or exit-codes; man prints the manual page");
+    print_fitted("\nstrata help COMMAND lists its options. A start: strata train mnist\n");
 }
 
 static const command *find_command(const char *name) {

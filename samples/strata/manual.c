@@ -29,6 +29,12 @@ static void print_roff(const char *text) {
 }
 
 static void print_roff_option(const option_row *row) {
+    if (row->kind == OPTION_HEADING) {
+        printf(".PP\n.I ");
+        print_roff(row->help);
+        putchar('\n');
+        return;
+    }
     printf(".TP\n\\fB");
     print_roff(dashes(row));
     print_roff(row->name);
@@ -54,7 +60,7 @@ static void print_roff_command(const command *command) {
         print_roff(command->details);
         printf("\n.fi\n");
     }
-    for (const option_row *row = command->options; row->name; row++) print_roff_option(row);
+    for (const option_row *row = next_row(command, NULL); row; row = next_row(command, row)) print_roff_option(row);
 }
 
 void print_manual(const char *exit_codes) {
@@ -78,7 +84,8 @@ static void print_command_words(void) {
 }
 
 static void print_option_words(const command *command) {
-    for (const option_row *row = command->options; row->name; row++) printf("%s%s ", dashes(row), row->name);
+    for (const option_row *row = next_row(command, NULL); row; row = next_row(command, row))
+        if (row->kind != OPTION_HEADING) printf("%s%s ", dashes(row), row->name);
     printf("--help");
 }
 
@@ -119,7 +126,8 @@ static void print_fish(void) {
         printf("complete -c strata -n __fish_use_subcommand -f -a %s -d ", commands[i]->name);
         print_fish_text(commands[i]->summary);
         putchar('\n');
-        for (const option_row *row = commands[i]->options; row->name; row++) {
+        for (const option_row *row = next_row(commands[i], NULL); row; row = next_row(commands[i], row)) {
+            if (row->kind == OPTION_HEADING) continue;
             printf("complete -c strata -n '__fish_seen_subcommand_from %s' %s %s%s -d ", commands[i]->name,
                    row->name[1] ? "-l" : "-s", row->name, row->value ? " -r" : "");
             print_fish_text(row->help);

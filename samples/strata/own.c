@@ -17,7 +17,7 @@
 
 enum { LONGEST_PATH = 4096 };
 static const double USUAL_TEST_SPLIT = 0.2;
-static const size_t MOST_BYTES = (size_t)1 << 36;
+static const size_t MOST_BYTES = STRATA_BYTES_LIMIT(36);
 
 static bool is_folder(const char *path) {
     struct stat info;

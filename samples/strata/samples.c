@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "own.h"
 #include "sample_models.h"
+#include "terminal.h"
 
 static const sample samples[] = {
     {.name = "mnist",
@@ -156,7 +157,7 @@ void print_metrics(const strata_model *model, const strata_metrics *metrics) {
 
 void print_samples(void) {
     printf("samples\n");
-    for (int i = 0; i < N_SAMPLES; i++) printf("  %-22s %s\n", samples[i].name, samples[i].about);
+    for (int i = 0; i < N_SAMPLES; i++) print_columns(samples[i].name, samples[i].about);
 }
 
 static int unknown_sample(const char *name) {

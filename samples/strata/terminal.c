@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "terminal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -31,6 +32,89 @@ int terminal_columns(int fd) {
 
 int terminal_rows(int fd) {
     return size_of(fd, true);
+}
+
+/* ---- help in the terminal's width ---- */
+
+enum { LEAST_WIDTH = 20, MOST_WIDTH = 110, HELP_COLUMN = 26, LEAST_BESIDE = 34 };
+
+static int help_width(void) {
+    const int columns = terminal_columns(STDOUT_FILENO);
+    return columns < LEAST_WIDTH ? LEAST_WIDTH : columns > MOST_WIDTH ? MOST_WIDTH : columns;
+}
+
+/* Prints words from column `at` on, in lines that begin at `indent` and end before `width`. A word that is longer than a line
+ * stays whole. */
+static void print_words(const char *text, size_t n, int at, int indent, int width) {
+    bool begins = true;
+    for (size_t i = 0; i < n;) {
+        size_t length = 0;
+        while (i + length < n && text[i + length] != ' ') length++;
+        if (length) {
+            if (!begins && at + 1 + (int)length > width) {
+                printf("\n%*s", indent, "");
+                at = indent;
+            } else if (!begins) {
+                putchar(' ');
+                at++;
+            }
+            printf("%.*s", (int)length, text + i);
+            at += (int)length;
+            begins = false;
+        }
+        i += length + 1;
+    }
+    putchar('\n');
+}
+
+void print_columns(const char *left, const char *right) {
+    const int width = help_width(), n = (int)strlen(left);
+    const bool beside = width - HELP_COLUMN >= LEAST_BESIDE;
+    const int indent = beside ? HELP_COLUMN : 6;
+    printf("  ");
+    if (beside && n + 3 <= HELP_COLUMN) {
+        printf("%-*s", HELP_COLUMN - 2, left);
+    } else {
+        print_words(left, strlen(left), 2, 4, width);
+        printf("%*s", indent, "");
+    }
+    print_words(right, strlen(right), indent, indent, width);
+}
+
+void print_indented(int indent, const char *text) {
+    printf("%*s", indent, "");
+    print_words(text, strlen(text), indent, indent, help_width());
+}
+
+static void print_fitted_line(const char *line, size_t n, int width) {
+    size_t spaces = 0, gap = 0, behind = 0;
+    while (spaces < n && line[spaces] == ' ') spaces++;
+    for (size_t i = spaces; i + 1 < n && !gap; i++)
+        if (line[i] == ' ' && line[i + 1] == ' ') gap = i;
+    if ((int)n <= width || spaces == n) {
+        printf("%.*s\n", (int)n, line);
+        return;
+    }
+    const int indent = (int)spaces;
+    printf("%*s", indent, "");
+    if (!gap) {
+        print_words(line + spaces, n - spaces, indent, spaces ? indent + 4 : 0, width);
+        return;
+    }
+    for (behind = gap; behind < n && line[behind] == ' ';) behind++;
+    print_words(line + spaces, gap - spaces, indent, indent + 4, width);
+    printf("%*s", indent + 4, "");
+    print_words(line + behind, n - behind, indent + 4, indent + 4, width);
+}
+
+void print_fitted(const char *text) {
+    const int width = help_width();
+    while (*text) {
+        const size_t n = strcspn(text, "\n");
+        print_fitted_line(text, n, width);
+        text += n;
+        if (*text) text++;
+    }
 }
 
 bool locale_is_utf8(void) {

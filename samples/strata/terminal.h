@@ -14,6 +14,14 @@ bool terminal_has_colours(int fd);
 int terminal_columns(int fd);
 /* Rows, likewise; LINES, else 24. */
 int terminal_rows(int fd);
+/* Prints help on stdout, in the terminal's width. Two columns: `right` begins at a fixed place behind `left`, and goes on there
+ * in further lines; where that leaves it too little room, it stands below. */
+void print_columns(const char *left, const char *right);
+/* Words in lines that begin behind so many spaces. */
+void print_indented(int indent, const char *text);
+/* Lines of text: a line that is too long is broken between words. Where a line has a gap of two spaces or more, what is behind
+ * it goes below what is before. */
+void print_fitted(const char *text);
 /* Whether the locale's characters are UTF-8: LC_ALL, else LC_CTYPE, else LANG. */
 bool locale_is_utf8(void);
 

@@ -1,36 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * strata train: a sample or a model of the user's own, on the best device or the one named. */
+#include "train.h"
+
 #include <errno.h>
-#include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "own.h"
-#include "progress.h"
-#include "run_log.h"
-#include "samples.h"
-#include "scores.h"
-
-typedef struct train_options {
-    data_options data;
-    const char *model, *write_model, *from, *freeze;
-    text_list set;
-    bool augment;
-    const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log;
-    device_flags device;
-    strategy_flags strategy;
-    int64_t epochs, batch, global_batch, accumulate, together, seed;
-    int64_t patience, log_every;
-    double learning_rate, validation_split;
-    bool json, scale_lr, log_device_placement, restore_best;
-} train_options;
-
-static const option_row rows[] = {
+const option_row train_rows[] = {
+    OPTION_GROUP("data"),
     DATA_OPTION_ROWS(train_options, data),
     {"learn", "KIND", "own data: classification or regression (as the label looks)", OPTION_TEXT,
      offsetof(train_options, data.task), 0, 0},
@@ -40,18 +21,24 @@ static const option_row rows[] = {
      OPTION_INT, offsetof(train_options, data.size), 1, 4096},
     {"augment", NULL, "pictures: learn from each flipped left to right and moved a little, at random", OPTION_FLAG,
      offsetof(train_options, augment), 0, 0},
+    {"subwords", NULL, "texts: cut words into pieces, so that no word is unknown", OPTION_FLAG,
+     offsetof(train_options, data.subwords), 0, 0},
+    {"validation-split", "F", "this share of the examples of each class is not trained on but evaluated after each epoch (0)",
+     OPTION_NUMBER, offsetof(train_options, validation_split), 1e-12, 1},
+    {"validation", "DIR", "evaluate these after each epoch: a CSV file, or the test part of a folder such as --data takes",
+     OPTION_TEXT, offsetof(train_options, validation), 0, 0},
+    OPTION_GROUP("model"),
     {"model", "KIND", "own data: mlp, cnn, resnet, text or attention (as suits the data)", OPTION_TEXT,
      offsetof(train_options, model), 0, 0},
     {"set", "PATH=VALUE", "another value in the model's JSON: layers.0.units=64; may be given several times", OPTION_LIST,
      offsetof(train_options, set), 0, 0},
-    {"write-model", "FILE", "write the model's JSON there, to be edited", OPTION_TEXT, offsetof(train_options, write_model), 0,
-     0},
-    {"freeze", "A,B", "the layers of these names stay as they are, with --from: strata summary lists them", OPTION_TEXT,
-     offsetof(train_options, freeze), 0, 0},
     {"from", "MODEL.strata", "own data: train this model further, with its preprocessing", OPTION_TEXT,
      offsetof(train_options, from), 0, 0},
-    {"subwords", NULL, "texts: cut words into pieces, so that no word is unknown", OPTION_FLAG,
-     offsetof(train_options, data.subwords), 0, 0},
+    {"freeze", "A,B", "the layers of these names stay as they are, with --from: strata summary lists them", OPTION_TEXT,
+     offsetof(train_options, freeze), 0, 0},
+    {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16 (the model's own, else f32)", OPTION_TEXT,
+     offsetof(train_options, precision), 0, 0},
+    OPTION_GROUP("training"),
     {"epochs", "N", "times over the data (as the sample says, else 5)", OPTION_INT, offsetof(train_options, epochs), 1, 1e6},
     {"batch", "N", "examples a step, on each replica (as the sample says, else 64)", OPTION_INT, offsetof(train_options, batch),
      1, 1e12},
@@ -59,6 +46,20 @@ static const option_row rows[] = {
      1e12},
     {"accumulate", "N", "steps of N batches, whose gradients are added up (as the model says, else 1)", OPTION_INT,
      offsetof(train_options, accumulate), 1, 1e6},
+    {"learning-rate", "R", "of the optimizer (as the model says)", OPTION_NUMBER, offsetof(train_options, learning_rate), 1e-12,
+     1e6},
+    {"patience", "N", "end when the loss on validation data has not fallen for N epochs (never)", OPTION_INT,
+     offsetof(train_options, patience), 1, 1e6},
+    {"restore-best", NULL, "end with the weights of the epoch whose loss on validation data was the least", OPTION_FLAG,
+     offsetof(train_options, restore_best), 0, 0},
+    {"class-weights", "1,2,...", "what an example's loss counts, by its class (1 each)", OPTION_TEXT,
+     offsetof(train_options, class_weights), 0, 0},
+    {"metrics", "A,B", "besides loss and accuracy: top_5_accuracy, precision, recall, auc, confusion_matrix, mae", OPTION_TEXT,
+     offsetof(train_options, metrics), 0, 0},
+    {"seed", "N", "of weights, shuffles and dropout (0)", OPTION_INT, offsetof(train_options, seed), 0, 9e15},
+    OPTION_GROUP("devices"),
+    DEVICE_OPTION_ROWS(train_options, device),
+    OPTION_GROUP("distribution"),
     {"strategy", "NAME", "default, one_device, mirrored, multi_worker_mirrored, central_storage, tpu or auto", OPTION_TEXT,
      offsetof(train_options, strategy.name), 0, 0},
     {"devices", "A,B", "of the strategy, one a replica (mirrored: all accelerators)", OPTION_TEXT,
@@ -91,252 +92,31 @@ static const option_row rows[] = {
      offsetof(train_options, strategy.split), 0, 0},
     {"scale-lr", NULL, "learning rate times replicas, after a warm-up (Goyal et al. 2017)", OPTION_FLAG,
      offsetof(train_options, scale_lr), 0, 0},
-    {"log-device-placement", NULL, "say where each variable, node and exchange is, on stderr", OPTION_FLAG,
-     offsetof(train_options, log_device_placement), 0, 0},
-    {"trace", "FILE",
-     "write what ran when there, for chrome://tracing or ui.perfetto.dev; worker 2 of several: with .rank2 before its ending",
-     OPTION_TEXT, offsetof(train_options, trace), 0, 0},
-    {"validation-split", "F", "this share of the examples of each class is not trained on but evaluated after each epoch (0)",
-     OPTION_NUMBER, offsetof(train_options, validation_split), 1e-12, 1},
-    {"validation", "DIR", "evaluate these after each epoch: a CSV file, or the test part of a folder such as --data takes",
-     OPTION_TEXT, offsetof(train_options, validation), 0, 0},
-    {"patience", "N", "end when the loss on validation data has not fallen for N epochs (never)", OPTION_INT,
-     offsetof(train_options, patience), 1, 1e6},
-    {"restore-best", NULL, "end with the weights of the epoch whose loss on validation data was the least", OPTION_FLAG,
-     offsetof(train_options, restore_best), 0, 0},
-    {"learning-rate", "R", "of the optimizer (as the model says)", OPTION_NUMBER, offsetof(train_options, learning_rate), 1e-12,
-     1e6},
-    {"metrics", "A,B", "besides loss and accuracy: top_5_accuracy, precision, recall, auc, confusion_matrix, mae", OPTION_TEXT,
-     offsetof(train_options, metrics), 0, 0},
-    {"class-weights", "1,2,...", "what an example's loss counts, by its class (1 each)", OPTION_TEXT,
-     offsetof(train_options, class_weights), 0, 0},
-    {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16 (the model's own, else f32)", OPTION_TEXT,
-     offsetof(train_options, precision), 0, 0},
-    {"seed", "N", "of weights, shuffles and dropout (0)", OPTION_INT, offsetof(train_options, seed), 0, 9e15},
+    OPTION_GROUP("output"),
     {"save", "FILE", "write the trained model there", OPTION_TEXT, offsetof(train_options, save), 0, 0},
     {"checkpoint", "FILE",
      "write there after each epoch, and at Ctrl-C, what it takes to go on, and go on from it where it is; removed at the end",
      OPTION_TEXT, offsetof(train_options, checkpoint), 0, 0},
+    {"stop-after", "N", "end this run behind epoch N of --epochs, and leave --checkpoint for the same command to go on from",
+     OPTION_INT, offsetof(train_options, stop_after), 1, 1e6},
+    {"write-model", "FILE", "write the model's JSON there, to be edited", OPTION_TEXT, offsetof(train_options, write_model), 0,
+     0},
     {"log", "FILE",
      "write a row a step and epoch there: .jsonl, or .csv; also measures the norms of gradients and weights (strata plot FILE)",
      OPTION_TEXT, offsetof(train_options, log), 0, 0},
     {"log-every", "N", "with --log: a row every N steps (1)", OPTION_INT, offsetof(train_options, log_every), 1, 1e12},
+    {"trace", "FILE",
+     "write what ran when there, for chrome://tracing or ui.perfetto.dev; worker 2 of several: with .rank2 before its ending",
+     OPTION_TEXT, offsetof(train_options, trace), 0, 0},
+    {"log-device-placement", NULL, "say where each variable, node and exchange is, on stderr", OPTION_FLAG,
+     offsetof(train_options, log_device_placement), 0, 0},
     {"json", NULL,
      "a line of JSON an epoch and one at the end: train_..., val_..., test_... say of which data; loss is train_loss, accuracy "
      "test_accuracy",
      OPTION_FLAG, offsetof(train_options, json), 0, 0},
-    DEVICE_OPTION_ROWS(train_options, device),
     {0}};
 
-/* Replicas whose fallbacks are told of. */
-enum { MOST_FALLBACKS = 32 };
-
-/* ---- Ctrl-C: the first ends the fit after its step, the second ends the process ---- */
-
-static volatile sig_atomic_t interrupted, tells_of_interrupt;
-
-static void on_interrupt(int signal_number) {
-    static const char text[] = "\nstrata: finishing this step; Ctrl-C once more ends at once\n";
-    interrupted = 1;
-    signal(signal_number, SIG_DFL);
-    if (tells_of_interrupt && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
-}
-
-/* ---- what is shown and written while it runs ---- */
-
-/* Between the callbacks of a fit. */
-typedef struct reporter {
-    progress *line; /* NULL: stderr is no terminal */
-    run_log log;    /* its file is NULL: none */
-    int64_t log_every;
-    bool quiet, json, classifies;
-    int64_t patience;
-    strata_model *model;
-    const char *checkpoint; /* NULL: none */
-    bool chief;             /* writes it */
-    double began;
-    /* Steps that may still wait for kernels to be compiled; seconds of this epoch that did; when a step was reported last. */
-    int settling;
-    int64_t waited; /* how many they were in this epoch */
-    double compiled, reported;
-    int epoch;    /* of the newest step */
-    int64_t step; /* in it */
-} reporter;
-
-/* Drivers compile on when kernels run for the first time, so some steps behind this do not count where speed is reported. */
-static void on_compile(const strata_compile_progress *compile, void *user) {
-    reporter *r = user;
-    enum { SETTLING_STEPS = 4 };
-    r->settling = SETTLING_STEPS;
-    progress_compile(r->line, compile);
-}
-
-static void print_epoch(const reporter *r, const strata_progress *p, double rate) {
-    printf("epoch %d/%d  loss %.4g", p->epoch + 1, p->epochs, p->metrics.loss);
-    if (r->classifies) printf("  accuracy %.4f", p->metrics.accuracy);
-    print_more(&p->metrics, "");
-    if (p->validation.examples) printf("  val_loss %.4g", p->validation.loss);
-    if (p->validation.examples && r->classifies) printf("  val_accuracy %.4f", p->validation.accuracy);
-    print_more(&p->validation, "val_");
-    printf("  %.0f samples/s  %.2f s\n", rate, p->epoch_seconds);
-    if (*p->stop && p->epoch + 1 < p->epochs)
-        printf("val_loss has not fallen for %lld epochs: the training ends\n", (long long)r->patience);
-    fflush(stdout);
-}
-
-/* The norm of all parameters; NaN where it could not be read. */
-static double weight_norm(strata_model *model) {
-    double square = 0;
-    for (int i = 0; i < strata_model_n_parameters(model); i++) {
-        const strata_parameter parameter = strata_model_parameter(model, i);
-        strata_array value = {0};
-        if (parameter.state) continue;
-        bool read = !strata_array_create(STRATA_DTYPE_F32, parameter.shape, &value, NULL);
-        if (read) read = !strata_model_get_parameter(model, i, &value, NULL);
-        for (int64_t k = 0; read && k < strata_shape_elements(parameter.shape); k++)
-            square += (double)((float *)value.data)[k] * (double)((float *)value.data)[k];
-        strata_array_finish(&value);
-        if (!read) return NAN;
-    }
-    return sqrt(square);
-}
-
-static void report_epoch(reporter *r, const strata_progress *p) {
-    const double counted = p->epoch_seconds - r->compiled;
-    const double seconds = counted > 0 && r->waited < p->step ? counted : p->epoch_seconds;
-    const double steps = seconds < p->epoch_seconds ? (double)(p->step - r->waited) / (double)p->step : 1;
-    run_log_more more = {.weight_norm = NAN, .samples_per_s = steps * (double)p->metrics.examples / seconds};
-    r->compiled = 0;
-    r->waited = r->settling = 0;
-    if (!r->chief) return;
-    progress_hide(r->line);
-    if (r->log.file) more.weight_norm = weight_norm(r->model);
-    if (r->log.file) run_log_add(&r->log, p, &more);
-    if (r->json) run_log_print_epoch(p, &more, r->classifies, now_seconds() - r->began);
-    if (!r->quiet) print_epoch(r, p, more.samples_per_s);
-}
-
-static void report_step(reporter *r, const strata_progress *p) {
-    const double now = now_seconds();
-    r->step = p->step;
-    r->epoch = p->epoch;
-    if (r->settling) {
-        r->compiled += now - r->reported;
-        r->settling--;
-        r->waited++;
-    }
-    if (r->log.file && p->total_step % r->log_every == 0) run_log_add(&r->log, p, &(run_log_more){NAN, NAN});
-}
-
-static strata_status on_progress(const strata_progress *p, void *user, strata_error *err) {
-    reporter *r = user;
-    if (p->epoch_end)
-        report_epoch(r, p);
-    else
-        report_step(r, p);
-    progress_step(r->line, p);
-    r->reported = now_seconds();
-    if (p->epoch_end && r->checkpoint && p->epoch + 1 < p->epochs && !*p->stop)
-        STRATA_TRY(strata_model_save_checkpoint(r->model, p->epoch + 1, r->chief ? r->checkpoint : NULL, err));
-    if (interrupted) *p->stop_now = true;
-    return STRATA_OK;
-}
-
-/* ---- the parts ---- */
-
-/* What one run of the command holds, freed together. */
-typedef struct training {
-    train_options options;
-    const sample *sample;
-    const char *name; /* as the user gave it */
-    opened_strategy opened;
-    strata_strategy *strategy; /* of `opened` */
-    strata_model *model;
-    int64_t batch; /* of all replicas */
-    strata_auto_shard auto_shard;
-    sample_data train, test, validation;
-    fallback_report fallbacks[MOST_FALLBACKS];
-    scores test_scores;    /* of own data */
-    double *class_weights; /* NULL: 1 each */
-    int n_class_weights;
-    strata_history history;
-    strata_metrics test_metrics;
-    strata_metrics val_metrics; /* of the weights that the model ended with */
-    char sha256[65];
-    bool replicas_equal;
-    double began, fit_began; /* seconds, of the command and of the fit */
-    reporter reporter;
-    double data_seconds; /* what reading the data took, between the two */
-} training;
-
-/* What was learned of the training data, for the part that is opened next. */
-static void hand_on(sample_data *from, sample_data *to) {
-    to->tokenizer = from->tokenizer;
-    to->preprocessing = from->preprocessing;
-    to->rest = from->rest;
-    to->split = from->split;
-    from->tokenizer = NULL;
-    from->preprocessing = NULL;
-    from->rest = NULL;
-}
-
-static int split_validation(training *t) {
-    strata_error err = {0};
-    strata_dataset *first = NULL;
-    const strata_split_options opts = {.seed = (uint64_t)t->options.seed};
-    strata_status status =
-        strata_dataset_split(t->train.dataset, t->options.validation_split, &opts, &first, &t->validation.dataset, &err);
-    if (status) return report(FAILING_USAGE, strata_fail_in(&err, status, "--validation-split"), &err);
-    strata_dataset_destroy(t->train.dataset);
-    t->train.dataset = first;
-    return EXIT_OK;
-}
-
-static int open_validation(training *t) {
-    data_options options = t->options.data;
-    if (t->options.validation_split > 0) return split_validation(t);
-    if (!t->options.validation) return EXIT_OK;
-    options.path = t->options.validation;
-    t->validation.whole = true;
-    strata_dataset *rest = t->train.rest; /* which is for testing */
-    t->train.rest = NULL;
-    hand_on(&t->train, &t->validation);
-    const int code = open_data(t->sample, &options, "test", &t->validation);
-    hand_on(&t->validation, &t->train);
-    t->train.rest = rest;
-    return code;
-}
-
-static strata_flip_crop own_augment = {.flip = true, .padding = 2};
-
-/* A tokenizer is made from the training texts, a preprocessing from own data; both are saved with the model. */
-static int open_all(training *t) {
-    strata_error err = {0};
-    describe_inputs(t->model, &t->train);
-    describe_inputs(t->model, &t->validation);
-    describe_inputs(t->model, &t->test);
-    int code = t->train.dataset ? EXIT_OK : open_data(t->sample, &t->options.data, "train", &t->train);
-    if (!code) code = open_validation(t);
-    if (code) return code;
-    hand_on(&t->train, &t->test);
-    code = open_data(t->sample, &t->options.data, "test", &t->test);
-    if (!code) code = fit_model_to_data(t->sample, &t->train, &t->model);
-    if (code) return code;
-    strata_status status =
-        t->test.preprocessing ? strata_model_set_preprocessing(t->model, t->test.preprocessing, &err) : STRATA_OK;
-    if (!status && t->test.tokenizer) status = strata_model_set_tokenizer(t->model, t->test.tokenizer, &err);
-    strata_flip_crop *augment = t->options.augment ? &own_augment : t->sample->augment;
-    if (!status && augment) {
-        status = strata_dataset_keep_bytes(t->train.dataset, &err);
-        if (!status) status = strata_dataset_shuffle(&t->train.dataset, NULL, &err); /* a pipeline has an order of its own */
-        if (!status) status = strata_dataset_map(&t->train.dataset, strata_augment_flip_crop, augment, NULL, &err);
-    }
-    if (status) return report(FAILING_DATA, status, &err);
-    int64_t n = strata_dataset_size(t->train.dataset);
-    if (t->batch > n && !t->options.json && t->opened.chief)
-        fprintf(stderr, "strata: the batch of %lld is all of the %lld examples\n", (long long)t->batch, (long long)n);
-    return EXIT_OK;
-}
+/* ---- the fit ---- */
 
 /* What the user or the model says, scaled by the replicas: from the plain rate to `replicas` times it within five epochs, or
  * the first fifth of fewer. */
@@ -421,7 +201,19 @@ static const char *trace_path(const training *t, char *out, size_t room) {
     return out;
 }
 
-/* Ctrl-C has ended the training after a step, of all workers alike: what was asked for is written as things are now. */
+/* --stop-after: there is no result yet. */
+static int say_paused(training *t, int epochs) {
+    t->paused = true;
+    if (!t->opened.chief) return EXIT_OK;
+    if (t->options.json)
+        printf("{\"event\":\"paused\",\"epochs\":%d}\n", epochs);
+    else
+        printf("paused after epoch %d; the same command goes on from %s\n", epochs, t->options.checkpoint);
+    return EXIT_OK;
+}
+
+/* Ctrl-C or --stop-after has ended the training after a step, of all workers alike: what was asked for is written as things are
+ * now. */
 static int stop_early(training *t, int epochs) {
     const int64_t steps = strata_model_epoch_steps(t->model);
     const char *save = t->options.save, *checkpoint = t->options.checkpoint;
@@ -432,6 +224,7 @@ static int stop_early(training *t, int epochs) {
         status = strata_model_save_checkpoint(t->model, epochs, t->opened.chief ? checkpoint : NULL, &err);
     if (!status && save && t->opened.chief) status = strata_model_save(t->model, save, &err);
     if (status) return report(FAILING_DATA, status, &err);
+    if (!was_interrupted()) return say_paused(t, epochs);
     if (!t->opened.chief) return EXIT_INTERRUPTED;
     if (t->options.json) printf("{\"event\":\"interrupted\",\"epoch\":%d,\"step\":%lld}\n", epochs + 1, (long long)steps);
     fprintf(stderr, "strata: interrupted in epoch %d after step %lld\n", epochs + 1, (long long)steps);
@@ -459,6 +252,7 @@ static int fit(training *t) {
     r->json = t->options.json;
     r->classifies = classifies(t->model);
     r->patience = t->options.patience;
+    r->stop_after = t->options.stop_after < t->options.epochs ? t->options.stop_after : 0;
     r->model = t->model;
     r->checkpoint = t->options.checkpoint;
     r->chief = t->opened.chief;
@@ -475,10 +269,11 @@ static int fit(training *t) {
                                .validation = t->validation.dataset,
                                .patience = (int)t->options.patience,
                                .restore_best = t->options.restore_best,
-                               .on_progress = on_progress,
+                               .on_progress = report_progress,
                                .user = r};
     int code = go_on(t, &opts.first_epoch);
     if (code) return code;
+    if (r->stop_after && opts.first_epoch >= r->stop_after) return say_paused(t, opts.first_epoch); /* nothing is left to do */
     opts.first_step = strata_model_epoch_steps(t->model);
     if (t->options.log && r->chief)
         code = run_log_open(&r->log, t->options.log, opts.first_epoch || opts.first_step, r->classifies);
@@ -488,8 +283,7 @@ static int fit(training *t) {
         r->line = progress_begin(
             &(progress_options){.batch = t->batch * (accumulates > 1 ? accumulates : 1), .classifies = r->classifies});
     if (r->line || r->log.file) opts.metrics_seconds = 1e-9;
-    tells_of_interrupt = r->chief && isatty(STDERR_FILENO);
-    signal(SIGINT, on_interrupt);
+    obey_interrupts(r->chief && isatty(STDERR_FILENO));
     t->fit_began = r->reported = now_seconds();
     progress_say(r->line, "the first step ...");
     status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
@@ -510,119 +304,7 @@ static int fit(training *t) {
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Median of the epochs after the first, which compiles kernels; of a single epoch, its own time. */
-static double median_epoch(const strata_history *h) {
-    int first = h->n_epochs > 1 ? 1 : 0, n = h->n_epochs - first;
-    double *sorted = malloc((size_t)n * sizeof *sorted);
-    if (!sorted) return h->epoch_seconds[first];
-    memcpy(sorted, h->epoch_seconds + first, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, ascending);
-    double median = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
-    free(sorted);
-    return median;
-}
-
-/* Of all replicas of this process. */
-static void print_fallbacks(const training *t) {
-    double copies = 0, bytes = 0;
-    int n_host = 0;
-    for (int r = 0; r < MOST_FALLBACKS; r++) {
-        n_host += t->fallbacks[r].n_host;
-        copies += t->fallbacks[r].copies;
-        bytes += t->fallbacks[r].bytes;
-    }
-    if (t->options.device.allow_fallback)
-        printf(",\"host_nodes\":%d,\"copies_per_step\":%.1f,\"copy_bytes_per_step\":%.0f", n_host, copies, bytes);
-}
-
-static void print_strategy(const training *t) {
-    const int n = strata_strategy_num_local_replicas(t->strategy);
-    const strata_communication_totals c = strata_model_communication(t->model);
-    printf(",\"strategy\":\"%s\",\"devices\":[", strata_strategy_name(t->strategy));
-    for (int r = 0; r < n; r++) {
-        if (r) printf(",");
-        print_json_string(strata_device_get_info(strata_strategy_device(t->strategy, r))->id);
-    }
-    printf("],\"replicas\":%d,\"replica_weights_equal\":%s,\"imbalance\":%.4f",
-           strata_strategy_num_replicas_in_sync(t->strategy), t->replicas_equal ? "true" : "false", c.imbalance);
-    printf(",\"comm_s\":%.6f,\"comm_hidden\":%.4f,\"comm_bytes_per_step\":%.0f", c.seconds, c.hidden, c.bytes_per_step);
-    if (strata_strategy_num_workers(t->strategy) > 1) printf(",\"wire_bytes_per_step\":%.0f", c.wire_bytes_per_step);
-    print_fallbacks(t);
-}
-
-/* " and 2 other workers, 407 kB sent a step, 12 % of its exchange hidden" */
-static void print_workers(const training *t) {
-    const int others = strata_strategy_num_workers(t->strategy) - 1;
-    const strata_communication_totals c = strata_model_communication(t->model);
-    if (others > 0)
-        printf(" and %d other worker%s, %sB sent a step, %.0f %% of its exchange hidden", others, others == 1 ? "" : "s",
-               readable(c.wire_bytes_per_step).text, 100 * c.hidden);
-}
-
-/* "best epoch 3, whose weights were kept: val_loss 0.21" */
-static void print_best(const training *t) {
-    const strata_history *h = &t->history;
-    if (!t->validation.dataset || h->best_epoch < 0) return;
-    printf("best epoch %d", h->best_epoch + 1);
-    if (t->options.restore_best) printf(", whose weights were kept: val_loss %.4g", t->val_metrics.loss);
-    printf("\n");
-}
-
-static void print_validation_json(const training *t) {
-    const strata_history *h = &t->history;
-    if (!h->validation) return;
-    printf(",\"val_loss\":");
-    print_json_number(t->val_metrics.loss, "%.9g");
-    printf(",\"val_accuracy\":%.6f,\"val_losses\":[", t->val_metrics.accuracy);
-    for (int i = 0; i < h->n_epochs; i++) {
-        if (i) printf(",");
-        print_json_number(h->validation[i].loss, "%.9g");
-    }
-    printf("],\"best_epoch\":%d", h->best_epoch + 1);
-}
-
-static void print_result(const training *t) {
-    const strata_history *h = &t->history;
-    double epoch_s = median_epoch(h), rate = (double)strata_dataset_size(t->train.dataset) / epoch_s;
-    if (!t->options.json) {
-        print_best(t);
-        print_metrics(t->model, &t->test_metrics);
-        print_more(&t->test_metrics, "");
-        printf(", %.0f samples/s on", rate);
-        for (int r = 0; r < strata_strategy_num_local_replicas(t->strategy); r++)
-            printf("%s %s", r ? "," : "", strata_device_get_info(strata_strategy_device(t->strategy, r))->id);
-        print_workers(t);
-        printf("\n");
-        print_confusion(t->model);
-        print_number_scores(&t->test_scores);
-        print_hint(&t->test_scores, t->sample, t->test.preprocessing);
-        if (t->options.save) printf("saved %s\n", t->options.save);
-        return;
-    }
-    printf("{\"event\":\"result\",\"sample\":");
-    print_json_string(strata_model_label(t->model)[0] ? strata_model_label(t->model) : t->name);
-    print_strategy(t);
-    printf(",\"workers\":%d,\"batch\":%lld,\"epochs\":%d,\"steps\":%lld", strata_strategy_num_workers(t->strategy),
-           (long long)t->batch, h->n_epochs, (long long)h->n_steps);
-    printf(",\"data_s\":%.4f,\"start_to_first_step_s\":%.4f", t->data_seconds, t->fit_began - t->began + h->first_step_seconds);
-    printf(",\"precision\":\"%s\",\"steps_skipped\":%lld", precision_of(t->model), (long long)h->n_skipped);
-    printf(",\"first_step_s\":%.4f,\"epoch_s\":%.6f,\"samples_per_s\":%.1f,\"losses\":[", h->first_step_seconds, epoch_s, rate);
-    for (int i = 0; i < h->n_losses; i++) printf("%s%.9g", i ? "," : "", (double)h->losses[i]);
-    const strata_metrics *trained = &h->epochs[h->n_epochs - 1], *tested = &t->test_metrics;
-    printf("],\"loss\":%.9g,\"train_loss\":%.9g,\"train_accuracy\":%.6f", trained->loss, trained->loss, trained->accuracy);
-    printf(",\"accuracy\":%.6f,\"test_accuracy\":%.6f,\"test_examples\":%lld,\"test_loss\":", tested->accuracy,
-           tested->accuracy, (long long)tested->examples);
-    print_json_number(tested->loss, "%.9g");
-    print_validation_json(t);
-    print_more_json(t->model, &t->test_metrics);
-    print_scores_json(&t->test_scores, t->sample, t->test.preprocessing);
-    printf(",\"weights_sha256\":\"%s\",\"peak_rss_mib\":%lld}\n", t->sha256, (long long)peak_rss_mib());
-}
+/* ---- options that are more than a number or a name ---- */
 
 /* Whether a file could be made at `path`, so that nobody learns after the training that it can't. */
 static int check_save(const char *option, const char *path) {
@@ -657,39 +339,6 @@ static int read_class_weights(const char *list, training *t) {
     return EXIT_OK;
 }
 
-static void choose_defaults(training *t) {
-    enum { EPOCHS = 5, BATCH = 64 };
-    int64_t epochs = t->sample->epochs ? t->sample->epochs : EPOCHS, batch = t->sample->batch ? t->sample->batch : BATCH;
-    if (t->train.dataset) own_defaults(t->train.preprocessing, strata_dataset_size(t->train.dataset), &epochs, &batch);
-    if (!t->options.epochs) t->options.epochs = epochs;
-    if (!t->options.batch) t->options.batch = batch;
-    t->batch = t->options.global_batch ? t->options.global_batch
-                                       : t->options.batch * strata_strategy_num_replicas_in_sync(t->strategy);
-}
-
-/* What the data are, when they do not say it by themselves. */
-static void print_source(const training *t) {
-    const char *source = strata_dataset_source(t->train.dataset);
-    if (t->test.preprocessing) {
-        printf("\n");
-        print_own(&t->options.data, &t->test, t->train.dataset, t->test.dataset);
-        return;
-    }
-    if (!t->options.data.path) printf(", with %s", t->sample->made);
-    printf("\n");
-    if (*source) printf("%s\n", source);
-}
-
-/* "mnist on opencl:0 (a processor)", "mnist: mirrored on opencl:0, vulkan:0: as asked for" */
-static void print_start(const training *t) {
-    const strata_device_info *info = strata_device_get_info(strata_strategy_device(t->strategy, 0));
-    if (t->options.strategy.name || t->options.strategy.devices)
-        printf("%s: %s", t->name, strata_strategy_choice(t->strategy));
-    else
-        printf("%s on %s (%s)", t->name, info->id, info->name);
-    print_source(t);
-}
-
 /* A hint is a place that the program which builds the dataset marks; the command's datasets have none. */
 static int read_auto_shard(training *t) {
     static const struct {
@@ -719,58 +368,7 @@ static int check_validation(const train_options *o) {
     return EXIT_OK;
 }
 
-/* A sample, or a model of the user's own. */
-static int open_named(training *t) {
-    const char *alone = t->options.model ? "model" : t->options.from ? "from" : NULL;
-    if (alone)
-        return usage_error("--%s is for data of your own, strata train DATA --%s %s; \"%s\" is no file or folder of data",
-                           alone, alone, t->options.model ? t->options.model : t->options.from, t->name);
-    int code = open_model(t->name, false, &t->model);
-    if (!code) code = check_ports(t->name, t->model);
-    if (!code) code = apply_settings(&t->options.set, &t->model);
-    if (!code) t->sample = sample_of_model(t->model, &t->options.data);
-    return code;
-}
-
-/* The layers that --freeze names stay as the file has them. */
-static int freeze_layers(training *t) {
-    strata_error err = {0};
-    strata_status status = STRATA_OK;
-    char *names = t->options.freeze ? strdup(t->options.freeze) : NULL, *rest = names;
-    for (char *name = strsep(&rest, ","); name && !status; name = strsep(&rest, ","))
-        status = strata_model_freeze(t->model, name, &err);
-    free(names);
-    return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
-}
-
-/* The model of --from, whose preprocessing the data go through. */
-static int open_from(training *t) {
-    strata_error err = {0};
-    if (t->options.model || t->options.set.n)
-        return usage_error("--%s makes a new model, and --from trains one further; give one of them",
-                           t->options.model ? "model" : "set");
-    strata_status status = strata_model_load(t->options.from, &t->model, &err);
-    if (status) return report(FAILING_DATA, status, &err);
-    t->sample = sample_of_model(t->model, &t->options.data);
-    int code = recall_data(t->model, t->sample, &t->train);
-    if (!code && !t->train.preprocessing)
-        code = usage_error("--from %s: it has no preprocessing, as it was not trained on data of your own", t->options.from);
-    return code ? code : freeze_layers(t);
-}
-
-/* Data first: the model is made for them, unless --from names one. */
-static int open_own_data(training *t) {
-    if (t->options.data.path) return usage_error("%s and --data %s: give the data once", t->name, t->options.data.path);
-    t->options.data.path = t->name;
-    if (t->options.freeze && !t->options.from)
-        return usage_error("--freeze keeps layers of a trained model; name it with --from");
-    int code = t->options.from ? open_from(t) : EXIT_OK;
-    if (!code) t->sample = own_sample();
-    if (!code) code = open_data(t->sample, &t->options.data, "train", &t->train);
-    if (!code && !t->model)
-        code = make_own_model(t->options.model, t->train.preprocessing, strata_dataset_size(t->train.dataset), &t->model);
-    return code ? code : apply_settings(&t->options.set, &t->model);
-}
+/* ---- all of it ---- */
 
 static int train(training *t) {
     t->options.data.seed = t->options.seed;
@@ -780,26 +378,31 @@ static int train(training *t) {
     if (!code && t->options.checkpoint) code = check_save("checkpoint", t->options.checkpoint);
     if (!code && t->options.log) code = run_log_check(t->options.log);
     if (!code && t->options.log) code = check_save("log", t->options.log);
+    if (!code && t->options.stop_after && !t->options.checkpoint)
+        code = usage_error("--stop-after ends a run that another one goes on with; give --checkpoint FILE");
     if (!code && t->options.log_every && !t->options.log)
         code = usage_error("--log-every says how often --log FILE gets a row");
-    if (!code) code = is_own_data(t->name) ? open_own_data(t) : open_named(t);
+    if (!code) code = open_what_is_trained(t);
     if (!code && t->options.write_model) code = write_model_json(t->model, t->options.write_model);
     if (!code) code = read_class_weights(t->options.class_weights, t);
     if (!code) code = set_precision(t->model, t->options.precision);
     if (!code && t->options.batch && t->options.global_batch) code = usage_error("give --batch or --global-batch, not both");
-    t->options.device.on_compile = on_compile;
+    t->options.device.on_compile = report_compile;
     t->options.device.user = &t->reporter;
     if (!code) code = open_strategy(&t->options.strategy, &t->options.device, &t->opened);
     t->strategy = t->opened.strategy;
-    if (!code) choose_defaults(t);
+    if (!code) choose_epochs_and_batch(t);
+    if (!code)
+        t->batch = t->options.global_batch ? t->options.global_batch
+                                           : t->options.batch * strata_strategy_num_replicas_in_sync(t->strategy);
     const double opening = now_seconds();
-    if (!code) code = open_all(t);
+    if (!code) code = open_all_data(t);
     t->data_seconds = now_seconds() - opening;
     if (!code && !t->options.json && t->opened.chief) print_start(t);
     fflush(stdout);
     if (!code) code = fit(t);
     progress_end(t->reporter.line);
-    if (!code && t->opened.chief) print_result(t);
+    if (!code && t->opened.chief && !t->paused) print_result(t);
     const int closed = run_log_close(&t->reporter.log);
     if (!code) code = closed;
     return code;
@@ -827,13 +430,16 @@ const command command_train = {
     .arguments = "DATA|MODEL.json|NAME",
     .summary = "train on data of your own, a model of your own, or a sample",
     .details =
-        "strata train flowers.csv                    a table: its last column, or --label, is learned\n"
-        "strata train photos/                        a folder with a folder of pictures for each class\n"
-        "strata train data.npz                       arrays x and y, or x_train, y_train, x_test, y_test\n"
-        "strata train MODEL.json --data DATA         a model of your own (strata help layers)\n"
-        "strata train --from M.strata more.csv       a trained model further\n",
+        "  strata train mnist --save m.strata     a sample, from the list below\n"
+        "  strata train flowers.csv               its last column, or --label, is learned\n"
+        "  strata train photos/                   a folder of pictures for each class\n"
+        "  strata train data.npz                  arrays x and y, or x_train, y_train\n"
+        "  strata train MODEL.json --data DATA    a model of your own: strata help layers\n"
+        "  strata train --from M.strata more.csv  a trained model further\n"
+        "  strata train photos/ --strategy mirrored --devices opencl:0,vulkan:0\n"
+        "  strata train mnist --log run.jsonl && strata plot run.jsonl\n",
     .print_more = print_samples,
-    .options = rows,
+    .options = train_rows,
     .least_arguments = 1,
     .most_arguments = 1,
     .run = run,

@@ -15,6 +15,20 @@ for command in devices train evaluate predict summary inspect data bench launch;
     quiet stderr
 done
 expect 0 "--learning-rate" help train
+for heading in data model training devices distribution output; do
+    check "help train has the group $heading" grep -qx "$heading" "$work/out"
+    check "the manual has the group $heading" sh -c "'$strata' help man | grep -qx '.I $heading'"
+done
+check "a group is no option to be completed" sh -c "! '$strata' completion bash | grep -q -- '--  '"
+
+# Help fits the terminal: no line is longer, in any command's, at either width. Only a word of its own may be.
+for width in 50 80; do
+    for command in "" train tune evaluate predict plot summary bench launch compile data; do
+        COLUMNS=$width "$strata" help $command >"$work/out" 2>"$work/err"
+        check "strata help $command at $width columns" awk -v w=$width \
+            'length($0) > w && NF > 1 { print; bad = 1 } END { exit bad }' "$work/out"
+    done
+done
 expect 0 "strata 0." --version
 
 expect 0 "wrong usage" help exit-codes

@@ -15,7 +15,7 @@
 
 static size_t build(unsigned char *out, const char *header, size_t n_data) {
     size_t n_header = strlen(header);
-    for (int i = 0; i < 8; i++) out[i] = (unsigned char)(n_header >> 8 * i);
+    for (int i = 0; i < 8; i++) out[i] = (unsigned char)((uint64_t)n_header >> 8 * i);
     memcpy(out + 8, header, n_header);
     for (size_t i = 0; i < n_data; i++) out[8 + n_header + i] = (unsigned char)i;
     return 8 + n_header + n_data;

@@ -404,11 +404,11 @@ Test(plugin_tables, costs_that_cannot_be_are_not_known) {
 }
 
 Test(plugin_tables, costs_that_break_a_rule_or_fail_are_errors) {
-    static const strata_plugin_costs tiny = {.size = 4}, empty = {.size = sizeof empty},
+    static const strata_plugin_costs tiny = {.size = 2}, empty = {.size = sizeof empty},
                                      failing = {.size = sizeof failing, .program = no_cost};
     strata_device_cost cost;
     cr_assert_eq(cost_of(&tiny, -1, &cost), STRATA_INTERNAL);
-    cr_assert(strstr(err.message, "\"costs\" says size 4"), "%s", err.message);
+    cr_assert(strstr(err.message, "\"costs\" says size 2"), "%s", err.message);
     cr_assert_eq(cost_of(&empty, -1, &cost), STRATA_INTERNAL);
     cr_assert(strstr(err.message, "NULL in the required slot program"), "%s", err.message);
     cr_assert_eq(cost_of(&failing, -1, &cost), STRATA_UNAVAILABLE);
@@ -418,10 +418,10 @@ Test(plugin_tables, costs_that_break_a_rule_or_fail_are_errors) {
 /* ---- rules ---- */
 
 Test(plugin_tables, tables_that_break_a_rule_are_refused) {
-    static const strata_plugin_steps negative = {.size = sizeof negative, .most = -1}, tiny = {.size = 4};
+    static const strata_plugin_steps negative = {.size = sizeof negative, .most = -1}, tiny = {.size = 2};
     static const strata_plugin_collectives sums = {.size = sizeof sums, .sum_dtypes = 1};
     expect_refused((struct tables){.steps = &negative}, "\"steps\" says -1 runs");
-    expect_refused((struct tables){.steps = &tiny}, "\"steps\" says size 4");
+    expect_refused((struct tables){.steps = &tiny}, "\"steps\" says size 2");
     expect_refused((struct tables){.collectives = &sums}, "no \"topology\"");
     strata_plugin_topology t = sound;
     t.core = 8;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/data/format/stream.h"
 
@@ -240,7 +241,7 @@ strata_status strata_csv_parse_first(const char *name, const void *bytes, size_t
 strata_status strata_csv_read(const char *path, char separator, strata_csv **out_csv, strata_error *err) {
     unsigned char *bytes;
     size_t n_bytes;
-    STRATA_TRY(strata_stream_read_file(path, (size_t)1 << 36, &bytes, &n_bytes, err));
+    STRATA_TRY(strata_stream_read_file(path, STRATA_BYTES_LIMIT(36), &bytes, &n_bytes, err));
     return parse(path, bytes, n_bytes, separator, NULL, 0, out_csv, err);
 }
 
@@ -250,7 +251,7 @@ strata_status strata_csv_parse_rows(const char *name, const void *bytes, size_t 
     unsigned char *copy = NULL;
     size_t n = 0;
     STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &stream, err));
-    strata_status status = strata_stream_read_all(stream, (size_t)1 << 36, &copy, &n, err);
+    strata_status status = strata_stream_read_all(stream, STRATA_BYTES_LIMIT(36), &copy, &n, err);
     strata_stream_destroy(stream);
     return status ? status : parse(name, copy, n, separator, columns, n_columns, out_csv, err);
 }

@@ -26,7 +26,7 @@ typedef struct idx_header {
     strata_dtype dtype;
     strata_shape shape;
     size_t header_bytes;
-    size_t data_bytes;
+    uint64_t data_bytes;
 } idx_header;
 
 static const struct {
@@ -90,7 +90,7 @@ static strata_status read_header(source *s, idx_header *out_header) {
                                4 + 4 * i, header.shape.dims[i]);
         }
     }
-    header.data_bytes = (size_t)elements * strata_dtype_bytes(header.dtype);
+    header.data_bytes = (uint64_t)elements * strata_dtype_bytes(header.dtype);
     *out_header = header;
     return STRATA_OK;
 }
@@ -100,16 +100,16 @@ static strata_status read_header(source *s, idx_header *out_header) {
 static strata_status check_size(const source *s, const idx_header *header) {
     const size_t bound = strata_stream_bound(s->stream);
     const bool is_plain = strata_stream_is_plain(s->stream);
-    size_t wanted = header->header_bytes + header->data_bytes;
+    const uint64_t wanted = header->header_bytes + header->data_bytes;
     const strata_shape_string shape = strata_shape_text(header->shape);
     if (is_plain && s->n_bytes != wanted) {
-        return strata_fail(s->err, STRATA_DATA, "%s: has %zu bytes, but its header %s %s needs %zu: it is %s", s->name,
+        return strata_fail(s->err, STRATA_DATA, "%s: has %zu bytes, but its header %s %s needs %" PRIu64 ": it is %s", s->name,
                            s->n_bytes, strata_dtype_name(header->dtype), shape.text, wanted,
                            s->n_bytes < wanted ? "cut off" : "too long");
     }
     if (!is_plain && wanted > bound) {
         return strata_fail(s->err, STRATA_DATA,
-                           "%s: its header %s %s needs %zu bytes, but %zu compressed bytes hold at most %zu", s->name,
+                           "%s: its header %s %s needs %" PRIu64 " bytes, but %zu compressed bytes hold at most %zu", s->name,
                            strata_dtype_name(header->dtype), shape.text, wanted, s->n_bytes, bound);
     }
     return STRATA_OK;
@@ -128,19 +128,21 @@ static void order_words(unsigned char *bytes, size_t n_bytes) {
 static strata_status read_elements(source *s, const idx_header *header, strata_array *array) {
     size_t n;
     unsigned char after;
-    STRATA_TRY(strata_stream_read(s->stream, array->data, header->data_bytes, &n, s->err));
+    STRATA_TRY(strata_stream_read(s->stream, array->data, (size_t)header->data_bytes, &n, s->err));
     if (n < header->data_bytes) {
-        return strata_fail(s->err, STRATA_DATA, "%s: ends at expanded byte %zu, but its header %s %s needs %zu: it is cut off",
-                           s->name, strata_stream_offset(s->stream), strata_dtype_name(header->dtype),
+        return strata_fail(s->err, STRATA_DATA,
+                           "%s: ends at expanded byte %zu, but its header %s %s needs %" PRIu64 ": it is cut off", s->name,
+                           strata_stream_offset(s->stream), strata_dtype_name(header->dtype),
                            strata_shape_text(header->shape).text, header->header_bytes + header->data_bytes);
     }
     STRATA_TRY(strata_stream_read(s->stream, &after, 1, &n, s->err)); /* also has the checksum looked at */
     if (n != 0) {
-        return strata_fail(
-            s->err, STRATA_DATA, "%s: goes on after expanded byte %zu, where its header %s %s ends: it is too long", s->name,
-            header->header_bytes + header->data_bytes, strata_dtype_name(header->dtype), strata_shape_text(header->shape).text);
+        return strata_fail(s->err, STRATA_DATA,
+                           "%s: goes on after expanded byte %" PRIu64 ", where its header %s %s ends: it is too long", s->name,
+                           header->header_bytes + header->data_bytes, strata_dtype_name(header->dtype),
+                           strata_shape_text(header->shape).text);
     }
-    if (strata_dtype_bytes(header->dtype) == 4) order_words(array->data, header->data_bytes);
+    if (strata_dtype_bytes(header->dtype) == 4) order_words(array->data, (size_t)header->data_bytes);
     return STRATA_OK;
 }
 
@@ -165,7 +167,7 @@ strata_status strata_idx_read(const char *path, strata_array *out_array, strata_
     *out_array = (strata_array){0};
     unsigned char *bytes;
     size_t n_bytes;
-    STRATA_TRY(strata_file_read(path, (size_t)1 << 43, &bytes, &n_bytes, err));
+    STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(43), &bytes, &n_bytes, err));
     strata_status status = strata_idx_parse(path, bytes, n_bytes, out_array, err);
     free(bytes);
     return status;

@@ -285,7 +285,7 @@ strata_status strata_npy_read(const char *path, strata_array *out_array, strata_
     *out_array = (strata_array){0};
     unsigned char *bytes;
     size_t n_bytes;
-    STRATA_TRY(strata_stream_read_file(path, (size_t)1 << 46, &bytes, &n_bytes, err));
+    STRATA_TRY(strata_stream_read_file(path, STRATA_BYTES_LIMIT(46), &bytes, &n_bytes, err));
     strata_status status = strata_npy_parse(path, bytes, n_bytes, out_array, err);
     free(bytes);
     return status;

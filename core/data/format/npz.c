@@ -204,7 +204,7 @@ strata_status strata_dataset_npz(const char *path, const char *features, const c
     size_t n_bytes;
     strata_array x = {0}, y = {0};
     strata_dataset *dataset = NULL;
-    STRATA_TRY(strata_file_read(path, (size_t)1 << 36, &bytes, &n_bytes, err));
+    STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(36), &bytes, &n_bytes, err));
     strata_status status = strata_npz_parse(path, bytes, n_bytes, features, &x, err);
     if (!status && labels) status = strata_npz_parse(path, bytes, n_bytes, labels, &y, err);
     free(bytes);

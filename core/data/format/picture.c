@@ -16,6 +16,8 @@
 #include <webp/decode.h>
 #endif
 
+#include "core/data/format/exif.h"
+
 enum { MOST_SIDE = 1 << 15, MOST_PIXELS = 1 << 26 };
 
 bool strata_picture_is_named(const char *path) {
@@ -193,6 +195,8 @@ static strata_status size_jpeg(const char *name, const unsigned char *bytes, siz
     if (!decoder) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
     strata_status status = size_with(name, bytes, n_bytes, decoder, out, err);
     tjDestroy(decoder);
+    if (strata_exif_orientation(bytes, n_bytes) >= 5)
+        *out = (strata_picture_size){.rows = out->columns, .columns = out->rows, .channels = out->channels};
     return status;
 }
 
@@ -207,6 +211,7 @@ static strata_status parse_jpeg(const char *name, const unsigned char *bytes, si
                                  channels == 1 ? TJPF_GRAY : TJPF_RGB, TJFLAG_ACCURATEDCT))
         status = damaged_jpeg(name, decoder, err);
     tjDestroy(decoder);
+    if (!status) status = strata_exif_turn(name, strata_exif_orientation(bytes, n_bytes), out, err);
     if (status) strata_array_finish(out);
     return status;
 }

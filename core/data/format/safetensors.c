@@ -193,7 +193,7 @@ strata_status strata_safetensors_read(const char *path, strata_safetensors *out_
     *out_file = (strata_safetensors){0};
     unsigned char *bytes;
     size_t n_bytes;
-    STRATA_TRY(strata_file_read(path, (size_t)1 << 46, &bytes, &n_bytes, err));
+    STRATA_TRY(strata_file_read(path, STRATA_BYTES_LIMIT(46), &bytes, &n_bytes, err));
     strata_status status = strata_safetensors_parse(path, bytes, n_bytes, out_file, err);
     if (status) {
         free(bytes);

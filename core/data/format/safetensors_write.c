@@ -9,10 +9,6 @@
 #include "core/data/format/safetensors.h"
 #include "core/data/format/safetensors_dtypes.h"
 
-#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "safetensors are little-endian and this code copies elements as they are"
-#endif
-
 static const char *file_dtype(strata_dtype dtype) {
     for (size_t i = 0; i < N_SAFETENSORS_DTYPES; i++) {
         if (safetensors_dtypes[i].dtype == dtype) return safetensors_dtypes[i].name;

@@ -15,7 +15,7 @@
 #include "core/data/format/stream.h"
 
 enum { LONGEST_PATH = 4096, TAR_BLOCK = 512 };
-static const size_t LARGEST_FILE = (size_t)1 << 33;
+static const size_t LARGEST_FILE = STRATA_BYTES_LIMIT(33);
 
 bool strata_tree_is_folder(const char *path) {
     struct stat info;
@@ -102,24 +102,25 @@ static strata_status skip(tar *t, size_t n, const char *what) {
 
 /* An octal field, padded with spaces and NULs, or base 256 when its first bit is set. False when it is neither or too large. */
 static bool read_number(const unsigned char *field, size_t n_field, size_t *out) {
-    size_t value = 0, i = 0;
+    uint64_t value = 0;
+    size_t i = 0;
     if (field[0] & 0x80) {
         value = field[0] & 0x7F;
         for (i = 1; i < n_field; i++) {
             if (value >> 55) return false;
             value = value << 8 | field[i];
         }
-        *out = value;
-        return true;
+        *out = (size_t)value;
+        return (size_t)value == value;
     }
     while (i < n_field && field[i] == ' ') i++;
     for (; i < n_field && field[i] >= '0' && field[i] <= '7'; i++) {
         if (value >> 60) return false;
-        value = value << 3 | (size_t)(field[i] - '0');
+        value = value << 3 | (uint64_t)(field[i] - '0');
     }
     while (i < n_field && (field[i] == ' ' || field[i] == 0)) i++;
-    *out = value;
-    return i == n_field;
+    *out = (size_t)value;
+    return i == n_field && (size_t)value == value;
 }
 
 /* The sum of the header's bytes with the field of the sum as spaces; old writers summed signed bytes. */

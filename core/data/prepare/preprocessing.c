@@ -201,8 +201,11 @@ static strata_status find_texts(strata_preprocessing *p, const strata_csv *csv, 
     p->subwords = opts->subwords;
     for (int i = 0; i < n; i++)
         if (!opts->texts && !is_text(&looks[i], n_usable ? WORDS_OF_TEXT : WORDS_OF_ONLY_TEXT))
-            strata_text_add(&found->left_out, "\nleft out \"%s\", which is no text; --columns names the columns to learn from",
-                            strata_csv_column(csv, places[i]));
+            strata_text_add(
+                &found->left_out,
+                "\nleft out \"%s\", which is no text: a model learns from texts or from other columns, and --columns "
+                "names those to learn from",
+                strata_csv_column(csv, places[i]));
     return STRATA_OK;
 }
 

@@ -5,13 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/data/format/csv.h"
 #include "core/data/format/stream.h"
 #include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
 
-static const size_t MOST_BYTES = (size_t)1 << 36;
+static const size_t MOST_BYTES = STRATA_BYTES_LIMIT(36);
 
 /* ---- what is no table ---- */
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/data/dataset.h"
 #include "core/data/format/stream.h"
@@ -69,7 +70,7 @@ static strata_status expand(const char *name, const void *bytes, size_t n_bytes,
                             strata_error *err) {
     strata_stream *stream;
     STRATA_TRY(strata_stream_create(name, bytes, n_bytes, &stream, err));
-    strata_status status = strata_stream_read_all(stream, (size_t)1 << 32, out_records, out_n, err);
+    strata_status status = strata_stream_read_all(stream, STRATA_BYTES_LIMIT(32), out_records, out_n, err);
     strata_stream_destroy(stream);
     if (status) return status;
     status = check_records(name, *out_records, *out_n, err);

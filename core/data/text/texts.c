@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/data/columns.h"
 #include "core/data/format/stream.h"
@@ -104,7 +105,7 @@ strata_status strata_texts_lines(const char *path, strata_texts **out_texts, str
     unsigned char *bytes = NULL;
     size_t n_bytes;
     strata_texts *texts = NULL;
-    STRATA_TRY(strata_stream_read_file(path, (size_t)1 << 36, &bytes, &n_bytes, err));
+    STRATA_TRY(strata_stream_read_file(path, STRATA_BYTES_LIMIT(36), &bytes, &n_bytes, err));
     strata_status status = strata_texts_create(path, NULL, 0, &texts, err);
     char *at = (char *)bytes, *end = at + n_bytes;
     for (int64_t line = 1; !status && at < end; line++) {

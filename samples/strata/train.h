@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What `strata train` is made of: what is trained on what (train_data.c), what is reported while it runs (train_report.c), and
+ * what stands at its end (train_result.c). train.c has the options and the order in which all of it happens. */
+#ifndef STRATA_SAMPLES_TRAIN_H
+#define STRATA_SAMPLES_TRAIN_H
+
+#include "own.h"
+#include "progress.h"
+#include "run_log.h"
+#include "samples.h"
+#include "scores.h"
+
+typedef struct train_options {
+    data_options data;
+    const char *model, *write_model, *from, *freeze;
+    text_list set;
+    bool augment;
+    const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log;
+    device_flags device;
+    strategy_flags strategy;
+    int64_t epochs, batch, global_batch, accumulate, together, seed;
+    int64_t patience, log_every, stop_after;
+    double learning_rate, validation_split;
+    bool json, scale_lr, log_device_placement, restore_best;
+} train_options;
+
+/* In the groups data, model, training, devices, distribution and output; of a train_options. */
+extern const option_row train_rows[];
+
+/* Replicas whose fallbacks are told of. */
+enum { MOST_FALLBACKS = 32 };
+
+/* Between the callbacks of a fit. */
+typedef struct reporter {
+    progress *line; /* NULL: stderr is no terminal */
+    run_log log;    /* its file is NULL: none */
+    int64_t log_every;
+    bool quiet, json, classifies;
+    int64_t patience, stop_after;
+    strata_model *model;
+    const char *checkpoint; /* NULL: none */
+    bool chief;             /* writes it */
+    double began;
+    /* Steps that may still wait for kernels to be compiled; seconds of this epoch that did; when a step was reported last. */
+    int settling;
+    int64_t waited; /* how many they were in this epoch */
+    double compiled, reported;
+    int epoch;    /* of the newest step */
+    int64_t step; /* in it */
+} reporter;
+
+/* What one run of the command holds, freed together. */
+typedef struct training {
+    train_options options;
+    const sample *sample;
+    const char *name; /* as the user gave it */
+    opened_strategy opened;
+    strata_strategy *strategy; /* of `opened` */
+    strata_model *model;
+    int64_t batch; /* of all replicas */
+    strata_auto_shard auto_shard;
+    sample_data train, test, validation;
+    fallback_report fallbacks[MOST_FALLBACKS];
+    scores test_scores;    /* of own data */
+    double *class_weights; /* NULL: 1 each */
+    int n_class_weights;
+    strata_history history;
+    strata_metrics test_metrics;
+    strata_metrics val_metrics; /* of the weights that the model ended with */
+    char sha256[65];
+    bool replicas_equal;
+    bool paused;             /* by --stop-after: there is no result yet */
+    double began, fit_began; /* seconds, of the command and of the fit */
+    reporter reporter;
+    double data_seconds; /* what reading the data took, between the two */
+} training;
+
+/* ---- train_data.c ---- */
+/* The model, and the training part of data of the user's own, which the model is made for. */
+int open_what_is_trained(training *t);
+/* All parts of the data. */
+int open_all_data(training *t);
+/* Epochs, and the batch of one replica, where no option says them. */
+void choose_epochs_and_batch(training *t);
+
+/* ---- train_report.c ---- */
+/* Callbacks of the device's compiler and of fit; `user` is a reporter. */
+void report_compile(const strata_compile_progress *compile, void *user);
+STRATA_MUST_USE strata_status report_progress(const strata_progress *p, void *user, strata_error *err);
+/* From here on Ctrl-C ends the fit after its step, and a second one the process. tells: the first one is answered on stderr. */
+void obey_interrupts(bool tells);
+bool was_interrupted(void);
+
+/* ---- train_result.c ---- */
+/* One line before the training: what is trained on which device, and what the data are. */
+void print_start(const training *t);
+/* Of the weights that the model ended with; text or, with --json, one object. */
+void print_result(const training *t);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is trained on what: the model that the user names or that is made for the data, and the parts of the data. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train.h"
+
+/* ---- the model ---- */
+
+/* A sample, or a model of the user's own. */
+static int open_named(training *t) {
+    const char *alone = t->options.model ? "model" : t->options.from ? "from" : NULL;
+    if (alone)
+        return usage_error("--%s is for data of your own, strata train DATA --%s %s; \"%s\" is no file or folder of data",
+                           alone, alone, t->options.model ? t->options.model : t->options.from, t->name);
+    int code = open_model(t->name, false, &t->model);
+    if (!code) code = check_ports(t->name, t->model);
+    if (!code) code = apply_settings(&t->options.set, &t->model);
+    if (!code) t->sample = sample_of_model(t->model, &t->options.data);
+    return code;
+}
+
+/* The layers that --freeze names stay as the file has them. */
+static int freeze_layers(training *t) {
+    strata_error err = {0};
+    strata_status status = STRATA_OK;
+    char *names = t->options.freeze ? strdup(t->options.freeze) : NULL, *rest = names;
+    for (char *name = strsep(&rest, ","); name && !status; name = strsep(&rest, ","))
+        status = strata_model_freeze(t->model, name, &err);
+    free(names);
+    return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
+}
+
+/* The model of --from, whose preprocessing the data go through. */
+static int open_from(training *t) {
+    strata_error err = {0};
+    if (t->options.model || t->options.set.n)
+        return usage_error("--%s makes a new model, and --from trains one further; give one of them",
+                           t->options.model ? "model" : "set");
+    strata_status status = strata_model_load(t->options.from, &t->model, &err);
+    if (status) return report(FAILING_DATA, status, &err);
+    t->sample = sample_of_model(t->model, &t->options.data);
+    int code = recall_data(t->model, t->sample, &t->train);
+    if (!code && !t->train.preprocessing)
+        code = usage_error("--from %s: it has no preprocessing, as it was not trained on data of your own", t->options.from);
+    return code ? code : freeze_layers(t);
+}
+
+/* Data first: the model is made for them, unless --from names one. */
+static int open_own_data(training *t) {
+    if (t->options.data.path) return usage_error("%s and --data %s: give the data once", t->name, t->options.data.path);
+    t->options.data.path = t->name;
+    if (t->options.freeze && !t->options.from)
+        return usage_error("--freeze keeps layers of a trained model; name it with --from");
+    int code = t->options.from ? open_from(t) : EXIT_OK;
+    if (!code) t->sample = own_sample();
+    if (!code) code = open_data(t->sample, &t->options.data, "train", &t->train);
+    if (!code && !t->model)
+        code = make_own_model(t->options.model, t->train.preprocessing, strata_dataset_size(t->train.dataset), &t->model);
+    return code ? code : apply_settings(&t->options.set, &t->model);
+}
+
+int open_what_is_trained(training *t) {
+    return is_own_data(t->name) ? open_own_data(t) : open_named(t);
+}
+
+void choose_epochs_and_batch(training *t) {
+    enum { EPOCHS = 5, BATCH = 64 };
+    int64_t epochs = t->sample->epochs ? t->sample->epochs : EPOCHS, batch = t->sample->batch ? t->sample->batch : BATCH;
+    if (t->train.dataset) own_defaults(t->train.preprocessing, strata_dataset_size(t->train.dataset), &epochs, &batch);
+    if (!t->options.epochs) t->options.epochs = epochs;
+    if (!t->options.batch) t->options.batch = batch;
+}
+
+/* ---- the parts of the data ---- */
+
+/* What was learned of the training data, for the part that is opened next. */
+static void hand_on(sample_data *from, sample_data *to) {
+    to->tokenizer = from->tokenizer;
+    to->preprocessing = from->preprocessing;
+    to->rest = from->rest;
+    to->split = from->split;
+    from->tokenizer = NULL;
+    from->preprocessing = NULL;
+    from->rest = NULL;
+}
+
+static int split_validation(training *t) {
+    strata_error err = {0};
+    strata_dataset *first = NULL;
+    const strata_split_options opts = {.seed = (uint64_t)t->options.seed};
+    strata_status status =
+        strata_dataset_split(t->train.dataset, t->options.validation_split, &opts, &first, &t->validation.dataset, &err);
+    if (status) return report(FAILING_USAGE, strata_fail_in(&err, status, "--validation-split"), &err);
+    strata_dataset_destroy(t->train.dataset);
+    t->train.dataset = first;
+    return EXIT_OK;
+}
+
+static int open_validation(training *t) {
+    data_options options = t->options.data;
+    if (t->options.validation_split > 0) return split_validation(t);
+    if (!t->options.validation) return EXIT_OK;
+    options.path = t->options.validation;
+    t->validation.whole = true;
+    strata_dataset *rest = t->train.rest; /* which is for testing */
+    t->train.rest = NULL;
+    hand_on(&t->train, &t->validation);
+    const int code = open_data(t->sample, &options, "test", &t->validation);
+    hand_on(&t->validation, &t->train);
+    t->train.rest = rest;
+    return code;
+}
+
+static strata_flip_crop own_augment = {.flip = true, .padding = 2};
+
+/* A tokenizer is made from the training texts, a preprocessing from own data; both are saved with the model. */
+int open_all_data(training *t) {
+    strata_error err = {0};
+    describe_inputs(t->model, &t->train);
+    describe_inputs(t->model, &t->validation);
+    describe_inputs(t->model, &t->test);
+    int code = t->train.dataset ? EXIT_OK : open_data(t->sample, &t->options.data, "train", &t->train);
+    if (!code) code = open_validation(t);
+    if (code) return code;
+    hand_on(&t->train, &t->test);
+    code = open_data(t->sample, &t->options.data, "test", &t->test);
+    if (!code) code = fit_model_to_data(t->sample, &t->train, &t->model);
+    if (code) return code;
+    strata_status status =
+        t->test.preprocessing ? strata_model_set_preprocessing(t->model, t->test.preprocessing, &err) : STRATA_OK;
+    if (!status && t->test.tokenizer) status = strata_model_set_tokenizer(t->model, t->test.tokenizer, &err);
+    strata_flip_crop *augment = t->options.augment ? &own_augment : t->sample->augment;
+    if (!status && augment) {
+        status = strata_dataset_keep_bytes(t->train.dataset, &err);
+        if (!status) status = strata_dataset_shuffle(&t->train.dataset, NULL, &err); /* a pipeline has an order of its own */
+        if (!status) status = strata_dataset_map(&t->train.dataset, strata_augment_flip_crop, augment, NULL, &err);
+    }
+    if (status) return report(FAILING_DATA, status, &err);
+    int64_t n = strata_dataset_size(t->train.dataset);
+    if (t->batch > n && !t->options.json && t->opened.chief)
+        fprintf(stderr, "strata: the batch of %lld is all of the %lld examples\n", (long long)t->batch, (long long)n);
+    return EXIT_OK;
+}

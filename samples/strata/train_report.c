@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a training shows and writes while it runs: its line of progress, a line an epoch, the log, checkpoints; and Ctrl-C. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "train.h"
+
+/* ---- Ctrl-C: the first ends the fit after its step, the second ends the process ---- */
+
+static volatile sig_atomic_t interrupted, tells_of_interrupt;
+
+static void on_interrupt(int signal_number) {
+    static const char text[] = "\nstrata: finishing this step; Ctrl-C once more ends at once\n";
+    interrupted = 1;
+    signal(signal_number, SIG_DFL);
+    if (tells_of_interrupt && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
+}
+
+bool was_interrupted(void) {
+    return interrupted;
+}
+
+void obey_interrupts(bool tells) {
+    tells_of_interrupt = tells;
+    signal(SIGINT, on_interrupt);
+}
+
+/* ---- between the callbacks of a fit ---- */
+
+/* Drivers compile on when kernels run for the first time, so some steps behind this do not count where speed is reported. */
+void report_compile(const strata_compile_progress *compile, void *user) {
+    reporter *r = user;
+    enum { SETTLING_STEPS = 4 };
+    r->settling = SETTLING_STEPS;
+    progress_compile(r->line, compile);
+}
+
+static void print_epoch(const reporter *r, const strata_progress *p, double rate) {
+    printf("epoch %d/%d  loss %.4g", p->epoch + 1, p->epochs, p->metrics.loss);
+    if (r->classifies) printf("  accuracy %.4f", p->metrics.accuracy);
+    print_more(&p->metrics, "");
+    if (p->validation.examples) printf("  val_loss %.4g", p->validation.loss);
+    if (p->validation.examples && r->classifies) printf("  val_accuracy %.4f", p->validation.accuracy);
+    print_more(&p->validation, "val_");
+    printf("  %.0f samples/s  %.2f s\n", rate, p->epoch_seconds);
+    if (*p->stop && p->epoch + 1 < p->epochs)
+        printf("val_loss has not fallen for %lld epochs: the training ends\n", (long long)r->patience);
+    fflush(stdout);
+}
+
+/* The norm of all parameters; NaN where it could not be read. */
+static double weight_norm(strata_model *model) {
+    double square = 0;
+    for (int i = 0; i < strata_model_n_parameters(model); i++) {
+        const strata_parameter parameter = strata_model_parameter(model, i);
+        strata_array value = {0};
+        if (parameter.state) continue;
+        bool read = !strata_array_create(STRATA_DTYPE_F32, parameter.shape, &value, NULL);
+        if (read) read = !strata_model_get_parameter(model, i, &value, NULL);
+        for (int64_t k = 0; read && k < strata_shape_elements(parameter.shape); k++)
+            square += (double)((float *)value.data)[k] * (double)((float *)value.data)[k];
+        strata_array_finish(&value);
+        if (!read) return NAN;
+    }
+    return sqrt(square);
+}
+
+static void report_epoch(reporter *r, const strata_progress *p) {
+    const double counted = p->epoch_seconds - r->compiled;
+    const double seconds = counted > 0 && r->waited < p->step ? counted : p->epoch_seconds;
+    const double steps = seconds < p->epoch_seconds ? (double)(p->step - r->waited) / (double)p->step : 1;
+    run_log_more more = {.weight_norm = NAN, .samples_per_s = steps * (double)p->metrics.examples / seconds};
+    r->compiled = 0;
+    r->waited = r->settling = 0;
+    if (!r->chief) return;
+    progress_hide(r->line);
+    if (r->log.file) more.weight_norm = weight_norm(r->model);
+    if (r->log.file) run_log_add(&r->log, p, &more);
+    if (r->json) run_log_print_epoch(p, &more, r->classifies, now_seconds() - r->began);
+    if (!r->quiet) print_epoch(r, p, more.samples_per_s);
+}
+
+static void report_step(reporter *r, const strata_progress *p) {
+    const double now = now_seconds();
+    r->step = p->step;
+    r->epoch = p->epoch;
+    if (r->settling) {
+        r->compiled += now - r->reported;
+        r->settling--;
+        r->waited++;
+    }
+    if (r->log.file && p->total_step % r->log_every == 0) run_log_add(&r->log, p, &(run_log_more){NAN, NAN});
+}
+
+strata_status report_progress(const strata_progress *p, void *user, strata_error *err) {
+    reporter *r = user;
+    if (p->epoch_end)
+        report_epoch(r, p);
+    else
+        report_step(r, p);
+    progress_step(r->line, p);
+    r->reported = now_seconds();
+    if (p->epoch_end && r->checkpoint && p->epoch + 1 < p->epochs && !*p->stop)
+        STRATA_TRY(strata_model_save_checkpoint(r->model, p->epoch + 1, r->chief ? r->checkpoint : NULL, err));
+    if (interrupted || (p->epoch_end && p->epoch + 1 == r->stop_after)) *p->stop_now = true;
+    return STRATA_OK;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a training says at its beginning and at its end. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train.h"
+
+/* What the data are, when they do not say it by themselves. */
+static void print_source(const training *t) {
+    const char *source = strata_dataset_source(t->train.dataset);
+    if (t->test.preprocessing) {
+        printf("\n");
+        print_own(&t->options.data, &t->test, t->train.dataset, t->test.dataset);
+        return;
+    }
+    if (!t->options.data.path) printf(", with %s", t->sample->made);
+    printf("\n");
+    if (*source) printf("%s\n", source);
+}
+
+/* "mnist on opencl:0 (a processor)", "mnist: mirrored on opencl:0, vulkan:0: as asked for" */
+void print_start(const training *t) {
+    const strata_device_info *info = strata_device_get_info(strata_strategy_device(t->strategy, 0));
+    if (t->options.strategy.name || t->options.strategy.devices)
+        printf("%s: %s", t->name, strata_strategy_choice(t->strategy));
+    else
+        printf("%s on %s (%s)", t->name, info->id, info->name);
+    print_source(t);
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median of the epochs after the first, which compiles kernels; of a single epoch, its own time. */
+static double median_epoch(const strata_history *h) {
+    int first = h->n_epochs > 1 ? 1 : 0, n = h->n_epochs - first;
+    double *sorted = malloc((size_t)n * sizeof *sorted);
+    if (!sorted) return h->epoch_seconds[first];
+    memcpy(sorted, h->epoch_seconds + first, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, ascending);
+    double median = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+    free(sorted);
+    return median;
+}
+
+/* Of all replicas of this process. */
+static void print_fallbacks(const training *t) {
+    double copies = 0, bytes = 0;
+    int n_host = 0;
+    for (int r = 0; r < MOST_FALLBACKS; r++) {
+        n_host += t->fallbacks[r].n_host;
+        copies += t->fallbacks[r].copies;
+        bytes += t->fallbacks[r].bytes;
+    }
+    if (t->options.device.allow_fallback)
+        printf(",\"host_nodes\":%d,\"copies_per_step\":%.1f,\"copy_bytes_per_step\":%.0f", n_host, copies, bytes);
+}
+
+static void print_strategy(const training *t) {
+    const int n = strata_strategy_num_local_replicas(t->strategy);
+    const strata_communication_totals c = strata_model_communication(t->model);
+    printf(",\"strategy\":\"%s\",\"devices\":[", strata_strategy_name(t->strategy));
+    for (int r = 0; r < n; r++) {
+        if (r) printf(",");
+        print_json_string(strata_device_get_info(strata_strategy_device(t->strategy, r))->id);
+    }
+    printf("],\"replicas\":%d,\"replica_weights_equal\":%s,\"imbalance\":%.4f",
+           strata_strategy_num_replicas_in_sync(t->strategy), t->replicas_equal ? "true" : "false", c.imbalance);
+    printf(",\"comm_s\":%.6f,\"comm_hidden\":%.4f,\"comm_bytes_per_step\":%.0f", c.seconds, c.hidden, c.bytes_per_step);
+    if (strata_strategy_num_workers(t->strategy) > 1) printf(",\"wire_bytes_per_step\":%.0f", c.wire_bytes_per_step);
+    print_fallbacks(t);
+}
+
+/* " and 2 other workers, 407 kB sent a step, 12 % of its exchange hidden" */
+static void print_workers(const training *t) {
+    const int others = strata_strategy_num_workers(t->strategy) - 1;
+    const strata_communication_totals c = strata_model_communication(t->model);
+    if (others > 0)
+        printf(" and %d other worker%s, %sB sent a step, %.0f %% of its exchange hidden", others, others == 1 ? "" : "s",
+               readable(c.wire_bytes_per_step).text, 100 * c.hidden);
+}
+
+/* "best epoch 3, whose weights were kept: val_loss 0.21" */
+static void print_best(const training *t) {
+    const strata_history *h = &t->history;
+    if (!t->validation.dataset || h->best_epoch < 0) return;
+    printf("best epoch %d", h->best_epoch + 1);
+    if (t->options.restore_best) printf(", whose weights were kept: val_loss %.4g", t->val_metrics.loss);
+    printf("\n");
+}
+
+static void print_validation_json(const training *t) {
+    const strata_history *h = &t->history;
+    if (!h->validation) return;
+    printf(",\"val_loss\":");
+    print_json_number(t->val_metrics.loss, "%.9g");
+    printf(",\"val_accuracy\":%.6f,\"val_losses\":[", t->val_metrics.accuracy);
+    for (int i = 0; i < h->n_epochs; i++) {
+        if (i) printf(",");
+        print_json_number(h->validation[i].loss, "%.9g");
+    }
+    printf("],\"best_epoch\":%d", h->best_epoch + 1);
+}
+
+void print_result(const training *t) {
+    const strata_history *h = &t->history;
+    double epoch_s = median_epoch(h), rate = (double)strata_dataset_size(t->train.dataset) / epoch_s;
+    if (!t->options.json) {
+        print_best(t);
+        print_metrics(t->model, &t->test_metrics);
+        print_more(&t->test_metrics, "");
+        printf(", %.0f samples/s on", rate);
+        for (int r = 0; r < strata_strategy_num_local_replicas(t->strategy); r++)
+            printf("%s %s", r ? "," : "", strata_device_get_info(strata_strategy_device(t->strategy, r))->id);
+        print_workers(t);
+        printf("\n");
+        print_confusion(t->model);
+        print_number_scores(&t->test_scores);
+        print_hint(&t->test_scores, t->sample, t->test.preprocessing);
+        if (t->options.save) printf("saved %s\n", t->options.save);
+        return;
+    }
+    printf("{\"event\":\"result\",\"sample\":");
+    print_json_string(strata_model_label(t->model)[0] ? strata_model_label(t->model) : t->name);
+    print_strategy(t);
+    printf(",\"workers\":%d,\"batch\":%lld,\"epochs\":%d,\"steps\":%lld", strata_strategy_num_workers(t->strategy),
+           (long long)t->batch, h->n_epochs, (long long)h->n_steps);
+    printf(",\"data_s\":%.4f,\"start_to_first_step_s\":%.4f", t->data_seconds, t->fit_began - t->began + h->first_step_seconds);
+    printf(",\"precision\":\"%s\",\"steps_skipped\":%lld", precision_of(t->model), (long long)h->n_skipped);
+    printf(",\"first_step_s\":%.4f,\"epoch_s\":%.6f,\"samples_per_s\":%.1f,\"losses\":[", h->first_step_seconds, epoch_s, rate);
+    for (int i = 0; i < h->n_losses; i++) printf("%s%.9g", i ? "," : "", (double)h->losses[i]);
+    const strata_metrics *trained = &h->epochs[h->n_epochs - 1], *tested = &t->test_metrics;
+    printf("],\"loss\":%.9g,\"train_loss\":%.9g,\"train_accuracy\":%.6f", trained->loss, trained->loss, trained->accuracy);
+    printf(",\"accuracy\":%.6f,\"test_accuracy\":%.6f,\"test_examples\":%lld,\"test_loss\":", tested->accuracy,
+           tested->accuracy, (long long)tested->examples);
+    print_json_number(tested->loss, "%.9g");
+    print_validation_json(t);
+    print_more_json(t->model, &t->test_metrics);
+    print_scores_json(&t->test_scores, t->sample, t->test.preprocessing);
+    printf(",\"weights_sha256\":\"%s\",\"peak_rss_mib\":%lld}\n", t->sha256, (long long)peak_rss_mib());
+}

@@ -1,0 +1,133 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# strata tune: the search, its journal, going on after a kill, the command that it prints, and what it says to wrong options.
+. "$(dirname "$0")/support.sh"
+
+python3 - "$work" <<'END'
+import random, sys
+random.seed(3)
+rows = []
+for i in range(240):
+    kind = i % 3
+    rows.append("%.3f,%.3f,%.3f,%s" % (random.gauss(kind, 0.5), random.gauss(-kind, 0.7), random.gauss(0, 1), "abc"[kind]))
+open(sys.argv[1] + "/t.csv", "w").write("p,q,r,kind\n" + "\n".join(rows) + "\n")
+open(sys.argv[1] + "/n.csv", "w").write("p,y\n" + "\n".join("%d,%.2f" % (i, 2.5 * i + 0.25) for i in range(60)) + "\n")
+END
+
+rows_in() { if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi; }
+
+# A random search: every trial to its end, reproducible, with the defaults of the model.
+expect 0 "optimizer.learning_rate" tune "$work/t.csv" --device host --trials 4 --search random --epochs 3 --seed 5
+stdout "layers.0.units"
+stdout "train with them:"
+expect 0 '"event":"result"' tune "$work/t.csv" --device host --trials 4 --search random --epochs 3 --seed 5 --json
+cp "$work/out" "$work/first"
+json 'r["trials"] == 4 and r["failed"] == 0 and r["best"]["epochs"] == 3 and 0 < r["best"]["val_loss"] < 3'
+expect 0 '"event":"result"' tune "$work/t.csv" --device host --trials 4 --search random --epochs 3 --seed 5 --json
+check "the same seed gives the same trials" python3 - "$work/first" "$work/out" <<'END'
+import json, sys
+a, b = ([json.loads(line) for line in open(name)] for name in sys.argv[1:])
+for x, y in zip(a, b, strict=True):
+    for row in (x, y):
+        row.pop("seconds", None), row.get("best", {}).pop("seconds", None)
+    assert x == y, (x, y)
+rates = [row["settings"]["optimizer.learning_rate"] for row in a[:-1]]
+assert len(set(rates)) == 4 and all(1e-4 <= rate <= 1e-2 for rate in rates), rates
+losses = [row["val_loss"] for row in a[:-1]]
+assert a[-1]["best"]["val_loss"] == min(losses), losses
+END
+
+# The command that it prints trains to the same loss, to the bit.
+command=$(tail -n 1 "$work/first" | python3 -c "import json, sys; print(json.loads(sys.stdin.read())['command'])")
+best=$(tail -n 1 "$work/first" | python3 -c "import json, sys; print(json.loads(sys.stdin.read())['best']['val_loss'])")
+# shellcheck disable=SC2086 # words
+(cd "$work" && eval "\"$strata\" ${command#strata } --json" >"$work/out" 2>"$work/err")
+json "abs(min(r['val_losses']) - $best) < 1e-7"
+check "the command saves the model" test -s "$work/best.strata"
+
+# Halving: nine trials one epoch, three of them three, one nine. A killed search goes on without the trials that are done.
+"$strata" tune "$work/t.csv" --device host --trials 9 --epochs 9 --json --log "$work/whole.jsonl" >"$work/whole" 2>"$work/err"
+check "halving trains 9, 3 and 1" python3 - "$work/whole" <<'END'
+import collections, json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert collections.Counter(row["epochs"] for row in rows[:-1]) == {1: 9, 3: 3, 9: 1}, rows
+END
+for rows in 2 7 11; do
+    rm -rf "$work/cut.jsonl" "$work/cut.jsonl.trials"
+    "$strata" tune "$work/t.csv" --device host --trials 9 --epochs 9 --json --log "$work/cut.jsonl" >"$work/out" 2>"$work/err" &
+    tuner=$!
+    tries=0
+    while [ "$(rows_in "$work/cut.jsonl")" -lt $rows ] && [ $tries -lt 600 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+    kill -KILL $tuner
+    wait $tuner 2>/dev/null
+    printf '{"event":"trial","tr' >>"$work/cut.jsonl" # a line that is not whole
+    expect 0 '"event":"result"' tune "$work/t.csv" --device host --trials 9 --epochs 9 --json --log "$work/cut.jsonl"
+    check "killed after $rows rows it ends as the one that was not, and repeats no trial" python3 - "$work" <<'END'
+import json, sys
+whole, cut = ([json.loads(line) for line in open(sys.argv[1] + "/" + name)] for name in ("whole.jsonl", "cut.jsonl"))
+keys = ("trial", "epochs", "settings", "val_loss", "best_epoch")
+told = [[tuple(json.dumps(row[key]) for key in keys) for row in rows[1:]] for rows in (whole, cut)]
+assert sorted(told[0]) == sorted(told[1]) and len(set(told[1])) == len(told[1]), told
+END
+done
+expect 0 "goes on from" tune "$work/t.csv" --device host --trials 9 --epochs 9 --log "$work/cut.jsonl"
+expect 3 "its seed was 0 and is now 4" tune "$work/t.csv" --device host --trials 9 --epochs 9 --log "$work/cut.jsonl" --seed 4
+expect 3 "it is not the journal of strata tune" tune "$work/t.csv" --device host --log "$work/t.csv"
+check "a file that is no journal stays as it is" grep -q "p,q,r,kind" "$work/t.csv"
+
+# Ctrl-C: what was begun is kept.
+rm -rf "$work/cut.jsonl" "$work/cut.jsonl.trials"
+"$strata" tune "$work/t.csv" --device host --trials 9 --epochs 40 --log "$work/cut.jsonl" >"$work/out" 2>"$work/err" &
+tuner=$!
+tries=0
+while [ "$(rows_in "$work/cut.jsonl")" -lt 2 ] && [ $tries -lt 600 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+kill -INT $tuner
+wait $tuner
+check "an interrupted search ends with exit code 130" test $? = 130
+stderr "the same command goes on from"
+
+# Ranges of the user's own; two trials side by side; a trial that fails is told of and the others go on.
+expect 0 "best: trial" tune "$work/t.csv" --devices host,host --trials 4 --epochs 2 --search random \
+    --set "layers.0.units=8|16" --set "batch=8..64" --set "optimizer.learning_rate=1e-3..1e-1" --set optimizer.name=sgd
+stdout "on host, host"
+stdout "optimizer.name"
+expect 0 "val_loss" tune "$work/n.csv" --device host --trials 2 --epochs 2 --validation "$work/n.csv"
+expect 0 " failed" tune "$work/t.csv" --device host --trials 6 --epochs 1 --set "optimizer.learning_rate=1e-3|1e35" \
+    --set layers.0.units=8
+
+# A sample, and a model of the user's own.
+expect 0 "best: trial" tune regression --device host --trials 2 --epochs 1
+expect 0 "best: trial" tune mnist --device host --trials 2 --epochs 1 --set "layers.1.units=8|16"
+"$strata" train "$work/t.csv" --device host --epochs 1 --write-model "$work/m.json" >"$work/out" 2>"$work/err"
+expect 0 "best: trial" tune "$work/m.json" --data "$work/t.csv" --device host --trials 2 --epochs 1
+
+# What it says to wrong options.
+expect 2 "a range is LEAST..MOST" tune "$work/t.csv" --set "batch=..5"
+expect 2 "must be less than" tune "$work/t.csv" --set "optimizer.learning_rate=1e-2..1e-4"
+expect 2 "a choice is empty" tune "$work/t.csv" --set "layers.0.units=8||16"
+expect 3 'there is no activation "no_such_one"' tune "$work/t.csv" --set "layers.0.activation=relu|no_such_one"
+expect 2 "0 to 4" tune "$work/t.csv" --set "layers.9.units=8|16"
+expect 2 "is given twice" tune "$work/t.csv" --set batch=8 --set batch=9
+expect 2 "it is random or halving" tune "$work/t.csv" --search grid
+expect 2 "are no classes" tune "$work/n.csv" --objective accuracy
+expect 2 "both say what it is" tune "$work/t.csv" --batch 8 --set "batch=8|16"
+expect 2 "give a file" tune - --trials 2
+expect 2 "Did you mean --trials?" tune "$work/t.csv" --trails 3
+expect 3 "nothing.csv" tune "$work/nothing.csv"
+expect 4 'there is no "opencl:77"' tune "$work/t.csv" --devices opencl:77
+expect 2 "give --checkpoint" train "$work/t.csv" --device host --stop-after 1
+
+# train's own half of it: a run that is ended behind an epoch and gone on with gives the bits of one that was not.
+expect 0 "paused after epoch 2" train "$work/t.csv" --device host --epochs 4 --checkpoint "$work/c" --stop-after 2
+expect 0 '"event":"result"' train "$work/t.csv" --device host --epochs 4 --checkpoint "$work/c" --json
+tail -n 1 "$work/out" >"$work/first"
+expect 0 '"event":"result"' train "$work/t.csv" --device host --epochs 4 --json
+json "r['weights_sha256'] == json.load(open('$work/first'))['weights_sha256']"
+finish
