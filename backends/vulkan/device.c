@@ -117,7 +117,8 @@ void strata_vulkan_close_and_report(strata_device *base, vulkan_messages *out_me
     strata_tuner_destroy(device->tuner);
     if (!strata_vulkan_is_idle(device)) return; /* the driver still uses all of it: leaving memory behind is the lesser harm */
     if (device->handle) {
-        vk->DeviceWaitIdle(device->handle);
+        /* A driver whose device failed while it was opened may crash in here: RADV without hardware has no such function. */
+        if (device->last_ticket > 0) vk->DeviceWaitIdle(device->handle);
         strata_vulkan_buffer_free(device, device->upload_staging);
         strata_vulkan_buffer_free(device, device->download_staging);
         strata_vulkan_buffer_free(device, device->nothing);
@@ -313,4 +314,4 @@ static strata_status vulkan_list(strata_device_list *list, strata_error *err) {
 }
 
 extern const strata_backend strata_backend_vulkan;
-const strata_backend strata_backend_vulkan = {.name = "vulkan", .list = vulkan_list, .open = vulkan_open};
+const strata_backend strata_backend_vulkan = {.name = "vulkan", .is_tried = true, .list = vulkan_list, .open = vulkan_open};

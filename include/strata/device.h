@@ -67,8 +67,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_plugin_load(const char *text, st
 typedef void strata_plugin_log(const char *message);
 STRATA_API void strata_plugin_set_log(strata_plugin_log *take);
 
-/* Every device of every backend, those that cannot be opened too (`skipped` says why); a backend without loader or driver is
- * one row with id "opencl" or "vulkan" and a reason. The host is always there; the device "null", which computes
+/* Every device of every backend, those that cannot be opened too (`skipped` says why: OpenCL's and Vulkan's devices are opened
+ * and closed again to know); a backend without loader or driver is one row with id "opencl" or "vulkan" and a reason. The host is always there; the device "null", which computes
  * nothing, can be opened and is never listed. Caller frees with strata_devices_free.
  * Thread: one at a time in a process, with strata_device_open: drivers start up in here, and not all can do it twice at
  * once. */
@@ -113,9 +113,8 @@ typedef struct strata_device_options {
 } strata_device_options;
 
 /* Opens the device that `which` names: an id ("opencl:0", "host"), a backend and part of a name ("opencl:intel"), part of a
- * name
- * ("radeon"), or NULL for the best one (highest class, then most memory). opts may be NULL. Fails: UNAVAILABLE with the list of
- * devices there are. Thread: a device and all made on it belong to one thread at a time. */
+ * name ("radeon"), or NULL for the best one that opens (highest class, then most memory). opts may be NULL. Fails: UNAVAILABLE
+ * with the list of devices there are. Thread: a device and all made on it belong to one thread at a time. */
 STRATA_API STRATA_MUST_USE strata_status strata_device_open(const char *which, const strata_device_options *opts,
                                                             strata_device **out_device, strata_error *err);
 STRATA_API void strata_device_close(strata_device *device); /* after all made on it is destroyed; NULL is fine */
