@@ -181,6 +181,7 @@ strata_status strata_device_open(const char *which, const strata_device_options 
     if (!status && opts) {
         (*out_device)->on_compile = opts->on_compile;
         (*out_device)->on_compile_user = opts->user;
+        (*out_device)->on_warning = opts->on_warning;
     }
     if (!status && opts && opts->fallback_to_host) status = add_fallback(out_device, err);
     strata_devices_free(rows);

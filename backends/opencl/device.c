@@ -110,6 +110,7 @@ static void wait_for_workers(const opencl_device *device) {
 static void close_device(strata_device *base) {
     opencl_device *device = (opencl_device *)base;
     strata_tuner_destroy(device->tuner);
+    strata_checks_destroy(device->limits.checks);
     if (base->trace) {
         const strata_status ended = strata_opencl_set_trace(base, NULL, 0, NULL);
         (void)ended;
@@ -253,6 +254,7 @@ strata_status strata_opencl_open(const strata_device_info *info, const strata_de
     strata_cache_open(&device->cache, opts, &device->base.info);
     if (opts->fast && found.info.device_class != STRATA_DEVICE_CPU) strata_opencl_clblast_open(device);
     device->tuner = strata_tuner_create(&device->base, &device->limits, &device->cache, opts);
+    device->limits.checks = strata_checks_create(&device->base, &device->cache, opts);
     *out_device = &device->base;
     return STRATA_OK;
 

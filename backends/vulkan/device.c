@@ -115,6 +115,7 @@ void strata_vulkan_close_and_report(strata_device *base, vulkan_messages *out_me
     vulkan_device *device = (vulkan_device *)base;
     const vulkan_functions *vk = &device->instance.vk;
     strata_tuner_destroy(device->tuner);
+    strata_checks_destroy(device->limits.checks);
     if (!strata_vulkan_is_idle(device)) return; /* the driver still uses all of it: leaving memory behind is the lesser harm */
     if (device->handle) {
         /* A driver whose device failed while it was opened may crash in here: RADV without hardware has no such function. */
@@ -273,6 +274,7 @@ static strata_status open_device(vulkan_device *device, const strata_device_opti
     STRATA_TRY(strata_vulkan_clear(device, device->nothing, err));
     device->base.counters = (strata_device_counters){0}; /* what came so far is the backend's own */
     device->tuner = strata_tuner_create(&device->base, &device->limits, &device->cache, opts);
+    device->limits.checks = strata_checks_create(&device->base, &device->cache, opts);
     return strata_vulkan_check_messages(device, err);
 }
 

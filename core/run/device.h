@@ -98,6 +98,9 @@ struct strata_device {
     /* Of strata_device_options. */
     strata_compile_callback on_compile;
     void *on_compile_user;
+    strata_warning_callback on_warning;
+    /* How many kernels were found to compute wrongly: `supports` may say no since then where it said yes. */
+    int n_distrusted;
     /* NULL: nothing is traced. */
     strata_trace *trace;
     int trace_track;
@@ -111,6 +114,8 @@ struct strata_device {
 
 /* Calls on_compile, if there is one. */
 void strata_device_report_compile(const strata_device *device, bool tuning, int done, int total);
+/* Calls on_warning, if there is one. */
+void strata_device_warn(const strata_device *device, const char *format, ...) STRATA_PRINTF(2, 3);
 /* How many runs the device takes in one call; 1: run by run. */
 int strata_device_most_runs(strata_device *device);
 

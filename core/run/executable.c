@@ -208,14 +208,17 @@ static strata_status create(strata_device *device, strata_tensor *const *outputs
                             strata_executable **out_executable, strata_error *err) {
     if (opts && (opts->n_slots < 0 || opts->n_slots > STRATA_MAX_SLOTS))
         return strata_fail(err, STRATA_INVALID, "executable: n_slots is %d; it must be 1..%d", opts->n_slots, STRATA_MAX_SLOTS);
-    strata_executable *exe = NULL;
-    STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, opts, alone, place, &exe, err));
-    strata_status status = build(exe, err);
-    if (status)
+    for (;;) {
+        strata_executable *exe = NULL;
+        const int n_distrusted = device->n_distrusted;
+        STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, opts, alone, place, &exe, err));
+        const strata_status status = build(exe, err);
+        if (!status) *out_executable = exe;
+        if (!status) return STRATA_OK;
         strata_executable_destroy(exe);
-    else
-        *out_executable = exe;
-    return status;
+        /* The device has found a kernel of its own to be wrong, and says now that it lacks the op: there may be others for it. */
+        if (status != STRATA_UNSUPPORTED || device->n_distrusted == n_distrusted) return status;
+    }
 }
 
 strata_status strata_executable_create(strata_device *device, strata_tensor *const *outputs, int n_outputs,

@@ -88,6 +88,9 @@ typedef struct strata_compile_progress {
 /* Called in the thread that compiles. progress: borrowed during the call. */
 typedef void (*strata_compile_callback)(const strata_compile_progress *progress, void *user);
 
+/* Called in the thread that compiles or trains, with what went wrong but ends nothing. message: borrowed during the call. */
+typedef void (*strata_warning_callback)(const char *message, void *user);
+
 typedef struct strata_device_options {
     /* Allow choices that change last bits (CLBlast, split-K by time); default: deterministic. */
     bool fast;
@@ -108,7 +111,13 @@ typedef struct strata_device_options {
     /* Called before kernels are compiled and after, which may take seconds once; the library itself prints nothing. NULL:
      * none. */
     strata_compile_callback on_compile;
-    /* For on_compile. */
+    /* Kernels of OpenCL's and Vulkan's drivers are compared with the reference on first use, and what was found is kept beside
+     * the compiled kernels. One that computes wrongly is replaced by another, and the node by other ops or by the host
+     * (fallback_to_host); where nothing is right, compiling fails with UNSUPPORTED. Set to take the driver's word instead. */
+    bool trust;
+    /* A kernel was replaced as it computes wrongly, or a device that was right before computes wrongly now. NULL: none. */
+    strata_warning_callback on_warning;
+    /* For on_compile and on_warning. */
     void *user;
 } strata_device_options;
 
