@@ -27,7 +27,7 @@ static const uint32_t FLIPPED = 0x00400000; /* of a float: its value changes by 
 
 static struct _cl_icd_dispatch real;
 
-/* The buffers among a kernel's arguments; the kernel's address may be given out again. */
+/* The buffers among a kernel's arguments. */
 typedef struct seen_kernel {
     cl_kernel kernel;
     cl_mem buffers[MOST_BUFFERS];
@@ -36,10 +36,21 @@ static seen_kernel seen[MOST_KERNELS];
 static int n_seen;
 
 static seen_kernel *find(cl_kernel kernel) {
-    int i = 0;
+    int i = 0, room = 0;
     while (i < n_seen && seen[i].kernel != kernel) i++;
-    if (i == n_seen && n_seen < MOST_KERNELS) seen[n_seen++] = (seen_kernel){.kernel = kernel};
-    return i < n_seen ? &seen[i] : NULL;
+    if (i < n_seen) return &seen[i];
+    while (room < n_seen && seen[room].kernel) room++;
+    if (room == MOST_KERNELS) return NULL;
+    if (room == n_seen) n_seen++;
+    seen[room] = (seen_kernel){.kernel = kernel};
+    return &seen[room];
+}
+
+/* Strata keeps one reference to each kernel. */
+static cl_int CL_API_CALL release_kernel(cl_kernel kernel) {
+    for (int i = 0; i < n_seen; i++)
+        if (seen[i].kernel == kernel) seen[i] = (seen_kernel){0};
+    return real.clReleaseKernel(kernel);
 }
 
 static cl_int CL_API_CALL set_argument(cl_kernel kernel, cl_uint index, size_t bytes, const void *value) {
@@ -50,13 +61,6 @@ static cl_int CL_API_CALL set_argument(cl_kernel kernel, cl_uint index, size_t b
         if (bytes == sizeof(cl_mem) && value) memcpy(&k->buffers[index], value, sizeof(cl_mem));
     }
     return real.clSetKernelArg(kernel, index, bytes, value);
-}
-
-static cl_kernel CL_API_CALL create_kernel(cl_program program, const char *name, cl_int *code) {
-    cl_kernel kernel = real.clCreateKernel(program, name, code);
-    for (int i = 0; i < n_seen; i++)
-        if (seen[i].kernel == kernel) seen[i] = (seen_kernel){.kernel = kernel};
-    return kernel;
 }
 
 /* The names of all kernel functions that were launched, less their numbers, for a test to read. */
@@ -151,7 +155,7 @@ static void replace(cl_platform_id platform) {
     real = *table;
     if (mprotect((void *)begin, (uintptr_t)(table + 1) - begin, PROT_READ | PROT_WRITE)) return;
     table->clSetKernelArg = set_argument;
-    table->clCreateKernel = create_kernel;
+    table->clReleaseKernel = release_kernel;
     table->clEnqueueNDRangeKernel = enqueue;
     table->clGetPlatformInfo = platform_info;
 }
