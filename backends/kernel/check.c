@@ -192,6 +192,8 @@ void strata_checks_destroy(strata_checks *checks) {
 /* A node with small operands. */
 typedef struct trial {
     const strata_tensor *real;
+    /* Of the real piece. */
+    const strata_place *places;
     /* The real node's way, and the small one's, which has the same kernels. */
     strata_way way, small_way;
     uint64_t key;
@@ -202,7 +204,7 @@ typedef struct trial {
     /* Its operands are as large as the real ones: they may lie in each other as those do. */
     bool is_full;
     strata_tensor node;
-    /* One for each operand; where the real node has a tensor twice, so has this. */
+    /* One for each operand; where the real node has a tensor, or two in the same bytes, twice, so has this. */
     strata_tensor *inputs, **pointers;
     void *attrs;
     /* What operands hold before the run, and the node's own value behind them, as the reference leaves them. */
@@ -283,6 +285,13 @@ static bool is_rigid(const strata_op *op) {
     return false;
 }
 
+/* Whether operands are one: a variable before and after an update has the same bytes. */
+static bool is_same(const trial *t, const strata_tensor *a, const strata_tensor *b) {
+    const strata_place *p = &t->places[a->id], *q = &t->places[b->id];
+    return a == b || (p->arena == q->arena && p->offset == q->offset && p->bytes == q->bytes && p->bytes > 0 &&
+                      a->dtype == b->dtype && strata_shape_equal(a->shape, b->shape));
+}
+
 /* Makes the trial's operands; false where the op does not take such shapes. */
 static bool resize(trial *t, level how) {
     const strata_tensor *real = t->real;
@@ -293,7 +302,7 @@ static bool resize(trial *t, level how) {
     t->node.attrs = t->attrs;
     for (int i = 0; i < real->n_inputs; i++) {
         int first = 0;
-        while (real->inputs[first] != real->inputs[i]) first++;
+        while (!is_same(t, real->inputs[first], real->inputs[i])) first++;
         t->pointers[i] = &t->inputs[first];
         t->inputs[i] = *real->inputs[i];
         for (int axis = 0; axis < t->inputs[i].shape.rank; axis++)
@@ -309,10 +318,18 @@ static double work_of(const strata_tensor *node) {
     return strata_node_flops(node) + strata_node_moved_bytes(node);
 }
 
+/* Whether a launch's buffer is of the trial: an op may name an operand's operand. */
+static bool is_own(const trial *t, const strata_tensor *buffer) {
+    bool own = !buffer || buffer == &t->node;
+    for (int i = 0; i < t->real->n_inputs; i++) own = own || buffer == t->pointers[i];
+    return own;
+}
+
 static bool has_kernels(const strata_kernel_limits *limits, const trial *t, const strata_way *way) {
     strata_lowering lowering = {0};
-    const bool same =
-        !strata_way_lower(limits, way, &t->node, &lowering, NULL) && strata_check_key(&t->node, &lowering) == t->key;
+    bool same = !strata_way_lower(limits, way, &t->node, &lowering, NULL) && strata_check_key(&t->node, &lowering) == t->key;
+    for (int l = 0; l < lowering.n; l++)
+        for (int b = 0; b < lowering.launches[l].n_buffers; b++) same = same && is_own(t, lowering.launches[l].buffers[b]);
     strata_lowering_finish(&lowering);
     return same;
 }
@@ -362,10 +379,10 @@ static void finish_trial(trial *t) {
     free(t->attrs);
 }
 
-static strata_status make_trial(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_tensor *node, trial *t,
-                                strata_error *err) {
+static strata_status make_trial(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_piece *piece,
+                                const strata_tensor *node, trial *t, strata_error *err) {
     strata_lowering lowering = {0};
-    *t = (trial){.real = node};
+    *t = (trial){.real = node, .places = piece->places};
     STRATA_TRY(strata_way_choose(limits, tuner, node, &t->way, err));
     strata_status status = strata_way_lower(limits, &t->way, node, &lowering, err);
     t->key = strata_check_key(node, &lowering);
@@ -390,11 +407,11 @@ static int64_t smallest_extent(const strata_tensor *tensor) {
 
 /* Floats in [-1, 1), or in [0.25, 1) for ops that take roots and logarithms. Integers are small enough to be indices or labels
  * of what they come with; where rows are set by index they are all different. */
-static void fill(const trial *t, int i, bool positive) {
+static void fill(const trial *t, int i, bool positive, uint32_t seed) {
     const strata_tensor *tensor = t->pointers[i];
     const int64_t n = strata_shape_elements(tensor->shape), most = smallest_extent(t->pointers[0]);
     const bool updates = t->node.op->flags & STRATA_OP_UPDATE;
-    uint32_t random = 12345u + 7919u * (uint32_t)i;
+    uint32_t random = seed + 12345u + 7919u * (uint32_t)i;
     for (int64_t e = 0; e < n; e++) {
         random = random * 1664525u + 1013904223u;
         const double uniform = (double)(random >> 8) / (1 << 23) - 1;
@@ -428,7 +445,7 @@ static strata_status refer(const trial *t, void **inputs, void *output, strata_e
 }
 
 /* Memory of the operands, filled. */
-static strata_status make_data(trial *t, bool positive, strata_error *err) {
+static strata_status make_data(trial *t, bool positive, uint32_t seed, strata_error *err) {
     const int n = t->real->n_inputs;
     for (int i = 0; i <= n; i++) {
         const strata_tensor *tensor = i < n ? t->pointers[i] : &t->node;
@@ -441,7 +458,7 @@ static strata_status make_data(trial *t, bool positive, strata_error *err) {
         if (!t->data[i]) t->data[i] = calloc(1, (size_t)bytes_of(tensor) + 1);
         if (!t->data[i])
             return strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory for %lld bytes", (long long)bytes_of(tensor));
-        if (i < n) fill(t, i, positive);
+        if (i < n) fill(t, i, positive, seed);
     }
     return STRATA_OK;
 }
@@ -450,6 +467,10 @@ static strata_status make_data(trial *t, bool positive, strata_error *err) {
 typedef struct rehearsal {
     strata_device *device;
     const strata_piece *real;
+    /* While a model trains, once more: nothing is kept. */
+    bool again;
+    /* Of what operands hold. */
+    uint32_t seed;
     trial *trials;
     int n;
     /* The real nodes' trials, as a piece. */
@@ -486,7 +507,7 @@ static strata_status make_trials(rehearsal *r, const strata_checks *checks, cons
     strata_status status = STRATA_OK;
     for (int i = 0; i < r->real->n_nodes && !status; i++) {
         if (!is_launched(&list, r->real->nodes[i])) continue;
-        status = make_trial(limits, tuner, r->real->nodes[i], &r->trials[r->n], err);
+        status = make_trial(limits, tuner, r->real, r->real->nodes[i], &r->trials[r->n], err);
         r->trials[r->n].is_new = r->real->nodes[i]->op->reference && is_new(checks, r, r->n);
         *out_new += r->trials[r->n++].is_new;
     }
@@ -607,7 +628,7 @@ static strata_status prepare(rehearsal *r, trial *t, strata_error *err) {
     const int n = t->real->n_inputs;
     const bool updates = t->node.op->flags & STRATA_OP_UPDATE;
     for (int positive = 0; positive < 2; positive++) {
-        STRATA_TRY(make_data(t, positive, err));
+        STRATA_TRY(make_data(t, positive, r->seed, err));
         for (int i = 0; i < n; i++)
             if (t->pointers[i] == &t->inputs[i]) STRATA_TRY(send(r, &t->inputs[i], t->data[i], err));
         STRATA_TRY(refer(t, t->data, updates ? t->data[0] : t->data[n], err));
@@ -677,6 +698,15 @@ static strata_status judge_all(strata_checks *checks, const rehearsal *r, const 
         if (!t->is_new) continue;
         if (!t->is_too_large) STRATA_TRY(judge(r, t, &error, &wrong, err));
         name_kernels(limits, t, kernels);
+        if (r->again) {
+            if (wrong)
+                strata_device_warn(
+                    checks->device,
+                    "%s: kernel %s computed %s rightly before and wrongly now, off by %.3g of the largest value: "
+                    "the device or its memory may be failing, and what was trained may be wrong (driver %s)",
+                    checks->device->info.id, kernels, t->node.op->name, error, checks->driver);
+            continue;
+        }
         if (wrong)
             snprintf(text, sizeof text, "kernel %s computes %s wrongly: off by %.3g of the largest value (driver %s)", kernels,
                      t->node.op->name, error, checks->driver);
@@ -745,6 +775,30 @@ static strata_status check_once(strata_checks *checks, const strata_kernel_limit
     return status;
 }
 
+/* The counters are those of what the program's owner asked for; compiled kernels count. */
+static void restore_counters(strata_device *device, const strata_device_counters *before) {
+    const uint64_t compilations = device->counters.compilations;
+    device->counters = *before;
+    device->counters.compilations = compilations;
+}
+
+strata_status strata_checks_again(const strata_kernel_limits *limits, strata_tuner *tuner, strata_device *device,
+                                  const strata_piece *piece, uint32_t random, strata_error *err) {
+    strata_checks *checks = limits->checks;
+    rehearsal r = {.device = device, .real = piece, .again = true, .seed = random};
+    const strata_device_counters before = device->counters;
+    int n_new = 0, n_wrong = 0, n_candidates = 0;
+    if (!checks || device->trace) return STRATA_OK;
+    strata_status status = make_trials(&r, checks, limits, tuner, &n_new, err);
+    for (int k = 0; k < r.n; k++) n_candidates += r.trials[k].real->op->reference != NULL;
+    int chosen = n_candidates ? (int)(random % (uint32_t)n_candidates) : 0;
+    for (int k = 0; k < r.n; k++) r.trials[k].is_new = r.trials[k].real->op->reference && chosen-- == 0;
+    if (!status && n_candidates) status = rehearse(checks, &r, limits, &n_wrong, err);
+    finish(&r);
+    restore_counters(device, &before);
+    return status;
+}
+
 strata_status strata_checks_run(const strata_kernel_limits *limits, strata_tuner *tuner, strata_device *device,
                                 const strata_piece *piece, strata_error *err) {
     strata_checks *checks = limits->checks;
@@ -755,8 +809,6 @@ strata_status strata_checks_run(const strata_kernel_limits *limits, strata_tuner
     do {
         status = check_once(checks, limits, tuner, piece, &n_wrong, err);
     } while (!status && n_wrong);
-    const uint64_t compilations = device->counters.compilations;
-    device->counters = before;
-    device->counters.compilations = compilations;
+    restore_counters(device, &before);
     return status;
 }

@@ -147,5 +147,8 @@ void strata_checks_destroy(strata_checks *checks); /* before the device is close
  * from then on. Fails: UNSUPPORTED with the kernel, its error and the driver where a node has no kernel that is right. */
 strata_status strata_checks_run(const strata_kernel_limits *limits, strata_tuner *tuner, strata_device *device,
                                 const strata_piece *piece, strata_error *err);
+/* What strata_device_api.recheck does. */
+strata_status strata_checks_again(const strata_kernel_limits *limits, strata_tuner *tuner, strata_device *device,
+                                  const strata_piece *piece, uint32_t random, strata_error *err);
 
 #endif

@@ -140,6 +140,11 @@ static strata_support supports(strata_device *base, const strata_tensor *node, c
     return strata_kernel_supports(&((opencl_device *)base)->limits, node, reason);
 }
 
+static strata_status recheck(strata_device *base, const strata_piece *piece, uint32_t random, strata_error *err) {
+    opencl_device *device = (opencl_device *)base;
+    return strata_checks_again(&device->limits, device->tuner, base, piece, random, err);
+}
+
 static const strata_device_api api = {
     .close = close_device,
     .buffer_create = strata_opencl_buffer_create,
@@ -153,6 +158,7 @@ static const strata_device_api api = {
     .program_output = strata_opencl_program_output,
     .run = strata_opencl_run,
     .wait = wait_ticket,
+    .recheck = recheck,
     .set_trace = strata_opencl_set_trace,
 };
 

@@ -145,6 +145,11 @@ static strata_support device_supports(strata_device *base, const strata_tensor *
     return strata_kernel_supports(&((vulkan_device *)base)->limits, node, reason);
 }
 
+static strata_status device_recheck(strata_device *base, const strata_piece *piece, uint32_t random, strata_error *err) {
+    vulkan_device *device = (vulkan_device *)base;
+    return strata_checks_again(&device->limits, device->tuner, base, piece, random, err);
+}
+
 static const strata_device_api device_api = {
     .close = device_close,
     .buffer_create = strata_vulkan_buffer_create,
@@ -158,6 +163,7 @@ static const strata_device_api device_api = {
     .program_output = strata_vulkan_program_output,
     .run = strata_vulkan_run,
     .wait = device_wait,
+    .recheck = device_recheck,
     .set_trace = strata_vulkan_set_trace,
 };
 

@@ -24,7 +24,7 @@ typedef struct train_options {
     const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log;
     device_flags device;
     strategy_flags strategy;
-    int64_t epochs, batch, global_batch, accumulate, together, seed;
+    int64_t epochs, batch, global_batch, accumulate, together, seed, check_every;
     int64_t patience, log_every;
     double learning_rate, validation_split;
     bool json, scale_lr, log_device_placement, restore_best;
@@ -65,6 +65,9 @@ static const option_row rows[] = {
      offsetof(train_options, strategy.devices), 0, 0},
     {"tpu-address", "local|NAME", "tpu: the system of cores, by its name or its plugin's (TPU_NAME, else local)", OPTION_TEXT,
      offsetof(train_options, strategy.tpu_address), 0, 0},
+    {"check-every", "N",
+     "steps after which a random node is compared with the reference again; -1: never (10000, at most 0.1 % of the time)",
+     OPTION_INT, offsetof(train_options, check_every), -1, 1e15},
     {"steps-per-execution", "N",
      "steps that the host gives cores of a TPU in one call; elsewhere how often the progress is shown (1)", OPTION_INT,
      offsetof(train_options, together), 1, 1e6},
@@ -469,6 +472,7 @@ static int fit(training *t) {
                                .auto_shard = t->auto_shard,
                                .trace = trace_path(t, own_trace, sizeof own_trace),
                                .steps_per_execution = t->options.together,
+                               .check_every = t->options.check_every,
                                .seed = (uint64_t)t->options.seed,
                                .class_weights = t->class_weights,
                                .n_class_weights = t->n_class_weights,

@@ -226,6 +226,35 @@ Test(liar, the_host_runs_what_no_kernel_does_rightly) {
     strata_device_close(device);
 }
 
+/* A device that went bad while it trained: honest until its kernels were checked. */
+static strata_status lie_from_now_on(const strata_progress *progress, void *user, strata_error *out_err) {
+    (void)user;
+    (void)out_err;
+    if (progress->total_step == 2) setenv("STRATA_SHIM_LIE", "strata_", 1);
+    return STRATA_OK;
+}
+
+Test(liar, a_device_that_goes_bad_while_it_trains_is_told) {
+    for (int64_t every = -1; every <= 1; every += 2) {
+        use_shim();
+        strata_device *device = open_liar("", false, false);
+        strata_model *model = NULL;
+        strata_dataset *data = make_data(0);
+        OK(strata_model_create(works[0].element, &model, &err));
+        add_pictures(model);
+        OK(strata_model_compile(model, device, &(strata_compile_options){.optimizer = strata_sgd_optimizer(1e-9, 0, false)},
+                                &err));
+        const strata_fit_options opts = {
+            .epochs = 8, .batch = EXAMPLES, .seed = 5, .check_every = every, .on_progress = lie_from_now_on};
+        const strata_status status = strata_model_fit(model, data, &opts, NULL, &err);
+        cr_expect(!status || status == STRATA_DATA, "%s", err.message); /* the loss may be anything */
+        cr_expect_eq(n_warnings > 0, every > 0, "%d warnings", n_warnings);
+        strata_model_destroy(model);
+        strata_dataset_destroy(data);
+        strata_device_close(device);
+    }
+}
+
 static bool has_launched(const char *kernel) {
     for (int k = 0; k < MOST_KERNELS && launched[k][0]; k++)
         if (!strcmp(launched[k], kernel)) return true;

@@ -3,7 +3,7 @@
  * An OpenCL driver that computes wrongly over one that does not (STRATA_SHIM_DRIVER, a driver's library). It calls itself
  * "Liar", so that Strata takes it for one that it does not know and launches kernels one by one.
  *     STRATA_SHIM_LIE=strata_unary    of what kernel functions whose name begins so have written, words are changed behind
- *                                     them; read at each launch
+ *                                     them; read at each launch. strata_: of all of them
  *
  * Objects of a driver begin with a pointer to its table of functions, which the loader calls: so that table is changed. What a
  * kernel has written is found by reading all of its buffers before and after it. */
@@ -82,7 +82,8 @@ static bool is_liar(cl_kernel kernel) {
     char name[128] = "";
     if (!wanted || !*wanted || real.clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL)) return false;
     const size_t n = strlen(wanted);
-    return !strncmp(name, wanted, n) && (!name[n] || (name[n] == '_' && name[n + 1] >= '0' && name[n + 1] <= '9'));
+    return !strncmp(name, wanted, n) &&
+           (!strcmp(wanted, "strata_") || !name[n] || (name[n] == '_' && name[n + 1] >= '0' && name[n + 1] <= '9'));
 }
 
 static size_t size_of(cl_mem memory) {
