@@ -27,8 +27,8 @@
 
 enum { PATH_BYTES = 640, MAX_FILE_BYTES = 8 << 20, TEXT_BYTES = 400, MOST_ATTRS = 1024 };
 static const char FORMAT[] = "strata-check 1";
-/* Operations and bytes of a node: those that cost next to nothing, those that the reference computes in a hundredth of a second,
- * and the most that it and the host backend's loops are asked for. */
+/* Operations and bytes of a node: those that cost next to nothing, those that the reference computes in a hundredth of a
+ * second, and the most that it and the host backend's loops are asked for. */
 static const double CHEAP_WORK = 3e5, EASY_WORK = 2e6, MOST_WORK = 3e7, MOST_FAST_WORK = 1.5e9;
 
 typedef struct verdict {

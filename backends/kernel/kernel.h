@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the kernel devices (OpenCL, Vulkan) share: a piece of graph as a flat list of launches, resolved down to arenas, offsets
- * and work-group counts, so that a backend only makes kernel objects, records and submits. strata_kernel_limits  what the
- * device can do, filled in by the backend when it opens the device strata_kernel_list    the launches of one piece, in order,
- * with the barriers that they need strata_cache_*        compiled kernels on disk (cache.c) strata_tuner          which of
- * several kernels is fastest here (tuner.c) strata_checks         which of them compute rightly (check.c) No OpenCL or Vulkan word in here: who needs the API's handles keeps an array of its
- * own beside the list. */
+ * and work-group counts, so that a backend only makes kernel objects, records and submits.
+ *     strata_kernel_limits  what the device can do, filled in by the backend when it opens the device
+ *     strata_kernel_list    the launches of one piece, in order, with the barriers that they need
+ *     strata_cache_*        compiled kernels on disk (cache.c)
+ *     strata_tuner          which of several kernels is fastest here (tuner.c)
+ *     strata_checks         which of them compute rightly (check.c)
+ * No OpenCL or Vulkan word in here: who needs the API's handles keeps an array of its own beside the list. */
 #ifndef STRATA_BACKENDS_KERNEL_H
 #define STRATA_BACKENDS_KERNEL_H
 

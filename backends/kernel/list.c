@@ -159,8 +159,8 @@ static strata_status place_buffer(const list_builder *builder, const strata_laun
     return STRATA_OK;
 }
 
-/* Buffers that the launch's constants leave unused are NULL without scratch: any arena will do for them. One that the kernel could
- * write lies where the launch writes anyway, or it would seem to write what launches beside this one read. */
+/* Buffers that the launch's constants leave unused are NULL without scratch: any arena will do for them. One that the kernel
+ * could write lies where the launch writes anyway, or it would seem to write what launches beside this one read. */
 static void bind_unused(const list_builder *builder, const strata_launch *launch, strata_kernel_launch *out) {
     if (builder->scratch_bytes > 0) return;
     const strata_shader *shader = strata_shader_find(launch->kernel, launch->variant);

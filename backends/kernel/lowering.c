@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One node to its launches: the family that fits the device, else, on a CPU, the one that would fit the node in f32, else the
- * op's portable kernels; kernels that were found to compute wrongly here (check.c) are passed over. Where the tensors lie is not known here (list.c). */
+ * op's portable kernels; kernels that were found to compute wrongly here (check.c) are passed over. Where the tensors
+ * lie is not known here (list.c). */
 #include "backends/kernel/lowering.h"
 
 #include <string.h>
@@ -33,8 +34,8 @@ static const char *complaint_about(const strata_kernel_limits *limits, const str
     return complaint;
 }
 
-/* The ways of one family; true when one was found that may be taken. `first`: it is the first family that fits, whose candidates
- * the tuner knows. */
+/* The ways of one family; true when one was found that may be taken. `first`: it is the first family that fits, whose
+ * candidates the tuner knows. */
 static bool choose_candidate(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_family *family, bool widen,
                              bool first, const strata_tensor *node, const strata_tensor *as, strata_way *out_way,
                              const char **out_complaint) {

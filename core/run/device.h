@@ -68,8 +68,9 @@ typedef struct strata_device_api {
     /* Blocks, without spinning, until the run with that ticket, and so all before it, is done. DEVICE_LOST when it can't be. */
     strata_status (*wait)(strata_device *device, uint64_t ticket, strata_error *err);
 
-    /* (optional) Runs a node of the piece, which `random` chooses, on operands that it makes up and compares it with the reference.
-     * One that is wrong is a warning (strata_device_warn), not a failure. Nothing of the piece's own memory is touched. */
+    /* (optional) Runs a node of the piece, which `random` chooses, on operands that it makes up and compares it with the
+     * reference. One that is wrong is a warning (strata_device_warn), not a failure. Nothing of the piece's own memory is
+     * touched. */
     strata_status (*recheck)(strata_device *device, const strata_piece *piece, uint32_t random, strata_error *err);
 
     /* ---- time ---- */

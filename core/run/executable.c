@@ -227,7 +227,7 @@ static strata_status create(strata_device *device, strata_tensor *const *outputs
         if (!status) *out_executable = exe;
         if (!status) return STRATA_OK;
         strata_executable_destroy(exe);
-        /* The device has found a kernel of its own to be wrong, and says now that it lacks the op: there may be others for it. */
+        /* The device has found a kernel of its own to be wrong, and says now that it lacks the op: others may do. */
         if (status != STRATA_UNSUPPORTED || device->n_distrusted == n_distrusted) return status;
     }
 }

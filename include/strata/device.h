@@ -68,8 +68,9 @@ typedef void strata_plugin_log(const char *message);
 STRATA_API void strata_plugin_set_log(strata_plugin_log *take);
 
 /* Every device of every backend, those that cannot be opened too (`skipped` says why: OpenCL's and Vulkan's devices are opened
- * and closed again to know); a backend without loader or driver is one row with id "opencl" or "vulkan" and a reason. The host is always there; the device "null", which computes
- * nothing, can be opened and is never listed. Caller frees with strata_devices_free.
+ * and closed again to know); a backend without loader or driver is one row with id "opencl" or "vulkan" and a reason. The host
+ * is always there; the device "null", which computes nothing, can be opened and is never listed. Caller frees with
+ * strata_devices_free.
  * Thread: one at a time in a process, with strata_device_open: drivers start up in here, and not all can do it twice at
  * once. */
 STRATA_API STRATA_MUST_USE strata_status strata_devices_list(strata_device_info **out_devices, int *out_n, strata_error *err);

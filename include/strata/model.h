@@ -198,8 +198,8 @@ typedef struct strata_fit_options {
      * has the same bits. */
     int64_t steps_per_execution;
     /* Every so many steps a random node of the step, those of its gradients among them, is run once more on each device and
-     * compared with the reference: a device that computes wrongly now is told by strata_device_options.on_warning. 0: 10,000, and
-     * seldom enough that it takes less than a thousandth of the time; -1: never. */
+     * compared with the reference: a device that computes wrongly now is told by strata_device_options.on_warning. 0: 10,000,
+     * and seldom enough that it takes less than a thousandth of the time; -1: never. */
     int64_t check_every;
     /* Evaluated after each epoch in batches of `batch`; borrowed. The bits of what is trained are the same with it and without.
      * Each of several workers evaluates all of it, and where a loss decides something it is rank 0's. NULL: none. */
