@@ -245,7 +245,7 @@ static void print_compiling(const strata_compile_progress *p, void *user) {
     if (!terminal_draws(STDERR_FILENO)) return;
     fprintf(stderr, "\r\033[K");
     if (p->done < p->total)
-        fprintf(stderr, "%s kernels for %s, once (%d of %d)", p->tuning ? "timing" : "compiling", p->device, p->done, p->total);
+        fprintf(stderr, "%s %d of %d kernels for %s, once", p->tuning ? "timing" : "compiling", p->done, p->total, p->device);
     fflush(stderr);
 }
 
