@@ -79,6 +79,18 @@ foreach(backend_device host opencl:0)
   endif()
 endforeach()
 
+# Drivers that misbehave, over those that are installed: tests/shims/README.md.
+foreach(part OPENCL VULKAN)
+  string(TOLOWER ${part} api)
+  if(STRATA_WITH_${part})
+    add_library(shim_${api} MODULE ${tests}/shims/${api}_shim.c)
+    target_link_libraries(shim_${api} PRIVATE strata_private ${CMAKE_DL_LIBS})
+    target_include_directories(shim_${api} SYSTEM PRIVATE ${STRATA_${part}_INCLUDE})
+    set_target_properties(shim_${api} PROPERTIES PREFIX "" OUTPUT_NAME ${api}_shim LIBRARY_OUTPUT_DIRECTORY
+      ${suites}/shims)
+  endif()
+endforeach()
+
 if(STRATA_SANITIZE MATCHES "thread")
   return()
 endif()

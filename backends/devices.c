@@ -39,8 +39,31 @@ static strata_status list_devices(const char *which, strata_device_info **out_de
     return STRATA_OK;
 }
 
+static const strata_backend *backend_of(const strata_device_info *info);
+
+/* Writes into the row why its device does not open, less the id that such messages begin with. */
+static void keep_reason(strata_device_info *row, const strata_error *why) {
+    const size_t n = strlen(row->id);
+    const bool named = !strncmp(why->message, row->id, n) && why->message[n] == ':';
+    snprintf(row->skipped, sizeof row->skipped, "it does not open: %.200s", why->message + (named ? n + 2 : 0));
+}
+
+/* A sub-device is as its device. */
+static void try_to_open(strata_device_info *row) {
+    static const strata_device_options options = {.no_tune = true, .no_cache = true};
+    strata_error why = {0};
+    strata_device *device = NULL;
+    if (row->skipped[0] || strchr(row->id, '.') || !backend_of(row)->is_tried) return;
+    if (backend_of(row)->open(row, &options, &device, &why))
+        keep_reason(row, &why);
+    else
+        strata_device_close(device);
+}
+
 strata_status strata_devices_list(strata_device_info **out_devices, int *out_n, strata_error *err) {
-    return list_devices(NULL, out_devices, out_n, err);
+    STRATA_TRY(list_devices(NULL, out_devices, out_n, err));
+    for (int i = 0; i < *out_n; i++) try_to_open(&(*out_devices)[i]);
+    return STRATA_OK;
 }
 
 void strata_devices_free(strata_device_info *devices) {
@@ -137,7 +160,7 @@ strata_status strata_device_open(const char *which, const strata_device_options 
     int index = choose(rows, n, which);
     if (index < 0) { /* a name rather than an id, or an error that lists what there is */
         strata_devices_free(rows);
-        STRATA_TRY(strata_devices_list(&rows, &n, err));
+        STRATA_TRY(list_devices(NULL, &rows, &n, err));
         index = choose(rows, n, which);
     }
     strata_status status;
@@ -147,9 +170,18 @@ strata_status strata_device_open(const char *which, const strata_device_options 
         status = strata_fail(err, STRATA_UNAVAILABLE, "device %s cannot be used: %s", rows[index].id, rows[index].skipped);
     else
         status = backend_of(&rows[index])->open(&rows[index], opts ? opts : &defaults, out_device, err);
+    /* Nobody asked for the best one by name: the best one that opens will do. */
+    while (status && status != STRATA_INVALID && !which && backend_of(&rows[index])->is_tried) {
+        strata_error why = {0};
+        if (err) why = *err;
+        keep_reason(&rows[index], &why);
+        index = choose(rows, n, which);
+        status = backend_of(&rows[index])->open(&rows[index], opts ? opts : &defaults, out_device, err);
+    }
     if (!status && opts) {
         (*out_device)->on_compile = opts->on_compile;
         (*out_device)->on_compile_user = opts->user;
+        (*out_device)->on_warning = opts->on_warning;
     }
     if (!status && opts && opts->fallback_to_host) status = add_fallback(out_device, err);
     strata_devices_free(rows);

@@ -13,6 +13,9 @@ typedef struct strata_backend {
     bool on_request;
     /* Its devices have names of their own, which are the `backend` of their rows: it is asked where no other is named. */
     bool own_names;
+    /* Listing devices opens each of them for a moment: drivers show devices that they then cannot open. Not for plugins, whose
+     * devices may be open once only. */
+    bool is_tried;
     /* Appends a row for each device there is, or one row that says why there are none. Fails only for lack of memory. */
     strata_status (*list)(strata_device_list *list, strata_error *err);
     /* Opens the device with this id, one that list gave. */

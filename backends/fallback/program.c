@@ -114,7 +114,9 @@ static strata_status compile_part(const cutter *c, program_part *part, int first
                                 .arenas = c->arenas,
                                 .n_arenas = c->n_arenas,
                                 .n_slots = program->whole ? c->piece->n_slots : 1};
-    return device->api->compile(device, &piece, &part->program, err);
+    const strata_status status = device->api->compile(device, &piece, &part->program, err);
+    program->device->base.n_distrusted = program->device->sides[FALLBACK_DEVICE]->n_distrusted;
+    return status;
 }
 
 /* The INPUT and OUTPUT arenas become buffers like others, behind all of them; the memory of each slot is ours. Temporaries may

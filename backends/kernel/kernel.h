@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the kernel devices (OpenCL, Vulkan) share: a piece of graph as a flat list of launches, resolved down to arenas, offsets
- * and work-group counts, so that a backend only makes kernel objects, records and submits. strata_kernel_limits  what the
- * device can do, filled in by the backend when it opens the device strata_kernel_list    the launches of one piece, in order,
- * with the barriers that they need strata_cache_*        compiled kernels on disk (cache.c) strata_tuner          which of
- * several kernels is fastest here (tuner.c) No OpenCL or Vulkan word in here: who needs the API's handles keeps an array of its
- * own beside the list. */
+ * and work-group counts, so that a backend only makes kernel objects, records and submits.
+ *     strata_kernel_limits  what the device can do, filled in by the backend when it opens the device
+ *     strata_kernel_list    the launches of one piece, in order, with the barriers that they need
+ *     strata_cache_*        compiled kernels on disk (cache.c)
+ *     strata_tuner          which of several kernels is fastest here (tuner.c)
+ *     strata_checks         which of them compute rightly (check.c)
+ * No OpenCL or Vulkan word in here: who needs the API's handles keeps an array of its own beside the list. */
 #ifndef STRATA_BACKENDS_KERNEL_H
 #define STRATA_BACKENDS_KERNEL_H
 
@@ -14,6 +16,7 @@
 #include "shaders/shaders.h"
 
 typedef struct strata_tuner strata_tuner;
+typedef struct strata_checks strata_checks;
 
 /* ---- what a device can do ---- */
 typedef struct strata_kernel_limits {
@@ -43,6 +46,8 @@ typedef struct strata_kernel_limits {
     uint64_t max_range_bytes;
     /* NULL: none. A kernel without source that the backend runs by a vendor's library (CLBlast). */
     const strata_shader *library;
+    /* What is known of kernels that compute wrongly here; NULL: nothing, and nothing is looked for. */
+    strata_checks *checks;
 } strata_kernel_limits;
 
 /* ---- what is compiled ---- */
@@ -133,5 +138,19 @@ strata_tuner *strata_tuner_create(strata_device *device, const strata_kernel_lim
 /* Whether the piece being compiled is a candidate on trial, soon thrown away. */
 bool strata_tuner_is_trying(const strata_tuner *tuner);
 void strata_tuner_destroy(strata_tuner *tuner); /* before the device is closed; NULL is fine */
+
+/* ---- checking ---- */
+/* Whether the device's kernels compute rightly (check.c). NULL with opts->trust, or when memory runs out. The backend puts it
+ * into its limits. */
+strata_checks *strata_checks_create(strata_device *device, const strata_cache *cache, const strata_device_options *opts);
+void strata_checks_destroy(strata_checks *checks); /* before the device is closed; NULL is fine */
+/* To be called by the backend's compile before it does anything else. Kernels of the piece of which nothing is known are run on
+ * small operands and compared with the reference; what was found is kept, on disk too, and kernels that are wrong are not used
+ * from then on. Fails: UNSUPPORTED with the kernel, its error and the driver where a node has no kernel that is right. */
+strata_status strata_checks_run(const strata_kernel_limits *limits, strata_tuner *tuner, strata_device *device,
+                                const strata_piece *piece, strata_error *err);
+/* What strata_device_api.recheck does. */
+strata_status strata_checks_again(const strata_kernel_limits *limits, strata_tuner *tuner, strata_device *device,
+                                  const strata_piece *piece, uint32_t random, strata_error *err);
 
 #endif

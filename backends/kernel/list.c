@@ -159,13 +159,22 @@ static strata_status place_buffer(const list_builder *builder, const strata_laun
     return STRATA_OK;
 }
 
-/* Buffers that the launch's constants leave unused are NULL without scratch: any arena will do for them. */
+/* Buffers that the launch's constants leave unused are NULL without scratch: any arena will do for them. One that the kernel
+ * could write lies where the launch writes anyway, or it would seem to write what launches beside this one read. */
 static void bind_unused(const list_builder *builder, const strata_launch *launch, strata_kernel_launch *out) {
     if (builder->scratch_bytes > 0) return;
-    int any = 0;
+    const strata_shader *shader = strata_shader_find(launch->kernel, launch->variant);
+    int any = 0, written = 0;
     while (any < launch->n_buffers - 1 && !launch->buffers[any]) any++;
-    for (int i = 0; i < launch->n_buffers; i++)
-        if (!launch->buffers[i]) out->buffers[i] = (strata_kernel_range){out->buffers[any].arena, 0, 0};
+    while (written < launch->n_buffers - 1 && !(launch->writes >> written & 1u && launch->buffers[written])) written++;
+    for (int i = 0; i < launch->n_buffers; i++) {
+        if (launch->buffers[i]) continue;
+        const bool writes = shader && i < shader->n_buffers && shader->buffers[i].access == STRATA_SHADER_UPDATE;
+        if (writes && launch->buffers[written])
+            out->buffers[i] = out->buffers[written];
+        else
+            out->buffers[i] = (strata_kernel_range){out->buffers[any].arena, 0, 0};
+    }
 }
 
 /* A copy of bytes onto themselves: an input of a pack that was computed in its place. */

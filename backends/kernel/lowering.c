@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One node to its launches: the family that fits the device, else, on a CPU, the one that would fit the node in f32, else the
- * op's portable kernels. Where the tensors lie is not known here (list.c). */
+ * op's portable kernels; kernels that were found to compute wrongly here (check.c) are passed over. Where the tensors
+ * lie is not known here (list.c). */
 #include "backends/kernel/lowering.h"
 
 #include <string.h>
-
-static const strata_family *find_family(const strata_kernel_limits *limits, const strata_tensor *node) {
-    for (const strata_family *const *row = strata_families; *row; row++)
-        if (!strcmp((*row)->op, node->op->name) && (*row)->fits(limits, node)) return *row;
-    return NULL;
-}
 
 /* Keeps the candidates that the device's options allow, in their order; the first always is. Returns how many. */
 static int allowed(const strata_kernel_limits *limits, strata_candidate *candidates, int n) {
@@ -20,21 +15,72 @@ static int allowed(const strata_kernel_limits *limits, strata_candidate *candida
     return kept;
 }
 
+strata_status strata_way_lower(const strata_kernel_limits *limits, const strata_way *way, const strata_tensor *node,
+                               strata_lowering *lowering, strata_error *err) {
+    strata_widened widened;
+    if (!way->family) return node->op->lower(node, lowering, err);
+    if (!way->widen) return way->family->lower(limits, node, &way->candidate, lowering, err);
+    if (!strata_widen(limits, node, &widened)) return strata_fail(err, STRATA_INTERNAL, "%s cannot be widened", node->op->name);
+    return strata_widened_lower(limits, &widened, way->family, &way->candidate, lowering, err);
+}
+
+/* Why the way must not be taken; NULL: it may. */
+static const char *complaint_about(const strata_kernel_limits *limits, const strata_way *way, const strata_tensor *node) {
+    strata_lowering lowering = {0};
+    const char *complaint = way->family ? strata_check_complaint(limits->checks, strata_check_family_key(way->family)) : NULL;
+    if (!complaint && !strata_way_lower(limits, way, node, &lowering, NULL))
+        complaint = strata_check_complaint(limits->checks, strata_check_key(node, &lowering));
+    strata_lowering_finish(&lowering);
+    return complaint;
+}
+
+/* The ways of one family; true when one was found that may be taken. `first`: it is the first family that fits, whose
+ * candidates the tuner knows. */
+static bool choose_candidate(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_family *family, bool widen,
+                             bool first, const strata_tensor *node, const strata_tensor *as, strata_way *out_way,
+                             const char **out_complaint) {
+    strata_candidate candidates[STRATA_CANDIDATES];
+    const int n = allowed(limits, candidates, family->candidates(limits, as, candidates));
+    const int best = first && n > 1 ? strata_tuner_choose(tuner, family, node, candidates, n) : 0;
+    const bool any = !strata_checks_complain(limits->checks) || strata_tuner_is_trying(tuner);
+    for (int i = 0; i < n; i++) { /* the best one, then the others in their order */
+        *out_way = (strata_way){family, widen, candidates[i == 0 ? best : i <= best ? i - 1 : i]};
+        const char *complaint = any ? NULL : complaint_about(limits, out_way, node);
+        if (!complaint) return true;
+        *out_complaint = complaint;
+    }
+    return false;
+}
+
+strata_status strata_way_choose(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_tensor *node,
+                                strata_way *out_way, strata_error *err) {
+    const strata_way *given = strata_check_way(limits->checks, node);
+    const char *complaint = NULL;
+    strata_widened widened;
+    if (given) {
+        *out_way = *given;
+        return STRATA_OK;
+    }
+    for (int widen = 0, first = true; widen < 2; widen++) {
+        if (widen && (!first || limits->device_class != STRATA_DEVICE_CPU || !strata_widen(limits, node, &widened))) break;
+        const strata_tensor *as = widen ? &widened.node : node;
+        for (const strata_family *const *row = strata_families; *row; row++) {
+            if (strcmp((*row)->op, node->op->name) != 0 || !(*row)->fits(limits, as)) continue;
+            if (choose_candidate(limits, tuner, *row, widen, first, node, as, out_way, &complaint)) return STRATA_OK;
+            first = false;
+        }
+    }
+    *out_way = (strata_way){0};
+    if (!node->op->lower) return strata_fail(err, STRATA_UNSUPPORTED, "%s has no kernel", node->op->name);
+    const char *portable = strata_checks_complain(limits->checks) ? complaint_about(limits, out_way, node) : NULL;
+    return portable ? strata_fail(err, STRATA_UNSUPPORTED, "%s", portable) : STRATA_OK;
+}
+
 strata_status strata_lowering_run(strata_lowering *lowering, const strata_kernel_limits *limits, strata_tuner *tuner,
                                   const strata_tensor *node, strata_error *err) {
-    const strata_family *family = find_family(limits, node);
-    strata_widened widened;
-    const bool widen = !family && limits->device_class == STRATA_DEVICE_CPU && strata_widen(limits, node, &widened);
-    if (widen) family = find_family(limits, &widened.node);
-    if (family) {
-        strata_candidate candidates[STRATA_CANDIDATES];
-        int n = allowed(limits, candidates, family->candidates(limits, widen ? &widened.node : node, candidates));
-        int choice = n > 1 ? strata_tuner_choose(tuner, family, node, candidates, n) : 0;
-        return widen ? strata_widened_lower(limits, &widened, family, &candidates[choice], lowering, err)
-                     : family->lower(limits, node, &candidates[choice], lowering, err);
-    }
-    if (!node->op->lower) return strata_fail(err, STRATA_UNSUPPORTED, "%s has no kernel", node->op->name);
-    return node->op->lower(node, lowering, err);
+    strata_way way;
+    STRATA_TRY(strata_way_choose(limits, tuner, node, &way, err));
+    return strata_way_lower(limits, &way, node, lowering, err);
 }
 
 static bool has_dtype(const strata_kernel_limits *limits, const strata_tensor *tensor) {
@@ -49,6 +95,12 @@ strata_support strata_kernel_supports(const strata_kernel_limits *limits, const 
         if (!has_dtype(limits, node->inputs[i])) return STRATA_SUPPORT_NO;
 
     strata_lowering lowering = {0};
+    strata_way portable = {0};
+    if (node->op->lower && strata_checks_complain(limits->checks) &&
+        strata_way_choose(limits, NULL, node, &(strata_way){0}, NULL)) {
+        *reason = complaint_about(limits, &portable, node);
+        return STRATA_SUPPORT_NO;
+    }
     strata_status status = strata_lowering_run(&lowering, limits, NULL, node, NULL);
     bool supported = !status || status == STRATA_OUT_OF_MEMORY; /* that is for compile to say */
     for (int i = 0; !status && supported && i < lowering.n; i++)

@@ -37,6 +37,36 @@ typedef struct strata_family {
 
 extern const strata_family *const strata_families[]; /* first fit wins; ends with NULL; families.c */
 
+/* One way to compute a node: by a family's candidate, maybe in f32 for a node of 16 bits (widen.c), or by the op's portable
+ * kernels. */
+typedef struct strata_way {
+    /* NULL: the portable kernels. */
+    const strata_family *family;
+    bool widen;
+    strata_candidate candidate;
+} strata_way;
+
+/* The first way whose kernels are not known to compute wrongly here: the one of the first family that fits that the tuner
+ * prefers, its other candidates, those of the next families, the portable kernels. UNSUPPORTED with the kernel, its error and
+ * the driver where all of them are wrong. */
+strata_status strata_way_choose(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_tensor *node,
+                                strata_way *out_way, strata_error *err);
+/* Fills an empty lowering with the launches of the node by this way. */
+strata_status strata_way_lower(const strata_kernel_limits *limits, const strata_way *way, const strata_tensor *node,
+                               strata_lowering *lowering, strata_error *err);
+
+/* ---- verdicts (check.c) ---- */
+/* Names the kernels of a node's launches with their constants; the op, too. Work-group sizes count as they were asked for. */
+uint64_t strata_check_key(const strata_tensor *node, const strata_lowering *lowering);
+/* The same of a family: where one of its kernels is wrong, none is used. */
+uint64_t strata_check_family_key(const strata_family *family);
+/* Why these kernels are not to be used, a text that lives as long as `checks`; NULL: nothing is known against them. */
+const char *strata_check_complaint(const strata_checks *checks, uint64_t key);
+/* Whether some kernel is wrong: else there is no need to ask. */
+bool strata_checks_complain(const strata_checks *checks);
+/* The way that a check has chosen for this node of its piece; NULL: no check is going on. */
+const strata_way *strata_check_way(const strata_checks *checks, const strata_tensor *node);
+
 /* Index of the candidate to take: as remembered, or timed now (tuner.c). 0 without a tuner. */
 int strata_tuner_choose(strata_tuner *tuner, const strata_family *family, const strata_tensor *node,
                         const strata_candidate *candidates, int n);

@@ -110,6 +110,7 @@ static void wait_for_workers(const opencl_device *device) {
 static void close_device(strata_device *base) {
     opencl_device *device = (opencl_device *)base;
     strata_tuner_destroy(device->tuner);
+    strata_checks_destroy(device->limits.checks);
     if (base->trace) {
         const strata_status ended = strata_opencl_set_trace(base, NULL, 0, NULL);
         (void)ended;
@@ -139,6 +140,11 @@ static strata_support supports(strata_device *base, const strata_tensor *node, c
     return strata_kernel_supports(&((opencl_device *)base)->limits, node, reason);
 }
 
+static strata_status recheck(strata_device *base, const strata_piece *piece, uint32_t random, strata_error *err) {
+    opencl_device *device = (opencl_device *)base;
+    return strata_checks_again(&device->limits, device->tuner, base, piece, random, err);
+}
+
 static const strata_device_api api = {
     .close = close_device,
     .buffer_create = strata_opencl_buffer_create,
@@ -152,6 +158,7 @@ static const strata_device_api api = {
     .program_output = strata_opencl_program_output,
     .run = strata_opencl_run,
     .wait = wait_ticket,
+    .recheck = recheck,
     .set_trace = strata_opencl_set_trace,
 };
 
@@ -253,6 +260,7 @@ strata_status strata_opencl_open(const strata_device_info *info, const strata_de
     strata_cache_open(&device->cache, opts, &device->base.info);
     if (opts->fast && found.info.device_class != STRATA_DEVICE_CPU) strata_opencl_clblast_open(device);
     device->tuner = strata_tuner_create(&device->base, &device->limits, &device->cache, opts);
+    device->limits.checks = strata_checks_create(&device->base, &device->cache, opts);
     *out_device = &device->base;
     return STRATA_OK;
 

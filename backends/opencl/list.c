@@ -237,4 +237,5 @@ strata_status strata_opencl_find(const opencl_functions *cl, const char *id, ope
     return STRATA_OK;
 }
 
-const strata_backend strata_backend_opencl = {.name = "opencl", .list = opencl_list, .open = strata_opencl_open};
+const strata_backend strata_backend_opencl = {
+    .name = "opencl", .is_tried = true, .list = opencl_list, .open = strata_opencl_open};

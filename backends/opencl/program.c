@@ -301,6 +301,7 @@ strata_status strata_opencl_compile(strata_device *base, const strata_piece *pie
                                     strata_error *err) {
     opencl_device *device = (opencl_device *)base;
     strata_kernel_limits limits = device->limits;
+    STRATA_TRY(strata_checks_run(&limits, device->tuner, base, piece, err));
     for (;;) {
         bool too_large = false;
         STRATA_TRY(compile_within(&limits, device, piece, out_program, &too_large, err));

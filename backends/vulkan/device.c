@@ -115,9 +115,11 @@ void strata_vulkan_close_and_report(strata_device *base, vulkan_messages *out_me
     vulkan_device *device = (vulkan_device *)base;
     const vulkan_functions *vk = &device->instance.vk;
     strata_tuner_destroy(device->tuner);
+    strata_checks_destroy(device->limits.checks);
     if (!strata_vulkan_is_idle(device)) return; /* the driver still uses all of it: leaving memory behind is the lesser harm */
     if (device->handle) {
-        vk->DeviceWaitIdle(device->handle);
+        /* A driver whose device failed while it was opened may crash in here: RADV without hardware has no such function. */
+        if (device->last_ticket > 0) vk->DeviceWaitIdle(device->handle);
         strata_vulkan_buffer_free(device, device->upload_staging);
         strata_vulkan_buffer_free(device, device->download_staging);
         strata_vulkan_buffer_free(device, device->nothing);
@@ -143,6 +145,11 @@ static strata_support device_supports(strata_device *base, const strata_tensor *
     return strata_kernel_supports(&((vulkan_device *)base)->limits, node, reason);
 }
 
+static strata_status device_recheck(strata_device *base, const strata_piece *piece, uint32_t random, strata_error *err) {
+    vulkan_device *device = (vulkan_device *)base;
+    return strata_checks_again(&device->limits, device->tuner, base, piece, random, err);
+}
+
 static const strata_device_api device_api = {
     .close = device_close,
     .buffer_create = strata_vulkan_buffer_create,
@@ -156,6 +163,7 @@ static const strata_device_api device_api = {
     .program_output = strata_vulkan_program_output,
     .run = strata_vulkan_run,
     .wait = device_wait,
+    .recheck = device_recheck,
     .set_trace = strata_vulkan_set_trace,
 };
 
@@ -272,6 +280,7 @@ static strata_status open_device(vulkan_device *device, const strata_device_opti
     STRATA_TRY(strata_vulkan_clear(device, device->nothing, err));
     device->base.counters = (strata_device_counters){0}; /* what came so far is the backend's own */
     device->tuner = strata_tuner_create(&device->base, &device->limits, &device->cache, opts);
+    device->limits.checks = strata_checks_create(&device->base, &device->cache, opts);
     return strata_vulkan_check_messages(device, err);
 }
 
@@ -313,4 +322,4 @@ static strata_status vulkan_list(strata_device_list *list, strata_error *err) {
 }
 
 extern const strata_backend strata_backend_vulkan;
-const strata_backend strata_backend_vulkan = {.name = "vulkan", .list = vulkan_list, .open = vulkan_open};
+const strata_backend strata_backend_vulkan = {.name = "vulkan", .is_tried = true, .list = vulkan_list, .open = vulkan_open};

@@ -176,6 +176,8 @@ static void find_obstacle(vulkan_physical *device) {
     else if (properties->limits.maxPerStageDescriptorStorageBuffers < STRATA_SHADER_MAX_BUFFERS)
         snprintf(info->skipped, sizeof info->skipped, "it binds %u buffers; kernels need %d",
                  properties->limits.maxPerStageDescriptorStorageBuffers, STRATA_SHADER_MAX_BUFFERS);
+    else if (!info->memory_bytes)
+        snprintf(info->skipped, sizeof info->skipped, "its driver (%.100s) says that it has no memory", info->driver);
 }
 
 static strata_status describe(const vulkan_instance *instance, VkPhysicalDevice handle, int index, vulkan_physical *out,
@@ -188,13 +190,16 @@ static strata_status describe(const vulkan_instance *instance, VkPhysicalDevice 
     snprintf(out->info.name, sizeof out->info.name, "%.127s", out->properties.deviceName);
     out->version = out->properties.apiVersion < instance->version ? out->properties.apiVersion : instance->version;
     STRATA_TRY(choose_queue(vk, out, err));
-    find_obstacle(out);
-    if (out->properties.apiVersion < VK_API_VERSION_1_1) return STRATA_OK;
+    if (out->properties.apiVersion < VK_API_VERSION_1_1) {
+        find_obstacle(out);
+        return STRATA_OK;
+    }
     extension_list extensions = {0};
     STRATA_TRY(read_extensions(vk, handle, &extensions, err));
     read_properties(vk, &extensions, out);
     read_features(vk, &extensions, out);
     free(extensions.names);
+    find_obstacle(out);
     return STRATA_OK;
 }
 

@@ -19,8 +19,8 @@
 #include "core/model/model.h"
 #include "core/run/device.h"
 
-enum { STEPS_BETWEEN_SCALES = 2000 }; /* steps */
-static const double SECONDS_BETWEEN_ASKS = 0.25;
+enum { STEPS_BETWEEN_SCALES = 2000, STEPS_BETWEEN_CHECKS = 10000 }; /* steps */
+static const double SECONDS_BETWEEN_ASKS = 0.25, CHECKS_SHARE = 1e-3;
 static const double largest_scale = 16777216;
 
 enum { IN_FLIGHT = 3, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
@@ -65,6 +65,8 @@ typedef struct fit {
     bool stop; /* behind this epoch: as validation, the callback or another worker says */
     /* The callback has asked for an end before the next step; the epoch was ended so, on all workers alike. */
     bool stop_now, stopped;
+    int64_t next_check;            /* before this step of the fit */
+    double checked, check_seconds; /* when the newest check ended, and what it took; before it: the start, and a guess */
     /* With several workers: steps until they ask each other next, of `ask_every`, and when they asked last. */
     int64_t ask_in, ask_every;
     double asked;
@@ -475,6 +477,24 @@ static strata_status settle(fit *f, strata_error *err) {
     return strata_model_share_rate(f->model, err);
 }
 
+/* Has each device compare a random node with the reference. */
+static strata_status check_devices(fit *f, strata_error *err) {
+    const int64_t every = f->opts.check_every ? f->opts.check_every : STEPS_BETWEEN_CHECKS, n = f->history->n_steps;
+    const double began = seconds();
+    const strata_model_program *program = f->model->programs;
+    while (program && program->kind != f->kind) program = program->next;
+    if (every < 0 || !program) return STRATA_OK;
+    if (!f->next_check) f->next_check = every;
+    if (n < f->next_check || (!f->opts.check_every && f->check_seconds > CHECKS_SHARE * (began - f->checked))) return STRATA_OK;
+    const uint32_t random = (uint32_t)n * 2654435761u ^ (uint32_t)f->opts.seed;
+    for (int i = 0; i < program->n_parts; i++)
+        STRATA_TRY(strata_executable_recheck(program->parts[i].executable, random + (uint32_t)i, err));
+    f->next_check = n + every;
+    f->checked = seconds();
+    f->check_seconds = f->checked - began;
+    return STRATA_OK;
+}
+
 static strata_status run_epoch(fit *f, strata_error *err) {
     strata_worker_step rows;
     strata_batches_options batches = batches_options(f, 0);
@@ -501,6 +521,7 @@ static strata_status run_epoch(fit *f, strata_error *err) {
         STRATA_TRY(ask_to_stop(f, err));
         if (f->stopped) break;
         if (f->model->strategy->auto_split && f->history->n_steps >= f->next_balance) STRATA_TRY(balance(f, rows.own, err));
+        STRATA_TRY(check_devices(f, err));
         STRATA_TRY(f->accumulate > 1 ? submit_to_hold(f, &rows, err) : submit(f, number, &rows, err));
         if (f->opts.wait_each_step && !f->held.n) STRATA_TRY(settle(f, err));
     }
@@ -633,6 +654,9 @@ static strata_status check(const strata_model *model, const strata_dataset *data
                            opts->epochs, opts->epochs - 1);
     if (opts->batch < 1)
         return strata_fail(err, STRATA_INVALID, "fit: batch is %lld; it must be at least 1", (long long)opts->batch);
+    if (opts->check_every < -1)
+        return strata_fail(err, STRATA_INVALID, "fit: check_every is %lld; it must be -1 (never), 0 or steps",
+                           (long long)opts->check_every);
     if (opts->steps_per_execution < 0)
         return strata_fail(err, STRATA_INVALID, "fit: steps_per_execution is %lld; it must be at least 1",
                            (long long)opts->steps_per_execution);
@@ -680,6 +704,8 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
              .dataset = dataset,
              .history = out_history ? out_history : &own,
              .began = seconds(),
+             .checked = seconds(),
+             .check_seconds = 1e-2,
              .next_balance = FIRST_BALANCE};
     if (opts) f.opts = *opts;
     if (!f.opts.epochs) f.opts.epochs = 1;

@@ -3,6 +3,8 @@
  * What all devices share, whatever their backend. backends/devices.c finds and opens them. */
 #include "core/run/device.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const char *const class_names[] = {
@@ -42,6 +44,16 @@ const strata_device_info *strata_device_get_info(const strata_device *device) {
 void strata_device_report_compile(const strata_device *device, bool tuning, int done, int total) {
     const strata_compile_progress progress = {.device = device->info.id, .tuning = tuning, .done = done, .total = total};
     if (device->on_compile) device->on_compile(&progress, device->on_compile_user);
+}
+
+void strata_device_warn(const strata_device *device, const char *format, ...) {
+    char message[STRATA_ERROR_MESSAGE_BYTES];
+    va_list arguments;
+    if (!device->on_warning) return;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    device->on_warning(message, device->on_compile_user);
 }
 
 const strata_topology *strata_device_get_topology(strata_device *device) {

@@ -82,6 +82,11 @@ typedef struct strata_device_api {
     /* Blocks, without spinning, until the run with that ticket, and so all before it, is done. DEVICE_LOST when it can't be. */
     strata_status (*wait)(strata_device *device, uint64_t ticket, strata_error *err);
 
+    /* (optional) Runs a node of the piece, which `random` chooses, on operands that it makes up and compares it with the
+     * reference. One that is wrong is a warning (strata_device_warn), not a failure. Nothing of the piece's own memory is
+     * touched. */
+    strata_status (*recheck)(strata_device *device, const strata_piece *piece, uint32_t random, strata_error *err);
+
     /* ---- time ---- */
     /* (optional) Sets device->trace and device->trace_track. Programs that are compiled with a trace add a slice to it for each
      * kernel or node of each run, by the device's own clock, at the latest in the wait for the run. They may keep kernels apart
@@ -116,6 +121,9 @@ struct strata_device {
     /* Of strata_device_options. */
     strata_compile_callback on_compile;
     void *on_compile_user;
+    strata_warning_callback on_warning;
+    /* How many kernels were found to compute wrongly: `supports` may say no since then where it said yes. */
+    int n_distrusted;
     /* NULL: nothing is traced. */
     strata_trace *trace;
     int trace_track;
@@ -129,6 +137,8 @@ struct strata_device {
 
 /* Calls on_compile, if there is one. */
 void strata_device_report_compile(const strata_device *device, bool tuning, int done, int total);
+/* Calls on_warning, if there is one. */
+void strata_device_warn(const strata_device *device, const char *format, ...) STRATA_PRINTF(2, 3);
 /* How many runs the device takes in one call; 1: run by run. */
 int strata_device_most_runs(strata_device *device);
 /* What the device exchanges with other cores by itself, and its copies that do not wait; NULL: nothing. */

@@ -86,17 +86,28 @@ static strata_status make_buffers(strata_executable *exe, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status compile_segment(strata_executable *exe, int k, strata_arena *arenas, strata_error *err) {
+static strata_piece piece_of(const strata_executable *exe, int k, const strata_arena *arenas) {
     const strata_segment *segment = &exe->plan.segments[k];
-    arenas[STRATA_ARENA_INDEX_INPUT].bytes = segment->input_bytes;
-    arenas[STRATA_ARENA_INDEX_OUTPUT].bytes = segment->output_bytes;
-    strata_piece piece = {.nodes = (const strata_tensor *const *)exe->plan.schedule + segment->first,
+    return (strata_piece){.nodes = (const strata_tensor *const *)exe->plan.schedule + segment->first,
                           .n_nodes = segment->n,
                           .places = exe->plan.places,
                           .n_places = exe->plan.n_places,
                           .arenas = arenas,
                           .n_arenas = exe->plan.n_arenas,
                           .n_slots = exe->n_slots};
+}
+
+strata_status strata_executable_recheck(strata_executable *exe, uint32_t random, strata_error *err) {
+    if (!exe->device->api->recheck) return STRATA_OK;
+    const strata_piece piece = piece_of(exe, (int)(random % (uint32_t)exe->plan.n_segments), exe->plan.arenas);
+    return exe->device->api->recheck(exe->device, &piece, random / 64, err);
+}
+
+static strata_status compile_segment(strata_executable *exe, int k, strata_arena *arenas, strata_error *err) {
+    const strata_segment *segment = &exe->plan.segments[k];
+    arenas[STRATA_ARENA_INDEX_INPUT].bytes = segment->input_bytes;
+    arenas[STRATA_ARENA_INDEX_OUTPUT].bytes = segment->output_bytes;
+    const strata_piece piece = piece_of(exe, k, arenas);
     return exe->device->api->compile(exe->device, &piece, &exe->programs[k], err);
 }
 
@@ -222,14 +233,17 @@ static strata_status create(strata_device *device, strata_tensor *const *outputs
                             strata_executable **out_executable, strata_error *err) {
     if (opts && (opts->n_slots < 0 || opts->n_slots > STRATA_MAX_SLOTS))
         return strata_fail(err, STRATA_INVALID, "executable: n_slots is %d; it must be 1..%d", opts->n_slots, STRATA_MAX_SLOTS);
-    strata_executable *exe = NULL;
-    STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, opts, alone, place, &exe, err));
-    strata_status status = build(exe, err);
-    if (status)
+    for (;;) {
+        strata_executable *exe = NULL;
+        const int n_distrusted = device->n_distrusted;
+        STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, opts, alone, place, &exe, err));
+        const strata_status status = build(exe, err);
+        if (!status) *out_executable = exe;
+        if (!status) return STRATA_OK;
         strata_executable_destroy(exe);
-    else
-        *out_executable = exe;
-    return status;
+        /* The device has found a kernel of its own to be wrong, and says now that it lacks the op: others may do. */
+        if (status != STRATA_UNSUPPORTED || device->n_distrusted == n_distrusted) return status;
+    }
 }
 
 strata_status strata_executable_create(strata_device *device, strata_tensor *const *outputs, int n_outputs,

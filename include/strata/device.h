@@ -67,9 +67,10 @@ STRATA_API STRATA_MUST_USE strata_status strata_plugin_load(const char *text, st
 typedef void strata_plugin_log(const char *message);
 STRATA_API void strata_plugin_set_log(strata_plugin_log *take);
 
-/* Every device of every backend, those that cannot be opened too (`skipped` says why); a backend without loader or driver is
- * one row with id "opencl" or "vulkan" and a reason. The host is always there; the device "null", which computes
- * nothing, can be opened and is never listed. Caller frees with strata_devices_free.
+/* Every device of every backend, those that cannot be opened too (`skipped` says why: OpenCL's and Vulkan's devices are opened
+ * and closed again to know); a backend without loader or driver is one row with id "opencl" or "vulkan" and a reason. The host
+ * is always there; the device "null", which computes nothing, can be opened and is never listed. Caller frees with
+ * strata_devices_free.
  * Thread: one at a time in a process, with strata_device_open: drivers start up in here, and not all can do it twice at
  * once. */
 STRATA_API STRATA_MUST_USE strata_status strata_devices_list(strata_device_info **out_devices, int *out_n, strata_error *err);
@@ -87,6 +88,9 @@ typedef struct strata_compile_progress {
 } strata_compile_progress;
 /* Called in the thread that compiles. progress: borrowed during the call. */
 typedef void (*strata_compile_callback)(const strata_compile_progress *progress, void *user);
+
+/* Called in the thread that compiles or trains, with what went wrong but ends nothing. message: borrowed during the call. */
+typedef void (*strata_warning_callback)(const char *message, void *user);
 
 typedef struct strata_device_options {
     /* Allow choices that change last bits (CLBlast, split-K by time); default: deterministic. */
@@ -108,14 +112,19 @@ typedef struct strata_device_options {
     /* Called before kernels are compiled and after, which may take seconds once; the library itself prints nothing. NULL:
      * none. */
     strata_compile_callback on_compile;
-    /* For on_compile. */
+    /* Kernels of OpenCL's and Vulkan's drivers are compared with the reference on first use, and what was found is kept beside
+     * the compiled kernels. One that computes wrongly is replaced by another, and the node by other ops or by the host
+     * (fallback_to_host); where nothing is right, compiling fails with UNSUPPORTED. Set to take the driver's word instead. */
+    bool trust;
+    /* A kernel was replaced as it computes wrongly, or a device that was right before computes wrongly now. NULL: none. */
+    strata_warning_callback on_warning;
+    /* For on_compile and on_warning. */
     void *user;
 } strata_device_options;
 
 /* Opens the device that `which` names: an id ("opencl:0", "host"), a backend and part of a name ("opencl:intel"), part of a
- * name
- * ("radeon"), or NULL for the best one (highest class, then most memory). opts may be NULL. Fails: UNAVAILABLE with the list of
- * devices there are. Thread: a device and all made on it belong to one thread at a time. */
+ * name ("radeon"), or NULL for the best one that opens (highest class, then most memory). opts may be NULL. Fails: UNAVAILABLE
+ * with the list of devices there are. Thread: a device and all made on it belong to one thread at a time. */
 STRATA_API STRATA_MUST_USE strata_status strata_device_open(const char *which, const strata_device_options *opts,
                                                             strata_device **out_device, strata_error *err);
 STRATA_API void strata_device_close(strata_device *device); /* after all made on it is destroyed; NULL is fine */

@@ -268,6 +268,10 @@ typedef struct strata_fit_options {
     /* Prepare a step only when the one before it is done and on_progress has returned, which may then set the learning rate of
      * the very next step. The device waits for the host meanwhile, and steps_per_execution gives it one step at a time. */
     bool wait_each_step;
+    /* Every so many steps a random node of the step, those of its gradients among them, is run once more on each device and
+     * compared with the reference: a device that computes wrongly now is told by strata_device_options.on_warning. 0: 10,000,
+     * and seldom enough that it takes less than a thousandth of the time; -1: never. */
+    int64_t check_every;
     /* Evaluated after each epoch in batches of `batch`; borrowed. The bits of what is trained are the same with it and without.
      * Each of several workers evaluates all of it, and where a loss decides something it is rank 0's. NULL: none. */
     const strata_dataset *validation;

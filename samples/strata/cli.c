@@ -281,12 +281,19 @@ int read_options(const command *command, int argc, char **argv, void *options, c
 
 /* ---- what several commands do ---- */
 
+static void print_warning(const char *message, void *user) {
+    (void)user;
+    fprintf(stderr, "%sstrata: warning: %s\n", terminal_draws(STDERR_FILENO) ? "\r\033[K" : "", message);
+}
+
 int read_device_flags(const device_flags *flags, strata_device_options *out_options) {
     *out_options = (strata_device_options){.fast = flags->fast,
                                            .no_tune = flags->no_tune,
                                            .no_cache = flags->no_cache,
                                            .fallback_to_host = flags->allow_fallback != NULL,
+                                           .trust = flags->trust,
                                            .on_compile = flags->on_compile,
+                                           .on_warning = print_warning,
                                            .user = flags->user};
     if (!flags->allow_fallback || !strcmp(flags->allow_fallback, "host")) return EXIT_OK;
     return usage_error("--allow-fallback %s: it is host; no other device runs what one cannot", flags->allow_fallback);
@@ -298,7 +305,7 @@ static void print_compiling(const strata_compile_progress *p, void *user) {
     if (!terminal_draws(STDERR_FILENO)) return;
     fprintf(stderr, "\r\033[K");
     if (p->done < p->total)
-        fprintf(stderr, "%s kernels for %s, once (%d of %d)", p->tuning ? "timing" : "compiling", p->device, p->done, p->total);
+        fprintf(stderr, "%s %d of %d kernels for %s, once", p->tuning ? "timing" : "compiling", p->done, p->total, p->device);
     fflush(stderr);
 }
 

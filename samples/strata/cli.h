@@ -108,7 +108,7 @@ int usage_error(const char *format, ...) STRATA_PRINTF(1, 2);
 /* ---- what several commands do ---- */
 typedef struct device_flags {
     const char *which, *allow_fallback;
-    bool fast, no_tune, no_cache;
+    bool fast, no_tune, no_cache, trust;
     /* As strata_device_options has them. */
     strata_compile_callback on_compile;
     void *user;
@@ -142,6 +142,13 @@ typedef struct device_flags {
         {"fast", NULL, "allow kernels that change last bits (CLBlast)", OPTION_FLAG, offsetof(type, member.fast), 0, 0},      \
         {"no-tune", NULL, "take default kernels; read and write no tuning file", OPTION_FLAG, offsetof(type, member.no_tune), \
          0,         0},                                                                                                       \
+        {"trust",                                                                                                             \
+         NULL,                                                                                                                \
+         "do not compare the driver's kernels with the reference on first use",                                               \
+         OPTION_FLAG,                                                                                                         \
+         offsetof(type, member.trust),                                                                                        \
+         0,                                                                                                                   \
+         0},                                                                                                                  \
         PLUGIN_OPTION_ROWS, {                                                                                                 \
         "no-cache", NULL, "keep no compiled kernels on disk", OPTION_FLAG, offsetof(type, member.no_cache), 0, 0              \
     }

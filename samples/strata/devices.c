@@ -4,15 +4,21 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli.h"
+#include "devices_check.h"
 
 typedef struct devices_options {
-    bool json;
+    bool json, check;
+    const char *device;
 } devices_options;
 
 static const option_row rows[] = {
     {"json", NULL, "one JSON array instead of the table", OPTION_FLAG, offsetof(devices_options, json), 0, 0},
+    {"check", NULL, "compare every op with the reference, in each type that a device has; exit code 4 where one is wrong",
+     OPTION_FLAG, offsetof(devices_options, check), 0, 0},
+    {"device", "ID", "this one alone: opencl:0", OPTION_TEXT, offsetof(devices_options, device), 0, 0},
     PLUGIN_OPTION_ROWS,
     {0}};
 
@@ -195,20 +201,31 @@ static int run(const command *command, int argc, char **argv) {
     strata_error err = {0};
     strata_status status = strata_devices_list(&devices, &n, &err);
     if (status) return report(FAILING_DEVICE, status, &err);
+    bool any = false;
+    code = EXIT_OK;
     if (options.json) putchar('[');
     for (int i = 0; i < n; i++) {
-        if (options.json) {
-            if (i) putchar(',');
+        if (options.device && strcmp(options.device, devices[i].id) != 0) continue;
+        const bool checks = options.check && !devices[i].skipped[0];
+        if (checks) {
+            if (options.json && any) putchar(',');
+            const int found = check_device(&devices[i], options.json);
+            if (found) code = found;
+        } else if (options.json) {
+            if (any) putchar(',');
             print_json(&devices[i]);
         } else if (devices[i].skipped[0]) {
             print_skipped(&devices[i]);
         } else {
             print_row(&devices[i]);
         }
+        any = true;
     }
     if (options.json) printf("]\n");
     strata_devices_free(devices);
-    return EXIT_OK;
+    if (options.device && !any)
+        return usage_error("devices: there is no %s; strata devices lists what there is", options.device);
+    return code;
 }
 
 const command command_devices = {.name = "devices",

@@ -146,7 +146,7 @@ static int write_line(const progress *p, char *line, int columns) {
     if (p->what == COMPILING || compiles) {
         duration(floor(now_seconds() - p->compiles_since), since);
         const char *verb = !p->tuning ? "compiling" : columns > 60 ? "compiling and timing" : "timing";
-        snprintf(text, sizeof text, "%s kernels for %s, once (%d of %d), %s", verb, p->device, p->done, p->total, since);
+        snprintf(text, sizeof text, "%s %d of %d kernels for %s, once, %s", verb, p->done, p->total, p->device, since);
     } else {
         snprintf(text, sizeof text, "%s", p->what == SAYING ? p->text : "");
     }

@@ -19,7 +19,7 @@ typedef struct train_options {
     const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log;
     device_flags device;
     strategy_flags strategy;
-    int64_t epochs, batch, global_batch, accumulate, together, seed;
+    int64_t epochs, batch, global_batch, accumulate, together, seed, check_every;
     int64_t patience, log_every, stop_after;
     double learning_rate, validation_split;
     bool json, scale_lr, log_device_placement, restore_best;

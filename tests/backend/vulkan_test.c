@@ -412,6 +412,90 @@ Test(vulkan, no_driver_is_a_row_with_the_reason) {
     strata_devices_free(list.rows);
 }
 
+/* The library that a driver's manifest names, as {"ICD": {"library_path": "..."}}. "": there is no such driver. */
+static void driver_library(const char *manifest, char out[512]) {
+    char text[2048] = "";
+    FILE *file = fopen(manifest, "rb");
+    out[0] = 0;
+    if (!file) return;
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    const char *key = strstr(text, "\"library_path\"");
+    if (key) sscanf(key, "\"library_path\" : \"%511[^\"]", out);
+}
+
+static void use_driver(const char *manifest) {
+    setenv("VK_ICD_FILENAMES", manifest, 1);
+    setenv("VK_DRIVER_FILES", manifest, 1);
+}
+
+/* Puts tests/shims/vulkan_shim.c before the driver that is in use. */
+static void use_shim(void) {
+    char driver[512], manifest[1024];
+    const char *used = getenv("VK_DRIVER_FILES"), *build = getenv("STRATA_BUILD_DIR");
+    driver_library(used ? used : "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json", driver);
+    if (!driver[0] || !build)
+        cr_skip_test("no Vulkan driver by its manifest (VK_DRIVER_FILES), or STRATA_BUILD_DIR is not set");
+    snprintf(manifest, sizeof manifest,
+             "{\"file_format_version\": \"1.0.0\", \"ICD\": {\"library_path\": \"%s/suites/shims/vulkan_shim.so\", "
+             "\"api_version\": \"1.3.0\"}}",
+             build);
+    setenv("STRATA_SHIM_DRIVER", driver, 1);
+    use_driver(test_file("shim.json", manifest, strlen(manifest)));
+}
+
+/* The row of vulkan:0 in the list of all devices. */
+static strata_device_info listed(void) {
+    strata_error err = {0};
+    strata_device_info *rows = NULL, row = {0};
+    int n = 0;
+    OK(strata_devices_list(&rows, &n, &err));
+    for (int i = 0; i < n; i++)
+        if (!strcmp(rows[i].id, "vulkan:0")) row = rows[i];
+    strata_devices_free(rows);
+    cr_assert_str_eq(row.id, "vulkan:0");
+    return row;
+}
+
+static void cannot_be_used(const char *reason) {
+    strata_error err = {0};
+    strata_device *device = NULL;
+    const strata_device_info row = listed();
+    cr_assert(row.skipped[0] && strstr(row.skipped, reason), "\"%s\"", row.skipped);
+    const strata_status status = strata_device_open("vulkan:0", NULL, &device, &err);
+    cr_assert(status == STRATA_UNAVAILABLE || status == STRATA_OUT_OF_MEMORY || status == STRATA_INTERNAL, "%s: %s",
+              strata_status_name(status), err.message);
+    OK(strata_device_open(NULL, NULL, &device, &err));
+    cr_assert_str_neq(strata_device_get_info(device)->backend, "vulkan");
+    strata_device_close(device);
+}
+
+Test(vulkan, a_device_whose_opening_fails_closes_and_is_listed_with_the_reason) {
+    static const char *const functions[] = {"vkCreateFence", "vkCreateCommandPool", "vkAllocateMemory", "vkCreateDevice"};
+    use_shim();
+    cr_assert_str_eq(listed().skipped, "");
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        setenv("STRATA_SHIM_FAIL", functions[i], 1);
+        cannot_be_used(i == 2 ? "no memory" : functions[i]);
+    }
+}
+
+Test(vulkan, a_device_without_memory_is_listed_with_the_reason) {
+    use_shim();
+    setenv("STRATA_SHIM_NO_MEMORY", "1", 1);
+    cannot_be_used("no memory");
+}
+
+Test(vulkan, mesas_device_without_hardware_is_listed_with_the_reason) {
+    const char *manifest = "/usr/share/vulkan/icd.d/radeon_icd.x86_64.json";
+    char driver[512];
+    driver_library(manifest, driver);
+    if (!driver[0]) cr_skip_test("%s is not there (Debian: mesa-vulkan-drivers)", manifest);
+    setenv("RADV_FORCE_FAMILY", "navi21", 1);
+    use_driver(manifest);
+    cannot_be_used("");
+}
+
 Test(vulkan, a_device_that_went_away_is_said_so) {
     OPEN(device);
     strata_error err = {0};

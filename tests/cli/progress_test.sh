@@ -56,7 +56,7 @@ check "the line is cleared at the end" sh -c "tail -c 4 '$work/drawn' | od -c | 
 
 # What compiles kernels says so, before the first step.
 if "$strata" devices --json | grep -q '"vulkan:0"'; then
-    XDG_CACHE_HOME=$work/cache terminal 80 " kernels for vulkan:0, once (" train mnist --device vulkan:0 --data "$work/data"
+    XDG_CACHE_HOME=$work/cache terminal 80 " kernels for vulkan:0, once" train mnist --device vulkan:0 --data "$work/data"
 else
     echo "skipped: compiling is not shown, as there is no vulkan:0"
 fi

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A driver that computes wrongly: tests/shims/opencl_shim.c over PoCL, which changes what one kernel has written. For each
+ * kernel that training launches, training gives the numbers that the host gives, or is refused with the kernel's name. */
+#if STRATA_WITH_OPENCL
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/run/device.h"
+#include "strata/strata.h"
+#include "tests/support/folder.h"
+
+TestSuite(liar, .init = test_folder_make, .fini = test_folder_remove, .timeout = 240);
+
+enum { EXAMPLES = 20, BATCH = 12, STEPS = 4, CLASSES = 5, WORDS = 9, VOCABULARY = 23, SIDE = 8, MOST_KERNELS = 128 };
+
+static strata_error err;
+#define OK(call) cr_assert_eq(call, STRATA_OK, "%s", err.message)
+
+/* ---- what is trained ---- */
+
+static void add_pictures(strata_model *model) {
+    strata_model_add_conv2d(model, (strata_conv2d_options){.filters = 6, .kernel_size = {3, 3}, .padding = "same"});
+    strata_model_add_batch_norm(model, (strata_batch_norm_options){.activation = "relu"});
+    strata_model_add_max_pool2d(model, (strata_max_pool2d_options){.size = {2, 2}});
+    strata_model_add_conv2d(model, (strata_conv2d_options){.filters = 7, .kernel_size = {2, 2}, .activation = "tanh"});
+    strata_model_add_avg_pool2d(model, (strata_avg_pool2d_options){.size = {2, 2}, .stride = {1, 1}});
+    strata_model_add_dropout(model, (strata_dropout_options){.rate = 0.2});
+    strata_model_add_flatten(model, (strata_flatten_options){0});
+    strata_model_add_dense(model, (strata_dense_options){.units = CLASSES});
+}
+
+static void add_texts(strata_model *model) {
+    strata_model_add_embedding(model, (strata_embedding_options){.vocabulary = VOCABULARY, .units = 8});
+    strata_model_add_layer_norm(model, (strata_layer_norm_options){0});
+    strata_model_add_multi_head_attention(model, (strata_multi_head_attention_options){.heads = 2, .key_dim = 4});
+    strata_model_add_global_average_pool(model, (strata_global_average_pool_options){0});
+    strata_model_add_dense(model, (strata_dense_options){.units = CLASSES});
+}
+
+static const struct {
+    strata_shape element;
+    strata_dtype dtype;
+    void (*add)(strata_model *model);
+    const char *optimizer;
+} works[] = {
+    {{3, {SIDE, SIDE, 3}}, STRATA_DTYPE_F32, add_pictures, "adam"},
+    {{1, {WORDS}}, STRATA_DTYPE_I32, add_texts, "rmsprop"},
+};
+enum { N_WORKS = sizeof works / sizeof *works };
+
+static strata_dataset *make_data(int work) {
+    strata_array x, y;
+    strata_shape shape = works[work].element;
+    memmove(shape.dims + 1, shape.dims, sizeof *shape.dims * (size_t)shape.rank);
+    shape.dims[0] = EXAMPLES;
+    shape.rank++;
+    OK(strata_array_create(works[work].dtype, shape, &x, &err));
+    OK(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(EXAMPLES), &y, &err));
+    uint32_t random = 7;
+    for (int64_t i = 0; i < strata_shape_elements(shape); i++) {
+        random = random * 1664525u + 1013904223u;
+        if (works[work].dtype == STRATA_DTYPE_I32)
+            ((int32_t *)x.data)[i] = (int32_t)((random >> 8) % VOCABULARY);
+        else
+            ((float *)x.data)[i] = (float)(random >> 8) / (1 << 24);
+    }
+    for (int i = 0; i < EXAMPLES; i++) ((int32_t *)y.data)[i] = i * 3 % CLASSES;
+    strata_dataset *data = NULL;
+    OK(strata_dataset_take_arrays(&x, &y, 0, &data, &err));
+    return data;
+}
+
+/* The losses of some steps; the last ones show what the first ones did to the parameters. */
+static strata_status train(strata_device *device, int work, double *losses) {
+    strata_model *model = NULL;
+    strata_dataset *data = make_data(work);
+    strata_history history = {0};
+    OK(strata_model_create(works[work].element, &model, &err));
+    OK(strata_model_set_input_dtype(model, works[work].dtype, &err));
+    works[work].add(model);
+    strata_optimizer optimizer = {.name = works[work].optimizer, .learning_rate = 0.01};
+    strata_status status =
+        strata_model_compile(model, device, &(strata_compile_options){.optimizer = optimizer, .seed = 3}, &err);
+    if (!status)
+        status = strata_model_fit(model, data, &(strata_fit_options){.epochs = STEPS / 2, .batch = BATCH, .seed = 5}, &history,
+                                  &err);
+    for (int i = 0; !status && i < STEPS; i++) losses[i] = (double)history.losses[i];
+    strata_history_finish(&history);
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+    return status;
+}
+
+/* ---- the driver ---- */
+
+typedef char kernel_name[64];
+static kernel_name *launched; /* by the shim */
+
+static void use_shim(void) {
+    char path[512], library[256] = "";
+    const char *build = getenv("STRATA_BUILD_DIR");
+    FILE *icd = fopen("/etc/OpenCL/vendors/pocl.icd", "rb");
+    if (!icd || !build) cr_skip_test("PoCL is not installed (pocl-opencl-icd), or STRATA_BUILD_DIR is not set");
+    cr_assert(fgets(library, sizeof library, icd));
+    fclose(icd);
+    library[strcspn(library, "\n")] = 0;
+    snprintf(path, sizeof path, "%s/suites/shims/opencl_shim.so", build);
+    test_file("shim.icd", path, strlen(path));
+    setenv("OCL_ICD_VENDORS", test_folder(), 1);
+    setenv("STRATA_SHIM_DRIVER", library, 1);
+    void *shim = dlopen(path, RTLD_NOW);
+    if (shim) launched = dlsym(shim, "strata_shim_launched");
+    cr_assert(launched, "%s", dlerror());
+}
+
+static int n_warnings;
+static void count_warning(const char *message, void *user) {
+    (void)message;
+    (void)user;
+    n_warnings++;
+}
+
+static strata_device *open_liar(const char *kernel, bool trust, bool fallback) {
+    strata_device *device = NULL;
+    setenv("STRATA_SHIM_LIE", kernel, 1);
+    const strata_device_options opts = {
+        .no_tune = true, .no_cache = true, .trust = trust, .fallback_to_host = fallback, .on_warning = count_warning};
+    OK(strata_device_open("opencl:0", &opts, &device, &err));
+    cr_assert(strstr(strata_device_get_info(device)->driver, "Liar"));
+    n_warnings = 0;
+    return device;
+}
+
+static bool equal(const double *losses, const double *wanted) {
+    for (int i = 0; i < STEPS; i++)
+        if (!(fabs(losses[i] - wanted[i]) <= 2e-4 * fabs(wanted[i]))) return false;
+    return true;
+}
+
+/* What the host makes of it. */
+static void expect(int work, double *wanted) {
+    strata_device *host = NULL;
+    OK(strata_device_open("host", NULL, &host, &err));
+    OK(train(host, work, wanted));
+    strata_device_close(host);
+}
+
+/* Every kernel that this work launches on the honest driver, once. */
+static int list_kernels(int work, const double *wanted, kernel_name *out) {
+    double losses[STEPS];
+    int n = 0;
+    memset(launched, 0, MOST_KERNELS * sizeof *launched);
+    strata_device *device = open_liar("", true, false);
+    OK(train(device, work, losses));
+    strata_device_close(device);
+    cr_assert(equal(losses, wanted), "an honest driver trains to other losses than the host");
+    while (n < MOST_KERNELS && launched[n][0]) {
+        memcpy(out[n], launched[n], sizeof *out);
+        n++;
+    }
+    return n;
+}
+
+Test(liar, every_kernel_that_lies_is_replaced_or_refused) {
+    double wanted[N_WORKS][STEPS], losses[STEPS];
+    kernel_name tried[2 * MOST_KERNELS];
+    int n_tried = 0, n_replaced = 0, n_refused = 0;
+    use_shim();
+    for (int work = 0; work < N_WORKS; work++) {
+        kernel_name kernels[MOST_KERNELS];
+        expect(work, wanted[work]);
+        const int n = list_kernels(work, wanted[work], kernels);
+        for (int k = 0; k < n; k++) {
+            bool before = false;
+            for (int i = 0; i < n_tried; i++) before = before || !strcmp(tried[i], kernels[k]);
+            if (before) continue;
+            memcpy(tried[n_tried++], kernels[k], sizeof *tried);
+            strata_device *device = open_liar(kernels[k], false, false);
+            const strata_status status = train(device, work, losses);
+            strata_device_close(device);
+            if (status) {
+                n_refused++;
+                cr_log_info("%s is refused", kernels[k]);
+                cr_expect_eq(status, STRATA_UNSUPPORTED, "%s: %s", kernels[k], err.message);
+                cr_expect(strstr(err.message, "wrongly") && strstr(err.message, "Liar"), "%s: %s", kernels[k], err.message);
+            } else {
+                n_replaced++;
+                cr_expect(equal(losses, wanted[work]), "%s: losses %g .. %g, not %g .. %g", kernels[k], losses[0],
+                          losses[STEPS - 1], wanted[work][0], wanted[work][STEPS - 1]);
+                cr_expect_gt(n_warnings, 0, "%s was found by nobody", kernels[k]);
+            }
+        }
+    }
+    cr_log_info("%d kernels: %d replaced, %d refused", n_tried, n_replaced, n_refused);
+    cr_expect_gt(n_tried, 20);
+    cr_expect_gt(n_replaced, 5);
+}
+
+Test(liar, a_driver_that_is_trusted_trains_to_wrong_numbers) {
+    double wanted[STEPS], losses[STEPS];
+    use_shim();
+    expect(0, wanted);
+    strata_device *device = open_liar("strata_adam", true, false);
+    const strata_status status = train(device, 0, losses);
+    cr_assert(status || !equal(losses, wanted), "the shim does not lie, so the other cases show nothing");
+    strata_device_close(device);
+}
+
+Test(liar, the_host_runs_what_no_kernel_does_rightly) {
+    double wanted[STEPS], losses[STEPS];
+    use_shim();
+    expect(0, wanted);
+    strata_device *device = open_liar("strata_copy_strided", false, false);
+    cr_expect_eq(train(device, 0, losses), STRATA_UNSUPPORTED);
+    cr_expect(strstr(err.message, "copy_strided") && strstr(err.message, "Liar"), "%s", err.message);
+    strata_device_close(device);
+    device = open_liar("strata_copy_strided", false, true);
+    OK(train(device, 0, losses));
+    cr_expect(equal(losses, wanted));
+    cr_expect_gt(strata_device_get_counters(device).host_nodes, 0);
+    strata_device_close(device);
+}
+
+/* A device that went bad while it trained: honest until its kernels were checked. */
+static strata_status lie_from_now_on(const strata_progress *progress, void *user, strata_error *out_err) {
+    (void)user;
+    (void)out_err;
+    if (progress->total_step == 2) setenv("STRATA_SHIM_LIE", "strata_", 1);
+    return STRATA_OK;
+}
+
+Test(liar, a_device_that_goes_bad_while_it_trains_is_told) {
+    for (int64_t every = -1; every <= 1; every += 2) {
+        use_shim();
+        strata_device *device = open_liar("", false, false);
+        strata_model *model = NULL;
+        strata_dataset *data = make_data(0);
+        OK(strata_model_create(works[0].element, &model, &err));
+        add_pictures(model);
+        OK(strata_model_compile(model, device, &(strata_compile_options){.optimizer = strata_sgd_optimizer(1e-9, 0, false)},
+                                &err));
+        const strata_fit_options opts = {
+            .epochs = 8, .batch = EXAMPLES, .seed = 5, .check_every = every, .on_progress = lie_from_now_on};
+        const strata_status status = strata_model_fit(model, data, &opts, NULL, &err);
+        cr_expect(!status || status == STRATA_DATA, "%s", err.message); /* the loss may be anything */
+        cr_expect_eq(n_warnings > 0, every > 0, "%d warnings", n_warnings);
+        strata_model_destroy(model);
+        strata_dataset_destroy(data);
+        strata_device_close(device);
+    }
+}
+
+static bool has_launched(const char *kernel) {
+    for (int k = 0; k < MOST_KERNELS && launched[k][0]; k++)
+        if (!strcmp(launched[k], kernel)) return true;
+    return false;
+}
+
+/* softmax of (3, 40), once. */
+static void run_softmax(strata_device *device) {
+    enum { ROWS = 3, COLUMNS = 40 };
+    float in[ROWS * COLUMNS], out[ROWS * COLUMNS];
+    strata_graph *graph = NULL;
+    strata_executable *exe = NULL;
+    const char *name = "x";
+    for (int i = 0; i < ROWS * COLUMNS; i++) in[i] = (float)(i % 7);
+    strata_array input = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(ROWS, COLUMNS), in);
+    strata_array output = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(ROWS, COLUMNS), out);
+    OK(strata_graph_create(&graph, &err));
+    strata_tensor *y = strata_softmax(strata_input(graph, name, STRATA_DTYPE_F32, input.shape));
+    OK(strata_executable_create(device, &y, 1, NULL, 0, NULL, &exe, &err));
+    OK(strata_executable_run(exe, &name, &input, 1, &output, 1, &err));
+    strata_executable_destroy(exe);
+    strata_graph_destroy(graph);
+    for (int row = 0; row < ROWS; row++) {
+        double sum = 0;
+        for (int c = 0; c < COLUMNS; c++) sum += (double)out[row * COLUMNS + c];
+        cr_expect_float_eq(sum, 1, 1e-5);
+    }
+}
+
+Test(liar, verdicts_are_kept) {
+    use_shim();
+    setenv("STRATA_SHIM_LIE", "strata_softmax", 1);
+    for (int start = 0; start < 2; start++) {
+        strata_device *device = NULL;
+        const strata_device_options opts = {.no_tune = true, .cache_dir = test_path("cache"), .on_warning = count_warning};
+        memset(launched, 0, MOST_KERNELS * sizeof *launched);
+        n_warnings = 0;
+        OK(strata_device_open("opencl:0", &opts, &device, &err));
+        run_softmax(device);
+        cr_expect_eq(n_warnings, start == 0);
+        cr_expect_eq(has_launched("strata_softmax"), start == 0, "a kernel that is known to lie is launched again");
+        strata_device_close(device);
+    }
+}
+#endif
