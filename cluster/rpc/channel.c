@@ -71,10 +71,14 @@ short strata_rpc_channel_events(strata_rpc_channel *c, short otherwise) {
     return events ? events : otherwise;
 }
 
-static strata_status ended(strata_rpc_channel *c, ssize_t n, strata_error *err) {
-    if (n == 0 || errno == ECONNRESET || errno == EPIPE)
-        return strata_fail(err, STRATA_UNAVAILABLE, "the connection closed%s", c->in_message ? " within a message" : "");
-    return strata_fail(err, STRATA_UNAVAILABLE, "the connection ended: %s", strata_stream_problem(&c->stream, errno));
+static strata_status ended(strata_rpc_channel *c, ssize_t n, bool in_message, strata_error *err) {
+    const int error = errno;
+    if (n == 0 || error == ECONNRESET || error == EPIPE)
+        return strata_fail(err, STRATA_UNAVAILABLE, "the connection closed%s", in_message ? " within a message" : "");
+    pthread_mutex_lock(&c->tls);
+    strata_fail(err, STRATA_UNAVAILABLE, "the connection ended: %s", strata_stream_problem(&c->stream, error));
+    pthread_mutex_unlock(&c->tls);
+    return STRATA_UNAVAILABLE;
 }
 
 /* ---- receiving ---- */
@@ -190,7 +194,7 @@ static strata_status read_once(strata_rpc_channel *c, bool *out_dry, strata_erro
     const ssize_t n = receive_some(c, parts, n_parts);
     *out_dry = n < 0 && errno == EAGAIN;
     if (*out_dry) return STRATA_OK;
-    if (n <= 0) return ended(c, n, err);
+    if (n <= 0) return ended(c, n, c->in_message, err);
     const size_t placed = (size_t)n < direct ? (size_t)n : direct;
     if (placed) advance(c, placed);
     c->end += (size_t)n - placed;
@@ -224,7 +228,7 @@ static strata_status send_all(strata_rpc_channel *c, struct iovec *parts, int n_
             STRATA_TRY(wait(user, strata_rpc_channel_events(c, POLLOUT), err));
             continue;
         }
-        if (n < 0) return ended(c, n, err);
+        if (n < 0) return ended(c, n, false, err);
         for (; n_parts && (size_t)n >= parts->iov_len; parts++, n_parts--) n -= (ssize_t)parts->iov_len;
         if (n_parts) *parts = (struct iovec){(char *)parts->iov_base + n, parts->iov_len - (size_t)n};
     }

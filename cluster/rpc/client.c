@@ -297,6 +297,7 @@ static void send_request(strata_rpc_client *c, strata_rpc_request *r, double dea
     const strata_status status = strata_rpc_channel_send(&c->channel, &m, r->parts, r->n_parts, wait_ready, &s, &why);
     pthread_mutex_lock(&c->lock);
     c->sending = NULL;
+    if (r->done) pthread_cond_broadcast(&c->changed); /* its reply came, but its memory was in use */
     if (status) break_link(c, why.message);
 }
 
@@ -746,6 +747,8 @@ static strata_status finish(strata_rpc_client *c, strata_rpc_request *r, strata_
             c->n_waiters--;
         }
     }
+    /* The keeper may be sending it again while the reply to its first sending comes. */
+    while (c->sending == r) wait_changed(c, strata_clock_seconds() + 1);
     return r->error.status ? strata_fail(err, r->error.status, "%s", r->error.message) : STRATA_OK;
 }
 

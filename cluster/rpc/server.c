@@ -681,7 +681,7 @@ static void *run_monitor(void *user) {
         if (n && fds[0].revents && read(s->wake, &count, sizeof count) < 0) continue;
         for (int i = 2; i < n; i++)
             for (connection *c = fds[i].revents ? s->connections : NULL; c; c = c->next)
-                if (c->channel.stream.fd == fds[i].fd) end(c, "its connection closed");
+                if (c->channel.stream.fd == fds[i].fd && atomic_load(&c->activity) == HANDLING) end(c, "its connection closed");
         const double now = strata_clock_seconds();
         for (connection *c = s->connections; c; c = c->next) watch(c, now);
         reap(s);
