@@ -145,7 +145,8 @@ void strata_rpc_server_destroy(strata_rpc_server *server);
 typedef struct strata_rpc_client strata_rpc_client;
 
 typedef struct strata_rpc_client_options {
-    /* This task's name and incarnation (0: strata_rpc_incarnation()). A task has one client for each server. */
+    /* This task's name and incarnation (0: strata_rpc_incarnation()). A task has one client for each server at a time; one that
+     * is made after another was destroyed may have the same incarnation. */
     const char *task;
     uint64_t incarnation;
     /* The server's name, for checks and messages, and its address. */

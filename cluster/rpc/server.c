@@ -540,7 +540,10 @@ static void *run_connection(void *user) {
     }
     end(c, why.message);
     report_end(c);
-    if (atomic_load(&c->left)) drop_all(c->session);
+    if (atomic_load(&c->left)) { /* a client that is made later begins anew */
+        drop_all(c->session);
+        c->session->next_sequence = c->session->unkept = 0;
+    }
     if (c->session) leave_session(c);
     atomic_store(&c->activity, FINISHED);
     wake_monitor(c->server);
