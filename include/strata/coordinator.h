@@ -125,7 +125,8 @@ typedef struct strata_coordinator_worker_options {
 
 /* Runs what the coordinator schedules, in the calling thread, until the coordinator is destroyed. A coordinator that was lost may
  * be started again and goes on with this worker, whose per-worker values are built anew then.
- * Fails: INVALID for wrong options; UNAVAILABLE when the address cannot be listened on; TIMEOUT when there is no coordinator for
+ * Fails: INVALID for wrong options, and for a coordinator with other functions, naming both sides; what creating the
+ * coordinator failed with; UNAVAILABLE when the address cannot be listened on; TIMEOUT when there is no coordinator for
  * coordinator_seconds; INTERRUPTED by stop_now. */
 STRATA_API STRATA_MUST_USE strata_status strata_coordinator_serve(const strata_coordinator_worker_options *opts,
                                                                   strata_error *err);
@@ -159,7 +160,7 @@ typedef struct strata_coordinator_options {
 /* Connects to the workers; opts and what it points to, but for the functions' rows, is borrowed during create. The rows are
  * borrowed until destroy.
  * Fails: INVALID for wrong options, and when a worker has other functions, naming both sides; TIMEOUT when workers do not come
- * within connect_seconds, naming them. */
+ * within connect_seconds, naming them. Workers that are there then fail with the same message. */
 STRATA_API STRATA_MUST_USE strata_status strata_coordinator_create(const strata_coordinator_options *opts,
                                                                    strata_coordinator **out_coordinator, strata_error *err);
 /* Cancels closures that wait, waits for those that run, and lets the workers return from serve. Values stay valid until they are

@@ -41,6 +41,8 @@ struct strata_remote_value {
 typedef struct closure {
     struct closure *next;
     uint64_t id;
+    /* When it was scheduled. */
+    double since;
     const strata_remote_function *function;
     int attempt;
     strata_remote_value *value;
@@ -85,6 +87,8 @@ struct strata_coordinator {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool closing;
+    /* Why create failed, for the workers. */
+    strata_error failure;
     closure *first, *last;
     uint64_t n_closures;
     int n_joining;
@@ -376,7 +380,9 @@ static strata_status connect_worker(dispatcher *d, strata_error *err) {
 /* Fails closures that wait when no worker has been there for long. The lock is held. */
 static void check_alone(strata_coordinator *c, const dispatcher *d) {
     strata_error error;
-    if (c->counts.workers || !c->first || strata_clock_seconds() - c->alone_since < c->worker_seconds) return;
+    if (c->counts.workers || !c->first) return;
+    const double since = c->alone_since > c->first->since ? c->alone_since : c->first->since;
+    if (strata_clock_seconds() - since < c->worker_seconds) return;
     strata_fail(&error, STRATA_PEER_LOST, "no worker was there for %g s; %s: %.600s", c->worker_seconds, d->task,
                 d->problem.message);
     cancel_queue(c, &error);
@@ -483,6 +489,8 @@ static void *run_dispatcher(void *user) {
     if (d->client && d->greeted && head) {
         strata_remote_writer w = {head, head + STRATA_RPC_HEAD_BYTES, false};
         strata_rpc_answer answer;
+        strata_remote_put(&w, c->failure.status, 1);
+        strata_remote_put_text(&w, c->failure.message);
         if (!ask(d, STRATA_REMOTE_END, head, &w, NULL, 0, "the end", END_SECONDS, reply, &answer, NULL)) free(answer.allocated);
     }
     strata_rpc_client_destroy(d->client);
@@ -584,8 +592,9 @@ strata_status strata_coordinator_create(const strata_coordinator_options *opts, 
     if (!status) {
         const double seconds = c->cluster.connect_seconds > 0 ? c->cluster.connect_seconds : CONNECT_SECONDS;
         pthread_mutex_lock(&c->lock);
-        status = wait_for_workers(c, opts->least_workers ? opts->least_workers : c->n_workers, seconds, err);
+        status = wait_for_workers(c, opts->least_workers ? opts->least_workers : c->n_workers, seconds, &c->failure);
         pthread_mutex_unlock(&c->lock);
+        if (status) strata_fail(err, status, "%s", c->failure.message);
     }
     if (status)
         strata_coordinator_destroy(c);
@@ -691,6 +700,7 @@ strata_status strata_coordinator_schedule(strata_coordinator *c, const char *fun
     const strata_status status = raise_error(c, err);
     if (!status) {
         k->id = ++c->n_closures;
+        k->since = strata_clock_seconds();
         if (out_value) {
             atomic_fetch_add(&k->value->references, 1);
             *out_value = k->value;

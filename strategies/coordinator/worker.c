@@ -48,6 +48,8 @@ typedef struct worker {
     char coordinator[STRATA_RPC_TASK_BYTES];
     uint64_t incarnation;
     bool greeted, ended;
+    /* How it ended. */
+    strata_error end;
     object *objects;
 } worker;
 
@@ -72,13 +74,24 @@ static object *find_object(const worker *w, uint64_t id) {
     return at;
 }
 
-static strata_status greet(worker *w, const strata_rpc_call *call, strata_error *err) {
+/* Fails where the coordinator is of another program. */
+static strata_status compare(const worker *w, const strata_rpc_call *call, strata_error *err) {
     strata_remote_reader r = {call->head, (const unsigned char *)call->head + call->head_bytes, false};
     const int number = (int)strata_remote_get(&r, 4), n_workers = (int)strata_remote_get(&r, 4);
     if (number != w->opts->worker || n_workers != w->opts->n_workers)
         return strata_fail(err, STRATA_INVALID, "%s takes this task for worker %d of %d; it is worker %d of %d", call->task,
                            number, n_workers, w->opts->worker, w->opts->n_workers);
-    STRATA_TRY(strata_remote_compare(&r, call->task, w->task, w->opts->functions, w->opts->n_functions, err));
+    return strata_remote_compare(&r, call->task, w->task, w->opts->functions, w->opts->n_functions, err);
+}
+
+static strata_status greet(worker *w, const strata_rpc_call *call, strata_error *err) {
+    const strata_status status = compare(w, call, err);
+    if (status &&
+        !w->greeted) { /* this task fails too, with the same message; one that works for another coordinator goes on */
+        w->ended = true;
+        strata_fail(&w->end, status, "%s", err->message);
+    }
+    if (status) return status;
     forget_objects(w);
     snprintf(w->coordinator, sizeof w->coordinator, "%s", call->task);
     w->incarnation = call->incarnation;
@@ -219,6 +232,17 @@ static strata_status run(worker *w, const strata_rpc_call *call, strata_rpc_repl
     return STRATA_OK;
 }
 
+/* The coordinator ends: in order, or because it could not be created. */
+static strata_status end(worker *w, const strata_rpc_call *call) {
+    strata_remote_reader r = {call->head, (const unsigned char *)call->head + call->head_bytes, false};
+    char text[STRATA_ERROR_MESSAGE_BYTES];
+    const strata_status status = (strata_status)strata_remote_get(&r, 1);
+    strata_remote_get_text(&r, text, sizeof text);
+    w->ended = true;
+    if (status && status <= STRATA_INTERNAL) strata_fail(&w->end, status, "%s could not begin: %.900s", call->task, text);
+    return STRATA_OK;
+}
+
 static strata_status answer(worker *w, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     if (call->method == STRATA_REMOTE_GREET) return greet(w, call, err);
     /* UNAVAILABLE makes the coordinator greet, and try again. */
@@ -230,8 +254,7 @@ static strata_status answer(worker *w, const strata_rpc_call *call, strata_rpc_r
         case STRATA_REMOTE_RUN:
             return run(w, call, reply, err);
         case STRATA_REMOTE_END:
-            w->ended = true;
-            return STRATA_OK;
+            return end(w, call);
         default:
             return strata_fail(err, STRATA_INVALID, "%s knows no method %u", w->task, call->method);
     }
@@ -303,7 +326,7 @@ static strata_status serve(worker *w, strata_error *err) {
     /* Until the coordinator has the reply to its farewell. */
     for (const double late = strata_clock_seconds() + FAREWELL_SECONDS; w->n_coordinators && strata_clock_seconds() < late;)
         wait_tick(w);
-    return STRATA_OK;
+    return w->end.status ? strata_fail(err, w->end.status, "%s", w->end.message) : STRATA_OK;
 }
 
 strata_status strata_coordinator_serve(const strata_coordinator_worker_options *opts, strata_error *err) {
