@@ -101,8 +101,8 @@ typedef enum strata_rpc_event {
     STRATA_RPC_LEFT,
 } strata_rpc_event;
 
-/* After each CONNECTED comes one LOST or LEFT. why: "" or a sentence. Called without locks of the server, from a thread of it; it
- * must not block for long, nor destroy the server. */
+/* After each CONNECTED comes one LOST or LEFT. why: "" or a sentence. Called without locks of the server, from a thread of it;
+ * it must not block for long, nor destroy the server. */
 typedef void (*strata_rpc_on_peer)(void *user, strata_rpc_event event, const char *task, uint64_t incarnation, const char *why);
 
 typedef struct strata_rpc_server_options {
@@ -131,8 +131,8 @@ STRATA_MUST_USE strata_status strata_rpc_server_create(const strata_rpc_server_o
                                                        strata_error *err);
 /* "127.0.0.1:43210", with the port that was free. Valid while the server is. */
 const char *strata_rpc_server_address(const strata_rpc_server *server);
-/* How many connections were refused so far, and why the last one was, as "; connections refused: 3, the last from ..."; "" where
- * none was. */
+/* How many connections were refused so far, and why the last one was, as "; connections refused: 3, the last from ..."; ""
+ * where none was. */
 typedef struct strata_rpc_refused_text {
     char text[320];
 } strata_rpc_refused_text;

@@ -9,13 +9,13 @@
  *
  *     strata_coordinator_create(&options, &coordinator, &err);               coordinator = ClusterCoordinator(strategy)
  *     strata_per_worker_create(coordinator, "data", NULL, 0, &data, &err);   data = coordinator.create_per_worker_dataset(f)
- *     strata_coordinator_schedule(coordinator, "step", args, 1, &loss, &err);    loss = coordinator.schedule(step, args=(data,))
+ *     strata_coordinator_schedule(coordinator, "step", args, 1, &loss, &err);    loss = coordinator.schedule(step, args=[data])
  *     strata_coordinator_join(coordinator, &err);                            coordinator.join()
  *     strata_remote_value_fetch(loss, &array, 1, &err);                      loss.fetch()
  *     strata_coordinator_destroy(coordinator);                               workers return from serve
  *
- * A *closure* is one scheduled call of a function with its arguments. Any worker may run it, each worker runs one at a time, and
- * its results travel to the coordinator as soon as it ended.
+ * A *closure* is one scheduled call of a function with its arguments. Any worker may run it, each worker runs one at a time,
+ * and its results travel to the coordinator as soon as it ended.
  *
  * Lost workers. When a worker dies, or cannot be reached for 2 s, its closure runs again on another one, before those that
  * were scheduled later; so a closure may have had effects more than once, and strata_remote_call.attempt counts. A worker that
@@ -23,9 +23,9 @@
  * is no loss: a closure runs once over it.
  *
  * Errors. The first error of a closure is kept, and closures that wait in the queue are cancelled. Closures that run then
- * are waited for, since C functions cannot be stopped. The error is raised once, by the next call of schedule, join or done, when
- * nothing runs any more; after that the coordinator is as new. Fetching a value reports the error of its own closure, as often as
- * it is called.
+ * are waited for, since C functions cannot be stopped. The error is raised once, by the next call of schedule, join or done,
+ * when nothing runs any more; after that the coordinator is as new. Fetching a value reports the error of its own closure, as
+ * often as it is called.
  *
  * Threads. Every function with a coordinator or a value may be called by several threads at a time, but for destroy. While
  * a thread is in join, schedule blocks in others. */
@@ -123,8 +123,8 @@ typedef struct strata_coordinator_worker_options {
     void *user;
 } strata_coordinator_worker_options;
 
-/* Runs what the coordinator schedules, in the calling thread, until the coordinator is destroyed. A coordinator that was lost may
- * be started again and goes on with this worker, whose per-worker values are built anew then.
+/* Runs what the coordinator schedules, in the calling thread, until the coordinator is destroyed. A coordinator that was lost
+ * may be started again and goes on with this worker, whose per-worker values are built anew then.
  * Fails: INVALID for wrong options, and for a coordinator with other functions, naming both sides; what creating the
  * coordinator failed with; UNAVAILABLE when the address cannot be listened on; TIMEOUT when there is no coordinator for
  * coordinator_seconds; INTERRUPTED by stop_now. */
@@ -163,8 +163,8 @@ typedef struct strata_coordinator_options {
  * within connect_seconds, naming them. Workers that are there then fail with the same message. */
 STRATA_API STRATA_MUST_USE strata_status strata_coordinator_create(const strata_coordinator_options *opts,
                                                                    strata_coordinator **out_coordinator, strata_error *err);
-/* Cancels closures that wait, waits for those that run, and lets the workers return from serve. Values stay valid until they are
- * released. NULL is fine. */
+/* Cancels closures that wait, waits for those that run, and lets the workers return from serve. Values stay valid until they
+ * are released. NULL is fine. */
 STRATA_API void strata_coordinator_destroy(strata_coordinator *coordinator);
 
 /* A value that each worker has by itself: an object that the function's `make` makes there, with arguments that are the same

@@ -66,8 +66,8 @@ typedef struct dispatcher {
     uint64_t greeted;
     uint64_t n_made;
 
-    /* Under the coordinator's lock. It was greeted and is there; it came before; it runs another program, and that was reported;
-     * what the last trouble was. */
+    /* Under the coordinator's lock. It was greeted and is there; it came before; it runs another program, and that was
+     * reported; what the last trouble was. */
     bool there, came, refused, reported;
     strata_error problem;
 } dispatcher;
