@@ -14,7 +14,8 @@
 
 static const double CONNECT_SECONDS = 60, WORKER_SECONDS = 3600, TRY_SECONDS = 0.5, /* of one try to connect */
     RECONNECT_SECONDS = 2, /* for a link that was cut, before the closure runs elsewhere */
-    SHORT_SECONDS = 600,   /* for a worker to greet, or to make a value */
+    GREET_SECONDS = 5,     /* which a worker cannot answer while it runs a closure that was given up */
+    MAKE_SECONDS = 600,    /* for a worker to make a value */
     END_SECONDS = 3, TICK_SECONDS = 0.05, UNBOUNDED = 1e9;
 
 struct strata_per_worker {
@@ -271,7 +272,7 @@ static strata_status greet(dispatcher *d, unsigned char *head, unsigned char *re
     strata_remote_put(&w, (uint64_t)c->n_workers, 4);
     strata_remote_put_functions(&w, c->functions, c->n_functions);
     STRATA_TRY(
-        ask(d, STRATA_REMOTE_GREET, head, &w, NULL, 0, "the comparison of functions", SHORT_SECONDS, reply, &answer, err));
+        ask(d, STRATA_REMOTE_GREET, head, &w, NULL, 0, "the comparison of functions", GREET_SECONDS, reply, &answer, err));
     free(answer.allocated);
     d->greeted = incarnation;
     d->n_made = 0;
@@ -295,7 +296,7 @@ static strata_status make_value(dispatcher *d, const strata_per_worker *v, unsig
         strata_remote_put_array(&w, &v->args[i]);
         n_pieces = strata_remote_add_piece(pieces, n_pieces, &v->args[i]);
     }
-    STRATA_TRY(ask(d, STRATA_REMOTE_MAKE, head, &w, pieces, n_pieces, what, SHORT_SECONDS, reply, &answer, err));
+    STRATA_TRY(ask(d, STRATA_REMOTE_MAKE, head, &w, pieces, n_pieces, what, MAKE_SECONDS, reply, &answer, err));
     free(answer.allocated);
     strata_remote_reader r = {reply, reply + answer.head_bytes, false};
     return get_result(d, &r, what, result, err);

@@ -446,6 +446,27 @@ Test(coordinator, closures_of_a_killed_worker_run_again_and_it_may_come_back) {
     strata_coordinator_destroy(c);
 }
 
+Test(coordinator, a_stopped_worker_is_lost_and_used_again_when_it_goes_on) {
+    cluster.heartbeat_seconds = 0.2;
+    strata_coordinator *c = create_with_workers(NULL);
+    strata_error err = {0};
+    for (int i = 0; i < 30; i++) OK(schedule_work(c, 30, false, NULL, &err));
+    cr_assert(wait_for(&shared->running_on[2], 1, 10));
+    const double stopped = now();
+    kill(atomic_load(&shared->pids[2]), SIGSTOP);
+    OK(strata_coordinator_join(c, &err));
+    cr_assert_lt(now() - stopped, 8);
+    for (int i = 1; i <= 30; i++) cr_assert_geq(atomic_load(&shared->runs[i]), 1, "closure %d was lost", i);
+    cr_assert_eq(strata_coordinator_count(c).lost, 1);
+    kill(atomic_load(&shared->pids[2]), SIGCONT);
+    for (const double end = now() + 10; now() < end && strata_coordinator_count(c).workers < WORKERS;) usleep(2000);
+    const int before = atomic_load(&shared->ran_on[2]);
+    for (int i = 0; i < 30; i++) OK(schedule_work(c, 10, false, NULL, &err));
+    OK(strata_coordinator_join(c, &err));
+    cr_assert_gt(atomic_load(&shared->ran_on[2]), before);
+    strata_coordinator_destroy(c);
+}
+
 Test(coordinator, closures_fail_when_no_worker_is_there_for_long) {
     strata_coordinator *c = create_with_workers(&(strata_coordinator_options){.worker_seconds = 0.5});
     strata_error err = {0};
