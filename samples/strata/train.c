@@ -24,7 +24,7 @@ typedef struct train_options {
     const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log;
     device_flags device;
     strategy_flags strategy;
-    int64_t epochs, batch, global_batch, accumulate, together, seed;
+    int64_t epochs, batch, global_batch, accumulate, together, steps_per_epoch, seed;
     int64_t patience, log_every;
     double learning_rate, validation_split;
     bool json, scale_lr, log_device_placement, restore_best;
@@ -59,8 +59,8 @@ static const option_row rows[] = {
      1e12},
     {"accumulate", "N", "steps of N batches, whose gradients are added up (as the model says, else 1)", OPTION_INT,
      offsetof(train_options, accumulate), 1, 1e6},
-    {"strategy", "NAME", "default, one_device, mirrored, multi_worker_mirrored, central_storage, tpu or auto", OPTION_TEXT,
-     offsetof(train_options, strategy.name), 0, 0},
+    {"strategy", "NAME", "default, one_device, mirrored, multi_worker_mirrored, central_storage, parameter_server, tpu or auto",
+     OPTION_TEXT, offsetof(train_options, strategy.name), 0, 0},
     {"devices", "A,B", "of the strategy, one a replica (mirrored: all accelerators)", OPTION_TEXT,
      offsetof(train_options, strategy.devices), 0, 0},
     {"tpu-address", "local|NAME", "tpu: the system of cores, by its name or its plugin's (TPU_NAME, else local)", OPTION_TEXT,
@@ -78,7 +78,21 @@ static const option_row rows[] = {
     {"auto-shard", "data|file|off|auto",
      "several workers: rows of all batches, or files, or everything for each (data); in C: hint", OPTION_TEXT,
      offsetof(train_options, auto_shard), 0, 0},
-    {"parameter-device", "WHICH", "central_storage: where parameters are kept (host)", OPTION_TEXT,
+    {"cluster-role", "ROLE", "with --cluster: what this task is, chief, worker or ps; --task has the number (as --task says)",
+     OPTION_TEXT, offsetof(train_options, strategy.role), 0, 0},
+    {"staleness", "N", "parameter_server: no worker is more than N steps ahead of the slowest; 0 is --sync (no limit)",
+     OPTION_TEXT, offsetof(train_options, strategy.staleness), 0, 0},
+    {"sync", NULL, "parameter_server: a step is one update with the gradients of all workers", OPTION_FLAG,
+     offsetof(train_options, strategy.sync), 0, 0},
+    {"backup", "N", "with --sync: a step does not wait for the N slowest workers, whose gradients do not count then (0)",
+     OPTION_INT, offsetof(train_options, strategy.backup), 0, 1024},
+    {"partitioner", "RULE",
+     "parameter_server: cuts parameters into shards, fixed:N, min_size:BYTES or max_size:BYTES, as 256K or 4M (they stay "
+     "whole)",
+     OPTION_TEXT, offsetof(train_options, strategy.partitioner), 0, 0},
+    {"steps-per-epoch", "N", "steps of an epoch at most; the rest of its data is left out (all)", OPTION_INT,
+     offsetof(train_options, steps_per_epoch), 1, 1e12},
+    {"parameter-device", "WHICH", "central_storage, parameter_server: where parameters are kept (host)", OPTION_TEXT,
      offsetof(train_options, strategy.parameter_device), 0, 0},
     {"cross-device-ops", "NAME", "how replicas' gradients are added up: host, tree or device (host)", OPTION_TEXT,
      offsetof(train_options, strategy.cross_device_ops), 0, 0},
@@ -152,6 +166,8 @@ typedef struct reporter {
     bool quiet, json, classifies;
     int64_t patience;
     strata_model *model;
+    const strata_strategy *strategy;
+    int64_t notices;        /* of the strategy, that were said */
     const char *checkpoint; /* NULL: none */
     bool chief;             /* writes it */
     double began;
@@ -228,8 +244,20 @@ static void report_step(reporter *r, const strata_progress *p) {
     if (r->log.file && p->total_step % r->log_every == 0) run_log_add(&r->log, p, &(run_log_more){NAN, NAN});
 }
 
+/* What has happened to workers and servers, on stderr. */
+static void say_notice(reporter *r) {
+    const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(r->strategy);
+    if (totals.notices == r->notices) return;
+    progress_hide(r->line);
+    fprintf(stderr, "strata: %s", totals.notice);
+    if (totals.notices > r->notices + 1) fprintf(stderr, " (and %lld more)", (long long)(totals.notices - r->notices - 1));
+    fputs("\n", stderr);
+    r->notices = totals.notices;
+}
+
 static strata_status on_progress(const strata_progress *p, void *user, strata_error *err) {
     reporter *r = user;
+    say_notice(r);
     if (p->epoch_end)
         report_epoch(r, p);
     else
@@ -442,6 +470,11 @@ static int stop_early(training *t, int epochs) {
     return EXIT_INTERRUPTED;
 }
 
+/* Whether the tasks are those of parameter_server. */
+static bool has_servers(const training *t) {
+    return !strcmp(strata_strategy_name(t->strategy), "parameter_server");
+}
+
 static int fit(training *t) {
     char own_trace[4096];
     strata_error err = {0};
@@ -460,6 +493,7 @@ static int fit(training *t) {
     r->classifies = classifies(t->model);
     r->patience = t->options.patience;
     r->model = t->model;
+    r->strategy = t->strategy;
     r->checkpoint = t->options.checkpoint;
     r->chief = t->opened.chief;
     r->began = t->began;
@@ -469,6 +503,7 @@ static int fit(training *t) {
                                .auto_shard = t->auto_shard,
                                .trace = trace_path(t, own_trace, sizeof own_trace),
                                .steps_per_execution = t->options.together,
+                               .steps_per_epoch = t->options.steps_per_epoch,
                                .seed = (uint64_t)t->options.seed,
                                .class_weights = t->class_weights,
                                .n_class_weights = t->n_class_weights,
@@ -494,7 +529,9 @@ static int fit(training *t) {
     progress_say(r->line, "the first step ...");
     status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
     say_copies(t);
+    say_notice(r);
     if (!status && t->history.stopped) return stop_early(t, opts.first_epoch + t->history.n_epochs);
+    if (!status && !t->opened.chief && has_servers(t)) return EXIT_OK; /* the chief has the rest to do */
     progress_say(r->line, "evaluating the test examples ...");
     if (!status) status = measure_validation(t, &err);
     if (!status) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);
@@ -555,6 +592,25 @@ static void print_strategy(const training *t) {
     print_fallbacks(t);
 }
 
+/* What workers and servers did. */
+static void print_servers_json(const training *t) {
+    const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(t->strategy);
+    if (!has_servers(t)) return;
+    printf(",\"servers\":%d,\"staleness_mean\":%.4f,\"staleness_max\":%lld", totals.servers, totals.staleness_mean,
+           (long long)totals.staleness_max);
+    printf(",\"stragglers\":%d,\"queue_running\":%d,\"queue_waiting\":%d", totals.stragglers, totals.running, totals.waiting);
+    printf(",\"workers_lost\":%lld,\"workers_joined\":%lld,\"gradients_late\":%lld,\"gradients_refused\":%lld",
+           (long long)totals.lost, (long long)totals.joined, (long long)totals.late, (long long)totals.refused);
+}
+
+static void print_servers(const training *t) {
+    const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(t->strategy);
+    if (!has_servers(t)) return;
+    printf(" of the chief, with %d servers; updates were %.2f versions old, at most %lld", totals.servers,
+           totals.staleness_mean, (long long)totals.staleness_max);
+    if (totals.lost) printf("; workers were lost %lld times", (long long)totals.lost);
+}
+
 /* " and 2 other workers, 407 kB sent a step, 12 % of its exchange hidden" */
 static void print_workers(const training *t) {
     const int others = strata_strategy_num_workers(t->strategy) - 1;
@@ -597,6 +653,7 @@ static void print_result(const training *t) {
         for (int r = 0; r < strata_strategy_num_local_replicas(t->strategy); r++)
             printf("%s %s", r ? "," : "", strata_device_get_info(strata_strategy_device(t->strategy, r))->id);
         print_workers(t);
+        print_servers(t);
         printf("\n");
         print_confusion(t->model);
         print_number_scores(&t->test_scores);
@@ -607,6 +664,7 @@ static void print_result(const training *t) {
     printf("{\"event\":\"result\",\"sample\":");
     print_json_string(strata_model_label(t->model)[0] ? strata_model_label(t->model) : t->name);
     print_strategy(t);
+    print_servers_json(t);
     printf(",\"workers\":%d,\"batch\":%lld,\"epochs\":%d,\"steps\":%lld", strata_strategy_num_workers(t->strategy),
            (long long)t->batch, h->n_epochs, (long long)h->n_steps);
     printf(",\"data_s\":%.4f,\"start_to_first_step_s\":%.4f", t->data_seconds, t->fit_began - t->began + h->first_step_seconds);
