@@ -34,6 +34,7 @@
 
 #include "strata/cluster.h"
 #include "strata/graph.h"
+#include "strata/model.h"
 #include "strata/tensor.h"
 
 #ifdef __cplusplus
@@ -216,6 +217,45 @@ typedef struct strata_coordinator_counts {
     int64_t lost;
 } strata_coordinator_counts;
 STRATA_API strata_coordinator_counts strata_coordinator_count(strata_coordinator *coordinator);
+
+/* ---- a model whose parameters are on parameter servers ---- */
+
+/* For closures that train a model, under the strategy parameter_server with the pace ASYNCHRONOUS: every task compiles the same
+ * model under it (strata_model_compile). A task ps then serves, the chief opens the model and schedules closures, and each
+ * worker opens it and makes steps in its closures:
+ *
+ *     strata_remote_model_serve(model, &err);                             ps: until the chief closes the model
+ *     strata_remote_model_open(model, &remote, &err);                     the chief, and the workers before they serve closures
+ *     strata_remote_model_step(remote, call->closure, &x, &y, &loss, &err);   a worker, in a closure
+ *     strata_remote_model_fetch(remote, &err);                            the chief: its model gets the parameters
+ *     strata_remote_model_close(remote);
+ *
+ * Threads: one call at a time for a remote model. */
+typedef struct strata_remote_model strata_remote_model;
+
+/* Owns this server's shards of the parameters, and updates them with the gradients that workers push, until the chief closes
+ * the model. Fails: INVALID for another strategy, pace or task, and for a task whose model differs, naming both; TIMEOUT and
+ * PEER_LOST for a chief that does not come, or was lost, within the strategy's connect_seconds; OUT_OF_MEMORY. */
+STRATA_API STRATA_MUST_USE strata_status strata_remote_model_serve(strata_model *model, strata_error *err);
+/* Connects to the servers; the chief gives them its model's parameters, so it opens the model before it schedules steps.
+ * The model is borrowed until close. Fails: as serve; TIMEOUT for a server that does not come. */
+STRATA_API STRATA_MUST_USE strata_status strata_remote_model_open(strata_model *model, strata_remote_model **out_remote,
+                                                                  strata_error *err);
+/* On a worker: pulls the parameters, computes the gradients of the loss's mean over a batch, and pushes them, for the servers'
+ * optimizer.
+ *   number   from 0, of the batch: what is pushed twice with the same number is applied once. With the closure's number a step
+ *            of a closure that ran again counts once.
+ *   x, y     (n, ...) features and labels as the model takes them, n at least 1: f32, or i32 where the model's are
+ *   out_loss the mean loss before the update; may be NULL
+ * Fails: INVALID for other shapes or dtypes; DATA, naming the first tensor, for gradients that are not finite, which are
+ * not pushed; PEER_LOST when a server was lost. */
+STRATA_API STRATA_MUST_USE strata_status strata_remote_model_step(strata_remote_model *remote, int64_t number,
+                                                                  const strata_array *x, const strata_array *y,
+                                                                  double *out_loss, strata_error *err);
+/* On the chief, while no closure runs: its model gets the servers' parameters, and the optimizer's slots. */
+STRATA_API STRATA_MUST_USE strata_status strata_remote_model_fetch(strata_remote_model *remote, strata_error *err);
+/* The chief's ends the servers. NULL is fine. */
+STRATA_API void strata_remote_model_close(strata_remote_model *remote);
 
 #ifdef __cplusplus
 }
