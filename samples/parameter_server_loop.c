@@ -9,7 +9,8 @@
  *     STRATA_TASK=worker:1 parameter_server_loop
  *     STRATA_TASK=chief parameter_server_loop
  *
- * TF_CONFIG, Slurm or Kubernetes may say the same (cluster/resolver). */
+ * TF_CONFIG, Slurm or Kubernetes may say the same (cluster/resolver). "parameter_server_loop host" computes on the host, else
+ * the best device of the machine does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <strata/strata.h>
@@ -121,7 +122,7 @@ static int serve_closures(const strata_cluster_spec *spec, const strata_communic
     return 0;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const char *secret = getenv("STRATA_SECRET");
     const strata_communicator_options security = {.secret = secret, .secret_bytes = secret ? strlen(secret) : 0};
     strata_cluster_spec spec;
@@ -129,9 +130,8 @@ int main(void) {
     strata_error err = {0};
     int result = 0;
     TRY(strata_cluster_spec_resolve(NULL, &spec, &err));
-    TRY(strata_strategy_create("parameter_server",
-                               &(strata_strategy_options){.devices = (const char *const[]){"host"}, .n_devices = 1}, &strategy,
-                               &err));
+    const strata_strategy_options options = {.devices = (const char *const *)argv + 1, .n_devices = argc > 1};
+    TRY(strata_strategy_create("parameter_server", &options, &strategy, &err));
     TRY(strata_model_create(STRATA_SHAPE(10), &model, &err));
     strata_model_add_dense(model, (strata_dense_options){.units = 64, .activation = "relu"});
     strata_model_add_dense(model, (strata_dense_options){.units = 64, .activation = "relu"});

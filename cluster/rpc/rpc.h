@@ -61,7 +61,7 @@ typedef struct strata_rpc_call {
 } strata_rpc_call;
 
 /* Whether nobody waits for the reply any more: the connection ended, or the server stops. A handler that blocks checks it
- * whenever it is woken, and returns early. Threads: any, while the handler runs. */
+ * whenever it is woken, and returns early: what it replies is not sent any more once this was true. Threads: any, while the handler runs. */
 bool strata_rpc_call_ended(const strata_rpc_call *call);
 
 /* A part of a reply's body, which is sent from where it lies. */
@@ -137,7 +137,7 @@ typedef struct strata_rpc_refused_text {
     char text[320];
 } strata_rpc_refused_text;
 strata_rpc_refused_text strata_rpc_server_refused(strata_rpc_server *server);
-/* Ends all connections, calls on_peer for each, waits for the handlers that run. NULL is fine. */
+/* Ends all connections, calls on_peer for each, waits for the handlers that run, and for their replies. NULL is fine. */
 void strata_rpc_server_destroy(strata_rpc_server *server);
 
 /* ---- clients ---- */

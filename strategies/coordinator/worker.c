@@ -12,7 +12,7 @@
 #include "cluster/rpc/rpc.h"
 #include "strategies/coordinator/wire.h"
 
-static const double COORDINATOR_SECONDS = 600, TICK_SECONDS = 0.1, FAREWELL_SECONDS = 2;
+static const double COORDINATOR_SECONDS = 600, TICK_SECONDS = 0.1;
 
 /* This worker's part of a per-worker value. */
 typedef struct object {
@@ -323,9 +323,6 @@ static strata_status serve(worker *w, strata_error *err) {
         if (stop) return strata_fail(err, STRATA_INTERRUPTED, "%s was asked to stop", w->task);
         if (!w->job) wait_tick(w);
     }
-    /* Until the coordinator has the reply to its farewell. */
-    for (const double late = strata_clock_seconds() + FAREWELL_SECONDS; w->n_coordinators && strata_clock_seconds() < late;)
-        wait_tick(w);
     return w->end.status ? strata_fail(err, w->end.status, "%s", w->end.message) : STRATA_OK;
 }
 
