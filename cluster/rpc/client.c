@@ -131,6 +131,15 @@ static void fail_request(strata_rpc_client *c, strata_rpc_request *r, strata_sta
     pthread_cond_broadcast(&c->changed);
 }
 
+/* Breaks the connection of a server that gives no sign of life. The lock is held. */
+static void check_silence(strata_rpc_client *c) {
+    const double limit = MISSED_BEATS * (c->heartbeat > c->server_heartbeat ? c->heartbeat : c->server_heartbeat);
+    char why[96];
+    if (!c->connected || strata_clock_seconds() - atomic_load(&c->channel.received) <= limit) return;
+    snprintf(why, sizeof why, "no sign of life for %.3g s", limit);
+    break_link(c, why);
+}
+
 /* When a request that has no connection fails. */
 static double give_up_at(const strata_rpc_client *c, const strata_rpc_request *r) {
     return (r->began > c->broke_at ? r->began : c->broke_at) + c->reconnect_seconds;
@@ -272,6 +281,7 @@ static strata_status wait_ready(void *user, short events, strata_error *err) {
         leave_receiver(c);
     }
     strata_status status = STRATA_OK;
+    if (!c->has_receiver) check_silence(c); /* what lies unread may be a sign */
     if (!c->connected || c->closing)
         status = strata_fail(err, STRATA_UNAVAILABLE, "%s", c->connected ? "the client was destroyed" : c->why);
     else if (strata_clock_seconds() > s->deadline)
@@ -462,15 +472,8 @@ static void send_beat(strata_rpc_client *c) {
 }
 
 static void watch(strata_rpc_client *c) {
-    const double now = strata_clock_seconds();
-    const double limit = MISSED_BEATS * (c->heartbeat > c->server_heartbeat ? c->heartbeat : c->server_heartbeat);
-    char why[96];
-    if (now - atomic_load(&c->channel.received) > limit) {
-        snprintf(why, sizeof why, "no sign of life for %.3g s", limit);
-        break_link(c, why);
-    } else if (!c->has_sender && now - atomic_load(&c->channel.sent) > c->heartbeat) {
-        send_beat(c);
-    }
+    check_silence(c);
+    if (c->connected && !c->has_sender && strata_clock_seconds() - atomic_load(&c->channel.sent) > c->heartbeat) send_beat(c);
 }
 
 /* The connection is good: receives where nobody does, and waits for something to do. The lock is held. */

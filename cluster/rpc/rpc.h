@@ -61,8 +61,9 @@ typedef struct strata_rpc_call {
 } strata_rpc_call;
 
 /* Whether nobody waits for the reply any more: the connection ended, or the server stops. A handler that blocks checks it
- * whenever it is woken, and returns early: once this was true, what the handler replies is not sent. Threads: any, while the
- * handler runs. */
+ * whenever it is woken. Once this was true, the handler returns without having had an effect: the request counts as not
+ * executed, and if the client connects again and sends it once more, the handler runs again. Threads: any, while the handler
+ * runs. */
 bool strata_rpc_call_ended(const strata_rpc_call *call);
 
 /* A part of a reply's body, which is sent from where it lies. */

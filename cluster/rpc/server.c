@@ -55,8 +55,10 @@ struct connection;
 typedef struct session {
     struct session *next;
     char task[STRATA_RPC_TASK_BYTES];
+    /* Guarded by the server's lock. The highest that has come; it is not that of the replies that are kept. */
     uint64_t incarnation;
-    /* Guarded by the server's lock; NULL: none. */
+    bool replaced;
+    /* Guarded too; NULL: none. */
     struct connection *owner;
     /* The next sequence number that has not been executed. */
     uint64_t next_sequence;
@@ -82,7 +84,7 @@ typedef struct connection {
     /* It is over, or is to be: whoever sets it shuts the channel. `why` is written before, under the lock. */
     atomic_bool ended;
     char why[256];
-    /* The handler that runs was told so: its reply means nothing. */
+    /* The handler that runs was told so: the request counts as not executed. */
     atomic_bool told;
     atomic_bool left;
     /* CONNECTED was reported; LOST or LEFT was. Under the lock. */
@@ -312,13 +314,22 @@ static strata_status execute(connection *c, const strata_rpc_message *m, strata_
         reply.head_bytes = strnlen(why.message, STRATA_ERROR_MESSAGE_BYTES - 1);
         memcpy(reply.head, why.message, reply.head_bytes);
     }
+    if (atomic_load(&c->told)) {
+        release_pieces(reply.body, reply.n_body);
+        if (c->session->next_sequence == m->sequence + 1) c->session->next_sequence = m->sequence;
+        return strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why);
+    }
     const bool kept = !reply.repeatable && keep(c->session, m->sequence, result, &reply);
     if (!kept && !reply.repeatable) c->session->unkept = m->sequence + 1;
     const strata_status status =
-        atomic_load(&c->told) ? strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why)
-                              : send_reply(c, m->sequence, result, reply.head, reply.head_bytes, reply.body, reply.n_body, err);
+        send_reply(c, m->sequence, result, reply.head, reply.head_bytes, reply.body, reply.n_body, err);
     if (!kept) release_pieces(reply.body, reply.n_body);
     return status;
+}
+
+/* Drops the replies that the client has by now. */
+static void forget(session *s, const strata_rpc_message *m) {
+    while (s->first && m->n_unanswered <= m->sequence && s->first->sequence < m->sequence - m->n_unanswered) drop_first(s);
 }
 
 /* A request came: executes it if that has not been done. */
@@ -328,7 +339,7 @@ static strata_status answer(connection *c, const strata_rpc_message *m, strata_e
     if (m->n_unanswered > m->sequence || m->n_unanswered > KEPT)
         return strata_fail(err, STRATA_DATA, "a client has %u requests without a reply before request %llu", m->n_unanswered,
                            (unsigned long long)m->sequence);
-    while (s->first && s->first->sequence < m->sequence - m->n_unanswered) drop_first(s);
+    forget(s, m);
     if (m->sequence >= s->next_sequence) {
         if (s->n_kept >= KEPT) return strata_fail(err, STRATA_DATA, "a client did not take %d replies", KEPT);
         s->next_sequence = m->sequence + 1;
@@ -367,6 +378,10 @@ static strata_status take_session(connection *c, const char *task, uint64_t inca
         s->sessions = own;
         s->n_sessions++;
     }
+    if (!status && incarnation > own->incarnation) { /* from now on requests of the lower one are refused */
+        own->incarnation = incarnation;
+        own->replaced = true;
+    }
     while (!status) {
         if (atomic_load(&c->ended)) {
             status = strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why);
@@ -381,10 +396,10 @@ static strata_status take_session(connection *c, const char *task, uint64_t inca
             break;
         }
     }
-    const bool again = !status && own->incarnation != incarnation;
+    const bool again = !status && own->replaced;
     if (!status) {
         own->owner = c;
-        own->incarnation = incarnation;
+        own->replaced = false;
         c->session = own;
         c->incarnation = incarnation;
     }
@@ -466,6 +481,7 @@ static strata_status end_message(void *user, const strata_rpc_message *m, strata
         atomic_store(&c->left, true);
         return strata_fail(err, STRATA_UNAVAILABLE, "it left");
     }
+    if (m->type == STRATA_FRAME_BEAT && c->session) forget(c->session, m);
     if (m->type == STRATA_FRAME_HELLO) status = greet(c, m, err);
     if (m->type == STRATA_FRAME_ASK) status = answer(c, m, err);
     if (m->type != STRATA_FRAME_BEAT) {

@@ -75,8 +75,8 @@ typedef struct strata_remote_call {
     const void *state;
 } strata_remote_call;
 
-/* Whether nobody waits for the results any more: the coordinator is lost, or this worker is. A long function may check it and
- * return with any error. */
+/* Whether nobody waits for the results any more, as the connection to the coordinator ended. A long function may check it, and
+ * once it was true returns with any error; should the coordinator connect again, the closure runs again. */
 STRATA_API bool strata_remote_cancelled(const strata_remote_call *call);
 
 /* Computes out_results[0 .. n_results), zeroed before: arrays that the function creates and the library finishes. Runs in the
@@ -170,7 +170,7 @@ STRATA_API void strata_coordinator_destroy(strata_coordinator *coordinator);
 
 /* A value that each worker has by itself: an object that the function's `make` makes there, with arguments that are the same
  * for all. Freed with the coordinator. Objects are made before the worker's next closure; an error of `make` is raised as that
- * of a closure. */
+ * of a closure, and by each schedule with the value. */
 typedef struct strata_per_worker strata_per_worker;
 STRATA_API STRATA_MUST_USE strata_status strata_per_worker_create(strata_coordinator *coordinator, const char *function,
                                                                   const strata_array *args, int n_args,

@@ -23,6 +23,8 @@ struct strata_per_worker {
     strata_coordinator *coordinator;
     uint64_t id;
     const strata_remote_function *function;
+    /* Why a worker could not make its object; under the coordinator's lock. */
+    strata_error failure;
     int n_args;
     strata_array args[];
 };
@@ -399,7 +401,7 @@ static strata_status prepare(dispatcher *d, unsigned char *head, unsigned char *
     for (;;) {
         strata_error result = {0};
         pthread_mutex_lock(&c->lock);
-        const strata_per_worker *v = c->values;
+        strata_per_worker *v = c->values;
         while (v && v->id <= d->n_made) v = v->next;
         pthread_mutex_unlock(&c->lock);
         if (!v) return STRATA_OK;
@@ -407,9 +409,20 @@ static strata_status prepare(dispatcher *d, unsigned char *head, unsigned char *
         d->n_made = v->id;
         if (!result.status) continue;
         pthread_mutex_lock(&c->lock);
+        v->failure = result;
         keep_error(c, &result);
         pthread_mutex_unlock(&c->lock);
     }
+}
+
+/* Whether an argument of the closure is a value that some worker could not make. The lock is held. */
+static bool is_broken(const closure *k, strata_error *out_why) {
+    for (int i = 0; i < k->n_args; i++) {
+        if (!k->args[i].per_worker || !k->args[i].per_worker->failure.status) continue;
+        *out_why = k->args[i].per_worker->failure;
+        return true;
+    }
+    return false;
 }
 
 /* What to do with a closure whose worker failed. */
@@ -450,7 +463,12 @@ static void serve_closure(dispatcher *d, closure *k, unsigned char *head, unsign
     pthread_mutex_lock(&k->value->lock);
     k->value->attempts = k->attempt + 1;
     pthread_mutex_unlock(&k->value->lock);
-    if (run_closure(d, k, head, reply, &results, &result, &why))
+    pthread_mutex_lock(&c->lock);
+    const bool broken = is_broken(k, &result);
+    pthread_mutex_unlock(&c->lock);
+    if (broken)
+        end_closure(c, k, NULL, &result);
+    else if (run_closure(d, k, head, reply, &results, &result, &why))
         end_or_repeat(d, k, &why);
     else
         end_closure(c, k, results, result.status ? &result : NULL);
@@ -698,7 +716,9 @@ strata_status strata_coordinator_schedule(strata_coordinator *c, const char *fun
     STRATA_TRY(make_closure(c, function, args, n_args, &k, err));
     pthread_mutex_lock(&c->lock);
     while (!c->error.status && (c->n_joining || c->counts.queued >= c->queue_bound)) wait_changed(c, 1);
-    const strata_status status = raise_error(c, err);
+    strata_error why = {0};
+    strata_status status = raise_error(c, err);
+    if (!status && is_broken(k, &why)) status = strata_fail(err, why.status, "%s", why.message);
     if (!status) {
         k->id = ++c->n_closures;
         k->since = strata_clock_seconds();

@@ -321,6 +321,10 @@ Test(coordinator, per_worker_values_are_made_on_each_worker) {
         cr_assert(!status || status == STRATA_UNAVAILABLE);
     }
     cr_assert(strstr(err.message, "has no data"), "%s", err.message);
+    for (int i = 0; i < 3; i++) { /* of no use; each of the other workers may raise its own first */
+        FAILS(strata_coordinator_schedule(c, "next", &(strata_remote_arg){.per_worker = other}, 1, NULL, &err),
+              STRATA_UNAVAILABLE, "has no data");
+    }
     strata_coordinator_destroy(c);
     for (int i = 0; i < WORKERS; i++) cr_assert(wait_for(&shared->ended[i], 1, 10));
     cr_assert_eq(atomic_load(&shared->objects_live), 0);

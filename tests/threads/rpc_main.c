@@ -392,6 +392,39 @@ static void weather_faults(unsigned seed) {
     stop_world(w);
 }
 
+static bool hand_on_until_cut(void *user, int connection, int direction, int to, char *bytes, size_t n, int64_t before) {
+    (void)connection, (void)direction, (void)before;
+    return !atomic_exchange((atomic_bool *)user, false) && send_all(to, bytes, n);
+}
+
+/* The link is cut while a handler blocks: it is woken, and runs again when the client has connected again. */
+static void cut_a_wait(void) {
+    world *w = start_world(NULL);
+    atomic_bool cut = false;
+    char address[32];
+    strata_rpc_request *request;
+    strata_error err = {0};
+    middle = (proxy){.hand_on = hand_on_until_cut, .user = &cut, .target = port_of(strata_rpc_server_address(w->server))};
+    start_proxy();
+    snprintf(address, sizeof address, "127.0.0.1:%u", middle.port);
+    strata_rpc_client *client = must_connect("worker:4", 1, address);
+    const strata_rpc_ask block = {.method = BLOCK, .what = "a wait"};
+    check(!strata_rpc_client_start(client, &block, NULL, SECONDS, &request, &err), "a wait that is cut", err.message);
+    check(wait_until(w, &w->n_blocked, 1), "a wait that is cut", "it did not come");
+    atomic_store(&cut, true); /* the next sign of life */
+    check(wait_until(w, &w->n_lost, 1) && wait_until(w, &w->n_connected, 2), "a wait that is cut", "no other connection came");
+    check(wait_until(w, &w->n_blocked, 1) && !strata_rpc_request_done(request), "a wait that is cut",
+          "it was not waited for again");
+    pthread_mutex_lock(&w->lock);
+    w->open_gate = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    check(!strata_rpc_request_wait(request, &err), "a wait that is cut", err.message);
+    strata_rpc_client_destroy(client);
+    stop_proxy();
+    stop_world(w);
+}
+
 /* ---- servers and tasks that start again ---- */
 
 static void come_back(void) {
@@ -599,6 +632,7 @@ int main(void) {
     use_all(false);
     use_all(true);
     for (unsigned seed = 1; seed <= 4; seed++) weather_faults(seed);
+    cut_a_wait();
     come_back();
     replace();
     take_time();
