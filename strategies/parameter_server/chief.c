@@ -98,7 +98,7 @@ static void update_totals(chief *c) {
     int n = 0;
     for (int w = 0; w < c->n_workers; w++) n += c->workers[w].came;
     pthread_mutex_lock(&c->task->lock);
-    totals->workers = n;
+    totals->present = n;
     totals->spread = strata_ps_pace_spread(c->pace);
     totals->running = strata_ps_pace_running(c->pace);
     totals->waiting = strata_ps_pace_returned(c->pace);
