@@ -8,8 +8,8 @@
  *     communicator   method           count   bytes of the body                  sequence
  *     counts_crc     how many sequence numbers before this one have no reply yet, so that the server drops older replies
  *
- * Bytes go from and to the caller's memory without a copy, but for the first ones of a message, which are read together with its
- * header. One thread may send while another receives. */
+ * Bytes go from and to the caller's memory without a copy, but for the first ones of a message, which are read together with
+ * its header. One thread may send while another receives. */
 #ifndef STRATA_CLUSTER_RPC_CHANNEL_H
 #define STRATA_CLUSTER_RPC_CHANNEL_H
 
@@ -75,8 +75,8 @@ typedef struct strata_rpc_receiver {
     void *user;
 } strata_rpc_receiver;
 
-/* Receives what is there, without waiting; returns where nothing more is, or after a message at whose end `stop` was set. Fails:
- * UNAVAILABLE when the connection ended, DATA for damage; what the receiver returned. */
+/* Receives what is there, without waiting; returns where nothing more is, or after a message at whose end `stop` was set.
+ * Fails: UNAVAILABLE when the connection ended, DATA for damage; what the receiver returned. */
 STRATA_MUST_USE strata_status strata_rpc_channel_receive(strata_rpc_channel *c, const strata_rpc_receiver *receiver,
                                                          strata_error *err);
 /* What to poll for to receive more. */

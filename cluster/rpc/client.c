@@ -315,7 +315,7 @@ typedef struct greeting {
     unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES];
     bool done, refused;
     uint64_t incarnation;
-    double heartbeat;
+    double heartbeat, deadline;
 } greeting;
 
 static strata_status begin_greeting(void *user, const strata_rpc_message *m, const struct iovec **out_parts, int *out_n_parts,
@@ -350,8 +350,8 @@ static strata_status wait_greeting(void *user, short events, strata_error *err) 
     const greeting *g = user;
     struct pollfd fd = {.fd = g->channel->stream.fd, .events = events};
     /* Where an earlier connection's handler runs the server greets late, but gives signs of life. */
-    if (strata_clock_seconds() - atomic_load(&g->channel->received) > HELLO_SECONDS)
-        return strata_fail(err, STRATA_TIMEOUT, "it does not greet");
+    if (strata_clock_seconds() - atomic_load(&g->channel->received) > HELLO_SECONDS || strata_clock_seconds() > g->deadline)
+        return strata_fail(err, STRATA_TIMEOUT, "it does not greet: does a request of an earlier connection still run?");
     poll(&fd, 1, WAIT_TICK_MS);
     pthread_mutex_lock(&g->client->lock);
     const bool closing = g->client->closing;
@@ -367,7 +367,7 @@ static strata_status connect_once(strata_rpc_client *c, double deadline, strata_
     unsigned char own[STRATA_RPC_HELLO_BYTES];
     STRATA_TRY(strata_socket_connect(c->address, &hello, &c->credentials, deadline, &stream, err));
     STRATA_TRY(strata_rpc_channel_init(out_channel, stream, err));
-    *out_greeting = (greeting){.client = c, .channel = out_channel};
+    *out_greeting = (greeting){.client = c, .channel = out_channel, .deadline = deadline + HELLO_SECONDS};
     const strata_rpc_receiver receiver = {begin_greeting, end_greeting, out_greeting};
     const strata_rpc_message m = {.type = STRATA_FRAME_HELLO,
                                   .head_bytes = strata_rpc_hello_encode(c->task, c->incarnation, c->heartbeat, own)};

@@ -61,7 +61,7 @@ typedef struct strata_rpc_call {
 } strata_rpc_call;
 
 /* Whether nobody waits for the reply any more: the connection ended, or the server stops. A handler that blocks checks it
- * whenever it is woken, and returns early. Threads: any, while the handler runs. */
+ * whenever it is woken, and returns early: what it replies is not sent any more once this was true. Threads: any, while the handler runs. */
 bool strata_rpc_call_ended(const strata_rpc_call *call);
 
 /* A part of a reply's body, which is sent from where it lies. */
@@ -101,8 +101,8 @@ typedef enum strata_rpc_event {
     STRATA_RPC_LEFT,
 } strata_rpc_event;
 
-/* After each CONNECTED comes one LOST or LEFT. why: "" or a sentence. Called without locks of the server, from a thread of it; it
- * must not block for long, nor destroy the server. */
+/* After each CONNECTED comes one LOST or LEFT. why: "" or a sentence. Called without locks of the server, from a thread of it;
+ * it must not block for long, nor destroy the server. */
 typedef void (*strata_rpc_on_peer)(void *user, strata_rpc_event event, const char *task, uint64_t incarnation, const char *why);
 
 typedef struct strata_rpc_server_options {
@@ -131,13 +131,13 @@ STRATA_MUST_USE strata_status strata_rpc_server_create(const strata_rpc_server_o
                                                        strata_error *err);
 /* "127.0.0.1:43210", with the port that was free. Valid while the server is. */
 const char *strata_rpc_server_address(const strata_rpc_server *server);
-/* How many connections were refused so far, and why the last one was, as "; connections refused: 3, the last from ..."; "" where
- * none was. */
+/* How many connections were refused so far, and why the last one was, as "; connections refused: 3, the last from ..."; ""
+ * where none was. */
 typedef struct strata_rpc_refused_text {
     char text[320];
 } strata_rpc_refused_text;
 strata_rpc_refused_text strata_rpc_server_refused(strata_rpc_server *server);
-/* Ends all connections, calls on_peer for each, waits for the handlers that run. NULL is fine. */
+/* Ends all connections, calls on_peer for each, waits for the handlers that run, and for their replies. NULL is fine. */
 void strata_rpc_server_destroy(strata_rpc_server *server);
 
 /* ---- clients ---- */
@@ -145,7 +145,8 @@ void strata_rpc_server_destroy(strata_rpc_server *server);
 typedef struct strata_rpc_client strata_rpc_client;
 
 typedef struct strata_rpc_client_options {
-    /* This task's name and incarnation (0: strata_rpc_incarnation()). A task has one client for each server. */
+    /* This task's name and incarnation (0: strata_rpc_incarnation()). A task has one client for each server at a time; one that
+     * is made after another was destroyed may have the same incarnation. */
     const char *task;
     uint64_t incarnation;
     /* The server's name, for checks and messages, and its address. */

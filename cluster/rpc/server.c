@@ -82,6 +82,8 @@ typedef struct connection {
     /* It is over, or is to be: whoever sets it shuts the channel. `why` is written before, under the lock. */
     atomic_bool ended;
     char why[256];
+    /* The handler that runs was told so: its reply means nothing. */
+    atomic_bool told;
     atomic_bool left;
     /* CONNECTED was reported; LOST or LEFT was. Under the lock. */
     bool known, reported;
@@ -184,7 +186,10 @@ static void end_locked(connection *c, const char *why) {
     if (atomic_load(&c->ended)) return;
     snprintf(c->why, sizeof c->why, "%.255s", why);
     atomic_store(&c->ended, true);
-    strata_rpc_channel_shut(&c->channel);
+    if (atomic_load(&c->server->stopping)) /* a handler that has done its work may still reply */
+        shutdown(c->channel.stream.fd, SHUT_RD);
+    else
+        strata_rpc_channel_shut(&c->channel);
     pthread_cond_broadcast(&c->server->changed);
     wake_monitor(c->server);
 }
@@ -196,7 +201,10 @@ static void end(connection *c, const char *why) {
 }
 
 bool strata_rpc_call_ended(const strata_rpc_call *call) {
-    return atomic_load(&((connection *)(uintptr_t)call->connection)->ended);
+    connection *c = (connection *)(uintptr_t)call->connection;
+    const bool ended = atomic_load(&c->ended);
+    if (ended) atomic_store(&c->told, true);
+    return ended;
 }
 
 /* ---- sending ---- */
@@ -296,6 +304,7 @@ static strata_status execute(connection *c, const strata_rpc_message *m, strata_
     strata_rpc_reply reply = {.head = c->reply_head, .body = c->pieces};
     strata_error why = {0};
     atomic_store(&c->activity, HANDLING);
+    atomic_store(&c->told, false);
     const strata_status result = s->handler(s->user, &call, &reply, &why);
     if (result) {
         release_pieces(reply.body, reply.n_body);
@@ -306,7 +315,8 @@ static strata_status execute(connection *c, const strata_rpc_message *m, strata_
     const bool kept = !reply.repeatable && keep(c->session, m->sequence, result, &reply);
     if (!kept && !reply.repeatable) c->session->unkept = m->sequence + 1;
     const strata_status status =
-        send_reply(c, m->sequence, result, reply.head, reply.head_bytes, reply.body, reply.n_body, err);
+        atomic_load(&c->told) ? strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why)
+                              : send_reply(c, m->sequence, result, reply.head, reply.head_bytes, reply.body, reply.n_body, err);
     if (!kept) release_pieces(reply.body, reply.n_body);
     return status;
 }
@@ -540,7 +550,10 @@ static void *run_connection(void *user) {
     }
     end(c, why.message);
     report_end(c);
-    if (atomic_load(&c->left)) drop_all(c->session);
+    if (atomic_load(&c->left)) { /* a client that is made later begins anew */
+        drop_all(c->session);
+        c->session->next_sequence = c->session->unkept = 0;
+    }
     if (c->session) leave_session(c);
     atomic_store(&c->activity, FINISHED);
     wake_monitor(c->server);

@@ -728,3 +728,26 @@ strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
     finish(&c);
     return status ? strata_fail(err, status, "%s", own.message) : STRATA_OK;
 }
+
+/* ---- closures ---- */
+
+/* As much of a chief as moving values needs. */
+static chief without_workers(strata_ps_fit *fit, strata_rpc_client **servers) {
+    return (chief){
+        .fit = fit, .task = fit->task, .servers = servers, .n_servers = fit->plan.n_servers, .lock = PTHREAD_MUTEX_INITIALIZER};
+}
+
+strata_status strata_ps_send_values(strata_ps_fit *fit, strata_rpc_client **servers, strata_error *err) {
+    chief c = without_workers(fit, servers);
+    return send_values(&c, err);
+}
+
+strata_status strata_ps_fetch_values(strata_ps_fit *fit, strata_rpc_client **servers, strata_error *err) {
+    chief c = without_workers(fit, servers);
+    return fetch_values(&c, err);
+}
+
+void strata_ps_dismiss_servers(strata_ps_fit *fit, strata_rpc_client **servers) {
+    chief c = without_workers(fit, servers);
+    dismiss_servers(&c, STRATA_OK, "");
+}

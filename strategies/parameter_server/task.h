@@ -68,6 +68,20 @@ STRATA_MUST_USE strata_status strata_ps_say_hello(const strata_ps_fit *fit, stra
 /* The answer to such a call. */
 strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err);
 
+/* ---- for closures (remote_model.c) ---- */
+
+/* The chief's part: gives the model's values to the servers, fetches them into the model, tells the servers how it ended. */
+STRATA_MUST_USE strata_status strata_ps_send_values(strata_ps_fit *fit, strata_rpc_client **servers, strata_error *err);
+STRATA_MUST_USE strata_status strata_ps_fetch_values(strata_ps_fit *fit, strata_rpc_client **servers, strata_error *err);
+void strata_ps_dismiss_servers(strata_ps_fit *fit, strata_rpc_client **servers);
+/* A worker's part: steps with batches that the caller gives. fit, of which dataset and opts are not used, is borrowed. */
+typedef struct strata_ps_stepper strata_ps_stepper;
+STRATA_MUST_USE strata_status strata_ps_stepper_create(strata_ps_fit *fit, strata_ps_stepper **out_stepper, strata_error *err);
+/* n examples at x and y, as the model takes them. */
+STRATA_MUST_USE strata_status strata_ps_stepper_step(strata_ps_stepper *stepper, int64_t number, const void *x, const void *y,
+                                                     int64_t n, double *out_loss, strata_error *err);
+void strata_ps_stepper_destroy(strata_ps_stepper *stepper); /* NULL is fine */
+
 double strata_ps_seconds(void);
 /* The time that is `seconds` from now, for pthread_cond_timedwait with a condition of strata_ps_cond_init. */
 void strata_ps_cond_init(pthread_cond_t *cond);

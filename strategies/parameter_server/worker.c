@@ -165,18 +165,24 @@ static size_t element_bytes(const worker *w) {
     return w->form.byte_scale != 0 ? bytes / sizeof(float) : bytes;
 }
 
-static strata_status read_batch(worker *w, int64_t epoch, int64_t index, int share, batch *b, strata_error *err) {
-    const int64_t n_shares = w->task->pace.n_shares;
-    STRATA_TRY(seek(w, epoch, index, &b->n, err));
-    b->first = 0;
-    b->own = b->n;
-    if (n_shares) strata_partition_rows(b->n, n_shares, share, &b->first, &b->own);
+/* Memory for the worker's own examples. */
+static strata_status reserve_batch(const worker *w, batch *b, strata_error *err) {
     const size_t n = (size_t)(b->own ? b->own : 1);
     void *x = realloc(b->x, n * element_bytes(w)), *y = NULL, *weights = NULL;
     if (x) y = realloc(b->y, n * strata_model_label_bytes(w->model)), b->x = x;
     if (y) weights = realloc(b->weights, n * sizeof *b->weights), b->y = y;
     if (!weights) return no_memory(err);
     b->weights = weights;
+    return STRATA_OK;
+}
+
+static strata_status read_batch(worker *w, int64_t epoch, int64_t index, int share, batch *b, strata_error *err) {
+    const int64_t n_shares = w->task->pace.n_shares;
+    STRATA_TRY(seek(w, epoch, index, &b->n, err));
+    b->first = 0;
+    b->own = b->n;
+    if (n_shares) strata_partition_rows(b->n, n_shares, share, &b->first, &b->own);
+    STRATA_TRY(reserve_batch(w, b, err));
     if (!b->own) return STRATA_OK;
     strata_batches_write(w->batches, b->first, b->own, b->x, b->y);
     strata_model_convert_labels(w->model, w->fit->dataset, b->own, b->y);
@@ -817,14 +823,18 @@ static void finish(worker *w) {
     free(w->unit_sums);
 }
 
-static strata_status meet(worker *w, strata_error *err) {
-    STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, &w->chief, err));
-    STRATA_TRY(strata_ps_say_hello(w->fit, w->chief, 2 * w->task->connect_seconds, err));
+static strata_status meet_servers(worker *w, strata_error *err) {
     for (int s = 0; s < w->n_servers; s++) {
         STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_PS, s, &w->servers[s], err));
         STRATA_TRY(strata_ps_say_hello(w->fit, w->servers[s], w->task->connect_seconds, err));
     }
     return STRATA_OK;
+}
+
+static strata_status meet(worker *w, strata_error *err) {
+    STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, &w->chief, err));
+    STRATA_TRY(strata_ps_say_hello(w->fit, w->chief, 2 * w->task->connect_seconds, err));
+    return meet_servers(w, err);
 }
 
 /* The chief learns why this worker ends. */
@@ -852,4 +862,70 @@ strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err) {
     if (status && w.chief) say_failure(&w, status, own.message);
     finish(&w);
     return status ? strata_fail(err, status, "%s", own.message) : STRATA_OK;
+}
+
+/* ---- steps of closures ---- */
+
+struct strata_ps_stepper {
+    worker worker;
+};
+
+strata_status strata_ps_stepper_create(strata_ps_fit *fit, strata_ps_stepper **out_stepper, strata_error *err) {
+    strata_ps_stepper *s = calloc(1, sizeof *s);
+    *out_stepper = NULL;
+    if (!s) return no_memory(err);
+    s->worker = (worker){.fit = fit, .task = fit->task, .model = fit->model, .n_servers = fit->plan.n_servers};
+    strata_status status = make(&s->worker, err);
+    if (!status) status = meet_servers(&s->worker, err);
+    if (status)
+        strata_ps_stepper_destroy(s);
+    else
+        *out_stepper = s;
+    return status;
+}
+
+void strata_ps_stepper_destroy(strata_ps_stepper *s) {
+    if (!s) return;
+    finish(&s->worker);
+    free(s);
+}
+
+/* The gradients of the job's one batch, from parameters that are pulled for it. */
+static strata_status compute_once(worker *w, job *j, strata_error *err) {
+    strata_model_program *program = NULL;
+    int slot = 0;
+    STRATA_TRY(find_rows(w, j, err));
+    const strata_status started = start_pull(w, j, err);
+    const strata_status pulled = finish_pull(w, j, started ? NULL : err); /* also what was started before it failed */
+    if (started || pulled) return started ? started : pulled;
+    STRATA_TRY(upload(w, j, err));
+    clear_sums(w);
+    STRATA_TRY(submit(w, j, 0, &program, &slot, err));
+    STRATA_TRY(strata_group_wait(program->group, slot, err));
+    return take_outputs(w, program, slot, err);
+}
+
+strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const void *x, const void *y, int64_t n,
+                                     double *out_loss, strata_error *err) {
+    worker *w = &s->worker;
+    job *j = &w->jobs[0];
+    batch *b = &j->batches[0];
+    b->n = b->own = n;
+    STRATA_TRY(reserve_batch(w, b, err));
+    memcpy(b->x, x, (size_t)n * element_bytes(w));
+    memcpy(b->y, y, (size_t)n * strata_model_label_bytes(w->model));
+    j->unit = (strata_ps_unit){.index = number};
+    j->n_batches = 1;
+    j->examples = j->whole = n;
+    STRATA_TRY(compute_once(w, j, err));
+    const char *wrong = first_not_finite(w);
+    const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
+    if (out_loss) *out_loss = (double)w->unit_sums[0] / (double)n;
+    follow_scale(w, !wrong);
+    if (overflow) return STRATA_OK; /* as in fit: the next step has a smaller scale */
+    if (wrong)
+        return strata_fail(err, STRATA_DATA, "%s: %s of step %lld is not finite; the gradients were not pushed", w->task->name,
+                           wrong, (long long)number);
+    clip_all(w);
+    return push_all(w, j, err);
 }
