@@ -167,7 +167,7 @@ static servers make_servers(strata_optimizer optimizer, bool sparse, const char 
         for (int k = s.plan.begins[i]; k < s.plan.begins[i + 1]; k++)
             memcpy(own + strata_ps_plan_value(&s.plan, &s.plan.shards[k], 0), s.values + s.plan.shards[k].first,
                    (size_t)s.plan.shards[k].n * sizeof *own);
-        OK(strata_ps_store_set(s.stores[i], own, 0, &err));
+        OK(strata_ps_store_set(s.stores[i], own, 0, 0, &err));
         free(own);
     }
     return s;
