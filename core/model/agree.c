@@ -57,7 +57,8 @@ static strata_status collect(const strata_model *model, const strata_dataset *da
     const int64_t accumulates = optimizer->gradient_accumulation_steps;
     add_int(t, "batch", opts->batch);
     add_int(t, "number of epochs", opts->epochs);
-    add_int(t, "first epoch", opts->first_epoch);
+    /* With a trainer the chief says where training begins; a worker may join when it has begun long ago. */
+    if (!model->strategy->trainer) add_int(t, "first epoch", opts->first_epoch);
     add_int(t, "number of steps an epoch may have", opts->steps_per_epoch);
     add_text(t, "auto_shard policy", (unsigned)policy <= STRATA_SHARD_OFF ? policies[policy] : "unknown");
     if (policy == STRATA_SHARD_DATA) { /* all walk the same examples */
@@ -68,7 +69,7 @@ static strata_status collect(const strata_model *model, const strata_dataset *da
     add_text(t, "optimizer", optimizer->name);
     add_number(t, "learning rate", optimizer->learning_rate);
     add_int(t, "number of accumulated batches", accumulates ? accumulates : 1);
-    add_int(t, "number of steps before", model->optimizer_steps);
+    if (!model->strategy->trainer) add_int(t, "number of steps before", model->optimizer_steps);
     add_text(t, "sharding of the optimizer", model->shards.n ? "on" : "off");
     add_text(t, "restored epoch", opts->restore_best ? "the best one" : "none");
     add_text(t, "validation data", opts->validation ? "given" : "none");

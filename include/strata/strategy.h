@@ -60,8 +60,8 @@ typedef struct strata_parameter_server_options {
 
 /* What the chief of parameter_server knows of the training. */
 typedef struct strata_parameter_server_totals {
-    /* Workers that are there now; servers. */
-    int workers, servers;
+    /* Workers and servers of the cluster; workers that are there now. */
+    int workers, servers, present;
     /* How often a worker was lost, and joined after the training had begun. */
     int64_t lost, joined;
     /* How many updates a server had made between a worker's pull and its push. */

@@ -140,7 +140,7 @@ const command command_launch = {
         "PoCL's driver without threads, unless POCL_DEVICES says which). The first worker that fails ends the others, and\n"
         "its exit code is launch's; a restart may cure 160 to 163, and a worker that a signal ended. With\n"
         "train's --checkpoint the job goes on from its last whole epoch.\n"
-        "With --workers and --ps a worker that fails leaves the others alone, and --restarts starts it again.\n"
+        "With --workers and --ps a worker or server that fails leaves the others alone, and --restarts starts it again.\n"
         "  strata launch --workers 3 --ps 2 -- strata train mnist --data DIR --strategy parameter_server\n"
         "  strata launch -n 4 -- strata train mnist --data DIR\n"
         "  strata launch --hosts a:2,me@b:2 --restarts 3 -- strata train mnist --data DIR\n",

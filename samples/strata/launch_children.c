@@ -174,6 +174,7 @@ typedef struct watch {
     child *children;
     int n, n_running, signals, code;
     int64_t restarts; /* that are left, of replaceable children */
+    bool patient;     /* some are replaceable: when another fails, all have a second to say why */
     watch_phase phase;
     double deadline, grace_s;
     bool stopped;     /* somebody told us to */
@@ -228,7 +229,7 @@ static void print_failure(const watch *w, const child *c, const char *then) {
 static void note_end(watch *w, const child *c) {
     const double patience_s = 1;
     if (w->phase == PHASE_ENDING || w->phase == PHASE_KILLING || !c->code) return;
-    if (c->code == EXIT_PEER_LOST && w->n_running) {
+    if (c->code == EXIT_PEER_LOST && w->n_running && !w->patient) {
         if (w->phase == PHASE_RUNNING) {
             fprintf(stderr, "strata: %s lost another worker\n", c->name);
             w->deadline = now_seconds() + patience_s;
@@ -237,9 +238,15 @@ static void note_end(watch *w, const child *c) {
         if (!w->code) w->code = c->code;
         return;
     }
+    if (w->patient && w->phase == PHASE_ASKING) return;
     w->code = c->code;
     print_failure(w, c, "; the others are ended");
-    end_all(w, SIGTERM);
+    if (!w->patient) {
+        end_all(w, SIGTERM);
+        return;
+    }
+    w->deadline = now_seconds() + patience_s;
+    w->phase = PHASE_ASKING;
 }
 
 /* The others go on without a child that is replaceable; a signal's end and a lost peer may be cured by another start. */
@@ -342,12 +349,9 @@ static int start_all(watch *w) {
 }
 
 int run_children(child *children, int n, double grace_s, int64_t restarts, bool obeys_stdin, bool *out_stopped) {
-    watch w = {.children = children,
-               .n = n,
-               .grace_s = grace_s,
-               .restarts = restarts,
-               .obeys_stdin = obeys_stdin,
-               .signals = -1};
+    watch w = {
+        .children = children, .n = n, .grace_s = grace_s, .restarts = restarts, .obeys_stdin = obeys_stdin, .signals = -1};
+    for (int i = 0; i < n; i++) w.patient |= children[i].replaceable;
     struct pollfd *polls = calloc(2 + 3 * (size_t)n, sizeof *polls);
     sigset_t ours, before;
     sigemptyset(&ours);

@@ -153,7 +153,7 @@ static bool set_up_worker(const job *j, int local, worker_setup *setup, child *o
                          .cores = n_cores ? &setup->cores : NULL,
                          .name = setup->name,
                          .rank = rank,
-                         .replaceable = served && computes,
+                         .replaceable = served && strcmp(own.type, "chief") != 0,
                          .json = asks_for_json(j->command)};
     return made;
 }

@@ -408,12 +408,17 @@ static void say_copies(training *t) {
     for (int r = 0; r < MOST_FALLBACKS; r++) say_what_it_copied(&t->fallbacks[r], "step");
 }
 
+/* Whether the tasks are those of parameter_server. */
+static bool has_servers(const training *t) {
+    return !strcmp(strata_strategy_name(t->strategy), "parameter_server");
+}
+
 /* Finds a checkpoint, and after how many epochs to go on: 0 where there is none. */
 static int go_on(training *t, int *out_epochs) {
     strata_error err = {0};
     const char *path = t->options.checkpoint;
     *out_epochs = 0;
-    if (!path) return EXIT_OK;
+    if (!path || (has_servers(t) && !t->opened.chief)) return EXIT_OK; /* the chief tells its workers and servers */
     strata_status status = strata_model_load_checkpoint(t->model, path, out_epochs, &err);
     if (!status && *out_epochs >= t->options.epochs)
         status = strata_fail(&err, STRATA_DATA, "%s has %d epochs behind it; --epochs is %lld", path, *out_epochs,
@@ -468,11 +473,6 @@ static int stop_early(training *t, int epochs) {
     if (!checkpoint && !save)
         fprintf(stderr, "strata: nothing was saved; --save FILE keeps the model, with --checkpoint FILE training can go on\n");
     return EXIT_INTERRUPTED;
-}
-
-/* Whether the tasks are those of parameter_server. */
-static bool has_servers(const training *t) {
-    return !strcmp(strata_strategy_name(t->strategy), "parameter_server");
 }
 
 static int fit(training *t) {
@@ -606,8 +606,8 @@ static void print_servers_json(const training *t) {
 static void print_servers(const training *t) {
     const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(t->strategy);
     if (!has_servers(t)) return;
-    printf(" of the chief, with %d servers; updates were %.2f versions old, at most %lld", totals.servers,
-           totals.staleness_mean, (long long)totals.staleness_max);
+    printf(" of the chief, with %d workers and %d servers; updates were %.2f versions old, at most %lld", totals.workers,
+           totals.servers, totals.staleness_mean, (long long)totals.staleness_max);
     if (totals.lost) printf("; workers were lost %lld times", (long long)totals.lost);
 }
 
@@ -665,8 +665,10 @@ static void print_result(const training *t) {
     print_json_string(strata_model_label(t->model)[0] ? strata_model_label(t->model) : t->name);
     print_strategy(t);
     print_servers_json(t);
-    printf(",\"workers\":%d,\"batch\":%lld,\"epochs\":%d,\"steps\":%lld", strata_strategy_num_workers(t->strategy),
-           (long long)t->batch, h->n_epochs, (long long)h->n_steps);
+    const int n_workers = has_servers(t) ? strata_strategy_parameter_server_totals(t->strategy).workers
+                                         : strata_strategy_num_workers(t->strategy);
+    printf(",\"workers\":%d,\"batch\":%lld,\"epochs\":%d,\"steps\":%lld", n_workers, (long long)t->batch, h->n_epochs,
+           (long long)h->n_steps);
     printf(",\"data_s\":%.4f,\"start_to_first_step_s\":%.4f", t->data_seconds, t->fit_began - t->began + h->first_step_seconds);
     printf(",\"precision\":\"%s\",\"steps_skipped\":%lld", precision_of(t->model), (long long)h->n_skipped);
     printf(",\"first_step_s\":%.4f,\"epoch_s\":%.6f,\"samples_per_s\":%.1f,\"losses\":[", h->first_step_seconds, epoch_s, rate);

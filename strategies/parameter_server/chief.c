@@ -21,6 +21,7 @@ typedef struct chief {
     strata_ps_fit *fit;
     strata_ps_task *task;
     strata_rpc_client **servers;
+    uint64_t *incarnations; /* [n_servers] */
     int n_servers, n_workers;
     int64_t n_sums;
     pthread_mutex_t lock;
@@ -45,8 +46,10 @@ typedef struct chief {
     strata_status failed;
     /* When the last worker was lost; 0: there is one. */
     double alone;
-    /* The optimizer's count before the epoch. */
-    int64_t t;
+    /* The optimizer's count before the epoch; the epoch; how often an epoch was begun so far. */
+    int64_t t, epoch, serial;
+    /* A server was lost: nothing is leased until it has its values again. */
+    bool recovering;
     /* The epoch's sums and examples; the open synchronous step's, (n_shares, n_sums) and [n_shares]. */
     double *sums;
     int64_t examples;
@@ -98,7 +101,7 @@ static void update_totals(chief *c) {
     int n = 0;
     for (int w = 0; w < c->n_workers; w++) n += c->workers[w].came;
     pthread_mutex_lock(&c->task->lock);
-    totals->workers = n;
+    totals->present = n;
     totals->spread = strata_ps_pace_spread(c->pace);
     totals->running = strata_ps_pace_running(c->pace);
     totals->waiting = strata_ps_pace_returned(c->pace);
@@ -254,7 +257,8 @@ static void take_report(chief *c, int w, const strata_ps_next_ask *ask, const fl
 static void give(chief *c, int w, strata_ps_next_reply *reply) {
     *reply = (strata_ps_next_reply){.grant = STRATA_PS_TRAINING_OVER, .t = c->t};
     if (c->over) return;
-    reply->grant = c->begun ? (int32_t)strata_ps_pace_ask(c->pace, w, &reply->unit) : (int32_t)STRATA_PS_WAIT;
+    reply->epoch = c->epoch;
+    reply->grant = c->begun && !c->recovering ? (int32_t)strata_ps_pace_ask(c->pace, w, &reply->unit) : (int32_t)STRATA_PS_WAIT;
     reply->has_close = synchronous(c) && strata_ps_pace_closed(c->pace, &reply->close);
     reply->close.scale = c->scale;
 }
@@ -271,6 +275,11 @@ static strata_status next(chief *c, const strata_rpc_call *call, int w, strata_r
     ask.what[sizeof ask.what - 1] = '\0';
     pthread_mutex_lock(&c->lock);
     join(c, w); /* a worker whose link was cut comes back with this call */
+    if (ask.gives_back) {
+        strata_ps_pace_join(c->pace, w);
+        if (!c->recovering && !c->over) notice(c, "worker:%d gave its batches back: %.200s", w, ask.what);
+        pthread_cond_broadcast(&c->changed);
+    }
     if (ask.unit.index >= 0) {
         take_report(c, w, &ask, call->body);
         pthread_cond_broadcast(&c->changed);
@@ -324,154 +333,6 @@ static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_
     }
 }
 
-/* ---- the servers ---- */
-
-/* Values of the whole model, slots behind parameters and states: (all_size + n_slots * flat_size). */
-static float *value_at(const chief *c, float *values, const strata_ps_shard *shard, int slot) {
-    const strata_model *model = c->fit->model;
-    const int64_t all = strata_model_all_size(model);
-    return values + (slot ? all + (slot - 1) * model->parameters.flat_size : 0) + shard->first;
-}
-
-static int n_values(const chief *c, const strata_ps_shard *shard) {
-    return shard->kind == STRATA_SHARD_STATE ? 1 : 1 + c->fit->plan.n_slots;
-}
-
-/* Moves a server's values between its own order and the model's. */
-static void rearrange(const chief *c, int server, float *own, float *values, bool to_server) {
-    const strata_ps_plan *plan = &c->fit->plan;
-    for (int i = plan->begins[server]; i < plan->begins[server + 1]; i++) {
-        const strata_ps_shard *shard = &plan->shards[i];
-        for (int slot = 0; slot < n_values(c, shard); slot++) {
-            float *at = own + strata_ps_plan_value(plan, shard, slot), *of_model = value_at(c, values, shard, slot);
-            memcpy(to_server ? at : of_model, to_server ? of_model : at, (size_t)shard->n * sizeof *at);
-        }
-    }
-}
-
-static float *new_values(const chief *c) {
-    const strata_model *model = c->fit->model;
-    return calloc((size_t)(strata_model_all_size(model) + c->fit->plan.n_slots * model->parameters.flat_size + 1),
-                  sizeof(float));
-}
-
-/* What all servers own, one after the other. */
-static float *new_server_values(const chief *c, struct iovec *rooms) {
-    int64_t n = 0;
-    for (int s = 0; s < c->n_servers; s++) n += strata_ps_plan_elements(&c->fit->plan, s);
-    float *own = calloc((size_t)n + 1, sizeof *own), *at = own;
-    for (int s = 0; s < c->n_servers && own; s++) {
-        const int64_t elements = strata_ps_plan_elements(&c->fit->plan, s);
-        rooms[s] = (struct iovec){at, (size_t)elements * sizeof *at};
-        at += elements;
-    }
-    return own;
-}
-
-/* Asks all servers side by side. heads: what each reply's head is written to; rooms: each body's. */
-static strata_status ask_servers(const chief *c, const strata_rpc_ask *ask, const struct iovec *bodies, int64_t *heads,
-                                 const struct iovec *rooms, strata_error *err) {
-    strata_rpc_request **requests = calloc((size_t)c->n_servers, sizeof(*requests));
-    strata_rpc_answer *answers = calloc((size_t)c->n_servers, sizeof *answers);
-    strata_status status =
-        requests && answers ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for requests");
-    for (int s = 0; s < c->n_servers && !status; s++) {
-        strata_rpc_ask own = *ask;
-        own.body = bodies ? &bodies[s] : NULL;
-        own.n_body = bodies ? 1 : 0;
-        answers[s] = (strata_rpc_answer){.head = &heads[s], .head_bytes = sizeof *heads};
-        if (rooms) answers[s].body = &rooms[s], answers[s].n_body = 1;
-        status = strata_rpc_client_start(c->servers[s], &own, &answers[s], STRATA_PS_CALL_SECONDS, &requests[s], err);
-    }
-    for (int s = 0; s < c->n_servers && requests; s++) {
-        const strata_status one = requests[s] ? strata_rpc_request_wait(requests[s], status ? NULL : err) : STRATA_OK;
-        if (!status) status = one;
-    }
-    free(requests);
-    free(answers);
-    return status;
-}
-
-static strata_status read_model(chief *c, float *values, strata_error *err) {
-    strata_model *model = c->fit->model;
-    const int64_t all = strata_model_all_size(model), flat = model->parameters.flat_size;
-    STRATA_TRY(strata_model_read_all(model, values, err));
-    for (int i = 0; i < c->fit->plan.n_slots; i++) STRATA_TRY(strata_shards_read_slot(model, i, values + all + i * flat, err));
-    return STRATA_OK;
-}
-
-static strata_status write_model(chief *c, float *values, strata_error *err) {
-    strata_model *model = c->fit->model;
-    const int64_t all = strata_model_all_size(model), flat = model->parameters.flat_size;
-    STRATA_TRY(strata_model_write_all(model, values, err));
-    for (int i = 0; i < c->fit->plan.n_slots; i++) STRATA_TRY(strata_shards_write_slot(model, i, values + all + i * flat, err));
-    return STRATA_OK;
-}
-
-/* The servers get the model's values. */
-static strata_status send_values(chief *c, strata_error *err) {
-    struct iovec *bodies = calloc((size_t)c->n_servers, sizeof *bodies);
-    int64_t *heads = calloc((size_t)c->n_servers, sizeof *heads), t = c->fit->model->optimizer_steps;
-    float *values = new_values(c), *own = bodies ? new_server_values(c, bodies) : NULL;
-    strata_status status = heads && values && own ? read_model(c, values, err)
-                                                  : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the model");
-    for (int s = 0; s < c->n_servers && !status; s++) rearrange(c, s, bodies[s].iov_base, values, true);
-    const strata_rpc_ask ask = {
-        .method = STRATA_PS_SET, .head = &t, .head_bytes = sizeof t, .what = "the model's parameters for a server"};
-    if (!status) status = ask_servers(c, &ask, bodies, heads, NULL, err);
-    free(bodies);
-    free(heads);
-    free(values);
-    free(own);
-    return status;
-}
-
-/* The model gets what the servers have: between epochs, or when training stopped, so nobody pushes meanwhile. */
-static strata_status fetch_values(chief *c, strata_error *err) {
-    strata_ps_pull_ask head = {0};
-    pthread_mutex_lock(&c->lock);
-    head.has_close = synchronous(c) && strata_ps_pace_closed(c->pace, &head.close);
-    head.close.scale = c->scale;
-    pthread_mutex_unlock(&c->lock);
-    struct iovec *rooms = calloc((size_t)c->n_servers, sizeof *rooms);
-    int64_t *heads = calloc((size_t)c->n_servers, sizeof *heads);
-    float *values = new_values(c), *own = rooms ? new_server_values(c, rooms) : NULL;
-    strata_status status = heads && values && own ? read_model(c, values, err) /* what lies between parameters */
-                                                  : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the model");
-    const strata_rpc_ask ask = {
-        .method = STRATA_PS_GET, .head = &head, .head_bytes = sizeof head, .what = "a server's parameters and slots"};
-    if (!status) status = ask_servers(c, &ask, NULL, heads, rooms, err);
-    int64_t t = 0;
-    for (int s = 0; s < c->n_servers && !status; s++) {
-        rearrange(c, s, rooms[s].iov_base, values, false);
-        if (heads[s] > t) t = heads[s];
-    }
-    if (!status) status = write_model(c, values, err);
-    if (!status) c->fit->model->optimizer_steps = t;
-    free(rooms);
-    free(heads);
-    free(values);
-    free(own);
-    return status;
-}
-
-/* Tells the servers how the training ended. */
-static void dismiss_servers(chief *c, strata_status status, const char *message) {
-    const int32_t head = (int32_t)status;
-    const struct iovec body = {(char *)message, strlen(message)};
-    const strata_rpc_ask ask = {.method = STRATA_PS_OVER,
-                                .head = &head,
-                                .head_bytes = sizeof head,
-                                .body = &body,
-                                .n_body = 1,
-                                .what = "the end of the training"};
-    for (int s = 0; s < c->n_servers; s++) {
-        if (!c->servers[s]) continue;
-        const strata_status ignored = strata_rpc_client_call(c->servers[s], &ask, NULL, 5, NULL); /* it may be gone */
-        (void)ignored;
-    }
-}
-
 /* ---- the start ---- */
 
 /* "worker:1, worker:3": which have not come. */
@@ -501,6 +362,11 @@ static strata_status wait_for_workers(chief *c, strata_error *err) {
     return status;
 }
 
+/* Which start of each server has its values. */
+static void note_servers(chief *c) {
+    for (int s = 0; s < c->n_servers; s++) c->incarnations[s] = strata_rpc_client_server_incarnation(c->servers[s]);
+}
+
 static strata_status begin(chief *c, strata_error *err) {
     strata_status differs = STRATA_OK;
     strata_error difference = {0};
@@ -512,7 +378,8 @@ static strata_status begin(chief *c, strata_error *err) {
     }
     if (differs) return strata_fail(err, differs, "%s", difference.message);
     STRATA_TRY(wait_for_workers(c, err));
-    STRATA_TRY(send_values(c, err));
+    STRATA_TRY(strata_ps_send_values(c->fit, c->servers, c->serial, err));
+    note_servers(c);
     pthread_mutex_lock(&c->lock);
     c->begun = true;
     pthread_cond_broadcast(&c->changed);
@@ -566,11 +433,27 @@ static strata_status tell_finished(loop *l, strata_error *err) {
     return status;
 }
 
+/* PEER_LOST when a server is gone, or started again. */
+static strata_status look_after_servers(chief *c, strata_error *err) {
+    for (int s = 0; s < c->n_servers; s++) {
+        STRATA_TRY(strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, err));
+        if (strata_rpc_client_server_incarnation(c->servers[s]) != c->incarnations[s])
+            return strata_fail(err, STRATA_PEER_LOST, "ps:%d started again", s);
+    }
+    return STRATA_OK;
+}
+
 /* Waits until the epoch is over. */
 static strata_status wait_for_epoch(loop *l, strata_error *err) {
+    const double patience = 0.5;
     chief *c = l->c;
+    double looked = strata_ps_seconds();
     for (;;) {
         strata_status status = STRATA_OK;
+        if (strata_ps_seconds() - looked > patience) {
+            STRATA_TRY(look_after_servers(c, err));
+            looked = strata_ps_seconds();
+        }
         pthread_mutex_lock(&c->lock);
         if (l->stop_now) strata_ps_pace_stop(c->pace);
         if (!c->n_finished && !strata_ps_pace_ended(c->pace) && !c->status) {
@@ -594,27 +477,89 @@ static strata_status wait_for_epoch(loop *l, strata_error *err) {
     }
 }
 
-static strata_status run_epoch(loop *l, int64_t first, strata_error *err) {
+/* The epoch's steps from `first` on, of which `examples` were seen before. sums: (n_sums) of the steps before. */
+static void open_epoch(loop *l, int64_t first, int64_t examples, const double *sums) {
     chief *c = l->c;
-    strata_model *model = c->fit->model;
     pthread_mutex_lock(&c->lock);
-    memset(c->sums, 0, (size_t)c->n_sums * sizeof *c->sums);
-    c->examples = 0;
-    if (first) { /* the epoch goes on after a stop */
-        memcpy(c->sums, model->metrics.sums, (size_t)c->n_sums * sizeof *c->sums);
-        c->examples = model->position.examples;
-    }
-    c->t = model->optimizer_steps - first;
+    memcpy(c->sums, sums, (size_t)c->n_sums * sizeof *c->sums);
+    c->examples = examples;
+    c->n_finished = 0;
+    c->t = c->fit->model->optimizer_steps - first;
+    c->epoch = l->progress.epoch;
+    c->recovering = false;
     l->progress.step = first;
     l->progress.steps = c->fit->n_steps;
     l->progress.epoch_end = false;
     l->progress.metrics = l->progress.validation = (strata_metrics){0};
-    strata_ps_pace_begin(c->pace, l->progress.epoch, first, c->fit->n_steps);
+    strata_ps_pace_begin(c->pace, ++c->serial, first, c->fit->n_steps);
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
+}
+
+/* Waits for a server that was lost to start again, and gives all servers the values from before the epoch. */
+static strata_status recover(loop *l, int64_t first, strata_status lost, strata_error *err) {
+    chief *c = l->c;
+    strata_history *h = c->fit->history;
+    const double until = strata_ps_seconds() + c->task->connect_seconds;
+    strata_error found = {0};
+    const int64_t repeated = l->progress.step - first;
+    snprintf(found.message, sizeof found.message, "%s", err->message);
+    pthread_mutex_lock(&c->lock);
+    c->recovering = true;
+    notice(c, "a server was lost (%.200s); it is waited for", found.message);
+    pthread_mutex_unlock(&c->lock);
+    STRATA_TRY(tell(l, err));
+    for (int s = 0; s < c->n_servers; s++) {
+        strata_status status = STRATA_PEER_LOST;
+        while (status == STRATA_PEER_LOST && strata_ps_seconds() < until)
+            status = strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, &found);
+        if (status == STRATA_PEER_LOST)
+            return strata_fail(err, lost, "fit: ps:%d was lost and did not start again in %.0f s (%s)", s,
+                               c->task->connect_seconds, found.message);
+        if (status) return strata_fail(err, status, "%s", found.message);
+    }
+    STRATA_TRY(strata_ps_send_values(c->fit, c->servers, c->serial + 1, err));
+    note_servers(c);
+    h->n_steps -= repeated;
+    if (h->n_losses > h->n_steps) h->n_losses = (int)h->n_steps;
+    pthread_mutex_lock(&c->lock);
+    notice(c, "the servers have the parameters of before step %lld of epoch %d again; %lld steps are repeated",
+           (long long)first + 1, l->progress.epoch + 1, (long long)repeated);
+    pthread_mutex_unlock(&c->lock);
+    return STRATA_OK;
+}
+
+/* Runs the steps, and brings the parameters to the model. */
+static strata_status run_steps(loop *l, int64_t first, int64_t examples, const double *sums, strata_error *err) {
+    chief *c = l->c;
+    strata_ps_close close;
+    for (;;) {
+        open_epoch(l, first, examples, sums);
+        strata_status status = wait_for_epoch(l, err);
+        if (!status) {
+            pthread_mutex_lock(&c->lock);
+            const bool closed = synchronous(c) && strata_ps_pace_closed(c->pace, &close);
+            close.scale = c->scale;
+            pthread_mutex_unlock(&c->lock);
+            status = strata_ps_fetch_values(c->fit, c->servers, closed ? &close : NULL, err);
+        }
+        const bool lost = status == STRATA_PEER_LOST && !c->status;
+        if (!lost) return status;
+        STRATA_TRY(recover(l, first, status, err));
+    }
+}
+
+static strata_status run_epoch(loop *l, int64_t first, strata_error *err) {
+    chief *c = l->c;
+    strata_model *model = c->fit->model;
+    double *sums = calloc((size_t)c->n_sums, sizeof *sums);
+    if (!sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the metrics' sums");
+    if (first) memcpy(sums, model->metrics.sums, (size_t)c->n_sums * sizeof *sums); /* the epoch goes on after a stop */
+    const int64_t before = first ? model->position.examples : 0;
     model->position = (strata_model_position){0};
-    STRATA_TRY(wait_for_epoch(l, err));
-    STRATA_TRY(fetch_values(c, err));
+    const strata_status status = run_steps(l, first, before, sums, err);
+    free(sums);
+    if (status) return status;
     pthread_mutex_lock(&c->lock);
     const int64_t steps = strata_ps_pace_steps(c->pace), examples = c->examples;
     memcpy(model->metrics.sums, c->sums, (size_t)c->n_sums * sizeof *c->sums);
@@ -682,11 +627,12 @@ static void dismiss_workers(chief *c, strata_status status, const char *message)
 
 static strata_status make(chief *c, strata_error *err) {
     c->servers = calloc((size_t)c->n_servers, sizeof(*c->servers));
+    c->incarnations = calloc((size_t)c->n_servers, sizeof *c->incarnations);
     c->workers = calloc((size_t)c->n_workers, sizeof *c->workers);
     c->sums = calloc((size_t)c->n_sums, sizeof *c->sums);
     c->share_sums = calloc((size_t)(c->n_workers * c->n_sums), sizeof *c->share_sums);
     c->share_examples = calloc((size_t)c->n_workers, sizeof *c->share_examples);
-    if (!c->servers || !c->workers || !c->sums || !c->share_sums || !c->share_examples)
+    if (!c->servers || !c->incarnations || !c->workers || !c->sums || !c->share_sums || !c->share_examples)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d workers", c->n_workers);
     return strata_ps_pace_create(&c->task->pace, &c->pace, err);
 }
@@ -695,6 +641,7 @@ static void finish(chief *c) {
     for (int s = 0; c->servers && s < c->n_servers; s++) strata_rpc_client_destroy(c->servers[s]);
     strata_ps_pace_destroy(c->pace);
     free(c->servers);
+    free(c->incarnations);
     free(c->workers);
     free(c->sums);
     free(c->share_sums);
@@ -722,32 +669,9 @@ strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
     if (!status) status = begin(&c, &own);
     if (!status) status = run_epochs(&c, &own);
     if (rpc) dismiss_workers(&c, status, own.message);
-    if (c.servers) dismiss_servers(&c, status, own.message);
+    if (c.servers) strata_ps_dismiss_servers(fit, c.servers, status, own.message);
     strata_rpc_server_destroy(rpc);
     if (!status && !fit->history->stopped) strata_validation_forget(fit->model);
     finish(&c);
     return status ? strata_fail(err, status, "%s", own.message) : STRATA_OK;
-}
-
-/* ---- closures ---- */
-
-/* As much of a chief as moving values needs. */
-static chief without_workers(strata_ps_fit *fit, strata_rpc_client **servers) {
-    return (chief){
-        .fit = fit, .task = fit->task, .servers = servers, .n_servers = fit->plan.n_servers, .lock = PTHREAD_MUTEX_INITIALIZER};
-}
-
-strata_status strata_ps_send_values(strata_ps_fit *fit, strata_rpc_client **servers, strata_error *err) {
-    chief c = without_workers(fit, servers);
-    return send_values(&c, err);
-}
-
-strata_status strata_ps_fetch_values(strata_ps_fit *fit, strata_rpc_client **servers, strata_error *err) {
-    chief c = without_workers(fit, servers);
-    return fetch_values(&c, err);
-}
-
-void strata_ps_dismiss_servers(strata_ps_fit *fit, strata_rpc_client **servers) {
-    chief c = without_workers(fit, servers);
-    dismiss_servers(&c, STRATA_OK, "");
 }

@@ -158,6 +158,7 @@ strata_status strata_parameter_server_join(strata_strategy *strategy, const stra
                                           .backup = own->backup,
                                           .n_workers = workers};
     task->totals.servers = servers;
+    task->totals.workers = workers;
     if (together) strategy->n_in_sync = workers;
     strategy->workers.rank = spec->task_type == STRATA_TASK_CHIEF ? 0 : 1 + spec->task_index;
     return STRATA_OK;

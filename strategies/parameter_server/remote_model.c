@@ -81,7 +81,7 @@ static strata_status open_chief(strata_remote_model *r, strata_error *err) {
         STRATA_TRY(strata_ps_connect(r->fit.task, STRATA_TASK_PS, s, &r->servers[s], err));
         STRATA_TRY(strata_ps_say_hello(&r->fit, r->servers[s], r->fit.task->connect_seconds, err));
     }
-    return strata_ps_send_values(&r->fit, r->servers, err);
+    return strata_ps_send_values(&r->fit, r->servers, 0, err);
 }
 
 strata_status strata_remote_model_open(strata_model *model, strata_remote_model **out_remote, strata_error *err) {
@@ -132,14 +132,14 @@ strata_status strata_remote_model_step(strata_remote_model *r, int64_t number, c
 }
 
 strata_status strata_remote_model_fetch(strata_remote_model *r, strata_error *err) {
-    if (r->servers) return strata_ps_fetch_values(&r->fit, r->servers, err);
+    if (r->servers) return strata_ps_fetch_values(&r->fit, r->servers, NULL, err);
     return strata_fail(err, STRATA_INVALID, "%s does not fetch a model; the chief does", r->fit.task->name);
 }
 
 void strata_remote_model_close(strata_remote_model *r) {
     if (!r) return;
     if (r->servers) {
-        strata_ps_dismiss_servers(&r->fit, r->servers);
+        strata_ps_dismiss_servers(&r->fit, r->servers, STRATA_OK, "");
         for (int s = 0; s < r->fit.plan.n_servers; s++) strata_rpc_client_destroy(r->servers[s]);
         free(r->servers);
     }

@@ -126,10 +126,11 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
 }
 
 static strata_status set(server *s, const strata_rpc_call *call, strata_error *err) {
-    int64_t t;
-    if (call->head_bytes != sizeof t || call->body_bytes != (size_t)s->n_elements * sizeof(float)) return wrong_size(call, err);
-    memcpy(&t, call->head, sizeof t);
-    return strata_ps_store_set(s->store, call->body, t, err);
+    strata_ps_set_ask ask;
+    if (call->head_bytes != sizeof ask || call->body_bytes != (size_t)s->n_elements * sizeof(float))
+        return wrong_size(call, err);
+    memcpy(&ask, call->head, sizeof ask);
+    return strata_ps_store_set(s->store, call->body, ask.t, ask.serial, err);
 }
 
 static strata_status get(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {

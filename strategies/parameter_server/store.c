@@ -60,8 +60,12 @@ struct strata_ps_store {
     /* Updates that were made here, and the optimizer's count, which goes on over starts. */
     int64_t version, t;
     strata_ps_snapshot *snapshot;
+    /* The values were set. */
+    bool filled;
     /* The epoch whose units are counted, and which of them were applied. */
     int64_t epoch;
+    /* Units of epochs before this one are of a time before the values were set. */
+    int64_t least_epoch;
     uint8_t *applied;
     int64_t applied_room;
     /* Synchronous: the step that is open, and its pushes [n_shares]. */
@@ -329,7 +333,7 @@ static void changed(strata_ps_store *store) {
     store->snapshot = NULL;
 }
 
-strata_status strata_ps_store_set(strata_ps_store *store, const float *values, int64_t t, strata_error *err) {
+strata_status strata_ps_store_set(strata_ps_store *store, const float *values, int64_t t, int64_t epoch, strata_error *err) {
     const int64_t n_before = (store->n_dense_elements + store->n_table_elements) * (1 + store->n_slots);
     pthread_mutex_lock(&store->lock);
     strata_status status = move_all(store, write_range, (float *)values, err); /* only read */
@@ -337,18 +341,26 @@ strata_status strata_ps_store_set(strata_ps_store *store, const float *values, i
     for (int k = 0; k < store->n_tables && !status; k++)
         status = read_range(store->tables[k].parameters, 0, store->tables[k].copy, store->tables[k].shard->n, err);
     store->t = t;
-    store->epoch = -1;
+    store->epoch = epoch - 1; /* an epoch's first push or close begins it */
+    store->least_epoch = epoch;
     store->step = 0;
+    store->filled = !status;
     drop_kept(store);
     changed(store);
     pthread_mutex_unlock(&store->lock);
     return status;
 }
 
+static strata_status check_filled(const strata_ps_store *store, strata_error *err) {
+    if (store->filled) return STRATA_OK;
+    return strata_fail(err, STRATA_PEER_LOST, "parameter_server: the server started again, and has no values yet");
+}
+
 strata_status strata_ps_store_get(strata_ps_store *store, float *values, int64_t *out_t, strata_error *err) {
     const int64_t n_before = (store->n_dense_elements + store->n_table_elements) * (1 + store->n_slots);
     pthread_mutex_lock(&store->lock);
-    const strata_status status = move_all(store, read_range, values, err);
+    strata_status status = check_filled(store, err);
+    if (!status) status = move_all(store, read_range, values, err);
     memcpy(values + n_before, store->states, (size_t)store->n_states * sizeof *values);
     *out_t = store->t;
     pthread_mutex_unlock(&store->lock);
@@ -427,6 +439,10 @@ static strata_status check_rows(const strata_ps_store *store, const strata_ps_ro
     return STRATA_OK;
 }
 
+static bool is_over(const strata_ps_store *store, int64_t epoch) {
+    return epoch < store->epoch || epoch < store->least_epoch;
+}
+
 static void start_epoch(strata_ps_store *store, int64_t epoch) {
     if (store->epoch == epoch) return;
     store->epoch = epoch;
@@ -487,7 +503,7 @@ static strata_status apply(strata_ps_store *store, const strata_ps_gradients *g,
 static strata_status push_now(strata_ps_store *store, const strata_ps_gradients *g, int64_t *out_staleness, strata_error *err) {
     const int64_t index = g->unit.index;
     *out_staleness = -1;
-    if (g->unit.epoch < store->epoch) return STRATA_OK;
+    if (is_over(store, g->unit.epoch)) return STRATA_OK;
     STRATA_TRY(grow_marks(store, index, err));
     start_epoch(store, g->unit.epoch);
     if (store->applied[index / 8] >> (index % 8) & 1) return STRATA_OK;
@@ -535,7 +551,7 @@ static strata_status push_for_later(strata_ps_store *store, const strata_ps_grad
     *out_staleness = -1;
     if (g->unit.share < 0 || g->unit.share >= store->opts.n_shares)
         return strata_fail(err, STRATA_INVALID, "parameter_server: share %d of %d", (int)g->unit.share, store->opts.n_shares);
-    if (g->unit.epoch < store->epoch) return STRATA_OK;
+    if (is_over(store, g->unit.epoch)) return STRATA_OK;
     if (g->unit.epoch > store->epoch) {
         start_epoch(store, g->unit.epoch);
         store->step = g->unit.index;
@@ -648,7 +664,7 @@ static strata_status fold_states(strata_ps_store *store, const strata_ps_close *
 
 static strata_status close_step(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
     int n_counted = 0;
-    if (close->epoch < store->epoch) return STRATA_OK;
+    if (is_over(store, close->epoch)) return STRATA_OK;
     if (close->epoch > store->epoch) { /* nothing was pushed to this server in the epoch so far */
         start_epoch(store, close->epoch);
         store->step = close->index;
@@ -676,7 +692,8 @@ static strata_status close_step(strata_ps_store *store, const strata_ps_close *c
 
 strata_status strata_ps_store_close(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
     pthread_mutex_lock(&store->lock);
-    const strata_status status = close_step(store, close, err);
+    strata_status status = check_filled(store, err);
+    if (!status) status = close_step(store, close, err);
     pthread_mutex_unlock(&store->lock);
     return status;
 }
@@ -685,7 +702,8 @@ strata_status strata_ps_store_push(strata_ps_store *store, const strata_ps_gradi
                                    strata_error *err) {
     STRATA_TRY(check_rows(store, gradients->tables, err));
     pthread_mutex_lock(&store->lock);
-    const strata_status status = (store->opts.n_shares ? push_for_later : push_now)(store, gradients, out_staleness, err);
+    strata_status status = check_filled(store, err);
+    if (!status) status = (store->opts.n_shares ? push_for_later : push_now)(store, gradients, out_staleness, err);
     pthread_mutex_unlock(&store->lock);
     return status;
 }
@@ -741,7 +759,8 @@ strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows 
                                    int64_t *out_version, strata_error *err) {
     STRATA_TRY(check_rows(store, tables, err));
     pthread_mutex_lock(&store->lock);
-    const strata_status status = store->snapshot ? STRATA_OK : take_snapshot(store, err);
+    strata_status status = check_filled(store, err);
+    if (!status && !store->snapshot) status = take_snapshot(store, err);
     if (!status) {
         atomic_fetch_add(&store->snapshot->references, 1);
         *out_snapshot = store->snapshot;

@@ -32,8 +32,10 @@ STRATA_MUST_USE strata_status strata_ps_store_create(const strata_model *model, 
 void strata_ps_store_destroy(strata_ps_store *store); /* NULL is fine */
 
 /* All values, as strata_ps_plan_value says: (elements). t: the optimizer's count of updates. set forgets what was pushed and
- * which units were applied. Threads: any; so of all functions below. */
-STRATA_MUST_USE strata_status strata_ps_store_set(strata_ps_store *store, const float *values, int64_t t, strata_error *err);
+ * which units were applied; units of an epoch before `epoch` are ignored from then on. Before it the functions below fail with
+ * PEER_LOST, as the server that had the values is gone. Threads: any; so of all functions below. */
+STRATA_MUST_USE strata_status strata_ps_store_set(strata_ps_store *store, const float *values, int64_t t, int64_t epoch,
+                                                  strata_error *err);
 STRATA_MUST_USE strata_status strata_ps_store_get(strata_ps_store *store, float *values, int64_t *out_t, strata_error *err);
 
 typedef struct strata_ps_unit {

@@ -68,12 +68,19 @@ STRATA_MUST_USE strata_status strata_ps_say_hello(const strata_ps_fit *fit, stra
 /* The answer to such a call. */
 strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err);
 
+/* values.c, on the chief: servers[n_servers]. The servers get the model's values; pushes with an epoch before `serial` are
+ * ignored from then on. */
+STRATA_MUST_USE strata_status strata_ps_send_values(const strata_ps_fit *fit, strata_rpc_client *const *servers, int64_t serial,
+                                                    strata_error *err);
+/* The model gets what the servers have, while nobody pushes. close: the last synchronous step; NULL: there is none. */
+STRATA_MUST_USE strata_status strata_ps_fetch_values(const strata_ps_fit *fit, strata_rpc_client *const *servers,
+                                                     const strata_ps_close *close, strata_error *err);
+/* Tells the servers how the training ended. */
+void strata_ps_dismiss_servers(const strata_ps_fit *fit, strata_rpc_client *const *servers, strata_status status,
+                               const char *message);
+
 /* ---- for closures (remote_model.c) ---- */
 
-/* The chief's part: gives the model's values to the servers, fetches them into the model, tells the servers how it ended. */
-STRATA_MUST_USE strata_status strata_ps_send_values(strata_ps_fit *fit, strata_rpc_client **servers, strata_error *err);
-STRATA_MUST_USE strata_status strata_ps_fetch_values(strata_ps_fit *fit, strata_rpc_client **servers, strata_error *err);
-void strata_ps_dismiss_servers(strata_ps_fit *fit, strata_rpc_client **servers);
 /* A worker's part: steps with batches that the caller gives. fit, of which dataset and opts are not used, is borrowed. */
 typedef struct strata_ps_stepper strata_ps_stepper;
 STRATA_MUST_USE strata_status strata_ps_stepper_create(strata_ps_fit *fit, strata_ps_stepper **out_stepper, strata_error *err);
@@ -104,7 +111,7 @@ typedef enum strata_ps_method {
     /* To a server: head strata_ps_push_ask and int64_t [tables] how many rows; body: dense gradients (padded to 4 bytes),
      * states, rows' indices, rows. Reply: int64_t staleness. */
     STRATA_PS_PUSH,
-    /* From the chief to a server: head int64_t t; body: all values. */
+    /* From the chief to a server: head strata_ps_set_ask; body: all values. */
     STRATA_PS_SET,
     /* Likewise: head strata_ps_pull_ask. Reply: int64_t t; body: all values. */
     STRATA_PS_GET,
@@ -119,12 +126,14 @@ typedef struct strata_ps_next_ask {
     int32_t refused, overflow;
     /* Wait until a unit can be given. */
     int32_t waits;
+    /* A server could not be reached: what the worker has leased is given back, and `what` says why. */
+    int32_t gives_back;
     /* Examples of the unit, and of its whole step. */
     int64_t examples, whole;
     /* Of its pushes. */
     int64_t n_staleness, staleness_sum, staleness_max;
     double seconds, rate;
-    char what[96];
+    char what[200];
 } strata_ps_next_ask;
 
 typedef struct strata_ps_next_reply {
@@ -132,12 +141,22 @@ typedef struct strata_ps_next_reply {
     int32_t grant;
     int32_t has_close;
     strata_ps_unit unit;
+    /* The epoch of the data. The unit's own epoch counts the times that an epoch was begun, as one begins again when a server
+     * was lost. */
+    int64_t epoch;
     /* The optimizer's count of updates before the epoch's first step. */
     int64_t t;
     /* The synchronous step before; servers are told of it by the next pull. */
     strata_ps_close close;
 } strata_ps_next_reply;
 enum { STRATA_PS_TRAINING_OVER = 100 };
+
+typedef struct strata_ps_set_ask {
+    /* The optimizer's count of updates. */
+    int64_t t;
+    /* The first epoch whose units are taken. */
+    int64_t serial;
+} strata_ps_set_ask;
 
 typedef struct strata_ps_pull_ask {
     int32_t has_close;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/data/batches.h"
 #include "core/run/device.h"
@@ -49,6 +50,8 @@ typedef struct pull {
 
 typedef struct job {
     strata_ps_unit unit;
+    /* Of the data. */
+    int64_t epoch;
     int64_t t;
     bool has_close;
     strata_ps_close close;
@@ -84,6 +87,8 @@ typedef struct worker {
     strata_ps_next_ask report;
     /* The learning rate of the unit that is computed. */
     double rate;
+    /* A server could not be reached. */
+    bool lost_server;
 } worker;
 
 static strata_status no_memory(strata_error *err) {
@@ -199,7 +204,7 @@ static strata_status read_unit(worker *w, job *j, strata_error *err) {
     j->examples = j->whole = 0;
     for (int64_t i = 0; i < w->fit->accumulate; i++) {
         batch *b = &j->batches[i];
-        STRATA_TRY(read_batch(w, j->unit.epoch, j->unit.index * w->fit->accumulate + i, j->unit.share, b, err));
+        STRATA_TRY(read_batch(w, j->epoch, j->unit.index * w->fit->accumulate + i, j->unit.share, b, err));
         if (!b->n) break;
         j->n_batches++;
         j->examples += b->own;
@@ -207,7 +212,7 @@ static strata_status read_unit(worker *w, job *j, strata_error *err) {
     }
     if (j->n_batches) return STRATA_OK;
     return strata_fail(err, STRATA_DATA, "fit: the data of %s end before step %lld of epoch %lld", w->task->name,
-                       (long long)j->unit.index + 1, (long long)j->unit.epoch + 1);
+                       (long long)j->unit.index + 1, (long long)j->epoch + 1);
 }
 
 static strata_status program_of(worker *w, const batch *b, strata_model_program **out_program, strata_error *err) {
@@ -657,6 +662,12 @@ static strata_status push_all(worker *w, const job *j, strata_error *err) {
 
 /* ---- the loop ---- */
 
+/* Notes when it is a server that was lost. */
+static strata_status of_server(worker *w, strata_status status) {
+    w->lost_server |= status == STRATA_PEER_LOST;
+    return status;
+}
+
 /* Reports the unit that was finished last, if any, and asks for another. Examples and rows of a unit that is granted are read,
  * and its pull is started. */
 static strata_status ask_chief(worker *w, bool waits, job *j, int32_t *out_grant, strata_error *err) {
@@ -675,12 +686,13 @@ static strata_status ask_chief(worker *w, bool waits, job *j, int32_t *out_grant
     *out_grant = reply.grant;
     if (reply.grant != STRATA_PS_GRANTED) return STRATA_OK;
     j->unit = reply.unit;
+    j->epoch = reply.epoch;
     j->t = reply.t;
     j->has_close = reply.has_close;
     j->close = reply.close;
     STRATA_TRY(read_unit(w, j, err));
     STRATA_TRY(find_rows(w, j, err));
-    return start_pull(w, j, err);
+    return of_server(w, start_pull(w, j, err));
 }
 
 /* Computes the unit's gradients. While the device is at its first batch, `ahead` may become the next unit. */
@@ -709,14 +721,14 @@ static strata_status compute(worker *w, job *j, job *ahead, int32_t *out_grant, 
 
 static strata_status do_unit(worker *w, job *j, job *ahead, int32_t *out_grant, strata_error *err) {
     const double began = strata_ps_seconds();
-    STRATA_TRY(finish_pull(w, j, err));
+    STRATA_TRY(of_server(w, finish_pull(w, j, err)));
     STRATA_TRY(compute(w, j, ahead, out_grant, err));
     const char *wrong = first_not_finite(w);
     const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
     follow_scale(w, !wrong);
     for (int64_t i = 0; i < w->model->parameters.state_size && j->n_batches > 1; i++) w->states[i] /= (float)j->n_batches;
     if (!wrong) clip_all(w);
-    if (!wrong && j->examples) STRATA_TRY(push_all(w, j, err));
+    if (!wrong && j->examples) STRATA_TRY(of_server(w, push_all(w, j, err)));
     w->report.unit = j->unit;
     w->report.rate = w->rate;
     w->report.examples = j->examples;
@@ -728,17 +740,46 @@ static strata_status do_unit(worker *w, job *j, job *ahead, int32_t *out_grant, 
     return STRATA_OK;
 }
 
+/* Waits for what is under way without looking at it. */
+static void drop_pulls(const worker *w, const job *j) {
+    for (int s = 0; s < w->n_servers; s++) {
+        pull *p = &j->pulls[s];
+        const strata_status ignored = p->request ? strata_rpc_request_wait(p->request, NULL) : STRATA_OK;
+        (void)ignored;
+        p->request = NULL;
+    }
+}
+
+/* Gives back what this worker has leased, as a server could not be reached: the chief finds out what has become of it. */
+static void give_back(worker *w, const char *why) {
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    drop_pulls(w, &w->jobs[0]);
+    drop_pulls(w, &w->jobs[1]);
+    w->lost_server = false;
+    w->report = (strata_ps_next_ask){.unit.index = -1, .gives_back = true};
+    snprintf(w->report.what, sizeof w->report.what, "%.*s", (int)sizeof w->report.what - 1, why);
+    nanosleep(&pause, NULL);
+}
+
 static strata_status train(worker *w, strata_error *err) {
     int current = 0;
     int32_t grant = STRATA_PS_WAIT;
     for (;;) {
         job *j = &w->jobs[current], *ahead = &w->jobs[1 - current];
-        while (grant != STRATA_PS_GRANTED) {
-            STRATA_TRY(ask_chief(w, true, j, &grant, err));
+        strata_error own = {0};
+        strata_status status = STRATA_OK;
+        while (grant != STRATA_PS_GRANTED && !status) {
+            status = ask_chief(w, true, j, &grant, &own);
             if (grant == STRATA_PS_TRAINING_OVER) return STRATA_OK;
         }
-        STRATA_TRY(do_unit(w, j, ahead, &grant, err));
-        if (grant == STRATA_PS_GRANTED) current = 1 - current;
+        if (!status) status = do_unit(w, j, ahead, &grant, &own);
+        if (status && !w->lost_server) return strata_fail(err, status, "%s", own.message);
+        if (status) {
+            give_back(w, own.message);
+            grant = STRATA_PS_WAIT;
+        } else if (grant == STRATA_PS_GRANTED) {
+            current = 1 - current;
+        }
     }
 }
 
@@ -786,10 +827,9 @@ static strata_status make(worker *w, strata_error *err) {
 }
 
 static void finish_job(const worker *w, job *j) {
+    if (j->pulls) drop_pulls(w, j);
     for (int s = 0; s < w->n_servers && j->pulls; s++) {
         pull *p = &j->pulls[s];
-        const strata_status ignored = p->request ? strata_rpc_request_wait(p->request, NULL) : STRATA_OK;
-        (void)ignored;
         free(p->rooms);
         free(p->head);
         free(p->ids);
