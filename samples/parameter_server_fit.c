@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Teaches: model.fit with parameter servers, asynchronously. Servers own the model's parameters, cut into shards of at least
- * 256 KiB; workers train at their own pace; the chief gives them batches and prints. All tasks run this program; on one
- * machine, each in a terminal:
+ * 256 KiB; workers train at their own pace; the chief gives them batches and prints. All tasks run this program:
+ *
+ *     strata launch --workers 2 --ps 2 -- parameter_server_fit                   on this machine
+ *
+ * The same by hand, each task in a terminal:
  *
  *     export STRATA_CLUSTER="chief=127.0.0.1:2220;worker=127.0.0.1:2221,127.0.0.1:2222;ps=127.0.0.1:2223,127.0.0.1:2224"
  *     STRATA_TASK=ps:0 parameter_server_fit

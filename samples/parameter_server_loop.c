@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Teaches: a training loop of one's own with parameter servers. Servers own the model's parameters, workers make steps at their
- * own pace, and the chief's coordinator schedules them. All tasks run this program; on one machine, each in a terminal:
+ * own pace, and the chief's coordinator schedules them. All tasks run this program:
+ *
+ *     strata launch --workers 2 --ps 1 -- parameter_server_loop                  on this machine
+ *
+ * The same by hand, each task in a terminal:
  *
  *     export STRATA_CLUSTER="chief=127.0.0.1:2220;worker=127.0.0.1:2221,127.0.0.1:2222;ps=127.0.0.1:2223"
  *     STRATA_TASK=ps:0 parameter_server_loop
