@@ -7,6 +7,7 @@
  * starts workers when it is told to. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -350,6 +351,43 @@ Test(coordinator, schedule_blocks_only_when_the_queue_is_full) {
     for (int i = 0; i < WORKERS; i++)
         cr_assert_eq(atomic_load(&shared->most_on[i]), 1, "closures of a worker ran side by side");
     strata_coordinator_destroy(c);
+}
+
+typedef struct joiner {
+    pthread_t thread;
+    strata_coordinator *coordinator;
+    atomic_int joined;
+    strata_status status;
+} joiner;
+
+static void *join_all(void *user) {
+    joiner *j = user;
+    j->status = strata_coordinator_join(j->coordinator, NULL);
+    atomic_store(&j->joined, 1);
+    return NULL;
+}
+
+Test(coordinator, schedule_blocks_while_another_thread_joins) {
+    joiner j = {.coordinator = create_with_workers(NULL)};
+    strata_error err = {0};
+    OK(schedule_work(j.coordinator, -1, false, NULL, &err));
+    cr_assert(wait_for(&shared->running, 1, 10));
+    cr_assert_eq(pthread_create(&j.thread, NULL, join_all, &j), 0);
+    usleep(200000); /* it waits by now */
+    cr_assert_eq(atomic_load(&j.joined), 0);
+    const pid_t parent = getpid();
+    if (!fork()) { /* lets the closure end while this process is in schedule */
+        usleep(300000);
+        atomic_store(&shared->release, getppid() == parent);
+        _exit(0);
+    }
+    const double began = now();
+    OK(schedule_work(j.coordinator, 1, false, NULL, &err));
+    cr_assert_gt(now() - began, 0.1);
+    pthread_join(j.thread, NULL);
+    cr_assert_eq(j.status, STRATA_OK);
+    OK(strata_coordinator_join(j.coordinator, &err));
+    strata_coordinator_destroy(j.coordinator);
 }
 
 /* ---- errors ---- */
