@@ -67,6 +67,18 @@ near "$work/mirrored" "$work/out" 1e-5
 expect 0 "" launch --workers 2 --ps 2 -- "$strata" $texts $servers --epochs 8 --compress bf16
 json "r['test_accuracy'] > 0.8"
 
+# ---- gradients that are not finite are told, counted and left out ----
+python3 - "$work" <<'END'
+import sys
+with open(sys.argv[1] + "/sums.csv", "w") as file:
+    file.write("a,b,y\n")
+    for i in range(200):
+        file.write(f"{i % 7 / 7},{i % 11 / 11},{i % 7 / 7 + i % 11 / 11}\n")
+END
+numbers="train $work/sums.csv --epochs 3 --seed 1 --device host --set optimizer.name=sgd"
+expect 3 "gradients of epoch" launch --workers 2 --ps 1 -- "$strata" $numbers $servers --learning-rate 1e5
+stderr "are not finite (the loss) and were left out"
+
 # ---- a checkpoint goes on under another strategy, and the other way round ----
 expect 0 "" $train --epochs 4 --strategy one_device
 cp "$work/out" "$work/whole"
