@@ -75,8 +75,7 @@ typedef struct strata_parameter_server_totals {
     int running, waiting;
     /* Gradients that came too late to count; that were left out because they were not finite. */
     int64_t late, refused;
-    /* What happened last, as a sentence ("worker:1 was lost: ..."), and how many such sentences there were. */
-    char notice[400];
+    /* How many notices there were (strata_strategy_parameter_server_notice). */
     int64_t notices;
 } strata_parameter_server_totals;
 
@@ -161,11 +160,11 @@ extern STRATA_API const char *const strata_cross_device_names[];
  * strategy initializes the system (each core's memory is new), destroying it shuts it down. strata_device_get_topology has
  * each core's place.
  *
- * parameter_server: all tasks of the cluster run the same program. strata_model_fit trains on the workers, serves on the servers
- * until the training is over, and coordinates on the chief, which has the callbacks, the evaluation and the model at the end.
- * Workers compute with parameters that they pull from the servers, and push gradients; each server updates its shards of the
- * parameters. The chief gives the batches of an epoch to the workers that ask for one, so each is used once, also when a worker
- * is lost or joins. Initial parameters are the chief's. Each task uses one device.
+ * parameter_server: all tasks of the cluster run the same program. strata_model_fit trains on the workers, serves on the
+ * servers until the training is over, and coordinates on the chief, which has the callbacks, the evaluation and the model at the
+ * end. Workers compute with parameters that they pull from the servers, and push gradients; each server updates its shards of
+ * the parameters. The chief gives the batches of an epoch to the workers that ask for one, so each is used once, also when a
+ * worker is lost or joins. Initial parameters are the chief's. Each task uses one device.
  *
  * Fails: INVALID for an unknown name (the message has the nearest one), unknown cross-device ops, a device other than "host"
  * that is named twice, or a wrong number of devices; else what opening a device fails with. Threads: as strata_device_open. */
@@ -193,6 +192,13 @@ STRATA_API int strata_strategy_num_workers(const strata_strategy *strategy);
 STRATA_API bool strata_strategy_is_chief(const strata_strategy *strategy);
 /* Of parameter_server, on its chief, from any thread or callback; zeros elsewhere. */
 STRATA_API strata_parameter_server_totals strata_strategy_parameter_server_totals(const strata_strategy *strategy);
+/* What happened to tasks, as sentences: "worker:1 was lost ...". The newest 32 are kept. */
+typedef struct strata_parameter_server_notice {
+    char text[400];
+} strata_parameter_server_notice;
+/* Notice `number`, from 0; "" where there is none, or not any more. Threads: any. */
+STRATA_API strata_parameter_server_notice strata_strategy_parameter_server_notice(const strata_strategy *strategy,
+                                                                                  int64_t number);
 STRATA_API strata_device *strata_strategy_device(const strata_strategy *strategy, int replica); /* borrowed */
 
 /* The examples [*out_first, *out_first + *out_n) of a global batch are the replica's. Each replica has floor or ceil of global

@@ -245,19 +245,18 @@ static void report_step(reporter *r, const strata_progress *p) {
 }
 
 /* What has happened to workers and servers, on stderr. */
-static void say_notice(reporter *r) {
-    const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(r->strategy);
-    if (totals.notices == r->notices) return;
-    progress_hide(r->line);
-    fprintf(stderr, "strata: %s", totals.notice);
-    if (totals.notices > r->notices + 1) fprintf(stderr, " (and %lld more)", (long long)(totals.notices - r->notices - 1));
-    fputs("\n", stderr);
-    r->notices = totals.notices;
+static void say_notices(reporter *r) {
+    const int64_t n = strata_strategy_parameter_server_totals(r->strategy).notices;
+    for (; r->notices < n; r->notices++) {
+        const strata_parameter_server_notice notice = strata_strategy_parameter_server_notice(r->strategy, r->notices);
+        progress_hide(r->line);
+        if (*notice.text) fprintf(stderr, "strata: %s\n", notice.text);
+    }
 }
 
 static strata_status on_progress(const strata_progress *p, void *user, strata_error *err) {
     reporter *r = user;
-    say_notice(r);
+    say_notices(r);
     if (p->epoch_end)
         report_epoch(r, p);
     else
@@ -529,7 +528,7 @@ static int fit(training *t) {
     progress_say(r->line, "the first step ...");
     status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
     say_copies(t);
-    say_notice(r);
+    say_notices(r);
     if (!status && t->history.stopped) return stop_early(t, opts.first_epoch + t->history.n_epochs);
     if (!status && !t->opened.chief && has_servers(t)) return EXIT_OK; /* the chief has the rest to do */
     progress_say(r->line, "evaluating the test examples ...");

@@ -30,8 +30,8 @@ typedef struct chief {
     strata_ps_pace *pace;
     /* [n_workers] What is known of each. */
     struct worker {
-        /* Its connection; its terms are those of the chief. */
-        bool connected, came;
+        /* Its connection; its terms are those of the chief; it was connected at some time. */
+        bool connected, came, heard;
         uint64_t incarnation;
         /* Seconds of its steps, a moving mean. */
         double seconds;
@@ -44,6 +44,8 @@ typedef struct chief {
     /* What a worker that failed said last. */
     char failure[sizeof((strata_error *)0)->message];
     strata_status failed;
+    /* Whose gradients were left out last. */
+    char refused[200];
     /* When the last worker was lost; 0: there is one. */
     double alone;
     /* The optimizer's count before the epoch; the epoch; how often an epoch was begun so far. */
@@ -73,8 +75,8 @@ __attribute__((format(printf, 2, 3))) static void notice(chief *c, const char *f
     va_list arguments;
     va_start(arguments, format);
     pthread_mutex_lock(&c->task->lock);
-    vsnprintf(c->task->totals.notice, sizeof c->task->totals.notice, format, arguments);
-    c->task->totals.notices++;
+    strata_parameter_server_notice *own = &c->task->notices[c->task->totals.notices++ % STRATA_PS_MOST_NOTICES];
+    vsnprintf(own->text, sizeof own->text, format, arguments);
     pthread_mutex_unlock(&c->task->lock);
     va_end(arguments);
 }
@@ -153,7 +155,7 @@ static void on_peer(void *user, strata_rpc_event event, const char *task, uint64
     pthread_mutex_lock(&c->lock);
     struct worker *own = &c->workers[w];
     if (event == STRATA_RPC_CONNECTED) {
-        own->connected = true;
+        own->connected = own->heard = true;
         own->incarnation = incarnation;
     } else if (own->incarnation == incarnation) {
         lose(c, w, event == STRATA_RPC_LEFT ? "it ended" : why);
@@ -236,9 +238,12 @@ static void take_report(chief *c, int w, const strata_ps_next_ask *ask, const fl
     c->task->totals.refused += ask->refused != 0;
     pthread_mutex_unlock(&c->task->lock);
     c->fit->history->n_skipped += ask->overflow != 0;
-    if (ask->refused)
-        notice(c, "the gradients of worker:%d at step %lld are not finite (%.90s) and were left out", w,
-               (long long)ask->unit.index + 1, ask->what);
+    if (ask->refused) {
+        snprintf(c->refused, sizeof c->refused,
+                 "the gradients of worker:%d at step %lld are not finite (%.90s) and were left out", w,
+                 (long long)ask->unit.index + 1, ask->what);
+        notice(c, "%s", c->refused);
+    }
     if (finished == STRATA_PS_TOO_LATE) return;
     if (!synchronous(c)) {
         if (empty) return;
@@ -566,7 +571,7 @@ static strata_status run_epoch(loop *l, int64_t first, strata_error *err) {
     pthread_mutex_unlock(&c->lock);
     if (!examples && !l->stop_now)
         return strata_fail(err, STRATA_DATA, "fit: no gradients of epoch %d were finite; %s", l->progress.epoch + 1,
-                           c->task->totals.notice);
+                           c->refused);
     STRATA_TRY(strata_model_write_sums(model, err));
     if (examples) l->progress.metrics = strata_model_metrics(model, examples);
     if (steps < c->fit->n_steps) { /* stopped within the epoch */
@@ -608,16 +613,18 @@ static strata_status run_epochs(chief *c, strata_error *err) {
 
 /* ---- the whole ---- */
 
-/* Workers fetch the parameters and leave; those that do not are not waited for longer than that. */
+/* Workers fetch the parameters and leave; those that do not are not waited for longer than that. Where training does not begin
+ * each is to hear why, also one that comes late. */
 static void dismiss_workers(chief *c, strata_status status, const char *message) {
-    const double until = strata_ps_seconds() + 10;
+    const double now = strata_ps_seconds(), until = now + 10, heard_until = now + 5;
     pthread_mutex_lock(&c->lock);
     c->over = true;
     if (status) fail_training(c, status, message);
     pthread_cond_broadcast(&c->changed);
     for (;;) {
         bool any = false;
-        for (int w = 0; w < c->n_workers; w++) any |= c->workers[w].connected;
+        const bool waits = !c->begun && strata_ps_seconds() < heard_until;
+        for (int w = 0; w < c->n_workers; w++) any |= c->workers[w].connected || (waits && !c->workers[w].heard);
         if (!any || strata_ps_seconds() > until) break;
         const struct timespec deadline = strata_ps_deadline(0.1);
         pthread_cond_timedwait(&c->changed, &c->lock, &deadline);

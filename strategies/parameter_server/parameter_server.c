@@ -184,6 +184,17 @@ strata_parameter_server_totals strata_strategy_parameter_server_totals(const str
     return totals;
 }
 
+strata_parameter_server_notice strata_strategy_parameter_server_notice(const strata_strategy *strategy, int64_t number) {
+    strata_parameter_server_notice notice = {""};
+    if (strategy->trainer != &trainer) return notice;
+    strata_ps_task *task = strategy->trainer_data;
+    pthread_mutex_lock(&task->lock);
+    if (number >= 0 && number < task->totals.notices && number >= task->totals.notices - STRATA_PS_MOST_NOTICES)
+        notice = task->notices[number % STRATA_PS_MOST_NOTICES];
+    pthread_mutex_unlock(&task->lock);
+    return notice;
+}
+
 /* ---- the fit ---- */
 
 static strata_status check_fit(const strata_ps_fit *fit, strata_error *err) {

@@ -10,6 +10,8 @@
 #include "strata/cluster_spec.h"
 #include "strategies/parameter_server/pace.h"
 
+enum { STRATA_PS_MOST_NOTICES = 32 };
+
 /* The strategy's trainer_data. */
 typedef struct strata_ps_task {
     strata_cluster_spec spec;
@@ -29,6 +31,7 @@ typedef struct strata_ps_task {
     /* Of the chief. */
     pthread_mutex_t lock;
     strata_parameter_server_totals totals;
+    strata_parameter_server_notice notices[STRATA_PS_MOST_NOTICES];
 } strata_ps_task;
 
 static inline strata_ps_task *strata_ps_task_of(const strata_model *model) {

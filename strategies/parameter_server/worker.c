@@ -13,21 +13,8 @@
 
 #include "core/data/batches.h"
 #include "core/run/device.h"
+#include "strategies/parameter_server/rows.h"
 #include "strategies/parameter_server/task.h"
-
-/* Rows of a sparse parameter: of all of them, how many are in the set, and in which place of it each is. */
-typedef struct row_set {
-    /* Of the parameter. */
-    int64_t n_rows, row;
-    /* [n_rows] -1: not in the set. */
-    int32_t *places;
-    /* [n] In the order in which they came. */
-    int32_t *ids;
-    int64_t n;
-    /* (room, row) f32. Of gradients: their sums. */
-    float *values;
-    int64_t room;
-} row_set;
 
 /* A batch of a unit: `own` of its `n` examples are this worker's, the first of them number `first` of the batch. */
 typedef struct batch {
@@ -62,7 +49,7 @@ typedef struct job {
     /* (all_size) What was pulled of dense parameters and states. */
     float *values;
     /* [n_sparse] Which rows of each sparse parameter it uses, and their values. */
-    row_set *rows;
+    strata_ps_row_set *rows;
     /* [n_servers] */
     pull *pulls;
     bool pulling;
@@ -82,7 +69,7 @@ typedef struct worker {
     /* (dense_size) The gradients of a unit of several batches. (state_size) What is added to states. */
     float *gradients, *states;
     /* [n_sparse] The gradients of rows. */
-    row_set *sums;
+    strata_ps_row_set *sums;
     float *unit_sums; /* (n_sums) */
     strata_ps_next_ask report;
     /* The learning rate of the unit that is computed. */
@@ -93,46 +80,6 @@ typedef struct worker {
 
 static strata_status no_memory(strata_error *err) {
     return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a worker of parameter_server");
-}
-
-/* ---- sets of rows ---- */
-
-static strata_status row_set_make(row_set *set, const strata_parameter_spec *p, strata_error *err) {
-    const int64_t rows = p->shape.dims[0];
-    *set = (row_set){.n_rows = rows, .row = rows ? strata_shape_elements(p->shape) / rows : 0};
-    set->places = malloc((size_t)(rows + 1) * sizeof *set->places);
-    set->ids = malloc((size_t)(rows + 1) * sizeof *set->ids);
-    if (!set->places || !set->ids) return no_memory(err);
-    for (int64_t i = 0; i < rows; i++) set->places[i] = -1;
-    return STRATA_OK;
-}
-
-static void row_set_finish(row_set *set) {
-    free(set->places);
-    free(set->ids);
-    free(set->values);
-}
-
-static void row_set_clear(row_set *set) {
-    for (int64_t i = 0; i < set->n; i++) set->places[set->ids[i]] = -1;
-    set->n = 0;
-}
-
-static int64_t row_set_add(row_set *set, int32_t id) {
-    if (set->places[id] < 0) {
-        set->places[id] = (int32_t)set->n;
-        set->ids[set->n++] = id;
-    }
-    return set->places[id];
-}
-
-static strata_status row_set_reserve(row_set *set, int64_t n, strata_error *err) {
-    if (n <= set->room) return STRATA_OK;
-    float *grown = realloc(set->values, (size_t)(n * set->row + 1) * sizeof *grown);
-    if (!grown) return no_memory(err);
-    set->values = grown;
-    set->room = n;
-    return STRATA_OK;
 }
 
 /* ---- the data ---- */
@@ -221,7 +168,7 @@ static strata_status program_of(worker *w, const batch *b, strata_model_program 
 
 /* Which rows of sparse parameters the unit uses: those that its tokens name, or all where that is not known before. */
 static strata_status find_rows(worker *w, job *j, strata_error *err) {
-    for (int k = 0; k < w->n_sparse; k++) row_set_clear(&j->rows[k]);
+    for (int k = 0; k < w->n_sparse; k++) strata_ps_row_set_clear(&j->rows[k]);
     for (int i = 0; i < j->n_batches && w->n_sparse; i++) {
         const batch *b = &j->batches[i];
         strata_model_program *program = NULL;
@@ -229,15 +176,15 @@ static strata_status find_rows(worker *w, job *j, strata_error *err) {
         STRATA_TRY(program_of(w, b, &program, err));
         const int64_t n = b->own * strata_shape_elements(w->model->input);
         for (int k = 0; k < w->n_sparse; k++) {
-            row_set *rows = &j->rows[k];
+            strata_ps_row_set *rows = &j->rows[k];
             const bool known = program->layout.sparse[k].of_input;
             const int32_t *tokens = b->x;
             for (int64_t e = 0; e < n && known; e++)
-                if (tokens[e] >= 0 && tokens[e] < rows->n_rows) row_set_add(rows, tokens[e]);
-            for (int32_t row = 0; row < rows->n_rows && !known; row++) row_set_add(rows, row);
+                if (tokens[e] >= 0 && tokens[e] < rows->n_rows) strata_ps_row_set_add(rows, tokens[e]);
+            for (int32_t row = 0; row < rows->n_rows && !known; row++) strata_ps_row_set_add(rows, row);
         }
     }
-    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(row_set_reserve(&j->rows[k], j->rows[k].n, err));
+    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(strata_ps_row_set_reserve(&j->rows[k], j->rows[k].n, err));
     return STRATA_OK;
 }
 
@@ -250,7 +197,7 @@ static int sparse_index(const worker *w, int parameter) {
 }
 
 /* The set's rows that a table has, as the table counts them; returns how many. */
-static int64_t rows_of_table(const row_set *set, const strata_ps_shard *table, int32_t *out_ids) {
+static int64_t rows_of_table(const strata_ps_row_set *set, const strata_ps_shard *table, int32_t *out_ids) {
     int64_t n = 0;
     for (int64_t i = 0; i < set->n; i++) {
         const int64_t row = set->ids[i] - table->first_row;
@@ -351,7 +298,7 @@ static void place_rows(worker *w, job *j, int server) {
     const strata_ps_shard *tables = plan->shards + plan->begins[server] + sizes->n_dense;
     const unsigned char *from = j->pulls[server].rows;
     for (int k = 0; k < sizes->n_tables; k++) {
-        const row_set *set = &j->rows[sparse_index(w, tables[k].parameter)];
+        const strata_ps_row_set *set = &j->rows[sparse_index(w, tables[k].parameter)];
         for (int64_t i = 0; i < set->n; i++) {
             const int64_t row = set->ids[i] - tables[k].first_row;
             if (row < 0 || row >= tables[k].n_rows) continue;
@@ -390,7 +337,8 @@ static strata_status set_range(strata_variable *variable, int64_t first, const f
 }
 
 /* Rows that lie one behind the other in the table and in the set are written together. */
-static strata_status upload_rows(const worker *w, const strata_parameter_spec *p, const row_set *set, strata_error *err) {
+static strata_status upload_rows(const worker *w, const strata_parameter_spec *p, const strata_ps_row_set *set,
+                                 strata_error *err) {
     const strata_parameter_part *part = &w->model->parameters.parts[p->first_part];
     const strata_model_block *block = &w->model->replicas[0].blocks[part->block];
     const int64_t begin = p->offset - w->model->parameters.blocks[part->block].begin;
@@ -456,11 +404,12 @@ static strata_status take_outputs(worker *w, const strata_model_program *program
         const struct strata_sparse_gradient *from = &program->layout.sparse[k];
         const int32_t *ids = strata_executable_output(exe, slot, from->ids);
         const float *rows = (const float *)strata_executable_output(exe, slot, 1 + from->block) + from->place;
-        row_set *sums = &w->sums[k];
-        STRATA_TRY(row_set_reserve(sums, sums->n + from->n_ids < sums->n_rows ? sums->n + from->n_ids : sums->n_rows, err));
+        strata_ps_row_set *sums = &w->sums[k];
+        STRATA_TRY(
+            strata_ps_row_set_reserve(sums, sums->n + from->n_ids < sums->n_rows ? sums->n + from->n_ids : sums->n_rows, err));
         for (int64_t i = 0; i < from->n_ids; i++) {
             if (ids[i] < 0) continue;
-            const int64_t before = sums->n, place = row_set_add(sums, ids[i]);
+            const int64_t before = sums->n, place = strata_ps_row_set_add(sums, ids[i]);
             if (sums->n > before)
                 memcpy(sums->values + place * sums->row, rows + i * sums->row, (size_t)sums->row * sizeof *rows);
             else
@@ -475,7 +424,7 @@ static void clear_sums(worker *w) {
     memset(w->unit_sums, 0, (size_t)w->model->metrics.n_sums * sizeof *w->unit_sums);
     memset(w->gradients, 0, (size_t)set->dense_size * sizeof *w->gradients);
     memset(w->states, 0, (size_t)set->state_size * sizeof *w->states);
-    for (int k = 0; k < w->n_sparse; k++) row_set_clear(&w->sums[k]);
+    for (int k = 0; k < w->n_sparse; k++) strata_ps_row_set_clear(&w->sums[k]);
 }
 
 /* Batch number i of the unit is submitted. */
@@ -510,7 +459,7 @@ static const char *first_not_finite(const worker *w) {
     for (int i = 0; i < set->n; i++) {
         const strata_parameter_spec *p = &set->items[i];
         if (p->state) continue;
-        const row_set *rows = p->sparse ? &w->sums[sparse_index(w, i)] : NULL;
+        const strata_ps_row_set *rows = p->sparse ? &w->sums[sparse_index(w, i)] : NULL;
         const float *values = rows ? rows->values : w->gradients + p->offset;
         if (!all_finite(values, rows ? rows->n * rows->row : strata_shape_elements(p->shape))) return p->name;
     }
@@ -579,7 +528,7 @@ static strata_status prepare_push(worker *w, const job *j, int server, push *p, 
     const size_t each = strata_dtype_bytes(wire);
     int64_t most = 0, n_ids = 0, elements = 0;
     for (int k = 0; k < sizes->n_tables; k++) {
-        const row_set *set = &w->sums[sparse_index(w, tables[k].parameter)];
+        const strata_ps_row_set *set = &w->sums[sparse_index(w, tables[k].parameter)];
         most += set->n;
         elements += set->n * set->row;
     }
@@ -608,7 +557,7 @@ static strata_status prepare_push(worker *w, const job *j, int server, push *p, 
     at = p->narrow + narrow;
     unsigned char *rows = at;
     for (int k = 0; k < sizes->n_tables; k++) {
-        const row_set *set = &w->sums[sparse_index(w, tables[k].parameter)];
+        const strata_ps_row_set *set = &w->sums[sparse_index(w, tables[k].parameter)];
         int64_t count = 0;
         for (int64_t i = 0; i < set->n; i++) {
             const int64_t row = set->ids[i] - tables[k].first_row;
@@ -787,9 +736,9 @@ static strata_status train(worker *w, strata_error *err) {
 static strata_status take_last(worker *w, strata_error *err) {
     job *j = &w->jobs[0];
     for (int k = 0; k < w->n_sparse; k++) {
-        row_set_clear(&j->rows[k]);
-        for (int32_t row = 0; row < j->rows[k].n_rows; row++) row_set_add(&j->rows[k], row);
-        STRATA_TRY(row_set_reserve(&j->rows[k], j->rows[k].n, err));
+        strata_ps_row_set_clear(&j->rows[k]);
+        for (int32_t row = 0; row < j->rows[k].n_rows; row++) strata_ps_row_set_add(&j->rows[k], row);
+        STRATA_TRY(strata_ps_row_set_reserve(&j->rows[k], j->rows[k].n, err));
     }
     j->has_close = false;
     STRATA_TRY(start_pull(w, j, err));
@@ -805,7 +754,8 @@ static strata_status make_job(const worker *w, job *j, strata_error *err) {
     j->rows = calloc((size_t)w->n_sparse + 1, sizeof *j->rows);
     j->pulls = calloc((size_t)w->n_servers, sizeof *j->pulls);
     if (!j->batches || !j->values || !j->rows || !j->pulls) return no_memory(err);
-    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(row_set_make(&j->rows[k], &w->model->parameters.items[w->sparse[k]], err));
+    for (int k = 0; k < w->n_sparse; k++)
+        STRATA_TRY(strata_ps_row_set_make(&j->rows[k], &w->model->parameters.items[w->sparse[k]], err));
     return STRATA_OK;
 }
 
@@ -821,7 +771,7 @@ static strata_status make(worker *w, strata_error *err) {
         if (set->items[i].sparse) w->sparse[w->n_sparse++] = i;
     w->sums = calloc((size_t)w->n_sparse + 1, sizeof *w->sums);
     if (!w->sums) return no_memory(err);
-    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(row_set_make(&w->sums[k], &set->items[w->sparse[k]], err));
+    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(strata_ps_row_set_make(&w->sums[k], &set->items[w->sparse[k]], err));
     STRATA_TRY(make_job(w, &w->jobs[0], err));
     return make_job(w, &w->jobs[1], err);
 }
@@ -841,7 +791,7 @@ static void finish_job(const worker *w, job *j) {
         free(j->batches[i].y);
         free(j->batches[i].weights);
     }
-    for (int k = 0; k < w->n_sparse && j->rows; k++) row_set_finish(&j->rows[k]);
+    for (int k = 0; k < w->n_sparse && j->rows; k++) strata_ps_row_set_finish(&j->rows[k]);
     free(j->batches);
     free(j->values);
     free(j->rows);
@@ -853,7 +803,7 @@ static void finish(worker *w) {
     finish_job(w, &w->jobs[1]);
     for (int s = 0; s < w->n_servers && w->servers; s++) strata_rpc_client_destroy(w->servers[s]);
     strata_rpc_client_destroy(w->chief);
-    for (int k = 0; k < w->n_sparse && w->sums; k++) row_set_finish(&w->sums[k]);
+    for (int k = 0; k < w->n_sparse && w->sums; k++) strata_ps_row_set_finish(&w->sums[k]);
     strata_batches_destroy(w->batches);
     free(w->servers);
     free(w->sparse);
