@@ -474,6 +474,12 @@ static void serve_closure(dispatcher *d, closure *k, unsigned char *head, unsign
         end_closure(c, k, results, result.status ? &result : NULL);
 }
 
+/* Greets a worker that then is told why the coordinator ends; one of another program ends by the greeting. */
+static void tell_failure(dispatcher *d, unsigned char *head, unsigned char *reply) {
+    strata_error ignored;
+    if (greet(d, head, reply, &ignored)) d->greeted = 0;
+}
+
 static void *run_dispatcher(void *user) {
     dispatcher *d = user;
     strata_coordinator *c = d->coordinator;
@@ -505,6 +511,8 @@ static void *run_dispatcher(void *user) {
         pthread_mutex_lock(&c->lock);
     }
     pthread_mutex_unlock(&c->lock);
+    /* A worker that had not been greeted when create failed is to fail too. */
+    if (head && c->failure.status && !d->greeted && !connect_worker(d, NULL)) tell_failure(d, head, reply);
     if (d->client && d->greeted && head) {
         strata_remote_writer w = {head, head + STRATA_RPC_HEAD_BYTES, false};
         strata_rpc_answer answer;
