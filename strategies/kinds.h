@@ -26,6 +26,8 @@ typedef struct strata_strategy_kind {
     bool cores;
     /* One device owns the optimizer's slots and makes the update for all replicas. Not together with `rewrite`. */
     bool central;
+    /* Its tasks are a chief, workers and parameter servers, which no communicator connects (strategies/parameter_server). */
+    bool servers;
     /* How the training step differs from "add up the gradients of all replicas, then update". Every replica makes the update of
      * its own copy then. NULL: the step does not differ. */
     const strata_step_rewrite *rewrite;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/base/text.h"
+#include "strategies/parameter_server/parameter_server.h"
 #include "strategies/tpu.h"
 #include "strategies/workers.h"
 
@@ -175,6 +176,8 @@ static void describe(strata_strategy *strategy, const char *reason) {
     if (strategy->workers.n > 1 && used < size)
         used += (size_t)snprintf(text + used, size - used, ", worker %d of %d%s", strategy->workers.rank, strategy->workers.n,
                                  strategy->workers.mixed ? " (of several kinds: the chief's update counts)" : "");
+    if (strategy->trainer && used < size)
+        used += (size_t)snprintf(text + used, size - used, ", %s", strata_parameter_server_role(strategy));
     if (used < size) used += (size_t)snprintf(text + used, size - used, ": %s", reason);
     if (strategy->cores.n > 1 && used < size) snprintf(text + used, size - used, ", which add up by themselves");
 }
@@ -196,8 +199,12 @@ static strata_status check_options(const strata_strategy_kind *kind, const strat
                            kind->most_devices ? "one device" : "no device by name", n);
     if (kind->central && kind->rewrite)
         return strata_fail(err, STRATA_INTERNAL, "strategy %s is central and has a rewrite; it can be one of both", kind->name);
-    if (opts->parameter_device && !kind->central)
-        return strata_fail(err, STRATA_INVALID, "strategy %s has no parameter device; central_storage has", kind->name);
+    if (opts->parameter_device && !kind->central && !kind->servers)
+        return strata_fail(err, STRATA_INVALID,
+                           "strategy %s has no parameter device; central_storage and parameter_server have", kind->name);
+    if (opts->parameter_server && !kind->servers)
+        return strata_fail(err, STRATA_INVALID, "strategy %s has no parameter servers; parameter_server has", kind->name);
+    if (kind->servers) return strata_parameter_server_check(opts, err);
     if (!kind->workers && opts->communicator)
         return strata_fail(err, STRATA_INVALID,
                            "strategy %s has one worker; a communicator is multi_worker_mirrored's or tpu's", kind->name);
@@ -234,7 +241,11 @@ static strata_status create(strata_strategy *strategy, const strata_strategy_kin
     STRATA_TRY(strata_cross_device_find(opts->cross_device_ops, &strategy->cross_device, err));
     if (n && kind == &strata_strategy_auto)
         strategy->name = n > 1 ? strata_strategy_mirrored.name : strata_strategy_one_device.name;
-    if (n)
+    if (kind->servers) STRATA_TRY(strata_parameter_server_join(strategy, opts, err));
+    const char *device = kind->servers ? strata_parameter_server_device(strategy, opts) : NULL;
+    if (device)
+        STRATA_TRY(open_all(strategy, &device, 1, opts->device_options, err));
+    else if (n)
         STRATA_TRY(open_all(strategy, opts->devices, n, opts->device_options, err));
     else if (!given)
         STRATA_TRY(choose(strategy, kind, opts, reason, err));
@@ -320,6 +331,7 @@ void strata_strategy_destroy(strata_strategy *strategy) {
     if (!strategy) return;
     while (strategy->owned) strategy->owned->destroy(strategy->owned->object);
     for (int i = 0; i < strategy->n_devices; i++) strata_device_close(strategy->devices[i]);
+    if (strategy->trainer) strategy->trainer->destroy(strategy->trainer_data);
     free(strategy->devices);
     free(strategy->weights);
     free(strategy->cores.numbers);

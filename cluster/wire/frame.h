@@ -24,6 +24,9 @@ typedef enum strata_frame_type {
     STRATA_FRAME_LOST,    /* a rank of the job, call.sequence, was lost: a status and a text */
     STRATA_FRAME_LEFT,    /* it left in order; the same */
     STRATA_FRAME_MESSAGE, /* between ranks: a part of a message (message/link.h) */
+    STRATA_FRAME_HELLO,   /* between tasks, and the two below: who the sides are (rpc/channel.h) */
+    STRATA_FRAME_ASK,     /* a part of a request */
+    STRATA_FRAME_ANSWER,  /* a part of its reply */
     STRATA_FRAME_TYPES
 } strata_frame_type;
 

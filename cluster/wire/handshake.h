@@ -24,7 +24,7 @@ typedef struct strata_hello {
     uint32_t purpose;
     uint32_t communicator, rank, world;
 } strata_hello;
-enum { STRATA_FOR_STORE = 1, STRATA_FOR_LINK, STRATA_FOR_MESSAGES };
+enum { STRATA_FOR_STORE = 1, STRATA_FOR_LINK, STRATA_FOR_MESSAGES, STRATA_FOR_RPC };
 
 typedef struct strata_handshake {
     bool server, done;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/base/sha256.h"
+#include "core/base/text.h"
 #include "core/data/stage/stage.h"
 #include "core/model/model.h"
 
@@ -56,7 +57,9 @@ static strata_status collect(const strata_model *model, const strata_dataset *da
     const int64_t accumulates = optimizer->gradient_accumulation_steps;
     add_int(t, "batch", opts->batch);
     add_int(t, "number of epochs", opts->epochs);
-    add_int(t, "first epoch", opts->first_epoch);
+    /* With a trainer the chief says where training begins; a worker may join when it has begun long ago. */
+    if (!model->strategy->trainer) add_int(t, "first epoch", opts->first_epoch);
+    add_int(t, "number of steps an epoch may have", opts->steps_per_epoch);
     add_text(t, "auto_shard policy", (unsigned)policy <= STRATA_SHARD_OFF ? policies[policy] : "unknown");
     if (policy == STRATA_SHARD_DATA) { /* all walk the same examples */
         add_int(t, "number of examples", strata_dataset_size(dataset));
@@ -66,7 +69,7 @@ static strata_status collect(const strata_model *model, const strata_dataset *da
     add_text(t, "optimizer", optimizer->name);
     add_number(t, "learning rate", strata_model_learning_rate(model));
     add_int(t, "number of accumulated batches", accumulates ? accumulates : 1);
-    add_int(t, "number of steps before", model->optimizer_steps);
+    if (!model->strategy->trainer) add_int(t, "number of steps before", model->optimizer_steps);
     add_text(t, "sharding of the optimizer", model->shards.n ? "on" : "off");
     add_text(t, "restored epoch", opts->restore_best ? "the best one" : "none");
     add_text(t, "validation data", opts->validation ? "given" : "none");
@@ -93,6 +96,36 @@ static strata_status compare(const terms *own, char (*all)[MOST_TERMS][VALUE_BYT
                                    "fit: the %s is %.*s on worker %d and %.*s on worker 0; all workers must train the same",
                                    own->names[i], VALUE_BYTES, all[w][i], w, VALUE_BYTES, all[0][i]);
     return STRATA_OK;
+}
+
+strata_status strata_model_terms(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
+                                 char **out_text, strata_error *err) {
+    strata_text text = {0};
+    terms own = {0};
+    STRATA_TRY(collect(model, dataset, opts, &own, err));
+    for (int i = 0; i < own.n; i++) strata_text_add(&text, "%s\t%s\n", own.names[i], own.values[i]);
+    return strata_text_take(&text, out_text, NULL, err);
+}
+
+strata_status strata_model_compare_terms(const char *own, const char *own_task, const char *other, const char *other_task,
+                                         strata_error *err) {
+    for (;;) {
+        const size_t n = strcspn(own, "\n"), m = strcspn(other, "\n"), name = strcspn(own, "\t\n");
+        if (n == m && !memcmp(own, other, n)) {
+            if (!own[n] || !other[m]) {
+                if (own[n] == other[m]) return STRATA_OK;
+                return strata_fail(err, STRATA_INVALID, "fit: %s and %s are of different versions", own_task, other_task);
+            }
+            own += n + 1;
+            other += m + 1;
+            continue;
+        }
+        if (m <= name || memcmp(own, other, name) != 0)
+            return strata_fail(err, STRATA_INVALID, "fit: %s and %s are of different versions", own_task, other_task);
+        return strata_fail(err, STRATA_INVALID, "fit: the %.*s is %.*s on %s and %.*s on %s; all tasks must train the same",
+                           (int)name, own, (int)(m - name - 1), other + name + 1, other_task, (int)(n - name - 1),
+                           own + name + 1, own_task);
+    }
 }
 
 strata_status strata_model_agree(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,

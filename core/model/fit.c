@@ -502,6 +502,8 @@ static strata_status run_epoch(fit *f, strata_error *err) {
     STRATA_TRY(strata_worker_batches_create(f->model->strategy, f->dataset, f->opts.auto_shard, &batches, &f->batches, err));
     f->form.byte_scale = strata_worker_batches_byte_scale(f->batches);
     f->progress.steps = (strata_worker_batches_count(f->batches) + f->accumulate - 1) / f->accumulate;
+    const int64_t most = f->opts.steps_per_epoch;
+    if (most && (!f->progress.steps || most < f->progress.steps)) f->progress.steps = most;
     f->n_examples = f->n_done = 0;
     f->held = (flight){0};
     if (f->model->position.steps) STRATA_TRY(strata_model_read_sums(f->model, err));
@@ -513,7 +515,8 @@ static strata_status run_epoch(fit *f, strata_error *err) {
         STRATA_TRY(skip_steps(f, err));
     else
         memset(f->model->metrics.sums, 0, (size_t)f->model->metrics.n_sums * sizeof *f->model->metrics.sums);
-    for (int64_t number = f->progress.step;; number++) {
+    int64_t left = most ? (most - f->progress.step) * f->accumulate : INT64_MAX; /* batches */
+    for (int64_t number = f->progress.step; left-- > 0; number++) {
         const double began = f->trace ? strata_trace_now() : 0;
         STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
         add_to_trace(f, "next batch", f->model->optimizer_steps, began);
@@ -660,6 +663,9 @@ static strata_status check(const strata_model *model, const strata_dataset *data
     if (opts->steps_per_execution < 0)
         return strata_fail(err, STRATA_INVALID, "fit: steps_per_execution is %lld; it must be at least 1",
                            (long long)opts->steps_per_execution);
+    if (opts->steps_per_epoch < 0)
+        return strata_fail(err, STRATA_INVALID, "fit: steps_per_epoch is %lld; it must be at least 1, or 0 for all",
+                           (long long)opts->steps_per_epoch);
     if (opts->first_step && opts->first_step != model->position.steps)
         return strata_fail(err, STRATA_INVALID,
                            "fit: first_step is %lld; the model has done %lld steps of its epoch (strata_model_epoch_steps)",
@@ -712,6 +718,12 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     if (!f.opts.batch) f.opts.batch = 32;
     STRATA_TRY(check(model, dataset, &f.opts, &f.feed, err));
     STRATA_TRY(strata_model_agree(model, dataset, &f.opts, err));
+    if (model->strategy->trainer) {
+        strata_status trained = make_history(&f, err);
+        if (!trained) trained = model->strategy->trainer->fit(model, dataset, &f.opts, f.history, err);
+        strata_history_finish(&own);
+        return trained;
+    }
     f.accumulate = strata_model_accumulates(model);
     f.form.weighted = f.opts.class_weights || strata_dataset_has_weights(dataset);
     f.kind = f.accumulate > 1 ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN;

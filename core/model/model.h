@@ -109,6 +109,7 @@ typedef enum strata_program_kind {
     STRATA_PROGRAM_TRAIN,      /* a batch and its update */
     STRATA_PROGRAM_ACCUMULATE, /* a batch, whose gradients, sums and new states are added to the replica's `held` variables */
     STRATA_PROGRAM_APPLY,      /* the update from these variables; its batch is 0 */
+    STRATA_PROGRAM_GRADIENTS,  /* a batch, whose gradients, sums and changes of states are outputs; nothing is updated */
     STRATA_PROGRAM_EVALUATE,
     STRATA_PROGRAM_PREDICT
 } strata_program_kind;
@@ -172,6 +173,27 @@ typedef struct strata_batch_form {
     int n_slots;
 } strata_batch_form;
 
+/* The outputs of a program of the kind GRADIENTS: output 0 is the batch's sums; output 1 + k the gradients of block k, of which
+ * the first (dense_end - begin) elements are those of its dense parameters, laid out as these are; then, where the model has
+ * states, what is to be added to them; then of each sparse parameter, in their order, the rows that the batch uses (i32, each
+ * row's index once, -1 in the places left over). */
+typedef struct strata_gradient_layout {
+    /* [n_sparse] */
+    struct strata_sparse_gradient {
+        /* The parameter's index. */
+        int parameter;
+        /* The output with the rows' indices, and how many it has room for. */
+        int ids;
+        int64_t n_ids;
+        /* Where the gradients of these rows begin among those of the block. */
+        int block;
+        int64_t place;
+        /* The rows are those that the features x name, as its elements. */
+        bool of_input;
+    } * sparse;
+    int n_sparse;
+} strata_gradient_layout;
+
 /* One compiled step for one batch size, kept until the model goes. */
 typedef struct strata_model_program {
     strata_program_kind kind;
@@ -183,6 +205,8 @@ typedef struct strata_model_program {
     strata_program_part *parts;
     /* [n_parts] Whether the part has examples. For the kind APPLY fit sets whether it had some in the accumulated batches. */
     bool *contributes;
+    /* Of the kind GRADIENTS. */
+    strata_gradient_layout layout;
     struct strata_model_program *next;
 } strata_model_program;
 
@@ -210,6 +234,10 @@ typedef struct strata_step {
     strata_tensor **blocks;
     /* Of training, where gradients are scaled: one more number, 0 if they were finite. */
     strata_tensor *output;
+    /* Of the kind GRADIENTS, instead of `output`: [n_outputs] as strata_gradient_layout says. */
+    strata_tensor **outputs;
+    int n_outputs;
+    strata_gradient_layout layout;
     strata_tensor **updates;
     int n_updates, most_updates;
 } strata_step;
@@ -525,5 +553,11 @@ STRATA_MUST_USE strata_status strata_model_check_dataset(const strata_model *mod
  * both sides. */
 STRATA_MUST_USE strata_status strata_model_agree(const strata_model *model, const strata_dataset *dataset,
                                                  const strata_fit_options *opts, strata_error *err);
+/* What is compared, as text for tasks that no communicator connects: a line "name\tvalue" each; the caller frees it. */
+STRATA_MUST_USE strata_status strata_model_terms(const strata_model *model, const strata_dataset *dataset,
+                                                 const strata_fit_options *opts, char **out_text, strata_error *err);
+/* OK where both are the same; else INVALID, with the first difference and both sides' names. */
+STRATA_MUST_USE strata_status strata_model_compare_terms(const char *own, const char *own_task, const char *other,
+                                                         const char *other_task, strata_error *err);
 
 #endif

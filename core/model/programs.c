@@ -123,8 +123,19 @@ strata_status strata_model_check_batch(strata_model *model, strata_program_kind 
 
 /* ---- programs ---- */
 
-static strata_status compile_part(strata_model *model, const strata_model_program *program, int replica,
-                                  strata_program_part *part, strata_error *err) {
+/* The layout outlives the graph that it was made with. */
+static strata_status keep_layout(const strata_step *step, strata_model_program *program, strata_error *err) {
+    const strata_gradient_layout *layout = &step->layout;
+    if (!layout->n_sparse || program->layout.sparse) return STRATA_OK;
+    program->layout.sparse = malloc((size_t)layout->n_sparse * sizeof *layout->sparse);
+    if (!program->layout.sparse) return strata_fail(err, STRATA_OUT_OF_MEMORY, "model: no host memory for a program");
+    memcpy(program->layout.sparse, layout->sparse, (size_t)layout->n_sparse * sizeof *layout->sparse);
+    program->layout.n_sparse = layout->n_sparse;
+    return STRATA_OK;
+}
+
+static strata_status compile_part(strata_model *model, strata_model_program *program, int replica, strata_program_part *part,
+                                  strata_error *err) {
     strata_step s;
     const strata_program_kind kind = program->kind;
     const int64_t batch = program->batch;
@@ -136,11 +147,13 @@ static strata_status compile_part(strata_model *model, const strata_model_progra
     const strata_core_place place = strata_strategy_core_place(model->strategy, replica, program->contributes);
     /* Who has something to apply is known in each step only, so the host makes the exchanges of that program. */
     const bool inside = place.cores && kind != STRATA_PROGRAM_APPLY;
-    strata_status status = of_group
-                               ? strata_executable_create_replica(device, &s.output, s.output != NULL, s.updates, s.n_updates,
-                                                                  &opts, inside ? &place : NULL, &part->executable, err)
-                               : strata_executable_create(device, &s.output, s.output != NULL, s.updates, s.n_updates, &opts,
-                                                          &part->executable, err);
+    strata_tensor **outputs = s.outputs ? s.outputs : &s.output;
+    const int n_outputs = s.outputs ? s.n_outputs : s.output != NULL;
+    strata_status status =
+        of_group ? strata_executable_create_replica(device, outputs, n_outputs, s.updates, s.n_updates, &opts,
+                                                    inside ? &place : NULL, &part->executable, err)
+                 : strata_executable_create(device, outputs, n_outputs, s.updates, s.n_updates, &opts, &part->executable, err);
+    if (!status) status = keep_layout(&s, program, err);
     strata_graph_destroy(s.graph);
     if (status) return status;
     for (int i = 0; i < STRATA_MAX_INPUTS; i++)
@@ -160,6 +173,7 @@ static void destroy_program(strata_model_program *program) {
     strata_group_destroy(program->group);
     free(program->parts);
     free(program->contributes);
+    free(program->layout.sparse);
     free(program);
 }
 

@@ -7,6 +7,7 @@
  *   training      x (B, ...), y (B), weights (B), step, rng [, example_weights (B)] -> sums;  updates parameters, optimizer
  *                 slots, states, the epoch's sums
  *   accumulation  x, y, weights, step, rng -> nothing;  adds gradients, sums, new states to those that the replica holds
+ *   gradients     x, y, weights, step, rng -> sums, gradients, changes of states, rows that are used;  updates nothing
  *   application   step -> sums;  the training step's update from what replicas hold, which are zeros then
  *   evaluation    x, y [, example_weights] -> sums
  *   prediction    x -> outputs, as probabilities where the loss classifies
@@ -239,6 +240,57 @@ static void build_apply(builder *b) {
     forget_held(b, states);
 }
 
+/* ---- gradients as outputs ---- */
+
+/* What is to be added to the states: how far this batch moves them. */
+static strata_tensor *state_changes(builder *b, const computed *c) {
+    strata_tensor *rates = strata_layer_context_state_rates(&b->context, b->graph);
+    return strata_mul(rates, strata_sub(c->state, b->context.state));
+}
+
+static void add_output(builder *b, strata_tensor *output) {
+    b->step->outputs[b->step->n_outputs++] = output;
+}
+
+static void list_sparse(builder *b) {
+    const strata_parameter_set *set = &b->model->parameters;
+    strata_gradient_layout *layout = &b->step->layout;
+    for (int i = 0; i < set->n; i++) {
+        const strata_parameter_spec *p = &set->items[i];
+        const strata_sparse_rows *rows = &b->context.rows[i];
+        if (!p->sparse) continue;
+        if (!rows->ids) {
+            strata_graph_poison(
+                b->graph, NULL, STRATA_UNSUPPORTED,
+                "parameter %s is sparse, and is larger than the device binds in one piece or not used by its layer; "
+                "leave out sparse",
+                p->name);
+            return;
+        }
+        layout->sparse[layout->n_sparse++] =
+            (struct strata_sparse_gradient){.parameter = i,
+                                            .ids = b->step->n_outputs,
+                                            .n_ids = strata_shape_elements(strata_tensor_shape(rows->ids)),
+                                            .block = set->parts[p->first_part].block,
+                                            .place = strata_step_gradient_place(b, p->first_part),
+                                            .of_input = rows->x == b->context.input};
+        add_output(b, rows->ids);
+    }
+}
+
+static void build_gradients(builder *b) {
+    const strata_parameter_set *set = &b->model->parameters;
+    computed c = compute(b);
+    strata_step_place_gradients(b);
+    b->step->outputs = strata_step_alloc(b, (size_t)(2 + set->n_blocks + set->n), sizeof *b->step->outputs);
+    b->step->layout.sparse = strata_step_alloc(b, (size_t)set->n + 1, sizeof *b->step->layout.sparse);
+    if (!b->step->outputs || !b->step->layout.sparse) return;
+    add_output(b, c.sums);
+    for (int k = 0; k < set->n_blocks; k++) add_output(b, strata_step_own_gradients(b, &c, k));
+    if (c.state) add_output(b, state_changes(b, &c));
+    list_sparse(b);
+}
+
 /* ---- the others ---- */
 
 static void build_evaluate(builder *b) {
@@ -293,16 +345,16 @@ static strata_status begin(builder *b, strata_error *err) {
 static bool takes_rows(const strata_model *model, strata_program_kind kind, const strata_step_role *role) {
     for (int i = 0; i < model->parameters.n; i++)
         if (model->parameters.items[i].sparse && model->parameters.items[i].n_parts > 1) return false;
-    return kind == STRATA_PROGRAM_TRAIN && !role->exchanges && !model->strategy->rewrite;
+    const bool computes = kind == STRATA_PROGRAM_TRAIN || kind == STRATA_PROGRAM_GRADIENTS;
+    return computes && !role->exchanges && !model->strategy->rewrite;
 }
 
 strata_status strata_step_build(strata_step *step, strata_model *model, strata_program_kind kind, strata_step_role role,
                                 strata_layer_cost *layers, strata_error *err) {
-    static void (*const builders[])(builder *) = {[STRATA_PROGRAM_TRAIN] = build_train,
-                                                  [STRATA_PROGRAM_ACCUMULATE] = build_accumulate,
-                                                  [STRATA_PROGRAM_APPLY] = build_apply,
-                                                  [STRATA_PROGRAM_EVALUATE] = build_evaluate,
-                                                  [STRATA_PROGRAM_PREDICT] = build_predict};
+    static void (*const builders[])(builder *) = {
+        [STRATA_PROGRAM_TRAIN] = build_train,       [STRATA_PROGRAM_ACCUMULATE] = build_accumulate,
+        [STRATA_PROGRAM_APPLY] = build_apply,       [STRATA_PROGRAM_GRADIENTS] = build_gradients,
+        [STRATA_PROGRAM_EVALUATE] = build_evaluate, [STRATA_PROGRAM_PREDICT] = build_predict};
     builder b = {.model = model,
                  .step = step,
                  .role = role,

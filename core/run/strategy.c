@@ -107,6 +107,7 @@ const char *strata_strategy_choice(const strata_strategy *strategy) {
 }
 
 int strata_strategy_num_replicas_in_sync(const strata_strategy *strategy) {
+    if (strategy->trainer) return strategy->n_in_sync;
     return strata_strategy_has_workers(strategy) ? strategy->workers.n_replicas : strategy->n_replicas;
 }
 

@@ -87,6 +87,15 @@ typedef struct strata_step_rewrite {
     strata_tensor *(*parameters)(const strata_step_replica *replica, strata_tensor *updated);
 } strata_step_rewrite;
 
+/* Training of a strategy whose workers make no step together. */
+typedef struct strata_trainer {
+    /* What strata_model_fit does once model, data and options were checked. opts has its defaults; history has room for its
+     * epochs. */
+    strata_status (*fit)(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
+                         strata_history *history, strata_error *err);
+    void (*destroy)(void *data);
+} strata_trainer;
+
 /* Something that was made with a strategy: a model, variables, an optimizer, batches, a function. What is still there when the
  * strategy is destroyed is destroyed with it, the newest first. */
 typedef struct strata_owned {
@@ -118,6 +127,11 @@ struct strata_strategy {
     const strata_step_rewrite *rewrite;
     const strata_step_exchanges *exchanges;
     strata_owned *owned;
+    /* Trains instead of fit's own loop; NULL: none. */
+    const strata_trainer *trainer;
+    void *trainer_data;
+    /* With a trainer: how many replicas of other tasks share a global batch. */
+    int n_in_sync;
     strata_workers workers;
     /* The communicator that the strategy made itself, from the environment; NULL: it was given one, or has none. */
     void *joined;

@@ -6,6 +6,7 @@
 
 #include "strata/cluster.h"
 #include "strata/cluster_spec.h"
+#include "strata/coordinator.h"
 #include "strata/csv.h"
 #include "strata/dataset.h"
 #include "strata/device.h"

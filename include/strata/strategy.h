@@ -28,13 +28,64 @@ typedef enum strata_shard_optimizer {
     STRATA_SHARD_OPTIMIZER_NO
 } strata_shard_optimizer;
 
+/* How far the workers of parameter_server may be apart. */
+typedef enum strata_pace {
+    /* Each worker at its own pace: a gradient is applied when it comes. */
+    STRATA_PACE_ASYNCHRONOUS,
+    /* As that, but no worker is more than `staleness` steps ahead of the slowest one (Ho et al. 2013, stale synchronous). */
+    STRATA_PACE_BOUNDED,
+    /* A step is one update with the gradients of all workers, each of a share of the global batch. */
+    STRATA_PACE_SYNCHRONOUS
+} strata_pace;
+
+/* Of the strategy parameter_server. Zeros are the defaults; texts are borrowed during create. */
+typedef struct strata_parameter_server_options {
+    /* The cluster and this task of it, as strata_cluster_options takes them (strata/cluster_spec.h); NULL: what the environment
+     * says. It has a chief, workers and parameter servers (ps). */
+    const char *cluster, *task;
+    strata_pace pace;
+    /* For BOUNDED, at least 1. */
+    int64_t staleness;
+    /* For SYNCHRONOUS: a step ends when all but so many workers' gradients are there, and the others' do not count. Less than
+     * the number of workers. */
+    int backup;
+    /* How parameters are cut into shards, along their first axis: "fixed:2" (so many shards), "min_size:256K" (as many as have
+     * at least 256 KiB each, at most one a server), "max_size:4M" (as few as have at most 4 MiB each); NULL: they stay whole.
+     * Shards go to the servers by their bytes. */
+    const char *partitioner;
+    /* secret, tls_..., interface, insecure, connect_seconds and heartbeat_seconds are used. NULL: the secret is that of
+     * STRATA_SECRET. */
+    const strata_communicator_options *communication;
+} strata_parameter_server_options;
+
+/* What the chief of parameter_server knows of the training. */
+typedef struct strata_parameter_server_totals {
+    /* Workers and servers of the cluster; workers that are there now. */
+    int workers, servers, present;
+    /* How often a worker was lost, and joined after the training had begun. */
+    int64_t lost, joined;
+    /* How many updates a server had made between a worker's pull and its push. */
+    double staleness_mean;
+    int64_t staleness_max;
+    /* Steps between the fastest worker and the slowest. */
+    int64_t spread;
+    /* Workers whose steps take more than twice the median of all workers' steps. */
+    int stragglers;
+    /* Batches (or shares of one) that workers compute now; those of lost workers that wait for another worker. */
+    int running, waiting;
+    /* Gradients that came too late to count; that were left out because they were not finite. */
+    int64_t late, refused;
+    /* How many notices there were (strata_strategy_parameter_server_notice). */
+    int64_t notices;
+} strata_parameter_server_totals;
+
 typedef struct strata_strategy_options {
     /* Names as strata_device_open takes them; NULL: the strategy chooses. */
     const char *const *devices;
     int n_devices;
     /* NULL: the defaults. */
     const strata_device_options *device_options;
-    /* central_storage: the device that stores and updates the parameters; NULL: "host". */
+    /* central_storage and parameter_server: the device that stores and updates the parameters; NULL: "host". */
     const char *parameter_device;
     /* tpu: which system of cores: "local" (the first of this machine; of several workers on it each its own), or the name of a
      * system, of its plugin, or of the TPU in the variable TPU_NAME, which is the local one. NULL: as TPU_NAME says, else
@@ -48,8 +99,8 @@ typedef struct strata_strategy_options {
     strata_communicator *communicator;
     /* Shares follow the replicas' speeds, which are measured now and then while a model trains. */
     bool auto_split;
-    /* multi_worker_mirrored and tpu: gradients travel between workers as F16 or BF16, rounded, and are added up in f32. F32
-     * (0): as they are. */
+    /* multi_worker_mirrored and tpu: gradients travel between workers as F16 or BF16, rounded, and are added up in f32.
+     * parameter_server: gradients and parameters travel as BF16. F32 (0): as they are. */
     strata_dtype compress;
     /* multi_worker_mirrored: the place of this worker among those of its machine. They divide the accelerators where no devices
      * are named. local_size 0: this worker is alone on its machine. */
@@ -66,6 +117,8 @@ typedef struct strata_strategy_options {
      * devices, of which one makes the update, cannot be sharded: compile fails with INVALID for YES. All workers choose
      * alike. */
     strata_shard_optimizer shard_optimizer;
+    /* For parameter_server; NULL: the defaults. */
+    const strata_parameter_server_options *parameter_server;
 } strata_strategy_options;
 
 /* The cross-device ops, NULL-terminated:
@@ -85,6 +138,7 @@ extern STRATA_API const char *const strata_cross_device_names[];
  *     "central_storage"          a replica on each device; the parameter device updates the parameters for all of them
  *     "multi_worker_mirrored"    mirrored in each worker of a job
  *     "tpu"                      a replica on each core of a system of cores, a TPU or a plugin's accelerator like it
+ *     "parameter_server"         a replica on the device of each worker; servers own the parameters and update them
  *     "auto"                     mirrored where there are several accelerators, else one_device
  *
  * mirrored takes devices of any APIs and vendors together. Without names it takes every accelerator (a GPU or plugin; one
@@ -105,6 +159,12 @@ extern STRATA_API const char *const strata_cross_device_names[];
  * (strata_fit_options.steps_per_execution, strata_strategy_run_batches); so do those of a mirrored strategy. Creating the
  * strategy initializes the system (each core's memory is new), destroying it shuts it down. strata_device_get_topology has
  * each core's place.
+ *
+ * parameter_server: all tasks of the cluster run the same program. strata_model_fit trains on the workers, serves on the
+ * servers until the training is over, and coordinates on the chief, which has the callbacks, the evaluation and the model at the
+ * end. Workers compute with parameters that they pull from the servers, and push gradients; each server updates its shards of
+ * the parameters. The chief gives the batches of an epoch to the workers that ask for one, so each is used once, also when a
+ * worker is lost or joins. Initial parameters are the chief's. Each task uses one device.
  *
  * Fails: INVALID for an unknown name (the message has the nearest one), unknown cross-device ops, a device other than "host"
  * that is named twice, or a wrong number of devices; else what opening a device fails with. Threads: as strata_device_open. */
@@ -130,6 +190,15 @@ STRATA_API int strata_strategy_num_local_replicas(const strata_strategy *strateg
 STRATA_API int strata_strategy_num_workers(const strata_strategy *strategy);
 /* Whether this is the only worker or rank 0: the one that prints and saves. */
 STRATA_API bool strata_strategy_is_chief(const strata_strategy *strategy);
+/* Of parameter_server, on its chief, from any thread or callback; zeros elsewhere. */
+STRATA_API strata_parameter_server_totals strata_strategy_parameter_server_totals(const strata_strategy *strategy);
+/* What happened to tasks, as sentences: "worker:1 was lost ...". The newest 32 are kept. */
+typedef struct strata_parameter_server_notice {
+    char text[400];
+} strata_parameter_server_notice;
+/* Notice `number`, from 0; "" where there is none, or not any more. Threads: any. */
+STRATA_API strata_parameter_server_notice strata_strategy_parameter_server_notice(const strata_strategy *strategy,
+                                                                                  int64_t number);
 STRATA_API strata_device *strata_strategy_device(const strata_strategy *strategy, int replica); /* borrowed */
 
 /* The examples [*out_first, *out_first + *out_n) of a global batch are the replica's. Each replica has floor or ceil of global

@@ -176,8 +176,10 @@ typedef struct strategy_flags {
     const char *name, *devices, *parameter_device, *split, *cluster, *task, *tls_cert, *tls_key, *tls_ca, *tls_name;
     const char *cross_device_ops;
     const char *compress, *engine, *transport, *interface, *shard_optimizer, *tpu_address;
+    const char *role, *partitioner, *staleness;
     double wait_s, heartbeat_s, stall_s;
-    bool insecure;
+    bool insecure, sync;
+    int64_t backup;
     int64_t bytes_per_pack;
 } strategy_flags;
 #define CLUSTER_OPTION_ROWS(type, member)                                                                                      \

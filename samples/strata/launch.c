@@ -15,6 +15,9 @@
 
 static const option_row rows[] = {
     {"n", "N", "workers on this host (1)", OPTION_INT, offsetof(launch_options, n), 1, MAX_WORKERS},
+    {"workers", "N", "with --ps: workers beside a chief, for --strategy parameter_server", OPTION_INT,
+     offsetof(launch_options, workers), 1, 1024},
+    {"ps", "N", "with --workers: parameter servers", OPTION_INT, offsetof(launch_options, ps), 1, 1024},
     {"hosts", "A:2,B:2", "workers on these hosts, over ssh; :N may be left out for one", OPTION_TEXT,
      offsetof(launch_options, hosts), 0, 0},
     {"restarts", "K", "start all again, at most K times, after a failure that a restart may cure (0)", OPTION_INT,
@@ -74,7 +77,7 @@ static int run_job(job *j, host *hosts, int n_hosts) {
         if (!code) code = hosts ? choose_remote_addresses(j, hosts, n_hosts) : choose_local_addresses(j);
         if (!code) code = hosts ? run_hosts(j, hosts, n_hosts, &stopped) : run_workers(j, &stopped);
         free_addresses(j);
-        if (!code || stopped || !may_be_cured(code) || j->restart >= j->options->restarts) return code;
+        if (!code || stopped || j->options->ps || !may_be_cured(code) || j->restart >= j->options->restarts) return code;
         fprintf(stderr, "strata: restart %d of %lld\n", j->restart + 1, (long long)j->options->restarts);
     }
 }
@@ -111,11 +114,15 @@ static int run(const command *command, int argc, char **argv) {
     if (!words) return no_memory();
     int code = read_options(command, argc, argv, &options, words, &n_words);
     job j = {.options = &options, .command = words};
+    if (!code && !options.workers != !options.ps)
+        code = usage_error("launch: --workers and --ps go together: a chief, its workers and parameter servers");
+    if (!code && options.ps && (options.n || options.hosts || options.agent))
+        code = usage_error("launch: --workers and --ps start their tasks on this host; give no -n or --hosts");
     if (!code && options.hosts && options.n) code = usage_error("launch: give -n or --hosts, not both");
     if (!code && options.hosts) {
         code = run_on_hosts(&j);
     } else if (!code) {
-        j.n_ranks = j.n_here = options.n ? (int)options.n : 1;
+        j.n_ranks = j.n_here = options.ps ? 1 + (int)(options.workers + options.ps) : options.n ? (int)options.n : 1;
         code = options.agent ? run_agent(&j) : check_ports(&j);
         if (!code && !options.agent) code = run_job(&j, NULL, 0);
     }
@@ -134,6 +141,8 @@ const command command_launch = {
         "PoCL's driver without threads, unless POCL_DEVICES says which). The first worker that fails ends the others, and\n"
         "its exit code is launch's; a restart may cure 160 to 163, and a worker that a signal ended. With\n"
         "train's --checkpoint the job goes on from its last whole epoch.\n"
+        "With --workers and --ps a worker or server that fails leaves the others alone, and --restarts starts it again.\n"
+        "  strata launch --workers 3 --ps 2 -- strata train mnist --data DIR --strategy parameter_server\n"
         "  strata launch -n 4 -- strata train mnist --data DIR\n"
         "  strata launch --hosts a:2,me@b:2 --restarts 3 -- strata train mnist --data DIR\n",
     .options = rows,

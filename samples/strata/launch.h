@@ -30,6 +30,8 @@ typedef struct child {
     int rank;
     /* A program reads stdout: rank 0's lines stay as they are, those of other ranks go to stderr. */
     bool json;
+    /* Its failure leaves the others alone; it is started again, as often as run_children may. */
+    bool replaceable;
     /* what it reads from stdin at its start, which then stays open for words like "TERM"; NULL: no stdin. Moves on as it is
      * taken */
     const char *input;
@@ -42,10 +44,12 @@ typedef struct child {
 /* Runs all children to their end. The first that fails ends the others: SIGTERM, and after grace_s seconds SIGKILL. Ctrl-C and
  * SIGTERM are handed on; a second one kills. With `obeys_stdin` the words "INT" and "TERM" from our stdin do the same, and its
  * end means TERM.
+ * A child that is replaceable does not end the others; when a signal or a lost peer ended it, it is started again, all of them
+ * together at most `restarts` times.
  * Nobody outlives the call: processes that a child leaves in its process group are killed with it, and the children die when we
  * do.
  * Returns the exit code: 0, the first failing child's, 130 or 128 + signal when we were told to stop (*out_stopped then). */
-int run_children(child *children, int n, double grace_s, bool obeys_stdin, bool *out_stopped);
+int run_children(child *children, int n, double grace_s, int64_t restarts, bool obeys_stdin, bool *out_stopped);
 
 /* ---- a job ---- */
 
@@ -54,6 +58,8 @@ enum { MAX_WORKERS = 4096, SECRET_BYTES = 32, SECRET_TEXT = 2 * SECRET_BYTES + 1
 typedef struct launch_options {
     const char *hosts, *ssh, *strata;
     int64_t n, restarts, port;
+    /* Of parameter_server: workers beside the chief, and servers; 0: another job. */
+    int64_t workers, ps;
     double grace_s;
     bool no_bind, agent;
 } launch_options;

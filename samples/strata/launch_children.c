@@ -173,6 +173,8 @@ typedef enum watch_phase {
 typedef struct watch {
     child *children;
     int n, n_running, signals, code;
+    int64_t restarts; /* that are left, of replaceable children */
+    bool patient;     /* some are replaceable: when another fails, all have a second to say why */
     watch_phase phase;
     double deadline, grace_s;
     bool stopped;     /* somebody told us to */
@@ -214,20 +216,20 @@ static void stop_for(watch *w, int signal_number) {
     end_all(w, signal_number == SIGINT ? SIGINT : SIGTERM);
 }
 
-static void print_failure(const watch *w, const child *c) {
+static void print_failure(const watch *w, const child *c, const char *then) {
     char how[80];
     if (c->code > 128 && c->code < 128 + 65 && c->code < EXIT_DEVICE_LOST)
         snprintf(how, sizeof how, "was ended by signal %d (%s)", c->code - 128, strsignal(c->code - 128));
     else
         snprintf(how, sizeof how, "ended with exit code %d", c->code);
-    fprintf(stderr, "strata: %s %s%s\n", c->name, how, w->n_running ? "; the others are ended" : "");
+    fprintf(stderr, "strata: %s %s%s\n", c->name, how, w->n_running ? then : "");
 }
 
 /* A worker that only lost a peer (162) is not the one to name: the peer's own end is here or comes at once. */
 static void note_end(watch *w, const child *c) {
     const double patience_s = 1;
     if (w->phase == PHASE_ENDING || w->phase == PHASE_KILLING || !c->code) return;
-    if (c->code == EXIT_PEER_LOST && w->n_running) {
+    if (c->code == EXIT_PEER_LOST && w->n_running && !w->patient) {
         if (w->phase == PHASE_RUNNING) {
             fprintf(stderr, "strata: %s lost another worker\n", c->name);
             w->deadline = now_seconds() + patience_s;
@@ -236,9 +238,24 @@ static void note_end(watch *w, const child *c) {
         if (!w->code) w->code = c->code;
         return;
     }
+    if (w->patient && w->phase == PHASE_ASKING) return;
     w->code = c->code;
-    print_failure(w, c);
-    end_all(w, SIGTERM);
+    print_failure(w, c, "; the others are ended");
+    if (!w->patient) {
+        end_all(w, SIGTERM);
+        return;
+    }
+    w->deadline = now_seconds() + patience_s;
+    w->phase = PHASE_ASKING;
+}
+
+/* The others go on without a child that is replaceable; a signal's end and a lost peer may be cured by another start. */
+static void replace(watch *w, child *c) {
+    const bool again = c->code > 128 && c->code != EXIT_INTERRUPTED && w->restarts > 0;
+    print_failure(w, c, again ? "; it is started again" : "; the others go on");
+    if (!again) return;
+    w->restarts--;
+    if (!start_child(c)) w->n_running++;
 }
 
 static void reap(watch *w) {
@@ -258,7 +275,10 @@ static void reap(watch *w) {
         }
         if (c->input_fd >= 0) close(c->input_fd);
         c->input_fd = -1;
-        note_end(w, c);
+        if (c->replaceable && c->code && w->phase == PHASE_RUNNING && w->n_running)
+            replace(w, c);
+        else
+            note_end(w, c);
     }
 }
 
@@ -328,8 +348,10 @@ static int start_all(watch *w) {
     return EXIT_OK;
 }
 
-int run_children(child *children, int n, double grace_s, bool obeys_stdin, bool *out_stopped) {
-    watch w = {.children = children, .n = n, .grace_s = grace_s, .obeys_stdin = obeys_stdin, .signals = -1};
+int run_children(child *children, int n, double grace_s, int64_t restarts, bool obeys_stdin, bool *out_stopped) {
+    watch w = {
+        .children = children, .n = n, .grace_s = grace_s, .restarts = restarts, .obeys_stdin = obeys_stdin, .signals = -1};
+    for (int i = 0; i < n; i++) w.patient |= children[i].replaceable;
     struct pollfd *polls = calloc(2 + 3 * (size_t)n, sizeof *polls);
     sigset_t ours, before;
     sigemptyset(&ours);

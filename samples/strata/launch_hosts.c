@@ -133,7 +133,7 @@ int run_hosts(const job *j, host *hosts, int n_hosts, bool *out_stopped) {
             .argv = hosts[i].argv, .environment = no_variables, .name = hosts[i].label, .rank = -1, .input = hosts[i].input};
     }
     /* An agent has its own grace time first. */
-    if (!code) code = run_children(children, n_hosts, j->options->grace_s + 5, false, out_stopped);
+    if (!code) code = run_children(children, n_hosts, j->options->grace_s + 5, 0, false, out_stopped);
     for (int i = 0; i < n_hosts; i++) finish_host(&hosts[i]);
     free(children);
     return code;

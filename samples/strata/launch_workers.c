@@ -23,23 +23,52 @@ typedef struct worker_setup {
     cpu_set_t cores;
 } worker_setup;
 
+/* Tasks of one type are ranks [first, first + n). Without servers all are workers; else the first is the chief, and the servers
+ * are behind the workers. */
+typedef struct role {
+    const char *type;
+    int first, n;
+} role;
+enum { N_ROLES = 3 };
+
+static void list_roles(const job *j, role roles[N_ROLES]) {
+    const int n_workers = (int)j->options->workers, n_ps = (int)j->options->ps;
+    const role alone[N_ROLES] = {{"chief", 0, 0}, {"worker", 0, j->n_ranks}, {"ps", j->n_ranks, 0}};
+    const role served[N_ROLES] = {{"chief", 0, 1}, {"worker", 1, n_workers}, {"ps", 1 + n_workers, n_ps}};
+    memcpy(roles, n_ps ? served : alone, sizeof served);
+}
+
+static role role_of(const job *j, int rank) {
+    role roles[N_ROLES];
+    int i = 0;
+    list_roles(j, roles);
+    while (i < N_ROLES - 1 && rank >= roles[i].first + roles[i].n) i++;
+    return roles[i];
+}
+
 static char *tf_config_of(const job *j, int rank) {
     strata_json_writer writer = {0};
     char *text = NULL;
+    role roles[N_ROLES];
+    const role own = role_of(j, rank);
+    list_roles(j, roles);
     strata_json_begin_object(&writer);
     strata_json_key(&writer, "cluster");
     strata_json_begin_object(&writer);
-    strata_json_key(&writer, "worker");
-    strata_json_begin_array(&writer);
-    for (int i = 0; i < j->n_ranks; i++) strata_json_write_string(&writer, j->addresses[i]);
-    strata_json_end_array(&writer);
+    for (int r = 0; r < N_ROLES; r++) {
+        if (!roles[r].n) continue;
+        strata_json_key(&writer, roles[r].type);
+        strata_json_begin_array(&writer);
+        for (int i = 0; i < roles[r].n; i++) strata_json_write_string(&writer, j->addresses[roles[r].first + i]);
+        strata_json_end_array(&writer);
+    }
     strata_json_end_object(&writer);
     strata_json_key(&writer, "task");
     strata_json_begin_object(&writer);
     strata_json_key(&writer, "type");
-    strata_json_write_string(&writer, "worker");
+    strata_json_write_string(&writer, own.type);
     strata_json_key(&writer, "index");
-    strata_json_write_int(&writer, rank);
+    strata_json_write_int(&writer, rank - own.first);
     strata_json_end_object(&writer);
     strata_json_end_object(&writer);
     return strata_json_take(&writer, &text, NULL, NULL) ? NULL : text;
@@ -97,25 +126,34 @@ static bool set_up_worker(const job *j, int local, worker_setup *setup, child *o
      * is the first one's since 4.0. */
     static const char *const threadless[] = {"POCL_DEVICES", "basic cpu-minimal"};
     static const char *const removed[] = {"STRATA_CLUSTER", "STRATA_TASK", "STRATA_RENDEZVOUS"};
-    int rank = j->first + local, n = 0, n_cores = j->options->no_bind ? 0 : divide_cores(local, j->n_here, &setup->cores);
+    int rank = j->first + local, n = 0, n_cores = 0;
+    const role own = role_of(j, rank);
+    /* Chief and servers take what the workers leave. */
+    const bool computes = !strcmp(own.type, "worker"), served = j->options->ps > 0;
+    const int at = served ? rank - own.first : local, n_here = served ? own.n : j->n_here;
+    if (!j->options->no_bind && computes) n_cores = divide_cores(at, n_here, &setup->cores);
     char *config = tf_config_of(j, rank);
-    bool made = config && add_variable(setup, &n, "TF_CONFIG", config) && add_number(setup, &n, "STRATA_LOCAL_RANK", local) &&
-                add_number(setup, &n, "STRATA_LOCAL_SIZE", j->n_here) && add_number(setup, &n, "STRATA_RESTART", j->restart) &&
+    bool made = config && add_variable(setup, &n, "TF_CONFIG", config) && add_number(setup, &n, "STRATA_LOCAL_RANK", at) &&
+                add_number(setup, &n, "STRATA_LOCAL_SIZE", n_here) && add_number(setup, &n, "STRATA_RESTART", j->restart) &&
                 add_variable(setup, &n, "STRATA_SECRET", j->secret);
     free(config);
     for (size_t i = 0; made && n_cores && i < sizeof limits / sizeof *limits; i++)
         if (!getenv(limits[i])) made = add_number(setup, &n, limits[i], n_cores);
     cpu_set_t all;
-    if (made && n_cores && own_cores(&all) <= j->n_here && j->n_here == j->n_ranks && !getenv(threadless[0]))
+    if (made && n_cores && own_cores(&all) <= n_here && j->n_here == j->n_ranks && !getenv(threadless[0]))
         made = add_variable(setup, &n, threadless[0], threadless[1]);
     for (size_t i = 0; made && i < sizeof removed / sizeof *removed; i++)
         made = (setup->variables[n] = strdup(removed[i])) != NULL && ++n;
-    snprintf(setup->name, sizeof setup->name, "worker %d", rank);
+    if (served)
+        snprintf(setup->name, sizeof setup->name, "%s:%d", own.type, rank - own.first);
+    else
+        snprintf(setup->name, sizeof setup->name, "worker %d", rank);
     *out_child = (child){.argv = j->command,
                          .environment = (const char *const *)setup->variables,
                          .cores = n_cores ? &setup->cores : NULL,
                          .name = setup->name,
                          .rank = rank,
+                         .replaceable = served && strcmp(own.type, "chief") != 0,
                          .json = asks_for_json(j->command)};
     return made;
 }
@@ -126,7 +164,8 @@ int run_workers(const job *j, bool *out_stopped) {
     worker_setup *setups = calloc((size_t)j->n_here, sizeof *setups);
     for (int i = 0; i < j->n_here && !code; i++)
         if (!children || !setups || !set_up_worker(j, i, &setups[i], &children[i])) code = no_memory();
-    if (!code) code = run_children(children, j->n_here, j->options->grace_s, j->options->agent, out_stopped);
+    if (!code)
+        code = run_children(children, j->n_here, j->options->grace_s, j->options->restarts, j->options->agent, out_stopped);
     for (int i = 0; setups && i < j->n_here; i++)
         for (int k = 0; k < N_VARIABLES; k++) free(setups[i].variables[k]);
     free(setups);

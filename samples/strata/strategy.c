@@ -61,25 +61,30 @@ bool wants_tls(const strategy_flags *flags) {
     return flags->tls_cert || set_variable("STRATA_TLS_CERT");
 }
 
+/* The secret, TLS and times that flags and environment say. */
+static void choose_communication(const strategy_flags *flags, strata_communicator_options *opts) {
+    const char *secret = getenv("STRATA_SECRET");
+    opts->secret = secret;
+    opts->secret_bytes = secret ? strlen(secret) : 0;
+    opts->tls_cert = flags->tls_cert ? flags->tls_cert : set_variable("STRATA_TLS_CERT");
+    opts->tls_key = flags->tls_key ? flags->tls_key : set_variable("STRATA_TLS_KEY");
+    opts->tls_ca = flags->tls_ca ? flags->tls_ca : set_variable("STRATA_TLS_CA");
+    opts->tls_name = flags->tls_name ? flags->tls_name : set_variable("STRATA_TLS_NAME");
+    opts->interface = flags->interface;
+    opts->insecure = flags->insecure;
+    opts->connect_seconds = flags->wait_s;
+    opts->heartbeat_seconds = flags->heartbeat_s;
+    opts->stall_seconds = flags->stall_s;
+}
+
 int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, const strata_communicator_options *more,
                  strata_communicator **out_comm) {
     strata_error err = {0};
-    const char *secret = getenv("STRATA_SECRET");
     strata_communicator_options opts = *more;
     opts.rank = spec->rank;
     opts.world = spec->world_size;
     opts.store = spec->rendezvous;
-    opts.secret = secret;
-    opts.secret_bytes = secret ? strlen(secret) : 0;
-    opts.tls_cert = flags->tls_cert ? flags->tls_cert : set_variable("STRATA_TLS_CERT");
-    opts.tls_key = flags->tls_key ? flags->tls_key : set_variable("STRATA_TLS_KEY");
-    opts.tls_ca = flags->tls_ca ? flags->tls_ca : set_variable("STRATA_TLS_CA");
-    opts.tls_name = flags->tls_name ? flags->tls_name : set_variable("STRATA_TLS_NAME");
-    opts.interface = flags->interface;
-    opts.insecure = flags->insecure;
-    opts.connect_seconds = flags->wait_s;
-    opts.heartbeat_seconds = flags->heartbeat_s;
-    opts.stall_seconds = flags->stall_s;
+    choose_communication(flags, &opts);
     const strata_status status = strata_communicator_create(&opts, out_comm, &err);
     return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
 }
@@ -104,6 +109,75 @@ static int find_and_join_workers(const strategy_flags *flags, bool alone, opened
     opts->local_size = spec.local_size;
     strata_cluster_spec_finish(&spec);
     return code;
+}
+
+/* --cluster-role ps with --task ps:0 or 0; "ps:0" in `room`. */
+static int read_task(const strategy_flags *flags, char *room, size_t bytes, const char **out_task) {
+    const char *task = flags->task;
+    *out_task = task;
+    if (!flags->role) return EXIT_OK;
+    const size_t n = strlen(flags->role);
+    if (task && strchr(task, ':') && (strncmp(task, flags->role, n) != 0 || task[n] != ':'))
+        return usage_error("--cluster-role %s and --task %s name different roles", flags->role, task);
+    if (task && strchr(task, ':')) return EXIT_OK;
+    if ((size_t)snprintf(room, bytes, "%s:%s", flags->role, task ? task : "0") >= bytes)
+        return usage_error("--cluster-role %s: it is chief, worker or ps", flags->role);
+    *out_task = room;
+    return EXIT_OK;
+}
+
+/* --staleness, --sync and --backup. */
+static int read_pace(const strategy_flags *flags, strata_parameter_server_options *servers) {
+    servers->pace = flags->sync ? STRATA_PACE_SYNCHRONOUS : STRATA_PACE_ASYNCHRONOUS;
+    servers->backup = (int)flags->backup;
+    if (flags->staleness) {
+        char *end;
+        errno = 0;
+        servers->staleness = strtoll(flags->staleness, &end, 10);
+        if (end == flags->staleness || *end || errno || servers->staleness < 0)
+            return usage_error("--staleness %s: it is a whole number of steps, 0 (as --sync) or more", flags->staleness);
+        if (flags->sync && servers->staleness)
+            return usage_error("--sync and --staleness %s: synchronous training has a staleness of 0; give one of them",
+                               flags->staleness);
+        servers->pace = servers->staleness ? STRATA_PACE_BOUNDED : STRATA_PACE_SYNCHRONOUS;
+    }
+    if (flags->backup && servers->pace != STRATA_PACE_SYNCHRONOUS)
+        return usage_error("--backup %lld is for synchronous training; give --sync", (long long)flags->backup);
+    return EXIT_OK;
+}
+
+/* What parameter_server needs besides what others do; the options borrow all of it. */
+typedef struct server_setup {
+    strata_parameter_server_options options;
+    strata_communicator_options communication;
+    char task[64];
+} server_setup;
+
+static int set_up_servers(const strategy_flags *flags, server_setup *setup, opened_strategy *opened) {
+    strata_error err = {0};
+    const char *task = NULL;
+    strata_cluster_spec spec = {0};
+    int code = read_task(flags, setup->task, sizeof setup->task, &task);
+    if (!code) code = read_pace(flags, &setup->options);
+    if (!code && (flags->transport || flags->engine))
+        code = usage_error("--%s is for multi_worker_mirrored and tpu; parameter_server talks over TCP",
+                           flags->transport ? "transport" : "engine");
+    if (code) return code;
+    choose_communication(flags, &setup->communication);
+    setup->options.cluster = flags->cluster;
+    setup->options.task = task;
+    setup->options.partitioner = flags->partitioner;
+    setup->options.communication = &setup->communication;
+    const strata_cluster_options cluster = {.cluster = flags->cluster, .task = task};
+    const strata_status status = strata_cluster_spec_resolve(&cluster, &spec, &err);
+    if (status) return report(FAILING_USAGE, status, &err);
+    opened->chief = spec.task_type == STRATA_TASK_CHIEF;
+    strata_cluster_spec_finish(&spec);
+    return EXIT_OK;
+}
+
+static bool names_servers(const strategy_flags *f) {
+    return f->role || f->staleness || f->sync || f->backup || f->partitioner;
 }
 
 /* A job whose workers do not know of each other is rarely meant. */
@@ -167,19 +241,28 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
     }
     const char *name = flags->name ? flags->name : device->which ? "one_device" : devices ? "mirrored" : "default";
     opened->chief = true;
-    const bool tpu = !strcmp(name, "tpu");
-    if (tpu || !strcmp(name, "multi_worker_mirrored")) {
+    server_setup servers = {0};
+    const bool tpu = !strcmp(name, "tpu"), has_servers = flags->name && !strcmp(flags->name, "parameter_server");
+    if (!has_servers && names_servers(flags))
+        return usage_error(
+            "--cluster-role, --staleness, --sync, --backup and --partitioner are for --strategy parameter_server");
+    const bool has_workers = tpu || !strcmp(name, "multi_worker_mirrored");
+    if (has_servers) {
+        const int code = set_up_servers(flags, &servers, opened);
+        if (code) return code;
+        opts.parameter_server = &servers.options;
+    } else if (has_workers) {
         const int code = find_and_join_workers(flags, tpu, opened, &opts);
         if (code) return code;
     } else if (names_workers(flags)) {
         return usage_error(
             "--cluster, --task, --tls-..., --transport, --interface, --insecure, --wait, --heartbeat and --stall are for "
-            "--strategy multi_worker_mirrored or tpu");
+            "--strategy multi_worker_mirrored, parameter_server or tpu");
     } else {
         warn_of_workers(name);
     }
     strata_status status = strata_strategy_create(name, &opts, &opened->strategy, &err);
-    return status ? report(FAILING_DEVICE, status, &err) : EXIT_OK;
+    return status ? report(has_servers && status == STRATA_INVALID ? FAILING_USAGE : FAILING_DEVICE, status, &err) : EXIT_OK;
 }
 
 int open_strategy(const strategy_flags *flags, const device_flags *device, opened_strategy *out_opened) {

@@ -44,6 +44,8 @@ const option_row train_rows[] = {
      1, 1e12},
     {"global-batch", "N", "examples a step, of all replicas together", OPTION_INT, offsetof(train_options, global_batch), 1,
      1e12},
+    {"steps-per-epoch", "N", "steps of an epoch at most; the rest of its data is left out (all)", OPTION_INT,
+     offsetof(train_options, steps_per_epoch), 1, 1e12},
     {"accumulate", "N", "steps of N batches, whose gradients are added up (as the model says, else 1)", OPTION_INT,
      offsetof(train_options, accumulate), 1, 1e6},
     {"learning-rate", "R", "of the optimizer (as the model says)", OPTION_NUMBER, offsetof(train_options, learning_rate), 1e-12,
@@ -60,8 +62,8 @@ const option_row train_rows[] = {
     OPTION_GROUP("devices"),
     DEVICE_OPTION_ROWS(train_options, device),
     OPTION_GROUP("distribution"),
-    {"strategy", "NAME", "default, one_device, mirrored, multi_worker_mirrored, central_storage, tpu or auto", OPTION_TEXT,
-     offsetof(train_options, strategy.name), 0, 0},
+    {"strategy", "NAME", "default, one_device, mirrored, multi_worker_mirrored, central_storage, parameter_server, tpu or auto",
+     OPTION_TEXT, offsetof(train_options, strategy.name), 0, 0},
     {"devices", "A,B", "of the strategy, one a replica (mirrored: all accelerators)", OPTION_TEXT,
      offsetof(train_options, strategy.devices), 0, 0},
     {"tpu-address", "local|NAME", "tpu: the system of cores, by its name or its plugin's (TPU_NAME, else local)", OPTION_TEXT,
@@ -82,7 +84,19 @@ const option_row train_rows[] = {
     {"auto-shard", "data|file|off|auto",
      "several workers: rows of all batches, or files, or everything for each (data); in C: hint", OPTION_TEXT,
      offsetof(train_options, auto_shard), 0, 0},
-    {"parameter-device", "WHICH", "central_storage: where parameters are kept (host)", OPTION_TEXT,
+    {"cluster-role", "ROLE", "with --cluster: what this task is, chief, worker or ps; --task has the number (as --task says)",
+     OPTION_TEXT, offsetof(train_options, strategy.role), 0, 0},
+    {"staleness", "N", "parameter_server: no worker is more than N steps ahead of the slowest; 0 is --sync (no limit)",
+     OPTION_TEXT, offsetof(train_options, strategy.staleness), 0, 0},
+    {"sync", NULL, "parameter_server: a step is one update with the gradients of all workers", OPTION_FLAG,
+     offsetof(train_options, strategy.sync), 0, 0},
+    {"backup", "N", "with --sync: a step does not wait for the N slowest workers, whose gradients do not count then (0)",
+     OPTION_INT, offsetof(train_options, strategy.backup), 0, 1024},
+    {"partitioner", "RULE",
+     "parameter_server: cuts parameters into shards, fixed:N, min_size:BYTES or max_size:BYTES, as 256K or 4M (they stay "
+     "whole)",
+     OPTION_TEXT, offsetof(train_options, strategy.partitioner), 0, 0},
+    {"parameter-device", "WHICH", "central_storage, parameter_server: where parameters are kept (host)", OPTION_TEXT,
      offsetof(train_options, strategy.parameter_device), 0, 0},
     {"cross-device-ops", "NAME", "how replicas' gradients are added up: host, tree or device (host)", OPTION_TEXT,
      offsetof(train_options, strategy.cross_device_ops), 0, 0},
@@ -163,12 +177,17 @@ static void say_copies(training *t) {
     for (int r = 0; r < MOST_FALLBACKS; r++) say_what_it_copied(&t->fallbacks[r], "step");
 }
 
+/* Whether the tasks are those of parameter_server. */
+bool has_servers(const training *t) {
+    return !strcmp(strata_strategy_name(t->strategy), "parameter_server");
+}
+
 /* Finds a checkpoint, and after how many epochs to go on: 0 where there is none. */
 static int go_on(training *t, int *out_epochs) {
     strata_error err = {0};
     const char *path = t->options.checkpoint;
     *out_epochs = 0;
-    if (!path) return EXIT_OK;
+    if (!path || (has_servers(t) && !t->opened.chief)) return EXIT_OK; /* the chief tells its workers and servers */
     strata_status status = strata_model_load_checkpoint(t->model, path, out_epochs, &err);
     if (!status && *out_epochs >= t->options.epochs)
         status = strata_fail(&err, STRATA_DATA, "%s has %d epochs behind it; --epochs is %lld", path, *out_epochs,
@@ -257,6 +276,7 @@ static int fit(training *t) {
     r->patience = t->options.patience;
     r->stop_after = t->options.stop_after < t->options.epochs ? t->options.stop_after : 0;
     r->model = t->model;
+    r->strategy = t->strategy;
     r->checkpoint = t->options.checkpoint;
     r->chief = t->opened.chief;
     r->began = t->began;
@@ -267,6 +287,7 @@ static int fit(training *t) {
                                .trace = trace_path(t, own_trace, sizeof own_trace),
                                .steps_per_execution = t->options.together,
                                .check_every = t->options.check_every,
+                               .steps_per_epoch = t->options.steps_per_epoch,
                                .seed = (uint64_t)t->options.seed,
                                .class_weights = t->class_weights,
                                .n_class_weights = t->n_class_weights,
@@ -292,7 +313,9 @@ static int fit(training *t) {
     progress_say(r->line, "the first step ...");
     status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
     say_copies(t);
+    say_notices(r);
     if (!status && t->history.stopped) return stop_early(t, opts.first_epoch + t->history.n_epochs);
+    if (!status && !t->opened.chief && has_servers(t)) return EXIT_OK; /* the chief has the rest to do */
     progress_say(r->line, "evaluating the test examples ...");
     if (!status) status = measure_validation(t, &err);
     if (!status) status = strata_model_evaluate(t->model, t->test.dataset, 0, &t->test_metrics, &err);

@@ -19,7 +19,7 @@ typedef struct train_options {
     const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log;
     device_flags device;
     strategy_flags strategy;
-    int64_t epochs, batch, global_batch, accumulate, together, seed, check_every;
+    int64_t epochs, batch, global_batch, accumulate, together, steps_per_epoch, seed, check_every;
     int64_t patience, log_every, stop_after;
     double learning_rate, validation_split;
     bool json, scale_lr, log_device_placement, restore_best;
@@ -39,6 +39,8 @@ typedef struct reporter {
     bool quiet, json, classifies;
     int64_t patience, stop_after;
     strata_model *model;
+    const strata_strategy *strategy;
+    int64_t notices;        /* of the strategy, that were said */
     const char *checkpoint; /* NULL: none */
     bool chief;             /* writes it */
     double began;
@@ -76,6 +78,9 @@ typedef struct training {
     double data_seconds; /* what reading the data took, between the two */
 } training;
 
+/* Whether the tasks are those of parameter_server. */
+bool has_servers(const training *t);
+
 /* ---- train_data.c ---- */
 /* The model, and the training part of data of the user's own, which the model is made for. */
 int open_what_is_trained(training *t);
@@ -88,6 +93,8 @@ void choose_epochs_and_batch(training *t);
 /* Callbacks of the device's compiler and of fit; `user` is a reporter. */
 void report_compile(const strata_compile_progress *compile, void *user);
 STRATA_MUST_USE strata_status report_progress(const strata_progress *p, void *user, strata_error *err);
+/* What has happened to workers and servers since the last call, on stderr. */
+void say_notices(reporter *r);
 /* From here on Ctrl-C ends the fit after its step, and a second one the process. tells: the first one is answered on stderr. */
 void obey_interrupts(bool tells);
 bool was_interrupted(void);

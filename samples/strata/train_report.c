@@ -95,8 +95,18 @@ static void report_step(reporter *r, const strata_progress *p) {
     if (r->log.file && p->total_step % r->log_every == 0) run_log_add(&r->log, p, &(run_log_more){NAN, NAN});
 }
 
+void say_notices(reporter *r) {
+    const int64_t n = strata_strategy_parameter_server_totals(r->strategy).notices;
+    for (; r->notices < n; r->notices++) {
+        const strata_parameter_server_notice notice = strata_strategy_parameter_server_notice(r->strategy, r->notices);
+        progress_hide(r->line);
+        if (*notice.text) fprintf(stderr, "strata: %s\n", notice.text);
+    }
+}
+
 strata_status report_progress(const strata_progress *p, void *user, strata_error *err) {
     reporter *r = user;
+    say_notices(r);
     if (p->epoch_end)
         report_epoch(r, p);
     else

@@ -75,6 +75,25 @@ static void print_strategy(const training *t) {
     print_fallbacks(t);
 }
 
+/* What workers and servers did. */
+static void print_servers_json(const training *t) {
+    const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(t->strategy);
+    if (!has_servers(t)) return;
+    printf(",\"servers\":%d,\"staleness_mean\":%.4f,\"staleness_max\":%lld", totals.servers, totals.staleness_mean,
+           (long long)totals.staleness_max);
+    printf(",\"stragglers\":%d,\"queue_running\":%d,\"queue_waiting\":%d", totals.stragglers, totals.running, totals.waiting);
+    printf(",\"workers_lost\":%lld,\"workers_joined\":%lld,\"gradients_late\":%lld,\"gradients_refused\":%lld",
+           (long long)totals.lost, (long long)totals.joined, (long long)totals.late, (long long)totals.refused);
+}
+
+static void print_servers(const training *t) {
+    const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(t->strategy);
+    if (!has_servers(t)) return;
+    printf(" of the chief, with %d workers and %d servers; updates were %.2f versions old, at most %lld", totals.workers,
+           totals.servers, totals.staleness_mean, (long long)totals.staleness_max);
+    if (totals.lost) printf("; workers were lost %lld times", (long long)totals.lost);
+}
+
 /* " and 2 other workers, 407 kB sent a step, 12 % of its exchange hidden" */
 static void print_workers(const training *t) {
     const int others = strata_strategy_num_workers(t->strategy) - 1;
@@ -117,6 +136,7 @@ void print_result(const training *t) {
         for (int r = 0; r < strata_strategy_num_local_replicas(t->strategy); r++)
             printf("%s %s", r ? "," : "", strata_device_get_info(strata_strategy_device(t->strategy, r))->id);
         print_workers(t);
+        print_servers(t);
         printf("\n");
         print_confusion(t->model);
         print_number_scores(&t->test_scores);
@@ -127,8 +147,11 @@ void print_result(const training *t) {
     printf("{\"event\":\"result\",\"sample\":");
     print_json_string(strata_model_label(t->model)[0] ? strata_model_label(t->model) : t->name);
     print_strategy(t);
-    printf(",\"workers\":%d,\"batch\":%lld,\"epochs\":%d,\"steps\":%lld", strata_strategy_num_workers(t->strategy),
-           (long long)t->batch, h->n_epochs, (long long)h->n_steps);
+    print_servers_json(t);
+    const int n_workers = has_servers(t) ? strata_strategy_parameter_server_totals(t->strategy).workers
+                                         : strata_strategy_num_workers(t->strategy);
+    printf(",\"workers\":%d,\"batch\":%lld,\"epochs\":%d,\"steps\":%lld", n_workers, (long long)t->batch, h->n_epochs,
+           (long long)h->n_steps);
     printf(",\"data_s\":%.4f,\"start_to_first_step_s\":%.4f", t->data_seconds, t->fit_began - t->began + h->first_step_seconds);
     printf(",\"precision\":\"%s\",\"steps_skipped\":%lld", precision_of(t->model), (long long)h->n_skipped);
     printf(",\"first_step_s\":%.4f,\"epoch_s\":%.6f,\"samples_per_s\":%.1f,\"losses\":[", h->first_step_seconds, epoch_s, rate);

@@ -40,6 +40,8 @@ typedef struct pipe_pair {
 typedef struct proxy {
     int listener, wake[2];
     uint16_t port;
+    /* Where connections go that dial the proxy's own port. */
+    uint16_t target;
     pthread_t thread;
     /* Hands n bytes on, `before` of which went before; false: the connection is to be cut. direction 0: from the rank that
      * dialled. */
@@ -117,7 +119,8 @@ static bool accept_pair(proxy *p) {
     out->ways[0].sent = out->ways[1].sent = 0;
     out->fds[0] = accept(p->listener, (struct sockaddr *)&from, &n);
     out->fds[1] = socket(AF_INET, SOCK_STREAM, 0);
-    to.sin_port = htons((uint16_t)atomic_load(&targets[ntohs(from.sin_port)]));
+    const uint16_t target = (uint16_t)atomic_exchange(&targets[ntohs(from.sin_port)], 0);
+    to.sin_port = htons(target ? target : p->target);
     for (int i = 0; i < 2; i++) setsockopt(out->fds[i], IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     if (out->fds[0] >= 0 && !connect(out->fds[1], (struct sockaddr *)&to, sizeof to)) return true;
     close_pair(out);

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cluster/rpc/channel.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "cluster/clock.h"
+#include "cluster/rpc/rpc.h"
+#include "cluster/wire/crc32c.h"
+
+enum {
+    MOST_PARTS = 64,      /* of a segment that is sent or received in one call */
+    READ_AHEAD = 4 << 10, /* bytes read behind a message's end, which may be the next one's */
+};
+
+strata_status strata_rpc_channel_init(strata_rpc_channel *c, strata_stream stream, strata_error *err) {
+    memset(c, 0, sizeof *c);
+    c->stream = stream;
+    c->buffer = malloc(STRATA_RPC_BUFFER);
+    atomic_store(&c->received, strata_clock_seconds());
+    atomic_store(&c->sent, strata_clock_seconds());
+    pthread_mutex_init(&c->tls, NULL);
+    if (c->buffer) return STRATA_OK;
+    strata_rpc_channel_finish(c);
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a connection");
+}
+
+void strata_rpc_channel_finish(strata_rpc_channel *c) {
+    strata_stream_close(&c->stream);
+    pthread_mutex_destroy(&c->tls);
+    free(c->buffer);
+    c->buffer = NULL;
+}
+
+void strata_rpc_channel_shut(strata_rpc_channel *c) {
+    shutdown(c->stream.fd, SHUT_RDWR);
+}
+
+/* ---- bytes ---- */
+
+static ssize_t receive_some(strata_rpc_channel *c, const struct iovec *parts, int n_parts) {
+    const bool tls = c->stream.tls != NULL;
+    ssize_t n;
+    if (tls) pthread_mutex_lock(&c->tls);
+    do n = strata_stream_recv(&c->stream, parts, n_parts);
+    while (n < 0 && errno == EINTR);
+    if (tls) pthread_mutex_unlock(&c->tls);
+    if (n > 0) atomic_store_explicit(&c->received, strata_clock_seconds(), memory_order_relaxed);
+    return n;
+}
+
+static ssize_t send_some(strata_rpc_channel *c, const struct iovec *parts, int n_parts) {
+    const bool tls = c->stream.tls != NULL;
+    ssize_t n;
+    if (tls) pthread_mutex_lock(&c->tls);
+    do n = strata_stream_send(&c->stream, parts, n_parts);
+    while (n < 0 && errno == EINTR);
+    if (tls) pthread_mutex_unlock(&c->tls);
+    if (n > 0) atomic_store_explicit(&c->sent, strata_clock_seconds(), memory_order_relaxed);
+    return n;
+}
+
+short strata_rpc_channel_events(strata_rpc_channel *c, short otherwise) {
+    if (!c->stream.tls) return otherwise;
+    pthread_mutex_lock(&c->tls);
+    const short events = strata_stream_events(&c->stream, otherwise);
+    pthread_mutex_unlock(&c->tls);
+    return events ? events : otherwise;
+}
+
+static strata_status ended(strata_rpc_channel *c, ssize_t n, bool in_message, strata_error *err) {
+    const int error = errno;
+    if (n == 0 || error == ECONNRESET || error == EPIPE)
+        return strata_fail(err, STRATA_UNAVAILABLE, "the connection closed%s", in_message ? " within a message" : "");
+    pthread_mutex_lock(&c->tls);
+    strata_fail(err, STRATA_UNAVAILABLE, "the connection ended: %s", strata_stream_problem(&c->stream, error));
+    pthread_mutex_unlock(&c->tls);
+    return STRATA_UNAVAILABLE;
+}
+
+/* ---- receiving ---- */
+
+/* The next rooms of the message, at most `bytes` of them. */
+static int rooms(const strata_rpc_channel *c, size_t bytes, struct iovec *out, int most) {
+    int n = 0;
+    size_t offset = c->offset;
+    for (int i = c->part; i < c->n_parts && bytes && n < most; i++, offset = 0) {
+        const size_t room = c->parts[i].iov_len - offset, take = room < bytes ? room : bytes;
+        if (take) out[n++] = (struct iovec){(char *)c->parts[i].iov_base + offset, take};
+        bytes -= take;
+    }
+    return n;
+}
+
+/* n bytes of the frame are where they belong: moves on, and sums them up. */
+static void advance(strata_rpc_channel *c, size_t n) {
+    c->left -= n;
+    c->missing -= n;
+    while (n && c->part < c->n_parts) {
+        const struct iovec *part = &c->parts[c->part];
+        const size_t room = part->iov_len - c->offset, take = room < n ? room : n;
+        if (take && !c->stream.tls) c->crc = strata_crc32c(c->crc, (char *)part->iov_base + c->offset, take);
+        c->offset += take;
+        n -= take;
+        if (c->offset == part->iov_len) {
+            c->part++;
+            c->offset = 0;
+        }
+    }
+}
+
+/* Bytes that were read ahead, to their rooms. */
+static void pour(strata_rpc_channel *c) {
+    const size_t there = c->end - c->first, n = there < c->left ? there : c->left;
+    struct iovec parts[MOST_PARTS];
+    size_t done = 0;
+    while (done < n) {
+        const int n_parts = rooms(c, n - done, parts, MOST_PARTS);
+        size_t now = 0;
+        for (int i = 0; i < n_parts; i++) {
+            memcpy(parts[i].iov_base, c->buffer + c->first + done + now, parts[i].iov_len);
+            now += parts[i].iov_len;
+        }
+        if (!n_parts) now = n - done; /* dropped */
+        advance(c, now);
+        done += now;
+    }
+    c->first += n;
+}
+
+static strata_status take_header(strata_rpc_channel *c, const strata_rpc_receiver *receiver, strata_error *err) {
+    strata_frame *f = &c->frame;
+    STRATA_TRY(strata_frame_decode(c->buffer + c->first, STRATA_RPC_SEGMENT, f, err));
+    c->first += STRATA_FRAME_BYTES;
+    if (f->number != c->n_in)
+        return strata_fail(err, STRATA_DATA, "frame %u came where %u was to come: frames were lost or repeated", f->number,
+                           c->n_in);
+    c->n_in++;
+    const bool begins = f->call.dtype == 1;
+    if (begins == c->in_message) return strata_fail(err, STRATA_DATA, "a message's frames do not fit each other");
+    if (begins) {
+        if (f->call.root < 0 || f->call.root > STRATA_RPC_HEAD_BYTES || f->call.count > PTRDIFF_MAX / 2)
+            return strata_fail(err, STRATA_DATA, "a message has a head of %d bytes and a body of %llu", f->call.root,
+                               (unsigned long long)f->call.count);
+        if (f->call.kind > STRATA_INTERNAL) return strata_fail(err, STRATA_DATA, "a message has the status %u", f->call.kind);
+        c->message = (strata_rpc_message){.type = (strata_frame_type)f->type,
+                                          .status = (strata_status)f->call.kind,
+                                          .method = f->call.communicator,
+                                          .n_unanswered = f->call.counts_crc,
+                                          .sequence = f->call.sequence,
+                                          .head_bytes = (size_t)f->call.root,
+                                          .body_bytes = (size_t)f->call.count};
+        c->missing = c->message.head_bytes + c->message.body_bytes;
+        c->part = c->n_parts = 0;
+        c->offset = 0;
+        STRATA_TRY(receiver->begin(receiver->user, &c->message, &c->parts, &c->n_parts, err));
+        c->in_message = true;
+    }
+    if (f->type != c->message.type || f->call.sequence != c->message.sequence || f->bytes > c->missing ||
+        (!f->bytes && c->missing))
+        return strata_fail(err, STRATA_DATA, "a message's frames do not fit each other");
+    c->in_frame = true;
+    c->left = f->bytes;
+    c->crc = 0;
+    return STRATA_OK;
+}
+
+static strata_status take_frame(strata_rpc_channel *c, const strata_rpc_receiver *receiver, strata_error *err) {
+    if (!c->stream.tls && (c->n_parts || !c->frame.bytes) && c->crc != c->frame.payload_crc)
+        return strata_fail(err, STRATA_DATA, "%u bytes were damaged on their way: their checksum differs", c->frame.bytes);
+    c->in_frame = false;
+    if (c->missing) return STRATA_OK;
+    c->in_message = false;
+    return receiver->end(receiver->user, &c->message, err);
+}
+
+/* Reads once. *out_dry: nothing is there. */
+static strata_status read_once(strata_rpc_channel *c, bool *out_dry, strata_error *err) {
+    struct iovec parts[MOST_PARTS + 1];
+    if (c->first == c->end)
+        c->first = c->end = 0;
+    else if (c->first)
+        memmove(c->buffer, c->buffer + c->first, c->end - c->first);
+    c->end -= c->first;
+    c->first = 0;
+    int n_parts = c->in_frame ? rooms(c, c->left, parts, MOST_PARTS) : 0;
+    size_t direct = 0, ahead = STRATA_RPC_BUFFER - c->end;
+    for (int i = 0; i < n_parts; i++) direct += parts[i].iov_len;
+    if (direct) ahead = direct < c->left ? 0 : c->missing > c->left ? STRATA_FRAME_BYTES : READ_AHEAD;
+    if (ahead) parts[n_parts++] = (struct iovec){c->buffer + c->end, ahead};
+    const ssize_t n = receive_some(c, parts, n_parts);
+    *out_dry = n < 0 && errno == EAGAIN;
+    if (*out_dry) return STRATA_OK;
+    if (n <= 0) return ended(c, n, c->in_message, err);
+    const size_t placed = (size_t)n < direct ? (size_t)n : direct;
+    if (placed) advance(c, placed);
+    c->end += (size_t)n - placed;
+    return STRATA_OK;
+}
+
+strata_status strata_rpc_channel_receive(strata_rpc_channel *c, const strata_rpc_receiver *receiver, strata_error *err) {
+    c->stop = false;
+    while (!c->stop) {
+        bool dry = false;
+        if (!c->in_frame && c->end - c->first >= STRATA_FRAME_BYTES) {
+            STRATA_TRY(take_header(c, receiver, err));
+        } else if (c->in_frame && c->left && c->end > c->first) {
+            pour(c);
+        } else if (!c->in_frame || c->left) {
+            STRATA_TRY(read_once(c, &dry, err));
+            if (dry) return STRATA_OK;
+        }
+        if (c->in_frame && !c->left) STRATA_TRY(take_frame(c, receiver, err));
+    }
+    return STRATA_OK;
+}
+
+/* ---- sending ---- */
+
+static strata_status send_all(strata_rpc_channel *c, struct iovec *parts, int n_parts, strata_rpc_wait_ready wait, void *user,
+                              strata_error *err) {
+    while (n_parts) {
+        ssize_t n = send_some(c, parts, n_parts);
+        if (n < 0 && errno == EAGAIN) {
+            STRATA_TRY(wait(user, strata_rpc_channel_events(c, POLLOUT), err));
+            continue;
+        }
+        if (n < 0) return ended(c, n, false, err);
+        for (; n_parts && (size_t)n >= parts->iov_len; parts++, n_parts--) n -= (ssize_t)parts->iov_len;
+        if (n_parts) *parts = (struct iovec){(char *)parts->iov_base + n, parts->iov_len - (size_t)n};
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_rpc_channel_send(strata_rpc_channel *c, const strata_rpc_message *m, const struct iovec *parts,
+                                      int n_parts, strata_rpc_wait_ready wait, void *user, strata_error *err) {
+    unsigned char header[STRATA_FRAME_BYTES];
+    strata_frame frame = {.type = m->type,
+                          .call = {.kind = (uint8_t)m->status,
+                                   .dtype = 1,
+                                   .root = (int32_t)m->head_bytes,
+                                   .counts_crc = m->n_unanswered,
+                                   .communicator = m->method,
+                                   .sequence = m->sequence,
+                                   .count = m->body_bytes}};
+    size_t missing = m->head_bytes + m->body_bytes, offset = 0;
+    do {
+        struct iovec segment[MOST_PARTS + 1];
+        int n = 1;
+        size_t bytes = 0;
+        uint32_t crc = 0;
+        while (bytes < STRATA_RPC_SEGMENT && n_parts && n <= MOST_PARTS) {
+            const size_t room = STRATA_RPC_SEGMENT - bytes, there = parts->iov_len - offset, take = there < room ? there : room;
+            if (take) {
+                segment[n] = (struct iovec){(char *)parts->iov_base + offset, take};
+                if (!c->stream.tls) crc = strata_crc32c(crc, segment[n].iov_base, take);
+                n++;
+            }
+            bytes += take;
+            offset += take;
+            if (offset == parts->iov_len) {
+                parts++;
+                n_parts--;
+                offset = 0;
+            }
+        }
+        frame.bytes = (uint32_t)bytes;
+        frame.number = c->n_out++;
+        frame.payload_crc = crc;
+        strata_frame_encode(&frame, header);
+        segment[0] = (struct iovec){header, sizeof header};
+        STRATA_TRY(send_all(c, segment, n, wait, user, err));
+        frame.call.dtype = 0;
+        missing -= bytes;
+    } while (missing);
+    return STRATA_OK;
+}
+
+/* ---- hello ---- */
+
+size_t strata_rpc_hello_encode(const char *task, uint64_t incarnation, double heartbeat, unsigned char *out) {
+    const uint32_t ms = heartbeat > 4e6 ? 4000000000u : (uint32_t)(heartbeat * 1000);
+    const size_t n = strlen(task);
+    for (int i = 0; i < 8; i++) out[i] = (unsigned char)(incarnation >> (8 * i));
+    for (int i = 0; i < 4; i++) out[8 + i] = (unsigned char)(ms >> (8 * i));
+    memcpy(out + 12, task, n);
+    return 12 + n;
+}
+
+strata_status strata_rpc_hello_decode(const unsigned char *in, size_t n_bytes, char *out_task, size_t most_task_bytes,
+                                      uint64_t *out_incarnation, double *out_heartbeat, strata_error *err) {
+    if (n_bytes < 12 || n_bytes - 12 >= most_task_bytes || memchr(in + 12, 0, n_bytes - 12))
+        return strata_fail(err, STRATA_DATA, "a task's greeting of %zu bytes does not contain what it says", n_bytes);
+    uint32_t ms = 0;
+    *out_incarnation = 0;
+    for (int i = 0; i < 8; i++) *out_incarnation |= (uint64_t)in[i] << (8 * i);
+    for (int i = 0; i < 4; i++) ms |= (uint32_t)in[8 + i] << (8 * i);
+    memcpy(out_task, in + 12, n_bytes - 12);
+    out_task[n_bytes - 12] = 0;
+    *out_heartbeat = ms / 1000.0;
+    const char *problem = strata_rpc_task_problem(out_task);
+    return problem ? strata_fail(err, STRATA_DATA, "a task's greeting has a name that %s", problem) : STRATA_OK;
+}
+
+const char *strata_rpc_task_problem(const char *task) {
+    const size_t n = task ? strnlen(task, STRATA_RPC_TASK_BYTES) : 0;
+    if (!n) return "is empty; tasks are named as \"worker:1\"";
+    if (n == STRATA_RPC_TASK_BYTES) return "is longer than 63 bytes";
+    for (size_t i = 0; i < n; i++)
+        if (task[i] <= ' ' || task[i] > '~') return "has a character that is no visible ASCII";
+    return NULL;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Remote calls between tasks that come and go: a server executes requests by a handler, a client sends them. No communicator is
+ * needed. Connections are those of cluster/wire: both sides prove the secret, or show TLS certificates, before anything else is
+ * read; frames have checksums.
+ *
+ *     strata_rpc_server_create(&server_options, &server, &err);                    the task "ps:0"
+ *
+ *     strata_rpc_client_create(&client_options, &client, &err);                    the task "worker:1"
+ *     strata_rpc_ask ask = {.method = PUSH, .head = head, .head_bytes = n, .body = pieces, .n_body = 2, .what = "a push"};
+ *     strata_rpc_client_call(client, &ask, &answer, seconds, &err);
+ *
+ * Exactly once. A task is a name and an incarnation, a number that grows each time the task's program starts again. Each
+ * request has a sequence number. When a connection breaks the client connects again and sends every request without a reply
+ * once more; the server executes a request only if it has not done so before, else it sends the reply that it kept. The client
+ * reports with each frame which replies it has, and the server drops these. When a task comes with a higher incarnation, the
+ * server refuses all requests of the lower ones.
+ *
+ * A server that starts again has forgotten the replies. Requests that were sent to the server before and have no reply then
+ * fail with PEER_LOST, since only the caller can find out whether they were executed; later ones go to the new server.
+ *
+ * Signs of life. Both sides send a frame at least each heartbeat, also while a handler runs. A side that sends nothing for 5
+ * heartbeats (the slower side's) counts as lost, and a connection that closes counts at once. */
+#ifndef STRATA_CLUSTER_RPC_RPC_H
+#define STRATA_CLUSTER_RPC_RPC_H
+
+#include <stdbool.h>
+#include <sys/uio.h>
+
+#include "strata/cluster.h"
+
+enum {
+    STRATA_RPC_TASK_BYTES = 64,       /* a task's name with its NUL */
+    STRATA_RPC_HEAD_BYTES = 64 << 10, /* the most bytes of a head */
+    STRATA_RPC_PIECES = 1024,         /* the most pieces of a reply's body */
+    STRATA_RPC_WINDOW = 4096,         /* the most requests of a client without a reply */
+};
+
+/* A number for a task that starts now: microseconds of the real clock, so that it is higher than that of an earlier start. */
+uint64_t strata_rpc_incarnation(void);
+
+/* ---- servers ---- */
+
+typedef struct strata_rpc_server strata_rpc_server;
+
+/* A request, borrowed while the handler runs. */
+typedef struct strata_rpc_call {
+    /* The task that sent it, such as "worker:1". */
+    const char *task;
+    uint64_t incarnation;
+    /* Of the task's requests to this server; grows. */
+    uint64_t sequence;
+    uint32_t method;
+    const void *head;
+    size_t head_bytes;
+    /* One piece of memory, aligned to 64 bytes; the handler may write to it. */
+    void *body;
+    size_t body_bytes;
+    /* Set when the peer was lost or the server stops (strata_rpc_call_ended). */
+    const void *connection;
+} strata_rpc_call;
+
+/* Whether nobody waits for the reply any more: the connection ended, or the server stops. A handler that blocks checks it
+ * whenever it is woken. Once this was true, the handler returns without having had an effect: the request counts as not
+ * executed, and if the client connects again and sends it once more, the handler runs again. Threads: any, while the handler
+ * runs. */
+bool strata_rpc_call_ended(const strata_rpc_call *call);
+
+/* A part of a reply's body, which is sent from where it lies. */
+typedef struct strata_rpc_piece {
+    const void *data;
+    size_t bytes;
+    /* Called once when the memory is needed no more: after it was sent, or for a reply that is kept after the client has it.
+     * NULL: nothing to do. Threads: any of the server's. */
+    void (*release)(void *user);
+    void *user;
+} strata_rpc_piece;
+
+typedef struct strata_rpc_reply {
+    /* Memory of the server with room for STRATA_RPC_HEAD_BYTES; the handler writes head_bytes of them. */
+    void *head;
+    size_t head_bytes;
+    /* Memory of the server with room for STRATA_RPC_PIECES. */
+    strata_rpc_piece *body;
+    int n_body;
+    /* The request changes nothing (a pull): its reply is not kept, and the handler runs again if the request is sent again. */
+    bool repeatable;
+} strata_rpc_reply;
+
+/* Executes a request. What it returns, with the message in *err, is what the client's call returns. On failure the pieces are
+ * released and not sent. Requests of one task come one at a time and in their order; those of several tasks run side by
+ * side, each in its connection's thread. It may block, for example to keep a worker in pace: then on_peer (LOST) is called
+ * when the peer is lost or the server stops, in which the user wakes it. */
+typedef strata_status (*strata_rpc_handler)(void *user, const strata_rpc_call *call, strata_rpc_reply *reply,
+                                            strata_error *err);
+
+typedef enum strata_rpc_event {
+    /* A task connected, for the first time or again. No request of its comes before. */
+    STRATA_RPC_CONNECTED,
+    /* Its connection ended. It may connect again with the same incarnation, if only the link was cut. */
+    STRATA_RPC_LOST,
+    /* It was destroyed in order. */
+    STRATA_RPC_LEFT,
+} strata_rpc_event;
+
+/* After each CONNECTED comes one LOST or LEFT. why: "" or a sentence. Called without locks of the server, from a thread of it;
+ * it must not block for long, nor destroy the server. */
+typedef void (*strata_rpc_on_peer)(void *user, strata_rpc_event event, const char *task, uint64_t incarnation, const char *why);
+
+typedef struct strata_rpc_server_options {
+    /* This task's name, which clients check; borrowed during create. */
+    const char *task;
+    /* 0: strata_rpc_incarnation(). */
+    uint64_t incarnation;
+    /* "host:port"; port 0: any that is free. */
+    const char *address;
+    /* secret, tls_*, insecure, interface (replaces the address's host), heartbeat_seconds and connect_seconds (until the
+     * address's host has a name) are used. NULL: defaults. Borrowed during create. */
+    const strata_communicator_options *cluster;
+    strata_rpc_handler handler;
+    /* (optional). */
+    strata_rpc_on_peer on_peer;
+    void *user;
+    /* Tasks that may be known at a time; 0: 1024. */
+    int most_peers;
+    /* Of a request's body; a client that says more is disconnected. 0: 4 GiB. */
+    uint64_t most_body_bytes;
+} strata_rpc_server_options;
+
+/* Fails: INVALID for wrong options, or an address beyond this host without secret, TLS or `insecure`; UNAVAILABLE when the
+ * address cannot be listened on, a file of TLS cannot be used. */
+STRATA_MUST_USE strata_status strata_rpc_server_create(const strata_rpc_server_options *opts, strata_rpc_server **out_server,
+                                                       strata_error *err);
+/* "127.0.0.1:43210", with the port that was free. Valid while the server is. */
+const char *strata_rpc_server_address(const strata_rpc_server *server);
+/* How many connections were refused so far, and why the last one was, as "; connections refused: 3, the last from ..."; ""
+ * where none was. */
+typedef struct strata_rpc_refused_text {
+    char text[320];
+} strata_rpc_refused_text;
+strata_rpc_refused_text strata_rpc_server_refused(strata_rpc_server *server);
+/* Ends all connections, calls on_peer for each, waits for the handlers that run, and for their replies. NULL is fine. */
+void strata_rpc_server_destroy(strata_rpc_server *server);
+
+/* ---- clients ---- */
+
+typedef struct strata_rpc_client strata_rpc_client;
+
+typedef struct strata_rpc_client_options {
+    /* This task's name and incarnation (0: strata_rpc_incarnation()). A task has one client for each server at a time; one that
+     * is made after another was destroyed may have the same incarnation. */
+    const char *task;
+    uint64_t incarnation;
+    /* The server's name, for checks and messages, and its address. */
+    const char *server;
+    const char *address;
+    /* secret, tls_*, heartbeat_seconds and connect_seconds (for the first connection) are used. NULL: defaults. */
+    const strata_communicator_options *cluster;
+    /* How long a request waits for a connection that broke before it fails with PEER_LOST; 0: 10. The client goes on trying to
+     * connect after that, for later requests. */
+    double reconnect_seconds;
+} strata_rpc_client_options;
+
+/* Connects. Texts are borrowed during create. Fails: TIMEOUT when nobody answers within connect_seconds; UNAVAILABLE when one
+ * side refuses the other; INVALID for wrong options, or when another task listens there, or a higher incarnation of this task
+ * has connected. */
+STRATA_MUST_USE strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, strata_rpc_client **out_client,
+                                                       strata_error *err);
+/* After all requests were waited for. Tells the server that the task leaves. NULL is fine. */
+void strata_rpc_client_destroy(strata_rpc_client *client);
+/* The incarnation of the server that it last connected to, and whether it is connected now. Threads: any. */
+uint64_t strata_rpc_client_server_incarnation(strata_rpc_client *client);
+bool strata_rpc_client_connected(strata_rpc_client *client);
+
+/* A request. All memory is borrowed until it was waited for. */
+typedef struct strata_rpc_ask {
+    uint32_t method;
+    const void *head;
+    /* At most STRATA_RPC_HEAD_BYTES. */
+    size_t head_bytes;
+    /* The body's bytes, in pieces that follow each other. */
+    const struct iovec *body;
+    int n_body;
+    /* "a pull of dense/kernel", for messages; NULL: the method's number. */
+    const char *what;
+} strata_rpc_ask;
+
+/* Where a reply goes. */
+typedef struct strata_rpc_answer {
+    /* Room for the head, and how many bytes it has; later how many came. */
+    void *head;
+    size_t head_bytes;
+    /* Rooms for the body, filled one after the other. A reply that is longer is INVALID, one that is shorter is not. NULL: the
+     * client allocates. */
+    const struct iovec *body;
+    int n_body;
+    /* Set: how many bytes of body came. */
+    size_t body_bytes;
+    /* Set where `body` is NULL and a body came: the caller frees it. */
+    void *allocated;
+} strata_rpc_answer;
+
+typedef struct strata_rpc_request strata_rpc_request;
+
+/* Sends a request and waits for its reply, at most `seconds`. answer may be NULL where no reply's content is wanted.
+ * Threads: any, several at a time. Fails: what the handler returned; PEER_LOST when there was no connection for
+ * reconnect_seconds, or the server started again; TIMEOUT when there is no reply in time; INVALID for a reply that is larger
+ * than its room. Messages name the server, its address and `what`. */
+STRATA_MUST_USE strata_status strata_rpc_client_call(strata_rpc_client *client, const strata_rpc_ask *ask,
+                                                     strata_rpc_answer *answer, double seconds, strata_error *err);
+/* The same in two steps, so that several requests are in flight; the server executes them in their order. start blocks while
+ * the connection does not take the request's bytes, and while STRATA_RPC_WINDOW requests have no reply. `seconds` are those
+ * until the reply is there. *ask itself is not borrowed after start, what it points to is; *answer is until wait. */
+STRATA_MUST_USE strata_status strata_rpc_client_start(strata_rpc_client *client, const strata_rpc_ask *ask,
+                                                      strata_rpc_answer *answer, double seconds,
+                                                      strata_rpc_request **out_request, strata_error *err);
+/* Whether a wait would return at once. */
+bool strata_rpc_request_done(strata_rpc_request *request);
+/* Fails as strata_rpc_client_call; frees the request in any case. */
+STRATA_MUST_USE strata_status strata_rpc_request_wait(strata_rpc_request *request, strata_error *err);
+
+#endif

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * parameter_server: the kind of strategy, its options, and the fit of each task. */
+#include "strategies/parameter_server/parameter_server.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/data/batches.h"
+#include "core/data/stage/stage.h"
+#include "strategies/parameter_server/task.h"
+
+enum { DEFAULT_CONNECT_SECONDS = 60 };
+
+static strata_status choose(const strata_device_info *rows, int n_rows, strata_device_choice *choice,
+                            const strata_strategy_kind **out_kind, strata_error *err) {
+    *out_kind = &strata_strategy_parameter_server;
+    return strata_choose_best(rows, n_rows, choice, err);
+}
+
+const strata_strategy_kind strata_strategy_parameter_server = {
+    .name = "parameter_server", .most_devices = 1, .servers = true, .choose = choose};
+
+/* ---- options ---- */
+
+strata_status strata_parameter_server_check(const strata_strategy_options *opts, strata_error *err) {
+    static const strata_parameter_server_options defaults = {0};
+    const strata_parameter_server_options *own = opts->parameter_server ? opts->parameter_server : &defaults;
+    const char *wrong = opts->communicator                                      ? "a communicator"
+                        : opts->tpu_address                                     ? "a TPU address"
+                        : opts->split || opts->auto_split                       ? "a split"
+                        : opts->cross_device_ops                                ? "cross-device ops"
+                        : opts->shard_optimizer == STRATA_SHARD_OPTIMIZER_YES   ? "a sharded optimizer"
+                        : opts->compress && opts->compress != STRATA_DTYPE_BF16 ? "another compress than bf16"
+                                                                                : NULL;
+    if (wrong) return strata_fail(err, STRATA_INVALID, "strategy parameter_server does not take %s", wrong);
+    if (opts->bytes_per_pack)
+        return strata_fail(err, STRATA_INVALID,
+                           "strategy parameter_server does not take bytes_per_pack: gradients travel by shards, which a "
+                           "partitioner cuts");
+    if ((unsigned)own->pace > STRATA_PACE_SYNCHRONOUS)
+        return strata_fail(err, STRATA_INVALID,
+                           "strategy parameter_server: pace is %d; it is ASYNCHRONOUS, BOUNDED or SYNCHRONOUS", (int)own->pace);
+    if (own->pace == STRATA_PACE_BOUNDED ? own->staleness < 1 : own->staleness != 0)
+        return strata_fail(
+            err, STRATA_INVALID,
+            "strategy parameter_server: staleness is %lld; it is at least 1 with the pace BOUNDED, and 0 with others",
+            (long long)own->staleness);
+    if (own->backup < 0 || (own->backup && own->pace != STRATA_PACE_SYNCHRONOUS))
+        return strata_fail(err, STRATA_INVALID,
+                           "strategy parameter_server: backup is %d; it is 0 or more workers, with the pace SYNCHRONOUS",
+                           own->backup);
+    strata_partitioner ignored;
+    return strata_partitioner_parse(own->partitioner, &ignored, err);
+}
+
+static strata_status check_cluster(const strata_cluster_spec *spec, const strata_parameter_server_options *opts,
+                                   strata_error *err) {
+    const int workers = spec->jobs[STRATA_TASK_WORKER].n_tasks, servers = spec->jobs[STRATA_TASK_PS].n_tasks;
+    if (!spec->jobs[STRATA_TASK_CHIEF].n_tasks || workers < 1 || servers < 1)
+        return strata_fail(err, STRATA_INVALID,
+                           "strategy parameter_server: %s has %d chief, %d workers and %d ps; it needs a chief, at least one "
+                           "worker and at least one ps (strata launch --workers 2 --ps 1, or --cluster "
+                           "\"chief=HOST:PORT;worker=...;ps=...\")",
+                           strcmp(spec->source, "none") ? spec->source : "the environment names no cluster, which",
+                           spec->jobs[STRATA_TASK_CHIEF].n_tasks, workers, servers);
+    if (workers > STRATA_PS_MOST_SHARES || servers > STRATA_PS_MOST_SHARES)
+        return strata_fail(err, STRATA_INVALID, "strategy parameter_server: %d workers and %d ps; there may be %d of each",
+                           workers, servers, STRATA_PS_MOST_SHARES);
+    if (opts->backup >= workers)
+        return strata_fail(
+            err, STRATA_INVALID,
+            "strategy parameter_server: backup is %d with %d workers; at least one worker's gradients must count", opts->backup,
+            workers);
+    for (int type = 0; type < STRATA_TASK_TYPES; type++)
+        if (spec->jobs[type].n_tasks && !spec->jobs[type].addresses)
+            return strata_fail(err, STRATA_INVALID,
+                               "strategy parameter_server: %s does not say the tasks' addresses; give them with --cluster or "
+                               "TF_CONFIG",
+                               spec->source);
+    if (spec->task_type == STRATA_TASK_EVALUATOR)
+        return strata_fail(
+            err, STRATA_UNSUPPORTED,
+            "strategy parameter_server: an evaluator task is not supported; the chief evaluates after each epoch");
+    return STRATA_OK;
+}
+
+/* ---- the task ---- */
+
+static strata_status copy_text(strata_ps_task *task, const char **text, strata_error *err) {
+    if (!*text) return STRATA_OK;
+    char *copy = strdup(*text);
+    if (!copy) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory");
+    *text = task->texts[task->n_texts++] = copy;
+    return STRATA_OK;
+}
+
+/* The options outlive the call that gave them. */
+static strata_status keep_communication(strata_ps_task *task, const strata_communicator_options *given, strata_error *err) {
+    strata_communicator_options *own = &task->communication;
+    const char *variable = getenv("STRATA_SECRET"), *secret = NULL;
+    if (given) *own = *given;
+    if (!given && variable) own->secret = variable, own->secret_bytes = strlen(variable);
+    const char **texts[] = {&own->tls_cert, &own->tls_key, &own->tls_ca, &own->tls_name, &own->interface};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) STRATA_TRY(copy_text(task, texts[i], err));
+    task->connect_seconds = own->connect_seconds > 0 ? own->connect_seconds : DEFAULT_CONNECT_SECONDS;
+    own->connect_seconds = task->connect_seconds;
+    if (!own->secret_bytes) return STRATA_OK;
+    secret = task->texts[task->n_texts++] = malloc(own->secret_bytes);
+    if (!secret) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory");
+    memcpy(task->texts[task->n_texts - 1], own->secret, own->secret_bytes);
+    own->secret = secret;
+    return STRATA_OK;
+}
+
+static void destroy_task(void *data) {
+    strata_ps_task *task = data;
+    if (!task) return;
+    strata_cluster_spec_finish(&task->spec);
+    for (int i = 0; i < task->n_texts; i++) free(task->texts[i]);
+    pthread_mutex_destroy(&task->lock);
+    free(task);
+}
+
+static strata_status fit_task(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
+                              strata_history *history, strata_error *err);
+
+static const strata_trainer trainer = {.fit = fit_task, .destroy = destroy_task};
+
+strata_status strata_parameter_server_join(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
+    static const strata_parameter_server_options defaults = {0};
+    const strata_parameter_server_options *own = opts->parameter_server ? opts->parameter_server : &defaults;
+    strata_ps_task *task = calloc(1, sizeof *task);
+    if (!task) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory");
+    pthread_mutex_init(&task->lock, NULL);
+    strategy->trainer = &trainer;
+    strategy->trainer_data = task;
+    strategy->n_in_sync = 1;
+    const strata_cluster_options cluster = {.cluster = own->cluster, .task = own->task};
+    STRATA_TRY(strata_cluster_spec_resolve(&cluster, &task->spec, err));
+    STRATA_TRY(check_cluster(&task->spec, own, err));
+    STRATA_TRY(keep_communication(task, own->communication, err));
+    STRATA_TRY(strata_partitioner_parse(own->partitioner, &task->partitioner, err));
+    const strata_cluster_spec *spec = &task->spec;
+    const int workers = spec->jobs[STRATA_TASK_WORKER].n_tasks, servers = spec->jobs[STRATA_TASK_PS].n_tasks;
+    const bool together = own->pace == STRATA_PACE_SYNCHRONOUS;
+    snprintf(task->partitioner_text, sizeof task->partitioner_text, "%s", own->partitioner ? own->partitioner : "none");
+    snprintf(task->name, sizeof task->name, "%s:%d", strata_task_type_name(spec->task_type), spec->task_index);
+    snprintf(task->role, sizeof task->role, "%s of a chief, %d worker%s and %d server%s", task->name, workers,
+             workers == 1 ? "" : "s", servers, servers == 1 ? "" : "s");
+    task->incarnation = strata_rpc_incarnation();
+    task->wire = opts->compress;
+    task->pace = (strata_ps_pace_options){.pace = own->pace,
+                                          .staleness = own->staleness,
+                                          .n_shares = together ? workers : 0,
+                                          .backup = own->backup,
+                                          .n_workers = workers};
+    task->totals.servers = servers;
+    task->totals.workers = workers;
+    if (together) strategy->n_in_sync = workers;
+    strategy->workers.rank = spec->task_type == STRATA_TASK_CHIEF ? 0 : 1 + spec->task_index;
+    return STRATA_OK;
+}
+
+const char *strata_parameter_server_device(const strata_strategy *strategy, const strata_strategy_options *opts) {
+    const strata_ps_task *task = strategy->trainer_data;
+    if (task->spec.task_type != STRATA_TASK_PS) return NULL;
+    return opts->parameter_device ? opts->parameter_device : "host";
+}
+
+const char *strata_parameter_server_role(const strata_strategy *strategy) {
+    return ((const strata_ps_task *)strategy->trainer_data)->role;
+}
+
+strata_parameter_server_totals strata_strategy_parameter_server_totals(const strata_strategy *strategy) {
+    strata_parameter_server_totals totals = {0};
+    if (strategy->trainer != &trainer) return totals;
+    strata_ps_task *task = strategy->trainer_data;
+    pthread_mutex_lock(&task->lock);
+    totals = task->totals;
+    pthread_mutex_unlock(&task->lock);
+    return totals;
+}
+
+strata_parameter_server_notice strata_strategy_parameter_server_notice(const strata_strategy *strategy, int64_t number) {
+    strata_parameter_server_notice notice = {""};
+    if (strategy->trainer != &trainer) return notice;
+    strata_ps_task *task = strategy->trainer_data;
+    pthread_mutex_lock(&task->lock);
+    if (number >= 0 && number < task->totals.notices && number >= task->totals.notices - STRATA_PS_MOST_NOTICES)
+        notice = task->notices[number % STRATA_PS_MOST_NOTICES];
+    pthread_mutex_unlock(&task->lock);
+    return notice;
+}
+
+/* ---- the fit ---- */
+
+static strata_status check_fit(const strata_ps_fit *fit, strata_error *err) {
+    const strata_model *model = fit->model;
+    const strata_auto_shard policy = strata_auto_shard_resolve(fit->dataset, fit->opts->auto_shard);
+    if (policy != STRATA_SHARD_DATA)
+        return strata_fail(err, STRATA_INVALID,
+                           "fit: with parameter_server all tasks read the same data, of which the chief gives them batches; "
+                           "auto_shard is DATA then");
+    if (fit->opts->trace)
+        return strata_fail(err, STRATA_UNSUPPORTED, "fit: no trace is written with parameter_server; leave out trace");
+    if (fit->task->pace.pace == STRATA_PACE_SYNCHRONOUS && model->optimizer.clip_global_norm > 0)
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "fit: with parameter_server and synchronous steps no task has all gradients, whose norm "
+                           "clip_global_norm takes; use clip_norm or clip_value");
+    return STRATA_OK;
+}
+
+/* The strategy's own terms behind the model's. */
+static strata_status add_terms(strata_ps_fit *fit, strata_error *err) {
+    static const char *const paces[] = {"asynchronous", "bounded", "synchronous"};
+    const strata_ps_task *task = fit->task;
+    strata_text text = {0};
+    char *own = NULL;
+    STRATA_TRY(strata_model_terms(fit->model, fit->dataset, fit->opts, &own, err));
+    strata_text_add(&text, "%space\t%s\nstaleness\t%lld\nnumber of backup workers\t%d\npartitioner\t%s\n", own,
+                    paces[task->pace.pace], (long long)task->pace.staleness, task->pace.backup, task->partitioner_text);
+    strata_text_add(
+        &text, "type on the wire\t%s\nnumber of workers\t%d\nnumber of servers\t%d\nnumber of steps an epoch\t%lld\n",
+        strata_dtype_name(task->wire), task->pace.n_workers, task->spec.jobs[STRATA_TASK_PS].n_tasks, (long long)fit->n_steps);
+    free(own);
+    return strata_text_take(&text, &fit->terms, NULL, err);
+}
+
+static strata_status count_steps(strata_ps_fit *fit, strata_error *err) {
+    const int64_t n_batches = strata_batches_count(fit->dataset, fit->opts->batch);
+    if (n_batches < 1)
+        return strata_fail(
+            err, STRATA_UNSUPPORTED,
+            "fit: this pipeline does not know how many batches it has, by which parameter_server divides an epoch; "
+            "end it with a stage that does, such as take or cache, or use another strategy");
+    fit->n_steps = (n_batches + fit->accumulate - 1) / fit->accumulate;
+    if (fit->opts->steps_per_epoch && fit->opts->steps_per_epoch < fit->n_steps) fit->n_steps = fit->opts->steps_per_epoch;
+    return STRATA_OK;
+}
+
+static strata_status fit_task(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
+                              strata_history *history, strata_error *err) {
+    strata_ps_fit fit = {.task = strata_ps_task_of(model),
+                         .model = model,
+                         .dataset = dataset,
+                         .opts = opts,
+                         .history = history,
+                         .accumulate = strata_model_accumulates(model)};
+    const strata_ps_task *task = fit.task;
+    STRATA_TRY(check_fit(&fit, err));
+    STRATA_TRY(count_steps(&fit, err));
+    strata_status status =
+        strata_ps_plan_make(model, &task->partitioner, task->spec.jobs[STRATA_TASK_PS].n_tasks, &fit.plan, err);
+    if (!status) status = add_terms(&fit, err);
+    if (!status && task->spec.task_type == STRATA_TASK_CHIEF) status = strata_ps_fit_chief(&fit, err);
+    if (!status && task->spec.task_type == STRATA_TASK_WORKER) status = strata_ps_fit_worker(&fit, err);
+    if (!status && task->spec.task_type == STRATA_TASK_PS) status = strata_ps_fit_server(&fit, err);
+    free(fit.terms);
+    strata_ps_plan_finish(&fit.plan);
+    return status;
+}

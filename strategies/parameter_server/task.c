@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Meeting the other tasks. */
+#include "strategies/parameter_server/task.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+double strata_ps_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void strata_ps_cond_init(pthread_cond_t *cond) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+struct timespec strata_ps_deadline(double seconds) {
+    const double at = strata_ps_seconds() + seconds;
+    struct timespec deadline = {.tv_sec = (time_t)at};
+    deadline.tv_nsec = (long)((at - (double)deadline.tv_sec) * 1e9);
+    return deadline;
+}
+
+strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index, strata_rpc_client **out_client,
+                                strata_error *err) {
+    char name[STRATA_RPC_TASK_BYTES];
+    snprintf(name, sizeof name, "%s:%d", strata_task_type_name(type), index);
+    const strata_rpc_client_options opts = {.task = task->name,
+                                            .incarnation = task->incarnation,
+                                            .server = name,
+                                            .address = task->spec.jobs[type].addresses[index],
+                                            .cluster = &task->communication};
+    return strata_rpc_client_create(&opts, out_client, err);
+}
+
+strata_status strata_ps_listen(const strata_ps_task *task, strata_rpc_handler handler, strata_rpc_on_peer on_peer, void *user,
+                               strata_rpc_server **out_server, strata_error *err) {
+    const strata_rpc_server_options opts = {.task = task->name,
+                                            .incarnation = task->incarnation,
+                                            .address = task->spec.jobs[task->spec.task_type].addresses[task->spec.task_index],
+                                            .cluster = &task->communication,
+                                            .handler = handler,
+                                            .on_peer = on_peer,
+                                            .user = user};
+    return strata_rpc_server_create(&opts, out_server, err);
+}
+
+strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *client, double seconds, strata_error *err) {
+    const uint32_t magic = STRATA_PS_MAGIC;
+    const struct iovec body = {fit->terms, strlen(fit->terms) + 1};
+    const strata_rpc_ask ask = {.method = STRATA_PS_HELLO,
+                                .head = &magic,
+                                .head_bytes = sizeof magic,
+                                .body = &body,
+                                .n_body = 1,
+                                .what = "the comparison of what is trained"};
+    return strata_rpc_client_call(client, &ask, NULL, seconds, err);
+}
+
+strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err) {
+    uint32_t magic = 0;
+    const char *terms = call->body;
+    if (call->head_bytes == sizeof magic) memcpy(&magic, call->head, sizeof magic);
+    if (magic != STRATA_PS_MAGIC || !call->body_bytes || terms[call->body_bytes - 1])
+        return strata_fail(err, STRATA_INVALID, "fit: %s and %s are of different versions of Strata", fit->task->name,
+                           call->task);
+    return strata_model_compare_terms(fit->terms, fit->task->name, terms, call->task, err);
+}

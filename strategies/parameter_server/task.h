@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A task of the strategy: what chief, workers and servers have in common, and the messages between them. */
+#ifndef STRATA_STRATEGIES_PARAMETER_SERVER_TASK_H
+#define STRATA_STRATEGIES_PARAMETER_SERVER_TASK_H
+
+#include <pthread.h>
+
+#include "cluster/rpc/rpc.h"
+#include "strata/cluster_spec.h"
+#include "strategies/parameter_server/pace.h"
+
+enum { STRATA_PS_MOST_NOTICES = 32 };
+
+/* The strategy's trainer_data. */
+typedef struct strata_ps_task {
+    strata_cluster_spec spec;
+    /* "worker:1". */
+    char name[STRATA_RPC_TASK_BYTES];
+    char role[160];
+    uint64_t incarnation;
+    /* Its texts are in `texts`. */
+    strata_communicator_options communication;
+    char *texts[8];
+    int n_texts;
+    double connect_seconds;
+    strata_ps_pace_options pace;
+    strata_partitioner partitioner;
+    char partitioner_text[64];
+    strata_dtype wire;
+    /* Of the chief. */
+    pthread_mutex_t lock;
+    strata_parameter_server_totals totals;
+    strata_parameter_server_notice notices[STRATA_PS_MOST_NOTICES];
+} strata_ps_task;
+
+static inline strata_ps_task *strata_ps_task_of(const strata_model *model) {
+    return model->strategy->trainer_data;
+}
+
+/* What a fit of any task needs. */
+typedef struct strata_ps_fit {
+    strata_ps_task *task;
+    strata_model *model;
+    const strata_dataset *dataset;
+    const strata_fit_options *opts;
+    strata_history *history;
+    strata_ps_plan plan;
+    /* What the tasks compare (strata_model_terms), and the strategy's own lines behind it. */
+    char *terms;
+    /* Batches that make a step. */
+    int64_t accumulate;
+    /* Of an epoch. */
+    int64_t n_steps;
+} strata_ps_fit;
+
+strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err);
+strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err);
+strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err);
+
+/* A client of another task; type and index name it. Fails with its name, after connect_seconds. */
+STRATA_MUST_USE strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index,
+                                                strata_rpc_client **out_client, strata_error *err);
+/* This task's server, at the address that the cluster has for it. */
+STRATA_MUST_USE strata_status strata_ps_listen(const strata_ps_task *task, strata_rpc_handler handler,
+                                               strata_rpc_on_peer on_peer, void *user, strata_rpc_server **out_server,
+                                               strata_error *err);
+/* Sends this task's terms to a server, which compares them with its own. */
+STRATA_MUST_USE strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *client, double seconds,
+                                                  strata_error *err);
+/* The answer to such a call. */
+strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err);
+
+/* values.c, on the chief: servers[n_servers]. The servers get the model's values; pushes with an epoch before `serial` are
+ * ignored from then on. */
+STRATA_MUST_USE strata_status strata_ps_send_values(const strata_ps_fit *fit, strata_rpc_client *const *servers, int64_t serial,
+                                                    strata_error *err);
+/* The model gets what the servers have, while nobody pushes. close: the last synchronous step; NULL: there is none. */
+STRATA_MUST_USE strata_status strata_ps_fetch_values(const strata_ps_fit *fit, strata_rpc_client *const *servers,
+                                                     const strata_ps_close *close, strata_error *err);
+/* Tells the servers how the training ended. */
+void strata_ps_dismiss_servers(const strata_ps_fit *fit, strata_rpc_client *const *servers, strata_status status,
+                               const char *message);
+
+/* ---- for closures (remote_model.c) ---- */
+
+/* A worker's part: steps with batches that the caller gives. fit, of which dataset and opts are not used, is borrowed. */
+typedef struct strata_ps_stepper strata_ps_stepper;
+STRATA_MUST_USE strata_status strata_ps_stepper_create(strata_ps_fit *fit, strata_ps_stepper **out_stepper, strata_error *err);
+/* n examples at x and y, as the model takes them. */
+STRATA_MUST_USE strata_status strata_ps_stepper_step(strata_ps_stepper *stepper, int64_t number, const void *x, const void *y,
+                                                     int64_t n, double *out_loss, strata_error *err);
+void strata_ps_stepper_destroy(strata_ps_stepper *stepper); /* NULL is fine */
+
+double strata_ps_seconds(void);
+/* The time that is `seconds` from now, for pthread_cond_timedwait with a condition of strata_ps_cond_init. */
+void strata_ps_cond_init(pthread_cond_t *cond);
+struct timespec strata_ps_deadline(double seconds);
+
+/* ---- messages: structs as they are, between machines of one byte order, which the hello's number checks ---- */
+
+enum { STRATA_PS_MAGIC = 0x53505331, STRATA_PS_CALL_SECONDS = 600 };
+
+typedef enum strata_ps_method {
+    /* head: uint32_t STRATA_PS_MAGIC; body: terms. */
+    STRATA_PS_HELLO = 1,
+    /* To the chief: head strata_ps_next_ask, body: the unit's sums, f32; reply strata_ps_next_reply. */
+    STRATA_PS_NEXT,
+    /* To the chief, from a worker that ends: body: why, text. */
+    STRATA_PS_FAIL,
+    /* To a server: head strata_ps_pull_ask and int64_t [tables] how many rows; body: their indices, i32. Reply: int64_t
+     * version; body: a snapshot, then the rows, in the type `wire`. */
+    STRATA_PS_PULL,
+    /* To a server: head strata_ps_push_ask and int64_t [tables] how many rows; body: dense gradients (padded to 4 bytes),
+     * states, rows' indices, rows. Reply: int64_t staleness. */
+    STRATA_PS_PUSH,
+    /* From the chief to a server: head strata_ps_set_ask; body: all values. */
+    STRATA_PS_SET,
+    /* Likewise: head strata_ps_pull_ask. Reply: int64_t t; body: all values. */
+    STRATA_PS_GET,
+    /* Likewise: head int32_t status, 0 when the training is over; body: message. */
+    STRATA_PS_OVER,
+} strata_ps_method;
+
+typedef struct strata_ps_next_ask {
+    /* A unit that is finished; index -1: none. */
+    strata_ps_unit unit;
+    /* Its gradients were left out: not finite (`what` is the first such tensor), or f16 that overflowed. */
+    int32_t refused, overflow;
+    /* Wait until a unit can be given. */
+    int32_t waits;
+    /* A server could not be reached: what the worker has leased is given back, and `what` says why. */
+    int32_t gives_back;
+    /* Examples of the unit, and of its whole step. */
+    int64_t examples, whole;
+    /* Of its pushes. */
+    int64_t n_staleness, staleness_sum, staleness_max;
+    double seconds, rate;
+    char what[200];
+} strata_ps_next_ask;
+
+typedef struct strata_ps_next_reply {
+    /* strata_ps_grant, or OVER. */
+    int32_t grant;
+    int32_t has_close;
+    strata_ps_unit unit;
+    /* The epoch of the data. The unit's own epoch counts the times that an epoch was begun, as one begins again when a server
+     * was lost. */
+    int64_t epoch;
+    /* The optimizer's count of updates before the epoch's first step. */
+    int64_t t;
+    /* The synchronous step before; servers are told of it by the next pull. */
+    strata_ps_close close;
+} strata_ps_next_reply;
+enum { STRATA_PS_TRAINING_OVER = 100 };
+
+typedef struct strata_ps_set_ask {
+    /* The optimizer's count of updates. */
+    int64_t t;
+    /* The first epoch whose units are taken. */
+    int64_t serial;
+} strata_ps_set_ask;
+
+typedef struct strata_ps_pull_ask {
+    int32_t has_close;
+    int32_t unused;
+    strata_ps_close close;
+} strata_ps_pull_ask;
+
+typedef struct strata_ps_push_ask {
+    strata_ps_unit unit;
+    int64_t version;
+} strata_ps_push_ask;
+
+#endif

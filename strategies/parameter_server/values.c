@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Values of a whole model between the chief's model and the servers: at the start, after each epoch, and when the training is
+ * over. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "strategies/parameter_server/task.h"
+
+/* Values of the whole model, slots behind parameters and states: (all_size + n_slots * flat_size). */
+static float *value_at(const strata_ps_fit *fit, float *values, const strata_ps_shard *shard, int slot) {
+    const strata_model *model = fit->model;
+    const int64_t all = strata_model_all_size(model);
+    return values + (slot ? all + (slot - 1) * model->parameters.flat_size : 0) + shard->first;
+}
+
+static int n_values(const strata_ps_fit *fit, const strata_ps_shard *shard) {
+    return shard->kind == STRATA_SHARD_STATE ? 1 : 1 + fit->plan.n_slots;
+}
+
+/* Moves a server's values between its own order and the model's. */
+static void rearrange(const strata_ps_fit *fit, int server, float *own, float *values, bool to_server) {
+    const strata_ps_plan *plan = &fit->plan;
+    for (int i = plan->begins[server]; i < plan->begins[server + 1]; i++) {
+        const strata_ps_shard *shard = &plan->shards[i];
+        for (int slot = 0; slot < n_values(fit, shard); slot++) {
+            float *at = own + strata_ps_plan_value(plan, shard, slot), *of_model = value_at(fit, values, shard, slot);
+            memcpy(to_server ? at : of_model, to_server ? of_model : at, (size_t)shard->n * sizeof *at);
+        }
+    }
+}
+
+static float *new_values(const strata_ps_fit *fit) {
+    const strata_model *model = fit->model;
+    return calloc((size_t)(strata_model_all_size(model) + fit->plan.n_slots * model->parameters.flat_size + 1), sizeof(float));
+}
+
+/* What all servers own, one after the other. */
+static float *new_server_values(const strata_ps_fit *fit, struct iovec *rooms) {
+    int64_t n = 0;
+    for (int s = 0; s < fit->plan.n_servers; s++) n += strata_ps_plan_elements(&fit->plan, s);
+    float *own = calloc((size_t)n + 1, sizeof *own), *at = own;
+    for (int s = 0; s < fit->plan.n_servers && own; s++) {
+        const int64_t elements = strata_ps_plan_elements(&fit->plan, s);
+        rooms[s] = (struct iovec){at, (size_t)elements * sizeof *at};
+        at += elements;
+    }
+    return own;
+}
+
+/* Asks all servers side by side. heads: what each reply's head is written to; rooms: each body's. */
+static strata_status ask_servers(const strata_ps_fit *fit, strata_rpc_client *const *servers, const strata_rpc_ask *ask,
+                                 const struct iovec *bodies, int64_t *heads, const struct iovec *rooms, strata_error *err) {
+    strata_rpc_request **requests = calloc((size_t)fit->plan.n_servers, sizeof(*requests));
+    strata_rpc_answer *answers = calloc((size_t)fit->plan.n_servers, sizeof *answers);
+    strata_status status =
+        requests && answers ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for requests");
+    for (int s = 0; s < fit->plan.n_servers && !status; s++) {
+        strata_rpc_ask own = *ask;
+        own.body = bodies ? &bodies[s] : NULL;
+        own.n_body = bodies ? 1 : 0;
+        answers[s] = (strata_rpc_answer){.head = &heads[s], .head_bytes = sizeof *heads};
+        if (rooms) answers[s].body = &rooms[s], answers[s].n_body = 1;
+        status = strata_rpc_client_start(servers[s], &own, &answers[s], STRATA_PS_CALL_SECONDS, &requests[s], err);
+    }
+    for (int s = 0; s < fit->plan.n_servers && requests; s++) {
+        const strata_status one = requests[s] ? strata_rpc_request_wait(requests[s], status ? NULL : err) : STRATA_OK;
+        if (!status) status = one;
+    }
+    free(requests);
+    free(answers);
+    return status;
+}
+
+static strata_status read_model(const strata_ps_fit *fit, float *values, strata_error *err) {
+    strata_model *model = fit->model;
+    const int64_t all = strata_model_all_size(model), flat = model->parameters.flat_size;
+    STRATA_TRY(strata_model_read_all(model, values, err));
+    for (int i = 0; i < fit->plan.n_slots; i++) STRATA_TRY(strata_shards_read_slot(model, i, values + all + i * flat, err));
+    return STRATA_OK;
+}
+
+static strata_status write_model(const strata_ps_fit *fit, float *values, strata_error *err) {
+    strata_model *model = fit->model;
+    const int64_t all = strata_model_all_size(model), flat = model->parameters.flat_size;
+    STRATA_TRY(strata_model_write_all(model, values, err));
+    for (int i = 0; i < fit->plan.n_slots; i++) STRATA_TRY(strata_shards_write_slot(model, i, values + all + i * flat, err));
+    return STRATA_OK;
+}
+
+strata_status strata_ps_send_values(const strata_ps_fit *fit, strata_rpc_client *const *servers, int64_t serial,
+                                    strata_error *err) {
+    const strata_ps_set_ask head = {.t = fit->model->optimizer_steps, .serial = serial};
+    struct iovec *bodies = calloc((size_t)fit->plan.n_servers, sizeof *bodies);
+    int64_t *heads = calloc((size_t)fit->plan.n_servers, sizeof *heads);
+    float *values = new_values(fit), *own = bodies ? new_server_values(fit, bodies) : NULL;
+    strata_status status = heads && values && own ? read_model(fit, values, err)
+                                                  : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the model");
+    for (int s = 0; s < fit->plan.n_servers && !status; s++) rearrange(fit, s, bodies[s].iov_base, values, true);
+    const strata_rpc_ask ask = {
+        .method = STRATA_PS_SET, .head = &head, .head_bytes = sizeof head, .what = "the model's parameters for a server"};
+    if (!status) status = ask_servers(fit, servers, &ask, bodies, heads, NULL, err);
+    free(bodies);
+    free(heads);
+    free(values);
+    free(own);
+    return status;
+}
+
+strata_status strata_ps_fetch_values(const strata_ps_fit *fit, strata_rpc_client *const *servers, const strata_ps_close *close,
+                                     strata_error *err) {
+    strata_ps_pull_ask head = {.has_close = close != NULL};
+    if (close) head.close = *close;
+    struct iovec *rooms = calloc((size_t)fit->plan.n_servers, sizeof *rooms);
+    int64_t *heads = calloc((size_t)fit->plan.n_servers, sizeof *heads);
+    float *values = new_values(fit), *own = rooms ? new_server_values(fit, rooms) : NULL;
+    strata_status status = heads && values && own ? read_model(fit, values, err) /* what lies between parameters */
+                                                  : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the model");
+    const strata_rpc_ask ask = {
+        .method = STRATA_PS_GET, .head = &head, .head_bytes = sizeof head, .what = "a server's parameters and slots"};
+    if (!status) status = ask_servers(fit, servers, &ask, NULL, heads, rooms, err);
+    int64_t t = 0;
+    for (int s = 0; s < fit->plan.n_servers && !status; s++) {
+        rearrange(fit, s, rooms[s].iov_base, values, false);
+        if (heads[s] > t) t = heads[s];
+    }
+    if (!status) status = write_model(fit, values, err);
+    if (!status) fit->model->optimizer_steps = t;
+    free(rooms);
+    free(heads);
+    free(values);
+    free(own);
+    return status;
+}
+
+void strata_ps_dismiss_servers(const strata_ps_fit *fit, strata_rpc_client *const *servers, strata_status status,
+                               const char *message) {
+    const int32_t head = (int32_t)status;
+    const struct iovec body = {(char *)message, strlen(message)};
+    const strata_rpc_ask ask = {.method = STRATA_PS_OVER,
+                                .head = &head,
+                                .head_bytes = sizeof head,
+                                .body = &body,
+                                .n_body = 1,
+                                .what = "the end of the training"};
+    for (int s = 0; s < fit->plan.n_servers; s++) {
+        if (!servers[s]) continue;
+        const strata_status ignored = strata_rpc_client_call(servers[s], &ask, NULL, 5, NULL); /* it may be gone */
+        (void)ignored;
+    }
+}

@@ -1,0 +1,921 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The fit of a worker: it asks the chief for a unit (a batch, or its share of one), pulls parameters, computes gradients, and
+ * pushes them. While the device computes one unit, the parameters for the next one are pulled, where the pace allows that.
+ *
+ * A *job* is one unit on its way: its examples, the rows of sparse parameters that it uses, the parameters that were pulled
+ * for it. There are two, which take turns. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/data/batches.h"
+#include "core/run/device.h"
+#include "strategies/parameter_server/rows.h"
+#include "strategies/parameter_server/task.h"
+
+/* A batch of a unit: `own` of its `n` examples are this worker's, the first of them number `first` of the batch. */
+typedef struct batch {
+    int64_t n, first, own;
+    void *x, *y;
+    float *weights;
+} batch;
+
+typedef struct pull {
+    strata_rpc_request *request;
+    strata_rpc_answer answer;
+    struct iovec *rooms;
+    int64_t version;
+    /* What the request borrows. */
+    unsigned char *head;
+    int32_t *ids;
+    /* Where bf16 values and rows are received. */
+    unsigned char *narrow, *rows;
+} pull;
+
+typedef struct job {
+    strata_ps_unit unit;
+    /* Of the data. */
+    int64_t epoch;
+    int64_t t;
+    bool has_close;
+    strata_ps_close close;
+    /* [accumulate] */
+    batch *batches;
+    int n_batches;
+    int64_t examples, whole;
+    /* (all_size) What was pulled of dense parameters and states. */
+    float *values;
+    /* [n_sparse] Which rows of each sparse parameter it uses, and their values. */
+    strata_ps_row_set *rows;
+    /* [n_servers] */
+    pull *pulls;
+    bool pulling;
+} job;
+
+typedef struct worker {
+    strata_ps_fit *fit;
+    strata_ps_task *task;
+    strata_model *model;
+    strata_rpc_client *chief, **servers;
+    int n_servers, n_sparse;
+    int *sparse; /* [n_sparse] indices of sparse parameters */
+    strata_batches *batches;
+    int64_t batches_epoch, batches_next; /* the batch that `next` would give */
+    strata_batch_form form;
+    job jobs[2];
+    /* (dense_size) The gradients of a unit of several batches. (state_size) What is added to states. */
+    float *gradients, *states;
+    /* [n_sparse] The gradients of rows. */
+    strata_ps_row_set *sums;
+    float *unit_sums; /* (n_sums) */
+    strata_ps_next_ask report;
+    /* The learning rate of the unit that is computed. */
+    double rate;
+    /* A server could not be reached. */
+    bool lost_server;
+} worker;
+
+static strata_status no_memory(strata_error *err) {
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a worker of parameter_server");
+}
+
+/* ---- the data ---- */
+
+/* Goes to batch `index` of the epoch. */
+static strata_status seek(worker *w, int64_t epoch, int64_t index, int64_t *out_n, strata_error *err) {
+    const strata_fit_options *opts = w->fit->opts;
+    if (!w->batches || w->batches_epoch != epoch || w->batches_next > index) {
+        const strata_batches_options how = {.batch = opts->batch,
+                                            .shuffle = !opts->no_shuffle,
+                                            .seed = opts->seed,
+                                            .epoch = (uint64_t)epoch,
+                                            .first = index,
+                                            .input = w->model->input,
+                                            .n_tokens = w->model->n_tokens,
+                                            .label_size = strata_model_given_label_size(w->model, w->fit->dataset),
+                                            .n_classes = strata_model_n_classes(w->model),
+                                            .bytes = strata_model_takes_bytes(w->model)};
+        strata_batches_destroy(w->batches);
+        w->batches = NULL;
+        STRATA_TRY(strata_batches_create(w->fit->dataset, &how, &w->batches, err));
+        w->batches_epoch = epoch;
+        w->batches_next = index;
+        w->form.byte_scale = strata_batches_byte_scale(w->batches);
+    }
+    do {
+        STRATA_TRY(strata_batches_next(w->batches, out_n, err));
+        w->batches_next++;
+    } while (*out_n && w->batches_next <= index);
+    return STRATA_OK;
+}
+
+static size_t element_bytes(const worker *w) {
+    const size_t bytes = strata_model_element_bytes(w->model);
+    return w->form.byte_scale != 0 ? bytes / sizeof(float) : bytes;
+}
+
+/* Memory for the worker's own examples. */
+static strata_status reserve_batch(const worker *w, batch *b, strata_error *err) {
+    const size_t n = (size_t)(b->own ? b->own : 1);
+    void *x = realloc(b->x, n * element_bytes(w)), *y = NULL, *weights = NULL;
+    if (x) y = realloc(b->y, n * strata_model_label_bytes(w->model)), b->x = x;
+    if (y) weights = realloc(b->weights, n * sizeof *b->weights), b->y = y;
+    if (!weights) return no_memory(err);
+    b->weights = weights;
+    return STRATA_OK;
+}
+
+static strata_status read_batch(worker *w, int64_t epoch, int64_t index, int share, batch *b, strata_error *err) {
+    const int64_t n_shares = w->task->pace.n_shares;
+    STRATA_TRY(seek(w, epoch, index, &b->n, err));
+    b->first = 0;
+    b->own = b->n;
+    if (n_shares) strata_partition_rows(b->n, n_shares, share, &b->first, &b->own);
+    STRATA_TRY(reserve_batch(w, b, err));
+    if (!b->own) return STRATA_OK;
+    strata_batches_write(w->batches, b->first, b->own, b->x, b->y);
+    strata_model_convert_labels(w->model, w->fit->dataset, b->own, b->y);
+    if (!w->form.weighted) return STRATA_OK;
+    strata_batches_write_weights(w->batches, b->first, b->own, b->weights);
+    if (w->fit->opts->class_weights)
+        strata_model_weigh_classes(w->model, w->fit->opts->class_weights, b->y, b->own, b->weights);
+    return STRATA_OK;
+}
+
+/* The unit's examples. A step's last batches may be missing at the end of the data. */
+static strata_status read_unit(worker *w, job *j, strata_error *err) {
+    j->n_batches = 0;
+    j->examples = j->whole = 0;
+    for (int64_t i = 0; i < w->fit->accumulate; i++) {
+        batch *b = &j->batches[i];
+        STRATA_TRY(read_batch(w, j->epoch, j->unit.index * w->fit->accumulate + i, j->unit.share, b, err));
+        if (!b->n) break;
+        j->n_batches++;
+        j->examples += b->own;
+        j->whole += b->n;
+    }
+    if (j->n_batches) return STRATA_OK;
+    return strata_fail(err, STRATA_DATA, "fit: the data of %s end before step %lld of epoch %lld", w->task->name,
+                       (long long)j->unit.index + 1, (long long)j->epoch + 1);
+}
+
+static strata_status program_of(worker *w, const batch *b, strata_model_program **out_program, strata_error *err) {
+    return strata_model_get_program(w->model, STRATA_PROGRAM_GRADIENTS, b->own, w->form, out_program, err);
+}
+
+/* Which rows of sparse parameters the unit uses: those that its tokens name, or all where that is not known before. */
+static strata_status find_rows(worker *w, job *j, strata_error *err) {
+    for (int k = 0; k < w->n_sparse; k++) strata_ps_row_set_clear(&j->rows[k]);
+    for (int i = 0; i < j->n_batches && w->n_sparse; i++) {
+        const batch *b = &j->batches[i];
+        strata_model_program *program = NULL;
+        if (!b->own) continue;
+        STRATA_TRY(program_of(w, b, &program, err));
+        const int64_t n = b->own * strata_shape_elements(w->model->input);
+        for (int k = 0; k < w->n_sparse; k++) {
+            strata_ps_row_set *rows = &j->rows[k];
+            const bool known = program->layout.sparse[k].of_input;
+            const int32_t *tokens = b->x;
+            for (int64_t e = 0; e < n && known; e++)
+                if (tokens[e] >= 0 && tokens[e] < rows->n_rows) strata_ps_row_set_add(rows, tokens[e]);
+            for (int32_t row = 0; row < rows->n_rows && !known; row++) strata_ps_row_set_add(rows, row);
+        }
+    }
+    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(strata_ps_row_set_reserve(&j->rows[k], j->rows[k].n, err));
+    return STRATA_OK;
+}
+
+/* ---- pulls ---- */
+
+static int sparse_index(const worker *w, int parameter) {
+    int k = 0;
+    while (k < w->n_sparse && w->sparse[k] != parameter) k++;
+    return k;
+}
+
+/* The set's rows that a table has, as the table counts them; returns how many. */
+static int64_t rows_of_table(const strata_ps_row_set *set, const strata_ps_shard *table, int32_t *out_ids) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < set->n; i++) {
+        const int64_t row = set->ids[i] - table->first_row;
+        if (row >= 0 && row < table->n_rows) out_ids[n++] = (int32_t)row;
+    }
+    return n;
+}
+
+/* Elements of the rows that a server is asked for; fills the head's counts and the ids. */
+static strata_status prepare_pull(worker *w, job *j, int server, size_t *out_head_bytes, int64_t *out_ids,
+                                  int64_t *out_elements, strata_error *err) {
+    const strata_ps_plan *plan = &w->fit->plan;
+    const struct strata_ps_sizes *sizes = &plan->sizes[server];
+    const strata_ps_shard *tables = plan->shards + plan->begins[server] + sizes->n_dense;
+    const strata_ps_pull_ask ask = {.has_close = j->has_close, .close = j->close};
+    pull *p = &j->pulls[server];
+    int64_t most = 0;
+    for (int k = 0; k < sizes->n_tables; k++) most += j->rows[sparse_index(w, tables[k].parameter)].n;
+    unsigned char *head = realloc(p->head, sizeof ask + (size_t)sizes->n_tables * sizeof(int64_t));
+    if (head) p->head = head;
+    int32_t *ids = head ? realloc(p->ids, (size_t)(most + 1) * sizeof *ids) : NULL;
+    if (!ids) return no_memory(err);
+    p->ids = ids;
+    memcpy(head, &ask, sizeof ask);
+    *out_ids = *out_elements = 0;
+    for (int k = 0; k < sizes->n_tables; k++) {
+        const int64_t n = rows_of_table(&j->rows[sparse_index(w, tables[k].parameter)], &tables[k], ids + *out_ids);
+        memcpy(head + sizeof ask + (size_t)k * sizeof n, &n, sizeof n);
+        *out_ids += n;
+        *out_elements += n * tables[k].row;
+    }
+    *out_head_bytes = sizeof ask + (size_t)sizes->n_tables * sizeof(int64_t);
+    return STRATA_OK;
+}
+
+/* Where a server's reply goes: f32 values to their place at once, bf16 to memory of their own. */
+static strata_status prepare_rooms(worker *w, job *j, int server, int64_t row_elements, int *out_n, strata_error *err) {
+    const strata_ps_plan *plan = &w->fit->plan;
+    const struct strata_ps_sizes *sizes = &plan->sizes[server];
+    const strata_ps_shard *shards = plan->shards + plan->begins[server];
+    const int n_shards = plan->begins[server + 1] - plan->begins[server];
+    const strata_dtype wire = w->task->wire;
+    pull *p = &j->pulls[server];
+    int n = 0;
+    if (!p->rooms) p->rooms = calloc((size_t)n_shards + 3, sizeof *p->rooms);
+    unsigned char *rows = realloc(p->rows, (size_t)row_elements * strata_dtype_bytes(wire) + 4);
+    if (rows) p->rows = rows;
+    if (wire != STRATA_DTYPE_F32 && !p->narrow) p->narrow = malloc(strata_ps_wire_bytes(wire, sizes->dense) + 4);
+    if (!p->rooms || !rows || (wire != STRATA_DTYPE_F32 && !p->narrow)) return no_memory(err);
+    for (int i = 0; i < sizes->n_dense && wire == STRATA_DTYPE_F32; i++)
+        p->rooms[n++] = (struct iovec){j->values + shards[i].first, (size_t)shards[i].n * sizeof(float)};
+    if (wire != STRATA_DTYPE_F32) p->rooms[n++] = (struct iovec){p->narrow, strata_ps_wire_bytes(wire, sizes->dense)};
+    if (sizes->states)
+        p->rooms[n++] = (struct iovec){j->values + shards[n_shards - 1].first, (size_t)sizes->states * sizeof(float)};
+    p->rooms[n++] = (struct iovec){rows, (size_t)row_elements * strata_dtype_bytes(wire)};
+    *out_n = n;
+    return STRATA_OK;
+}
+
+static strata_status start_pull(worker *w, job *j, strata_error *err) {
+    j->pulling = true;
+    for (int s = 0; s < w->n_servers; s++) {
+        pull *p = &j->pulls[s];
+        size_t head_bytes = 0;
+        int64_t n_ids = 0, elements = 0;
+        int n_rooms = 0;
+        STRATA_TRY(prepare_pull(w, j, s, &head_bytes, &n_ids, &elements, err));
+        STRATA_TRY(prepare_rooms(w, j, s, elements, &n_rooms, err));
+        const struct iovec body = {p->ids, (size_t)n_ids * sizeof *p->ids};
+        const strata_rpc_ask ask = {.method = STRATA_PS_PULL,
+                                    .head = p->head,
+                                    .head_bytes = head_bytes,
+                                    .body = &body,
+                                    .n_body = 1,
+                                    .what = "a pull of parameters"};
+        p->answer =
+            (strata_rpc_answer){.head = &p->version, .head_bytes = sizeof p->version, .body = p->rooms, .n_body = n_rooms};
+        STRATA_TRY(strata_rpc_client_start(w->servers[s], &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err));
+    }
+    return STRATA_OK;
+}
+
+/* Values that came as bf16 become f32, in the place where f32 would have come. */
+static void widen_values(worker *w, job *j, int server) {
+    const strata_ps_plan *plan = &w->fit->plan;
+    const strata_ps_shard *shards = plan->shards + plan->begins[server];
+    const unsigned char *from = j->pulls[server].narrow;
+    for (int i = 0; i < plan->sizes[server].n_dense && w->task->wire != STRATA_DTYPE_F32; i++) {
+        strata_ps_widen(w->task->wire, from, shards[i].n, j->values + shards[i].first);
+        from += (size_t)shards[i].n * strata_dtype_bytes(w->task->wire);
+    }
+}
+
+/* The rows that came, to their place in the set. */
+static void place_rows(worker *w, job *j, int server) {
+    const strata_ps_plan *plan = &w->fit->plan;
+    const struct strata_ps_sizes *sizes = &plan->sizes[server];
+    const strata_ps_shard *tables = plan->shards + plan->begins[server] + sizes->n_dense;
+    const unsigned char *from = j->pulls[server].rows;
+    for (int k = 0; k < sizes->n_tables; k++) {
+        const strata_ps_row_set *set = &j->rows[sparse_index(w, tables[k].parameter)];
+        for (int64_t i = 0; i < set->n; i++) {
+            const int64_t row = set->ids[i] - tables[k].first_row;
+            if (row < 0 || row >= tables[k].n_rows) continue;
+            strata_ps_widen(w->task->wire, from, set->row, set->values + i * set->row);
+            from += (size_t)set->row * strata_dtype_bytes(w->task->wire);
+        }
+    }
+}
+
+static strata_status finish_pull(worker *w, job *j, strata_error *err) {
+    strata_status status = STRATA_OK;
+    j->pulling = false;
+    for (int s = 0; s < w->n_servers; s++) {
+        pull *p = &j->pulls[s];
+        if (!p->request) continue;
+        const strata_status one = strata_rpc_request_wait(p->request, status ? NULL : err);
+        p->request = NULL;
+        if (!status) status = one;
+        size_t bytes = 0;
+        for (int i = 0; i < p->answer.n_body; i++) bytes += p->rooms[i].iov_len;
+        if (!status && (p->answer.body_bytes != bytes || p->answer.head_bytes != sizeof p->version))
+            status = strata_fail(err, STRATA_INTERNAL, "parameter_server: ps:%d sent %zu bytes; its shards have %zu", s,
+                                 p->answer.body_bytes, bytes);
+        if (status) continue;
+        widen_values(w, j, s);
+        place_rows(w, j, s);
+    }
+    return status;
+}
+
+/* ---- computing ---- */
+
+static strata_status set_range(strata_variable *variable, int64_t first, const float *values, int64_t n, strata_error *err) {
+    const strata_array part = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(n), (float *)values); /* only read */
+    return n ? strata_variable_set_range(variable, first * (int64_t)sizeof(float), &part, err) : STRATA_OK;
+}
+
+/* Rows that lie one behind the other in the table and in the set are written together. */
+static strata_status upload_rows(const worker *w, const strata_parameter_spec *p, const strata_ps_row_set *set,
+                                 strata_error *err) {
+    const strata_parameter_part *part = &w->model->parameters.parts[p->first_part];
+    const strata_model_block *block = &w->model->replicas[0].blocks[part->block];
+    const int64_t begin = p->offset - w->model->parameters.blocks[part->block].begin;
+    for (int64_t i = 0, first = 0; i < set->n; i++) {
+        if (i + 1 < set->n && set->ids[i + 1] == set->ids[i] + 1) continue;
+        STRATA_TRY(set_range(block->flat, begin + set->ids[first] * set->row, set->values + first * set->row,
+                             (i + 1 - first) * set->row, err));
+        first = i + 1;
+    }
+    return STRATA_OK;
+}
+
+static strata_status upload(const worker *w, const job *j, strata_error *err) {
+    const strata_parameter_set *set = &w->model->parameters;
+    const strata_model_replica *own = &w->model->replicas[0];
+    for (int k = 0; k < set->n_blocks; k++) {
+        const strata_parameter_block *at = &set->blocks[k];
+        STRATA_TRY(set_range(own->blocks[k].flat, 0, j->values + at->begin, at->dense_end - at->begin, err));
+    }
+    if (own->state) STRATA_TRY(set_range(own->state, 0, j->values + set->flat_size, set->state_size, err));
+    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(upload_rows(w, &set->items[w->sparse[k]], &j->rows[k], err));
+    return STRATA_OK;
+}
+
+static double scale_of(const worker *w) {
+    return w->model->scale.value > 0 ? w->model->scale.value : 1;
+}
+
+static void fill_inputs(worker *w, const job *j, const batch *b, int64_t row, const strata_model_program *program, int slot) {
+    const strata_program_part *part = &program->parts[0];
+    strata_executable *exe = part->executable;
+    float words[STRATA_STEP_WORDS];
+    const uint64_t seeds[] = {w->model->seed, (uint64_t)(j->t + j->unit.index + 1), (uint64_t)(row + b->first), 0};
+    strata_optimizer_step(w->model->optimizer_kind, &w->model->optimizer, j->t + j->unit.index + 1, words);
+    w->rate = (double)words[STRATA_STEP_PLAIN_RATE];
+    words[STRATA_STEP_SHARE] = (float)(scale_of(w) * (double)b->own / (double)j->whole);
+    words[STRATA_STEP_SCALE] = 1;
+    if (part->step >= 0) memcpy(strata_executable_input(exe, slot, part->step), words, sizeof words);
+    memcpy(strata_executable_input(exe, slot, part->x), b->x, (size_t)b->own * element_bytes(w));
+    memcpy(strata_executable_input(exe, slot, part->y), b->y, (size_t)b->own * strata_model_label_bytes(w->model));
+    float *weights = strata_executable_input(exe, slot, part->weights);
+    for (int64_t i = 0; i < b->own; i++) weights[i] = (float)scale_of(w) / (float)j->whole;
+    if (part->example_weights >= 0)
+        memcpy(strata_executable_input(exe, slot, part->example_weights), b->weights, (size_t)b->own * sizeof *b->weights);
+    if (part->rng >= 0) memcpy(strata_executable_input(exe, slot, part->rng), seeds, sizeof seeds);
+}
+
+static void add(float *sum, const float *values, int64_t n) {
+    for (int64_t i = 0; i < n; i++) sum[i] += values[i];
+}
+
+/* Adds a batch's outputs to what the unit has so far. */
+static strata_status take_outputs(worker *w, const strata_model_program *program, int slot, strata_error *err) {
+    const strata_parameter_set *set = &w->model->parameters;
+    const strata_executable *exe = program->parts[0].executable;
+    add(w->unit_sums, strata_executable_output(exe, slot, 0), w->model->metrics.n_sums);
+    for (int k = 0; k < set->n_blocks; k++) {
+        const strata_parameter_block *at = &set->blocks[k];
+        add(w->gradients + at->begin, strata_executable_output(exe, slot, 1 + k), at->dense_end - at->begin);
+    }
+    if (set->state_size) add(w->states, strata_executable_output(exe, slot, 1 + set->n_blocks), set->state_size);
+    for (int k = 0; k < w->n_sparse; k++) {
+        const struct strata_sparse_gradient *from = &program->layout.sparse[k];
+        const int32_t *ids = strata_executable_output(exe, slot, from->ids);
+        const float *rows = (const float *)strata_executable_output(exe, slot, 1 + from->block) + from->place;
+        strata_ps_row_set *sums = &w->sums[k];
+        STRATA_TRY(
+            strata_ps_row_set_reserve(sums, sums->n + from->n_ids < sums->n_rows ? sums->n + from->n_ids : sums->n_rows, err));
+        for (int64_t i = 0; i < from->n_ids; i++) {
+            if (ids[i] < 0) continue;
+            const int64_t before = sums->n, place = strata_ps_row_set_add(sums, ids[i]);
+            if (sums->n > before)
+                memcpy(sums->values + place * sums->row, rows + i * sums->row, (size_t)sums->row * sizeof *rows);
+            else
+                add(sums->values + place * sums->row, rows + i * sums->row, sums->row);
+        }
+    }
+    return STRATA_OK;
+}
+
+static void clear_sums(worker *w) {
+    const strata_parameter_set *set = &w->model->parameters;
+    memset(w->unit_sums, 0, (size_t)w->model->metrics.n_sums * sizeof *w->unit_sums);
+    memset(w->gradients, 0, (size_t)set->dense_size * sizeof *w->gradients);
+    memset(w->states, 0, (size_t)set->state_size * sizeof *w->states);
+    for (int k = 0; k < w->n_sparse; k++) strata_ps_row_set_clear(&w->sums[k]);
+}
+
+/* Batch number i of the unit is submitted. */
+static strata_status submit(worker *w, const job *j, int i, strata_model_program **out_program, int *out_slot,
+                            strata_error *err) {
+    const batch *b = &j->batches[i];
+    int64_t row = 0;
+    for (int k = 0; k < i; k++) row += j->batches[k].n;
+    STRATA_TRY(program_of(w, b, out_program, err));
+    STRATA_TRY(strata_group_acquire((*out_program)->group, out_slot, err));
+    fill_inputs(w, j, b, row, *out_program, *out_slot);
+    STRATA_TRY(strata_group_start((*out_program)->group, *out_slot, j->t + j->unit.index, err));
+    return strata_group_finish((*out_program)->group, *out_slot, NULL, err);
+}
+
+/* ---- gradients ---- */
+
+static bool all_finite(const float *values, int64_t n) {
+    uint32_t wrong = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        wrong |= (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return !wrong;
+}
+
+/* The first tensor of the unit that is not finite, in the order of the loss and then the parameters; NULL: all are finite. */
+static const char *first_not_finite(const worker *w) {
+    const strata_parameter_set *set = &w->model->parameters;
+    if (!isfinite(w->unit_sums[0])) return "the loss";
+    for (int i = 0; i < set->n; i++) {
+        const strata_parameter_spec *p = &set->items[i];
+        if (p->state) continue;
+        const strata_ps_row_set *rows = p->sparse ? &w->sums[sparse_index(w, i)] : NULL;
+        const float *values = rows ? rows->values : w->gradients + p->offset;
+        if (!all_finite(values, rows ? rows->n * rows->row : strata_shape_elements(p->shape))) return p->name;
+    }
+    return all_finite(w->states, set->state_size) ? NULL : "the states";
+}
+
+static void multiply(worker *w, double factor) {
+    const float by = (float)factor;
+    for (int64_t i = 0; i < w->model->parameters.dense_size; i++) w->gradients[i] *= by;
+    for (int k = 0; k < w->n_sparse; k++)
+        for (int64_t i = 0; i < w->sums[k].n * w->sums[k].row; i++) w->sums[k].values[i] *= by;
+}
+
+/* Clipping by the norm of all gradients, which only the worker has together. */
+static void clip_all(worker *w) {
+    double square = 0;
+    if (!(w->model->optimizer.clip_global_norm > 0)) return;
+    for (int64_t i = 0; i < w->model->parameters.dense_size; i++) square += (double)w->gradients[i] * (double)w->gradients[i];
+    for (int k = 0; k < w->n_sparse; k++)
+        for (int64_t i = 0; i < w->sums[k].n * w->sums[k].row; i++)
+            square += (double)w->sums[k].values[i] * (double)w->sums[k].values[i];
+    const double norm = sqrt(square), most = w->model->optimizer.clip_global_norm;
+    if (norm > most) multiply(w, most / norm);
+}
+
+/* Undoes the scale of f16, which follows what the gradients are as in fit. */
+static void follow_scale(worker *w, bool finite) {
+    enum { STEPS_BETWEEN_SCALES = 2000, LARGEST = 16777216 };
+    strata_model *model = w->model;
+    if (!(model->scale.value > 0)) return;
+    if (finite) {
+        multiply(w, 1 / model->scale.value);
+        if (++model->scale.steps < STEPS_BETWEEN_SCALES || model->scale.value >= LARGEST) return;
+    }
+    model->scale.value *= finite ? 2 : 0.5;
+    model->scale.steps = 0;
+}
+
+/* ---- pushes ---- */
+
+typedef struct push {
+    strata_rpc_request *request;
+    strata_rpc_answer answer;
+    int64_t staleness;
+    unsigned char *head;
+    struct iovec *pieces;
+    int32_t *ids;
+    unsigned char *narrow;
+} push;
+
+static void push_finish(push *p) {
+    free(p->head);
+    free(p->pieces);
+    free(p->ids);
+    free(p->narrow);
+}
+
+/* The gradients of a server's shards: f32 from where they are, bf16 from memory of their own. */
+static strata_status prepare_push(worker *w, const job *j, int server, push *p, size_t *out_head_bytes, int *out_n,
+                                  strata_error *err) {
+    const strata_ps_plan *plan = &w->fit->plan;
+    const struct strata_ps_sizes *sizes = &plan->sizes[server];
+    const strata_ps_shard *shards = plan->shards + plan->begins[server], *tables = shards + sizes->n_dense;
+    const int n_shards = plan->begins[server + 1] - plan->begins[server];
+    const strata_dtype wire = w->task->wire;
+    const size_t each = strata_dtype_bytes(wire);
+    int64_t most = 0, n_ids = 0, elements = 0;
+    for (int k = 0; k < sizes->n_tables; k++) {
+        const strata_ps_row_set *set = &w->sums[sparse_index(w, tables[k].parameter)];
+        most += set->n;
+        elements += set->n * set->row;
+    }
+    const size_t dense = strata_ps_wire_bytes(wire, sizes->dense), narrow = wire == STRATA_DTYPE_F32 ? 0 : dense;
+    const strata_ps_push_ask ask = {.unit = j->unit, .version = j->pulls[server].version};
+    *out_head_bytes = sizeof ask + (size_t)sizes->n_tables * sizeof(int64_t);
+    p->head = calloc(1, *out_head_bytes);
+    p->pieces = calloc((size_t)n_shards + 4, sizeof *p->pieces);
+    p->ids = malloc((size_t)(most + 1) * sizeof *p->ids);
+    p->narrow = calloc(1, narrow + (size_t)elements * each + 4);
+    if (!p->head || !p->pieces || !p->ids || !p->narrow) return no_memory(err);
+    memcpy(p->head, &ask, sizeof ask);
+    int n = 0;
+    unsigned char *at = p->narrow;
+    for (int i = 0; i < sizes->n_dense; i++) {
+        const float *values = w->gradients + shards[i].first;
+        if (!narrow) {
+            p->pieces[n++] = (struct iovec){(void *)values, (size_t)shards[i].n * sizeof *values}; /* only read */
+        } else {
+            strata_ps_narrow(wire, values, shards[i].n, at);
+            at += (size_t)shards[i].n * each;
+        }
+    }
+    if (narrow) p->pieces[n++] = (struct iovec){p->narrow, narrow};
+    if (sizes->states) p->pieces[n++] = (struct iovec){w->states, (size_t)sizes->states * sizeof *w->states};
+    at = p->narrow + narrow;
+    unsigned char *rows = at;
+    for (int k = 0; k < sizes->n_tables; k++) {
+        const strata_ps_row_set *set = &w->sums[sparse_index(w, tables[k].parameter)];
+        int64_t count = 0;
+        for (int64_t i = 0; i < set->n; i++) {
+            const int64_t row = set->ids[i] - tables[k].first_row;
+            if (row < 0 || row >= tables[k].n_rows) continue;
+            p->ids[n_ids + count++] = (int32_t)row;
+            strata_ps_narrow(wire, set->values + i * set->row, set->row, at);
+            at += (size_t)set->row * each;
+        }
+        memcpy(p->head + sizeof ask + (size_t)k * sizeof count, &count, sizeof count);
+        n_ids += count;
+    }
+    if (n_ids) p->pieces[n++] = (struct iovec){p->ids, (size_t)n_ids * sizeof *p->ids};
+    if (n_ids) p->pieces[n++] = (struct iovec){rows, (size_t)(at - rows)};
+    *out_n = n;
+    return STRATA_OK;
+}
+
+static strata_status push_all(worker *w, const job *j, strata_error *err) {
+    strata_status status = STRATA_OK;
+    push *pushes = calloc((size_t)w->n_servers, sizeof *pushes);
+    if (!pushes) return no_memory(err);
+    for (int s = 0; s < w->n_servers && !status; s++) {
+        push *p = &pushes[s];
+        size_t head_bytes = 0;
+        int n = 0;
+        status = prepare_push(w, j, s, p, &head_bytes, &n, err);
+        const strata_rpc_ask ask = {.method = STRATA_PS_PUSH,
+                                    .head = p->head,
+                                    .head_bytes = head_bytes,
+                                    .body = p->pieces,
+                                    .n_body = n,
+                                    .what = "a push of gradients"};
+        p->answer = (strata_rpc_answer){.head = &p->staleness, .head_bytes = sizeof p->staleness};
+        if (!status)
+            status = strata_rpc_client_start(w->servers[s], &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err);
+    }
+    for (int s = 0; s < w->n_servers; s++) {
+        push *p = &pushes[s];
+        const strata_status one = p->request ? strata_rpc_request_wait(p->request, status ? NULL : err) : STRATA_OK;
+        if (!status) status = one;
+        if (!status && p->staleness >= 0 && !w->task->pace.n_shares) {
+            w->report.n_staleness++;
+            w->report.staleness_sum += p->staleness;
+            if (p->staleness > w->report.staleness_max) w->report.staleness_max = p->staleness;
+        }
+        push_finish(p);
+    }
+    free(pushes);
+    return status;
+}
+
+/* ---- the loop ---- */
+
+/* Notes when it is a server that was lost. */
+static strata_status of_server(worker *w, strata_status status) {
+    w->lost_server |= status == STRATA_PEER_LOST;
+    return status;
+}
+
+/* Reports the unit that was finished last, if any, and asks for another. Examples and rows of a unit that is granted are read,
+ * and its pull is started. */
+static strata_status ask_chief(worker *w, bool waits, job *j, int32_t *out_grant, strata_error *err) {
+    strata_ps_next_reply reply = {0};
+    const struct iovec body = {w->unit_sums, (size_t)w->model->metrics.n_sums * sizeof *w->unit_sums};
+    w->report.waits = waits;
+    const strata_rpc_ask ask = {.method = STRATA_PS_NEXT,
+                                .head = &w->report,
+                                .head_bytes = sizeof w->report,
+                                .body = &body,
+                                .n_body = 1,
+                                .what = "the next batch"};
+    strata_rpc_answer answer = {.head = &reply, .head_bytes = sizeof reply};
+    STRATA_TRY(strata_rpc_client_call(w->chief, &ask, &answer, STRATA_PS_CALL_SECONDS, err));
+    w->report = (strata_ps_next_ask){.unit.index = -1};
+    *out_grant = reply.grant;
+    if (reply.grant != STRATA_PS_GRANTED) return STRATA_OK;
+    j->unit = reply.unit;
+    j->epoch = reply.epoch;
+    j->t = reply.t;
+    j->has_close = reply.has_close;
+    j->close = reply.close;
+    STRATA_TRY(read_unit(w, j, err));
+    STRATA_TRY(find_rows(w, j, err));
+    return of_server(w, start_pull(w, j, err));
+}
+
+/* Computes the unit's gradients. While the device is at its first batch, `ahead` may become the next unit. */
+static strata_status compute(worker *w, job *j, job *ahead, int32_t *out_grant, strata_error *err) {
+    *out_grant = STRATA_PS_WAIT;
+    STRATA_TRY(upload(w, j, err));
+    bool asked = w->task->pace.n_shares > 0; /* a synchronous step needs the parameters of the one before */
+    bool cleared = false;
+    for (int i = 0; i < j->n_batches; i++) {
+        strata_model_program *program = NULL;
+        int slot = 0;
+        if (!j->batches[i].own) continue;
+        STRATA_TRY(submit(w, j, i, &program, &slot, err));
+        if (!asked) {
+            STRATA_TRY(ask_chief(w, false, ahead, out_grant, err));
+            asked = true;
+        }
+        STRATA_TRY(strata_group_wait(program->group, slot, err));
+        if (!cleared) clear_sums(w); /* the report of the unit before is sent by now */
+        cleared = true;
+        STRATA_TRY(take_outputs(w, program, slot, err));
+    }
+    if (!cleared) clear_sums(w);
+    return STRATA_OK;
+}
+
+static strata_status do_unit(worker *w, job *j, job *ahead, int32_t *out_grant, strata_error *err) {
+    const double began = strata_ps_seconds();
+    STRATA_TRY(of_server(w, finish_pull(w, j, err)));
+    STRATA_TRY(compute(w, j, ahead, out_grant, err));
+    const char *wrong = first_not_finite(w);
+    const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
+    follow_scale(w, !wrong);
+    for (int64_t i = 0; i < w->model->parameters.state_size && j->n_batches > 1; i++) w->states[i] /= (float)j->n_batches;
+    if (!wrong) clip_all(w);
+    if (!wrong && j->examples) STRATA_TRY(of_server(w, push_all(w, j, err)));
+    w->report.unit = j->unit;
+    w->report.rate = w->rate;
+    w->report.examples = j->examples;
+    w->report.whole = j->whole;
+    w->report.overflow = overflow;
+    w->report.refused = wrong && !overflow;
+    snprintf(w->report.what, sizeof w->report.what, "%s", wrong ? wrong : "");
+    w->report.seconds = strata_ps_seconds() - began;
+    return STRATA_OK;
+}
+
+/* Waits for what is under way without looking at it. */
+static void drop_pulls(const worker *w, const job *j) {
+    for (int s = 0; s < w->n_servers; s++) {
+        pull *p = &j->pulls[s];
+        const strata_status ignored = p->request ? strata_rpc_request_wait(p->request, NULL) : STRATA_OK;
+        (void)ignored;
+        p->request = NULL;
+    }
+}
+
+/* Gives back what this worker has leased, as a server could not be reached: the chief finds out what has become of it. */
+static void give_back(worker *w, const char *why) {
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    drop_pulls(w, &w->jobs[0]);
+    drop_pulls(w, &w->jobs[1]);
+    w->lost_server = false;
+    w->report = (strata_ps_next_ask){.unit.index = -1, .gives_back = true};
+    snprintf(w->report.what, sizeof w->report.what, "%.*s", (int)sizeof w->report.what - 1, why);
+    nanosleep(&pause, NULL);
+}
+
+static strata_status train(worker *w, strata_error *err) {
+    int current = 0;
+    int32_t grant = STRATA_PS_WAIT;
+    for (;;) {
+        job *j = &w->jobs[current], *ahead = &w->jobs[1 - current];
+        strata_error own = {0};
+        strata_status status = STRATA_OK;
+        while (grant != STRATA_PS_GRANTED && !status) {
+            status = ask_chief(w, true, j, &grant, &own);
+            if (grant == STRATA_PS_TRAINING_OVER) return STRATA_OK;
+        }
+        if (!status) status = do_unit(w, j, ahead, &grant, &own);
+        if (status && !w->lost_server) return strata_fail(err, status, "%s", own.message);
+        if (status) {
+            give_back(w, own.message);
+            grant = STRATA_PS_WAIT;
+        } else if (grant == STRATA_PS_GRANTED) {
+            current = 1 - current;
+        }
+    }
+}
+
+/* The model gets the parameters that the training ended with. */
+static strata_status take_last(worker *w, strata_error *err) {
+    job *j = &w->jobs[0];
+    for (int k = 0; k < w->n_sparse; k++) {
+        strata_ps_row_set_clear(&j->rows[k]);
+        for (int32_t row = 0; row < j->rows[k].n_rows; row++) strata_ps_row_set_add(&j->rows[k], row);
+        STRATA_TRY(strata_ps_row_set_reserve(&j->rows[k], j->rows[k].n, err));
+    }
+    j->has_close = false;
+    STRATA_TRY(start_pull(w, j, err));
+    STRATA_TRY(finish_pull(w, j, err));
+    return upload(w, j, err);
+}
+
+/* ---- the whole ---- */
+
+static strata_status make_job(const worker *w, job *j, strata_error *err) {
+    j->batches = calloc((size_t)w->fit->accumulate, sizeof *j->batches);
+    j->values = calloc((size_t)strata_model_all_size(w->model) + 1, sizeof *j->values);
+    j->rows = calloc((size_t)w->n_sparse + 1, sizeof *j->rows);
+    j->pulls = calloc((size_t)w->n_servers, sizeof *j->pulls);
+    if (!j->batches || !j->values || !j->rows || !j->pulls) return no_memory(err);
+    for (int k = 0; k < w->n_sparse; k++)
+        STRATA_TRY(strata_ps_row_set_make(&j->rows[k], &w->model->parameters.items[w->sparse[k]], err));
+    return STRATA_OK;
+}
+
+static strata_status make(worker *w, strata_error *err) {
+    const strata_parameter_set *set = &w->model->parameters;
+    w->servers = calloc((size_t)w->n_servers, sizeof(*w->servers));
+    w->sparse = calloc((size_t)set->n + 1, sizeof *w->sparse);
+    w->gradients = calloc((size_t)set->dense_size + 1, sizeof *w->gradients);
+    w->states = calloc((size_t)set->state_size + 1, sizeof *w->states);
+    w->unit_sums = calloc((size_t)w->model->metrics.n_sums + 1, sizeof *w->unit_sums);
+    if (!w->servers || !w->sparse || !w->gradients || !w->states || !w->unit_sums) return no_memory(err);
+    for (int i = 0; i < set->n; i++)
+        if (set->items[i].sparse) w->sparse[w->n_sparse++] = i;
+    w->sums = calloc((size_t)w->n_sparse + 1, sizeof *w->sums);
+    if (!w->sums) return no_memory(err);
+    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(strata_ps_row_set_make(&w->sums[k], &set->items[w->sparse[k]], err));
+    STRATA_TRY(make_job(w, &w->jobs[0], err));
+    return make_job(w, &w->jobs[1], err);
+}
+
+static void finish_job(const worker *w, job *j) {
+    if (j->pulls) drop_pulls(w, j);
+    for (int s = 0; s < w->n_servers && j->pulls; s++) {
+        pull *p = &j->pulls[s];
+        free(p->rooms);
+        free(p->head);
+        free(p->ids);
+        free(p->narrow);
+        free(p->rows);
+    }
+    for (int64_t i = 0; i < w->fit->accumulate && j->batches; i++) {
+        free(j->batches[i].x);
+        free(j->batches[i].y);
+        free(j->batches[i].weights);
+    }
+    for (int k = 0; k < w->n_sparse && j->rows; k++) strata_ps_row_set_finish(&j->rows[k]);
+    free(j->batches);
+    free(j->values);
+    free(j->rows);
+    free(j->pulls);
+}
+
+static void finish(worker *w) {
+    finish_job(w, &w->jobs[0]);
+    finish_job(w, &w->jobs[1]);
+    for (int s = 0; s < w->n_servers && w->servers; s++) strata_rpc_client_destroy(w->servers[s]);
+    strata_rpc_client_destroy(w->chief);
+    for (int k = 0; k < w->n_sparse && w->sums; k++) strata_ps_row_set_finish(&w->sums[k]);
+    strata_batches_destroy(w->batches);
+    free(w->servers);
+    free(w->sparse);
+    free(w->gradients);
+    free(w->states);
+    free(w->sums);
+    free(w->unit_sums);
+}
+
+static strata_status meet_servers(worker *w, strata_error *err) {
+    for (int s = 0; s < w->n_servers; s++) {
+        STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_PS, s, &w->servers[s], err));
+        STRATA_TRY(strata_ps_say_hello(w->fit, w->servers[s], w->task->connect_seconds, err));
+    }
+    return STRATA_OK;
+}
+
+static strata_status meet(worker *w, strata_error *err) {
+    STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, &w->chief, err));
+    STRATA_TRY(strata_ps_say_hello(w->fit, w->chief, 2 * w->task->connect_seconds, err));
+    return meet_servers(w, err);
+}
+
+/* The chief learns why this worker ends. */
+static void say_failure(const worker *w, strata_status status, const char *message) {
+    const int32_t head = (int32_t)status;
+    const struct iovec body = {(char *)message, strlen(message)};
+    const strata_rpc_ask ask = {
+        .method = STRATA_PS_FAIL, .head = &head, .head_bytes = sizeof head, .body = &body, .n_body = 1, .what = "a failure"};
+    const strata_status ignored = strata_rpc_client_call(w->chief, &ask, NULL, 5, NULL); /* it may be the chief that failed */
+    (void)ignored;
+}
+
+strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err) {
+    worker w = {.fit = fit,
+                .task = fit->task,
+                .model = fit->model,
+                .n_servers = fit->plan.n_servers,
+                .form = {.weighted = fit->opts->class_weights || strata_dataset_has_weights(fit->dataset)},
+                .report = {.unit.index = -1}};
+    strata_error own = {0};
+    strata_status status = make(&w, &own);
+    if (!status) status = meet(&w, &own);
+    if (!status) status = train(&w, &own);
+    if (!status) status = take_last(&w, &own);
+    if (status && w.chief) say_failure(&w, status, own.message);
+    finish(&w);
+    return status ? strata_fail(err, status, "%s", own.message) : STRATA_OK;
+}
+
+/* ---- steps of closures ---- */
+
+struct strata_ps_stepper {
+    worker worker;
+};
+
+strata_status strata_ps_stepper_create(strata_ps_fit *fit, strata_ps_stepper **out_stepper, strata_error *err) {
+    strata_ps_stepper *s = calloc(1, sizeof *s);
+    *out_stepper = NULL;
+    if (!s) return no_memory(err);
+    s->worker = (worker){.fit = fit, .task = fit->task, .model = fit->model, .n_servers = fit->plan.n_servers};
+    strata_status status = make(&s->worker, err);
+    if (!status) status = meet_servers(&s->worker, err);
+    if (status)
+        strata_ps_stepper_destroy(s);
+    else
+        *out_stepper = s;
+    return status;
+}
+
+void strata_ps_stepper_destroy(strata_ps_stepper *s) {
+    if (!s) return;
+    finish(&s->worker);
+    free(s);
+}
+
+/* The gradients of the job's one batch, from parameters that are pulled for it. */
+static strata_status compute_once(worker *w, job *j, strata_error *err) {
+    strata_model_program *program = NULL;
+    int slot = 0;
+    STRATA_TRY(find_rows(w, j, err));
+    const strata_status started = start_pull(w, j, err);
+    const strata_status pulled = finish_pull(w, j, started ? NULL : err); /* also what was started before it failed */
+    if (started || pulled) return started ? started : pulled;
+    STRATA_TRY(upload(w, j, err));
+    clear_sums(w);
+    STRATA_TRY(submit(w, j, 0, &program, &slot, err));
+    STRATA_TRY(strata_group_wait(program->group, slot, err));
+    return take_outputs(w, program, slot, err);
+}
+
+strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const void *x, const void *y, int64_t n,
+                                     double *out_loss, strata_error *err) {
+    worker *w = &s->worker;
+    job *j = &w->jobs[0];
+    batch *b = &j->batches[0];
+    b->n = b->own = n;
+    STRATA_TRY(reserve_batch(w, b, err));
+    memcpy(b->x, x, (size_t)n * element_bytes(w));
+    memcpy(b->y, y, (size_t)n * strata_model_label_bytes(w->model));
+    j->unit = (strata_ps_unit){.index = number};
+    j->n_batches = 1;
+    j->examples = j->whole = n;
+    STRATA_TRY(compute_once(w, j, err));
+    const char *wrong = first_not_finite(w);
+    const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
+    if (out_loss) *out_loss = (double)w->unit_sums[0] / (double)n;
+    follow_scale(w, !wrong);
+    if (overflow) return STRATA_OK; /* as in fit: the next step has a smaller scale */
+    if (wrong)
+        return strata_fail(err, STRATA_DATA, "%s: %s of step %lld is not finite; the gradients were not pushed", w->task->name,
+                           wrong, (long long)number);
+    clip_all(w);
+    return push_all(w, j, err);
+}

@@ -1,0 +1,49 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The programs that train with parameter servers, each task a process of this host: a loop of one's own with a coordinator, and
+# model.fit.
+. "$(dirname "$0")/support.sh"
+
+# Five ports that nobody listens on.
+ports() {
+    python3 - <<'END'
+import socket
+sockets = [socket.socket() for _ in range(5)]
+for s in sockets:
+    s.bind(("127.0.0.1", 0))
+print(*(s.getsockname()[1] for s in sockets))
+END
+}
+
+# run PROGRAM ARGUMENT...: all tasks; the chief's output is in $work/out, the others' errors in $work/err.
+run() {
+    # shellcheck disable=SC2046 # words
+    set -- $(ports) "$@"
+    STRATA_CLUSTER="chief=127.0.0.1:$1;worker=127.0.0.1:$2,127.0.0.1:$3;ps=127.0.0.1:$4,127.0.0.1:$5"
+    export STRATA_CLUSTER
+    program=$STRATA_BUILD_DIR/samples/$6
+    shift 6
+    checks=$((checks + 1))
+    : >"$work/err"
+    others=""
+    for task in ps:0 ps:1 worker:0 worker:1; do
+        STRATA_TASK=$task timeout 100 "$program" "$@" >/dev/null 2>>"$work/err" </dev/null &
+        others="$others $!"
+    done
+    STRATA_TASK=chief timeout 100 "$program" "$@" >"$work/out" 2>>"$work/err" </dev/null || bad "$program $*: the chief failed"
+    for other in $others; do
+        wait "$other" || bad "$program $*: a task failed"
+    done
+    quiet stderr
+    loss=$(sed -n 's/^Epoch 5, Loss: //p' "$work/out")
+    check "$program $*: the loss after 5 epochs is $loss" python3 -c "assert 0.07 < float('$loss') < 0.13"
+}
+
+expect 0 "Parameter server training completed" launch --workers 2 --ps 1 -- "$STRATA_BUILD_DIR/samples/parameter_server_loop" host
+run parameter_server_loop host
+stdout "Parameter server training completed"
+run parameter_server_fit none host
+run parameter_server_fit 4 host
+run parameter_server_fit 0 host
+finish

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages of remote calls on the wire (cluster/rpc/channel.h) over a pair of sockets: sizes and pieces, damage of each byte,
+ * frames that are missing, repeated or of another message, lengths that are lies. What servers and clients do is tested by
+ * tests/threads/rpc_main.c. */
+#include "cluster/rpc/rpc.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cluster/rpc/channel.h"
+#include "tests/support/check.h"
+
+enum { MOST = 3 << 20 };
+
+/* A side that takes messages: each into `memory`, in rooms of the sizes that `cuts` gives, one after the other. */
+typedef struct taker {
+    unsigned char *memory;
+    struct iovec rooms[512];
+    size_t cut;
+    strata_rpc_message last;
+    int n_begun, n_ended;
+    bool drops;
+} taker;
+
+static strata_status begin_message(void *user, const strata_rpc_message *m, const struct iovec **out_parts, int *out_n_parts,
+                                   strata_error *err) {
+    taker *t = user;
+    const size_t bytes = m->head_bytes + m->body_bytes;
+    int n = 0;
+    t->n_begun++;
+    if (bytes > MOST) return strata_fail(err, STRATA_DATA, "%zu bytes", bytes);
+    for (size_t at = 0; at < bytes && n < 511; n++) {
+        const size_t room = n == 510 || t->cut == 0 ? bytes - at : (size_t)n * t->cut % 70001 % (bytes - at + 1);
+        t->rooms[n] = (struct iovec){t->memory + at, room};
+        at += room;
+    }
+    *out_parts = t->rooms;
+    *out_n_parts = t->drops ? 0 : n;
+    return STRATA_OK;
+}
+
+static strata_status end_message(void *user, const strata_rpc_message *m, strata_error *err) {
+    taker *t = user;
+    (void)err;
+    t->last = *m;
+    t->n_ended++;
+    return STRATA_OK;
+}
+
+typedef struct ends {
+    strata_rpc_channel out, in;
+    taker taker;
+    strata_rpc_receiver receiver;
+} ends;
+
+static void open_ends(ends *e) {
+    int fds[2];
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    memset(e, 0, sizeof *e);
+    cr_assert_eq(strata_rpc_channel_init(&e->out, (strata_stream){.fd = fds[0]}, NULL), STRATA_OK);
+    cr_assert_eq(strata_rpc_channel_init(&e->in, (strata_stream){.fd = fds[1]}, NULL), STRATA_OK);
+    e->taker.memory = calloc(1, MOST);
+    e->receiver = (strata_rpc_receiver){begin_message, end_message, &e->taker};
+}
+
+static void close_ends(ends *e) {
+    strata_rpc_channel_finish(&e->out);
+    strata_rpc_channel_finish(&e->in);
+    free(e->taker.memory);
+}
+
+/* The sender's socket is full: the other side takes what is there. */
+static strata_status take_meanwhile(void *user, short events, strata_error *err) {
+    ends *e = user;
+    (void)events;
+    return strata_rpc_channel_receive(&e->in, &e->receiver, err);
+}
+
+Test(rpc, messages_of_all_sizes_come_whole_in_any_pieces) {
+    static const size_t sizes[] = {0, 1, 55, 56, 4096, 32767, 262143, 262144, 262145, 1000003, MOST - 70000};
+    ends e;
+    strata_error err = {0};
+    uint64_t random = 3;
+    open_ends(&e);
+    unsigned char *data = malloc(MOST);
+    for (int i = 0; i < MOST; i++) data[i] = (unsigned char)strata_test_next(&random);
+    int n_sent = 0;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (size_t cut = 0; cut < 3; cut++) {
+            const size_t head = s * 6000 % 65537, bytes = head + sizes[s];
+            struct iovec parts[300];
+            int n = 0;
+            for (size_t at = 0; at < bytes && n < 300; n++) {
+                const size_t part =
+                    n == 299 || !cut ? bytes - at : strata_test_next(&random) % (bytes / 150 + 2) % (bytes - at + 1);
+                parts[n] = (struct iovec){data + at, part};
+                at += part;
+            }
+            const strata_rpc_message m = {.type = STRATA_FRAME_ASK,
+                                          .status = 3,
+                                          .method = 9,
+                                          .sequence = 1000 + s,
+                                          .n_unanswered = 7,
+                                          .head_bytes = head,
+                                          .body_bytes = sizes[s]};
+            e.taker.cut = cut * 977;
+            e.taker.drops = cut == 2 && s % 2;
+            cr_assert_eq(strata_rpc_channel_send(&e.out, &m, parts, n, take_meanwhile, &e, &err), STRATA_OK, "%s", err.message);
+            cr_assert_eq(strata_rpc_channel_receive(&e.in, &e.receiver, &err), STRATA_OK, "%s", err.message);
+            cr_assert_eq(e.taker.n_ended, ++n_sent);
+            cr_assert(!memcmp(&e.taker.last, &m, sizeof m));
+            if (!e.taker.drops) cr_assert(!memcmp(e.taker.memory, data, bytes), "%zu bytes, cut %zu", bytes, cut);
+        }
+    free(data);
+    close_ends(&e);
+}
+
+Test(rpc, several_messages_that_come_at_once_are_taken_one_by_one) {
+    ends e;
+    strata_error err = {0};
+    char data[300] = "many";
+    open_ends(&e);
+    for (int i = 0; i < 100; i++) {
+        const strata_rpc_message m = {
+            .type = STRATA_FRAME_ANSWER, .sequence = (uint64_t)i, .head_bytes = (size_t)i, .body_bytes = (size_t)i};
+        const struct iovec part = {data, (size_t)i * 2};
+        cr_assert_eq(strata_rpc_channel_send(&e.out, &m, &part, 1, take_meanwhile, &e, &err), STRATA_OK, "%s", err.message);
+    }
+    cr_assert_eq(strata_rpc_channel_receive(&e.in, &e.receiver, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(e.taker.n_ended, 100);
+    strata_rpc_channel_finish(&e.out);
+    cr_assert_eq(strata_rpc_channel_receive(&e.in, &e.receiver, &err), STRATA_UNAVAILABLE);
+    cr_assert(strstr(err.message, "closed"), "%s", err.message);
+    strata_rpc_channel_finish(&e.in);
+    free(e.taker.memory);
+}
+
+/* Bytes that were sent. */
+typedef struct tape {
+    int fd;
+    unsigned char *bytes;
+    size_t n, room;
+} tape;
+
+static strata_status wind(void *user, short events, strata_error *err) {
+    tape *t = user;
+    ssize_t more;
+    (void)events, (void)err;
+    while (t->n < t->room && (more = read(t->fd, t->bytes + t->n, t->room - t->n)) > 0) t->n += (size_t)more;
+    return STRATA_OK;
+}
+
+/* The bytes of two messages, the first of two frames. */
+static size_t record(unsigned char *out, size_t room) {
+    static unsigned char data[STRATA_RPC_SEGMENT + 100];
+    ends e;
+    strata_error err = {0};
+    const strata_rpc_message first = {.type = STRATA_FRAME_ASK,
+                                      .sequence = 1,
+                                      .head_bytes = 20,
+                                      .body_bytes = STRATA_RPC_SEGMENT + 10},
+                             second = {.type = STRATA_FRAME_ASK, .sequence = 2, .head_bytes = 5};
+    const struct iovec parts[2] = {{data, STRATA_RPC_SEGMENT + 30}, {data, 5}};
+    open_ends(&e);
+    tape t = {e.in.stream.fd, out, 0, room};
+    cr_assert_eq(strata_rpc_channel_send(&e.out, &first, &parts[0], 1, wind, &t, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_rpc_channel_send(&e.out, &second, &parts[1], 1, wind, &t, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(wind(&t, 0, &err), STRATA_OK);
+    close_ends(&e);
+    return t.n;
+}
+
+/* What comes of these bytes. */
+static strata_status replay(const unsigned char *bytes, size_t n, int *out_ended, strata_error *err) {
+    ends e;
+    open_ends(&e);
+    strata_status status = STRATA_OK;
+    for (size_t at = 0; at < n && !status;) {
+        const ssize_t sent = write(e.out.stream.fd, bytes + at, n - at);
+        if (sent > 0) at += (size_t)sent;
+        if (sent < 0 && errno != EAGAIN) break;
+        status = strata_rpc_channel_receive(&e.in, &e.receiver, err);
+    }
+    *out_ended = e.taker.n_ended;
+    close_ends(&e);
+    return status;
+}
+
+Test(rpc, damage_loss_and_repetition_of_bytes_are_noticed, .timeout = 60) {
+    enum { ROOM = STRATA_RPC_SEGMENT + 4096, HEADER = 56 };
+    unsigned char *bytes = malloc(ROOM), *other = malloc(2 * ROOM);
+    strata_error err = {0};
+    int ended;
+    const size_t n = record(bytes, ROOM), first = HEADER + STRATA_RPC_SEGMENT, second = first + HEADER + 30;
+    cr_assert_eq(n, second + HEADER + 5);
+    cr_assert_eq(replay(bytes, n, &ended, &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(ended, 2);
+    for (size_t at = 0; at < n; at = at == HEADER + 8 ? first - 8 : at + 1) { /* all of the headers, the ends of payloads */
+        memcpy(other, bytes, n);
+        other[at] ^= (unsigned char)(1 << at % 8);
+        const strata_status status = replay(other, n, &ended, &err);
+        cr_assert_eq(status, STRATA_DATA, "byte %zu: %d", at, status);
+        cr_assert_leq(ended, at >= second);
+    }
+    /* The second frame is missing; comes twice; the first message's begins again; two frames are exchanged. */
+    memcpy(other, bytes, first);
+    memcpy(other + first, bytes + second, n - second);
+    cr_assert_eq(replay(other, n - (second - first), &ended, &err), STRATA_DATA);
+    memcpy(other, bytes, second);
+    memcpy(other + second, bytes + first, n - first);
+    cr_assert_eq(replay(other, n + second - first, &ended, &err), STRATA_DATA);
+    cr_assert_eq(ended, 1);
+    memcpy(other, bytes, first);
+    memcpy(other + first, bytes, n);
+    cr_assert_eq(replay(other, first + n, &ended, &err), STRATA_DATA);
+    memcpy(other, bytes + second, n - second);
+    cr_assert_eq(replay(other, n - second, &ended, &err), STRATA_DATA);
+    free(bytes);
+    free(other);
+}
+
+/* A frame with a sound checksum whose call says this. */
+static strata_status say(strata_frame frame, strata_error *err) {
+    unsigned char bytes[STRATA_FRAME_BYTES];
+    int ended;
+    strata_frame_encode(&frame, bytes);
+    return replay(bytes, sizeof bytes, &ended, err);
+}
+
+Test(rpc, lengths_and_kinds_that_are_lies_are_refused) {
+    const strata_frame sound = {.type = STRATA_FRAME_ASK, .call = {.dtype = 1}};
+    strata_error err = {0};
+    strata_frame frame = sound;
+    cr_assert_eq(say(frame, &err), STRATA_OK, "%s", err.message);
+    frame.call.root = -1;
+    cr_assert_eq(say(frame, &err), STRATA_DATA);
+    frame.call.root = STRATA_RPC_HEAD_BYTES + 1;
+    cr_assert_eq(say(frame, &err), STRATA_DATA);
+    frame = sound;
+    frame.call.count = UINT64_MAX;
+    cr_assert_eq(say(frame, &err), STRATA_DATA);
+    frame.call.count = MOST + 1; /* the receiver's own limit */
+    cr_assert_eq(say(frame, &err), STRATA_DATA);
+    frame = sound;
+    frame.bytes = 10; /* of a message without bytes */
+    cr_assert_eq(say(frame, &err), STRATA_DATA);
+    frame = sound;
+    frame.call.count = 10; /* an empty frame of a message with bytes */
+    cr_assert_eq(say(frame, &err), STRATA_DATA);
+    frame = sound;
+    frame.call.kind = 200;
+    cr_assert_eq(say(frame, &err), STRATA_DATA);
+    frame = sound;
+    frame.call.dtype = 0; /* goes on with nothing */
+    cr_assert_eq(say(frame, &err), STRATA_DATA);
+    frame = sound;
+    frame.number = 1;
+    cr_assert_eq(say(frame, &err), STRATA_DATA);
+    cr_assert(strstr(err.message, "frame 1 came where 0"), "%s", err.message);
+}
+
+Test(rpc, greetings_are_read_as_they_were_written) {
+    unsigned char bytes[STRATA_RPC_HELLO_BYTES];
+    char task[STRATA_RPC_TASK_BYTES];
+    uint64_t incarnation = 0;
+    double heartbeat = 0;
+    strata_error err = {0};
+    const size_t n = strata_rpc_hello_encode("worker:12", 0x123456789abcdef0u, 0.25, bytes);
+    cr_assert_eq(strata_rpc_hello_decode(bytes, n, task, sizeof task, &incarnation, &heartbeat, &err), STRATA_OK);
+    cr_assert_str_eq(task, "worker:12");
+    cr_assert_eq(incarnation, 0x123456789abcdef0u);
+    cr_assert_float_eq(heartbeat, 0.25, 1e-9);
+    for (size_t cut = 0; cut <= 12; cut++)
+        cr_assert_eq(strata_rpc_hello_decode(bytes, cut, task, sizeof task, &incarnation, &heartbeat, &err), STRATA_DATA);
+    bytes[14] = 0;
+    cr_assert_eq(strata_rpc_hello_decode(bytes, n, task, sizeof task, &incarnation, &heartbeat, &err), STRATA_DATA);
+    bytes[14] = '\n';
+    cr_assert_eq(strata_rpc_hello_decode(bytes, n, task, sizeof task, &incarnation, &heartbeat, &err), STRATA_DATA);
+    cr_assert_not_null(strata_rpc_task_problem(NULL));
+    cr_assert_not_null(strata_rpc_task_problem("a task whose name is much longer than the sixty-three bytes that it may have"));
+    cr_assert(strata_rpc_incarnation() <= strata_rpc_incarnation());
+}

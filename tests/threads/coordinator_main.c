@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The coordinator under ThreadSanitizer: workers are threads of this program that serve, end and serve again, several threads
+ * schedule closures, fetch values and join, and closures fail. */
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "strata/coordinator.h"
+
+enum { WORKERS = 2, THREADS = 3, CLOSURES = 120, ROUNDS = 3 };
+static atomic_int failures, n_run;
+static atomic_bool interrupted[WORKERS];
+static char addresses[WORKERS][32];
+
+static void check(bool ok, const char *what, const char *more) {
+    if (ok) return;
+    fprintf(stderr, "%s: %s\n", what, more);
+    atomic_fetch_add(&failures, 1);
+}
+
+/* Twice the number; fails for negative ones. */
+static strata_status twice(const strata_remote_call *call, strata_array *results, int n, strata_error *err) {
+    const int32_t value = *(int32_t *)call->inputs[0].array.data;
+    (void)n;
+    atomic_fetch_add(&n_run, 1);
+    if (value < 0) return strata_fail(err, STRATA_DATA, "%d is below 0", value);
+    if (call->n_inputs > 1) ++*(int *)call->inputs[1].object;
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(), &results[0], err));
+    *(int32_t *)results[0].data = 2 * value;
+    return STRATA_OK;
+}
+
+static strata_status make(const strata_remote_call *call, void **out_object, strata_error *err) {
+    (void)call;
+    *out_object = calloc(1, sizeof(int));
+    return *out_object ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory");
+}
+
+static void unmake(void *object, void *user) {
+    (void)user;
+    free(object);
+}
+
+static const strata_remote_function functions[] = {{.name = "twice", .run = twice, .n_results = 1},
+                                                   {.name = "count", .make = make, .unmake = unmake}};
+static const strata_communicator_options cluster = {.secret = "threads", .secret_bytes = 7, .connect_seconds = 30};
+
+static bool is_interrupted(void *user) {
+    return atomic_load((atomic_bool *)user);
+}
+
+/* Serves until the coordinator ends; begins anew after it was interrupted. */
+static void *be_worker(void *user) {
+    const int number = (int)(intptr_t)user;
+    const strata_coordinator_worker_options opts = {.worker = number,
+                                                    .n_workers = WORKERS,
+                                                    .address = addresses[number],
+                                                    .cluster = &cluster,
+                                                    .functions = functions,
+                                                    .n_functions = 2,
+                                                    .stop_now = is_interrupted,
+                                                    .user = &interrupted[number]};
+    strata_error err = {0};
+    strata_status status;
+    while ((status = strata_coordinator_serve(&opts, &err)) == STRATA_INTERRUPTED) atomic_store(&interrupted[number], false);
+    check(!status, "a worker", err.message);
+    return NULL;
+}
+
+typedef struct crew {
+    pthread_t thread;
+    strata_coordinator *coordinator;
+    strata_per_worker *object;
+    int first;
+} crew;
+
+static void *schedule_many(void *user) {
+    const crew *c = user;
+    strata_error err = {0};
+    for (int i = 0; i < CLOSURES; i++) {
+        int32_t number = c->first + i;
+        const strata_array array = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(), &number);
+        const strata_remote_arg args[] = {{.array = &array}, {.per_worker = c->object}};
+        strata_remote_value *value = NULL;
+        strata_array result = {0};
+        if (strata_coordinator_schedule(c->coordinator, "twice", args, 2, &value, &err)) {
+            check(false, "schedule", err.message);
+            return NULL;
+        }
+        if (i % 3 == 0) {
+            check(!strata_remote_value_fetch(value, &result, 1, &err) && *(int32_t *)result.data == 2 * number, "fetch",
+                  err.message);
+            strata_array_finish(&result);
+        }
+        strata_remote_value_release(value);
+        if (i % 40 == 39) check(!strata_coordinator_join(c->coordinator, &err), "join", err.message);
+    }
+    return NULL;
+}
+
+static void fail_once(strata_coordinator *coordinator) {
+    int32_t number = -1;
+    const strata_array array = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(), &number);
+    strata_error err = {0};
+    check(!strata_coordinator_schedule(coordinator, "twice", &(strata_remote_arg){.array = &array}, 1, NULL, &err),
+          "a closure that fails", err.message);
+    check(strata_coordinator_join(coordinator, &err) == STRATA_DATA && strstr(err.message, "-1 is below 0"),
+          "a closure that fails", err.message);
+    check(!strata_coordinator_join(coordinator, &err), "after a closure that failed", err.message);
+}
+
+/* A socket that is bound to a port of its own; exits where there are none. */
+static int bind_here(uint16_t *out_port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof address;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, n) || getsockname(fd, (struct sockaddr *)&address, &n)) {
+        puts("skipped: no sockets here");
+        exit(77);
+    }
+    *out_port = ntohs(address.sin_port);
+    return fd;
+}
+
+int main(void) {
+    pthread_t workers[WORKERS];
+    const char *names[WORKERS];
+    strata_coordinator *coordinator = NULL;
+    strata_error err = {0};
+    int fds[WORKERS];
+    for (int i = 0; i < WORKERS; i++) {
+        uint16_t port;
+        fds[i] = bind_here(&port);
+        snprintf(addresses[i], sizeof addresses[i], "127.0.0.1:%u", port);
+        names[i] = addresses[i];
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        close(fds[i]);
+        pthread_create(&workers[i], NULL, be_worker, (void *)(intptr_t)i);
+    }
+    const strata_coordinator_options opts = {.workers = names,
+                                             .n_workers = WORKERS,
+                                             .cluster = &cluster,
+                                             .functions = functions,
+                                             .n_functions = 2,
+                                             .queue_bound = 8};
+    if (strata_coordinator_create(&opts, &coordinator, &err)) {
+        fprintf(stderr, "%s\n", err.message);
+        return 1;
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        crew crews[THREADS];
+        strata_per_worker *object = NULL;
+        check(!strata_per_worker_create(coordinator, "count", NULL, 0, &object, &err), "an object", err.message);
+        for (int i = 0; i < THREADS; i++) {
+            crews[i] = (crew){.coordinator = coordinator, .object = object, .first = 1000 * i};
+            pthread_create(&crews[i].thread, NULL, schedule_many, &crews[i]);
+        }
+        if (round == 1) atomic_store(&interrupted[0], true); /* a worker ends and comes back */
+        for (int i = 0; i < THREADS; i++) pthread_join(crews[i].thread, NULL);
+        fail_once(coordinator);
+    }
+    const strata_coordinator_counts counts = strata_coordinator_count(coordinator);
+    check(counts.ended == ROUNDS * (THREADS * CLOSURES + 1) && counts.workers == WORKERS && counts.lost >= 1, "counts",
+          "are wrong");
+    check(atomic_load(&n_run) >= counts.ended, "closures", "were lost");
+    strata_coordinator_destroy(coordinator);
+    for (int i = 0; i < WORKERS; i++) pthread_join(workers[i], NULL);
+    if (!atomic_load(&failures)) puts("closures come back");
+    return atomic_load(&failures) != 0;
+}
