@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "strata/strata.h"
+#include "tests/support/ports.h"
 
 enum { WORKERS = 3, MOST_CLOSURES = 512 };
 static const char secret[] = "between chief and workers";
@@ -188,16 +189,12 @@ static void kill_worker(int number) {
 }
 
 static void find_addresses(void) {
-    int fds[WORKERS];
+    unsigned next = 0;
     for (int i = 0; i < WORKERS; i++) {
-        struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        socklen_t n = sizeof at;
-        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
-        if (bind(fds[i], (struct sockaddr *)&at, n) || getsockname(fds[i], (struct sockaddr *)&at, &n))
-            cr_skip_test("no sockets here");
-        snprintf(addresses[i], sizeof addresses[i], "127.0.0.1:%u", ntohs(at.sin_port));
+        const uint16_t port = test_port(&next);
+        if (!port) cr_skip_test("no sockets here");
+        snprintf(addresses[i], sizeof addresses[i], "127.0.0.1:%u", port);
     }
-    for (int i = 0; i < WORKERS; i++) close(fds[i]);
 }
 
 static void set_up(void) {
@@ -572,11 +569,13 @@ static void wait_for_listeners(void) {
     for (int i = 0; i < WORKERS; i++) {
         struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         at.sin_port = htons((uint16_t)atoi(strrchr(addresses[i], ':') + 1));
-        for (bool there = false; !there; usleep(2000)) {
+        bool there = false;
+        for (const double end = now() + 20; now() < end && !there; usleep(2000)) {
             const int fd = socket(AF_INET, SOCK_STREAM, 0);
             there = !connect(fd, (struct sockaddr *)&at, sizeof at);
             close(fd);
         }
+        cr_assert(there, "worker %d does not listen", i);
     }
 }
 

@@ -20,6 +20,7 @@
 
 #include "core/model/model.h"
 #include "strata/strata.h"
+#include "tests/support/ports.h"
 
 enum { WORKERS = 2, SERVERS = 2, TASKS = 1 + WORKERS + SERVERS, FEATURES = 6, ROWS = 16, STEPS = 30, OTHER_MODEL = 16 };
 static const char secret[] = "between all tasks";
@@ -155,16 +156,12 @@ static void start_task(int t, bool other_model) {
 }
 
 static void find_addresses(void) {
-    int fds[TASKS];
+    unsigned next = 0;
     for (int i = 0; i < TASKS; i++) {
-        struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        socklen_t n = sizeof at;
-        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
-        if (bind(fds[i], (struct sockaddr *)&at, n) || getsockname(fds[i], (struct sockaddr *)&at, &n))
-            cr_skip_test("no sockets here");
-        snprintf(addresses[i], sizeof addresses[i], "127.0.0.1:%u", ntohs(at.sin_port));
+        const uint16_t port = test_port(&next);
+        if (!port) cr_skip_test("no sockets here");
+        snprintf(addresses[i], sizeof addresses[i], "127.0.0.1:%u", port);
     }
-    for (int i = 0; i < TASKS; i++) close(fds[i]);
     snprintf(cluster_text, sizeof cluster_text, "chief=%s;worker=%s,%s;ps=%s,%s", addresses[0], addresses[1], addresses[2],
              addresses[3], addresses[4]);
 }

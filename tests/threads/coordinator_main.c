@@ -2,16 +2,14 @@
  *
  * The coordinator under ThreadSanitizer: workers are threads of this program that serve, end and serve again, several threads
  * schedule closures, fetch values and join, and closures fail. */
-#include <arpa/inet.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "strata/coordinator.h"
+#include "tests/support/ports.h"
 
 enum { WORKERS = 2, THREADS = 3, CLOSURES = 120, ROUNDS = 3 };
 static atomic_int failures, n_run;
@@ -115,35 +113,22 @@ static void fail_once(strata_coordinator *coordinator) {
     check(!strata_coordinator_join(coordinator, &err), "after a closure that failed", err.message);
 }
 
-/* A socket that is bound to a port of its own; exits where there are none. */
-static int bind_here(uint16_t *out_port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof address;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, n) || getsockname(fd, (struct sockaddr *)&address, &n)) {
-        puts("skipped: no sockets here");
-        exit(77);
-    }
-    *out_port = ntohs(address.sin_port);
-    return fd;
-}
-
 int main(void) {
     pthread_t workers[WORKERS];
     const char *names[WORKERS];
     strata_coordinator *coordinator = NULL;
     strata_error err = {0};
-    int fds[WORKERS];
+    unsigned next = 0;
     for (int i = 0; i < WORKERS; i++) {
-        uint16_t port;
-        fds[i] = bind_here(&port);
+        const uint16_t port = test_port(&next);
+        if (!port) {
+            puts("skipped: no sockets here");
+            return 77;
+        }
         snprintf(addresses[i], sizeof addresses[i], "127.0.0.1:%u", port);
         names[i] = addresses[i];
     }
-    for (int i = 0; i < WORKERS; i++) {
-        close(fds[i]);
-        pthread_create(&workers[i], NULL, be_worker, (void *)(intptr_t)i);
-    }
+    for (int i = 0; i < WORKERS; i++) pthread_create(&workers[i], NULL, be_worker, (void *)(intptr_t)i);
     const strata_coordinator_options opts = {.workers = names,
                                              .n_workers = WORKERS,
                                              .cluster = &cluster,
