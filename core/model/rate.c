@@ -30,6 +30,10 @@ strata_status strata_model_set_learning_rate(strata_model *model, double rate, s
         return strata_fail(err, STRATA_INVALID,
                            "set_learning_rate: the rate is %g; it must be at least 0 and below 1e6, or STRATA_SCHEDULED_RATE",
                            rate);
+    if (model->strategy->trainer)
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "set_learning_rate: the servers of %s make the updates; give the optimizer a schedule",
+                           strata_strategy_name(model->strategy));
     if (model->rate.locked)
         return strata_fail(err, STRATA_INVALID,
                            "set_learning_rate: the next steps were submitted already; set the rate when epoch_end is true, or "

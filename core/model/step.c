@@ -273,7 +273,7 @@ static void list_sparse(builder *b) {
                                             .n_ids = strata_shape_elements(strata_tensor_shape(rows->ids)),
                                             .block = set->parts[p->first_part].block,
                                             .place = strata_step_gradient_place(b, p->first_part),
-                                            .of_input = rows->x == b->context.input};
+                                            .of_input = rows->x == b->context.inputs[0]};
         add_output(b, rows->ids);
     }
 }

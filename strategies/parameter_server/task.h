@@ -43,6 +43,8 @@ typedef struct strata_ps_fit {
     strata_ps_task *task;
     strata_model *model;
     const strata_dataset *dataset;
+    /* Which parts of the dataset's elements the model takes. */
+    strata_model_feed feed;
     const strata_fit_options *opts;
     strata_history *history;
     strata_ps_plan plan;
@@ -54,6 +56,8 @@ typedef struct strata_ps_fit {
     int64_t n_steps;
 } strata_ps_fit;
 
+/* UNSUPPORTED for a model that the strategy does not train. */
+STRATA_MUST_USE strata_status strata_ps_check_model(const strata_model *model, strata_error *err);
 strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err);

@@ -88,16 +88,13 @@ static strata_status no_memory(strata_error *err) {
 static strata_status seek(worker *w, int64_t epoch, int64_t index, int64_t *out_n, strata_error *err) {
     const strata_fit_options *opts = w->fit->opts;
     if (!w->batches || w->batches_epoch != epoch || w->batches_next > index) {
-        const strata_batches_options how = {.batch = opts->batch,
-                                            .shuffle = !opts->no_shuffle,
-                                            .seed = opts->seed,
-                                            .epoch = (uint64_t)epoch,
-                                            .first = index,
-                                            .input = w->model->input,
-                                            .n_tokens = w->model->n_tokens,
-                                            .label_size = strata_model_given_label_size(w->model, w->fit->dataset),
-                                            .n_classes = strata_model_n_classes(w->model),
-                                            .bytes = strata_model_takes_bytes(w->model)};
+        strata_batches_options how = {.batch = opts->batch,
+                                      .shuffle = !opts->no_shuffle,
+                                      .seed = opts->seed,
+                                      .epoch = (uint64_t)epoch,
+                                      .first = index,
+                                      .bytes = strata_model_takes_bytes(w->model)};
+        strata_model_batch_parts(w->model, w->fit->dataset, &w->fit->feed, true, &how);
         strata_batches_destroy(w->batches);
         w->batches = NULL;
         STRATA_TRY(strata_batches_create(w->fit->dataset, &how, &w->batches, err));
@@ -113,7 +110,7 @@ static strata_status seek(worker *w, int64_t epoch, int64_t index, int64_t *out_
 }
 
 static size_t element_bytes(const worker *w) {
-    const size_t bytes = strata_model_element_bytes(w->model);
+    const size_t bytes = strata_input_bytes(&w->model->inputs[0]);
     return w->form.byte_scale != 0 ? bytes / sizeof(float) : bytes;
 }
 
@@ -121,7 +118,7 @@ static size_t element_bytes(const worker *w) {
 static strata_status reserve_batch(const worker *w, batch *b, strata_error *err) {
     const size_t n = (size_t)(b->own ? b->own : 1);
     void *x = realloc(b->x, n * element_bytes(w)), *y = NULL, *weights = NULL;
-    if (x) y = realloc(b->y, n * strata_model_label_bytes(w->model)), b->x = x;
+    if (x) y = realloc(b->y, n * strata_label_bytes(&w->model->outputs[0])), b->x = x;
     if (y) weights = realloc(b->weights, n * sizeof *b->weights), b->y = y;
     if (!weights) return no_memory(err);
     b->weights = weights;
@@ -136,12 +133,12 @@ static strata_status read_batch(worker *w, int64_t epoch, int64_t index, int sha
     if (n_shares) strata_partition_rows(b->n, n_shares, share, &b->first, &b->own);
     STRATA_TRY(reserve_batch(w, b, err));
     if (!b->own) return STRATA_OK;
-    strata_batches_write(w->batches, b->first, b->own, b->x, b->y);
-    strata_model_convert_labels(w->model, w->fit->dataset, b->own, b->y);
+    strata_batches_write(w->batches, b->first, b->own, &b->x, &b->y);
+    strata_model_convert_labels(&w->model->outputs[0], w->fit->dataset, w->fit->feed.targets[0], b->own, b->y);
     if (!w->form.weighted) return STRATA_OK;
     strata_batches_write_weights(w->batches, b->first, b->own, b->weights);
     if (w->fit->opts->class_weights)
-        strata_model_weigh_classes(w->model, w->fit->opts->class_weights, b->y, b->own, b->weights);
+        strata_model_weigh_classes(&w->model->outputs[0], w->fit->opts->class_weights, b->y, b->own, b->weights);
     return STRATA_OK;
 }
 
@@ -174,7 +171,7 @@ static strata_status find_rows(worker *w, job *j, strata_error *err) {
         strata_model_program *program = NULL;
         if (!b->own) continue;
         STRATA_TRY(program_of(w, b, &program, err));
-        const int64_t n = b->own * strata_shape_elements(w->model->input);
+        const int64_t n = b->own * strata_shape_elements(w->model->inputs[0].shape);
         for (int k = 0; k < w->n_sparse; k++) {
             strata_ps_row_set *rows = &j->rows[k];
             const bool known = program->layout.sparse[k].of_input;
@@ -377,8 +374,10 @@ static void fill_inputs(worker *w, const job *j, const batch *b, int64_t row, co
     words[STRATA_STEP_SHARE] = (float)(scale_of(w) * (double)b->own / (double)j->whole);
     words[STRATA_STEP_SCALE] = 1;
     if (part->step >= 0) memcpy(strata_executable_input(exe, slot, part->step), words, sizeof words);
-    memcpy(strata_executable_input(exe, slot, part->x), b->x, (size_t)b->own * element_bytes(w));
-    memcpy(strata_executable_input(exe, slot, part->y), b->y, (size_t)b->own * strata_model_label_bytes(w->model));
+    void *x = NULL, *y = NULL; /* NULL: no node of the program needs it */
+    strata_model_slots(w->model, part, slot, &x, &y);
+    if (x) memcpy(x, b->x, (size_t)b->own * element_bytes(w));
+    if (y) memcpy(y, b->y, (size_t)b->own * strata_label_bytes(&w->model->outputs[0]));
     float *weights = strata_executable_input(exe, slot, part->weights);
     for (int64_t i = 0; i < b->own; i++) weights[i] = (float)scale_of(w) / (float)j->whole;
     if (part->example_weights >= 0)
@@ -903,7 +902,7 @@ strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const
     b->n = b->own = n;
     STRATA_TRY(reserve_batch(w, b, err));
     memcpy(b->x, x, (size_t)n * element_bytes(w));
-    memcpy(b->y, y, (size_t)n * strata_model_label_bytes(w->model));
+    memcpy(b->y, y, (size_t)n * strata_label_bytes(&w->model->outputs[0]));
     j->unit = (strata_ps_unit){.index = number};
     j->n_batches = 1;
     j->examples = j->whole = n;
