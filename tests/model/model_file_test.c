@@ -101,8 +101,8 @@ Test(model_file, must_hold_the_parameters_and_nothing_else) {
     refused(&turned, 1, json, "tensor \"dense/kernel\" is f32 (1,2), but f32 (2,1) is needed");
     refused(&integers, 1, json, "is i32 (2,1), but f32 (2,1) is needed");
     refused(&kernel, 1, NULL, "a safetensors file without a model in it");
-    refused(&kernel, 1, "{\"input\": [2], \"layers\": [{\"layer\": \"lstm\"}]}",
-            "there is no layer \"lstm\"; there are: dense, activation, dropout, flatten");
+    refused(&kernel, 1, "{\"input\": [2], \"layers\": [{\"layer\": \"capsule\"}]}",
+            "there is no layer \"capsule\"; there are: dense, activation, dropout, flatten");
     refused(&kernel, 1, "{\"input\": [2]", "strata.model");
     refused(&kernel, 1, "", "strata.model");
     refused(&kernel, 1, "{\"input\": [2147483647], \"layers\": [{\"layer\": \"dense\", \"units\": 16777216}]}",
