@@ -47,6 +47,10 @@ static void destroy_owned(void *function) {
 strata_status strata_function_create(strata_strategy *strategy, strata_replica_function body, void *user,
                                      strata_function **out_function, strata_error *err) {
     STRATA_TRY(strata_need_cross_replica("strata_function_create", "make functions before the run", err));
+    if (strategy->trainer)
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "strategy %s has no functions of one's own; train with strata_model_fit or strata/coordinator.h",
+                           strategy->name);
     strata_function *function = calloc(1, sizeof *function);
     if (!function) return strata_fail(err, STRATA_OUT_OF_MEMORY, "function: no host memory");
     *function = (strata_function){.strategy = strategy, .body = body, .user = user};

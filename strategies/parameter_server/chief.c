@@ -548,7 +548,9 @@ static strata_status run_steps(loop *l, int64_t first, int64_t examples, const d
             pthread_mutex_unlock(&c->lock);
             status = strata_ps_fetch_values(c->fit, c->servers, closed ? &close : NULL, err);
         }
-        const bool lost = status == STRATA_PEER_LOST && !c->status;
+        pthread_mutex_lock(&c->lock);
+        const bool lost = status == STRATA_PEER_LOST && !c->status; /* else it is the workers that are lost */
+        pthread_mutex_unlock(&c->lock);
         if (!lost) return status;
         STRATA_TRY(recover(l, first, status, err));
     }
