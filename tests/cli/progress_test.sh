@@ -17,7 +17,7 @@ screen() { # CODE OPTION...: screen.py, whose exit code must be CODE; what was d
 terminal() { # COLUMNS TEXT ARGUMENT...: strata on a terminal, until TEXT was drawn
     columns=$1 text=$2
     shift 2
-    screen 130 --interrupt "$text" "$work/drawn" "$columns" "$strata" "$@" --epochs 100000
+    screen 130 --interrupt "$text" "$work/drawn" "$columns" "$strata" "$@" --epochs 2000
 }
 has() { check "at $columns columns the line has \"$1\"" grep -qaF -- "$1" "$work/drawn"; }
 lacks() { check "at $columns columns the line does not have \"$1\"" sh -c "! grep -qaF -- '$1' '$work/drawn'"; }
@@ -39,7 +39,7 @@ TERM=dumb screen 0 "$work/drawn" 80 "$strata" $train --epochs 3
 check "a terminal that cannot draw gets nothing" test ! -s "$work/drawn"
 
 # Another width while it runs.
-screen 130 --resize 40 --interrupt "epoch " "$work/drawn" 100 "$strata" $train --epochs 100000
+screen 130 --resize 40 --interrupt "epoch " "$work/drawn" 100 "$strata" $train --epochs 2000
 check "the line fits after the terminal became narrower" python3 - "$work/drawn" <<'END'
 import re, sys
 text = re.sub(r"\033\[[0-9;]*[A-Za-z]", "", open(sys.argv[1], "rb").read().decode())
