@@ -116,12 +116,15 @@ static bool is_needed(const strata_tensor *root, const strata_tensor *node) {
     return false;
 }
 
-/* Whether the device runs the op under test, and every other node; the reason where it does not. */
+/* Whether the device runs the op under test, and every other node; the reason where it does not. An empty case may lack the op,
+ * and then says nothing about the claim. */
 static check_kind find_claim(const checker *c, const trial *t, char *reason) {
     check_kind kind = CHECK_RIGHT;
+    bool there = false;
     for (int i = 0; i < t->graph->n_nodes; i++) {
         const strata_tensor *node = t->graph->nodes[i];
         const char *why = "it gives no reason";
+        there |= !strcmp(node->op->name, t->row->op) && is_needed(t->y, node);
         if ((node->op->flags & (STRATA_OP_LEAF | STRATA_OP_VIEW)) && strcmp(node->op->name, t->row->op)) continue;
         if (node->op->flags & STRATA_OP_VIEW || !is_needed(t->y, node) || c->device->api->supports(c->device, node, &why))
             continue;
@@ -129,7 +132,9 @@ static check_kind find_claim(const checker *c, const trial *t, char *reason) {
         if (!strcmp(node->op->name, t->row->op)) return CHECK_NOT_CLAIMED;
         kind = CHECK_BLOCKED;
     }
-    return kind;
+    if (there) return kind;
+    *reason = '\0';
+    return CHECK_NOT_CLAIMED;
 }
 
 static strata_status run_trial(const checker *c, trial *t, strata_error *err) {
@@ -307,7 +312,7 @@ static bool check_row(const checker *c, const op_row *row, strata_dtype dtype) {
             send(c, kind, n_right, text);
             return !lost;
         }
-        if (kind != CHECK_RIGHT) snprintf(reason, sizeof reason, "%s", text);
+        if (kind != CHECK_RIGHT && *text) snprintf(reason, sizeof reason, "%s", text);
         if (kind == CHECK_BLOCKED && worst == CHECK_NOT_CLAIMED) worst = kind;
     }
     send(c, n_right ? CHECK_RIGHT : worst, n_right, reason);

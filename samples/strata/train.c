@@ -246,7 +246,8 @@ static int stop_early(training *t, int epochs) {
         status = strata_model_save_checkpoint(t->model, epochs, t->opened.chief ? checkpoint : NULL, &err);
     if (!status && save && t->opened.chief) status = strata_model_save(t->model, save, &err);
     if (status) return report(FAILING_DATA, status, &err);
-    if (!was_interrupted()) return say_paused(t, epochs);
+    /* Another worker's Ctrl-C ends this one too; --stop-after ends between epochs. */
+    if (!was_interrupted() && t->options.stop_after && !steps) return say_paused(t, epochs);
     if (!t->opened.chief) return EXIT_INTERRUPTED;
     if (t->options.json) printf("{\"event\":\"interrupted\",\"epoch\":%d,\"step\":%lld}\n", epochs + 1, (long long)steps);
     fprintf(stderr, "strata: interrupted in epoch %d after step %lld\n", epochs + 1, (long long)steps);
