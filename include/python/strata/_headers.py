@@ -17,8 +17,16 @@ import re
 
 def read(folder):
     """The table of all headers in a folder (include/strata) that strata.h includes."""
-    names = re.findall(r'#include "strata/(\w+)\.h"', (folder / "strata.h").read_text(encoding="utf-8"))
-    return parse("\n".join((folder / f"{name}.h").read_text(encoding="utf-8") for name in names))
+    texts = {}
+
+    def visit(name):
+        text = (folder / f"{name}.h").read_text(encoding="utf-8")
+        for included in re.findall(r'#include "strata/(\w+)\.h"', text):
+            if included not in texts:
+                visit(included)
+        texts[name] = text
+    visit("strata")
+    return parse("\n".join(texts.values()))
 
 
 def _number(expression, constants):
