@@ -230,6 +230,17 @@ class TensorBoard(unittest.TestCase):
             run = EventAccumulator(folder, size_guidance={"scalars": 0, "images": 0})
             run.Reload()
             return run
+        with tempfile.TemporaryDirectory() as folder:  # what the command writes
+            run = subprocess.run([os.environ["STRATA_COMMAND"], "train", "mnist", "--epochs", "2", "--batch", "1000", "--device",
+                                  "host", "--validation-split", "0.1", "--log-every", "10", "--tensorboard", folder, "--json"],
+                                 capture_output=True, text=True, check=True)
+            epochs = [json.loads(line) for line in run.stdout.splitlines()]
+            train, validation = read(folder + "/train"), read(folder + "/validation")
+            for key, events in (("train_loss", train), ("val_loss", validation)):
+                self.assertEqual([round(e.value, 5) for e in events.Scalars("epoch_loss")],
+                                 [round(e[key], 5) for e in epochs if e["event"] == "epoch"])
+            self.assertEqual([e.step for e in train.Scalars("batch_loss")], list(range(10, 109, 10)))
+            self.assertEqual(train.Histograms("dense/kernel")[-1].histogram_value.num, 784 * 128)
         with tempfile.TemporaryDirectory() as folder:
             board = callbacks.TensorBoard(folder, histogram_freq=1, update_freq=2)
             model = small()
