@@ -231,9 +231,9 @@ class TensorBoard(unittest.TestCase):
             run.Reload()
             return run
         with tempfile.TemporaryDirectory() as folder:  # what the command writes
-            run = subprocess.run([os.environ["STRATA_COMMAND"], "train", "mnist", "--epochs", "2", "--batch", "1000", "--device",
-                                  "host", "--validation-split", "0.1", "--log-every", "10", "--tensorboard", folder, "--json"],
-                                 capture_output=True, text=True, check=True)
+            run = subprocess.run([os.environ["STRATA_COMMAND"], "train", "mnist", "--epochs", "2", "--batch", "1000",
+                                  "--device", "host", "--validation-split", "0.1", "--log-every", "10", "--tensorboard",
+                                  folder, "--json"], capture_output=True, text=True, check=True)
             epochs = [json.loads(line) for line in run.stdout.splitlines()]
             train, validation = read(folder + "/train"), read(folder + "/validation")
             for key, events in (("train_loss", train), ("val_loss", validation)):
