@@ -121,7 +121,11 @@ const option_row train_rows[] = {
     {"log", "FILE",
      "write a row a step and epoch there: .jsonl, or .csv; also measures the norms of gradients and weights (strata plot FILE)",
      OPTION_TEXT, offsetof(train_options, log), 0, 0},
-    {"log-every", "N", "with --log: a row every N steps (1)", OPTION_INT, offsetof(train_options, log_every), 1, 1e12},
+    {"tensorboard", "DIR",
+     "write event files there: numbers of steps and epochs, histograms of weights (tensorboard --logdir DIR)", OPTION_TEXT,
+     offsetof(train_options, tensorboard), 0, 0},
+    {"log-every", "N", "with --log and --tensorboard: every N steps (1)", OPTION_INT, offsetof(train_options, log_every), 1,
+     1e12},
     {"trace", "FILE",
      "write what ran when there, for chrome://tracing or ui.perfetto.dev; worker 2 of several: with .rank2 before its ending",
      OPTION_TEXT, offsetof(train_options, trace), 0, 0},
@@ -303,6 +307,8 @@ static int fit(training *t) {
     opts.first_step = strata_model_epoch_steps(t->model);
     if (t->options.log && r->chief)
         code = run_log_open(&r->log, t->options.log, opts.first_epoch || opts.first_step, r->classifies);
+    if (!code && t->options.tensorboard && r->chief)
+        code = board_open(&r->board, t->options.tensorboard, t->model, &compile.optimizer, t->batch, r->classifies);
     if (code) return code;
     const int64_t accumulates = compile.optimizer.gradient_accumulation_steps;
     if (r->chief)
@@ -408,7 +414,7 @@ static int train(training *t) {
     if (!code && t->options.log) code = check_save("log", t->options.log);
     if (!code && t->options.stop_after && !t->options.checkpoint)
         code = usage_error("--stop-after ends a run that another one goes on with; give --checkpoint FILE");
-    if (!code && t->options.log_every && !t->options.log)
+    if (!code && t->options.log_every && !t->options.log && !t->options.tensorboard)
         code = usage_error("--log-every says how often --log FILE gets a row");
     if (!code) code = open_what_is_trained(t);
     if (!code && t->options.write_model) code = write_model_json(t->model, t->options.write_model);
@@ -431,6 +437,8 @@ static int train(training *t) {
     if (!code) code = fit(t);
     progress_end(t->reporter.line);
     if (!code && t->opened.chief && !t->paused) print_result(t);
+    const int boarded = board_close(&t->reporter.board, &t->test_metrics);
+    if (!code) code = boarded;
     const int closed = run_log_close(&t->reporter.log);
     if (!code) code = closed;
     return code;

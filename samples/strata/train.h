@@ -5,6 +5,7 @@
 #ifndef STRATA_SAMPLES_TRAIN_H
 #define STRATA_SAMPLES_TRAIN_H
 
+#include "board.h"
 #include "own.h"
 #include "progress.h"
 #include "run_log.h"
@@ -16,7 +17,7 @@ typedef struct train_options {
     const char *model, *write_model, *from, *freeze;
     text_list set;
     bool augment;
-    const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log;
+    const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log, *tensorboard;
     device_flags device;
     strategy_flags strategy;
     int64_t epochs, batch, global_batch, accumulate, together, steps_per_epoch, seed, check_every;
@@ -36,6 +37,7 @@ typedef struct reporter {
     progress *line; /* NULL: stderr is no terminal */
     run_log log;    /* its file is NULL: none */
     int64_t log_every;
+    board board; /* not open: none */
     bool quiet, json, classifies;
     int64_t patience, stop_after;
     strata_model *model;

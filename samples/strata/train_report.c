@@ -95,6 +95,10 @@ static void report_step(reporter *r, const strata_progress *p) {
     if (r->log.file && p->total_step % r->log_every == 0) run_log_add(&r->log, p, &(run_log_more){NAN, NAN});
 }
 
+static bool is_for_board(const reporter *r, const strata_progress *p) {
+    return p->epoch_end || p->total_step % r->log_every == 0;
+}
+
 void say_notices(reporter *r) {
     const int64_t n = strata_strategy_parameter_server_totals(r->strategy).notices;
     for (; r->notices < n; r->notices++) {
@@ -111,6 +115,7 @@ strata_status report_progress(const strata_progress *p, void *user, strata_error
         report_epoch(r, p);
     else
         report_step(r, p);
+    if (is_for_board(r, p)) STRATA_TRY(board_add(&r->board, p, r->model, err));
     progress_step(r->line, p);
     r->reported = now_seconds();
     if (p->epoch_end && r->checkpoint && p->epoch + 1 < p->epochs && !*p->stop)

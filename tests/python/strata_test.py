@@ -40,7 +40,7 @@ class Declarations(unittest.TestCase):
             text = re.sub(r"/\*.*?\*/", " ", path.read_text(), flags=re.S)
             for name, rest in re.findall(r"STRATA_API[^;{]*?\b(strata_\w+)\(([^;]*)", text):
                 if "..." not in rest:
-                    self.assertIn(name, _native._table["functions"], path.name)
+                    self.assertTrue(name in _native._table["functions"], f"{name} of {path.name}")
 
     def test_sizes_of_all_structs_are_the_library_s(self):
         structs = [n for n, fields in _native._table["structs"].items() if fields is not None]
@@ -230,6 +230,17 @@ class TensorBoard(unittest.TestCase):
             run = EventAccumulator(folder, size_guidance={"scalars": 0, "images": 0})
             run.Reload()
             return run
+        with tempfile.TemporaryDirectory() as folder:  # what the command writes
+            run = subprocess.run([os.environ["STRATA_COMMAND"], "train", "mnist", "--epochs", "2", "--batch", "1000",
+                                  "--device", "host", "--validation-split", "0.1", "--log-every", "10", "--tensorboard",
+                                  folder, "--json"], capture_output=True, text=True, check=True)
+            epochs = [json.loads(line) for line in run.stdout.splitlines()]
+            train, validation = read(folder + "/train"), read(folder + "/validation")
+            for key, events in (("train_loss", train), ("val_loss", validation)):
+                self.assertEqual([round(e.value, 5) for e in events.Scalars("epoch_loss")],
+                                 [round(e[key], 5) for e in epochs if e["event"] == "epoch"])
+            self.assertEqual([e.step for e in train.Scalars("batch_loss")], list(range(10, 109, 10)))
+            self.assertEqual(train.Histograms("dense/kernel")[-1].histogram_value.num, 784 * 128)
         with tempfile.TemporaryDirectory() as folder:
             board = callbacks.TensorBoard(folder, histogram_freq=1, update_freq=2)
             model = small()
@@ -383,6 +394,53 @@ class Models(unittest.TestCase):
     def test_devices_are_listed(self):
         host = next(d for d in strata.devices() if d.id == "host")
         self.assertEqual((host.device_class, host.skipped), ("host", ""))
+
+
+class Calls(unittest.TestCase):
+    def test_a_chain_of_calls_is_the_sequential_model(self):
+        x = strata.Input(8)
+        chain = strata.Model(inputs=x, outputs=layers.dense(2)(layers.dense(8, activation="tanh")(x)))
+        chain.compile(strata.optimizers.Adam(0.01), device="host")
+        sequential = small()
+        for model in (chain, sequential):
+            model.fit(X, Y, epochs=2, verbose=0)
+        self.assertEqual(chain.sha256, sequential.sha256)
+
+    def test_several_inputs_and_outputs_and_a_shared_layer(self):
+        left, right = strata.Input(4, name="left"), strata.Input(4, name="right")
+        side = layers.dense(6, activation="tanh", name="side")
+        both = layers.concat()([side(left), side(right)])
+        outputs = [layers.dense(1, name="total")(both), layers.dense(2, name="kind")(both)]
+        model = strata.Model(inputs=[left, right], outputs=outputs)
+        losses = {"total": "mse", "kind": "sparse_categorical_crossentropy"}
+        model.compile("adam", losses, loss_weights={"total": 1, "kind": 0.5}, device="host")
+        total = X.sum(1, keepdims=True)
+        history = model.fit([X[:, :4], X[:, 4:]], [total, Y], epochs=5, verbose=0, validation_data=(
+            {"left": X[:9, :4], "right": X[:9, 4:]}, {"kind": Y[:9], "total": total[:9]}))
+        self.assertLess(history.history["loss"][-1], history.history["loss"][0])
+        w = model.weights
+        self.assertEqual(sorted(w), ["kind/bias", "kind/kernel", "side/bias", "side/kernel", "total/bias", "total/kernel"])
+        sides = numpy.tanh(numpy.stack([X[:, :4], X[:, 4:]]).astype(float) @ w["side/kernel"] + w["side/bias"])
+        joined = numpy.concatenate([sides[0], sides[1]], 1)
+        predictions = model.predict({"right": X[:, 4:], "left": X[:, :4]})
+        numpy.testing.assert_allclose(predictions["total"], joined @ w["total/kernel"] + w["total/bias"], atol=1e-5)
+        self.assertEqual(predictions["kind"].shape, (300, 2))
+        scores = model.evaluate([X[:, :4], X[:, 4:]], [total, Y])
+        self.assertAlmostEqual(scores["total/loss"], ((predictions["total"] - total) ** 2).mean(), 4)
+
+    def test_the_rate_follows_callbacks(self):
+        rates = []
+
+        class Seen(callbacks.Callback):
+            def on_train_batch_end(self, batch, logs):
+                rates.append(round(logs["learning_rate"], 5))
+        scheduler = callbacks.LearningRateScheduler(lambda epoch, rate: 0.1 / (epoch + 1))
+        small().fit(X, Y, batch_size=300, epochs=3, verbose=0, callbacks=[scheduler, Seen()])
+        self.assertEqual(rates, [0.1, 0.05, 0.03333])
+        model = small()
+        plateau = callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=2, min_delta=10)
+        model.fit(X, Y, epochs=6, verbose=0, callbacks=[plateau])
+        self.assertAlmostEqual(model.learning_rate, 0.0025, 6)
 
 
 class Errors(unittest.TestCase):

@@ -13,13 +13,20 @@ parse(text) returns a table that JSON can hold:
 The build of a wheel writes the table to _api.json; in a source tree the headers are read at import."""
 import re
 
-_HEADERS = ("status tensor graph ops device csv dataset executable layers losses optimizers metrics cluster cluster_spec "
-            "strategy pipeline option registry model distribute events preprocessing tokenizer summary version").split()
 
 
 def read(folder):
-    """The table of all headers in a folder (include/strata)."""
-    return parse("\n".join((folder / f"{name}.h").read_text(encoding="utf-8") for name in _HEADERS))
+    """The table of all headers in a folder (include/strata) that strata.h includes."""
+    texts = {}
+
+    def visit(name):
+        text = (folder / f"{name}.h").read_text(encoding="utf-8")
+        for included in re.findall(r'#include "strata/(\w+)\.h"', text):
+            if included not in texts:
+                visit(included)
+        texts[name] = text
+    visit("strata")
+    return parse("\n".join(texts.values()))
 
 
 def _number(expression, constants):

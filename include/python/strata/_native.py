@@ -352,6 +352,13 @@ def names(array):
     return [t.decode() for t in itertools.takewhile(lambda t: t is not None, texts)]
 
 
+def predict_all(model, data, batch, n):
+    """strata_model_predict_all, whose out parameter is a list."""
+    call, arrays, error = _Call("strata_model_predict_all"), (_Array * n)(), _Error()
+    _check(call.function(model._as_parameter_, data._as_parameter_, batch, arrays, ctypes.byref(error)), error)
+    return [from_array(a) for a in arrays]
+
+
 def _check_abi():
     """The library must be the one that the table of declarations was made for: structs of other sizes would be misread."""
     try:

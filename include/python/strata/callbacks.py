@@ -194,6 +194,38 @@ class TensorBoard(Callback):
             run.close()
 
 
+class LearningRateScheduler(Callback):
+    """schedule(epoch, rate) returns the learning rate of the epoch."""
+
+    def __init__(self, schedule):
+        self.schedule = schedule
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.model.learning_rate = float(self.schedule(epoch, self.model.learning_rate))
+
+
+class ReduceLROnPlateau(Callback):
+    """Multiplies the learning rate by `factor` when `monitor` has not improved for `patience` epochs."""
+
+    def __init__(self, monitor="val_loss", factor=0.1, patience=10, mode="auto", min_delta=1e-4, cooldown=0, min_lr=0.0):
+        self.monitor, self.factor, self.patience, self.min_delta = monitor, factor, patience, min_delta
+        self.cooldown, self.min_lr, self.better = cooldown, min_lr, _better(monitor, mode)
+
+    def on_train_begin(self, logs=None):
+        self.best, self.waited, self.resting = None, 0, 0
+
+    def on_epoch_end(self, epoch, logs=None):
+        value = _value(logs, self.monitor)
+        self.resting = max(0, self.resting - 1)
+        if self.best is None or self.better(value, self.best, self.min_delta):
+            self.best, self.waited = value, 0
+        elif not self.resting:
+            self.waited += 1
+            if self.waited >= self.patience and self.model.learning_rate > self.min_lr:
+                self.model.learning_rate = max(self.min_lr, self.model.learning_rate * self.factor)
+                self.waited, self.resting = 0, self.cooldown
+
+
 class TerminateOnNaN(Callback):
     """Ends training when the loss is not finite. (The library itself ends it with an error that names the first such value.)"""
 

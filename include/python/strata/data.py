@@ -27,6 +27,20 @@ class Dataset(Handle):
         return dataset
 
     @classmethod
+    def from_columns(cls, inputs: dict, targets: "dict | None" = None) -> "Dataset":
+        """Arrays by name, for models with several inputs or outputs, which take those of their names."""
+        kept, lists = [], []
+        for columns in (inputs, targets or {}):
+            given = (_native.ctype("strata_data_column") * max(1, len(columns)))()
+            for one, (name, array) in zip(given, columns.items()):
+                array = _narrow(_native.host_array(array))
+                view = _native.view(array)
+                one.name, one.array = name.encode(), ctypes.pointer(view)
+                kept += [array, view]
+            lists.append(list(given[:len(columns)]))
+        return cls(lib.dataset_from_columns(*lists), kept)
+
+    @classmethod
     def csv(cls, path, label=None, features=None, separator=None) -> "Dataset":
         """Numbers of a table with a header. Dates, words and missing values: strata train FILE, or strata/preprocessing.h."""
         options = struct("csv_options", label=label, features=features, n_features=len(features or ()))
@@ -228,6 +242,11 @@ def _generated(cls, make, size, is_batch):
 
 def dataset(x, y=None, sample_weight=None) -> Dataset:
     """x itself where it is a dataset, else one of arrays; a loader of batches becomes one too."""
+    if isinstance(x, dict):
+        data = Dataset.from_columns(x, y)
+        if sample_weight is not None:
+            lib.dataset_set_weights(data, numpy.asarray(sample_weight, numpy.float32))
+        return data
     if isinstance(x, Dataset):
         if y is not None or sample_weight is not None:
             raise InvalidError("a dataset has its labels and weights inside: leave y and sample_weight out")

@@ -11,8 +11,55 @@ import inspect
 from . import _native
 
 
+class Value:
+    """What an input, or a call of a layer, gives in a model of calls: layers.dense(8)(x)."""
+
+    def __init__(self, layer, inputs, name=None, shape=None, dtype=None):
+        self.layer, self.inputs, self.name, self.shape, self.dtype = layer, inputs, name, shape, dtype
+
+
+def Input(shape, name=None, dtype=None) -> Value:
+    """An input of a model of calls; shape: of one example. dtype: "i32" for tokens."""
+    return Value(None, [], name, [shape] if isinstance(shape, int) else list(shape), dtype)
+
+
+def describe(inputs, outputs):
+    """The JSON of a model of calls, and the names of its inputs and outputs."""
+    names, taken, rows, first = {}, set(), [], {}
+
+    def name_of(value, wanted):
+        name, n = wanted, 0
+        while name in taken:
+            n += 1
+            name = f"{wanted}_{n}"
+        taken.add(name)
+        names[id(value)] = name
+        return name
+
+    def visit(value):
+        if id(value) in names:
+            return
+        for one in value.inputs:
+            visit(one)
+        if value.layer is None:
+            raise _native.InvalidError("an input that a layer takes is not among the model's inputs")
+        called = first.get(id(value.layer))
+        name = name_of(value, value.layer.get("name") or (f"{called}_again" if called else value.layer["layer"]))
+        row = {"call": called} if called else dict(value.layer)
+        rows.append({**row, "name": name, "inputs": [names[id(i)] for i in value.inputs]})
+        first.setdefault(id(value.layer), name)
+    spec = [{"name": name_of(i, i.name or "input"), "shape": i.shape, **({"dtype": i.dtype} if i.dtype else {})}
+            for i in inputs]
+    for output in outputs:
+        visit(output)
+    return {"inputs": spec, "layers": rows}, [s["name"] for s in spec], [names[id(o)] for o in outputs]
+
+
 class Layer(dict):
-    """One layer as the JSON of a model has it."""
+    """One layer as the JSON of a model has it. Called with values it is part of a model of calls; called twice it is shared."""
+
+    def __call__(self, *inputs) -> Value:
+        return Value(self, list(inputs[0]) if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)) else list(inputs))
 
     def __init__(self, layer, **options):
         super().__init__(layer=layer, **{k: v for k, v in options.items() if v is not None})
@@ -44,8 +91,8 @@ def _maker(kind, names):
 _kinds = {}
 for _function in list(_native._table["functions"]):
     _kind = _function.removeprefix("strata_model_add_")
-    if _kind != _function:
-        _struct = _native._table["functions"][_function][1][1][0]
+    _struct = _native._table["functions"][_function][1][1][0] if _kind != _function else ""
+    if _struct.endswith("_options"):  # but not strata_model_add_layer, for registered ones
         _fields = _native._table["structs"][_native._table["aliases"].get(_struct, _struct)]
         _kinds[_kind] = _maker(_kind, [f for _, f, _ in _fields])
 globals().update(_kinds)
@@ -83,6 +130,9 @@ _KERAS = {
     "GlobalMaxPooling1D": ("global_max_pool", "", {}),
     "GlobalMaxPooling2D": ("global_max_pool", "", {}),
     "MultiHeadAttention": ("multi_head_attention", "heads key_dim", {"num_heads": "heads"}),
+    "Add": ("add", "", {}),
+    "Multiply": ("multiply", "", {}),
+    "Concatenate": ("concat", "axis", {}),
     "LSTM": ("lstm", "units", {}),
     "GRU": ("gru", "units", {}),
 }

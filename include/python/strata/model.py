@@ -7,7 +7,7 @@ import time
 
 import numpy
 
-from . import _native, callbacks as _callbacks, optimizers
+from . import _native, callbacks as _callbacks, layers as _layers, optimizers
 from ._native import Handle, InvalidError, callback, lib, struct
 from .data import Dataset, dataset
 from .devices import device as _device
@@ -32,8 +32,13 @@ class Model(Handle):
     returns probabilities."""
     _destroy = "model_destroy"
 
-    def __init__(self, layers, input_shape=None, input_dtype=None, name: str = ""):
-        self._spec = {"label": name, "layers": list(layers), **({"input_dtype": input_dtype} if input_dtype else {})}
+    def __init__(self, layers=None, input_shape=None, input_dtype=None, name: str = "", *, inputs=None, outputs=None):
+        self._inputs = self._outputs = None
+        if inputs is not None:  # a model of calls: layers.Input(...), and what layers give when they are called
+            spec, self._inputs, self._outputs = _layers.describe(_list(inputs), _list(outputs))
+            self._spec = {"label": name, **spec}
+        else:
+            self._spec = {"label": name, "layers": list(layers), **({"input_dtype": input_dtype} if input_dtype else {})}
         self._settings, self._compiled, self._as_parameter_, self._finalizer = None, False, None, None
         self.stop_training = False
         if input_shape is not None:
@@ -43,6 +48,7 @@ class Model(Handle):
     def _of(cls, handle):
         model = cls.__new__(cls)
         model._settings, model._compiled, model.stop_training = None, False, False
+        model._inputs = model._outputs = None
         Handle.__init__(model, handle)
         return model
 
@@ -60,8 +66,10 @@ class Model(Handle):
         return lib.model_to_json(self)
 
     def _create(self, input_shape, input_dtype=None):
-        shape = [input_shape] if isinstance(input_shape, int) else list(input_shape)
-        spec = {**self._spec, "input": [int(d) for d in shape]}
+        spec = dict(self._spec)
+        if self._inputs is None:
+            shape = [input_shape] if isinstance(input_shape, int) else list(input_shape)
+            spec["input"] = [int(d) for d in shape]
         if input_dtype is not None and numpy.dtype(input_dtype).kind == "i":
             spec["input_dtype"] = "i32"
         text = json.dumps(spec)
@@ -69,9 +77,16 @@ class Model(Handle):
 
     # ---- compile ----
     def compile(self, optimizer=None, loss: "str | dict | None" = None, metrics=None, *, device=None, strategy=None,
-                precision: str = "f32", seed: int = 0, gradient_norm: bool = False) -> "Model":
+                loss_weights=None, precision: str = "f32", seed: int = 0, gradient_norm: bool = False) -> "Model":
         """optimizer, loss, metrics None: what the model's JSON says, else adam and sparse_categorical_crossentropy.
-        loss: a name, or {"name": "huber", "delta": 2}. device: its id, or a Device. strategy: its devices train."""
+        loss: a name, or {"name": "huber", "delta": 2}. device: its id, or a Device. strategy: its devices train.
+        A model of calls with several outputs takes loss and loss_weights as dicts by output."""
+        if self._outputs is not None and self._as_parameter_ is None:
+            losses = loss if isinstance(loss, dict) and "name" not in loss else {self._outputs[0]: loss}
+            self._spec["outputs"] = [{"name": o, **({"loss": losses[o]} if losses.get(o) else {}),
+                                      **({"weight": loss_weights[o]} if loss_weights else {})} for o in self._outputs]
+            loss = None
+            self._create(None)
         if isinstance(loss, dict):
             loss, loss_options = loss["name"], struct("loss_options", **{k: v for k, v in loss.items() if k != "name"})
         else:
@@ -114,10 +129,10 @@ class Model(Handle):
         verbose: 0 nothing, 1 a bar, 2 a line an epoch. options: further fields of strata_fit_options, as patience=3."""
         if validation_split:
             x, y, sample_weight, validation_data = _hold_back(x, y, sample_weight, validation_split)
-        data = dataset(x, y, sample_weight)
+        data = self._data(x, y, sample_weight)
         if validation_data is not None and not isinstance(validation_data, Dataset):
             parts = validation_data if isinstance(validation_data, (tuple, list)) else (validation_data,)
-            validation_data = dataset(*parts)
+            validation_data = self._data(*parts)
         self._ready(data)
         weights = None
         if class_weight is not None:
@@ -144,7 +159,7 @@ class Model(Handle):
 
     def evaluate(self, x, y=None, *, batch_size: int = 0, sample_weight=None, callbacks=()) -> dict:
         """{"loss": ..., "accuracy": ..., ...} of all examples."""
-        data = dataset(x, y, sample_weight)
+        data = self._data(x, y, sample_weight)
         self._ready(data)
         _each(callbacks, "on_test_begin")
         logs = self._logs(lib.model_evaluate(self, data, batch_size))
@@ -152,13 +167,35 @@ class Model(Handle):
         return logs
 
     def predict(self, x, *, batch_size: int = 0, callbacks=()) -> numpy.ndarray:
-        """Probabilities where the loss is a crossentropy, else the outputs, f32 (n, ...)."""
-        data = dataset(x)
+        """Probabilities where the loss is a crossentropy, else the outputs, f32 (n, ...); of several outputs a dict by name."""
+        data = self._data(x)
         self._ready(data)
         _each(callbacks, "on_predict_begin")
-        predictions = lib.model_predict(self, data, batch_size)
+        if self._outputs is not None and len(self._outputs) > 1:
+            predictions = dict(zip(self._outputs, _native.predict_all(self, data, batch_size, len(self._outputs))))
+        else:
+            predictions = lib.model_predict(self, data, batch_size)
         _each(callbacks, "on_predict_end")
         return predictions
+
+    def _data(self, x, y=None, sample_weight=None):
+        """Lists of arrays are those of the inputs and outputs in their order."""
+        if self._inputs is not None and len(self._inputs) + len(self._outputs) > 2 and not isinstance(x, (dict, Dataset)):
+            x = dict(zip(self._inputs, _list(x)))
+        if isinstance(x, dict) and y is not None and not isinstance(y, dict):
+            y = dict(zip(self._outputs, _list(y)))
+        return dataset(x, y, sample_weight)
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the next step. It may be set between fits and in on_epoch_begin and on_epoch_end of a callback."""
+        self._ready()
+        return lib.model_learning_rate(self)
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        self._ready()
+        lib.model_set_learning_rate(self, rate)
 
     def _logs(self, metrics, prefix=""):
         logs = {f"{prefix}loss": metrics.loss}
@@ -277,6 +314,10 @@ Sequential = Model
 def load(path) -> Model:
     """The model of a file that save, or the command, wrote; it is compiled as it was by the first call that needs it."""
     return Model._of(lib.model_load(path))
+
+
+def _list(values):
+    return list(values) if isinstance(values, (list, tuple)) else [values]
 
 
 def _unpickled(content, device):

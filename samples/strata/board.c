@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Numbers of a training on their way to TensorBoard. */
+#include "board.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli.h"
+#include "core/base/text.h"
+
+static strata_status add_scalar(strata_events *events, const char *prefix, const char *name, int64_t step, double value,
+                                strata_error *err) {
+    char tag[128];
+    snprintf(tag, sizeof tag, "%s_%s", prefix, name);
+    return strata_events_scalar(events, tag, step, value, err);
+}
+
+static strata_status add_metrics(const board *b, strata_events *events, int64_t epoch, const strata_metrics *m,
+                                 strata_error *err) {
+    STRATA_TRY(add_scalar(events, "epoch", "loss", epoch, m->loss, err));
+    if (b->classifies) STRATA_TRY(add_scalar(events, "epoch", "accuracy", epoch, m->accuracy, err));
+    for (int i = 0; i < m->n; i++) STRATA_TRY(add_scalar(events, "epoch", m->more[i].name, epoch, m->more[i].value, err));
+    return STRATA_OK;
+}
+
+static strata_status open_part(const board *b, const char *part, strata_events **out, strata_error *err) {
+    strata_text path = {0};
+    char *folder = NULL;
+    strata_text_add(&path, "%s/%s", b->folder, part);
+    STRATA_TRY(strata_text_take(&path, &folder, NULL, err));
+    const strata_status status = strata_events_create(folder, out, err);
+    free(folder);
+    return status;
+}
+
+/* As Markdown: a block of code. */
+static strata_status add_model(const board *b, const strata_model *model, strata_error *err) {
+    strata_text text = {0};
+    char *json = NULL, *block = NULL;
+    STRATA_TRY(strata_model_to_json(model, &json, err));
+    strata_text_add(&text, "```json\n%s\n```", json);
+    free(json);
+    STRATA_TRY(strata_text_take(&text, &block, NULL, err));
+    const strata_status status = strata_events_text(b->train, "model", 0, block, err);
+    free(block);
+    return status;
+}
+
+int board_open(board *b, const char *folder, strata_model *model, const strata_optimizer *optimizer, int64_t batch,
+               bool classifies) {
+    strata_error err = {0};
+    *b = (board){.folder = folder, .classifies = classifies};
+    strata_status status = open_part(b, "train", &b->train, &err);
+    if (!status) status = add_model(b, model, &err);
+    const double rate =
+        optimizer->learning_rate > 0 ? optimizer->learning_rate : strata_optimizer_default_rate(optimizer->name);
+    const strata_hyperparameter parameters[] = {{.name = "optimizer", .text = optimizer->name},
+                                                {.name = "learning rate", .number = rate},
+                                                {.name = "batch", .number = (double)batch}};
+    const char *const metrics[] = {"epoch_loss"};
+    if (!status) status = strata_events_hyperparameters(b->train, parameters, 3, metrics, 1, &err);
+    if (!status) status = strata_events_flush(b->train, &err); /* a folder that cannot be written is told now */
+    return status ? report(FAILING_DATA, strata_fail_in(&err, status, "--tensorboard"), &err) : EXIT_OK;
+}
+
+static strata_status add_weights(const board *b, int64_t epoch, strata_model *model, strata_error *err) {
+    for (int i = 0; i < strata_model_n_parameters(model); i++) {
+        const strata_parameter parameter = strata_model_parameter(model, i);
+        strata_array value = {0};
+        STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, parameter.shape, &value, err));
+        strata_status status = strata_model_get_parameter(model, i, &value, err);
+        if (!status) status = strata_events_histogram(b->train, parameter.name, epoch, &value, err);
+        strata_array_finish(&value);
+        STRATA_TRY(status);
+    }
+    return STRATA_OK;
+}
+
+strata_status board_add(board *b, const strata_progress *p, strata_model *model, strata_error *err) {
+    if (!b->train) return STRATA_OK;
+    if (!p->epoch_end) {
+        STRATA_TRY(add_scalar(b->train, "batch", "loss", p->total_step, p->loss, err));
+        return add_scalar(b->train, "batch", "learning_rate", p->total_step, p->learning_rate, err);
+    }
+    STRATA_TRY(add_metrics(b, b->train, p->epoch, &p->metrics, err));
+    STRATA_TRY(add_weights(b, p->epoch, model, err));
+    if (!p->validation.examples) return STRATA_OK;
+    if (!b->validation) STRATA_TRY(open_part(b, "validation", &b->validation, err));
+    return add_metrics(b, b->validation, p->epoch, &p->validation, err);
+}
+
+int board_close(board *b, const strata_metrics *test) {
+    strata_error err = {0};
+    strata_status status = STRATA_OK;
+    if (b->train && test->examples) status = strata_events_scalar(b->train, "test_loss", 0, test->loss, &err);
+    if (!status && b->train && test->examples && b->classifies)
+        status = strata_events_scalar(b->train, "test_accuracy", 0, test->accuracy, &err);
+    if (!status && b->train) status = strata_events_flush(b->train, &err);
+    if (!status && b->validation) status = strata_events_flush(b->validation, &err);
+    strata_events_destroy(b->train);
+    strata_events_destroy(b->validation);
+    *b = (board){0};
+    return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
+}

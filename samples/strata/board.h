@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What --tensorboard writes: event files in DIR/train and DIR/validation, which `tensorboard --logdir DIR` shows. */
+#ifndef STRATA_SAMPLES_BOARD_H
+#define STRATA_SAMPLES_BOARD_H
+
+#include <strata/strata.h>
+
+typedef struct board {
+    strata_events *train, *validation; /* NULL: not open */
+    const char *folder;
+    bool classifies;
+} board;
+
+/* Opens the files, and writes the model and its settings as texts and hyper-parameters. Returns an exit code, after a
+ * message. */
+int board_open(board *b, const char *folder, strata_model *model, const strata_optimizer *optimizer, int64_t batch,
+               bool classifies);
+/* Loss and learning rate of a step; at an epoch's end its numbers, and histograms of the weights. A board that is not open
+ * takes nothing; a file that cannot be written ends the training. */
+strata_status board_add(board *b, const strata_progress *p, strata_model *model, strata_error *err);
+/* The test data's numbers, at the end. Returns an exit code. A zeroed board is fine. */
+int board_close(board *b, const strata_metrics *test);
+
+#endif
