@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The three programs of a newcomer, in samples/: each has at most the lines that are promised, with comments, in the project's
-# format; each compiles against the installed headers alone, with warnings as errors, and learns something when it runs.
+# format; each compiles against the installed headers alone, with warnings as errors, and learns something when it runs. So does
+# the program of README.md.
 #   STRATA_BUILD_DIR   the build to install      CC   its compiler      (both are set by ctest and tests/run.sh)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -48,4 +49,12 @@ awk '/^step 0:/ { first = $NF } /^step 150:/ { last = $NF } END { exit !(last > 
     fail "two_replicas has not learned: $(cat "$work/two_replicas.txt")"
 awk '/^loss/ { found = 1; exit !($NF == "last" && $7 < 0.9 * $2) } END { if (!found) exit 1 }' "$work/own_layer.txt" ||
     fail "own_layer has not learned: $(cat "$work/own_layer.txt")"
+# The first block of C in README.md.
+block() { sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/p" "$here/../../README.md" | sed '1d;/^```$/,$d'; }
+block c >"$work/first.c"
+# shellcheck disable=SC2046 # the flags are words
+"$CC" -std=c11 -Wall -Werror "$work/first.c" -o "$work/first" $(pkg-config --cflags --libs strata)
+(cd "$work" && timeout 120 ./first) >"$work/first.txt" || fail "README.md's program ended with $?: $(cat "$work/first.txt")"
+grep -q '^accuracy 0\.9[78]' "$work/first.txt" || fail "README.md's program has not learned: $(cat "$work/first.txt")"
+
 echo "three programs, within their lines, compile against the installed headers and learn"
