@@ -11,8 +11,7 @@ usage: sh tests/vendors.sh [--targets TEXT] [--kernels TEXT] [--every] [--no-fet
 
   --targets TEXT   only targets whose name contains TEXT: "radv", "ptxas sm_80"
   --kernels TEXT   only kernels whose name contains TEXT
-  --every          every constant of every kernel; otherwise tiles have one epilogue, and each variant of the other kernels
-                   two sets of constants, the first and the last that the library comes to
+  --every          every constant of every kernel; vendors/README.md says which are compiled otherwise
   --no-fetch       fetch nothing: compilers that build/vendors/ does not have are left out
 
 Compilers are fetched once, as Debian and pip packages, into build/vendors/; nothing is installed. Results are kept there too:

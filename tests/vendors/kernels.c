@@ -26,18 +26,20 @@ static const struct {
     const char *name;
     strata_kernel_limits limits;
 } targets[] = {
-#define TARGET(label, class, workgroup, local, units)                                                                       \
-    {                                                                                                                       \
-        .name = label, .limits = {.device_class = STRATA_DEVICE_##class##_GPU,                                              \
-                                  .opencl_c = true,                                                                         \
-                                  .dtypes = (1u << STRATA_DTYPE_COUNT) - 1,                                                 \
-                                  .max_workgroup = workgroup,                                                               \
-                                  .max_local = {workgroup, workgroup},                                                      \
-                                  .max_groups = {65535, 65535},                                                             \
-                                  .local_bytes = local,                                                                     \
-                                  .compute_units = units,                                                                   \
-                                  .vector_width = 1,                                                                        \
-                                  .max_range_bytes = UINT32_MAX }                                                           \
+#define TARGET(label, class, workgroup, local, units)    \
+    {                                                    \
+        .name = label, .limits = {                       \
+            .device_class = STRATA_DEVICE_##class##_GPU, \
+            .opencl_c = true,                            \
+            .dtypes = (1u << STRATA_DTYPE_COUNT) - 1,    \
+            .max_workgroup = workgroup,                  \
+            .max_local = {workgroup, workgroup},         \
+            .max_groups = {65535, 65535},                \
+            .local_bytes = local,                        \
+            .compute_units = units,                      \
+            .vector_width = 1,                           \
+            .max_range_bytes = UINT32_MAX                \
+        }                                                \
     }
     TARGET("radv navi21", DISCRETE, 1024, 65536, 80),  TARGET("radv vega10", DISCRETE, 1024, 65536, 64),
     TARGET("radv gfx1100", DISCRETE, 1024, 65536, 96), TARGET("amdgcn gfx1030", DISCRETE, 256, 65536, 80),
@@ -157,8 +159,8 @@ static strata_status list_rows(strata_device *device, strata_error *err) {
             const op_row *row = &case_tables[t]->rows[r];
             for (int d = 0; d < STRATA_DTYPE_COUNT; d++)
                 for (int i = 0; i < row->n_instances && row->dtypes >> d & 1; i++)
-                    STRATA_TRY(list_instance(device, row, &row->instances[i], (strata_dtype)d,
-                                             case_tables[t] == &case_update, err));
+                    STRATA_TRY(
+                        list_instance(device, row, &row->instances[i], (strata_dtype)d, case_tables[t] == &case_update, err));
         }
     return STRATA_OK;
 }
@@ -176,8 +178,7 @@ static strata_status list_products(strata_device *device, strata_error *err) {
         STRATA_TRY(strata_graph_create(&graph, err));
         strata_tensor *a = strata_input(graph, "a", dtype, transpose_a ? STRATA_SHAPE(k, m) : STRATA_SHAPE(m, k));
         strata_tensor *b = strata_input(graph, "b", dtype, transpose_b ? STRATA_SHAPE(n, k) : STRATA_SHAPE(k, n));
-        const strata_status status =
-            compile_output(device, graph, strata_matmul(a, b, transpose_a, transpose_b), false, err);
+        const strata_status status = compile_output(device, graph, strata_matmul(a, b, transpose_a, transpose_b), false, err);
         strata_graph_destroy(graph);
         STRATA_TRY(status);
     }
@@ -257,8 +258,10 @@ static strata_status write_kernel(const char *folder, int number, const found_ke
     STRATA_TRY(status);
     for (int target = 0; target < N_TARGETS; target++) {
         if (!(kernel->targets >> target & 1)) continue;
-        printf("{\"target\":\"%s\",\"number\":%d,\"kernel\":\"%s\",\"variant\":\"%s\",\"entry\":\"%s\",\"buffers\":%d,\"constants\":{",
-               targets[target].name, number, shader->stem, shader->variant, entry, shader->n_buffers);
+        printf(
+            "{\"target\":\"%s\",\"number\":%d,\"kernel\":\"%s\",\"variant\":\"%s\",\"entry\":\"%s\",\"buffers\":%d,"
+            "\"constants\":{",
+            targets[target].name, number, shader->stem, shader->variant, entry, shader->n_buffers);
         for (int i = 0; i < shader->n_constants; i++)
             printf("%s\"%s\":%u", i ? "," : "", shader->constants[i].name, kernel->kernel.constants[i]);
         puts("}}");

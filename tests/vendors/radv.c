@@ -2,8 +2,8 @@
  *
  * Compiles kernels by Mesa's AMD driver (RADV) for a GPU that is not there, RADV_FORCE_FAMILY=navi21, and tells what they take:
  *     vendors_radv <LINES
- * A line: FILE.spv, how many buffers, then the values of its specialization constants 0, 1, ... For each it prints a line: ok or
- * the failure's VkResult, then the driver's statistics as name=value, joined by tabs. Such a device can compile, not run.
+ * A line: FILE.spv, how many buffers, then the values of its specialization constants 0, 1, ... For each it prints a line: ok
+ * or the failure's VkResult, then the driver's statistics as name=value, joined by tabs. Such a device can compile, not run.
  * Exit codes: 0 all lines were answered, 1 with a message: there is no such driver. */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -16,9 +16,11 @@
 
 enum { MOST_BYTES = 4 << 20, LINE_BYTES = 4096, STATISTICS = 40, PUSH_BYTES = 4 * STRATA_SHADER_MAX_WORDS };
 
-#define FUNCTIONS(X)                                                                                     \
-    X(GetPipelineExecutableStatisticsKHR) X(CreateShaderModule) X(DestroyShaderModule)                   \
-        X(CreateDescriptorSetLayout) X(CreatePipelineLayout) X(CreateComputePipelines) X(DestroyPipeline)
+/* clang-format off */
+#define FUNCTIONS(X) \
+    X(GetPipelineExecutableStatisticsKHR) X(CreateShaderModule) X(DestroyShaderModule) X(CreateDescriptorSetLayout) \
+    X(CreatePipelineLayout) X(CreateComputePipelines) X(DestroyPipeline)
+/* clang-format on */
 
 typedef struct compiler {
     VkDevice device;
@@ -45,8 +47,7 @@ static int open_device(compiler *out) {
                                                 .pApplicationInfo = &application};
     VkInstance instance;
     if (create_instance(&instance_info, NULL, &instance)) return give_up("no Vulkan driver can be loaded");
-    PFN_vkEnumeratePhysicalDevices enumerate =
-        (PFN_vkEnumeratePhysicalDevices)get(instance, "vkEnumeratePhysicalDevices");
+    PFN_vkEnumeratePhysicalDevices enumerate = (PFN_vkEnumeratePhysicalDevices)get(instance, "vkEnumeratePhysicalDevices");
     PFN_vkCreateDevice create = (PFN_vkCreateDevice)get(instance, "vkCreateDevice");
     PFN_vkGetDeviceProcAddr get_device = (PFN_vkGetDeviceProcAddr)get(instance, "vkGetDeviceProcAddr");
     PFN_vkGetPhysicalDeviceProperties properties_of =
@@ -64,9 +65,8 @@ static int open_device(compiler *out) {
         .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueCount = 1, .pQueuePriorities = &priority};
     VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR statistics = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR, .pipelineExecutableInfo = 1};
-    VkPhysicalDevice16BitStorageFeatures halves = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES,
-                                                   .pNext = &statistics,
-                                                   .storageBuffer16BitAccess = 1};
+    VkPhysicalDevice16BitStorageFeatures halves = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES, .pNext = &statistics, .storageBuffer16BitAccess = 1};
     VkPhysicalDevice8BitStorageFeatures bytes = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES, .pNext = &halves, .storageBuffer8BitAccess = 1};
     const VkPhysicalDeviceFeatures features = {.shaderInt64 = 1};
@@ -90,7 +90,8 @@ static VkPipelineLayout layout_of(compiler *c, uint32_t n) {
     if (c->layouts[n]) return c->layouts[n];
     VkDescriptorSetLayoutBinding bindings[STRATA_SHADER_MAX_BUFFERS];
     for (uint32_t i = 0; i < n; i++)
-        bindings[i] = (VkDescriptorSetLayoutBinding){i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, NULL};
+        bindings[i] =
+            (VkDescriptorSetLayoutBinding){i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, NULL};
     const VkDescriptorSetLayoutCreateInfo set_info = {
         .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, .bindingCount = n, .pBindings = bindings};
     VkDescriptorSetLayout set = VK_NULL_HANDLE;

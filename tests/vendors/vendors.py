@@ -24,7 +24,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 SUITES = HERE.parent.parent / "build/tests/suites"
 RADV = pathlib.Path("/usr/share/vulkan/icd.d/radeon_icd.x86_64.json")
 OPTIONS = ["-cl-std=CL1.2", "-cl-denorms-are-zero", "-w"]
-BATCH = 24  # kernels of one OpenCL program: a compiler spends much of its time on what every program has
+BATCH = 8  # kernels of one OpenCL program: a compiler spends much of its time on what every program has
+LIMIT = 120  # seconds that a compiler may take for a program
 LEAST_ITEMS = 256  # FULL_WARPS * WARP of backends/kernel/gpu_tiles.c: work-items that its cost model assumes in a unit
 
 # What a compute unit (CU, SM, subslice or Xe core) has: work-items at a time, registers of 4 bytes and the step in which they
@@ -51,7 +52,7 @@ class Unavailable(Exception):
 def run(command, folder, **environment):
     env = {**os.environ, "LD_LIBRARY_PATH": f"{folder}/root/usr/lib/x86_64-linux-gnu", **environment}
     return subprocess.run(["nice", "-n", "5", *map(str, command)], env=env, capture_output=True, text=True, errors="replace",
-                          timeout=600, check=False)
+                          timeout=LIMIT, check=False)
 
 
 def need(path, package):
@@ -106,7 +107,8 @@ def clang(rows, folder, to, *arguments):
 
 def compile_amdgcn(rows, chip, folder, to):
     libraries = need(folder / "root/usr/lib/x86_64-linux-gnu/amdgcn/bitcode", "rocm-device-libs")
-    text, error = clang(rows, folder, to, "-target", "amdgcn-amd-amdhsa", f"-mcpu={chip}", f"--rocm-device-lib-path={libraries}")
+    text, error = clang(rows, folder, to, "-target", "amdgcn-amd-amdhsa", f"-mcpu={chip}",
+                        f"--rocm-device-lib-path={libraries}")
     if text is None:
         return {rows[0]["number"]: {"error": error}} if len(rows) == 1 else {}
     results = {}
@@ -152,7 +154,8 @@ def compile_ocloc(rows, chip, folder, to):
         return {rows[0]["number"]: {"error": last_line(done.stdout + done.stderr)}} if len(rows) == 1 else {}
     info = out.read_bytes().decode("latin-1")
     info = info[info.rindex("kernels:"):] if "kernels:" in info else ""
-    spills = dict(re.findall(r"kernel (\w+)\s+compiled SIMD\d+ allocated \d+ regs and spilled around (\d+)", done.stdout + done.stderr))
+    spilled = r"kernel (\w+)\s+compiled SIMD\d+ allocated \d+ regs and spilled around (\d+)"
+    spills = dict(re.findall(spilled, done.stdout + done.stderr))
     results = {}
     for block in re.split(r"^ *- name: +", info, flags=re.M)[1:]:
         name = re.match(r"\w+", block)[0]
@@ -185,7 +188,10 @@ def key_of(row, folder, version):
 def compile_batch(target, rows, folder):
     compiler, chip = target.split()
     with tempfile.TemporaryDirectory(dir=folder) as to:
-        results = COMPILERS[compiler](rows, chip, folder, to)
+        try:
+            results = COMPILERS[compiler](rows, chip, folder, to)
+        except subprocess.TimeoutExpired:
+            results = {rows[0]["number"]: {"error": f"not compiled within {LIMIT} s"}} if len(rows) == 1 else {}
     for row in rows:
         if row["number"] not in results and len(rows) > 1:
             results.update(compile_batch(target, [row], folder))
@@ -233,22 +239,32 @@ def faults_of(row, result):
 def excepted(exceptions, row, fault):
     for e in exceptions:
         matches = all(row["constants"].get(k) == v for k, v in e.get("constants", {}).items())
-        if fault == e["fault"] and re.fullmatch(e["kernel"], row["kernel"]) and re.fullmatch(e["target"], row["target"]) and matches:
+        named = re.fullmatch(e["kernel"], row["kernel"]) and re.fullmatch(e["target"], row["target"])
+        if fault == e["fault"] and named and matches:
             e["used"] = True
             return True
     return False
 
 
 def choose(rows, every):
-    """All rows, or, without `every`: of kernels with tiles each variant, tile and transposition with the first epilogue that
-    was listed; of others the first and the last constants that were listed for each variant."""
+    """All rows, or, without `every`: of kernels with tiles each tile and transposition in f32, and the tile that takes most
+    registers in other variants, with the first epilogue that was listed; of others the first and the last constants of each
+    variant."""
     if every:
         return rows
-    groups = {}
+    groups, tiles = {}, collections.defaultdict(list)
     for row in rows:
-        shape = [v for k, v in row["constants"].items() if is_tiled(row) and k not in ("BIAS", "ACTIVATION", "AUX")]
-        groups.setdefault((row["target"], row["kernel"], row["variant"], *shape), []).append(row)
-    return [row for group in groups.values() for row in (group[:1] if is_tiled(group[0]) else group[:1] + group[1:][-1:])]
+        c = row["constants"]
+        if not is_tiled(row):
+            groups.setdefault((row["target"], row["kernel"], row["variant"]), []).append(row)
+        elif row["variant"].startswith("f32"):
+            shape = [v for k, v in c.items() if k not in ("BIAS", "ACTIVATION", "AUX")]
+            tiles[row["target"], row["kernel"], row["variant"], *shape].append(row)
+        else:
+            turned = [v for k, v in c.items() if k.startswith("TRANSPOSE")]
+            tiles[row["target"], row["kernel"], row["variant"], *turned].append(row)
+    kept = [max(several, key=lambda r: r["constants"]["WORK_M"] * r["constants"]["WORK_N"]) for several in tiles.values()]
+    return kept + [row for several in groups.values() for row in several[:1] + several[1:][-1:]]
 
 
 def main():
@@ -297,8 +313,7 @@ def report(rows, cache, skipped):
         if not result:
             continue
         n += 1
-        cell = table.setdefault((row["kernel"], row["target"]), {"n": 0, "registers": 0, "spilled": 0, "local": 0, "groups": 99})
-        cell["n"] += 1
+        cell = table.setdefault((row["kernel"], row["target"]), {"registers": 0, "spilled": 0, "local": 0, "groups": 99})
         for fault, text in faults_of(row, result).items():
             if excepted(exceptions, row, fault):
                 known += 1
@@ -309,7 +324,7 @@ def report(rows, cache, skipped):
                 cell[name] = max(cell[name], result[name])
             cell["groups"] = min(cell["groups"], groups_in_unit(row, result))
     targets = [t for t in UNITS if any(t == target for _, target in table)]
-    print("Of each kernel's variants and constants the most: registers / spilled / bytes of local memory / fewest groups in a unit")
+    print("The most of each kernel's variants: registers / spilled / bytes of local memory, and the fewest groups in a unit:")
     print("| kernel | " + " | ".join(targets) + " |\n|" + "---|" * (len(targets) + 1))
     for kernel in sorted({k for k, _ in table}):
         cells = [table.get((kernel, t)) for t in targets]
@@ -323,7 +338,8 @@ def report(rows, cache, skipped):
             print(f"not needed any more: the exception {e['fault']} of {e['kernel']} on {e['target']}")
     for failure in failures:
         print(f"FAILED {failure}")
-    print(f"{n} kernels on {len(targets)} targets, {len(failures)} failures, {known} known exceptions, {len(skipped)} targets skipped")
+    print(f"{n} kernels on {len(targets)} targets, {len(failures)} failures, {known} known exceptions, "
+          f"{len(skipped)} targets skipped")
     return 1 if failures else 0 if n else 77
 
 
