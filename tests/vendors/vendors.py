@@ -334,7 +334,11 @@ def report(rows, cache, skipped):
     for target, reason in skipped.items():
         print(f"skipped {target}: {reason}")
     for e in exceptions:
-        if not e.get("used") and not skipped:
+        judged = [r for r in rows if r["key"] in cache and re.fullmatch(e["target"], r["target"]) and
+                  re.fullmatch(e["kernel"], r["kernel"])]
+        if e.get("used"):
+            print(f"known: {e['fault']} of {e['kernel']} {e['constants']} on {e['target']}: {e['reason']}")
+        elif judged:
             print(f"not needed any more: the exception {e['fault']} of {e['kernel']} on {e['target']}")
     for failure in failures:
         print(f"FAILED {failure}")
