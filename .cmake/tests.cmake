@@ -58,6 +58,16 @@ foreach(target IN LISTS targets)
   endif()
 endforeach()
 
+# What tests/vendors.sh runs: the list of kernels for GPUs that are not here, and Mesa's AMD compiler.
+if(STRATA_WITH_OPENCL AND STRATA_WITH_VULKAN)
+  file(GLOB cases CONFIGURE_DEPENDS ${tests}/conformance/cases_*.c)
+  strata_test_program(vendors_kernels ${tests}/vendors/kernels.c ${cases} ${tests}/conformance/tables.c
+    ${tests}/support/check.c ${tests}/support/eval.c)
+  target_link_options(vendors_kernels PRIVATE LINKER:--wrap=strata_tuner_choose)
+  strata_test_program(vendors_radv ${tests}/vendors/radv.c)
+  target_link_libraries(vendors_radv PRIVATE ${CMAKE_DL_LIBS})
+endif()
+
 # Plugins, in <build>/suites/plugins: built-in backends as plugins, faulty ones, and one for each version of plugin.h.
 function(strata_test_plugin name)
   add_library(plugin_${name} MODULE ${ARGN})
