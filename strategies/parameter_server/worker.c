@@ -187,6 +187,17 @@ static strata_status find_rows(worker *w, job *j, strata_error *err) {
 
 /* ---- pulls ---- */
 
+/* The client of the server that has a group's shards now. One that was lost when this worker began is met here. */
+static strata_status reach(worker *w, int group, strata_rpc_client **out_client, strata_error *err) {
+    const int server = strata_ps_server_of(&w->fit->route, group, w->n_servers);
+    if (!w->servers[server]) {
+        STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_PS, server, &w->servers[server], err));
+        STRATA_TRY(strata_ps_say_hello(w->fit, w->servers[server], w->task->connect_seconds, NULL, err));
+    }
+    *out_client = w->servers[server];
+    return STRATA_OK;
+}
+
 static int sparse_index(const worker *w, int parameter) {
     int k = 0;
     while (k < w->n_sparse && w->sparse[k] != parameter) k++;
@@ -209,7 +220,7 @@ static strata_status prepare_pull(worker *w, job *j, int server, size_t *out_hea
     const strata_ps_plan *plan = &w->fit->plan;
     const struct strata_ps_sizes *sizes = &plan->sizes[server];
     const strata_ps_shard *tables = plan->shards + plan->begins[server] + sizes->n_dense;
-    const strata_ps_pull_ask ask = {.has_close = j->has_close, .close = j->close};
+    const strata_ps_pull_ask ask = {.has_close = j->has_close, .group = server, .close = j->close};
     pull *p = &j->pulls[server];
     int64_t most = 0;
     for (int k = 0; k < sizes->n_tables; k++) most += j->rows[sparse_index(w, tables[k].parameter)].n;
@@ -272,7 +283,9 @@ static strata_status start_pull(worker *w, job *j, strata_error *err) {
                                     .what = "a pull of parameters"};
         p->answer =
             (strata_rpc_answer){.head = &p->version, .head_bytes = sizeof p->version, .body = p->rooms, .n_body = n_rooms};
-        STRATA_TRY(strata_rpc_client_start(w->servers[s], &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err));
+        strata_rpc_client *client = NULL;
+        STRATA_TRY(reach(w, s, &client, err));
+        STRATA_TRY(strata_rpc_client_start(client, &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err));
     }
     return STRATA_OK;
 }
@@ -532,7 +545,7 @@ static strata_status prepare_push(worker *w, const job *j, int server, push *p, 
         elements += set->n * set->row;
     }
     const size_t dense = strata_ps_wire_bytes(wire, sizes->dense), narrow = wire == STRATA_DTYPE_F32 ? 0 : dense;
-    const strata_ps_push_ask ask = {.unit = j->unit, .version = j->pulls[server].version};
+    const strata_ps_push_ask ask = {.unit = j->unit, .version = j->pulls[server].version, .group = server};
     *out_head_bytes = sizeof ask + (size_t)sizes->n_tables * sizeof(int64_t);
     p->head = calloc(1, *out_head_bytes);
     p->pieces = calloc((size_t)n_shards + 4, sizeof *p->pieces);
@@ -590,8 +603,9 @@ static strata_status push_all(worker *w, const job *j, strata_error *err) {
                                     .n_body = n,
                                     .what = "a push of gradients"};
         p->answer = (strata_rpc_answer){.head = &p->staleness, .head_bytes = sizeof p->staleness};
-        if (!status)
-            status = strata_rpc_client_start(w->servers[s], &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err);
+        strata_rpc_client *client = NULL;
+        if (!status) status = reach(w, s, &client, err);
+        if (!status) status = strata_rpc_client_start(client, &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err);
     }
     for (int s = 0; s < w->n_servers; s++) {
         push *p = &pushes[s];
@@ -632,6 +646,7 @@ static strata_status ask_chief(worker *w, bool waits, job *j, int32_t *out_grant
     STRATA_TRY(strata_rpc_client_call(w->chief, &ask, &answer, STRATA_PS_CALL_SECONDS, err));
     w->report = (strata_ps_next_ask){.unit.index = -1};
     *out_grant = reply.grant;
+    w->fit->route = reply.route;
     if (reply.grant != STRATA_PS_GRANTED) return STRATA_OK;
     j->unit = reply.unit;
     j->epoch = reply.epoch;
@@ -813,16 +828,16 @@ static void finish(worker *w) {
 }
 
 static strata_status meet_servers(worker *w, strata_error *err) {
-    for (int s = 0; s < w->n_servers; s++) {
-        STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_PS, s, &w->servers[s], err));
-        STRATA_TRY(strata_ps_say_hello(w->fit, w->servers[s], w->task->connect_seconds, err));
-    }
+    strata_rpc_client *ignored = NULL;
+    for (int g = 0; g < w->n_servers; g++) STRATA_TRY(reach(w, g, &ignored, err));
     return STRATA_OK;
 }
 
 static strata_status meet(worker *w, strata_error *err) {
     STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, &w->chief, err));
-    STRATA_TRY(strata_ps_say_hello(w->fit, w->chief, 2 * w->task->connect_seconds, err));
+    strata_ps_hello_reply reply = {0};
+    STRATA_TRY(strata_ps_say_hello(w->fit, w->chief, 2 * w->task->connect_seconds, &reply, err));
+    w->fit->route = reply.route;
     return meet_servers(w, err);
 }
 
