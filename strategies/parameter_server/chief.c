@@ -51,7 +51,8 @@ typedef struct chief {
     char refused[200];
     /* When the last worker was lost; 0: there is one. */
     double alone;
-    /* The optimizer's count before the epoch; the epoch; how often an epoch was begun so far. */
+    /* The optimizer's count before the epoch; the epoch; a number that grows each time an epoch is begun, also by a chief that
+     * started again, since it begins with the chief's incarnation. */
     int64_t t, epoch, serial;
     /* A worker could not reach a server. */
     bool doubted;
@@ -777,6 +778,7 @@ strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
                .n_servers = fit->plan.n_servers,
                .n_workers = fit->task->pace.n_workers,
                .n_sums = fit->model->metrics.n_sums,
+               .serial = (int64_t)fit->task->incarnation,
                .scale = 1};
     strata_rpc_server *rpc = NULL;
     strata_error own = {0};

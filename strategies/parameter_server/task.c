@@ -33,6 +33,7 @@ struct timespec strata_ps_deadline(double seconds) {
 
 strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index, strata_rpc_client **out_client,
                                 strata_error *err) {
+    const bool copied = task->replicas && type == STRATA_TASK_PS;
     char name[STRATA_RPC_TASK_BYTES];
     snprintf(name, sizeof name, "%s:%d", strata_task_type_name(type), index);
     const strata_rpc_client_options opts = {.task = task->name,
@@ -40,7 +41,9 @@ strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type typ
                                             .server = name,
                                             .address = task->spec.jobs[type].addresses[index],
                                             .cluster = &task->communication,
-                                            .reconnect_seconds = task->replicas ? REPLICATED_RECONNECT_SECONDS : 0};
+                                            .reconnect_seconds = copied                      ? REPLICATED_RECONNECT_SECONDS
+                                                                 : type == STRATA_TASK_CHIEF ? task->connect_seconds
+                                                                                             : 0};
     return strata_rpc_client_create(&opts, out_client, err);
 }
 

@@ -74,8 +74,8 @@ typedef struct worker {
     strata_ps_next_ask report;
     /* The learning rate of the unit that is computed. */
     double rate;
-    /* A server could not be reached. */
-    bool lost_server;
+    /* A server could not be reached; the chief was lost, or started again. */
+    bool lost_server, lost_chief;
 } worker;
 
 static strata_status no_memory(strata_error *err) {
@@ -643,7 +643,9 @@ static strata_status ask_chief(worker *w, bool waits, job *j, int32_t *out_grant
                                 .n_body = 1,
                                 .what = "the next batch"};
     strata_rpc_answer answer = {.head = &reply, .head_bytes = sizeof reply};
-    STRATA_TRY(strata_rpc_client_call(w->chief, &ask, &answer, STRATA_PS_CALL_SECONDS, err));
+    const strata_status status = strata_rpc_client_call(w->chief, &ask, &answer, STRATA_PS_CALL_SECONDS, err);
+    w->lost_chief = status == STRATA_PEER_LOST;
+    if (status) return status;
     w->report = (strata_ps_next_ask){.unit.index = -1};
     *out_grant = reply.grant;
     w->fit->route = reply.route;
@@ -667,13 +669,15 @@ static strata_status compute(worker *w, job *j, job *ahead, int32_t *out_grant, 
     for (int i = 0; i < j->n_batches; i++) {
         strata_model_program *program = NULL;
         int slot = 0;
+        strata_status status = STRATA_OK;
         if (!j->batches[i].own) continue;
         STRATA_TRY(submit(w, j, i, &program, &slot, err));
         if (!asked) {
-            STRATA_TRY(ask_chief(w, false, ahead, out_grant, err));
+            status = ask_chief(w, false, ahead, out_grant, err);
             asked = true;
         }
-        STRATA_TRY(strata_group_wait(program->group, slot, err));
+        const strata_status computed = strata_group_wait(program->group, slot, status ? NULL : err);
+        if (status || computed) return status ? status : computed;
         if (!cleared) clear_sums(w); /* the report of the unit before is sent by now */
         cleared = true;
         STRATA_TRY(take_outputs(w, program, slot, err));
@@ -724,6 +728,23 @@ static void give_back(worker *w, const char *why) {
     nanosleep(&pause, NULL);
 }
 
+/* The chief compares what is trained, and says who has which shards; it answers when all workers are there. */
+static strata_status greet_chief(worker *w, strata_error *err) {
+    strata_ps_hello_reply reply = {0};
+    STRATA_TRY(strata_ps_say_hello(w->fit, w->chief, 2 * w->task->connect_seconds, &reply, err));
+    w->fit->route = reply.route;
+    return STRATA_OK;
+}
+
+/* After the chief was lost: a chief that has started again begins an epoch anew, so nothing that was leased counts. */
+static strata_status greet_again(worker *w, strata_error *err) {
+    drop_pulls(w, &w->jobs[0]);
+    drop_pulls(w, &w->jobs[1]);
+    w->lost_chief = w->lost_server = false;
+    w->report = (strata_ps_next_ask){.unit.index = -1};
+    return greet_chief(w, err);
+}
+
 static strata_status train(worker *w, strata_error *err) {
     int current = 0;
     int32_t grant = STRATA_PS_WAIT;
@@ -736,6 +757,11 @@ static strata_status train(worker *w, strata_error *err) {
             if (grant == STRATA_PS_TRAINING_OVER) return STRATA_OK;
         }
         if (!status) status = do_unit(w, j, ahead, &grant, &own);
+        if (status && w->lost_chief && strata_rpc_client_connected(w->chief)) {
+            STRATA_TRY(greet_again(w, err));
+            grant = STRATA_PS_WAIT;
+            continue;
+        }
         if (status && !w->lost_server) return strata_fail(err, status, "%s", own.message);
         if (status) {
             give_back(w, own.message);
@@ -835,9 +861,7 @@ static strata_status meet_servers(worker *w, strata_error *err) {
 
 static strata_status meet(worker *w, strata_error *err) {
     STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, &w->chief, err));
-    strata_ps_hello_reply reply = {0};
-    STRATA_TRY(strata_ps_say_hello(w->fit, w->chief, 2 * w->task->connect_seconds, &reply, err));
-    w->fit->route = reply.route;
+    STRATA_TRY(greet_chief(w, err));
     return meet_servers(w, err);
 }
 

@@ -93,10 +93,47 @@ fault kill worker:1 0.05 1 $train --sync
 check "training goes on without worker:1" test $code = 0
 stderr "worker:1 was lost"
 json "r['weights_sha256'] == '$sha' and r['steps'] == $steps"
-fault 3 worker:0 0.05 0 $train --heartbeat 0.3
-check "training goes on while worker:0 is stopped" test $code = 0
+fault 3 worker:0 0.05 0 $train --heartbeat 0.3 # it goes on to the end, before the worker may
 stderr "worker:0 was lost"
 json "r['steps'] == 800 and r['test_accuracy'] > 0.9"
+
+# The chief is killed, by hand without launch. A new one goes on from the checkpoint, with the same workers and servers; without
+# one they end after --wait, and say so.
+base=$((20000 + $$ % 20000))
+cluster="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1)),127.0.0.1:$((base + 2))"
+cluster="$cluster;ps=127.0.0.1:$((base + 3)),127.0.0.1:$((base + 4))"
+without_chief() { # OPTIONS...: kills the chief after its second epoch, while the other tasks go on
+    for task in worker:0 worker:1 ps:0 ps:1; do
+        "$strata" "$@" --cluster "$cluster" --task $task >"$work/$task" 2>&1 &
+        eval "pid_${task%:*}_${task#*:}=$!"
+    done
+    "$strata" "$@" --cluster "$cluster" --task chief:0 >"$work/out" 2>"$work/err" &
+    chief=$!
+    tries=0
+    until grep -q '"epoch":2' "$work/out" || [ $tries = 400 ]; do sleep 0.05; tries=$((tries + 1)); done
+    sleep 0.1
+    kill -9 $chief
+    wait $chief
+}
+ended() { # CODE: so all other tasks end
+    for pid in $pid_worker_0 $pid_worker_1 $pid_ps_0 $pid_ps_1; do
+        wait $pid
+        check "a task ends with $1" test $? = "$1"
+    done
+}
+long="$train --epochs 8 --sync"
+expect 0 "" launch --workers 2 --ps 2 -- "$strata" $long
+sha=$(sha_of "$work/out")
+long="$long --checkpoint $work/go.strata"
+without_chief $long
+check "a checkpoint is there" test -s "$work/go.strata"
+expect 0 "" $long --cluster "$cluster" --task chief:0
+json "r['weights_sha256'] == '$sha' and r['workers_lost'] == 0"
+ended 0
+without_chief $train --epochs 400 --wait 2
+ended 162
+check "a server says who is missing" grep -q "the chief, 127.0.0.1:$base, was lost, and did not come back" "$work/ps:1"
+check "a worker says who is missing" grep -q "chief:0 at 127.0.0.1:$base was lost" "$work/worker:1"
 
 expect 2 "takes 2 to 256 servers; the cluster has 1" launch --workers 1 --ps 1 -- "$strata" $train
 expect 2 "a whole number from 0 to 1" $train --ps-replicas 2
