@@ -164,7 +164,7 @@ extern STRATA_API const char *const strata_cross_device_names[];
  * each core's place.
  *
  * parameter_server: all tasks of the cluster run the same program. strata_model_fit trains on the workers, serves on the
- * servers until the training is over, and coordinates on the chief, which has the callbacks, the evaluation and the model at the
+ * servers until the training is over, and coordinates on the chief, which has the callbacks, evaluation, and the model at the
  * end. Workers compute with parameters that they pull from the servers, and push gradients; each server updates its shards of
  * the parameters. The chief gives the batches of an epoch to the workers that ask for one, so each is used once, also when a
  * worker is lost or joins. Initial parameters are the chief's. Each task uses one device.

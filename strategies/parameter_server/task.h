@@ -111,8 +111,8 @@ STRATA_MUST_USE strata_status strata_ps_say_hello(const strata_ps_fit *fit, stra
 /* The answer to such a call. */
 strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err);
 
-/* values.c, on the chief: servers[n_servers]. The holders of each group (fit->route) get the model's values; pushes with an epoch before `serial` are
- * ignored from then on. */
+/* values.c, on the chief: servers[n_servers]. The holders of each group (fit->route) get the model's values; pushes with an
+ * epoch before `serial` are ignored from then on. */
 STRATA_MUST_USE strata_status strata_ps_send_values(const strata_ps_fit *fit, strata_rpc_client *const *servers, int64_t serial,
                                                     strata_error *err);
 /* The model gets what the servers have, while nobody pushes. close: the last synchronous step; NULL: there is none. */

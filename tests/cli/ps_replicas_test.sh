@@ -8,12 +8,13 @@ python3 "$here/files.py" data "$work/data" 6000 200
 plain="train mnist --data $work/data --epochs 4 --seed 1 --batch 30 --device host --json --strategy parameter_server --wait 20"
 train="$plain --ps-replicas 1"
 
-# fault WHAT ROLE:INDEX DELAY RESTARTS OPTIONS...: the task is killed, or stopped for WHAT seconds, DELAY seconds after the first
-# epoch was over; the job's code is then in $code.
+# fault WHAT ROLE:INDEX DELAY RESTARTS OPTIONS...: the task is killed, or stopped for WHAT seconds, DELAY seconds after the
+# first epoch was over; the job's code is then in $code.
 fault() {
     what=$1 task=$2 delay=$3 restarts=$4
     shift 4
-    python3 - "$what" "$task" "$delay" "$work" "$strata" launch --workers 2 --ps 3 --restarts "$restarts" -- "$strata" "$@" <<'END'
+    set -- "$strata" launch --workers 2 --ps 3 --restarts "$restarts" -- "$strata" "$@"
+    python3 - "$what" "$task" "$delay" "$work" "$@" <<'END'
 import os, signal, subprocess, sys, time
 what, task, delay, work = sys.argv[1:5]
 role, index = task.split(":")
@@ -103,9 +104,10 @@ base=$((20000 + $$ % 20000))
 cluster="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1)),127.0.0.1:$((base + 2))"
 cluster="$cluster;ps=127.0.0.1:$((base + 3)),127.0.0.1:$((base + 4))"
 without_chief() { # OPTIONS...: kills the chief after its second epoch, while the other tasks go on
+    pids=
     for task in worker:0 worker:1 ps:0 ps:1; do
         "$strata" "$@" --cluster "$cluster" --task $task >"$work/$task" 2>&1 &
-        eval "pid_${task%:*}_${task#*:}=$!"
+        pids="$pids $!"
     done
     "$strata" "$@" --cluster "$cluster" --task chief:0 >"$work/out" 2>"$work/err" &
     chief=$!
@@ -113,10 +115,10 @@ without_chief() { # OPTIONS...: kills the chief after its second epoch, while th
     until grep -q '"epoch":2' "$work/out" || [ $tries = 400 ]; do sleep 0.05; tries=$((tries + 1)); done
     sleep 0.1
     kill -9 $chief
-    wait $chief
+    wait $chief 2>"$work/killed" # the shell says so
 }
 ended() { # CODE: so all other tasks end
-    for pid in $pid_worker_0 $pid_worker_1 $pid_ps_0 $pid_ps_1; do
+    for pid in $pids; do
         wait $pid
         check "a task ends with $1" test $? = "$1"
     done
