@@ -49,6 +49,9 @@ typedef struct strata_parameter_server_options {
     /* For SYNCHRONOUS: a step ends when all but so many workers' gradients are there, and the others' do not count. Less than
      * the number of workers. */
     int backup;
+    /* 1: each server's shards are also on the next server, and a push counts when both have it, so a server may be lost; needs
+     * two servers. 0: there are no copies. */
+    int replicas;
     /* How parameters are cut into shards, along their first axis: "fixed:2" (so many shards), "min_size:256K" (as many as have
      * at least 256 KiB each, at most one a server), "max_size:4M" (as few as have at most 4 MiB each); NULL: they stay whole.
      * Shards go to the servers by their bytes. */

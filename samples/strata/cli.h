@@ -179,7 +179,7 @@ typedef struct strategy_flags {
     const char *role, *partitioner, *staleness;
     double wait_s, heartbeat_s, stall_s;
     bool insecure, sync;
-    int64_t backup;
+    int64_t backup, ps_replicas;
     int64_t bytes_per_pack;
 } strategy_flags;
 #define CLUSTER_OPTION_ROWS(type, member)                                                                                      \

@@ -126,10 +126,11 @@ static int read_task(const strategy_flags *flags, char *room, size_t bytes, cons
     return EXIT_OK;
 }
 
-/* --staleness, --sync and --backup. */
+/* --staleness, --sync, --backup and --ps-replicas. */
 static int read_pace(const strategy_flags *flags, strata_parameter_server_options *servers) {
     servers->pace = flags->sync ? STRATA_PACE_SYNCHRONOUS : STRATA_PACE_ASYNCHRONOUS;
     servers->backup = (int)flags->backup;
+    servers->replicas = (int)flags->ps_replicas;
     if (flags->staleness) {
         char *end;
         errno = 0;
@@ -177,7 +178,7 @@ static int set_up_servers(const strategy_flags *flags, server_setup *setup, open
 }
 
 static bool names_servers(const strategy_flags *f) {
-    return f->role || f->staleness || f->sync || f->backup || f->partitioner;
+    return f->role || f->staleness || f->sync || f->backup || f->ps_replicas || f->partitioner;
 }
 
 /* A job whose workers do not know of each other is rarely meant. */
@@ -245,7 +246,8 @@ static int open_with(const strategy_flags *flags, const device_flags *device, ch
     const bool tpu = !strcmp(name, "tpu"), has_servers = flags->name && !strcmp(flags->name, "parameter_server");
     if (!has_servers && names_servers(flags))
         return usage_error(
-            "--cluster-role, --staleness, --sync, --backup and --partitioner are for --strategy parameter_server");
+            "--cluster-role, --staleness, --sync, --backup, --ps-replicas and --partitioner are for --strategy "
+            "parameter_server");
     const bool has_workers = tpu || !strcmp(name, "multi_worker_mirrored");
     if (has_servers) {
         const int code = set_up_servers(flags, &servers, opened);

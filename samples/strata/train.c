@@ -92,6 +92,9 @@ const option_row train_rows[] = {
      offsetof(train_options, strategy.sync), 0, 0},
     {"backup", "N", "with --sync: a step does not wait for the N slowest workers, whose gradients do not count then (0)",
      OPTION_INT, offsetof(train_options, strategy.backup), 0, 1024},
+    {"ps-replicas", "N",
+     "parameter_server: 1 keeps a copy of each server's shards on the next server, so that a server may be lost (0)",
+     OPTION_INT, offsetof(train_options, strategy.ps_replicas), 0, 1},
     {"partitioner", "RULE",
      "parameter_server: cuts parameters into shards, fixed:N, min_size:BYTES or max_size:BYTES, as 256K or 4M (they stay "
      "whole)",

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "strategies/parameter_server/task.h"
 
@@ -22,6 +23,8 @@ typedef struct chief {
     strata_ps_task *task;
     strata_rpc_client **servers;
     uint64_t *incarnations; /* [n_servers] */
+    /* [n_servers] With replicas: the server was lost; the copy of its shards lacks a change. Until an epoch begins with all. */
+    bool *lost, *cut;
     int n_servers, n_workers;
     int64_t n_sums;
     pthread_mutex_t lock;
@@ -48,8 +51,11 @@ typedef struct chief {
     char refused[200];
     /* When the last worker was lost; 0: there is one. */
     double alone;
-    /* The optimizer's count before the epoch; the epoch; how often an epoch was begun so far. */
+    /* The optimizer's count before the epoch; the epoch; a number that grows each time an epoch is begun, also by a chief that
+     * started again, since it begins with the chief's incarnation. */
     int64_t t, epoch, serial;
+    /* A worker could not reach a server. */
+    bool doubted;
     /* A server was lost: nothing is leased until it has its values again. */
     bool recovering;
     /* The epoch's sums and examples; the open synchronous step's, (n_shares, n_sums) and [n_shares]. */
@@ -176,7 +182,7 @@ static void join(chief *c, int w) {
 }
 
 /* A worker's first call: it returns when all workers came, so that each learns of a difference between any two. */
-static strata_status hello(chief *c, const strata_rpc_call *call, int w, strata_error *err) {
+static strata_status hello(chief *c, const strata_rpc_call *call, int w, strata_rpc_reply *reply, strata_error *err) {
     strata_error difference = {0};
     const strata_status differs = strata_ps_answer_hello(c->fit, call, &difference);
     pthread_mutex_lock(&c->lock);
@@ -188,7 +194,10 @@ static strata_status hello(chief *c, const strata_rpc_call *call, int w, strata_
     const strata_status status = differs     ? strata_fail(err, differs, "%s", difference.message)
                                  : c->status ? strata_fail(err, c->status, "%s", c->message)
                                              : STRATA_OK;
+    const strata_ps_hello_reply own = {.route = c->fit->route};
     pthread_mutex_unlock(&c->lock);
+    memcpy(reply->head, &own, status ? 0 : sizeof own);
+    reply->head_bytes = status ? 0 : sizeof own;
     return status;
 }
 
@@ -260,7 +269,7 @@ static void take_report(chief *c, int w, const strata_ps_next_ask *ask, const fl
 
 /* What the worker may do now. With the lock. */
 static void give(chief *c, int w, strata_ps_next_reply *reply) {
-    *reply = (strata_ps_next_reply){.grant = STRATA_PS_TRAINING_OVER, .t = c->t};
+    *reply = (strata_ps_next_reply){.grant = STRATA_PS_TRAINING_OVER, .t = c->t, .route = c->fit->route};
     if (c->over) return;
     reply->epoch = c->epoch;
     reply->grant = c->begun && !c->recovering ? (int32_t)strata_ps_pace_ask(c->pace, w, &reply->unit) : (int32_t)STRATA_PS_WAIT;
@@ -282,6 +291,7 @@ static strata_status next(chief *c, const strata_rpc_call *call, int w, strata_r
     join(c, w); /* a worker whose link was cut comes back with this call */
     if (ask.gives_back) {
         strata_ps_pace_join(c->pace, w);
+        c->doubted = true;
         if (!c->recovering && !c->over) notice(c, "worker:%d gave its batches back: %.200s", w, ask.what);
         pthread_cond_broadcast(&c->changed);
     }
@@ -328,7 +338,7 @@ static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_
                            c->n_workers - 1, call->task);
     switch (call->method) {
         case STRATA_PS_HELLO:
-            return hello(c, call, w, err);
+            return hello(c, call, w, reply, err);
         case STRATA_PS_NEXT:
             return next(c, call, w, reply, err);
         case STRATA_PS_FAIL:
@@ -372,19 +382,69 @@ static void note_servers(chief *c) {
     for (int s = 0; s < c->n_servers; s++) c->incarnations[s] = strata_rpc_client_server_incarnation(c->servers[s]);
 }
 
+/* ---- who has which shards ---- */
+
+/* Out of which servers were lost. A group keeps the holder that it went on with, since only that one has all changes. PEER_LOST
+ * when a group has none. */
+static strata_status choose_holders(const chief *c, strata_ps_route *out_route, strata_error *err) {
+    *out_route = (strata_ps_route){{0}};
+    for (int g = 0; g < c->n_servers && c->task->replicas; g++) {
+        const bool owner = !c->lost[g], copy = !c->lost[strata_ps_copy_server(g, c->n_servers)] && !c->cut[g];
+        if (!owner && !copy)
+            return strata_fail(err, STRATA_PEER_LOST, "ps:%d was lost, and no other server has all that its shards had", g);
+        out_route->holders[g] = (uint8_t)(owner && copy ? STRATA_PS_BOTH : owner ? STRATA_PS_OWNER : STRATA_PS_COPY);
+    }
+    return STRATA_OK;
+}
+
+/* Tells all servers that are there, then workers with their next batch, who has which shards. A server that is lost meanwhile
+ * is noted. */
+static strata_status tell_route(chief *c, strata_error *err) {
+    const double patience = 10;
+    strata_ps_route route;
+    int s = 0;
+    if (!c->task->replicas) return STRATA_OK;
+    STRATA_TRY(choose_holders(c, &route, err));
+    while (s < c->n_servers) {
+        const strata_rpc_ask ask = {
+            .method = STRATA_PS_ROUTE, .head = &route, .head_bytes = sizeof route, .what = "who has which shards"};
+        const strata_status status = c->lost[s] ? STRATA_OK : strata_rpc_client_call(c->servers[s], &ask, NULL, patience, err);
+        if (status && status != STRATA_PEER_LOST && status != STRATA_TIMEOUT) return status;
+        if (!status) {
+            s++;
+            continue;
+        }
+        c->lost[s] = true;
+        STRATA_TRY(choose_holders(c, &route, err));
+        s = 0;
+    }
+    pthread_mutex_lock(&c->lock);
+    c->fit->route = route;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    return STRATA_OK;
+}
+
+/* All servers that are there get the model's values. */
+static strata_status spread(chief *c, int64_t serial, strata_error *err) {
+    STRATA_TRY(tell_route(c, err));
+    STRATA_TRY(strata_ps_send_values(c->fit, c->servers, serial, err));
+    note_servers(c);
+    return STRATA_OK;
+}
+
 static strata_status begin(chief *c, strata_error *err) {
     strata_status differs = STRATA_OK;
     strata_error difference = {0};
     for (int s = 0; s < c->n_servers; s++) {
         STRATA_TRY(strata_ps_connect(c->task, STRATA_TASK_PS, s, &c->servers[s], err));
         const strata_status status =
-            strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, differs ? NULL : &difference);
+            strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, NULL, differs ? NULL : &difference);
         if (!differs) differs = status;
     }
     if (differs) return strata_fail(err, differs, "%s", difference.message);
     STRATA_TRY(wait_for_workers(c, err));
-    STRATA_TRY(strata_ps_send_values(c->fit, c->servers, c->serial, err));
-    note_servers(c);
+    STRATA_TRY(spread(c, c->serial, err));
     pthread_mutex_lock(&c->lock);
     c->begun = true;
     pthread_cond_broadcast(&c->changed);
@@ -438,14 +498,28 @@ static strata_status tell_finished(loop *l, strata_error *err) {
     return status;
 }
 
-/* PEER_LOST when a server is gone, or started again. */
+/* Asks each server for a sign of life. PEER_LOST when shards are gone with a server that is lost, or started again; where a
+ * copy has them, training goes on from it. */
 static strata_status look_after_servers(chief *c, strata_error *err) {
+    bool changed = false;
     for (int s = 0; s < c->n_servers; s++) {
-        STRATA_TRY(strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, err));
-        if (strata_rpc_client_server_incarnation(c->servers[s]) != c->incarnations[s])
-            return strata_fail(err, STRATA_PEER_LOST, "ps:%d started again", s);
+        strata_ps_hello_reply reply = {0};
+        if (c->lost[s]) continue;
+        strata_status status = strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, &reply, err);
+        if (!status && strata_rpc_client_server_incarnation(c->servers[s]) != c->incarnations[s])
+            status = strata_fail(err, STRATA_PEER_LOST, "ps:%d started again", s);
+        if (status && (status != STRATA_PEER_LOST || !c->task->replicas)) return status;
+        if (!status && (!reply.copy_failed || c->fit->route.holders[s] != STRATA_PS_BOTH)) continue;
+        changed = true;
+        if (status) {
+            c->lost[s] = true;
+            notice(c, "ps:%d was lost (%.200s); its shards go on from their copy on ps:%d", s, err->message,
+                   strata_ps_copy_server(s, c->n_servers));
+        } else {
+            c->cut[s] = true;
+        }
     }
-    return STRATA_OK;
+    return changed ? tell_route(c, err) : STRATA_OK;
 }
 
 /* Waits until the epoch is over. */
@@ -455,7 +529,11 @@ static strata_status wait_for_epoch(loop *l, strata_error *err) {
     double looked = strata_ps_seconds();
     for (;;) {
         strata_status status = STRATA_OK;
-        if (strata_ps_seconds() - looked > patience) {
+        pthread_mutex_lock(&c->lock);
+        const bool doubted = c->doubted;
+        c->doubted = false;
+        pthread_mutex_unlock(&c->lock);
+        if (doubted || strata_ps_seconds() - looked > patience) {
             STRATA_TRY(look_after_servers(c, err));
             looked = strata_ps_seconds();
         }
@@ -517,14 +595,15 @@ static strata_status recover(loop *l, int64_t first, strata_status lost, strata_
     for (int s = 0; s < c->n_servers; s++) {
         strata_status status = STRATA_PEER_LOST;
         while (status == STRATA_PEER_LOST && strata_ps_seconds() < until)
-            status = strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, &found);
+            status = strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, NULL, &found);
         if (status == STRATA_PEER_LOST)
             return strata_fail(err, lost, "fit: ps:%d was lost and did not start again in %.0f s (%s)", s,
                                c->task->connect_seconds, found.message);
         if (status) return strata_fail(err, status, "%s", found.message);
     }
-    STRATA_TRY(strata_ps_send_values(c->fit, c->servers, c->serial + 1, err));
-    note_servers(c);
+    memset(c->lost, 0, (size_t)c->n_servers * sizeof *c->lost);
+    memset(c->cut, 0, (size_t)c->n_servers * sizeof *c->cut);
+    STRATA_TRY(spread(c, c->serial + 1, err));
     h->n_steps -= repeated;
     if (h->n_losses > h->n_steps) h->n_losses = (int)h->n_steps;
     pthread_mutex_lock(&c->lock);
@@ -534,20 +613,50 @@ static strata_status recover(loop *l, int64_t first, strata_status lost, strata_
     return STRATA_OK;
 }
 
+/* With replicas: before an epoch the servers that were lost and are there again get the model's values, and copies are whole
+ * again. */
+static strata_status take_back(chief *c, strata_error *err) {
+    bool any = false;
+    for (int s = 0; s < c->n_servers; s++) {
+        any |= c->cut[s];
+        c->cut[s] = false;
+        if (!c->lost[s] || !strata_rpc_client_connected(c->servers[s])) continue;
+        if (strata_ps_say_hello(c->fit, c->servers[s], 1, NULL, NULL)) continue;
+        c->lost[s] = false;
+        any = true;
+        notice(c, "ps:%d is there again, and gets its shards", s);
+    }
+    return any ? spread(c, c->serial + 1, err) : STRATA_OK;
+}
+
+/* Brings the parameters to the model. */
+static strata_status fetch(chief *c, strata_error *err) {
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    const double until = strata_ps_seconds() + c->task->connect_seconds;
+    strata_ps_close close;
+    pthread_mutex_lock(&c->lock);
+    const bool closed = synchronous(c) && strata_ps_pace_closed(c->pace, &close);
+    close.scale = c->scale;
+    pthread_mutex_unlock(&c->lock);
+    for (;;) {
+        const strata_status status = strata_ps_fetch_values(c->fit, c->servers, closed ? &close : NULL, err);
+        if (status != STRATA_PEER_LOST || !c->task->replicas || strata_ps_seconds() > until) return status;
+        STRATA_TRY(look_after_servers(c, err));
+        nanosleep(&pause, NULL);
+    }
+}
+
 /* Runs the steps, and brings the parameters to the model. */
 static strata_status run_steps(loop *l, int64_t first, int64_t examples, const double *sums, strata_error *err) {
     chief *c = l->c;
-    strata_ps_close close;
     for (;;) {
-        open_epoch(l, first, examples, sums);
-        strata_status status = wait_for_epoch(l, err);
+        l->progress.step = first;
+        strata_status status = take_back(c, err);
         if (!status) {
-            pthread_mutex_lock(&c->lock);
-            const bool closed = synchronous(c) && strata_ps_pace_closed(c->pace, &close);
-            close.scale = c->scale;
-            pthread_mutex_unlock(&c->lock);
-            status = strata_ps_fetch_values(c->fit, c->servers, closed ? &close : NULL, err);
+            open_epoch(l, first, examples, sums);
+            status = wait_for_epoch(l, err);
         }
+        if (!status) status = fetch(c, err);
         pthread_mutex_lock(&c->lock);
         const bool lost = status == STRATA_PEER_LOST && !c->status; /* else it is the workers that are lost */
         pthread_mutex_unlock(&c->lock);
@@ -637,11 +746,14 @@ static void dismiss_workers(chief *c, strata_status status, const char *message)
 static strata_status make(chief *c, strata_error *err) {
     c->servers = calloc((size_t)c->n_servers, sizeof(*c->servers));
     c->incarnations = calloc((size_t)c->n_servers, sizeof *c->incarnations);
+    c->lost = calloc((size_t)c->n_servers, sizeof *c->lost);
+    c->cut = calloc((size_t)c->n_servers, sizeof *c->cut);
     c->workers = calloc((size_t)c->n_workers, sizeof *c->workers);
     c->sums = calloc((size_t)c->n_sums, sizeof *c->sums);
     c->share_sums = calloc((size_t)(c->n_workers * c->n_sums), sizeof *c->share_sums);
     c->share_examples = calloc((size_t)c->n_workers, sizeof *c->share_examples);
-    if (!c->servers || !c->incarnations || !c->workers || !c->sums || !c->share_sums || !c->share_examples)
+    if (!c->servers || !c->incarnations || !c->lost || !c->cut || !c->workers || !c->sums || !c->share_sums ||
+        !c->share_examples)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d workers", c->n_workers);
     return strata_ps_pace_create(&c->task->pace, &c->pace, err);
 }
@@ -651,6 +763,8 @@ static void finish(chief *c) {
     strata_ps_pace_destroy(c->pace);
     free(c->servers);
     free(c->incarnations);
+    free(c->lost);
+    free(c->cut);
     free(c->workers);
     free(c->sums);
     free(c->share_sums);
@@ -666,6 +780,7 @@ strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
                .n_servers = fit->plan.n_servers,
                .n_workers = fit->task->pace.n_workers,
                .n_sums = fit->model->metrics.n_sums,
+               .serial = (int64_t)fit->task->incarnation,
                .scale = 1};
     strata_rpc_server *rpc = NULL;
     strata_error own = {0};

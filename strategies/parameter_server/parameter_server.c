@@ -52,6 +52,8 @@ strata_status strata_parameter_server_check(const strata_strategy_options *opts,
         return strata_fail(err, STRATA_INVALID,
                            "strategy parameter_server: backup is %d; it is 0 or more workers, with the pace SYNCHRONOUS",
                            own->backup);
+    if (own->replicas < 0 || own->replicas > 1)
+        return strata_fail(err, STRATA_INVALID, "strategy parameter_server: replicas is %d; it is 0 or 1", own->replicas);
     strata_partitioner ignored;
     return strata_partitioner_parse(own->partitioner, &ignored, err);
 }
@@ -74,6 +76,12 @@ static strata_status check_cluster(const strata_cluster_spec *spec, const strata
             err, STRATA_INVALID,
             "strategy parameter_server: backup is %d with %d workers; at least one worker's gradients must count", opts->backup,
             workers);
+    if (opts->replicas && (servers < 2 || servers > STRATA_PS_MOST_REPLICATED))
+        return strata_fail(
+            err, STRATA_INVALID,
+            "strategy parameter_server: with replicas (--ps-replicas 1) each server's shards are also on another "
+            "server, which takes 2 to %d servers; the cluster has %d",
+            STRATA_PS_MOST_REPLICATED, servers);
     for (int type = 0; type < STRATA_TASK_TYPES; type++)
         if (spec->jobs[type].n_tasks && !spec->jobs[type].addresses)
             return strata_fail(err, STRATA_INVALID,
@@ -152,6 +160,7 @@ strata_status strata_parameter_server_join(strata_strategy *strategy, const stra
              workers == 1 ? "" : "s", servers, servers == 1 ? "" : "s");
     task->incarnation = strata_rpc_incarnation();
     task->wire = opts->compress;
+    task->replicas = own->replicas;
     task->pace = (strata_ps_pace_options){.pace = own->pace,
                                           .staleness = own->staleness,
                                           .n_shares = together ? workers : 0,
@@ -238,8 +247,11 @@ static strata_status add_terms(strata_ps_fit *fit, strata_error *err) {
     strata_text_add(&text, "%space\t%s\nstaleness\t%lld\nnumber of backup workers\t%d\npartitioner\t%s\n", own,
                     paces[task->pace.pace], (long long)task->pace.staleness, task->pace.backup, task->partitioner_text);
     strata_text_add(
-        &text, "type on the wire\t%s\nnumber of workers\t%d\nnumber of servers\t%d\nnumber of steps an epoch\t%lld\n",
-        strata_dtype_name(task->wire), task->pace.n_workers, task->spec.jobs[STRATA_TASK_PS].n_tasks, (long long)fit->n_steps);
+        &text,
+        "type on the wire\t%s\nnumber of workers\t%d\nnumber of servers\t%d\nnumber of replicas\t%d\nnumber of steps an "
+        "epoch\t%lld\n",
+        strata_dtype_name(task->wire), task->pace.n_workers, task->spec.jobs[STRATA_TASK_PS].n_tasks, task->replicas,
+        (long long)fit->n_steps);
     free(own);
     return strata_text_take(&text, &fit->terms, NULL, err);
 }

@@ -48,6 +48,9 @@ static strata_status prepare(strata_model *model, strata_ps_fit *fit, strata_err
         return strata_fail(
             err, STRATA_INVALID,
             "closures run when a worker is free: a remote model needs the pace ASYNCHRONOUS; other paces are for fit");
+    if (fit->task->replicas)
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "a remote model has no copies of its shards: replicas are for fit, whose chief watches the servers");
     if (strata_model_accumulates(model) > 1)
         return strata_fail(err, STRATA_INVALID, "gradient_accumulation_steps is %lld; a step of a remote model is one batch",
                            (long long)strata_model_accumulates(model));
@@ -80,7 +83,7 @@ static strata_status open_chief(strata_remote_model *r, strata_error *err) {
     if (!r->servers) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a remote model");
     for (int s = 0; s < r->fit.plan.n_servers; s++) {
         STRATA_TRY(strata_ps_connect(r->fit.task, STRATA_TASK_PS, s, &r->servers[s], err));
-        STRATA_TRY(strata_ps_say_hello(&r->fit, r->servers[s], r->fit.task->connect_seconds, err));
+        STRATA_TRY(strata_ps_say_hello(&r->fit, r->servers[s], r->fit.task->connect_seconds, NULL, err));
     }
     return strata_ps_send_values(&r->fit, r->servers, 0, err);
 }

@@ -7,6 +7,9 @@
 #include <string.h>
 #include <time.h>
 
+/* Where there is a copy, nobody waits long for a link that broke: training goes on from the copy. */
+static const double REPLICATED_RECONNECT_SECONDS = 1.5;
+
 double strata_ps_seconds(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -30,13 +33,17 @@ struct timespec strata_ps_deadline(double seconds) {
 
 strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index, strata_rpc_client **out_client,
                                 strata_error *err) {
+    const bool copied = task->replicas && type == STRATA_TASK_PS;
     char name[STRATA_RPC_TASK_BYTES];
     snprintf(name, sizeof name, "%s:%d", strata_task_type_name(type), index);
     const strata_rpc_client_options opts = {.task = task->name,
                                             .incarnation = task->incarnation,
                                             .server = name,
                                             .address = task->spec.jobs[type].addresses[index],
-                                            .cluster = &task->communication};
+                                            .cluster = &task->communication,
+                                            .reconnect_seconds = copied                      ? REPLICATED_RECONNECT_SECONDS
+                                                                 : type == STRATA_TASK_CHIEF ? task->connect_seconds
+                                                                                             : 0};
     return strata_rpc_client_create(&opts, out_client, err);
 }
 
@@ -52,7 +59,8 @@ strata_status strata_ps_listen(const strata_ps_task *task, strata_rpc_handler ha
     return strata_rpc_server_create(&opts, out_server, err);
 }
 
-strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *client, double seconds, strata_error *err) {
+strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *client, double seconds,
+                                  strata_ps_hello_reply *out_reply, strata_error *err) {
     const uint32_t magic = STRATA_PS_MAGIC;
     const struct iovec body = {fit->terms, strlen(fit->terms) + 1};
     const strata_rpc_ask ask = {.method = STRATA_PS_HELLO,
@@ -61,7 +69,8 @@ strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *c
                                 .body = &body,
                                 .n_body = 1,
                                 .what = "the comparison of what is trained"};
-    return strata_rpc_client_call(client, &ask, NULL, seconds, err);
+    strata_rpc_answer answer = {.head = out_reply, .head_bytes = sizeof *out_reply};
+    return strata_rpc_client_call(client, &ask, out_reply ? &answer : NULL, seconds, err);
 }
 
 strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err) {

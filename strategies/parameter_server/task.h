@@ -10,7 +10,32 @@
 #include "strata/cluster_spec.h"
 #include "strategies/parameter_server/pace.h"
 
-enum { STRATA_PS_MOST_NOTICES = 32 };
+enum { STRATA_PS_MOST_NOTICES = 32, STRATA_PS_MOST_REPLICATED = 256 };
+
+/* Who has the values of a *group*, which is all shards that the plan gives to one server. Its *owner* is that server, ps:g for
+ * group g. With replicas the next server, ps:((g + 1) mod n), has a *copy*. */
+typedef enum strata_ps_holders {
+    STRATA_PS_OWNER,
+    /* Workers use the owner, and it sends each change on to the copy before it answers. */
+    STRATA_PS_BOTH,
+    /* The owner was lost: workers use the copy. */
+    STRATA_PS_COPY,
+} strata_ps_holders;
+
+/* By group, strata_ps_holders; without replicas all OWNER. The chief decides it, and tells servers and workers. */
+typedef struct strata_ps_route {
+    uint8_t holders[STRATA_PS_MOST_REPLICATED];
+} strata_ps_route;
+
+static inline int strata_ps_copy_server(int group, int n_servers) {
+    return (group + 1) % n_servers;
+}
+
+/* The server that workers use for a group. */
+static inline int strata_ps_server_of(const strata_ps_route *route, int group, int n_servers) {
+    const bool copy = group < STRATA_PS_MOST_REPLICATED && route->holders[group] == STRATA_PS_COPY;
+    return copy ? strata_ps_copy_server(group, n_servers) : group;
+}
 
 /* The strategy's trainer_data. */
 typedef struct strata_ps_task {
@@ -28,6 +53,8 @@ typedef struct strata_ps_task {
     strata_partitioner partitioner;
     char partitioner_text[64];
     strata_dtype wire;
+    /* Copies of each server's shards on another server: 0 or 1. */
+    int replicas;
     /* Of the chief. */
     pthread_mutex_t lock;
     strata_parameter_server_totals totals;
@@ -48,6 +75,8 @@ typedef struct strata_ps_fit {
     const strata_fit_options *opts;
     strata_history *history;
     strata_ps_plan plan;
+    /* On chief and workers. */
+    strata_ps_route route;
     /* What the tasks compare (strata_model_terms), and the strategy's own lines behind it. */
     char *terms;
     /* Batches that make a step. */
@@ -69,14 +98,21 @@ STRATA_MUST_USE strata_status strata_ps_connect(const strata_ps_task *task, stra
 STRATA_MUST_USE strata_status strata_ps_listen(const strata_ps_task *task, strata_rpc_handler handler,
                                                strata_rpc_on_peer on_peer, void *user, strata_rpc_server **out_server,
                                                strata_error *err);
-/* Sends this task's terms to a server, which compares them with its own. */
+/* The answer to a hello. */
+typedef struct strata_ps_hello_reply {
+    /* From the chief. */
+    strata_ps_route route;
+    /* From a server: it could not send a change on to its group's copy, so the copy is of no use any more. */
+    int32_t copy_failed;
+} strata_ps_hello_reply;
+/* Sends this task's terms to a chief or server, which compares them with its own. out_reply: NULL where it is not needed. */
 STRATA_MUST_USE strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *client, double seconds,
-                                                  strata_error *err);
+                                                  strata_ps_hello_reply *out_reply, strata_error *err);
 /* The answer to such a call. */
 strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err);
 
-/* values.c, on the chief: servers[n_servers]. The servers get the model's values; pushes with an epoch before `serial` are
- * ignored from then on. */
+/* values.c, on the chief: servers[n_servers]. The holders of each group (fit->route) get the model's values; pushes with an
+ * epoch before `serial` are ignored from then on. */
 STRATA_MUST_USE strata_status strata_ps_send_values(const strata_ps_fit *fit, strata_rpc_client *const *servers, int64_t serial,
                                                     strata_error *err);
 /* The model gets what the servers have, while nobody pushes. close: the last synchronous step; NULL: there is none. */
@@ -106,7 +142,7 @@ struct timespec strata_ps_deadline(double seconds);
 enum { STRATA_PS_MAGIC = 0x53505331, STRATA_PS_CALL_SECONDS = 600 };
 
 typedef enum strata_ps_method {
-    /* head: uint32_t STRATA_PS_MAGIC; body: terms. */
+    /* head: uint32_t STRATA_PS_MAGIC; body: terms. Reply: strata_ps_hello_reply. */
     STRATA_PS_HELLO = 1,
     /* To the chief: head strata_ps_next_ask, body: the unit's sums, f32; reply strata_ps_next_reply. */
     STRATA_PS_NEXT,
@@ -124,6 +160,10 @@ typedef enum strata_ps_method {
     STRATA_PS_GET,
     /* Likewise: head int32_t status, 0 when the training is over; body: message. */
     STRATA_PS_OVER,
+    /* Likewise: head strata_ps_route. */
+    STRATA_PS_ROUTE,
+    /* From an owner to its copy: head strata_ps_pull_ask. An owner also sends each PUSH on as it came. */
+    STRATA_PS_CLOSE,
 } strata_ps_method;
 
 typedef struct strata_ps_next_ask {
@@ -155,10 +195,12 @@ typedef struct strata_ps_next_reply {
     int64_t t;
     /* The synchronous step before; servers are told of it by the next pull. */
     strata_ps_close close;
+    strata_ps_route route;
 } strata_ps_next_reply;
 enum { STRATA_PS_TRAINING_OVER = 100 };
 
 typedef struct strata_ps_set_ask {
+    int64_t group;
     /* The optimizer's count of updates. */
     int64_t t;
     /* The first epoch whose units are taken. */
@@ -167,13 +209,14 @@ typedef struct strata_ps_set_ask {
 
 typedef struct strata_ps_pull_ask {
     int32_t has_close;
-    int32_t unused;
+    int32_t group;
     strata_ps_close close;
 } strata_ps_pull_ask;
 
 typedef struct strata_ps_push_ask {
     strata_ps_unit unit;
     int64_t version;
+    int64_t group;
 } strata_ps_push_ask;
 
 #endif

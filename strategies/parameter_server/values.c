@@ -48,27 +48,64 @@ static float *new_server_values(const strata_ps_fit *fit, struct iovec *rooms) {
     return own;
 }
 
-/* Asks all servers side by side. heads: what each reply's head is written to; rooms: each body's. */
-static strata_status ask_servers(const strata_ps_fit *fit, strata_rpc_client *const *servers, const strata_rpc_ask *ask,
-                                 const struct iovec *bodies, int64_t *heads, const struct iovec *rooms, strata_error *err) {
-    strata_rpc_request **requests = calloc((size_t)fit->plan.n_servers, sizeof(*requests));
-    strata_rpc_answer *answers = calloc((size_t)fit->plan.n_servers, sizeof *answers);
+/* The head of a request about a group. */
+typedef union ask_head {
+    strata_ps_set_ask set;
+    strata_ps_pull_ask get;
+} ask_head;
+
+/* Requests about all groups at the same time. */
+typedef struct round {
+    /* STRATA_PS_SET or STRATA_PS_GET, with this head but for the group. */
+    uint32_t method;
+    ask_head head;
+    /* Asks the servers of the copies, where there are copies besides; else those that workers use. */
+    bool to_copies;
+    /* [n_servers] What is sent, or NULL; where each reply's head and (unless NULL) body go. */
+    const struct iovec *bodies;
+    int64_t *heads;
+    const struct iovec *rooms;
+    const char *what;
+} round;
+
+static strata_status start_one(const strata_ps_fit *fit, strata_rpc_client *const *servers, const round *r, int group,
+                               ask_head *head, strata_rpc_answer *answer, strata_rpc_request **out_request, strata_error *err) {
+    const int n = fit->plan.n_servers;
+    const int server = r->to_copies ? strata_ps_copy_server(group, n) : strata_ps_server_of(&fit->route, group, n);
+    *head = r->head;
+    if (r->method == STRATA_PS_SET)
+        head->set.group = group;
+    else
+        head->get.group = group;
+    const strata_rpc_ask ask = {.method = r->method,
+                                .head = head,
+                                .head_bytes = r->method == STRATA_PS_SET ? sizeof head->set : sizeof head->get,
+                                .body = r->bodies ? &r->bodies[group] : NULL,
+                                .n_body = r->bodies ? 1 : 0,
+                                .what = r->what};
+    *answer = (strata_rpc_answer){.head = &r->heads[group], .head_bytes = sizeof *r->heads};
+    if (r->rooms) answer->body = &r->rooms[group], answer->n_body = 1;
+    return strata_rpc_client_start(servers[server], &ask, answer, STRATA_PS_CALL_SECONDS, out_request, err);
+}
+
+static strata_status ask_servers(const strata_ps_fit *fit, strata_rpc_client *const *servers, const round *r,
+                                 strata_error *err) {
+    const int n = fit->plan.n_servers;
+    strata_rpc_request **requests = calloc((size_t)n, sizeof(*requests));
+    strata_rpc_answer *answers = calloc((size_t)n, sizeof *answers);
+    ask_head *heads = calloc((size_t)n, sizeof *heads);
     strata_status status =
-        requests && answers ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for requests");
-    for (int s = 0; s < fit->plan.n_servers && !status; s++) {
-        strata_rpc_ask own = *ask;
-        own.body = bodies ? &bodies[s] : NULL;
-        own.n_body = bodies ? 1 : 0;
-        answers[s] = (strata_rpc_answer){.head = &heads[s], .head_bytes = sizeof *heads};
-        if (rooms) answers[s].body = &rooms[s], answers[s].n_body = 1;
-        status = strata_rpc_client_start(servers[s], &own, &answers[s], STRATA_PS_CALL_SECONDS, &requests[s], err);
-    }
-    for (int s = 0; s < fit->plan.n_servers && requests; s++) {
-        const strata_status one = requests[s] ? strata_rpc_request_wait(requests[s], status ? NULL : err) : STRATA_OK;
+        requests && answers && heads ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for requests");
+    for (int g = 0; g < n && !status; g++)
+        if (!r->to_copies || (g < STRATA_PS_MOST_REPLICATED && fit->route.holders[g] == STRATA_PS_BOTH))
+            status = start_one(fit, servers, r, g, &heads[g], &answers[g], &requests[g], err);
+    for (int g = 0; g < n && requests; g++) {
+        const strata_status one = requests[g] ? strata_rpc_request_wait(requests[g], status ? NULL : err) : STRATA_OK;
         if (!status) status = one;
     }
     free(requests);
     free(answers);
+    free(heads);
     return status;
 }
 
@@ -90,16 +127,20 @@ static strata_status write_model(const strata_ps_fit *fit, float *values, strata
 
 strata_status strata_ps_send_values(const strata_ps_fit *fit, strata_rpc_client *const *servers, int64_t serial,
                                     strata_error *err) {
-    const strata_ps_set_ask head = {.t = fit->model->optimizer_steps, .serial = serial};
     struct iovec *bodies = calloc((size_t)fit->plan.n_servers, sizeof *bodies);
     int64_t *heads = calloc((size_t)fit->plan.n_servers, sizeof *heads);
     float *values = new_values(fit), *own = bodies ? new_server_values(fit, bodies) : NULL;
     strata_status status = heads && values && own ? read_model(fit, values, err)
                                                   : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the model");
     for (int s = 0; s < fit->plan.n_servers && !status; s++) rearrange(fit, s, bodies[s].iov_base, values, true);
-    const strata_rpc_ask ask = {
-        .method = STRATA_PS_SET, .head = &head, .head_bytes = sizeof head, .what = "the model's parameters for a server"};
-    if (!status) status = ask_servers(fit, servers, &ask, bodies, heads, NULL, err);
+    round all = {.method = STRATA_PS_SET,
+                 .head.set = {.t = fit->model->optimizer_steps, .serial = serial},
+                 .bodies = bodies,
+                 .heads = heads,
+                 .what = "the model's parameters for a server"};
+    if (!status) status = ask_servers(fit, servers, &all, err);
+    all.to_copies = true;
+    if (!status) status = ask_servers(fit, servers, &all, err);
     free(bodies);
     free(heads);
     free(values);
@@ -109,16 +150,18 @@ strata_status strata_ps_send_values(const strata_ps_fit *fit, strata_rpc_client 
 
 strata_status strata_ps_fetch_values(const strata_ps_fit *fit, strata_rpc_client *const *servers, const strata_ps_close *close,
                                      strata_error *err) {
-    strata_ps_pull_ask head = {.has_close = close != NULL};
-    if (close) head.close = *close;
     struct iovec *rooms = calloc((size_t)fit->plan.n_servers, sizeof *rooms);
     int64_t *heads = calloc((size_t)fit->plan.n_servers, sizeof *heads);
     float *values = new_values(fit), *own = rooms ? new_server_values(fit, rooms) : NULL;
     strata_status status = heads && values && own ? read_model(fit, values, err) /* what lies between parameters */
                                                   : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the model");
-    const strata_rpc_ask ask = {
-        .method = STRATA_PS_GET, .head = &head, .head_bytes = sizeof head, .what = "a server's parameters and slots"};
-    if (!status) status = ask_servers(fit, servers, &ask, NULL, heads, rooms, err);
+    round all = {.method = STRATA_PS_GET,
+                 .head.get = {.has_close = close != NULL},
+                 .heads = heads,
+                 .rooms = rooms,
+                 .what = "a server's parameters and slots"};
+    if (close) all.head.get.close = *close;
+    if (!status) status = ask_servers(fit, servers, &all, err);
     int64_t t = 0;
     for (int s = 0; s < fit->plan.n_servers && !status; s++) {
         rearrange(fit, s, rooms[s].iov_base, values, false);

@@ -74,8 +74,8 @@ typedef struct worker {
     strata_ps_next_ask report;
     /* The learning rate of the unit that is computed. */
     double rate;
-    /* A server could not be reached. */
-    bool lost_server;
+    /* A server could not be reached; the chief was lost, or started again. */
+    bool lost_server, lost_chief;
 } worker;
 
 static strata_status no_memory(strata_error *err) {
@@ -187,6 +187,17 @@ static strata_status find_rows(worker *w, job *j, strata_error *err) {
 
 /* ---- pulls ---- */
 
+/* The client of the server that has a group's shards now. One that was lost when this worker began is met here. */
+static strata_status reach(worker *w, int group, strata_rpc_client **out_client, strata_error *err) {
+    const int server = strata_ps_server_of(&w->fit->route, group, w->n_servers);
+    if (!w->servers[server]) {
+        STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_PS, server, &w->servers[server], err));
+        STRATA_TRY(strata_ps_say_hello(w->fit, w->servers[server], w->task->connect_seconds, NULL, err));
+    }
+    *out_client = w->servers[server];
+    return STRATA_OK;
+}
+
 static int sparse_index(const worker *w, int parameter) {
     int k = 0;
     while (k < w->n_sparse && w->sparse[k] != parameter) k++;
@@ -209,7 +220,7 @@ static strata_status prepare_pull(worker *w, job *j, int server, size_t *out_hea
     const strata_ps_plan *plan = &w->fit->plan;
     const struct strata_ps_sizes *sizes = &plan->sizes[server];
     const strata_ps_shard *tables = plan->shards + plan->begins[server] + sizes->n_dense;
-    const strata_ps_pull_ask ask = {.has_close = j->has_close, .close = j->close};
+    const strata_ps_pull_ask ask = {.has_close = j->has_close, .group = server, .close = j->close};
     pull *p = &j->pulls[server];
     int64_t most = 0;
     for (int k = 0; k < sizes->n_tables; k++) most += j->rows[sparse_index(w, tables[k].parameter)].n;
@@ -272,7 +283,9 @@ static strata_status start_pull(worker *w, job *j, strata_error *err) {
                                     .what = "a pull of parameters"};
         p->answer =
             (strata_rpc_answer){.head = &p->version, .head_bytes = sizeof p->version, .body = p->rooms, .n_body = n_rooms};
-        STRATA_TRY(strata_rpc_client_start(w->servers[s], &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err));
+        strata_rpc_client *client = NULL;
+        STRATA_TRY(reach(w, s, &client, err));
+        STRATA_TRY(strata_rpc_client_start(client, &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err));
     }
     return STRATA_OK;
 }
@@ -532,7 +545,7 @@ static strata_status prepare_push(worker *w, const job *j, int server, push *p, 
         elements += set->n * set->row;
     }
     const size_t dense = strata_ps_wire_bytes(wire, sizes->dense), narrow = wire == STRATA_DTYPE_F32 ? 0 : dense;
-    const strata_ps_push_ask ask = {.unit = j->unit, .version = j->pulls[server].version};
+    const strata_ps_push_ask ask = {.unit = j->unit, .version = j->pulls[server].version, .group = server};
     *out_head_bytes = sizeof ask + (size_t)sizes->n_tables * sizeof(int64_t);
     p->head = calloc(1, *out_head_bytes);
     p->pieces = calloc((size_t)n_shards + 4, sizeof *p->pieces);
@@ -590,8 +603,9 @@ static strata_status push_all(worker *w, const job *j, strata_error *err) {
                                     .n_body = n,
                                     .what = "a push of gradients"};
         p->answer = (strata_rpc_answer){.head = &p->staleness, .head_bytes = sizeof p->staleness};
-        if (!status)
-            status = strata_rpc_client_start(w->servers[s], &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err);
+        strata_rpc_client *client = NULL;
+        if (!status) status = reach(w, s, &client, err);
+        if (!status) status = strata_rpc_client_start(client, &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err);
     }
     for (int s = 0; s < w->n_servers; s++) {
         push *p = &pushes[s];
@@ -629,9 +643,12 @@ static strata_status ask_chief(worker *w, bool waits, job *j, int32_t *out_grant
                                 .n_body = 1,
                                 .what = "the next batch"};
     strata_rpc_answer answer = {.head = &reply, .head_bytes = sizeof reply};
-    STRATA_TRY(strata_rpc_client_call(w->chief, &ask, &answer, STRATA_PS_CALL_SECONDS, err));
+    const strata_status status = strata_rpc_client_call(w->chief, &ask, &answer, STRATA_PS_CALL_SECONDS, err);
+    w->lost_chief = status == STRATA_PEER_LOST;
+    if (status) return status;
     w->report = (strata_ps_next_ask){.unit.index = -1};
     *out_grant = reply.grant;
+    w->fit->route = reply.route;
     if (reply.grant != STRATA_PS_GRANTED) return STRATA_OK;
     j->unit = reply.unit;
     j->epoch = reply.epoch;
@@ -652,13 +669,15 @@ static strata_status compute(worker *w, job *j, job *ahead, int32_t *out_grant, 
     for (int i = 0; i < j->n_batches; i++) {
         strata_model_program *program = NULL;
         int slot = 0;
+        strata_status status = STRATA_OK;
         if (!j->batches[i].own) continue;
         STRATA_TRY(submit(w, j, i, &program, &slot, err));
         if (!asked) {
-            STRATA_TRY(ask_chief(w, false, ahead, out_grant, err));
+            status = ask_chief(w, false, ahead, out_grant, err);
             asked = true;
         }
-        STRATA_TRY(strata_group_wait(program->group, slot, err));
+        const strata_status computed = strata_group_wait(program->group, slot, status ? NULL : err);
+        if (status || computed) return status ? status : computed;
         if (!cleared) clear_sums(w); /* the report of the unit before is sent by now */
         cleared = true;
         STRATA_TRY(take_outputs(w, program, slot, err));
@@ -709,6 +728,23 @@ static void give_back(worker *w, const char *why) {
     nanosleep(&pause, NULL);
 }
 
+/* The chief compares what is trained, and says who has which shards; it answers when all workers are there. */
+static strata_status greet_chief(worker *w, strata_error *err) {
+    strata_ps_hello_reply reply = {0};
+    STRATA_TRY(strata_ps_say_hello(w->fit, w->chief, 2 * w->task->connect_seconds, &reply, err));
+    w->fit->route = reply.route;
+    return STRATA_OK;
+}
+
+/* After the chief was lost: a chief that has started again begins an epoch anew, so nothing that was leased counts. */
+static strata_status greet_again(worker *w, strata_error *err) {
+    drop_pulls(w, &w->jobs[0]);
+    drop_pulls(w, &w->jobs[1]);
+    w->lost_chief = w->lost_server = false;
+    w->report = (strata_ps_next_ask){.unit.index = -1};
+    return greet_chief(w, err);
+}
+
 static strata_status train(worker *w, strata_error *err) {
     int current = 0;
     int32_t grant = STRATA_PS_WAIT;
@@ -721,6 +757,11 @@ static strata_status train(worker *w, strata_error *err) {
             if (grant == STRATA_PS_TRAINING_OVER) return STRATA_OK;
         }
         if (!status) status = do_unit(w, j, ahead, &grant, &own);
+        if (status && w->lost_chief && strata_rpc_client_connected(w->chief)) {
+            STRATA_TRY(greet_again(w, err));
+            grant = STRATA_PS_WAIT;
+            continue;
+        }
         if (status && !w->lost_server) return strata_fail(err, status, "%s", own.message);
         if (status) {
             give_back(w, own.message);
@@ -813,16 +854,14 @@ static void finish(worker *w) {
 }
 
 static strata_status meet_servers(worker *w, strata_error *err) {
-    for (int s = 0; s < w->n_servers; s++) {
-        STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_PS, s, &w->servers[s], err));
-        STRATA_TRY(strata_ps_say_hello(w->fit, w->servers[s], w->task->connect_seconds, err));
-    }
+    strata_rpc_client *ignored = NULL;
+    for (int g = 0; g < w->n_servers; g++) STRATA_TRY(reach(w, g, &ignored, err));
     return STRATA_OK;
 }
 
 static strata_status meet(worker *w, strata_error *err) {
     STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, &w->chief, err));
-    STRATA_TRY(strata_ps_say_hello(w->fit, w->chief, 2 * w->task->connect_seconds, err));
+    STRATA_TRY(greet_chief(w, err));
     return meet_servers(w, err);
 }
 
