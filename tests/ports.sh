@@ -149,7 +149,7 @@ musl_libraries() {
     )
     (
         cd "$system"/sources/zlib-*/
-        CC=musl-gcc ./configure --static --prefix="$system/usr"
+        CC=musl-gcc CFLAGS='-O2 -fPIC' ./configure --static --prefix="$system/usr"
         make -s -j2 libz.a
         make -s install
     )
