@@ -6,22 +6,24 @@ set -eu
 
 usage() {
     cat <<'END'
-usage: sh tests/ports.sh i386|arm64|musl [FOLDER]
+usage: sh tests/ports.sh i386|arm64|musl|endian [FOLDER]
 
   i386    a 32-bit Debian in FOLDER/i386 (debootstrap, chroot): builds all of it there and runs the host's tests
   arm64   cross-compiles with the libraries of an arm64 Debian in FOLDER/arm64, and runs the command in qemu-user
-  musl    compiles each source of the library and the command against musl's headers; nothing is linked or run, as Debian has
-          OpenSSL, zlib and cJSON for the GNU C library alone
+  musl    builds Debian's sources of zlib, cJSON and OpenSSL against musl, then Strata with them, and runs the programs of
+          tests/threads, the command in one process, and two of its workers
+  endian  asks a compiler for a big-endian processor whether core/base/tensor.c is refused, with the reason
 
 FOLDER is build/ports unless it is given; what is there is used again. It takes 1 GB. i386 and arm64 need root, debootstrap and
-the network. A slow machine needs half an hour for each, so continuous integration runs none of them.
+the network; musl and endian need the network, and root where their compiler is not installed. A slow machine needs half an
+hour for each of the first three, so continuous integration runs none of them.
 Environment: STRATA_PORTS_MIRROR  the archive of Debian packages (http://deb.debian.org/debian)
-             STRATA_PORTS_TESTS   a regular expression: which tests of ctest run on i386
+             STRATA_PORTS_TESTS   a regular expression: which tests of ctest run on i386 and with musl
 END
 }
 
 case "${1:-}" in
-i386 | arm64 | musl) port=$1 ;;
+i386 | arm64 | musl | endian) port=$1 ;;
 -h | --help) usage; exit 0 ;;
 *) usage >&2; exit 2 ;;
 esac
@@ -105,31 +107,94 @@ END
     $run "$folder/build-arm64/strata" train regression --device host --epochs 1
 }
 
+# Unpacks Debian's sources of the packages named. apt-get keeps its lists in $system: those of this machine stay as they are.
+unpack_sources() {
+    mkdir -p "$system/lists/partial" "$system/cache/archives/partial" "$system/archives" "$system/sources"
+    echo "deb-src $mirror bookworm main" >"$system/sources.list"
+    cat >"$system/apt.conf" <<END
+Dir::Etc::SourceList "$system/sources.list";
+Dir::Etc::SourceParts "-";
+Dir::State::Lists "$system/lists";
+Dir::Cache "$system/cache";
+APT::Sandbox::User "root";
+END
+    (
+        cd "$system/archives"
+        APT_CONFIG=$system/apt.conf apt-get -qq update
+        APT_CONFIG=$system/apt.conf apt-get -qq source --download-only "$@"
+        for archive in *.orig.tar.*; do
+            case $archive in *.asc) ;; *) tar -C "$system/sources" -xf "$archive" ;; esac
+        done
+    )
+}
+
+# musl's headers have none of the kernel's; those of this machine are the same for every C library.
+kernel_headers() {
+    mkdir -p "$system/include"
+    for header in linux asm-generic; do ln -sfn "/usr/include/$header" "$system/include/$header"; done
+    ln -sfn "/usr/include/$(gcc -print-multiarch)/asm" "$system/include/asm"
+}
+
+musl_libraries() {
+    unpack_sources zlib cjson openssl
+    kernel_headers
+    (
+        cd "$system"/sources/openssl-*/
+        # shellcheck disable=SC2046 # words
+        CC=musl-gcc ./Configure --prefix="$system/usr" --libdir=lib no-asm no-shared \
+            $(printf 'no-%s ' tests module legacy engine dso async comp cms ct ocsp ts srp srtp dtls) \
+            -O1 -idirafter "$system/include"
+        make -s -j2 build_libs
+        make -s install_dev
+    )
+    (
+        cd "$system"/sources/zlib-*/
+        CC=musl-gcc CFLAGS='-O2 -fPIC' ./configure --static --prefix="$system/usr"
+        make -s -j2 libz.a
+        make -s install
+    )
+    cmake -S "$system"/sources/cJSON-*/ -B "$system/cjson" -DCMAKE_C_COMPILER=musl-gcc -DCMAKE_INSTALL_PREFIX="$system/usr" \
+        -DCMAKE_INSTALL_LIBDIR=lib -DENABLE_CJSON_TEST=OFF -DBUILD_SHARED_LIBS=OFF -DCMAKE_POSITION_INDEPENDENT_CODE=ON
+    cmake --build "$system/cjson" -j2
+    cmake --install "$system/cjson"
+}
+
 musl() {
     need musl-gcc musl-tools
-    include=$folder/musl-include failed=0 n=0
-    mkdir -p "$include"
-    for header in zlib.h zconf.h cjson lzma lzma.h png.h pngconf.h pnglibconf.h linux asm-generic; do
-        [ ! -e "/usr/include/$header" ] || ln -sfn "/usr/include/$header" "$include/$header"
-    done
-    for part in openssl asm; do # those of one processor and those of all
-        mkdir -p "$include/$part"
-        for from in "/usr/include/$part" "/usr/include/$(gcc -print-multiarch)/$part"; do
-            [ ! -d "$from" ] || cp -rL "$from/." "$include/$part/"
-        done
-    done
-    generated=$(find build -name sample_models.h -path '*generated*' 2>/dev/null | head -n 1)
-    [ -n "$generated" ] || { echo "ports: build Strata first; the command's sources include what the build makes" >&2; exit 3; }
-    for source in $(git ls-files 'core/*.c' 'cluster/*.c' 'strategies/*.c' 'backends/*.c' 'samples/strata/*.c' |
-        grep -vE '/(opencl|vulkan)/'); do
-        n=$((n + 1))
-        musl-gcc -std=gnu11 -fsyntax-only -Wall -Wextra -Werror -DSTRATA_WITH_OPENCL=0 -DSTRATA_WITH_VULKAN=0 \
-            -DSTRATA_WITH_CLBLAST=0 -DSTRATA_WITH_XZ=1 -DSTRATA_WITH_PNG=1 -DSTRATA_WITH_JPEG=0 -DSTRATA_WITH_WEBP=0 \
-            -DSTRATA_WITH_CURL=0 -Iinclude -I. -I"$(dirname "$generated")" -isystem "$include" "$source" ||
-            failed=$((failed + 1))
-    done
-    echo "musl: $n sources, $failed failed"
-    [ $failed = 0 ]
+    need gcc gcc libc6-dev
+    need make make
+    need perl perl
+    need bzip2 bzip2
+    need cmake cmake
+    need ninja ninja-build
+    system=$folder/musl build=$folder/build-musl
+    if [ ! -e "$system/made" ]; then
+        musl_libraries
+        touch "$system/made"
+    fi
+    programs=$(for main in tests/threads/*_main.c; do basename "$main" _main.c | sed 's/^/threads_/'; done)
+    # Criterion, the framework of the other suites, is there for the GNU C library alone.
+    # shellcheck disable=SC2086 # words
+    cmake -S . -B "$build" $options -DCMAKE_C_COMPILER=musl-gcc -DCMAKE_C_FLAGS="-idirafter $system/include" \
+        -DCMAKE_PREFIX_PATH="$system/usr" -DOPENSSL_ROOT_DIR="$system/usr" -DOPENSSL_USE_STATIC_LIBS=ON -DSTRATA_XZ=OFF \
+        -DSTRATA_PNG=OFF -DSTRATA_JPEG=OFF -DSTRATA_WEBP=OFF -DSTRATA_CURL=OFF -DSTRATA_HTTP=OFF -DSTRATA_CRITERION_LIBRARY=OFF
+    # shellcheck disable=SC2086 # words
+    cmake --build "$build" -j2 --target sample_strata $programs
+    "$build/strata" train regression --device host --save "$build/regression.strata"
+    "$build/strata" evaluate "$build/regression.strata" --device host
+    "$build/strata" launch -n 2 -- "$build/strata" train regression --device host --strategy multi_worker_mirrored
+    echo "musl: threads_mpi is skipped: the MPI of this machine is built for the GNU C library"
+    ctest --test-dir "$build" --output-on-failure --timeout 900 -R "${STRATA_PORTS_TESTS:-^threads_}" \
+        -E "threads_cluster_alone|threads_mpi"
+}
+
+endian() {
+    need s390x-linux-gnu-cpp cpp-s390x-linux-gnu
+    if said=$(s390x-linux-gnu-cpp -Iinclude -I. core/base/tensor.c 2>&1 >/dev/null); then
+        echo "ports: a big-endian compiler takes core/base/tensor.c, and must not" >&2
+        return 1
+    fi
+    echo "$said" | grep "#error" || { echo "ports: core/base/tensor.c is refused for another reason: $said" >&2; return 1; }
 }
 
 $port

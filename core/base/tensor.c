@@ -2,6 +2,10 @@
  *
  * Dtypes, shapes, arrays in host memory, and the conversions between f32 and the two 16-bit floats. Ops on arrays are in
  * core/op/; this file knows nothing of graphs or devices. */
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "Strata needs a little-endian processor: model files, kernels and messages have their numbers in that order"
+#endif
+
 #include "strata/tensor.h"
 
 #include <inttypes.h>
@@ -9,10 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "Strata needs a little-endian processor: model files, kernels and messages have their numbers in that order"
-#endif
 
 static const struct {
     const char *name;
