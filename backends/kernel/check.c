@@ -515,10 +515,10 @@ static strata_status make_trials(rehearsal *r, const strata_checks *checks, cons
     return status;
 }
 
-/* Operands that a kernel reads where the host can only read lie elsewhere, in an arena of their own. */
+/* The host only reads what is in the outputs' arena, so operands from there lie elsewhere, in an arena of their own. */
 static int arena_of(const rehearsal *r, const strata_tensor *real, bool is_operand) {
     const int arena = r->real->places[real->id].arena;
-    const bool unreachable = is_operand && arena == STRATA_ARENA_OUTPUT && !r->device->info.unified_memory;
+    const bool unreachable = is_operand && arena == STRATA_ARENA_OUTPUT;
     return arena < 0 || unreachable ? r->real->n_arenas : arena;
 }
 
@@ -538,10 +538,18 @@ static bool lies_within(const rehearsal *r, const strata_tensor *real, int i, in
            part->offset + part->bytes <= whole->offset + whole->bytes;
 }
 
+/* Whether some operand lies in the node's value, so that the host writes there. */
+static bool contains_operands(const rehearsal *r, const trial *t) {
+    int64_t offset = 0;
+    for (int i = 0; i < t->real->n_inputs && t->is_full; i++)
+        if (t->pointers[i] == &t->inputs[i] && lies_within(r, t->real, i, &offset)) return true;
+    return false;
+}
+
 static void place_trial(rehearsal *r, trial *t, int *ids) {
     const strata_tensor *real = t->real;
     const bool updates = real->op->flags & STRATA_OP_UPDATE;
-    if (!updates) place(r, &t->node, arena_of(r, real, false), ids);
+    if (!updates) place(r, &t->node, arena_of(r, real, contains_operands(r, t)), ids);
     for (int i = 0; i < real->n_inputs; i++) {
         int64_t offset = 0;
         if (t->pointers[i] != &t->inputs[i]) continue;
