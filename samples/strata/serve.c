@@ -161,15 +161,11 @@ static enum MHD_Result predict(server *s, struct MHD_Connection *connection, con
     char *text = NULL;
     strata_status status = read_inputs(&s->served, r->body.bytes ? r->body.bytes : "", r->body.n_bytes,
                                        type && !strncmp(type, "image/", 6), &examples, &err);
-    unsigned code = status ? code_of(status) : 200;
-    if (!status) {
-        status = predict_in_batch(s->batches, &examples, &predictions, &err);
-        if (!status) status = write_predictions(s, &predictions, wants && strcmp(wants, "0"), &text, &err);
-        code = !status ? 200 : status == STRATA_UNAVAILABLE ? 503 : status == STRATA_DATA ? 400 : 500;
-    }
+    if (!status) status = predict_in_batch(s->batches, &examples, &predictions, &err);
+    if (!status) status = write_predictions(s, &predictions, wants && strcmp(wants, "0"), &text, &err);
     strata_array_finish(&examples);
     strata_array_finish(&predictions);
-    if (status) return send_error(s, connection, r, code, err.message);
+    if (status) return send_error(s, connection, r, code_of(status), err.message);
     return send_text(s, connection, r, 200, "application/json", text);
 }
 

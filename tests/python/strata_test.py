@@ -426,7 +426,16 @@ class Calls(unittest.TestCase):
         numpy.testing.assert_allclose(predictions["total"], joined @ w["total/kernel"] + w["total/bias"], atol=1e-5)
         self.assertEqual(predictions["kind"].shape, (300, 2))
         scores = model.evaluate([X[:, :4], X[:, 4:]], [total, Y])
+        self.assertFalse("accuracy" in scores)
         self.assertAlmostEqual(scores["total/loss"], ((predictions["total"] - total) ** 2).mean(), 4)
+
+    def test_tokens(self):
+        tokens = rng.integers(0, 20, (50, 6)).astype(numpy.int32)
+        mean = [layers.Embedding(20, 4), layers.GlobalAveragePooling1D()]
+        for given in ({}, {"input_shape": 6, "input_dtype": "i32"}, {"input_shape": 6, "input_dtype": numpy.int32}):
+            model = strata.Sequential(mean + [layers.dense(2)], **given).compile(device="host")
+            model.fit(tokens, tokens[:, 0] % 2, verbose=0)
+            self.assertEqual(model.predict(tokens).shape, (50, 2))
 
     def test_the_rate_follows_callbacks(self):
         rates = []

@@ -31,6 +31,7 @@ class Model(Handle):
     Layers give logits to the losses sparse_categorical_crossentropy, categorical_crossentropy and binary_crossentropy; predict
     returns probabilities."""
     _destroy = "model_destroy"
+    _one_accuracy = None  # not known before the model is compiled
 
     def __init__(self, layers=None, input_shape=None, input_dtype=None, name: str = "", *, inputs=None, outputs=None):
         self._inputs = self._outputs = None
@@ -70,7 +71,7 @@ class Model(Handle):
         if self._inputs is None:
             shape = [input_shape] if isinstance(input_shape, int) else list(input_shape)
             spec["input"] = [int(d) for d in shape]
-        if input_dtype is not None and numpy.dtype(input_dtype).kind == "i":
+        if input_dtype is not None and _native.dtype_of(_native.dtype(input_dtype)).kind == "i":
             spec["input_dtype"] = "i32"
         text = json.dumps(spec)
         Handle.__init__(self, lib.model_from_json(text, len(text.encode()), self._spec["label"] or "model"))
@@ -207,8 +208,13 @@ class Model(Handle):
 
     @property
     def _classifies(self):
-        loss = json.loads(self.to_json()).get("loss")
-        return "crossentropy" in (loss["name"] if isinstance(loss, dict) else loss or "crossentropy")
+        """Whether there is one accuracy: outputs of several have theirs among the metrics."""
+        if self._one_accuracy is None:
+            spec = json.loads(self.to_json())
+            loss = spec.get("loss") or next(iter(spec.get("outputs") or [{}])).get("loss") or "crossentropy"
+            name = loss["name"] if isinstance(loss, dict) else loss
+            self._one_accuracy = len(spec.get("outputs") or "1") == 1 and "crossentropy" in name
+        return self._one_accuracy
 
     # ---- weights and files ----
     @property
@@ -356,7 +362,6 @@ class _Run:
             one.model = model
 
     def begin(self, epoch):
-        self.classifies = self.model._classifies
         _each(self.callbacks, "on_train_begin")
         if self.bar:
             self.bar.on_train_begin()
