@@ -226,8 +226,8 @@ static void make_labels(strata_program *program) {
     program->labels = calloc((size_t)list->n_launches + 2, sizeof(*program->labels));
     if (!program->labels) return;
     for (int l = 0; l < list->n_launches; l++) program->labels[l] = strata_kernel_trace_label(trace, list, l);
-    program->labels[list->n_launches] = strata_trace_add_label(trace, "copy inputs", "", 0);
-    program->labels[list->n_launches + 1] = strata_trace_add_label(trace, "copy outputs", "", 0);
+    program->labels[list->n_launches] = strata_trace_add_label(trace, "copy inputs", "", 0, 0);
+    program->labels[list->n_launches + 1] = strata_trace_add_label(trace, "copy outputs", "", 0, 0);
 }
 
 /* ---- compile ---- */

@@ -48,7 +48,7 @@ static const strata_trace_label *label_of(taker *t, const char *name) {
     for (int i = 0; i < t->n_names; i++)
         if (!strcmp(t->names[i]->name, name)) return t->names[i];
     if (t->n_names == MOST_NAMES) return NULL;
-    const strata_trace_label *label = strata_trace_add_label(t->trace, name, "", 0);
+    const strata_trace_label *label = strata_trace_add_label(t->trace, name, "", 0, 0);
     if (label) t->names[t->n_names++] = label;
     return label;
 }

@@ -297,10 +297,10 @@ static void make_labels(recording *r) {
     program->labels = calloc((size_t)n + 2, sizeof(*program->labels));
     if (!program->labels) return;
     if (copies && r->piece->arenas[STRATA_ARENA_INPUT].bytes)
-        program->labels[0] = strata_trace_add_label(trace, "copy inputs", "", 0);
+        program->labels[0] = strata_trace_add_label(trace, "copy inputs", "", 0, 0);
     for (int l = 0; l < n; l++) program->labels[l + 1] = strata_kernel_trace_label(trace, &r->list, l);
     if (copies && r->piece->arenas[STRATA_ARENA_OUTPUT].bytes)
-        program->labels[n + 1] = strata_trace_add_label(trace, "copy outputs", "", 0);
+        program->labels[n + 1] = strata_trace_add_label(trace, "copy outputs", "", 0, 0);
 }
 
 /* ---- compile ---- */

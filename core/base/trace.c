@@ -86,14 +86,15 @@ int strata_trace_add_track(strata_trace *trace, const char *name) {
     return trace->n_tracks++;
 }
 
-const strata_trace_label *strata_trace_add_label(strata_trace *trace, const char *name, const char *details, double flops) {
+const strata_trace_label *strata_trace_add_label(strata_trace *trace, const char *name, const char *details, double flops,
+                                                 double bytes) {
     const size_t n_name = strlen(name) + 1, n_details = strlen(details) + 1;
     label *l = trace ? malloc(sizeof *l + n_name + n_details) : NULL;
     if (!l) return NULL;
     char *texts = (char *)(l + 1);
     memcpy(texts, name, n_name);
     memcpy(texts + n_name, details, n_details);
-    *l = (label){.base = {.name = texts, .details = texts + n_name, .flops = flops}, .next = trace->labels};
+    *l = (label){.base = {.name = texts, .details = texts + n_name, .flops = flops, .bytes = bytes}, .next = trace->labels};
     trace->labels = l;
     return &l->base;
 }
@@ -175,6 +176,7 @@ static void write_slice(strata_text *text, const slice *s, int pid, int tid) {
     strata_text_add(text, ",\"args\":{\"step\":%lld", (long long)s->step);
     if (label && *label->details) strata_text_add(text, ",%s", label->details);
     if (label && label->flops > 0 && took > 0) strata_text_add(text, ",\"GFLOP/s\":%.4g", label->flops / (double)took);
+    if (label && label->bytes > 0 && took > 0) strata_text_add(text, ",\"GB/s\":%.4g", label->bytes / (double)took);
     strata_text_add(text, "}}");
 }
 

@@ -20,8 +20,8 @@ typedef struct strata_trace_label {
     const char *name;
     /* Further members of the slice's "args", as JSON without braces: "\"op\":\"matmul\""; "" for none. */
     const char *details;
-    /* Floating-point operations of such a slice, for GFLOP/s; 0: not known. */
-    double flops;
+    /* Floating-point operations of such a slice, and bytes that it reads and writes, for GFLOP/s and GB/s; 0: not known. */
+    double flops, bytes;
 } strata_trace_label;
 
 /* The track of the thread that trains; there from the beginning. */
@@ -37,7 +37,8 @@ double strata_trace_now(void);
 /* A new track, in the order of the viewer; the name is copied. Returns STRATA_TRACE_HOST where there is no memory. */
 int strata_trace_add_track(strata_trace *trace, const char *name);
 /* A label that lives as long as the trace, with copies of the texts. NULL: no memory, and slices with it are left out. */
-const strata_trace_label *strata_trace_add_label(strata_trace *trace, const char *name, const char *details, double flops);
+const strata_trace_label *strata_trace_add_label(strata_trace *trace, const char *name, const char *details, double flops,
+                                                 double bytes);
 /* A slice from began to ended. On NULL traces and with NULL labels nothing happens. The first 200,000 slices are kept. What
  * reaches beyond the slice that it begins in, on its track, is cut off there; on a device's track, where slices come in order,
  * so is what begins before the last slice's end. */

@@ -278,7 +278,7 @@ static void add_epoch_to_trace(fit *f) {
     char name[32];
     if (!f->trace) return;
     snprintf(name, sizeof name, "epoch %d", f->progress.epoch + 1);
-    strata_trace_add(f->trace, STRATA_TRACE_HOST, strata_trace_add_label(f->trace, name, "", 0), f->model->optimizer_steps,
+    strata_trace_add(f->trace, STRATA_TRACE_HOST, strata_trace_add_label(f->trace, name, "", 0, 0), f->model->optimizer_steps,
                      f->epoch_began, strata_trace_now());
 }
 

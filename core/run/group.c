@@ -489,7 +489,7 @@ static const strata_trace_label *segment_label(const strata_group *group, int re
         last = node.node->op->name;
     }
     snprintf(name, sizeof name, "%s .. %s, with its queueing", first, last ? last : first);
-    return strata_trace_add_label(group->trace, name, "", 0);
+    return strata_trace_add_label(group->trace, name, "", 0, 0);
 }
 
 /* Waits for a segment of the replica; it and those before it are over then. Returns the seconds that it waited in
@@ -610,7 +610,7 @@ static const strata_trace_label *exchange_label(strata_group *group, int index) 
     snprintf(details, sizeof details, "\"op\":\"%s\",\"dtype\":\"%s\",\"shape\":\"%s\",\"workers\":%d", node->op->name,
              strata_dtype_name(attrs->dtype), strata_shape_text(attrs->shape).text,
              strata_exchange_spans_workers(node, group->workers) ? group->workers->n : 1);
-    return e->label = strata_trace_add_label(group->trace, name, details, 0);
+    return e->label = strata_trace_add_label(group->trace, name, details, 0, 0);
 }
 
 static strata_status carry_out(strata_group *group, int index, int slot, const bool *contributes, strata_error *err) {

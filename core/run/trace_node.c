@@ -28,7 +28,9 @@ const strata_trace_label *strata_trace_node(strata_trace *trace, const strata_te
     strata_text_add(&details, "\"");
     if (kernel) strata_text_add(&details, ",\"kernel\":\"%s\"", kernel);
     const strata_trace_label *label =
-        details.failed ? NULL : strata_trace_add_label(trace, name, details.bytes, parts == 1 ? strata_node_flops(node) : 0);
+        details.failed ? NULL
+                       : strata_trace_add_label(trace, name, details.bytes, parts == 1 ? strata_node_flops(node) : 0,
+                                                parts == 1 ? strata_node_moved_bytes(node) : 0);
     strata_text_finish(&details);
     return label;
 }

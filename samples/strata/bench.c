@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace_read.h"
+
 enum {
     CHAIN = BENCH_CHAIN,
     REPEATS = 7,             /* the median of so many is told */
@@ -17,6 +19,7 @@ enum {
     PEAK_ELEMENTS = 1 << 18, /* of the chains; */
     MOST_PEAK_ELEMENTS = 1 << 23,
     PEAK_STEPS = 4096,
+    COPY_ELEMENTS = 1 << 23, /* f32, 32 MiB: more than caches hold */
     MOST_SIZE = 32768
 };
 static const double MOST_PRODUCT_SECONDS = 10, /* a larger product is skipped */
@@ -153,6 +156,45 @@ static strata_status measure_peak(bench *b, double seconds, double *out_rate, st
     }
     if (*out_rate > b->peak) b->peak = *out_rate;
     return STRATA_OK;
+}
+
+/* GB/s of copies from one variable to another, which read and write each byte once. */
+static strata_status measure_copies(bench *b, double seconds, double *out_rate, strata_error *err) {
+    strata_variable *from = NULL, *to = NULL;
+    strata_graph *graph = NULL;
+    strata_executable *copy = NULL;
+    float *values = bench_random(COPY_ELEMENTS, 1, 1, err);
+    double spent = 0, took = 0;
+    strata_status status = bench_variable(b, STRATA_SHAPE(COPY_ELEMENTS), values, &from, err);
+    if (!status) status = bench_variable(b, STRATA_SHAPE(COPY_ELEMENTS), values, &to, err);
+    free(values);
+    if (!status) status = strata_graph_create(&graph, err);
+    if (!status) {
+        strata_tensor *update = strata_assign(strata_variable_read(graph, to), strata_variable_read(graph, from));
+        const strata_executable_options opts = {.n_slots = SLOTS};
+        status = strata_executable_create(b->device, NULL, 0, &update, 1, &opts, &copy, err);
+    }
+    if (!status) status = bench_run(copy, 1, &took, err); /* the first run is not like the others */
+    for (*out_rate = 0; !status && spent < seconds; spent += took) {
+        status = bench_run(copy, SLOTS, &took, err);
+        const double rate = SLOTS * 2.0 * sizeof(float) * COPY_ELEMENTS / took * 1e-9;
+        if (!status && rate > *out_rate) *out_rate = rate;
+    }
+    strata_executable_destroy(copy);
+    strata_graph_destroy(graph);
+    strata_variable_destroy(to);
+    strata_variable_destroy(from);
+    return status;
+}
+
+strata_status trace_measure_peaks(strata_device *device, trace_peaks *out_peaks, strata_error *err) {
+    static const double seconds = 0.2;
+    bench b = {.device = device};
+    strata_status status = open_peak(&b, err);
+    if (!status) status = measure_peak(&b, seconds, &out_peaks->gflops, err);
+    if (!status) status = measure_copies(&b, seconds, &out_peaks->gbytes, err);
+    close_peak(&b);
+    return status;
 }
 
 /* ---- one shape ---- */

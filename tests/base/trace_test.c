@@ -86,7 +86,7 @@ Test(trace, a_devices_slices_do_not_overlap) {
     OK(strata_trace_create(path, 3, &trace, &err));
     const int track = strata_trace_add_track(trace, "a \"device\"\\ of\ttabs");
     cr_assert_gt(track, STRATA_TRACE_HOST);
-    const strata_trace_label *label = strata_trace_add_label(trace, "matmul (2,3)", "\"op\":\"matmul\"", 4e9);
+    const strata_trace_label *label = strata_trace_add_label(trace, "matmul (2,3)", "\"op\":\"matmul\"", 4e9, 8e9);
     strata_trace_add(trace, track, label, 0, 1, 3);
     strata_trace_add(trace, track, label, 0, 2, 4);
     strata_trace_add(trace, track, label, 0, 3, 3.5);

@@ -1,0 +1,79 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# strata graph: a model's layers as a list and as a picture; strata trace: what a trace says in sum.
+. "$(dirname "$0")/support.sh"
+
+cat >"$work/two.json" <<'END'
+{"inputs": [{"name": "left", "shape": [4]}, {"name": "right", "shape": [4]}],
+ "layers": [{"layer": "dense", "name": "side", "units": 8, "inputs": ["left"]},
+            {"call": "side", "name": "other_side", "inputs": ["right"]},
+            {"layer": "dense", "name": "deep", "units": 8},
+            {"layer": "concat", "inputs": ["side", "deep", "left"]},
+            {"layer": "dense", "name": "same", "units": 1}],
+ "outputs": [{"name": "same", "loss": "binary_crossentropy"}]}
+END
+expect 0 "concat" graph "$work/two.json" --batch 3
+stdout "left                     input"
+stdout "other_side               dense                (3,8)                  <- right"
+stdout "concat                   concat               (3,20)                 <- side, deep, left"
+expect 0 "<svg" graph "$work/two.json" --svg
+cp "$work/out" "$work/two.svg"
+checks=$((checks + 1))
+python3 - "$work/two.svg" <<'END' || bad "the picture is not as it should be"
+import sys, xml.etree.ElementTree as tree
+root = tree.parse(sys.argv[1]).getroot()
+name = "{http://www.w3.org/2000/svg}"
+width, boxes = float(root.get("width")), root.findall(name + "rect")
+texts = [t.text for t in root.iter(name + "text")]
+# A box for each input and layer, beside each other in a level and within the picture; each edge ends with an arrow.
+boxes = [b for b in boxes if b.get("rx")]
+assert len(boxes) == 7, len(boxes)
+assert {"left", "right", "side (dense)", "other_side (dense)", "concat"} <= set(texts), texts
+places = [(float(b.get("y")), float(b.get("x")), float(b.get("width"))) for b in boxes]
+for y, x, wide in places:
+    assert 0 <= x and x + wide <= width, (x, wide, width)
+    assert sum(y == other[0] and abs(x - other[1]) < wide for other in places) == 1, "boxes overlap"
+assert sum(p.get("d").endswith("z") for p in root.iter(name + "path")) == 7
+END
+expect 0 "wrote $work/m.svg" graph mnist_cnn --svg --to "$work/m.svg"
+check "the file is a picture" grep -q "max_pool2d_1" "$work/m.svg"
+expect 3 "" graph mnist_cnn --svg --to "$work/nowhere/m.svg"
+expect 2 "Did you mean \"mnist\"" graph mnits
+
+# A trace with known times: a device that is busy for 60 of 100 us, in 2 steps, and a host that waits.
+cat >"$work/trace.json" <<'END'
+{"traceEvents": [
+{"name": "process_name", "ph": "M", "pid": 1, "tid": 100, "args": {"name": "worker 0"}},
+{"name": "thread_name", "ph": "M", "pid": 1, "tid": 100, "args": {"name": "host thread"}},
+{"name": "thread_name", "ph": "M", "pid": 1, "tid": 101, "args": {"name": "replica 0"}},
+{"name": "epoch 1", "cat": "host", "ph": "X", "ts": 0, "dur": 100, "pid": 1, "tid": 100, "args": {"step": 0}},
+{"name": "next batch", "cat": "host", "ph": "X", "ts": 10, "dur": 40, "pid": 1, "tid": 100, "args": {"step": 0}},
+{"name": "matmul (2,3)", "cat": "device", "ph": "X", "ts": 0, "dur": 20, "pid": 1, "tid": 101,
+ "args": {"step": 0, "op": "matmul", "GFLOP/s": 10, "GB/s": 4}},
+{"name": "adam (3)", "cat": "device", "ph": "X", "ts": 60, "dur": 20, "pid": 1, "tid": 101, "args": {"step": 1, "op": "adam"}},
+{"name": "matmul (2,3)", "cat": "device", "ph": "X", "ts": 80, "dur": 20, "pid": 1, "tid": 101,
+ "args": {"step": 1, "op": "matmul", "GFLOP/s": 20}}]}
+END
+expect 0 "input bound: 40 %" trace "$work/trace.json"
+stdout "2 steps in 0.100 ms, 50.0 us each; 1 worker, 1 device"
+stdout "busy for 60.0 % of the time"
+expect 0 "" trace "$work/trace.json" --json
+json "r['steps'] == 2 and r['us'] == 100 and r['input'] == 0.4 and [t['busy'] for t in r['tracks']] == [1, 0.6]"
+json "[(o['name'], o['count'], o['us']) for o in r['tracks'][1]['rows']] == [('matmul', 2, 40), ('adam', 1, 20)]"
+json "r['tracks'][1]['rows'][0]['gflops'] == 15 and r['tracks'][1]['rows'][0]['gbytes'] == 4"
+json "[(o['name'], o['us']) for o in r['tracks'][0]['rows']] == [('between steps', 60), ('next batch', 40)]"
+expect 0 "" trace "$work/trace.json" --json --peaks --device host
+json "0 < r['tracks'][1]['rows'][0]['of_peak'] and r['peak_gflops'] > 0 and r['peak_gbytes'] > 0"
+echo '[]' >"$work/empty.json"
+expect 3 "no slice of a device" trace "$work/empty.json"
+echo '[{"ph": "X", "name": "a"}]' >"$work/wrong.json"
+expect 3 "[0]: \"ts\" is missing" trace "$work/wrong.json"
+echo '{"traceEvents": 3}' >"$work/wrong.json"
+expect 3 "traceEvents" trace "$work/wrong.json"
+expect 3 "no-such-file" trace "$work/no-such-file"
+# One of a real training.
+make_data "$work/data"
+expect 0 "" train mnist --device host --data "$work/data" --epochs 1 --trace "$work/real.json"
+expect 0 "matmul" trace "$work/real.json"
+finish
