@@ -161,25 +161,34 @@ static void set_first_row(int32_t rng[STRATA_RNG_WORDS], int64_t row) {
     memcpy(rng + STRATA_RNG_FIRST_ROW, &row, sizeof row);
 }
 
-/* Looks at the step's current batch, whose first row is `row` of its examples. OK: all in it is finite. */
-static strata_status diagnose_batch(fit *f, const flight *done, const strata_batches *batches, int64_t row, int64_t n,
-                                    const char *where, strata_error *err) {
+/* Takes a batch of the step apart, whose first row is `row` of its examples. Of `batches`, which were opened again, it finds what
+ * is not finite; batches NULL: of the batch that comes next, what differs when it is computed twice. OK: nothing does. */
+static strata_status examine(fit *f, const flight *step, const strata_batches *batches, int64_t row, int64_t n,
+                             strata_error *err) {
     int32_t rng[STRATA_RNG_WORDS];
     const strata_model *model = f->model;
     void *x[STRATA_MAX_INPUTS] = {NULL}, *y[STRATA_MAX_OUTPUTS] = {NULL};
+    const strata_examined_step what = {
+        .x = x, .y = y, .n = n, .byte_scale = batches ? 0 : f->form.byte_scale, .words = step->words, .rng = rng};
     strata_status status = STRATA_OK;
     bool room = true;
+    char where[64];
+    snprintf(where, sizeof where, "epoch %d, step %lld", f->progress.epoch + 1, (long long)step->step + 1);
     for (int i = 0; i < model->n_inputs; i++)
         room &= (x[i] = malloc((size_t)n * strata_input_bytes(&model->inputs[i]))) != NULL;
     for (int i = 0; i < model->n_outputs; i++)
         room &= (y[i] = malloc((size_t)n * strata_label_bytes(&model->outputs[i]))) != NULL;
-    memcpy(rng, done->rng, sizeof rng);
+    memcpy(rng, step->rng, sizeof rng);
     set_first_row(rng, row);
     if (room) {
-        strata_batches_write(batches, 0, n, x, y);
+        if (batches)
+            strata_batches_write(batches, 0, n, x, y);
+        else
+            strata_worker_batches_write(f->batches, 0, n, x, y);
         for (int i = 0; i < model->n_outputs; i++)
             strata_model_convert_labels(&model->outputs[i], f->dataset, f->feed.targets[i], n, y[i]);
-        status = strata_model_diagnose(f->model, x, y, n, done->words, rng, where, err);
+        status =
+            batches ? strata_model_diagnose(f->model, &what, where, err) : strata_model_repeat(f->model, &what, where, err);
     }
     for (int i = 0; i < model->n_inputs; i++) free(x[i]);
     for (int i = 0; i < model->n_outputs; i++) free(y[i]);
@@ -199,7 +208,7 @@ static strata_status report_not_finite(fit *f, const flight *done, strata_error 
     const bool opened = !open_again(f, done->first, &dataset, &batches, NULL);
     for (int64_t i = done->first, row = 0, n; opened && !status && i <= done->last; i++, row += n) {
         if (strata_batches_next(batches, &n, NULL) || !n) break;
-        status = diagnose_batch(f, done, batches, row, n, where, err);
+        status = examine(f, done, batches, row, n, err);
     }
     strata_batches_destroy(batches);
     strata_dataset_destroy(dataset);
@@ -401,8 +410,10 @@ static strata_status submit_to_hold(fit *f, const strata_worker_step *rows, stra
 /* Gathers and submits this worker's rows of a batch and its update. */
 static strata_status submit(fit *f, int64_t number, const strata_worker_step *rows, strata_error *err) {
     const flight what = {.step = number, .first = rows->batch, .last = rows->batch, .n = 1, .examples = rows->n};
+    if (f->opts.check_repeats) STRATA_TRY(finish_step(f, err)); /* the parameters are those that this step begins with */
     STRATA_TRY(prepare(f, STRATA_PROGRAM_TRAIN, rows->own, what, err));
     flight *step = &f->flights[f->n_flights];
+    if (f->opts.check_repeats && rows->own) STRATA_TRY(examine(f, step, NULL, rows->first, rows->own, err));
     const double began = f->trace ? strata_trace_now() : 0;
     for (int r = 0; r < step->program->n_parts; r++) fill_part(f, step, &step->program->parts[r], rows->first, rows->n);
     add_to_trace(f, "write inputs", step->t - 1, began);
@@ -716,6 +727,7 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     if (opts) f.opts = *opts;
     if (!f.opts.epochs) f.opts.epochs = 1;
     if (!f.opts.batch) f.opts.batch = 32;
+    if (f.opts.check_repeats) f.opts.wait_each_step = true;
     STRATA_TRY(check(model, dataset, &f.opts, &f.feed, err));
     STRATA_TRY(strata_model_agree(model, dataset, &f.opts, err));
     if (model->strategy->trainer) {

@@ -448,10 +448,23 @@ STRATA_MUST_USE strata_status strata_model_visit(strata_model *model, strata_pro
 STRATA_MUST_USE strata_status strata_model_measure(strata_model *model, strata_program_kind kind, int64_t batch,
                                                    strata_layer_cost *out_layers, strata_program_cost *out_cost,
                                                    strata_error *err);
-/* Names the first tensor of a training step on this batch that is not finite: fills err with DATA "epoch .., step ..: ..". OK:
- * all are finite. */
-strata_status strata_model_diagnose(strata_model *model, void *const *x, void *const *y, int64_t batch, const float *step,
-                                    const int32_t *rng, const char *where, strata_error *err);
+/* What a training step was given: n examples, as the programs' inputs take them. */
+typedef struct strata_examined_step {
+    void *const *x, *const *y;
+    int64_t n;
+    /* Of strata_batch_form. */
+    float byte_scale;
+    /* The inputs "step" and "rng". */
+    const float *words;
+    const int32_t *rng;
+} strata_examined_step;
+/* Names the first tensor of the step on the first replica that is not finite, with what is known of it and of what it was
+ * computed from: fills err with DATA "epoch .., step ..: ..". OK: all are finite. */
+strata_status strata_model_diagnose(strata_model *model, const strata_examined_step *step, const char *where,
+                                    strata_error *err);
+/* Computes the step's loss and gradients twice on each replica's device. DATA, naming the first tensor whose bits differ. */
+STRATA_MUST_USE strata_status strata_model_repeat(strata_model *model, const strata_examined_step *step, const char *where,
+                                                  strata_error *err);
 /* Labels that the dataset wrote for n examples, in place, as the output's loss takes them: integers become f32 where it wants
  * numbers, and classes shares of each where it wants these. part: of the dataset's elements. labels NULL: nothing is done. */
 void strata_model_convert_labels(const strata_output_spec *output, const strata_dataset *dataset, int part, int64_t n,

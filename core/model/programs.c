@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The executables of a model's steps: one group of replicas for each kind and batch size. What they would need, and a training
- * step taken apart to find where it went wrong. */
-#include <math.h>
+ * The executables of a model's steps: one group of replicas for each kind and batch size. What they would
+ * need. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,89 +260,4 @@ void strata_model_free_programs(strata_model *model) {
         destroy_program(p);
     }
     model->programs = NULL;
-}
-
-/* ---- which tensor is not finite ---- */
-
-static bool all_finite(const float *values, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(values[i])) return false;
-    return true;
-}
-
-/* The f32 tensors of the graph before its updates, in order; every one becomes an output of the program that searches for
- * the first tensor that is not finite. */
-static int float_tensors(const strata_graph *graph, strata_tensor **out_tensors) {
-    int n = 0;
-    for (int id = 0; id < graph->n_nodes; id++) {
-        strata_tensor *node = graph->nodes[id];
-        if (node->op->flags & STRATA_OP_UPDATE) break;
-        if (node->op != &strata_op_constant && node->dtype == STRATA_DTYPE_F32 && strata_shape_elements(node->shape))
-            out_tensors[n++] = node;
-    }
-    return n;
-}
-
-static void feed(strata_executable *exe, int slot, const char *name, const void *data, size_t bytes) {
-    const int index = strata_executable_input_index(exe, name);
-    if (index >= 0) memcpy(strata_executable_input(exe, slot, index), data, bytes);
-}
-
-static strata_status run_and_look(strata_model *model, strata_tensor **tensors, int n, void *const *x, void *const *y,
-                                  int64_t batch, const float *step, const int32_t *rng, int *out_first, strata_error *err) {
-    strata_executable *exe = NULL;
-    strata_executable_options opts = {.n_slots = 1, .no_fusion = true};
-    STRATA_TRY(strata_executable_create(model->replicas[0].device, tensors, n, NULL, 0, &opts, &exe, err));
-    int slot = 0;
-    strata_status status = strata_executable_acquire(exe, &slot, err);
-    int weights = strata_executable_input_index(exe, "weights");
-    for (int64_t i = 0; i < batch && weights >= 0 && !status; i++)
-        ((float *)strata_executable_input(exe, slot, weights))[i] = 1.0f / (float)batch;
-    for (int i = 0; i < model->n_inputs && !status; i++)
-        feed(exe, slot, strata_slot_name("x", i).text, x[i], (size_t)batch * strata_input_bytes(&model->inputs[i]));
-    for (int i = 0; i < model->n_outputs && !status; i++)
-        feed(exe, slot, strata_slot_name("y", i).text, y[i], (size_t)batch * strata_label_bytes(&model->outputs[i]));
-    if (!status) feed(exe, slot, "step", step, STRATA_STEP_WORDS * sizeof(float));
-    if (!status) feed(exe, slot, "rng", rng, STRATA_RNG_WORDS * sizeof(int32_t));
-    if (!status) status = strata_executable_submit(exe, slot, err);
-    if (!status) status = strata_executable_wait(exe, slot, err);
-    for (int i = 0; i < n && !status && *out_first < 0; i++)
-        if (!all_finite(strata_executable_output(exe, slot, i), strata_shape_elements(tensors[i]->shape))) *out_first = i;
-    strata_executable_destroy(exe);
-    return status;
-}
-
-static bool is_block(const strata_step *step, const strata_model *model, const strata_tensor *tensor) {
-    for (int k = 0; k < model->parameters.n_blocks; k++)
-        if (step->blocks[k] == tensor) return true;
-    return false;
-}
-
-strata_status strata_model_diagnose(strata_model *model, void *const *x, void *const *y, int64_t batch, const float *step,
-                                    const int32_t *rng, const char *where, strata_error *err) {
-    strata_step s;
-    const strata_step_role role = {.batch = batch}; /* on the first replica, without an update */
-    STRATA_TRY(strata_step_build(&s, model, STRATA_PROGRAM_TRAIN, role, NULL, err));
-    int first = -1;
-    strata_error reason = {0};
-    strata_tensor **tensors = calloc((size_t)s.graph->n_nodes, sizeof *tensors);
-    strata_status status =
-        tensors ? run_and_look(model, tensors, float_tensors(s.graph, tensors), x, y, batch, step, rng, &first, &reason)
-                : strata_fail(&reason, STRATA_OUT_OF_MEMORY, "no host memory");
-    if (!status && first >= 0 && is_block(&s, model, tensors[first]))
-        status = strata_fail(err, STRATA_DATA,
-                             "the loss is not finite at %s; the first tensor that is not is %s %s: in an earlier step the loss "
-                             "was finite, but its gradient was not. A smaller learning rate, or checking the data, may help",
-                             where, strata_tensor_name(tensors[first]), strata_shape_text(tensors[first]->shape).text);
-    else if (!status && first >= 0)
-        status = strata_fail(err, STRATA_DATA,
-                             "the loss is not finite at %s; the first tensor that is not is %s %s. A smaller learning rate, or "
-                             "checking the data, may help",
-                             where, strata_tensor_name(tensors[first]), strata_shape_text(tensors[first]->shape).text);
-    else if (status)
-        status = strata_fail(err, STRATA_DATA, "the loss is not finite at %s; where that began was not found: %s", where,
-                             reason.message);
-    free(tensors);
-    strata_graph_destroy(s.graph);
-    return status;
 }

@@ -270,6 +270,10 @@ typedef struct strata_fit_options {
     /* Prepare a step only when the one before it is done and on_progress has returned, which may then set the learning rate of
      * the very next step. The device waits for the host meanwhile, and steps_per_execution gives it one step at a time. */
     bool wait_each_step;
+    /* Compute the loss and the gradients of each step twice on each device before it is made, and compare all values: training
+     * ends with DATA that names the first tensor whose bits differ. It takes several times as long, and memory for all values
+     * of a step. Batches that are accumulated are not compared. */
+    bool check_repeats;
     /* Every so many steps a random node of the step, those of its gradients among them, is run once more on each device and
      * compared with the reference: a device that computes wrongly now is told by strata_device_options.on_warning. 0: 10,000,
      * and seldom enough that it takes less than a thousandth of the time; -1: never. */

@@ -59,6 +59,11 @@ const option_row train_rows[] = {
     {"metrics", "A,B", "besides loss and accuracy: top_5_accuracy, precision, recall, auc, confusion_matrix, mae", OPTION_TEXT,
      offsetof(train_options, metrics), 0, 0},
     {"seed", "N", "of weights, shuffles and dropout (0)", OPTION_INT, offsetof(train_options, seed), 0, 9e15},
+    {"debug", "nan|determinism",
+     "nan: end at the first step with a gradient that is not finite, and tell which tensor that began with; determinism: "
+     "compute "
+     "each step twice and compare the bits",
+     OPTION_TEXT, offsetof(train_options, debug), 0, 0},
     OPTION_GROUP("devices"),
     DEVICE_OPTION_ROWS(train_options, device),
     OPTION_GROUP("distribution"),
@@ -265,13 +270,22 @@ static int stop_early(training *t, int epochs) {
     return EXIT_INTERRUPTED;
 }
 
+static int choose_debugging(train_options *options) {
+    const char *what = options->debug;
+    if (!what) return EXIT_OK;
+    options->debug_nan = !strcmp(what, "nan");
+    options->debug_determinism = !strcmp(what, "determinism");
+    if (options->debug_nan || options->debug_determinism) return EXIT_OK;
+    return usage_error("train: --debug \"%s\" is not known; it is nan or determinism", what);
+}
+
 static int fit(training *t) {
     char own_trace[4096];
     strata_error err = {0};
     strata_compile_options compile = {.seed = (uint64_t)t->options.seed,
                                       .metrics = t->options.metrics,
                                       .strategy = t->strategy,
-                                      .gradient_norm = t->options.log != NULL,
+                                      .gradient_norm = t->options.log || t->options.debug_nan,
                                       .optimizer = choose_optimizer(t)};
     strata_status status = strata_model_compile(t->model, NULL, &compile, &err);
     if (!status && t->options.log_device_placement) status = log_placement(t, &err);
@@ -295,6 +309,7 @@ static int fit(training *t) {
                                .trace = trace_path(t, own_trace, sizeof own_trace),
                                .steps_per_execution = t->options.together,
                                .check_every = t->options.check_every,
+                               .check_repeats = t->options.debug_determinism,
                                .steps_per_epoch = t->options.steps_per_epoch,
                                .seed = (uint64_t)t->options.seed,
                                .class_weights = t->class_weights,
@@ -417,6 +432,7 @@ static int train(training *t) {
     if (!code && t->options.log) code = check_save("log", t->options.log);
     if (!code && t->options.stop_after && !t->options.checkpoint)
         code = usage_error("--stop-after ends a run that another one goes on with; give --checkpoint FILE");
+    if (!code) code = choose_debugging(&t->options);
     if (!code && t->options.log_every && !t->options.log && !t->options.tensorboard)
         code = usage_error("--log-every says how often --log FILE gets a row");
     if (!code) code = open_what_is_trained(t);

@@ -17,13 +17,16 @@ typedef struct train_options {
     const char *model, *write_model, *from, *freeze;
     text_list set;
     bool augment;
-    const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log, *tensorboard;
+    const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log, *tensorboard,
+        *debug;
     device_flags device;
     strategy_flags strategy;
     int64_t epochs, batch, global_batch, accumulate, together, steps_per_epoch, seed, check_every;
     int64_t patience, log_every, stop_after;
     double learning_rate, validation_split;
     bool json, scale_lr, log_device_placement, restore_best;
+    /* What --debug asks for. */
+    bool debug_nan, debug_determinism;
 } train_options;
 
 /* In the groups data, model, training, devices, distribution and output; of a train_options. */

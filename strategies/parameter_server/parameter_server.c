@@ -230,6 +230,11 @@ static strata_status check_fit(strata_ps_fit *fit, strata_error *err) {
                            "auto_shard is DATA then");
     if (fit->opts->trace)
         return strata_fail(err, STRATA_UNSUPPORTED, "fit: no trace is written with parameter_server; leave out trace");
+    if (fit->opts->check_repeats)
+        return strata_fail(
+            err, STRATA_UNSUPPORTED,
+            "fit: parameter_server does not compute steps twice; leave out check_repeats (--debug determinism), or "
+            "look at one worker's device with one_device");
     if (fit->task->pace.pace == STRATA_PACE_SYNCHRONOUS && model->optimizer.clip_global_norm > 0)
         return strata_fail(err, STRATA_UNSUPPORTED,
                            "fit: with parameter_server and synchronous steps no task has all gradients, whose norm "

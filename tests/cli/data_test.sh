@@ -111,4 +111,8 @@ printf '%s\n' '{"input": [28, 28], "layers": [{"layer": "flatten"}, {"layer": "d
     "optimizer": {"name": "sgd", "learning_rate": 100000}}' >"$work/model.json"
 expect 3 "the loss is not finite at epoch 1, step " train "$work/model.json" --device host --epochs 3 --data "$work/good"
 stderr "the first tensor that is not is "
+stderr ", by op "
+expect 3 "is not finite at epoch 1, step " train "$work/model.json" --device host --epochs 3 --data "$work/good" --debug nan
+expect 0 "accuracy" train mnist --device host --epochs 1 --data "$work/good" --debug determinism
+expect 2 "--debug \"nans\" is not known; it is nan or determinism" train mnist --data "$work/good" --debug nans
 finish

@@ -24,6 +24,12 @@ grep -q "driver Liar" "$work/err" || bad "the driver is not named"
 expect 0 "on opencl:0" "$@" --allow-fallback host
 grep -q "warning: opencl:0: kernel binary f32" "$work/err" || bad "no word of the kernel that is not used"
 expect 0 "on opencl:0" "$@" --trust
+expect 0 "on opencl:0" "$@" --trust --debug determinism
+STRATA_SHIM_FICKLE=1
+export STRATA_SHIM_FICKLE
+expect 3 "at epoch 1, step 1 the step gives other bits on opencl:0 when it is run again: the first tensor that differs is " \
+    "$@" --trust --debug determinism
+stderr "by op "
 export STRATA_SHIM_LIE=strata_nothing
 expect 0 "on opencl:0" "$@"
 if grep -q "warning" "$work/err"; then bad "an honest driver is warned of"; fi

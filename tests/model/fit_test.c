@@ -476,6 +476,13 @@ TEST_ON_HOST(fit, gradient_that_was_not_finite_is_told) {
           "epoch 1, step 3; the first tensor that is not is parameters");
     cr_assert_not_null(strstr(err.message, "in an earlier step"), "%s", err.message);
     strata_model_destroy(model);
+    /* Where the norm is measured, the step itself is told of, and with it what is known of the tensor and of its inputs. */
+    model = case_model_uncompiled();
+    OK(strata_model_compile(model, device, &(strata_compile_options){.gradient_norm = true, .seed = 1}, &err));
+    FAILS(strata_model_fit(model, data, &(strata_fit_options){.batch = 8, .no_shuffle = true}, NULL, &err), STRATA_DATA,
+          "epoch 1, step 2; the first tensor that is not is x (8,2,3) f32 from ");
+    cr_assert_not_null(strstr(err.message, ", 1 infinite"), "%s", err.message);
+    strata_model_destroy(model);
     strata_dataset_destroy(data);
     strata_array_finish(&x);
     strata_array_finish(&y);

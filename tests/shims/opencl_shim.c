@@ -4,6 +4,7 @@
  * "Liar", so that Strata takes it for one that it does not know and launches kernels one by one.
  *     STRATA_SHIM_LIE=strata_unary    of what kernel functions whose name begins so have written, words are changed behind
  *                                     them; read at each launch. strata_: of all of them
+ *     STRATA_SHIM_FICKLE=1            each time they are changed otherwise
  *
  * Objects of a driver begin with a pointer to its table of functions, which the loader calls: so that table is changed. What a
  * kernel has written is found by reading all of its buffers before and after it. */
@@ -91,11 +92,14 @@ static size_t size_of(cl_mem memory) {
     return real.clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof bytes, &bytes, NULL) ? 0 : bytes;
 }
 
-/* Some of the words that differ, and are not 0, are changed once more. */
+/* Some of the words that differ, and are not 0, are changed once more: always alike or, with STRATA_SHIM_FICKLE, each time
+ * otherwise. */
 static bool change(uint32_t *after, const uint32_t *before, size_t n_words) {
+    static uint32_t times;
+    const uint32_t flipped = getenv("STRATA_SHIM_FICKLE") ? FLIPPED ^ (++times & 255) : FLIPPED;
     size_t n_changed = 0;
     for (size_t i = 0; i < n_words; i++)
-        if (after[i] != before[i] && after[i] && n_changed++ % EVERY == 0) after[i] ^= FLIPPED;
+        if (after[i] != before[i] && after[i] && n_changed++ % EVERY == 0) after[i] ^= flipped;
     return n_changed > 0;
 }
 

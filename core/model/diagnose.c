@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A training step taken apart, to find where it went wrong. Every float tensor of its graph before the update becomes an output
+ * of a program of its own, without fusion, so that each value can be looked at: the first one that is not finite, or the first
+ * one whose bits differ when the step is run again. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/graph/graph.h"
+#include "core/model/model.h"
+#include "core/op/ops.h"
+#include "core/run/executable.h"
+
+enum { MOST_INPUTS_TOLD = 6 };
+
+/* A training step of one replica whose tensors can be read. */
+typedef struct dissection {
+    strata_step step;
+    /* [n] The tensors, in the order of the graph: each is there before those that are computed from it. */
+    strata_tensor **tensors;
+    int n;
+    strata_executable *executable;
+} dissection;
+
+static bool is_float(strata_dtype dtype) {
+    return dtype == STRATA_DTYPE_F32 || dtype == STRATA_DTYPE_F16 || dtype == STRATA_DTYPE_BF16;
+}
+
+static void list_tensors(dissection *d) {
+    const strata_graph *graph = d->step.graph;
+    for (int id = 0; id < graph->n_nodes; id++) {
+        strata_tensor *node = graph->nodes[id];
+        if (node->op->flags & STRATA_OP_UPDATE) return;
+        if (node->op != &strata_op_constant && is_float(node->dtype) && strata_shape_elements(node->shape))
+            d->tensors[d->n++] = node;
+    }
+}
+
+static void finish_dissection(dissection *d) {
+    strata_executable_destroy(d->executable);
+    free(d->tensors);
+    strata_graph_destroy(d->step.graph);
+}
+
+/* The step on one replica, without exchanges and update. */
+static strata_status dissect(strata_model *model, int replica, const strata_examined_step *what, dissection *out,
+                             strata_error *err) {
+    const strata_step_role role = {.replica = replica, .batch = what->n, .form = {.byte_scale = what->byte_scale}};
+    const strata_executable_options opts = {.n_slots = 2, .no_fusion = true};
+    *out = (dissection){0};
+    STRATA_TRY(strata_step_build(&out->step, model, STRATA_PROGRAM_TRAIN, role, NULL, err));
+    out->tensors = calloc((size_t)out->step.graph->n_nodes, sizeof *out->tensors);
+    strata_status status = out->tensors ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory");
+    if (!status) list_tensors(out);
+    if (!status)
+        status = strata_executable_create(model->replicas[replica].device, out->tensors, out->n, NULL, 0, &opts,
+                                          &out->executable, err);
+    if (status) finish_dissection(out);
+    return status;
+}
+
+static void feed(strata_executable *exe, int slot, const char *name, const void *data, size_t bytes) {
+    const int index = strata_executable_input_index(exe, name);
+    if (index >= 0) memcpy(strata_executable_input(exe, slot, index), data, bytes);
+}
+
+static strata_status run(const strata_model *model, dissection *d, const strata_examined_step *what, int *out_slot,
+                         strata_error *err) {
+    strata_executable *exe = d->executable;
+    STRATA_TRY(strata_executable_acquire(exe, out_slot, err));
+    const int slot = *out_slot, weights = strata_executable_input_index(exe, "weights");
+    for (int64_t i = 0; i < what->n && weights >= 0; i++)
+        ((float *)strata_executable_input(exe, slot, weights))[i] = 1.0f / (float)what->n;
+    for (int i = 0; i < model->n_inputs; i++) {
+        size_t bytes = strata_input_bytes(&model->inputs[i]);
+        if (what->byte_scale != 0) bytes /= strata_dtype_bytes(model->inputs[i].dtype);
+        feed(exe, slot, strata_slot_name("x", i).text, what->x[i], (size_t)what->n * bytes);
+    }
+    for (int i = 0; i < model->n_outputs; i++)
+        feed(exe, slot, strata_slot_name("y", i).text, what->y[i], (size_t)what->n * strata_label_bytes(&model->outputs[i]));
+    feed(exe, slot, "step", what->words, STRATA_STEP_WORDS * sizeof(float));
+    feed(exe, slot, "rng", what->rng, STRATA_RNG_WORDS * sizeof(int32_t));
+    STRATA_TRY(strata_executable_submit(exe, slot, err));
+    return strata_executable_wait(exe, slot, err);
+}
+
+/* ---- what is not finite ---- */
+
+static double element(const strata_tensor *tensor, const void *values, int64_t i) {
+    if (tensor->dtype == STRATA_DTYPE_F32) return ((const float *)values)[i];
+    const uint16_t bits = ((const uint16_t *)values)[i];
+    return tensor->dtype == STRATA_DTYPE_F16 ? strata_f16_to_f32(bits) : strata_bf16_to_f32(bits);
+}
+
+typedef struct statistics {
+    /* Of the finite elements. */
+    double least, most, mean;
+    int64_t n_finite, n_nan, n_infinite;
+} statistics;
+
+static statistics look_at(const strata_tensor *tensor, const void *values) {
+    statistics s = {0};
+    const int64_t n = strata_shape_elements(tensor->shape);
+    for (int64_t i = 0; i < n; i++) {
+        const double value = element(tensor, values, i);
+        s.n_nan += isnan(value) != 0;
+        s.n_infinite += isinf(value) != 0;
+        if (!isfinite(value)) continue;
+        if (!s.n_finite || value < s.least) s.least = value;
+        if (!s.n_finite || value > s.most) s.most = value;
+        s.mean += (value - s.mean) / (double)++s.n_finite;
+    }
+    return s;
+}
+
+static void describe(strata_text *text, const strata_tensor *tensor, const void *values) {
+    const statistics s = look_at(tensor, values);
+    strata_text_add(text, "%s %s %s", strata_tensor_name(tensor), strata_shape_text(tensor->shape).text,
+                    strata_dtype_name(tensor->dtype));
+    if (s.n_finite) strata_text_add(text, " from %.4g to %.4g, mean %.4g", s.least, s.most, s.mean);
+    if (s.n_nan) strata_text_add(text, ", %lld NaN", (long long)s.n_nan);
+    if (s.n_infinite) strata_text_add(text, ", %lld infinite", (long long)s.n_infinite);
+}
+
+static int index_of(const dissection *d, const strata_tensor *tensor) {
+    for (int i = 0; i < d->n; i++)
+        if (d->tensors[i] == tensor) return i;
+    return -1;
+}
+
+/* "dense (4,8) f32 from 0 to 3, mean 1.2, 3 NaN, by op relu of x (4,3) f32 from 0 to 1, mean 0.5; ..." */
+static void describe_node(strata_text *text, const dissection *d, int slot, int index) {
+    const strata_tensor *node = d->tensors[index];
+    describe(text, node, strata_executable_output(d->executable, slot, index));
+    if (node->n_inputs) strata_text_add(text, ", by op %s", node->op->name);
+    for (int i = 0, told = 0; i < node->n_inputs && told < MOST_INPUTS_TOLD; i++) {
+        const int input = index_of(d, node->inputs[i]);
+        if (input < 0) continue; /* integers, or a constant */
+        strata_text_add(text, told++ ? "; " : " of ");
+        describe(text, node->inputs[i], strata_executable_output(d->executable, slot, input));
+    }
+}
+
+static bool is_block(const dissection *d, const strata_model *model, const strata_tensor *tensor) {
+    for (int k = 0; k < model->parameters.n_blocks; k++)
+        if (d->step.blocks[k] == tensor) return true;
+    return false;
+}
+
+/* Whether the losses of the examples are computed from the tensor, or are it: they come before the gradients. */
+static bool leads_to_loss(const dissection *d, int index) {
+    for (int i = index; i < d->n; i++)
+        if (!strcmp(strata_tensor_name(d->tensors[i]), "loss")) return true;
+    return false;
+}
+
+static strata_status tell_not_finite(const strata_model *model, const dissection *d, int slot, const char *where,
+                                     strata_error *err) {
+    static const char earlier[] =
+        ": in an earlier step the loss was finite, but its gradient was not (--debug nan, or strata_compile_options."
+        "gradient_norm, ends in that step)";
+    int first = 0;
+    for (; first < d->n; first++) {
+        const statistics s = look_at(d->tensors[first], strata_executable_output(d->executable, slot, first));
+        if (s.n_nan || s.n_infinite) break;
+    }
+    if (first == d->n) return STRATA_OK;
+    strata_text text = {0};
+    describe_node(&text, d, slot, first);
+    const strata_status status = strata_fail(
+        err, STRATA_DATA,
+        "the %s is not finite at %s; the first tensor that is not is %s%s. A smaller learning rate, or checking the "
+        "data, may help",
+        leads_to_loss(d, first) ? "loss" : "gradient", where, text.failed ? strata_tensor_name(d->tensors[first]) : text.bytes,
+        is_block(d, model, d->tensors[first]) ? earlier : "");
+    strata_text_finish(&text);
+    return status;
+}
+
+strata_status strata_model_diagnose(strata_model *model, const strata_examined_step *what, const char *where,
+                                    strata_error *err) {
+    dissection d = {0};
+    int slot = 0;
+    strata_error reason = {0};
+    strata_status status = dissect(model, 0, what, &d, &reason);
+    if (!status) {
+        status = run(model, &d, what, &slot, &reason);
+        const strata_status found = status ? STRATA_OK : tell_not_finite(model, &d, slot, where, err);
+        finish_dissection(&d);
+        if (!status) return found;
+    }
+    return strata_fail(err, STRATA_DATA, "the loss is not finite at %s; where that began was not found: %s", where,
+                       reason.message);
+}
+
+/* ---- what differs when it is run again ---- */
+
+static strata_status tell_difference(strata_model *model, int replica, const dissection *d, const int slots[2],
+                                     const char *where, strata_error *err) {
+    for (int i = 0; i < d->n; i++) {
+        const char *first = strata_executable_output(d->executable, slots[0], i),
+                   *second = strata_executable_output(d->executable, slots[1], i);
+        const strata_tensor *node = d->tensors[i];
+        const size_t bytes = strata_dtype_bytes(node->dtype);
+        int64_t n = strata_shape_elements(node->shape), n_other = 0, at = -1;
+        for (int64_t e = 0; e < n; e++)
+            if (memcmp(first + (size_t)e * bytes, second + (size_t)e * bytes, bytes)) {
+                n_other++;
+                if (at < 0) at = e;
+            }
+        if (n_other)
+            return strata_fail(
+                err, STRATA_DATA,
+                "at %s the step gives other bits on %s when it is run again: the first tensor that differs is %s "
+                "%s%s, by op %s, in %lld of its elements; element %lld was %.9g, then %.9g",
+                where, strata_device_get_info(model->replicas[replica].device)->id, strata_tensor_name(node),
+                strata_dtype_name(node->dtype), strata_shape_text(node->shape).text, node->op->name, (long long)n_other,
+                (long long)at, element(node, first, at), element(node, second, at));
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_model_repeat(strata_model *model, const strata_examined_step *what, const char *where, strata_error *err) {
+    strata_status status = STRATA_OK;
+    for (int r = 0; r < model->strategy->n_replicas && !status; r++) {
+        dissection d = {0};
+        int slots[2] = {0, 0};
+        STRATA_TRY(dissect(model, r, what, &d, err));
+        for (int i = 0; i < 2 && !status; i++) status = run(model, &d, what, &slots[i], err);
+        if (!status) status = tell_difference(model, r, &d, slots, where, err);
+        finish_dissection(&d);
+    }
+    return status;
+}
