@@ -534,6 +534,9 @@ void strata_validation_forget(strata_model *model);
 /* file.c */
 #define STRATA_MODEL_METADATA    "strata.model"
 #define STRATA_CHECKPOINT_PREFIX "checkpoint/" /* begins the names of tensors that are no parameters */
+/* As strata_model_load_checkpoint; *out_over: the file is the last checkpoint of a training that is over. */
+STRATA_MUST_USE strata_status strata_checkpoint_load(strata_model *model, const char *path, int *out_epochs, bool *out_over,
+                                                     strata_error *err);
 /* A model file with `extra` tensors. */
 STRATA_MUST_USE strata_status strata_model_write(strata_model *model, const char *path, const strata_named_array *extra,
                                                  int n_extra, strata_error *err);

@@ -118,8 +118,12 @@ strata_status report_progress(const strata_progress *p, void *user, strata_error
     if (is_for_board(r, p)) STRATA_TRY(board_add(&r->board, p, r->model, err));
     progress_step(r->line, p);
     r->reported = now_seconds();
-    if (p->epoch_end && r->checkpoint && p->epoch + 1 < p->epochs && !*p->stop)
-        STRATA_TRY(strata_model_save_checkpoint(r->model, p->epoch + 1, r->chief ? r->checkpoint : NULL, err));
+    const char *checkpoint = r->chief ? r->checkpoint : NULL; /* NULL: the others of a job only send their part */
+    const bool last = p->epoch + 1 == p->epochs || *p->stop;
+    if (p->epoch_end && r->checkpoint && !last)
+        STRATA_TRY(strata_model_save_checkpoint(r->model, p->epoch + 1, checkpoint, err));
+    if (p->epoch_end && r->has_evaluator && r->chief && last)
+        STRATA_TRY(strata_model_save_last_checkpoint(r->model, p->epoch + 1, checkpoint, err));
     if (interrupted || (p->epoch_end && p->epoch + 1 == r->stop_after)) *p->stop_now = true;
     return STRATA_OK;
 }

@@ -106,7 +106,7 @@ static void print_workers(const training *t) {
 /* "best epoch 3, whose weights were kept: val_loss 0.21" */
 static void print_best(const training *t) {
     const strata_history *h = &t->history;
-    if (!t->validation.dataset || h->best_epoch < 0) return;
+    if (!h->validation || h->best_epoch < 0) return;
     printf("best epoch %d", h->best_epoch + 1);
     if (t->options.restore_best) printf(", whose weights were kept: val_loss %.4g", t->val_metrics.loss);
     printf("\n");

@@ -88,10 +88,6 @@ static strata_status check_cluster(const strata_cluster_spec *spec, const strata
                                "strategy parameter_server: %s does not say the tasks' addresses; give them with --cluster or "
                                "TF_CONFIG",
                                spec->source);
-    if (spec->task_type == STRATA_TASK_EVALUATOR)
-        return strata_fail(
-            err, STRATA_UNSUPPORTED,
-            "strategy parameter_server: an evaluator task is not supported; the chief evaluates after each epoch");
     return STRATA_OK;
 }
 
@@ -156,8 +152,9 @@ strata_status strata_parameter_server_join(strata_strategy *strategy, const stra
     const bool together = own->pace == STRATA_PACE_SYNCHRONOUS;
     snprintf(task->partitioner_text, sizeof task->partitioner_text, "%s", own->partitioner ? own->partitioner : "none");
     snprintf(task->name, sizeof task->name, "%s:%d", strata_task_type_name(spec->task_type), spec->task_index);
-    snprintf(task->role, sizeof task->role, "%s of a chief, %d worker%s and %d server%s", task->name, workers,
-             workers == 1 ? "" : "s", servers, servers == 1 ? "" : "s");
+    snprintf(task->role, sizeof task->role, "%s %s a chief, %d worker%s and %d server%s", task->name,
+             spec->task_type == STRATA_TASK_EVALUATOR ? "beside" : "of", workers, workers == 1 ? "" : "s", servers,
+             servers == 1 ? "" : "s");
     task->incarnation = strata_rpc_incarnation();
     task->wire = opts->compress;
     task->replicas = own->replicas;
@@ -169,7 +166,9 @@ strata_status strata_parameter_server_join(strata_strategy *strategy, const stra
     task->totals.servers = servers;
     task->totals.workers = workers;
     if (together) strategy->n_in_sync = workers;
-    strategy->workers.rank = spec->task_type == STRATA_TASK_CHIEF ? 0 : 1 + spec->task_index;
+    /* The evaluator trains with nobody, and reads checkpoints by itself. */
+    const bool alone = spec->task_type == STRATA_TASK_CHIEF || spec->task_type == STRATA_TASK_EVALUATOR;
+    strategy->workers.rank = alone ? 0 : 1 + spec->task_index;
     return STRATA_OK;
 }
 
@@ -277,6 +276,10 @@ static strata_status fit_task(strata_model *model, const strata_dataset *dataset
                          .history = history,
                          .accumulate = strata_model_accumulates(model)};
     const strata_ps_task *task = fit.task;
+    if (task->spec.task_type == STRATA_TASK_EVALUATOR)
+        return strata_fail(err, STRATA_INVALID,
+                           "fit: this task is the evaluator, which trains nothing; strata_model_watch_checkpoints evaluates "
+                           "the checkpoints that the chief writes");
     STRATA_TRY(check_fit(&fit, err));
     STRATA_TRY(count_steps(&fit, err));
     strata_status status =
