@@ -300,6 +300,7 @@ static int fit(training *t) {
     r->strategy = t->strategy;
     r->checkpoint = t->options.checkpoint;
     r->chief = t->opened.chief;
+    r->has_servers = has_servers(t);
     r->has_evaluator = t->opened.has_evaluator;
     r->began = t->began;
     r->log_every = t->options.log_every ? t->options.log_every : 1;
@@ -350,7 +351,7 @@ static int fit(training *t) {
     if (!status) status = strata_model_sha256(t->model, t->sha256, &err);
     progress_hide(r->line);
     if (status) return report(FAILING_RUN, status, &err);
-    if (r->log.file) run_log_add_test(&r->log, &t->test_metrics);
+    if (r->log.file) run_log_add_test(&r->log, &t->test_metrics, r->has_servers ? t->strategy : NULL);
     status = t->options.save && t->opened.chief ? strata_model_save(t->model, t->options.save, &err) : STRATA_OK;
     if (!status && r->checkpoint && r->chief && !r->has_evaluator) unlink(r->checkpoint);
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;

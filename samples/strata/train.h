@@ -45,6 +45,7 @@ typedef struct reporter {
     int64_t notices;        /* of the strategy, that were said */
     const char *checkpoint; /* NULL: none */
     bool chief;             /* writes it */
+    bool has_servers;       /* the strategy is parameter_server */
     bool has_evaluator;     /* which waits for a last checkpoint */
     double began;
     /* Steps that may still wait for kernels to be compiled; seconds of this epoch that did; when a step was reported last. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "load_report.h"
 #include "train.h"
 
 /* ---- Ctrl-C: the first ends the fit after its step, the second ends the process ---- */
@@ -72,7 +73,9 @@ static void report_epoch(reporter *r, const strata_progress *p) {
     const double counted = p->epoch_seconds - r->compiled;
     const double seconds = counted > 0 && r->waited < p->step ? counted : p->epoch_seconds;
     const double steps = seconds < p->epoch_seconds ? (double)(p->step - r->waited) / (double)p->step : 1;
-    run_log_more more = {.weight_norm = NAN, .samples_per_s = steps * (double)p->metrics.examples / seconds};
+    run_log_more more = {.weight_norm = NAN,
+                         .samples_per_s = steps * (double)p->metrics.examples / seconds,
+                         .servers = r->has_servers ? r->strategy : NULL};
     r->compiled = 0;
     r->waited = r->settling = 0;
     if (!r->chief) return;
@@ -92,7 +95,8 @@ static void report_step(reporter *r, const strata_progress *p) {
         r->settling--;
         r->waited++;
     }
-    if (r->log.file && p->total_step % r->log_every == 0) run_log_add(&r->log, p, &(run_log_more){NAN, NAN});
+    if (r->log.file && p->total_step % r->log_every == 0)
+        run_log_add(&r->log, p, &(run_log_more){NAN, NAN, r->has_servers ? r->strategy : NULL});
 }
 
 static bool is_for_board(const reporter *r, const strata_progress *p) {
@@ -117,6 +121,11 @@ strata_status report_progress(const strata_progress *p, void *user, strata_error
         report_step(r, p);
     if (is_for_board(r, p)) STRATA_TRY(board_add(&r->board, p, r->model, err));
     progress_step(r->line, p);
+    if (r->line && r->has_servers) {
+        char text[LOAD_TEXT];
+        load_text(r->strategy, text);
+        progress_note(r->line, text);
+    }
     r->reported = now_seconds();
     const char *checkpoint = r->chief ? r->checkpoint : NULL; /* NULL: the others of a job only send their part */
     const bool last = p->epoch + 1 == p->epochs || *p->stop;

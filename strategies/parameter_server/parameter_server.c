@@ -125,6 +125,7 @@ static void destroy_task(void *data) {
     strata_cluster_spec_finish(&task->spec);
     for (int i = 0; i < task->n_texts; i++) free(task->texts[i]);
     pthread_mutex_destroy(&task->lock);
+    free(task->workers);
     free(task);
 }
 
@@ -165,6 +166,9 @@ strata_status strata_parameter_server_join(strata_strategy *strategy, const stra
                                           .n_workers = workers};
     task->totals.servers = servers;
     task->totals.workers = workers;
+    task->totals.slowest = -1;
+    task->workers = calloc((size_t)workers, sizeof *task->workers);
+    if (!task->workers) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d workers", workers);
     if (together) strategy->n_in_sync = workers;
     /* The evaluator trains with nobody, and reads checkpoints by itself. */
     const bool alone = spec->task_type == STRATA_TASK_CHIEF || spec->task_type == STRATA_TASK_EVALUATOR;
@@ -190,6 +194,17 @@ strata_parameter_server_totals strata_strategy_parameter_server_totals(const str
     totals = task->totals;
     pthread_mutex_unlock(&task->lock);
     return totals;
+}
+
+strata_parameter_server_worker strata_strategy_parameter_server_worker(const strata_strategy *strategy, int worker) {
+    strata_parameter_server_worker own = {0};
+    if (strategy->trainer != &trainer) return own;
+    strata_ps_task *task = strategy->trainer_data;
+    if (worker < 0 || worker >= task->totals.workers) return own;
+    pthread_mutex_lock(&task->lock);
+    own = task->workers[worker];
+    pthread_mutex_unlock(&task->lock);
+    return own;
 }
 
 strata_parameter_server_notice strata_strategy_parameter_server_notice(const strata_strategy *strategy, int64_t number) {

@@ -33,6 +33,10 @@ typedef struct server {
     strata_rpc_client *next;
     /* The synchronous step that the copy closed last. */
     int64_t closed_epoch, closed_index;
+    /* Pulls and pushes that are executed or wait for another one's end, and the most of them since the chief asked last. */
+    struct queue {
+        atomic_int n, most;
+    } pulls, pushes;
     /* A change was applied here and may be missing in the copy: nothing is sent on until the chief has decided. */
     atomic_bool copy_failed;
     pthread_mutex_t lock;
@@ -289,9 +293,20 @@ static strata_status take_route(server *s, const strata_rpc_call *call, strata_e
     return STRATA_OK;
 }
 
-static strata_status hello(const server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
-    const strata_ps_hello_reply own = {.copy_failed = atomic_load(&s->copy_failed)};
+static void enter_queue(struct queue *queue) {
+    const int n = atomic_fetch_add(&queue->n, 1) + 1;
+    int most = atomic_load(&queue->most);
+    while (n > most && !atomic_compare_exchange_weak(&queue->most, &most, n)) {
+    }
+}
+
+static strata_status hello(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
+    strata_ps_hello_reply own = {.copy_failed = atomic_load(&s->copy_failed)};
     STRATA_TRY(strata_ps_answer_hello(s->fit, call, err));
+    if (!strncmp(call->task, "chief", 5)) {
+        own.pulls = atomic_exchange(&s->pulls.most, atomic_load(&s->pulls.n));
+        own.pushes = atomic_exchange(&s->pushes.most, atomic_load(&s->pushes.n));
+    }
     memcpy(reply->head, &own, sizeof own);
     reply->head_bytes = sizeof own;
     return STRATA_OK;
@@ -311,8 +326,7 @@ static strata_status end(server *s, const strata_rpc_call *call, strata_error *e
     return STRATA_OK;
 }
 
-static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
-    server *s = user;
+static strata_status execute(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     switch (call->method) {
         case STRATA_PS_HELLO:
             return hello(s, call, reply, err);
@@ -335,6 +349,15 @@ static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_
         default:
             return strata_fail(err, STRATA_INVALID, "parameter_server: a server knows no method %u", call->method);
     }
+}
+
+static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
+    server *s = user;
+    struct queue *queue = call->method == STRATA_PS_PULL ? &s->pulls : call->method == STRATA_PS_PUSH ? &s->pushes : NULL;
+    if (queue) enter_queue(queue);
+    const strata_status status = execute(s, call, reply, err);
+    if (queue) atomic_fetch_sub(&queue->n, 1);
+    return status;
 }
 
 static void on_peer(void *user, strata_rpc_event event, const char *task, uint64_t incarnation, const char *why) {

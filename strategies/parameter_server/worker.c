@@ -611,7 +611,8 @@ static strata_status push_all(worker *w, const job *j, strata_error *err) {
         push *p = &pushes[s];
         const strata_status one = p->request ? strata_rpc_request_wait(p->request, status ? NULL : err) : STRATA_OK;
         if (!status) status = one;
-        if (!status && p->staleness >= 0 && !w->task->pace.n_shares) {
+        if (!status && p->staleness >= 0) {
+            w->report.staleness_bins[strata_ps_staleness_bin(p->staleness)]++;
             w->report.n_staleness++;
             w->report.staleness_sum += p->staleness;
             if (p->staleness > w->report.staleness_max) w->report.staleness_max = p->staleness;
