@@ -118,6 +118,7 @@ static void update_totals(chief *c) {
 /* After update_totals. */
 static void note_leases(chief *c) {
     strata_parameter_server_totals *totals = &c->task->totals;
+    strata_trace_add_counter(c->fit->trace, "queue depth", totals->running, strata_trace_now());
     pthread_mutex_lock(&c->task->lock);
     strata_ps_load_add_leases(&totals->training, &c->training, totals->running);
     strata_ps_load_add_leases(&totals->epoch, &c->epoch_sums, totals->running);
@@ -245,6 +246,9 @@ static void take_report(chief *c, int w, const strata_ps_next_ask *ask, const fl
     const strata_ps_finished finished = strata_ps_pace_finish(c->pace, w, &ask->unit, empty);
     struct worker *own = &c->workers[w];
     own->seconds = own->seconds > 0 ? 0.8 * own->seconds + 0.2 * ask->seconds : ask->seconds;
+    if (ask->n_staleness)
+        strata_trace_add_counter(c->fit->trace, "staleness", (double)ask->staleness_sum / (double)ask->n_staleness,
+                                 strata_trace_now());
     pthread_mutex_lock(&c->task->lock);
     strata_ps_load_add_staleness(&c->task->totals.training, &c->training, ask);
     strata_ps_load_add_staleness(&c->task->totals.epoch, &c->epoch_sums, ask);
@@ -353,8 +357,14 @@ static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_
     switch (call->method) {
         case STRATA_PS_HELLO:
             return hello(c, call, w, reply, err);
-        case STRATA_PS_NEXT:
-            return next(c, call, w, reply, err);
+        case STRATA_PS_NEXT: {
+            const double began = strata_trace_now();
+            const strata_status status = next(c, call, w, reply, err);
+            if (c->fit->trace)
+                strata_trace_add_named(c->fit->trace, strata_trace_thread_track(c->fit->trace, call->task), "wait for a batch",
+                                       (int64_t)call->sequence, began, strata_trace_now());
+            return status;
+        }
         case STRATA_PS_FAIL:
             return take_failure(c, call, w);
         default:
@@ -663,7 +673,7 @@ static strata_status take_back(chief *c, strata_error *err) {
 }
 
 /* Brings the parameters to the model. */
-static strata_status fetch(chief *c, strata_error *err) {
+static strata_status fetch_values(chief *c, strata_error *err) {
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
     const double until = strata_ps_seconds() + c->task->connect_seconds;
     strata_ps_close close;
@@ -679,6 +689,18 @@ static strata_status fetch(chief *c, strata_error *err) {
     }
 }
 
+/* A slice of the trace, on the track of the fit's thread, from `began` until now. */
+static void trace_slice(const chief *c, const char *name, double began) {
+    if (c->fit->trace) strata_trace_add_named(c->fit->trace, STRATA_TRACE_HOST, name, c->epoch, began, strata_trace_now());
+}
+
+static strata_status fetch(chief *c, strata_error *err) {
+    const double began = strata_trace_now();
+    const strata_status status = fetch_values(c, err);
+    trace_slice(c, "fetch parameters", began);
+    return status;
+}
+
 /* Runs the steps, and brings the parameters to the model. */
 static strata_status run_steps(loop *l, int64_t first, int64_t examples, const double *sums, strata_error *err) {
     chief *c = l->c;
@@ -687,7 +709,9 @@ static strata_status run_steps(loop *l, int64_t first, int64_t examples, const d
         strata_status status = take_back(c, err);
         if (!status) {
             open_epoch(l, first, examples, sums);
+            const double began = strata_trace_now();
             status = wait_for_epoch(l, err);
+            trace_slice(c, "steps of an epoch", began);
         }
         if (!status) status = fetch(c, err);
         pthread_mutex_lock(&c->lock);
@@ -731,7 +755,9 @@ static strata_status end_epoch(loop *l, strata_error *err) {
     strata_history *h = c->fit->history;
     p->epoch_end = true;
     p->epoch_seconds = strata_ps_seconds() - l->epoch_began;
+    const double began = strata_trace_now();
     STRATA_TRY(strata_validation_run(c->fit->model, c->fit->opts, p->epoch, &p->validation, &l->stop, err));
+    if (c->fit->opts->validation) trace_slice(c, "validation", began);
     h->epochs[h->n_epochs] = p->metrics;
     h->epoch_seconds[h->n_epochs] = p->epoch_seconds;
     if (h->validation) h->validation[h->n_epochs] = p->validation;

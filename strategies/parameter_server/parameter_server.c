@@ -242,8 +242,6 @@ static strata_status check_fit(strata_ps_fit *fit, strata_error *err) {
         return strata_fail(err, STRATA_INVALID,
                            "fit: with parameter_server all tasks read the same data, of which the chief gives them batches; "
                            "auto_shard is DATA then");
-    if (fit->opts->trace)
-        return strata_fail(err, STRATA_UNSUPPORTED, "fit: no trace is written with parameter_server; leave out trace");
     if (fit->task->pace.pace == STRATA_PACE_SYNCHRONOUS && model->optimizer.clip_global_norm > 0)
         return strata_fail(err, STRATA_UNSUPPORTED,
                            "fit: with parameter_server and synchronous steps no task has all gradients, whose norm "
@@ -282,6 +280,30 @@ static strata_status count_steps(strata_ps_fit *fit, strata_error *err) {
     return STRATA_OK;
 }
 
+/* ---- the trace: each task writes its own ---- */
+
+static strata_status begin_trace(strata_ps_fit *fit, strata_error *err) {
+    const strata_ps_task *task = fit->task;
+    if (!fit->opts->trace) return STRATA_OK;
+    STRATA_TRY(strata_trace_create(fit->opts->trace, task->spec.all_rank, task->name, &fit->trace, err));
+    if (task->spec.task_type != STRATA_TASK_WORKER) return STRATA_OK;
+    return strata_model_trace_begin(fit->model, fit->trace, &fit->tracks, err);
+}
+
+/* Of a training that failed too. */
+static strata_status end_trace(strata_ps_fit *fit, strata_error *err) {
+    char *text = NULL;
+    size_t bytes = 0;
+    if (!fit->trace) return STRATA_OK;
+    strata_status status = fit->tracks ? strata_model_trace_devices(fit->model, NULL, fit->tracks, err) : STRATA_OK;
+    if (!status) status = strata_trace_events(fit->trace, &text, &bytes, err);
+    if (!status) status = strata_trace_write(fit->trace, (const char *const[]){text}, 1, err);
+    free(text);
+    free(fit->tracks);
+    strata_trace_destroy(fit->trace);
+    return status;
+}
+
 static strata_status fit_task(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                               strata_history *history, strata_error *err) {
     strata_ps_fit fit = {.task = strata_ps_task_of(model),
@@ -300,9 +322,12 @@ static strata_status fit_task(strata_model *model, const strata_dataset *dataset
     strata_status status =
         strata_ps_plan_make(model, &task->partitioner, task->spec.jobs[STRATA_TASK_PS].n_tasks, &fit.plan, err);
     if (!status) status = add_terms(&fit, err);
+    if (!status) status = begin_trace(&fit, err);
     if (!status && task->spec.task_type == STRATA_TASK_CHIEF) status = strata_ps_fit_chief(&fit, err);
     if (!status && task->spec.task_type == STRATA_TASK_WORKER) status = strata_ps_fit_worker(&fit, err);
     if (!status && task->spec.task_type == STRATA_TASK_PS) status = strata_ps_fit_server(&fit, err);
+    const strata_status traced = end_trace(&fit, status ? NULL : err);
+    if (!status) status = traced;
     free(fit.terms);
     strata_ps_plan_finish(&fit.plan);
     return status;

@@ -239,6 +239,8 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
                                                .tables = tables,
                                                .states = (const float *)(const void *)(body + dense)};
         status = push_here(s, h, call, &gradients, &staleness, err);
+        if (!status && staleness >= 0)
+            strata_trace_add_counter(s->fit->trace, "staleness", (double)staleness, strata_trace_now());
     }
     memcpy(reply->head, &staleness, sizeof staleness);
     reply->head_bytes = sizeof staleness;
@@ -351,12 +353,34 @@ static strata_status execute(server *s, const strata_rpc_call *call, strata_rpc_
     }
 }
 
+static void trace_queue(server *s) {
+    const int n = atomic_load(&s->pulls.n) + atomic_load(&s->pushes.n);
+    strata_trace_add_counter(s->fit->trace, "queue depth", n, strata_trace_now());
+}
+
+/* Requests of one task come one after the other, so each task has a track. */
+static void trace_request(const server *s, const strata_rpc_call *call, double began) {
+    static const char *const names[] = {[STRATA_PS_PULL] = "pull",
+                                        [STRATA_PS_PUSH] = "push",
+                                        [STRATA_PS_SET] = "take values",
+                                        [STRATA_PS_GET] = "send values",
+                                        [STRATA_PS_CLOSE] = "end of a step"};
+    const char *name = call->method < sizeof names / sizeof *names ? names[call->method] : NULL;
+    if (!name) return;
+    strata_trace_add_named(s->fit->trace, strata_trace_thread_track(s->fit->trace, call->task), name, (int64_t)call->sequence,
+                           began, strata_trace_now());
+}
+
 static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     server *s = user;
     struct queue *queue = call->method == STRATA_PS_PULL ? &s->pulls : call->method == STRATA_PS_PUSH ? &s->pushes : NULL;
+    const double began = s->fit->trace ? strata_trace_now() : 0;
     if (queue) enter_queue(queue);
+    if (queue && s->fit->trace) trace_queue(s);
     const strata_status status = execute(s, call, reply, err);
     if (queue) atomic_fetch_sub(&queue->n, 1);
+    if (queue && s->fit->trace) trace_queue(s);
+    if (s->fit->trace) trace_request(s, call, began);
     return status;
 }
 

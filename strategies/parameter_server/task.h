@@ -93,6 +93,9 @@ typedef struct strata_ps_fit {
     int64_t accumulate;
     /* Of an epoch. */
     int64_t n_steps;
+    /* NULL: none is written. The tracks are those of a worker's device. */
+    strata_trace *trace;
+    int *tracks;
 } strata_ps_fit;
 
 /* UNSUPPORTED for a model that the strategy does not train. */

@@ -59,7 +59,7 @@ Test(trace, slices_nest_and_ascend) {
     const char *path = own_path("nested.json");
     strata_trace *trace = NULL;
     seen slices[8];
-    OK(strata_trace_create(path, 0, &trace, &err));
+    OK(strata_trace_create(path, 0, NULL, &trace, &err));
     strata_trace_add_named(trace, STRATA_TRACE_HOST, "inner", 1, 2, 3);
     strata_trace_add_named(trace, STRATA_TRACE_HOST, "reaches out", 1, 4, 6);
     strata_trace_add_named(trace, STRATA_TRACE_HOST, "outer", 1, 1, 5);
@@ -83,7 +83,7 @@ Test(trace, a_devices_slices_do_not_overlap) {
     const char *path = own_path("device.json");
     strata_trace *trace = NULL;
     seen slices[4];
-    OK(strata_trace_create(path, 3, &trace, &err));
+    OK(strata_trace_create(path, 3, NULL, &trace, &err));
     const int track = strata_trace_add_track(trace, "a \"device\"\\ of\ttabs");
     cr_assert_gt(track, STRATA_TRACE_HOST);
     const strata_trace_label *label = strata_trace_add_label(trace, "matmul (2,3)", "\"op\":\"matmul\"", 4e9);
@@ -103,6 +103,6 @@ Test(trace, a_devices_slices_do_not_overlap) {
 
 Test(trace, a_file_that_cannot_be_written_is_told) {
     strata_trace *trace = NULL;
-    cr_assert_eq(strata_trace_create("/no-such-folder/trace", 0, &trace, &err), STRATA_DATA);
+    cr_assert_eq(strata_trace_create("/no-such-folder/trace", 0, NULL, &trace, &err), STRATA_DATA);
     cr_assert_not_null(strstr(err.message, "trace: "));
 }
