@@ -36,7 +36,7 @@ void strata_trace_destroy(strata_trace *trace); /* NULL is fine */
 
 /* Seconds of a steady clock (CLOCK_MONOTONIC), which the processes of a machine share. */
 double strata_trace_now(void);
-/* A new track of a device, in the order of the viewer; the name is copied. Returns STRATA_TRACE_HOST where there is no memory. */
+/* A new track of a device, in the viewer's order; the name is copied. Returns STRATA_TRACE_HOST where there is no memory. */
 int strata_trace_add_track(strata_trace *trace, const char *name);
 /* The track of a thread, or of what comes one after the other otherwise: its slices may lie within each other. The same name
  * gives the same track. */

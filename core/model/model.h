@@ -532,7 +532,7 @@ STRATA_MUST_USE strata_status strata_validation_restore(strata_model *model, con
 void strata_validation_forget(strata_model *model);
 
 /* file.c */
-#define STRATA_MODEL_METADATA    "strata.model"
+#define STRATA_MODEL_METADATA "strata.model"
 /* trace.c: adds a track for each device, which then add what they run; *out_tracks, [devices], is the caller's to free, also on
  * failure. The host's slices of a program come with strata_group_set_trace. */
 STRATA_MUST_USE strata_status strata_model_trace_begin(strata_model *model, strata_trace *trace, int **out_tracks,

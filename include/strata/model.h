@@ -260,7 +260,8 @@ typedef struct strata_fit_options {
     double metrics_seconds;
     /* A file that gets a trace of the first steps: each kernel on each device by the device's clock where it has one,
      * exchanges and other work on the host, in the Trace Event Format of ui.perfetto.dev and chrome://tracing. Programs are
-     * compiled anew for it. With several workers all give one or none, and rank 0's has the events of all. NULL: none. */
+     * compiled anew for it. With several workers all give one or none, and rank 0's has the events of all; with
+     * parameter_server each task's has its own. NULL: none. */
     const char *trace;
     /* Call on_progress after every so many steps of an epoch, and at its end; 0: 1. Devices that take several runs in one call
      * (cores of a TPU, where no exchange needs the host) get so many steps at once, at most 128, and the host fills the next

@@ -112,7 +112,7 @@ typedef struct strata_parameter_server_worker {
     /* Batches (or shares of one) that it finished and that count, and their examples: since the training began, and in the
      * epoch that runs or has just ended. */
     int64_t steps, examples, epoch_steps, epoch_examples;
-    /* Seconds of one of its steps, from when it waits for the parameters to when its push is done, a moving mean; 0: not known. */
+    /* Seconds of one of its steps, from its wait for the parameters to the end of its push, a moving mean; 0: not known. */
     double step_seconds;
 } strata_parameter_server_worker;
 
@@ -201,8 +201,9 @@ extern STRATA_API const char *const strata_cross_device_names[];
  * servers until the training is over, and coordinates on the chief, which has the callbacks, the evaluation and the model at
  * the end. Workers compute with parameters that they pull from the servers, and push gradients; each server updates its shards
  * of the parameters. The chief gives the batches of an epoch to the workers that ask for one, so each is used once, also when a
- * worker is lost or joins. Initial parameters are the chief's. Each task uses one device. An evaluator task takes no part in the
- * training: there strata_model_fit fails with INVALID, and strata_model_watch_checkpoints evaluates the chief's checkpoints.
+ * worker is lost or joins. Initial parameters are the chief's. Each task uses one device. An evaluator task takes no part in
+ * the training: there strata_model_fit fails with INVALID, and strata_model_watch_checkpoints evaluates the chief's
+ * checkpoints.
  *
  * Fails: INVALID for an unknown name (the message has the nearest one), unknown cross-device ops, a device other than "host"
  * that is named twice, or a wrong number of devices; else what opening a device fails with. Threads: as strata_device_open. */

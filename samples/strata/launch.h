@@ -32,7 +32,7 @@ typedef struct child {
     bool json;
     /* Its failure leaves the others alone; it is started again, as often as run_children may. */
     bool replaceable;
-    /* An evaluator: replaceable, also when all others have ended. Its stdout is for a program as rank 0's is, and its failure is
+    /* An evaluator: replaceable, also when all others have ended. Its stdout is for a program as rank 0's is. Its failure is
      * the exit code where nothing else failed. */
     bool evaluates;
     /* what it reads from stdin at its start, which then stays open for words like "TERM"; NULL: no stdin. Moves on as it is

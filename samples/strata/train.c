@@ -136,7 +136,8 @@ const option_row train_rows[] = {
     {"log-every", "N", "with --log and --tensorboard: every N steps (1)", OPTION_INT, offsetof(train_options, log_every), 1,
      1e12},
     {"trace", "FILE",
-     "write what ran when there, for chrome://tracing or ui.perfetto.dev; worker 2 of several: with .rank2 before its ending",
+     "write what ran when there, for chrome://tracing or ui.perfetto.dev; worker 2 of several: with .rank2 before its ending, "
+     "tasks of parameter_server: .worker2, .ps0",
      OPTION_TEXT, offsetof(train_options, trace), 0, 0},
     {"log-device-placement", NULL, "say where each variable, node and exchange is, on stderr", OPTION_FLAG,
      offsetof(train_options, log_device_placement), 0, 0},

@@ -529,8 +529,8 @@ static void note_queue(chief *c, const strata_ps_hello_reply *reply) {
     pthread_mutex_unlock(&c->task->lock);
 }
 
-/* Asks each server for a sign of life, and how many requests it had at a time. PEER_LOST when shards are gone with a server that is lost, or started again; where a
- * copy has them, training goes on from it. */
+/* Asks each server for a sign of life, and how many requests it had at a time. PEER_LOST when shards are gone with a server
+ * that is lost, or started again; where a copy has them, training goes on from it. */
 static strata_status look_after_servers(chief *c, strata_error *err) {
     bool changed = false;
     for (int s = 0; s < c->n_servers; s++) {

@@ -131,7 +131,8 @@ check "nothing is left" test ! -e "$work/point"
 # TF_CONFIG as TensorFlow writes it, whose cluster does not list the evaluator: the chief evaluates too, and removes its
 # checkpoint at the end.
 config() { # TYPE
-    printf '{"cluster":{"chief":["127.0.0.1:%d"],"worker":["127.0.0.1:%d"],"ps":["127.0.0.1:%d"]},' "$base" $((base + 1)) $((base + 2))
+    printf '{"cluster":{"chief":["127.0.0.1:%d"],"worker":["127.0.0.1:%d"],' "$base" $((base + 1))
+    printf '"ps":["127.0.0.1:%d"]},' $((base + 2))
     printf '"task":{"type":"%s","index":0}}' "$1"
 }
 python3 "$here/files.py" data "$work/more" 3000 200

@@ -3,7 +3,8 @@
 
 The Trace Event Format asks for slices of a track that lie beside or within each other; viewers drop those that overlap. Here:
 every event has what its kind needs, times ascend, slices nest, each worker is a process, and each device's slices do not
-even nest. Counters have a number. Where the package perfetto is installed with its trace processor, that must keep all slices, too.
+even nest. Counters have a number. Where the package perfetto is installed with its trace processor, that must keep all
+slices, too.
 """
 import collections, json, sys
 
