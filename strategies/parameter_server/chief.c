@@ -618,6 +618,7 @@ static void open_epoch(loop *l, int64_t first, int64_t examples, const double *s
     l->progress.metrics = l->progress.validation = (strata_metrics){0};
     forget_epoch(c);
     strata_ps_pace_begin(c->pace, ++c->serial, first, c->fit->n_steps);
+    if (l->stop_now) strata_ps_pace_stop(c->pace); /* asked for between epochs: no step of this one is begun */
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
 }
