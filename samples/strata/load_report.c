@@ -37,6 +37,12 @@ void load_print_lists(FILE *file, const strata_strategy *strategy, bool epoch, d
     fprintf(file, "]");
 }
 
+void load_print_epoch(const strata_strategy *strategy) {
+    const strata_parameter_server_totals t = strata_strategy_parameter_server_totals(strategy);
+    printf("  staleness %.1f", t.epoch.staleness_mean);
+    if (t.stragglers) printf("  slow worker:%d %.1fx", t.slowest, t.slowest_ratio);
+}
+
 void load_text(const strata_strategy *strategy, char out_text[LOAD_TEXT]) {
     const strata_parameter_server_totals t = strata_strategy_parameter_server_totals(strategy);
     const int queue = t.epoch.server_pulls_max + t.epoch.server_pushes_max;

@@ -46,7 +46,9 @@ static void print_epoch(const reporter *r, const strata_progress *p, double rate
     if (p->validation.examples) printf("  val_loss %.4g", p->validation.loss);
     if (p->validation.examples && r->classifies) printf("  val_accuracy %.4f", p->validation.accuracy);
     print_more(&p->validation, "val_");
-    printf("  %.0f samples/s  %.2f s\n", rate, p->epoch_seconds);
+    printf("  %.0f samples/s  %.2f s", rate, p->epoch_seconds);
+    if (r->has_servers) load_print_epoch(r->strategy);
+    printf("\n");
     if (*p->stop && p->epoch + 1 < p->epochs)
         printf("val_loss has not fallen for %lld epochs: the training ends\n", (long long)r->patience);
     fflush(stdout);

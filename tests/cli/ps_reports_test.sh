@@ -119,6 +119,7 @@ assert max(e["staleness_max"] for e in late) >= 8, late # the others make update
 END
 slowed
 stdout "; worker:1 is the slowest, its steps take "
+check "an epoch's line names it too" grep -qE "s  staleness [0-9.]+  slow worker:1 [0-9.]+x$" "$work/out"
 
 # ---- the line of progress ----
 base=$((20000 + $$ % 20000))
