@@ -92,6 +92,17 @@ stderr "evaluator:0 ended with exit code 3"
 evaluations "$work/out" "not e and r['test_accuracy'] == 1"
 check "the last checkpoint stays, as nobody has evaluated it" test -s "$work/point"
 rm "$work/point"
+# It ends long before the others do.
+cat >"$work/early.sh" <<'END'
+#!/bin/sh
+case $TF_CONFIG in *'"type":"evaluator"'*) exit 7 ;; esac
+exec "$@"
+END
+chmod +x "$work/early.sh"
+expect 7 "evaluator:0 ended with exit code 7; the others go on" \
+    launch --workers 1 --ps 1 --evaluator -- "$work/early.sh" "$strata" $train --json
+evaluations "$work/out" "not e and r['test_accuracy'] == 1"
+rm "$work/point"
 # It is killed at its first start, and started again.
 cat >"$work/mortal.sh" <<'END'
 #!/bin/sh
@@ -136,10 +147,10 @@ config() { # TYPE
     printf '"task":{"type":"%s","index":0}}' "$1"
 }
 python3 "$here/files.py" data "$work/more" 3000 200
-long="train mnist --data $work/more --epochs 12 --seed 1 --batch 20 --device host --strategy parameter_server --wait 20 --json"
+long="train mnist --data $work/more --epochs 30 --seed 1 --batch 20 --device host --strategy parameter_server --wait 20 --json"
 long="$long --checkpoint $work/point --validation-split 0.2"
 for task in ps worker; do TF_CONFIG=$(config $task) "$strata" $long >"$work/$task" 2>&1 & done
-TF_CONFIG=$(config evaluator) "$strata" $long >"$work/evaluator" 2>"$work/evaluator.err" &
+TF_CONFIG=$(config evaluator) "$strata" $long --evaluator-wait 30 >"$work/evaluator" 2>"$work/evaluator.err" &
 evaluator=$!
 TF_CONFIG=$(config chief) "$strata" $long >"$work/chief" 2>&1
 check "the chief ends with 0" test $? = 0

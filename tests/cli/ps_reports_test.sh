@@ -117,8 +117,14 @@ steps = [sum(e["worker_steps"][w] for e in late) for w in range(3)]
 assert 3 * steps[1] < min(steps[0], steps[2]) and sum(steps) == 200 * len(late), steps
 assert max(e["staleness_max"] for e in late) >= 8, late # the others make updates meanwhile
 END
-slowed
-stdout "; worker:1 is the slowest, its steps take "
+names_it() { # on a busy machine another worker may be slower just at the end
+    grep -q "; worker:1 is the slowest, its steps take " "$work/out"
+}
+for _ in 1 2 3; do
+    slowed
+    ! names_it || break
+done
+check "the result names it" names_it
 check "an epoch's line names it too" grep -qE "s  staleness [0-9.]+  slow worker:1 [0-9.]+x$" "$work/out"
 
 # ---- the line of progress ----
