@@ -2,6 +2,7 @@
 #include "core/base/trace.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,9 @@ typedef struct slice {
     int number;
     /* Nanoseconds. */
     int64_t began, ended;
+    /* It is no slice but a counter's `value`, from `began` on. */
+    bool counter;
+    double value;
 } slice;
 
 typedef struct label {
@@ -33,11 +37,15 @@ typedef struct track {
     char *name;
     /* When its last slice ended, in nanoseconds. */
     int64_t ended;
+    /* Its slices come in order, and none lies within another. */
+    bool device;
 } track;
 
 struct strata_trace {
     strata_file_writer *file;
     int rank;
+    char *process;
+    pthread_mutex_t lock;
     label *labels;
     track tracks[MOST_TRACKS];
     int n_tracks, n;
@@ -50,14 +58,17 @@ double strata_trace_now(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-strata_status strata_trace_create(const char *path, int rank, strata_trace **out_trace, strata_error *err) {
+strata_status strata_trace_create(const char *path, int rank, const char *process, strata_trace **out_trace,
+                                  strata_error *err) {
     strata_trace *trace = malloc(sizeof *trace);
     if (!trace) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a trace");
     trace->n = trace->n_tracks = 0;
     trace->rank = rank;
     trace->file = NULL;
     trace->labels = NULL;
-    strata_trace_add_track(trace, "host thread");
+    trace->process = process ? strdup(process) : NULL;
+    pthread_mutex_init(&trace->lock, NULL);
+    strata_trace_thread_track(trace, "host thread");
     strata_error reason = {0};
     strata_status status = strata_file_writer_create(path, &trace->file, &reason);
     if (status) {
@@ -76,14 +87,34 @@ void strata_trace_destroy(strata_trace *trace) {
         next = l->next;
         free(l);
     }
+    free(trace->process);
+    pthread_mutex_destroy(&trace->lock);
     free(trace);
 }
 
-int strata_trace_add_track(strata_trace *trace, const char *name) {
+/* With the lock. */
+static int add_track(strata_trace *trace, const char *name, bool device) {
     char *copy = trace->n_tracks < MOST_TRACKS ? strdup(name) : NULL;
     if (!copy) return STRATA_TRACE_HOST;
-    trace->tracks[trace->n_tracks] = (track){.name = copy};
+    trace->tracks[trace->n_tracks] = (track){.name = copy, .device = device};
     return trace->n_tracks++;
+}
+
+int strata_trace_add_track(strata_trace *trace, const char *name) {
+    pthread_mutex_lock(&trace->lock);
+    const int number = add_track(trace, name, true);
+    pthread_mutex_unlock(&trace->lock);
+    return number;
+}
+
+int strata_trace_thread_track(strata_trace *trace, const char *name) {
+    int number = 0;
+    if (!trace) return STRATA_TRACE_HOST;
+    pthread_mutex_lock(&trace->lock);
+    while (number < trace->n_tracks && strcmp(trace->tracks[number].name, name) != 0) number++;
+    if (number == trace->n_tracks) number = add_track(trace, name, false);
+    pthread_mutex_unlock(&trace->lock);
+    return number;
 }
 
 const strata_trace_label *strata_trace_add_label(strata_trace *trace, const char *name, const char *details, double flops,
@@ -94,8 +125,10 @@ const strata_trace_label *strata_trace_add_label(strata_trace *trace, const char
     char *texts = (char *)(l + 1);
     memcpy(texts, name, n_name);
     memcpy(texts + n_name, details, n_details);
+    pthread_mutex_lock(&trace->lock);
     *l = (label){.base = {.name = texts, .details = texts + n_name, .flops = flops, .bytes = bytes}, .next = trace->labels};
     trace->labels = l;
+    pthread_mutex_unlock(&trace->lock);
     return &l->base;
 }
 
@@ -103,16 +136,36 @@ static int64_t nanoseconds(double seconds) {
     return (int64_t)llround(seconds * 1e9);
 }
 
+/* With the lock. */
+static void keep(strata_trace *trace, slice s) {
+    if (trace->n == MOST_SLICES) return;
+    s.number = trace->n;
+    trace->slices[trace->n++] = s;
+}
+
 static void add(strata_trace *trace, int number, const strata_trace_label *label, const char *name, int64_t step, double began,
                 double ended) {
-    if (!trace || trace->n == MOST_SLICES || number < 0 || number >= trace->n_tracks) return;
-    slice s = {label, name, number, step, trace->n, nanoseconds(began), nanoseconds(ended)};
-    track *own = &trace->tracks[number];
-    if (number != STRATA_TRACE_HOST && s.began < own->ended) s.began = own->ended;
-    if (number != STRATA_TRACE_HOST && s.ended <= s.began) s.ended = s.began + 1; /* else it would lie in the one behind it */
-    if (s.ended < s.began) s.ended = s.began;
-    own->ended = s.ended;
-    trace->slices[trace->n++] = s;
+    if (!trace) return;
+    slice s = {
+        .label = label, .name = name, .track = number, .step = step, .began = nanoseconds(began), .ended = nanoseconds(ended)};
+    pthread_mutex_lock(&trace->lock);
+    if (number >= 0 && number < trace->n_tracks) {
+        track *own = &trace->tracks[number];
+        if (own->device && s.began < own->ended) s.began = own->ended;
+        if (own->device && s.ended <= s.began) s.ended = s.began + 1; /* else it would lie in the one behind it */
+        if (s.ended < s.began) s.ended = s.began;
+        own->ended = s.ended;
+        keep(trace, s);
+    }
+    pthread_mutex_unlock(&trace->lock);
+}
+
+void strata_trace_add_counter(strata_trace *trace, const char *name, double value, double at) {
+    if (!trace) return;
+    const slice s = {.name = name, .began = nanoseconds(at), .ended = nanoseconds(at), .counter = true, .value = value};
+    pthread_mutex_lock(&trace->lock);
+    keep(trace, s);
+    pthread_mutex_unlock(&trace->lock);
 }
 
 void strata_trace_add(strata_trace *trace, int number, const strata_trace_label *label, int64_t step, double began,
@@ -165,14 +218,19 @@ static void describe(strata_text *text, const char *what, int pid, int tid, cons
                     what, pid, tid, order);
 }
 
-static void write_slice(strata_text *text, const slice *s, int pid, int tid) {
+static void write_counter(strata_text *text, const slice *s, int pid) {
+    strata_text_add(text, ",\n{\"name\":\"%s\",\"ph\":\"C\",\"ts\":%lld.%03d,\"pid\":%d,\"tid\":%d,\"args\":{\"value\":%.9g}}",
+                    s->name, (long long)(s->began / 1000), (int)(s->began % 1000), pid, pid * TRACKS_OF_A_PROCESS, s->value);
+}
+
+static void write_slice(strata_text *text, const slice *s, const track *own, int pid, int tid) {
     const int64_t began = s->began, took = s->ended - s->began;
     const strata_trace_label *label = s->label;
     strata_text_add(text, ",\n{\"name\":\"");
     add_string(text, label ? label->name : s->name);
     strata_text_add(text, "\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%lld.%03d,\"dur\":%lld.%03d,\"pid\":%d,\"tid\":%d",
-                    s->track == STRATA_TRACE_HOST ? "host" : "device", (long long)(began / 1000), (int)(began % 1000),
-                    (long long)(took / 1000), (int)(took % 1000), pid, tid);
+                    own->device ? "device" : "host", (long long)(began / 1000), (int)(began % 1000), (long long)(took / 1000),
+                    (int)(took % 1000), pid, tid);
     strata_text_add(text, ",\"args\":{\"step\":%lld", (long long)s->step);
     if (label && *label->details) strata_text_add(text, ",%s", label->details);
     if (label && label->flops > 0 && took > 0) strata_text_add(text, ",\"GFLOP/s\":%.4g", label->flops / (double)took);
@@ -186,7 +244,7 @@ strata_status strata_trace_events(strata_trace *trace, char **out_text, size_t *
     nest nests[MOST_TRACKS] = {{{0}, 0}};
     const int pid = trace->rank + 1; /* viewers give 0 a meaning of its own */
     snprintf(name, sizeof name, "worker %d", trace->rank);
-    describe(&text, "process", pid, pid * TRACKS_OF_A_PROCESS, name, trace->rank);
+    describe(&text, "process", pid, pid * TRACKS_OF_A_PROCESS, trace->process ? trace->process : name, trace->rank);
     for (int i = 0; i < trace->n_tracks; i++) {
         strata_text_add(&text, ",\n");
         describe(&text, "thread", pid, pid * TRACKS_OF_A_PROCESS + i, trace->tracks[i].name, i);
@@ -194,7 +252,10 @@ strata_status strata_trace_events(strata_trace *trace, char **out_text, size_t *
     qsort(trace->slices, (size_t)trace->n, sizeof *trace->slices, in_order);
     for (int i = 0; i < trace->n; i++) {
         slice s = trace->slices[i];
-        if (put_in(&nests[s.track], &s)) write_slice(&text, &s, pid, pid * TRACKS_OF_A_PROCESS + s.track);
+        if (s.counter)
+            write_counter(&text, &s, pid);
+        else if (put_in(&nests[s.track], &s))
+            write_slice(&text, &s, &trace->tracks[s.track], pid, pid * TRACKS_OF_A_PROCESS + s.track);
     }
     return strata_text_take(&text, out_text, out_bytes, err);
 }

@@ -23,6 +23,9 @@ static const char POSITION[] = STRATA_CHECKPOINT_PREFIX "position", SUMS[] = STR
 /* The learning rate that was set in place of the schedule's, its bits; there only where one was. */
 static const char RATE[] = STRATA_CHECKPOINT_PREFIX "learning_rate";
 
+/* 1, there only in the last checkpoint of a training that is over: who evaluates checkpoints beside it waits for no other. */
+static const char OVER[] = STRATA_CHECKPOINT_PREFIX "over";
+
 enum { EPOCHS, STEPS, SCALE_STEPS, SCALE_BITS, SEED, PRECISION, N_COUNTS };
 static const char COUNTS[] = STRATA_CHECKPOINT_PREFIX "counts";
 static const char *const slot_names[STRATA_MAX_OPTIMIZER_SLOTS] = {
@@ -36,6 +39,7 @@ typedef struct state {
     int64_t counts[N_COUNTS], best_counts[N_BEST], position[N_POSITION];
     float *best_values; /* (all_size); NULL: none */
     double rate;        /* as model->rate.own */
+    int64_t over;       /* 1: no checkpoint comes after it */
 } state;
 
 static strata_status allocate(const strata_model *model, state *out, strata_error *err) {
@@ -67,7 +71,7 @@ static float *slot_values(const strata_model *model, const state *s, int slot) {
 
 static strata_status write_state(strata_model *model, state *s, int epochs, const char *path, strata_error *err) {
     const strata_model_best *best = &model->best;
-    strata_named_array extra[STRATA_MAX_OPTIMIZER_SLOTS + 6];
+    strata_named_array extra[STRATA_MAX_OPTIMIZER_SLOTS + 7];
     int n = s->n_slots;
     for (int i = 0; i < s->n_slots; i++) {
         STRATA_TRY(strata_shards_read_slot(model, i, slot_values(model, s, i), err));
@@ -96,6 +100,7 @@ static strata_status write_state(strata_model *model, state *s, int epochs, cons
     memcpy(&rate_bits, &model->rate.own, sizeof rate_bits);
     if (model->rate.own >= 0)
         extra[n++] = (strata_named_array){RATE, strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(1), &rate_bits)};
+    if (s->over) extra[n++] = (strata_named_array){OVER, strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(1), &s->over)};
     if (best->epochs) {
         s->best_counts[BEST_EPOCHS] = best->epochs;
         memcpy(&s->best_counts[BEST_LOSS_BITS], &best->loss, sizeof best->loss);
@@ -108,15 +113,24 @@ static strata_status write_state(strata_model *model, state *s, int epochs, cons
     return strata_model_write(model, path, extra, n, err);
 }
 
-strata_status strata_model_save_checkpoint(strata_model *model, int epochs, const char *path, strata_error *err) {
-    STRATA_TRY(strata_model_check_compiled(model, "save_checkpoint", err));
+static strata_status save(strata_model *model, const char *verb, int epochs, bool over, const char *path, strata_error *err) {
+    STRATA_TRY(strata_model_check_compiled(model, verb, err));
     if (epochs < (model->position.steps ? 0 : 1))
-        return strata_fail(err, STRATA_INVALID, "save_checkpoint: epochs is %d; it must be at least 1", epochs);
+        return strata_fail(err, STRATA_INVALID, "%s: epochs is %d; it must be at least 1", verb, epochs);
     state s;
     STRATA_TRY(allocate(model, &s, err));
+    s.over = over;
     const strata_status status = write_state(model, &s, epochs, path, err);
     finish(&s);
     return status;
+}
+
+strata_status strata_model_save_checkpoint(strata_model *model, int epochs, const char *path, strata_error *err) {
+    return save(model, "save_checkpoint", epochs, false, path, err);
+}
+
+strata_status strata_model_save_last_checkpoint(strata_model *model, int epochs, const char *path, strata_error *err) {
+    return save(model, "save_last_checkpoint", epochs, true, path, err);
 }
 
 /* ---- loading ---- */
@@ -176,6 +190,7 @@ static strata_status take(const strata_model *model, const strata_safetensors *f
     STRATA_TRY(strata_safetensors_copy(file, COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts, err));
     STRATA_TRY(take_position(model, file, path, s, err));
     STRATA_TRY(take_rate(file, path, s, err));
+    s->over = strata_safetensors_find(file, OVER) != NULL;
     if (s->counts[EPOCHS] < (s->position[EPOCH_STEPS] ? 0 : 1) || s->counts[EPOCHS] > INT32_MAX || s->counts[STEPS] < 0 ||
         s->counts[SCALE_STEPS] < 0)
         return strata_fail(err, STRATA_DATA, "%s: counts of epochs or steps that cannot be", path);
@@ -251,7 +266,14 @@ int64_t strata_model_epoch_steps(const strata_model *model) {
 }
 
 strata_status strata_model_load_checkpoint(strata_model *model, const char *path, int *out_epochs, strata_error *err) {
+    bool ignored;
+    return strata_checkpoint_load(model, path, out_epochs, &ignored, err);
+}
+
+strata_status strata_checkpoint_load(strata_model *model, const char *path, int *out_epochs, bool *out_over,
+                                     strata_error *err) {
     *out_epochs = 0;
+    *out_over = false;
     STRATA_TRY(strata_model_check_compiled(model, "load_checkpoint", err));
     state s;
     STRATA_TRY(allocate(model, &s, err));
@@ -259,6 +281,7 @@ strata_status strata_model_load_checkpoint(strata_model *model, const char *path
     status = share(model, status, path, &s, err);
     if (!status && is_there(&s)) status = put(model, &s, err);
     if (!status) *out_epochs = (int)s.counts[EPOCHS];
+    if (!status) *out_over = s.over != 0;
     finish(&s);
     return status;
 }

@@ -611,34 +611,6 @@ static strata_status gather_events(const fit *f, char *own, size_t bytes, char *
     return status;
 }
 
-/* Devices add to the trace, or to none any more. Programs are compiled anew, as those for a trace measure. */
-static strata_status trace_devices(fit *f, strata_trace *trace, strata_error *err) {
-    const strata_strategy *strategy = f->model->strategy;
-    strata_status status = STRATA_OK;
-    strata_model_free_programs(f->model);
-    for (int r = 0; r < strategy->n_devices; r++) {
-        strata_device *device = strategy->devices[r];
-        const strata_status own =
-            device->api->set_trace ? device->api->set_trace(device, trace, trace ? f->tracks[r] : 0, err) : STRATA_OK;
-        if (!status) status = own;
-    }
-    return status;
-}
-
-static strata_status begin_trace(fit *f, strata_error *err) {
-    const strata_strategy *strategy = f->model->strategy;
-    char name[200];
-    STRATA_TRY(strata_trace_create(f->opts.trace, strategy->workers.n > 1 ? strategy->workers.rank : 0, &f->trace, err));
-    f->tracks = calloc((size_t)strategy->n_devices, sizeof *f->tracks);
-    if (!f->tracks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
-    for (int r = 0; r < strategy->n_devices; r++) {
-        const strata_device_info *info = strata_device_get_info(strategy->devices[r]);
-        snprintf(name, sizeof name, "replica %d %s queue (%.100s)", r, info->id, info->name);
-        f->tracks[r] = strata_trace_add_track(f->trace, name);
-    }
-    return trace_devices(f, f->trace, err);
-}
-
 /* Writes the trace, of a training that failed too: then of this worker alone. */
 static strata_status end_trace(fit *f, strata_status trained, strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
@@ -646,7 +618,7 @@ static strata_status end_trace(fit *f, strata_status trained, strata_error *err)
     const int n = many && workers->rank == 0 ? workers->n : 1;
     char **texts = calloc((size_t)n, sizeof *texts);
     size_t bytes = 0;
-    strata_status status = f->tracks ? trace_devices(f, NULL, err) : STRATA_OK;
+    strata_status status = f->tracks ? strata_model_trace_devices(f->model, NULL, f->tracks, err) : STRATA_OK;
     if (!status && !texts) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
     if (!status) status = strata_trace_events(f->trace, &texts[0], &bytes, err);
     if (!status && many) status = gather_events(f, texts[0], bytes, texts, err);
@@ -749,7 +721,10 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     strata_status status = make_history(&f, err);
     if (!status) status = make_flights(&f, err);
     if (!status) status = strata_validation_begin(model, &f.opts, err);
-    if (!status && f.opts.trace) status = begin_trace(&f, err);
+    if (!status && f.opts.trace)
+        status = strata_trace_create(f.opts.trace, model->strategy->workers.n > 1 ? model->strategy->workers.rank : 0, NULL,
+                                     &f.trace, err);
+    if (f.trace) status = strata_model_trace_begin(model, f.trace, &f.tracks, err);
     if (!status) status = run_epochs(&f, err);
     drain(&f);
     model->rate.locked = false;

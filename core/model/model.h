@@ -545,8 +545,19 @@ STRATA_MUST_USE strata_status strata_validation_restore(strata_model *model, con
 void strata_validation_forget(strata_model *model);
 
 /* file.c */
-#define STRATA_MODEL_METADATA    "strata.model"
+#define STRATA_MODEL_METADATA "strata.model"
+/* trace.c: adds a track for each device, which then add what they run; *out_tracks, [devices], is the caller's to free, also on
+ * failure. The host's slices of a program come with strata_group_set_trace. */
+STRATA_MUST_USE strata_status strata_model_trace_begin(strata_model *model, strata_trace *trace, int **out_tracks,
+                                                       strata_error *err);
+/* Devices add to the trace, or to none any more (NULL). Programs are compiled anew, as those for a trace measure. */
+STRATA_MUST_USE strata_status strata_model_trace_devices(strata_model *model, strata_trace *trace, const int *tracks,
+                                                         strata_error *err);
+
 #define STRATA_CHECKPOINT_PREFIX "checkpoint/" /* begins the names of tensors that are no parameters */
+/* As strata_model_load_checkpoint; *out_over: the file is the last checkpoint of a training that is over. */
+STRATA_MUST_USE strata_status strata_checkpoint_load(strata_model *model, const char *path, int *out_epochs, bool *out_over,
+                                                     strata_error *err);
 /* A model file with `extra` tensors. */
 STRATA_MUST_USE strata_status strata_model_write(strata_model *model, const char *path, const strata_named_array *extra,
                                                  int n_extra, strata_error *err);

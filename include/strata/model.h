@@ -260,7 +260,8 @@ typedef struct strata_fit_options {
     double metrics_seconds;
     /* A file that gets a trace of the first steps: each kernel on each device by the device's clock where it has one,
      * exchanges and other work on the host, in the Trace Event Format of ui.perfetto.dev and chrome://tracing. Programs are
-     * compiled anew for it. With several workers all give one or none, and rank 0's has the events of all. NULL: none. */
+     * compiled anew for it. With several workers all give one or none, and rank 0's has the events of all; with
+     * parameter_server each task's has its own. NULL: none. */
     const char *trace;
     /* Call on_progress after every so many steps of an epoch, and at its end; 0: 1. Devices that take several runs in one call
      * (cores of a TPU, where no exchange needs the host) get so many steps at once, at most 128, and the host fills the next
@@ -411,6 +412,74 @@ STRATA_API int64_t strata_model_epoch_steps(const strata_model *model);
  * cannot be read. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load_checkpoint(strata_model *model, const char *path, int *out_epochs,
                                                                       strata_error *err);
+
+/* ---- evaluation beside a training, by another process ---- */
+
+/* As save_checkpoint, and says in the file that the training is over, so that whoever watches it waits for no other. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_save_last_checkpoint(strata_model *model, int epochs, const char *path,
+                                                                           strata_error *err);
+
+/* What a checkpoint was worth. */
+typedef struct strata_checkpoint_evaluation {
+    /* Whole epochs that the checkpoint has behind it, steps of the next one, and all updates since the training began. */
+    int epochs;
+    int64_t epoch_steps, steps;
+    strata_metrics metrics;
+    /* Its loss is the least so far. */
+    bool best;
+    /* The training is over: no checkpoint comes after it. */
+    bool last;
+    double seconds;
+} strata_checkpoint_evaluation;
+
+/* The model has the checkpoint's parameters during the call. Anything but STRATA_OK ends the watch with that status. */
+typedef strata_status (*strata_checkpoint_callback)(const strata_checkpoint_evaluation *evaluation, void *user,
+                                                    strata_error *err);
+
+typedef struct strata_watch_options {
+    /* The checkpoint's file, which another process writes, as save_checkpoint does: a whole new file takes the place of the
+     * one before. */
+    const char *path;
+    /* Examples of a batch; 0: 100. */
+    int64_t batch;
+    /* How long a new checkpoint is waited for; 0: 3600. */
+    double wait_seconds;
+    /* End after a checkpoint of so many epochs, as after the last one. 0: do not. */
+    int epochs;
+    /* After each evaluation; NULL: none. */
+    strata_checkpoint_callback on_evaluation;
+    /* Whether to end now; asked about ten times a second while nothing is evaluated. NULL: never. */
+    bool (*stops)(void *user);
+    void *user;
+} strata_watch_options;
+
+typedef enum strata_watch_end {
+    /* The last checkpoint, or one of strata_watch_options.epochs, was evaluated. */
+    STRATA_WATCH_OVER,
+    /* The file was there, and was removed, as a training does at its end that does not know that it is watched. */
+    STRATA_WATCH_REMOVED,
+    /* strata_watch_options.stops said so. */
+    STRATA_WATCH_STOPPED
+} strata_watch_end;
+
+typedef struct strata_watch_result {
+    strata_watch_end end;
+    /* How many checkpoints were evaluated; the epochs of the best and of the newest of them. */
+    int n, best_epochs, newest_epochs;
+    /* The loss of the best one; infinity where there is none. */
+    double best_loss;
+    /* The training said that it is over: nobody needs the file any more. */
+    bool over;
+} strata_watch_result;
+
+/* Evaluates each new checkpoint of a training that goes on elsewhere: the evaluator task of a cluster. It needs no connection
+ * to the training. The model is compiled as the one that is trained, from whose checkpoints it gets parameters and all else.
+ * Where checkpoints come faster than they are evaluated, the newest is, and those between are passed over.
+ * Fails: TIMEOUT when no new checkpoint has come for wait_seconds; what strata_model_load_checkpoint fails with for a file that
+ * stays as it is; INVALID without a path. *out_result is set in any case. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_watch_checkpoints(strata_model *model, const strata_dataset *dataset,
+                                                                        const strata_watch_options *opts,
+                                                                        strata_watch_result *out_result, strata_error *err);
 
 #ifdef __cplusplus
 }

@@ -61,19 +61,42 @@ typedef struct strata_parameter_server_options {
     const strata_communicator_options *communication;
 } strata_parameter_server_options;
 
+/* How many updates' staleness is counted apart: 0, 1, 2 and 3 updates, 4 to 7, 8 to 15, 16 to 31, and 32 or more. */
+enum { STRATA_STALENESS_BINS = 8 };
+
+/* How far apart the tasks of parameter_server were in some time. */
+typedef struct strata_parameter_server_load {
+    /* Pushes of gradients to servers. The *staleness* of one is how many updates the server had made between the worker's pull
+     * and its push; in synchronous training it is 0. */
+    int64_t pushes;
+    double staleness_mean;
+    int64_t staleness_max;
+    int64_t staleness_histogram[STRATA_STALENESS_BINS];
+    /* The share of pushes with a staleness above 0. */
+    double stale_share;
+    /* Batches (or shares of one) that workers had and had not finished, whenever one asked for the next. */
+    double leases_mean;
+    int leases_max;
+    /* The most pulls and pushes that one server had at a time, those that wait for another one's end among them. */
+    int server_pulls_max, server_pushes_max;
+} strata_parameter_server_load;
+
 /* What the chief of parameter_server knows of the training. */
 typedef struct strata_parameter_server_totals {
     /* Workers and servers of the cluster; workers that are there now. */
     int workers, servers, present;
     /* How often a worker was lost, and joined after the training had begun. */
     int64_t lost, joined;
-    /* How many updates a server had made between a worker's pull and its push. */
-    double staleness_mean;
-    int64_t staleness_max;
+    /* Of the whole training, and of the epoch that runs or has just ended. */
+    strata_parameter_server_load training, epoch;
     /* Steps between the fastest worker and the slowest. */
     int64_t spread;
     /* Workers whose steps take more than twice the median of all workers' steps. */
     int stragglers;
+    /* The number of the worker whose steps take longest, and by how much more than the median of all workers' steps (1: as
+     * long); -1 and 0 where there are not two workers whose steps are known. */
+    int slowest;
+    double slowest_ratio;
     /* Batches (or shares of one) that workers compute now; those of lost workers that wait for another worker. */
     int running, waiting;
     /* Gradients that came too late to count; that were left out because they were not finite. */
@@ -81,6 +104,17 @@ typedef struct strata_parameter_server_totals {
     /* How many notices there were (strata_strategy_parameter_server_notice). */
     int64_t notices;
 } strata_parameter_server_totals;
+
+/* What the chief knows of one worker. */
+typedef struct strata_parameter_server_worker {
+    /* It is there now. */
+    bool present;
+    /* Batches (or shares of one) that it finished and that count, and their examples: since the training began, and in the
+     * epoch that runs or has just ended. */
+    int64_t steps, examples, epoch_steps, epoch_examples;
+    /* Seconds of one of its steps, from its wait for the parameters to the end of its push, a moving mean; 0: not known. */
+    double step_seconds;
+} strata_parameter_server_worker;
 
 typedef struct strata_strategy_options {
     /* Names as strata_device_open takes them; NULL: the strategy chooses. */
@@ -167,7 +201,9 @@ extern STRATA_API const char *const strata_cross_device_names[];
  * servers until the training is over, and coordinates on the chief, which has the callbacks, the evaluation and the model at
  * the end. Workers compute with parameters that they pull from the servers, and push gradients; each server updates its shards
  * of the parameters. The chief gives the batches of an epoch to the workers that ask for one, so each is used once, also when a
- * worker is lost or joins. Initial parameters are the chief's. Each task uses one device.
+ * worker is lost or joins. Initial parameters are the chief's. Each task uses one device. An evaluator task takes no part in
+ * the training: there strata_model_fit fails with INVALID, and strata_model_watch_checkpoints evaluates the chief's
+ * checkpoints.
  *
  * Fails: INVALID for an unknown name (the message has the nearest one), unknown cross-device ops, a device other than "host"
  * that is named twice, or a wrong number of devices; else what opening a device fails with. Threads: as strata_device_open. */
@@ -195,6 +231,8 @@ STRATA_API int strata_strategy_num_workers(const strata_strategy *strategy);
 STRATA_API bool strata_strategy_is_chief(const strata_strategy *strategy);
 /* Of parameter_server, on its chief, from any thread or callback; zeros elsewhere. */
 STRATA_API strata_parameter_server_totals strata_strategy_parameter_server_totals(const strata_strategy *strategy);
+/* Of worker:`worker`, likewise; zeros for a number that none has. */
+STRATA_API strata_parameter_server_worker strata_strategy_parameter_server_worker(const strata_strategy *strategy, int worker);
 /* What happened to tasks, as sentences: "worker:1 was lost ...". The newest 32 are kept. */
 typedef struct strata_parameter_server_notice {
     char text[400];

@@ -252,6 +252,10 @@ typedef struct opened_strategy {
     strata_strategy *strategy;
     strata_communicator *communicator;
     bool chief; /* writes files and prints */
+    /* Of parameter_server: this task is the evaluator; the cluster has one. */
+    bool evaluates, has_evaluator;
+    /* Of parameter_server: which task this is, as "worker1"; "" is the chief. */
+    char task[32];
 } opened_strategy;
 /* "bf16" or "f16"; NULL is none, F32. Returns the exit code, after a message. */
 int read_compress(const char *text, strata_dtype *out_wire);

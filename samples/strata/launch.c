@@ -18,6 +18,8 @@ static const option_row rows[] = {
     {"workers", "N", "with --ps: workers beside a chief, for --strategy parameter_server", OPTION_INT,
      offsetof(launch_options, workers), 1, 1024},
     {"ps", "N", "with --workers: parameter servers", OPTION_INT, offsetof(launch_options, ps), 1, 1024},
+    {"evaluator", NULL, "with --workers and --ps: one more task, which evaluates each new --checkpoint beside the training",
+     OPTION_FLAG, offsetof(launch_options, evaluator), 0, 0},
     {"hosts", "A:2,B:2", "workers on these hosts, over ssh; :N may be left out for one", OPTION_TEXT,
      offsetof(launch_options, hosts), 0, 0},
     {"restarts", "K", "start all again, at most K times, after a failure that a restart may cure (0)", OPTION_INT,
@@ -116,13 +118,16 @@ static int run(const command *command, int argc, char **argv) {
     job j = {.options = &options, .command = words};
     if (!code && !options.workers != !options.ps)
         code = usage_error("launch: --workers and --ps go together: a chief, its workers and parameter servers");
+    if (!code && options.evaluator && !options.ps)
+        code = usage_error("launch: --evaluator goes with --workers and --ps, whose chief writes what it evaluates");
     if (!code && options.ps && (options.n || options.hosts || options.agent))
         code = usage_error("launch: --workers and --ps start their tasks on this host; give no -n or --hosts");
     if (!code && options.hosts && options.n) code = usage_error("launch: give -n or --hosts, not both");
     if (!code && options.hosts) {
         code = run_on_hosts(&j);
     } else if (!code) {
-        j.n_ranks = j.n_here = options.ps ? 1 + (int)(options.workers + options.ps) : options.n ? (int)options.n : 1;
+        const int served = 1 + (int)(options.workers + options.ps) + options.evaluator;
+        j.n_ranks = j.n_here = options.ps ? served : options.n ? (int)options.n : 1;
         code = options.agent ? run_agent(&j) : check_ports(&j);
         if (!code && !options.agent) code = run_job(&j, NULL, 0);
     }
@@ -142,6 +147,8 @@ const command command_launch = {
         "its exit code is launch's; a restart may cure 160 to 163, and a worker that a signal ended. With\n"
         "train's --checkpoint the job goes on from its last whole epoch.\n"
         "With --workers and --ps a worker or server that fails leaves the others alone, and --restarts starts it again.\n"
+        "So does an --evaluator, whose exit code is then launch's if all else went well. For a program (--json) stdout has\n"
+        "the lines of the chief and of the evaluator.\n"
         "  strata launch --workers 3 --ps 2 -- strata train mnist --data DIR --strategy parameter_server\n"
         "  strata launch -n 4 -- strata train mnist --data DIR\n"
         "  strata launch --hosts a:2,me@b:2 --restarts 3 -- strata train mnist --data DIR\n",

@@ -28,10 +28,13 @@ typedef struct child {
     const char *name;       /* "worker 2", "host b": for messages */
     /* Its lines get "[rank] " in front; -1: they are an agent's and have it already. */
     int rank;
-    /* A program reads stdout: rank 0's lines stay as they are, those of other ranks go to stderr. */
+    /* A program reads stdout: rank 0's and an evaluator's lines stay as they are, those of other ranks go to stderr. */
     bool json;
     /* Its failure leaves the others alone; it is started again, as often as run_children may. */
     bool replaceable;
+    /* An evaluator: replaceable, also when all others have ended. Its stdout is for a program as rank 0's is. Its failure is
+     * the exit code where nothing else failed. */
+    bool evaluates;
     /* what it reads from stdin at its start, which then stays open for words like "TERM"; NULL: no stdin. Moves on as it is
      * taken */
     const char *input;
@@ -58,10 +61,10 @@ enum { MAX_WORKERS = 4096, SECRET_BYTES = 32, SECRET_TEXT = 2 * SECRET_BYTES + 1
 typedef struct launch_options {
     const char *hosts, *ssh, *strata;
     int64_t n, restarts, port;
-    /* Of parameter_server: workers beside the chief, and servers; 0: another job. */
+    /* Of parameter_server: workers beside the chief, and servers; 0: another job. With `evaluator` one more task. */
     int64_t workers, ps;
     double grace_s;
-    bool no_bind, agent;
+    bool no_bind, agent, evaluator;
 } launch_options;
 
 /* A job, as the workers of one host need it. */

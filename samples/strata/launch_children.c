@@ -76,8 +76,9 @@ static int start_child(child *self) {
     self->running = true;
     self->lines[0] = (line_stream){.fd = out[0], .target = 1, .rank = self->rank};
     self->lines[1] = (line_stream){.fd = err[0], .target = 2, .rank = self->rank};
-    if (self->json && self->rank == 0) self->lines[0].rank = -1;
-    if (self->json && self->rank > 0) self->lines[0].target = 2;
+    const bool heard = self->rank == 0 || self->evaluates;
+    if (self->json && heard) self->lines[0].rank = -1;
+    if (self->json && !heard && self->rank > 0) self->lines[0].target = 2;
     self->input_fd = in[1];
     fcntl(out[0], F_SETFL, O_NONBLOCK);
     fcntl(err[0], F_SETFL, O_NONBLOCK);
@@ -216,13 +217,13 @@ static void stop_for(watch *w, int signal_number) {
     end_all(w, signal_number == SIGINT ? SIGINT : SIGTERM);
 }
 
-static void print_failure(const watch *w, const child *c, const char *then) {
+static void print_failure(const child *c, const char *then) {
     char how[80];
     if (c->code > 128 && c->code < 128 + 65 && c->code < EXIT_DEVICE_LOST)
         snprintf(how, sizeof how, "was ended by signal %d (%s)", c->code - 128, strsignal(c->code - 128));
     else
         snprintf(how, sizeof how, "ended with exit code %d", c->code);
-    fprintf(stderr, "strata: %s %s%s\n", c->name, how, w->n_running ? then : "");
+    fprintf(stderr, "strata: %s %s%s\n", c->name, how, then);
 }
 
 /* A worker that only lost a peer (162) is not the one to name: the peer's own end is here or comes at once. */
@@ -240,7 +241,7 @@ static void note_end(watch *w, const child *c) {
     }
     if (w->patient && w->phase == PHASE_ASKING) return;
     w->code = c->code;
-    print_failure(w, c, "; the others are ended");
+    print_failure(c, w->n_running ? "; the others are ended" : "");
     if (!w->patient) {
         end_all(w, SIGTERM);
         return;
@@ -252,7 +253,8 @@ static void note_end(watch *w, const child *c) {
 /* The others go on without a child that is replaceable; a signal's end and a lost peer may be cured by another start. */
 static void replace(watch *w, child *c) {
     const bool again = c->code > 128 && c->code != EXIT_INTERRUPTED && w->restarts > 0;
-    print_failure(w, c, again ? "; it is started again" : "; the others go on");
+    print_failure(c, again ? "; it is started again" : w->n_running ? "; the others go on" : "");
+    if (!again && c->evaluates) w->code = c->code;
     if (!again) return;
     w->restarts--;
     if (!start_child(c)) w->n_running++;
@@ -275,7 +277,7 @@ static void reap(watch *w) {
         }
         if (c->input_fd >= 0) close(c->input_fd);
         c->input_fd = -1;
-        if (c->replaceable && c->code && w->phase == PHASE_RUNNING && w->n_running)
+        if (c->replaceable && c->code && w->phase == PHASE_RUNNING && (w->n_running || c->evaluates))
             replace(w, c);
         else
             note_end(w, c);

@@ -24,17 +24,21 @@ typedef struct worker_setup {
 } worker_setup;
 
 /* Tasks of one type are ranks [first, first + n). Without servers all are workers; else the first is the chief, and the servers
- * are behind the workers. */
+ * are behind the workers, and the evaluator behind these. */
 typedef struct role {
     const char *type;
     int first, n;
 } role;
-enum { N_ROLES = 3 };
+enum { N_ROLES = 4 };
 
 static void list_roles(const job *j, role roles[N_ROLES]) {
     const int n_workers = (int)j->options->workers, n_ps = (int)j->options->ps;
-    const role alone[N_ROLES] = {{"chief", 0, 0}, {"worker", 0, j->n_ranks}, {"ps", j->n_ranks, 0}};
-    const role served[N_ROLES] = {{"chief", 0, 1}, {"worker", 1, n_workers}, {"ps", 1 + n_workers, n_ps}};
+    const role alone[N_ROLES] = {
+        {"chief", 0, 0}, {"worker", 0, j->n_ranks}, {"ps", j->n_ranks, 0}, {"evaluator", j->n_ranks, 0}};
+    const role served[N_ROLES] = {{"chief", 0, 1},
+                                  {"worker", 1, n_workers},
+                                  {"ps", 1 + n_workers, n_ps},
+                                  {"evaluator", 1 + n_workers + n_ps, j->options->evaluator}};
     memcpy(roles, n_ps ? served : alone, sizeof served);
 }
 
@@ -128,7 +132,7 @@ static bool set_up_worker(const job *j, int local, worker_setup *setup, child *o
     static const char *const removed[] = {"STRATA_CLUSTER", "STRATA_TASK", "STRATA_RENDEZVOUS"};
     int rank = j->first + local, n = 0, n_cores = 0;
     const role own = role_of(j, rank);
-    /* Chief and servers take what the workers leave. */
+    /* Chief, servers and evaluator take what the workers leave. */
     const bool computes = !strcmp(own.type, "worker"), served = j->options->ps > 0;
     const int at = served ? rank - own.first : local, n_here = served ? own.n : j->n_here;
     if (!j->options->no_bind && computes) n_cores = divide_cores(at, n_here, &setup->cores);
@@ -154,6 +158,7 @@ static bool set_up_worker(const job *j, int local, worker_setup *setup, child *o
                          .name = setup->name,
                          .rank = rank,
                          .replaceable = served && strcmp(own.type, "chief") != 0,
+                         .evaluates = !strcmp(own.type, "evaluator"),
                          .json = asks_for_json(j->command)};
     return made;
 }

@@ -14,7 +14,7 @@
 #include "cli.h"
 #include "terminal.h"
 
-enum { MOST_FIELDS = 8, FIELD = 48, LINE = 4096, LEAST_BAR = 8, MOST_COLUMNS = 500 };
+enum { MOST_FIELDS = 8, FIELD = 64, LINE = 4096, LEAST_BAR = 8, MOST_COLUMNS = 500 };
 /* Drivers compile on when kernels run for the first time: these steps behind a compilation do not count, and it is shown again
  * where nothing is reported for so long. */
 enum { SETTLING_STEPS = 4 };
@@ -36,6 +36,7 @@ struct progress {
     bool tuning;
     int done, total;
     strata_progress step;
+    char note[FIELD];
     /* Since when kernels are compiled, and how many steps are to come until that is over; 0: it is. */
     double compiles_since;
     int settling;
@@ -125,6 +126,7 @@ static int write_training(const progress *p, char *line, int columns) {
         duration(((double)(s->steps - s->step) + (double)s->steps * epochs) / rate + p->between * epochs, left);
         add(fields, &n, 2, "%s left", left);
     }
+    if (*p->note) add(fields, &n, 6, "%s", p->note);
     const int bar_least = s->steps ? LEAST_BAR + 1 : 0;
     while (n > 1 && width_of(fields, n) - 1 + bar_least > columns) drop_one(fields, &n);
     int bar = s->steps ? columns - width_of(fields, n) : 0;
@@ -234,6 +236,13 @@ void progress_say(progress *p, const char *what) {
     pthread_mutex_lock(&p->mutex);
     p->what = SAYING;
     p->text = what;
+    pthread_mutex_unlock(&p->mutex);
+}
+
+void progress_note(progress *p, const char *text) {
+    if (!p) return;
+    pthread_mutex_lock(&p->mutex);
+    snprintf(p->note, sizeof p->note, "%s", text);
     pthread_mutex_unlock(&p->mutex);
 }
 

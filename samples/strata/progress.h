@@ -25,6 +25,8 @@ void progress_end(progress *line);
 void progress_compile(progress *line, const strata_compile_progress *compile);
 /* After each step, and at the end of each epoch. */
 void progress_step(progress *line, const strata_progress *p);
+/* Shows this text behind the rest of a step's line, where there is room; it is copied. */
+void progress_note(progress *line, const char *text);
 /* Shows this text, static memory, until something else is reported. */
 void progress_say(progress *line, const char *what);
 /* Takes the line away, so that something can be printed; it comes back with the next report. */

@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "cli.h"
+#include "load_report.h"
 
-enum { MOST_CELLS = 48, NAME = 48 };
+enum { MOST_CELLS = 112, NAME = 48 };
 
 typedef struct cell {
     char name[NAME];
@@ -24,6 +25,9 @@ typedef struct row {
     const char *event;
     cell cells[MOST_CELLS];
     int n;
+    /* The row is of an epoch of parameter_server, which JSON says more of in lists; NULL: it is not. */
+    const strata_strategy *servers;
+    double epoch_seconds;
 } row;
 
 static void add(row *r, const char *prefix, const char *name, double value, bool there) {
@@ -68,6 +72,15 @@ static row row_of(const strata_progress *p, const run_log_more *more, bool class
     add(&r, "", "samples_per_s", more->samples_per_s, !isnan(more->samples_per_s));
     add(&r, "", "epoch_s", p->epoch_seconds, epoch);
     add(&r, "", "seconds", seconds, true);
+    if (!more->servers) return r;
+    load_value values[N_LOAD_VALUES];
+    load_values(more->servers, true, values);
+    for (int i = 0; i < N_LOAD_VALUES; i++) {
+        add(&r, "", values[i].name, values[i].value, epoch);
+        r.cells[r.n - 1].whole = values[i].whole;
+    }
+    r.servers = epoch ? more->servers : NULL;
+    r.epoch_seconds = p->epoch_seconds;
     return r;
 }
 
@@ -87,6 +100,7 @@ static void print_json(FILE *file, const row *r) {
         fprintf(file, ",\"%s\":", r->cells[i].name); /* names of metrics are letters, digits and '_' */
         print_value(file, &r->cells[i], "null");
     }
+    if (r->servers) load_print_lists(file, r->servers, true, r->epoch_seconds);
     fputs("}\n", file);
 }
 
@@ -131,9 +145,9 @@ void run_log_add(run_log *log, const strata_progress *p, const run_log_more *mor
     write_row(log, &r);
 }
 
-void run_log_add_test(run_log *log, const strata_metrics *test) {
+void run_log_add_test(run_log *log, const strata_metrics *test, const strata_strategy *servers) {
     const strata_progress none = {.metrics = *test};
-    row r = row_of(&none, &(run_log_more){NAN, NAN}, log->classifies, now_seconds() - log->began), tested = {0};
+    row r = row_of(&none, &(run_log_more){NAN, NAN, servers}, log->classifies, now_seconds() - log->began), tested = {0};
     r.event = "test";
     for (int i = 0; i < r.n; i++) r.cells[i].missing = strcmp(r.cells[i].name, "seconds") != 0;
     add_metrics(&tested, "test_", test, test, log->classifies, true);

@@ -22,6 +22,8 @@ typedef struct run_log {
 /* What a row has besides what fit reports; NaN: it does not have it. */
 typedef struct run_log_more {
     double weight_norm, samples_per_s;
+    /* parameter_server, of whose tasks an epoch's row says how far apart they were; NULL: another strategy. */
+    const strata_strategy *servers;
 } run_log_more;
 
 /* Whether the name's ending is one of a log, .jsonl or .csv; else prints what is wrong. Returns an exit code. */
@@ -30,8 +32,8 @@ int run_log_check(const char *path);
 int run_log_open(run_log *log, const char *path, bool goes_on, bool classifies);
 /* A row of a step, or of an epoch where p says that one has ended. */
 void run_log_add(run_log *log, const strata_progress *p, const run_log_more *more);
-/* A row of the test data, at the end. */
-void run_log_add_test(run_log *log, const strata_metrics *test);
+/* A row of the test data, at the end. servers: as in run_log_more. */
+void run_log_add_test(run_log *log, const strata_metrics *test, const strata_strategy *servers);
 /* One such row of an epoch on stdout, as JSON. */
 void run_log_print_epoch(const strata_progress *p, const run_log_more *more, bool classifies, double seconds);
 /* Prints what is wrong where not all could be written. Returns an exit code. A zeroed log is fine. */

@@ -121,7 +121,7 @@ static int read_task(const strategy_flags *flags, char *room, size_t bytes, cons
         return usage_error("--cluster-role %s and --task %s name different roles", flags->role, task);
     if (task && strchr(task, ':')) return EXIT_OK;
     if ((size_t)snprintf(room, bytes, "%s:%s", flags->role, task ? task : "0") >= bytes)
-        return usage_error("--cluster-role %s: it is chief, worker or ps", flags->role);
+        return usage_error("--cluster-role %s: it is chief, worker, ps or evaluator", flags->role);
     *out_task = room;
     return EXIT_OK;
 }
@@ -173,6 +173,10 @@ static int set_up_servers(const strategy_flags *flags, server_setup *setup, open
     const strata_status status = strata_cluster_spec_resolve(&cluster, &spec, &err);
     if (status) return report(FAILING_USAGE, status, &err);
     opened->chief = spec.task_type == STRATA_TASK_CHIEF;
+    opened->evaluates = spec.task_type == STRATA_TASK_EVALUATOR;
+    opened->has_evaluator = opened->evaluates || spec.jobs[STRATA_TASK_EVALUATOR].n_tasks > 0;
+    if (!opened->chief)
+        snprintf(opened->task, sizeof opened->task, "%s%d", strata_task_type_name(spec.task_type), spec.task_index);
     strata_cluster_spec_finish(&spec);
     return EXIT_OK;
 }

@@ -52,8 +52,10 @@ const option_row train_rows[] = {
      1e6},
     {"patience", "N", "end when the loss on validation data has not fallen for N epochs (never)", OPTION_INT,
      offsetof(train_options, patience), 1, 1e6},
-    {"restore-best", NULL, "end with the weights of the epoch whose loss on validation data was the least", OPTION_FLAG,
-     offsetof(train_options, restore_best), 0, 0},
+    {"restore-best", NULL,
+     "end with the weights of the epoch whose loss on validation data was the least; an evaluator task writes that model "
+     "beside --save, with .best before its ending",
+     OPTION_FLAG, offsetof(train_options, restore_best), 0, 0},
     {"class-weights", "1,2,...", "what an example's loss counts, by its class (1 each)", OPTION_TEXT,
      offsetof(train_options, class_weights), 0, 0},
     {"metrics", "A,B", "besides loss and accuracy: top_5_accuracy, precision, recall, auc, confusion_matrix, mae", OPTION_TEXT,
@@ -89,8 +91,9 @@ const option_row train_rows[] = {
     {"auto-shard", "data|file|off|auto",
      "several workers: rows of all batches, or files, or everything for each (data); in C: hint", OPTION_TEXT,
      offsetof(train_options, auto_shard), 0, 0},
-    {"cluster-role", "ROLE", "with --cluster: what this task is, chief, worker or ps; --task has the number (as --task says)",
-     OPTION_TEXT, offsetof(train_options, strategy.role), 0, 0},
+    {"cluster-role", "ROLE",
+     "with --cluster: what this task is, chief, worker, ps or evaluator; --task has the number (as --task says)", OPTION_TEXT,
+     offsetof(train_options, strategy.role), 0, 0},
     {"staleness", "N", "parameter_server: no worker is more than N steps ahead of the slowest; 0 is --sync (no limit)",
      OPTION_TEXT, offsetof(train_options, strategy.staleness), 0, 0},
     {"sync", NULL, "parameter_server: a step is one update with the gradients of all workers", OPTION_FLAG,
@@ -100,6 +103,8 @@ const option_row train_rows[] = {
     {"ps-replicas", "N",
      "parameter_server: 1 keeps a copy of each server's shards on the next server, so that a server may be lost (0)",
      OPTION_INT, offsetof(train_options, strategy.ps_replicas), 0, 1},
+    {"evaluator-wait", "S", "the evaluator task: it fails when there is no new --checkpoint for so many seconds (3600)",
+     OPTION_NUMBER, offsetof(train_options, evaluator_wait_s), 0.1, 1e9},
     {"partitioner", "RULE",
      "parameter_server: cuts parameters into shards, fixed:N, min_size:BYTES or max_size:BYTES, as 256K or 4M (they stay "
      "whole)",
@@ -120,7 +125,8 @@ const option_row train_rows[] = {
     OPTION_GROUP("output"),
     {"save", "FILE", "write the trained model there", OPTION_TEXT, offsetof(train_options, save), 0, 0},
     {"checkpoint", "FILE",
-     "write there after each epoch, and at Ctrl-C, what it takes to go on, and go on from it where it is; removed at the end",
+     "write there after each epoch, and at Ctrl-C, what it takes to go on, and go on from it where it is; removed at the end "
+     "(by the evaluator task, where there is one)",
      OPTION_TEXT, offsetof(train_options, checkpoint), 0, 0},
     {"stop-after", "N", "end this run behind epoch N of --epochs, and leave --checkpoint for the same command to go on from",
      OPTION_INT, offsetof(train_options, stop_after), 1, 1e6},
@@ -135,7 +141,8 @@ const option_row train_rows[] = {
     {"log-every", "N", "with --log and --tensorboard: every N steps (1)", OPTION_INT, offsetof(train_options, log_every), 1,
      1e12},
     {"trace", "FILE",
-     "write what ran when there, for chrome://tracing or ui.perfetto.dev; worker 2 of several: with .rank2 before its ending",
+     "write what ran when there, for chrome://tracing or ui.perfetto.dev; worker 2 of several: with .rank2 before its ending, "
+     "tasks of parameter_server: .worker2, .ps0",
      OPTION_TEXT, offsetof(train_options, trace), 0, 0},
     {"log-device-placement", NULL, "say where each variable, node and exchange is, on stderr", OPTION_FLAG,
      offsetof(train_options, log_device_placement), 0, 0},
@@ -217,10 +224,16 @@ static int go_on(training *t, int *out_epochs) {
 
 /* Of the last epoch as it was measured; of the best one anew, as it may have been before a restart. */
 static strata_status measure_validation(training *t, strata_error *err) {
-    if (!t->validation.dataset) return STRATA_OK;
+    if (!t->history.validation) return STRATA_OK;
     t->val_metrics = t->history.validation[t->history.n_epochs - 1];
     return t->options.restore_best ? strata_model_evaluate(t->model, t->validation.dataset, t->batch, &t->val_metrics, err)
                                    : STRATA_OK;
+}
+
+void name_beside(const char *file, const char *what, char *out, size_t room) {
+    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file, *ending = strrchr(name, '.');
+    if (!ending || ending == name) ending = file + strlen(file);
+    snprintf(out, room, "%.*s.%s%s", (int)(ending - file), file, what, ending);
 }
 
 /* Where this worker's trace goes: of rank 0 the file itself, of rank 2 with ".rank2" before the name's ending. NULL where none
@@ -228,10 +241,10 @@ static strata_status measure_validation(training *t, strata_error *err) {
 static const char *trace_path(const training *t, char *out, size_t room) {
     const char *file = t->options.trace;
     const int rank = t->opened.communicator ? strata_communicator_rank(t->opened.communicator) : 0;
-    if (!file || !rank) return file;
-    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file, *ending = strrchr(name, '.');
-    if (!ending || ending == name) ending = file + strlen(file);
-    snprintf(out, room, "%.*s.rank%d%s", (int)(ending - file), file, rank, ending);
+    char of_rank[24];
+    snprintf(of_rank, sizeof of_rank, "rank%d", rank);
+    if (!file || (!rank && !*t->opened.task)) return file;
+    name_beside(file, rank ? of_rank : t->opened.task, out, room);
     return out;
 }
 
@@ -291,6 +304,7 @@ static int fit(training *t) {
     if (!status && t->options.log_device_placement) status = log_placement(t, &err);
     if (!status && t->options.device.allow_fallback) status = say_fallbacks(t, &err);
     if (status) return report(FAILING_RUN, status, &err);
+    if (t->opened.evaluates) return evaluate_beside(t);
     reporter *r = &t->reporter;
     r->quiet = t->options.json || !t->opened.chief;
     r->json = t->options.json;
@@ -301,6 +315,8 @@ static int fit(training *t) {
     r->strategy = t->strategy;
     r->checkpoint = t->options.checkpoint;
     r->chief = t->opened.chief;
+    r->has_servers = has_servers(t);
+    r->has_evaluator = t->opened.has_evaluator;
     r->began = t->began;
     r->log_every = t->options.log_every ? t->options.log_every : 1;
     strata_fit_options opts = {.epochs = (int)t->options.epochs,
@@ -314,9 +330,10 @@ static int fit(training *t) {
                                .seed = (uint64_t)t->options.seed,
                                .class_weights = t->class_weights,
                                .n_class_weights = t->n_class_weights,
-                               .validation = t->validation.dataset,
+                               /* With an evaluator nobody else evaluates between epochs. */
+                               .validation = t->opened.has_evaluator ? NULL : t->validation.dataset,
                                .patience = (int)t->options.patience,
-                               .restore_best = t->options.restore_best,
+                               .restore_best = t->options.restore_best && !t->opened.has_evaluator,
                                .on_progress = report_progress,
                                .user = r};
     int code = go_on(t, &opts.first_epoch);
@@ -350,9 +367,9 @@ static int fit(training *t) {
     if (!status) status = strata_model_sha256(t->model, t->sha256, &err);
     progress_hide(r->line);
     if (status) return report(FAILING_RUN, status, &err);
-    if (r->log.file) run_log_add_test(&r->log, &t->test_metrics);
+    if (r->log.file) run_log_add_test(&r->log, &t->test_metrics, r->has_servers ? t->strategy : NULL);
     status = t->options.save && t->opened.chief ? strata_model_save(t->model, t->options.save, &err) : STRATA_OK;
-    if (!status && r->checkpoint && r->chief) unlink(r->checkpoint);
+    if (!status && r->checkpoint && r->chief && !r->has_evaluator) unlink(r->checkpoint);
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
 
@@ -444,6 +461,7 @@ static int train(training *t) {
     t->options.device.user = &t->reporter;
     if (!code) code = open_strategy(&t->options.strategy, &t->options.device, &t->opened);
     t->strategy = t->opened.strategy;
+    if (!code) code = check_evaluator(t);
     if (!code) choose_epochs_and_batch(t);
     if (!code)
         t->batch = t->options.global_batch ? t->options.global_batch

@@ -23,7 +23,7 @@ typedef struct train_options {
     strategy_flags strategy;
     int64_t epochs, batch, global_batch, accumulate, together, steps_per_epoch, seed, check_every;
     int64_t patience, log_every, stop_after;
-    double learning_rate, validation_split;
+    double learning_rate, validation_split, evaluator_wait_s;
     bool json, scale_lr, log_device_placement, restore_best;
     /* What --debug asks for. */
     bool debug_nan, debug_determinism;
@@ -48,6 +48,8 @@ typedef struct reporter {
     int64_t notices;        /* of the strategy, that were said */
     const char *checkpoint; /* NULL: none */
     bool chief;             /* writes it */
+    bool has_servers;       /* the strategy is parameter_server */
+    bool has_evaluator;     /* which waits for a last checkpoint */
     double began;
     /* Steps that may still wait for kernels to be compiled; seconds of this epoch that did; when a step was reported last. */
     int settling;
@@ -83,6 +85,8 @@ typedef struct training {
     double data_seconds; /* what reading the data took, between the two */
 } training;
 
+/* "a/run.what.json" of "a/run.json" and "what". */
+void name_beside(const char *file, const char *what, char *out, size_t room);
 /* Whether the tasks are those of parameter_server. */
 bool has_servers(const training *t);
 
@@ -103,6 +107,12 @@ void say_notices(reporter *r);
 /* From here on Ctrl-C ends the fit after its step, and a second one the process. tells: the first one is answered on stderr. */
 void obey_interrupts(bool tells);
 bool was_interrupted(void);
+
+/* ---- train_evaluator.c ---- */
+/* Whether the options suit a cluster that has an evaluator. Returns an exit code, after a message. */
+int check_evaluator(const training *t);
+/* What the evaluator does in place of the fit, with the compiled model. Returns an exit code. */
+int evaluate_beside(training *t);
 
 /* ---- train_result.c ---- */
 /* One line before the training: what is trained on which device, and what the data are. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "load_report.h"
 #include "train.h"
 
 /* ---- Ctrl-C: the first ends the fit after its step, the second ends the process ---- */
@@ -45,7 +46,9 @@ static void print_epoch(const reporter *r, const strata_progress *p, double rate
     if (p->validation.examples) printf("  val_loss %.4g", p->validation.loss);
     if (p->validation.examples && r->classifies) printf("  val_accuracy %.4f", p->validation.accuracy);
     print_more(&p->validation, "val_");
-    printf("  %.0f samples/s  %.2f s\n", rate, p->epoch_seconds);
+    printf("  %.0f samples/s  %.2f s", rate, p->epoch_seconds);
+    if (r->has_servers) load_print_epoch(r->strategy);
+    printf("\n");
     if (*p->stop && p->epoch + 1 < p->epochs)
         printf("val_loss has not fallen for %lld epochs: the training ends\n", (long long)r->patience);
     fflush(stdout);
@@ -72,7 +75,9 @@ static void report_epoch(reporter *r, const strata_progress *p) {
     const double counted = p->epoch_seconds - r->compiled;
     const double seconds = counted > 0 && r->waited < p->step ? counted : p->epoch_seconds;
     const double steps = seconds < p->epoch_seconds ? (double)(p->step - r->waited) / (double)p->step : 1;
-    run_log_more more = {.weight_norm = NAN, .samples_per_s = steps * (double)p->metrics.examples / seconds};
+    run_log_more more = {.weight_norm = NAN,
+                         .samples_per_s = steps * (double)p->metrics.examples / seconds,
+                         .servers = r->has_servers ? r->strategy : NULL};
     r->compiled = 0;
     r->waited = r->settling = 0;
     if (!r->chief) return;
@@ -92,7 +97,8 @@ static void report_step(reporter *r, const strata_progress *p) {
         r->settling--;
         r->waited++;
     }
-    if (r->log.file && p->total_step % r->log_every == 0) run_log_add(&r->log, p, &(run_log_more){NAN, NAN});
+    if (r->log.file && p->total_step % r->log_every == 0)
+        run_log_add(&r->log, p, &(run_log_more){NAN, NAN, r->has_servers ? r->strategy : NULL});
 }
 
 static bool is_for_board(const reporter *r, const strata_progress *p) {
@@ -117,9 +123,18 @@ strata_status report_progress(const strata_progress *p, void *user, strata_error
         report_step(r, p);
     if (is_for_board(r, p)) STRATA_TRY(board_add(&r->board, p, r->model, err));
     progress_step(r->line, p);
+    if (r->line && r->has_servers) {
+        char text[LOAD_TEXT];
+        load_text(r->strategy, text);
+        progress_note(r->line, text);
+    }
     r->reported = now_seconds();
-    if (p->epoch_end && r->checkpoint && p->epoch + 1 < p->epochs && !*p->stop)
-        STRATA_TRY(strata_model_save_checkpoint(r->model, p->epoch + 1, r->chief ? r->checkpoint : NULL, err));
+    const char *checkpoint = r->chief ? r->checkpoint : NULL; /* NULL: the others of a job only send their part */
+    const bool last = p->epoch + 1 == p->epochs || *p->stop;
+    if (p->epoch_end && r->checkpoint && !last)
+        STRATA_TRY(strata_model_save_checkpoint(r->model, p->epoch + 1, checkpoint, err));
+    if (p->epoch_end && r->has_evaluator && r->chief && last)
+        STRATA_TRY(strata_model_save_last_checkpoint(r->model, p->epoch + 1, checkpoint, err));
     if (interrupted || (p->epoch_end && p->epoch + 1 == r->stop_after)) *p->stop_now = true;
     return STRATA_OK;
 }

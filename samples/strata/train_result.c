@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "load_report.h"
 #include "train.h"
 
 /* What the data are, when they do not say it by themselves. */
@@ -75,13 +76,25 @@ static void print_strategy(const training *t) {
     print_fallbacks(t);
 }
 
+static double fit_seconds(const strata_history *h) {
+    double seconds = 0;
+    for (int i = 0; i < h->n_epochs; i++) seconds += h->epoch_seconds[i];
+    return seconds;
+}
+
 /* What workers and servers did. */
 static void print_servers_json(const training *t) {
     const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(t->strategy);
     if (!has_servers(t)) return;
-    printf(",\"servers\":%d,\"staleness_mean\":%.4f,\"staleness_max\":%lld", totals.servers, totals.staleness_mean,
-           (long long)totals.staleness_max);
-    printf(",\"stragglers\":%d,\"queue_running\":%d,\"queue_waiting\":%d", totals.stragglers, totals.running, totals.waiting);
+    printf(",\"servers\":%d", totals.servers);
+    load_value values[N_LOAD_VALUES];
+    load_values(t->strategy, false, values);
+    for (int i = 0; i < N_LOAD_VALUES; i++) {
+        printf(",\"%s\":", values[i].name);
+        print_json_number(values[i].value, values[i].whole ? "%.0f" : "%.4f");
+    }
+    load_print_lists(stdout, t->strategy, false, fit_seconds(&t->history));
+    printf(",\"queue_running\":%d,\"queue_waiting\":%d", totals.running, totals.waiting);
     printf(",\"workers_lost\":%lld,\"workers_joined\":%lld,\"gradients_late\":%lld,\"gradients_refused\":%lld",
            (long long)totals.lost, (long long)totals.joined, (long long)totals.late, (long long)totals.refused);
 }
@@ -90,7 +103,9 @@ static void print_servers(const training *t) {
     const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(t->strategy);
     if (!has_servers(t)) return;
     printf(" of the chief, with %d workers and %d servers; updates were %.2f versions old, at most %lld", totals.workers,
-           totals.servers, totals.staleness_mean, (long long)totals.staleness_max);
+           totals.servers, totals.training.staleness_mean, (long long)totals.training.staleness_max);
+    if (totals.stragglers)
+        printf("; worker:%d is the slowest, its steps take %.1f times the median", totals.slowest, totals.slowest_ratio);
     if (totals.lost) printf("; workers were lost %lld times", (long long)totals.lost);
 }
 
@@ -106,7 +121,7 @@ static void print_workers(const training *t) {
 /* "best epoch 3, whose weights were kept: val_loss 0.21" */
 static void print_best(const training *t) {
     const strata_history *h = &t->history;
-    if (!t->validation.dataset || h->best_epoch < 0) return;
+    if (!h->validation || h->best_epoch < 0) return;
     printf("best epoch %d", h->best_epoch + 1);
     if (t->options.restore_best) printf(", whose weights were kept: val_loss %.4g", t->val_metrics.loss);
     printf("\n");

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "strategies/parameter_server/load.h"
 #include "strategies/parameter_server/task.h"
 
 /* A step that is finished, for the callback. */
@@ -38,6 +39,8 @@ typedef struct chief {
         uint64_t incarnation;
         /* Seconds of its steps, a moving mean. */
         double seconds;
+        /* When its last call was answered: since then it has been at its step. */
+        double answered;
     } * workers;
     /* All workers came and the servers have their values; the training is over. */
     bool begun, over;
@@ -68,7 +71,8 @@ typedef struct chief {
     double scale;
     finished_step *finished;
     int n_finished, room;
-    int64_t staleness_sum, n_staleness;
+    /* Of the training and of the epoch: what the means of their loads are made of. */
+    strata_ps_load_sums training, epoch_sums;
 } chief;
 
 static bool synchronous(const chief *c) {
@@ -87,34 +91,37 @@ __attribute__((format(printf, 2, 3))) static void notice(chief *c, const char *f
     va_end(arguments);
 }
 
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static int count_stragglers(const chief *c) {
-    double *all = calloc((size_t)c->n_workers, sizeof *all);
-    int n = 0, slow = 0;
-    if (!all) return 0;
-    for (int w = 0; w < c->n_workers; w++)
-        if (c->workers[w].came && c->workers[w].seconds > 0) all[n++] = c->workers[w].seconds;
-    qsort(all, (size_t)n, sizeof *all, ascending);
-    for (int i = 0; i < n; i++) slow += all[i] > 2 * all[(n - 1) / 2];
-    free(all);
-    return slow;
+/* Seconds of a worker's step: the mean, or those of the step that it is at, where that takes longer already. */
+static double step_seconds(const chief *c, int w) {
+    const struct worker *own = &c->workers[w];
+    const bool computes = strata_ps_pace_started(c->pace, w) > strata_ps_pace_clock(c->pace, w);
+    const double since = computes && own->seconds > 0 ? strata_ps_seconds() - own->answered : 0;
+    return since > own->seconds ? since : own->seconds;
 }
 
 static void update_totals(chief *c) {
     strata_parameter_server_totals *totals = &c->task->totals;
-    int n = 0;
-    for (int w = 0; w < c->n_workers; w++) n += c->workers[w].came;
     pthread_mutex_lock(&c->task->lock);
-    totals->present = n;
+    totals->present = 0;
+    for (int w = 0; w < c->n_workers; w++) {
+        totals->present += c->workers[w].came;
+        c->task->workers[w].present = c->workers[w].came;
+        if (!c->over) c->task->workers[w].step_seconds = step_seconds(c, w);
+    }
     totals->spread = strata_ps_pace_spread(c->pace);
     totals->running = strata_ps_pace_running(c->pace);
     totals->waiting = strata_ps_pace_returned(c->pace);
-    totals->staleness_mean = c->n_staleness ? (double)c->staleness_sum / (double)c->n_staleness : 0;
-    totals->stragglers = count_stragglers(c);
+    if (!c->over) strata_ps_load_find_stragglers(c->task->workers, c->n_workers, totals);
+    pthread_mutex_unlock(&c->task->lock);
+}
+
+/* After update_totals. */
+static void note_leases(chief *c) {
+    strata_parameter_server_totals *totals = &c->task->totals;
+    strata_trace_add_counter(c->fit->trace, "queue depth", totals->running, strata_trace_now());
+    pthread_mutex_lock(&c->task->lock);
+    strata_ps_load_add_leases(&totals->training, &c->training, totals->running);
+    strata_ps_load_add_leases(&totals->epoch, &c->epoch_sums, totals->running);
     pthread_mutex_unlock(&c->task->lock);
 }
 
@@ -144,7 +151,7 @@ static void lose(chief *c, int w, const char *why) {
     own->connected = false;
     if (!own->came) return;
     own->came = false;
-    own->seconds = 0;
+    if (!c->over) own->seconds = 0;
     const int n = strata_ps_pace_lose(c->pace, w);
     if (!c->over) {
         c->task->totals.lost++;
@@ -239,12 +246,21 @@ static void take_report(chief *c, int w, const strata_ps_next_ask *ask, const fl
     const strata_ps_finished finished = strata_ps_pace_finish(c->pace, w, &ask->unit, empty);
     struct worker *own = &c->workers[w];
     own->seconds = own->seconds > 0 ? 0.8 * own->seconds + 0.2 * ask->seconds : ask->seconds;
-    c->staleness_sum += ask->staleness_sum;
-    c->n_staleness += ask->n_staleness;
+    if (ask->n_staleness)
+        strata_trace_add_counter(c->fit->trace, "staleness", (double)ask->staleness_sum / (double)ask->n_staleness,
+                                 strata_trace_now());
     pthread_mutex_lock(&c->task->lock);
-    if (ask->staleness_max > c->task->totals.staleness_max) c->task->totals.staleness_max = ask->staleness_max;
+    strata_ps_load_add_staleness(&c->task->totals.training, &c->training, ask);
+    strata_ps_load_add_staleness(&c->task->totals.epoch, &c->epoch_sums, ask);
     c->task->totals.late += finished == STRATA_PS_TOO_LATE;
     c->task->totals.refused += ask->refused != 0;
+    if (finished != STRATA_PS_TOO_LATE && !empty) {
+        strata_parameter_server_worker *counted = &c->task->workers[w];
+        counted->steps++;
+        counted->epoch_steps++;
+        counted->examples += ask->examples;
+        counted->epoch_examples += ask->examples;
+    }
     pthread_mutex_unlock(&c->task->lock);
     c->fit->history->n_skipped += ask->overflow != 0;
     if (ask->refused) {
@@ -308,7 +324,9 @@ static strata_status next(chief *c, const strata_rpc_call *call, int w, strata_r
         if (!ask.waits || waited || strata_rpc_call_ended(call)) break;
         waited = pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
     }
+    c->workers[w].answered = strata_ps_seconds();
     update_totals(c);
+    note_leases(c);
     const strata_status status = c->status ? strata_fail(err, c->status, "%s", c->message) : STRATA_OK;
     pthread_mutex_unlock(&c->lock);
     memcpy(reply->head, &answer, status ? 0 : sizeof answer);
@@ -339,8 +357,14 @@ static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_
     switch (call->method) {
         case STRATA_PS_HELLO:
             return hello(c, call, w, reply, err);
-        case STRATA_PS_NEXT:
-            return next(c, call, w, reply, err);
+        case STRATA_PS_NEXT: {
+            const double began = strata_trace_now();
+            const strata_status status = next(c, call, w, reply, err);
+            if (c->fit->trace)
+                strata_trace_add_named(c->fit->trace, strata_trace_thread_track(c->fit->trace, call->task), "wait for a batch",
+                                       (int64_t)call->sequence, began, strata_trace_now());
+            return status;
+        }
         case STRATA_PS_FAIL:
             return take_failure(c, call, w);
         default:
@@ -498,8 +522,15 @@ static strata_status tell_finished(loop *l, strata_error *err) {
     return status;
 }
 
-/* Asks each server for a sign of life. PEER_LOST when shards are gone with a server that is lost, or started again; where a
- * copy has them, training goes on from it. */
+static void note_queue(chief *c, const strata_ps_hello_reply *reply) {
+    pthread_mutex_lock(&c->task->lock);
+    strata_ps_load_add_queue(&c->task->totals.training, reply);
+    strata_ps_load_add_queue(&c->task->totals.epoch, reply);
+    pthread_mutex_unlock(&c->task->lock);
+}
+
+/* Asks each server for a sign of life, and how many requests it had at a time. PEER_LOST when shards are gone with a server
+ * that is lost, or started again; where a copy has them, training goes on from it. */
 static strata_status look_after_servers(chief *c, strata_error *err) {
     bool changed = false;
     for (int s = 0; s < c->n_servers; s++) {
@@ -509,6 +540,7 @@ static strata_status look_after_servers(chief *c, strata_error *err) {
         if (!status && strata_rpc_client_server_incarnation(c->servers[s]) != c->incarnations[s])
             status = strata_fail(err, STRATA_PEER_LOST, "ps:%d started again", s);
         if (status && (status != STRATA_PEER_LOST || !c->task->replicas)) return status;
+        note_queue(c, &reply);
         if (!status && (!reply.copy_failed || c->fit->route.holders[s] != STRATA_PS_BOTH)) continue;
         changed = true;
         if (status) {
@@ -556,8 +588,18 @@ static strata_status wait_for_epoch(loop *l, strata_error *err) {
         if (c->status) status = strata_fail(err, c->status, "%s", c->message);
         pthread_mutex_unlock(&c->lock);
         if (!status) status = tell_finished(l, err);
+        if (!status && ended) status = look_after_servers(c, err); /* an epoch may be shorter than the patience */
         if (status || ended) return status;
     }
+}
+
+/* The numbers of an epoch begin at 0. */
+static void forget_epoch(chief *c) {
+    c->epoch_sums = (strata_ps_load_sums){0};
+    pthread_mutex_lock(&c->task->lock);
+    c->task->totals.epoch = (strata_parameter_server_load){0};
+    for (int w = 0; w < c->n_workers; w++) c->task->workers[w].epoch_steps = c->task->workers[w].epoch_examples = 0;
+    pthread_mutex_unlock(&c->task->lock);
 }
 
 /* The epoch's steps from `first` on, of which `examples` were seen before. sums: (n_sums) of the steps before. */
@@ -574,7 +616,9 @@ static void open_epoch(loop *l, int64_t first, int64_t examples, const double *s
     l->progress.steps = c->fit->n_steps;
     l->progress.epoch_end = false;
     l->progress.metrics = l->progress.validation = (strata_metrics){0};
+    forget_epoch(c);
     strata_ps_pace_begin(c->pace, ++c->serial, first, c->fit->n_steps);
+    if (l->stop_now) strata_ps_pace_stop(c->pace); /* asked for between epochs: no step of this one is begun */
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
 }
@@ -630,7 +674,7 @@ static strata_status take_back(chief *c, strata_error *err) {
 }
 
 /* Brings the parameters to the model. */
-static strata_status fetch(chief *c, strata_error *err) {
+static strata_status fetch_values(chief *c, strata_error *err) {
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
     const double until = strata_ps_seconds() + c->task->connect_seconds;
     strata_ps_close close;
@@ -646,6 +690,18 @@ static strata_status fetch(chief *c, strata_error *err) {
     }
 }
 
+/* A slice of the trace, on the track of the fit's thread, from `began` until now. */
+static void trace_slice(const chief *c, const char *name, double began) {
+    if (c->fit->trace) strata_trace_add_named(c->fit->trace, STRATA_TRACE_HOST, name, c->epoch, began, strata_trace_now());
+}
+
+static strata_status fetch(chief *c, strata_error *err) {
+    const double began = strata_trace_now();
+    const strata_status status = fetch_values(c, err);
+    trace_slice(c, "fetch parameters", began);
+    return status;
+}
+
 /* Runs the steps, and brings the parameters to the model. */
 static strata_status run_steps(loop *l, int64_t first, int64_t examples, const double *sums, strata_error *err) {
     chief *c = l->c;
@@ -654,7 +710,9 @@ static strata_status run_steps(loop *l, int64_t first, int64_t examples, const d
         strata_status status = take_back(c, err);
         if (!status) {
             open_epoch(l, first, examples, sums);
+            const double began = strata_trace_now();
             status = wait_for_epoch(l, err);
+            trace_slice(c, "steps of an epoch", began);
         }
         if (!status) status = fetch(c, err);
         pthread_mutex_lock(&c->lock);
@@ -698,7 +756,9 @@ static strata_status end_epoch(loop *l, strata_error *err) {
     strata_history *h = c->fit->history;
     p->epoch_end = true;
     p->epoch_seconds = strata_ps_seconds() - l->epoch_began;
+    const double began = strata_trace_now();
     STRATA_TRY(strata_validation_run(c->fit->model, c->fit->opts, p->epoch, &p->validation, &l->stop, err));
+    if (c->fit->opts->validation) trace_slice(c, "validation", began);
     h->epochs[h->n_epochs] = p->metrics;
     h->epoch_seconds[h->n_epochs] = p->epoch_seconds;
     if (h->validation) h->validation[h->n_epochs] = p->validation;

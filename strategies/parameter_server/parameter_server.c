@@ -88,10 +88,6 @@ static strata_status check_cluster(const strata_cluster_spec *spec, const strata
                                "strategy parameter_server: %s does not say the tasks' addresses; give them with --cluster or "
                                "TF_CONFIG",
                                spec->source);
-    if (spec->task_type == STRATA_TASK_EVALUATOR)
-        return strata_fail(
-            err, STRATA_UNSUPPORTED,
-            "strategy parameter_server: an evaluator task is not supported; the chief evaluates after each epoch");
     return STRATA_OK;
 }
 
@@ -129,6 +125,7 @@ static void destroy_task(void *data) {
     strata_cluster_spec_finish(&task->spec);
     for (int i = 0; i < task->n_texts; i++) free(task->texts[i]);
     pthread_mutex_destroy(&task->lock);
+    free(task->workers);
     free(task);
 }
 
@@ -156,8 +153,9 @@ strata_status strata_parameter_server_join(strata_strategy *strategy, const stra
     const bool together = own->pace == STRATA_PACE_SYNCHRONOUS;
     snprintf(task->partitioner_text, sizeof task->partitioner_text, "%s", own->partitioner ? own->partitioner : "none");
     snprintf(task->name, sizeof task->name, "%s:%d", strata_task_type_name(spec->task_type), spec->task_index);
-    snprintf(task->role, sizeof task->role, "%s of a chief, %d worker%s and %d server%s", task->name, workers,
-             workers == 1 ? "" : "s", servers, servers == 1 ? "" : "s");
+    snprintf(task->role, sizeof task->role, "%s %s a chief, %d worker%s and %d server%s", task->name,
+             spec->task_type == STRATA_TASK_EVALUATOR ? "beside" : "of", workers, workers == 1 ? "" : "s", servers,
+             servers == 1 ? "" : "s");
     task->incarnation = strata_rpc_incarnation();
     task->wire = opts->compress;
     task->replicas = own->replicas;
@@ -168,8 +166,13 @@ strata_status strata_parameter_server_join(strata_strategy *strategy, const stra
                                           .n_workers = workers};
     task->totals.servers = servers;
     task->totals.workers = workers;
+    task->totals.slowest = -1;
+    task->workers = calloc((size_t)workers, sizeof *task->workers);
+    if (!task->workers) return strata_fail(err, STRATA_OUT_OF_MEMORY, "strategy: no host memory for %d workers", workers);
     if (together) strategy->n_in_sync = workers;
-    strategy->workers.rank = spec->task_type == STRATA_TASK_CHIEF ? 0 : 1 + spec->task_index;
+    /* The evaluator trains with nobody, and reads checkpoints by itself. */
+    const bool alone = spec->task_type == STRATA_TASK_CHIEF || spec->task_type == STRATA_TASK_EVALUATOR;
+    strategy->workers.rank = alone ? 0 : 1 + spec->task_index;
     return STRATA_OK;
 }
 
@@ -191,6 +194,17 @@ strata_parameter_server_totals strata_strategy_parameter_server_totals(const str
     totals = task->totals;
     pthread_mutex_unlock(&task->lock);
     return totals;
+}
+
+strata_parameter_server_worker strata_strategy_parameter_server_worker(const strata_strategy *strategy, int worker) {
+    strata_parameter_server_worker own = {0};
+    if (strategy->trainer != &trainer) return own;
+    strata_ps_task *task = strategy->trainer_data;
+    if (worker < 0 || worker >= task->totals.workers) return own;
+    pthread_mutex_lock(&task->lock);
+    own = task->workers[worker];
+    pthread_mutex_unlock(&task->lock);
+    return own;
 }
 
 strata_parameter_server_notice strata_strategy_parameter_server_notice(const strata_strategy *strategy, int64_t number) {
@@ -228,8 +242,6 @@ static strata_status check_fit(strata_ps_fit *fit, strata_error *err) {
         return strata_fail(err, STRATA_INVALID,
                            "fit: with parameter_server all tasks read the same data, of which the chief gives them batches; "
                            "auto_shard is DATA then");
-    if (fit->opts->trace)
-        return strata_fail(err, STRATA_UNSUPPORTED, "fit: no trace is written with parameter_server; leave out trace");
     if (fit->opts->check_repeats)
         return strata_fail(
             err, STRATA_UNSUPPORTED,
@@ -273,6 +285,30 @@ static strata_status count_steps(strata_ps_fit *fit, strata_error *err) {
     return STRATA_OK;
 }
 
+/* ---- the trace: each task writes its own ---- */
+
+static strata_status begin_trace(strata_ps_fit *fit, strata_error *err) {
+    const strata_ps_task *task = fit->task;
+    if (!fit->opts->trace) return STRATA_OK;
+    STRATA_TRY(strata_trace_create(fit->opts->trace, task->spec.all_rank, task->name, &fit->trace, err));
+    if (task->spec.task_type != STRATA_TASK_WORKER) return STRATA_OK;
+    return strata_model_trace_begin(fit->model, fit->trace, &fit->tracks, err);
+}
+
+/* Of a training that failed too. */
+static strata_status end_trace(strata_ps_fit *fit, strata_error *err) {
+    char *text = NULL;
+    size_t bytes = 0;
+    if (!fit->trace) return STRATA_OK;
+    strata_status status = fit->tracks ? strata_model_trace_devices(fit->model, NULL, fit->tracks, err) : STRATA_OK;
+    if (!status) status = strata_trace_events(fit->trace, &text, &bytes, err);
+    if (!status) status = strata_trace_write(fit->trace, (const char *const[]){text}, 1, err);
+    free(text);
+    free(fit->tracks);
+    strata_trace_destroy(fit->trace);
+    return status;
+}
+
 static strata_status fit_task(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                               strata_history *history, strata_error *err) {
     strata_ps_fit fit = {.task = strata_ps_task_of(model),
@@ -282,14 +318,21 @@ static strata_status fit_task(strata_model *model, const strata_dataset *dataset
                          .history = history,
                          .accumulate = strata_model_accumulates(model)};
     const strata_ps_task *task = fit.task;
+    if (task->spec.task_type == STRATA_TASK_EVALUATOR)
+        return strata_fail(err, STRATA_INVALID,
+                           "fit: this task is the evaluator, which trains nothing; strata_model_watch_checkpoints evaluates "
+                           "the checkpoints that the chief writes");
     STRATA_TRY(check_fit(&fit, err));
     STRATA_TRY(count_steps(&fit, err));
     strata_status status =
         strata_ps_plan_make(model, &task->partitioner, task->spec.jobs[STRATA_TASK_PS].n_tasks, &fit.plan, err);
     if (!status) status = add_terms(&fit, err);
+    if (!status) status = begin_trace(&fit, err);
     if (!status && task->spec.task_type == STRATA_TASK_CHIEF) status = strata_ps_fit_chief(&fit, err);
     if (!status && task->spec.task_type == STRATA_TASK_WORKER) status = strata_ps_fit_worker(&fit, err);
     if (!status && task->spec.task_type == STRATA_TASK_PS) status = strata_ps_fit_server(&fit, err);
+    const strata_status traced = end_trace(&fit, status ? NULL : err);
+    if (!status) status = traced;
     free(fit.terms);
     strata_ps_plan_finish(&fit.plan);
     return status;

@@ -33,6 +33,10 @@ typedef struct server {
     strata_rpc_client *next;
     /* The synchronous step that the copy closed last. */
     int64_t closed_epoch, closed_index;
+    /* Pulls and pushes that are executed or wait for another one's end, and the most of them since the chief asked last. */
+    struct queue {
+        atomic_int n, most;
+    } pulls, pushes;
     /* A change was applied here and may be missing in the copy: nothing is sent on until the chief has decided. */
     atomic_bool copy_failed;
     pthread_mutex_t lock;
@@ -235,6 +239,8 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
                                                .tables = tables,
                                                .states = (const float *)(const void *)(body + dense)};
         status = push_here(s, h, call, &gradients, &staleness, err);
+        if (!status && staleness >= 0)
+            strata_trace_add_counter(s->fit->trace, "staleness", (double)staleness, strata_trace_now());
     }
     memcpy(reply->head, &staleness, sizeof staleness);
     reply->head_bytes = sizeof staleness;
@@ -289,9 +295,20 @@ static strata_status take_route(server *s, const strata_rpc_call *call, strata_e
     return STRATA_OK;
 }
 
-static strata_status hello(const server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
-    const strata_ps_hello_reply own = {.copy_failed = atomic_load(&s->copy_failed)};
+static void enter_queue(struct queue *queue) {
+    const int n = atomic_fetch_add(&queue->n, 1) + 1;
+    int most = atomic_load(&queue->most);
+    while (n > most && !atomic_compare_exchange_weak(&queue->most, &most, n)) {
+    }
+}
+
+static strata_status hello(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
+    strata_ps_hello_reply own = {.copy_failed = atomic_load(&s->copy_failed)};
     STRATA_TRY(strata_ps_answer_hello(s->fit, call, err));
+    if (!strncmp(call->task, "chief", 5)) {
+        own.pulls = atomic_exchange(&s->pulls.most, atomic_load(&s->pulls.n));
+        own.pushes = atomic_exchange(&s->pushes.most, atomic_load(&s->pushes.n));
+    }
     memcpy(reply->head, &own, sizeof own);
     reply->head_bytes = sizeof own;
     return STRATA_OK;
@@ -311,8 +328,7 @@ static strata_status end(server *s, const strata_rpc_call *call, strata_error *e
     return STRATA_OK;
 }
 
-static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
-    server *s = user;
+static strata_status execute(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     switch (call->method) {
         case STRATA_PS_HELLO:
             return hello(s, call, reply, err);
@@ -335,6 +351,37 @@ static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_
         default:
             return strata_fail(err, STRATA_INVALID, "parameter_server: a server knows no method %u", call->method);
     }
+}
+
+static void trace_queue(server *s) {
+    const int n = atomic_load(&s->pulls.n) + atomic_load(&s->pushes.n);
+    strata_trace_add_counter(s->fit->trace, "queue depth", n, strata_trace_now());
+}
+
+/* Requests of one task come one after the other, so each task has a track. */
+static void trace_request(const server *s, const strata_rpc_call *call, double began) {
+    static const char *const names[] = {[STRATA_PS_PULL] = "pull",
+                                        [STRATA_PS_PUSH] = "push",
+                                        [STRATA_PS_SET] = "take values",
+                                        [STRATA_PS_GET] = "send values",
+                                        [STRATA_PS_CLOSE] = "end of a step"};
+    const char *name = call->method < sizeof names / sizeof *names ? names[call->method] : NULL;
+    if (!name) return;
+    strata_trace_add_named(s->fit->trace, strata_trace_thread_track(s->fit->trace, call->task), name, (int64_t)call->sequence,
+                           began, strata_trace_now());
+}
+
+static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
+    server *s = user;
+    struct queue *queue = call->method == STRATA_PS_PULL ? &s->pulls : call->method == STRATA_PS_PUSH ? &s->pushes : NULL;
+    const double began = s->fit->trace ? strata_trace_now() : 0;
+    if (queue) enter_queue(queue);
+    if (queue && s->fit->trace) trace_queue(s);
+    const strata_status status = execute(s, call, reply, err);
+    if (queue) atomic_fetch_sub(&queue->n, 1);
+    if (queue && s->fit->trace) trace_queue(s);
+    if (s->fit->trace) trace_request(s, call, began);
+    return status;
 }
 
 static void on_peer(void *user, strata_rpc_event event, const char *task, uint64_t incarnation, const char *why) {

@@ -58,8 +58,18 @@ typedef struct strata_ps_task {
     /* Of the chief. */
     pthread_mutex_t lock;
     strata_parameter_server_totals totals;
+    /* [n_workers] */
+    strata_parameter_server_worker *workers;
     strata_parameter_server_notice notices[STRATA_PS_MOST_NOTICES];
 } strata_ps_task;
+
+/* Where a staleness is counted in strata_parameter_server_load.staleness_histogram. */
+static inline int strata_ps_staleness_bin(int64_t staleness) {
+    int bin = 3;
+    if (staleness < 4) return (int)staleness;
+    while (bin < STRATA_STALENESS_BINS - 1 && staleness >= (int64_t)4 << (bin - 3)) bin++;
+    return bin;
+}
 
 static inline strata_ps_task *strata_ps_task_of(const strata_model *model) {
     return model->strategy->trainer_data;
@@ -83,6 +93,9 @@ typedef struct strata_ps_fit {
     int64_t accumulate;
     /* Of an epoch. */
     int64_t n_steps;
+    /* NULL: none is written. The tracks are those of a worker's device. */
+    strata_trace *trace;
+    int *tracks;
 } strata_ps_fit;
 
 /* UNSUPPORTED for a model that the strategy does not train. */
@@ -104,6 +117,8 @@ typedef struct strata_ps_hello_reply {
     strata_ps_route route;
     /* From a server: it could not send a change on to its group's copy, so the copy is of no use any more. */
     int32_t copy_failed;
+    /* From a server to the chief: the most pulls and pushes that it had at a time since the last such reply. */
+    int32_t pulls, pushes;
 } strata_ps_hello_reply;
 /* Sends this task's terms to a chief or server, which compares them with its own. out_reply: NULL where it is not needed. */
 STRATA_MUST_USE strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *client, double seconds,
@@ -179,6 +194,7 @@ typedef struct strata_ps_next_ask {
     int64_t examples, whole;
     /* Of its pushes. */
     int64_t n_staleness, staleness_sum, staleness_max;
+    int32_t staleness_bins[STRATA_STALENESS_BINS];
     double seconds, rate;
     char what[200];
 } strata_ps_next_ask;

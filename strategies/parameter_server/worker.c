@@ -53,6 +53,8 @@ typedef struct job {
     /* [n_servers] */
     pull *pulls;
     bool pulling;
+    /* When the pulls were sent, for the trace. */
+    double pull_began;
 } job;
 
 typedef struct worker {
@@ -267,6 +269,7 @@ static strata_status prepare_rooms(worker *w, job *j, int server, int64_t row_el
 
 static strata_status start_pull(worker *w, job *j, strata_error *err) {
     j->pulling = true;
+    j->pull_began = strata_trace_now();
     for (int s = 0; s < w->n_servers; s++) {
         pull *p = &j->pulls[s];
         size_t head_bytes = 0;
@@ -318,7 +321,21 @@ static void place_rows(worker *w, job *j, int server) {
     }
 }
 
+/* A slice of the trace, on the track of this thread, from `began` until now. */
+static void trace_slice(const worker *w, const char *name, const job *j, double began) {
+    if (w->fit->trace) strata_trace_add_named(w->fit->trace, STRATA_TRACE_HOST, name, j->unit.index, began, strata_trace_now());
+}
+
+static void trace_pull(const worker *w, const job *j, double waited) {
+    strata_trace *trace = w->fit->trace;
+    trace_slice(w, "wait for pull", j, waited);
+    if (trace)
+        strata_trace_add_named(trace, strata_trace_thread_track(trace, "pulls under way"), "pull", j->unit.index, j->pull_began,
+                               strata_trace_now());
+}
+
 static strata_status finish_pull(worker *w, job *j, strata_error *err) {
+    const double waited = strata_trace_now();
     strata_status status = STRATA_OK;
     j->pulling = false;
     for (int s = 0; s < w->n_servers; s++) {
@@ -336,6 +353,7 @@ static strata_status finish_pull(worker *w, job *j, strata_error *err) {
         widen_values(w, j, s);
         place_rows(w, j, s);
     }
+    trace_pull(w, j, waited);
     return status;
 }
 
@@ -446,6 +464,7 @@ static strata_status submit(worker *w, const job *j, int i, strata_model_program
     int64_t row = 0;
     for (int k = 0; k < i; k++) row += j->batches[k].n;
     STRATA_TRY(program_of(w, b, out_program, err));
+    if (w->fit->trace) strata_group_set_trace((*out_program)->group, w->fit->trace, w->fit->tracks);
     STRATA_TRY(strata_group_acquire((*out_program)->group, out_slot, err));
     fill_inputs(w, j, b, row, *out_program, *out_slot);
     STRATA_TRY(strata_group_start((*out_program)->group, *out_slot, j->t + j->unit.index, err));
@@ -588,6 +607,7 @@ static strata_status prepare_push(worker *w, const job *j, int server, push *p, 
 }
 
 static strata_status push_all(worker *w, const job *j, strata_error *err) {
+    const double began = strata_trace_now();
     strata_status status = STRATA_OK;
     push *pushes = calloc((size_t)w->n_servers, sizeof *pushes);
     if (!pushes) return no_memory(err);
@@ -611,7 +631,8 @@ static strata_status push_all(worker *w, const job *j, strata_error *err) {
         push *p = &pushes[s];
         const strata_status one = p->request ? strata_rpc_request_wait(p->request, status ? NULL : err) : STRATA_OK;
         if (!status) status = one;
-        if (!status && p->staleness >= 0 && !w->task->pace.n_shares) {
+        if (!status && p->staleness >= 0) {
+            w->report.staleness_bins[strata_ps_staleness_bin(p->staleness)]++;
             w->report.n_staleness++;
             w->report.staleness_sum += p->staleness;
             if (p->staleness > w->report.staleness_max) w->report.staleness_max = p->staleness;
@@ -619,6 +640,9 @@ static strata_status push_all(worker *w, const job *j, strata_error *err) {
         push_finish(p);
     }
     free(pushes);
+    trace_slice(w, "push", j, began);
+    if (!status && w->report.n_staleness)
+        strata_trace_add_counter(w->fit->trace, "staleness", (double)w->report.staleness_max, strata_trace_now());
     return status;
 }
 
@@ -643,12 +667,16 @@ static strata_status ask_chief(worker *w, bool waits, job *j, int32_t *out_grant
                                 .n_body = 1,
                                 .what = "the next batch"};
     strata_rpc_answer answer = {.head = &reply, .head_bytes = sizeof reply};
+    const double began = strata_trace_now();
     const strata_status status = strata_rpc_client_call(w->chief, &ask, &answer, STRATA_PS_CALL_SECONDS, err);
+    trace_slice(w, waits ? "wait for a batch" : "ask for the next batch", j, began);
     w->lost_chief = status == STRATA_PEER_LOST;
     if (status) return status;
     w->report = (strata_ps_next_ask){.unit.index = -1};
     *out_grant = reply.grant;
     w->fit->route = reply.route;
+    /* Besides the batch that it computes the worker has the next one, or none. */
+    strata_trace_add_counter(w->fit->trace, "queue depth", !waits + (reply.grant == STRATA_PS_GRANTED), strata_trace_now());
     if (reply.grant != STRATA_PS_GRANTED) return STRATA_OK;
     j->unit = reply.unit;
     j->epoch = reply.epoch;

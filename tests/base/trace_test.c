@@ -59,7 +59,7 @@ Test(trace, slices_nest_and_ascend) {
     const char *path = own_path("nested.json");
     strata_trace *trace = NULL;
     seen slices[8];
-    OK(strata_trace_create(path, 0, &trace, &err));
+    OK(strata_trace_create(path, 0, NULL, &trace, &err));
     strata_trace_add_named(trace, STRATA_TRACE_HOST, "inner", 1, 2, 3);
     strata_trace_add_named(trace, STRATA_TRACE_HOST, "reaches out", 1, 4, 6);
     strata_trace_add_named(trace, STRATA_TRACE_HOST, "outer", 1, 1, 5);
@@ -83,7 +83,7 @@ Test(trace, a_devices_slices_do_not_overlap) {
     const char *path = own_path("device.json");
     strata_trace *trace = NULL;
     seen slices[4];
-    OK(strata_trace_create(path, 3, &trace, &err));
+    OK(strata_trace_create(path, 3, NULL, &trace, &err));
     const int track = strata_trace_add_track(trace, "a \"device\"\\ of\ttabs");
     cr_assert_gt(track, STRATA_TRACE_HOST);
     const strata_trace_label *label = strata_trace_add_label(trace, "matmul (2,3)", "\"op\":\"matmul\"", 4e9, 8e9);
@@ -103,6 +103,36 @@ Test(trace, a_devices_slices_do_not_overlap) {
 
 Test(trace, a_file_that_cannot_be_written_is_told) {
     strata_trace *trace = NULL;
-    cr_assert_eq(strata_trace_create("/no-such-folder/trace", 0, &trace, &err), STRATA_DATA);
+    cr_assert_eq(strata_trace_create("/no-such-folder/trace", 0, NULL, &trace, &err), STRATA_DATA);
     cr_assert_not_null(strstr(err.message, "trace: "));
+}
+
+Test(trace, counters_and_threads_have_their_places) {
+    const char *path = own_path("counters.json");
+    strata_trace *trace = NULL;
+    seen slices[4];
+    char text[4000] = "";
+    OK(strata_trace_create(path, 6, "ps:0", &trace, &err));
+    const int track = strata_trace_thread_track(trace, "worker:1");
+    cr_assert_eq(strata_trace_thread_track(trace, "worker:1"), track);
+    cr_assert_neq(strata_trace_thread_track(trace, "worker:2"), track);
+    cr_assert_eq(strata_trace_thread_track(trace, "host thread"), STRATA_TRACE_HOST);
+    strata_trace_add_counter(trace, "queue depth", 2.5, 3);
+    strata_trace_add_named(trace, track, "pull", 7, 1, 4);
+    strata_trace_add_named(trace, track, "within", 7, 2, 3);
+    strata_trace_add_counter(trace, "queue depth", 1, 2);
+    strata_trace_add_counter(NULL, "queue depth", 1, 2);
+    cr_assert_eq(read_slices(trace, path, slices, 4), 2);
+    cr_expect(slices[0].began == 1e6 && slices[0].took == 3e6 && slices[0].track == 700 + track);
+    cr_expect(slices[1].began == 2e6 && slices[1].took == 1e6);
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file);
+    cr_assert_gt(fread(text, 1, sizeof text - 1, file), 0);
+    fclose(file);
+    cr_expect_not_null(strstr(text, "\"process_name\",\"ph\":\"M\",\"pid\":7,\"tid\":700,\"args\":{\"name\":\"ps:0\"}"), "%s",
+                       text);
+    const char *first = strstr(text, "\"ph\":\"C\",\"ts\":2000000.000,\"pid\":7,\"tid\":700,\"args\":{\"value\":1}"),
+               *second = strstr(text, "\"ph\":\"C\",\"ts\":3000000.000,\"pid\":7,\"tid\":700,\"args\":{\"value\":2.5}");
+    cr_expect(first && second && first < second, "%s", text);
+    strata_trace_destroy(trace);
 }

@@ -3,7 +3,8 @@
 
 The Trace Event Format asks for slices of a track that lie beside or within each other; viewers drop those that overlap. Here:
 every event has what its kind needs, times ascend, slices nest, each worker is a process, and each device's slices do not
-even nest. Where the package perfetto is installed with its trace processor, that must keep all slices, too.
+even nest. Counters have a number. Where the package perfetto is installed with its trace processor, that must keep all
+slices, too.
 """
 import collections, json, sys
 
@@ -20,12 +21,17 @@ for e in events:
         if e["name"] == "process_name":
             processes[e["pid"]] = e["args"]["name"]
         continue
-    assert e["ph"] == "X" and e["dur"] >= 0 and e["ts"] >= newest.get(e["pid"], 0), e
+    assert e["ts"] >= newest.get(e["pid"], 0), e
     newest[e["pid"]] = e["ts"]
+    if e["ph"] == "C":
+        assert isinstance(e["args"]["value"], (int, float)) and len(e["args"]) == 1, e
+        continue
+    assert e["ph"] == "X" and e["dur"] >= 0, e
     slices[e["pid"], e["tid"]].append(e)
 assert len(processes) == workers, processes
 assert workers == 1 or sorted(processes.values()) == [f"worker {r}" for r in range(workers)], processes
 assert set(slices) <= set(names), "a track without a name"
+is_device = lambda track: " queue (" in names[track]
 ns = lambda us: round(us * 1000)
 for track, own in slices.items():
     open_ends = []
@@ -34,7 +40,7 @@ for track, own in slices.items():
         while open_ends and open_ends[-1] <= began:
             open_ends.pop()
         assert not open_ends or ended <= open_ends[-1], f"{names[track]}: {e['name']} overlaps"
-        assert not open_ends or names[track] == "host thread", f"{names[track]}: {e['name']} lies within another"
+        assert not open_ends or not is_device(track), f"{names[track]}: {e['name']} lies within another"
         open_ends.append(ended)
         assert not e["name"].startswith("segment"), e
 for track in sorted(names):
@@ -43,7 +49,7 @@ for track in sorted(names):
     busy = sum(e["dur"] for e in own)
     print(f"{processes[track[0]]}: {names[track]}: {len(own)} slices, {busy / 1000:.1f} ms:",
           ", ".join(f"{n} {k}" for k, n in kinds.most_common(60)))
-    if names[track] != "host thread":
+    if is_device(track):
         rates = [e["args"]["GFLOP/s"] for e in own if "GFLOP/s" in e["args"]]
         kernels = [e for e in own if "op" in e["args"]]
         assert kernels and rates and max(rates) < 1e6, names[track]

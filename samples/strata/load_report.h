@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is shown of the tasks of parameter_server: how stale updates were, who is slow, how long queues are. */
+#ifndef STRATA_SAMPLES_LOAD_REPORT_H
+#define STRATA_SAMPLES_LOAD_REPORT_H
+
+#include <stdio.h>
+#include <strata/strata.h>
+
+enum { N_LOAD_VALUES = 10, LOAD_TEXT = 64 };
+
+typedef struct load_value {
+    const char *name;
+    double value;
+    /* It is a whole number. */
+    bool whole;
+} load_value;
+
+/* Numbers of the epoch, or of the training: [N_LOAD_VALUES]. */
+void load_values(const strata_strategy *strategy, bool epoch, load_value *out_values);
+/* ",\"staleness_histogram\":[...],\"worker_steps\":[...],\"worker_samples_per_s\":[...]"; seconds: of the epoch, or of the
+ * training. */
+void load_print_lists(FILE *file, const strata_strategy *strategy, bool epoch, double seconds);
+/* "  staleness 1.2  slow worker:1 9.8x", the latter where there is a straggler, for the line of an epoch. */
+void load_print_epoch(const strata_strategy *strategy);
+/* "stale 1.2 leases 3 queue 2 slow worker:1 10x", likewise, for the line of progress. */
+void load_text(const strata_strategy *strategy, char out_text[LOAD_TEXT]);
+
+#endif

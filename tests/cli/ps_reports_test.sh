@@ -1,0 +1,186 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# What parameter_server reports of its tasks: how stale updates were, who is slow, how long queues are; in events, logs, the
+# line of progress and traces. The numbers are compared with each other, and with what must be.
+. "$(dirname "$0")/support.sh"
+make_data "$work/data"
+train="train mnist --data $work/data --epochs 2 --seed 1 --global-batch 60 --device host --strategy parameter_server --wait 20"
+
+# reports EXPRESSION: Python over the events of the last run: `epochs`, `r` the result, `log` the rows of $work/log.jsonl that
+# are of epochs. What must hold of every run is checked first: W workers, S servers.
+cat >"$work/reports.py" <<'END'
+import json, os, sys
+events = [json.loads(line) for line in open(sys.argv[1] + "/out")]
+epochs = [e for e in events if e["event"] == "epoch"]
+r = [e for e in events if e["event"] == "result"][0]
+path = sys.argv[1] + "/log.jsonl"
+log = [e for e in map(json.loads, open(path)) if e["event"] == "epoch"] if os.path.exists(path) else None
+W, S = r["workers"], r["servers"]
+near = lambda a, b: abs(a - b) < 1e-3
+bottom = [0, 1, 2, 3, 4, 8, 16, 32]
+for e in epochs + [r]:
+    counts, n = e["staleness_histogram"], sum(e["staleness_histogram"])
+    top = [0, 1, 2, 3, 7, 15, 31, e["staleness_max"]]
+    assert len(counts) == 8 and near(e["stale_share"], 1 - counts[0] / n), e
+    assert sum(c * b for c, b in zip(counts, bottom)) / n <= e["staleness_mean"] + 1e-3, e
+    assert sum(c * t for c, t in zip(counts, top)) / n >= e["staleness_mean"] - 1e-3, e
+    last = max(i for i in range(8) if counts[i])
+    assert bottom[last] <= e["staleness_max"] <= top[last], e
+    assert len(e["worker_steps"]) == len(e["worker_samples_per_s"]) == W, e
+    assert 1 <= e["server_pulls_max"] <= W and 1 <= e["server_pushes_max"] <= W, e
+    assert 0 < e["leases_mean"] <= e["leases_max"] <= 2 * W, e
+    assert (W == 1) == (e["slowest_worker"] == -1) and -1 <= e["slowest_worker"] < W, e
+    assert e["slowest_ratio"] == 0 if W == 1 else e["slowest_ratio"] >= 1, e
+for e in epochs:
+    rates = [60 * s / e["epoch_s"] for s in e["worker_steps"]]
+    if r["replicas"] == 1:
+        assert all(abs(a - b) < 1e-3 * (a + 1) for a, b in zip(rates, e["worker_samples_per_s"])), (rates, e)
+for name in ("staleness_histogram", "worker_steps"):
+    assert [sum(c) for c in zip(*(e[name] for e in epochs))] == r[name], (name, r)
+for name in ("staleness_max", "leases_max", "server_pulls_max", "server_pushes_max"):
+    assert max(e[name] for e in epochs) == r[name], (name, r)
+assert r["queue_running"] == r["queue_waiting"] == 0
+drop = lambda e: {k: v for k, v in e.items() if k not in ("seconds", "weight_norm")}
+assert log is None or [drop(e) for e in log] == [drop(e) for e in epochs], log
+assert eval(sys.argv[2]), events
+END
+reports() { check "the reports fulfil: $1" python3 "$work/reports.py" "$work" "$1"; }
+
+# shellcheck disable=SC2086 # words
+{
+# ---- one worker that pulls ahead: each push but an epoch's first is one update behind ----
+expect 0 "" launch --workers 1 --ps 1 -- "$strata" $train --json --log "$work/log.jsonl"
+reports "r['staleness_histogram'] == [2, 18] + 6 * [0] and near(r['staleness_mean'], 0.9) and r['worker_steps'] == [20]"
+reports "all(e['staleness_histogram'] == [1, 9] + 6 * [0] and e['staleness_max'] == 1 for e in epochs)"
+reports "r['leases_max'] == 2 and r['server_pulls_max'] == 1 and r['stragglers'] == 0 and log[1]['worker_steps'] == [10]"
+rm "$work/log.jsonl"
+expect 0 "" launch --workers 1 --ps 1 -- "$strata" $train --json --log "$work/log.csv"
+check "a CSV has the numbers" python3 - "$work/log.csv" <<'END'
+import csv, sys
+rows = list(csv.DictReader(open(sys.argv[1])))
+assert [r["stale_share"] for r in rows if r["event"] == "epoch"] == ["0.9", "0.9"], rows
+assert all(r["staleness_mean"] == "" for r in rows if r["event"] != "epoch") and len(rows) == 23, len(rows)
+END
+
+# ---- several ----
+expect 0 "" launch --workers 3 --ps 2 -- "$strata" $train --json --log "$work/log.jsonl"
+reports "sum(r['staleness_histogram']) == 2 * 20 and sum(r['worker_steps']) == 20 and len(log) == 2"
+rm "$work/log.jsonl"
+expect 0 "" launch --workers 3 --ps 2 -- "$strata" $train --sync --json
+reports "r['staleness_histogram'] == [120] + 7 * [0] and r['staleness_max'] == 0 and r['worker_steps'] == [20, 20, 20]"
+reports "r['leases_max'] <= 3"
+
+# ---- a worker that is stopped nine tenths of the time ----
+python3 "$here/files.py" data "$work/more" 6000 200
+cat >"$work/slow.py" <<'END'
+import os, signal, subprocess, sys, time
+work = sys.argv[1]
+job = subprocess.Popen(sys.argv[2:], stdout=open(work + "/out", "w"), stderr=open(work + "/err", "w"), stdin=subprocess.DEVNULL)
+def find():
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            parent = int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
+            if parent == job.pid and '"type":"worker","index":1' in open(f"/proc/{pid}/environ").read():
+                return int(pid)
+        except (OSError, IndexError):
+            pass
+until = time.time() + 30
+while '"event":"epoch","epoch":1' not in open(work + "/out").read() and 'epoch 1/' not in open(work + "/out").read():
+    if job.poll() is not None or time.time() > until:
+        sys.exit("no epoch ended")
+    time.sleep(0.01)
+pid = find()
+while job.poll() is None:
+    try:
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.045)
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.005)
+    except ProcessLookupError:
+        break
+sys.exit(job.wait(60))
+END
+slow="train mnist --data $work/more --epochs 6 --seed 1 --batch 30 --device host --strategy parameter_server --wait 20"
+slowed() { # OPTIONS...
+    python3 "$work/slow.py" "$work" "$strata" launch --workers 3 --ps 1 -- "$strata" $slow "$@"
+    check "the training ends" test $? = 0
+}
+slowed --json
+check "the slow worker is named" python3 - "$work/out" <<'END'
+import json, sys
+events = [json.loads(line) for line in open(sys.argv[1])]
+late = [e for e in events if e["event"] == "epoch"][2:]
+named = [e for e in late if e["slowest_worker"] == 1 and e["slowest_ratio"] > 2 and e["stragglers"] == 1]
+assert len(named) >= len(late) - 1, late # an epoch's end may find the worker at its first step
+steps = [sum(e["worker_steps"][w] for e in late) for w in range(3)]
+assert 3 * steps[1] < min(steps[0], steps[2]) and sum(steps) == 200 * len(late), steps
+assert max(e["staleness_max"] for e in late) >= 8, late # the others make updates meanwhile
+END
+names_it() { # on a busy machine another worker may be slower just at the end
+    grep -q "; worker:1 is the slowest, its steps take " "$work/out"
+}
+for _ in 1 2 3; do
+    slowed
+    ! names_it || break
+done
+check "the result names it" names_it
+check "an epoch's line names it too" grep -qE "s  staleness [0-9.]+  slow worker:1 [0-9.]+x$" "$work/out"
+
+# ---- the line of progress ----
+base=$((20000 + $$ % 20000))
+tasks="chief=127.0.0.1:$base;worker=127.0.0.1:$((base + 1));ps=127.0.0.1:$((base + 2))"
+for task in ps worker; do "$strata" $train --epochs 4000 --cluster "$tasks" --task $task:0 >"$work/$task" 2>&1 & done
+TERM=xterm python3 "$here/screen.py" --interrupt queue "$work/drawn" 160 \
+    "$strata" $train --epochs 4000 --cluster "$tasks" --task chief >"$work/out" 2>"$work/err"
+check "it is interrupted" test $? = 130
+wait
+check "the line has the load" grep -qaE "stale (0|1)\.[0-9] leases [0-2] queue [0-9]" "$work/drawn"
+
+# ---- traces: a file for each task, whose numbers are those of the result ----
+expect 0 "" launch --workers 2 --ps 2 -- "$strata" $train --json --trace "$work/t.json"
+for task in "" .worker0 .worker1 .ps0 .ps1; do
+    check "the trace of t$task is as its format asks for" python3 "$here/trace.py" "$work/t$task.json"
+done
+check "their numbers are those of the result" python3 - "$work" <<'END'
+import json, statistics, sys
+work = sys.argv[1]
+r = [e for e in map(json.loads, open(work + "/out")) if e["event"] == "result"][0]
+def read(name):
+    events = json.load(open(f"{work}/t{name}.json"))["traceEvents"]
+    process = [e["args"]["name"] for e in events if e["name"] == "process_name"]
+    tracks = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    all_slices = [e for e in events if e["ph"] == "X"]
+    slices = lambda kind, track=None: [e for e in all_slices if e["name"] == kind and track in (None, tracks[e["tid"]])]
+    counter = lambda kind: [e["args"]["value"] for e in events if e["ph"] == "C" and e["name"] == kind]
+    return process, slices, counter, {e["pid"] for e in events}
+chief, workers, servers = read(""), [read(f".worker{i}") for i in range(2)], [read(f".ps{i}") for i in range(2)]
+assert [x[0] for x in [chief] + workers + servers] == [["chief:0"], ["worker:0"], ["worker:1"], ["ps:0"], ["ps:1"]]
+pids = [x[3] for x in [chief] + workers + servers]
+assert all(len(p) == 1 for p in pids) and len(set.union(*pids)) == 5, pids # so that the files can be merged
+staleness = [v for s in servers for v in s[2]("staleness")]
+assert len(staleness) == 40 and abs(statistics.mean(staleness) - r["staleness_mean"]) < 1e-3
+assert max(staleness) == r["staleness_max"]
+assert abs(statistics.mean(chief[2]("staleness")) - r["staleness_mean"]) < 1e-3 and len(chief[2]("staleness")) == 20
+assert max(chief[2]("queue depth")) == r["leases_max"] and len(chief[1]("steps of an epoch")) == 2
+for w, (_, slices, counter, _) in enumerate(workers):
+    steps = r["worker_steps"][w]
+    assert len(slices("push")) == len(counter("staleness")) == steps and len(slices("wait for pull")) == steps + 1, steps
+    assert len(slices("pull", "pulls under way")) == steps + 1 and max(counter("queue depth")) <= 2
+    for pull, wait in zip(slices("pull"), slices("wait for pull")):
+        assert pull["ts"] <= wait["ts"] + 1 and abs(pull["ts"] + pull["dur"] - wait["ts"] - wait["dur"]) < 1e3, (pull, wait)
+    for s in servers:
+        assert len(s[1]("push", f"worker:{w}")) == steps and len(s[1]("pull", f"worker:{w}")) == steps + 1
+    assert len(chief[1]("wait for a batch", f"worker:{w}")) >= steps
+for s in servers:
+    depth = s[2]("queue depth")
+    assert min(depth) == 0 and 1 <= max(depth) <= 2 and len(s[1]("send values", "chief:0")) == 2
+END
+# The same steps with the trace and without have the same bits.
+expect 0 "" launch --workers 2 --ps 2 -- "$strata" $train --sync --json
+sha=$(tail -n 1 "$work/out" | sed 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/')
+expect 0 "" launch --workers 2 --ps 2 -- "$strata" $train --sync --json --trace "$work/t.json"
+json "r['weights_sha256'] == '$sha'"
+expect 3 "trace: " launch --workers 1 --ps 1 -- "$strata" $train --trace "$work/no-such-folder/t.json"
+}
+finish
