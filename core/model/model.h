@@ -188,8 +188,8 @@ typedef struct strata_gradient_layout {
         /* Where the gradients of these rows begin among those of the block. */
         int block;
         int64_t place;
-        /* The rows are those that the features x name, as its elements. */
-        bool of_input;
+        /* The rows are those that the elements of this input of the model name; -1: the input's elements do not tell. */
+        int input;
     } * sparse;
     int n_sparse;
 } strata_gradient_layout;

@@ -245,7 +245,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_remote_model_open(strata_model *
  * optimizer.
  *   number   from 0, of the batch: what is pushed twice with the same number is applied once. With the closure's number a step
  *            of a closure that ran again counts once.
- *   x, y     (n, ...) features and labels as the model takes them, n at least 1: f32, or i32 where the model's are
+ *   x, y     features and labels, an array for each of the model's inputs and outputs in their order: (n, ...) as the model
+ *            takes them, n at least 1: f32, or i32 where the model's are
  *   out_loss the mean loss before the update; may be NULL
  * Fails: INVALID for other shapes or dtypes; DATA, naming the first tensor, for gradients that are not finite, which are
  * not pushed; PEER_LOST when a server was lost. */

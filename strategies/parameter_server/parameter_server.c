@@ -206,18 +206,8 @@ strata_parameter_server_notice strata_strategy_parameter_server_notice(const str
 
 /* ---- the fit ---- */
 
-/* Of models with several inputs or outputs, batches and messages would have several parts. */
-strata_status strata_ps_check_model(const strata_model *model, strata_error *err) {
-    if (model->n_inputs == 1 && model->n_outputs == 1) return STRATA_OK;
-    return strata_fail(err, STRATA_UNSUPPORTED,
-                       "parameter_server trains models with one input and one output; this one has %d and %d. Use "
-                       "multi_worker_mirrored",
-                       model->n_inputs, model->n_outputs);
-}
-
 static strata_status check_fit(strata_ps_fit *fit, strata_error *err) {
     const strata_model *model = fit->model;
-    STRATA_TRY(strata_ps_check_model(model, err));
     STRATA_TRY(strata_model_check_dataset(model, fit->dataset, true, "fit", &fit->feed, err));
     if (fit->opts->wait_each_step)
         return strata_fail(err, STRATA_UNSUPPORTED,

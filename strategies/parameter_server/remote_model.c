@@ -42,7 +42,6 @@ static strata_status prepare(strata_model *model, strata_ps_fit *fit, strata_err
     if (!model->strategy || strcmp(model->strategy->name, "parameter_server") != 0)
         return strata_fail(err, STRATA_INVALID, "a remote model must be compiled under the strategy parameter_server, not %s",
                            model->strategy ? model->strategy->name : "without one");
-    STRATA_TRY(strata_ps_check_model(model, err));
     *fit = (strata_ps_fit){.task = strata_ps_task_of(model), .model = model, .accumulate = 1};
     if (fit->task->pace.pace != STRATA_PACE_ASYNCHRONOUS)
         return strata_fail(
@@ -129,10 +128,12 @@ strata_status strata_remote_model_step(strata_remote_model *r, int64_t number, c
         return strata_fail(err, STRATA_INVALID, "%s makes no steps; schedule closures, in which workers do", r->fit.task->name);
     if (number < 0) return strata_fail(err, STRATA_INVALID, "step %lld: steps are numbered from 0", (long long)number);
     const int64_t n = x->shape.rank ? x->shape.dims[0] : 0;
-    const strata_dtype labels = strata_loss_label_dtype(model->outputs[0].loss);
-    STRATA_TRY(check_array(x, "features", model->inputs[0].dtype, strata_input_bytes(&model->inputs[0]), n, err));
-    STRATA_TRY(check_array(y, "labels", labels, strata_label_bytes(&model->outputs[0]), n, err));
-    return strata_ps_stepper_step(r->stepper, number, x->data, y->data, n, out_loss, err);
+    for (int i = 0; i < model->n_inputs; i++)
+        STRATA_TRY(check_array(&x[i], "features", model->inputs[i].dtype, strata_input_bytes(&model->inputs[i]), n, err));
+    for (int i = 0; i < model->n_outputs; i++)
+        STRATA_TRY(check_array(&y[i], "labels", strata_loss_label_dtype(model->outputs[i].loss),
+                               strata_label_bytes(&model->outputs[i]), n, err));
+    return strata_ps_stepper_step(r->stepper, number, x, y, n, out_loss, err);
 }
 
 strata_status strata_remote_model_fetch(strata_remote_model *r, strata_error *err) {

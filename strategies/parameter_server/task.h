@@ -85,8 +85,6 @@ typedef struct strata_ps_fit {
     int64_t n_steps;
 } strata_ps_fit;
 
-/* UNSUPPORTED for a model that the strategy does not train. */
-STRATA_MUST_USE strata_status strata_ps_check_model(const strata_model *model, strata_error *err);
 strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err);
@@ -127,9 +125,9 @@ void strata_ps_dismiss_servers(const strata_ps_fit *fit, strata_rpc_client *cons
 /* A worker's part: steps with batches that the caller gives. fit, of which dataset and opts are not used, is borrowed. */
 typedef struct strata_ps_stepper strata_ps_stepper;
 STRATA_MUST_USE strata_status strata_ps_stepper_create(strata_ps_fit *fit, strata_ps_stepper **out_stepper, strata_error *err);
-/* n examples at x and y, as the model takes them. */
-STRATA_MUST_USE strata_status strata_ps_stepper_step(strata_ps_stepper *stepper, int64_t number, const void *x, const void *y,
-                                                     int64_t n, double *out_loss, strata_error *err);
+/* x: [n_inputs], y: [n_outputs], n examples each as the model takes them. */
+STRATA_MUST_USE strata_status strata_ps_stepper_step(strata_ps_stepper *stepper, int64_t number, const strata_array *x,
+                                                     const strata_array *y, int64_t n, double *out_loss, strata_error *err);
 void strata_ps_stepper_destroy(strata_ps_stepper *stepper); /* NULL is fine */
 
 double strata_ps_seconds(void);

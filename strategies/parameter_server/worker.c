@@ -19,7 +19,8 @@
 /* A batch of a unit: `own` of its `n` examples are this worker's, the first of them number `first` of the batch. */
 typedef struct batch {
     int64_t n, first, own;
-    void *x, *y;
+    /* Of each of the model's inputs and outputs. */
+    void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS];
     float *weights;
 } batch;
 
@@ -109,18 +110,27 @@ static strata_status seek(worker *w, int64_t epoch, int64_t index, int64_t *out_
     return STRATA_OK;
 }
 
-static size_t element_bytes(const worker *w) {
-    const size_t bytes = strata_input_bytes(&w->model->inputs[0]);
+/* Of an example, as the worker keeps it until the device takes it. */
+static size_t input_bytes(const worker *w, int input) {
+    const size_t bytes = strata_input_bytes(&w->model->inputs[input]);
     return w->form.byte_scale != 0 ? bytes / sizeof(float) : bytes;
+}
+
+static strata_status reserve(void **memory, size_t bytes, strata_error *err) {
+    void *grown = realloc(*memory, bytes + 1);
+    if (!grown) return no_memory(err);
+    *memory = grown;
+    return STRATA_OK;
 }
 
 /* Memory for the worker's own examples. */
 static strata_status reserve_batch(const worker *w, batch *b, strata_error *err) {
-    const size_t n = (size_t)(b->own ? b->own : 1);
-    void *x = realloc(b->x, n * element_bytes(w)), *y = NULL, *weights = NULL;
-    if (x) y = realloc(b->y, n * strata_label_bytes(&w->model->outputs[0])), b->x = x;
-    if (y) weights = realloc(b->weights, n * sizeof *b->weights), b->y = y;
-    if (!weights) return no_memory(err);
+    const size_t n = (size_t)b->own;
+    void *weights = b->weights;
+    for (int i = 0; i < w->model->n_inputs; i++) STRATA_TRY(reserve(&b->x[i], n * input_bytes(w, i), err));
+    for (int i = 0; i < w->model->n_outputs; i++)
+        STRATA_TRY(reserve(&b->y[i], n * strata_label_bytes(&w->model->outputs[i]), err));
+    STRATA_TRY(reserve(&weights, n * sizeof *b->weights, err));
     b->weights = weights;
     return STRATA_OK;
 }
@@ -133,12 +143,13 @@ static strata_status read_batch(worker *w, int64_t epoch, int64_t index, int sha
     if (n_shares) strata_partition_rows(b->n, n_shares, share, &b->first, &b->own);
     STRATA_TRY(reserve_batch(w, b, err));
     if (!b->own) return STRATA_OK;
-    strata_batches_write(w->batches, b->first, b->own, &b->x, &b->y);
-    strata_model_convert_labels(&w->model->outputs[0], w->fit->dataset, w->fit->feed.targets[0], b->own, b->y);
+    strata_batches_write(w->batches, b->first, b->own, b->x, b->y);
+    for (int i = 0; i < w->model->n_outputs; i++)
+        strata_model_convert_labels(&w->model->outputs[i], w->fit->dataset, w->fit->feed.targets[i], b->own, b->y[i]);
     if (!w->form.weighted) return STRATA_OK;
     strata_batches_write_weights(w->batches, b->first, b->own, b->weights);
     if (w->fit->opts->class_weights)
-        strata_model_weigh_classes(&w->model->outputs[0], w->fit->opts->class_weights, b->y, b->own, b->weights);
+        strata_model_weigh_classes(&w->model->outputs[0], w->fit->opts->class_weights, b->y[0], b->own, b->weights);
     return STRATA_OK;
 }
 
@@ -171,14 +182,14 @@ static strata_status find_rows(worker *w, job *j, strata_error *err) {
         strata_model_program *program = NULL;
         if (!b->own) continue;
         STRATA_TRY(program_of(w, b, &program, err));
-        const int64_t n = b->own * strata_shape_elements(w->model->inputs[0].shape);
         for (int k = 0; k < w->n_sparse; k++) {
             strata_ps_row_set *rows = &j->rows[k];
-            const bool known = program->layout.sparse[k].of_input;
-            const int32_t *tokens = b->x;
-            for (int64_t e = 0; e < n && known; e++)
+            const int input = program->layout.sparse[k].input;
+            const int32_t *tokens = input < 0 ? NULL : b->x[input];
+            const int64_t n = tokens ? b->own * strata_shape_elements(w->model->inputs[input].shape) : 0;
+            for (int64_t e = 0; e < n; e++)
                 if (tokens[e] >= 0 && tokens[e] < rows->n_rows) strata_ps_row_set_add(rows, tokens[e]);
-            for (int32_t row = 0; row < rows->n_rows && !known; row++) strata_ps_row_set_add(rows, row);
+            for (int32_t row = 0; row < rows->n_rows && !tokens; row++) strata_ps_row_set_add(rows, row);
         }
     }
     for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(strata_ps_row_set_reserve(&j->rows[k], j->rows[k].n, err));
@@ -387,10 +398,12 @@ static void fill_inputs(worker *w, const job *j, const batch *b, int64_t row, co
     words[STRATA_STEP_SHARE] = (float)(scale_of(w) * (double)b->own / (double)j->whole);
     words[STRATA_STEP_SCALE] = 1;
     if (part->step >= 0) memcpy(strata_executable_input(exe, slot, part->step), words, sizeof words);
-    void *x = NULL, *y = NULL; /* NULL: no node of the program needs it */
-    strata_model_slots(w->model, part, slot, &x, &y);
-    if (x) memcpy(x, b->x, (size_t)b->own * element_bytes(w));
-    if (y) memcpy(y, b->y, (size_t)b->own * strata_label_bytes(&w->model->outputs[0]));
+    void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS]; /* NULL: no node of the program needs it */
+    strata_model_slots(w->model, part, slot, x, y);
+    for (int i = 0; i < w->model->n_inputs; i++)
+        if (x[i]) memcpy(x[i], b->x[i], (size_t)b->own * input_bytes(w, i));
+    for (int i = 0; i < w->model->n_outputs; i++)
+        if (y[i]) memcpy(y[i], b->y[i], (size_t)b->own * strata_label_bytes(&w->model->outputs[i]));
     float *weights = strata_executable_input(exe, slot, part->weights);
     for (int64_t i = 0; i < b->own; i++) weights[i] = (float)scale_of(w) / (float)j->whole;
     if (part->example_weights >= 0)
@@ -827,8 +840,8 @@ static void finish_job(const worker *w, job *j) {
         free(p->rows);
     }
     for (int64_t i = 0; i < w->fit->accumulate && j->batches; i++) {
-        free(j->batches[i].x);
-        free(j->batches[i].y);
+        for (int k = 0; k < STRATA_MAX_INPUTS; k++) free(j->batches[i].x[k]);
+        for (int k = 0; k < STRATA_MAX_OUTPUTS; k++) free(j->batches[i].y[k]);
         free(j->batches[i].weights);
     }
     for (int k = 0; k < w->n_sparse && j->rows; k++) strata_ps_row_set_finish(&j->rows[k]);
@@ -933,15 +946,16 @@ static strata_status compute_once(worker *w, job *j, strata_error *err) {
     return take_outputs(w, program, slot, err);
 }
 
-strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const void *x, const void *y, int64_t n,
-                                     double *out_loss, strata_error *err) {
+strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const strata_array *x, const strata_array *y,
+                                     int64_t n, double *out_loss, strata_error *err) {
     worker *w = &s->worker;
     job *j = &w->jobs[0];
     batch *b = &j->batches[0];
     b->n = b->own = n;
     STRATA_TRY(reserve_batch(w, b, err));
-    memcpy(b->x, x, (size_t)n * element_bytes(w));
-    memcpy(b->y, y, (size_t)n * strata_label_bytes(&w->model->outputs[0]));
+    for (int i = 0; i < w->model->n_inputs; i++) memcpy(b->x[i], x[i].data, (size_t)n * input_bytes(w, i));
+    for (int i = 0; i < w->model->n_outputs; i++)
+        memcpy(b->y[i], y[i].data, (size_t)n * strata_label_bytes(&w->model->outputs[i]));
     j->unit = (strata_ps_unit){.index = number};
     j->n_batches = 1;
     j->examples = j->whole = n;
