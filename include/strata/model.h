@@ -268,7 +268,8 @@ typedef struct strata_fit_options {
      * has the same bits. */
     int64_t steps_per_execution;
     /* Prepare a step only when the one before it is done and on_progress has returned, which may then set the learning rate of
-     * the very next step. The device waits for the host meanwhile, and steps_per_execution gives it one step at a time. */
+     * the very next step. The device waits for the host meanwhile, and steps_per_execution gives it one step at a time. Under
+     * parameter_server: no batch is given to a worker before on_progress has returned for all steps that are done. */
     bool wait_each_step;
     /* Every so many steps a random node of the step, those of its gradients among them, is run once more on each device and
      * compared with the reference: a device that computes wrongly now is told by strata_device_options.on_warning. 0: 10,000,
@@ -323,9 +324,10 @@ STRATA_API double strata_model_learning_rate(const strata_model *model);
 /* Sets the learning rate of the next training step and all after it, in place of the optimizer's schedule, whose steps go on
  * being counted: with STRATA_SCHEDULED_RATE the schedule goes on as if nothing had been set. Checkpoints keep it. Between fits,
  * in on_progress at an epoch's end, and, where the fit has wait_each_step, in on_progress after any step: the next step uses
- * it. With several workers each may call it, and rank 0's rate becomes that of all before the next step. Fails: INVALID for a
- * rate below 0 or from 1e6 on, a model that is not compiled, and in on_progress at other times, as the next steps were
- * submitted already. */
+ * it. With several workers each may call it, and rank 0's rate becomes that of all before the next step. Under parameter_server
+ * the chief's counts; where workers have their own pace it may be set in any on_progress, and is that of the batches that are
+ * given from then on. Fails: INVALID for a rate below 0 or from 1e6 on, a model that is not compiled, and in on_progress at
+ * other times, as the next steps were submitted already. */
 #define STRATA_SCHEDULED_RATE (-1.0)
 STRATA_API STRATA_MUST_USE strata_status strata_model_set_learning_rate(strata_model *model, double rate, strata_error *err);
 

@@ -64,8 +64,12 @@ typedef struct chief {
     float *share_sums;
     int64_t *share_examples, step_examples;
     double step_rate;
-    /* Of the last synchronous step. */
-    double scale;
+    /* Of the last synchronous step; its learning rate as in strata_ps_close. */
+    double scale, closed_rate;
+    /* The learning rate that was set in place of the schedule's, as in strata_ps_gradients. */
+    double rate;
+    /* The callback is told of steps: with wait_each_step no unit is given. */
+    bool telling;
     finished_step *finished;
     int n_finished, room;
     int64_t staleness_sum, n_staleness;
@@ -231,6 +235,7 @@ static void end_step(chief *c) {
         counted += c->share_examples[w];
     }
     c->scale = counted && counted != c->step_examples ? (double)c->step_examples / (double)counted : 1;
+    c->closed_rate = c->rate;
     if (counted) add_finished(c, loss / (double)counted, c->step_rate, counted);
 }
 
@@ -267,14 +272,24 @@ static void take_report(chief *c, int w, const strata_ps_next_ask *ask, const fl
     if (finished == STRATA_PS_ENDS_STEP) end_step(c);
 }
 
-/* What the worker may do now. With the lock. */
-static void give(chief *c, int w, strata_ps_next_reply *reply) {
-    *reply = (strata_ps_next_reply){.grant = STRATA_PS_TRAINING_OVER, .t = c->t, .route = c->fit->route};
+/* The end of the last synchronous step, for servers; false: there is none. With the lock. */
+static bool last_close(const chief *c, strata_ps_close *out_close) {
+    const bool closed = synchronous(c) && strata_ps_pace_closed(c->pace, out_close);
+    out_close->scale = c->scale;
+    out_close->rate = c->closed_rate;
+    out_close->square = -1;
+    return closed;
+}
+
+/* What the worker may do now; ahead: it computes another unit. With the lock. */
+static void give(chief *c, int w, bool ahead, strata_ps_next_reply *reply) {
+    const bool told = !c->fit->opts->wait_each_step || (!c->n_finished && !c->telling && !ahead);
+    *reply = (strata_ps_next_reply){.grant = STRATA_PS_TRAINING_OVER, .t = c->t, .rate = c->rate, .route = c->fit->route};
     if (c->over) return;
     reply->epoch = c->epoch;
-    reply->grant = c->begun && !c->recovering ? (int32_t)strata_ps_pace_ask(c->pace, w, &reply->unit) : (int32_t)STRATA_PS_WAIT;
-    reply->has_close = synchronous(c) && strata_ps_pace_closed(c->pace, &reply->close);
-    reply->close.scale = c->scale;
+    reply->grant =
+        c->begun && !c->recovering && told ? (int32_t)strata_ps_pace_ask(c->pace, w, &reply->unit) : (int32_t)STRATA_PS_WAIT;
+    reply->has_close = last_close(c, &reply->close);
 }
 
 static strata_status next(chief *c, const strata_rpc_call *call, int w, strata_rpc_reply *reply, strata_error *err) {
@@ -303,7 +318,7 @@ static strata_status next(chief *c, const strata_rpc_call *call, int w, strata_r
     int waited = 0;
     for (;;) {
         if (c->status) break;
-        give(c, w, &answer);
+        give(c, w, !ask.waits, &answer);
         if (answer.grant == STRATA_PS_GRANTED || answer.grant == STRATA_PS_TRAINING_OVER) break;
         if (!ask.waits || waited || strata_rpc_call_ended(call)) break;
         waited = pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
@@ -463,9 +478,17 @@ typedef struct loop {
 
 static strata_status tell(loop *l, strata_error *err) {
     const strata_fit_options *opts = l->c->fit->opts;
+    strata_model *model = l->c->fit->model;
     if (!opts->on_progress) return STRATA_OK;
     if (!l->progress.epoch_end) l->progress.epoch_seconds = strata_ps_seconds() - l->epoch_began;
-    return opts->on_progress(&l->progress, opts->user, err);
+    /* Workers may be at the next synchronous step already; at their own pace a rate is that of the batches given from now on. */
+    model->rate.locked = synchronous(l->c) && !l->progress.epoch_end && !opts->wait_each_step;
+    const strata_status status = opts->on_progress(&l->progress, opts->user, err);
+    model->rate.locked = false;
+    pthread_mutex_lock(&l->c->lock);
+    l->c->rate = model->rate.own;
+    pthread_mutex_unlock(&l->c->lock);
+    return status;
 }
 
 /* Calls the callback for each step that was finished since the last call. The lock is not held while it runs. */
@@ -477,6 +500,7 @@ static strata_status tell_finished(loop *l, strata_error *err) {
     const int n = c->n_finished;
     finished_step *steps = n ? c->finished : NULL;
     if (n) c->finished = NULL, c->n_finished = c->room = 0;
+    c->telling = n > 0;
     if (c->fit->opts->metrics_seconds > 0) {
         memcpy(c->fit->model->metrics.sums, c->sums, (size_t)c->n_sums * sizeof *c->sums);
         l->progress.metrics = strata_model_metrics(c->fit->model, c->examples ? c->examples : 1);
@@ -495,6 +519,10 @@ static strata_status tell_finished(loop *l, strata_error *err) {
         status = tell(l, err);
     }
     free(steps);
+    pthread_mutex_lock(&c->lock);
+    c->telling = false;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
     return status;
 }
 
@@ -635,8 +663,7 @@ static strata_status fetch(chief *c, strata_error *err) {
     const double until = strata_ps_seconds() + c->task->connect_seconds;
     strata_ps_close close;
     pthread_mutex_lock(&c->lock);
-    const bool closed = synchronous(c) && strata_ps_pace_closed(c->pace, &close);
-    close.scale = c->scale;
+    const bool closed = last_close(c, &close);
     pthread_mutex_unlock(&c->lock);
     for (;;) {
         const strata_status status = strata_ps_fetch_values(c->fit, c->servers, closed ? &close : NULL, err);
@@ -709,7 +736,7 @@ static strata_status end_epoch(loop *l, strata_error *err) {
 static strata_status run_epochs(chief *c, strata_error *err) {
     const strata_fit_options *opts = c->fit->opts;
     loop l = {.c = c, .began = strata_ps_seconds()};
-    l.progress = (strata_progress){.epochs = opts->epochs, .stop = &l.stop, .stop_now = &l.stop_now};
+    l.progress = (strata_progress){.model = c->fit->model, .epochs = opts->epochs, .stop = &l.stop, .stop_now = &l.stop_now};
     int64_t first = opts->first_step;
     for (l.progress.epoch = opts->first_epoch; l.progress.epoch < opts->epochs && !l.stop; l.progress.epoch++, first = 0) {
         l.epoch_began = strata_ps_seconds();
@@ -781,6 +808,7 @@ strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
                .n_workers = fit->task->pace.n_workers,
                .n_sums = fit->model->metrics.n_sums,
                .serial = (int64_t)fit->task->incarnation,
+               .rate = fit->model->rate.own,
                .scale = 1};
     strata_rpc_server *rpc = NULL;
     strata_error own = {0};

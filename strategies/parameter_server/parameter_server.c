@@ -209,10 +209,6 @@ strata_parameter_server_notice strata_strategy_parameter_server_notice(const str
 static strata_status check_fit(strata_ps_fit *fit, strata_error *err) {
     const strata_model *model = fit->model;
     STRATA_TRY(strata_model_check_dataset(model, fit->dataset, true, "fit", &fit->feed, err));
-    if (fit->opts->wait_each_step)
-        return strata_fail(err, STRATA_UNSUPPORTED,
-                           "fit: the steps of parameter_server are those of several workers, so nobody waits for each; leave "
-                           "out wait_each_step");
     const strata_auto_shard policy = strata_auto_shard_resolve(fit->dataset, fit->opts->auto_shard);
     if (policy != STRATA_SHARD_DATA)
         return strata_fail(err, STRATA_INVALID,
@@ -220,10 +216,6 @@ static strata_status check_fit(strata_ps_fit *fit, strata_error *err) {
                            "auto_shard is DATA then");
     if (fit->opts->trace)
         return strata_fail(err, STRATA_UNSUPPORTED, "fit: no trace is written with parameter_server; leave out trace");
-    if (fit->task->pace.pace == STRATA_PACE_SYNCHRONOUS && model->optimizer.clip_global_norm > 0)
-        return strata_fail(err, STRATA_UNSUPPORTED,
-                           "fit: with parameter_server and synchronous steps no task has all gradients, whose norm "
-                           "clip_global_norm takes; use clip_norm or clip_value");
     return STRATA_OK;
 }
 

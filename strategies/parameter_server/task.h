@@ -162,6 +162,9 @@ typedef enum strata_ps_method {
     STRATA_PS_ROUTE,
     /* From an owner to its copy: head strata_ps_pull_ask. An owner also sends each PUSH on as it came. */
     STRATA_PS_CLOSE,
+    /* From one server to the others, with clip_global_norm: head strata_ps_pull_ask. Reply: double, the sum of the squares of
+     * the group's gradients of that step. */
+    STRATA_PS_SQUARE,
 } strata_ps_method;
 
 typedef struct strata_ps_next_ask {
@@ -191,6 +194,8 @@ typedef struct strata_ps_next_reply {
     int64_t epoch;
     /* The optimizer's count of updates before the epoch's first step. */
     int64_t t;
+    /* The learning rate of the unit's update, as in strata_ps_gradients. */
+    double rate;
     /* The synchronous step before; servers are told of it by the next pull. */
     strata_ps_close close;
     strata_ps_route route;
@@ -215,6 +220,7 @@ typedef struct strata_ps_push_ask {
     strata_ps_unit unit;
     int64_t version;
     int64_t group;
+    double rate;
 } strata_ps_push_ask;
 
 #endif

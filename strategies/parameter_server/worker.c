@@ -41,6 +41,7 @@ typedef struct job {
     /* Of the data. */
     int64_t epoch;
     int64_t t;
+    double rate;
     bool has_close;
     strata_ps_close close;
     /* [accumulate] */
@@ -393,7 +394,8 @@ static void fill_inputs(worker *w, const job *j, const batch *b, int64_t row, co
     strata_executable *exe = part->executable;
     float words[STRATA_STEP_WORDS];
     const uint64_t seeds[] = {w->model->seed, (uint64_t)(j->t + j->unit.index + 1), (uint64_t)(row + b->first), 0};
-    strata_optimizer_step(w->model->optimizer_kind, &w->model->optimizer, j->t + j->unit.index + 1, words);
+    w->model->rate.own = j->rate;
+    strata_model_step_words(w->model, j->t + j->unit.index + 1, words);
     w->rate = (double)words[STRATA_STEP_PLAIN_RATE];
     words[STRATA_STEP_SHARE] = (float)(scale_of(w) * (double)b->own / (double)j->whole);
     words[STRATA_STEP_SCALE] = 1;
@@ -498,10 +500,11 @@ static void multiply(worker *w, double factor) {
         for (int64_t i = 0; i < w->sums[k].n * w->sums[k].row; i++) w->sums[k].values[i] *= by;
 }
 
-/* Clipping by the norm of all gradients, which only the worker has together. */
+/* Clipping by the norm of all gradients. Where a push is an update by itself only the worker has them together; of a
+ * synchronous step the servers clip the sum of all shares. */
 static void clip_all(worker *w) {
     double square = 0;
-    if (!(w->model->optimizer.clip_global_norm > 0)) return;
+    if (!(w->model->optimizer.clip_global_norm > 0) || w->task->pace.n_shares) return;
     for (int64_t i = 0; i < w->model->parameters.dense_size; i++) square += (double)w->gradients[i] * (double)w->gradients[i];
     for (int k = 0; k < w->n_sparse; k++)
         for (int64_t i = 0; i < w->sums[k].n * w->sums[k].row; i++)
@@ -558,7 +561,7 @@ static strata_status prepare_push(worker *w, const job *j, int server, push *p, 
         elements += set->n * set->row;
     }
     const size_t dense = strata_ps_wire_bytes(wire, sizes->dense), narrow = wire == STRATA_DTYPE_F32 ? 0 : dense;
-    const strata_ps_push_ask ask = {.unit = j->unit, .version = j->pulls[server].version, .group = server};
+    const strata_ps_push_ask ask = {.unit = j->unit, .version = j->pulls[server].version, .group = server, .rate = j->rate};
     *out_head_bytes = sizeof ask + (size_t)sizes->n_tables * sizeof(int64_t);
     p->head = calloc(1, *out_head_bytes);
     p->pieces = calloc((size_t)n_shards + 4, sizeof *p->pieces);
@@ -666,6 +669,7 @@ static strata_status ask_chief(worker *w, bool waits, job *j, int32_t *out_grant
     j->unit = reply.unit;
     j->epoch = reply.epoch;
     j->t = reply.t;
+    j->rate = reply.rate;
     j->has_close = reply.has_close;
     j->close = reply.close;
     STRATA_TRY(read_unit(w, j, err));
@@ -957,6 +961,7 @@ strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const
     for (int i = 0; i < w->model->n_outputs; i++)
         memcpy(b->y[i], y[i].data, (size_t)n * strata_label_bytes(&w->model->outputs[i]));
     j->unit = (strata_ps_unit){.index = number};
+    j->rate = w->model->rate.own;
     j->n_batches = 1;
     j->examples = j->whole = n;
     STRATA_TRY(compute_once(w, j, err));

@@ -208,7 +208,8 @@ static int64_t push(servers *s, int i, strata_ps_unit unit, int number, int64_t 
             tables[k].n++;
         }
     }
-    const strata_ps_gradients g = {.unit = unit, .version = version, .dense = dense, .tables = tables};
+    const strata_ps_gradients g = {
+        .unit = unit, .version = version, .rate = STRATA_SCHEDULED_RATE, .dense = dense, .tables = tables};
     OK(strata_ps_store_push(s->stores[i], &g, &staleness, &err));
     free(dense);
     return staleness;
@@ -269,7 +270,7 @@ Test(ps_store, a_unit_is_applied_once) {
 }
 
 static strata_ps_close close_of(int64_t index, uint8_t counted, double scale) {
-    strata_ps_close close = {.epoch = 0, .index = index, .scale = scale};
+    strata_ps_close close = {.epoch = 0, .index = index, .scale = scale, .rate = STRATA_SCHEDULED_RATE, .square = -1};
     close.counted[0] = counted;
     return close;
 }

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * strata_model_fit under parameter_server, with the models, options and callbacks that programs have: synchronous training has
+ * the numbers of one device on the same batches. Every task is a process of its own, as is the training on one device. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "strata/strata.h"
+#include "tests/support/ports.h"
+
+enum { MOST_WORKERS = 3, MOST_SERVERS = 3, MOST_TASKS = 1 + MOST_WORKERS + MOST_SERVERS, MOST_VALUES = 4096, EXAMPLES = 96 };
+static const char secret[] = "between all tasks";
+static const char *const host[] = {"host"};
+
+/* What the chief, or the one device, found. */
+typedef struct result {
+    int status;
+    char message[400];
+    int64_t n_steps, callbacks, epoch_ends;
+    int n_values, n_losses, n_epochs;
+    float values[MOST_VALUES], losses[100];
+    double rates[100];
+    strata_metrics train[8], validation[8];
+    double more[8];
+} result;
+
+typedef struct job {
+    /* NULL: a model of two dense layers, for make_data's first input and target. */
+    strata_status (*make_model)(strata_model **out_model, strata_error *err);
+    strata_compile_options compile;
+    strata_fit_options fit;
+    /* How many elements there are besides for validation; 0: none. */
+    int validation;
+    /* A file or folder that is loaded before the fit, where it is there, and saved after it. */
+    const char *load, *save;
+    strata_parameter_server_options servers;
+    int n_workers, n_servers;
+} job;
+
+static result *results; /* [0] of parameter_server, [1] of one device */
+static char cluster_text[512];
+
+/* ---- the program of all tasks ---- */
+
+static float number(int64_t i, int64_t salt) {
+    return (float)(((uint64_t)i * 2654435761u + (uint64_t)salt * 40503u) % 1000) / 500 - 1;
+}
+
+/* Inputs "x" (n, 6), "z" (n, 3) and tokens "words" (n, 4) below 11; targets "y" (n, 1) and "kind" (n) below 3. */
+static strata_status make_data(int64_t n, int64_t first, bool all, strata_dataset **out_dataset, strata_error *err) {
+    strata_array x, z, words, y, kind;
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, 6), &x, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, 3), &z, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(n, 4), &words, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, 1), &y, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(n), &kind, err));
+    for (int64_t i = 0; i < n; i++) {
+        for (int k = 0; k < 6; k++) ((float *)x.data)[i * 6 + k] = number(first + i, k);
+        for (int k = 0; k < 3; k++) ((float *)z.data)[i * 3 + k] = number(first + i, 10 + k);
+        for (int k = 0; k < 4; k++) ((int32_t *)words.data)[i * 4 + k] = (int32_t)((first + i) * (k + 3) % 11);
+        ((float *)y.data)[i] = number(first + i, 0) * 2 - number(first + i, 3);
+        ((int32_t *)kind.data)[i] = number(first + i, 10) > 0.3f ? 2 : number(first + i, 11) > 0;
+    }
+    const strata_data_column inputs[] = {
+        {.name = "x", .array = &x}, {.name = "z", .array = &z}, {.name = "words", .array = &words}};
+    const strata_data_column targets[] = {{.name = "y", .array = &y}, {.name = "kind", .array = &kind}};
+    return all ? strata_dataset_from_columns(inputs, 3, targets, 2, out_dataset, err)
+               : strata_dataset_take_arrays(&x, &y, 1, out_dataset, err); /* the process's end frees the rest */
+}
+
+static strata_status make_small(strata_model **out_model, strata_error *err) {
+    STRATA_TRY(strata_model_create(STRATA_SHAPE(6), out_model, err));
+    strata_model_add_dense(*out_model, (strata_dense_options){.units = 8, .activation = "tanh"});
+    strata_model_add_dense(*out_model, (strata_dense_options){.units = 1});
+    return STRATA_OK;
+}
+
+/* What a callback of the test does, on the chief. */
+static strata_status (*callback)(const strata_progress *progress, strata_error *err);
+
+static strata_status on_progress(const strata_progress *progress, void *user, strata_error *err) {
+    result *r = user;
+    if (progress->epoch_end) {
+        if (progress->validation.n) r->more[r->epoch_ends] = progress->validation.more[0].value;
+        r->train[r->epoch_ends] = progress->metrics;
+        r->validation[r->epoch_ends++] = progress->validation;
+    } else if (r->callbacks < 100) {
+        r->rates[r->callbacks++] = progress->learning_rate;
+    }
+    return callback ? callback(progress, err) : STRATA_OK;
+}
+
+static strata_status keep_values(strata_model *model, result *r, strata_error *err) {
+    for (int i = 0; i < strata_model_n_parameters(model); i++) {
+        strata_array values;
+        STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, strata_model_parameter(model, i).shape, &values, err));
+        STRATA_TRY(strata_model_get_parameter(model, i, &values, err));
+        const int64_t n = strata_shape_elements(values.shape);
+        if (r->n_values + n > MOST_VALUES) return strata_fail(err, STRATA_INTERNAL, "the test's model is too large");
+        memcpy(r->values + r->n_values, values.data, (size_t)n * sizeof(float));
+        r->n_values += (int)n;
+        strata_array_finish(&values);
+    }
+    return STRATA_OK;
+}
+
+/* name: the task; NULL: one device. */
+static strata_status train(const job *j, const char *name, result *r, strata_error *err) {
+    static const strata_communicator_options security = {
+        .secret = secret, .secret_bytes = sizeof secret, .connect_seconds = 20};
+    strata_parameter_server_options servers = j->servers;
+    servers.cluster = cluster_text;
+    servers.task = name;
+    servers.communication = &security;
+    const strata_strategy_options opts = {.devices = host, .n_devices = 1, .parameter_server = name ? &servers : NULL};
+    strata_strategy *strategy = NULL;
+    strata_model *model = NULL;
+    strata_dataset *data = NULL, *validation = NULL;
+    strata_history history = {0};
+    strata_compile_options compile = j->compile;
+    strata_fit_options fit = j->fit;
+    STRATA_TRY(strata_strategy_create(name ? "parameter_server" : "one_device", &opts, &strategy, err));
+    STRATA_TRY((j->make_model ? j->make_model : make_small)(&model, err));
+    compile.strategy = strategy;
+    if (!j->make_model) compile.loss = "mse";
+    if (!compile.seed) compile.seed = 3;
+    STRATA_TRY(strata_model_compile(model, NULL, &compile, err));
+    const bool all = strata_model_n_inputs(model) > 1;
+    STRATA_TRY(make_data(EXAMPLES, 0, all, &data, err));
+    if (j->validation) STRATA_TRY(make_data(j->validation, 5000, all, &validation, err));
+    fit.validation = validation;
+    fit.on_progress = on_progress;
+    fit.user = r;
+    const bool leads = !name || !strcmp(name, "chief");
+    int epochs = 0;
+    if (j->load && leads) STRATA_TRY(strata_model_load_checkpoint(model, j->load, &epochs, err));
+    STRATA_TRY(strata_model_fit(model, data, &fit, &history, err));
+    if (j->save && leads) STRATA_TRY(strata_model_save_checkpoint(model, fit.epochs, j->save, err));
+    r->n_steps = history.n_steps;
+    r->n_losses = history.n_losses;
+    r->n_epochs = history.n_epochs;
+    memcpy(r->losses, history.losses, sizeof r->losses);
+    return keep_values(model, r, err);
+}
+
+static void be(const job *j, const char *name, result *r) {
+    strata_error err = {0};
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    r->status = train(j, name, r, &err);
+    snprintf(r->message, sizeof r->message, "%.399s", err.message);
+    _exit(0);
+}
+
+/* ---- jobs ---- */
+
+static void write_cluster(int n_workers, int n_servers) {
+    unsigned next = 0;
+    size_t used = 0;
+    const char *const begins[] = {"chief=", ";worker=", ";ps="};
+    const int n[] = {1, n_workers, n_servers};
+    for (int type = 0; type < 3; type++)
+        for (int i = 0; i < n[type]; i++) {
+            const uint16_t port = test_port(&next);
+            if (!port) cr_skip_test("no sockets here");
+            used += (size_t)snprintf(cluster_text + used, sizeof cluster_text - used, "%s127.0.0.1:%u", i ? "," : begins[type],
+                                     port);
+        }
+}
+
+/* Runs all tasks, and returns what the chief found. Each of the others must have ended as the chief did. */
+static const result *run(const job *j) {
+    static const char *const types[] = {"chief", "worker", "ps"};
+    const int n[] = {1, j->n_workers ? j->n_workers : 2, j->n_servers ? j->n_servers : 2};
+    char names[MOST_TASKS][24];
+    int n_tasks = 0;
+    write_cluster(n[1], n[2]);
+    memset(results, 0, MOST_TASKS * sizeof *results);
+    for (int type = 0; type < 3; type++)
+        for (int i = 0; i < n[type]; i++) snprintf(names[n_tasks++], sizeof *names, type ? "%s:%d" : "%s", types[type], i);
+    for (int t = 0; t < n_tasks; t++)
+        if (!fork()) be(j, names[t], &results[t]);
+    while (wait(NULL) > 0) continue;
+    for (int t = 1; t < n_tasks; t++)
+        cr_assert_eq(results[t].status, results[0].status, "%s: \"%s\", and the chief: \"%s\"", names[t], results[t].message,
+                     results[0].message);
+    return &results[0];
+}
+
+static const result *run_alone(const job *j) {
+    result *r = &results[MOST_TASKS];
+    memset(r, 0, sizeof *r);
+    if (!fork()) be(j, NULL, r);
+    while (wait(NULL) > 0) continue;
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    return r;
+}
+
+static void set_up(void) {
+    results = mmap(NULL, (MOST_TASKS + 1) * sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert(results != MAP_FAILED);
+}
+
+TestSuite(ps_fit, .init = set_up, .timeout = 60);
+
+static void assert_near(double a, double b, const char *what, int i) {
+    cr_assert_leq(fabs(a - b), 1e-5 * (1 + fabs(b)), "%s %d: %.8g, on one device %.8g", what, i, a, b);
+}
+
+/* Losses of the first steps and all parameters are those of one device. */
+static const result *assert_as_alone(const job *j) {
+    const result *alone = run_alone(j), *r = run(j);
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    cr_assert(r->n_steps == alone->n_steps && r->n_losses == alone->n_losses && r->n_values == alone->n_values,
+              "%lld steps, and %lld", (long long)r->n_steps, (long long)alone->n_steps);
+    for (int i = 0; i < r->n_losses; i++) assert_near(r->losses[i], alone->losses[i], "loss", i);
+    for (int i = 0; i < r->n_values; i++) assert_near(r->values[i], alone->values[i], "value", i);
+    return r;
+}
+
+static double first_loss_of(const result *r) {
+    double sum = 0;
+    for (int i = 0; i < 3; i++) sum += r->losses[i] / 3;
+    return sum;
+}
+
+static double last_loss_of(const result *r) {
+    double sum = 0;
+    for (int i = 0; i < 3; i++) sum += r->losses[r->n_losses - 1 - i] / 3;
+    return sum;
+}
+
+static const strata_parameter_server_options together = {.pace = STRATA_PACE_SYNCHRONOUS};
+
+/* ---- models ---- */
+
+/* Three inputs, of which two go through one layer, and two outputs with losses of their own. */
+static strata_status make_functional(strata_model **out_model, strata_error *err) {
+    STRATA_TRY(strata_model_create_functional(out_model, err));
+    strata_model *m = *out_model;
+    const strata_value *x = strata_model_input(m, "x", STRATA_SHAPE(6), STRATA_DTYPE_F32);
+    const strata_value *z = strata_model_input(m, "z", STRATA_SHAPE(3), STRATA_DTYPE_F32);
+    const strata_value *words = strata_model_input(m, "words", STRATA_SHAPE(4), STRATA_DTYPE_I32);
+    strata_model_add_embedding(m, (strata_embedding_options){.vocabulary = 11, .units = 4, .sparse = true});
+    const strata_value *embedded = strata_layer_call(m, NULL, &words, 1);
+    strata_model_add_flatten(m, (strata_flatten_options){0});
+    const strata_value *flat = strata_layer_call(m, NULL, &embedded, 1);
+    strata_model_add_dense(m, (strata_dense_options){.units = 6, .activation = "tanh"});
+    const strata_value *wide = strata_layer_call(m, NULL, &z, 1);
+    strata_model_add_dense(m, (strata_dense_options){.units = 5, .activation = "relu", .name = "shared"});
+    const strata_value *sides[] = {strata_layer_call(m, "shared", &x, 1), strata_layer_call(m, "shared", &wide, 1), flat};
+    strata_model_add_concat(m, (strata_concat_options){0});
+    const strata_value *both = strata_layer_call(m, NULL, sides, 3);
+    strata_model_add_dense(m, (strata_dense_options){.units = 1, .name = "y"});
+    strata_model_output(m, strata_layer_call(m, NULL, &both, 1), (strata_output_options){.loss = "mse", .metrics = "mae"});
+    strata_model_add_dense(m, (strata_dense_options){.units = 3, .name = "kind"});
+    strata_model_output(m, strata_layer_call(m, NULL, &both, 1),
+                        (strata_output_options){.loss = "sparse_categorical_crossentropy", .weight = 0.5});
+    return STRATA_OK;
+}
+
+Test(ps_fit, several_inputs_and_outputs_train_as_on_one_device) {
+    job j = {.make_model = make_functional,
+             .compile.optimizer = {.name = "adam", .learning_rate = 0.01},
+             .fit = {.epochs = 3, .batch = 16},
+             .validation = 20,
+             .servers = together};
+    j.servers.partitioner = "fixed:2";
+    const result *r = assert_as_alone(&j);
+    cr_assert_eq(r->train[2].examples, EXAMPLES);
+    cr_assert(last_loss_of(r) < first_loss_of(r));
+    assert_near(r->validation[2].loss, results[MOST_TASKS].validation[2].loss, "validation loss", 2);
+    cr_assert(r->train[2].n >= 4, "%d: loss and accuracy of two outputs, and mae", r->train[2].n);
+}
+
+Test(ps_fit, several_inputs_and_outputs_train_at_their_own_pace) {
+    job j = {.make_model = make_functional,
+             .compile.optimizer = {.name = "adam", .learning_rate = 0.02},
+             .fit = {.epochs = 8, .batch = 8}};
+    const result *r = run(&j);
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    cr_assert_eq(r->n_steps, 8 * EXAMPLES / 8);
+    cr_assert(last_loss_of(r) < 0.7 * first_loss_of(r), "%g after %g", last_loss_of(r), first_loss_of(r));
+}
+
+/* ---- clipping ---- */
+
+Test(ps_fit, gradients_of_synchronous_steps_are_clipped_as_on_one_device) {
+    static const strata_optimizer optimizers[] = {{.name = "sgd", .learning_rate = 0.3, .clip_global_norm = 0.05},
+                                                  {.name = "sgd", .learning_rate = 0.3, .clip_norm = 0.03},
+                                                  {.name = "sgd", .learning_rate = 0.3, .clip_value = 0.01}};
+    job plain = {.compile.optimizer = {.name = "sgd", .learning_rate = 0.3}, .fit = {.epochs = 1, .batch = 16}};
+    const float unclipped = run_alone(&plain)->values[0];
+    for (size_t o = 0; o < sizeof optimizers / sizeof *optimizers; o++) {
+        job j = {.compile.optimizer = optimizers[o], .fit = {.epochs = 2, .batch = 16}, .servers = together};
+        if (!optimizers[o].clip_norm) j.servers.partitioner = "fixed:2";
+        assert_as_alone(&j);
+        j.fit.epochs = 1;
+        cr_assert(fabsf(run_alone(&j)->values[0] - unclipped) > 1e-4f, "nothing was clipped");
+    }
+}
+
+Test(ps_fit, the_norm_of_all_gradients_includes_rows_and_goes_to_copies) {
+    job j = {.make_model = make_functional,
+             .compile.optimizer = {.name = "sgd", .learning_rate = 0.3, .clip_global_norm = 0.1},
+             .fit = {.epochs = 2, .batch = 16},
+             .servers = {.pace = STRATA_PACE_SYNCHRONOUS, .replicas = 1, .partitioner = "fixed:3"},
+             .n_workers = 3,
+             .n_servers = 3};
+    assert_as_alone(&j);
+}
+
+/* A worker alone that does not pull ahead makes the updates of one device. */
+Test(ps_fit, at_its_own_pace_each_workers_gradients_are_clipped) {
+    job j = {.compile.optimizer = {.name = "sgd", .learning_rate = 0.3, .clip_global_norm = 0.05},
+             .fit = {.epochs = 2, .batch = 16, .wait_each_step = true},
+             .n_workers = 1};
+    assert_as_alone(&j);
+}
+
+/* ---- learning rates ---- */
+
+static strata_status halve_at_epochs(const strata_progress *p, strata_error *err) {
+    if (!p->epoch_end) return STRATA_OK;
+    return strata_model_set_learning_rate(p->model, strata_model_learning_rate(p->model) / 2, err);
+}
+
+static strata_status change_at_steps(const strata_progress *p, strata_error *err) {
+    return p->epoch_end ? STRATA_OK : strata_model_set_learning_rate(p->model, 0.02 / (double)(1 + p->total_step % 4), err);
+}
+
+/* As Keras' ReduceLROnPlateau with patience 0: a tenth where the loss has not fallen by 0.5. */
+static strata_status reduce_on_plateau(const strata_progress *p, strata_error *err) {
+    static double best = INFINITY;
+    if (!p->epoch_end) return STRATA_OK;
+    const bool better = p->validation.loss < best - 0.5;
+    if (better) best = p->validation.loss;
+    return better ? STRATA_OK : strata_model_set_learning_rate(p->model, 0.1 * strata_model_learning_rate(p->model), err);
+}
+
+Test(ps_fit, rates_that_callbacks_set_reach_the_servers) {
+    static strata_status (*const callbacks[])(const strata_progress *, strata_error *) = {halve_at_epochs, reduce_on_plateau,
+                                                                                          change_at_steps};
+    for (int i = 0; i < 3; i++) {
+        job j = {.compile.optimizer = {.name = "adam", .learning_rate = 0.02},
+                 .fit = {.epochs = 4, .batch = 16, .wait_each_step = i == 2},
+                 .validation = 20,
+                 .servers = together};
+        callback = callbacks[i];
+        const result *r = assert_as_alone(&j);
+        for (int k = 0; k < r->callbacks; k++)
+            assert_near(r->rates[k], results[MOST_TASKS].rates[k], "the reported rate of step", k);
+        cr_assert(r->rates[r->callbacks - 1] < 0.019, "it was never changed");
+    }
+    callback = NULL;
+}
+
+Test(ps_fit, schedules_count_the_servers_updates) {
+    job j = {.compile.optimizer = {.name = "sgd", .learning_rate = 0.2, .schedule = {.name = "cosine", .steps = 10}},
+             .fit = {.epochs = 2, .batch = 16},
+             .servers = together};
+    assert_as_alone(&j);
+}
+
+static strata_status set_within_an_epoch(const strata_progress *p, strata_error *err) {
+    return p->epoch_end ? STRATA_OK : strata_model_set_learning_rate(p->model, 0, err);
+}
+
+Test(ps_fit, a_rate_set_within_an_epoch_is_that_of_later_batches) {
+    job j = {.compile.optimizer = {.name = "sgd", .learning_rate = 0.2}, .fit = {.epochs = 3, .batch = 8}, .servers = together};
+    callback = set_within_an_epoch;
+    const result *r = run(&j);
+    cr_assert_eq(r->status, STRATA_INVALID, "workers are at the next step already");
+    cr_assert(strstr(r->message, "wait_each_step"), "%s", r->message);
+    j.servers.pace = STRATA_PACE_ASYNCHRONOUS;
+    r = run(&j);
+    callback = NULL;
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    cr_assert_eq(r->rates[r->callbacks - 1], 0);
+    /* Nothing is learned any more: the last epochs' losses are the same numbers. */
+    const double second = r->train[1].loss, third = r->train[2].loss;
+    assert_near(third, second, "the loss of an epoch without learning", 2);
+}
+
+/* ---- what programs register ---- */
+
+static strata_tensor *build_wave(const void *options, strata_layer_context *context, strata_tensor *const *x, int n) {
+    strata_graph *graph = strata_tensor_graph(x[n - 1]);
+    strata_tensor *gain =
+        strata_layer_parameter(context, graph, "gain", STRATA_SHAPE(strata_tensor_shape(x[0]).dims[1]), "ones", 0, 0);
+    (void)options;
+    return strata_mul(strata_sin(x[0]), gain);
+}
+
+/* Labels may be (B), outputs are (B, 1). */
+static strata_tensor *error_of(strata_tensor *outputs, strata_tensor *labels) {
+    return strata_sub(outputs, strata_reshape(labels, strata_tensor_shape(outputs)));
+}
+
+static strata_tensor *build_quartic(const strata_loss_options *opts, strata_tensor *outputs, strata_tensor *labels) {
+    const int axis = 1;
+    (void)opts;
+    return strata_reduce_sum(strata_square(strata_square(error_of(outputs, labels))), &axis, 1, false);
+}
+
+static strata_tensor *build_bias(strata_tensor *outputs, strata_tensor *labels) {
+    return strata_reshape(strata_reduce_sum(error_of(outputs, labels), NULL, 0, false), STRATA_SHAPE(1));
+}
+
+static strata_tensor *apply_cube(strata_tensor *x) {
+    return strata_mul(x, strata_square(x));
+}
+
+static strata_status make_own(strata_model **out_model, strata_error *err) {
+    static const char json[] =
+        "{\"input\": [6], \"layers\": [{\"layer\": \"dense\", \"units\": 8, \"activation\": \"cube\"}, "
+        "{\"layer\": \"wave\"}, {\"layer\": \"dense\", \"units\": 1}], \"loss\": \"quartic\", "
+        "\"metrics\": [\"bias\"]}";
+    strata_registry *registry = NULL;
+    STRATA_TRY(strata_registry_create(&registry, err));
+    STRATA_TRY(strata_layer_register(registry, &(strata_layer_definition){.name = "wave", .build = build_wave}, err));
+    STRATA_TRY(strata_loss_register(registry, &(strata_loss_definition){.name = "quartic", .build = build_quartic}, err));
+    STRATA_TRY(strata_metric_register(registry, &(strata_metric_definition){"bias", 1, build_bias, NULL}, err));
+    STRATA_TRY(strata_activation_register(registry, "cube", apply_cube, err));
+    const strata_status status = strata_model_from_json_with(registry, json, sizeof json - 1, "own", out_model, err);
+    strata_registry_destroy(registry);
+    return status;
+}
+
+Test(ps_fit, layers_losses_metrics_and_activations_of_ones_own_train) {
+    job j = {.make_model = make_own,
+             .compile.optimizer = {.name = "adam", .learning_rate = 0.01},
+             .fit = {.epochs = 2, .batch = 16},
+             .validation = 33,
+             .servers = together};
+    const result *r = assert_as_alone(&j);
+    assert_near(r->more[1], results[MOST_TASKS].more[1], "the own metric of the validation data", 1);
+    cr_assert_neq(r->more[1], 0);
+}
