@@ -21,11 +21,8 @@ typedef struct finished_step {
 typedef struct chief {
     strata_ps_fit *fit;
     strata_ps_task *task;
-    strata_rpc_client **servers;
-    uint64_t *incarnations; /* [n_servers] */
-    /* [n_servers] With replicas: the server was lost; the copy of its shards lacks a change. Until an epoch begins with all. */
-    bool *lost, *cut;
-    int n_servers, n_workers;
+    strata_ps_watch watch;
+    int n_workers;
     int64_t n_sums;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -89,6 +86,18 @@ __attribute__((format(printf, 2, 3))) static void notice(chief *c, const char *f
     vsnprintf(own->text, sizeof own->text, format, arguments);
     pthread_mutex_unlock(&c->task->lock);
     va_end(arguments);
+}
+
+static void note(void *user, const char *text) {
+    notice(user, "%s", text);
+}
+
+static void take_route(void *user, const strata_ps_route *route) {
+    chief *c = user;
+    pthread_mutex_lock(&c->lock);
+    c->fit->route = *route; /* workers learn it with their next batch */
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
 }
 
 static int ascending(const void *a, const void *b) {
@@ -392,74 +401,10 @@ static strata_status wait_for_workers(chief *c, strata_error *err) {
     return status;
 }
 
-/* Which start of each server has its values. */
-static void note_servers(chief *c) {
-    for (int s = 0; s < c->n_servers; s++) c->incarnations[s] = strata_rpc_client_server_incarnation(c->servers[s]);
-}
-
-/* ---- who has which shards ---- */
-
-/* Out of which servers were lost. A group keeps the holder that it went on with, since only that one has all changes. PEER_LOST
- * when a group has none. */
-static strata_status choose_holders(const chief *c, strata_ps_route *out_route, strata_error *err) {
-    *out_route = (strata_ps_route){{0}};
-    for (int g = 0; g < c->n_servers && c->task->replicas; g++) {
-        const bool owner = !c->lost[g], copy = !c->lost[strata_ps_copy_server(g, c->n_servers)] && !c->cut[g];
-        if (!owner && !copy)
-            return strata_fail(err, STRATA_PEER_LOST, "ps:%d was lost, and no other server has all that its shards had", g);
-        out_route->holders[g] = (uint8_t)(owner && copy ? STRATA_PS_BOTH : owner ? STRATA_PS_OWNER : STRATA_PS_COPY);
-    }
-    return STRATA_OK;
-}
-
-/* Tells all servers that are there, then workers with their next batch, who has which shards. A server that is lost meanwhile
- * is noted. */
-static strata_status tell_route(chief *c, strata_error *err) {
-    const double patience = 10;
-    strata_ps_route route;
-    int s = 0;
-    if (!c->task->replicas) return STRATA_OK;
-    STRATA_TRY(choose_holders(c, &route, err));
-    while (s < c->n_servers) {
-        const strata_rpc_ask ask = {
-            .method = STRATA_PS_ROUTE, .head = &route, .head_bytes = sizeof route, .what = "who has which shards"};
-        const strata_status status = c->lost[s] ? STRATA_OK : strata_rpc_client_call(c->servers[s], &ask, NULL, patience, err);
-        if (status && status != STRATA_PEER_LOST && status != STRATA_TIMEOUT) return status;
-        if (!status) {
-            s++;
-            continue;
-        }
-        c->lost[s] = true;
-        STRATA_TRY(choose_holders(c, &route, err));
-        s = 0;
-    }
-    pthread_mutex_lock(&c->lock);
-    c->fit->route = route;
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
-    return STRATA_OK;
-}
-
-/* All servers that are there get the model's values. */
-static strata_status spread(chief *c, int64_t serial, strata_error *err) {
-    STRATA_TRY(tell_route(c, err));
-    STRATA_TRY(strata_ps_send_values(c->fit, c->servers, serial, err));
-    note_servers(c);
-    return STRATA_OK;
-}
-
 static strata_status begin(chief *c, strata_error *err) {
-    strata_status differs = STRATA_OK;
-    strata_error difference = {0};
-    for (int s = 0; s < c->n_servers; s++) {
-        STRATA_TRY(strata_ps_connect(c->task, STRATA_TASK_PS, s, &c->servers[s], err));
-        const strata_status status =
-            strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, NULL, differs ? NULL : &difference);
-        if (!differs) differs = status;
-    }
-    if (differs) return strata_fail(err, differs, "%s", difference.message);
+    STRATA_TRY(strata_ps_watch_meet(&c->watch, err));
     STRATA_TRY(wait_for_workers(c, err));
-    STRATA_TRY(spread(c, c->serial, err));
+    STRATA_TRY(strata_ps_watch_spread(&c->watch, c->serial, err));
     pthread_mutex_lock(&c->lock);
     c->begun = true;
     pthread_cond_broadcast(&c->changed);
@@ -526,30 +471,6 @@ static strata_status tell_finished(loop *l, strata_error *err) {
     return status;
 }
 
-/* Asks each server for a sign of life. PEER_LOST when shards are gone with a server that is lost, or started again; where a
- * copy has them, training goes on from it. */
-static strata_status look_after_servers(chief *c, strata_error *err) {
-    bool changed = false;
-    for (int s = 0; s < c->n_servers; s++) {
-        strata_ps_hello_reply reply = {0};
-        if (c->lost[s]) continue;
-        strata_status status = strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, &reply, err);
-        if (!status && strata_rpc_client_server_incarnation(c->servers[s]) != c->incarnations[s])
-            status = strata_fail(err, STRATA_PEER_LOST, "ps:%d started again", s);
-        if (status && (status != STRATA_PEER_LOST || !c->task->replicas)) return status;
-        if (!status && (!reply.copy_failed || c->fit->route.holders[s] != STRATA_PS_BOTH)) continue;
-        changed = true;
-        if (status) {
-            c->lost[s] = true;
-            notice(c, "ps:%d was lost (%.200s); its shards go on from their copy on ps:%d", s, err->message,
-                   strata_ps_copy_server(s, c->n_servers));
-        } else {
-            c->cut[s] = true;
-        }
-    }
-    return changed ? tell_route(c, err) : STRATA_OK;
-}
-
 /* Waits until the epoch is over. */
 static strata_status wait_for_epoch(loop *l, strata_error *err) {
     const double patience = 0.5;
@@ -562,7 +483,7 @@ static strata_status wait_for_epoch(loop *l, strata_error *err) {
         c->doubted = false;
         pthread_mutex_unlock(&c->lock);
         if (doubted || strata_ps_seconds() - looked > patience) {
-            STRATA_TRY(look_after_servers(c, err));
+            STRATA_TRY(strata_ps_watch_look(&c->watch, err));
             looked = strata_ps_seconds();
         }
         pthread_mutex_lock(&c->lock);
@@ -620,18 +541,17 @@ static strata_status recover(loop *l, int64_t first, strata_status lost, strata_
     notice(c, "a server was lost (%.200s); it is waited for", found.message);
     pthread_mutex_unlock(&c->lock);
     STRATA_TRY(tell(l, err));
-    for (int s = 0; s < c->n_servers; s++) {
+    for (int s = 0; s < c->watch.n; s++) {
         strata_status status = STRATA_PEER_LOST;
         while (status == STRATA_PEER_LOST && strata_ps_seconds() < until)
-            status = strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, NULL, &found);
+            status = strata_ps_say_hello(c->fit, c->watch.clients[s], c->task->connect_seconds, NULL, &found);
         if (status == STRATA_PEER_LOST)
             return strata_fail(err, lost, "fit: ps:%d was lost and did not start again in %.0f s (%s)", s,
                                c->task->connect_seconds, found.message);
         if (status) return strata_fail(err, status, "%s", found.message);
     }
-    memset(c->lost, 0, (size_t)c->n_servers * sizeof *c->lost);
-    memset(c->cut, 0, (size_t)c->n_servers * sizeof *c->cut);
-    STRATA_TRY(spread(c, c->serial + 1, err));
+    strata_ps_watch_forget(&c->watch);
+    STRATA_TRY(strata_ps_watch_spread(&c->watch, c->serial + 1, err));
     h->n_steps -= repeated;
     if (h->n_losses > h->n_steps) h->n_losses = (int)h->n_steps;
     pthread_mutex_lock(&c->lock);
@@ -639,22 +559,6 @@ static strata_status recover(loop *l, int64_t first, strata_status lost, strata_
            (long long)first + 1, l->progress.epoch + 1, (long long)repeated);
     pthread_mutex_unlock(&c->lock);
     return STRATA_OK;
-}
-
-/* With replicas: before an epoch the servers that were lost and are there again get the model's values, and copies are whole
- * again. */
-static strata_status take_back(chief *c, strata_error *err) {
-    bool any = false;
-    for (int s = 0; s < c->n_servers; s++) {
-        any |= c->cut[s];
-        c->cut[s] = false;
-        if (!c->lost[s] || !strata_rpc_client_connected(c->servers[s])) continue;
-        if (strata_ps_say_hello(c->fit, c->servers[s], 1, NULL, NULL)) continue;
-        c->lost[s] = false;
-        any = true;
-        notice(c, "ps:%d is there again, and gets its shards", s);
-    }
-    return any ? spread(c, c->serial + 1, err) : STRATA_OK;
 }
 
 /* Brings the parameters to the model. */
@@ -666,9 +570,9 @@ static strata_status fetch(chief *c, strata_error *err) {
     const bool closed = last_close(c, &close);
     pthread_mutex_unlock(&c->lock);
     for (;;) {
-        const strata_status status = strata_ps_fetch_values(c->fit, c->servers, closed ? &close : NULL, err);
+        const strata_status status = strata_ps_fetch_values(c->fit, c->watch.clients, closed ? &close : NULL, err);
         if (status != STRATA_PEER_LOST || !c->task->replicas || strata_ps_seconds() > until) return status;
-        STRATA_TRY(look_after_servers(c, err));
+        STRATA_TRY(strata_ps_watch_look(&c->watch, err));
         nanosleep(&pause, NULL);
     }
 }
@@ -678,7 +582,7 @@ static strata_status run_steps(loop *l, int64_t first, int64_t examples, const d
     chief *c = l->c;
     for (;;) {
         l->progress.step = first;
-        strata_status status = take_back(c, err);
+        strata_status status = strata_ps_watch_take_back(&c->watch, c->serial + 1, err);
         if (!status) {
             open_epoch(l, first, examples, sums);
             status = wait_for_epoch(l, err);
@@ -771,27 +675,19 @@ static void dismiss_workers(chief *c, strata_status status, const char *message)
 }
 
 static strata_status make(chief *c, strata_error *err) {
-    c->servers = calloc((size_t)c->n_servers, sizeof(*c->servers));
-    c->incarnations = calloc((size_t)c->n_servers, sizeof *c->incarnations);
-    c->lost = calloc((size_t)c->n_servers, sizeof *c->lost);
-    c->cut = calloc((size_t)c->n_servers, sizeof *c->cut);
+    STRATA_TRY(strata_ps_watch_make(&c->watch, c->fit, err));
     c->workers = calloc((size_t)c->n_workers, sizeof *c->workers);
     c->sums = calloc((size_t)c->n_sums, sizeof *c->sums);
     c->share_sums = calloc((size_t)(c->n_workers * c->n_sums), sizeof *c->share_sums);
     c->share_examples = calloc((size_t)c->n_workers, sizeof *c->share_examples);
-    if (!c->servers || !c->incarnations || !c->lost || !c->cut || !c->workers || !c->sums || !c->share_sums ||
-        !c->share_examples)
+    if (!c->workers || !c->sums || !c->share_sums || !c->share_examples)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d workers", c->n_workers);
     return strata_ps_pace_create(&c->task->pace, &c->pace, err);
 }
 
 static void finish(chief *c) {
-    for (int s = 0; c->servers && s < c->n_servers; s++) strata_rpc_client_destroy(c->servers[s]);
+    strata_ps_watch_finish(&c->watch);
     strata_ps_pace_destroy(c->pace);
-    free(c->servers);
-    free(c->incarnations);
-    free(c->lost);
-    free(c->cut);
     free(c->workers);
     free(c->sums);
     free(c->share_sums);
@@ -804,7 +700,7 @@ static void finish(chief *c) {
 strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
     chief c = {.fit = fit,
                .task = fit->task,
-               .n_servers = fit->plan.n_servers,
+               .watch = {.notice = note, .on_route = take_route},
                .n_workers = fit->task->pace.n_workers,
                .n_sums = fit->model->metrics.n_sums,
                .serial = (int64_t)fit->task->incarnation,
@@ -812,6 +708,7 @@ strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
                .scale = 1};
     strata_rpc_server *rpc = NULL;
     strata_error own = {0};
+    c.watch.user = &c;
     pthread_mutex_init(&c.lock, NULL);
     strata_ps_cond_init(&c.changed);
     strata_status status = make(&c, &own);
@@ -821,7 +718,7 @@ strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
     if (!status) status = begin(&c, &own);
     if (!status) status = run_epochs(&c, &own);
     if (rpc) dismiss_workers(&c, status, own.message);
-    if (c.servers) strata_ps_dismiss_servers(fit, c.servers, status, own.message);
+    if (c.watch.clients) strata_ps_dismiss_servers(fit, c.watch.clients, status, own.message);
     strata_rpc_server_destroy(rpc);
     if (!status && !fit->history->stopped) strata_validation_forget(fit->model);
     finish(&c);

@@ -365,9 +365,12 @@ static strata_status take_route(server *s, const strata_rpc_call *call, strata_e
     return STRATA_OK;
 }
 
-static strata_status hello(const server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
-    const strata_ps_hello_reply own = {.copy_failed = atomic_load(&s->copy_failed)};
+static strata_status hello(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
+    strata_ps_hello_reply own = {.copy_failed = atomic_load(&s->copy_failed)};
     STRATA_TRY(strata_ps_answer_hello(s->fit, call, err));
+    pthread_mutex_lock(&s->lock);
+    own.route = s->route;
+    pthread_mutex_unlock(&s->lock);
     memcpy(reply->head, &own, sizeof own);
     reply->head_bytes = sizeof own;
     return STRATA_OK;

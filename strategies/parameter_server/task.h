@@ -24,6 +24,8 @@ typedef enum strata_ps_holders {
 
 /* By group, strata_ps_holders; without replicas all OWNER. The chief decides it, and tells servers and workers. */
 typedef struct strata_ps_route {
+    /* Grows with each decision; 0: none was heard of. */
+    int64_t number;
     uint8_t holders[STRATA_PS_MOST_REPLICATED];
 } strata_ps_route;
 
@@ -92,13 +94,16 @@ strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err);
 /* A client of another task; type and index name it. Fails with its name, after connect_seconds. */
 STRATA_MUST_USE strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index,
                                                 strata_rpc_client **out_client, strata_error *err);
+/* The same within so many seconds. */
+STRATA_MUST_USE strata_status strata_ps_connect_within(const strata_ps_task *task, strata_task_type type, int index,
+                                                       double seconds, strata_rpc_client **out_client, strata_error *err);
 /* This task's server, at the address that the cluster has for it. */
 STRATA_MUST_USE strata_status strata_ps_listen(const strata_ps_task *task, strata_rpc_handler handler,
                                                strata_rpc_on_peer on_peer, void *user, strata_rpc_server **out_server,
                                                strata_error *err);
 /* The answer to a hello. */
 typedef struct strata_ps_hello_reply {
-    /* From the chief. */
+    /* As the chief or the server knows it. */
     strata_ps_route route;
     /* From a server: it could not send a change on to its group's copy, so the copy is of no use any more. */
     int32_t copy_failed;
@@ -108,6 +113,36 @@ STRATA_MUST_USE strata_status strata_ps_say_hello(const strata_ps_fit *fit, stra
                                                   strata_ps_hello_reply *out_reply, strata_error *err);
 /* The answer to such a call. */
 strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err);
+
+/* watch.c: the servers as a chief sees them. Zeroed before make but for the functions. Threads: one at a time. */
+typedef struct strata_ps_watch {
+    strata_ps_fit *fit;
+    int n;
+    /* [n] */
+    strata_rpc_client **clients;
+    /* [n] Of the start of each server that got its values. */
+    uint64_t *incarnations;
+    /* [n] With replicas: the server was lost; the copy of its shards lacks a change. */
+    bool *lost, *cut;
+    /* Told what happens, and who has which shards from now on, which the function puts into fit->route. */
+    void (*notice)(void *user, const char *text);
+    void (*on_route)(void *user, const strata_ps_route *route);
+    void *user;
+} strata_ps_watch;
+STRATA_MUST_USE strata_status strata_ps_watch_make(strata_ps_watch *watch, strata_ps_fit *fit, strata_error *err);
+void strata_ps_watch_finish(strata_ps_watch *watch); /* also after a failure */
+/* Connects to all servers, and has them compare what is trained. */
+STRATA_MUST_USE strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err);
+/* All servers that are there get the model's values, as strata_ps_send_values. */
+STRATA_MUST_USE strata_status strata_ps_watch_spread(strata_ps_watch *watch, int64_t serial, strata_error *err);
+/* Asks each server for a sign of life. PEER_LOST when shards are gone with a server that was lost, or started again; where a
+ * copy has them, the route is changed. */
+STRATA_MUST_USE strata_status strata_ps_watch_look(strata_ps_watch *watch, strata_error *err);
+/* With replicas, while nobody pushes and the model has the servers' values: servers that were lost and are there again get
+ * these, and copies are whole again. */
+STRATA_MUST_USE strata_status strata_ps_watch_take_back(strata_ps_watch *watch, int64_t serial, strata_error *err);
+/* All servers are there again. */
+void strata_ps_watch_forget(strata_ps_watch *watch);
 
 /* values.c, on the chief: servers[n_servers]. The holders of each group (fit->route) get the model's values; pushes with an
  * epoch before `serial` are ignored from then on. */

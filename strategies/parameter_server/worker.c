@@ -915,13 +915,58 @@ struct strata_ps_stepper {
     worker worker;
 };
 
+/* Asks a server who has which shards, and takes what it says where it is news. */
+static strata_status ask_route(worker *w, int server, double seconds, strata_error *err) {
+    strata_ps_hello_reply reply = {0};
+    STRATA_TRY(strata_ps_say_hello(w->fit, w->servers[server], seconds, &reply, err));
+    if (reply.route.number > w->fit->route.number) w->fit->route = reply.route;
+    return STRATA_OK;
+}
+
+/* With replicas: whoever has the shards of each group. A server that was lost before this worker began is not waited for, as
+ * the others know that. */
+static strata_status meet_holders(worker *w, strata_error *err) {
+    const double until = strata_ps_seconds() + w->task->connect_seconds, patience = 1;
+    for (;;) {
+        int missing = -1;
+        for (int s = 0; s < w->n_servers; s++) {
+            strata_status status = STRATA_OK;
+            if (w->servers[s]) continue;
+            status = strata_ps_connect_within(w->task, STRATA_TASK_PS, s, patience, &w->servers[s], err);
+            if (!status) status = ask_route(w, s, w->task->connect_seconds, err);
+            if (status && status != STRATA_TIMEOUT && status != STRATA_PEER_LOST) return status;
+        }
+        for (int g = 0; g < w->n_servers; g++) {
+            const int server = strata_ps_server_of(&w->fit->route, g, w->n_servers);
+            if (!w->servers[server]) missing = server;
+        }
+        if (missing < 0) return STRATA_OK;
+        if (strata_ps_seconds() > until)
+            return strata_fail(err, STRATA_TIMEOUT, "ps:%d did not come to %s in %.0f s", missing, w->task->name,
+                               w->task->connect_seconds);
+    }
+}
+
+/* After a server was lost: whoever is there knows who has its shards now. */
+static void find_holders(worker *w) {
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    const double patience = 1;
+    drop_pulls(w, &w->jobs[0]);
+    nanosleep(&pause, NULL);
+    for (int s = 0; s < w->n_servers; s++) {
+        if (!w->servers[s] || !strata_rpc_client_connected(w->servers[s])) continue;
+        const strata_status ignored = ask_route(w, s, patience, NULL); /* it is lost by now */
+        (void)ignored;
+    }
+}
+
 strata_status strata_ps_stepper_create(strata_ps_fit *fit, strata_ps_stepper **out_stepper, strata_error *err) {
     strata_ps_stepper *s = calloc(1, sizeof *s);
     *out_stepper = NULL;
     if (!s) return no_memory(err);
     s->worker = (worker){.fit = fit, .task = fit->task, .model = fit->model, .n_servers = fit->plan.n_servers};
     strata_status status = make(&s->worker, err);
-    if (!status) status = meet_servers(&s->worker, err);
+    if (!status) status = fit->task->replicas ? meet_holders(&s->worker, err) : meet_servers(&s->worker, err);
     if (status)
         strata_ps_stepper_destroy(s);
     else
@@ -950,6 +995,21 @@ static strata_status compute_once(worker *w, job *j, strata_error *err) {
     return take_outputs(w, program, slot, err);
 }
 
+/* A push that one server has applied, and another not, is repeated: the unit's number tells. */
+static strata_status make_step(worker *w, job *j, int64_t number, double *out_loss, strata_error *err) {
+    STRATA_TRY(compute_once(w, j, err));
+    const char *wrong = first_not_finite(w);
+    const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
+    if (out_loss) *out_loss = (double)w->unit_sums[0] / (double)j->examples;
+    follow_scale(w, !wrong);
+    if (overflow) return STRATA_OK; /* as in fit: the next step has a smaller scale */
+    if (wrong)
+        return strata_fail(err, STRATA_DATA, "%s: %s of step %lld is not finite; the gradients were not pushed", w->task->name,
+                           wrong, (long long)number);
+    clip_all(w);
+    return push_all(w, j, err);
+}
+
 strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const strata_array *x, const strata_array *y,
                                      int64_t n, double *out_loss, strata_error *err) {
     worker *w = &s->worker;
@@ -964,15 +1024,10 @@ strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const
     j->rate = w->model->rate.own;
     j->n_batches = 1;
     j->examples = j->whole = n;
-    STRATA_TRY(compute_once(w, j, err));
-    const char *wrong = first_not_finite(w);
-    const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
-    if (out_loss) *out_loss = (double)w->unit_sums[0] / (double)n;
-    follow_scale(w, !wrong);
-    if (overflow) return STRATA_OK; /* as in fit: the next step has a smaller scale */
-    if (wrong)
-        return strata_fail(err, STRATA_DATA, "%s: %s of step %lld is not finite; the gradients were not pushed", w->task->name,
-                           wrong, (long long)number);
-    clip_all(w);
-    return push_all(w, j, err);
+    const double until = strata_ps_seconds() + w->task->connect_seconds;
+    for (;;) {
+        const strata_status status = make_step(w, j, number, out_loss, err);
+        if (status != STRATA_PEER_LOST || !w->task->replicas || strata_ps_seconds() > until) return status;
+        find_holders(w);
+    }
 }
