@@ -252,7 +252,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_remote_model_open(strata_model *
  *   x, y     features and labels, an array for each of the model's inputs and outputs in their order: (n, ...) as the model
  *            takes them, n at least 1: f32, or i32 where the model's are
  *   out_loss the mean loss before the update; may be NULL
- * Fails: INVALID for other shapes or dtypes; DATA, naming the first tensor, for gradients that are not finite, * not pushed; PEER_LOST when a server was lost whose shards no other has. */
+ * Fails: INVALID for other shapes or dtypes; DATA, naming the first tensor, for gradients that are not finite, which are
+ * not pushed; PEER_LOST when a server was lost whose shards no other has. */
 STRATA_API STRATA_MUST_USE strata_status strata_remote_model_step(strata_remote_model *remote, int64_t number,
                                                                   const strata_array *x, const strata_array *y,
                                                                   double *out_loss, strata_error *err);

@@ -40,8 +40,10 @@ static strata_status make_terms(strata_ps_fit *fit, strata_error *err) {
     strata_text_add(&text, "way of training\tclosures of a coordinator\noptimizer\t%s\nlearning rate\t%.17g\n", optimizer->name,
                     (double)optimizer->learning_rate);
     strata_text_add(&text,
-                    "partitioner\t%s\ntype on the wire\t%s\nnumber of servers\t%d\nnumber of replicas\t%d\nhash of the model's description\t%s\n",
-                    task->partitioner_text, strata_dtype_name(task->wire), task->spec.jobs[STRATA_TASK_PS].n_tasks, task->replicas, hash);
+                    "partitioner\t%s\ntype on the wire\t%s\nnumber of servers\t%d\nnumber of replicas\t%d\n"
+                    "hash of the model's description\t%s\n",
+                    task->partitioner_text, strata_dtype_name(task->wire), task->spec.jobs[STRATA_TASK_PS].n_tasks,
+                    task->replicas, hash);
     return strata_text_take(&text, &fit->terms, NULL, err);
 }
 
@@ -197,8 +199,7 @@ static strata_status fetch(strata_remote_model *r, strata_error *err) {
 }
 
 strata_status strata_remote_model_fetch(strata_remote_model *r, strata_error *err) {
-    if (!r->is_chief)
-        return strata_fail(err, STRATA_INVALID, "%s does not fetch a model; the chief does", r->fit.task->name);
+    if (!r->is_chief) return strata_fail(err, STRATA_INVALID, "%s does not fetch a model; the chief does", r->fit.task->name);
     pthread_mutex_lock(&r->lock);
     const strata_status status = fetch(r, err);
     pthread_mutex_unlock(&r->lock);

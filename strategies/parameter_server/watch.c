@@ -82,8 +82,7 @@ static strata_status tell_route(strata_ps_watch *watch, strata_error *err) {
 strata_status strata_ps_watch_spread(strata_ps_watch *watch, int64_t serial, strata_error *err) {
     STRATA_TRY(tell_route(watch, err));
     STRATA_TRY(strata_ps_send_values(watch->fit, watch->clients, serial, err));
-    for (int s = 0; s < watch->n; s++)
-        watch->incarnations[s] = strata_rpc_client_server_incarnation(watch->clients[s]);
+    for (int s = 0; s < watch->n; s++) watch->incarnations[s] = strata_rpc_client_server_incarnation(watch->clients[s]);
     return STRATA_OK;
 }
 
