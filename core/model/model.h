@@ -524,12 +524,21 @@ void strata_model_free_variables(strata_model *model);
 /* validation.c: fit's validation data and what their loss decides. begin checks the options and makes room, before training;
  * without validation data nothing is done but that. */
 STRATA_MUST_USE strata_status strata_validation_begin(strata_model *model, const strata_fit_options *opts, strata_error *err);
-/* After epoch `epoch`; *out_stop: patience is at its end. */
+/* What the metrics of the validation data after epoch `epoch` decide; *out_stop: patience is at its end. */
+STRATA_MUST_USE strata_status strata_validation_take(strata_model *model, const strata_fit_options *opts, int epoch,
+                                                     const strata_metrics *metrics, bool *out_stop, strata_error *err);
+/* Evaluates the validation data, if there are any, and takes the metrics. */
 STRATA_MUST_USE strata_status strata_validation_run(strata_model *model, const strata_fit_options *opts, int epoch,
                                                     strata_metrics *out_metrics, bool *out_stop, strata_error *err);
 /* Gives the model the best epoch's parameters, where these are asked for. */
 STRATA_MUST_USE strata_status strata_validation_restore(strata_model *model, const strata_fit_options *opts, strata_error *err);
 void strata_validation_forget(strata_model *model);
+
+/* evaluate.c: the sums of one batch, which evaluate adds up: the n examples at which `batches` stands. Of a model on one device.
+ * out_sums: (n_sums). */
+STRATA_MUST_USE strata_status strata_model_evaluate_batch(strata_model *model, const strata_dataset *dataset,
+                                                          const strata_model_feed *feed, strata_batches *batches, int64_t n,
+                                                          float *out_sums, strata_error *err);
 
 /* file.c */
 #define STRATA_MODEL_METADATA    "strata.model"

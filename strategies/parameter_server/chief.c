@@ -28,6 +28,12 @@ typedef struct chief {
     pthread_cond_t changed;
     /* Everything from here on is under the lock. */
     strata_ps_pace *pace;
+    /* The validation data are evaluated: the leases of their batches, each one's sums (n_visits, n_sums) and examples
+     * [n_visits]. */
+    bool evaluating;
+    strata_ps_pace *visits;
+    float *visit_sums;
+    int64_t *visit_examples;
     /* [n_workers] What is known of each. */
     struct worker {
         /* Its connection; its terms are those of the chief; it was connected at some time. */
@@ -158,7 +164,7 @@ static void lose(chief *c, int w, const char *why) {
     if (!own->came) return;
     own->came = false;
     own->seconds = 0;
-    const int n = strata_ps_pace_lose(c->pace, w);
+    const int n = strata_ps_pace_lose(c->pace, w) + strata_ps_pace_lose(c->visits, w);
     if (!c->over) {
         c->task->totals.lost++;
         notice(c, "worker:%d was lost%s%s%s; %d batch%s that it had %s given to other workers", w, *why ? " (" : "", why,
@@ -189,6 +195,7 @@ static void join(chief *c, int w) {
     c->workers[w].came = true;
     c->alone = 0;
     strata_ps_pace_join(c->pace, w);
+    strata_ps_pace_join(c->visits, w);
     if (!c->begun) return;
     c->task->totals.joined++;
     notice(c, "worker:%d has joined", w);
@@ -296,9 +303,22 @@ static void give(chief *c, int w, bool ahead, strata_ps_next_reply *reply) {
     *reply = (strata_ps_next_reply){.grant = STRATA_PS_TRAINING_OVER, .t = c->t, .rate = c->rate, .route = c->fit->route};
     if (c->over) return;
     reply->epoch = c->epoch;
+    reply->has_close = last_close(c, &reply->close);
+    if (c->evaluating) {
+        reply->evaluates = true;
+        reply->grant = (int32_t)strata_ps_pace_ask(c->visits, w, &reply->unit);
+        return;
+    }
     reply->grant =
         c->begun && !c->recovering && told ? (int32_t)strata_ps_pace_ask(c->pace, w, &reply->unit) : (int32_t)STRATA_PS_WAIT;
-    reply->has_close = last_close(c, &reply->close);
+}
+
+/* A batch of the validation data. Who is second with it does not count. */
+static void take_visit(chief *c, int w, const strata_ps_next_ask *ask, const float *sums) {
+    const int64_t index = ask->unit.index;
+    if (!c->evaluating || strata_ps_pace_finish(c->visits, w, &ask->unit, false) == STRATA_PS_TOO_LATE) return;
+    memcpy(c->visit_sums + index * c->n_sums, sums, (size_t)c->n_sums * sizeof *sums);
+    c->visit_examples[index] = ask->examples;
 }
 
 static strata_status next(chief *c, const strata_rpc_call *call, int w, strata_rpc_reply *reply, strata_error *err) {
@@ -308,19 +328,20 @@ static strata_status next(chief *c, const strata_rpc_call *call, int w, strata_r
     if (call->head_bytes != sizeof ask || call->body_bytes != (size_t)c->n_sums * sizeof(float))
         return strata_fail(err, STRATA_INVALID, "parameter_server: %s sent a report of another size", call->task);
     memcpy(&ask, call->head, sizeof ask);
-    if (ask.unit.index >= 0 && synchronous(c) && (ask.unit.share < 0 || ask.unit.share >= c->n_workers))
+    if (ask.unit.index >= 0 && !ask.evaluates && synchronous(c) && (ask.unit.share < 0 || ask.unit.share >= c->n_workers))
         return strata_fail(err, STRATA_INVALID, "parameter_server: %s reports share %d", call->task, (int)ask.unit.share);
     ask.what[sizeof ask.what - 1] = '\0';
     pthread_mutex_lock(&c->lock);
     join(c, w); /* a worker whose link was cut comes back with this call */
     if (ask.gives_back) {
         strata_ps_pace_join(c->pace, w);
+        strata_ps_pace_join(c->visits, w);
         c->doubted = true;
         if (!c->recovering && !c->over) notice(c, "worker:%d gave its batches back: %.200s", w, ask.what);
         pthread_cond_broadcast(&c->changed);
     }
     if (ask.unit.index >= 0) {
-        take_report(c, w, &ask, call->body);
+        (ask.evaluates ? take_visit : take_report)(c, w, &ask, call->body);
         pthread_cond_broadcast(&c->changed);
     }
     const struct timespec deadline = strata_ps_deadline(patience);
@@ -623,13 +644,76 @@ static strata_status run_epoch(loop *l, int64_t first, strata_error *err) {
     return STRATA_OK;
 }
 
+/* ---- validation ---- */
+
+/* Waits until workers have evaluated all batches; false: they cannot, as no worker is left or a server was lost. */
+static strata_status wait_for_visits(chief *c, bool *out_done, strata_error *err) {
+    const double patience = 0.5;
+    double looked = strata_ps_seconds();
+    *out_done = false;
+    for (;;) {
+        pthread_mutex_lock(&c->lock);
+        const struct timespec deadline = strata_ps_deadline(0.1);
+        if (!strata_ps_pace_ended(c->visits) && !c->status && n_there(c))
+            pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
+        const bool there = n_there(c) > 0, doubted = c->doubted;
+        const strata_status status = c->status ? strata_fail(err, c->status, "%s", c->message) : STRATA_OK;
+        *out_done = strata_ps_pace_ended(c->visits);
+        c->doubted = false;
+        pthread_mutex_unlock(&c->lock);
+        if (status || *out_done || !there) return status;
+        if (!doubted && strata_ps_seconds() - looked < patience) continue;
+        if (strata_ps_watch_look(&c->watch, err)) return STRATA_OK; /* the next epoch finds out what can be done */
+        looked = strata_ps_seconds();
+    }
+}
+
+static strata_status evaluate_on_workers(chief *c, bool *out_done, strata_error *err) {
+    pthread_mutex_lock(&c->lock);
+    strata_ps_pace_begin(c->visits, ++c->serial, 0, c->fit->n_visits);
+    c->evaluating = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    const strata_status status = wait_for_visits(c, out_done, err);
+    pthread_mutex_lock(&c->lock);
+    c->evaluating = false;
+    pthread_mutex_unlock(&c->lock);
+    return status;
+}
+
+/* The validation data's metrics: workers evaluate a batch each, and every batch counts once. The sums are added in the order of
+ * the batches, so they are those of one device. Where workers cannot, the chief, which has the parameters, evaluates alone. */
+static strata_status evaluate(chief *c, strata_metrics *out_metrics, strata_error *err) {
+    strata_model *model = c->fit->model;
+    const strata_fit_options *opts = c->fit->opts;
+    int64_t examples = 0;
+    bool done = false;
+    if (c->fit->n_visits) STRATA_TRY(evaluate_on_workers(c, &done, err));
+    if (!done) return strata_model_evaluate(model, opts->validation, opts->batch, out_metrics, err);
+    memset(model->metrics.sums, 0, (size_t)c->n_sums * sizeof *model->metrics.sums);
+    for (int64_t b = 0; b < c->fit->n_visits; b++) {
+        for (int64_t i = 0; i < c->n_sums; i++) model->metrics.sums[i] += (double)c->visit_sums[b * c->n_sums + i];
+        examples += c->visit_examples[b];
+    }
+    *out_metrics = strata_model_metrics(model, examples);
+    return STRATA_OK;
+}
+
+static strata_status validate(loop *l, strata_error *err) {
+    const strata_fit_options *opts = l->c->fit->opts;
+    strata_progress *p = &l->progress;
+    if (!opts->validation) return STRATA_OK;
+    STRATA_TRY(evaluate(l->c, &p->validation, err));
+    return strata_validation_take(l->c->fit->model, opts, p->epoch, &p->validation, &l->stop, err);
+}
+
 static strata_status end_epoch(loop *l, strata_error *err) {
     chief *c = l->c;
     strata_progress *p = &l->progress;
     strata_history *h = c->fit->history;
     p->epoch_end = true;
     p->epoch_seconds = strata_ps_seconds() - l->epoch_began;
-    STRATA_TRY(strata_validation_run(c->fit->model, c->fit->opts, p->epoch, &p->validation, &l->stop, err));
+    STRATA_TRY(validate(l, err));
     h->epochs[h->n_epochs] = p->metrics;
     h->epoch_seconds[h->n_epochs] = p->epoch_seconds;
     if (h->validation) h->validation[h->n_epochs] = p->validation;
@@ -680,14 +764,21 @@ static strata_status make(chief *c, strata_error *err) {
     c->sums = calloc((size_t)c->n_sums, sizeof *c->sums);
     c->share_sums = calloc((size_t)(c->n_workers * c->n_sums), sizeof *c->share_sums);
     c->share_examples = calloc((size_t)c->n_workers, sizeof *c->share_examples);
-    if (!c->workers || !c->sums || !c->share_sums || !c->share_examples)
+    c->visit_sums = calloc((size_t)(c->fit->n_visits * c->n_sums + 1), sizeof *c->visit_sums);
+    c->visit_examples = calloc((size_t)c->fit->n_visits + 1, sizeof *c->visit_examples);
+    if (!c->workers || !c->sums || !c->share_sums || !c->share_examples || !c->visit_sums || !c->visit_examples)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d workers", c->n_workers);
+    const strata_ps_pace_options visits = {.pace = STRATA_PACE_ASYNCHRONOUS, .n_workers = c->n_workers};
+    STRATA_TRY(strata_ps_pace_create(&visits, &c->visits, err));
     return strata_ps_pace_create(&c->task->pace, &c->pace, err);
 }
 
 static void finish(chief *c) {
     strata_ps_watch_finish(&c->watch);
     strata_ps_pace_destroy(c->pace);
+    strata_ps_pace_destroy(c->visits);
+    free(c->visit_sums);
+    free(c->visit_examples);
     free(c->workers);
     free(c->sums);
     free(c->share_sums);

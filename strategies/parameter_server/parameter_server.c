@@ -231,9 +231,9 @@ static strata_status add_terms(strata_ps_fit *fit, strata_error *err) {
     strata_text_add(
         &text,
         "type on the wire\t%s\nnumber of workers\t%d\nnumber of servers\t%d\nnumber of replicas\t%d\nnumber of steps an "
-        "epoch\t%lld\n",
+        "epoch\t%lld\nnumber of batches of the validation data\t%lld\n",
         strata_dtype_name(task->wire), task->pace.n_workers, task->spec.jobs[STRATA_TASK_PS].n_tasks, task->replicas,
-        (long long)fit->n_steps);
+        (long long)fit->n_steps, (long long)fit->n_visits);
     free(own);
     return strata_text_take(&text, &fit->terms, NULL, err);
 }
@@ -247,6 +247,11 @@ static strata_status count_steps(strata_ps_fit *fit, strata_error *err) {
             "end it with a stage that does, such as take or cache, or use another strategy");
     fit->n_steps = (n_batches + fit->accumulate - 1) / fit->accumulate;
     if (fit->opts->steps_per_epoch && fit->opts->steps_per_epoch < fit->n_steps) fit->n_steps = fit->opts->steps_per_epoch;
+    if (!fit->opts->validation) return STRATA_OK;
+    STRATA_TRY(
+        strata_model_check_dataset(fit->model, fit->opts->validation, true, "fit, validation", &fit->validation_feed, err));
+    const int64_t n_visits = strata_batches_count(fit->opts->validation, fit->opts->batch);
+    fit->n_visits = n_visits > 0 ? n_visits : 0;
     return STRATA_OK;
 }
 

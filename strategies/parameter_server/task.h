@@ -72,8 +72,8 @@ typedef struct strata_ps_fit {
     strata_ps_task *task;
     strata_model *model;
     const strata_dataset *dataset;
-    /* Which parts of the dataset's elements the model takes. */
-    strata_model_feed feed;
+    /* Which parts of the dataset's elements the model takes; of the validation data's. */
+    strata_model_feed feed, validation_feed;
     const strata_fit_options *opts;
     strata_history *history;
     strata_ps_plan plan;
@@ -85,6 +85,8 @@ typedef struct strata_ps_fit {
     int64_t accumulate;
     /* Of an epoch. */
     int64_t n_steps;
+    /* Batches of the validation data, which workers evaluate; 0: there are none, or it is not known how many. */
+    int64_t n_visits;
 } strata_ps_fit;
 
 strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err);
@@ -205,6 +207,8 @@ typedef enum strata_ps_method {
 typedef struct strata_ps_next_ask {
     /* A unit that is finished; index -1: none. */
     strata_ps_unit unit;
+    /* It is a batch of the validation data. */
+    int32_t evaluates;
     /* Its gradients were left out: not finite (`what` is the first such tensor), or f16 that overflowed. */
     int32_t refused, overflow;
     /* Wait until a unit can be given. */
@@ -223,6 +227,8 @@ typedef struct strata_ps_next_reply {
     /* strata_ps_grant, or OVER. */
     int32_t grant;
     int32_t has_close;
+    /* The unit is a batch of the validation data, to be evaluated with the parameters that the servers have now. */
+    int32_t evaluates;
     strata_ps_unit unit;
     /* The epoch of the data. The unit's own epoch counts the times that an epoch was begun, as one begins again when a server
      * was lost. */

@@ -42,6 +42,8 @@ typedef struct job {
     int64_t epoch;
     int64_t t;
     double rate;
+    /* The unit is a batch of the validation data. */
+    bool evaluates;
     bool has_close;
     strata_ps_close close;
     /* [accumulate] */
@@ -67,6 +69,9 @@ typedef struct worker {
     strata_batches *batches;
     int64_t batches_epoch, batches_next; /* the batch that `next` would give */
     strata_batch_form form;
+    /* Of the validation data, and the batch that `next` would give; the evaluation for which the model got its parameters. */
+    strata_batches *visits;
+    int64_t visits_next, visits_epoch;
     job jobs[2];
     /* (dense_size) The gradients of a unit of several batches. (state_size) What is added to states. */
     float *gradients, *states;
@@ -670,8 +675,10 @@ static strata_status ask_chief(worker *w, bool waits, job *j, int32_t *out_grant
     j->epoch = reply.epoch;
     j->t = reply.t;
     j->rate = reply.rate;
+    j->evaluates = reply.evaluates;
     j->has_close = reply.has_close;
     j->close = reply.close;
+    if (j->evaluates) return STRATA_OK;
     STRATA_TRY(read_unit(w, j, err));
     STRATA_TRY(find_rows(w, j, err));
     return of_server(w, start_pull(w, j, err));
@@ -703,8 +710,62 @@ static strata_status compute(worker *w, job *j, job *ahead, int32_t *out_grant, 
     return STRATA_OK;
 }
 
+/* ---- the validation data ---- */
+
+/* The model gets all that the servers have. */
+static strata_status take_all(worker *w, job *j, strata_error *err) {
+    for (int k = 0; k < w->n_sparse; k++) {
+        strata_ps_row_set_clear(&j->rows[k]);
+        for (int32_t row = 0; row < j->rows[k].n_rows; row++) strata_ps_row_set_add(&j->rows[k], row);
+        STRATA_TRY(strata_ps_row_set_reserve(&j->rows[k], j->rows[k].n, err));
+    }
+    const strata_status started = start_pull(w, j, err);
+    const strata_status pulled = finish_pull(w, j, started ? NULL : err); /* also what was started before it failed */
+    if (started || pulled) return of_server(w, started ? started : pulled);
+    return upload(w, j, err);
+}
+
+/* Goes to batch `index` of the validation data, which come in their order. */
+static strata_status seek_visit(worker *w, int64_t index, int64_t *out_n, strata_error *err) {
+    const strata_dataset *data = w->fit->opts->validation;
+    if (!w->visits || w->visits_next > index) {
+        strata_batches_options how = {
+            .batch = w->fit->opts->batch, .first = index, .bytes = strata_model_takes_bytes(w->model)};
+        strata_model_batch_parts(w->model, data, &w->fit->validation_feed, true, &how);
+        strata_batches_destroy(w->visits);
+        w->visits = NULL;
+        STRATA_TRY(strata_batches_create(data, &how, &w->visits, err));
+        w->visits_next = index;
+    }
+    do {
+        STRATA_TRY(strata_batches_next(w->visits, out_n, err));
+        w->visits_next++;
+    } while (*out_n && w->visits_next <= index);
+    return *out_n ? STRATA_OK
+                  : strata_fail(err, STRATA_DATA, "fit: the validation data of %s end before batch %lld", w->task->name,
+                                (long long)index + 1);
+}
+
+/* Evaluates a batch. Nobody pushes meanwhile, so the parameters are pulled once for all of them. */
+static strata_status visit(worker *w, job *j, strata_error *err) {
+    int64_t n = 0;
+    if (w->visits_epoch != j->unit.epoch) STRATA_TRY(take_all(w, j, err));
+    w->visits_epoch = j->unit.epoch;
+    STRATA_TRY(seek_visit(w, j->unit.index, &n, err));
+    STRATA_TRY(strata_model_evaluate_batch(w->model, w->fit->opts->validation, &w->fit->validation_feed, w->visits, n,
+                                           w->unit_sums, err));
+    w->report.unit = j->unit;
+    w->report.evaluates = true;
+    w->report.examples = n;
+    return STRATA_OK;
+}
+
+/* ---- units ---- */
+
 static strata_status do_unit(worker *w, job *j, job *ahead, int32_t *out_grant, strata_error *err) {
     const double began = strata_ps_seconds();
+    *out_grant = STRATA_PS_WAIT;
+    if (j->evaluates) return visit(w, j, err);
     STRATA_TRY(of_server(w, finish_pull(w, j, err)));
     STRATA_TRY(compute(w, j, ahead, out_grant, err));
     const char *wrong = first_not_finite(w);
@@ -791,16 +852,8 @@ static strata_status train(worker *w, strata_error *err) {
 
 /* The model gets the parameters that the training ended with. */
 static strata_status take_last(worker *w, strata_error *err) {
-    job *j = &w->jobs[0];
-    for (int k = 0; k < w->n_sparse; k++) {
-        strata_ps_row_set_clear(&j->rows[k]);
-        for (int32_t row = 0; row < j->rows[k].n_rows; row++) strata_ps_row_set_add(&j->rows[k], row);
-        STRATA_TRY(strata_ps_row_set_reserve(&j->rows[k], j->rows[k].n, err));
-    }
-    j->has_close = false;
-    STRATA_TRY(start_pull(w, j, err));
-    STRATA_TRY(finish_pull(w, j, err));
-    return upload(w, j, err);
+    w->jobs[0].has_close = false;
+    return take_all(w, &w->jobs[0], err);
 }
 
 /* ---- the whole ---- */
@@ -862,6 +915,7 @@ static void finish(worker *w) {
     strata_rpc_client_destroy(w->chief);
     for (int k = 0; k < w->n_sparse && w->sums; k++) strata_ps_row_set_finish(&w->sums[k]);
     strata_batches_destroy(w->batches);
+    strata_batches_destroy(w->visits);
     free(w->servers);
     free(w->sparse);
     free(w->gradients);
@@ -898,6 +952,7 @@ strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err) {
                 .model = fit->model,
                 .n_servers = fit->plan.n_servers,
                 .form = {.weighted = fit->opts->class_weights || strata_dataset_has_weights(fit->dataset)},
+                .visits_epoch = -1,
                 .report = {.unit.index = -1}};
     strata_error own = {0};
     strata_status status = make(&w, &own);

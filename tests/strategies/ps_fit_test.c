@@ -25,7 +25,8 @@ typedef struct result {
     int status;
     char message[400];
     int64_t n_steps, callbacks, epoch_ends;
-    int n_values, n_losses, n_epochs;
+    /* n_built: how often the own metric's graph was built in fit. */
+    int n_values, n_losses, n_epochs, best_epoch, n_built;
     float values[MOST_VALUES], losses[100];
     double rates[100];
     strata_metrics train[8], validation[8];
@@ -86,6 +87,9 @@ static strata_status make_small(strata_model **out_model, strata_error *err) {
 /* What a callback of the test does, on the chief. */
 static strata_status (*callback)(const strata_progress *progress, strata_error *err);
 
+/* How often this process has built the graph of its own metric. */
+static int n_built;
+
 static strata_status on_progress(const strata_progress *progress, void *user, strata_error *err) {
     result *r = user;
     if (progress->epoch_end) {
@@ -142,11 +146,14 @@ static strata_status train(const job *j, const char *name, result *r, strata_err
     const bool leads = !name || !strcmp(name, "chief");
     int epochs = 0;
     if (j->load && leads) STRATA_TRY(strata_model_load_checkpoint(model, j->load, &epochs, err));
+    const int built = n_built;
     STRATA_TRY(strata_model_fit(model, data, &fit, &history, err));
+    r->n_built = n_built - built;
     if (j->save && leads) STRATA_TRY(strata_model_save_checkpoint(model, fit.epochs, j->save, err));
     r->n_steps = history.n_steps;
     r->n_losses = history.n_losses;
     r->n_epochs = history.n_epochs;
+    r->best_epoch = history.best_epoch;
     memcpy(r->losses, history.losses, sizeof r->losses);
     return keep_values(model, r, err);
 }
@@ -410,7 +417,14 @@ static strata_tensor *build_quartic(const strata_loss_options *opts, strata_tens
     return strata_reduce_sum(strata_square(strata_square(error_of(outputs, labels))), &axis, 1, false);
 }
 
+/* The rest of the validation data, after whole batches: a batch that training does not have. */
+enum { REST = 5 };
+/* The first process that begins with it is killed. */
+static bool ends_at_rest;
+
 static strata_tensor *build_bias(strata_tensor *outputs, strata_tensor *labels) {
+    n_built++;
+    if (ends_at_rest && strata_tensor_shape(outputs).dims[0] == REST && results[MOST_TASKS].epoch_ends++ == 0) raise(SIGKILL);
     return strata_reshape(strata_reduce_sum(error_of(outputs, labels), NULL, 0, false), STRATA_SHAPE(1));
 }
 
@@ -443,4 +457,79 @@ Test(ps_fit, layers_losses_metrics_and_activations_of_ones_own_train) {
     const result *r = assert_as_alone(&j);
     assert_near(r->more[1], results[MOST_TASKS].more[1], "the own metric of the validation data", 1);
     cr_assert_neq(r->more[1], 0);
+}
+
+/* ---- epochs: steps, callbacks, validation ---- */
+
+Test(ps_fit, workers_evaluate_each_validation_example_once) {
+    for (int i = 0; i < 2; i++) {
+        job j = {.make_model = make_own,
+                 .compile.optimizer = {.name = "adam", .learning_rate = 0.01},
+                 .fit = {.epochs = 2, .batch = 16},
+                 .validation = 3 * 16 + REST,
+                 .servers = together,
+                 .n_workers = 3};
+        ends_at_rest = false;
+        const result *alone = run_alone(&j);
+        const double losses[] = {alone->validation[0].loss, alone->validation[1].loss}, own = alone->more[1];
+        results[MOST_TASKS].epoch_ends = 0;
+        ends_at_rest = i == 1; /* a worker is lost with its batch, and another evaluates that */
+        const result *r = run(&j);
+        cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+        cr_assert_eq(r->n_built, 0, "the chief has evaluated itself");
+        cr_assert_eq(r->epoch_ends, 2);
+        for (int e = 0; e < 2; e++) {
+            cr_assert_eq(r->validation[e].examples, 3 * 16 + REST);
+            assert_near(r->validation[e].loss, losses[e], "validation loss", e);
+        }
+        assert_near(r->more[1], own, "the own metric", 1);
+        if (i == 1) cr_assert_geq(results[MOST_TASKS].epoch_ends, 2, "no worker was killed");
+    }
+    ends_at_rest = false;
+}
+
+Test(ps_fit, validation_decides_as_on_one_device) {
+    job j = {.compile.optimizer = {.name = "adam", .learning_rate = 0.02},
+             .fit = {.epochs = 40, .batch = 16, .patience = 2, .min_delta = 0.2, .restore_best = true},
+             .validation = 20,
+             .servers = together};
+    const result *r = assert_as_alone(&j), *alone = &results[MOST_TASKS];
+    cr_assert(r->n_epochs < 40 && r->n_epochs == alone->n_epochs && r->best_epoch == alone->best_epoch,
+              "%d epochs, the best %d; alone %d, the best %d", r->n_epochs, r->best_epoch, alone->n_epochs, alone->best_epoch);
+}
+
+Test(ps_fit, an_epoch_has_its_steps_and_calls_back_after_each) {
+    static const strata_pace paces[] = {STRATA_PACE_SYNCHRONOUS, STRATA_PACE_BOUNDED, STRATA_PACE_ASYNCHRONOUS};
+    for (int p = 0; p < 3; p++) {
+        job j = {.compile.optimizer = {.name = "adam", .learning_rate = 0.01},
+                 .fit = {.epochs = 3, .batch = 16, .steps_per_epoch = 4},
+                 .servers = {.pace = paces[p], .staleness = paces[p] == STRATA_PACE_BOUNDED ? 2 : 0}};
+        const result *r = p ? run(&j) : assert_as_alone(&j);
+        cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+        cr_assert_eq(r->n_steps, 3 * 4);
+        cr_assert_eq(r->callbacks, 3 * 4);
+        cr_assert_eq(r->epoch_ends, 3);
+        for (int e = 0; e < 3; e++) cr_assert_eq(r->train[e].examples, 4 * 16);
+    }
+}
+
+static strata_status stop_in_second_epoch(const strata_progress *p, strata_error *err) {
+    (void)err;
+    if (p->epoch == 1) *p->stop = true;
+    return STRATA_OK;
+}
+
+static strata_status fail_in_second_epoch(const strata_progress *p, strata_error *err) {
+    return p->epoch == 1 && p->epoch_end ? strata_fail(err, STRATA_INTERRUPTED, "the callback has had enough") : STRATA_OK;
+}
+
+Test(ps_fit, callbacks_end_the_training_of_all_tasks) {
+    job j = {.compile.optimizer = {.name = "adam"}, .fit = {.epochs = 9, .batch = 16}};
+    callback = stop_in_second_epoch;
+    const result *r = run(&j);
+    cr_assert(r->status == STRATA_OK && r->n_epochs == 2 && r->n_steps == 12, "%s: %d", r->message, r->n_epochs);
+    callback = fail_in_second_epoch;
+    r = run(&j); /* all tasks end with its status */
+    callback = NULL;
+    cr_assert(r->status == STRATA_INTERRUPTED && strstr(r->message, "had enough"), "%s", r->message);
 }
