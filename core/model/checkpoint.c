@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checkpoints: a model file that has besides what training needs to go on, in tensors "checkpoint/...": the optimizer's slots,
- * laid out as the parameters are, and counts. Rank 0 reads it for all workers. */
+ * Checkpoints: what a model file has, and besides what training needs to go on, in tensors "checkpoint/...": the optimizer's
+ * slots, laid out as the parameters are, and counts. A checkpoint is one file, or a folder (checkpoint_folder.h), whose parts
+ * may have been written by several tasks. Rank 0 reads it for all workers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/data/format/safetensors.h"
+#include "core/model/checkpoint_folder.h"
 #include "core/model/model.h"
+
+/* Checkpoints of a folder that stay: this one and the one before. */
+enum { KEPT = 2 };
 
 /* The best epoch so far: its own number of epochs, and its loss's bits; there only where there is one, as is what was learned
  * by then. */
@@ -25,8 +30,6 @@ static const char RATE[] = STRATA_CHECKPOINT_PREFIX "learning_rate";
 
 enum { EPOCHS, STEPS, SCALE_STEPS, SCALE_BITS, SEED, PRECISION, N_COUNTS };
 static const char COUNTS[] = STRATA_CHECKPOINT_PREFIX "counts";
-static const char *const slot_names[STRATA_MAX_OPTIMIZER_SLOTS] = {
-    STRATA_CHECKPOINT_PREFIX "slot_0", STRATA_CHECKPOINT_PREFIX "slot_1", STRATA_CHECKPOINT_PREFIX "slot_2"};
 
 typedef struct state {
     int n_slots;
@@ -65,15 +68,17 @@ static float *slot_values(const strata_model *model, const state *s, int slot) {
 
 /* ---- saving ---- */
 
-static strata_status write_state(strata_model *model, state *s, int epochs, const char *path, strata_error *err) {
+/* folder: the checkpoint is begun there; NULL: it is a file. path NULL: of another worker than rank 0. */
+static strata_status write_state(strata_model *model, state *s, int epochs, const char *path, strata_checkpoint_folder *folder,
+                                 strata_error *err) {
     const strata_model_best *best = &model->best;
     strata_named_array extra[STRATA_MAX_OPTIMIZER_SLOTS + 6];
-    int n = s->n_slots;
-    for (int i = 0; i < s->n_slots; i++) {
+    int n = 0;
+    for (int i = 0; i < s->n_slots && !(folder && folder->has_parts); i++) {
         STRATA_TRY(strata_shards_read_slot(model, i, slot_values(model, s, i), err));
-        extra[i].name = slot_names[i];
-        extra[i].array =
-            strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size), slot_values(model, s, i));
+        extra[n++] = (strata_named_array){
+            strata_checkpoint_slot_name(i),
+            strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size), slot_values(model, s, i))};
     }
     if (!path) return STRATA_OK;
     s->counts[EPOCHS] = epochs;
@@ -105,28 +110,68 @@ static strata_status write_state(strata_model *model, state *s, int epochs, cons
         if (best->values)
             extra[n++] = (strata_named_array){BEST_VALUES, strata_array_view(STRATA_DTYPE_F32, all, best->values)};
     }
-    return strata_model_write(model, path, extra, n, err);
+    return folder ? strata_checkpoint_folder_end(model, path, folder, extra, n, KEPT, err)
+                  : strata_model_write(model, path, extra, n, err);
+}
+
+static strata_status save_folder(strata_model *model, state *s, int epochs, const char *path, strata_error *err) {
+    strata_checkpoint_folder folder;
+    STRATA_TRY(strata_checkpoint_folder_begin(model, path, &folder, err));
+    const strata_status status = write_state(model, s, epochs, path, &folder, err);
+    strata_checkpoint_folder_finish(&folder);
+    return status;
 }
 
 strata_status strata_model_save_checkpoint(strata_model *model, int epochs, const char *path, strata_error *err) {
     STRATA_TRY(strata_model_check_compiled(model, "save_checkpoint", err));
+    const bool is_folder = path && strata_checkpoint_is_folder(path);
+    const strata_trainer *trainer = model->strategy->trainer;
+    if (trainer && trainer->settle && !is_folder) STRATA_TRY(trainer->settle(model, err));
     if (epochs < (model->position.steps ? 0 : 1))
         return strata_fail(err, STRATA_INVALID, "save_checkpoint: epochs is %d; it must be at least 1", epochs);
     state s;
     STRATA_TRY(allocate(model, &s, err));
-    const strata_status status = write_state(model, &s, epochs, path, err);
+    const strata_status status =
+        is_folder ? save_folder(model, &s, epochs, path, err) : write_state(model, &s, epochs, path, NULL, err);
     finish(&s);
     return status;
 }
 
 /* ---- loading ---- */
 
-static strata_status check_same(const strata_model *model, const strata_safetensors *file, const char *path,
-                                strata_error *err) {
-    const char *theirs = strata_safetensors_metadata(file, STRATA_MODEL_METADATA);
+/* What a checkpoint is read from: a file, or a folder's manifest. */
+typedef struct source {
+    strata_safetensors file;
+    strata_checkpoint_found found;
+    bool is_folder;
+} source;
+
+static bool has(const source *from, const char *name) {
+    return from->is_folder ? strata_manifest_find(&from->found.manifest, name) != NULL
+                           : strata_safetensors_find(&from->file, name) != NULL;
+}
+
+static strata_status copy(source *from, const char *name, strata_dtype dtype, strata_shape shape, void *out,
+                          strata_error *err) {
+    return from->is_folder ? strata_manifest_copy(&from->found.reader, name, dtype, shape, out, err)
+                           : strata_safetensors_copy(&from->file, name, dtype, shape, out, err);
+}
+
+static strata_status copy_parameters(const strata_model *model, source *from, float *out, strata_error *err) {
+    if (!from->is_folder) return strata_model_take_parameters(model, &from->file, out, err);
+    for (int i = 0; i < model->parameters.n; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
+        STRATA_TRY(strata_manifest_copy(&from->found.reader, p->name, STRATA_DTYPE_F32, p->shape,
+                                        out + strata_model_place(model, p), err));
+    }
+    return STRATA_OK;
+}
+
+static strata_status check_same(const strata_model *model, const source *from, const char *path, strata_error *err) {
+    const char *theirs =
+        from->is_folder ? from->found.manifest.model : strata_safetensors_metadata(&from->file, STRATA_MODEL_METADATA);
     char *ours = NULL;
-    if (!strata_safetensors_find(file, COUNTS))
-        return strata_fail(err, STRATA_DATA, "%s is no checkpoint: there is no \"%s\" in it", path, COUNTS);
+    if (!has(from, COUNTS)) return strata_fail(err, STRATA_DATA, "%s is no checkpoint: there is no \"%s\" in it", path, COUNTS);
     STRATA_TRY(strata_model_to_json(model, &ours, err));
     const bool same = theirs && !strcmp(ours, theirs);
     free(ours);
@@ -136,46 +181,42 @@ static strata_status check_same(const strata_model *model, const strata_safetens
         "%s is a checkpoint of another model, optimizer or loss; remove it to begin again, or train as it was made", path);
 }
 
-static strata_status take_best(const strata_model *model, const strata_safetensors *file, const char *path, state *s,
-                               strata_error *err) {
-    if (!strata_safetensors_find(file, BEST_COUNTS)) return STRATA_OK;
-    STRATA_TRY(strata_safetensors_copy(file, BEST_COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_BEST), s->best_counts, err));
+static strata_status take_best(const strata_model *model, source *from, const char *path, state *s, strata_error *err) {
+    if (!has(from, BEST_COUNTS)) return STRATA_OK;
+    STRATA_TRY(copy(from, BEST_COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_BEST), s->best_counts, err));
     if (s->best_counts[BEST_EPOCHS] < 1 || s->best_counts[BEST_EPOCHS] > s->counts[EPOCHS])
         return strata_fail(err, STRATA_DATA, "%s: the best epoch is one that was not run", path);
-    if (!strata_safetensors_find(file, BEST_VALUES)) return STRATA_OK;
+    if (!has(from, BEST_VALUES)) return STRATA_OK;
     STRATA_TRY(allocate_best(model, s, err));
-    return strata_safetensors_copy(file, BEST_VALUES, STRATA_DTYPE_F32, STRATA_SHAPE(strata_model_all_size(model)),
-                                   s->best_values, err);
+    return copy(from, BEST_VALUES, STRATA_DTYPE_F32, STRATA_SHAPE(strata_model_all_size(model)), s->best_values, err);
 }
 
-static strata_status take_position(const strata_model *model, const strata_safetensors *file, const char *path, state *s,
-                                   strata_error *err) {
-    if (!strata_safetensors_find(file, POSITION)) return STRATA_OK;
-    STRATA_TRY(strata_safetensors_copy(file, POSITION, STRATA_DTYPE_I64, STRATA_SHAPE(N_POSITION), s->position, err));
+static strata_status take_position(const strata_model *model, source *from, const char *path, state *s, strata_error *err) {
+    if (!has(from, POSITION)) return STRATA_OK;
+    STRATA_TRY(copy(from, POSITION, STRATA_DTYPE_I64, STRATA_SHAPE(N_POSITION), s->position, err));
     if (s->position[EPOCH_STEPS] < 1 || s->position[EPOCH_EXAMPLES] < 1)
         return strata_fail(err, STRATA_DATA, "%s: a place within an epoch that cannot be", path);
-    return strata_safetensors_copy(file, SUMS, STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), s->sums, err);
+    return copy(from, SUMS, STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), s->sums, err);
 }
 
-static strata_status take_rate(const strata_safetensors *file, const char *path, state *s, strata_error *err) {
-    if (!strata_safetensors_find(file, RATE)) return STRATA_OK;
+static strata_status take_rate(source *from, const char *path, state *s, strata_error *err) {
+    if (!has(from, RATE)) return STRATA_OK;
     int64_t bits;
-    STRATA_TRY(strata_safetensors_copy(file, RATE, STRATA_DTYPE_I64, STRATA_SHAPE(1), &bits, err));
+    STRATA_TRY(copy(from, RATE, STRATA_DTYPE_I64, STRATA_SHAPE(1), &bits, err));
     memcpy(&s->rate, &bits, sizeof s->rate);
     if (s->rate >= 0 && s->rate < 1e6) return STRATA_OK;
     return strata_fail(err, STRATA_DATA, "%s: a learning rate that cannot be", path);
 }
 
-static strata_status take(const strata_model *model, const strata_safetensors *file, const char *path, state *s,
-                          strata_error *err) {
-    STRATA_TRY(check_same(model, file, path, err));
-    STRATA_TRY(strata_model_take_parameters(model, file, s->parameters, err));
+static strata_status take(const strata_model *model, source *from, const char *path, state *s, strata_error *err) {
+    STRATA_TRY(check_same(model, from, path, err));
+    STRATA_TRY(copy_parameters(model, from, s->parameters, err));
     for (int i = 0; i < s->n_slots; i++)
-        STRATA_TRY(strata_safetensors_copy(file, slot_names[i], STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size),
-                                           slot_values(model, s, i), err));
-    STRATA_TRY(strata_safetensors_copy(file, COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts, err));
-    STRATA_TRY(take_position(model, file, path, s, err));
-    STRATA_TRY(take_rate(file, path, s, err));
+        STRATA_TRY(copy(from, strata_checkpoint_slot_name(i), STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size),
+                        slot_values(model, s, i), err));
+    STRATA_TRY(copy(from, COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts, err));
+    STRATA_TRY(take_position(model, from, path, s, err));
+    STRATA_TRY(take_rate(from, path, s, err));
     if (s->counts[EPOCHS] < (s->position[EPOCH_STEPS] ? 0 : 1) || s->counts[EPOCHS] > INT32_MAX || s->counts[STEPS] < 0 ||
         s->counts[SCALE_STEPS] < 0)
         return strata_fail(err, STRATA_DATA, "%s: counts of epochs or steps that cannot be", path);
@@ -185,7 +226,12 @@ static strata_status take(const strata_model *model, const strata_safetensors *f
     if (s->counts[PRECISION] != (int64_t)model->precision)
         return strata_fail(err, STRATA_DATA, "%s: the checkpoint was made with another precision than %s", path,
                            strata_dtype_name(model->precision));
-    return take_best(model, file, path, s, err);
+    return take_best(model, from, path, s, err);
+}
+
+static void close_source(source *from) {
+    strata_checkpoint_folder_close(&from->found);
+    strata_safetensors_finish(&from->file);
 }
 
 static bool is_there(const state *s) {
@@ -194,11 +240,13 @@ static bool is_there(const state *s) {
 
 /* A file that is not there leaves counts of 0. */
 static strata_status read_state(const strata_model *model, const char *path, state *s, strata_error *err) {
-    strata_safetensors file = {0};
+    source from = {.is_folder = strata_checkpoint_is_folder(path)};
     if (access(path, F_OK) && errno == ENOENT) return STRATA_OK;
-    STRATA_TRY(strata_safetensors_read(path, &file, err));
-    const strata_status status = take(model, &file, path, s, err);
-    strata_safetensors_finish(&file);
+    strata_status status =
+        from.is_folder ? strata_checkpoint_folder_open(path, &from.found, err) : strata_safetensors_read(path, &from.file, err);
+    const bool none = from.is_folder && !from.found.folder; /* the folder has none yet */
+    if (!status && !none) status = take(model, &from, path, s, err);
+    close_source(&from);
     return status;
 }
 

@@ -87,12 +87,22 @@ typedef struct strata_step_rewrite {
     strata_tensor *(*parameters)(const strata_step_replica *replica, strata_tensor *updated);
 } strata_step_rewrite;
 
+struct strata_manifest;
+
 /* Training of a strategy whose workers make no step together. */
 typedef struct strata_trainer {
     /* What strata_model_fit does once model, data and options were checked. opts has its defaults; history has room for its
      * epochs. */
     strata_status (*fit)(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                          strata_history *history, strata_error *err);
+    /* Before a model is saved in a callback of fit: the model gets what was trained so far, at a point between steps, and its
+     * position within the epoch. Training goes on when the callback returns. NULL: the model always has it. */
+    strata_status (*settle)(strata_model *model, strata_error *err);
+    /* The same for a checkpoint that is a folder: the tasks that own parameters, states and slots write them into files of the
+     * folder, and the manifest gets the files and what they have. *out_written false: nothing was written, since it is not fit
+     * that runs, and the model has everything. NULL: so always. */
+    strata_status (*write_parts)(strata_model *model, const char *folder, struct strata_manifest *manifest, bool *out_written,
+                                 strata_error *err);
     void (*destroy)(void *data);
 } strata_trainer;
 

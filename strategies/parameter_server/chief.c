@@ -71,8 +71,8 @@ typedef struct chief {
     double scale, closed_rate;
     /* The learning rate that was set in place of the schedule's, as in strata_ps_gradients. */
     double rate;
-    /* The callback is told of steps: with wait_each_step no unit is given. */
-    bool telling;
+    /* The callback is told of steps: with wait_each_step no unit is given. It waits for those that were given. */
+    bool telling, settling;
     finished_step *finished;
     int n_finished, room;
     int64_t staleness_sum, n_staleness;
@@ -299,7 +299,7 @@ static bool last_close(const chief *c, strata_ps_close *out_close) {
 
 /* What the worker may do now; ahead: it computes another unit. With the lock. */
 static void give(chief *c, int w, bool ahead, strata_ps_next_reply *reply) {
-    const bool told = !c->fit->opts->wait_each_step || (!c->n_finished && !c->telling && !ahead);
+    const bool told = !c->fit->opts->wait_each_step || c->settling || (!c->n_finished && !c->telling && !ahead);
     *reply = (strata_ps_next_reply){.grant = STRATA_PS_TRAINING_OVER, .t = c->t, .rate = c->rate, .route = c->fit->route};
     if (c->over) return;
     reply->epoch = c->epoch;
@@ -435,12 +435,27 @@ static strata_status begin(chief *c, strata_error *err) {
 
 /* ---- epochs ---- */
 
-typedef struct loop {
+typedef struct strata_ps_loop {
     chief *c;
     strata_progress progress;
     bool stop, stop_now;
+    /* Until the callback returns nothing new is given. */
+    bool paused;
     double began, epoch_began;
 } loop;
+
+/* Training goes on where the callback had it wait for something that it saved. */
+static void go_on(loop *l) {
+    chief *c = l->c;
+    if (!l->paused) return;
+    l->paused = false;
+    c->fit->model->position = (strata_model_position){0};
+    pthread_mutex_lock(&c->lock);
+    c->settling = false;
+    strata_ps_pace_go_on(c->pace);
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
 
 static strata_status tell(loop *l, strata_error *err) {
     const strata_fit_options *opts = l->c->fit->opts;
@@ -449,8 +464,11 @@ static strata_status tell(loop *l, strata_error *err) {
     if (!l->progress.epoch_end) l->progress.epoch_seconds = strata_ps_seconds() - l->epoch_began;
     /* Workers may be at the next synchronous step already; at their own pace a rate is that of the batches given from now on. */
     model->rate.locked = synchronous(l->c) && !l->progress.epoch_end && !opts->wait_each_step;
+    l->c->task->loop = l;
     const strata_status status = opts->on_progress(&l->progress, opts->user, err);
+    l->c->task->loop = NULL;
     model->rate.locked = false;
+    go_on(l);
     pthread_mutex_lock(&l->c->lock);
     l->c->rate = model->rate.own;
     pthread_mutex_unlock(&l->c->lock);
@@ -492,6 +510,20 @@ static strata_status tell_finished(loop *l, strata_error *err) {
     return status;
 }
 
+/* Why the training cannot go on while units are waited for. With the lock. */
+static strata_status check_training(chief *c, bool ended, strata_error *err) {
+    if (!ended && c->alone > 0 && !c->status) {
+        const double waited = strata_ps_seconds() - c->alone;
+        if (c->failed) fail_training(c, c->failed, c->failure);
+        if (waited > c->task->connect_seconds) {
+            char text[160];
+            snprintf(text, sizeof text, "fit: no worker is left, and none has come in %.0f s", waited);
+            fail_training(c, STRATA_PEER_LOST, text);
+        }
+    }
+    return c->status ? strata_fail(err, c->status, "%s", c->message) : STRATA_OK;
+}
+
 /* Waits until the epoch is over. */
 static strata_status wait_for_epoch(loop *l, strata_error *err) {
     const double patience = 0.5;
@@ -514,16 +546,7 @@ static strata_status wait_for_epoch(loop *l, strata_error *err) {
             pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
         }
         const bool ended = strata_ps_pace_ended(c->pace);
-        if (!ended && c->alone > 0 && !c->status) {
-            const double waited = strata_ps_seconds() - c->alone;
-            if (c->failed) fail_training(c, c->failed, c->failure);
-            if (waited > c->task->connect_seconds) {
-                char text[160];
-                snprintf(text, sizeof text, "fit: no worker is left, and none has come in %.0f s", waited);
-                fail_training(c, STRATA_PEER_LOST, text);
-            }
-        }
-        if (c->status) status = strata_fail(err, c->status, "%s", c->message);
+        status = check_training(c, ended, err);
         pthread_mutex_unlock(&c->lock);
         if (!status) status = tell_finished(l, err);
         if (status || ended) return status;
@@ -719,6 +742,64 @@ static strata_status end_epoch(loop *l, strata_error *err) {
     if (h->validation) h->validation[h->n_epochs] = p->validation;
     h->n_epochs++;
     return tell(l, err);
+}
+
+/* ---- saving within an epoch ---- */
+
+/* Waits until all that was given is finished; nothing new is given before the callback returns. Batches are given in their order,
+ * so what is finished then are the epoch's first steps. At the end of an epoch that is so anyway. */
+static strata_status pause_training(loop *l, strata_error *err) {
+    const double patience = 0.5;
+    chief *c = l->c;
+    double looked = strata_ps_seconds();
+    bool ended = l->progress.epoch_end;
+    if (ended || l->paused) return STRATA_OK;
+    l->paused = true;
+    pthread_mutex_lock(&c->lock);
+    c->settling = true;
+    strata_ps_pace_stop(c->pace);
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    while (!ended) {
+        pthread_mutex_lock(&c->lock);
+        const struct timespec deadline = strata_ps_deadline(0.1);
+        if (!strata_ps_pace_ended(c->pace) && !c->status) pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
+        ended = strata_ps_pace_ended(c->pace);
+        const bool doubted = c->doubted;
+        c->doubted = false;
+        const strata_status status = check_training(c, ended, err);
+        pthread_mutex_unlock(&c->lock);
+        if (status) return status;
+        if (!doubted && strata_ps_seconds() - looked < patience) continue;
+        STRATA_TRY(strata_ps_watch_look(&c->watch, err));
+        looked = strata_ps_seconds();
+    }
+    strata_model *model = c->fit->model;
+    pthread_mutex_lock(&c->lock);
+    model->position = (strata_model_position){strata_ps_pace_steps(c->pace), c->examples};
+    memcpy(model->metrics.sums, c->sums, (size_t)c->n_sums * sizeof *c->sums);
+    pthread_mutex_unlock(&c->lock);
+    return strata_model_write_sums(model, err);
+}
+
+strata_status strata_ps_settle(strata_model *model, strata_error *err) {
+    loop *l = strata_ps_task_of(model)->loop;
+    if (!l || l->progress.epoch_end) return STRATA_OK;
+    STRATA_TRY(pause_training(l, err));
+    return fetch(l->c, err);
+}
+
+strata_status strata_ps_write_parts(strata_model *model, const char *folder, strata_manifest *manifest, bool *out_written,
+                                    strata_error *err) {
+    loop *l = strata_ps_task_of(model)->loop;
+    strata_ps_close close;
+    *out_written = l != NULL;
+    if (!l) return STRATA_OK;
+    STRATA_TRY(pause_training(l, err));
+    pthread_mutex_lock(&l->c->lock);
+    const bool closed = last_close(l->c, &close);
+    pthread_mutex_unlock(&l->c->lock);
+    return strata_ps_save_all(&l->c->watch, closed ? &close : NULL, folder, manifest, &model->optimizer_steps, err);
 }
 
 static strata_status run_epochs(chief *c, strata_error *err) {

@@ -356,6 +356,22 @@ static strata_status get(server *s, const strata_rpc_call *call, strata_rpc_repl
     return status;
 }
 
+static strata_status save(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
+    strata_ps_save_reply own = {0};
+    holding *h = NULL;
+    const char *path = call->body;
+    STRATA_TRY(close_before(s, call, &h, err));
+    if (!call->body_bytes || path[call->body_bytes - 1]) return wrong_size(call, err);
+    float *values = malloc((size_t)(h->n_elements + 1) * sizeof *values);
+    if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a copy of the shards");
+    strata_status status = strata_ps_store_get(h->store, values, &own.t, err);
+    if (!status) status = strata_ps_save_group(s->fit, h->group, values, path, &own, err);
+    free(values);
+    memcpy(reply->head, &own, sizeof own);
+    reply->head_bytes = sizeof own;
+    return status;
+}
+
 static strata_status take_route(server *s, const strata_rpc_call *call, strata_error *err) {
     if (call->head_bytes != sizeof s->route) return wrong_size(call, err);
     pthread_mutex_lock(&s->lock);
@@ -411,6 +427,8 @@ static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_
             holding *ignored = NULL;
             return close_before(s, call, &ignored, err);
         }
+        case STRATA_PS_SAVE:
+            return save(s, call, reply, err);
         case STRATA_PS_SQUARE:
             return square(s, call, reply, err);
         default:

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "cluster/rpc/rpc.h"
+#include "core/model/manifest.h"
 #include "strata/cluster_spec.h"
 #include "strategies/parameter_server/pace.h"
 
@@ -61,6 +62,8 @@ typedef struct strata_ps_task {
     pthread_mutex_t lock;
     strata_parameter_server_totals totals;
     strata_parameter_server_notice notices[STRATA_PS_MOST_NOTICES];
+    /* The epochs of the fit whose callback runs; NULL: none does. */
+    struct strata_ps_loop *loop;
 } strata_ps_task;
 
 static inline strata_ps_task *strata_ps_task_of(const strata_model *model) {
@@ -92,6 +95,10 @@ typedef struct strata_ps_fit {
 strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err);
+/* chief.c: strata_trainer.settle and write_parts. */
+strata_status strata_ps_settle(strata_model *model, strata_error *err);
+strata_status strata_ps_write_parts(strata_model *model, const char *folder, strata_manifest *manifest, bool *out_written,
+                                    strata_error *err);
 
 /* A client of another task; type and index name it. Fails with its name, after connect_seconds. */
 STRATA_MUST_USE strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index,
@@ -157,6 +164,20 @@ STRATA_MUST_USE strata_status strata_ps_fetch_values(const strata_ps_fit *fit, s
 void strata_ps_dismiss_servers(const strata_ps_fit *fit, strata_rpc_client *const *servers, strata_status status,
                                const char *message);
 
+/* save.c: a server writes a group's values, as strata_ps_plan_value says, to a file of a checkpoint. */
+typedef struct strata_ps_save_reply {
+    /* The optimizer's count of updates. */
+    int64_t t;
+    int64_t bytes;
+    char sha256[STRATA_SHA256_TEXT_BYTES];
+} strata_ps_save_reply;
+STRATA_MUST_USE strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const float *values, const char *path,
+                                                   strata_ps_save_reply *out_reply, strata_error *err);
+/* The chief has all groups written into files of the folder, side by side, while nobody pushes, and adds them to the manifest.
+ * *out_t: the optimizer's count of updates. */
+STRATA_MUST_USE strata_status strata_ps_save_all(const strata_ps_watch *watch, const strata_ps_close *close, const char *folder,
+                                                 strata_manifest *manifest, int64_t *out_t, strata_error *err);
+
 /* ---- for closures (remote_model.c) ---- */
 
 /* A worker's part: steps with batches that the caller gives. fit, of which dataset and opts are not used, is borrowed. */
@@ -202,6 +223,9 @@ typedef enum strata_ps_method {
     /* From one server to the others, with clip_global_norm: head strata_ps_pull_ask. Reply: double, the sum of the squares of
      * the group's gradients of that step. */
     STRATA_PS_SQUARE,
+    /* From the chief to a server: head strata_ps_pull_ask; body: the path of a file, which gets the group's values, text.
+     * Reply: strata_ps_save_reply. */
+    STRATA_PS_SAVE,
 } strata_ps_method;
 
 typedef struct strata_ps_next_ask {

@@ -24,7 +24,7 @@ static const char *const host[] = {"host"};
 typedef struct result {
     int status;
     char message[400];
-    int64_t n_steps, callbacks, epoch_ends;
+    int64_t n_steps, callbacks, epoch_ends, first_step;
     /* n_built: how often the own metric's graph was built in fit. */
     int n_values, n_losses, n_epochs, best_epoch, n_built;
     float values[MOST_VALUES], losses[100];
@@ -40,7 +40,7 @@ typedef struct job {
     strata_fit_options fit;
     /* How many elements there are besides for validation; 0: none. */
     int validation;
-    /* A file or folder that is loaded before the fit, where it is there, and saved after it. */
+    /* A checkpoint that training goes on from; one that is made after the fit. */
     const char *load, *save;
     strata_parameter_server_options servers;
     int n_workers, n_servers;
@@ -145,7 +145,12 @@ static strata_status train(const job *j, const char *name, result *r, strata_err
     fit.user = r;
     const bool leads = !name || !strcmp(name, "chief");
     int epochs = 0;
-    if (j->load && leads) STRATA_TRY(strata_model_load_checkpoint(model, j->load, &epochs, err));
+    if (j->load && leads) {
+        STRATA_TRY(strata_model_load_checkpoint(model, j->load, &epochs, err));
+        fit.first_epoch = epochs;
+        fit.first_step = r->first_step = strata_model_epoch_steps(model);
+        if (!epochs && !fit.first_step) return strata_fail(err, STRATA_DATA, "there is no checkpoint");
+    }
     const int built = n_built;
     STRATA_TRY(strata_model_fit(model, data, &fit, &history, err));
     r->n_built = n_built - built;
@@ -206,7 +211,6 @@ static const result *run_alone(const job *j) {
     memset(r, 0, sizeof *r);
     if (!fork()) be(j, NULL, r);
     while (wait(NULL) > 0) continue;
-    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
     return r;
 }
 
@@ -224,6 +228,7 @@ static void assert_near(double a, double b, const char *what, int i) {
 /* Losses of the first steps and all parameters are those of one device. */
 static const result *assert_as_alone(const job *j) {
     const result *alone = run_alone(j), *r = run(j);
+    cr_assert_eq(alone->status, STRATA_OK, "%s", alone->message);
     cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
     cr_assert(r->n_steps == alone->n_steps && r->n_losses == alone->n_losses && r->n_values == alone->n_values,
               "%lld steps, and %lld", (long long)r->n_steps, (long long)alone->n_steps);
@@ -532,4 +537,186 @@ Test(ps_fit, callbacks_end_the_training_of_all_tasks) {
     r = run(&j); /* all tasks end with its status */
     callback = NULL;
     cr_assert(r->status == STRATA_INTERRUPTED && strstr(r->message, "had enough"), "%s", r->message);
+}
+
+/* ---- checkpoints ---- */
+
+static char folder[64], other_folder[80];
+/* Where a callback saves: after this step of this epoch; step 0: at its end. */
+static int save_epoch;
+static int64_t save_step;
+static bool stops_there;
+
+static strata_status save_in_fit(const strata_progress *p, strata_error *err) {
+    if (p->epoch != save_epoch || (save_step ? p->epoch_end || p->step != save_step : !p->epoch_end)) return STRATA_OK;
+    if (stops_there) *(save_step ? p->stop_now : p->stop) = true;
+    return strata_model_save_checkpoint(p->model, save_epoch + !save_step, folder, err);
+}
+
+static void make_folder(void) {
+    set_up();
+    snprintf(folder, sizeof folder, "/tmp/strata-ps-fit-XXXXXX");
+    cr_assert(mkdtemp(folder));
+    snprintf(other_folder, sizeof other_folder, "%s/other/", folder);
+}
+
+static void remove_folder(void) {
+    char command[128];
+    callback = NULL;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
+TestSuite(ps_checkpoint, .init = make_folder, .fini = remove_folder, .timeout = 60);
+
+/* How many files of the newest checkpoint have this ending; -1: there is no checkpoint. */
+static int count_files(const char *pattern) {
+    char command[256];
+    int n = -1;
+    snprintf(command, sizeof command, "ls -d %s/step-* | tail -n 1 | xargs -I X sh -c 'ls X/%s 2>/dev/null | wc -l'", folder,
+             pattern);
+    FILE *out = popen(command, "r");
+    if (out && fscanf(out, "%d", &n) != 1) n = -1;
+    if (out) pclose(out);
+    return n;
+}
+
+static const strata_optimizer adam = {.name = "adam", .learning_rate = 0.01};
+
+/* All of it under one strategy, and half of it each under two, have the same numbers. */
+static void assert_goes_on(bool servers_first, bool servers_then, int n_servers, int64_t step) {
+    job whole = {.make_model = make_functional,
+                 .compile.optimizer = adam,
+                 .fit = {.epochs = 4, .batch = 16},
+                 .servers = {.pace = STRATA_PACE_SYNCHRONOUS, .partitioner = "fixed:3"},
+                 .n_servers = 3};
+    job half = whole;
+    static result unbroken;
+    callback = NULL;
+    unbroken = *run_alone(&whole);
+    save_epoch = 1;
+    save_step = step;
+    stops_there = true;
+    callback = save_in_fit;
+    const result *r = servers_first ? run(&half) : run_alone(&half);
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    cr_assert_eq(count_files("manifest.json"), 1);
+    cr_assert_eq(count_files("ps-*"), servers_first ? 3 : 0, "each server writes its part");
+    callback = NULL;
+    half.load = folder;
+    half.servers.partitioner = "fixed:2";
+    half.n_servers = n_servers;
+    half.n_workers = 3;
+    r = servers_then ? run(&half) : run_alone(&half);
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    cr_assert_geq(r->first_step, step);
+    cr_assert_eq(r->n_steps, (step ? 3 : 2) * 6 - r->first_step);
+    cr_assert_eq(r->train[0].examples, EXAMPLES, "the epoch's metrics are those of all its steps");
+    for (int i = 0; i < r->n_values; i++) assert_near(r->values[i], unbroken.values[i], "value", i);
+    assert_near(r->train[r->n_epochs - 1].loss, unbroken.train[3].loss, "the last epoch's loss", 3);
+}
+
+Test(ps_checkpoint, what_servers_wrote_goes_on_with_other_servers) {
+    assert_goes_on(true, true, 2, 0);
+}
+
+Test(ps_checkpoint, what_servers_wrote_goes_on_on_one_device) {
+    assert_goes_on(true, false, 0, 0);
+}
+
+Test(ps_checkpoint, what_one_device_wrote_goes_on_with_servers) {
+    assert_goes_on(false, true, 2, 0);
+}
+
+Test(ps_checkpoint, one_of_a_step_within_an_epoch_goes_on_there) {
+    assert_goes_on(true, true, 1, 3);
+}
+
+Test(ps_checkpoint, one_of_a_step_goes_on_on_one_device) {
+    assert_goes_on(true, false, 0, 4);
+}
+
+/* Of workers at their own pace, too, a checkpoint has the first steps of the epoch and nothing else, and what is trained on
+ * meanwhile does not depend on it. */
+Test(ps_checkpoint, at_their_own_pace_a_checkpoint_is_a_cut_between_steps) {
+    job j = {.compile.optimizer = adam, .fit = {.epochs = 3, .batch = 4, .wait_each_step = false}, .n_workers = 3};
+    save_epoch = 1;
+    save_step = 5;
+    stops_there = false;
+    callback = save_in_fit;
+    const result *r = run(&j);
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    cr_assert(r->n_steps == 3 * EXAMPLES / 4 && r->callbacks == r->n_steps && r->epoch_ends == 3, "training went on");
+    cr_assert_eq(r->train[1].examples, EXAMPLES);
+    callback = NULL;
+    j.load = folder;
+    for (int alone = 0; alone < 2; alone++) {
+        r = alone ? run_alone(&j) : run(&j);
+        cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+        cr_assert_geq(r->first_step, 5);
+        cr_assert_eq(r->n_steps, 2 * EXAMPLES / 4 - r->first_step);
+        cr_assert_eq(r->train[0].examples, EXAMPLES, "each example of the epoch was seen once");
+    }
+}
+
+/* The file form too, when it is saved within an epoch: the chief's model gets what the servers have. */
+Test(ps_checkpoint, a_file_of_a_step_goes_on_there) {
+    job j = {.compile.optimizer = adam, .fit = {.epochs = 3, .batch = 16}, .servers = together};
+    static result unbroken;
+    unbroken = *run_alone(&j);
+    strcat(folder, ".file");
+    save_epoch = 1;
+    save_step = 2;
+    stops_there = true;
+    callback = save_in_fit;
+    const result *r = run(&j);
+    callback = NULL;
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    j.load = folder;
+    r = run_alone(&j);
+    remove(folder);
+    folder[strlen(folder) - strlen(".file")] = '\0';
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    cr_assert_geq(r->first_step, 2);
+    for (int i = 0; i < r->n_values; i++) assert_near(r->values[i], unbroken.values[i], "value", i);
+}
+
+static strata_status save_each_epoch(const strata_progress *p, strata_error *err) {
+    return p->epoch_end ? strata_model_save_checkpoint(p->model, p->epoch + 1, other_folder, err) : STRATA_OK;
+}
+
+Test(ps_checkpoint, a_damaged_one_is_passed_over_for_the_one_before) {
+    job j = {.compile.optimizer = adam, .fit = {.epochs = 3, .batch = 16}, .servers = together};
+    char command[256];
+    callback = save_each_epoch;
+    const result *r = run(&j);
+    callback = NULL;
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    snprintf(command, sizeof command, "test \"$(ls -A %s | tr '\\n' ' ')\" = 'step-000000000012 step-000000000018 '",
+             other_folder);
+    cr_assert_eq(system(command), 0, "the newest two stay, and nothing else");
+    j.load = other_folder;
+    j.fit.epochs = 4;
+    for (int damaged = 0; damaged < 3; damaged++) {
+        r = run_alone(&j);
+        cr_assert_eq(r->status, damaged < 2 ? STRATA_OK : STRATA_DATA, "%s", r->message);
+        if (damaged < 2) cr_assert_eq(r->n_epochs, 1 + damaged);
+        if (damaged == 2) cr_assert(strstr(r->message, "ps-1.safetensors"), "%s", r->message);
+        snprintf(command, sizeof command,
+                 "printf x | dd of=%s/step-0000000000%d/ps-1.safetensors bs=1 seek=300 conv=notrunc 2>/dev/null", other_folder,
+                 damaged ? 12 : 18);
+        cr_assert_eq(system(command), 0);
+    }
+}
+
+static strata_status save_nowhere(const strata_progress *p, strata_error *err) {
+    return p->epoch_end ? strata_model_save_checkpoint(p->model, 1, "/dev/null/there/", err) : STRATA_OK;
+}
+
+Test(ps_checkpoint, a_folder_that_cannot_be_is_an_error_of_the_callback) {
+    job j = {.compile.optimizer = adam, .fit = {.epochs = 1, .batch = 16}};
+    callback = save_nowhere;
+    const result *r = run(&j);
+    cr_assert_eq(r->status, STRATA_UNAVAILABLE, "%d %s", r->status, r->message);
+    cr_assert(strstr(r->message, "/dev/null/there"), "%s", r->message);
 }
