@@ -24,18 +24,21 @@ static const char *const host[] = {"host"};
 typedef struct result {
     int status;
     char message[400];
-    int64_t n_steps, callbacks, epoch_ends, first_step;
+    int64_t n_steps, callbacks, epoch_ends, first_step, spread;
     /* n_built: how often the own metric's graph was built in fit. */
     int n_values, n_losses, n_epochs, best_epoch, n_built;
     float values[MOST_VALUES], losses[100];
     double rates[100];
     strata_metrics train[8], validation[8];
-    double more[8];
+    /* The first metric besides loss and accuracy: of the validation data, of the training. */
+    double more[8], labels[8];
 } result;
 
 typedef struct job {
     /* NULL: a model of two dense layers, for make_data's first input and target. */
     strata_status (*make_model)(strata_model **out_model, strata_error *err);
+    /* NULL: make_data. */
+    strata_status (*make_own_data)(const char *task, strata_dataset **out_dataset, strata_error *err);
     strata_compile_options compile;
     strata_fit_options fit;
     /* How many elements there are besides for validation; 0: none. */
@@ -85,6 +88,7 @@ static strata_status make_small(strata_model **out_model, strata_error *err) {
 }
 
 /* What a callback of the test does, on the chief. */
+static strata_strategy *strategy_of_chief;
 static strata_status (*callback)(const strata_progress *progress, strata_error *err);
 
 /* How often this process has built the graph of its own metric. */
@@ -94,6 +98,7 @@ static strata_status on_progress(const strata_progress *progress, void *user, st
     result *r = user;
     if (progress->epoch_end) {
         if (progress->validation.n) r->more[r->epoch_ends] = progress->validation.more[0].value;
+        if (progress->metrics.n) r->labels[r->epoch_ends] = progress->metrics.more[0].value;
         r->train[r->epoch_ends] = progress->metrics;
         r->validation[r->epoch_ends++] = progress->validation;
     } else if (r->callbacks < 100) {
@@ -132,13 +137,14 @@ static strata_status train(const job *j, const char *name, result *r, strata_err
     strata_compile_options compile = j->compile;
     strata_fit_options fit = j->fit;
     STRATA_TRY(strata_strategy_create(name ? "parameter_server" : "one_device", &opts, &strategy, err));
+    strategy_of_chief = strategy;
     STRATA_TRY((j->make_model ? j->make_model : make_small)(&model, err));
     compile.strategy = strategy;
     if (!j->make_model) compile.loss = "mse";
     if (!compile.seed) compile.seed = 3;
     STRATA_TRY(strata_model_compile(model, NULL, &compile, err));
     const bool all = strata_model_n_inputs(model) > 1;
-    STRATA_TRY(make_data(EXAMPLES, 0, all, &data, err));
+    STRATA_TRY(j->make_own_data ? j->make_own_data(name, &data, err) : make_data(EXAMPLES, 0, all, &data, err));
     if (j->validation) STRATA_TRY(make_data(j->validation, 5000, all, &validation, err));
     fit.validation = validation;
     fit.on_progress = on_progress;
@@ -537,6 +543,131 @@ Test(ps_fit, callbacks_end_the_training_of_all_tasks) {
     r = run(&j); /* all tasks end with its status */
     callback = NULL;
     cr_assert(r->status == STRATA_INTERRUPTED && strstr(r->message, "had enough"), "%s", r->message);
+}
+
+Test(ps_fit, steps_per_execution_changes_only_how_often_the_callback_is_called) {
+    static const int64_t together_[] = {1, 2, 7};
+    static float first[MOST_VALUES];
+    for (int i = 0; i < 3; i++) {
+        job j = {.compile.optimizer = {.name = "adam", .learning_rate = 0.01},
+                 .fit = {.epochs = 2, .batch = 8, .steps_per_execution = together_[i]},
+                 .servers = together};
+        const result *r = run(&j);
+        cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+        cr_assert_eq(r->n_steps, 2 * 12);
+        cr_assert_eq(r->callbacks, 2 * (12 / together_[i]));
+        if (i)
+            cr_assert_arr_eq(r->values, first, (size_t)r->n_values * sizeof(float));
+        else
+            memcpy(first, r->values, sizeof first);
+    }
+}
+
+/* ---- which examples are seen, and when ---- */
+
+static strata_tensor *build_label_sum(strata_tensor *outputs, strata_tensor *labels) {
+    (void)outputs;
+    return strata_reshape(strata_reduce_sum(labels, NULL, 0, false), STRATA_SHAPE(1));
+}
+
+/* With a metric that says which labels were seen. */
+static strata_status make_counting(strata_model **out_model, strata_error *err) {
+    static const char json[] =
+        "{\"input\": [6], \"layers\": [{\"layer\": \"dense\", \"units\": 1}], \"loss\": \"mse\", "
+        "\"metrics\": [\"label\"]}";
+    strata_registry *registry = NULL;
+    STRATA_TRY(strata_registry_create(&registry, err));
+    STRATA_TRY(strata_metric_register(registry, &(strata_metric_definition){"label", 1, build_label_sum, NULL}, err));
+    const strata_status status = strata_model_from_json_with(registry, json, sizeof json - 1, "counting", out_model, err);
+    strata_registry_destroy(registry);
+    return status;
+}
+
+static double mean_label(void) {
+    double sum = 0;
+    for (int64_t i = 0; i < EXAMPLES; i++) sum += (double)(number(i, 0) * 2 - number(i, 3));
+    return sum / EXAMPLES;
+}
+
+Test(ps_fit, each_example_counts_once_an_epoch_at_every_pace) {
+    static const strata_pace paces[] = {STRATA_PACE_SYNCHRONOUS, STRATA_PACE_BOUNDED, STRATA_PACE_ASYNCHRONOUS};
+    for (int p = 0; p < 3; p++) {
+        job j = {.make_model = make_counting,
+                 .compile.optimizer = {.name = "sgd"},
+                 .fit = {.epochs = 2, .batch = 7}, /* a rest of 5 */
+                 .servers = {.pace = paces[p], .staleness = paces[p] == STRATA_PACE_BOUNDED ? 2 : 0},
+                 .n_workers = 3};
+        const result *r = run(&j);
+        cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+        for (int e = 0; e < 2; e++) {
+            cr_assert_eq(r->train[e].examples, EXAMPLES);
+            cr_assert_float_eq(r->labels[e], mean_label(), 1e-5, "pace %d, epoch %d: %g, not %g", p, e, r->labels[e],
+                               mean_label());
+        }
+    }
+}
+
+/* A pipeline that does not say how long it is, and on worker:1 takes its time for each element. */
+static bool is_slow;
+
+static strata_status next_element(void *state, int64_t index, strata_element *out, bool *out_end, strata_error *err) {
+    (void)state;
+    if (is_slow) usleep(2000);
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(6), &out->parts[0], err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(1), &out->parts[1], err));
+    for (int k = 0; k < 6; k++) ((float *)out->parts[0].data)[k] = number(index, k);
+    *(float *)out->parts[1].data = number(index, 0) * 2 - number(index, 3);
+    *out_end = false;
+    return STRATA_OK;
+}
+
+static strata_status make_pipeline(const char *task, strata_dataset **out_dataset, strata_error *err) {
+    const strata_generator endless = {
+        .spec = {.n_parts = 2, .parts = {{STRATA_DTYPE_F32, STRATA_SHAPE(6)}, {STRATA_DTYPE_F32, STRATA_SHAPE(1)}}},
+        .size = STRATA_SIZE_UNKNOWN,
+        .next = next_element};
+    is_slow = task && !strcmp(task, "worker:1");
+    return strata_dataset_from_generator(&endless, out_dataset, err);
+}
+
+Test(ps_fit, a_pipeline_of_unknown_length_trains_so_many_steps_an_epoch) {
+    job j = {.make_own_data = make_pipeline,
+             .compile.optimizer = {.name = "adam", .learning_rate = 0.01},
+             .fit = {.epochs = 2, .batch = 8, .steps_per_epoch = 5},
+             .servers = together};
+    const result *r = assert_as_alone(&j);
+    cr_assert(r->n_steps == 10 && r->train[1].examples == 40);
+    j.fit.steps_per_epoch = 0;
+    r = run(&j);
+    cr_assert(r->status == STRATA_INVALID && strstr(r->message, "give steps_per_epoch"), "%s", r->message);
+}
+
+static strata_status watch_spread(const strata_progress *p, strata_error *err) {
+    const int64_t spread = strata_strategy_parameter_server_totals(strategy_of_chief).spread;
+    (void)p, (void)err;
+    if (spread > results[0].spread) results[0].spread = spread;
+    return STRATA_OK;
+}
+
+/* worker:1 takes 20 ms for a batch, the others much less. */
+Test(ps_fit, nobody_is_further_ahead_of_a_slow_worker_than_the_bound) {
+    static const int64_t bounds[] = {1, 3, 0};
+    for (int i = 0; i < 3; i++) {
+        job j = {.make_own_data = make_pipeline,
+                 .compile.optimizer = {.name = "sgd"},
+                 .fit = {.epochs = 1, .batch = 10, .steps_per_epoch = 60, .no_shuffle = true},
+                 .servers = {.pace = bounds[i] ? STRATA_PACE_BOUNDED : STRATA_PACE_ASYNCHRONOUS, .staleness = bounds[i]},
+                 .n_workers = 3};
+        callback = watch_spread;
+        const result *r = run(&j);
+        callback = NULL;
+        cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+        cr_assert_eq(r->n_steps, 60);
+        if (bounds[i])
+            cr_assert_leq(r->spread, bounds[i] + 1, "%lld steps", (long long)r->spread); /* one that is finished now */
+        else
+            cr_assert_gt(r->spread, 4, "%lld steps", (long long)r->spread);
+    }
 }
 
 /* ---- checkpoints ---- */
