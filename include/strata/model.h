@@ -276,7 +276,8 @@ typedef struct strata_fit_options {
      * and seldom enough that it takes less than a thousandth of the time; -1: never. */
     int64_t check_every;
     /* Evaluated after each epoch in batches of `batch`; borrowed. The bits of what is trained are the same with it and without.
-     * Each of several workers evaluates all of it, and where a loss decides something it is rank 0's. NULL: none. */
+     * Each of several workers evaluates all of it, and where a loss decides something it is rank 0's; under parameter_server
+     * workers evaluate a batch each. NULL: none. */
     const strata_dataset *validation;
     /* Training ends, and fit returns STRATA_OK, when the validation loss has not fallen by more than min_delta below its best
      * value for so many epochs. 0: it does not. INVALID without validation data. */

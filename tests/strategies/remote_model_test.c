@@ -379,6 +379,23 @@ Test(remote_model, with_replicas_closures_go_on_after_each_servers_loss) {
     end(&c);
 }
 
+/* Without replicas the shards are gone with the server: an error that names it, once, and in no more than its bound. */
+Test(remote_model, without_replicas_a_lost_server_is_an_error_that_names_it) {
+    chief c = begin(1);
+    strata_error err = {0};
+    schedule(&c, 0, 0, 0, NULL);
+    OK(strata_coordinator_join(c.coordinator, &err));
+    kill(atomic_load(&shared->pids[1 + WORKERS]), SIGKILL);
+    const double began = now();
+    schedule(&c, 1, 0, 0, NULL);
+    FAILS(strata_coordinator_join(c.coordinator, &err), STRATA_PEER_LOST, "ps:0");
+    cr_assert_lt(now() - began, 15);
+    OK(strata_coordinator_join(c.coordinator, &err)); /* it was raised */
+    start_task(1 + WORKERS, false);
+    FAILS(strata_remote_model_fetch(c.remote, &err), STRATA_PEER_LOST, ""); /* the new one has no values */
+    end(&c);
+}
+
 Test(remote_model, wrong_batches_are_told_and_not_pushed) {
     chief c = begin(1);
     strata_error err = {0};
