@@ -340,6 +340,34 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_set_learning_rate(strata_m
 STRATA_API STRATA_MUST_USE strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset,
                                                           const strata_fit_options *opts, strata_history *out_history,
                                                           strata_error *err);
+/* The same step by step, for those who write the loop themselves:
+ *
+ *     strata_fit *fit;
+ *     const strata_progress *progress;
+ *     status = strata_fit_begin(model, dataset, &opts, &fit, &err);
+ *     while (!status && !(status = strata_fit_step(fit, &progress, &err)) && progress)
+ *         ...
+ *     ended = strata_fit_end(fit, &history, &err);
+ *
+ * strata_model_fit is this loop. All options mean the same, on_progress and callbacks among them. */
+typedef struct strata_fit strata_fit;
+/* Checks everything and prepares the fit. dataset, and what opts points to, are borrowed until the end. No other fit, evaluation
+ * or prediction of the model in between, but in a callback at an epoch's end or where the fit has wait_each_step. Fails as
+ * strata_model_fit, with *out_fit NULL; UNSUPPORTED under parameter_server, where no task makes the steps by itself. */
+STRATA_API STRATA_MUST_USE strata_status strata_fit_begin(strata_model *model, const strata_dataset *dataset,
+                                                          const strata_fit_options *opts, strata_fit **out_fit,
+                                                          strata_error *err);
+/* Makes the next step, or, where the epoch has no more, ends it: validation, callbacks, a checkpoint. *out_progress lives until
+ * the next call, and is NULL when the training is over. The device works on up to three steps while the host prepares others, so
+ * what progress reports is the newest step that is finished, and with wait_each_step the one that this call made. With several
+ * workers all of them call it equally often. After a failure only strata_fit_end is left. */
+STRATA_API STRATA_MUST_USE strata_status strata_fit_step(strata_fit *fit, const strata_progress **out_progress,
+                                                         strata_error *err);
+/* Waits for the steps that were begun, and frees the fit; NULL is fine. Before the training is over it stops it, as
+ * strata_progress.stop_now does: strata_model_epoch_steps has the steps of the epoch that was not finished. out_history may be
+ * NULL; else the caller finishes it. After a failed step it returns STRATA_OK. */
+STRATA_API STRATA_MUST_USE strata_status strata_fit_end(strata_fit *fit, strata_history *out_history, strata_error *err);
+
 /* Where a training step of this batch (of all replicas) has its variables, its nodes and its exchanges between replicas: a line
  * each. Compiles the step's program, which fit then uses. Caller frees with free(). */
 STRATA_API STRATA_MUST_USE strata_status strata_model_placement(strata_model *model, int64_t batch, char **out_text,
