@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/data/stage/stage.h"
 #include "core/run/device.h"
 
 enum { STEPS_BETWEEN_SCALES = 2000, STEPS_BETWEEN_CHECKS = 10000 }; /* steps */
@@ -91,6 +92,7 @@ static strata_batches_options batches_options(const fit *f, int64_t first) {
                                    .shuffle = !f->opts.no_shuffle,
                                    .seed = f->opts.seed,
                                    .epoch = (uint64_t)f->progress.epoch,
+                                   .skip = f->skipped,
                                    .first = first};
     strata_model_batch_parts(f->model, f->dataset, &f->feed, true, &opts);
     return opts;
@@ -389,28 +391,53 @@ static strata_status ask_to_stop(fit *f, strata_error *err) {
         f->stopped = f->stop_now;
         return STRATA_OK;
     }
+    f->save_now = false;
     if (--f->ask_in > 0) return STRATA_OK;
     const double now = seconds(), each = (now - f->asked) / (double)f->ask_every;
     double steps = each > 0 && f->asked > 0 ? SECONDS_BETWEEN_ASKS / each : 1;
     if (!(steps > 1)) steps = 1;
-    int32_t said[2] = {f->stop_now, steps < 1e5 ? (int32_t)steps : 100000};
-    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, said, said, 2, err));
+    const bool due = f->checkpoints && workers->rank == 0 && strata_checkpoint_folder_due(f->checkpoints, false);
+    int32_t said[3] = {f->stop_now, steps < 1e5 ? (int32_t)steps : 100000, due};
+    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, said, said, 3, err));
     f->stopped = said[0] > 0;
+    f->save_now = said[2] > 0;
     f->ask_in = f->ask_every = said[1] / workers->n;
     f->asked = now;
     return STRATA_OK;
 }
 
-/* Passes over the steps of this epoch that were done before. */
+static strata_status ends_before(const fit *f, strata_error *err) {
+    return strata_fail(err, STRATA_DATA, "fit: epoch %d ends before its step %lld, after which training is to go on",
+                       f->progress.epoch + 1, (long long)f->model->position.steps);
+}
+
+/* How many workers read batches of their own; 0: all read the same. */
+static int64_t readers(const fit *f) {
+    const bool many = strata_strategy_has_workers(f->model->strategy);
+    return many && strata_auto_shard_resolve(f->dataset, f->opts.auto_shard) != STRATA_SHARD_DATA
+               ? f->model->strategy->workers.n
+               : 0;
+}
+
+/* Passes over the examples of this epoch that were trained on before. Where all workers read the same examples, and fit makes
+ * the batches, they are left out when the batches are opened: then the batch and the workers may be others than before. Else
+ * the batches are walked over again. */
 static strata_status skip_steps(fit *f, strata_error *err) {
     const strata_model_position *done = &f->model->position;
     strata_worker_step rows;
-    for (int64_t i = 0; i < done->steps * f->accumulate; i++) {
+    int64_t examples = f->skipped;
+    const int64_t size = strata_dataset_size(f->dataset);
+    if (f->skipped > (size >= 0 ? size : INT64_MAX)) return ends_before(f, err);
+    while (examples < done->examples) {
         STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
-        if (!rows.n)
-            return strata_fail(err, STRATA_DATA, "fit: epoch %d ends before its step %lld, after which training is to go on",
-                               f->progress.epoch + 1, (long long)done->steps);
+        if (!rows.n) return ends_before(f, err);
+        examples += rows.n;
     }
+    if (examples > done->examples)
+        return strata_fail(err, STRATA_DATA,
+                           "fit: %lld examples of epoch %d were trained on, which is not between two batches; go on with the "
+                           "batches that the training was begun with",
+                           (long long)done->examples, f->progress.epoch + 1);
     STRATA_TRY(strata_model_write_sums(f->model, err));
     f->progress.step = f->held.step = f->next_step = done->steps;
     f->n_examples = f->n_done = done->examples;
@@ -420,10 +447,16 @@ static strata_status skip_steps(fit *f, strata_error *err) {
 
 /* ---- epochs ---- */
 
-/* The step that was submitted is done, and its callback has returned. */
-static strata_status settle(fit *f, strata_error *err) {
+/* All steps that were submitted are done, and their callbacks have returned. */
+static strata_status complete(fit *f, strata_error *err) {
     STRATA_TRY(catch_up(f, err));
     while (f->n_flights) STRATA_TRY(retire(f, err));
+    return STRATA_OK;
+}
+
+/* The same, and all workers take over the rate that a callback has set. */
+static strata_status settle(fit *f, strata_error *err) {
+    STRATA_TRY(complete(f, err));
     return strata_model_share_rate(f->model, err);
 }
 
@@ -448,11 +481,18 @@ static strata_status check_devices(fit *f, strata_error *err) {
 static strata_status begin_epoch(fit *f, strata_error *err) {
     f->epoch_began = seconds();
     f->in_epoch = true;
+    const strata_model_position *done = &f->model->position;
+    const bool by_examples = !readers(f) && !strata_dataset_element_spec(f->dataset).is_batch;
+    f->skipped = by_examples && done->steps ? done->examples : 0;
     strata_batches_options batches = batches_options(f, 0);
     batches.bytes = strata_model_takes_bytes(f->model);
     STRATA_TRY(strata_worker_batches_create(f->model->strategy, f->dataset, f->opts.auto_shard, &batches, &f->batches, err));
     f->form.byte_scale = strata_worker_batches_byte_scale(f->batches);
     f->progress.steps = (strata_worker_batches_count(f->batches) + f->accumulate - 1) / f->accumulate;
+    if (f->skipped && f->progress.steps) {
+        const int64_t each = f->opts.batch * f->accumulate;
+        f->progress.steps = done->steps + (strata_dataset_size(f->dataset) - f->skipped + each - 1) / each;
+    }
     const int64_t most = f->opts.steps_per_epoch;
     if (most && (!f->progress.steps || most < f->progress.steps)) f->progress.steps = most;
     f->n_examples = f->n_done = 0;
@@ -469,6 +509,25 @@ static strata_status begin_epoch(fit *f, strata_error *err) {
     return STRATA_OK;
 }
 
+/* The model stands within an epoch, behind the steps that are done. */
+static void note_position(fit *f) {
+    f->model->position = (strata_model_position){f->progress.step, f->n_examples, readers(f)};
+}
+
+/* A checkpoint behind the step that was submitted last, if one is due. */
+static strata_status save_if_due(fit *f, strata_error *err) {
+    if (!f->checkpoints || f->held.n) return STRATA_OK;
+    /* The answer must be the same on all workers where each writes a part. By steps it is; by time rank 0 has sent it. */
+    const bool agreed = strata_checkpoint_folder_is_shared(f->checkpoints) && f->opts.checkpoint->every_seconds > 0;
+    if (!(agreed ? f->save_now : strata_checkpoint_folder_due(f->checkpoints, false))) return STRATA_OK;
+    f->save_now = false;
+    STRATA_TRY(complete(f, err));
+    note_position(f);
+    const strata_status status = strata_checkpoint_folder_save(f->checkpoints, f->progress.epoch, err);
+    f->model->position = (strata_model_position){0};
+    return status;
+}
+
 /* Submits one batch more. *more: whether there was one, and training goes on. */
 static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     strata_worker_step rows;
@@ -479,6 +538,7 @@ static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     if (!rows.n) return STRATA_OK;
     STRATA_TRY(ask_to_stop(f, err));
     if (f->stopped) return STRATA_OK;
+    STRATA_TRY(save_if_due(f, err));
     if (f->model->strategy->auto_split && f->history.n_steps >= f->next_balance) STRATA_TRY(balance(f, rows.own, err));
     STRATA_TRY(check_devices(f, err));
     STRATA_TRY(f->accumulate > 1 ? submit_to_hold(f, &rows, err) : submit(f, f->next_step, &rows, err));
@@ -502,8 +562,7 @@ static strata_status next_step(fit *f, bool *more, strata_error *err) {
 static strata_status finish_steps(fit *f, strata_error *err) {
     if (!f->n_examples && !f->stopped)
         return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
-    STRATA_TRY(catch_up(f, err));
-    while (f->n_flights) STRATA_TRY(retire(f, err));
+    STRATA_TRY(complete(f, err));
     STRATA_TRY(strata_model_read_sums(f->model, err));
     if (f->n_examples) f->progress.metrics = strata_model_metrics(f->model, f->n_examples);
     return STRATA_OK;
@@ -525,11 +584,19 @@ static strata_status end_epoch(fit *f, strata_error *err) {
     h->n_epochs++;
     STRATA_TRY(tell(f, err));
     STRATA_TRY(strata_model_share_rate(f->model, err));
-    if (!strata_strategy_has_workers(f->model->strategy) || p->epoch + 1 == p->epochs) return STRATA_OK;
-    int32_t stops = f->stop;
-    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &stops, &stops, 1, err));
-    f->stop = stops > 0;
-    return STRATA_OK;
+    if (strata_strategy_has_workers(f->model->strategy)) {
+        const bool due = f->checkpoints && workers->rank == 0 && strata_checkpoint_folder_due(f->checkpoints, true);
+        int32_t said[2] = {f->stop, due};
+        STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, said, said, 2, err));
+        f->stop = said[0] > 0;
+        f->save_now = said[1] > 0;
+    } else {
+        f->save_now = f->checkpoints && strata_checkpoint_folder_due(f->checkpoints, true);
+    }
+    if (!f->checkpoints) return STRATA_OK;
+    const bool last = p->epoch + 1 == p->epochs || f->stop;
+    if (!f->save_now && !(last && strata_checkpoint_folder_is_new(f->checkpoints))) return STRATA_OK;
+    return strata_checkpoint_folder_save(f->checkpoints, p->epoch + 1, err);
 }
 
 /* The epoch is over, or was stopped. */
@@ -541,10 +608,13 @@ static void close_epoch(fit *f) {
     add_epoch_to_trace(f);
 }
 
-/* The model stands within an epoch. */
-static void stop_here(fit *f) {
-    f->model->position = (strata_model_position){f->progress.step, f->n_examples};
+/* Leaves the model within the epoch. */
+static strata_status stop_here(fit *f, strata_error *err) {
+    note_position(f);
     f->history.stopped = f->over = true;
+    return f->checkpoints && strata_checkpoint_folder_is_new(f->checkpoints)
+               ? strata_checkpoint_folder_save(f->checkpoints, f->progress.epoch, err)
+               : STRATA_OK;
 }
 
 /* One step, or the end of an epoch. */
@@ -555,15 +625,25 @@ static strata_status go_on(fit *f, strata_error *err) {
     if (more) return STRATA_OK;
     STRATA_TRY(finish_steps(f, err));
     close_epoch(f);
-    if (f->stopped) {
-        stop_here(f);
-        return STRATA_OK;
-    }
+    if (f->stopped) return stop_here(f, err);
     STRATA_TRY(end_epoch(f, err));
     if (++f->progress.epoch < f->opts.epochs && !f->stop) return STRATA_OK;
     f->over = true;
     f->history.best_epoch = (int)f->model->best.epochs - 1;
     return strata_validation_restore(f->model, &f->opts, err);
+}
+
+/* Where workers read batches of their own, who has read what depends on how many they are. */
+static strata_status check_readers(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
+                                   strata_error *err) {
+    const fit f = {.model = (strata_model *)model, .dataset = dataset, .opts = *opts};
+    const int64_t now = readers(&f), before = model->position.readers;
+    if (!opts->first_step || now == before) return STRATA_OK;
+    return strata_fail(
+        err, STRATA_INVALID,
+        "fit: the epoch was begun by %lld workers with batches of their own, and would go on with %lld; the rest "
+        "of this epoch needs as many (0: all read the same, auto_shard DATA)",
+        (long long)before, (long long)now);
 }
 
 static strata_status check(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
@@ -589,6 +669,7 @@ static strata_status check(const strata_model *model, const strata_dataset *data
         return strata_fail(err, STRATA_INVALID,
                            "fit: first_step is %lld; the model has done %lld steps of its epoch (strata_model_epoch_steps)",
                            (long long)opts->first_step, (long long)model->position.steps);
+    STRATA_TRY(check_readers(model, dataset, opts, err));
     if (opts->class_weights)
         STRATA_TRY(strata_model_check_class_weights(model, opts->class_weights, opts->n_class_weights, err));
     return strata_batches_check_size(dataset, "fit", err);
@@ -641,6 +722,7 @@ static strata_status begin(fit *f, strata_error *err) {
     if (!f->opts.first_step) model->position = (strata_model_position){0};
     STRATA_TRY(make_flights(f, err));
     STRATA_TRY(strata_validation_begin(model, &f->opts, err));
+    if (f->opts.checkpoint) STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->checkpoints, err));
     return f->opts.trace ? strata_fit_begin_trace(f, err) : STRATA_OK;
 }
 
@@ -654,8 +736,10 @@ static strata_status finish(fit *f, strata_error *err) {
     f->flights = NULL;
     if (!status && !f->history.stopped) strata_validation_forget(f->model);
     f->history.loss_scale = f->model->scale.value;
-    if (!f->trace) return STRATA_OK;
-    status = strata_fit_end_trace(f, status, status ? NULL : err);
+    const strata_status saved = strata_checkpoint_folder_close(f->checkpoints, status ? NULL : err);
+    if (!status) status = saved;
+    const strata_status traced = f->trace ? strata_fit_end_trace(f, status, status ? NULL : err) : STRATA_OK;
+    if (!status) status = traced;
     return f->failure ? STRATA_OK : status;
 }
 
@@ -709,7 +793,7 @@ strata_status strata_fit_end(strata_fit *fit, strata_history *out_history, strat
     if (!fit->failure && !fit->over) { /* the caller makes no more steps */
         fit->stopped = true;
         status = fit->failure = fit->in_epoch ? finish_steps(fit, err) : STRATA_OK;
-        if (!status && fit->in_epoch) stop_here(fit);
+        if (!status && fit->in_epoch) status = fit->failure = stop_here(fit, err);
         fit->history.stopped = true;
     }
     const strata_status finished = finish(fit, status ? NULL : err);
@@ -721,6 +805,29 @@ strata_status strata_fit_end(strata_fit *fit, strata_history *out_history, strat
     return status ? status : finished;
 }
 
+/* Under a trainer a task that is given a folder makes checkpoints between epochs. */
+static strata_status save_between_epochs(const strata_progress *progress, void *user, strata_error *err) {
+    fit *f = user;
+    if (f->callers.on_progress) STRATA_TRY(f->callers.on_progress(progress, f->callers.user, err));
+    if (!progress->epoch_end || !strata_checkpoint_folder_is_new(f->checkpoints)) return STRATA_OK;
+    return strata_checkpoint_folder_save(f->checkpoints, progress->epoch + 1, err);
+}
+
+static strata_status run_trainer(fit *f, strata_error *err) {
+    strata_model *model = f->model;
+    f->over = true;
+    if (f->opts.checkpoint) {
+        STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->checkpoints, err));
+        f->callers.on_progress = f->opts.on_progress;
+        f->callers.user = f->opts.user;
+        f->opts.on_progress = save_between_epochs;
+        f->opts.user = f;
+    }
+    STRATA_TRY(model->strategy->trainer->fit(model, f->dataset, &f->opts, &f->history, err));
+    if (!f->checkpoints || !f->history.stopped || !strata_checkpoint_folder_is_new(f->checkpoints)) return STRATA_OK;
+    return strata_checkpoint_folder_save(f->checkpoints, f->opts.first_epoch + f->history.n_epochs, err);
+}
+
 strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                                strata_history *out_history, strata_error *err) {
     strata_fit *fit = NULL;
@@ -729,10 +836,7 @@ strata_status strata_model_fit(strata_model *model, const strata_dataset *datase
     STRATA_TRY(strata_model_check_compiled(model, "fit", err));
     strata_status status = create(model, dataset, opts, &fit, err);
     if (!fit) return status;
-    if (!status && model->strategy->trainer) {
-        status = fit->failure = model->strategy->trainer->fit(model, dataset, &fit->opts, &fit->history, err);
-        fit->over = true;
-    }
+    if (!status && model->strategy->trainer) status = fit->failure = run_trainer(fit, err);
     while (!status && !fit->over) status = strata_fit_step(fit, &progress, err);
     const strata_status ended = strata_fit_end(fit, out_history, status ? NULL : err);
     return status ? status : ended;

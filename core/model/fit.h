@@ -5,7 +5,7 @@
 #define STRATA_CORE_MODEL_FIT_H
 
 #include "core/data/worker_batches.h"
-#include "core/model/model.h"
+#include "core/model/checkpoint.h"
 
 /* A run that is submitted and whose result is not read yet: a step; or, with accumulated gradients, one batch of a step, or the
  * step's update. */
@@ -56,6 +56,16 @@ struct strata_fit {
     /* With several workers: steps until they ask each other next, of `ask_every`, and when they asked last. */
     int64_t ask_in, ask_every;
     double asked;
+    /* Checkpoints that are made; NULL: none. Rank 0 has asked all workers for one. */
+    strata_checkpoint_folder *checkpoints;
+    bool save_now;
+    /* Under a trainer: what the caller's options say, in whose place fit's own callback stands. */
+    struct {
+        strata_progress_callback on_progress;
+        void *user;
+    } callers;
+    /* Examples of the epoch, in its order, that the batches leave out, as they were trained on before. */
+    int64_t skipped;
     /* Examples in progress.metrics' sums. */
     int64_t n_done;
 

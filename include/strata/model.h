@@ -231,6 +231,28 @@ typedef struct strata_progress {
 } strata_progress;
 typedef strata_status (*strata_progress_callback)(const strata_progress *progress, void *user, strata_error *err);
 
+/* Checkpoints that a fit makes while it trains, in a folder: step-000000000120/ has those of 120 updates, as manifest.json and
+ * safetensors files. A copy is taken when the step is done, and a thread writes it while training goes on. A crash at any moment
+ * leaves whole checkpoints only. strata_model_load_checkpoint takes the folder's newest one that is whole; the fit then goes on
+ * with its epochs as first_epoch and strata_model_epoch_steps as first_step. With several workers rank 0 writes; where they
+ * have shards of the optimizer each writes its own part, so the folder must be on a file system that they share. The fit locks
+ * the folder: UNAVAILABLE where another job writes there; INVALID where it has checkpoints of later steps than the model's. */
+typedef struct strata_checkpoint_options {
+    /* It is made where it is missing. */
+    const char *folder;
+    /* Make one after every so many updates, and after so many seconds. Where both are 0: after each epoch. There is one at the
+     * end of the last epoch and where the fit is stopped, too. */
+    int64_t every_steps;
+    double every_seconds;
+    /* How many are kept, the newest; 0: 3. */
+    int keep;
+    /* Is called where one could not be written (the disk is full): training goes on, and the ones before stay; and where a
+     * damaged one was moved aside. Called by the fit's own thread. NULL: one that cannot be written ends the fit with its
+     * failure. */
+    void (*on_warning)(const char *text, void *user);
+    void *user;
+} strata_checkpoint_options;
+
 /* Zeros are the defaults. */
 typedef struct strata_fit_options {
     /* How many epochs; 0: 1. */
@@ -288,6 +310,8 @@ typedef struct strata_fit_options {
     /* NULL: none. */
     strata_progress_callback on_progress;
     void *user;
+    /* Make checkpoints while training; borrowed. NULL: none. */
+    const strata_checkpoint_options *checkpoint;
 } strata_fit_options;
 
 /* What a fit did. Zero-initialize; free with strata_history_finish. */

@@ -686,7 +686,7 @@ static strata_status run_epoch(loop *l, int64_t first, strata_error *err) {
     STRATA_TRY(strata_model_write_sums(model, err));
     if (examples) l->progress.metrics = strata_model_metrics(model, examples);
     if (steps < c->fit->n_steps) { /* stopped within the epoch */
-        model->position = (strata_model_position){steps, examples};
+        model->position = (strata_model_position){.steps = steps, .examples = examples};
         c->fit->history->stopped = true;
     }
     return STRATA_OK;
