@@ -257,6 +257,8 @@ typedef struct strata_model_position {
     int64_t steps;
     /* The examples of these steps. */
     int64_t examples;
+    /* How many workers read batches of their own (strata_auto_shard other than DATA); 0: all read the same batches. */
+    int64_t readers;
 } strata_model_position;
 
 struct strata_model {
@@ -505,6 +507,10 @@ void strata_shards_free_segments(strata_segments *segments);
  * workers all of them call read_slot. */
 STRATA_MUST_USE strata_status strata_shards_read_slot(strata_model *model, int slot, float *values, strata_error *err);
 STRATA_MUST_USE strata_status strata_shards_write_slot(strata_model *model, int slot, float *values, strata_error *err);
+/* The elements of the flat range whose slots this worker's devices have; and these slots alone, in their places of values
+ * (flat_size). */
+void strata_shards_own_range(const strata_model *model, int64_t *out_begin, int64_t *out_end);
+STRATA_MUST_USE strata_status strata_shards_read_own_slot(strata_model *model, int slot, float *values, strata_error *err);
 /* Copies a flat range's values into the shards of this worker's devices. */
 STRATA_MUST_USE strata_status strata_shards_write(strata_model *model, const float *flat, strata_error *err);
 
@@ -534,8 +540,8 @@ STRATA_MUST_USE strata_status strata_validation_run(strata_model *model, const s
 STRATA_MUST_USE strata_status strata_validation_restore(strata_model *model, const strata_fit_options *opts, strata_error *err);
 void strata_validation_forget(strata_model *model);
 
-/* evaluate.c: the sums of one batch, which evaluate adds up: the n examples at which `batches` stands. Of a model on one device.
- * out_sums: (n_sums). */
+/* evaluate.c: the sums of one batch, which evaluate adds up: of the n examples at which `batches` stands. For a model on one
+ * device. out_sums: (n_sums). */
 STRATA_MUST_USE strata_status strata_model_evaluate_batch(strata_model *model, const strata_dataset *dataset,
                                                           const strata_model_feed *feed, strata_batches *batches, int64_t n,
                                                           float *out_sums, strata_error *err);

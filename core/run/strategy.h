@@ -95,12 +95,12 @@ typedef struct strata_trainer {
      * epochs. */
     strata_status (*fit)(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                          strata_history *history, strata_error *err);
-    /* Before a model is saved in a callback of fit: the model gets what was trained so far, at a point between steps, and its
-     * position within the epoch. Training goes on when the callback returns. NULL: the model always has it. */
-    strata_status (*settle)(strata_model *model, strata_error *err);
-    /* The same for a checkpoint that is a folder: the tasks that own parameters, states and slots write them into files of the
-     * folder, and the manifest gets the files and what they have. *out_written false: nothing was written, since it is not fit
-     * that runs, and the model has everything. NULL: so always. */
+    /* Before a model is saved in a callback of fit: what workers have is finished, and the model gets its position within the
+     * epoch, its sums and the count of updates; with `values` also parameters, states and slots. Training goes on when the
+     * callback returns. Nothing happens where it is not fit that runs. NULL: the model always has all of it. */
+    strata_status (*settle)(strata_model *model, bool values, strata_error *err);
+    /* After settle: the tasks that own parameters, states and slots write them into files of the folder, and the manifest gets
+     * these files and what they have. *out_written false: nothing was written, as the model has everything. NULL: so always. */
     strata_status (*write_parts)(strata_model *model, const char *folder, struct strata_manifest *manifest, bool *out_written,
                                  strata_error *err);
     void (*destroy)(void *data);

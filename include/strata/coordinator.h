@@ -230,8 +230,8 @@ STRATA_API strata_coordinator_counts strata_coordinator_count(strata_coordinator
  *     strata_remote_model_fetch(remote, &err);                            the chief: its model gets the parameters
  *     strata_remote_model_close(remote);
  *
- * With strata_parameter_server_options.replicas a server may be lost: steps go on with the copies of its shards, and each counts
- * once. A server that is started again gets its shards with the next fetch. Notices say so
+ * With strata_parameter_server_options.replicas a server may be lost: steps go on with the copies of its shards, and each
+ * counts once. A server that is started again gets its shards with the next fetch. Notices say so
  * (strata_strategy_parameter_server_notice, on the chief).
  *
  * Threads: one call at a time for a remote model. */

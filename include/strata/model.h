@@ -231,6 +231,29 @@ typedef struct strata_progress {
 } strata_progress;
 typedef strata_status (*strata_progress_callback)(const strata_progress *progress, void *user, strata_error *err);
 
+/* Checkpoints that a fit makes while it trains, in a folder: step-000000000120/ has those of 120 updates, as manifest.json and
+ * safetensors files. A copy is taken when the step is done, and a thread writes it while training goes on. A crash at any moment
+ * leaves whole checkpoints only. strata_model_load_checkpoint takes the folder's newest one that is whole; the fit then goes on
+ * with its epochs as first_epoch and strata_model_epoch_steps as first_step. With several workers rank 0 writes; where they
+ * have shards of the optimizer each writes its own part, so the folder must be on a file system that they share; so it is under
+ * parameter_server, where the servers write their parts, and what workers have is finished first. The fit locks
+ * the folder: UNAVAILABLE where another job writes there; INVALID where it has checkpoints of later steps than the model's. */
+typedef struct strata_checkpoint_options {
+    /* It is made where it is missing. */
+    const char *folder;
+    /* Make one after every so many updates, and after so many seconds. Where both are 0: after each epoch. There is one at the
+     * end of the last epoch and where the fit is stopped, too. */
+    int64_t every_steps;
+    double every_seconds;
+    /* How many are kept, the newest; 0: 3. */
+    int keep;
+    /* Is called where one could not be written (the disk is full): training goes on, and the ones before stay; and where a
+     * damaged one was moved aside. Called by the fit's own thread. NULL: one that cannot be written ends the fit with its
+     * failure. */
+    void (*on_warning)(const char *text, void *user);
+    void *user;
+} strata_checkpoint_options;
+
 /* Zeros are the defaults. */
 typedef struct strata_fit_options {
     /* How many epochs; 0: 1. */
@@ -290,6 +313,8 @@ typedef struct strata_fit_options {
     /* NULL: none. */
     strata_progress_callback on_progress;
     void *user;
+    /* Make checkpoints while training; borrowed. NULL: none. */
+    const strata_checkpoint_options *checkpoint;
 } strata_fit_options;
 
 /* What a fit did. Zero-initialize; free with strata_history_finish. */
@@ -343,6 +368,34 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_set_learning_rate(strata_m
 STRATA_API STRATA_MUST_USE strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset,
                                                           const strata_fit_options *opts, strata_history *out_history,
                                                           strata_error *err);
+/* The same step by step, for those who write the loop themselves:
+ *
+ *     strata_fit *fit;
+ *     const strata_progress *progress;
+ *     status = strata_fit_begin(model, dataset, &opts, &fit, &err);
+ *     while (!status && !(status = strata_fit_step(fit, &progress, &err)) && progress)
+ *         ...
+ *     ended = strata_fit_end(fit, &history, &err);
+ *
+ * strata_model_fit is this loop. All options mean the same, on_progress and callbacks among them. */
+typedef struct strata_fit strata_fit;
+/* Checks everything and prepares the fit. dataset, and what opts points to, are borrowed until the end. No other fit, evaluation
+ * or prediction of the model in between, but in a callback at an epoch's end or where the fit has wait_each_step. Fails as
+ * strata_model_fit, with *out_fit NULL; UNSUPPORTED under parameter_server, where no task makes the steps by itself. */
+STRATA_API STRATA_MUST_USE strata_status strata_fit_begin(strata_model *model, const strata_dataset *dataset,
+                                                          const strata_fit_options *opts, strata_fit **out_fit,
+                                                          strata_error *err);
+/* Makes the next step, or, where the epoch has no more, ends it: validation, callbacks, a checkpoint. *out_progress lives until
+ * the next call, and is NULL when the training is over. The device works on up to three steps while the host prepares others, so
+ * what progress reports is the newest step that is finished, and with wait_each_step the one that this call made. With several
+ * workers all of them call it equally often. After a failure only strata_fit_end is left. */
+STRATA_API STRATA_MUST_USE strata_status strata_fit_step(strata_fit *fit, const strata_progress **out_progress,
+                                                         strata_error *err);
+/* Waits for the steps that were begun, and frees the fit; NULL is fine. Before the training is over it stops it, as
+ * strata_progress.stop_now does: strata_model_epoch_steps has the steps of the epoch that was not finished. out_history may be
+ * NULL; else the caller finishes it. After a failed step it returns STRATA_OK. */
+STRATA_API STRATA_MUST_USE strata_status strata_fit_end(strata_fit *fit, strata_history *out_history, strata_error *err);
+
 /* Where a training step of this batch (of all replicas) has its variables, its nodes and its exchanges between replicas: a line
  * each. Compiles the step's program, which fit then uses. Caller frees with free(). */
 STRATA_API STRATA_MUST_USE strata_status strata_model_placement(strata_model *model, int64_t batch, char **out_text,
@@ -396,7 +449,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_load_with(strata_registry 
 
 /* A checkpoint is a model file that also has the optimizer's memory and counts, and the best epoch so far of a fit with
  * validation data: a model that is compiled alike, and trained on from `epochs` with the same data and options (first_epoch),
- * ends with the bits of a training that was never interrupted. Between fits, or from on_progress at an epoch's end. After a fit
+ * ends with the bits of a training that was never interrupted. Between fits, from on_progress at an epoch's end, and under
+ * parameter_server from any on_progress, which waits until what workers have is finished. After a fit
  * that was stopped within an epoch the checkpoint has the steps of that epoch too. epochs: how many are done, at least 1 where
  * no such steps are. path: NULL writes no file. With several workers whose optimizer is sharded all of them call it, as
  * each owns a part of the optimizer's memory; those that need no file give NULL. */

@@ -64,6 +64,8 @@ typedef struct chief {
     /* The epoch's sums and examples; the open synchronous step's, (n_shares, n_sums) and [n_shares]. */
     double *sums;
     int64_t examples;
+    /* Steps of the epoch that made no update, as their gradients were not finite. */
+    int64_t n_left_out;
     float *share_sums;
     int64_t *share_examples, step_examples;
     double step_rate;
@@ -252,6 +254,7 @@ static void end_step(chief *c) {
     }
     c->scale = counted && counted != c->step_examples ? (double)c->step_examples / (double)counted : 1;
     c->closed_rate = c->rate;
+    c->n_left_out += !counted;
     if (counted) add_finished(c, loss / (double)counted, c->step_rate, counted);
 }
 
@@ -276,6 +279,7 @@ static void take_report(chief *c, int w, const strata_ps_next_ask *ask, const fl
     }
     if (finished == STRATA_PS_TOO_LATE) return;
     if (!synchronous(c)) {
+        c->n_left_out += empty;
         if (empty) return;
         for (int64_t i = 0; i < c->n_sums; i++) c->sums[i] += (double)sums[i];
         add_finished(c, ask->examples ? (double)sums[0] / (double)ask->examples : 0, ask->rate, ask->examples);
@@ -462,7 +466,7 @@ static strata_status tell(loop *l, strata_error *err) {
     strata_model *model = l->c->fit->model;
     if (!opts->on_progress) return STRATA_OK;
     if (!l->progress.epoch_end) l->progress.epoch_seconds = strata_ps_seconds() - l->epoch_began;
-    /* Workers may be at the next synchronous step already; at their own pace a rate is that of the batches given from now on. */
+    /* Workers may be at the next synchronous step already. At their own pace a rate is that of later batches. */
     model->rate.locked = synchronous(l->c) && !l->progress.epoch_end && !opts->wait_each_step;
     l->c->task->loop = l;
     const strata_status status = opts->on_progress(&l->progress, opts->user, err);
@@ -499,6 +503,7 @@ static strata_status tell_finished(loop *l, strata_error *err) {
         l->progress.learning_rate = steps[i].rate;
         l->progress.step++;
         l->progress.total_step = h->n_steps;
+        c->fit->model->optimizer_steps = c->t + l->progress.step;
         if (together > 1 && l->progress.step % together) continue;
         status = tell(l, err);
     }
@@ -559,6 +564,7 @@ static void open_epoch(loop *l, int64_t first, int64_t examples, const double *s
     pthread_mutex_lock(&c->lock);
     memcpy(c->sums, sums, (size_t)c->n_sums * sizeof *c->sums);
     c->examples = examples;
+    c->n_left_out = 0;
     c->n_finished = 0;
     c->t = c->fit->model->optimizer_steps - first;
     c->epoch = l->progress.epoch;
@@ -595,6 +601,7 @@ static strata_status recover(loop *l, int64_t first, strata_status lost, strata_
         if (status) return strata_fail(err, status, "%s", found.message);
     }
     strata_ps_watch_forget(&c->watch);
+    c->fit->model->optimizer_steps = c->t + first; /* as before the epoch, as its parameters are */
     STRATA_TRY(strata_ps_watch_spread(&c->watch, c->serial + 1, err));
     h->n_steps -= repeated;
     if (h->n_losses > h->n_steps) h->n_losses = (int)h->n_steps;
@@ -661,7 +668,7 @@ static strata_status run_epoch(loop *l, int64_t first, strata_error *err) {
     STRATA_TRY(strata_model_write_sums(model, err));
     if (examples) l->progress.metrics = strata_model_metrics(model, examples);
     if (steps < c->fit->n_steps) { /* stopped within the epoch */
-        model->position = (strata_model_position){steps, examples};
+        model->position = (strata_model_position){.steps = steps, .examples = examples};
         c->fit->history->stopped = true;
     }
     return STRATA_OK;
@@ -746,8 +753,8 @@ static strata_status end_epoch(loop *l, strata_error *err) {
 
 /* ---- saving within an epoch ---- */
 
-/* Waits until all that was given is finished; nothing new is given before the callback returns. Batches are given in their order,
- * so what is finished then are the epoch's first steps. At the end of an epoch that is so anyway. */
+/* Waits until all that was given is finished; nothing new is given before the callback returns. Batches are given in their
+ * order, so what is finished then are the epoch's first steps. At the end of an epoch that is so anyway. */
 static strata_status pause_training(loop *l, strata_error *err) {
     const double patience = 0.5;
     chief *c = l->c;
@@ -776,17 +783,18 @@ static strata_status pause_training(loop *l, strata_error *err) {
     }
     strata_model *model = c->fit->model;
     pthread_mutex_lock(&c->lock);
-    model->position = (strata_model_position){strata_ps_pace_steps(c->pace), c->examples};
+    model->position = (strata_model_position){.steps = strata_ps_pace_steps(c->pace), .examples = c->examples};
+    model->optimizer_steps = c->t + model->position.steps - c->n_left_out;
     memcpy(model->metrics.sums, c->sums, (size_t)c->n_sums * sizeof *c->sums);
     pthread_mutex_unlock(&c->lock);
     return strata_model_write_sums(model, err);
 }
 
-strata_status strata_ps_settle(strata_model *model, strata_error *err) {
+strata_status strata_ps_settle(strata_model *model, bool values, strata_error *err) {
     loop *l = strata_ps_task_of(model)->loop;
     if (!l || l->progress.epoch_end) return STRATA_OK;
     STRATA_TRY(pause_training(l, err));
-    return fetch(l->c, err);
+    return values ? fetch(l->c, err) : STRATA_OK;
 }
 
 strata_status strata_ps_write_parts(strata_model *model, const char *folder, strata_manifest *manifest, bool *out_written,
@@ -795,7 +803,6 @@ strata_status strata_ps_write_parts(strata_model *model, const char *folder, str
     strata_ps_close close;
     *out_written = l != NULL;
     if (!l) return STRATA_OK;
-    STRATA_TRY(pause_training(l, err));
     pthread_mutex_lock(&l->c->lock);
     const bool closed = last_close(l->c, &close);
     pthread_mutex_unlock(&l->c->lock);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A model whose parameters are on the servers, for closures of a coordinator (strata/coordinator.h): the same servers, messages
- * and gradients as in fit, without fit's chief, as the coordinator decides who computes what. With replicas the chief's model has
- * a thread that looks after the servers; workers, which have no connection to the chief, ask a server who has a lost one's
+ * and gradients as in fit, without fit's chief, as the coordinator decides who computes what. With replicas the chief's model
+ * has a thread that looks after the servers; workers, which have no connection to the chief, ask a server who has a lost one's
  * shards. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,16 +7,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/base/file.h"
-#include "core/model/checkpoint_folder.h"
+#include "core/model/checkpoint.h"
 #include "strategies/parameter_server/task.h"
+
+enum { NAME_BYTES = 512, PATH_BYTES = 4096 + 64 };
 
 /* ---- what a server's file has ---- */
 
 /* Elements [begin, end) of a tensor of the checkpoint. The server has n of them, from element `first` of its values on; what
  * lies behind is the space up to the next parameter, which is zeros. */
 typedef struct piece {
-    char name[STRATA_CHECKPOINT_NAME_BYTES];
+    char name[NAME_BYTES];
     strata_shape shape;
     int64_t begin, end, first, n;
 } piece;
@@ -85,21 +86,22 @@ strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const fl
     strata_named_array *arrays = pieces ? calloc((size_t)n + 1, sizeof *arrays) : NULL;
     strata_status status = arrays ? STRATA_OK : no_memory(err);
     for (int i = 0; i < n && !status; i++) status = name_array(&pieces[i], values, &arrays[i], err);
-    if (!status) status = strata_safetensors_write(path, arrays, (size_t)n, NULL, 0, err);
+    if (!status)
+        status = strata_safetensors_write_hashed(path, arrays, (size_t)n, NULL, 0, out_reply->sha256, &out_reply->bytes, err);
     for (int i = 0; i < n && arrays; i++) {
         free((void *)arrays[i].name);
         strata_array_finish(&arrays[i].array);
     }
     free(arrays);
     free(pieces);
-    return status ? status : strata_checkpoint_hash_file(path, &out_reply->bytes, out_reply->sha256, err);
+    return status;
 }
 
 /* ---- the chief ---- */
 
 static strata_status add_to_manifest(const strata_ps_fit *fit, int group, const char *folder, const strata_ps_save_reply *reply,
                                      strata_manifest *manifest, strata_error *err) {
-    char name[32], path[STRATA_CHECKPOINT_PATH_BYTES + sizeof name];
+    char name[32], path[PATH_BYTES + sizeof name];
     struct stat found;
     int n = 0;
     snprintf(name, sizeof name, "ps-%d.safetensors", group);
@@ -126,7 +128,7 @@ typedef struct request {
     strata_ps_pull_ask head;
     strata_ps_save_reply reply;
     struct iovec body;
-    char path[STRATA_CHECKPOINT_PATH_BYTES];
+    char path[PATH_BYTES];
 } request;
 
 static strata_status start(const strata_ps_watch *watch, const strata_ps_close *close, const char *folder, int group,

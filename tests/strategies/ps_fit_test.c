@@ -672,23 +672,21 @@ Test(ps_fit, nobody_is_further_ahead_of_a_slow_worker_than_the_bound) {
 
 /* ---- checkpoints ---- */
 
-static char folder[64], other_folder[80];
-/* Where a callback saves: after this step of this epoch; step 0: at its end. */
-static int save_epoch;
-static int64_t save_step;
-static bool stops_there;
+static char folder[64];
+/* Where a callback fails, as if the job were killed there: at this step of this epoch, or the first that is later; step 0: at
+ * its end. */
+static int end_epoch;
+static int64_t end_step;
 
-static strata_status save_in_fit(const strata_progress *p, strata_error *err) {
-    if (p->epoch != save_epoch || (save_step ? p->epoch_end || p->step != save_step : !p->epoch_end)) return STRATA_OK;
-    if (stops_there) *(save_step ? p->stop_now : p->stop) = true;
-    return strata_model_save_checkpoint(p->model, save_epoch + !save_step, folder, err);
+static strata_status fail_there(const strata_progress *p, strata_error *err) {
+    const bool there = p->epoch == end_epoch && (end_step ? !p->epoch_end && p->step >= end_step : p->epoch_end);
+    return there ? strata_fail(err, STRATA_INTERRUPTED, "the job is killed") : STRATA_OK;
 }
 
 static void make_folder(void) {
     set_up();
     snprintf(folder, sizeof folder, "/tmp/strata-ps-fit-XXXXXX");
     cr_assert(mkdtemp(folder));
-    snprintf(other_folder, sizeof other_folder, "%s/other/", folder);
 }
 
 static void remove_folder(void) {
@@ -714,8 +712,10 @@ static int count_files(const char *pattern) {
 
 static const strata_optimizer adam = {.name = "adam", .learning_rate = 0.01};
 
-/* All of it under one strategy, and half of it each under two, have the same numbers. */
+/* All of it under one strategy, and half of it each under two, have the same numbers. step: of the second epoch, after which
+ * the checkpoint is made; 0: behind that epoch. */
 static void assert_goes_on(bool servers_first, bool servers_then, int n_servers, int64_t step) {
+    const strata_checkpoint_options checkpoint = {.folder = folder, .every_steps = step ? 6 + step : 0};
     job whole = {.make_model = make_functional,
                  .compile.optimizer = adam,
                  .fit = {.epochs = 4, .batch = 16},
@@ -725,16 +725,17 @@ static void assert_goes_on(bool servers_first, bool servers_then, int n_servers,
     static result unbroken;
     callback = NULL;
     unbroken = *run_alone(&whole);
-    save_epoch = 1;
-    save_step = step;
-    stops_there = true;
-    callback = save_in_fit;
+    end_epoch = step ? 1 : 2;
+    end_step = step + 1;
+    callback = fail_there;
+    half.fit.checkpoint = &checkpoint;
     const result *r = servers_first ? run(&half) : run_alone(&half);
-    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    cr_assert_eq(r->status, STRATA_INTERRUPTED, "%s", r->message);
     cr_assert_eq(count_files("manifest.json"), 1);
     cr_assert_eq(count_files("ps-*"), servers_first ? 3 : 0, "each server writes its part");
     callback = NULL;
     half.load = folder;
+    half.fit.checkpoint = NULL;
     half.servers.partitioner = "fixed:2";
     half.n_servers = n_servers;
     half.n_workers = 3;
@@ -767,20 +768,22 @@ Test(ps_checkpoint, one_of_a_step_goes_on_on_one_device) {
     assert_goes_on(true, false, 0, 4);
 }
 
-/* Of workers at their own pace, too, a checkpoint has the first steps of the epoch and nothing else, and what is trained on
- * meanwhile does not depend on it. */
+/* Of workers at their own pace, too, a checkpoint has the first steps of the epoch and nothing else, and the training that it
+ * is made of goes on. */
 Test(ps_checkpoint, at_their_own_pace_a_checkpoint_is_a_cut_between_steps) {
-    job j = {.compile.optimizer = adam, .fit = {.epochs = 3, .batch = 4, .wait_each_step = false}, .n_workers = 3};
-    save_epoch = 1;
-    save_step = 5;
-    stops_there = false;
-    callback = save_in_fit;
+    const strata_checkpoint_options checkpoint = {.folder = folder, .every_steps = EXAMPLES / 4 + 5};
+    job j = {.compile.optimizer = adam, .fit = {.epochs = 3, .batch = 4, .checkpoint = &checkpoint}, .n_workers = 3};
+    end_epoch = 1;
+    end_step = 0;
+    callback = fail_there;
     const result *r = run(&j);
-    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
-    cr_assert(r->n_steps == 3 * EXAMPLES / 4 && r->callbacks == r->n_steps && r->epoch_ends == 3, "training went on");
-    cr_assert_eq(r->train[1].examples, EXAMPLES);
     callback = NULL;
+    cr_assert_eq(r->status, STRATA_INTERRUPTED, "%s", r->message);
+    cr_assert(r->callbacks == 2 * EXAMPLES / 4 && r->epoch_ends == 2, "training went on");
+    cr_assert_eq(r->train[1].examples, EXAMPLES);
+    cr_assert_eq(count_files("ps-*"), 2);
     j.load = folder;
+    j.fit.checkpoint = NULL;
     for (int alone = 0; alone < 2; alone++) {
         r = alone ? run_alone(&j) : run(&j);
         cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
@@ -790,16 +793,19 @@ Test(ps_checkpoint, at_their_own_pace_a_checkpoint_is_a_cut_between_steps) {
     }
 }
 
-/* The file form too, when it is saved within an epoch: the chief's model gets what the servers have. */
+static strata_status save_file_and_stop(const strata_progress *p, strata_error *err) {
+    if (p->epoch != 1 || p->epoch_end || p->step != 2) return STRATA_OK;
+    *p->stop_now = true;
+    return strata_model_save_checkpoint(p->model, 1, folder, err);
+}
+
+/* A file, too, may be saved within an epoch: the chief's model gets what the servers have. */
 Test(ps_checkpoint, a_file_of_a_step_goes_on_there) {
     job j = {.compile.optimizer = adam, .fit = {.epochs = 3, .batch = 16}, .servers = together};
     static result unbroken;
     unbroken = *run_alone(&j);
     strcat(folder, ".file");
-    save_epoch = 1;
-    save_step = 2;
-    stops_there = true;
-    callback = save_in_fit;
+    callback = save_file_and_stop;
     const result *r = run(&j);
     callback = NULL;
     cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
@@ -812,39 +818,35 @@ Test(ps_checkpoint, a_file_of_a_step_goes_on_there) {
     for (int i = 0; i < r->n_values; i++) assert_near(r->values[i], unbroken.values[i], "value", i);
 }
 
-static strata_status save_each_epoch(const strata_progress *p, strata_error *err) {
-    return p->epoch_end ? strata_model_save_checkpoint(p->model, p->epoch + 1, other_folder, err) : STRATA_OK;
-}
-
 Test(ps_checkpoint, a_damaged_one_is_passed_over_for_the_one_before) {
-    job j = {.compile.optimizer = adam, .fit = {.epochs = 3, .batch = 16}, .servers = together};
+    const strata_checkpoint_options checkpoint = {.folder = folder, .keep = 2};
+    job j = {.compile.optimizer = adam, .fit = {.epochs = 3, .batch = 16, .checkpoint = &checkpoint}, .servers = together};
     char command[256];
-    callback = save_each_epoch;
     const result *r = run(&j);
-    callback = NULL;
     cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
-    snprintf(command, sizeof command, "test \"$(ls -A %s | tr '\\n' ' ')\" = 'step-000000000012 step-000000000018 '",
-             other_folder);
+    snprintf(command, sizeof command,
+             "test \"$(ls -A %s | grep -v lock | tr '\\n' ' ')\" = 'step-000000000012 step-000000000018 '", folder);
     cr_assert_eq(system(command), 0, "the newest two stay, and nothing else");
-    j.load = other_folder;
+    j.load = folder;
     j.fit.epochs = 4;
+    j.fit.checkpoint = NULL;
     for (int damaged = 0; damaged < 3; damaged++) {
         r = run_alone(&j);
         cr_assert_eq(r->status, damaged < 2 ? STRATA_OK : STRATA_DATA, "%s", r->message);
         if (damaged < 2) cr_assert_eq(r->n_epochs, 1 + damaged);
         if (damaged == 2) cr_assert(strstr(r->message, "ps-1.safetensors"), "%s", r->message);
         snprintf(command, sizeof command,
-                 "printf x | dd of=%s/step-0000000000%d/ps-1.safetensors bs=1 seek=300 conv=notrunc 2>/dev/null", other_folder,
+                 "printf x | dd of=%s/step-0000000000%d/ps-1.safetensors bs=1 seek=300 conv=notrunc 2>/dev/null", folder,
                  damaged ? 12 : 18);
         cr_assert_eq(system(command), 0);
     }
 }
 
 static strata_status save_nowhere(const strata_progress *p, strata_error *err) {
-    return p->epoch_end ? strata_model_save_checkpoint(p->model, 1, "/dev/null/there/", err) : STRATA_OK;
+    return p->epoch_end ? strata_model_save_checkpoint(p->model, 1, "/dev/null/there", err) : STRATA_OK;
 }
 
-Test(ps_checkpoint, a_folder_that_cannot_be_is_an_error_of_the_callback) {
+Test(ps_checkpoint, a_file_that_cannot_be_is_an_error_of_the_callback) {
     job j = {.compile.optimizer = adam, .fit = {.epochs = 1, .batch = 16}};
     callback = save_nowhere;
     const result *r = run(&j);
