@@ -93,6 +93,8 @@ static strata_status (*callback)(const strata_progress *progress, strata_error *
 
 /* How often this process has built the graph of its own metric. */
 static int n_built;
+/* The first process that begins with the rest of the validation data (REST) is killed. */
+static bool ends_at_rest;
 
 static strata_status on_progress(const strata_progress *progress, void *user, strata_error *err) {
     result *r = user;
@@ -436,8 +438,6 @@ static strata_tensor *build_quartic(const strata_loss_options *opts, strata_tens
 
 /* The rest of the validation data, after whole batches: a batch that training does not have. */
 enum { REST = 5 };
-/* The first process that begins with it is killed. */
-static bool ends_at_rest;
 
 static strata_tensor *build_bias(strata_tensor *outputs, strata_tensor *labels) {
     n_built++;
