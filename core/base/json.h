@@ -96,6 +96,9 @@ STRATA_MUST_USE strata_status strata_json_check_keys(const strata_json *object, 
 strata_status strata_json_fail(const strata_json *value, strata_error *err, strata_status status, const char *format, ...)
     STRATA_PRINTF(4, 5);
 
+/* Whether two values differ. If so, the first difference as text: "layers[1].units is 64, not 128". */
+bool strata_json_difference(const strata_json *a, const strata_json *b, char *out_text, size_t room);
+
 /* ---- writing ---- */
 
 /* Compact text in the order of the calls, the same bytes for the same calls. Start from a zeroed struct. Memory that runs out

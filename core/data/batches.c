@@ -25,13 +25,14 @@ strata_status strata_batches_create(const strata_dataset *dataset, const strata_
                                     strata_batches **out_batches, strata_error *err) {
     strata_batches *b = calloc(1, sizeof *b);
     if (!b) return strata_fail(err, STRATA_OUT_OF_MEMORY, "batches: no host memory");
-    *b = (strata_batches){.opts = *opts, .dataset = dataset, .first = opts->first * opts->batch};
+    *b = (strata_batches){.opts = *opts, .dataset = dataset, .first = opts->skip + opts->first * opts->batch};
     strata_status status = STRATA_OK;
     if (dataset->stage == &strata_stage_table) {
         status = strata_order_create(dataset->n, opts->shuffle, opts->seed, opts->epoch, &b->order, err);
     } else {
         b->batched = strata_dataset_retain((strata_dataset *)dataset); /* only its count of owners changes */
-        if (!dataset->spec.is_batch) status = strata_dataset_batch(&b->batched, opts->batch, false, err);
+        if (opts->skip) status = strata_dataset_skip(&b->batched, opts->skip, err);
+        if (!status && !dataset->spec.is_batch) status = strata_dataset_batch(&b->batched, opts->batch, false, err);
         if (!status) status = strata_iterator_create(b->batched, opts->seed, opts->epoch, opts->first, &b->iterator, err);
     }
     if (status)

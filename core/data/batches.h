@@ -25,7 +25,9 @@ typedef struct strata_batches_options {
     /* Of arrays; a pipeline is shuffled by its own stages. */
     bool shuffle;
     uint64_t seed, epoch;
-    /* batch to begin with. */
+    /* Examples at the beginning of the epoch that are left out, of a dataset that does not batch by itself. */
+    int64_t skip;
+    /* batch to begin with, behind these. */
     int64_t first;
     /* The inputs, and the targets where the dataset has some. */
     int n_inputs, n_targets;

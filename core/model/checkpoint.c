@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Checkpoints: a model file that has besides what training needs to go on, in tensors "checkpoint/...": the optimizer's slots,
- * laid out as the parameters are, and counts. Rank 0 reads it for all workers. */
+ * laid out as the parameters are, and counts. The same tensors are in a checkpoint of a folder (checkpoint_folder.c), in one
+ * file or in those of several workers. Rank 0 reads for all workers. */
+#include "core/model/checkpoint.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/json.h"
 #include "core/data/format/safetensors.h"
-#include "core/model/model.h"
 
 /* The best epoch so far: its own number of epochs, and its loss's bits; there only where there is one, as is what was learned
  * by then. */
@@ -18,7 +23,9 @@ static const char BEST_COUNTS[] = STRATA_CHECKPOINT_PREFIX "best_counts",
 
 /* Where in the next epoch training was stopped, and the epoch's sums so far; there only where it was stopped within one. */
 enum { EPOCH_STEPS, EPOCH_EXAMPLES, N_POSITION };
-static const char POSITION[] = STRATA_CHECKPOINT_PREFIX "position", SUMS[] = STRATA_CHECKPOINT_PREFIX "sums";
+/* READERS is there only where the workers read batches of their own: how many they were. */
+static const char READERS[] = STRATA_CHECKPOINT_PREFIX "readers", POSITION[] = STRATA_CHECKPOINT_PREFIX "position",
+                  SUMS[] = STRATA_CHECKPOINT_PREFIX "sums";
 
 /* The learning rate that was set in place of the schedule's, its bits; there only where one was. */
 static const char RATE[] = STRATA_CHECKPOINT_PREFIX "learning_rate";
@@ -31,12 +38,16 @@ static const char COUNTS[] = STRATA_CHECKPOINT_PREFIX "counts";
 static const char *const slot_names[STRATA_MAX_OPTIMIZER_SLOTS] = {
     STRATA_CHECKPOINT_PREFIX "slot_0", STRATA_CHECKPOINT_PREFIX "slot_1", STRATA_CHECKPOINT_PREFIX "slot_2"};
 
+const char *strata_checkpoint_slot_name(int slot) {
+    return slot_names[slot];
+}
+
 typedef struct state {
     int n_slots;
     float *parameters; /* (all_size) and states */
     float *slots;      /* (n_slots, flat_size), in the same memory */
     float *sums;       /* (n_sums) of the epoch, in the same memory */
-    int64_t counts[N_COUNTS], best_counts[N_BEST], position[N_POSITION];
+    int64_t counts[N_COUNTS], best_counts[N_BEST], position[N_POSITION], readers, rate_bits;
     float *best_values; /* (all_size); NULL: none */
     double rate;        /* as model->rate.own */
     int64_t over;       /* 1: no checkpoint comes after it */
@@ -69,59 +80,222 @@ static float *slot_values(const strata_model *model, const state *s, int slot) {
 
 /* ---- saving ---- */
 
-static strata_status write_state(strata_model *model, state *s, int epochs, const char *path, strata_error *err) {
-    const strata_model_best *best = &model->best;
-    strata_named_array extra[STRATA_MAX_OPTIMIZER_SLOTS + 7];
-    int n = s->n_slots;
-    for (int i = 0; i < s->n_slots; i++) {
-        STRATA_TRY(strata_shards_read_slot(model, i, slot_values(model, s, i), err));
-        extra[i].name = slot_names[i];
-        extra[i].array =
-            strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size), slot_values(model, s, i));
+enum { MOST_EXTRAS = STRATA_MAX_OPTIMIZER_SLOTS + 9 };
+
+struct strata_checkpoint {
+    const strata_model *model; /* whose names of parameters are used */
+    state s;
+    char *json;
+    /* Copies: a callback may change the model's. */
+    strata_manifest_text *notes;
+    int n_notes;
+    bool has_parameters, has_counts;
+    /* No checkpoint comes after it. */
+    bool over;
+    /* [n_extras] Tensors besides the parameters, in `s`; and the names of those that are parts of slots. */
+    strata_named_array extras[MOST_EXTRAS];
+    int n_extras;
+    char part_names[STRATA_MAX_OPTIMIZER_SLOTS][64];
+};
+
+void strata_checkpoint_destroy(strata_checkpoint *c) {
+    if (!c) return;
+    finish(&c->s);
+    free(c->json);
+    for (int i = 0; i < c->n_notes; i++) {
+        free(c->notes[i].key);
+        free(c->notes[i].text);
     }
-    if (!path) return STRATA_OK;
+    free(c->notes);
+    free(c);
+}
+
+int64_t strata_checkpoint_steps(const strata_checkpoint *checkpoint) {
+    return checkpoint->s.counts[STEPS];
+}
+
+static void add(strata_checkpoint *c, const char *name, strata_dtype dtype, int64_t n, void *data) {
+    c->extras[c->n_extras++] = (strata_named_array){name, strata_array_view(dtype, STRATA_SHAPE(n), data)};
+}
+
+/* Slots: all of them, or this worker's part, whose name says which it is. */
+static strata_status take_slots(strata_checkpoint *c, strata_model *model, bool shards, strata_error *err) {
+    int64_t begin = 0, end = model->parameters.flat_size;
+    if (shards) strata_shards_own_range(model, &begin, &end);
+    for (int i = 0; i < c->s.n_slots; i++) {
+        float *values = slot_values(model, &c->s, i);
+        const char *name = slot_names[i];
+        STRATA_TRY(shards ? strata_shards_read_own_slot(model, i, values, err)
+                          : strata_shards_read_slot(model, i, values, err));
+        if (end - begin < model->parameters.flat_size) {
+            snprintf(c->part_names[i], sizeof *c->part_names, "%s[%lld:%lld]", name, (long long)begin, (long long)end);
+            name = c->part_names[i];
+        }
+        if (end > begin) add(c, name, STRATA_DTYPE_F32, end - begin, values + begin);
+    }
+    return STRATA_OK;
+}
+
+static strata_status take_notes(strata_checkpoint *c, const strata_model *model, strata_error *err) {
+    STRATA_TRY(strata_model_to_json(model, &c->json, err));
+    c->notes = calloc((size_t)model->notes.n + 1, sizeof *c->notes);
+    for (; c->notes && c->n_notes < model->notes.n; c->n_notes++) {
+        strata_manifest_text *note = &c->notes[c->n_notes];
+        note->key = strdup(model->notes.items[c->n_notes].key);
+        note->text = strdup(model->notes.items[c->n_notes].text);
+        if (!note->key || !note->text) {
+            c->n_notes++;
+            return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+        }
+    }
+    return c->notes ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+}
+
+static strata_status take_counts(strata_checkpoint *c, strata_model *model, int epochs, strata_error *err) {
+    state *s = &c->s;
     s->counts[EPOCHS] = epochs;
     s->counts[STEPS] = model->optimizer_steps;
     s->counts[SCALE_STEPS] = model->scale.steps;
     s->counts[PRECISION] = model->precision;
     memcpy(&s->counts[SCALE_BITS], &model->scale.value, sizeof model->scale.value);
     memcpy(&s->counts[SEED], &model->seed, sizeof model->seed);
-    extra[n++] = (strata_named_array){COUNTS, strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts)};
+    add(c, COUNTS, STRATA_DTYPE_I64, N_COUNTS, s->counts);
     if (model->position.steps) {
         STRATA_TRY(strata_model_read_sums(model, err));
         s->position[EPOCH_STEPS] = model->position.steps;
         s->position[EPOCH_EXAMPLES] = model->position.examples;
+        s->readers = model->position.readers;
         for (int64_t i = 0; i < model->metrics.n_sums; i++) s->sums[i] = (float)model->metrics.sums[i];
-        extra[n++] = (strata_named_array){POSITION, strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(N_POSITION), s->position)};
-        extra[n++] =
-            (strata_named_array){SUMS, strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), s->sums)};
+        add(c, POSITION, STRATA_DTYPE_I64, N_POSITION, s->position);
+        add(c, SUMS, STRATA_DTYPE_F32, model->metrics.n_sums, s->sums);
+        if (s->readers) add(c, READERS, STRATA_DTYPE_I64, 1, &s->readers);
     }
-    int64_t rate_bits;
-    memcpy(&rate_bits, &model->rate.own, sizeof rate_bits);
-    if (model->rate.own >= 0)
-        extra[n++] = (strata_named_array){RATE, strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(1), &rate_bits)};
-    if (s->over) extra[n++] = (strata_named_array){OVER, strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(1), &s->over)};
-    if (best->epochs) {
-        s->best_counts[BEST_EPOCHS] = best->epochs;
-        memcpy(&s->best_counts[BEST_LOSS_BITS], &best->loss, sizeof best->loss);
-        extra[n++] =
-            (strata_named_array){BEST_COUNTS, strata_array_view(STRATA_DTYPE_I64, STRATA_SHAPE(N_BEST), s->best_counts)};
-        const strata_shape all = STRATA_SHAPE(strata_model_all_size(model));
-        if (best->values)
-            extra[n++] = (strata_named_array){BEST_VALUES, strata_array_view(STRATA_DTYPE_F32, all, best->values)};
+    memcpy(&s->rate_bits, &model->rate.own, sizeof s->rate_bits);
+    if (model->rate.own >= 0) add(c, RATE, STRATA_DTYPE_I64, 1, &s->rate_bits);
+    s->over = c->over;
+    if (s->over) add(c, OVER, STRATA_DTYPE_I64, 1, &s->over);
+    return STRATA_OK;
+}
+
+static strata_status take_best_of(strata_checkpoint *c, const strata_model *model, strata_error *err) {
+    const strata_model_best *best = &model->best;
+    state *s = &c->s;
+    if (!best->epochs) return STRATA_OK;
+    s->best_counts[BEST_EPOCHS] = best->epochs;
+    memcpy(&s->best_counts[BEST_LOSS_BITS], &best->loss, sizeof best->loss);
+    add(c, BEST_COUNTS, STRATA_DTYPE_I64, N_BEST, s->best_counts);
+    if (!best->values) return STRATA_OK;
+    STRATA_TRY(allocate_best(model, s, err));
+    memcpy(s->best_values, best->values, (size_t)strata_model_all_size(model) * sizeof *s->best_values);
+    add(c, BEST_VALUES, STRATA_DTYPE_F32, strata_model_all_size(model), s->best_values);
+    return STRATA_OK;
+}
+
+static strata_status take_all(strata_checkpoint *c, strata_model *model, int epochs, strata_checkpoint_scope scope,
+                              strata_error *err) {
+    const bool shards = scope == STRATA_CHECKPOINT_SHARDS;
+    c->has_counts = !shards || model->strategy->workers.rank == 0;
+    c->has_parameters = c->has_counts && scope != STRATA_CHECKPOINT_COUNTS;
+    STRATA_TRY(allocate(model, &c->s, err));
+    if (scope != STRATA_CHECKPOINT_COUNTS) STRATA_TRY(take_slots(c, model, shards, err));
+    if (!c->has_counts) {
+        c->s.counts[STEPS] = model->optimizer_steps;
+        return STRATA_OK;
     }
-    return strata_model_write(model, path, extra, n, err);
+    STRATA_TRY(take_notes(c, model, err));
+    if (c->has_parameters) STRATA_TRY(strata_model_read_all(model, c->s.parameters, err));
+    STRATA_TRY(take_counts(c, model, epochs, err));
+    return take_best_of(c, model, err);
+}
+
+/* over: no checkpoint comes after it. */
+static strata_status take_checkpoint(strata_model *model, int epochs, strata_checkpoint_scope scope, bool over,
+                                     strata_checkpoint **out_checkpoint, strata_error *err) {
+    *out_checkpoint = NULL;
+    strata_checkpoint *c = calloc(1, sizeof *c);
+    if (!c) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+    c->model = model;
+    c->over = over;
+    const strata_status status = take_all(c, model, epochs, scope, err);
+    if (status)
+        strata_checkpoint_destroy(c);
+    else
+        *out_checkpoint = c;
+    return status;
+}
+
+strata_status strata_checkpoint_take(strata_model *model, int epochs, strata_checkpoint_scope scope,
+                                     strata_checkpoint **out_checkpoint, strata_error *err) {
+    return take_checkpoint(model, epochs, scope, false, out_checkpoint, err);
+}
+
+strata_status strata_checkpoint_write(const strata_checkpoint *c, const char *path, char out_sha256[STRATA_SHA256_TEXT_BYTES],
+                                      int64_t *out_bytes, strata_error *err) {
+    const strata_parameter_set *parameters = &c->model->parameters;
+    const int n_parameters = c->has_parameters ? parameters->n : 0;
+    strata_named_array *tensors = calloc((size_t)(n_parameters + c->n_extras) + 1, sizeof *tensors);
+    strata_metadata *metadata = calloc((size_t)c->n_notes + 1, sizeof *metadata);
+    strata_status status = STRATA_OK;
+    if (!tensors || !metadata) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+    for (int i = 0; i < n_parameters && !status; i++) {
+        const strata_parameter_spec *p = &parameters->items[i];
+        float *values = c->s.parameters + strata_model_place(c->model, p);
+        tensors[i] = (strata_named_array){p->name, strata_array_view(STRATA_DTYPE_F32, p->shape, values)};
+    }
+    if (!status) {
+        memcpy(tensors + n_parameters, c->extras, (size_t)c->n_extras * sizeof *tensors);
+        if (c->json) metadata[0] = (strata_metadata){STRATA_MODEL_METADATA, c->json};
+        for (int i = 0; i < c->n_notes; i++) metadata[i + 1] = (strata_metadata){c->notes[i].key, c->notes[i].text};
+        status = strata_safetensors_write_hashed(path, tensors, (size_t)(n_parameters + c->n_extras), metadata,
+                                                 c->json ? (size_t)c->n_notes + 1 : 0, out_sha256, out_bytes, err);
+    }
+    free(tensors);
+    free(metadata);
+    return status;
+}
+
+static bool is_slot(const char *name) {
+    return !strncmp(name, STRATA_CHECKPOINT_PREFIX "slot_", sizeof STRATA_CHECKPOINT_PREFIX "slot_" - 1);
+}
+
+strata_status strata_checkpoint_describe(const strata_checkpoint *c, strata_manifest *manifest, strata_error *err) {
+    const strata_model *model = c->model;
+    const strata_workers *workers = &model->strategy->workers;
+    const bool shards = manifest->n_files > 1;
+    STRATA_TRY(strata_manifest_set_model(manifest, c->json, err));
+    for (int i = 0; i < c->n_notes; i++) STRATA_TRY(strata_manifest_add_text(manifest, c->notes[i].key, c->notes[i].text, err));
+    for (int i = 0; i < model->parameters.n && c->has_parameters; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
+        const strata_manifest_piece whole = {0, 0, strata_shape_elements(p->shape)};
+        STRATA_TRY(strata_manifest_add_piece(manifest, p->name, STRATA_DTYPE_F32, p->shape, whole, err));
+    }
+    for (int i = 0; i < c->n_extras; i++) {
+        const strata_array *array = &c->extras[i].array;
+        const strata_manifest_piece whole = {0, 0, strata_shape_elements(array->shape)};
+        if (!shards || !is_slot(c->extras[i].name))
+            STRATA_TRY(strata_manifest_add_piece(manifest, c->extras[i].name, array->dtype, array->shape, whole, err));
+    }
+    for (int i = 0; i < c->s.n_slots && shards; i++)
+        for (int w = 0; w < workers->n; w++) {
+            const int64_t *begins = model->shards.begins;
+            const strata_manifest_piece piece = {w, begins[workers->first_replicas[w]], begins[workers->first_replicas[w + 1]]};
+            if (piece.end > piece.begin)
+                STRATA_TRY(strata_manifest_add_piece(manifest, slot_names[i], STRATA_DTYPE_F32,
+                                                     STRATA_SHAPE(model->parameters.flat_size), piece, err));
+        }
+    return STRATA_OK;
 }
 
 static strata_status save(strata_model *model, const char *verb, int epochs, bool over, const char *path, strata_error *err) {
+    const strata_trainer *trainer = model->strategy ? model->strategy->trainer : NULL;
     STRATA_TRY(strata_model_check_compiled(model, verb, err));
+    if (trainer && trainer->settle) STRATA_TRY(trainer->settle(model, true, err));
     if (epochs < (model->position.steps ? 0 : 1))
         return strata_fail(err, STRATA_INVALID, "%s: epochs is %d; it must be at least 1", verb, epochs);
-    state s;
-    STRATA_TRY(allocate(model, &s, err));
-    s.over = over;
-    const strata_status status = write_state(model, &s, epochs, path, err);
-    finish(&s);
+    strata_checkpoint *checkpoint;
+    STRATA_TRY(take_checkpoint(model, epochs, STRATA_CHECKPOINT_ALL, over, &checkpoint, err));
+    const strata_status status = path ? strata_checkpoint_write(checkpoint, path, NULL, NULL, err) : STRATA_OK;
+    strata_checkpoint_destroy(checkpoint);
     return status;
 }
 
@@ -135,85 +309,136 @@ strata_status strata_model_save_last_checkpoint(strata_model *model, int epochs,
 
 /* ---- loading ---- */
 
-static strata_status check_same(const strata_model *model, const strata_safetensors *file, const char *path,
-                                strata_error *err) {
-    const char *theirs = strata_safetensors_metadata(file, STRATA_MODEL_METADATA);
-    char *ours = NULL;
-    if (!strata_safetensors_find(file, COUNTS))
-        return strata_fail(err, STRATA_DATA, "%s is no checkpoint: there is no \"%s\" in it", path, COUNTS);
-    STRATA_TRY(strata_model_to_json(model, &ours, err));
-    const bool same = theirs && !strcmp(ours, theirs);
-    free(ours);
-    if (same) return STRATA_OK;
+/* A file, or the checkpoint of a folder. */
+typedef struct source {
+    const char *path;
+    strata_safetensors file;
+    strata_manifest manifest;
+    strata_manifest_reader reader; /* its parts are NULL: it is a file */
+    char *newest;                  /* the checkpoint in the folder */
+} source;
+
+static bool has(const source *from, const char *name) {
+    return from->reader.parts ? strata_manifest_find(&from->manifest, name) != NULL
+                              : strata_safetensors_find(&from->file, name) != NULL;
+}
+
+static strata_status copy(source *from, const char *name, strata_dtype dtype, strata_shape shape, void *out,
+                          strata_error *err) {
+    return from->reader.parts ? strata_manifest_copy(&from->reader, name, dtype, shape, out, err)
+                              : strata_safetensors_copy(&from->file, name, dtype, shape, out, err);
+}
+
+static strata_status say_difference(const char *path, const char *theirs, const char *ours, strata_error *err) {
+    strata_json left = {0}, right = {0};
+    char difference[400] = "the checkpoint does not describe its model";
+    if (theirs && !strata_json_parse(path, theirs, strlen(theirs), STRATA_MANIFEST_MAX_BYTES, &left, NULL) &&
+        !strata_json_parse(path, ours, strlen(ours), STRATA_MANIFEST_MAX_BYTES, &right, NULL) &&
+        !strata_json_difference(&left, &right, difference, sizeof difference))
+        snprintf(difference, sizeof difference, "the descriptions are written in different ways");
+    strata_json_finish(&left);
+    strata_json_finish(&right);
     return strata_fail(
         err, STRATA_DATA,
-        "%s is a checkpoint of another model, optimizer or loss; remove it to begin again, or train as it was made", path);
+        "%s is a checkpoint of another model, optimizer or loss: there %s. Remove it to begin again, or train as "
+        "it was made",
+        path, difference);
 }
 
-static strata_status take_best(const strata_model *model, const strata_safetensors *file, const char *path, state *s,
-                               strata_error *err) {
-    if (!strata_safetensors_find(file, BEST_COUNTS)) return STRATA_OK;
-    STRATA_TRY(strata_safetensors_copy(file, BEST_COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_BEST), s->best_counts, err));
+static strata_status check_same(const strata_model *model, const source *from, strata_error *err) {
+    const char *theirs =
+        from->reader.parts ? from->manifest.model : strata_safetensors_metadata(&from->file, STRATA_MODEL_METADATA);
+    char *ours = NULL;
+    if (!has(from, COUNTS))
+        return strata_fail(err, STRATA_DATA, "%s is no checkpoint: there is no \"%s\" in it", from->path, COUNTS);
+    STRATA_TRY(strata_model_to_json(model, &ours, err));
+    const strata_status status = theirs && !strcmp(ours, theirs) ? STRATA_OK : say_difference(from->path, theirs, ours, err);
+    free(ours);
+    return status;
+}
+
+static strata_status take_best(const strata_model *model, source *from, state *s, strata_error *err) {
+    if (!has(from, BEST_COUNTS)) return STRATA_OK;
+    STRATA_TRY(copy(from, BEST_COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_BEST), s->best_counts, err));
     if (s->best_counts[BEST_EPOCHS] < 1 || s->best_counts[BEST_EPOCHS] > s->counts[EPOCHS])
-        return strata_fail(err, STRATA_DATA, "%s: the best epoch is one that was not run", path);
-    if (!strata_safetensors_find(file, BEST_VALUES)) return STRATA_OK;
+        return strata_fail(err, STRATA_DATA, "%s: the best epoch is one that was not run", from->path);
+    if (!has(from, BEST_VALUES)) return STRATA_OK;
     STRATA_TRY(allocate_best(model, s, err));
-    return strata_safetensors_copy(file, BEST_VALUES, STRATA_DTYPE_F32, STRATA_SHAPE(strata_model_all_size(model)),
-                                   s->best_values, err);
+    return copy(from, BEST_VALUES, STRATA_DTYPE_F32, STRATA_SHAPE(strata_model_all_size(model)), s->best_values, err);
 }
 
-static strata_status take_position(const strata_model *model, const strata_safetensors *file, const char *path, state *s,
-                                   strata_error *err) {
-    if (!strata_safetensors_find(file, POSITION)) return STRATA_OK;
-    STRATA_TRY(strata_safetensors_copy(file, POSITION, STRATA_DTYPE_I64, STRATA_SHAPE(N_POSITION), s->position, err));
+static strata_status take_position(const strata_model *model, source *from, state *s, strata_error *err) {
+    if (!has(from, POSITION)) return STRATA_OK;
+    STRATA_TRY(copy(from, POSITION, STRATA_DTYPE_I64, STRATA_SHAPE(N_POSITION), s->position, err));
     if (s->position[EPOCH_STEPS] < 1 || s->position[EPOCH_EXAMPLES] < 1)
-        return strata_fail(err, STRATA_DATA, "%s: a place within an epoch that cannot be", path);
-    return strata_safetensors_copy(file, SUMS, STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), s->sums, err);
+        return strata_fail(err, STRATA_DATA, "%s: a place within an epoch that cannot be", from->path);
+    if (has(from, READERS)) STRATA_TRY(copy(from, READERS, STRATA_DTYPE_I64, STRATA_SHAPE(1), &s->readers, err));
+    if (s->readers < 0 || s->readers > INT32_MAX)
+        return strata_fail(err, STRATA_DATA, "%s: a number of workers that cannot be", from->path);
+    return copy(from, SUMS, STRATA_DTYPE_F32, STRATA_SHAPE(model->metrics.n_sums), s->sums, err);
 }
 
-static strata_status take_rate(const strata_safetensors *file, const char *path, state *s, strata_error *err) {
-    if (!strata_safetensors_find(file, RATE)) return STRATA_OK;
+static strata_status take_rate(source *from, state *s, strata_error *err) {
+    if (!has(from, RATE)) return STRATA_OK;
     int64_t bits;
-    STRATA_TRY(strata_safetensors_copy(file, RATE, STRATA_DTYPE_I64, STRATA_SHAPE(1), &bits, err));
+    STRATA_TRY(copy(from, RATE, STRATA_DTYPE_I64, STRATA_SHAPE(1), &bits, err));
     memcpy(&s->rate, &bits, sizeof s->rate);
     if (s->rate >= 0 && s->rate < 1e6) return STRATA_OK;
-    return strata_fail(err, STRATA_DATA, "%s: a learning rate that cannot be", path);
+    return strata_fail(err, STRATA_DATA, "%s: a learning rate that cannot be", from->path);
 }
 
-static strata_status take(const strata_model *model, const strata_safetensors *file, const char *path, state *s,
-                          strata_error *err) {
-    STRATA_TRY(check_same(model, file, path, err));
-    STRATA_TRY(strata_model_take_parameters(model, file, s->parameters, err));
+static strata_status take_values(const strata_model *model, source *from, float *out, strata_error *err) {
+    if (!from->reader.parts) return strata_model_take_parameters(model, &from->file, out, err);
+    for (int i = 0; i < model->parameters.n; i++) {
+        const strata_parameter_spec *p = &model->parameters.items[i];
+        STRATA_TRY(copy(from, p->name, STRATA_DTYPE_F32, p->shape, out + strata_model_place(model, p), err));
+    }
+    return STRATA_OK;
+}
+
+static strata_status take(const strata_model *model, source *from, state *s, strata_error *err) {
+    STRATA_TRY(check_same(model, from, err));
+    STRATA_TRY(take_values(model, from, s->parameters, err));
     for (int i = 0; i < s->n_slots; i++)
-        STRATA_TRY(strata_safetensors_copy(file, slot_names[i], STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size),
-                                           slot_values(model, s, i), err));
-    STRATA_TRY(strata_safetensors_copy(file, COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts, err));
-    STRATA_TRY(take_position(model, file, path, s, err));
-    STRATA_TRY(take_rate(file, path, s, err));
-    s->over = strata_safetensors_find(file, OVER) != NULL;
+        STRATA_TRY(copy(from, slot_names[i], STRATA_DTYPE_F32, STRATA_SHAPE(model->parameters.flat_size),
+                        slot_values(model, s, i), err));
+    STRATA_TRY(copy(from, COUNTS, STRATA_DTYPE_I64, STRATA_SHAPE(N_COUNTS), s->counts, err));
+    STRATA_TRY(take_position(model, from, s, err));
+    STRATA_TRY(take_rate(from, s, err));
+    s->over = has(from, OVER);
     if (s->counts[EPOCHS] < (s->position[EPOCH_STEPS] ? 0 : 1) || s->counts[EPOCHS] > INT32_MAX || s->counts[STEPS] < 0 ||
         s->counts[SCALE_STEPS] < 0)
-        return strata_fail(err, STRATA_DATA, "%s: counts of epochs or steps that cannot be", path);
+        return strata_fail(err, STRATA_DATA, "%s: counts of epochs or steps that cannot be", from->path);
     if (memcmp(&s->counts[SEED], &model->seed, sizeof model->seed) != 0)
-        return strata_fail(err, STRATA_DATA, "%s: the checkpoint was made with seed %lld, this is %llu", path,
+        return strata_fail(err, STRATA_DATA, "%s: the checkpoint was made with seed %lld, this is %llu", from->path,
                            (long long)s->counts[SEED], (unsigned long long)model->seed);
     if (s->counts[PRECISION] != (int64_t)model->precision)
-        return strata_fail(err, STRATA_DATA, "%s: the checkpoint was made with another precision than %s", path,
+        return strata_fail(err, STRATA_DATA, "%s: the checkpoint was made with another precision than %s", from->path,
                            strata_dtype_name(model->precision));
-    return take_best(model, file, path, s, err);
+    return take_best(model, from, s, err);
 }
 
 static bool is_there(const state *s) {
     return s->counts[EPOCHS] || s->position[EPOCH_STEPS];
 }
 
-/* A file that is not there leaves counts of 0. */
+/* A file that is not there, or a folder without checkpoints, leaves counts of 0. */
 static strata_status read_state(const strata_model *model, const char *path, state *s, strata_error *err) {
-    strata_safetensors file = {0};
-    if (access(path, F_OK) && errno == ENOENT) return STRATA_OK;
-    STRATA_TRY(strata_safetensors_read(path, &file, err));
-    const strata_status status = take(model, &file, path, s, err);
-    strata_safetensors_finish(&file);
+    struct stat info = {0};
+    source from = {.path = path};
+    if (stat(path, &info) && errno == ENOENT) return STRATA_OK;
+    if (S_ISDIR(info.st_mode)) {
+        STRATA_TRY(strata_checkpoint_folder_find(path, &from.manifest, &from.reader, &from.newest, err));
+        if (!from.newest) return STRATA_OK;
+        from.path = from.newest;
+    } else {
+        STRATA_TRY(strata_safetensors_read(path, &from.file, err));
+    }
+    const strata_status status = take(model, &from, s, err);
+    strata_manifest_close(&from.reader);
+    strata_manifest_finish(&from.manifest);
+    strata_safetensors_finish(&from.file);
+    free(from.newest);
     return status;
 }
 
@@ -229,6 +454,7 @@ static strata_status share(const strata_model *model, strata_status status, cons
     if (told) return strata_fail(err, (strata_status)told, "rank 0 cannot go on from the checkpoint %s", path);
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->counts, N_COUNTS, err));
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, s->position, N_POSITION, err));
+    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &s->readers, 1, err));
     int64_t rate_bits;
     memcpy(&rate_bits, &s->rate, sizeof rate_bits);
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &rate_bits, 1, err));
@@ -256,7 +482,7 @@ static strata_status put(strata_model *model, state *s, strata_error *err) {
     model->best = (strata_model_best){.epochs = s->best_counts[BEST_EPOCHS], .values = s->best_values};
     memcpy(&model->best.loss, &s->best_counts[BEST_LOSS_BITS], sizeof model->best.loss);
     s->best_values = NULL;
-    model->position = (strata_model_position){s->position[EPOCH_STEPS], s->position[EPOCH_EXAMPLES]};
+    model->position = (strata_model_position){s->position[EPOCH_STEPS], s->position[EPOCH_EXAMPLES], s->readers};
     for (int64_t i = 0; i < model->metrics.n_sums; i++) model->metrics.sums[i] = (double)s->sums[i];
     return strata_model_write_sums(model, err);
 }

@@ -27,6 +27,7 @@ typedef struct walk {
     strata_batch_form form;
     int64_t n; /* examples submitted */
     void (*take)(struct walk *walk, const flight *done, const strata_program_part *part, const float *output);
+    float *sums;        /* of one batch: (n_sums) */
     float *predictions; /* prediction: (capacity, output_size), the outputs of an example side by side */
     int64_t output_size, capacity;
     flight flights[MAX_IN_FLIGHT];
@@ -157,6 +158,26 @@ strata_status strata_model_evaluate(strata_model *model, const strata_dataset *d
     STRATA_TRY(run(&w, batch, err));
     *out_metrics = strata_model_metrics(model, w.n);
     return STRATA_OK;
+}
+
+static void take_batch_sums(walk *w, const flight *done, const strata_program_part *part, const float *output) {
+    (void)done;
+    (void)part;
+    memcpy(w->sums, output, (size_t)w->model->metrics.n_sums * sizeof *output);
+}
+
+strata_status strata_model_evaluate_batch(strata_model *model, const strata_dataset *dataset, const strata_model_feed *feed,
+                                          strata_batches *batches, int64_t n, float *out_sums, strata_error *err) {
+    walk w = {.model = model,
+              .dataset = dataset,
+              .kind = STRATA_PROGRAM_EVALUATE,
+              .feed = *feed,
+              .batches = batches,
+              .form = {.weighted = strata_dataset_has_weights(dataset), .byte_scale = strata_batches_byte_scale(batches)},
+              .take = take_batch_sums,
+              .sums = out_sums};
+    STRATA_TRY(submit(&w, n, err));
+    return retire(&w, err);
 }
 
 /* Output `index` of n examples, of rows in which the outputs lie side by side. */

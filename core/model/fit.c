@@ -9,14 +9,15 @@
  *
  * Where gradients are accumulated, a step is several batches, whose programs only add to what replicas hold, and then the
  * program that applies it. */
+#include "core/model/fit.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "core/data/worker_batches.h"
-#include "core/model/model.h"
+#include "core/data/stage/stage.h"
 #include "core/run/device.h"
 
 enum { STEPS_BETWEEN_SCALES = 2000, STEPS_BETWEEN_CHECKS = 10000 }; /* steps */
@@ -25,58 +26,8 @@ static const double largest_scale = 16777216;
 
 enum { IN_FLIGHT = 3, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
 
-/* A run that is submitted and whose result is not read yet: a step; or, with accumulated gradients, one batch of a step, or the
- * step's update. */
-typedef struct flight {
-    strata_model_program *program;
-    int slot;
-    int64_t step;        /* in the epoch */
-    int64_t first, last; /* batches that this worker read for it */
-    int64_t n, examples; /* batches of the step so far, and their examples, of all workers */
-    int64_t t;           /* the optimizer's count, from 1 */
-    double scale;        /* of its gradients; 0: not chosen yet */
-    float words[STRATA_STEP_WORDS];
-    int32_t rng[STRATA_RNG_WORDS];
-} flight;
-
-typedef struct fit {
-    strata_model *model;
-    const strata_dataset *dataset;
-    strata_model_feed feed;
-    strata_fit_options opts;
-    strata_history *history;
-    strata_worker_batches *batches; /* of this epoch */
-    int64_t n_examples;             /* submitted in this epoch, with their updates */
-    strata_program_kind kind;       /* of a batch's program */
-    int64_t accumulate;             /* batches a step */
-    strata_batch_form form;         /* of batches in this epoch */
-    flight held;                    /* the step that batches are accumulated for: step, first, last, n, examples */
-    int64_t held_whole;             /* examples that it will have if all batches are like its first */
-    int together;                   /* steps that devices get in one call, at most */
-    flight *flights;                /* [most_in_flight] a queue: oldest at [0] */
-    int n_flights, most_in_flight;
-    int n_pending;                    /* the newest of them, of one program, that were not submitted yet */
-    strata_model_program *unfinished; /* of the newest that was submitted, if it was only started; NULL */
-    int unfinished_slot;
-    int64_t unfinished_step; /* its t */
-    strata_trace *trace;
-    int *tracks; /* of the trace: [devices] */
-
-    bool stop; /* behind this epoch: as validation, the callback or another worker says */
-    /* The callback has asked for an end before the next step; the epoch was ended so, on all workers alike. */
-    bool stop_now, stopped;
-    int64_t next_check;            /* before this step of the fit */
-    double checked, check_seconds; /* when the newest check ended, and what it took; before it: the start, and a guess */
-    /* With several workers: steps until they ask each other next, of `ask_every`, and when they asked last. */
-    int64_t ask_in, ask_every;
-    double asked;
-    /* Examples in progress.metrics' sums. */
-    int64_t n_done;
-
-    int64_t next_balance; /* step since the fit began */
-    strata_progress progress;
-    double began, epoch_began, metrics_read;
-} fit;
+typedef strata_fit_flight flight;
+typedef strata_fit fit;
 
 static double seconds(void) {
     struct timespec now;
@@ -141,6 +92,7 @@ static strata_batches_options batches_options(const fit *f, int64_t first) {
                                    .shuffle = !f->opts.no_shuffle,
                                    .seed = f->opts.seed,
                                    .epoch = (uint64_t)f->progress.epoch,
+                                   .skip = f->skipped,
                                    .first = first};
     strata_model_batch_parts(f->model, f->dataset, &f->feed, true, &opts);
     return opts;
@@ -239,7 +191,7 @@ static strata_status tell(fit *f, strata_error *err) {
 /* Steps behind one that overflowed were submitted with its scale: they say no more. */
 static strata_status follow_scale(fit *f, const flight *done, bool finite, strata_error *err) {
     strata_model *model = f->model;
-    if (!finite) f->history->n_skipped++;
+    if (!finite) f->history.n_skipped++;
     if (done->scale != model->scale.value) return STRATA_OK;
     if (!finite && done->scale <= 1)
         return strata_fail(
@@ -262,7 +214,7 @@ static strata_status retire(fit *f, strata_error *err) {
     const strata_program_part *root = &done.program->parts[strata_strategy_root(f->model->strategy)];
     const float *sums = strata_executable_output(root->executable, done.slot, 0);
     float loss = sums[0] / (float)done.examples;
-    strata_history *h = f->history;
+    strata_history *h = &f->history;
     if (!isfinite(loss)) return report_not_finite(f, &done, err);
     if (f->model->scale.value > 0) STRATA_TRY(follow_scale(f, &done, isfinite(sums[f->model->metrics.n_sums]), err));
     if (h->n_losses < (int)(sizeof h->losses / sizeof *h->losses)) h->losses[h->n_losses++] = loss;
@@ -450,30 +402,55 @@ static strata_status ask_to_stop(fit *f, strata_error *err) {
         f->stopped = f->stop_now;
         return STRATA_OK;
     }
+    f->save_now = false;
     if (--f->ask_in > 0) return STRATA_OK;
     const double now = seconds(), each = (now - f->asked) / (double)f->ask_every;
     double steps = each > 0 && f->asked > 0 ? SECONDS_BETWEEN_ASKS / each : 1;
     if (!(steps > 1)) steps = 1;
-    int32_t said[2] = {f->stop_now, steps < 1e5 ? (int32_t)steps : 100000};
-    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, said, said, 2, err));
+    const bool due = f->checkpoints && workers->rank == 0 && strata_checkpoint_folder_due(f->checkpoints, false);
+    int32_t said[3] = {f->stop_now, steps < 1e5 ? (int32_t)steps : 100000, due};
+    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, said, said, 3, err));
     f->stopped = said[0] > 0;
+    f->save_now = said[2] > 0;
     f->ask_in = f->ask_every = said[1] / workers->n;
     f->asked = now;
     return STRATA_OK;
 }
 
-/* Passes over the steps of this epoch that were done before. */
+static strata_status ends_before(const fit *f, strata_error *err) {
+    return strata_fail(err, STRATA_DATA, "fit: epoch %d ends before its step %lld, after which training is to go on",
+                       f->progress.epoch + 1, (long long)f->model->position.steps);
+}
+
+/* How many workers read batches of their own; 0: all read the same. */
+static int64_t readers(const fit *f) {
+    const bool many = strata_strategy_has_workers(f->model->strategy);
+    return many && strata_auto_shard_resolve(f->dataset, f->opts.auto_shard) != STRATA_SHARD_DATA
+               ? f->model->strategy->workers.n
+               : 0;
+}
+
+/* Passes over the examples of this epoch that were trained on before. Where all workers read the same examples, and fit makes
+ * the batches, they are left out when the batches are opened: then the batch and the workers may be others than before. Else
+ * the batches are walked over again. */
 static strata_status skip_steps(fit *f, strata_error *err) {
     const strata_model_position *done = &f->model->position;
     strata_worker_step rows;
-    for (int64_t i = 0; i < done->steps * f->accumulate; i++) {
+    int64_t examples = f->skipped;
+    const int64_t size = strata_dataset_size(f->dataset);
+    if (f->skipped > (size >= 0 ? size : INT64_MAX)) return ends_before(f, err);
+    while (examples < done->examples) {
         STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
-        if (!rows.n)
-            return strata_fail(err, STRATA_DATA, "fit: epoch %d ends before its step %lld, after which training is to go on",
-                               f->progress.epoch + 1, (long long)done->steps);
+        if (!rows.n) return ends_before(f, err);
+        examples += rows.n;
     }
+    if (examples > done->examples)
+        return strata_fail(err, STRATA_DATA,
+                           "fit: %lld examples of epoch %d were trained on, which is not between two batches; go on with the "
+                           "batches that the training was begun with",
+                           (long long)done->examples, f->progress.epoch + 1);
     STRATA_TRY(strata_model_write_sums(f->model, err));
-    f->progress.step = f->held.step = done->steps;
+    f->progress.step = f->held.step = f->next_step = done->steps;
     f->n_examples = f->n_done = done->examples;
     f->model->position = (strata_model_position){0};
     return STRATA_OK;
@@ -481,16 +458,22 @@ static strata_status skip_steps(fit *f, strata_error *err) {
 
 /* ---- epochs ---- */
 
-/* The step that was submitted is done, and its callback has returned. */
-static strata_status settle(fit *f, strata_error *err) {
+/* All steps that were submitted are done, and their callbacks have returned. */
+static strata_status complete(fit *f, strata_error *err) {
     STRATA_TRY(catch_up(f, err));
     while (f->n_flights) STRATA_TRY(retire(f, err));
+    return STRATA_OK;
+}
+
+/* The same, and all workers take over the rate that a callback has set. */
+static strata_status settle(fit *f, strata_error *err) {
+    STRATA_TRY(complete(f, err));
     return strata_model_share_rate(f->model, err);
 }
 
 /* Has each device compare a random node with the reference. */
 static strata_status check_devices(fit *f, strata_error *err) {
-    const int64_t every = f->opts.check_every ? f->opts.check_every : STEPS_BETWEEN_CHECKS, n = f->history->n_steps;
+    const int64_t every = f->opts.check_every ? f->opts.check_every : STEPS_BETWEEN_CHECKS, n = f->history.n_steps;
     const double began = seconds();
     const strata_model_program *program = f->model->programs;
     while (program && program->kind != f->kind) program = program->next;
@@ -506,44 +489,91 @@ static strata_status check_devices(fit *f, strata_error *err) {
     return STRATA_OK;
 }
 
-static strata_status run_epoch(fit *f, strata_error *err) {
-    strata_worker_step rows;
+static strata_status begin_epoch(fit *f, strata_error *err) {
+    f->epoch_began = seconds();
+    f->in_epoch = true;
+    const strata_model_position *done = &f->model->position;
+    const bool by_examples = !readers(f) && !strata_dataset_element_spec(f->dataset).is_batch;
+    f->skipped = by_examples && done->steps ? done->examples : 0;
     strata_batches_options batches = batches_options(f, 0);
     batches.bytes = strata_model_takes_bytes(f->model);
     STRATA_TRY(strata_worker_batches_create(f->model->strategy, f->dataset, f->opts.auto_shard, &batches, &f->batches, err));
     f->form.byte_scale = strata_worker_batches_byte_scale(f->batches);
     f->progress.steps = (strata_worker_batches_count(f->batches) + f->accumulate - 1) / f->accumulate;
+    if (f->skipped && f->progress.steps) {
+        const int64_t each = f->opts.batch * f->accumulate;
+        f->progress.steps = done->steps + (strata_dataset_size(f->dataset) - f->skipped + each - 1) / each;
+    }
     const int64_t most = f->opts.steps_per_epoch;
     if (most && (!f->progress.steps || most < f->progress.steps)) f->progress.steps = most;
     f->n_examples = f->n_done = 0;
     f->held = (flight){0};
     if (f->model->position.steps) STRATA_TRY(strata_model_read_sums(f->model, err));
     STRATA_TRY(strata_model_reset_sums(f->model, err));
-    f->progress.step = 0;
+    f->progress.step = f->next_step = 0;
     f->progress.epoch_end = false;
     f->progress.metrics = f->progress.validation = (strata_metrics){0};
     if (f->model->position.steps)
         STRATA_TRY(skip_steps(f, err));
     else
         memset(f->model->metrics.sums, 0, (size_t)f->model->metrics.n_sums * sizeof *f->model->metrics.sums);
-    int64_t left = most ? (most - f->progress.step) * f->accumulate : INT64_MAX; /* batches */
-    for (int64_t number = f->progress.step; left-- > 0; number++) {
-        const double began = f->trace ? strata_trace_now() : 0;
-        STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
-        add_to_trace(f, "next batch", f->model->optimizer_steps, began);
-        if (!rows.n) break;
-        STRATA_TRY(ask_to_stop(f, err));
-        if (f->stopped) break;
-        if (f->model->strategy->auto_split && f->history->n_steps >= f->next_balance) STRATA_TRY(balance(f, rows.own, err));
-        STRATA_TRY(check_devices(f, err));
-        STRATA_TRY(f->accumulate > 1 ? submit_to_hold(f, &rows, err) : submit(f, number, &rows, err));
-        if (f->opts.wait_each_step && !f->held.n) STRATA_TRY(settle(f, err));
+    return STRATA_OK;
+}
+
+/* The model stands within an epoch, behind the steps that are done. */
+static void note_position(fit *f) {
+    f->model->position = (strata_model_position){f->progress.step, f->n_examples, readers(f)};
+}
+
+/* A checkpoint behind the step that was submitted last, if one is due. */
+static strata_status save_if_due(fit *f, strata_error *err) {
+    if (!f->checkpoints || f->held.n) return STRATA_OK;
+    /* The answer must be the same on all workers where each writes a part. By steps it is; by time rank 0 has sent it. */
+    const bool agreed = strata_checkpoint_folder_is_shared(f->checkpoints) && f->opts.checkpoint->every_seconds > 0;
+    if (!(agreed ? f->save_now : strata_checkpoint_folder_due(f->checkpoints, false))) return STRATA_OK;
+    f->save_now = false;
+    STRATA_TRY(complete(f, err));
+    note_position(f);
+    const strata_status status = strata_checkpoint_folder_save(f->checkpoints, f->progress.epoch, err);
+    f->model->position = (strata_model_position){0};
+    return status;
+}
+
+/* Submits one batch more. *more: whether there was one, and training goes on. */
+static strata_status next_batch(fit *f, bool *more, strata_error *err) {
+    strata_worker_step rows;
+    const double began = f->trace ? strata_trace_now() : 0;
+    *more = false;
+    STRATA_TRY(strata_worker_batches_next(f->batches, &rows, err));
+    add_to_trace(f, "next batch", f->model->optimizer_steps, began);
+    if (!rows.n) return STRATA_OK;
+    STRATA_TRY(ask_to_stop(f, err));
+    if (f->stopped) return STRATA_OK;
+    STRATA_TRY(save_if_due(f, err));
+    if (f->model->strategy->auto_split && f->history.n_steps >= f->next_balance) STRATA_TRY(balance(f, rows.own, err));
+    STRATA_TRY(check_devices(f, err));
+    STRATA_TRY(f->accumulate > 1 ? submit_to_hold(f, &rows, err) : submit(f, f->next_step, &rows, err));
+    *more = true;
+    return STRATA_OK;
+}
+
+/* The batches of one step. *more is false where the epoch has no more, or is stopped. */
+static strata_status next_step(fit *f, bool *more, strata_error *err) {
+    *more = !f->opts.steps_per_epoch || f->next_step < f->opts.steps_per_epoch;
+    for (int64_t i = 0; i < f->accumulate && *more; i++) {
+        STRATA_TRY(next_batch(f, more, err));
+        if (!*more && f->held.n) STRATA_TRY(submit_held(f, err)); /* the last step has fewer batches */
     }
-    if (f->held.n) STRATA_TRY(submit_held(f, err));
+    if (*more) f->next_step++;
+    if (*more && f->opts.wait_each_step) STRATA_TRY(settle(f, err));
+    return STRATA_OK;
+}
+
+/* All steps are done, and the epoch's metrics are known. */
+static strata_status finish_steps(fit *f, strata_error *err) {
     if (!f->n_examples && !f->stopped)
         return strata_fail(err, STRATA_DATA, "fit: the data is empty in epoch %d", f->progress.epoch + 1);
-    STRATA_TRY(catch_up(f, err));
-    while (f->n_flights) STRATA_TRY(retire(f, err));
+    STRATA_TRY(complete(f, err));
     STRATA_TRY(strata_model_read_sums(f->model, err));
     if (f->n_examples) f->progress.metrics = strata_model_metrics(f->model, f->n_examples);
     return STRATA_OK;
@@ -553,7 +583,7 @@ static strata_status run_epoch(fit *f, strata_error *err) {
 static strata_status end_epoch(fit *f, strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
     strata_progress *p = &f->progress;
-    strata_history *h = f->history;
+    strata_history *h = &f->history;
     p->epoch_end = true;
     p->epoch_seconds = seconds() - f->epoch_began;
     const double began = f->trace ? strata_trace_now() : 0;
@@ -565,69 +595,66 @@ static strata_status end_epoch(fit *f, strata_error *err) {
     h->n_epochs++;
     STRATA_TRY(tell(f, err));
     STRATA_TRY(strata_model_share_rate(f->model, err));
-    if (!strata_strategy_has_workers(f->model->strategy) || p->epoch + 1 == p->epochs) return STRATA_OK;
-    int32_t stops = f->stop;
-    STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, &stops, &stops, 1, err));
-    f->stop = stops > 0;
-    return STRATA_OK;
+    if (strata_strategy_has_workers(f->model->strategy)) {
+        const bool due = f->checkpoints && workers->rank == 0 && strata_checkpoint_folder_due(f->checkpoints, true);
+        int32_t said[2] = {f->stop, due};
+        STRATA_TRY(workers->sum(workers, STRATA_DTYPE_I32, STRATA_DTYPE_F32, said, said, 2, err));
+        f->stop = said[0] > 0;
+        f->save_now = said[1] > 0;
+    } else {
+        f->save_now = f->checkpoints && strata_checkpoint_folder_due(f->checkpoints, true);
+    }
+    if (!f->checkpoints) return STRATA_OK;
+    const bool last = p->epoch + 1 == p->epochs || f->stop;
+    if (!f->save_now && !(last && strata_checkpoint_folder_is_new(f->checkpoints))) return STRATA_OK;
+    return strata_checkpoint_folder_save(f->checkpoints, p->epoch + 1, err);
 }
 
-static strata_status run_epochs(fit *f, strata_error *err) {
-    for (f->progress.epoch = f->opts.first_epoch; f->progress.epoch < f->opts.epochs && !f->stop; f->progress.epoch++) {
-        f->epoch_began = seconds();
-        strata_status status = run_epoch(f, err);
-        strata_worker_batches_destroy(f->batches);
-        f->batches = NULL;
-        add_epoch_to_trace(f);
-        if (!status && !f->stopped) status = end_epoch(f, err);
-        if (status) return status;
-        if (f->stopped) {
-            f->model->position = (strata_model_position){f->progress.step, f->n_examples};
-            f->history->stopped = true;
-            return STRATA_OK;
-        }
-    }
-    f->history->best_epoch = (int)f->model->best.epochs - 1;
+/* The epoch is over, or was stopped. */
+static void close_epoch(fit *f) {
+    if (!f->in_epoch) return;
+    f->in_epoch = false;
+    strata_worker_batches_destroy(f->batches);
+    f->batches = NULL;
+    add_epoch_to_trace(f);
+}
+
+/* Leaves the model within the epoch. */
+static strata_status stop_here(fit *f, strata_error *err) {
+    note_position(f);
+    f->history.stopped = f->over = true;
+    return f->checkpoints && strata_checkpoint_folder_is_new(f->checkpoints)
+               ? strata_checkpoint_folder_save(f->checkpoints, f->progress.epoch, err)
+               : STRATA_OK;
+}
+
+/* One step, or the end of an epoch. */
+static strata_status go_on(fit *f, strata_error *err) {
+    bool more;
+    if (!f->in_epoch) STRATA_TRY(begin_epoch(f, err));
+    STRATA_TRY(next_step(f, &more, err));
+    if (more) return STRATA_OK;
+    STRATA_TRY(finish_steps(f, err));
+    close_epoch(f);
+    if (f->stopped) return stop_here(f, err);
+    STRATA_TRY(end_epoch(f, err));
+    if (++f->progress.epoch < f->opts.epochs && !f->stop) return STRATA_OK;
+    f->over = true;
+    f->history.best_epoch = (int)f->model->best.epochs - 1;
     return strata_validation_restore(f->model, &f->opts, err);
 }
 
-/* ---- the trace ---- */
-
-/* What ran on other workers, for rank 0's file: each sends its events. Times are those of each machine's own clock. */
-static strata_status gather_events(const fit *f, char *own, size_t bytes, char **texts, strata_error *err) {
-    enum { TRACE_CHANNEL = 0x74726163 };
-    const strata_workers *workers = &f->model->strategy->workers;
-    uint64_t *sizes = calloc((size_t)workers->n, sizeof *sizes);
-    const uint64_t mine = bytes;
-    if (!sizes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
-    strata_status status = strata_workers_gather(workers, &mine, sizes, sizeof mine, err);
-    if (!status && workers->rank > 0) status = workers->send(workers, 0, TRACE_CHANNEL, own, bytes, err);
-    for (int w = 1; w < workers->n && !status && workers->rank == 0; w++) {
-        texts[w] = calloc(1, (size_t)sizes[w] + 1);
-        status = texts[w] ? workers->receive(workers, w, TRACE_CHANNEL, texts[w], (size_t)sizes[w], err)
-                          : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
-    }
-    free(sizes);
-    return status;
-}
-
-/* Writes the trace, of a training that failed too: then of this worker alone. */
-static strata_status end_trace(fit *f, strata_status trained, strata_error *err) {
-    const strata_workers *workers = &f->model->strategy->workers;
-    const bool many = strata_strategy_has_workers(f->model->strategy) && !trained;
-    const int n = many && workers->rank == 0 ? workers->n : 1;
-    char **texts = calloc((size_t)n, sizeof *texts);
-    size_t bytes = 0;
-    strata_status status = f->tracks ? strata_model_trace_devices(f->model, NULL, f->tracks, err) : STRATA_OK;
-    if (!status && !texts) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
-    if (!status) status = strata_trace_events(f->trace, &texts[0], &bytes, err);
-    if (!status && many) status = gather_events(f, texts[0], bytes, texts, err);
-    if (!status) status = strata_trace_write(f->trace, (const char *const *)texts, n, err);
-    for (int w = 0; texts && w < n; w++) free(texts[w]);
-    free(texts);
-    free(f->tracks);
-    strata_trace_destroy(f->trace);
-    return status;
+/* Where workers read batches of their own, who has read what depends on how many they are. */
+static strata_status check_readers(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
+                                   strata_error *err) {
+    const fit f = {.model = (strata_model *)model, .dataset = dataset, .opts = *opts};
+    const int64_t now = readers(&f), before = model->position.readers;
+    if (!opts->first_step || now == before) return STRATA_OK;
+    return strata_fail(
+        err, STRATA_INVALID,
+        "fit: the epoch was begun by %lld workers with batches of their own, and would go on with %lld; the rest "
+        "of this epoch needs as many (0: all read the same, auto_shard DATA)",
+        (long long)before, (long long)now);
 }
 
 static strata_status check(const strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
@@ -653,14 +680,15 @@ static strata_status check(const strata_model *model, const strata_dataset *data
         return strata_fail(err, STRATA_INVALID,
                            "fit: first_step is %lld; the model has done %lld steps of its epoch (strata_model_epoch_steps)",
                            (long long)opts->first_step, (long long)model->position.steps);
+    STRATA_TRY(check_readers(model, dataset, opts, err));
     if (opts->class_weights)
         STRATA_TRY(strata_model_check_class_weights(model, opts->class_weights, opts->n_class_weights, err));
     return strata_batches_check_size(dataset, "fit", err);
 }
 
-static strata_status make_history(const fit *f, strata_error *err) {
+static strata_status make_history(fit *f, strata_error *err) {
     const size_t n = (size_t)f->opts.epochs;
-    strata_history *h = f->history;
+    strata_history *h = &f->history;
     *h = (strata_history){.best_epoch = -1};
     h->epochs = calloc(n, sizeof *h->epochs);
     h->epoch_seconds = calloc(n, sizeof *h->epoch_seconds);
@@ -686,55 +714,144 @@ static strata_status make_flights(fit *f, strata_error *err) {
     return f->flights ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d steps", f->together);
 }
 
+static strata_status begin(fit *f, strata_error *err) {
+    strata_model *model = f->model;
+    STRATA_TRY(check(model, f->dataset, &f->opts, &f->feed, err));
+    STRATA_TRY(strata_model_agree(model, f->dataset, &f->opts, err));
+    STRATA_TRY(make_history(f, err));
+    if (model->strategy->trainer) return STRATA_OK;
+    f->accumulate = strata_model_accumulates(model);
+    f->form.weighted = f->opts.class_weights || strata_dataset_has_weights(f->dataset);
+    f->kind = f->accumulate > 1 ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN;
+    int64_t size = strata_dataset_size(f->dataset), first, share;
+    strata_strategy_worker_share(model->strategy, f->opts.batch, model->strategy->workers.rank, &first, &share);
+    /* A smaller one is checked when its program is made. */
+    if (size >= 0 && f->opts.batch > size && share) STRATA_TRY(strata_model_check_batch(model, f->kind, share, err));
+    f->progress = (strata_progress){
+        .model = model, .epoch = f->opts.first_epoch, .epochs = f->opts.epochs, .stop = &f->stop, .stop_now = &f->stop_now};
+    f->ask_in = f->ask_every = 1;
+    if (!f->opts.first_step) model->position = (strata_model_position){0};
+    STRATA_TRY(make_flights(f, err));
+    STRATA_TRY(strata_validation_begin(model, &f->opts, err));
+    if (f->opts.checkpoint) STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->checkpoints, err));
+    return f->opts.trace ? strata_fit_begin_trace(f, err) : STRATA_OK;
+}
+
+/* Of training steps in flight too: they are waited for. */
+static strata_status finish(fit *f, strata_error *err) {
+    strata_status status = f->failure;
+    drain(f);
+    close_epoch(f);
+    f->model->rate.locked = false;
+    free(f->flights);
+    f->flights = NULL;
+    if (!status && !f->history.stopped) strata_validation_forget(f->model);
+    f->history.loss_scale = f->model->scale.value;
+    const strata_status saved = strata_checkpoint_folder_close(f->checkpoints, status ? NULL : err);
+    if (!status) status = saved;
+    const strata_status traced = f->trace ? strata_fit_end_trace(f, status, status ? NULL : err) : STRATA_OK;
+    if (!status) status = traced;
+    return f->failure ? STRATA_OK : status;
+}
+
+static strata_status create(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
+                            strata_fit **out_fit, strata_error *err) {
+    fit *f = malloc(sizeof *f);
+    if (!f) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory");
+    *f = (fit){.model = model,
+               .dataset = dataset,
+               .began = seconds(),
+               .checked = seconds(),
+               .check_seconds = 1e-2,
+               .next_balance = FIRST_BALANCE};
+    if (opts) f->opts = *opts;
+    if (!f->opts.epochs) f->opts.epochs = 1;
+    if (!f->opts.batch) f->opts.batch = 32;
+    if (f->opts.check_repeats) f->opts.wait_each_step = true;
+    f->failure = begin(f, err);
+    *out_fit = f;
+    return f->failure;
+}
+
+strata_status strata_fit_begin(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
+                               strata_fit **out_fit, strata_error *err) {
+    *out_fit = NULL;
+    STRATA_TRY(strata_model_check_compiled(model, "fit", err));
+    if (model->strategy->trainer)
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "fit_begin: under strategy %s no task makes the steps of the training by itself; train with "
+                           "strata_model_fit, or in closures (strata/coordinator.h)",
+                           model->strategy->name);
+    const strata_status status = create(model, dataset, opts, out_fit, err);
+    if (!status) return STRATA_OK;
+    (void)!strata_fit_end(*out_fit, NULL, NULL); /* the failure is what is returned */
+    *out_fit = NULL;
+    return status;
+}
+
+strata_status strata_fit_step(strata_fit *fit, const strata_progress **out_progress, strata_error *err) {
+    *out_progress = NULL;
+    if (fit->failure)
+        return strata_fail(err, STRATA_INVALID, "fit_step: the fit has failed before; strata_fit_end is left to be called");
+    if (fit->over) return STRATA_OK;
+    fit->failure = go_on(fit, err);
+    if (!fit->failure) *out_progress = &fit->progress;
+    return fit->failure;
+}
+
+strata_status strata_fit_end(strata_fit *fit, strata_history *out_history, strata_error *err) {
+    if (!fit) return STRATA_OK;
+    strata_status status = STRATA_OK;
+    if (!fit->failure && !fit->over) { /* the caller makes no more steps */
+        fit->stopped = true;
+        status = fit->failure = fit->in_epoch ? finish_steps(fit, err) : STRATA_OK;
+        if (!status && fit->in_epoch) status = fit->failure = stop_here(fit, err);
+        fit->history.stopped = true;
+    }
+    const strata_status finished = finish(fit, status ? NULL : err);
+    if (out_history)
+        *out_history = fit->history;
+    else
+        strata_history_finish(&fit->history);
+    free(fit);
+    return status ? status : finished;
+}
+
+/* Under a trainer rank 0 makes checkpoints, behind the caller's callback. */
+static strata_status save_in_callback(const strata_progress *progress, void *user, strata_error *err) {
+    fit *f = user;
+    const bool end = progress->epoch_end, last = end && (progress->epoch + 1 == progress->epochs || *progress->stop);
+    if (f->callers.on_progress) STRATA_TRY(f->callers.on_progress(progress, f->callers.user, err));
+    const bool due = strata_checkpoint_folder_due(f->checkpoints, end);
+    if (!due && !(last && strata_checkpoint_folder_is_new(f->checkpoints))) return STRATA_OK;
+    return strata_checkpoint_folder_save(f->checkpoints, progress->epoch + end, err);
+}
+
+static strata_status run_trainer(fit *f, strata_error *err) {
+    strata_model *model = f->model;
+    f->over = true;
+    if (f->opts.checkpoint && model->strategy->workers.rank == 0) {
+        STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->checkpoints, err));
+        f->callers.on_progress = f->opts.on_progress;
+        f->callers.user = f->opts.user;
+        f->opts.on_progress = save_in_callback;
+        f->opts.user = f;
+    }
+    STRATA_TRY(model->strategy->trainer->fit(model, f->dataset, &f->opts, &f->history, err));
+    if (!f->checkpoints || !f->history.stopped || !strata_checkpoint_folder_is_new(f->checkpoints)) return STRATA_OK;
+    return strata_checkpoint_folder_save(f->checkpoints, f->opts.first_epoch + f->history.n_epochs, err);
+}
+
 strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                                strata_history *out_history, strata_error *err) {
-    strata_history own = {0};
-    fit f = {.model = model,
-             .dataset = dataset,
-             .history = out_history ? out_history : &own,
-             .began = seconds(),
-             .checked = seconds(),
-             .check_seconds = 1e-2,
-             .next_balance = FIRST_BALANCE};
-    if (opts) f.opts = *opts;
-    if (!f.opts.epochs) f.opts.epochs = 1;
-    if (!f.opts.batch) f.opts.batch = 32;
-    if (f.opts.check_repeats) f.opts.wait_each_step = true;
-    STRATA_TRY(check(model, dataset, &f.opts, &f.feed, err));
-    STRATA_TRY(strata_model_agree(model, dataset, &f.opts, err));
-    if (model->strategy->trainer) {
-        strata_status trained = make_history(&f, err);
-        if (!trained) trained = model->strategy->trainer->fit(model, dataset, &f.opts, f.history, err);
-        strata_history_finish(&own);
-        return trained;
-    }
-    f.accumulate = strata_model_accumulates(model);
-    f.form.weighted = f.opts.class_weights || strata_dataset_has_weights(dataset);
-    f.kind = f.accumulate > 1 ? STRATA_PROGRAM_ACCUMULATE : STRATA_PROGRAM_TRAIN;
-    int64_t size = strata_dataset_size(dataset), first, share;
-    strata_strategy_worker_share(model->strategy, f.opts.batch, model->strategy->workers.rank, &first, &share);
-    /* A smaller one is checked when its program is made. */
-    if (size >= 0 && f.opts.batch > size && share) STRATA_TRY(strata_model_check_batch(model, f.kind, share, err));
-    f.progress = (strata_progress){.model = model, .epochs = f.opts.epochs, .stop = &f.stop, .stop_now = &f.stop_now};
-    f.ask_in = f.ask_every = 1;
-    if (!f.opts.first_step) model->position = (strata_model_position){0};
-    strata_status status = make_history(&f, err);
-    if (!status) status = make_flights(&f, err);
-    if (!status) status = strata_validation_begin(model, &f.opts, err);
-    if (!status && f.opts.trace)
-        status = strata_trace_create(f.opts.trace, model->strategy->workers.n > 1 ? model->strategy->workers.rank : 0, NULL,
-                                     &f.trace, err);
-    if (f.trace) status = strata_model_trace_begin(model, f.trace, &f.tracks, err);
-    if (!status) status = run_epochs(&f, err);
-    drain(&f);
-    model->rate.locked = false;
-    free(f.flights);
-    if (!status && !f.stopped) strata_validation_forget(model);
-    f.history->loss_scale = model->scale.value;
-    if (f.trace) {
-        const strata_status traced = end_trace(&f, status, status ? NULL : err);
-        if (!status) status = traced;
-    }
-    strata_history_finish(&own);
-    return status;
+    strata_fit *fit = NULL;
+    const strata_progress *progress = NULL;
+    if (out_history) *out_history = (strata_history){0};
+    STRATA_TRY(strata_model_check_compiled(model, "fit", err));
+    strata_status status = create(model, dataset, opts, &fit, err);
+    if (!fit) return status;
+    if (!status && model->strategy->trainer) status = fit->failure = run_trainer(fit, err);
+    while (!status && !fit->over) status = strata_fit_step(fit, &progress, err);
+    const strata_status ended = strata_fit_end(fit, out_history, status ? NULL : err);
+    return status ? status : ended;
 }

@@ -188,8 +188,8 @@ typedef struct strata_gradient_layout {
         /* Where the gradients of these rows begin among those of the block. */
         int block;
         int64_t place;
-        /* The rows are those that the features x name, as its elements. */
-        bool of_input;
+        /* The rows are those that the elements of this input of the model name; -1: the input's elements do not tell. */
+        int input;
     } * sparse;
     int n_sparse;
 } strata_gradient_layout;
@@ -257,6 +257,8 @@ typedef struct strata_model_position {
     int64_t steps;
     /* The examples of these steps. */
     int64_t examples;
+    /* How many workers read batches of their own (strata_auto_shard other than DATA); 0: all read the same batches. */
+    int64_t readers;
 } strata_model_position;
 
 struct strata_model {
@@ -518,6 +520,10 @@ void strata_shards_free_segments(strata_segments *segments);
  * workers all of them call read_slot. */
 STRATA_MUST_USE strata_status strata_shards_read_slot(strata_model *model, int slot, float *values, strata_error *err);
 STRATA_MUST_USE strata_status strata_shards_write_slot(strata_model *model, int slot, float *values, strata_error *err);
+/* The elements of the flat range whose slots this worker's devices have; and these slots alone, in their places of values
+ * (flat_size). */
+void strata_shards_own_range(const strata_model *model, int64_t *out_begin, int64_t *out_end);
+STRATA_MUST_USE strata_status strata_shards_read_own_slot(strata_model *model, int slot, float *values, strata_error *err);
 /* Copies a flat range's values into the shards of this worker's devices. */
 STRATA_MUST_USE strata_status strata_shards_write(strata_model *model, const float *flat, strata_error *err);
 
@@ -537,12 +543,21 @@ void strata_model_free_variables(strata_model *model);
 /* validation.c: fit's validation data and what their loss decides. begin checks the options and makes room, before training;
  * without validation data nothing is done but that. */
 STRATA_MUST_USE strata_status strata_validation_begin(strata_model *model, const strata_fit_options *opts, strata_error *err);
-/* After epoch `epoch`; *out_stop: patience is at its end. */
+/* What the metrics of the validation data after epoch `epoch` decide; *out_stop: patience is at its end. */
+STRATA_MUST_USE strata_status strata_validation_take(strata_model *model, const strata_fit_options *opts, int epoch,
+                                                     const strata_metrics *metrics, bool *out_stop, strata_error *err);
+/* Evaluates the validation data, if there are any, and takes the metrics. */
 STRATA_MUST_USE strata_status strata_validation_run(strata_model *model, const strata_fit_options *opts, int epoch,
                                                     strata_metrics *out_metrics, bool *out_stop, strata_error *err);
 /* Gives the model the best epoch's parameters, where these are asked for. */
 STRATA_MUST_USE strata_status strata_validation_restore(strata_model *model, const strata_fit_options *opts, strata_error *err);
 void strata_validation_forget(strata_model *model);
+
+/* evaluate.c: the sums of one batch, which evaluate adds up: of the n examples at which `batches` stands. For a model on one
+ * device. out_sums: (n_sums). */
+STRATA_MUST_USE strata_status strata_model_evaluate_batch(strata_model *model, const strata_dataset *dataset,
+                                                          const strata_model_feed *feed, strata_batches *batches, int64_t n,
+                                                          float *out_sums, strata_error *err);
 
 /* file.c */
 #define STRATA_MODEL_METADATA "strata.model"

@@ -5,13 +5,8 @@
 
 #include "core/model/model.h"
 
-/* The optimizer's settings, with the rate that was set as a constant. */
 static strata_optimizer settings_of(const strata_model *model) {
-    strata_optimizer settings = model->optimizer;
-    if (model->rate.own < 0) return settings;
-    settings.learning_rate = model->rate.own;
-    settings.schedule = (strata_schedule){0};
-    return settings;
+    return strata_optimizer_with_rate(&model->optimizer, model->rate.own);
 }
 
 void strata_model_step_words(const strata_model *model, int64_t t, float *words) {
@@ -30,10 +25,6 @@ strata_status strata_model_set_learning_rate(strata_model *model, double rate, s
         return strata_fail(err, STRATA_INVALID,
                            "set_learning_rate: the rate is %g; it must be at least 0 and below 1e6, or STRATA_SCHEDULED_RATE",
                            rate);
-    if (model->strategy->trainer)
-        return strata_fail(err, STRATA_UNSUPPORTED,
-                           "set_learning_rate: the servers of %s make the updates; give the optimizer a schedule",
-                           strata_strategy_name(model->strategy));
     if (model->rate.locked)
         return strata_fail(err, STRATA_INVALID,
                            "set_learning_rate: the next steps were submitted already; set the rate when epoch_end is true, or "

@@ -121,7 +121,16 @@ static strata_status gather_over_workers(const strata_model *model, float *value
     return status;
 }
 
-strata_status strata_shards_read_slot(strata_model *model, int slot, float *values, strata_error *err) {
+void strata_shards_own_range(const strata_model *model, int64_t *out_begin, int64_t *out_end) {
+    const strata_workers *workers = &model->strategy->workers;
+    *out_begin = 0;
+    *out_end = model->parameters.flat_size;
+    if (!model->shards.n || !strata_strategy_has_workers(model->strategy)) return;
+    *out_begin = model->shards.begins[workers->first_replicas[workers->rank]];
+    *out_end = model->shards.begins[workers->first_replicas[workers->rank + 1]];
+}
+
+strata_status strata_shards_read_own_slot(strata_model *model, int slot, float *values, strata_error *err) {
     const int root = strata_strategy_root(model->strategy), n = model->shards.n ? model->strategy->n_replicas : 1;
     for (int r = 0; r < n; r++)
         for (int k = 0; k < model->parameters.n_blocks; k++) {
@@ -129,6 +138,11 @@ strata_status strata_shards_read_slot(strata_model *model, int slot, float *valu
             strata_array part = part_of(own, values);
             STRATA_TRY(strata_variable_get(own->slots[slot], &part, err));
         }
+    return STRATA_OK;
+}
+
+strata_status strata_shards_read_slot(strata_model *model, int slot, float *values, strata_error *err) {
+    STRATA_TRY(strata_shards_read_own_slot(model, slot, values, err));
     const bool elsewhere = model->shards.n && strata_strategy_has_workers(model->strategy);
     return elsewhere ? gather_over_workers(model, values, err) : STRATA_OK;
 }

@@ -252,6 +252,13 @@ static void add_output(builder *b, strata_tensor *output) {
     b->step->outputs[b->step->n_outputs++] = output;
 }
 
+/* The model's input that is this tensor; -1: none. */
+static int input_of(const builder *b, const strata_tensor *x) {
+    for (int i = 0; i < b->model->n_inputs; i++)
+        if (b->context.inputs[i] == x) return i;
+    return -1;
+}
+
 static void list_sparse(builder *b) {
     const strata_parameter_set *set = &b->model->parameters;
     strata_gradient_layout *layout = &b->step->layout;
@@ -273,7 +280,7 @@ static void list_sparse(builder *b) {
                                             .n_ids = strata_shape_elements(strata_tensor_shape(rows->ids)),
                                             .block = set->parts[p->first_part].block,
                                             .place = strata_step_gradient_place(b, p->first_part),
-                                            .of_input = rows->x == b->context.inputs[0]};
+                                            .input = input_of(b, rows->x)};
         add_output(b, rows->ids);
     }
 }

@@ -51,20 +51,25 @@ static strata_status take_chiefs(const strata_model *model, double *loss, strata
     return STRATA_OK;
 }
 
-strata_status strata_validation_run(strata_model *model, const strata_fit_options *opts, int epoch, strata_metrics *out_metrics,
-                                    bool *out_stop, strata_error *err) {
+strata_status strata_validation_take(strata_model *model, const strata_fit_options *opts, int epoch,
+                                     const strata_metrics *metrics, bool *out_stop, strata_error *err) {
     strata_model_best *best = &model->best;
-    if (!opts->validation) return STRATA_OK;
-    STRATA_TRY(strata_model_evaluate(model, opts->validation, opts->batch, out_metrics, err));
-    STRATA_TRY(take_chiefs(model, &out_metrics->loss, err));
     const double below = best->epochs ? best->loss - opts->min_delta : INFINITY;
-    if (out_metrics->loss < below) { /* one that is not a number never is */
+    if (metrics->loss < below) { /* one that is not a number never is */
         if (best->values) STRATA_TRY(strata_model_read_all(model, best->values, err));
         best->epochs = epoch + 1;
-        best->loss = out_metrics->loss;
+        best->loss = metrics->loss;
     }
     if (opts->patience && epoch + 1 - best->epochs >= opts->patience) *out_stop = true;
     return STRATA_OK;
+}
+
+strata_status strata_validation_run(strata_model *model, const strata_fit_options *opts, int epoch, strata_metrics *out_metrics,
+                                    bool *out_stop, strata_error *err) {
+    if (!opts->validation) return STRATA_OK;
+    STRATA_TRY(strata_model_evaluate(model, opts->validation, opts->batch, out_metrics, err));
+    STRATA_TRY(take_chiefs(model, &out_metrics->loss, err));
+    return strata_validation_take(model, opts, epoch, out_metrics, out_stop, err);
 }
 
 strata_status strata_validation_restore(strata_model *model, const strata_fit_options *opts, strata_error *err) {

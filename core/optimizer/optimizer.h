@@ -74,6 +74,9 @@ STRATA_MUST_USE strata_status strata_optimizer_check(strata_optimizer *settings,
 /* The words of update t = 1, 2, ... (STRATA_STEP_WORDS). */
 void strata_optimizer_step(const strata_optimizer_kind *kind, const strata_optimizer *settings, int64_t t, float *out_words);
 
+/* The settings with a rate that was set in place of the schedule's; below 0: as they are. */
+strata_optimizer strata_optimizer_with_rate(const strata_optimizer *settings, double rate);
+
 /* clip.c: clips gradients, which lie in n blocks, as the settings say, and puts the results in their place. segments: [n] of
  * each block; with no parameters in them, the block is one parameter. *out_square is the sum of the squares of all (one number)
  * where that was needed, else NULL. */

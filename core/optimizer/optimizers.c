@@ -67,6 +67,14 @@ strata_status strata_optimizer_check(strata_optimizer *settings, const strata_op
     return STRATA_OK;
 }
 
+strata_optimizer strata_optimizer_with_rate(const strata_optimizer *settings, double rate) {
+    strata_optimizer changed = *settings;
+    if (rate < 0) return changed;
+    changed.learning_rate = rate;
+    changed.schedule = (strata_schedule){0};
+    return changed;
+}
+
 void strata_optimizer_step(const strata_optimizer_kind *kind, const strata_optimizer *settings, int64_t t, float *out_words) {
     double words[STRATA_STEP_WORDS] = {0};
     double rate = strata_schedule_rate(&settings->schedule, settings->learning_rate, t - 1);

@@ -87,12 +87,22 @@ typedef struct strata_step_rewrite {
     strata_tensor *(*parameters)(const strata_step_replica *replica, strata_tensor *updated);
 } strata_step_rewrite;
 
+struct strata_manifest;
+
 /* Training of a strategy whose workers make no step together. */
 typedef struct strata_trainer {
     /* What strata_model_fit does once model, data and options were checked. opts has its defaults; history has room for its
      * epochs. */
     strata_status (*fit)(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                          strata_history *history, strata_error *err);
+    /* Before a model is saved in a callback of fit: what workers have is finished, and the model gets its position within the
+     * epoch, its sums and the count of updates; with `values` also parameters, states and slots. Training goes on when the
+     * callback returns. Nothing happens where it is not fit that runs. NULL: the model always has all of it. */
+    strata_status (*settle)(strata_model *model, bool values, strata_error *err);
+    /* After settle: the tasks that own parameters, states and slots write them into files of the folder, and the manifest gets
+     * these files and what they have. *out_written false: nothing was written, as the model has everything. NULL: so always. */
+    strata_status (*write_parts)(strata_model *model, const char *folder, struct strata_manifest *manifest, bool *out_written,
+                                 strata_error *err);
     void (*destroy)(void *data);
 } strata_trainer;
 

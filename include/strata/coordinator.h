@@ -230,6 +230,10 @@ STRATA_API strata_coordinator_counts strata_coordinator_count(strata_coordinator
  *     strata_remote_model_fetch(remote, &err);                            the chief: its model gets the parameters
  *     strata_remote_model_close(remote);
  *
+ * With strata_parameter_server_options.replicas a server may be lost: steps go on with the copies of its shards, and each
+ * counts once. A server that is started again gets its shards with the next fetch. Notices say so
+ * (strata_strategy_parameter_server_notice, on the chief).
+ *
  * Threads: one call at a time for a remote model. */
 typedef struct strata_remote_model strata_remote_model;
 
@@ -245,10 +249,11 @@ STRATA_API STRATA_MUST_USE strata_status strata_remote_model_open(strata_model *
  * optimizer.
  *   number   from 0, of the batch: what is pushed twice with the same number is applied once. With the closure's number a step
  *            of a closure that ran again counts once.
- *   x, y     (n, ...) features and labels as the model takes them, n at least 1: f32, or i32 where the model's are
+ *   x, y     features and labels, an array for each of the model's inputs and outputs in their order: (n, ...) as the model
+ *            takes them, n at least 1: f32, or i32 where the model's are
  *   out_loss the mean loss before the update; may be NULL
  * Fails: INVALID for other shapes or dtypes; DATA, naming the first tensor, for gradients that are not finite, which are
- * not pushed; PEER_LOST when a server was lost. */
+ * not pushed; PEER_LOST when a server was lost whose shards no other has. */
 STRATA_API STRATA_MUST_USE strata_status strata_remote_model_step(strata_remote_model *remote, int64_t number,
                                                                   const strata_array *x, const strata_array *y,
                                                                   double *out_loss, strata_error *err);

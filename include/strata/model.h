@@ -231,6 +231,29 @@ typedef struct strata_progress {
 } strata_progress;
 typedef strata_status (*strata_progress_callback)(const strata_progress *progress, void *user, strata_error *err);
 
+/* Checkpoints that a fit makes while it trains, in a folder: step-000000000120/ has those of 120 updates, as manifest.json and
+ * safetensors files. A copy is taken when the step is done, and a thread writes it while training goes on. A crash at any moment
+ * leaves whole checkpoints only. strata_model_load_checkpoint takes the folder's newest one that is whole; the fit then goes on
+ * with its epochs as first_epoch and strata_model_epoch_steps as first_step. With several workers rank 0 writes; where they
+ * have shards of the optimizer each writes its own part, so the folder must be on a file system that they share; so it is under
+ * parameter_server, where the servers write their parts, and what workers have is finished first. The fit locks
+ * the folder: UNAVAILABLE where another job writes there; INVALID where it has checkpoints of later steps than the model's. */
+typedef struct strata_checkpoint_options {
+    /* It is made where it is missing. */
+    const char *folder;
+    /* Make one after every so many updates, and after so many seconds. Where both are 0: after each epoch. There is one at the
+     * end of the last epoch and where the fit is stopped, too. */
+    int64_t every_steps;
+    double every_seconds;
+    /* How many are kept, the newest; 0: 3. */
+    int keep;
+    /* Is called where one could not be written (the disk is full): training goes on, and the ones before stay; and where a
+     * damaged one was moved aside. Called by the fit's own thread. NULL: one that cannot be written ends the fit with its
+     * failure. */
+    void (*on_warning)(const char *text, void *user);
+    void *user;
+} strata_checkpoint_options;
+
 /* Zeros are the defaults. */
 typedef struct strata_fit_options {
     /* How many epochs; 0: 1. */
@@ -269,7 +292,8 @@ typedef struct strata_fit_options {
      * has the same bits. */
     int64_t steps_per_execution;
     /* Prepare a step only when the one before it is done and on_progress has returned, which may then set the learning rate of
-     * the very next step. The device waits for the host meanwhile, and steps_per_execution gives it one step at a time. */
+     * the very next step. The device waits for the host meanwhile, and steps_per_execution gives it one step at a time. Under
+     * parameter_server: no batch is given to a worker before on_progress has returned for all steps that are done. */
     bool wait_each_step;
     /* Compute the loss and the gradients of each step twice on each device before it is made, and compare all values: training
      * ends with DATA that names the first tensor whose bits differ. It takes several times as long, and memory for all values
@@ -280,7 +304,8 @@ typedef struct strata_fit_options {
      * and seldom enough that it takes less than a thousandth of the time; -1: never. */
     int64_t check_every;
     /* Evaluated after each epoch in batches of `batch`; borrowed. The bits of what is trained are the same with it and without.
-     * Each of several workers evaluates all of it, and where a loss decides something it is rank 0's. NULL: none. */
+     * Each of several workers evaluates all of it, and where a loss decides something it is rank 0's; under parameter_server
+     * workers evaluate a batch each. NULL: none. */
     const strata_dataset *validation;
     /* Training ends, and fit returns STRATA_OK, when the validation loss has not fallen by more than min_delta below its best
      * value for so many epochs. 0: it does not. INVALID without validation data. */
@@ -293,6 +318,8 @@ typedef struct strata_fit_options {
     /* NULL: none. */
     strata_progress_callback on_progress;
     void *user;
+    /* Make checkpoints while training; borrowed. NULL: none. */
+    const strata_checkpoint_options *checkpoint;
 } strata_fit_options;
 
 /* What a fit did. Zero-initialize; free with strata_history_finish. */
@@ -328,9 +355,10 @@ STRATA_API double strata_model_learning_rate(const strata_model *model);
 /* Sets the learning rate of the next training step and all after it, in place of the optimizer's schedule, whose steps go on
  * being counted: with STRATA_SCHEDULED_RATE the schedule goes on as if nothing had been set. Checkpoints keep it. Between fits,
  * in on_progress at an epoch's end, and, where the fit has wait_each_step, in on_progress after any step: the next step uses
- * it. With several workers each may call it, and rank 0's rate becomes that of all before the next step. Fails: INVALID for a
- * rate below 0 or from 1e6 on, a model that is not compiled, and in on_progress at other times, as the next steps were
- * submitted already. */
+ * it. With several workers each may call it, and rank 0's rate becomes that of all before the next step. Under parameter_server
+ * the chief's counts; where workers have their own pace it may be set in any on_progress, and is that of the batches that are
+ * given from then on. Fails: INVALID for a rate below 0 or from 1e6 on, a model that is not compiled, and in on_progress at
+ * other times, as the next steps were submitted already. */
 #define STRATA_SCHEDULED_RATE (-1.0)
 STRATA_API STRATA_MUST_USE strata_status strata_model_set_learning_rate(strata_model *model, double rate, strata_error *err);
 
@@ -345,6 +373,34 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_set_learning_rate(strata_m
 STRATA_API STRATA_MUST_USE strata_status strata_model_fit(strata_model *model, const strata_dataset *dataset,
                                                           const strata_fit_options *opts, strata_history *out_history,
                                                           strata_error *err);
+/* The same step by step, for those who write the loop themselves:
+ *
+ *     strata_fit *fit;
+ *     const strata_progress *progress;
+ *     status = strata_fit_begin(model, dataset, &opts, &fit, &err);
+ *     while (!status && !(status = strata_fit_step(fit, &progress, &err)) && progress)
+ *         ...
+ *     ended = strata_fit_end(fit, &history, &err);
+ *
+ * strata_model_fit is this loop. All options mean the same, on_progress and callbacks among them. */
+typedef struct strata_fit strata_fit;
+/* Checks everything and prepares the fit. dataset, and what opts points to, are borrowed until the end. No other fit, evaluation
+ * or prediction of the model in between, but in a callback at an epoch's end or where the fit has wait_each_step. Fails as
+ * strata_model_fit, with *out_fit NULL; UNSUPPORTED under parameter_server, where no task makes the steps by itself. */
+STRATA_API STRATA_MUST_USE strata_status strata_fit_begin(strata_model *model, const strata_dataset *dataset,
+                                                          const strata_fit_options *opts, strata_fit **out_fit,
+                                                          strata_error *err);
+/* Makes the next step, or, where the epoch has no more, ends it: validation, callbacks, a checkpoint. *out_progress lives until
+ * the next call, and is NULL when the training is over. The device works on up to three steps while the host prepares others, so
+ * what progress reports is the newest step that is finished, and with wait_each_step the one that this call made. With several
+ * workers all of them call it equally often. After a failure only strata_fit_end is left. */
+STRATA_API STRATA_MUST_USE strata_status strata_fit_step(strata_fit *fit, const strata_progress **out_progress,
+                                                         strata_error *err);
+/* Waits for the steps that were begun, and frees the fit; NULL is fine. Before the training is over it stops it, as
+ * strata_progress.stop_now does: strata_model_epoch_steps has the steps of the epoch that was not finished. out_history may be
+ * NULL; else the caller finishes it. After a failed step it returns STRATA_OK. */
+STRATA_API STRATA_MUST_USE strata_status strata_fit_end(strata_fit *fit, strata_history *out_history, strata_error *err);
+
 /* Where a training step of this batch (of all replicas) has its variables, its nodes and its exchanges between replicas: a line
  * each. Compiles the step's program, which fit then uses. Caller frees with free(). */
 STRATA_API STRATA_MUST_USE strata_status strata_model_placement(strata_model *model, int64_t batch, char **out_text,
@@ -398,7 +454,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_load_with(strata_registry 
 
 /* A checkpoint is a model file that also has the optimizer's memory and counts, and the best epoch so far of a fit with
  * validation data: a model that is compiled alike, and trained on from `epochs` with the same data and options (first_epoch),
- * ends with the bits of a training that was never interrupted. Between fits, or from on_progress at an epoch's end. After a fit
+ * ends with the bits of a training that was never interrupted. Between fits, from on_progress at an epoch's end, and under
+ * parameter_server from any on_progress, which waits until what workers have is finished. After a fit
  * that was stopped within an epoch the checkpoint has the steps of that epoch too. epochs: how many are done, at least 1 where
  * no such steps are. path: NULL writes no file. With several workers whose optimizer is sharded all of them call it, as
  * each owns a part of the optimizer's memory; those that need no file give NULL. */

@@ -124,10 +124,15 @@ const option_row train_rows[] = {
      offsetof(train_options, scale_lr), 0, 0},
     OPTION_GROUP("output"),
     {"save", "FILE", "write the trained model there", OPTION_TEXT, offsetof(train_options, save), 0, 0},
-    {"checkpoint", "FILE",
-     "write there after each epoch, and at Ctrl-C, what it takes to go on, and go on from it where it is; removed at the end "
-     "(by the evaluator task, where there is one)",
+    {"checkpoint", "FILE|DIR",
+     "write there after each epoch, and at Ctrl-C or SIGTERM, what it takes to go on. A file: go on from it where it is, and "
+     "remove it at the end (the evaluator task does, where there is one). A folder: go on with --resume",
      OPTION_TEXT, offsetof(train_options, checkpoint), 0, 0},
+    {"every", "N|30s", "a checkpoint in the folder of --checkpoint after every N steps, or so many seconds (each epoch)",
+     OPTION_TEXT, offsetof(train_options, every), 0, 0},
+    {"keep", "K", "how many checkpoints the folder keeps, the newest (3)", OPTION_INT, offsetof(train_options, keep), 1, 1e6},
+    {"resume", NULL, "go on from the newest checkpoint in the folder that is whole; begin where there is none", OPTION_FLAG,
+     offsetof(train_options, resume), 0, 0},
     {"stop-after", "N", "end this run behind epoch N of --epochs, and leave --checkpoint for the same command to go on from",
      OPTION_INT, offsetof(train_options, stop_after), 1, 1e6},
     {"write-model", "FILE", "write the model's JSON there, to be edited", OPTION_TEXT, offsetof(train_options, write_model), 0,
@@ -206,6 +211,7 @@ static int go_on(training *t, int *out_epochs) {
     strata_error err = {0};
     const char *path = t->options.checkpoint;
     *out_epochs = 0;
+    if (t->in_folder && !t->options.resume) return EXIT_OK;            /* the fit says it where there are checkpoints already */
     if (!path || (has_servers(t) && !t->opened.chief)) return EXIT_OK; /* the chief tells its workers and servers */
     strata_status status = strata_model_load_checkpoint(t->model, path, out_epochs, &err);
     if (!status && *out_epochs >= t->options.epochs)
@@ -248,6 +254,10 @@ static const char *trace_path(const training *t, char *out, size_t room) {
     return out;
 }
 
+static const char *with_resume(const training *t) {
+    return t->in_folder && !t->options.resume ? "with --resume " : "";
+}
+
 /* --stop-after: there is no result yet. */
 static int say_paused(training *t, int epochs) {
     t->paused = true;
@@ -255,7 +265,7 @@ static int say_paused(training *t, int epochs) {
     if (t->options.json)
         printf("{\"event\":\"paused\",\"epochs\":%d}\n", epochs);
     else
-        printf("paused after epoch %d; the same command goes on from %s\n", epochs, t->options.checkpoint);
+        printf("paused after epoch %d; the same command %sgoes on from %s\n", epochs, with_resume(t), t->options.checkpoint);
     return EXIT_OK;
 }
 
@@ -267,20 +277,20 @@ static int stop_early(training *t, int epochs) {
     strata_error err = {0};
     strata_status status = STRATA_OK;
     progress_hide(t->reporter.line);
-    if (checkpoint && (epochs || steps))
+    if (checkpoint && !t->in_folder && (epochs || steps)) /* the fit itself writes in a folder */
         status = strata_model_save_checkpoint(t->model, epochs, t->opened.chief ? checkpoint : NULL, &err);
     if (!status && save && t->opened.chief) status = strata_model_save(t->model, save, &err);
     if (status) return report(FAILING_DATA, status, &err);
     /* Another worker's Ctrl-C ends this one too; --stop-after ends between epochs. */
     if (!was_interrupted() && t->options.stop_after && !steps) return say_paused(t, epochs);
-    if (!t->opened.chief) return EXIT_INTERRUPTED;
+    if (!t->opened.chief) return interrupt_code();
     if (t->options.json) printf("{\"event\":\"interrupted\",\"epoch\":%d,\"step\":%lld}\n", epochs + 1, (long long)steps);
     fprintf(stderr, "strata: interrupted in epoch %d after step %lld\n", epochs + 1, (long long)steps);
-    if (checkpoint) fprintf(stderr, "strata: the same command goes on there, from %s\n", checkpoint);
+    if (checkpoint) fprintf(stderr, "strata: the same command %sgoes on there, from %s\n", with_resume(t), checkpoint);
     if (save) fprintf(stderr, "strata: saved %s as it is now\n", save);
     if (!checkpoint && !save)
         fprintf(stderr, "strata: nothing was saved; --save FILE keeps the model, with --checkpoint FILE training can go on\n");
-    return EXIT_INTERRUPTED;
+    return interrupt_code();
 }
 
 static int choose_debugging(train_options *options) {
@@ -313,7 +323,7 @@ static int fit(training *t) {
     r->stop_after = t->options.stop_after < t->options.epochs ? t->options.stop_after : 0;
     r->model = t->model;
     r->strategy = t->strategy;
-    r->checkpoint = t->options.checkpoint;
+    r->checkpoint = t->in_folder ? NULL : t->options.checkpoint;
     r->chief = t->opened.chief;
     r->has_servers = has_servers(t);
     r->has_evaluator = t->opened.has_evaluator;
@@ -336,6 +346,13 @@ static int fit(training *t) {
                                .restore_best = t->options.restore_best && !t->opened.has_evaluator,
                                .on_progress = report_progress,
                                .user = r};
+    const strata_checkpoint_options folder = {.folder = t->options.checkpoint,
+                                              .every_steps = t->every_steps,
+                                              .every_seconds = t->every_seconds,
+                                              .keep = (int)t->options.keep,
+                                              .on_warning = report_warning,
+                                              .user = r};
+    if (t->in_folder && (t->opened.chief || !has_servers(t))) opts.checkpoint = &folder;
     int code = go_on(t, &opts.first_epoch);
     if (code) return code;
     if (r->stop_after && opts.first_epoch >= r->stop_after) return say_paused(t, opts.first_epoch); /* nothing is left to do */
@@ -350,7 +367,7 @@ static int fit(training *t) {
         r->line = progress_begin(
             &(progress_options){.batch = t->batch * (accumulates > 1 ? accumulates : 1), .classifies = r->classifies});
     if (r->line || r->log.file) opts.metrics_seconds = 1e-9;
-    obey_interrupts(r->chief && isatty(STDERR_FILENO));
+    obey_interrupts(r->chief && isatty(STDERR_FILENO), t->options.checkpoint || t->options.save);
     t->fit_began = r->reported = now_seconds();
     progress_say(r->line, "the first step ...");
     status = strata_model_fit(t->model, t->train.dataset, &opts, &t->history, &err);
@@ -369,7 +386,7 @@ static int fit(training *t) {
     if (status) return report(FAILING_RUN, status, &err);
     if (r->log.file) run_log_add_test(&r->log, &t->test_metrics, r->has_servers ? t->strategy : NULL);
     status = t->options.save && t->opened.chief ? strata_model_save(t->model, t->options.save, &err) : STRATA_OK;
-    if (!status && r->checkpoint && r->chief && !r->has_evaluator) unlink(r->checkpoint);
+    if (!status && r->checkpoint && r->chief && !r->has_evaluator) unlink(r->checkpoint); /* a file; a folder stays */
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
 }
 
@@ -387,6 +404,35 @@ static int check_save(const char *option, const char *path) {
         usage_error("--%s %s: it is a folder; give the name of a file", option, path), code = EXIT_DATA;
     free(folder);
     return code;
+}
+
+/* Whether --checkpoint names a folder, and how often it gets one. */
+static int read_checkpoint(training *t) {
+    const train_options *o = &t->options;
+    const char *path = o->checkpoint, *needs = o->every ? "every" : o->keep ? "keep" : o->resume ? "resume" : NULL;
+    struct stat info = {0};
+    if (!path) return needs ? usage_error("--%s is about checkpoints in a folder; give --checkpoint DIR", needs) : EXIT_OK;
+    const bool there = !stat(path, &info);
+    t->in_folder = needs || (there && S_ISDIR(info.st_mode)) || (*path && path[strlen(path) - 1] == '/');
+    if (!t->in_folder) return check_save("checkpoint", path);
+    if (there && !S_ISDIR(info.st_mode)) {
+        usage_error(
+            "--checkpoint %s: it is a file, and --%s needs a folder. A checkpoint in a file goes on without --every, "
+            "--keep and --resume",
+            path, needs ? needs : "checkpoint");
+        return EXIT_DATA;
+    }
+    if (!o->every) return EXIT_OK;
+    char *end;
+    const double every = strtod(o->every, &end);
+    const bool by_time = end > o->every && !strcmp(end, "s");
+    if (end == o->every || (*end && !by_time) || !(every > 0 && every < 1e12) || (!by_time && every != (double)(int64_t)every))
+        return usage_error("--every %s: give a number of steps, as 500, or of seconds, as 30s", o->every);
+    if (by_time)
+        t->every_seconds = every;
+    else
+        t->every_steps = (int64_t)every;
+    return EXIT_OK;
 }
 
 /* "1,2.5,0": how many there must be, the fit says. */
@@ -444,7 +490,7 @@ static int train(training *t) {
     int code = check_validation(&t->options);
     if (!code) code = read_auto_shard(t);
     if (!code && t->options.save) code = check_save("save", t->options.save);
-    if (!code && t->options.checkpoint) code = check_save("checkpoint", t->options.checkpoint);
+    if (!code) code = read_checkpoint(t);
     if (!code && t->options.log) code = run_log_check(t->options.log);
     if (!code && t->options.log) code = check_save("log", t->options.log);
     if (!code && t->options.stop_after && !t->options.checkpoint)

@@ -17,14 +17,14 @@ typedef struct train_options {
     const char *model, *write_model, *from, *freeze;
     text_list set;
     bool augment;
-    const char *save, *checkpoint, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log, *tensorboard,
-        *debug;
+    const char *save, *checkpoint, *every, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log,
+        *tensorboard, *debug;
     device_flags device;
     strategy_flags strategy;
     int64_t epochs, batch, global_batch, accumulate, together, steps_per_epoch, seed, check_every;
-    int64_t patience, log_every, stop_after;
+    int64_t patience, log_every, stop_after, keep;
     double learning_rate, validation_split, evaluator_wait_s;
-    bool json, scale_lr, log_device_placement, restore_best;
+    bool json, scale_lr, log_device_placement, restore_best, resume;
     /* What --debug asks for. */
     bool debug_nan, debug_determinism;
 } train_options;
@@ -46,7 +46,7 @@ typedef struct reporter {
     strata_model *model;
     const strata_strategy *strategy;
     int64_t notices;        /* of the strategy, that were said */
-    const char *checkpoint; /* NULL: none */
+    const char *checkpoint; /* a file; NULL: none, or a folder, which the fit itself writes */
     bool chief;             /* writes it */
     bool has_servers;       /* the strategy is parameter_server */
     bool has_evaluator;     /* which waits for a last checkpoint */
@@ -79,6 +79,9 @@ typedef struct training {
     strata_metrics val_metrics; /* of the weights that the model ended with */
     char sha256[65];
     bool replicas_equal;
+    bool in_folder; /* checkpoints are in a folder, one after every so many steps or seconds; 0: each epoch */
+    int64_t every_steps;
+    double every_seconds;
     bool paused;             /* by --stop-after: there is no result yet */
     double began, fit_began; /* seconds, of the command and of the fit */
     reporter reporter;
@@ -104,9 +107,14 @@ void report_compile(const strata_compile_progress *compile, void *user);
 STRATA_MUST_USE strata_status report_progress(const strata_progress *p, void *user, strata_error *err);
 /* What has happened to workers and servers since the last call, on stderr. */
 void say_notices(reporter *r);
-/* From here on Ctrl-C ends the fit after its step, and a second one the process. tells: the first one is answered on stderr. */
-void obey_interrupts(bool tells);
+/* From here on Ctrl-C, and with `terms` SIGTERM, end the fit after its step, and a second one the process. tells: the first one
+ * is answered on stderr. */
+void obey_interrupts(bool tells, bool terms);
 bool was_interrupted(void);
+/* The exit code of a training that was ended so, by this process's signal or another worker's. */
+int interrupt_code(void);
+/* What a fit warns of; `user` is a reporter. */
+void report_warning(const char *text, void *user);
 
 /* ---- train_evaluator.c ---- */
 /* Whether the options suit a cluster that has an evaluator. Returns an exit code, after a message. */

@@ -16,6 +16,10 @@ int check_evaluator(const training *t) {
     if (!o->checkpoint)
         return usage_error(
             "an evaluator task evaluates the checkpoints that the chief writes: give all tasks --checkpoint FILE");
+    if (t->in_folder)
+        return usage_error(
+            "--checkpoint %s: an evaluator task evaluates a checkpoint that is one file; give --checkpoint FILE.strata",
+            o->checkpoint);
     if (o->patience)
         return usage_error(
             "--patience: with an evaluator task the chief does not evaluate between epochs, so nothing tells it "
@@ -94,7 +98,7 @@ int evaluate_beside(training *t) {
                                        .stops = stops,
                                        .user = &b};
     if (t->options.restore_best) name_beside(t->options.save, "best", b.best, sizeof b.best);
-    obey_interrupts(isatty(STDERR_FILENO));
+    obey_interrupts(isatty(STDERR_FILENO), true);
     if (!t->options.json)
         printf("evaluates each new %s with %lld %s examples\n", checkpoint,
                (long long)strata_dataset_size(t->validation.dataset ? t->validation.dataset : t->test.dataset), b.data);
@@ -103,7 +107,7 @@ int evaluate_beside(training *t) {
         t->model, t->validation.dataset ? t->validation.dataset : t->test.dataset, &opts, &result, &err);
     if (status == STRATA_TIMEOUT) fprintf(stderr, "strata: --evaluator-wait says how long a checkpoint is waited for\n");
     if (status) return report(status == STRATA_DATA ? FAILING_DATA : FAILING_RUN, status, &err);
-    if (result.end == STRATA_WATCH_STOPPED) return EXIT_INTERRUPTED;
+    if (result.end == STRATA_WATCH_STOPPED) return interrupt_code();
     if (result.end == STRATA_WATCH_REMOVED)
         fprintf(stderr, "strata: %s was removed after epoch %d, so the training is over\n", checkpoint, result.newest_epochs);
     print_end(&b, &result);

@@ -9,24 +9,35 @@
 #include "load_report.h"
 #include "train.h"
 
-/* ---- Ctrl-C: the first ends the fit after its step, the second ends the process ---- */
+/* ---- Ctrl-C and SIGTERM: the first ends the fit after its step, the second ends the process ---- */
 
 static volatile sig_atomic_t interrupted, tells_of_interrupt;
 
 static void on_interrupt(int signal_number) {
     static const char text[] = "\nstrata: finishing this step; Ctrl-C once more ends at once\n";
-    interrupted = 1;
+    interrupted = signal_number;
     signal(signal_number, SIG_DFL);
     if (tells_of_interrupt && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
 }
 
 bool was_interrupted(void) {
-    return interrupted;
+    return interrupted != 0;
 }
 
-void obey_interrupts(bool tells) {
+int interrupt_code(void) {
+    return interrupted == SIGTERM ? 128 + SIGTERM : EXIT_INTERRUPTED;
+}
+
+void obey_interrupts(bool tells, bool terms) {
     tells_of_interrupt = tells;
     signal(SIGINT, on_interrupt);
+    if (terms) signal(SIGTERM, on_interrupt);
+}
+
+void report_warning(const char *text, void *user) {
+    reporter *r = user;
+    progress_hide(r->line);
+    fprintf(stderr, "strata: %s\n", text);
 }
 
 /* ---- between the callbacks of a fit ---- */

@@ -22,16 +22,19 @@ typedef struct finished_step {
 typedef struct chief {
     strata_ps_fit *fit;
     strata_ps_task *task;
-    strata_rpc_client **servers;
-    uint64_t *incarnations; /* [n_servers] */
-    /* [n_servers] With replicas: the server was lost; the copy of its shards lacks a change. Until an epoch begins with all. */
-    bool *lost, *cut;
-    int n_servers, n_workers;
+    strata_ps_watch watch;
+    int n_workers;
     int64_t n_sums;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* Everything from here on is under the lock. */
     strata_ps_pace *pace;
+    /* The validation data are evaluated: the leases of their batches, each one's sums (n_visits, n_sums) and examples
+     * [n_visits]. */
+    bool evaluating;
+    strata_ps_pace *visits;
+    float *visit_sums;
+    int64_t *visit_examples;
     /* [n_workers] What is known of each. */
     struct worker {
         /* Its connection; its terms are those of the chief; it was connected at some time. */
@@ -64,11 +67,17 @@ typedef struct chief {
     /* The epoch's sums and examples; the open synchronous step's, (n_shares, n_sums) and [n_shares]. */
     double *sums;
     int64_t examples;
+    /* Steps of the epoch that made no update, as their gradients were not finite. */
+    int64_t n_left_out;
     float *share_sums;
     int64_t *share_examples, step_examples;
     double step_rate;
-    /* Of the last synchronous step. */
-    double scale;
+    /* Of the last synchronous step; its learning rate as in strata_ps_close. */
+    double scale, closed_rate;
+    /* The learning rate that was set in place of the schedule's, as in strata_ps_gradients. */
+    double rate;
+    /* The callback is told of steps: with wait_each_step no unit is given. It waits for those that were given. */
+    bool telling, settling;
     finished_step *finished;
     int n_finished, room;
     /* Of the training and of the epoch: what the means of their loads are made of. */
@@ -97,6 +106,18 @@ static double step_seconds(const chief *c, int w) {
     const bool computes = strata_ps_pace_started(c->pace, w) > strata_ps_pace_clock(c->pace, w);
     const double since = computes && own->seconds > 0 ? strata_ps_seconds() - own->answered : 0;
     return since > own->seconds ? since : own->seconds;
+}
+
+static void note(void *user, const char *text) {
+    notice(user, "%s", text);
+}
+
+static void take_route(void *user, const strata_ps_route *route) {
+    chief *c = user;
+    pthread_mutex_lock(&c->lock);
+    c->fit->route = *route; /* workers learn it with their next batch */
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
 }
 
 static void update_totals(chief *c) {
@@ -152,7 +173,7 @@ static void lose(chief *c, int w, const char *why) {
     if (!own->came) return;
     own->came = false;
     if (!c->over) own->seconds = 0;
-    const int n = strata_ps_pace_lose(c->pace, w);
+    const int n = strata_ps_pace_lose(c->pace, w) + strata_ps_pace_lose(c->visits, w);
     if (!c->over) {
         c->task->totals.lost++;
         notice(c, "worker:%d was lost%s%s%s; %d batch%s that it had %s given to other workers", w, *why ? " (" : "", why,
@@ -183,6 +204,7 @@ static void join(chief *c, int w) {
     c->workers[w].came = true;
     c->alone = 0;
     strata_ps_pace_join(c->pace, w);
+    strata_ps_pace_join(c->visits, w);
     if (!c->begun) return;
     c->task->totals.joined++;
     notice(c, "worker:%d has joined", w);
@@ -238,6 +260,8 @@ static void end_step(chief *c) {
         counted += c->share_examples[w];
     }
     c->scale = counted && counted != c->step_examples ? (double)c->step_examples / (double)counted : 1;
+    c->closed_rate = c->rate;
+    c->n_left_out += !counted;
     if (counted) add_finished(c, loss / (double)counted, c->step_rate, counted);
 }
 
@@ -271,6 +295,7 @@ static void take_report(chief *c, int w, const strata_ps_next_ask *ask, const fl
     }
     if (finished == STRATA_PS_TOO_LATE) return;
     if (!synchronous(c)) {
+        c->n_left_out += empty;
         if (empty) return;
         for (int64_t i = 0; i < c->n_sums; i++) c->sums[i] += (double)sums[i];
         add_finished(c, ask->examples ? (double)sums[0] / (double)ask->examples : 0, ask->rate, ask->examples);
@@ -283,14 +308,37 @@ static void take_report(chief *c, int w, const strata_ps_next_ask *ask, const fl
     if (finished == STRATA_PS_ENDS_STEP) end_step(c);
 }
 
-/* What the worker may do now. With the lock. */
-static void give(chief *c, int w, strata_ps_next_reply *reply) {
-    *reply = (strata_ps_next_reply){.grant = STRATA_PS_TRAINING_OVER, .t = c->t, .route = c->fit->route};
+/* The end of the last synchronous step, for servers; false: there is none. With the lock. */
+static bool last_close(const chief *c, strata_ps_close *out_close) {
+    const bool closed = synchronous(c) && strata_ps_pace_closed(c->pace, out_close);
+    out_close->scale = c->scale;
+    out_close->rate = c->closed_rate;
+    out_close->square = -1;
+    return closed;
+}
+
+/* What the worker may do now; ahead: it computes another unit. With the lock. */
+static void give(chief *c, int w, bool ahead, strata_ps_next_reply *reply) {
+    const bool told = !c->fit->opts->wait_each_step || c->settling || (!c->n_finished && !c->telling && !ahead);
+    *reply = (strata_ps_next_reply){.grant = STRATA_PS_TRAINING_OVER, .t = c->t, .rate = c->rate, .route = c->fit->route};
     if (c->over) return;
     reply->epoch = c->epoch;
-    reply->grant = c->begun && !c->recovering ? (int32_t)strata_ps_pace_ask(c->pace, w, &reply->unit) : (int32_t)STRATA_PS_WAIT;
-    reply->has_close = synchronous(c) && strata_ps_pace_closed(c->pace, &reply->close);
-    reply->close.scale = c->scale;
+    reply->has_close = last_close(c, &reply->close);
+    if (c->evaluating) {
+        reply->evaluates = true;
+        reply->grant = (int32_t)strata_ps_pace_ask(c->visits, w, &reply->unit);
+        return;
+    }
+    reply->grant =
+        c->begun && !c->recovering && told ? (int32_t)strata_ps_pace_ask(c->pace, w, &reply->unit) : (int32_t)STRATA_PS_WAIT;
+}
+
+/* A batch of the validation data. Who is second with it does not count. */
+static void take_visit(chief *c, int w, const strata_ps_next_ask *ask, const float *sums) {
+    const int64_t index = ask->unit.index;
+    if (!c->evaluating || strata_ps_pace_finish(c->visits, w, &ask->unit, false) == STRATA_PS_TOO_LATE) return;
+    memcpy(c->visit_sums + index * c->n_sums, sums, (size_t)c->n_sums * sizeof *sums);
+    c->visit_examples[index] = ask->examples;
 }
 
 static strata_status next(chief *c, const strata_rpc_call *call, int w, strata_rpc_reply *reply, strata_error *err) {
@@ -300,26 +348,27 @@ static strata_status next(chief *c, const strata_rpc_call *call, int w, strata_r
     if (call->head_bytes != sizeof ask || call->body_bytes != (size_t)c->n_sums * sizeof(float))
         return strata_fail(err, STRATA_INVALID, "parameter_server: %s sent a report of another size", call->task);
     memcpy(&ask, call->head, sizeof ask);
-    if (ask.unit.index >= 0 && synchronous(c) && (ask.unit.share < 0 || ask.unit.share >= c->n_workers))
+    if (ask.unit.index >= 0 && !ask.evaluates && synchronous(c) && (ask.unit.share < 0 || ask.unit.share >= c->n_workers))
         return strata_fail(err, STRATA_INVALID, "parameter_server: %s reports share %d", call->task, (int)ask.unit.share);
     ask.what[sizeof ask.what - 1] = '\0';
     pthread_mutex_lock(&c->lock);
     join(c, w); /* a worker whose link was cut comes back with this call */
     if (ask.gives_back) {
         strata_ps_pace_join(c->pace, w);
+        strata_ps_pace_join(c->visits, w);
         c->doubted = true;
         if (!c->recovering && !c->over) notice(c, "worker:%d gave its batches back: %.200s", w, ask.what);
         pthread_cond_broadcast(&c->changed);
     }
     if (ask.unit.index >= 0) {
-        take_report(c, w, &ask, call->body);
+        (ask.evaluates ? take_visit : take_report)(c, w, &ask, call->body);
         pthread_cond_broadcast(&c->changed);
     }
     const struct timespec deadline = strata_ps_deadline(patience);
     int waited = 0;
     for (;;) {
         if (c->status) break;
-        give(c, w, &answer);
+        give(c, w, !ask.waits, &answer);
         if (answer.grant == STRATA_PS_GRANTED || answer.grant == STRATA_PS_TRAINING_OVER) break;
         if (!ask.waits || waited || strata_rpc_call_ended(call)) break;
         waited = pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
@@ -401,74 +450,10 @@ static strata_status wait_for_workers(chief *c, strata_error *err) {
     return status;
 }
 
-/* Which start of each server has its values. */
-static void note_servers(chief *c) {
-    for (int s = 0; s < c->n_servers; s++) c->incarnations[s] = strata_rpc_client_server_incarnation(c->servers[s]);
-}
-
-/* ---- who has which shards ---- */
-
-/* Out of which servers were lost. A group keeps the holder that it went on with, since only that one has all changes. PEER_LOST
- * when a group has none. */
-static strata_status choose_holders(const chief *c, strata_ps_route *out_route, strata_error *err) {
-    *out_route = (strata_ps_route){{0}};
-    for (int g = 0; g < c->n_servers && c->task->replicas; g++) {
-        const bool owner = !c->lost[g], copy = !c->lost[strata_ps_copy_server(g, c->n_servers)] && !c->cut[g];
-        if (!owner && !copy)
-            return strata_fail(err, STRATA_PEER_LOST, "ps:%d was lost, and no other server has all that its shards had", g);
-        out_route->holders[g] = (uint8_t)(owner && copy ? STRATA_PS_BOTH : owner ? STRATA_PS_OWNER : STRATA_PS_COPY);
-    }
-    return STRATA_OK;
-}
-
-/* Tells all servers that are there, then workers with their next batch, who has which shards. A server that is lost meanwhile
- * is noted. */
-static strata_status tell_route(chief *c, strata_error *err) {
-    const double patience = 10;
-    strata_ps_route route;
-    int s = 0;
-    if (!c->task->replicas) return STRATA_OK;
-    STRATA_TRY(choose_holders(c, &route, err));
-    while (s < c->n_servers) {
-        const strata_rpc_ask ask = {
-            .method = STRATA_PS_ROUTE, .head = &route, .head_bytes = sizeof route, .what = "who has which shards"};
-        const strata_status status = c->lost[s] ? STRATA_OK : strata_rpc_client_call(c->servers[s], &ask, NULL, patience, err);
-        if (status && status != STRATA_PEER_LOST && status != STRATA_TIMEOUT) return status;
-        if (!status) {
-            s++;
-            continue;
-        }
-        c->lost[s] = true;
-        STRATA_TRY(choose_holders(c, &route, err));
-        s = 0;
-    }
-    pthread_mutex_lock(&c->lock);
-    c->fit->route = route;
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
-    return STRATA_OK;
-}
-
-/* All servers that are there get the model's values. */
-static strata_status spread(chief *c, int64_t serial, strata_error *err) {
-    STRATA_TRY(tell_route(c, err));
-    STRATA_TRY(strata_ps_send_values(c->fit, c->servers, serial, err));
-    note_servers(c);
-    return STRATA_OK;
-}
-
 static strata_status begin(chief *c, strata_error *err) {
-    strata_status differs = STRATA_OK;
-    strata_error difference = {0};
-    for (int s = 0; s < c->n_servers; s++) {
-        STRATA_TRY(strata_ps_connect(c->task, STRATA_TASK_PS, s, &c->servers[s], err));
-        const strata_status status =
-            strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, NULL, differs ? NULL : &difference);
-        if (!differs) differs = status;
-    }
-    if (differs) return strata_fail(err, differs, "%s", difference.message);
+    STRATA_TRY(strata_ps_watch_meet(&c->watch, err));
     STRATA_TRY(wait_for_workers(c, err));
-    STRATA_TRY(spread(c, c->serial, err));
+    STRATA_TRY(strata_ps_watch_spread(&c->watch, c->serial, err));
     pthread_mutex_lock(&c->lock);
     c->begun = true;
     pthread_cond_broadcast(&c->changed);
@@ -478,18 +463,44 @@ static strata_status begin(chief *c, strata_error *err) {
 
 /* ---- epochs ---- */
 
-typedef struct loop {
+typedef struct strata_ps_loop {
     chief *c;
     strata_progress progress;
     bool stop, stop_now;
+    /* Until the callback returns nothing new is given. */
+    bool paused;
     double began, epoch_began;
 } loop;
 
+/* Training goes on where the callback had it wait for something that it saved. */
+static void go_on(loop *l) {
+    chief *c = l->c;
+    if (!l->paused) return;
+    l->paused = false;
+    c->fit->model->position = (strata_model_position){0};
+    pthread_mutex_lock(&c->lock);
+    c->settling = false;
+    strata_ps_pace_go_on(c->pace);
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
 static strata_status tell(loop *l, strata_error *err) {
     const strata_fit_options *opts = l->c->fit->opts;
+    strata_model *model = l->c->fit->model;
     if (!opts->on_progress) return STRATA_OK;
     if (!l->progress.epoch_end) l->progress.epoch_seconds = strata_ps_seconds() - l->epoch_began;
-    return opts->on_progress(&l->progress, opts->user, err);
+    /* Workers may be at the next synchronous step already. At their own pace a rate is that of later batches. */
+    model->rate.locked = synchronous(l->c) && !l->progress.epoch_end && !opts->wait_each_step;
+    l->c->task->loop = l;
+    const strata_status status = opts->on_progress(&l->progress, opts->user, err);
+    l->c->task->loop = NULL;
+    model->rate.locked = false;
+    go_on(l);
+    pthread_mutex_lock(&l->c->lock);
+    l->c->rate = model->rate.own;
+    pthread_mutex_unlock(&l->c->lock);
+    return status;
 }
 
 /* Calls the callback for each step that was finished since the last call. The lock is not held while it runs. */
@@ -501,6 +512,7 @@ static strata_status tell_finished(loop *l, strata_error *err) {
     const int n = c->n_finished;
     finished_step *steps = n ? c->finished : NULL;
     if (n) c->finished = NULL, c->n_finished = c->room = 0;
+    c->telling = n > 0;
     if (c->fit->opts->metrics_seconds > 0) {
         memcpy(c->fit->model->metrics.sums, c->sums, (size_t)c->n_sums * sizeof *c->sums);
         l->progress.metrics = strata_model_metrics(c->fit->model, c->examples ? c->examples : 1);
@@ -515,43 +527,39 @@ static strata_status tell_finished(loop *l, strata_error *err) {
         l->progress.learning_rate = steps[i].rate;
         l->progress.step++;
         l->progress.total_step = h->n_steps;
+        c->fit->model->optimizer_steps = c->t + l->progress.step;
         if (together > 1 && l->progress.step % together) continue;
         status = tell(l, err);
     }
     free(steps);
+    pthread_mutex_lock(&c->lock);
+    c->telling = false;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
     return status;
 }
 
-static void note_queue(chief *c, const strata_ps_hello_reply *reply) {
+/* What a server has told of its queues. */
+static void note_queue(void *user, const strata_ps_hello_reply *reply) {
+    chief *c = user;
     pthread_mutex_lock(&c->task->lock);
     strata_ps_load_add_queue(&c->task->totals.training, reply);
     strata_ps_load_add_queue(&c->task->totals.epoch, reply);
     pthread_mutex_unlock(&c->task->lock);
 }
 
-/* Asks each server for a sign of life, and how many requests it had at a time. PEER_LOST when shards are gone with a server
- * that is lost, or started again; where a copy has them, training goes on from it. */
-static strata_status look_after_servers(chief *c, strata_error *err) {
-    bool changed = false;
-    for (int s = 0; s < c->n_servers; s++) {
-        strata_ps_hello_reply reply = {0};
-        if (c->lost[s]) continue;
-        strata_status status = strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, &reply, err);
-        if (!status && strata_rpc_client_server_incarnation(c->servers[s]) != c->incarnations[s])
-            status = strata_fail(err, STRATA_PEER_LOST, "ps:%d started again", s);
-        if (status && (status != STRATA_PEER_LOST || !c->task->replicas)) return status;
-        note_queue(c, &reply);
-        if (!status && (!reply.copy_failed || c->fit->route.holders[s] != STRATA_PS_BOTH)) continue;
-        changed = true;
-        if (status) {
-            c->lost[s] = true;
-            notice(c, "ps:%d was lost (%.200s); its shards go on from their copy on ps:%d", s, err->message,
-                   strata_ps_copy_server(s, c->n_servers));
-        } else {
-            c->cut[s] = true;
+/* Why the training cannot go on while units are waited for. With the lock. */
+static strata_status check_training(chief *c, bool ended, strata_error *err) {
+    if (!ended && c->alone > 0 && !c->status) {
+        const double waited = strata_ps_seconds() - c->alone;
+        if (c->failed) fail_training(c, c->failed, c->failure);
+        if (waited > c->task->connect_seconds) {
+            char text[160];
+            snprintf(text, sizeof text, "fit: no worker is left, and none has come in %.0f s", waited);
+            fail_training(c, STRATA_PEER_LOST, text);
         }
     }
-    return changed ? tell_route(c, err) : STRATA_OK;
+    return c->status ? strata_fail(err, c->status, "%s", c->message) : STRATA_OK;
 }
 
 /* Waits until the epoch is over. */
@@ -566,7 +574,7 @@ static strata_status wait_for_epoch(loop *l, strata_error *err) {
         c->doubted = false;
         pthread_mutex_unlock(&c->lock);
         if (doubted || strata_ps_seconds() - looked > patience) {
-            STRATA_TRY(look_after_servers(c, err));
+            STRATA_TRY(strata_ps_watch_look(&c->watch, err));
             looked = strata_ps_seconds();
         }
         pthread_mutex_lock(&c->lock);
@@ -576,19 +584,10 @@ static strata_status wait_for_epoch(loop *l, strata_error *err) {
             pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
         }
         const bool ended = strata_ps_pace_ended(c->pace);
-        if (!ended && c->alone > 0 && !c->status) {
-            const double waited = strata_ps_seconds() - c->alone;
-            if (c->failed) fail_training(c, c->failed, c->failure);
-            if (waited > c->task->connect_seconds) {
-                char text[160];
-                snprintf(text, sizeof text, "fit: no worker is left, and none has come in %.0f s", waited);
-                fail_training(c, STRATA_PEER_LOST, text);
-            }
-        }
-        if (c->status) status = strata_fail(err, c->status, "%s", c->message);
+        status = check_training(c, ended, err);
         pthread_mutex_unlock(&c->lock);
         if (!status) status = tell_finished(l, err);
-        if (!status && ended) status = look_after_servers(c, err); /* an epoch may be shorter than the patience */
+        if (!status && ended) status = strata_ps_watch_look(&c->watch, err); /* an epoch may be shorter than the patience */
         if (status || ended) return status;
     }
 }
@@ -608,6 +607,7 @@ static void open_epoch(loop *l, int64_t first, int64_t examples, const double *s
     pthread_mutex_lock(&c->lock);
     memcpy(c->sums, sums, (size_t)c->n_sums * sizeof *c->sums);
     c->examples = examples;
+    c->n_left_out = 0;
     c->n_finished = 0;
     c->t = c->fit->model->optimizer_steps - first;
     c->epoch = l->progress.epoch;
@@ -636,18 +636,18 @@ static strata_status recover(loop *l, int64_t first, strata_status lost, strata_
     notice(c, "a server was lost (%.200s); it is waited for", found.message);
     pthread_mutex_unlock(&c->lock);
     STRATA_TRY(tell(l, err));
-    for (int s = 0; s < c->n_servers; s++) {
+    for (int s = 0; s < c->watch.n; s++) {
         strata_status status = STRATA_PEER_LOST;
         while (status == STRATA_PEER_LOST && strata_ps_seconds() < until)
-            status = strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, NULL, &found);
+            status = strata_ps_say_hello(c->fit, c->watch.clients[s], c->task->connect_seconds, NULL, &found);
         if (status == STRATA_PEER_LOST)
             return strata_fail(err, lost, "fit: ps:%d was lost and did not start again in %.0f s (%s)", s,
                                c->task->connect_seconds, found.message);
         if (status) return strata_fail(err, status, "%s", found.message);
     }
-    memset(c->lost, 0, (size_t)c->n_servers * sizeof *c->lost);
-    memset(c->cut, 0, (size_t)c->n_servers * sizeof *c->cut);
-    STRATA_TRY(spread(c, c->serial + 1, err));
+    strata_ps_watch_forget(&c->watch);
+    c->fit->model->optimizer_steps = c->t + first; /* as before the epoch, as its parameters are */
+    STRATA_TRY(strata_ps_watch_spread(&c->watch, c->serial + 1, err));
     h->n_steps -= repeated;
     if (h->n_losses > h->n_steps) h->n_losses = (int)h->n_steps;
     pthread_mutex_lock(&c->lock);
@@ -657,35 +657,18 @@ static strata_status recover(loop *l, int64_t first, strata_status lost, strata_
     return STRATA_OK;
 }
 
-/* With replicas: before an epoch the servers that were lost and are there again get the model's values, and copies are whole
- * again. */
-static strata_status take_back(chief *c, strata_error *err) {
-    bool any = false;
-    for (int s = 0; s < c->n_servers; s++) {
-        any |= c->cut[s];
-        c->cut[s] = false;
-        if (!c->lost[s] || !strata_rpc_client_connected(c->servers[s])) continue;
-        if (strata_ps_say_hello(c->fit, c->servers[s], 1, NULL, NULL)) continue;
-        c->lost[s] = false;
-        any = true;
-        notice(c, "ps:%d is there again, and gets its shards", s);
-    }
-    return any ? spread(c, c->serial + 1, err) : STRATA_OK;
-}
-
 /* Brings the parameters to the model. */
 static strata_status fetch_values(chief *c, strata_error *err) {
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
     const double until = strata_ps_seconds() + c->task->connect_seconds;
     strata_ps_close close;
     pthread_mutex_lock(&c->lock);
-    const bool closed = synchronous(c) && strata_ps_pace_closed(c->pace, &close);
-    close.scale = c->scale;
+    const bool closed = last_close(c, &close);
     pthread_mutex_unlock(&c->lock);
     for (;;) {
-        const strata_status status = strata_ps_fetch_values(c->fit, c->servers, closed ? &close : NULL, err);
+        const strata_status status = strata_ps_fetch_values(c->fit, c->watch.clients, closed ? &close : NULL, err);
         if (status != STRATA_PEER_LOST || !c->task->replicas || strata_ps_seconds() > until) return status;
-        STRATA_TRY(look_after_servers(c, err));
+        STRATA_TRY(strata_ps_watch_look(&c->watch, err));
         nanosleep(&pause, NULL);
     }
 }
@@ -707,7 +690,7 @@ static strata_status run_steps(loop *l, int64_t first, int64_t examples, const d
     chief *c = l->c;
     for (;;) {
         l->progress.step = first;
-        strata_status status = take_back(c, err);
+        strata_status status = strata_ps_watch_take_back(&c->watch, c->serial + 1, err);
         if (!status) {
             open_epoch(l, first, examples, sums);
             const double began = strata_trace_now();
@@ -744,10 +727,73 @@ static strata_status run_epoch(loop *l, int64_t first, strata_error *err) {
     STRATA_TRY(strata_model_write_sums(model, err));
     if (examples) l->progress.metrics = strata_model_metrics(model, examples);
     if (steps < c->fit->n_steps) { /* stopped within the epoch */
-        model->position = (strata_model_position){steps, examples};
+        model->position = (strata_model_position){.steps = steps, .examples = examples};
         c->fit->history->stopped = true;
     }
     return STRATA_OK;
+}
+
+/* ---- validation ---- */
+
+/* Waits until workers have evaluated all batches; false: they cannot, as no worker is left or a server was lost. */
+static strata_status wait_for_visits(chief *c, bool *out_done, strata_error *err) {
+    const double patience = 0.5;
+    double looked = strata_ps_seconds();
+    *out_done = false;
+    for (;;) {
+        pthread_mutex_lock(&c->lock);
+        const struct timespec deadline = strata_ps_deadline(0.1);
+        if (!strata_ps_pace_ended(c->visits) && !c->status && n_there(c))
+            pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
+        const bool there = n_there(c) > 0, doubted = c->doubted;
+        const strata_status status = c->status ? strata_fail(err, c->status, "%s", c->message) : STRATA_OK;
+        *out_done = strata_ps_pace_ended(c->visits);
+        c->doubted = false;
+        pthread_mutex_unlock(&c->lock);
+        if (status || *out_done || !there) return status;
+        if (!doubted && strata_ps_seconds() - looked < patience) continue;
+        if (strata_ps_watch_look(&c->watch, err)) return STRATA_OK; /* the next epoch finds out what can be done */
+        looked = strata_ps_seconds();
+    }
+}
+
+static strata_status evaluate_on_workers(chief *c, bool *out_done, strata_error *err) {
+    pthread_mutex_lock(&c->lock);
+    strata_ps_pace_begin(c->visits, ++c->serial, 0, c->fit->n_visits);
+    c->evaluating = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    const strata_status status = wait_for_visits(c, out_done, err);
+    pthread_mutex_lock(&c->lock);
+    c->evaluating = false;
+    pthread_mutex_unlock(&c->lock);
+    return status;
+}
+
+/* The validation data's metrics: workers evaluate a batch each, and every batch counts once. The sums are added in the order of
+ * the batches, so they are those of one device. Where workers cannot, the chief, which has the parameters, evaluates alone. */
+static strata_status evaluate(chief *c, strata_metrics *out_metrics, strata_error *err) {
+    strata_model *model = c->fit->model;
+    const strata_fit_options *opts = c->fit->opts;
+    int64_t examples = 0;
+    bool done = false;
+    if (c->fit->n_visits) STRATA_TRY(evaluate_on_workers(c, &done, err));
+    if (!done) return strata_model_evaluate(model, opts->validation, opts->batch, out_metrics, err);
+    memset(model->metrics.sums, 0, (size_t)c->n_sums * sizeof *model->metrics.sums);
+    for (int64_t b = 0; b < c->fit->n_visits; b++) {
+        for (int64_t i = 0; i < c->n_sums; i++) model->metrics.sums[i] += (double)c->visit_sums[b * c->n_sums + i];
+        examples += c->visit_examples[b];
+    }
+    *out_metrics = strata_model_metrics(model, examples);
+    return STRATA_OK;
+}
+
+static strata_status validate(loop *l, strata_error *err) {
+    const strata_fit_options *opts = l->c->fit->opts;
+    strata_progress *p = &l->progress;
+    if (!opts->validation) return STRATA_OK;
+    STRATA_TRY(evaluate(l->c, &p->validation, err));
+    return strata_validation_take(l->c->fit->model, opts, p->epoch, &p->validation, &l->stop, err);
 }
 
 static strata_status end_epoch(loop *l, strata_error *err) {
@@ -757,7 +803,7 @@ static strata_status end_epoch(loop *l, strata_error *err) {
     p->epoch_end = true;
     p->epoch_seconds = strata_ps_seconds() - l->epoch_began;
     const double began = strata_trace_now();
-    STRATA_TRY(strata_validation_run(c->fit->model, c->fit->opts, p->epoch, &p->validation, &l->stop, err));
+    STRATA_TRY(validate(l, err));
     if (c->fit->opts->validation) trace_slice(c, "validation", began);
     h->epochs[h->n_epochs] = p->metrics;
     h->epoch_seconds[h->n_epochs] = p->epoch_seconds;
@@ -766,10 +812,68 @@ static strata_status end_epoch(loop *l, strata_error *err) {
     return tell(l, err);
 }
 
+/* ---- saving within an epoch ---- */
+
+/* Waits until all that was given is finished; nothing new is given before the callback returns. Batches are given in their
+ * order, so what is finished then are the epoch's first steps. At the end of an epoch that is so anyway. */
+static strata_status pause_training(loop *l, strata_error *err) {
+    const double patience = 0.5;
+    chief *c = l->c;
+    double looked = strata_ps_seconds();
+    bool ended = l->progress.epoch_end;
+    if (ended || l->paused) return STRATA_OK;
+    l->paused = true;
+    pthread_mutex_lock(&c->lock);
+    c->settling = true;
+    strata_ps_pace_stop(c->pace);
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    while (!ended) {
+        pthread_mutex_lock(&c->lock);
+        const struct timespec deadline = strata_ps_deadline(0.1);
+        if (!strata_ps_pace_ended(c->pace) && !c->status) pthread_cond_timedwait(&c->changed, &c->lock, &deadline);
+        ended = strata_ps_pace_ended(c->pace);
+        const bool doubted = c->doubted;
+        c->doubted = false;
+        const strata_status status = check_training(c, ended, err);
+        pthread_mutex_unlock(&c->lock);
+        if (status) return status;
+        if (!doubted && strata_ps_seconds() - looked < patience) continue;
+        STRATA_TRY(strata_ps_watch_look(&c->watch, err));
+        looked = strata_ps_seconds();
+    }
+    strata_model *model = c->fit->model;
+    pthread_mutex_lock(&c->lock);
+    model->position = (strata_model_position){.steps = strata_ps_pace_steps(c->pace), .examples = c->examples};
+    model->optimizer_steps = c->t + model->position.steps - c->n_left_out;
+    memcpy(model->metrics.sums, c->sums, (size_t)c->n_sums * sizeof *c->sums);
+    pthread_mutex_unlock(&c->lock);
+    return strata_model_write_sums(model, err);
+}
+
+strata_status strata_ps_settle(strata_model *model, bool values, strata_error *err) {
+    loop *l = strata_ps_task_of(model)->loop;
+    if (!l || l->progress.epoch_end) return STRATA_OK;
+    STRATA_TRY(pause_training(l, err));
+    return values ? fetch(l->c, err) : STRATA_OK;
+}
+
+strata_status strata_ps_write_parts(strata_model *model, const char *folder, strata_manifest *manifest, bool *out_written,
+                                    strata_error *err) {
+    loop *l = strata_ps_task_of(model)->loop;
+    strata_ps_close close;
+    *out_written = l != NULL;
+    if (!l) return STRATA_OK;
+    pthread_mutex_lock(&l->c->lock);
+    const bool closed = last_close(l->c, &close);
+    pthread_mutex_unlock(&l->c->lock);
+    return strata_ps_save_all(&l->c->watch, closed ? &close : NULL, folder, manifest, &model->optimizer_steps, err);
+}
+
 static strata_status run_epochs(chief *c, strata_error *err) {
     const strata_fit_options *opts = c->fit->opts;
     loop l = {.c = c, .began = strata_ps_seconds()};
-    l.progress = (strata_progress){.epochs = opts->epochs, .stop = &l.stop, .stop_now = &l.stop_now};
+    l.progress = (strata_progress){.model = c->fit->model, .epochs = opts->epochs, .stop = &l.stop, .stop_now = &l.stop_now};
     int64_t first = opts->first_step;
     for (l.progress.epoch = opts->first_epoch; l.progress.epoch < opts->epochs && !l.stop; l.progress.epoch++, first = 0) {
         l.epoch_began = strata_ps_seconds();
@@ -804,27 +908,26 @@ static void dismiss_workers(chief *c, strata_status status, const char *message)
 }
 
 static strata_status make(chief *c, strata_error *err) {
-    c->servers = calloc((size_t)c->n_servers, sizeof(*c->servers));
-    c->incarnations = calloc((size_t)c->n_servers, sizeof *c->incarnations);
-    c->lost = calloc((size_t)c->n_servers, sizeof *c->lost);
-    c->cut = calloc((size_t)c->n_servers, sizeof *c->cut);
+    STRATA_TRY(strata_ps_watch_make(&c->watch, c->fit, err));
     c->workers = calloc((size_t)c->n_workers, sizeof *c->workers);
     c->sums = calloc((size_t)c->n_sums, sizeof *c->sums);
     c->share_sums = calloc((size_t)(c->n_workers * c->n_sums), sizeof *c->share_sums);
     c->share_examples = calloc((size_t)c->n_workers, sizeof *c->share_examples);
-    if (!c->servers || !c->incarnations || !c->lost || !c->cut || !c->workers || !c->sums || !c->share_sums ||
-        !c->share_examples)
+    c->visit_sums = calloc((size_t)(c->fit->n_visits * c->n_sums + 1), sizeof *c->visit_sums);
+    c->visit_examples = calloc((size_t)c->fit->n_visits + 1, sizeof *c->visit_examples);
+    if (!c->workers || !c->sums || !c->share_sums || !c->share_examples || !c->visit_sums || !c->visit_examples)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d workers", c->n_workers);
+    const strata_ps_pace_options visits = {.pace = STRATA_PACE_ASYNCHRONOUS, .n_workers = c->n_workers};
+    STRATA_TRY(strata_ps_pace_create(&visits, &c->visits, err));
     return strata_ps_pace_create(&c->task->pace, &c->pace, err);
 }
 
 static void finish(chief *c) {
-    for (int s = 0; c->servers && s < c->n_servers; s++) strata_rpc_client_destroy(c->servers[s]);
+    strata_ps_watch_finish(&c->watch);
     strata_ps_pace_destroy(c->pace);
-    free(c->servers);
-    free(c->incarnations);
-    free(c->lost);
-    free(c->cut);
+    strata_ps_pace_destroy(c->visits);
+    free(c->visit_sums);
+    free(c->visit_examples);
     free(c->workers);
     free(c->sums);
     free(c->share_sums);
@@ -837,13 +940,15 @@ static void finish(chief *c) {
 strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
     chief c = {.fit = fit,
                .task = fit->task,
-               .n_servers = fit->plan.n_servers,
+               .watch = {.notice = note, .on_route = take_route, .on_hello = note_queue},
                .n_workers = fit->task->pace.n_workers,
                .n_sums = fit->model->metrics.n_sums,
                .serial = (int64_t)fit->task->incarnation,
+               .rate = fit->model->rate.own,
                .scale = 1};
     strata_rpc_server *rpc = NULL;
     strata_error own = {0};
+    c.watch.user = &c;
     pthread_mutex_init(&c.lock, NULL);
     strata_ps_cond_init(&c.changed);
     strata_status status = make(&c, &own);
@@ -853,7 +958,7 @@ strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
     if (!status) status = begin(&c, &own);
     if (!status) status = run_epochs(&c, &own);
     if (rpc) dismiss_workers(&c, status, own.message);
-    if (c.servers) strata_ps_dismiss_servers(fit, c.servers, status, own.message);
+    if (c.watch.clients) strata_ps_dismiss_servers(fit, c.watch.clients, status, own.message);
     strata_rpc_server_destroy(rpc);
     if (!status && !fit->history->stopped) strata_validation_forget(fit->model);
     finish(&c);

@@ -208,6 +208,10 @@ void strata_ps_pace_stop(strata_ps_pace *pace) {
     pace->stopped = true;
 }
 
+void strata_ps_pace_go_on(strata_ps_pace *pace) {
+    pace->stopped = false;
+}
+
 bool strata_ps_pace_ended(const strata_ps_pace *pace) {
     if (!synchronous(pace)) return !pace->n_leases && (pace->next >= pace->n_steps || pace->stopped);
     if (pace->next >= pace->n_steps) return true; /* those that are late are waited for by nobody */

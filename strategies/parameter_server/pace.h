@@ -60,8 +60,9 @@ typedef enum strata_ps_finished {
 /* empty: of a synchronous share that has no examples, or whose gradients were not finite: the step ends as with it, but nothing
  * of it is added up. */
 strata_ps_finished strata_ps_pace_finish(strata_ps_pace *pace, int worker, const strata_ps_unit *unit, bool empty);
-/* No leases are given any more. */
+/* No leases are given any more, but those that lost workers had; until go_on. */
 void strata_ps_pace_stop(strata_ps_pace *pace);
+void strata_ps_pace_go_on(strata_ps_pace *pace);
 /* All that was leased is finished, and nothing is left to lease. */
 bool strata_ps_pace_ended(const strata_ps_pace *pace);
 

@@ -132,7 +132,8 @@ static void destroy_task(void *data) {
 static strata_status fit_task(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
                               strata_history *history, strata_error *err);
 
-static const strata_trainer trainer = {.fit = fit_task, .destroy = destroy_task};
+static const strata_trainer trainer = {
+    .fit = fit_task, .settle = strata_ps_settle, .write_parts = strata_ps_write_parts, .destroy = destroy_task};
 
 strata_status strata_parameter_server_join(strata_strategy *strategy, const strata_strategy_options *opts, strata_error *err) {
     static const strata_parameter_server_options defaults = {0};
@@ -220,23 +221,9 @@ strata_parameter_server_notice strata_strategy_parameter_server_notice(const str
 
 /* ---- the fit ---- */
 
-/* Of models with several inputs or outputs, batches and messages would have several parts. */
-strata_status strata_ps_check_model(const strata_model *model, strata_error *err) {
-    if (model->n_inputs == 1 && model->n_outputs == 1) return STRATA_OK;
-    return strata_fail(err, STRATA_UNSUPPORTED,
-                       "parameter_server trains models with one input and one output; this one has %d and %d. Use "
-                       "multi_worker_mirrored",
-                       model->n_inputs, model->n_outputs);
-}
-
 static strata_status check_fit(strata_ps_fit *fit, strata_error *err) {
     const strata_model *model = fit->model;
-    STRATA_TRY(strata_ps_check_model(model, err));
     STRATA_TRY(strata_model_check_dataset(model, fit->dataset, true, "fit", &fit->feed, err));
-    if (fit->opts->wait_each_step)
-        return strata_fail(err, STRATA_UNSUPPORTED,
-                           "fit: the steps of parameter_server are those of several workers, so nobody waits for each; leave "
-                           "out wait_each_step");
     const strata_auto_shard policy = strata_auto_shard_resolve(fit->dataset, fit->opts->auto_shard);
     if (policy != STRATA_SHARD_DATA)
         return strata_fail(err, STRATA_INVALID,
@@ -247,10 +234,6 @@ static strata_status check_fit(strata_ps_fit *fit, strata_error *err) {
             err, STRATA_UNSUPPORTED,
             "fit: parameter_server does not compute steps twice; leave out check_repeats (--debug determinism), or "
             "look at one worker's device with one_device");
-    if (fit->task->pace.pace == STRATA_PACE_SYNCHRONOUS && model->optimizer.clip_global_norm > 0)
-        return strata_fail(err, STRATA_UNSUPPORTED,
-                           "fit: with parameter_server and synchronous steps no task has all gradients, whose norm "
-                           "clip_global_norm takes; use clip_norm or clip_value");
     return STRATA_OK;
 }
 
@@ -266,22 +249,27 @@ static strata_status add_terms(strata_ps_fit *fit, strata_error *err) {
     strata_text_add(
         &text,
         "type on the wire\t%s\nnumber of workers\t%d\nnumber of servers\t%d\nnumber of replicas\t%d\nnumber of steps an "
-        "epoch\t%lld\n",
+        "epoch\t%lld\nnumber of batches of the validation data\t%lld\n",
         strata_dtype_name(task->wire), task->pace.n_workers, task->spec.jobs[STRATA_TASK_PS].n_tasks, task->replicas,
-        (long long)fit->n_steps);
+        (long long)fit->n_steps, (long long)fit->n_visits);
     free(own);
     return strata_text_take(&text, &fit->terms, NULL, err);
 }
 
 static strata_status count_steps(strata_ps_fit *fit, strata_error *err) {
-    const int64_t n_batches = strata_batches_count(fit->dataset, fit->opts->batch);
-    if (n_batches < 1)
+    const int64_t n_batches = strata_batches_count(fit->dataset, fit->opts->batch), most = fit->opts->steps_per_epoch;
+    if (n_batches < 1 && !most)
         return strata_fail(
-            err, STRATA_UNSUPPORTED,
-            "fit: this pipeline does not know how many batches it has, by which parameter_server divides an epoch; "
-            "end it with a stage that does, such as take or cache, or use another strategy");
+            err, STRATA_INVALID,
+            "fit: this pipeline does not know how many batches it has, by which parameter_server divides an epoch; give "
+            "steps_per_epoch, or end it with a stage that knows, such as take or cache");
     fit->n_steps = (n_batches + fit->accumulate - 1) / fit->accumulate;
-    if (fit->opts->steps_per_epoch && fit->opts->steps_per_epoch < fit->n_steps) fit->n_steps = fit->opts->steps_per_epoch;
+    if (most && (n_batches < 1 || most < fit->n_steps)) fit->n_steps = most;
+    if (!fit->opts->validation) return STRATA_OK;
+    STRATA_TRY(
+        strata_model_check_dataset(fit->model, fit->opts->validation, true, "fit, validation", &fit->validation_feed, err));
+    const int64_t n_visits = strata_batches_count(fit->opts->validation, fit->opts->batch);
+    fit->n_visits = n_visits > 0 ? n_visits : 0;
     return STRATA_OK;
 }
 

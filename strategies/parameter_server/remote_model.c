@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A model whose parameters are on the servers, for closures of a coordinator (strata/coordinator.h): the same servers, messages
- * and gradients as in fit, without fit's chief, as the coordinator decides who computes what. */
+ * and gradients as in fit, without fit's chief, as the coordinator decides who computes what. With replicas the chief's model
+ * has a thread that looks after the servers; workers, which have no connection to the chief, ask a server who has a lost one's
+ * shards. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +16,12 @@
 
 struct strata_remote_model {
     strata_ps_fit fit;
-    /* Of the chief: [n_servers] */
-    strata_rpc_client **servers;
+    /* Of the chief. With replicas a thread looks after the servers, under `lock`, until `closing`. */
+    strata_ps_watch watch;
+    bool is_chief, watching, closing;
+    pthread_t watcher;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
     /* Of a worker. */
     strata_ps_stepper *stepper;
 };
@@ -33,8 +40,10 @@ static strata_status make_terms(strata_ps_fit *fit, strata_error *err) {
     strata_text_add(&text, "way of training\tclosures of a coordinator\noptimizer\t%s\nlearning rate\t%.17g\n", optimizer->name,
                     (double)optimizer->learning_rate);
     strata_text_add(&text,
-                    "partitioner\t%s\ntype on the wire\t%s\nnumber of servers\t%d\nhash of the model's description\t%s\n",
-                    task->partitioner_text, strata_dtype_name(task->wire), task->spec.jobs[STRATA_TASK_PS].n_tasks, hash);
+                    "partitioner\t%s\ntype on the wire\t%s\nnumber of servers\t%d\nnumber of replicas\t%d\n"
+                    "hash of the model's description\t%s\n",
+                    task->partitioner_text, strata_dtype_name(task->wire), task->spec.jobs[STRATA_TASK_PS].n_tasks,
+                    task->replicas, hash);
     return strata_text_take(&text, &fit->terms, NULL, err);
 }
 
@@ -42,15 +51,11 @@ static strata_status prepare(strata_model *model, strata_ps_fit *fit, strata_err
     if (!model->strategy || strcmp(model->strategy->name, "parameter_server") != 0)
         return strata_fail(err, STRATA_INVALID, "a remote model must be compiled under the strategy parameter_server, not %s",
                            model->strategy ? model->strategy->name : "without one");
-    STRATA_TRY(strata_ps_check_model(model, err));
     *fit = (strata_ps_fit){.task = strata_ps_task_of(model), .model = model, .accumulate = 1};
     if (fit->task->pace.pace != STRATA_PACE_ASYNCHRONOUS)
         return strata_fail(
             err, STRATA_INVALID,
             "closures run when a worker is free: a remote model needs the pace ASYNCHRONOUS; other paces are for fit");
-    if (fit->task->replicas)
-        return strata_fail(err, STRATA_UNSUPPORTED,
-                           "a remote model has no copies of its shards: replicas are for fit, whose chief watches the servers");
     if (strata_model_accumulates(model) > 1)
         return strata_fail(err, STRATA_INVALID, "gradient_accumulation_steps is %lld; a step of a remote model is one batch",
                            (long long)strata_model_accumulates(model));
@@ -77,15 +82,59 @@ strata_status strata_remote_model_serve(strata_model *model, strata_error *err) 
     return status;
 }
 
+static void note(void *user, const char *text) {
+    strata_ps_task *task = ((strata_remote_model *)user)->fit.task;
+    pthread_mutex_lock(&task->lock);
+    strata_parameter_server_notice *own = &task->notices[task->totals.notices++ % STRATA_PS_MOST_NOTICES];
+    snprintf(own->text, sizeof own->text, "%s", text);
+    pthread_mutex_unlock(&task->lock);
+}
+
+static void take_route(void *user, const strata_ps_route *route) {
+    ((strata_remote_model *)user)->fit.route = *route;
+}
+
+/* Until the model is closed. Shards that no server has any more are not brought back: steps and fetch fail then. */
+static void *look_after_servers(void *user) {
+    const double patience = 0.5;
+    strata_remote_model *r = user;
+    pthread_mutex_lock(&r->lock);
+    while (!r->closing) {
+        const strata_status ignored = strata_ps_watch_look(&r->watch, &(strata_error){0});
+        const struct timespec deadline = strata_ps_deadline(patience);
+        (void)ignored;
+        pthread_cond_timedwait(&r->changed, &r->lock, &deadline);
+    }
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
 /* The chief meets the servers, and gives them the parameters. */
 static strata_status open_chief(strata_remote_model *r, strata_error *err) {
-    r->servers = calloc((size_t)r->fit.plan.n_servers, sizeof(*r->servers));
-    if (!r->servers) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a remote model");
-    for (int s = 0; s < r->fit.plan.n_servers; s++) {
-        STRATA_TRY(strata_ps_connect(r->fit.task, STRATA_TASK_PS, s, &r->servers[s], err));
-        STRATA_TRY(strata_ps_say_hello(&r->fit, r->servers[s], r->fit.task->connect_seconds, NULL, err));
+    r->is_chief = true;
+    r->watch = (strata_ps_watch){.notice = note, .on_route = take_route, .user = r};
+    pthread_mutex_init(&r->lock, NULL);
+    strata_ps_cond_init(&r->changed);
+    STRATA_TRY(strata_ps_watch_make(&r->watch, &r->fit, err));
+    STRATA_TRY(strata_ps_watch_meet(&r->watch, err));
+    STRATA_TRY(strata_ps_watch_spread(&r->watch, 0, err));
+    if (!r->fit.task->replicas) return STRATA_OK;
+    r->watching = !pthread_create(&r->watcher, NULL, look_after_servers, r);
+    return r->watching ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no thread to look after the servers");
+}
+
+static void close_chief(strata_remote_model *r) {
+    if (r->watching) {
+        pthread_mutex_lock(&r->lock);
+        r->closing = true;
+        pthread_cond_broadcast(&r->changed);
+        pthread_mutex_unlock(&r->lock);
+        pthread_join(r->watcher, NULL);
     }
-    return strata_ps_send_values(&r->fit, r->servers, 0, err);
+    if (r->watch.clients) strata_ps_dismiss_servers(&r->fit, r->watch.clients, STRATA_OK, "");
+    strata_ps_watch_finish(&r->watch);
+    pthread_cond_destroy(&r->changed);
+    pthread_mutex_destroy(&r->lock);
 }
 
 strata_status strata_remote_model_open(strata_model *model, strata_remote_model **out_remote, strata_error *err) {
@@ -129,24 +178,37 @@ strata_status strata_remote_model_step(strata_remote_model *r, int64_t number, c
         return strata_fail(err, STRATA_INVALID, "%s makes no steps; schedule closures, in which workers do", r->fit.task->name);
     if (number < 0) return strata_fail(err, STRATA_INVALID, "step %lld: steps are numbered from 0", (long long)number);
     const int64_t n = x->shape.rank ? x->shape.dims[0] : 0;
-    const strata_dtype labels = strata_loss_label_dtype(model->outputs[0].loss);
-    STRATA_TRY(check_array(x, "features", model->inputs[0].dtype, strata_input_bytes(&model->inputs[0]), n, err));
-    STRATA_TRY(check_array(y, "labels", labels, strata_label_bytes(&model->outputs[0]), n, err));
-    return strata_ps_stepper_step(r->stepper, number, x->data, y->data, n, out_loss, err);
+    for (int i = 0; i < model->n_inputs; i++)
+        STRATA_TRY(check_array(&x[i], "features", model->inputs[i].dtype, strata_input_bytes(&model->inputs[i]), n, err));
+    for (int i = 0; i < model->n_outputs; i++)
+        STRATA_TRY(check_array(&y[i], "labels", strata_loss_label_dtype(model->outputs[i].loss),
+                               strata_label_bytes(&model->outputs[i]), n, err));
+    return strata_ps_stepper_step(r->stepper, number, x, y, n, out_loss, err);
+}
+
+/* With replicas a server that is lost just now is found out, and the one with its copy asked. */
+static strata_status fetch(strata_remote_model *r, strata_error *err) {
+    const double until = strata_ps_seconds() + r->fit.task->connect_seconds;
+    for (;;) {
+        const strata_status status = strata_ps_fetch_values(&r->fit, r->watch.clients, NULL, err);
+        if (!r->fit.task->replicas || (status && status != STRATA_PEER_LOST) || strata_ps_seconds() > until) return status;
+        /* No closure runs, so servers that were lost and are there again may take part again. */
+        if (!status) return strata_ps_watch_take_back(&r->watch, 0, err);
+        STRATA_TRY(strata_ps_watch_look(&r->watch, err));
+    }
 }
 
 strata_status strata_remote_model_fetch(strata_remote_model *r, strata_error *err) {
-    if (r->servers) return strata_ps_fetch_values(&r->fit, r->servers, NULL, err);
-    return strata_fail(err, STRATA_INVALID, "%s does not fetch a model; the chief does", r->fit.task->name);
+    if (!r->is_chief) return strata_fail(err, STRATA_INVALID, "%s does not fetch a model; the chief does", r->fit.task->name);
+    pthread_mutex_lock(&r->lock);
+    const strata_status status = fetch(r, err);
+    pthread_mutex_unlock(&r->lock);
+    return status;
 }
 
 void strata_remote_model_close(strata_remote_model *r) {
     if (!r) return;
-    if (r->servers) {
-        strata_ps_dismiss_servers(&r->fit, r->servers, STRATA_OK, "");
-        for (int s = 0; s < r->fit.plan.n_servers; s++) strata_rpc_client_destroy(r->servers[s]);
-        free(r->servers);
-    }
+    if (r->is_chief) close_chief(r);
     strata_ps_stepper_destroy(r->stepper);
     finish_fit(&r->fit);
     free(r);

@@ -28,8 +28,12 @@ typedef struct server {
     /* The own group, then the copy. */
     holding holdings[2];
     int n_holdings;
+    /* [n_servers] The other servers, where this one needed them so far; under `meeting`. */
+    strata_rpc_client **peers;
+    pthread_mutex_t meeting;
     /* Guards the next three: changes of the own group are applied and sent on in one order. */
     pthread_mutex_t chain;
+    /* Of `peers`: the one with the copy. */
     strata_rpc_client *next;
     /* The synchronous step that the copy closed last. */
     int64_t closed_epoch, closed_index;
@@ -76,6 +80,17 @@ static int64_t read_tables(const holding *h, const strata_rpc_call *call, size_t
     return elements;
 }
 
+/* ---- other servers ---- */
+
+static strata_status meet_peer(server *s, int index, strata_rpc_client **out_client, strata_error *err) {
+    pthread_mutex_lock(&s->meeting);
+    const strata_status status =
+        s->peers[index] ? STRATA_OK : strata_ps_connect(s->fit->task, STRATA_TASK_PS, index, &s->peers[index], err);
+    *out_client = s->peers[index];
+    pthread_mutex_unlock(&s->meeting);
+    return status;
+}
+
 /* ---- owner and copy ---- */
 
 static strata_ps_holders holders_of(server *s, int group) {
@@ -102,6 +117,65 @@ static strata_status find_holding(server *s, const strata_rpc_call *call, int64_
     }
     return strata_fail(err, STRATA_PEER_LOST, "parameter_server: %s does not serve the shards of ps:%lld to %s now",
                        s->fit->task->name, (long long)group, call->task);
+}
+
+/* ---- the norm of all gradients ---- */
+
+/* The store that workers use for a group, which is here. */
+static strata_status find_serving(server *s, int64_t group, strata_ps_store **out_store, strata_error *err) {
+    for (int i = 0; i < s->n_holdings; i++) {
+        holding *h = &s->holdings[i];
+        *out_store = h->store;
+        if (h->group == group && h->is_copy == (holders_of(s, h->group) == STRATA_PS_COPY)) return STRATA_OK;
+    }
+    return strata_fail(err, STRATA_PEER_LOST, "parameter_server: %s does not serve the shards of ps:%lld now",
+                       s->fit->task->name, (long long)group);
+}
+
+static strata_status square(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
+    strata_ps_pull_ask ask;
+    strata_ps_store *store = NULL;
+    double value = 0;
+    if (call->head_bytes != sizeof ask) return wrong_size(call, err);
+    memcpy(&ask, call->head, sizeof ask);
+    STRATA_TRY(find_serving(s, ask.group, &store, err));
+    STRATA_TRY(strata_ps_store_square(store, &ask.close, &value, err));
+    memcpy(reply->head, &value, sizeof value);
+    reply->head_bytes = sizeof value;
+    return STRATA_OK;
+}
+
+static strata_status ask_square(server *s, const strata_ps_close *close, int group, double *out_square, strata_error *err) {
+    const strata_ps_pull_ask head = {.has_close = true, .group = group, .close = *close};
+    const strata_rpc_ask ask = {
+        .method = STRATA_PS_SQUARE, .head = &head, .head_bytes = sizeof head, .what = "the norm of a step's gradients"};
+    strata_rpc_answer answer = {.head = out_square, .head_bytes = sizeof *out_square};
+    strata_rpc_client *client = NULL;
+    pthread_mutex_lock(&s->lock);
+    const int index = strata_ps_server_of(&s->route, group, s->fit->plan.n_servers);
+    pthread_mutex_unlock(&s->lock);
+    if (index == s->fit->task->spec.task_index) {
+        strata_ps_store *store = NULL;
+        STRATA_TRY(find_serving(s, group, &store, err));
+        return strata_ps_store_square(store, close, out_square, err);
+    }
+    STRATA_TRY(meet_peer(s, index, &client, err));
+    return strata_rpc_client_call(client, &ask, &answer, STRATA_PS_CALL_SECONDS, err);
+}
+
+/* With clip_global_norm every server needs the norm of the gradients that all of them have. They are added in the order of the
+ * servers, so all get the same bits. */
+static strata_status add_squares(server *s, holding *h, strata_ps_close *close, strata_error *err) {
+    const bool clips = s->fit->model->optimizer.clip_global_norm > 0;
+    double sum = 0;
+    if (!clips || close->square >= 0 || strata_ps_store_has_closed(h->store, close)) return STRATA_OK;
+    for (int g = 0; g < s->fit->plan.n_servers; g++) {
+        double own = 0;
+        STRATA_TRY(ask_square(s, close, g, &own, err));
+        sum += own;
+    }
+    close->square = sum;
+    return STRATA_OK;
 }
 
 static strata_status copy_is_lost(server *s, const char *why, strata_error *err) {
@@ -145,7 +219,8 @@ static strata_status push_here(server *s, holding *h, const strata_rpc_call *cal
     return status ? status : sent ? copy_is_lost(s, why.message, err) : STRATA_OK;
 }
 
-static strata_status close_here(server *s, holding *h, const strata_ps_pull_ask *asked, strata_error *err) {
+static strata_status close_here(server *s, holding *h, strata_ps_pull_ask *asked, strata_error *err) {
+    STRATA_TRY(add_squares(s, h, &asked->close, err));
     const strata_rpc_ask ask = {
         .method = STRATA_PS_CLOSE, .head = asked, .head_bytes = sizeof *asked, .what = "the end of a step for the copy"};
     const strata_ps_close *close = &asked->close;
@@ -235,6 +310,7 @@ static strata_status push(server *s, const strata_rpc_call *call, strata_rpc_rep
     if (!status) {
         const strata_ps_gradients gradients = {.unit = ask.unit,
                                                .version = ask.version,
+                                               .rate = ask.rate,
                                                .dense = body,
                                                .tables = tables,
                                                .states = (const float *)(const void *)(body + dense)};
@@ -253,7 +329,7 @@ static strata_status meet_copy(server *s, strata_error *err) {
     const int next = strata_ps_copy_server(s->fit->task->spec.task_index, s->fit->plan.n_servers);
     pthread_mutex_lock(&s->chain);
     s->closed_epoch = s->closed_index = -1;
-    const strata_status status = s->next ? STRATA_OK : strata_ps_connect(s->fit->task, STRATA_TASK_PS, next, &s->next, err);
+    const strata_status status = meet_peer(s, next, &s->next, err);
     pthread_mutex_unlock(&s->chain);
     return status;
 }
@@ -286,6 +362,22 @@ static strata_status get(server *s, const strata_rpc_call *call, strata_rpc_repl
     return status;
 }
 
+static strata_status save(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
+    strata_ps_save_reply own = {0};
+    holding *h = NULL;
+    const char *path = call->body;
+    STRATA_TRY(close_before(s, call, &h, err));
+    if (!call->body_bytes || path[call->body_bytes - 1]) return wrong_size(call, err);
+    float *values = malloc((size_t)(h->n_elements + 1) * sizeof *values);
+    if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a copy of the shards");
+    strata_status status = strata_ps_store_get(h->store, values, &own.t, err);
+    if (!status) status = strata_ps_save_group(s->fit, h->group, values, path, &own, err);
+    free(values);
+    memcpy(reply->head, &own, sizeof own);
+    reply->head_bytes = sizeof own;
+    return status;
+}
+
 static strata_status take_route(server *s, const strata_rpc_call *call, strata_error *err) {
     if (call->head_bytes != sizeof s->route) return wrong_size(call, err);
     pthread_mutex_lock(&s->lock);
@@ -305,6 +397,9 @@ static void enter_queue(struct queue *queue) {
 static strata_status hello(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     strata_ps_hello_reply own = {.copy_failed = atomic_load(&s->copy_failed)};
     STRATA_TRY(strata_ps_answer_hello(s->fit, call, err));
+    pthread_mutex_lock(&s->lock);
+    own.route = s->route;
+    pthread_mutex_unlock(&s->lock);
     if (!strncmp(call->task, "chief", 5)) {
         own.pulls = atomic_exchange(&s->pulls.most, atomic_load(&s->pulls.n));
         own.pushes = atomic_exchange(&s->pushes.most, atomic_load(&s->pushes.n));
@@ -348,6 +443,10 @@ static strata_status execute(server *s, const strata_rpc_call *call, strata_rpc_
             holding *ignored = NULL;
             return close_before(s, call, &ignored, err);
         }
+        case STRATA_PS_SAVE:
+            return save(s, call, reply, err);
+        case STRATA_PS_SQUARE:
+            return square(s, call, reply, err);
         default:
             return strata_fail(err, STRATA_INVALID, "parameter_server: a server knows no method %u", call->method);
     }
@@ -437,15 +536,20 @@ strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err) {
     strata_rpc_server *rpc = NULL;
     pthread_mutex_init(&s.lock, NULL);
     pthread_mutex_init(&s.chain, NULL);
+    pthread_mutex_init(&s.meeting, NULL);
     strata_ps_cond_init(&s.changed);
-    strata_status status = add_holding(&s, index, err);
+    s.peers = calloc((size_t)n, sizeof(*s.peers));
+    strata_status status = s.peers ? add_holding(&s, index, err)
+                                   : strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a server");
     if (!status && fit->task->replicas) status = add_holding(&s, (index + n - 1) % n, err);
     if (!status) status = strata_ps_listen(fit->task, handle, on_peer, &s, &rpc, err);
     if (!status) status = serve(&s, err);
     strata_rpc_server_destroy(rpc);
-    strata_rpc_client_destroy(s.next);
+    for (int i = 0; s.peers && i < n; i++) strata_rpc_client_destroy(s.peers[i]);
+    free(s.peers);
     for (int i = 0; i < s.n_holdings; i++) strata_ps_store_destroy(s.holdings[i].store);
     pthread_cond_destroy(&s.changed);
+    pthread_mutex_destroy(&s.meeting);
     pthread_mutex_destroy(&s.chain);
     pthread_mutex_destroy(&s.lock);
     return status;

@@ -4,6 +4,7 @@
  * device's memory has the truth; of tables the host has a copy besides, from which rows are pulled. */
 #include "strategies/parameter_server/store.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -73,6 +74,13 @@ struct strata_ps_store {
     kept *kept;
     /* Numbers of the update that is made next. */
     float words[STRATA_STEP_WORDS];
+    /* Synchronous with clip_global_norm: the norm to which gradients are clipped (0: they are not), and the square of this
+     * server's part of it, of one step. */
+    double most_norm;
+    struct {
+        int64_t epoch, index;
+        double value;
+    } square;
 };
 
 static strata_status no_memory(const strata_ps_store *store, strata_error *err) {
@@ -247,7 +255,10 @@ strata_status strata_ps_store_create(const strata_model *model, const strata_ps_
                                .n_table_elements = sizes->tables,
                                .n_states = sizes->states,
                                .epoch = -1};
-    store->optimizer.clip_global_norm = 0; /* workers do that, who have all gradients */
+    /* Of a push that is an update by itself the worker clips the norm, as it has all gradients. */
+    store->most_norm = opts->n_shares ? (double)store->optimizer.clip_global_norm : 0;
+    store->optimizer.clip_global_norm = 0;
+    store->square.epoch = -1;
     pthread_mutex_init(&store->lock, NULL);
     store->shards = calloc((size_t)n + 1, sizeof *store->shards);
     strata_status status = STRATA_OK;
@@ -344,6 +355,7 @@ strata_status strata_ps_store_set(strata_ps_store *store, const float *values, i
     store->epoch = epoch - 1; /* an epoch's first push or close begins it */
     store->least_epoch = epoch;
     store->step = 0;
+    store->square.epoch = -1;
     store->filled = !status;
     drop_kept(store);
     changed(store);
@@ -424,9 +436,10 @@ static strata_status update_rows(strata_ps_store *store, table *t, const strata_
     return STRATA_OK;
 }
 
-static void begin_update(strata_ps_store *store) {
+static void begin_update(strata_ps_store *store, double rate) {
+    const strata_optimizer settings = strata_optimizer_with_rate(&store->optimizer, rate);
     store->t++;
-    strata_optimizer_step(store->kind, &store->optimizer, store->t, store->words);
+    strata_optimizer_step(store->kind, &settings, store->t, store->words);
     store->words[STRATA_STEP_SCALE] = 1;
 }
 
@@ -481,7 +494,7 @@ static strata_status apply_rows(strata_ps_store *store, int k, const strata_ps_r
 }
 
 static strata_status apply(strata_ps_store *store, const strata_ps_gradients *g, strata_error *err) {
-    begin_update(store);
+    begin_update(store, g->rate);
     if (store->n_dense) {
         const unsigned char *from = g->dense;
         float *gradients = NULL;
@@ -603,10 +616,17 @@ static int by_row(const void *a, const void *b) {
     return x->id != y->id ? (x->id > y->id) - (x->id < y->id) : x->share - y->share;
 }
 
-/* The rows of table k that any share has, each with the sum over the shares. */
-static strata_status fold_rows(strata_ps_store *store, const strata_ps_close *close, int k, strata_error *err) {
-    table *t = &store->tables[k];
-    const int64_t row = t->shard->row;
+/* What a sum of gradients is multiplied by: the step's scale, and with clip_global_norm what brings the norm of all servers'
+ * gradients to its bound. */
+static double factor_of(const strata_ps_store *store, const strata_ps_close *close) {
+    const double norm = store->most_norm > 0 && close->square > 0 ? sqrt(close->square) : 0;
+    return norm > store->most_norm ? close->scale * (store->most_norm / norm) : close->scale;
+}
+
+/* The rows of table k that any share has, each with the sum over the shares. The caller frees ids and values of *out. */
+static strata_status sum_rows(const strata_ps_store *store, const strata_ps_close *close, int k, strata_ps_rows *out,
+                              strata_error *err) {
+    const int64_t row = store->tables[k].shard->row;
     int64_t n = 0, n_sums = 0;
     for (int w = 0; w < store->opts.n_shares; w++) n += counts(close, w) ? store->kept[w].tables[k].n : 0;
     row_of_share *rows = malloc((size_t)(n + 1) * sizeof *rows);
@@ -629,13 +649,25 @@ static strata_status fold_rows(strata_ps_store *store, const strata_ps_close *cl
             memcpy(sums + n_sums++ * row, rows[i].values, (size_t)row * sizeof *sums);
         }
     }
-    if (!status) {
-        multiply(sums, n_sums * row, close->scale);
-        status = update_rows(store, t, &(strata_ps_rows){n_sums, ids, sums}, err);
-    }
     free(rows);
-    free(ids);
-    free(sums);
+    *out = (strata_ps_rows){n_sums, ids, sums};
+    return status;
+}
+
+static void free_rows(strata_ps_rows *rows) {
+    free((void *)rows->ids);
+    free((void *)rows->values);
+}
+
+static strata_status fold_rows(strata_ps_store *store, const strata_ps_close *close, int k, strata_error *err) {
+    table *t = &store->tables[k];
+    strata_ps_rows sums = {0};
+    strata_status status = sum_rows(store, close, k, &sums, err);
+    if (!status) {
+        multiply((float *)sums.values, sums.n * t->shard->row, factor_of(store, close));
+        status = update_rows(store, t, &sums, err);
+    }
+    free_rows(&sums);
     return status;
 }
 
@@ -647,7 +679,7 @@ static strata_status fold_dense(strata_ps_store *store, const strata_ps_close *c
     for (int i = 0; i < store->n_dense; i++) {
         const strata_ps_shard *shard = &store->shards[i];
         fold(store, close, false, shard->before, shard->n, gradients + store->dense.places[i]);
-        multiply(gradients + store->dense.places[i], shard->n, close->scale);
+        multiply(gradients + store->dense.places[i], shard->n, factor_of(store, close));
     }
     return run(store->dense.update, slot, store->words, err);
 }
@@ -662,23 +694,88 @@ static strata_status fold_states(strata_ps_store *store, const strata_ps_close *
     return STRATA_OK;
 }
 
-static strata_status close_step(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
-    int n_counted = 0;
-    if (is_over(store, close->epoch)) return STRATA_OK;
+static bool has_closed(const strata_ps_store *store, const strata_ps_close *close) {
+    return is_over(store, close->epoch) || (close->epoch == store->epoch && close->index < store->step);
+}
+
+/* How many shares of the step count, all of which were pushed. */
+static strata_status count_shares(strata_ps_store *store, const strata_ps_close *close, int *out_n, strata_error *err) {
+    *out_n = 0;
     if (close->epoch > store->epoch) { /* nothing was pushed to this server in the epoch so far */
         start_epoch(store, close->epoch);
         store->step = close->index;
     }
-    if (close->index < store->step) return STRATA_OK;
     for (int w = 0; w < store->opts.n_shares; w++) {
         if (!counts(close, w)) continue;
-        n_counted++;
+        ++*out_n;
         if (close->index != store->step || !store->kept[w].memory)
             return strata_fail(err, STRATA_INTERNAL, "parameter_server: share %d of step %lld counts, and was not pushed", w,
                                (long long)close->index);
     }
+    return STRATA_OK;
+}
+
+static double square_of(const float *values, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)values[i] * (double)values[i];
+    return sum;
+}
+
+/* The sum of the squares of the open step's gradients. */
+static strata_status take_square(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
+    int n_counted = 0;
+    double sum = 0;
+    STRATA_TRY(count_shares(store, close, &n_counted, err));
+    float *folded = malloc((size_t)(store->n_dense_elements + 1) * sizeof *folded);
+    if (!folded) return no_memory(store, err);
     if (n_counted) {
-        begin_update(store);
+        fold(store, close, false, 0, store->n_dense_elements, folded);
+        sum = square_of(folded, store->n_dense_elements);
+    }
+    free(folded);
+    for (int k = 0; k < store->n_tables && n_counted; k++) {
+        strata_ps_rows rows = {0};
+        const strata_status status = sum_rows(store, close, k, &rows, err);
+        if (!status) sum += square_of(rows.values, rows.n * store->tables[k].shard->row);
+        free_rows(&rows);
+        if (status) return status;
+    }
+    store->square.epoch = close->epoch;
+    store->square.index = close->index;
+    store->square.value = sum * close->scale * close->scale;
+    return STRATA_OK;
+}
+
+static strata_status square_of_step(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
+    if (store->square.epoch == close->epoch && store->square.index == close->index) return STRATA_OK;
+    if (!has_closed(store, close)) return take_square(store, close, err);
+    return strata_fail(err, STRATA_PEER_LOST, "parameter_server: the norm of step %lld, which is over",
+                       (long long)close->index);
+}
+
+strata_status strata_ps_store_square(strata_ps_store *store, const strata_ps_close *close, double *out_square,
+                                     strata_error *err) {
+    pthread_mutex_lock(&store->lock);
+    strata_status status = check_filled(store, err);
+    if (!status) status = square_of_step(store, close, err);
+    *out_square = store->square.value;
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+bool strata_ps_store_has_closed(strata_ps_store *store, const strata_ps_close *close) {
+    pthread_mutex_lock(&store->lock);
+    const bool closed = has_closed(store, close);
+    pthread_mutex_unlock(&store->lock);
+    return closed;
+}
+
+static strata_status close_step(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
+    int n_counted = 0;
+    if (has_closed(store, close)) return STRATA_OK;
+    STRATA_TRY(count_shares(store, close, &n_counted, err));
+    if (n_counted) {
+        begin_update(store, close->rate);
         STRATA_TRY(fold_dense(store, close, err));
         for (int k = 0; k < store->n_tables; k++) STRATA_TRY(fold_rows(store, close, k, err));
         STRATA_TRY(fold_states(store, close, err));

@@ -57,6 +57,8 @@ typedef struct strata_ps_gradients {
     strata_ps_unit unit;
     /* The version that they were computed with. */
     int64_t version;
+    /* The learning rate of the update, where it was set in place of the schedule's; below 0: the schedule's. */
+    double rate;
     /* The gradients of the dense shards, end to end, in the type `wire`. */
     const void *dense;
     /* [tables of this server] */
@@ -75,11 +77,21 @@ typedef struct strata_ps_close {
     int64_t epoch, index;
     /* What the sum of gradients is multiplied by: the examples of the step / those of the shares that count. */
     double scale;
+    /* The learning rate of the update, as in strata_ps_gradients. */
+    double rate;
+    /* With clip_global_norm: the sum of the squares of all servers' gradients of the step; below 0: not known yet. */
+    double square;
     /* Bit w % 8 of byte w / 8: share w counts. */
     uint8_t counted[STRATA_PS_MOST_SHARES / 8];
 } strata_ps_close;
 /* Makes the update. Closing a step again changes nothing. Fails: INTERNAL when a share that counts was not pushed. */
 STRATA_MUST_USE strata_status strata_ps_store_close(strata_ps_store *store, const strata_ps_close *close, strata_error *err);
+/* Whether the step was closed before. */
+bool strata_ps_store_has_closed(strata_ps_store *store, const strata_ps_close *close);
+/* Before a step is closed, or until the next one is: the sum of the squares of this server's gradients of the step. Fails: as
+ * close; PEER_LOST for a step of a time before the values were set. */
+STRATA_MUST_USE strata_status strata_ps_store_square(strata_ps_store *store, const strata_ps_close *close, double *out_square,
+                                                     strata_error *err);
 
 /* A copy of the dense shards (in the type `wire`, padded to a multiple of 4 bytes) and behind them the states, which several
  * pulls share. */

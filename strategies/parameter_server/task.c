@@ -33,14 +33,21 @@ struct timespec strata_ps_deadline(double seconds) {
 
 strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index, strata_rpc_client **out_client,
                                 strata_error *err) {
+    return strata_ps_connect_within(task, type, index, task->connect_seconds, out_client, err);
+}
+
+strata_status strata_ps_connect_within(const strata_ps_task *task, strata_task_type type, int index, double seconds,
+                                       strata_rpc_client **out_client, strata_error *err) {
+    strata_communicator_options cluster = task->communication;
     const bool copied = task->replicas && type == STRATA_TASK_PS;
     char name[STRATA_RPC_TASK_BYTES];
     snprintf(name, sizeof name, "%s:%d", strata_task_type_name(type), index);
+    cluster.connect_seconds = seconds;
     const strata_rpc_client_options opts = {.task = task->name,
                                             .incarnation = task->incarnation,
                                             .server = name,
                                             .address = task->spec.jobs[type].addresses[index],
-                                            .cluster = &task->communication,
+                                            .cluster = &cluster,
                                             .reconnect_seconds = copied                      ? REPLICATED_RECONNECT_SECONDS
                                                                  : type == STRATA_TASK_CHIEF ? task->connect_seconds
                                                                                              : 0};

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "cluster/rpc/rpc.h"
+#include "core/model/manifest.h"
 #include "strata/cluster_spec.h"
 #include "strategies/parameter_server/pace.h"
 
@@ -24,6 +25,8 @@ typedef enum strata_ps_holders {
 
 /* By group, strata_ps_holders; without replicas all OWNER. The chief decides it, and tells servers and workers. */
 typedef struct strata_ps_route {
+    /* Grows with each decision; 0: none was heard of. */
+    int64_t number;
     uint8_t holders[STRATA_PS_MOST_REPLICATED];
 } strata_ps_route;
 
@@ -61,6 +64,8 @@ typedef struct strata_ps_task {
     /* [n_workers] */
     strata_parameter_server_worker *workers;
     strata_parameter_server_notice notices[STRATA_PS_MOST_NOTICES];
+    /* The epochs of the fit whose callback runs; NULL: none does. */
+    struct strata_ps_loop *loop;
 } strata_ps_task;
 
 /* Where a staleness is counted in strata_parameter_server_load.staleness_histogram. */
@@ -80,8 +85,8 @@ typedef struct strata_ps_fit {
     strata_ps_task *task;
     strata_model *model;
     const strata_dataset *dataset;
-    /* Which parts of the dataset's elements the model takes. */
-    strata_model_feed feed;
+    /* Which parts of the dataset's elements the model takes; of the validation data's. */
+    strata_model_feed feed, validation_feed;
     const strata_fit_options *opts;
     strata_history *history;
     strata_ps_plan plan;
@@ -96,24 +101,31 @@ typedef struct strata_ps_fit {
     /* NULL: none is written. The tracks are those of a worker's device. */
     strata_trace *trace;
     int *tracks;
+    /* Batches of the validation data, which workers evaluate; 0: there are none, or it is not known how many. */
+    int64_t n_visits;
 } strata_ps_fit;
 
-/* UNSUPPORTED for a model that the strategy does not train. */
-STRATA_MUST_USE strata_status strata_ps_check_model(const strata_model *model, strata_error *err);
 strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err);
+/* chief.c: strata_trainer.settle and write_parts. */
+strata_status strata_ps_settle(strata_model *model, bool values, strata_error *err);
+strata_status strata_ps_write_parts(strata_model *model, const char *folder, strata_manifest *manifest, bool *out_written,
+                                    strata_error *err);
 
 /* A client of another task; type and index name it. Fails with its name, after connect_seconds. */
 STRATA_MUST_USE strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index,
                                                 strata_rpc_client **out_client, strata_error *err);
+/* The same within so many seconds. */
+STRATA_MUST_USE strata_status strata_ps_connect_within(const strata_ps_task *task, strata_task_type type, int index,
+                                                       double seconds, strata_rpc_client **out_client, strata_error *err);
 /* This task's server, at the address that the cluster has for it. */
 STRATA_MUST_USE strata_status strata_ps_listen(const strata_ps_task *task, strata_rpc_handler handler,
                                                strata_rpc_on_peer on_peer, void *user, strata_rpc_server **out_server,
                                                strata_error *err);
 /* The answer to a hello. */
 typedef struct strata_ps_hello_reply {
-    /* From the chief. */
+    /* As the chief or the server knows it. */
     strata_ps_route route;
     /* From a server: it could not send a change on to its group's copy, so the copy is of no use any more. */
     int32_t copy_failed;
@@ -126,6 +138,38 @@ STRATA_MUST_USE strata_status strata_ps_say_hello(const strata_ps_fit *fit, stra
 /* The answer to such a call. */
 strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err);
 
+/* watch.c: the servers as a chief sees them. Zeroed before make but for the functions. Threads: one at a time. */
+typedef struct strata_ps_watch {
+    strata_ps_fit *fit;
+    int n;
+    /* [n] */
+    strata_rpc_client **clients;
+    /* [n] Of the start of each server that got its values. */
+    uint64_t *incarnations;
+    /* [n] With replicas: the server was lost; the copy of its shards lacks a change. */
+    bool *lost, *cut;
+    /* Told what happens, and who has which shards from now on, which the function puts into fit->route. */
+    void (*notice)(void *user, const char *text);
+    void (*on_route)(void *user, const strata_ps_route *route);
+    /* Gets what a server answers when it is asked for a sign of life; NULL: nobody does. */
+    void (*on_hello)(void *user, const strata_ps_hello_reply *reply);
+    void *user;
+} strata_ps_watch;
+STRATA_MUST_USE strata_status strata_ps_watch_make(strata_ps_watch *watch, strata_ps_fit *fit, strata_error *err);
+void strata_ps_watch_finish(strata_ps_watch *watch); /* also after a failure */
+/* Connects to all servers, and has them compare what is trained. */
+STRATA_MUST_USE strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err);
+/* All servers that are there get the model's values, as strata_ps_send_values. */
+STRATA_MUST_USE strata_status strata_ps_watch_spread(strata_ps_watch *watch, int64_t serial, strata_error *err);
+/* Asks each server for a sign of life. PEER_LOST when shards are gone with a server that was lost, or started again; where a
+ * copy has them, the route is changed. */
+STRATA_MUST_USE strata_status strata_ps_watch_look(strata_ps_watch *watch, strata_error *err);
+/* With replicas, while nobody pushes and the model has the servers' values: servers that were lost and are there again get
+ * these, and copies are whole again. */
+STRATA_MUST_USE strata_status strata_ps_watch_take_back(strata_ps_watch *watch, int64_t serial, strata_error *err);
+/* All servers are there again. */
+void strata_ps_watch_forget(strata_ps_watch *watch);
+
 /* values.c, on the chief: servers[n_servers]. The holders of each group (fit->route) get the model's values; pushes with an
  * epoch before `serial` are ignored from then on. */
 STRATA_MUST_USE strata_status strata_ps_send_values(const strata_ps_fit *fit, strata_rpc_client *const *servers, int64_t serial,
@@ -137,14 +181,28 @@ STRATA_MUST_USE strata_status strata_ps_fetch_values(const strata_ps_fit *fit, s
 void strata_ps_dismiss_servers(const strata_ps_fit *fit, strata_rpc_client *const *servers, strata_status status,
                                const char *message);
 
+/* save.c: a server writes a group's values, as strata_ps_plan_value says, to a file of a checkpoint. */
+typedef struct strata_ps_save_reply {
+    /* The optimizer's count of updates. */
+    int64_t t;
+    int64_t bytes;
+    char sha256[STRATA_SHA256_TEXT_BYTES];
+} strata_ps_save_reply;
+STRATA_MUST_USE strata_status strata_ps_save_group(const strata_ps_fit *fit, int group, const float *values, const char *path,
+                                                   strata_ps_save_reply *out_reply, strata_error *err);
+/* The chief has all groups written into files of the folder, side by side, while nobody pushes, and adds them to the manifest.
+ * *out_t: the optimizer's count of updates. */
+STRATA_MUST_USE strata_status strata_ps_save_all(const strata_ps_watch *watch, const strata_ps_close *close, const char *folder,
+                                                 strata_manifest *manifest, int64_t *out_t, strata_error *err);
+
 /* ---- for closures (remote_model.c) ---- */
 
 /* A worker's part: steps with batches that the caller gives. fit, of which dataset and opts are not used, is borrowed. */
 typedef struct strata_ps_stepper strata_ps_stepper;
 STRATA_MUST_USE strata_status strata_ps_stepper_create(strata_ps_fit *fit, strata_ps_stepper **out_stepper, strata_error *err);
-/* n examples at x and y, as the model takes them. */
-STRATA_MUST_USE strata_status strata_ps_stepper_step(strata_ps_stepper *stepper, int64_t number, const void *x, const void *y,
-                                                     int64_t n, double *out_loss, strata_error *err);
+/* x: [n_inputs], y: [n_outputs], n examples each as the model takes them. */
+STRATA_MUST_USE strata_status strata_ps_stepper_step(strata_ps_stepper *stepper, int64_t number, const strata_array *x,
+                                                     const strata_array *y, int64_t n, double *out_loss, strata_error *err);
 void strata_ps_stepper_destroy(strata_ps_stepper *stepper); /* NULL is fine */
 
 double strata_ps_seconds(void);
@@ -179,11 +237,19 @@ typedef enum strata_ps_method {
     STRATA_PS_ROUTE,
     /* From an owner to its copy: head strata_ps_pull_ask. An owner also sends each PUSH on as it came. */
     STRATA_PS_CLOSE,
+    /* From one server to the others, with clip_global_norm: head strata_ps_pull_ask. Reply: double, the sum of the squares of
+     * the group's gradients of that step. */
+    STRATA_PS_SQUARE,
+    /* From the chief to a server: head strata_ps_pull_ask; body: the path of a file, which gets the group's values, text.
+     * Reply: strata_ps_save_reply. */
+    STRATA_PS_SAVE,
 } strata_ps_method;
 
 typedef struct strata_ps_next_ask {
     /* A unit that is finished; index -1: none. */
     strata_ps_unit unit;
+    /* It is a batch of the validation data. */
+    int32_t evaluates;
     /* Its gradients were left out: not finite (`what` is the first such tensor), or f16 that overflowed. */
     int32_t refused, overflow;
     /* Wait until a unit can be given. */
@@ -203,12 +269,16 @@ typedef struct strata_ps_next_reply {
     /* strata_ps_grant, or OVER. */
     int32_t grant;
     int32_t has_close;
+    /* The unit is a batch of the validation data, to be evaluated with the parameters that the servers have now. */
+    int32_t evaluates;
     strata_ps_unit unit;
     /* The epoch of the data. The unit's own epoch counts the times that an epoch was begun, as one begins again when a server
      * was lost. */
     int64_t epoch;
     /* The optimizer's count of updates before the epoch's first step. */
     int64_t t;
+    /* The learning rate of the unit's update, as in strata_ps_gradients. */
+    double rate;
     /* The synchronous step before; servers are told of it by the next pull. */
     strata_ps_close close;
     strata_ps_route route;
@@ -233,6 +303,7 @@ typedef struct strata_ps_push_ask {
     strata_ps_unit unit;
     int64_t version;
     int64_t group;
+    double rate;
 } strata_ps_push_ask;
 
 #endif

@@ -19,7 +19,8 @@
 /* A batch of a unit: `own` of its `n` examples are this worker's, the first of them number `first` of the batch. */
 typedef struct batch {
     int64_t n, first, own;
-    void *x, *y;
+    /* Of each of the model's inputs and outputs. */
+    void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS];
     float *weights;
 } batch;
 
@@ -40,6 +41,9 @@ typedef struct job {
     /* Of the data. */
     int64_t epoch;
     int64_t t;
+    double rate;
+    /* The unit is a batch of the validation data. */
+    bool evaluates;
     bool has_close;
     strata_ps_close close;
     /* [accumulate] */
@@ -67,6 +71,9 @@ typedef struct worker {
     strata_batches *batches;
     int64_t batches_epoch, batches_next; /* the batch that `next` would give */
     strata_batch_form form;
+    /* Of the validation data, and the batch that `next` would give; the evaluation for which the model got its parameters. */
+    strata_batches *visits;
+    int64_t visits_next, visits_epoch;
     job jobs[2];
     /* (dense_size) The gradients of a unit of several batches. (state_size) What is added to states. */
     float *gradients, *states;
@@ -111,18 +118,27 @@ static strata_status seek(worker *w, int64_t epoch, int64_t index, int64_t *out_
     return STRATA_OK;
 }
 
-static size_t element_bytes(const worker *w) {
-    const size_t bytes = strata_input_bytes(&w->model->inputs[0]);
+/* Of an example, as the worker keeps it until the device takes it. */
+static size_t input_bytes(const worker *w, int input) {
+    const size_t bytes = strata_input_bytes(&w->model->inputs[input]);
     return w->form.byte_scale != 0 ? bytes / sizeof(float) : bytes;
+}
+
+static strata_status reserve(void **memory, size_t bytes, strata_error *err) {
+    void *grown = realloc(*memory, bytes + 1);
+    if (!grown) return no_memory(err);
+    *memory = grown;
+    return STRATA_OK;
 }
 
 /* Memory for the worker's own examples. */
 static strata_status reserve_batch(const worker *w, batch *b, strata_error *err) {
-    const size_t n = (size_t)(b->own ? b->own : 1);
-    void *x = realloc(b->x, n * element_bytes(w)), *y = NULL, *weights = NULL;
-    if (x) y = realloc(b->y, n * strata_label_bytes(&w->model->outputs[0])), b->x = x;
-    if (y) weights = realloc(b->weights, n * sizeof *b->weights), b->y = y;
-    if (!weights) return no_memory(err);
+    const size_t n = (size_t)b->own;
+    void *weights = b->weights;
+    for (int i = 0; i < w->model->n_inputs; i++) STRATA_TRY(reserve(&b->x[i], n * input_bytes(w, i), err));
+    for (int i = 0; i < w->model->n_outputs; i++)
+        STRATA_TRY(reserve(&b->y[i], n * strata_label_bytes(&w->model->outputs[i]), err));
+    STRATA_TRY(reserve(&weights, n * sizeof *b->weights, err));
     b->weights = weights;
     return STRATA_OK;
 }
@@ -135,12 +151,13 @@ static strata_status read_batch(worker *w, int64_t epoch, int64_t index, int sha
     if (n_shares) strata_partition_rows(b->n, n_shares, share, &b->first, &b->own);
     STRATA_TRY(reserve_batch(w, b, err));
     if (!b->own) return STRATA_OK;
-    strata_batches_write(w->batches, b->first, b->own, &b->x, &b->y);
-    strata_model_convert_labels(&w->model->outputs[0], w->fit->dataset, w->fit->feed.targets[0], b->own, b->y);
+    strata_batches_write(w->batches, b->first, b->own, b->x, b->y);
+    for (int i = 0; i < w->model->n_outputs; i++)
+        strata_model_convert_labels(&w->model->outputs[i], w->fit->dataset, w->fit->feed.targets[i], b->own, b->y[i]);
     if (!w->form.weighted) return STRATA_OK;
     strata_batches_write_weights(w->batches, b->first, b->own, b->weights);
     if (w->fit->opts->class_weights)
-        strata_model_weigh_classes(&w->model->outputs[0], w->fit->opts->class_weights, b->y, b->own, b->weights);
+        strata_model_weigh_classes(&w->model->outputs[0], w->fit->opts->class_weights, b->y[0], b->own, b->weights);
     return STRATA_OK;
 }
 
@@ -173,14 +190,14 @@ static strata_status find_rows(worker *w, job *j, strata_error *err) {
         strata_model_program *program = NULL;
         if (!b->own) continue;
         STRATA_TRY(program_of(w, b, &program, err));
-        const int64_t n = b->own * strata_shape_elements(w->model->inputs[0].shape);
         for (int k = 0; k < w->n_sparse; k++) {
             strata_ps_row_set *rows = &j->rows[k];
-            const bool known = program->layout.sparse[k].of_input;
-            const int32_t *tokens = b->x;
-            for (int64_t e = 0; e < n && known; e++)
+            const int input = program->layout.sparse[k].input;
+            const int32_t *tokens = input < 0 ? NULL : b->x[input];
+            const int64_t n = tokens ? b->own * strata_shape_elements(w->model->inputs[input].shape) : 0;
+            for (int64_t e = 0; e < n; e++)
                 if (tokens[e] >= 0 && tokens[e] < rows->n_rows) strata_ps_row_set_add(rows, tokens[e]);
-            for (int32_t row = 0; row < rows->n_rows && !known; row++) strata_ps_row_set_add(rows, row);
+            for (int32_t row = 0; row < rows->n_rows && !tokens; row++) strata_ps_row_set_add(rows, row);
         }
     }
     for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(strata_ps_row_set_reserve(&j->rows[k], j->rows[k].n, err));
@@ -400,15 +417,18 @@ static void fill_inputs(worker *w, const job *j, const batch *b, int64_t row, co
     strata_executable *exe = part->executable;
     float words[STRATA_STEP_WORDS];
     const uint64_t seeds[] = {w->model->seed, (uint64_t)(j->t + j->unit.index + 1), (uint64_t)(row + b->first), 0};
-    strata_optimizer_step(w->model->optimizer_kind, &w->model->optimizer, j->t + j->unit.index + 1, words);
+    w->model->rate.own = j->rate;
+    strata_model_step_words(w->model, j->t + j->unit.index + 1, words);
     w->rate = (double)words[STRATA_STEP_PLAIN_RATE];
     words[STRATA_STEP_SHARE] = (float)(scale_of(w) * (double)b->own / (double)j->whole);
     words[STRATA_STEP_SCALE] = 1;
     if (part->step >= 0) memcpy(strata_executable_input(exe, slot, part->step), words, sizeof words);
-    void *x = NULL, *y = NULL; /* NULL: no node of the program needs it */
-    strata_model_slots(w->model, part, slot, &x, &y);
-    if (x) memcpy(x, b->x, (size_t)b->own * element_bytes(w));
-    if (y) memcpy(y, b->y, (size_t)b->own * strata_label_bytes(&w->model->outputs[0]));
+    void *x[STRATA_MAX_INPUTS], *y[STRATA_MAX_OUTPUTS]; /* NULL: no node of the program needs it */
+    strata_model_slots(w->model, part, slot, x, y);
+    for (int i = 0; i < w->model->n_inputs; i++)
+        if (x[i]) memcpy(x[i], b->x[i], (size_t)b->own * input_bytes(w, i));
+    for (int i = 0; i < w->model->n_outputs; i++)
+        if (y[i]) memcpy(y[i], b->y[i], (size_t)b->own * strata_label_bytes(&w->model->outputs[i]));
     float *weights = strata_executable_input(exe, slot, part->weights);
     for (int64_t i = 0; i < b->own; i++) weights[i] = (float)scale_of(w) / (float)j->whole;
     if (part->example_weights >= 0)
@@ -504,10 +524,11 @@ static void multiply(worker *w, double factor) {
         for (int64_t i = 0; i < w->sums[k].n * w->sums[k].row; i++) w->sums[k].values[i] *= by;
 }
 
-/* Clipping by the norm of all gradients, which only the worker has together. */
+/* Clipping by the norm of all gradients. Where a push is an update by itself only the worker has them together; of a
+ * synchronous step the servers clip the sum of all shares. */
 static void clip_all(worker *w) {
     double square = 0;
-    if (!(w->model->optimizer.clip_global_norm > 0)) return;
+    if (!(w->model->optimizer.clip_global_norm > 0) || w->task->pace.n_shares) return;
     for (int64_t i = 0; i < w->model->parameters.dense_size; i++) square += (double)w->gradients[i] * (double)w->gradients[i];
     for (int k = 0; k < w->n_sparse; k++)
         for (int64_t i = 0; i < w->sums[k].n * w->sums[k].row; i++)
@@ -564,7 +585,7 @@ static strata_status prepare_push(worker *w, const job *j, int server, push *p, 
         elements += set->n * set->row;
     }
     const size_t dense = strata_ps_wire_bytes(wire, sizes->dense), narrow = wire == STRATA_DTYPE_F32 ? 0 : dense;
-    const strata_ps_push_ask ask = {.unit = j->unit, .version = j->pulls[server].version, .group = server};
+    const strata_ps_push_ask ask = {.unit = j->unit, .version = j->pulls[server].version, .group = server, .rate = j->rate};
     *out_head_bytes = sizeof ask + (size_t)sizes->n_tables * sizeof(int64_t);
     p->head = calloc(1, *out_head_bytes);
     p->pieces = calloc((size_t)n_shards + 4, sizeof *p->pieces);
@@ -681,8 +702,11 @@ static strata_status ask_chief(worker *w, bool waits, job *j, int32_t *out_grant
     j->unit = reply.unit;
     j->epoch = reply.epoch;
     j->t = reply.t;
+    j->rate = reply.rate;
+    j->evaluates = reply.evaluates;
     j->has_close = reply.has_close;
     j->close = reply.close;
+    if (j->evaluates) return STRATA_OK;
     STRATA_TRY(read_unit(w, j, err));
     STRATA_TRY(find_rows(w, j, err));
     return of_server(w, start_pull(w, j, err));
@@ -714,8 +738,62 @@ static strata_status compute(worker *w, job *j, job *ahead, int32_t *out_grant, 
     return STRATA_OK;
 }
 
+/* ---- the validation data ---- */
+
+/* The model gets all that the servers have. */
+static strata_status take_all(worker *w, job *j, strata_error *err) {
+    for (int k = 0; k < w->n_sparse; k++) {
+        strata_ps_row_set_clear(&j->rows[k]);
+        for (int32_t row = 0; row < j->rows[k].n_rows; row++) strata_ps_row_set_add(&j->rows[k], row);
+        STRATA_TRY(strata_ps_row_set_reserve(&j->rows[k], j->rows[k].n, err));
+    }
+    const strata_status started = start_pull(w, j, err);
+    const strata_status pulled = finish_pull(w, j, started ? NULL : err); /* also what was started before it failed */
+    if (started || pulled) return of_server(w, started ? started : pulled);
+    return upload(w, j, err);
+}
+
+/* Goes to batch `index` of the validation data, which come in their order. */
+static strata_status seek_visit(worker *w, int64_t index, int64_t *out_n, strata_error *err) {
+    const strata_dataset *data = w->fit->opts->validation;
+    if (!w->visits || w->visits_next > index) {
+        strata_batches_options how = {
+            .batch = w->fit->opts->batch, .first = index, .bytes = strata_model_takes_bytes(w->model)};
+        strata_model_batch_parts(w->model, data, &w->fit->validation_feed, true, &how);
+        strata_batches_destroy(w->visits);
+        w->visits = NULL;
+        STRATA_TRY(strata_batches_create(data, &how, &w->visits, err));
+        w->visits_next = index;
+    }
+    do {
+        STRATA_TRY(strata_batches_next(w->visits, out_n, err));
+        w->visits_next++;
+    } while (*out_n && w->visits_next <= index);
+    return *out_n ? STRATA_OK
+                  : strata_fail(err, STRATA_DATA, "fit: the validation data of %s end before batch %lld", w->task->name,
+                                (long long)index + 1);
+}
+
+/* Evaluates a batch. Nobody pushes meanwhile, so the parameters are pulled once for all of them. */
+static strata_status visit(worker *w, job *j, strata_error *err) {
+    int64_t n = 0;
+    if (w->visits_epoch != j->unit.epoch) STRATA_TRY(take_all(w, j, err));
+    w->visits_epoch = j->unit.epoch;
+    STRATA_TRY(seek_visit(w, j->unit.index, &n, err));
+    STRATA_TRY(strata_model_evaluate_batch(w->model, w->fit->opts->validation, &w->fit->validation_feed, w->visits, n,
+                                           w->unit_sums, err));
+    w->report.unit = j->unit;
+    w->report.evaluates = true;
+    w->report.examples = n;
+    return STRATA_OK;
+}
+
+/* ---- units ---- */
+
 static strata_status do_unit(worker *w, job *j, job *ahead, int32_t *out_grant, strata_error *err) {
     const double began = strata_ps_seconds();
+    *out_grant = STRATA_PS_WAIT;
+    if (j->evaluates) return visit(w, j, err);
     STRATA_TRY(of_server(w, finish_pull(w, j, err)));
     STRATA_TRY(compute(w, j, ahead, out_grant, err));
     const char *wrong = first_not_finite(w);
@@ -802,16 +880,8 @@ static strata_status train(worker *w, strata_error *err) {
 
 /* The model gets the parameters that the training ended with. */
 static strata_status take_last(worker *w, strata_error *err) {
-    job *j = &w->jobs[0];
-    for (int k = 0; k < w->n_sparse; k++) {
-        strata_ps_row_set_clear(&j->rows[k]);
-        for (int32_t row = 0; row < j->rows[k].n_rows; row++) strata_ps_row_set_add(&j->rows[k], row);
-        STRATA_TRY(strata_ps_row_set_reserve(&j->rows[k], j->rows[k].n, err));
-    }
-    j->has_close = false;
-    STRATA_TRY(start_pull(w, j, err));
-    STRATA_TRY(finish_pull(w, j, err));
-    return upload(w, j, err);
+    w->jobs[0].has_close = false;
+    return take_all(w, &w->jobs[0], err);
 }
 
 /* ---- the whole ---- */
@@ -855,8 +925,8 @@ static void finish_job(const worker *w, job *j) {
         free(p->rows);
     }
     for (int64_t i = 0; i < w->fit->accumulate && j->batches; i++) {
-        free(j->batches[i].x);
-        free(j->batches[i].y);
+        for (int k = 0; k < STRATA_MAX_INPUTS; k++) free(j->batches[i].x[k]);
+        for (int k = 0; k < STRATA_MAX_OUTPUTS; k++) free(j->batches[i].y[k]);
         free(j->batches[i].weights);
     }
     for (int k = 0; k < w->n_sparse && j->rows; k++) strata_ps_row_set_finish(&j->rows[k]);
@@ -873,6 +943,7 @@ static void finish(worker *w) {
     strata_rpc_client_destroy(w->chief);
     for (int k = 0; k < w->n_sparse && w->sums; k++) strata_ps_row_set_finish(&w->sums[k]);
     strata_batches_destroy(w->batches);
+    strata_batches_destroy(w->visits);
     free(w->servers);
     free(w->sparse);
     free(w->gradients);
@@ -909,6 +980,7 @@ strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err) {
                 .model = fit->model,
                 .n_servers = fit->plan.n_servers,
                 .form = {.weighted = fit->opts->class_weights || strata_dataset_has_weights(fit->dataset)},
+                .visits_epoch = -1,
                 .report = {.unit.index = -1}};
     strata_error own = {0};
     strata_status status = make(&w, &own);
@@ -926,13 +998,58 @@ struct strata_ps_stepper {
     worker worker;
 };
 
+/* Asks a server who has which shards, and takes what it says where it is news. */
+static strata_status ask_route(worker *w, int server, double seconds, strata_error *err) {
+    strata_ps_hello_reply reply = {0};
+    STRATA_TRY(strata_ps_say_hello(w->fit, w->servers[server], seconds, &reply, err));
+    if (reply.route.number > w->fit->route.number) w->fit->route = reply.route;
+    return STRATA_OK;
+}
+
+/* With replicas: whoever has the shards of each group. A server that was lost before this worker began is not waited for, as
+ * the others know that. */
+static strata_status meet_holders(worker *w, strata_error *err) {
+    const double until = strata_ps_seconds() + w->task->connect_seconds, patience = 1;
+    for (;;) {
+        int missing = -1;
+        for (int s = 0; s < w->n_servers; s++) {
+            strata_status status = STRATA_OK;
+            if (w->servers[s]) continue;
+            status = strata_ps_connect_within(w->task, STRATA_TASK_PS, s, patience, &w->servers[s], err);
+            if (!status) status = ask_route(w, s, w->task->connect_seconds, err);
+            if (status && status != STRATA_TIMEOUT && status != STRATA_PEER_LOST) return status;
+        }
+        for (int g = 0; g < w->n_servers; g++) {
+            const int server = strata_ps_server_of(&w->fit->route, g, w->n_servers);
+            if (!w->servers[server]) missing = server;
+        }
+        if (missing < 0) return STRATA_OK;
+        if (strata_ps_seconds() > until)
+            return strata_fail(err, STRATA_TIMEOUT, "ps:%d did not come to %s in %.0f s", missing, w->task->name,
+                               w->task->connect_seconds);
+    }
+}
+
+/* After a server was lost: whoever is there knows who has its shards now. */
+static void find_holders(worker *w) {
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    const double patience = 1;
+    drop_pulls(w, &w->jobs[0]);
+    nanosleep(&pause, NULL);
+    for (int s = 0; s < w->n_servers; s++) {
+        if (!w->servers[s] || !strata_rpc_client_connected(w->servers[s])) continue;
+        const strata_status ignored = ask_route(w, s, patience, NULL); /* it is lost by now */
+        (void)ignored;
+    }
+}
+
 strata_status strata_ps_stepper_create(strata_ps_fit *fit, strata_ps_stepper **out_stepper, strata_error *err) {
     strata_ps_stepper *s = calloc(1, sizeof *s);
     *out_stepper = NULL;
     if (!s) return no_memory(err);
     s->worker = (worker){.fit = fit, .task = fit->task, .model = fit->model, .n_servers = fit->plan.n_servers};
     strata_status status = make(&s->worker, err);
-    if (!status) status = meet_servers(&s->worker, err);
+    if (!status) status = fit->task->replicas ? meet_holders(&s->worker, err) : meet_servers(&s->worker, err);
     if (status)
         strata_ps_stepper_destroy(s);
     else
@@ -961,22 +1078,12 @@ static strata_status compute_once(worker *w, job *j, strata_error *err) {
     return take_outputs(w, program, slot, err);
 }
 
-strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const void *x, const void *y, int64_t n,
-                                     double *out_loss, strata_error *err) {
-    worker *w = &s->worker;
-    job *j = &w->jobs[0];
-    batch *b = &j->batches[0];
-    b->n = b->own = n;
-    STRATA_TRY(reserve_batch(w, b, err));
-    memcpy(b->x, x, (size_t)n * element_bytes(w));
-    memcpy(b->y, y, (size_t)n * strata_label_bytes(&w->model->outputs[0]));
-    j->unit = (strata_ps_unit){.index = number};
-    j->n_batches = 1;
-    j->examples = j->whole = n;
+/* A push that one server has applied, and another not, is repeated: the unit's number tells. */
+static strata_status make_step(worker *w, job *j, int64_t number, double *out_loss, strata_error *err) {
     STRATA_TRY(compute_once(w, j, err));
     const char *wrong = first_not_finite(w);
     const bool overflow = wrong && w->model->scale.value > 1 && isfinite(w->unit_sums[0]);
-    if (out_loss) *out_loss = (double)w->unit_sums[0] / (double)n;
+    if (out_loss) *out_loss = (double)w->unit_sums[0] / (double)j->examples;
     follow_scale(w, !wrong);
     if (overflow) return STRATA_OK; /* as in fit: the next step has a smaller scale */
     if (wrong)
@@ -984,4 +1091,26 @@ strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const
                            wrong, (long long)number);
     clip_all(w);
     return push_all(w, j, err);
+}
+
+strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const strata_array *x, const strata_array *y,
+                                     int64_t n, double *out_loss, strata_error *err) {
+    worker *w = &s->worker;
+    job *j = &w->jobs[0];
+    batch *b = &j->batches[0];
+    b->n = b->own = n;
+    STRATA_TRY(reserve_batch(w, b, err));
+    for (int i = 0; i < w->model->n_inputs; i++) memcpy(b->x[i], x[i].data, (size_t)n * input_bytes(w, i));
+    for (int i = 0; i < w->model->n_outputs; i++)
+        memcpy(b->y[i], y[i].data, (size_t)n * strata_label_bytes(&w->model->outputs[i]));
+    j->unit = (strata_ps_unit){.index = number};
+    j->rate = w->model->rate.own;
+    j->n_batches = 1;
+    j->examples = j->whole = n;
+    const double until = strata_ps_seconds() + w->task->connect_seconds;
+    for (;;) {
+        const strata_status status = make_step(w, j, number, out_loss, err);
+        if (status != STRATA_PEER_LOST || !w->task->replicas || strata_ps_seconds() > until) return status;
+        find_holders(w);
+    }
 }

@@ -145,6 +145,52 @@ Test(ps_store, plans_that_cannot_be_are_refused) {
     strata_model_destroy(model);
 }
 
+/* y = gain x, with one number. */
+static strata_tensor *build_gain(const void *options, strata_layer_context *context, strata_tensor *const *x, int n) {
+    (void)options;
+    strata_tensor *gain = strata_layer_parameter(context, strata_tensor_graph(x[n - 1]), "gain", STRATA_SHAPE(), "ones", 1, 1);
+    return strata_mul(x[0], gain);
+}
+
+Test(ps_store, scalars_stay_whole_and_others_have_their_bytes) {
+    static const char json[] =
+        "{\"input\": [5], \"layers\": [{\"layer\": \"gain\"}, {\"layer\": \"dense\", \"units\": 64}], "
+        "\"loss\": \"mse\"}";
+    static const struct {
+        const char *text;
+        int64_t least, most; /* bytes of a shard of the kernel (5, 64), whose rows have 256 */
+        int n;
+    } rules[] = {
+        {"fixed:3", 256, 512, 3}, {"min_size:512", 512, 1280, 2}, {"max_size:600", 256, 512, 3}, {"none", 1280, 1280, 1}};
+    strata_registry *registry = NULL;
+    strata_model *model = NULL;
+    OK(strata_registry_create(&registry, &err));
+    OK(strata_layer_register(registry, &(strata_layer_definition){.name = "gain", .build = build_gain}, &err));
+    OK(strata_model_from_json_with(registry, json, sizeof json - 1, "gain", &model, &err));
+    strata_registry_destroy(registry);
+    OK(strata_model_compile(model, device, NULL, &err));
+    for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
+        strata_ps_plan plan = make_plan(model, rules[r].text, 2);
+        int n_scalars = 0, n_kernels = 0;
+        for (int i = 0; i < plan.n_shards; i++) {
+            const strata_ps_shard *shard = &plan.shards[i];
+            const strata_parameter_spec *p = &model->parameters.items[shard->parameter];
+            if (!p->shape.rank) {
+                n_scalars++;
+                cr_assert_eq(shard->n, 1);
+            }
+            if (p->shape.rank != 2) continue;
+            const int64_t bytes = shard->n * (int64_t)sizeof(float);
+            cr_assert(bytes >= rules[r].least && bytes <= rules[r].most, "%s: %lld bytes", rules[r].text, (long long)bytes);
+            n_kernels++;
+        }
+        cr_assert_eq(n_scalars, 1);
+        cr_assert_eq(n_kernels, rules[r].n, "%s: %d shards", rules[r].text, n_kernels);
+        strata_ps_plan_finish(&plan);
+    }
+    strata_model_destroy(model);
+}
+
 /* ---- stores: against the same update, made for one server that owns everything ---- */
 
 typedef struct servers {
@@ -208,7 +254,8 @@ static int64_t push(servers *s, int i, strata_ps_unit unit, int number, int64_t 
             tables[k].n++;
         }
     }
-    const strata_ps_gradients g = {.unit = unit, .version = version, .dense = dense, .tables = tables};
+    const strata_ps_gradients g = {
+        .unit = unit, .version = version, .rate = STRATA_SCHEDULED_RATE, .dense = dense, .tables = tables};
     OK(strata_ps_store_push(s->stores[i], &g, &staleness, &err));
     free(dense);
     return staleness;
@@ -269,7 +316,7 @@ Test(ps_store, a_unit_is_applied_once) {
 }
 
 static strata_ps_close close_of(int64_t index, uint8_t counted, double scale) {
-    strata_ps_close close = {.epoch = 0, .index = index, .scale = scale};
+    strata_ps_close close = {.epoch = 0, .index = index, .scale = scale, .rate = STRATA_SCHEDULED_RATE, .square = -1};
     close.counted[0] = counted;
     return close;
 }
@@ -316,6 +363,52 @@ Test(ps_store, shares_that_are_late_do_not_count) {
     cr_assert_eq(strata_ps_store_close(with.stores[0], &missing, &err), STRATA_INTERNAL);
     destroy_servers(&with);
     destroy_servers(&without);
+}
+
+/* The parts of several servers add up to what one has that owns all, before a step is closed and after; with the sum a step's
+ * update is that of gradients that were clipped before. */
+Test(ps_store, squares_of_all_servers_add_up_and_clip_the_step) {
+    const strata_optimizer clipped = {.name = "sgd", .learning_rate = 0.1, .clip_global_norm = 0.5};
+    servers one = make_servers(clipped, true, NULL, 1, 2), three = make_servers(clipped, true, "fixed:3", 3, 2);
+    strata_ps_close close = close_of(0, 3, 1.25);
+    double whole = 0, sum = 0, own = 0, expected = 0;
+    cr_assert_eq(strata_ps_store_square(one.stores[0], &close, &own, &err), STRATA_INTERNAL, "nothing was pushed");
+    for (int w = 0; w < 2; w++) {
+        push(&one, 0, (strata_ps_unit){0, 0, w}, w, 0);
+        for (int i = 0; i < 3; i++) push(&three, i, (strata_ps_unit){0, 0, w}, w, 0);
+    }
+    OK(strata_ps_store_square(one.stores[0], &close, &whole, &err));
+    for (int i = 0; i < 3; i++) {
+        OK(strata_ps_store_square(three.stores[i], &close, &own, &err));
+        sum += own;
+    }
+    cr_assert_float_eq(sum, whole, 1e-5 * whole);
+    for (int i = 0; i < one.plan.n_shards; i++) {
+        const strata_ps_shard *shard = &one.plan.shards[i];
+        for (int64_t e = 0; e < shard->n; e++) {
+            const int64_t row = e / shard->row;
+            if (shard->kind == STRATA_SHARD_TABLE && row != 1 && row != 2 && row != 9) continue;
+            const double g = (double)(gradient(shard->first + e, 0) + gradient(shard->first + e, 1)) * 1.25;
+            expected += g * g;
+        }
+    }
+    cr_assert_float_eq(whole, expected, 1e-5 * expected);
+    cr_assert_gt(sqrt(whole), 0.5, "nothing would be clipped");
+    close.square = whole;
+    for (int i = 0; i < 3; i++) OK(strata_ps_store_close(three.stores[i], &close, &err));
+    OK(strata_ps_store_square(three.stores[0], &close, &own, &err)); /* a server that is slower asks again */
+    cr_assert(strata_ps_store_has_closed(three.stores[0], &close));
+    const strata_ps_shard *shard = &three.plan.shards[0];
+    float *values = fetch(&three);
+    for (int64_t e = 0; e < shard->n; e++) {
+        const double g = (double)(gradient(shard->first + e, 0) + gradient(shard->first + e, 1)) * 1.25 * 0.5 / sqrt(whole);
+        cr_assert_float_eq(values[shard->first + e], three.values[shard->first + e] - 0.1f * (float)g, 1e-6);
+    }
+    free(values);
+    close.index = 0, close.epoch = -1;
+    cr_assert_eq(strata_ps_store_square(three.stores[0], &close, &own, &err), STRATA_PEER_LOST, "a step that is long over");
+    destroy_servers(&one);
+    destroy_servers(&three);
 }
 
 Test(ps_store, a_pull_is_of_one_version) {

@@ -22,7 +22,16 @@
 #include "strata/strata.h"
 #include "tests/support/ports.h"
 
-enum { WORKERS = 2, SERVERS = 2, TASKS = 1 + WORKERS + SERVERS, FEATURES = 6, ROWS = 16, STEPS = 30, OTHER_MODEL = 16 };
+enum {
+    WORKERS = 2,
+    SERVERS = 2,
+    TASKS = 1 + WORKERS + SERVERS,
+    FEATURES = 6,
+    ROWS = 16,
+    STEPS = 30,
+    OTHER_MODEL = 16,
+    REPLICAS = 32
+};
 static const char secret[] = "between all tasks";
 
 typedef struct board {
@@ -33,6 +42,8 @@ typedef struct board {
 static board *shared;
 static char addresses[TASKS][32], cluster_text[256];
 static int to_nursery = -1;
+/* Of the servers' shards, in this process. */
+static int replicas;
 static strata_remote_model *remote;
 
 static double now(void) {
@@ -85,8 +96,12 @@ static const char *const host[] = {"host"};
 
 static strata_status make_model(const char *task, strata_pace pace, int units, strata_strategy **out_strategy,
                                 strata_model **out_model, strata_error *err) {
-    const strata_parameter_server_options servers = {
-        .cluster = cluster_text, .task = task, .pace = pace, .partitioner = "fixed:2", .communication = &security};
+    const strata_parameter_server_options servers = {.cluster = cluster_text,
+                                                     .task = task,
+                                                     .pace = pace,
+                                                     .partitioner = "fixed:2",
+                                                     .communication = &security,
+                                                     .replicas = replicas};
     const strata_strategy_options opts = {.devices = host, .n_devices = 1, .parameter_server = &servers};
     STRATA_TRY(strata_strategy_create(task ? "parameter_server" : "one_device",
                                       task ? &opts : &(strata_strategy_options){.devices = host, .n_devices = 1}, out_strategy,
@@ -139,6 +154,7 @@ static void be_nursery(int from) {
         const pid_t child = fork();
         if (!child) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
+            replicas = (order & REPLICAS) != 0;
             be_task(order & 15, order & OTHER_MODEL);
         }
         atomic_store(&shared->pids[order & 15], child);
@@ -148,7 +164,7 @@ static void be_nursery(int from) {
 }
 
 static void start_task(int t, bool other_model) {
-    const unsigned char order = (unsigned char)(t | (other_model ? OTHER_MODEL : 0));
+    const unsigned char order = (unsigned char)(t | (other_model ? OTHER_MODEL : 0) | (replicas ? REPLICAS : 0));
     atomic_store(&shared->pids[t], 0);
     atomic_store(&shared->ended[t], 0);
     cr_assert_eq(write(to_nursery, &order, 1), 1);
@@ -305,6 +321,78 @@ Test(remote_model, each_step_counts_once_when_a_worker_is_killed_and_comes_back)
     cr_assert_eq(c.model->optimizer_steps, CLOSURES, "%lld updates of %d steps", (long long)c.model->optimizer_steps, CLOSURES);
     const strata_coordinator_counts counts = strata_coordinator_count(c.coordinator);
     cr_assert(counts.lost == 1 && counts.workers == WORKERS && counts.ended == CLOSURES + 5);
+    end(&c);
+}
+
+/* 5 s are what a server's loss may cost. */
+static void run_over_a_loss(chief *c, int first, int n, int server, double *out_longest) {
+    const int begin = atomic_load(&shared->steps);
+    strata_error err = {0};
+    *out_longest = 0;
+    for (int i = 0; i < n; i++) schedule(c, first + i, 5, 0, NULL);
+    cr_assert(wait_for(&shared->steps, begin + n / 4));
+    kill(atomic_load(&shared->pids[1 + WORKERS + server]), SIGKILL);
+    double last = now();
+    for (int done = 0; done < begin + n;) {
+        const int steps = atomic_load(&shared->steps);
+        if (steps > done) {
+            if (done && now() - last > *out_longest) *out_longest = now() - last;
+            done = steps;
+            last = now();
+        }
+        cr_assert_lt(now() - last, 20, "closures do not go on");
+        usleep(2000);
+    }
+    OK(strata_coordinator_join(c->coordinator, &err));
+}
+
+Test(remote_model, with_replicas_closures_go_on_after_each_servers_loss) {
+    enum { CLOSURES = 80 };
+    double longest = 0;
+    strata_error err = {0};
+    replicas = 1;
+    chief c = begin(WORKERS);
+    run_over_a_loss(&c, 0, CLOSURES, 0, &longest);
+    cr_assert_lt(longest, 5, "%g s without a step", longest);
+    const strata_coordinator_counts counts = strata_coordinator_count(c.coordinator);
+    cr_assert(counts.lost == 0 && counts.repeated == 0, "no worker was lost");
+    /* A worker that comes now learns from the other server where the shards are. */
+    kill(atomic_load(&shared->pids[1]), SIGKILL);
+    start_task(1, false);
+    for (int i = 0; i < 20; i++) schedule(&c, CLOSURES + i, 5, 0, NULL);
+    OK(strata_coordinator_join(c.coordinator, &err));
+    /* The server that is there again gets its shards when the model is fetched, so the other one may be lost as well. */
+    start_task(1 + WORKERS, false);
+    for (int tries = 0; tries < 200; tries++) {
+        OK(strata_remote_model_fetch(c.remote, &err));
+        const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(c.strategy);
+        if (strstr(strata_strategy_parameter_server_notice(c.strategy, totals.notices - 1).text, "ps:0 is there again")) break;
+        cr_assert_lt(tries, 199, "ps:0 is not taken back");
+        usleep(50 * 1000);
+    }
+    cr_assert_eq(c.model->optimizer_steps, CLOSURES + 20, "%lld updates", (long long)c.model->optimizer_steps);
+    run_over_a_loss(&c, CLOSURES + 20, CLOSURES, 1, &longest);
+    cr_assert_lt(longest, 5, "%g s without a step", longest);
+    OK(strata_remote_model_fetch(c.remote, &err));
+    cr_assert_eq(c.model->optimizer_steps, 2 * CLOSURES + 20, "%lld updates", (long long)c.model->optimizer_steps);
+    start_task(1 + WORKERS + 1, false); /* so that both end */
+    end(&c);
+}
+
+/* Without replicas the shards are gone with the server: an error that names it, once, and in no more than its bound. */
+Test(remote_model, without_replicas_a_lost_server_is_an_error_that_names_it) {
+    chief c = begin(1);
+    strata_error err = {0};
+    schedule(&c, 0, 0, 0, NULL);
+    OK(strata_coordinator_join(c.coordinator, &err));
+    kill(atomic_load(&shared->pids[1 + WORKERS]), SIGKILL);
+    const double began = now();
+    schedule(&c, 1, 0, 0, NULL);
+    FAILS(strata_coordinator_join(c.coordinator, &err), STRATA_PEER_LOST, "ps:0");
+    cr_assert_lt(now() - began, 15);
+    OK(strata_coordinator_join(c.coordinator, &err)); /* it was raised */
+    start_task(1 + WORKERS, false);
+    FAILS(strata_remote_model_fetch(c.remote, &err), STRATA_PEER_LOST, ""); /* the new one has no values */
     end(&c);
 }
 

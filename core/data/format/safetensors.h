@@ -83,6 +83,11 @@ typedef struct strata_metadata {
  * Fails: INVALID for a duplicate or reserved name or key; OUT_OF_DISK, UNAVAILABLE, OUT_OF_MEMORY as core/base/file.h. */
 STRATA_MUST_USE strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors, size_t n_tensors,
                                                        const strata_metadata *metadata, size_t n_metadata, strata_error *err);
+/* The same, and the file's SHA-256 and length, of the bytes as they were given to the disk. */
+STRATA_MUST_USE strata_status strata_safetensors_write_hashed(const char *path, const strata_named_array *tensors,
+                                                              size_t n_tensors, const strata_metadata *metadata,
+                                                              size_t n_metadata, char *out_sha256, int64_t *out_bytes,
+                                                              strata_error *err);
 
 STRATA_EXPORT_END
 

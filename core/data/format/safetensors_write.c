@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/file.h"
+#include "core/base/sha256.h"
 #include "core/data/format/safetensors.h"
 #include "core/data/format/safetensors_dtypes.h"
 
@@ -114,24 +115,47 @@ static strata_status check_header(const char *path, const char *header, size_t n
     return status ? strata_fail(err, status, "%s: can't be written: %s", path, why.message) : STRATA_OK;
 }
 
+/* Where the bytes go. */
+typedef struct sink {
+    strata_file_writer *file;
+    strata_sha256 sha; /* context NULL: nobody asks for the hash */
+    int64_t n_bytes;
+} sink;
+
+static strata_status add_bytes(sink *to, const void *bytes, size_t n_bytes, strata_error *err) {
+    if (to->sha.context) STRATA_TRY(strata_sha256_update(&to->sha, bytes, n_bytes, err));
+    to->n_bytes += (int64_t)n_bytes;
+    return strata_file_writer_add(to->file, bytes, n_bytes, err);
+}
+
 static strata_status write_all(const char *path, const char *header, size_t n_header, const strata_named_array *const *tensors,
-                               size_t n_tensors, strata_error *err) {
-    strata_file_writer *writer;
-    STRATA_TRY(strata_file_writer_create(path, &writer, err));
-    strata_status status;
-    STRATA_TRY_GOTO(strata_file_writer_add(writer, header, n_header, err));
+                               size_t n_tensors, char *out_sha256, int64_t *out_bytes, strata_error *err) {
+    sink to = {0};
+    strata_status status = STRATA_OK;
+    STRATA_TRY_GOTO(strata_file_writer_create(path, &to.file, err));
+    if (out_sha256) STRATA_TRY_GOTO(strata_sha256_init(&to.sha, err));
+    STRATA_TRY_GOTO(add_bytes(&to, header, n_header, err));
     for (size_t i = 0; i < n_tensors; i++) {
         const strata_array *array = &tensors[i]->array;
-        STRATA_TRY_GOTO(strata_file_writer_add(writer, array->data, strata_array_bytes(array), err));
+        STRATA_TRY_GOTO(add_bytes(&to, array->data, strata_array_bytes(array), err));
     }
-    status = strata_file_writer_commit(writer, err);
+    if (out_sha256) STRATA_TRY_GOTO(strata_sha256_final(&to.sha, out_sha256, err));
+    if (out_bytes) *out_bytes = to.n_bytes;
+    status = strata_file_writer_commit(to.file, err);
 cleanup:
-    strata_file_writer_destroy(writer);
+    strata_sha256_finish(&to.sha);
+    strata_file_writer_destroy(to.file);
     return status;
 }
 
 strata_status strata_safetensors_write(const char *path, const strata_named_array *tensors, size_t n_tensors,
                                        const strata_metadata *metadata, size_t n_metadata, strata_error *err) {
+    return strata_safetensors_write_hashed(path, tensors, n_tensors, metadata, n_metadata, NULL, NULL, err);
+}
+
+strata_status strata_safetensors_write_hashed(const char *path, const strata_named_array *tensors, size_t n_tensors,
+                                              const strata_metadata *metadata, size_t n_metadata, char *out_sha256,
+                                              int64_t *out_bytes, strata_error *err) {
     char *header = NULL;
     size_t n_header = 0;
     strata_status status = STRATA_OUT_OF_MEMORY;
@@ -148,7 +172,7 @@ strata_status strata_safetensors_write(const char *path, const strata_named_arra
     STRATA_TRY_GOTO(check_names(path, sorted, n_tensors, sorted_metadata, n_metadata, err));
     STRATA_TRY_GOTO(make_header(path, sorted, n_tensors, sorted_metadata, n_metadata, &header, &n_header, err));
     STRATA_TRY_GOTO(check_header(path, header, n_header, err));
-    status = write_all(path, header, n_header, sorted, n_tensors, err);
+    status = write_all(path, header, n_header, sorted, n_tensors, out_sha256, out_bytes, err);
 cleanup:
     free(header);
     free(sorted_metadata);

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Checkpoints: a copy on the host of all that a training needs to go on (checkpoint.c), and the folder with the newest of them,
+ * which a thread writes while training goes on (checkpoint_folder.c). */
+#ifndef STRATA_CORE_MODEL_CHECKPOINT_H
+#define STRATA_CORE_MODEL_CHECKPOINT_H
+
+#include "core/model/manifest.h"
+#include "core/model/model.h"
+
+/* ---- checkpoint.c ---- */
+
+/* What one worker writes of a checkpoint. Rank 0's has the parameters, the states, the counts and, without shards over workers,
+ * all slots of the optimizer; with such shards each worker's has its part of the slots. */
+typedef struct strata_checkpoint strata_checkpoint;
+typedef enum strata_checkpoint_scope {
+    /* Everything; for the slots all workers with shards call it. */
+    STRATA_CHECKPOINT_ALL,
+    /* Of the slots this worker's part only. */
+    STRATA_CHECKPOINT_SHARDS,
+    /* Neither parameters, states nor slots: other tasks write them (strata_trainer.write_parts). */
+    STRATA_CHECKPOINT_COUNTS
+} strata_checkpoint_scope;
+/* epochs, and the model's position: how much of the training is done. */
+STRATA_MUST_USE strata_status strata_checkpoint_take(strata_model *model, int epochs, strata_checkpoint_scope scope,
+                                                     strata_checkpoint **out_checkpoint, strata_error *err);
+/* "checkpoint/slot_0": the tensor of the optimizer's slot, (flat_size). */
+STRATA_EXPORT_BEGIN
+const char *strata_checkpoint_slot_name(int slot);
+STRATA_EXPORT_END
+void strata_checkpoint_destroy(strata_checkpoint *checkpoint); /* NULL is fine */
+/* The number of updates that were made. */
+int64_t strata_checkpoint_steps(const strata_checkpoint *checkpoint);
+/* Writes a safetensors file; rank 0's is a model file. out_sha256, out_bytes: NULL where not asked for. */
+STRATA_MUST_USE strata_status strata_checkpoint_write(const strata_checkpoint *checkpoint, const char *path,
+                                                      char out_sha256[STRATA_SHA256_TEXT_BYTES], int64_t *out_bytes,
+                                                      strata_error *err);
+/* Adds to the manifest all tensors of rank 0's checkpoint, in files that have the workers' ranks as their indices. */
+STRATA_MUST_USE strata_status strata_checkpoint_describe(const strata_checkpoint *checkpoint, strata_manifest *manifest,
+                                                         strata_error *err);
+
+/* ---- checkpoint_folder.c ---- */
+
+/* A folder has the checkpoints step-000000000120, each a folder with manifest.json and part-0.safetensors, part-1... of the
+ * workers. One that is being written is called .writing-step-..., and one that is being removed .removing-step-... */
+typedef struct strata_checkpoint_folder strata_checkpoint_folder;
+/* All workers of a fit call it. Makes the folder where it is missing, locks it, and removes what a killed job has left half
+ * written. Checkpoints that are newer than the model are moved aside where they are damaged; INVALID where they are not, as they
+ * would be mixed with those of this training. Fails: UNAVAILABLE where another job has the lock. */
+STRATA_MUST_USE strata_status strata_checkpoint_folder_open(strata_model *model, const strata_checkpoint_options *opts,
+                                                            strata_checkpoint_folder **out_folder, strata_error *err);
+/* Whether a checkpoint is to be made now; at an epoch's end: epoch_end. Of the same answer on all workers where only steps
+ * decide. */
+bool strata_checkpoint_folder_due(const strata_checkpoint_folder *folder, bool epoch_end);
+/* Whether the model has made updates since the newest checkpoint. */
+bool strata_checkpoint_folder_is_new(const strata_checkpoint_folder *folder);
+/* Whether all workers write a part, so that they must agree when. */
+bool strata_checkpoint_folder_is_shared(const strata_checkpoint_folder *folder);
+/* Takes a copy, of which a thread writes the files; waits for the one before it. Under a trainer other tasks write their parts
+ * before it returns. A failure of the one before is a warning. */
+STRATA_MUST_USE strata_status strata_checkpoint_folder_save(strata_checkpoint_folder *folder, int epochs, strata_error *err);
+/* Waits for the thread, and unlocks the folder; NULL is fine. */
+STRATA_MUST_USE strata_status strata_checkpoint_folder_close(strata_checkpoint_folder *folder, strata_error *err);
+
+/* The newest checkpoint in the folder that is whole. *out_path: its folder, which the caller frees; NULL: there is none. The
+ * caller closes the reader and finishes the manifest. Fails: DATA where there are some, and all of them are damaged, with what
+ * is wrong with the newest; UNSUPPORTED for one of a newer version. */
+STRATA_MUST_USE strata_status strata_checkpoint_folder_find(const char *folder, strata_manifest *out_manifest,
+                                                            strata_manifest_reader *out_reader, char **out_path,
+                                                            strata_error *err);
+
+#endif

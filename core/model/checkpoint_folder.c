@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The folder with a training's checkpoints. A checkpoint is written under another name and renamed when all of it is on the
+ * disk, so what is called step-... is whole, whenever the job was killed. With shards over workers each worker writes its part
+ * and then, beside it, the part's length and hash; rank 0's thread waits for these files and writes the manifest. So workers
+ * need no message, and training is not disturbed. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/model/checkpoint.h"
+
+static const char LOCK[] = "lock", WHOLE[] = "step-", WRITING[] = ".writing-step-", REMOVING[] = ".removing-step-",
+                  DAMAGED[] = "damaged-step-";
+enum { DEFAULT_KEEP = 3, PATH_ROOM = 4096, SECONDS_FOR_PARTS = 60 };
+
+struct strata_checkpoint_folder {
+    strata_model *model;
+    strata_checkpoint_options opts;
+    char *path;
+    /* Rank 0's; -1: another worker's. */
+    int lock;
+    /* Each worker writes a part. */
+    bool shared;
+    int rank, n_parts;
+    double saved; /* when the newest copy was taken */
+    int64_t saved_steps;
+    /* The thread that writes `checkpoint`, and what it returned. */
+    pthread_t thread;
+    bool writing;
+    strata_checkpoint *checkpoint;
+    /* What other tasks have written of it (strata_trainer.write_parts); no files: nothing. */
+    strata_manifest parts;
+    strata_status status;
+    strata_error error;
+};
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* ---- names ---- */
+
+typedef struct place {
+    char path[PATH_ROOM];
+} place;
+
+static place in(const char *folder, const char *name) {
+    place p;
+    snprintf(p.path, sizeof p.path, "%s/%s", folder, name);
+    return p;
+}
+
+static place of_step(const char *folder, const char *prefix, int64_t steps) {
+    place p;
+    snprintf(p.path, sizeof p.path, "%s/%s%012" PRId64, folder, prefix, steps);
+    return p;
+}
+
+/* The number in "step-000000000120"; -1: the name is another one. */
+static int64_t steps_in(const char *name, const char *prefix) {
+    const size_t n = strlen(prefix);
+    char *end;
+    if (strncmp(name, prefix, n) != 0 || name[n] < '0' || name[n] > '9') return -1;
+    const long long steps = strtoll(name + n, &end, 10);
+    return *end ? -1 : steps;
+}
+
+static int falling(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    return *x < *y ? 1 : *x > *y ? -1 : 0;
+}
+
+/* The steps of the folder's names with this prefix, the newest first. *out_steps is the caller's. */
+static strata_status list(const char *folder, const char *prefix, int64_t **out_steps, int *out_n, strata_error *err) {
+    *out_steps = NULL;
+    *out_n = 0;
+    DIR *dir = opendir(folder);
+    if (!dir) return strata_file_fail(err, errno, folder, "list");
+    strata_status status = STRATA_OK;
+    for (const struct dirent *item; !status && (item = readdir(dir));) {
+        const int64_t steps = steps_in(item->d_name, prefix);
+        if (steps < 0) continue;
+        int64_t *larger = realloc(*out_steps, ((size_t)*out_n + 1) * sizeof *larger);
+        if (!larger) {
+            status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory to list it", folder);
+            continue;
+        }
+        *out_steps = larger;
+        larger[(*out_n)++] = steps;
+    }
+    closedir(dir);
+    if (*out_n) qsort(*out_steps, (size_t)*out_n, sizeof **out_steps, falling);
+    if (!status) return STRATA_OK;
+    free(*out_steps);
+    *out_steps = NULL;
+    return status;
+}
+
+/* The files in a checkpoint, and the checkpoint itself. What cannot be removed stays, and is tried again by the next fit. */
+static void remove_all(const char *path) {
+    DIR *dir = opendir(path);
+    for (const struct dirent *item; dir && (item = readdir(dir));)
+        if (strcmp(item->d_name, ".") != 0 && strcmp(item->d_name, "..") != 0) unlink(in(path, item->d_name).path);
+    if (dir) closedir(dir);
+    rmdir(path);
+}
+
+static void remove_each(const char *folder, const char *prefix) {
+    int64_t *steps;
+    int n;
+    if (list(folder, prefix, &steps, &n, NULL)) return;
+    for (int i = 0; i < n; i++) remove_all(of_step(folder, prefix, steps[i]).path);
+    free(steps);
+}
+
+static strata_status sync_folder(const char *path, strata_error *err) {
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return strata_file_fail(err, errno, path, "open, to make sure of a new checkpoint in it");
+    const int result = fsync(fd), number = errno;
+    close(fd);
+    if (!result || number == EINVAL) return STRATA_OK; /* EINVAL: this file system has no such call */
+    return strata_file_fail(err, number, path, "sync, to make sure of a new checkpoint in it");
+}
+
+/* ---- finding ---- */
+
+static strata_status open_one(const char *path, strata_manifest *out_manifest, strata_manifest_reader *out_reader,
+                              strata_error *err) {
+    STRATA_TRY(strata_manifest_read(path, out_manifest, err));
+    const strata_status status = strata_manifest_open(out_manifest, path, out_reader, err);
+    if (status) strata_manifest_finish(out_manifest);
+    return status;
+}
+
+/* Whether the failure means that the checkpoint is not what was written: then the one before it is looked at. */
+static bool is_damage(strata_status status) {
+    return status == STRATA_DATA || status == STRATA_UNAVAILABLE;
+}
+
+strata_status strata_checkpoint_folder_find(const char *folder, strata_manifest *out_manifest,
+                                            strata_manifest_reader *out_reader, char **out_path, strata_error *err) {
+    int64_t *steps;
+    int n;
+    strata_status status = STRATA_OK;
+    strata_error first = {0}, own = {0};
+    *out_path = NULL;
+    STRATA_TRY(list(folder, WHOLE, &steps, &n, err));
+    for (int i = 0; i < n; i++) {
+        char *path = strdup(of_step(folder, WHOLE, steps[i]).path);
+        status = path ? open_one(path, out_manifest, out_reader, &own)
+                      : strata_fail(&own, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+        if (!status) {
+            *out_path = path;
+            break;
+        }
+        free(path);
+        if (!i) first = own;
+        if (!is_damage(status)) break;
+    }
+    free(steps);
+    if (!status) return STRATA_OK;
+    if (!is_damage(status)) return strata_fail(err, status, "%s", own.message);
+    return strata_fail(err, STRATA_DATA, "%s: all %d checkpoints are damaged; the newest: %s", folder, n, first.message);
+}
+
+/* ---- opening ---- */
+
+static strata_status take_lock(strata_checkpoint_folder *f, strata_error *err) {
+    char who[128] = "", host[64] = "";
+    f->lock = open(in(f->path, LOCK).path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (f->lock < 0) return strata_file_fail(err, errno, in(f->path, LOCK).path, "open");
+    if (flock(f->lock, LOCK_EX | LOCK_NB)) {
+        const int number = errno;
+        const ssize_t n = read(f->lock, who, sizeof who - 1);
+        if (n > 0) who[strcspn(who, "\n")] = 0;
+        if (number != EWOULDBLOCK) return strata_file_fail(err, number, in(f->path, LOCK).path, "lock");
+        return strata_fail(err, STRATA_UNAVAILABLE,
+                           "%s: another job (%s) writes its checkpoints there; wait for its end, or give another folder",
+                           f->path, *who ? who : "unknown");
+    }
+    gethostname(host, sizeof host - 1);
+    const int n = snprintf(who, sizeof who, "process %ld on %s\n", (long)getpid(), host);
+    if (ftruncate(f->lock, 0) || write(f->lock, who, (size_t)n) != n) return STRATA_OK; /* only a message would name it */
+    return STRATA_OK;
+}
+
+/* Checkpoints of later steps than the model's: damaged ones are moved aside. */
+static strata_status check_later(strata_checkpoint_folder *f, int64_t steps, strata_error *err) {
+    strata_manifest manifest;
+    strata_manifest_reader reader;
+    strata_error why = {0};
+    const place path = of_step(f->path, WHOLE, steps), aside = of_step(f->path, DAMAGED, steps);
+    const strata_status status = open_one(path.path, &manifest, &reader, &why);
+    if (!status) {
+        strata_manifest_close(&reader);
+        strata_manifest_finish(&manifest);
+        return strata_fail(err, STRATA_INVALID,
+                           "%s: has a checkpoint of step %lld, and this training is at step %lld; go on from it (--resume, "
+                           "strata_model_load_checkpoint), or give another folder",
+                           f->path, (long long)steps, (long long)f->model->optimizer_steps);
+    }
+    if (!is_damage(status)) return strata_fail(err, status, "%s", why.message);
+    if (rename(path.path, aside.path)) return strata_file_fail(err, errno, path.path, "move aside a damaged checkpoint");
+    if (!f->opts.on_warning) return STRATA_OK;
+    char text[sizeof why.message + 200];
+    snprintf(text, sizeof text, "%s; training goes on from step %lld, and this checkpoint is now called %s%012lld", why.message,
+             (long long)f->model->optimizer_steps, DAMAGED, (long long)steps);
+    f->opts.on_warning(text, f->opts.user);
+    return STRATA_OK;
+}
+
+static strata_status open_folder(strata_checkpoint_folder *f, strata_error *err) {
+    int64_t *steps;
+    int n;
+    if (mkdir(f->path, 0777) && errno != EEXIST) return strata_file_fail(err, errno, f->path, "make the folder");
+    STRATA_TRY(take_lock(f, err));
+    remove_each(f->path, WRITING);
+    remove_each(f->path, REMOVING);
+    STRATA_TRY(list(f->path, WHOLE, &steps, &n, err));
+    strata_status status = STRATA_OK;
+    for (int i = 0; i < n && steps[i] > f->model->optimizer_steps && !status; i++) status = check_later(f, steps[i], err);
+    free(steps);
+    return status;
+}
+
+static strata_status check(const strata_checkpoint_options *opts, strata_error *err) {
+    if (!opts->folder || !*opts->folder) return strata_fail(err, STRATA_INVALID, "fit: checkpoint.folder is not given");
+    if (strlen(opts->folder) > PATH_ROOM - 256)
+        return strata_fail(err, STRATA_INVALID, "fit: checkpoint.folder has %zu characters; at most %d are possible",
+                           strlen(opts->folder), PATH_ROOM - 256);
+    if (opts->every_steps < 0 || !(opts->every_seconds >= 0) || opts->keep < 0)
+        return strata_fail(err, STRATA_INVALID,
+                           "fit: checkpoint has every_steps %lld, every_seconds %g and keep %d; none may be below 0",
+                           (long long)opts->every_steps, opts->every_seconds, opts->keep);
+    return STRATA_OK;
+}
+
+/* All workers fail alike. */
+static strata_status open_on_rank_0(strata_checkpoint_folder *f, strata_error *err) {
+    const strata_workers *workers = &f->model->strategy->workers;
+    strata_status status = f->rank ? STRATA_OK : open_folder(f, err);
+    if (workers->n <= 1) return status;
+    int32_t told = (int32_t)status;
+    strata_error lost = {0};
+    const strata_status sent = workers->broadcast(workers, STRATA_DTYPE_I32, &told, 1, &lost);
+    if (status) return status;
+    if (sent) return strata_fail(err, sent, "%s", lost.message);
+    return told ? strata_fail(err, (strata_status)told, "rank 0 cannot write checkpoints in %s", f->path) : STRATA_OK;
+}
+
+strata_status strata_checkpoint_folder_open(strata_model *model, const strata_checkpoint_options *opts,
+                                            strata_checkpoint_folder **out_folder, strata_error *err) {
+    const strata_workers *workers = &model->strategy->workers;
+    const bool many = strata_strategy_has_workers(model->strategy);
+    *out_folder = NULL;
+    STRATA_TRY(check(opts, err));
+    strata_checkpoint_folder *f = calloc(1, sizeof *f);
+    if (f) *f = (strata_checkpoint_folder){.model = model, .opts = *opts, .lock = -1, .path = strdup(opts->folder)};
+    if (!f || !f->path) {
+        free(f);
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+    }
+    if (!f->opts.keep) f->opts.keep = DEFAULT_KEEP;
+    f->shared = many && model->shards.n;
+    f->rank = many ? workers->rank : 0;
+    f->n_parts = f->shared ? workers->n : 1;
+    f->saved = seconds();
+    f->saved_steps = model->optimizer_steps;
+    const strata_status status = open_on_rank_0(f, err);
+    if (status)
+        (void)!strata_checkpoint_folder_close(f, NULL); /* the first failure is what is returned */
+    else
+        *out_folder = f;
+    return status;
+}
+
+/* ---- writing, on the thread ---- */
+
+static place part_of(const char *folder, int part, const char *ending) {
+    char name[64];
+    snprintf(name, sizeof name, "part-%d.%s", part, ending);
+    return in(folder, name);
+}
+
+static strata_status write_hash(const char *folder, int part, const char *hash, int64_t bytes, strata_error *err) {
+    char text[STRATA_SHA256_TEXT_BYTES + 32];
+    const int n = snprintf(text, sizeof text, "%s %lld\n", hash, (long long)bytes);
+    return strata_file_write(part_of(folder, part, "hash").path, text, (size_t)n, err);
+}
+
+/* The length and hash that another worker wrote when its part was on the disk. */
+static strata_status await_hash(const char *folder, int part, char *out_hash, int64_t *out_bytes, strata_error *err) {
+    const place path = part_of(folder, part, "hash");
+    const double until = seconds() + SECONDS_FOR_PARTS;
+    while (access(path.path, F_OK)) {
+        if (seconds() > until)
+            return strata_fail(err, STRATA_UNAVAILABLE,
+                               "%s: worker %d has not written its part within %d seconds; the folder must be on a file system "
+                               "that all workers share",
+                               folder, part, SECONDS_FOR_PARTS);
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    unsigned char *bytes;
+    size_t n;
+    long long length = -1;
+    STRATA_TRY(strata_file_read(path.path, 1 << 10, &bytes, &n, err));
+    const int found = sscanf((const char *)bytes, "%64[0-9a-f] %lld", out_hash, &length);
+    free(bytes);
+    *out_bytes = length;
+    if (found != 2 || strlen(out_hash) != STRATA_SHA256_TEXT_BYTES - 1 || length < 0)
+        return strata_fail(err, STRATA_DATA, "%s: has no hash in it", path.path);
+    unlink(path.path);
+    return STRATA_OK;
+}
+
+/* Behind the files of the manifest, which are workers'. */
+static strata_status add_parts(const strata_manifest *parts, strata_manifest *manifest, strata_error *err) {
+    const int before = manifest->n_files;
+    for (int i = 0; i < parts->n_files; i++)
+        STRATA_TRY(
+            strata_manifest_add_file(manifest, parts->files[i].name, parts->files[i].bytes, parts->files[i].sha256, err));
+    for (int i = 0; i < parts->n_tensors; i++) {
+        const strata_manifest_tensor *t = &parts->tensors[i];
+        for (int k = 0; k < t->n_pieces; k++) {
+            strata_manifest_piece piece = t->pieces[k];
+            piece.file += before;
+            STRATA_TRY(strata_manifest_add_piece(manifest, t->name, t->dtype, t->shape, piece, err));
+        }
+    }
+    return STRATA_OK;
+}
+
+static strata_status write_manifest(const strata_checkpoint_folder *f, const char *folder, const char *hash, int64_t bytes,
+                                    strata_error *err) {
+    strata_manifest manifest = {0};
+    char other[STRATA_SHA256_TEXT_BYTES];
+    strata_status status = STRATA_OK;
+    for (int part = 0; part < f->n_parts && !status; part++) {
+        char name[64];
+        snprintf(name, sizeof name, "part-%d.safetensors", part);
+        int64_t length = bytes;
+        if (part) status = await_hash(folder, part, other, &length, err);
+        if (!status) status = strata_manifest_add_file(&manifest, name, length, part ? other : hash, err);
+    }
+    if (!status) status = strata_checkpoint_describe(f->checkpoint, &manifest, err);
+    if (!status) status = add_parts(&f->parts, &manifest, err);
+    if (!status) status = strata_manifest_write(&manifest, folder, err);
+    strata_manifest_finish(&manifest);
+    return status;
+}
+
+/* Removes all but the newest. Each is renamed first, so that none is ever half removed under its name. */
+static void remove_old(const strata_checkpoint_folder *f) {
+    int64_t *steps;
+    int n;
+    if (list(f->path, WHOLE, &steps, &n, NULL)) return; /* they are removed after the next one */
+    for (int i = f->opts.keep; i < n; i++) {
+        const place old = of_step(f->path, REMOVING, steps[i]);
+        if (!rename(of_step(f->path, WHOLE, steps[i]).path, old.path)) remove_all(old.path);
+    }
+    free(steps);
+}
+
+static strata_status write_parts(const strata_checkpoint_folder *f, const place *writing, strata_error *err) {
+    char hash[STRATA_SHA256_TEXT_BYTES];
+    int64_t bytes;
+    if (mkdir(writing->path, 0777) && errno != EEXIST) return strata_file_fail(err, errno, writing->path, "make the folder");
+    const place part = part_of(writing->path, f->rank, "safetensors");
+    STRATA_TRY(strata_checkpoint_write(f->checkpoint, part.path, hash, &bytes, err));
+    if (f->rank) return write_hash(writing->path, f->rank, hash, bytes, err);
+    return write_manifest(f, writing->path, hash, bytes, err);
+}
+
+static strata_status write_all(const strata_checkpoint_folder *f, strata_error *err) {
+    const int64_t steps = strata_checkpoint_steps(f->checkpoint);
+    const place writing = of_step(f->path, WRITING, steps), whole = of_step(f->path, WHOLE, steps);
+    strata_status status = write_parts(f, &writing, err);
+    if (f->rank) return status;
+    if (!status && rename(writing.path, whole.path))
+        status = strata_file_fail(err, errno, whole.path, "put the new checkpoint in place");
+    if (status) {
+        remove_all(writing.path);
+        return status;
+    }
+    STRATA_TRY(sync_folder(f->path, err));
+    remove_old(f);
+    return STRATA_OK;
+}
+
+static void *write_on_thread(void *folder) {
+    strata_checkpoint_folder *f = folder;
+    f->status = write_all(f, &f->error);
+    return NULL;
+}
+
+/* ---- saving ---- */
+
+bool strata_checkpoint_folder_due(const strata_checkpoint_folder *f, bool epoch_end) {
+    const int64_t steps = f->model->optimizer_steps;
+    if (steps == f->saved_steps || (f->rank && !f->shared)) return false;
+    if (f->opts.every_steps && steps % f->opts.every_steps == 0) return true;
+    if (f->opts.every_seconds > 0 && seconds() - f->saved >= f->opts.every_seconds) return true;
+    return epoch_end && !f->opts.every_steps && !(f->opts.every_seconds > 0);
+}
+
+bool strata_checkpoint_folder_is_new(const strata_checkpoint_folder *f) {
+    return f->model->optimizer_steps != f->saved_steps;
+}
+
+bool strata_checkpoint_folder_is_shared(const strata_checkpoint_folder *f) {
+    return f->shared;
+}
+
+/* Waits for the thread, and reports what it returned. */
+static strata_status settle(strata_checkpoint_folder *f, strata_error *err) {
+    if (!f->checkpoint) return STRATA_OK;
+    if (f->writing) pthread_join(f->thread, NULL);
+    f->writing = false;
+    strata_checkpoint_destroy(f->checkpoint);
+    f->checkpoint = NULL;
+    strata_manifest_finish(&f->parts);
+    if (!f->status) return STRATA_OK;
+    if (!f->opts.on_warning) return strata_fail(err, f->status, "%s", f->error.message);
+    char text[sizeof f->error.message + 100];
+    snprintf(text, sizeof text, "a checkpoint was not written, and training goes on: %s", f->error.message);
+    f->opts.on_warning(text, f->opts.user);
+    return STRATA_OK;
+}
+
+/* Other tasks write what they own into the folder that is being written. */
+static strata_status take_parts(strata_checkpoint_folder *f, bool *out_written, strata_error *err) {
+    const strata_trainer *trainer = f->model->strategy->trainer;
+    char whole[PATH_MAX];
+    *out_written = false;
+    if (!trainer || !trainer->write_parts) return STRATA_OK;
+    STRATA_TRY(trainer->settle(f->model, false, err));
+    if (!realpath(f->path, whole)) return strata_file_fail(err, errno, f->path, "find"); /* tasks may stand in other folders */
+    const int64_t steps = f->model->optimizer_steps;
+    const place writing = of_step(whole, WRITING, steps);
+    remove_all(writing.path);
+    if (mkdir(writing.path, 0777)) return strata_file_fail(err, errno, writing.path, "make the folder");
+    strata_status status = trainer->write_parts(f->model, writing.path, &f->parts, out_written, err);
+    if (!status && f->model->optimizer_steps != steps)
+        status = strata_fail(err, STRATA_INTERNAL, "checkpoint: %lld updates were made, and the tasks have %lld",
+                             (long long)steps, (long long)f->model->optimizer_steps);
+    if (!status) return STRATA_OK;
+    remove_all(writing.path);
+    strata_manifest_finish(&f->parts);
+    return status;
+}
+
+strata_status strata_checkpoint_folder_save(strata_checkpoint_folder *f, int epochs, strata_error *err) {
+    bool written = false;
+    STRATA_TRY(settle(f, err));
+    STRATA_TRY(take_parts(f, &written, err));
+    f->saved = seconds();
+    f->saved_steps = f->model->optimizer_steps;
+    if (f->rank && !f->shared) return STRATA_OK;
+    const strata_checkpoint_scope scope = written     ? STRATA_CHECKPOINT_COUNTS
+                                          : f->shared ? STRATA_CHECKPOINT_SHARDS
+                                                      : STRATA_CHECKPOINT_ALL;
+    STRATA_TRY(strata_checkpoint_take(f->model, epochs, scope, &f->checkpoint, err));
+    f->status = STRATA_OK;
+    f->writing = !pthread_create(&f->thread, NULL, write_on_thread, f);
+    if (!f->writing) write_on_thread(f); /* no thread is to be had */
+    return STRATA_OK;
+}
+
+strata_status strata_checkpoint_folder_close(strata_checkpoint_folder *f, strata_error *err) {
+    if (!f) return STRATA_OK;
+    const strata_status status = settle(f, err);
+    if (f->lock >= 0) close(f->lock); /* unlocks it */
+    free(f->path);
+    free(f);
+    return status;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The trace of a fit: devices and the host add what ran when, and rank 0 writes the file for all workers. */
+#include <stdlib.h>
+
+#include "core/model/fit.h"
+
+/* What ran on other workers, for rank 0's file: each sends its events. Times are those of each machine's own clock. */
+static strata_status gather_events(const strata_fit *f, char *own, size_t bytes, char **texts, strata_error *err) {
+    enum { TRACE_CHANNEL = 0x74726163 };
+    const strata_workers *workers = &f->model->strategy->workers;
+    uint64_t *sizes = calloc((size_t)workers->n, sizeof *sizes);
+    const uint64_t mine = bytes;
+    if (!sizes) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
+    strata_status status = strata_workers_gather(workers, &mine, sizes, sizeof mine, err);
+    if (!status && workers->rank > 0) status = workers->send(workers, 0, TRACE_CHANNEL, own, bytes, err);
+    for (int w = 1; w < workers->n && !status && workers->rank == 0; w++) {
+        texts[w] = calloc(1, (size_t)sizes[w] + 1);
+        status = texts[w] ? workers->receive(workers, w, TRACE_CHANNEL, texts[w], (size_t)sizes[w], err)
+                          : strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
+    }
+    free(sizes);
+    return status;
+}
+
+strata_status strata_fit_begin_trace(strata_fit *f, strata_error *err) {
+    const strata_workers *workers = &f->model->strategy->workers;
+    STRATA_TRY(strata_trace_create(f->opts.trace, workers->n > 1 ? workers->rank : 0, NULL, &f->trace, err));
+    return strata_model_trace_begin(f->model, f->trace, &f->tracks, err);
+}
+
+strata_status strata_fit_end_trace(strata_fit *f, strata_status trained, strata_error *err) {
+    const strata_workers *workers = &f->model->strategy->workers;
+    const bool many = strata_strategy_has_workers(f->model->strategy) && !trained;
+    const int n = many && workers->rank == 0 ? workers->n : 1;
+    char **texts = calloc((size_t)n, sizeof *texts);
+    size_t bytes = 0;
+    strata_status status = f->tracks ? strata_model_trace_devices(f->model, NULL, f->tracks, err) : STRATA_OK;
+    if (!status && !texts) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
+    if (!status) status = strata_trace_events(f->trace, &texts[0], &bytes, err);
+    if (!status && many) status = gather_events(f, texts[0], bytes, texts, err);
+    if (!status) status = strata_trace_write(f->trace, (const char *const *)texts, n, err);
+    for (int w = 0; texts && w < n; w++) free(texts[w]);
+    free(texts);
+    free(f->tracks);
+    strata_trace_destroy(f->trace);
+    return status;
+}

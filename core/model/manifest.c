@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Writing manifest.json, and reading a checkpoint's tensors by it. Everything that comes from the file is checked. */
+#include "core/model/manifest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "core/base/json.h"
+#include "core/data/format/safetensors.h"
+#include "core/data/format/safetensors_dtypes.h"
+
+static const char FORMAT[] = "strata.checkpoint";
+/* What stands before and behind the digits of the manifest's own hash, which are its end. */
+static const char BEFORE_HASH[] = ",\"sha256\":\"", AFTER_HASH[] = "\"}\n";
+enum { HASH_DIGITS = STRATA_SHA256_TEXT_BYTES - 1 };
+enum { END_BYTES = sizeof BEFORE_HASH - 1 + HASH_DIGITS + sizeof AFTER_HASH - 1 };
+
+struct strata_manifest_part {
+    char *path;
+    unsigned char *bytes;
+    strata_safetensors file;
+};
+
+void strata_manifest_finish(strata_manifest *manifest) {
+    if (!manifest) return;
+    for (int i = 0; i < manifest->n_texts; i++) {
+        free(manifest->texts[i].key);
+        free(manifest->texts[i].text);
+    }
+    for (int i = 0; i < manifest->n_files; i++) free(manifest->files[i].name);
+    for (int i = 0; i < manifest->n_tensors; i++) {
+        free(manifest->tensors[i].name);
+        free(manifest->tensors[i].pieces);
+    }
+    free(manifest->model);
+    free(manifest->texts);
+    free(manifest->files);
+    free(manifest->tensors);
+    *manifest = (strata_manifest){0};
+}
+
+static strata_status no_memory(strata_error *err) {
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory for its manifest");
+}
+
+/* Room for one element more, which is zeroed. NULL: no memory, and the list is as it was. */
+static void *grow(void **list, int n, size_t element_bytes) {
+    /* Lists double at powers of two, so that many elements are copied seldom. */
+    if (!(n & (n - 1))) {
+        void *larger = realloc(*list, (size_t)(n ? 2 * n : 1) * element_bytes);
+        if (!larger) return NULL;
+        *list = larger;
+    }
+    return memset((char *)*list + (size_t)n * element_bytes, 0, element_bytes);
+}
+
+strata_status strata_manifest_set_model(strata_manifest *manifest, const char *json, strata_error *err) {
+    char *copy = strdup(json);
+    if (!copy) return no_memory(err);
+    free(manifest->model);
+    manifest->model = copy;
+    return STRATA_OK;
+}
+
+strata_status strata_manifest_add_text(strata_manifest *manifest, const char *key, const char *text, strata_error *err) {
+    strata_manifest_text *at = grow((void **)&manifest->texts, manifest->n_texts, sizeof *at);
+    if (!at) return no_memory(err);
+    manifest->n_texts++;
+    at->key = strdup(key);
+    at->text = strdup(text);
+    return at->key && at->text ? STRATA_OK : no_memory(err);
+}
+
+strata_status strata_manifest_add_file(strata_manifest *manifest, const char *name, int64_t bytes, const char *sha256,
+                                       strata_error *err) {
+    strata_manifest_file *at = grow((void **)&manifest->files, manifest->n_files, sizeof *at);
+    if (!at) return no_memory(err);
+    manifest->n_files++;
+    at->name = strdup(name);
+    at->bytes = bytes;
+    snprintf(at->sha256, sizeof at->sha256, "%s", sha256);
+    return at->name ? STRATA_OK : no_memory(err);
+}
+
+static strata_manifest_tensor *find(const strata_manifest *manifest, const char *name) {
+    /* Pieces of one tensor come one after the other, so the newest tensor is looked at first. */
+    for (int i = manifest->n_tensors - 1; i >= 0; i--)
+        if (manifest->tensors[i].name && !strcmp(manifest->tensors[i].name, name)) return &manifest->tensors[i];
+    return NULL;
+}
+
+const strata_manifest_tensor *strata_manifest_find(const strata_manifest *manifest, const char *name) {
+    return find(manifest, name);
+}
+
+const char *strata_manifest_find_text(const strata_manifest *manifest, const char *key) {
+    for (int i = 0; i < manifest->n_texts; i++)
+        if (!strcmp(manifest->texts[i].key, key)) return manifest->texts[i].text;
+    return NULL;
+}
+
+strata_status strata_manifest_add_piece(strata_manifest *manifest, const char *name, strata_dtype dtype, strata_shape shape,
+                                        strata_manifest_piece piece, strata_error *err) {
+    strata_manifest_tensor *at = find(manifest, name);
+    if (!at) {
+        at = grow((void **)&manifest->tensors, manifest->n_tensors, sizeof *at);
+        if (!at) return no_memory(err);
+        manifest->n_tensors++;
+        at->dtype = dtype;
+        at->shape = shape;
+        at->name = strdup(name);
+        if (!at->name) return no_memory(err);
+    }
+    strata_manifest_piece *added = grow((void **)&at->pieces, at->n_pieces, sizeof *added);
+    if (!added) return no_memory(err);
+    *added = piece;
+    at->n_pieces++;
+    return STRATA_OK;
+}
+
+static bool is_whole(const strata_manifest_tensor *tensor, strata_manifest_piece piece) {
+    return piece.begin == 0 && piece.end == strata_shape_elements(tensor->shape);
+}
+
+char *strata_manifest_piece_name(const strata_manifest_tensor *tensor, strata_manifest_piece piece) {
+    if (is_whole(tensor, piece)) return strdup(tensor->name);
+    const size_t room = strlen(tensor->name) + 48;
+    char *name = malloc(room);
+    if (name) snprintf(name, room, "%s[%lld:%lld]", tensor->name, (long long)piece.begin, (long long)piece.end);
+    return name;
+}
+
+static int by_begin(const void *a, const void *b) {
+    const strata_manifest_piece *x = a, *y = b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* The pieces, in their order, are the whole tensor. A tensor without elements has one empty piece. */
+static strata_status check_tensor(const strata_manifest *manifest, const strata_manifest_tensor *tensor, strata_status status,
+                                  strata_error *err) {
+    int64_t end = 0;
+    const int64_t elements = strata_shape_elements(tensor->shape);
+    for (int i = 0; i < tensor->n_pieces; i++) {
+        const strata_manifest_piece *piece = &tensor->pieces[i];
+        if (piece->file < 0 || piece->file >= manifest->n_files)
+            return strata_fail(err, status, "tensor \"%.100s\" has a piece in file %d, of %d", tensor->name, piece->file,
+                               manifest->n_files);
+        if (piece->begin != end || piece->end < piece->begin)
+            return strata_fail(err, status, "tensor \"%.100s\" has a piece [%lld, %lld) behind element %lld", tensor->name,
+                               (long long)piece->begin, (long long)piece->end, (long long)end);
+        end = piece->end;
+    }
+    if (end == elements && tensor->n_pieces) return STRATA_OK;
+    return strata_fail(err, status, "the pieces of tensor \"%.100s\" end at element %lld of %lld", tensor->name, (long long)end,
+                       (long long)elements);
+}
+
+/* ---- writing ---- */
+
+static const char *dtype_name(strata_dtype dtype) {
+    for (size_t i = 0; i < N_SAFETENSORS_DTYPES; i++)
+        if (safetensors_dtypes[i].dtype == dtype) return safetensors_dtypes[i].name;
+    return "unknown";
+}
+
+static void write_tensor(strata_json_writer *w, const strata_manifest_tensor *tensor) {
+    strata_json_begin_object(w);
+    strata_json_key(w, "name");
+    strata_json_write_string(w, tensor->name);
+    strata_json_key(w, "dtype");
+    strata_json_write_string(w, dtype_name(tensor->dtype));
+    strata_json_key(w, "shape");
+    strata_json_begin_array(w);
+    for (int d = 0; d < tensor->shape.rank; d++) strata_json_write_int(w, tensor->shape.dims[d]);
+    strata_json_end_array(w);
+    strata_json_key(w, "pieces");
+    strata_json_begin_array(w);
+    for (int i = 0; i < tensor->n_pieces; i++) {
+        strata_json_begin_object(w);
+        strata_json_key(w, "file");
+        strata_json_write_int(w, tensor->pieces[i].file);
+        strata_json_key(w, "begin");
+        strata_json_write_int(w, tensor->pieces[i].begin);
+        strata_json_key(w, "end");
+        strata_json_write_int(w, tensor->pieces[i].end);
+        strata_json_end_object(w);
+    }
+    strata_json_end_array(w);
+    strata_json_end_object(w);
+}
+
+static void write_body(strata_json_writer *w, const strata_manifest *manifest) {
+    strata_json_key(w, "format");
+    strata_json_write_string(w, FORMAT);
+    strata_json_key(w, "version");
+    strata_json_write_int(w, STRATA_MANIFEST_VERSION);
+    strata_json_key(w, "model");
+    strata_json_write_string(w, manifest->model ? manifest->model : "");
+    strata_json_key(w, "texts");
+    strata_json_begin_object(w);
+    for (int i = 0; i < manifest->n_texts; i++) {
+        strata_json_key(w, manifest->texts[i].key);
+        strata_json_write_string(w, manifest->texts[i].text);
+    }
+    strata_json_end_object(w);
+    strata_json_key(w, "files");
+    strata_json_begin_array(w);
+    for (int i = 0; i < manifest->n_files; i++) {
+        strata_json_begin_object(w);
+        strata_json_key(w, "name");
+        strata_json_write_string(w, manifest->files[i].name);
+        strata_json_key(w, "bytes");
+        strata_json_write_int(w, manifest->files[i].bytes);
+        strata_json_key(w, "sha256");
+        strata_json_write_string(w, manifest->files[i].sha256);
+        strata_json_end_object(w);
+    }
+    strata_json_end_array(w);
+    strata_json_key(w, "tensors");
+    strata_json_begin_array(w);
+    for (int i = 0; i < manifest->n_tensors; i++) write_tensor(w, &manifest->tensors[i]);
+    strata_json_end_array(w);
+}
+
+static strata_status make_text(strata_manifest *manifest, char **out_text, size_t *out_n, strata_error *err) {
+    char hash[STRATA_SHA256_TEXT_BYTES] = "";
+    strata_json_writer w = {0};
+    for (int i = 0; i < manifest->n_tensors; i++) {
+        strata_manifest_tensor *tensor = &manifest->tensors[i];
+        qsort(tensor->pieces, (size_t)tensor->n_pieces, sizeof *tensor->pieces, by_begin);
+        STRATA_TRY(check_tensor(manifest, tensor, STRATA_INVALID, err));
+    }
+    strata_json_begin_object(&w);
+    write_body(&w, manifest);
+    strata_status status = STRATA_OK;
+    if (!w.text.failed) status = strata_sha256_of(w.text.bytes, w.text.n_bytes, hash, err);
+    strata_text_add(&w.text, "%s%s%s", BEFORE_HASH, hash, AFTER_HASH);
+    if (!status) return strata_json_take(&w, out_text, out_n, err);
+    strata_text_finish(&w.text);
+    return status;
+}
+
+static strata_status path_in(const char *folder, const char *name, char **out_path, strata_error *err) {
+    const size_t room = strlen(folder) + strlen(name) + 2;
+    *out_path = malloc(room);
+    if (!*out_path) return no_memory(err);
+    snprintf(*out_path, room, "%s/%s", folder, name);
+    return STRATA_OK;
+}
+
+strata_status strata_manifest_write(strata_manifest *manifest, const char *folder, strata_error *err) {
+    char *text = NULL, *path = NULL;
+    size_t n = 0;
+    strata_status status = path_in(folder, STRATA_MANIFEST_NAME, &path, err);
+    if (!status) status = make_text(manifest, &text, &n, err);
+    if (!status) status = strata_file_write(path, text, n, err);
+    free(text);
+    free(path);
+    return status;
+}
+
+/* ---- reading ---- */
+
+static strata_status check_hash(const char *path, const char *text, size_t n, strata_error *err) {
+    char hash[STRATA_SHA256_TEXT_BYTES];
+    const char *end = n < END_BYTES ? text : text + n - END_BYTES;
+    if (end == text || memcmp(end, BEFORE_HASH, sizeof BEFORE_HASH - 1) != 0 ||
+        memcmp(text + n - (sizeof AFTER_HASH - 1), AFTER_HASH, sizeof AFTER_HASH - 1) != 0)
+        return strata_fail(err, STRATA_DATA, "%s: is damaged: it does not end with its hash, as one that is half written",
+                           path);
+    STRATA_TRY(strata_sha256_of(text, n - END_BYTES, hash, err));
+    if (!memcmp(hash, end + sizeof BEFORE_HASH - 1, HASH_DIGITS)) return STRATA_OK;
+    return strata_fail(err, STRATA_DATA, "%s: is damaged: its SHA-256 is not the one at its end", path);
+}
+
+static strata_status read_texts(const strata_json *root, strata_manifest *out, strata_error *err) {
+    strata_json list, item;
+    const char *text;
+    STRATA_TRY(strata_json_get(root, "texts", &list, err));
+    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_OBJECT, err));
+    for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item)) {
+        STRATA_TRY(strata_json_to_string(&item, &text, err));
+        STRATA_TRY(strata_manifest_add_text(out, item.name, text, err));
+    }
+    return STRATA_OK;
+}
+
+static bool is_hash(const char *text) {
+    return strlen(text) == HASH_DIGITS && strspn(text, "0123456789abcdef") == HASH_DIGITS;
+}
+
+static strata_status read_files(const strata_json *root, strata_manifest *out, strata_error *err) {
+    strata_json list, item;
+    STRATA_TRY(strata_json_get(root, "files", &list, err));
+    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
+    for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item)) {
+        const char *name, *hash;
+        int64_t bytes = 0;
+        STRATA_TRY(strata_json_get_string(&item, "name", STRATA_JSON_REQUIRED, &name, err));
+        STRATA_TRY(strata_json_get_string(&item, "sha256", STRATA_JSON_REQUIRED, &hash, err));
+        STRATA_TRY(strata_json_get_int(&item, "bytes", STRATA_JSON_REQUIRED, 0, (int64_t)1 << 46, &bytes, err));
+        if (!*name || *name == '.' || strchr(name, '/'))
+            return strata_json_fail(&item, err, STRATA_DATA, "\"%.100s\" is no name of a file in the folder", name);
+        if (!is_hash(hash)) return strata_json_fail(&item, err, STRATA_DATA, "\"%.70s\" is no SHA-256", hash);
+        STRATA_TRY(strata_manifest_add_file(out, name, bytes, hash, err));
+    }
+    return STRATA_OK;
+}
+
+static strata_status read_dtype(const strata_json *item, strata_dtype *out, strata_error *err) {
+    const char *name;
+    STRATA_TRY(strata_json_get_string(item, "dtype", STRATA_JSON_REQUIRED, &name, err));
+    for (size_t i = 0; i < N_SAFETENSORS_DTYPES; i++)
+        if (safetensors_dtypes[i].dtype != STRATA_DTYPE_COUNT && !strcmp(safetensors_dtypes[i].name, name)) {
+            *out = safetensors_dtypes[i].dtype;
+            return STRATA_OK;
+        }
+    return strata_json_fail(item, err, STRATA_DATA, "\"%.20s\" is no dtype that Strata has", name);
+}
+
+static strata_status read_shape(const strata_json *item, strata_shape *out, strata_error *err) {
+    strata_json list, dim;
+    *out = (strata_shape){0};
+    int64_t elements = 1;
+    STRATA_TRY(strata_json_get(item, "shape", &list, err));
+    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
+    for (bool more = strata_json_first(&list, &dim); more; more = strata_json_next(&dim)) {
+        if (out->rank == STRATA_MAX_RANK)
+            return strata_json_fail(&list, err, STRATA_DATA, "has more than %d dimensions", STRATA_MAX_RANK);
+        STRATA_TRY(strata_json_to_int(&dim, 0, (int64_t)1 << 46, &out->dims[out->rank], err));
+        const int64_t size = out->dims[out->rank++];
+        if (__builtin_mul_overflow(elements, size ? size : 1, &elements) || elements > (int64_t)1 << 46)
+            return strata_json_fail(&list, err, STRATA_DATA, "is of too many elements");
+    }
+    return STRATA_OK;
+}
+
+static strata_status read_tensor(const strata_json *item, strata_manifest *out, strata_error *err) {
+    const char *name;
+    strata_dtype dtype = STRATA_DTYPE_F32;
+    strata_shape shape;
+    strata_json list, at;
+    STRATA_TRY(strata_json_get_string(item, "name", STRATA_JSON_REQUIRED, &name, err));
+    STRATA_TRY(read_dtype(item, &dtype, err));
+    STRATA_TRY(read_shape(item, &shape, err));
+    if (find(out, name)) return strata_json_fail(item, err, STRATA_DATA, "there are two tensors \"%.100s\"", name);
+    STRATA_TRY(strata_json_get(item, "pieces", &list, err));
+    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
+    const int64_t most = strata_shape_elements(shape);
+    for (bool more = strata_json_first(&list, &at); more; more = strata_json_next(&at)) {
+        int64_t file = 0, begin = 0, end = 0;
+        STRATA_TRY(strata_json_get_int(&at, "file", STRATA_JSON_REQUIRED, 0, INT32_MAX, &file, err));
+        STRATA_TRY(strata_json_get_int(&at, "begin", STRATA_JSON_REQUIRED, 0, most, &begin, err));
+        STRATA_TRY(strata_json_get_int(&at, "end", STRATA_JSON_REQUIRED, 0, most, &end, err));
+        const strata_manifest_piece piece = {(int)file, begin, end};
+        STRATA_TRY(strata_manifest_add_piece(out, name, dtype, shape, piece, err));
+    }
+    const strata_manifest_tensor *tensor = find(out, name);
+    if (!tensor) return strata_json_fail(item, err, STRATA_DATA, "tensor \"%.100s\" has no pieces", name);
+    strata_error why;
+    const strata_status status = check_tensor(out, tensor, STRATA_DATA, &why);
+    return status ? strata_json_fail(item, err, status, "%s", why.message) : STRATA_OK;
+}
+
+static strata_status read_root(const strata_json *root, strata_manifest *out, strata_error *err) {
+    const char *format = "", *model;
+    int64_t version = 0;
+    strata_json list, item;
+    STRATA_TRY(strata_json_expect(root, STRATA_JSON_OBJECT, err));
+    STRATA_TRY(strata_json_get_string(root, "format", STRATA_JSON_REQUIRED, &format, err));
+    STRATA_TRY(strata_json_get_int(root, "version", STRATA_JSON_REQUIRED, 1, INT32_MAX, &version, err));
+    if (strcmp(format, FORMAT) != 0)
+        return strata_json_fail(root, err, STRATA_DATA, "is of the format \"%.50s\", not \"%s\"", format, FORMAT);
+    if (version > STRATA_MANIFEST_VERSION)
+        return strata_json_fail(root, err, STRATA_UNSUPPORTED,
+                                "is of version %lld; this Strata reads checkpoints up to version %d. Go on with a newer Strata",
+                                (long long)version, STRATA_MANIFEST_VERSION);
+    STRATA_TRY(strata_json_get_string(root, "model", STRATA_JSON_REQUIRED, &model, err));
+    STRATA_TRY(strata_manifest_set_model(out, model, err));
+    STRATA_TRY(read_texts(root, out, err));
+    STRATA_TRY(read_files(root, out, err));
+    STRATA_TRY(strata_json_get(root, "tensors", &list, err));
+    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
+    for (bool more = strata_json_first(&list, &item); more; more = strata_json_next(&item))
+        STRATA_TRY(read_tensor(&item, out, err));
+    return STRATA_OK;
+}
+
+strata_status strata_manifest_read(const char *folder, strata_manifest *out_manifest, strata_error *err) {
+    char *path = NULL;
+    unsigned char *bytes = NULL;
+    size_t n = 0;
+    strata_json root = {0};
+    *out_manifest = (strata_manifest){0};
+    strata_status status = path_in(folder, STRATA_MANIFEST_NAME, &path, err);
+    if (!status) status = strata_file_read(path, STRATA_MANIFEST_MAX_BYTES, &bytes, &n, err);
+    if (!status) status = check_hash(path, (const char *)bytes, n, err);
+    if (!status) status = strata_json_parse(path, bytes, n, STRATA_MANIFEST_MAX_BYTES, &root, err);
+    if (!status) status = read_root(&root, out_manifest, err);
+    strata_json_finish(&root);
+    free(bytes);
+    free(path);
+    if (status) strata_manifest_finish(out_manifest);
+    return status;
+}
+
+static strata_status read_part(const strata_manifest_file *file, const char *folder, struct strata_manifest_part *part,
+                               strata_error *err) {
+    char hash[STRATA_SHA256_TEXT_BYTES];
+    size_t n = 0;
+    STRATA_TRY(path_in(folder, file->name, &part->path, err));
+    strata_status status = strata_file_read(part->path, STRATA_BYTES_LIMIT(46), &part->bytes, &n, err);
+    if (status) return status;
+    if ((int64_t)n != file->bytes)
+        return strata_fail(err, STRATA_DATA, "%s: is damaged: it has %zu bytes, of %lld that were written", part->path, n,
+                           (long long)file->bytes);
+    STRATA_TRY(strata_sha256_of(part->bytes, n, hash, err));
+    if (strcmp(hash, file->sha256) != 0)
+        return strata_fail(err, STRATA_DATA, "%s: is damaged: its SHA-256 is %.12s..., it was written with %.12s...",
+                           part->path, hash, file->sha256);
+    return strata_safetensors_parse(part->path, part->bytes, n, &part->file, err);
+}
+
+strata_status strata_manifest_open(const strata_manifest *manifest, const char *folder, strata_manifest_reader *out_reader,
+                                   strata_error *err) {
+    strata_status status = STRATA_OK;
+    *out_reader = (strata_manifest_reader){.manifest = manifest, .folder = folder};
+    out_reader->parts = calloc((size_t)manifest->n_files + 1, sizeof *out_reader->parts);
+    if (!out_reader->parts) return no_memory(err);
+    for (int i = 0; i < manifest->n_files && !status; i++)
+        status = read_part(&manifest->files[i], folder, &out_reader->parts[i], err);
+    if (status) strata_manifest_close(out_reader);
+    return status;
+}
+
+void strata_manifest_close(strata_manifest_reader *reader) {
+    for (int i = 0; reader->parts && i < reader->manifest->n_files; i++) {
+        strata_safetensors_finish(&reader->parts[i].file);
+        free(reader->parts[i].bytes);
+        free(reader->parts[i].path);
+    }
+    free(reader->parts);
+    *reader = (strata_manifest_reader){0};
+}
+
+static strata_status copy_piece(const strata_manifest_reader *reader, const strata_manifest_tensor *tensor,
+                                strata_manifest_piece piece, void *out_data, strata_error *err) {
+    const struct strata_manifest_part *part = &reader->parts[piece.file];
+    char *name = strata_manifest_piece_name(tensor, piece);
+    if (!name) return no_memory(err);
+    const strata_shape shape = is_whole(tensor, piece) ? tensor->shape : STRATA_SHAPE(piece.end - piece.begin);
+    void *out = (char *)out_data + (size_t)piece.begin * strata_dtype_bytes(tensor->dtype);
+    const strata_status status = strata_safetensors_copy(&part->file, name, tensor->dtype, shape, out, err);
+    free(name);
+    return status;
+}
+
+strata_status strata_manifest_copy(strata_manifest_reader *reader, const char *name, strata_dtype dtype, strata_shape shape,
+                                   void *out_data, strata_error *err) {
+    const strata_manifest_tensor *tensor = find(reader->manifest, name);
+    if (!tensor) return strata_fail(err, STRATA_DATA, "%s: there is no tensor \"%.100s\"", reader->folder, name);
+    if (tensor->dtype != dtype || !strata_shape_equal(tensor->shape, shape))
+        return strata_fail(err, STRATA_DATA, "%s: tensor \"%.100s\" is %s of %s, not %s of %s", reader->folder, name,
+                           strata_shape_text(tensor->shape).text, strata_dtype_name(tensor->dtype),
+                           strata_shape_text(shape).text, strata_dtype_name(dtype));
+    for (int i = 0; i < tensor->n_pieces; i++)
+        if (tensor->pieces[i].end > tensor->pieces[i].begin || tensor->n_pieces == 1)
+            STRATA_TRY(copy_piece(reader, tensor, tensor->pieces[i], out_data, err));
+    return STRATA_OK;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The manifest of a checkpoint folder: manifest.json, which says which files the checkpoint is made of and where in them each
+ * tensor lies.
+ *
+ *     {"format": "strata.checkpoint", "version": 1,
+ *      "model": "{\"input\":[28,28], ...}",
+ *      "texts": {"tokenizer": "..."},
+ *      "files": [{"name": "part-0.safetensors", "bytes": 4096, "sha256": "..."}],
+ *      "tensors": [{"name": "dense/kernel", "dtype": "F32", "shape": [784, 128],
+ *                   "pieces": [{"file": 0, "begin": 0, "end": 100352}]}],
+ *      "sha256": "..."}
+ *
+ * A piece is the elements [begin, end) of its tensor in row-major order. The pieces of a tensor lie in the order of `begin`,
+ * without holes and without overlaps. A piece that is the whole tensor has the tensor's name and shape in its file. Another
+ * piece has the name "dense/kernel[0:50176]", with its begin and end, and the shape (end - begin). So each worker or server that
+ * owns a part of a tensor writes a file of its own, and a reader needs no knowledge of who owned what.
+ *
+ * The last field is the SHA-256 of all bytes of the text before `,"sha256"`. With the hashes of the files it detects each
+ * changed byte of a checkpoint. A reader refuses versions that are newer than its own.
+ *
+ * Writing a checkpoint: write all files, then the manifest, into a folder with a temporary name; rename the folder; sync the
+ * folder above it (core/model/checkpoint_folder.h). */
+#ifndef STRATA_CORE_MODEL_MANIFEST_H
+#define STRATA_CORE_MODEL_MANIFEST_H
+
+#include "core/base/export.h"
+#include "core/base/sha256.h"
+#include "strata/tensor.h"
+
+STRATA_EXPORT_BEGIN
+
+#define STRATA_MANIFEST_NAME "manifest.json"
+enum { STRATA_MANIFEST_VERSION = 1, STRATA_MANIFEST_MAX_BYTES = 64 << 20 };
+
+typedef struct strata_manifest_file {
+    /* A name in the checkpoint's folder, without '/'. */
+    char *name;
+    int64_t bytes;
+    char sha256[STRATA_SHA256_TEXT_BYTES];
+} strata_manifest_file;
+
+typedef struct strata_manifest_piece {
+    /* The index of the file, and the elements [begin, end) of the tensor that it has. */
+    int file;
+    int64_t begin, end;
+} strata_manifest_piece;
+
+typedef struct strata_manifest_tensor {
+    char *name;
+    strata_dtype dtype;
+    strata_shape shape;
+    strata_manifest_piece *pieces;
+    int n_pieces;
+} strata_manifest_tensor;
+
+typedef struct strata_manifest_text {
+    char *key, *text;
+} strata_manifest_text;
+
+/* Zero-initialize; free with strata_manifest_finish. Everything in it is the manifest's own memory. */
+typedef struct strata_manifest {
+    /* The model's JSON (strata_model_to_json). */
+    char *model;
+    strata_manifest_text *texts;
+    int n_texts;
+    strata_manifest_file *files;
+    int n_files;
+    strata_manifest_tensor *tensors;
+    int n_tensors;
+} strata_manifest;
+
+void strata_manifest_finish(strata_manifest *manifest); /* NULL and a zeroed manifest are fine */
+
+/* ---- writing: each of these copies its texts; OUT_OF_MEMORY is the only failure of the first four ---- */
+
+STRATA_MUST_USE strata_status strata_manifest_set_model(strata_manifest *manifest, const char *json, strata_error *err);
+STRATA_MUST_USE strata_status strata_manifest_add_text(strata_manifest *manifest, const char *key, const char *text,
+                                                       strata_error *err);
+/* The file's index is n_files - 1 afterwards. */
+STRATA_MUST_USE strata_status strata_manifest_add_file(strata_manifest *manifest, const char *name, int64_t bytes,
+                                                       const char *sha256, strata_error *err);
+/* Adds a piece to the tensor of this name, which is made where there is none yet. Pieces may be added in any order: write sorts
+ * them. */
+STRATA_MUST_USE strata_status strata_manifest_add_piece(strata_manifest *manifest, const char *name, strata_dtype dtype,
+                                                        strata_shape shape, strata_manifest_piece piece, strata_error *err);
+/* The name of the piece's tensor in its file; free with free(). NULL: no memory. */
+char *strata_manifest_piece_name(const strata_manifest_tensor *tensor, strata_manifest_piece piece);
+/* Writes folder/manifest.json by way of a temporary file. Fails: INVALID where pieces leave holes, overlap or lie outside of
+ * their tensor; as strata_file_write. */
+STRATA_MUST_USE strata_status strata_manifest_write(strata_manifest *manifest, const char *folder, strata_error *err);
+
+/* ---- reading ---- */
+
+/* Reads and checks folder/manifest.json. Fails: UNAVAILABLE where it cannot be read; DATA for a text that is damaged or cut off
+ * (by its hash), of another format or a newer version, or in which something does not fit. */
+STRATA_MUST_USE strata_status strata_manifest_read(const char *folder, strata_manifest *out_manifest, strata_error *err);
+/* NULL where there is none. */
+const strata_manifest_tensor *strata_manifest_find(const strata_manifest *manifest, const char *name);
+const char *strata_manifest_find_text(const strata_manifest *manifest, const char *key);
+
+/* The files of a checkpoint, in memory. */
+typedef struct strata_manifest_reader {
+    const strata_manifest *manifest;
+    const char *folder;
+    struct strata_manifest_part *parts;
+} strata_manifest_reader;
+
+/* Reads all files and compares their lengths and hashes; borrows both. DATA with the name of a file that is missing, damaged or
+ * no safetensors file. */
+STRATA_MUST_USE strata_status strata_manifest_open(const strata_manifest *manifest, const char *folder,
+                                                   strata_manifest_reader *out_reader, strata_error *err);
+void strata_manifest_close(strata_manifest_reader *reader); /* a zeroed one is fine */
+/* Puts a tensor together, in memory of the caller, who says what it must be. Fails: DATA where there is no such tensor, it has
+ * another dtype or shape, or a file lacks the piece. */
+STRATA_MUST_USE strata_status strata_manifest_copy(strata_manifest_reader *reader, const char *name, strata_dtype dtype,
+                                                   strata_shape shape, void *out_data, strata_error *err);
+
+STRATA_EXPORT_END
+
+#endif

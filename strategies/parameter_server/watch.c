@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The servers as the chief sees them: which were lost, and who has which shards. With replicas it decides that, and tells the
+ * servers; workers learn it from the chief of fit, or from a server. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "strategies/parameter_server/task.h"
+
+strata_status strata_ps_watch_make(strata_ps_watch *watch, strata_ps_fit *fit, strata_error *err) {
+    const size_t n = (size_t)fit->plan.n_servers;
+    watch->fit = fit;
+    watch->n = fit->plan.n_servers;
+    fit->route.number = (int64_t)fit->task->incarnation; /* above those of an earlier chief */
+    watch->clients = calloc(n, sizeof(*watch->clients));
+    watch->incarnations = calloc(n, sizeof *watch->incarnations);
+    watch->lost = calloc(n, sizeof *watch->lost);
+    watch->cut = calloc(n, sizeof *watch->cut);
+    if (watch->clients && watch->incarnations && watch->lost && watch->cut) return STRATA_OK;
+    return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for %d servers", watch->n);
+}
+
+void strata_ps_watch_finish(strata_ps_watch *watch) {
+    for (int s = 0; watch->clients && s < watch->n; s++) strata_rpc_client_destroy(watch->clients[s]);
+    free(watch->clients);
+    free(watch->incarnations);
+    free(watch->lost);
+    free(watch->cut);
+}
+
+strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err) {
+    const strata_ps_task *task = watch->fit->task;
+    strata_status differs = STRATA_OK;
+    strata_error difference = {0};
+    for (int s = 0; s < watch->n; s++) {
+        STRATA_TRY(strata_ps_connect(task, STRATA_TASK_PS, s, &watch->clients[s], err));
+        const strata_status status =
+            strata_ps_say_hello(watch->fit, watch->clients[s], task->connect_seconds, NULL, differs ? NULL : &difference);
+        if (!differs) differs = status;
+    }
+    return differs ? strata_fail(err, differs, "%s", difference.message) : STRATA_OK;
+}
+
+/* Out of which servers were lost. A group keeps the holder that it went on with, since only that one has all changes. PEER_LOST
+ * when a group has none. */
+static strata_status choose_holders(const strata_ps_watch *watch, strata_ps_route *out_route, strata_error *err) {
+    *out_route = (strata_ps_route){.number = watch->fit->route.number + 1};
+    for (int g = 0; g < watch->n && watch->fit->task->replicas; g++) {
+        const bool owner = !watch->lost[g], copy = !watch->lost[strata_ps_copy_server(g, watch->n)] && !watch->cut[g];
+        if (!owner && !copy)
+            return strata_fail(err, STRATA_PEER_LOST, "ps:%d was lost, and no other server has all that its shards had", g);
+        out_route->holders[g] = (uint8_t)(owner && copy ? STRATA_PS_BOTH : owner ? STRATA_PS_OWNER : STRATA_PS_COPY);
+    }
+    return STRATA_OK;
+}
+
+/* Tells all servers that are there who has which shards. A server that is lost meanwhile is noted. */
+static strata_status tell_route(strata_ps_watch *watch, strata_error *err) {
+    const double patience = 10;
+    strata_ps_route route;
+    int s = 0;
+    if (!watch->fit->task->replicas) return STRATA_OK;
+    STRATA_TRY(choose_holders(watch, &route, err));
+    while (s < watch->n) {
+        const strata_rpc_ask ask = {
+            .method = STRATA_PS_ROUTE, .head = &route, .head_bytes = sizeof route, .what = "who has which shards"};
+        const strata_status status =
+            watch->lost[s] ? STRATA_OK : strata_rpc_client_call(watch->clients[s], &ask, NULL, patience, err);
+        if (status && status != STRATA_PEER_LOST && status != STRATA_TIMEOUT) return status;
+        if (!status) {
+            s++;
+            continue;
+        }
+        watch->lost[s] = true;
+        STRATA_TRY(choose_holders(watch, &route, err));
+        s = 0;
+    }
+    watch->on_route(watch->user, &route);
+    return STRATA_OK;
+}
+
+strata_status strata_ps_watch_spread(strata_ps_watch *watch, int64_t serial, strata_error *err) {
+    STRATA_TRY(tell_route(watch, err));
+    STRATA_TRY(strata_ps_send_values(watch->fit, watch->clients, serial, err));
+    for (int s = 0; s < watch->n; s++) watch->incarnations[s] = strata_rpc_client_server_incarnation(watch->clients[s]);
+    return STRATA_OK;
+}
+
+strata_status strata_ps_watch_look(strata_ps_watch *watch, strata_error *err) {
+    const strata_ps_task *task = watch->fit->task;
+    bool changed = false;
+    char text[320];
+    for (int s = 0; s < watch->n; s++) {
+        strata_ps_hello_reply reply = {0};
+        if (watch->lost[s]) continue;
+        strata_status status = strata_ps_say_hello(watch->fit, watch->clients[s], task->connect_seconds, &reply, err);
+        if (!status && strata_rpc_client_server_incarnation(watch->clients[s]) != watch->incarnations[s])
+            status = strata_fail(err, STRATA_PEER_LOST, "ps:%d started again", s);
+        if (status && (status != STRATA_PEER_LOST || !task->replicas)) return status;
+        if (!status && watch->on_hello) watch->on_hello(watch->user, &reply);
+        if (!status && (!reply.copy_failed || watch->fit->route.holders[s] != STRATA_PS_BOTH)) continue;
+        changed = true;
+        if (status) {
+            watch->lost[s] = true;
+            snprintf(text, sizeof text, "ps:%d was lost (%.200s); its shards go on from their copy on ps:%d", s, err->message,
+                     strata_ps_copy_server(s, watch->n));
+            watch->notice(watch->user, text);
+        } else {
+            watch->cut[s] = true;
+        }
+    }
+    return changed ? tell_route(watch, err) : STRATA_OK;
+}
+
+strata_status strata_ps_watch_take_back(strata_ps_watch *watch, int64_t serial, strata_error *err) {
+    bool any = false;
+    char text[64];
+    for (int s = 0; s < watch->n; s++) {
+        any |= watch->cut[s];
+        watch->cut[s] = false;
+        if (!watch->lost[s] || !strata_rpc_client_connected(watch->clients[s])) continue;
+        if (strata_ps_say_hello(watch->fit, watch->clients[s], 1, NULL, NULL)) continue;
+        watch->lost[s] = false;
+        any = true;
+        snprintf(text, sizeof text, "ps:%d is there again, and gets its shards", s);
+        watch->notice(watch->user, text);
+    }
+    return any ? strata_ps_watch_spread(watch, serial, err) : STRATA_OK;
+}
+
+void strata_ps_watch_forget(strata_ps_watch *watch) {
+    for (int s = 0; s < watch->n; s++) watch->lost[s] = watch->cut[s] = false;
+}

@@ -1,0 +1,83 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Checkpoints in a folder: a training that was killed or ended by SIGTERM goes on with --resume, alone, as several workers, and
+# as other workers than before, and ends with the weights of one that was not.
+. "$(dirname "$0")/support.sh"
+make_data "$work/data"
+train="train mnist --data $work/data --epochs 3 --seed 1 --global-batch 20 --devices host --json"
+dir=$work/points
+weights() { tail -n 1 "$work/out" | grep -o '"weights_sha256":"[0-9a-f]*"'; }
+newest() { ls "$dir" 2>/dev/null | grep '^step-' | tail -n 1; }
+# await NAME: until the folder has a checkpoint after the one of this name.
+await() {
+    for _ in $(seq 600); do
+        now=$(newest)
+        [ -n "$now" ] && [ "$now" != "$1" ] && return
+        sleep 0.01
+    done
+}
+# ended SIGNAL COMMAND...: sends the signal once the command has made a checkpoint; its exit code is in $code.
+ended() {
+    signal=$1 before=$(newest)
+    shift
+    "$strata" "$@" >"$work/out" 2>"$work/err" </dev/null &
+    running=$!
+    await "$before"
+    kill "-$signal" $running
+    wait $running
+    code=$?
+}
+# shellcheck disable=SC2086 # words
+{
+expect 0 "weights_sha256" $train
+whole=$(weights)
+
+# Killed twice, then ended by SIGTERM, then left alone.
+ended KILL $train --checkpoint $dir --every 4 --keep 2 --resume
+check "it was killed, and left a checkpoint" test $code = 137 -a -n "$(newest)"
+ended KILL $train --checkpoint $dir --every 4 --keep 2 --resume
+check "at most two checkpoints are kept" test "$(ls "$dir" | grep -c '^step-')" -le 2
+if [ $code = 137 ]; then
+    ended TERM $train --checkpoint $dir --every 4 --keep 2 --resume
+    check "SIGTERM ends it with 143, not $code" test $code = 143 -o $code = 0
+fi
+expect 0 "" $train --checkpoint $dir/ --resume --epochs 4 --stop-after 3
+expect 3 "has 3 epochs behind it; --epochs is 3" $train --checkpoint $dir --resume
+check "the parameters are in a model file" "$strata" evaluate "$dir/$(newest)/part-0.safetensors" --device host --data "$work/data"
+expect 0 "weights_sha256" $train --checkpoint $work/other --keep 1
+check "a folder is made, and has the last one" test "$(ls "$work/other")" = "lock
+step-000000000090"
+check "checkpoints change no bit" test "$(weights)" = "$whole"
+
+# As two workers, each with a part; SIGTERM to the job saves a common step. Then as one process.
+rm -rf "$dir"
+sharded="--strategy multi_worker_mirrored --shard-optimizer yes --checkpoint $dir --every 3 --resume"
+ended TERM launch -n 2 -- "$strata" $train $sharded --epochs 200
+check "the job ends with 143, not $code" test $code = 143
+check "each worker has written its part" test -s "$dir/$(newest)/part-1.safetensors"
+last=$(sed -n 's/.*interrupted in epoch \([0-9]*\) .*/\1/p' "$work/err")
+check "its last epoch is known" test -n "$last"
+[ "${last:-3}" -ge 3 ] || last=3
+cp -R "$dir" "$work/one"
+cp -R "$dir" "$work/three"
+expect 0 "weights_sha256" launch -n 2 -- "$strata" $train --strategy multi_worker_mirrored --epochs $last
+whole=$(weights)
+loss=$(tail -n 1 "$work/out" | sed 's/.*"train_loss":\([0-9.e+-]*\).*/\1/')
+expect 0 "weights_sha256" launch -n 2 -- "$strata" $train $sharded --epochs $last
+check "two workers go on with the same bits" test "$(weights)" = "$whole"
+# Other workers add up in another order, which changes last bits.
+expect 0 "weights_sha256" $train --epochs $last --checkpoint "$work/one" --resume
+json "abs(r['train_loss'] - $loss) < 1e-4 * $loss and r['workers'] == 1 and r['epochs'] == 1"
+expect 0 "weights_sha256" launch -n 3 -- "$strata" $train --strategy multi_worker_mirrored --epochs $last --checkpoint "$work/three" --resume
+json "abs(r['train_loss'] - $loss) < 1e-4 * $loss and r['workers'] == 3 and r['replica_weights_equal']"
+
+# What does not fit is told.
+expect 2 "another folder" $train --checkpoint "$work/other"
+expect 3 "optimizer.learning_rate is 0.001, not 0.5" $train --checkpoint "$work/other" --resume --learning-rate 0.5 --epochs 4
+expect 2 "--every 3x: give a number of steps" $train --checkpoint "$work/other" --every 3x
+expect 2 "--keep is about checkpoints in a folder" $train --keep 2
+echo file >"$work/file"
+expect 3 "it is a file, and --every needs a folder" $train --checkpoint "$work/file" --every 2
+}
+finish
