@@ -57,8 +57,8 @@ typedef struct strata_callback {
     /* Frees `user` when the model is destroyed or its callbacks are removed; NULL: nothing is freed. */
     void (*destroy)(void *user);
     /* Memory that decides what the callback does later, as how long it has waited: checkpoints have a copy of it, and a
-     * checkpoint that is loaded fills it, if the model's callbacks have as many bytes of state as they had. No pointers. 0 bytes:
-     * there is none. */
+     * checkpoint that is loaded fills it, if the model's callbacks have as many bytes of state as they had. No pointers. 0
+     * bytes: there is none. */
     void *state;
     size_t state_bytes;
 } strata_callback;
@@ -72,9 +72,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_add_callback(strata_model 
 /* Removes all of them. Not in a callback. */
 STRATA_API void strata_model_clear_callbacks(strata_model *model);
 
-/* Monitored values: "loss", "accuracy" or the name of a metric, with "val_" in front those of the validation data. A name that is
- * not measured ends the fit with INVALID after its first epoch, with those that are. Less is better, except for accuracy, auc,
- * precision and recall. NULL: "val_loss" where there are validation data, else "loss". */
+/* Monitored values: "loss", "accuracy" or the name of a metric, with "val_" in front those of the validation data. A name that
+ * is not measured ends the fit with INVALID after its first epoch, with those that are. Less is better, except for accuracy,
+ * auc, precision and recall. NULL: "val_loss" where there are validation data, else "loss". */
 
 /* Writes the model's file after each epoch. */
 typedef struct strata_saver_options {
@@ -108,8 +108,8 @@ STRATA_API strata_callback strata_reduce_on_plateau(strata_plateau_options opts)
 /* Sets the learning rate of each epoch: rate(epoch from 0, the rate so far, user). */
 STRATA_API strata_callback strata_rate_schedule(double (*rate)(int epoch, double rate, void *user), void *user);
 
-/* A table with a row an epoch: epoch, learning_rate, loss, accuracy and the other metrics, and with val_ those of the validation
- * data. A fit that goes on from a later epoch adds to the file. path: borrowed. */
+/* A table with a row an epoch: epoch, learning_rate, loss, accuracy and the other metrics, and with val_ those of the
+ * validation data. A fit that goes on from a later epoch adds to the file. path: borrowed. */
 STRATA_API strata_callback strata_csv_log(const char *path);
 
 #ifdef __cplusplus
