@@ -27,6 +27,9 @@ enum { EPOCH_STEPS, EPOCH_EXAMPLES, N_POSITION };
 static const char READERS[] = STRATA_CHECKPOINT_PREFIX "readers", POSITION[] = STRATA_CHECKPOINT_PREFIX "position",
                   SUMS[] = STRATA_CHECKPOINT_PREFIX "sums";
 
+/* What the model's callbacks keep, bytes; there only where they keep something. */
+static const char CALLBACKS[] = STRATA_CHECKPOINT_PREFIX "callbacks";
+
 /* The learning rate that was set in place of the schedule's, its bits; there only where one was. */
 static const char RATE[] = STRATA_CHECKPOINT_PREFIX "learning_rate";
 
@@ -51,6 +54,9 @@ typedef struct state {
     float *best_values; /* (all_size); NULL: none */
     double rate;        /* as model->rate.own */
     int64_t over;       /* 1: no checkpoint comes after it */
+    uint8_t *callbacks; /* (n_callback_bytes) */
+    int64_t n_callback_bytes;
+    bool has_callbacks;
 } state;
 
 static strata_status allocate(const strata_model *model, state *out, strata_error *err) {
@@ -59,6 +65,13 @@ static strata_status allocate(const strata_model *model, state *out, strata_erro
     out->parameters =
         calloc((size_t)(size + out->n_slots * model->parameters.flat_size + model->metrics.n_sums), sizeof *out->parameters);
     if (!out->parameters) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+    out->n_callback_bytes = (int64_t)strata_callbacks_state_bytes(model);
+    out->callbacks = calloc((size_t)out->n_callback_bytes + 1, 1);
+    if (!out->callbacks) {
+        free(out->parameters);
+        out->parameters = NULL;
+        return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+    }
     out->slots = out->parameters + size;
     out->sums = out->slots + out->n_slots * model->parameters.flat_size;
     return STRATA_OK;
@@ -72,6 +85,7 @@ static strata_status allocate_best(const strata_model *model, state *s, strata_e
 static void finish(state *s) {
     free(s->parameters);
     free(s->best_values);
+    free(s->callbacks);
 }
 
 static float *slot_values(const strata_model *model, const state *s, int slot) {
@@ -170,6 +184,8 @@ static strata_status take_counts(strata_checkpoint *c, strata_model *model, int 
         add(c, SUMS, STRATA_DTYPE_F32, model->metrics.n_sums, s->sums);
         if (s->readers) add(c, READERS, STRATA_DTYPE_I64, 1, &s->readers);
     }
+    strata_callbacks_copy_state(model, s->callbacks, true);
+    if (s->n_callback_bytes) add(c, CALLBACKS, STRATA_DTYPE_U8, s->n_callback_bytes, s->callbacks);
     memcpy(&s->rate_bits, &model->rate.own, sizeof s->rate_bits);
     if (model->rate.own >= 0) add(c, RATE, STRATA_DTYPE_I64, 1, &s->rate_bits);
     s->over = c->over;
@@ -387,6 +403,16 @@ static strata_status take_rate(source *from, state *s, strata_error *err) {
     return strata_fail(err, STRATA_DATA, "%s: a learning rate that cannot be", from->path);
 }
 
+/* Callbacks of other sizes begin anew. */
+static strata_status take_callbacks(source *from, state *s, strata_error *err) {
+    if (!s->n_callback_bytes || !has(from, CALLBACKS)) return STRATA_OK;
+    const int64_t n = from->reader.parts ? strata_shape_elements(strata_manifest_find(&from->manifest, CALLBACKS)->shape)
+                                         : strata_shape_elements(strata_safetensors_find(&from->file, CALLBACKS)->shape);
+    if (n != s->n_callback_bytes) return STRATA_OK;
+    s->has_callbacks = true;
+    return copy(from, CALLBACKS, STRATA_DTYPE_U8, STRATA_SHAPE(n), s->callbacks, err);
+}
+
 static strata_status take_values(const strata_model *model, source *from, float *out, strata_error *err) {
     if (!from->reader.parts) return strata_model_take_parameters(model, &from->file, out, err);
     for (int i = 0; i < model->parameters.n; i++) {
@@ -406,6 +432,7 @@ static strata_status take(const strata_model *model, source *from, state *s, str
     STRATA_TRY(take_position(model, from, s, err));
     STRATA_TRY(take_rate(from, s, err));
     s->over = has(from, OVER);
+    STRATA_TRY(take_callbacks(from, s, err));
     if (s->counts[EPOCHS] < (s->position[EPOCH_STEPS] ? 0 : 1) || s->counts[EPOCHS] > INT32_MAX || s->counts[STEPS] < 0 ||
         s->counts[SCALE_STEPS] < 0)
         return strata_fail(err, STRATA_DATA, "%s: counts of epochs or steps that cannot be", from->path);
@@ -442,6 +469,22 @@ static strata_status read_state(const strata_model *model, const char *path, sta
     return status;
 }
 
+/* Rank 0's state of callbacks, for workers whose callbacks have as many bytes. */
+static strata_status share_callbacks(const strata_workers *workers, state *s, strata_error *err) {
+    int64_t n = workers->rank == 0 && s->has_callbacks ? s->n_callback_bytes : 0;
+    STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &n, 1, err));
+    if (!n) return STRATA_OK;
+    const int64_t words = (n + 7) / 8;
+    int64_t *room = calloc((size_t)words, sizeof *room);
+    if (!room) return strata_fail(err, STRATA_OUT_OF_MEMORY, "checkpoint: no host memory");
+    if (workers->rank == 0) memcpy(room, s->callbacks, (size_t)n);
+    const strata_status status = workers->broadcast(workers, STRATA_DTYPE_I64, room, words, err);
+    s->has_callbacks = !status && n == s->n_callback_bytes;
+    if (s->has_callbacks) memcpy(s->callbacks, room, (size_t)n);
+    free(room);
+    return status;
+}
+
 /* What rank 0 has read, or that it failed. */
 static strata_status share(const strata_model *model, strata_status status, const char *path, state *s, strata_error *err) {
     const strata_workers *workers = &model->strategy->workers;
@@ -460,6 +503,7 @@ static strata_status share(const strata_model *model, strata_status status, cons
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_I64, &rate_bits, 1, err));
     memcpy(&s->rate, &rate_bits, sizeof s->rate);
     if (!is_there(s)) return STRATA_OK;
+    STRATA_TRY(share_callbacks(workers, s, err));
     const int64_t size = strata_model_all_size(model);
     const int64_t n = size + s->n_slots * model->parameters.flat_size + model->metrics.n_sums;
     STRATA_TRY(workers->broadcast(workers, STRATA_DTYPE_F32, s->parameters, n, err));
@@ -474,6 +518,7 @@ static strata_status share(const strata_model *model, strata_status status, cons
 static strata_status put(strata_model *model, state *s, strata_error *err) {
     STRATA_TRY(strata_model_write_all(model, s->parameters, err));
     for (int i = 0; i < s->n_slots; i++) STRATA_TRY(strata_shards_write_slot(model, i, slot_values(model, s, i), err));
+    if (s->has_callbacks) strata_callbacks_copy_state(model, s->callbacks, false);
     model->optimizer_steps = s->counts[STEPS];
     model->rate.own = s->rate;
     model->scale.steps = s->counts[SCALE_STEPS];

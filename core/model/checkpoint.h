@@ -45,8 +45,8 @@ STRATA_MUST_USE strata_status strata_checkpoint_describe(const strata_checkpoint
  * workers. One that is being written is called .writing-step-..., and one that is being removed .removing-step-... */
 typedef struct strata_checkpoint_folder strata_checkpoint_folder;
 /* All workers of a fit call it. Makes the folder where it is missing, locks it, and removes what a killed job has left half
- * written. Checkpoints that are newer than the model are moved aside where they are damaged; INVALID where they are not, as they
- * would be mixed with those of this training. Fails: UNAVAILABLE where another job has the lock. */
+ * written. Checkpoints that are newer than the model are moved aside where they are damaged; INVALID where they are not, as
+ * they would be mixed with those of this training. Fails: UNAVAILABLE where another job has the lock. */
 STRATA_MUST_USE strata_status strata_checkpoint_folder_open(strata_model *model, const strata_checkpoint_options *opts,
                                                             strata_checkpoint_folder **out_folder, strata_error *err);
 /* Whether a checkpoint is to be made now; at an epoch's end: epoch_end. Of the same answer on all workers where only steps

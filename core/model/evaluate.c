@@ -6,6 +6,7 @@
 
 #include "core/data/batches.h"
 #include "core/model/model.h"
+#include "strata/callbacks.h"
 
 /* Test sets are hundreds or thousands of examples: batches of 100 leave no rest, which would have a program and memory of its
  * own. */
@@ -154,10 +155,13 @@ strata_status strata_model_evaluate(strata_model *model, const strata_dataset *d
               .feed = feed,
               .form.weighted = strata_dataset_has_weights(dataset),
               .take = take_sums};
+    STRATA_TRY(strata_callbacks_call(model, STRATA_EVENT_TEST_BEGIN, NULL, err));
     memset(model->metrics.sums, 0, (size_t)model->metrics.n_sums * sizeof *model->metrics.sums);
     STRATA_TRY(run(&w, batch, err));
     *out_metrics = strata_model_metrics(model, w.n);
-    return STRATA_OK;
+    bool ignored = false;
+    const strata_progress progress = {.model = model, .validation = *out_metrics, .stop = &ignored, .stop_now = &ignored};
+    return strata_callbacks_call(model, STRATA_EVENT_TEST_END, &progress, err);
 }
 
 static void take_batch_sums(walk *w, const flight *done, const strata_program_part *part, const float *output) {
@@ -202,8 +206,10 @@ strata_status strata_model_predict_all(strata_model *model, const strata_dataset
     walk w = {.model = model, .dataset = dataset, .kind = STRATA_PROGRAM_PREDICT, .feed = feed, .take = take_predictions};
     for (int i = 0; i < model->n_outputs; i++) w.output_size += strata_shape_elements(model->outputs[i].shape);
     strata_array predictions[STRATA_MAX_OUTPUTS] = {0};
-    strata_status status = known ? make_room(&w, size, err) : STRATA_OK;
+    strata_status status = strata_callbacks_call(model, STRATA_EVENT_PREDICT_BEGIN, NULL, err);
+    if (!status && known) status = make_room(&w, size, err);
     if (!status) status = run(&w, batch, err);
+    if (!status) status = strata_callbacks_call(model, STRATA_EVENT_PREDICT_END, NULL, err);
     int64_t first = 0;
     for (int i = 0; i < model->n_outputs && !status; i++) {
         status = take_output(model, i, &w, first, &predictions[i], err);

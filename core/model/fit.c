@@ -19,6 +19,7 @@
 
 #include "core/data/stage/stage.h"
 #include "core/run/device.h"
+#include "strata/callbacks.h"
 
 enum { STEPS_BETWEEN_SCALES = 2000, STEPS_BETWEEN_CHECKS = 10000 }; /* steps */
 static const double SECONDS_BETWEEN_ASKS = 0.25, CHECKS_SHARE = 1e-3;
@@ -179,7 +180,22 @@ static void follow_sums(fit *f, const float *sums, int64_t examples) {
     f->metrics_read = now;
 }
 
+/* A callback that fails stops the fit behind the steps that were submitted, on all workers. */
+static void call(fit *f, strata_event event) {
+    if (!f->model->callbacks || (f->callback_status && event != STRATA_EVENT_TRAIN_END)) return;
+    const bool between = event != STRATA_EVENT_BATCH_BEGIN && event != STRATA_EVENT_BATCH_END;
+    f->model->rate.locked = !between && !f->opts.wait_each_step;
+    strata_error err = {0};
+    const strata_status status = strata_callbacks_call(f->model, (int)event, &f->progress, &err);
+    f->model->rate.locked = true;
+    if (!status || f->callback_status) return;
+    f->callback_status = status;
+    f->callback_error = err;
+    f->stop_now = true;
+}
+
 static strata_status tell(fit *f, strata_error *err) {
+    call(f, f->progress.epoch_end ? STRATA_EVENT_EPOCH_END : STRATA_EVENT_BATCH_END);
     if (!f->opts.on_progress) return STRATA_OK;
     if (!f->progress.epoch_end) f->progress.epoch_seconds = seconds() - f->epoch_began;
     f->model->rate.locked = !f->progress.epoch_end && !f->opts.wait_each_step;
@@ -513,6 +529,8 @@ static strata_status begin_epoch(fit *f, strata_error *err) {
     f->progress.step = f->next_step = 0;
     f->progress.epoch_end = false;
     f->progress.metrics = f->progress.validation = (strata_metrics){0};
+    call(f, STRATA_EVENT_EPOCH_BEGIN);
+    STRATA_TRY(strata_model_share_rate(f->model, err));
     if (f->model->position.steps)
         STRATA_TRY(skip_steps(f, err));
     else
@@ -552,6 +570,7 @@ static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     STRATA_TRY(save_if_due(f, err));
     if (f->model->strategy->auto_split && f->history.n_steps >= f->next_balance) STRATA_TRY(balance(f, rows.own, err));
     STRATA_TRY(check_devices(f, err));
+    if (!f->held.n) call(f, STRATA_EVENT_BATCH_BEGIN);
     STRATA_TRY(f->accumulate > 1 ? submit_to_hold(f, &rows, err) : submit(f, f->next_step, &rows, err));
     *more = true;
     return STRATA_OK;
@@ -631,17 +650,24 @@ static strata_status stop_here(fit *f, strata_error *err) {
 /* One step, or the end of an epoch. */
 static strata_status go_on(fit *f, strata_error *err) {
     bool more;
+    if (!f->told) call(f, STRATA_EVENT_TRAIN_BEGIN);
+    f->told = true;
+    if (!f->in_epoch && f->progress.epoch_end) f->progress.epoch++;
     if (!f->in_epoch) STRATA_TRY(begin_epoch(f, err));
     STRATA_TRY(next_step(f, &more, err));
     if (more) return STRATA_OK;
     STRATA_TRY(finish_steps(f, err));
     close_epoch(f);
-    if (f->stopped) return stop_here(f, err);
-    STRATA_TRY(end_epoch(f, err));
-    if (++f->progress.epoch < f->opts.epochs && !f->stop) return STRATA_OK;
-    f->over = true;
-    f->history.best_epoch = (int)f->model->best.epochs - 1;
-    return strata_validation_restore(f->model, &f->opts, err);
+    if (f->stopped) {
+        STRATA_TRY(stop_here(f, err));
+    } else {
+        STRATA_TRY(end_epoch(f, err));
+        if (f->progress.epoch + 1 < f->opts.epochs && !f->stop) return STRATA_OK;
+        f->over = true;
+        f->history.best_epoch = (int)f->model->best.epochs - 1;
+        STRATA_TRY(strata_validation_restore(f->model, &f->opts, err));
+    }
+    return f->callback_status ? strata_fail(err, f->callback_status, "%s", f->callback_error.message) : STRATA_OK;
 }
 
 /* Where workers read batches of their own, who has read what depends on how many they are. */
@@ -740,8 +766,14 @@ static strata_status begin(fit *f, strata_error *err) {
 /* Of training steps in flight too: they are waited for. */
 static strata_status finish(fit *f, strata_error *err) {
     strata_status status = f->failure;
+    const bool reported = status != STRATA_OK; /* by the step that failed */
     drain(f);
     close_epoch(f);
+    if (f->told) call(f, STRATA_EVENT_TRAIN_END);
+    if (!f->failure && f->callback_status) {
+        f->failure = status = strata_fail(err, f->callback_status, "%s", f->callback_error.message);
+        err = NULL;
+    }
     f->model->rate.locked = false;
     free(f->flights);
     f->flights = NULL;
@@ -751,7 +783,7 @@ static strata_status finish(fit *f, strata_error *err) {
     if (!status) status = saved;
     const strata_status traced = f->trace ? strata_fit_end_trace(f, status, status ? NULL : err) : STRATA_OK;
     if (!status) status = traced;
-    return f->failure ? STRATA_OK : status;
+    return reported ? STRATA_OK : status;
 }
 
 static strata_status create(strata_model *model, const strata_dataset *dataset, const strata_fit_options *opts,
@@ -817,11 +849,13 @@ strata_status strata_fit_end(strata_fit *fit, strata_history *out_history, strat
     return status ? status : finished;
 }
 
-/* Under a trainer rank 0 makes checkpoints, behind the caller's callback. */
-static strata_status save_in_callback(const strata_progress *progress, void *user, strata_error *err) {
+/* Under a trainer callbacks learn of the ends of steps and epochs, and rank 0 makes checkpoints behind them. */
+static strata_status follow_trainer(const strata_progress *progress, void *user, strata_error *err) {
     fit *f = user;
     const bool end = progress->epoch_end, last = end && (progress->epoch + 1 == progress->epochs || *progress->stop);
+    STRATA_TRY(strata_callbacks_call(f->model, end ? STRATA_EVENT_EPOCH_END : STRATA_EVENT_BATCH_END, progress, err));
     if (f->callers.on_progress) STRATA_TRY(f->callers.on_progress(progress, f->callers.user, err));
+    if (!f->checkpoints) return STRATA_OK;
     const bool due = strata_checkpoint_folder_due(f->checkpoints, end);
     if (!due && !(last && strata_checkpoint_folder_is_new(f->checkpoints))) return STRATA_OK;
     return strata_checkpoint_folder_save(f->checkpoints, progress->epoch + end, err);
@@ -830,13 +864,18 @@ static strata_status save_in_callback(const strata_progress *progress, void *use
 static strata_status run_trainer(fit *f, strata_error *err) {
     strata_model *model = f->model;
     f->over = true;
-    if (f->opts.checkpoint && model->strategy->workers.rank == 0) {
+    if (f->opts.checkpoint && model->strategy->workers.rank == 0)
         STRATA_TRY(strata_checkpoint_folder_open(model, f->opts.checkpoint, &f->checkpoints, err));
+    if (f->checkpoints || model->callbacks) {
         f->callers.on_progress = f->opts.on_progress;
         f->callers.user = f->opts.user;
-        f->opts.on_progress = save_in_callback;
+        f->opts.on_progress = follow_trainer;
         f->opts.user = f;
     }
+    f->progress = (strata_progress){
+        .model = model, .epoch = f->opts.first_epoch, .epochs = f->opts.epochs, .stop = &f->stop, .stop_now = &f->stop_now};
+    f->told = true;
+    STRATA_TRY(strata_callbacks_call(model, STRATA_EVENT_TRAIN_BEGIN, &f->progress, err));
     STRATA_TRY(model->strategy->trainer->fit(model, f->dataset, &f->opts, &f->history, err));
     if (!f->checkpoints || !f->history.stopped || !strata_checkpoint_folder_is_new(f->checkpoints)) return STRATA_OK;
     return strata_checkpoint_folder_save(f->checkpoints, f->opts.first_epoch + f->history.n_epochs, err);

@@ -64,6 +64,11 @@ struct strata_fit {
         strata_progress_callback on_progress;
         void *user;
     } callers;
+    /* The first callback that failed: the fit is stopped behind the step. */
+    strata_status callback_status;
+    strata_error callback_error;
+    /* Callbacks have been told that the training begins. */
+    bool told;
     /* Examples of the epoch, in its order, that the batches leave out, as they were trained on before. */
     int64_t skipped;
     /* Examples in progress.metrics' sums. */

@@ -13,8 +13,8 @@
  *
  * A piece is the elements [begin, end) of its tensor in row-major order. The pieces of a tensor lie in the order of `begin`,
  * without holes and without overlaps. A piece that is the whole tensor has the tensor's name and shape in its file. Another
- * piece has the name "dense/kernel[0:50176]", with its begin and end, and the shape (end - begin). So each worker or server that
- * owns a part of a tensor writes a file of its own, and a reader needs no knowledge of who owned what.
+ * piece has the name "dense/kernel[0:50176]", with its begin and end, and the shape (end - begin). So each worker or server
+ * that owns a part of a tensor writes a file of its own, and a reader needs no knowledge of who owned what.
  *
  * The last field is the SHA-256 of all bytes of the text before `,"sha256"`. With the hashes of the files it detects each
  * changed byte of a checkpoint. A reader refuses versions that are newer than its own.

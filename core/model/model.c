@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/model/notes.h"
+#include "strata/callbacks.h"
 
 /* ---- create, destroy ---- */
 
@@ -98,6 +99,7 @@ void strata_model_destroy(strata_model *model) {
     }
     free(model->metrics.sums);
     strata_registry_destroy(model->registry);
+    strata_model_clear_callbacks(model);
     strata_model_free_notes(model);
     free(model);
 }

@@ -351,6 +351,8 @@ struct strata_model {
         int64_t steps;
     } scale;
     strata_model_best best;
+    /* NULL: there are none. */
+    struct strata_model_callbacks *callbacks;
     /* While it is not 0, the devices keep the sums of the steps that were done. */
     strata_model_position position;
     /* The step's output has one number more, the sum of squares of its gradients. */
@@ -558,6 +560,13 @@ void strata_validation_forget(strata_model *model);
 STRATA_MUST_USE strata_status strata_model_evaluate_batch(strata_model *model, const strata_dataset *dataset,
                                                           const strata_model_feed *feed, strata_batches *batches, int64_t n,
                                                           float *out_sums, strata_error *err);
+/* callbacks.c: event is a strata_event. progress NULL: outside of a fit. Fails as the first callback that does, whose name it
+ * says. */
+STRATA_MUST_USE strata_status strata_callbacks_call(strata_model *model, int event, const strata_progress *progress,
+                                                    strata_error *err);
+/* What the callbacks want to be kept in checkpoints, one behind the other. out: from the callbacks, else to them. */
+size_t strata_callbacks_state_bytes(const strata_model *model);
+void strata_callbacks_copy_state(const strata_model *model, void *state, bool out);
 
 /* file.c */
 #define STRATA_MODEL_METADATA "strata.model"

@@ -231,13 +231,14 @@ typedef struct strata_progress {
 } strata_progress;
 typedef strata_status (*strata_progress_callback)(const strata_progress *progress, void *user, strata_error *err);
 
-/* Checkpoints that a fit makes while it trains, in a folder: step-000000000120/ has those of 120 updates, as manifest.json and
- * safetensors files. A copy is taken when the step is done, and a thread writes it while training goes on. A crash at any moment
- * leaves whole checkpoints only. strata_model_load_checkpoint takes the folder's newest one that is whole; the fit then goes on
- * with its epochs as first_epoch and strata_model_epoch_steps as first_step. With several workers rank 0 writes; where they
- * have shards of the optimizer each writes its own part, so the folder must be on a file system that they share; so it is under
- * parameter_server, where the servers write their parts, and what workers have is finished first. The fit locks
- * the folder: UNAVAILABLE where another job writes there; INVALID where it has checkpoints of later steps than the model's. */
+/* Checkpoints that a fit makes while it trains, in a folder: step-000000000120/ is the one after 120 updates, manifest.json and
+ * safetensors files. A copy is taken when the step is done, and a thread writes it while training goes on. A crash at any
+ * moment leaves whole checkpoints only. strata_model_load_checkpoint takes the folder's newest one that is whole; the fit then
+ * goes on with its epochs as first_epoch and strata_model_epoch_steps as first_step. With several workers rank 0 writes; where
+ * they have shards of the optimizer each writes its own part, so the folder must be on a file system that they share. So it is
+ * under parameter_server, where the servers write their parts, and what workers have is finished first. The fit locks the
+ * folder. Fails: UNAVAILABLE where another job writes there; INVALID where it has checkpoints of later steps than the
+ * model's. */
 typedef struct strata_checkpoint_options {
     /* It is made where it is missing. */
     const char *folder;
@@ -384,16 +385,17 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_fit(strata_model *model, c
  *
  * strata_model_fit is this loop. All options mean the same, on_progress and callbacks among them. */
 typedef struct strata_fit strata_fit;
-/* Checks everything and prepares the fit. dataset, and what opts points to, are borrowed until the end. No other fit, evaluation
- * or prediction of the model in between, but in a callback at an epoch's end or where the fit has wait_each_step. Fails as
- * strata_model_fit, with *out_fit NULL; UNSUPPORTED under parameter_server, where no task makes the steps by itself. */
+/* Checks everything and prepares the fit. dataset, and what opts points to, are borrowed until the end. No other fit,
+ * evaluation or prediction of the model until then, except between epochs, and after any step where the fit has
+ * wait_each_step. Fails as strata_model_fit, with *out_fit NULL; UNSUPPORTED under parameter_server, where no task makes the
+ * steps by itself. */
 STRATA_API STRATA_MUST_USE strata_status strata_fit_begin(strata_model *model, const strata_dataset *dataset,
                                                           const strata_fit_options *opts, strata_fit **out_fit,
                                                           strata_error *err);
 /* Makes the next step, or, where the epoch has no more, ends it: validation, callbacks, a checkpoint. *out_progress lives until
- * the next call, and is NULL when the training is over. The device works on up to three steps while the host prepares others, so
- * what progress reports is the newest step that is finished, and with wait_each_step the one that this call made. With several
- * workers all of them call it equally often. After a failure only strata_fit_end is left. */
+ * the next call, and is NULL when the training is over. The device works on up to three steps while the host prepares others,
+ * so what progress reports is the newest step that is finished, and with wait_each_step the one that this call made. With
+ * several workers all of them call it equally often. After a failure only strata_fit_end is left. */
 STRATA_API STRATA_MUST_USE strata_status strata_fit_step(strata_fit *fit, const strata_progress **out_progress,
                                                          strata_error *err);
 /* Waits for the steps that were begun, and frees the fit; NULL is fine. Before the training is over it stops it, as
@@ -464,9 +466,10 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_save_checkpoint(strata_mod
 /* How many steps of an epoch the model has done: of the last fit, if it was stopped within an epoch, or of the checkpoint that
  * was loaded. 0: the model stands between epochs. Fit takes it as first_step. */
 STRATA_API int64_t strata_model_epoch_steps(const strata_model *model);
-/* Into a compiled model. *out_epochs is 0, and nothing is changed, where there is no such file. With several workers all call
- * it, and rank 0's file counts. Fails: DATA for a file of another model, optimizer, loss or seed; UNAVAILABLE for one that
- * cannot be read. */
+/* Into a compiled model; path: such a file, or a folder of strata_checkpoint_options, of which the newest checkpoint that is
+ * whole is taken. *out_epochs is 0, and nothing is changed, where there is none. With several workers all call it, and rank
+ * 0's file counts. Fails: DATA for a checkpoint of another model, optimizer, loss (with the first difference) or seed, and
+ * where all in the folder are damaged; UNSUPPORTED for one of a newer Strata; UNAVAILABLE for a file that cannot be read. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load_checkpoint(strata_model *model, const char *path, int *out_epochs,
                                                                       strata_error *err);
 

@@ -4,6 +4,7 @@
 #ifndef STRATA_STRATA_H
 #define STRATA_STRATA_H
 
+#include "strata/callbacks.h"
 #include "strata/cluster.h"
 #include "strata/cluster_spec.h"
 #include "strata/coordinator.h"

@@ -52,6 +52,10 @@ const option_row train_rows[] = {
      1e6},
     {"patience", "N", "end when the loss on validation data has not fallen for N epochs (never)", OPTION_INT,
      offsetof(train_options, patience), 1, 1e6},
+    {"reduce-on-plateau", "F:N",
+     "learning rate times F when the loss, on validation data if there are some, has not fallen for N "
+     "epochs, as 0.5:3 (never)",
+     OPTION_TEXT, offsetof(train_options, plateau), 0, 0},
     {"restore-best", NULL,
      "end with the weights of the epoch whose loss on validation data was the least; an evaluator task writes that model "
      "beside --save, with .best before its ending",
@@ -124,6 +128,9 @@ const option_row train_rows[] = {
      offsetof(train_options, scale_lr), 0, 0},
     OPTION_GROUP("output"),
     {"save", "FILE", "write the trained model there", OPTION_TEXT, offsetof(train_options, save), 0, 0},
+    {"save-best", "FILE",
+     "write the model there after each epoch whose loss, on validation data if there are some, is the least so far",
+     OPTION_TEXT, offsetof(train_options, save_best), 0, 0},
     {"checkpoint", "FILE|DIR",
      "write there after each epoch, and at Ctrl-C or SIGTERM, what it takes to go on. A file: go on from it where it is, and "
      "remove it at the end (the evaluator task does, where there is one). A folder: go on with --resume",
@@ -158,6 +165,13 @@ const option_row train_rows[] = {
     {0}};
 
 /* ---- the fit ---- */
+
+static strata_status add_callbacks(training *t, strata_error *err) {
+    if (t->options.plateau) STRATA_TRY(strata_model_add_callback(t->model, strata_reduce_on_plateau(t->plateau), err));
+    if (!t->options.save_best || !t->opened.chief) return STRATA_OK;
+    const strata_saver_options saver = {.path = t->options.save_best, .best = true};
+    return strata_model_add_callback(t->model, strata_model_saver(saver), err);
+}
 
 /* What the user or the model says, scaled by the replicas: from the plain rate to `replicas` times it within five epochs, or
  * the first fifth of fewer. */
@@ -311,6 +325,7 @@ static int fit(training *t) {
                                       .gradient_norm = t->options.log || t->options.debug_nan,
                                       .optimizer = choose_optimizer(t)};
     strata_status status = strata_model_compile(t->model, NULL, &compile, &err);
+    if (!status) status = add_callbacks(t, &err);
     if (!status && t->options.log_device_placement) status = log_placement(t, &err);
     if (!status && t->options.device.allow_fallback) status = say_fallbacks(t, &err);
     if (status) return report(FAILING_RUN, status, &err);
@@ -435,6 +450,18 @@ static int read_checkpoint(training *t) {
     return EXIT_OK;
 }
 
+/* "0.5:3" */
+static int read_plateau(training *t) {
+    const char *text = t->options.plateau;
+    char *end = NULL;
+    if (!text) return EXIT_OK;
+    t->plateau.factor = strtod(text, &end);
+    const long epochs = end > text && *end == ':' ? strtol(end + 1, &end, 10) : 0;
+    t->plateau.patience = epochs > 0 && epochs < 1000000 ? (int)epochs : 0;
+    if (!*end && t->plateau.patience && t->plateau.factor > 0 && t->plateau.factor < 1) return EXIT_OK;
+    return usage_error("--reduce-on-plateau %s: give a factor between 0 and 1 and a number of epochs, as 0.5:3", text);
+}
+
 /* "1,2.5,0": how many there must be, the fit says. */
 static int read_class_weights(const char *list, training *t) {
     int n = 1;
@@ -490,7 +517,9 @@ static int train(training *t) {
     int code = check_validation(&t->options);
     if (!code) code = read_auto_shard(t);
     if (!code && t->options.save) code = check_save("save", t->options.save);
+    if (!code && t->options.save_best) code = check_save("save-best", t->options.save_best);
     if (!code) code = read_checkpoint(t);
+    if (!code) code = read_plateau(t);
     if (!code && t->options.log) code = run_log_check(t->options.log);
     if (!code && t->options.log) code = check_save("log", t->options.log);
     if (!code && t->options.stop_after && !t->options.checkpoint)

@@ -17,8 +17,8 @@ typedef struct train_options {
     const char *model, *write_model, *from, *freeze;
     text_list set;
     bool augment;
-    const char *save, *checkpoint, *every, *metrics, *auto_shard, *class_weights, *precision, *trace, *validation, *log,
-        *tensorboard, *debug;
+    const char *save, *checkpoint, *every, *plateau, *save_best, *metrics, *auto_shard, *class_weights, *precision, *trace,
+        *validation, *log, *tensorboard, *debug;
     device_flags device;
     strategy_flags strategy;
     int64_t epochs, batch, global_batch, accumulate, together, steps_per_epoch, seed, check_every;
@@ -79,6 +79,7 @@ typedef struct training {
     strata_metrics val_metrics; /* of the weights that the model ended with */
     char sha256[65];
     bool replicas_equal;
+    strata_plateau_options plateau;
     bool in_folder; /* checkpoints are in a folder, one after every so many steps or seconds; 0: each epoch */
     int64_t every_steps;
     double every_seconds;

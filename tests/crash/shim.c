@@ -95,11 +95,8 @@ int rmdir(const char *path) {
 int fsync(int fd) {
     char path[4096];
     if (kills.call) maybe_die("fsync", path_of(fd, path, sizeof path));
-    if (cutting) {
-        events++;
-        return 0;
-    }
-    return (int)syscall(SYS_fsync, fd);
+    if (cutting) events++;
+    return 0;
 }
 
 ssize_t write(int fd, const void *bytes, size_t n) {

@@ -6,10 +6,9 @@
 
 #include <stdint.h>
 
-/* Nothing out of the ordinary. */
+/* Nothing out of the ordinary, except that fsync does nothing, always: no test cuts a machine's power. */
 void crash_reset(void);
-/* From event k on (from 1, counted from now) calls succeed and change nothing. INT64_MAX: all events are counted. Meanwhile fsync
- * does nothing, as nothing else reads what a device keeps back. */
+/* From event k on (from 1, counted from now) calls succeed and change nothing. INT64_MAX: all events are counted. */
 void crash_cut_at(int64_t k);
 int64_t crash_events(void); /* since then */
 /* SIGKILL before the n-th call, from 1, of this name ("write") on a path that contains `part`. */

@@ -31,6 +31,7 @@ TEST_ON_DEVICES(stepped_fit, makes_the_bits_of_a_fit_with_a_call_for_each_step_a
             OK(strata_fit_step(fit, &progress, &err));
             cr_assert_not_null(progress);
             cr_assert_eq(progress->epoch_end, s == STEPS, "epoch %d, call %d", e, s);
+            cr_assert_eq(progress->epoch, e);
             cr_assert_leq(progress->step, s + 1);
         }
     OK(strata_fit_step(fit, &progress, &err));

@@ -370,6 +370,7 @@ class _Run:
     def start_epoch(self, epoch):
         self.started = epoch
         _each(self.callbacks, "on_epoch_begin", epoch)
+        _each(self.batches, "on_train_batch_begin", 0)
 
     def end(self):
         _each(self.callbacks, "on_train_end", {k: v[-1] for k, v in self.history.history.items()})
@@ -379,6 +380,8 @@ class _Run:
         if not p.epoch_end:
             if self.batches:
                 _each(self.batches, "on_train_batch_end", p.step - 1, {"loss": p.loss, "learning_rate": p.learning_rate})
+                if not p.steps or p.step < p.steps:
+                    _each(self.batches, "on_train_batch_begin", p.step)
             if self.bar and self.bar.bar and time.monotonic() - self.bar.drawn > self.bar.seconds:
                 logs = self.model._logs(p.metrics) if p.metrics.examples else {"loss": p.loss}
                 self.bar.draw(p.epoch, self.epochs, p.step, p.steps, logs, p.epoch_seconds, False)

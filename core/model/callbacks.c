@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Calling a model's callbacks, and the ready-made ones. */
+#include "strata/callbacks.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/model/model.h"
+
+struct strata_model_callbacks {
+    strata_callback items[STRATA_MAX_CALLBACKS];
+    int n;
+};
+
+static void destroy(const strata_callback *callback) {
+    if (callback->destroy) callback->destroy(callback->user);
+}
+
+strata_status strata_model_add_callback(strata_model *model, strata_callback callback, strata_error *err) {
+    strata_status status = STRATA_OK;
+    if (!callback.on_event)
+        status = strata_fail(err, STRATA_INVALID,
+                             "add_callback: %s has no function on_event; a ready-made callback has none where its options are "
+                             "wrong or the host has no memory",
+                             callback.name ? callback.name : "the callback");
+    else if (model->callbacks && model->callbacks->n == STRATA_MAX_CALLBACKS)
+        status = strata_fail(err, STRATA_INVALID, "add_callback: a model has at most %d callbacks", STRATA_MAX_CALLBACKS);
+    if (!status && !model->callbacks) model->callbacks = calloc(1, sizeof *model->callbacks);
+    if (!status && !model->callbacks) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "add_callback: no host memory");
+    if (status)
+        destroy(&callback);
+    else
+        model->callbacks->items[model->callbacks->n++] = callback;
+    return status;
+}
+
+void strata_model_clear_callbacks(strata_model *model) {
+    for (int i = 0; model->callbacks && i < model->callbacks->n; i++) destroy(&model->callbacks->items[i]);
+    free(model->callbacks);
+    model->callbacks = NULL;
+}
+
+strata_status strata_callbacks_call(strata_model *model, int event, const strata_progress *progress, strata_error *err) {
+    static const char *const names[STRATA_EVENT_COUNT] = {[STRATA_EVENT_TRAIN_BEGIN] = "when the training began",
+                                                          [STRATA_EVENT_TRAIN_END] = "when the training ended",
+                                                          [STRATA_EVENT_EPOCH_BEGIN] = "before",
+                                                          [STRATA_EVENT_EPOCH_END] = "at the end of",
+                                                          [STRATA_EVENT_BATCH_BEGIN] = "before a step of",
+                                                          [STRATA_EVENT_BATCH_END] = "after a step of",
+                                                          [STRATA_EVENT_TEST_BEGIN] = "when an evaluation began",
+                                                          [STRATA_EVENT_TEST_END] = "when an evaluation ended",
+                                                          [STRATA_EVENT_PREDICT_BEGIN] = "when a prediction began",
+                                                          [STRATA_EVENT_PREDICT_END] = "when a prediction ended"};
+    const bool in_epoch = event >= STRATA_EVENT_EPOCH_BEGIN && event <= STRATA_EVENT_BATCH_END;
+    bool ignored = false;
+    strata_progress own = {.model = model, .stop = &ignored, .stop_now = &ignored};
+    for (int i = 0; model->callbacks && i < model->callbacks->n; i++) {
+        const strata_callback *c = &model->callbacks->items[i];
+        strata_error why = {0};
+        const strata_status status = c->on_event((strata_event)event, progress ? progress : &own, c->user, &why);
+        if (!status) continue;
+        char where[32] = "";
+        if (in_epoch && progress) snprintf(where, sizeof where, " epoch %d", progress->epoch + 1);
+        return strata_fail(err, status, "the callback %s failed %s%s: %s", c->name ? c->name : "without a name", names[event],
+                           where, *why.message ? why.message : strata_status_name(status));
+    }
+    return STRATA_OK;
+}
+
+size_t strata_callbacks_state_bytes(const strata_model *model) {
+    size_t bytes = 0;
+    for (int i = 0; model->callbacks && i < model->callbacks->n; i++) bytes += model->callbacks->items[i].state_bytes;
+    return bytes;
+}
+
+void strata_callbacks_copy_state(const strata_model *model, void *state, bool out) {
+    char *at = state;
+    for (int i = 0; model->callbacks && i < model->callbacks->n; i++) {
+        const strata_callback *c = &model->callbacks->items[i];
+        if (c->state_bytes) memcpy(out ? at : c->state, out ? c->state : at, c->state_bytes);
+        at += c->state_bytes;
+    }
+}
+
+/* ---- what is monitored ---- */
+
+static bool value_in(const strata_metrics *metrics, const char *name, double *out) {
+    if (!metrics->examples) return false;
+    if (!strcmp(name, "loss")) return *out = metrics->loss, true;
+    if (!strcmp(name, "accuracy")) return *out = metrics->accuracy, true;
+    for (int i = 0; i < metrics->n; i++)
+        if (!strcmp(metrics->more[i].name, name)) return *out = metrics->more[i].value, true;
+    return false;
+}
+
+static strata_status monitored(const strata_progress *p, const char *monitor, double *out, strata_error *err) {
+    const bool validation = monitor ? !strncmp(monitor, "val_", 4) : p->validation.examples > 0;
+    const char *name = !monitor ? "loss" : validation ? monitor + 4 : monitor;
+    if (value_in(validation ? &p->validation : &p->metrics, name, out)) return STRATA_OK;
+    strata_text text = {0};
+    for (int i = 0; i < p->metrics.n; i++) strata_text_add(&text, ", %s", p->metrics.more[i].name);
+    strata_fail(err, STRATA_INVALID, "\"%s\" is not measured: there are loss, accuracy%s%s", monitor ? monitor : name,
+                text.bytes ? text.bytes : "",
+                p->validation.examples ? ", and with val_ those of the validation data" : "; there are no validation data");
+    strata_text_finish(&text);
+    return STRATA_INVALID;
+}
+
+static bool more_is_better(const char *monitor) {
+    static const char *const words[] = {"acc", "auc", "precision", "recall"};
+    for (size_t i = 0; monitor && i < sizeof words / sizeof *words; i++)
+        if (strstr(monitor, words[i])) return true;
+    return false;
+}
+
+/* The best value so far, of a state; whether this one is better by more than delta. */
+typedef struct best_value {
+    double value;
+    int64_t there;
+} best_value;
+
+static bool improves(best_value *best, const char *monitor, double value, double delta) {
+    const double sign = more_is_better(monitor) ? -1 : 1;
+    if (isnan(value) || (best->there && !(sign * value < sign * best->value - delta))) return false;
+    *best = (best_value){value, 1};
+    return true;
+}
+
+/* Whether a fit begins from the beginning: then states are those of a new callback. */
+static bool begins_anew(strata_event event, const strata_progress *p) {
+    return event == STRATA_EVENT_TRAIN_BEGIN && p->epoch == 0 && !strata_model_epoch_steps(p->model);
+}
+
+/* ---- the saver ---- */
+
+typedef struct saver {
+    strata_saver_options opts;
+    best_value best;
+} saver;
+
+static strata_status save(const saver *s, const strata_progress *p, strata_error *err) {
+    const char *place = strstr(s->opts.path, "{epoch}");
+    strata_text text = {0};
+    char *path = NULL;
+    if (place)
+        strata_text_add(&text, "%.*s%d%s", (int)(place - s->opts.path), s->opts.path, p->epoch + 1, place + 7);
+    else
+        strata_text_add(&text, "%s", s->opts.path);
+    STRATA_TRY(strata_text_take(&text, &path, NULL, err));
+    const strata_status status = strata_model_save(p->model, path, err);
+    free(path);
+    return status;
+}
+
+static strata_status saver_event(strata_event event, const strata_progress *p, void *user, strata_error *err) {
+    saver *s = user;
+    double value;
+    if (begins_anew(event, p)) s->best = (best_value){0};
+    if (event != STRATA_EVENT_EPOCH_END) return STRATA_OK;
+    if (s->opts.best) {
+        STRATA_TRY(monitored(p, s->opts.monitor, &value, err));
+        if (!improves(&s->best, s->opts.monitor, value, 0)) return STRATA_OK;
+    } else if ((p->epoch + 1) % (s->opts.every > 0 ? s->opts.every : 1)) {
+        return STRATA_OK;
+    }
+    return save(s, p, err);
+}
+
+strata_callback strata_model_saver(strata_saver_options opts) {
+    saver *s = opts.path && opts.every >= 0 ? calloc(1, sizeof *s) : NULL;
+    if (!s) return (strata_callback){.name = "model_saver"};
+    s->opts = opts;
+    return (strata_callback){.name = "model_saver",
+                             .on_event = saver_event,
+                             .user = s,
+                             .destroy = free,
+                             .state = &s->best,
+                             .state_bytes = sizeof s->best};
+}
+
+/* ---- the plateau ---- */
+
+typedef struct plateau {
+    strata_plateau_options opts;
+    struct {
+        best_value best;
+        int64_t waited, resting;
+    } state;
+} plateau;
+
+static strata_status plateau_event(strata_event event, const strata_progress *p, void *user, strata_error *err) {
+    plateau *s = user;
+    double value;
+    if (begins_anew(event, p)) memset(&s->state, 0, sizeof s->state);
+    if (event != STRATA_EVENT_EPOCH_END) return STRATA_OK;
+    STRATA_TRY(monitored(p, s->opts.monitor, &value, err));
+    if (s->state.resting) s->state.resting--;
+    if (improves(&s->state.best, s->opts.monitor, value, s->opts.min_delta)) {
+        s->state.waited = 0;
+        return STRATA_OK;
+    }
+    if (s->state.resting || ++s->state.waited < s->opts.patience) return STRATA_OK;
+    const double rate = strata_model_learning_rate(p->model), reduced = rate * s->opts.factor;
+    s->state.waited = 0;
+    s->state.resting = s->opts.cooldown;
+    if (rate <= s->opts.least_rate) return STRATA_OK;
+    return strata_model_set_learning_rate(p->model, reduced > s->opts.least_rate ? reduced : s->opts.least_rate, err);
+}
+
+strata_callback strata_reduce_on_plateau(strata_plateau_options opts) {
+    if (opts.factor == 0) opts.factor = 0.1;
+    if (!opts.patience) opts.patience = 10;
+    const bool right = opts.factor > 0 && opts.factor < 1 && opts.patience > 0 && opts.min_delta >= 0 && opts.cooldown >= 0 &&
+                       opts.least_rate >= 0;
+    plateau *s = right ? calloc(1, sizeof *s) : NULL;
+    if (!s) return (strata_callback){.name = "reduce_on_plateau"};
+    s->opts = opts;
+    return (strata_callback){.name = "reduce_on_plateau",
+                             .on_event = plateau_event,
+                             .user = s,
+                             .destroy = free,
+                             .state = &s->state,
+                             .state_bytes = sizeof s->state};
+}
+
+/* ---- the schedule ---- */
+
+typedef struct schedule {
+    double (*rate)(int epoch, double rate, void *user);
+    void *user;
+} schedule;
+
+static strata_status schedule_event(strata_event event, const strata_progress *p, void *user, strata_error *err) {
+    const schedule *s = user;
+    /* An epoch that goes on within has the rate that the checkpoint has kept. */
+    if (event != STRATA_EVENT_EPOCH_BEGIN || strata_model_epoch_steps(p->model)) return STRATA_OK;
+    return strata_model_set_learning_rate(p->model, s->rate(p->epoch, strata_model_learning_rate(p->model), s->user), err);
+}
+
+strata_callback strata_rate_schedule(double (*rate)(int epoch, double rate, void *user), void *user) {
+    schedule *s = rate ? calloc(1, sizeof *s) : NULL;
+    if (!s) return (strata_callback){.name = "rate_schedule"};
+    *s = (schedule){rate, user};
+    return (strata_callback){.name = "rate_schedule", .on_event = schedule_event, .user = s, .destroy = free};
+}
+
+/* ---- the table ---- */
+
+typedef struct csv {
+    const char *path;
+    FILE *file;
+} csv;
+
+static void close_csv(void *user) {
+    csv *s = user;
+    if (s->file) fclose(s->file);
+    free(s);
+}
+
+static void write_names(FILE *file, const strata_metrics *metrics, const char *prefix) {
+    fprintf(file, ",%sloss,%saccuracy", prefix, prefix);
+    for (int i = 0; i < metrics->n; i++) fprintf(file, ",%s%s", prefix, metrics->more[i].name);
+}
+
+static void write_values(FILE *file, const strata_metrics *metrics) {
+    fprintf(file, ",%.9g,%.9g", metrics->loss, metrics->accuracy);
+    for (int i = 0; i < metrics->n; i++) fprintf(file, ",%.9g", metrics->more[i].value);
+}
+
+static strata_status csv_event(strata_event event, const strata_progress *p, void *user, strata_error *err) {
+    csv *s = user;
+    const bool goes_on = p->epoch > 0;
+    if (event == STRATA_EVENT_TRAIN_BEGIN && !s->file) {
+        s->file = fopen(s->path, goes_on ? "a" : "w");
+        if (!s->file) return strata_file_fail(err, errno, s->path, "open");
+    }
+    if (event == STRATA_EVENT_EPOCH_END && s->file) {
+        if (fseek(s->file, 0, SEEK_END) == 0 && ftell(s->file) == 0) {
+            fprintf(s->file, "epoch,learning_rate");
+            write_names(s->file, &p->metrics, "");
+            if (p->validation.examples) write_names(s->file, &p->validation, "val_");
+            fputc('\n', s->file);
+        }
+        fprintf(s->file, "%d,%.9g", p->epoch + 1, p->learning_rate);
+        write_values(s->file, &p->metrics);
+        if (p->validation.examples) write_values(s->file, &p->validation);
+        fputc('\n', s->file);
+        if (fflush(s->file)) return strata_file_fail(err, errno, s->path, "write");
+    }
+    if (event == STRATA_EVENT_TRAIN_END && s->file) {
+        FILE *file = s->file;
+        s->file = NULL;
+        if (fclose(file)) return strata_file_fail(err, errno, s->path, "write");
+    }
+    return STRATA_OK;
+}
+
+strata_callback strata_csv_log(const char *path) {
+    csv *s = path ? calloc(1, sizeof *s) : NULL;
+    if (!s) return (strata_callback){.name = "csv_log"};
+    s->path = path;
+    return (strata_callback){.name = "csv_log", .on_event = csv_event, .user = s, .destroy = close_csv};
+}
