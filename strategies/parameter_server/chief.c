@@ -14,7 +14,7 @@
 
 /* A step that is finished, for the callback. */
 typedef struct finished_step {
-    double loss, rate;
+    double loss, rate, norm;
     int64_t examples;
 } finished_step;
 
@@ -225,7 +225,7 @@ static strata_status hello(chief *c, const strata_rpc_call *call, int w, strata_
 
 /* ---- a worker reports ---- */
 
-static void add_finished(chief *c, double loss, double rate, int64_t examples) {
+static void add_finished(chief *c, double loss, double rate, double norm, int64_t examples) {
     if (c->n_finished == c->room) {
         const int room = c->room ? 2 * c->room : 64;
         finished_step *grown = realloc(c->finished, (size_t)room * sizeof *grown);
@@ -236,7 +236,7 @@ static void add_finished(chief *c, double loss, double rate, int64_t examples) {
         c->finished = grown;
         c->room = room;
     }
-    c->finished[c->n_finished++] = (finished_step){loss, rate, examples};
+    c->finished[c->n_finished++] = (finished_step){loss, rate, norm, examples};
     c->examples += examples;
 }
 
@@ -255,7 +255,7 @@ static void end_step(chief *c) {
     c->scale = counted && counted != c->step_examples ? (double)c->step_examples / (double)counted : 1;
     c->closed_rate = c->rate;
     c->n_left_out += !counted;
-    if (counted) add_finished(c, loss / (double)counted, c->step_rate, counted);
+    if (counted) add_finished(c, loss / (double)counted, c->step_rate, 0, counted);
 }
 
 static void take_report(chief *c, int w, const strata_ps_next_ask *ask, const float *sums) {
@@ -282,7 +282,7 @@ static void take_report(chief *c, int w, const strata_ps_next_ask *ask, const fl
         c->n_left_out += empty;
         if (empty) return;
         for (int64_t i = 0; i < c->n_sums; i++) c->sums[i] += (double)sums[i];
-        add_finished(c, ask->examples ? (double)sums[0] / (double)ask->examples : 0, ask->rate, ask->examples);
+        add_finished(c, ask->examples ? (double)sums[0] / (double)ask->examples : 0, ask->rate, ask->norm, ask->examples);
         return;
     }
     memcpy(c->share_sums + ask->unit.share * c->n_sums, sums, (size_t)c->n_sums * sizeof *sums);
@@ -510,6 +510,7 @@ static strata_status tell_finished(loop *l, strata_error *err) {
         if (h->n_steps++ == 0) h->first_step_seconds = strata_ps_seconds() - l->began;
         l->progress.loss = steps[i].loss;
         l->progress.learning_rate = steps[i].rate;
+        l->progress.gradient_norm = steps[i].norm;
         l->progress.step++;
         l->progress.total_step = h->n_steps;
         c->fit->model->optimizer_steps = c->t + l->progress.step;

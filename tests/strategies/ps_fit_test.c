@@ -29,7 +29,7 @@ typedef struct result {
     /* n_built: how often the own metric's graph was built in fit. */
     int n_values, n_losses, n_epochs, best_epoch, n_built;
     float values[MOST_VALUES], losses[100];
-    double rates[100];
+    double rates[100], norms[100];
     strata_metrics train[8], validation[8];
     /* The first metric besides loss and accuracy: of the validation data, of the training. */
     double more[8], labels[8];
@@ -107,6 +107,7 @@ static strata_status on_progress(const strata_progress *progress, void *user, st
         r->train[r->epoch_ends] = progress->metrics;
         r->validation[r->epoch_ends++] = progress->validation;
     } else if (r->callbacks < 100) {
+        r->norms[r->callbacks] = progress->gradient_norm;
         r->rates[r->callbacks++] = progress->learning_rate;
     }
     return callback ? callback(progress, err) : STRATA_OK;
@@ -352,10 +353,12 @@ Test(ps_fit, the_norm_of_all_gradients_includes_rows_and_goes_to_copies) {
 
 /* A worker alone that does not pull ahead makes the updates of one device. */
 Test(ps_fit, at_its_own_pace_each_workers_gradients_are_clipped) {
-    job j = {.compile.optimizer = {.name = "sgd", .learning_rate = 0.3, .clip_global_norm = 0.05},
+    job j = {.compile = {.optimizer = {.name = "sgd", .learning_rate = 0.3, .clip_global_norm = 0.05}, .gradient_norm = true},
              .fit = {.epochs = 2, .batch = 16, .wait_each_step = true},
              .n_workers = 1};
-    assert_as_alone(&j);
+    const result *r = assert_as_alone(&j);
+    for (int i = 0; i < r->callbacks; i++) assert_near(r->norms[i], results[MOST_TASKS].norms[i], "norm", i);
+    cr_assert_gt(r->norms[0], 0.05);
 }
 
 /* ---- learning rates ---- */
