@@ -266,7 +266,8 @@ typedef struct strata_fit_options {
     int64_t first_step;
     /* Examples of a batch, of all replicas together; 0: 32. */
     int64_t batch;
-    /* How many steps an epoch has at most: the rest of its data is left out. 0: as many as the data have. */
+    /* How many steps an epoch has at most: the rest of its data is left out. 0: as many as the data have; INVALID for data that
+     * repeat for ever, and under parameter_server for a pipeline that does not know how long it is. */
     int64_t steps_per_epoch;
     /* The seed of the shuffles. */
     uint64_t seed;

@@ -665,6 +665,26 @@ static strata_status watch_spread(const strata_progress *p, strata_error *err) {
     return STRATA_OK;
 }
 
+static strata_status make_endless(const char *task, strata_dataset **out_dataset, strata_error *err) {
+    (void)task;
+    STRATA_TRY(make_data(EXAMPLES, 0, false, out_dataset, err));
+    STRATA_TRY(strata_dataset_shuffle(out_dataset, NULL, err));
+    return strata_dataset_repeat(out_dataset, 0, err);
+}
+
+/* As TensorFlow's programs do it: the data are repeated for ever, and steps_per_epoch says what an epoch is. */
+Test(ps_fit, data_that_repeat_for_ever_train_so_many_steps_an_epoch) {
+    job j = {.make_own_data = make_endless,
+             .compile.optimizer = {.name = "adam", .learning_rate = 0.01},
+             .fit = {.epochs = 2, .batch = 20, .steps_per_epoch = 7}, /* more than the data have */
+             .servers = together};
+    const result *r = assert_as_alone(&j);
+    cr_assert(r->n_steps == 14 && r->train[1].examples == 140, "%lld", (long long)r->train[1].examples);
+    j.servers.pace = STRATA_PACE_ASYNCHRONOUS;
+    r = run(&j);
+    cr_assert(r->status == STRATA_OK && r->n_steps == 14 && r->train[1].examples == 140, "%s", r->message);
+}
+
 /* worker:1 takes 20 ms for a batch, the others much less. */
 Test(ps_fit, nobody_is_further_ahead_of_a_slow_worker_than_the_bound) {
     static const int64_t bounds[] = {1, 3, 0};
