@@ -212,8 +212,8 @@ typedef struct strata_progress {
     double loss;
     /* The learning rate of that step. strata_model_set_learning_rate sets that of the steps to come. */
     double learning_rate;
-    /* The norm of that step's gradients, before clipping; 0 without strata_compile_options.gradient_norm, and of synchronous steps
-     * under parameter_server, whose gradients no task has together. */
+    /* The norm of that step's gradients, before clipping; 0 without strata_compile_options.gradient_norm, and of synchronous
+     * steps under parameter_server, whose gradients no task has together. */
     double gradient_norm;
     /* The epoch's metrics: exact at epoch_end, before it those of the finished steps, brought up to date as
      * strata_fit_options.metrics_seconds says (examples 0: not yet). */
