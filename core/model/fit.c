@@ -709,6 +709,7 @@ static strata_status check(const strata_model *model, const strata_dataset *data
     STRATA_TRY(check_readers(model, dataset, opts, err));
     if (opts->class_weights)
         STRATA_TRY(strata_model_check_class_weights(model, opts->class_weights, opts->n_class_weights, err));
+    if (opts->steps_per_epoch && strata_dataset_size(dataset) == STRATA_SIZE_INFINITE) return STRATA_OK; /* an epoch ends */
     return strata_batches_check_size(dataset, "fit", err);
 }
 

@@ -212,7 +212,8 @@ typedef struct strata_progress {
     double loss;
     /* The learning rate of that step. strata_model_set_learning_rate sets that of the steps to come. */
     double learning_rate;
-    /* The norm of that step's gradients, before clipping; 0 without strata_compile_options.gradient_norm. */
+    /* The norm of that step's gradients, before clipping; 0 without strata_compile_options.gradient_norm, and of synchronous
+     * steps under parameter_server, whose gradients no task has together. */
     double gradient_norm;
     /* The epoch's metrics: exact at epoch_end, before it those of the finished steps, brought up to date as
      * strata_fit_options.metrics_seconds says (examples 0: not yet). */
@@ -266,7 +267,8 @@ typedef struct strata_fit_options {
     int64_t first_step;
     /* Examples of a batch, of all replicas together; 0: 32. */
     int64_t batch;
-    /* How many steps an epoch has at most: the rest of its data is left out. 0: as many as the data have. */
+    /* How many steps an epoch has at most: the rest of its data is left out. 0: as many as the data have; INVALID for data that
+     * repeat for ever, and under parameter_server for a pipeline that does not know how long it is. */
     int64_t steps_per_epoch;
     /* The seed of the shuffles. */
     uint64_t seed;

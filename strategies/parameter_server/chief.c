@@ -15,7 +15,7 @@
 
 /* A step that is finished, for the callback. */
 typedef struct finished_step {
-    double loss, rate;
+    double loss, rate, norm;
     int64_t examples;
 } finished_step;
 
@@ -232,7 +232,7 @@ static strata_status hello(chief *c, const strata_rpc_call *call, int w, strata_
 
 /* ---- a worker reports ---- */
 
-static void add_finished(chief *c, double loss, double rate, int64_t examples) {
+static void add_finished(chief *c, double loss, double rate, double norm, int64_t examples) {
     if (c->n_finished == c->room) {
         const int room = c->room ? 2 * c->room : 64;
         finished_step *grown = realloc(c->finished, (size_t)room * sizeof *grown);
@@ -243,7 +243,7 @@ static void add_finished(chief *c, double loss, double rate, int64_t examples) {
         c->finished = grown;
         c->room = room;
     }
-    c->finished[c->n_finished++] = (finished_step){loss, rate, examples};
+    c->finished[c->n_finished++] = (finished_step){loss, rate, norm, examples};
     c->examples += examples;
 }
 
@@ -262,7 +262,7 @@ static void end_step(chief *c) {
     c->scale = counted && counted != c->step_examples ? (double)c->step_examples / (double)counted : 1;
     c->closed_rate = c->rate;
     c->n_left_out += !counted;
-    if (counted) add_finished(c, loss / (double)counted, c->step_rate, counted);
+    if (counted) add_finished(c, loss / (double)counted, c->step_rate, 0, counted);
 }
 
 static void take_report(chief *c, int w, const strata_ps_next_ask *ask, const float *sums) {
@@ -298,7 +298,7 @@ static void take_report(chief *c, int w, const strata_ps_next_ask *ask, const fl
         c->n_left_out += empty;
         if (empty) return;
         for (int64_t i = 0; i < c->n_sums; i++) c->sums[i] += (double)sums[i];
-        add_finished(c, ask->examples ? (double)sums[0] / (double)ask->examples : 0, ask->rate, ask->examples);
+        add_finished(c, ask->examples ? (double)sums[0] / (double)ask->examples : 0, ask->rate, ask->norm, ask->examples);
         return;
     }
     memcpy(c->share_sums + ask->unit.share * c->n_sums, sums, (size_t)c->n_sums * sizeof *sums);
@@ -469,6 +469,15 @@ typedef struct strata_ps_loop {
     bool stop, stop_now;
     /* Until the callback returns nothing new is given. */
     bool paused;
+    /* Where the model of the chief stands within the epoch: at the steps that were done before, or at those that it got for a
+     * file that was saved. From there on steps are repeated when a server was lost. */
+    struct {
+        int64_t step, examples, t;
+        /* (n_sums) */
+        double *sums;
+    } base;
+    /* That happens now. */
+    bool stands;
     double began, epoch_began;
 } loop;
 
@@ -525,6 +534,7 @@ static strata_status tell_finished(loop *l, strata_error *err) {
         if (h->n_steps++ == 0) h->first_step_seconds = strata_ps_seconds() - l->began;
         l->progress.loss = steps[i].loss;
         l->progress.learning_rate = steps[i].rate;
+        l->progress.gradient_norm = steps[i].norm;
         l->progress.step++;
         l->progress.total_step = h->n_steps;
         c->fit->model->optimizer_steps = c->t + l->progress.step;
@@ -601,12 +611,13 @@ static void forget_epoch(chief *c) {
     pthread_mutex_unlock(&c->task->lock);
 }
 
-/* The epoch's steps from `first` on, of which `examples` were seen before. sums: (n_sums) of the steps before. */
-static void open_epoch(loop *l, int64_t first, int64_t examples, const double *sums) {
+/* The epoch's steps from where the model stands. */
+static void open_epoch(loop *l) {
     chief *c = l->c;
+    const int64_t first = l->base.step;
     pthread_mutex_lock(&c->lock);
-    memcpy(c->sums, sums, (size_t)c->n_sums * sizeof *c->sums);
-    c->examples = examples;
+    memcpy(c->sums, l->base.sums, (size_t)c->n_sums * sizeof *c->sums);
+    c->examples = l->base.examples;
     c->n_left_out = 0;
     c->n_finished = 0;
     c->t = c->fit->model->optimizer_steps - first;
@@ -624,18 +635,25 @@ static void open_epoch(loop *l, int64_t first, int64_t examples, const double *s
 }
 
 /* Waits for a server that was lost to start again, and gives all servers the values from before the epoch. */
-static strata_status recover(loop *l, int64_t first, strata_status lost, strata_error *err) {
+static strata_status recover(loop *l, strata_status lost, strata_error *err) {
     chief *c = l->c;
     strata_history *h = c->fit->history;
     const double until = strata_ps_seconds() + c->task->connect_seconds;
     strata_error found = {0};
-    const int64_t repeated = l->progress.step - first;
+    const int64_t first = l->base.step, repeated = l->progress.step - first;
     snprintf(found.message, sizeof found.message, "%s", err->message);
     pthread_mutex_lock(&c->lock);
     c->recovering = true;
     notice(c, "a server was lost (%.200s); it is waited for", found.message);
     pthread_mutex_unlock(&c->lock);
+    strata_model *model = c->fit->model;
+    model->optimizer_steps = l->base.t; /* as its parameters are */
+    memcpy(model->metrics.sums, l->base.sums, (size_t)c->n_sums * sizeof *l->base.sums);
+    if (l->base.step) model->position = (strata_model_position){.steps = l->base.step, .examples = l->base.examples};
+    l->stands = true;
     STRATA_TRY(tell(l, err));
+    l->stands = false;
+    model->position = (strata_model_position){0};
     for (int s = 0; s < c->watch.n; s++) {
         strata_status status = STRATA_PEER_LOST;
         while (status == STRATA_PEER_LOST && strata_ps_seconds() < until)
@@ -646,13 +664,12 @@ static strata_status recover(loop *l, int64_t first, strata_status lost, strata_
         if (status) return strata_fail(err, status, "%s", found.message);
     }
     strata_ps_watch_forget(&c->watch);
-    c->fit->model->optimizer_steps = c->t + first; /* as before the epoch, as its parameters are */
     STRATA_TRY(strata_ps_watch_spread(&c->watch, c->serial + 1, err));
     h->n_steps -= repeated;
     if (h->n_losses > h->n_steps) h->n_losses = (int)h->n_steps;
     pthread_mutex_lock(&c->lock);
     notice(c, "the servers have the parameters of before step %lld of epoch %d again; %lld steps are repeated",
-           (long long)first + 1, l->progress.epoch + 1, (long long)repeated);
+           (long long)first + 1, l->progress.epoch + 1, (long long)(repeated > 0 ? repeated : 0));
     pthread_mutex_unlock(&c->lock);
     return STRATA_OK;
 }
@@ -686,13 +703,13 @@ static strata_status fetch(chief *c, strata_error *err) {
 }
 
 /* Runs the steps, and brings the parameters to the model. */
-static strata_status run_steps(loop *l, int64_t first, int64_t examples, const double *sums, strata_error *err) {
+static strata_status run_steps(loop *l, strata_error *err) {
     chief *c = l->c;
     for (;;) {
-        l->progress.step = first;
+        l->progress.step = l->base.step;
         strata_status status = strata_ps_watch_take_back(&c->watch, c->serial + 1, err);
         if (!status) {
-            open_epoch(l, first, examples, sums);
+            open_epoch(l);
             const double began = strata_trace_now();
             status = wait_for_epoch(l, err);
             trace_slice(c, "steps of an epoch", began);
@@ -702,7 +719,7 @@ static strata_status run_steps(loop *l, int64_t first, int64_t examples, const d
         const bool lost = status == STRATA_PEER_LOST && !c->status; /* else it is the workers that are lost */
         pthread_mutex_unlock(&c->lock);
         if (!lost) return status;
-        STRATA_TRY(recover(l, first, status, err));
+        STRATA_TRY(recover(l, status, err));
     }
 }
 
@@ -712,9 +729,12 @@ static strata_status run_epoch(loop *l, int64_t first, strata_error *err) {
     double *sums = calloc((size_t)c->n_sums, sizeof *sums);
     if (!sums) return strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for the metrics' sums");
     if (first) memcpy(sums, model->metrics.sums, (size_t)c->n_sums * sizeof *sums); /* the epoch goes on after a stop */
-    const int64_t before = first ? model->position.examples : 0;
+    l->base.step = first;
+    l->base.examples = first ? model->position.examples : 0;
+    l->base.t = model->optimizer_steps;
+    l->base.sums = sums;
     model->position = (strata_model_position){0};
-    const strata_status status = run_steps(l, first, before, sums, err);
+    const strata_status status = run_steps(l, err);
     free(sums);
     if (status) return status;
     pthread_mutex_lock(&c->lock);
@@ -853,21 +873,37 @@ static strata_status pause_training(loop *l, strata_error *err) {
 
 strata_status strata_ps_settle(strata_model *model, bool values, strata_error *err) {
     loop *l = strata_ps_task_of(model)->loop;
-    if (!l || l->progress.epoch_end) return STRATA_OK;
+    if (!l || l->progress.epoch_end || l->stands) return STRATA_OK;
     STRATA_TRY(pause_training(l, err));
-    return values ? fetch(l->c, err) : STRATA_OK;
+    if (!values) return STRATA_OK;
+    STRATA_TRY(fetch(l->c, err));
+    l->base.step = model->position.steps;
+    l->base.examples = model->position.examples;
+    l->base.t = model->optimizer_steps;
+    memcpy(l->base.sums, model->metrics.sums, (size_t)l->c->n_sums * sizeof *l->base.sums);
+    return STRATA_OK;
 }
 
 strata_status strata_ps_write_parts(strata_model *model, const char *folder, strata_manifest *manifest, bool *out_written,
                                     strata_error *err) {
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
     loop *l = strata_ps_task_of(model)->loop;
     strata_ps_close close;
-    *out_written = l != NULL;
-    if (!l) return STRATA_OK;
-    pthread_mutex_lock(&l->c->lock);
-    const bool closed = last_close(l->c, &close);
-    pthread_mutex_unlock(&l->c->lock);
-    return strata_ps_save_all(&l->c->watch, closed ? &close : NULL, folder, manifest, &model->optimizer_steps, err);
+    *out_written = l && !l->stands;
+    if (!*out_written) return STRATA_OK;
+    chief *c = l->c;
+    const double until = strata_ps_seconds() + c->task->connect_seconds;
+    pthread_mutex_lock(&c->lock);
+    const bool closed = last_close(c, &close);
+    pthread_mutex_unlock(&c->lock);
+    for (;;) {
+        const strata_status status =
+            strata_ps_save_all(&c->watch, closed ? &close : NULL, folder, manifest, &model->optimizer_steps, err);
+        if (status != STRATA_PEER_LOST || !c->task->replicas || strata_ps_seconds() > until) return status;
+        strata_manifest_finish(manifest); /* the server with the copy writes what the lost one had */
+        STRATA_TRY(strata_ps_watch_look(&c->watch, err));
+        nanosleep(&pause, NULL);
+    }
 }
 
 static strata_status run_epochs(chief *c, strata_error *err) {

@@ -258,6 +258,8 @@ typedef struct strata_ps_next_ask {
     int32_t gives_back;
     /* Examples of the unit, and of its whole step. */
     int64_t examples, whole;
+    /* Where each push is an update and the model asks for it: the norm of the gradients, before clipping; else 0. */
+    double norm;
     /* Of its pushes. */
     int64_t n_staleness, staleness_sum, staleness_max;
     int32_t staleness_bins[STRATA_STALENESS_BINS];

@@ -524,17 +524,24 @@ static void multiply(worker *w, double factor) {
         for (int64_t i = 0; i < w->sums[k].n * w->sums[k].row; i++) w->sums[k].values[i] *= by;
 }
 
-/* Clipping by the norm of all gradients. Where a push is an update by itself only the worker has them together; of a
- * synchronous step the servers clip the sum of all shares. */
-static void clip_all(worker *w) {
+/* Of all gradients of the unit. */
+static double norm_of(const worker *w) {
     double square = 0;
-    if (!(w->model->optimizer.clip_global_norm > 0) || w->task->pace.n_shares) return;
     for (int64_t i = 0; i < w->model->parameters.dense_size; i++) square += (double)w->gradients[i] * (double)w->gradients[i];
     for (int k = 0; k < w->n_sparse; k++)
         for (int64_t i = 0; i < w->sums[k].n * w->sums[k].row; i++)
             square += (double)w->sums[k].values[i] * (double)w->sums[k].values[i];
-    const double norm = sqrt(square), most = w->model->optimizer.clip_global_norm;
-    if (norm > most) multiply(w, most / norm);
+    return sqrt(square);
+}
+
+/* The norm of all gradients, for the report, and clipping by it. Where a push is an update by itself only the worker has them
+ * together; of a synchronous step the servers clip the sum of all shares. */
+static void clip_all(worker *w) {
+    const double most = w->model->optimizer.clip_global_norm;
+    if ((!(most > 0) && !w->model->measures_norm) || w->task->pace.n_shares) return;
+    const double norm = norm_of(w);
+    if (w->model->measures_norm) w->report.norm = norm;
+    if (most > 0 && norm > most) multiply(w, most / norm);
 }
 
 /* Undoes the scale of f16, which follows what the gradients are as in fit. */

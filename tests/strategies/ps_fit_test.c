@@ -23,12 +23,13 @@ static const char *const host[] = {"host"};
 /* What the chief, or the one device, found. */
 typedef struct result {
     int status;
+    pid_t pid;
     char message[400];
     int64_t n_steps, callbacks, epoch_ends, first_step, spread;
     /* n_built: how often the own metric's graph was built in fit. */
     int n_values, n_losses, n_epochs, best_epoch, n_built;
     float values[MOST_VALUES], losses[100];
-    double rates[100];
+    double rates[100], norms[100];
     strata_metrics train[8], validation[8];
     /* The first metric besides loss and accuracy: of the validation data, of the training. */
     double more[8], labels[8];
@@ -95,6 +96,8 @@ static strata_status (*callback)(const strata_progress *progress, strata_error *
 static int n_built;
 /* The first process that begins with the rest of the validation data (REST) is killed. */
 static bool ends_at_rest;
+/* A callback kills a server; what was killed starts again. */
+static bool kills_server, restarts;
 
 static strata_status on_progress(const strata_progress *progress, void *user, strata_error *err) {
     result *r = user;
@@ -104,6 +107,7 @@ static strata_status on_progress(const strata_progress *progress, void *user, st
         r->train[r->epoch_ends] = progress->metrics;
         r->validation[r->epoch_ends++] = progress->validation;
     } else if (r->callbacks < 100) {
+        r->norms[r->callbacks] = progress->gradient_norm;
         r->rates[r->callbacks++] = progress->learning_rate;
     }
     return callback ? callback(progress, err) : STRATA_OK;
@@ -174,6 +178,7 @@ static strata_status train(const job *j, const char *name, result *r, strata_err
 static void be(const job *j, const char *name, result *r) {
     strata_error err = {0};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    r->pid = getpid();
     r->status = train(j, name, r, &err);
     snprintf(r->message, sizeof r->message, "%.399s", err.message);
     _exit(0);
@@ -211,9 +216,12 @@ static const result *run(const job *j) {
         results[t].status = DIED;
         if (!fork()) be(j, names[t], &results[t]);
     }
-    while (wait(NULL) > 0) continue;
+    int how = 0;
+    for (pid_t ended; (ended = wait(&how)) > 0;)
+        for (int t = 0; t < n_tasks && restarts && WIFSIGNALED(how); t++)
+            if (results[t].pid == ended && !fork()) be(j, names[t], &results[t]);
     for (int t = 1; t < n_tasks; t++)
-        if (!ends_at_rest || results[t].status != DIED)
+        if (results[t].status != DIED || !(ends_at_rest || kills_server))
             cr_assert_eq(results[t].status, results[0].status, "%s: \"%s\", and the chief: \"%s\"", names[t],
                          results[t].message, results[0].message);
     return &results[0];
@@ -345,10 +353,12 @@ Test(ps_fit, the_norm_of_all_gradients_includes_rows_and_goes_to_copies) {
 
 /* A worker alone that does not pull ahead makes the updates of one device. */
 Test(ps_fit, at_its_own_pace_each_workers_gradients_are_clipped) {
-    job j = {.compile.optimizer = {.name = "sgd", .learning_rate = 0.3, .clip_global_norm = 0.05},
+    job j = {.compile = {.optimizer = {.name = "sgd", .learning_rate = 0.3, .clip_global_norm = 0.05}, .gradient_norm = true},
              .fit = {.epochs = 2, .batch = 16, .wait_each_step = true},
              .n_workers = 1};
-    assert_as_alone(&j);
+    const result *r = assert_as_alone(&j);
+    for (int i = 0; i < r->callbacks; i++) assert_near(r->norms[i], results[MOST_TASKS].norms[i], "norm", i);
+    cr_assert_gt(r->norms[0], 0.05);
 }
 
 /* ---- learning rates ---- */
@@ -655,6 +665,26 @@ static strata_status watch_spread(const strata_progress *p, strata_error *err) {
     return STRATA_OK;
 }
 
+static strata_status make_endless(const char *task, strata_dataset **out_dataset, strata_error *err) {
+    (void)task;
+    STRATA_TRY(make_data(EXAMPLES, 0, false, out_dataset, err));
+    STRATA_TRY(strata_dataset_shuffle(out_dataset, NULL, err));
+    return strata_dataset_repeat(out_dataset, 0, err);
+}
+
+/* As TensorFlow's programs do it: the data are repeated for ever, and steps_per_epoch says what an epoch is. */
+Test(ps_fit, data_that_repeat_for_ever_train_so_many_steps_an_epoch) {
+    job j = {.make_own_data = make_endless,
+             .compile.optimizer = {.name = "adam", .learning_rate = 0.01},
+             .fit = {.epochs = 2, .batch = 20, .steps_per_epoch = 7}, /* more than the data have */
+             .servers = together};
+    const result *r = assert_as_alone(&j);
+    cr_assert(r->n_steps == 14 && r->train[1].examples == 140, "%lld", (long long)r->train[1].examples);
+    j.servers.pace = STRATA_PACE_ASYNCHRONOUS;
+    r = run(&j);
+    cr_assert(r->status == STRATA_OK && r->n_steps == 14 && r->train[1].examples == 140, "%s", r->message);
+}
+
 /* worker:1 takes 20 ms for a batch, the others much less. */
 Test(ps_fit, nobody_is_further_ahead_of_a_slow_worker_than_the_bound) {
     static const int64_t bounds[] = {1, 3, 0};
@@ -799,6 +829,38 @@ Test(ps_checkpoint, at_their_own_pace_a_checkpoint_is_a_cut_between_steps) {
     }
 }
 
+/* The first server is lost just before the checkpoint is made: its copy writes its part. */
+static strata_status kill_and_fail(const strata_progress *p, strata_error *err) {
+    if (p->epoch == 1 && p->epoch_end) kill(results[1 + 2].pid, SIGKILL);
+    return fail_there(p, err);
+}
+
+Test(ps_checkpoint, with_replicas_a_lost_server_is_no_hole_in_it) {
+    const strata_checkpoint_options checkpoint = {.folder = folder};
+    job whole = {.compile.optimizer = adam,
+                 .fit = {.epochs = 4, .batch = 16},
+                 .servers = {.pace = STRATA_PACE_SYNCHRONOUS, .replicas = 1}};
+    job half = whole;
+    static result unbroken;
+    unbroken = *run_alone(&whole);
+    half.fit.checkpoint = &checkpoint;
+    callback = kill_and_fail;
+    kills_server = true;
+    end_epoch = 2;
+    end_step = 1;
+    const result *r = run(&half);
+    callback = NULL;
+    kills_server = false;
+    cr_assert_eq(r->status, STRATA_INTERRUPTED, "%s", r->message);
+    cr_assert_eq(count_files("ps-*"), 2);
+    half.load = folder;
+    half.fit.checkpoint = NULL;
+    r = run_alone(&half);
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    cr_assert_eq(r->n_epochs, 2);
+    for (int i = 0; i < r->n_values; i++) assert_near(r->values[i], unbroken.values[i], "value", i);
+}
+
 static strata_status save_file_and_stop(const strata_progress *p, strata_error *err) {
     if (p->epoch != 1 || p->epoch_end || p->step != 2) return STRATA_OK;
     *p->stop_now = true;
@@ -846,6 +908,35 @@ Test(ps_checkpoint, a_damaged_one_is_passed_over_for_the_one_before) {
                  damaged ? 12 : 18);
         cr_assert_eq(system(command), 0);
     }
+}
+
+static bool is_killed;
+
+static strata_status save_file_then_kill(const strata_progress *p, strata_error *err) {
+    if (p->epoch != 1 || p->epoch_end) return STRATA_OK;
+    if (p->step == 2) return strata_model_save_checkpoint(p->model, 1, folder, err);
+    if (p->step == 5 && !is_killed) is_killed = !kill(results[1 + 2].pid, SIGKILL);
+    return STRATA_OK;
+}
+
+/* The chief's model stands where the file was saved, so steps are repeated from there, and not from the epoch's begin. */
+Test(ps_checkpoint, after_a_servers_loss_steps_are_repeated_from_what_was_saved) {
+    job j = {.compile.optimizer = adam, .fit = {.epochs = 3, .batch = 16}, .servers = together};
+    static result unbroken;
+    unbroken = *run_alone(&j);
+    strcat(folder, ".file");
+    callback = save_file_then_kill;
+    kills_server = restarts = true;
+    const result *r = run(&j);
+    callback = NULL;
+    kills_server = restarts = false;
+    remove(folder);
+    folder[strlen(folder) - strlen(".file")] = '\0';
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    cr_assert_eq(r->n_steps, 18);
+    cr_assert_eq(r->train[1].examples, EXAMPLES);
+    for (int i = 0; i < r->n_values; i++) assert_near(r->values[i], unbroken.values[i], "value", i);
+    assert_near(r->train[1].loss, unbroken.train[1].loss, "the epoch's loss", 1);
 }
 
 static strata_status save_nowhere(const strata_progress *p, strata_error *err) {
