@@ -61,7 +61,9 @@ typedef struct worker {
     strata_model *model;
     strata_rpc_client *chief, **servers;
     int n_servers, n_sparse;
-    int *sparse; /* [n_sparse] indices of sparse parameters */
+    /* [n_sparse] Indices of sparse parameters, and what the device has of each. */
+    int *sparse;
+    float **tables;
     strata_batches *batches;
     int64_t batches_epoch, batches_next; /* the batch that `next` would give */
     strata_batch_form form;
@@ -346,19 +348,39 @@ static strata_status set_range(strata_variable *variable, int64_t first, const f
     return n ? strata_variable_set_range(variable, first * (int64_t)sizeof(float), &part, err) : STRATA_OK;
 }
 
-/* Rows that lie one behind the other in the table and in the set are written together. */
-static strata_status upload_rows(const worker *w, const strata_parameter_spec *p, const strata_ps_row_set *set,
-                                 strata_error *err) {
+/* Each call of a driver costs as much as a copy of some KiB, so rows with less than that between them are written together,
+ * with what the device has between them, which the worker's copy of the table knows. */
+static strata_status upload_rows(const worker *w, int k, const strata_ps_row_set *set, strata_error *err) {
+    enum { GAP_BYTES = 8 << 10 };
+    const strata_parameter_spec *p = &w->model->parameters.items[w->sparse[k]];
     const strata_parameter_part *part = &w->model->parameters.parts[p->first_part];
     const strata_model_block *block = &w->model->replicas[0].blocks[part->block];
-    const int64_t begin = p->offset - w->model->parameters.blocks[part->block].begin;
-    for (int64_t i = 0, first = 0; i < set->n; i++) {
-        if (i + 1 < set->n && set->ids[i + 1] == set->ids[i] + 1) continue;
-        STRATA_TRY(set_range(block->flat, begin + set->ids[first] * set->row, set->values + first * set->row,
-                             (i + 1 - first) * set->row, err));
-        first = i + 1;
+    const int64_t begin = p->offset - w->model->parameters.blocks[part->block].begin, row = set->row;
+    const int64_t gap = row ? GAP_BYTES / (row * (int64_t)sizeof(float)) : 0;
+    int64_t first = 0, end = 0; /* of the rows that are written next; first == end: none */
+    for (int64_t i = 0; i < set->n_rows; i++) {
+        if (set->places[i] < 0) continue;
+        if (first < end && i - end > gap) {
+            STRATA_TRY(set_range(block->flat, begin + first * row, w->tables[k] + first * row, (end - first) * row, err));
+            first = i;
+        }
+        if (first == end) first = i;
+        end = i + 1;
+        memcpy(w->tables[k] + i * row, set->values + set->places[i] * row, (size_t)row * sizeof(float));
     }
-    return STRATA_OK;
+    return set_range(block->flat, begin + first * row, w->tables[k] + first * row, (end - first) * row, err);
+}
+
+/* The worker's copy of a sparse parameter, as the device has it. */
+static strata_status make_table(worker *w, int k, strata_error *err) {
+    const strata_parameter_spec *p = &w->model->parameters.items[w->sparse[k]];
+    const strata_parameter_part *part = &w->model->parameters.parts[p->first_part];
+    const int64_t begin = p->offset - w->model->parameters.blocks[part->block].begin, n = strata_shape_elements(p->shape);
+    w->tables[k] = malloc((size_t)(n + 1) * sizeof(float));
+    if (!w->tables[k]) return no_memory(err);
+    strata_array whole = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(n), w->tables[k]);
+    return strata_variable_get_range(w->model->replicas[0].blocks[part->block].flat, begin * (int64_t)sizeof(float), &whole,
+                                     err);
 }
 
 static strata_status upload(const worker *w, const job *j, strata_error *err) {
@@ -369,7 +391,7 @@ static strata_status upload(const worker *w, const job *j, strata_error *err) {
         STRATA_TRY(set_range(own->blocks[k].flat, 0, j->values + at->begin, at->dense_end - at->begin, err));
     }
     if (own->state) STRATA_TRY(set_range(own->state, 0, j->values + set->flat_size, set->state_size, err));
-    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(upload_rows(w, &set->items[w->sparse[k]], &j->rows[k], err));
+    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(upload_rows(w, k, &j->rows[k], err));
     return STRATA_OK;
 }
 
@@ -810,7 +832,9 @@ static strata_status make(worker *w, strata_error *err) {
     for (int i = 0; i < set->n; i++)
         if (set->items[i].sparse) w->sparse[w->n_sparse++] = i;
     w->sums = calloc((size_t)w->n_sparse + 1, sizeof *w->sums);
-    if (!w->sums) return no_memory(err);
+    w->tables = calloc((size_t)w->n_sparse + 1, sizeof(*w->tables));
+    if (!w->sums || !w->tables) return no_memory(err);
+    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(make_table(w, k, err));
     for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(strata_ps_row_set_make(&w->sums[k], &set->items[w->sparse[k]], err));
     STRATA_TRY(make_job(w, &w->jobs[0], err));
     return make_job(w, &w->jobs[1], err);
@@ -844,7 +868,9 @@ static void finish(worker *w) {
     for (int s = 0; s < w->n_servers && w->servers; s++) strata_rpc_client_destroy(w->servers[s]);
     strata_rpc_client_destroy(w->chief);
     for (int k = 0; k < w->n_sparse && w->sums; k++) strata_ps_row_set_finish(&w->sums[k]);
+    for (int k = 0; k < w->n_sparse && w->tables; k++) free(w->tables[k]);
     strata_batches_destroy(w->batches);
+    free(w->tables);
     free(w->servers);
     free(w->sparse);
     free(w->gradients);
