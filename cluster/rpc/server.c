@@ -291,6 +291,14 @@ static strata_status send_reply(connection *c, uint64_t sequence, strata_status 
 
 /* ---- requests ---- */
 
+void *strata_rpc_reply_room(const strata_rpc_call *call, size_t bytes) {
+    connection *c = (connection *)(uintptr_t)call->connection;
+    pthread_mutex_lock(&c->sending);
+    void *room = strata_rpc_channel_reserve(&c->channel, bytes);
+    pthread_mutex_unlock(&c->sending);
+    return room;
+}
+
 /* Runs the handler and sends its reply. */
 static strata_status execute(connection *c, const strata_rpc_message *m, strata_error *err) {
     strata_rpc_server *s = c->server;
@@ -300,7 +308,7 @@ static strata_status execute(connection *c, const strata_rpc_message *m, strata_
                                   .method = m->method,
                                   .head = c->head,
                                   .head_bytes = m->head_bytes,
-                                  .body = c->body,
+                                  .body = m->view ? m->view : c->body,
                                   .body_bytes = m->body_bytes,
                                   .connection = c};
     strata_rpc_reply reply = {.head = c->reply_head, .body = c->pieces};
@@ -315,6 +323,7 @@ static strata_status execute(connection *c, const strata_rpc_message *m, strata_
         memcpy(reply.head, why.message, reply.head_bytes);
     }
     if (atomic_load(&c->told)) {
+        strata_rpc_channel_unreserve(&c->channel);
         release_pieces(reply.body, reply.n_body);
         if (c->session->next_sequence == m->sequence + 1) c->session->next_sequence = m->sequence;
         return strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why);
@@ -324,6 +333,7 @@ static strata_status execute(connection *c, const strata_rpc_message *m, strata_
     const strata_status status =
         send_reply(c, m->sequence, result, reply.head, reply.head_bytes, reply.body, reply.n_body, err);
     if (!kept) release_pieces(reply.body, reply.n_body);
+    strata_rpc_channel_unreserve(&c->channel);
     return status;
 }
 
@@ -425,13 +435,15 @@ static strata_status greet(connection *c, const strata_rpc_message *m, strata_er
     uint64_t incarnation;
     double heartbeat;
     unsigned char own[STRATA_RPC_HELLO_BYTES];
-    STRATA_TRY(strata_rpc_hello_decode(c->head, m->head_bytes, task, sizeof task, &incarnation, &heartbeat, err));
+    char name[STRATA_RPC_AREA_NAME];
+    STRATA_TRY(strata_rpc_hello_decode(c->head, m->head_bytes, task, sizeof task, &incarnation, &heartbeat, name, err));
     atomic_store(&c->heartbeat, heartbeat > s->heartbeat ? heartbeat : s->heartbeat);
     atomic_store(&c->activity, HANDLING);
     strata_error why = {0};
     const strata_status refused = take_session(c, task, incarnation, &why);
+    strata_rpc_area *area = refused || !*name || c->channel.stream.tls ? NULL : strata_rpc_area_open(name);
     const size_t n = refused ? strnlen(why.message, sizeof why.message)
-                             : strata_rpc_hello_encode(s->task, s->incarnation, s->heartbeat, own);
+                             : strata_rpc_hello_encode(s->task, s->incarnation, s->heartbeat, area ? name : NULL, own);
     const strata_rpc_message reply = {.type = STRATA_FRAME_HELLO, .status = refused, .head_bytes = n};
     const struct iovec part = {refused ? (void *)why.message : own, n};
     if (!refused) {
@@ -441,6 +453,7 @@ static strata_status greet(connection *c, const strata_rpc_message *m, strata_er
         pthread_mutex_unlock(&s->lock);
     }
     const strata_status status = send_message(c, &reply, &part, 1, err);
+    if (area) strata_rpc_channel_share(&c->channel, area, false); /* from the next message on */
     if (!refused) return status;
     count_refused(s, c->from, why.message);
     return strata_fail(err, refused, "%s", why.message);
@@ -458,6 +471,10 @@ static strata_status begin_message(void *user, const strata_rpc_message *m, cons
     if (m->body_bytes > (known ? c->server->most_body_bytes : 0))
         return strata_fail(err, STRATA_DATA, "a request of %zu bytes came; at most %llu are taken", m->body_bytes,
                            (unsigned long long)c->server->most_body_bytes);
+    if (m->view) { /* the head is looked at again and again, so it is copied from where the client could change it */
+        memcpy(c->head, m->view - m->head_bytes, m->head_bytes);
+        return STRATA_OK;
+    }
     if (m->body_bytes > c->body_room) {
         free(c->body);
         c->body_room = (m->body_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;

@@ -437,7 +437,7 @@ static strata_status begin(chief *c, strata_error *err) {
     strata_status differs = STRATA_OK;
     strata_error difference = {0};
     for (int s = 0; s < c->n_servers; s++) {
-        STRATA_TRY(strata_ps_connect(c->task, STRATA_TASK_PS, s, &c->servers[s], err));
+        STRATA_TRY(strata_ps_connect(c->task, STRATA_TASK_PS, s, 0, &c->servers[s], err));
         const strata_status status =
             strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, NULL, differs ? NULL : &difference);
         if (!differs) differs = status;

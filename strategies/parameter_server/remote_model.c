@@ -82,7 +82,7 @@ static strata_status open_chief(strata_remote_model *r, strata_error *err) {
     r->servers = calloc((size_t)r->fit.plan.n_servers, sizeof(*r->servers));
     if (!r->servers) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for a remote model");
     for (int s = 0; s < r->fit.plan.n_servers; s++) {
-        STRATA_TRY(strata_ps_connect(r->fit.task, STRATA_TASK_PS, s, &r->servers[s], err));
+        STRATA_TRY(strata_ps_connect(r->fit.task, STRATA_TASK_PS, s, 0, &r->servers[s], err));
         STRATA_TRY(strata_ps_say_hello(&r->fit, r->servers[s], r->fit.task->connect_seconds, NULL, err));
     }
     return strata_ps_send_values(&r->fit, r->servers, 0, err);

@@ -723,29 +723,35 @@ void strata_ps_snapshot_release(void *snapshot) {
     if (own && atomic_fetch_sub(&own->references, 1) == 1) free(own);
 }
 
+/* The dense shards, in the type `wire`, and behind them the states. */
+static strata_status write_values(strata_ps_store *store, unsigned char *to, strata_error *err) {
+    const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->n_dense_elements);
+    const bool narrow = store->opts.wire != STRATA_DTYPE_F32;
+    float *wide = narrow ? malloc((size_t)(store->n_dense_elements + 1) * sizeof *wide) : (float *)(void *)to;
+    strata_status status = wide ? STRATA_OK : no_memory(store, err);
+    for (int i = 0; i < store->n_dense && !status; i++)
+        status = read_range(store->dense.parameters, store->dense.places[i], wide + store->shards[i].before, store->shards[i].n,
+                            err);
+    if (!status && narrow) strata_ps_narrow(store->opts.wire, wide, store->n_dense_elements, to);
+    if (!status) memcpy(to + dense, store->states, (size_t)store->n_states * sizeof(float));
+    if (narrow) free(wide);
+    return status;
+}
+
 static strata_status take_snapshot(strata_ps_store *store, strata_error *err) {
     const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->n_dense_elements);
     const size_t bytes = dense + (size_t)store->n_states * sizeof(float);
-    const size_t all = (sizeof *store->snapshot + bytes + 63) / 64 * 64;
-    strata_ps_snapshot *made = aligned_alloc(64, all);
-    const bool narrow = store->opts.wire != STRATA_DTYPE_F32;
-    float *wide = narrow ? malloc((size_t)(store->n_dense_elements + 1) * sizeof *wide) : NULL;
-    strata_status status = made && (wide || !narrow) ? STRATA_OK : no_memory(store, err);
-    float *to = narrow ? wide : made ? (float *)(void *)made->data : NULL;
-    for (int i = 0; i < store->n_dense && !status; i++)
-        status =
-            read_range(store->dense.parameters, store->dense.places[i], to + store->shards[i].before, store->shards[i].n, err);
-    if (!status) {
-        if (narrow) strata_ps_narrow(store->opts.wire, wide, store->n_dense_elements, made->data);
-        memcpy(made->data + dense, store->states, (size_t)store->n_states * sizeof(float));
-        made->bytes = bytes;
-        atomic_init(&made->references, 1);
-        store->snapshot = made;
-        made = NULL;
+    strata_ps_snapshot *made = aligned_alloc(64, (sizeof *made + bytes + 63) / 64 * 64);
+    if (!made) return no_memory(store, err);
+    const strata_status status = write_values(store, made->data, err);
+    if (status) {
+        free(made);
+        return status;
     }
-    free(made);
-    free(wide);
-    return status;
+    made->bytes = bytes;
+    atomic_init(&made->references, 1);
+    store->snapshot = made;
+    return STRATA_OK;
 }
 
 static void copy_rows(const strata_ps_store *store, int k, const strata_ps_rows *rows) {
@@ -755,15 +761,18 @@ static void copy_rows(const strata_ps_store *store, int k, const strata_ps_rows 
         strata_ps_narrow(store->opts.wire, store->tables[k].copy + rows->ids[i] * row, row, to);
 }
 
-strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, strata_ps_snapshot **out_snapshot,
-                                   int64_t *out_version, strata_error *err) {
+strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, void *room,
+                                   strata_ps_snapshot **out_snapshot, int64_t *out_version, strata_error *err) {
     STRATA_TRY(check_rows(store, tables, err));
     pthread_mutex_lock(&store->lock);
     strata_status status = check_filled(store, err);
-    if (!status && !store->snapshot) status = take_snapshot(store, err);
+    if (!status && room)
+        status = write_values(store, room, err);
+    else if (!status && !store->snapshot)
+        status = take_snapshot(store, err);
     if (!status) {
-        atomic_fetch_add(&store->snapshot->references, 1);
-        *out_snapshot = store->snapshot;
+        *out_snapshot = room ? NULL : store->snapshot;
+        if (!room) atomic_fetch_add(&store->snapshot->references, 1);
         *out_version = store->version;
         for (int k = 0; k < store->n_tables; k++) copy_rows(store, k, &tables[k]);
     }

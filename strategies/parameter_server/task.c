@@ -31,8 +31,8 @@ struct timespec strata_ps_deadline(double seconds) {
     return deadline;
 }
 
-strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index, strata_rpc_client **out_client,
-                                strata_error *err) {
+strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index, size_t shared_bytes,
+                                strata_rpc_client **out_client, strata_error *err) {
     const bool copied = task->replicas && type == STRATA_TASK_PS;
     char name[STRATA_RPC_TASK_BYTES];
     snprintf(name, sizeof name, "%s:%d", strata_task_type_name(type), index);
@@ -41,6 +41,7 @@ strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type typ
                                             .server = name,
                                             .address = task->spec.jobs[type].addresses[index],
                                             .cluster = &task->communication,
+                                            .shared_bytes = shared_bytes,
                                             .reconnect_seconds = copied                      ? REPLICATED_RECONNECT_SECONDS
                                                                  : type == STRATA_TASK_CHIEF ? task->connect_seconds
                                                                                              : 0};

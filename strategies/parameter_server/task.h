@@ -91,9 +91,10 @@ strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_worker(strata_ps_fit *fit, strata_error *err);
 strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err);
 
-/* A client of another task; type and index name it. Fails with its name, after connect_seconds. */
+/* A client of another task; type and index name it. shared_bytes as in strata_rpc_client_options. Fails with its name, after
+ * connect_seconds. */
 STRATA_MUST_USE strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index,
-                                                strata_rpc_client **out_client, strata_error *err);
+                                                size_t shared_bytes, strata_rpc_client **out_client, strata_error *err);
 /* This task's server, at the address that the cluster has for it. */
 STRATA_MUST_USE strata_status strata_ps_listen(const strata_ps_task *task, strata_rpc_handler handler,
                                                strata_rpc_on_peer on_peer, void *user, strata_rpc_server **out_server,

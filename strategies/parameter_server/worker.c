@@ -25,6 +25,7 @@ typedef struct batch {
 
 typedef struct pull {
     strata_rpc_request *request;
+    /* Lends its body where the server is on this machine; the rooms are not used then. */
     strata_rpc_answer answer;
     struct iovec *rooms;
     int64_t version;
@@ -193,7 +194,8 @@ static strata_status find_rows(worker *w, job *j, strata_error *err) {
 static strata_status reach(worker *w, int group, strata_rpc_client **out_client, strata_error *err) {
     const int server = strata_ps_server_of(&w->fit->route, group, w->n_servers);
     if (!w->servers[server]) {
-        STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_PS, server, &w->servers[server], err));
+        STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_PS, server, strata_ps_plan_shared_bytes(&w->fit->plan),
+                                     &w->servers[server], err));
         STRATA_TRY(strata_ps_say_hello(w->fit, w->servers[server], w->task->connect_seconds, NULL, err));
     }
     *out_client = w->servers[server];
@@ -283,8 +285,8 @@ static strata_status start_pull(worker *w, job *j, strata_error *err) {
                                     .body = &body,
                                     .n_body = 1,
                                     .what = "a pull of parameters"};
-        p->answer =
-            (strata_rpc_answer){.head = &p->version, .head_bytes = sizeof p->version, .body = p->rooms, .n_body = n_rooms};
+        p->answer = (strata_rpc_answer){
+            .head = &p->version, .head_bytes = sizeof p->version, .body = p->rooms, .n_body = n_rooms, .may_lend = true};
         strata_rpc_client *client = NULL;
         STRATA_TRY(reach(w, s, &client, err));
         STRATA_TRY(strata_rpc_client_start(client, &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err));
@@ -296,11 +298,23 @@ static strata_status start_pull(worker *w, job *j, strata_error *err) {
 static void widen_values(worker *w, job *j, int server) {
     const strata_ps_plan *plan = &w->fit->plan;
     const strata_ps_shard *shards = plan->shards + plan->begins[server];
-    const unsigned char *from = j->pulls[server].narrow;
+    const pull *p = &j->pulls[server];
+    const unsigned char *from = p->answer.lent ? p->answer.lent : p->narrow;
     for (int i = 0; i < plan->sizes[server].n_dense && w->task->wire != STRATA_DTYPE_F32; i++) {
         strata_ps_widen(w->task->wire, from, shards[i].n, j->values + shards[i].first);
         from += (size_t)shards[i].n * strata_dtype_bytes(w->task->wire);
     }
+}
+
+/* What was lent of a server's dense shards and states, where it is in the rooms as well or is not needed any more. */
+static void take_lent_states(worker *w, job *j, int server) {
+    const strata_ps_plan *plan = &w->fit->plan;
+    const struct strata_ps_sizes *sizes = &plan->sizes[server];
+    const unsigned char *lent = j->pulls[server].answer.lent;
+    const strata_ps_shard *last = &plan->shards[plan->begins[server + 1] - 1];
+    if (lent && sizes->states)
+        memcpy(j->values + last->first, lent + strata_ps_wire_bytes(w->task->wire, sizes->dense),
+               (size_t)sizes->states * sizeof(float));
 }
 
 /* The rows that came, to their place in the set. */
@@ -308,7 +322,9 @@ static void place_rows(worker *w, job *j, int server) {
     const strata_ps_plan *plan = &w->fit->plan;
     const struct strata_ps_sizes *sizes = &plan->sizes[server];
     const strata_ps_shard *tables = plan->shards + plan->begins[server] + sizes->n_dense;
-    const unsigned char *from = j->pulls[server].rows;
+    const pull *p = &j->pulls[server];
+    const size_t fixed = strata_ps_wire_bytes(w->task->wire, sizes->dense) + (size_t)sizes->states * sizeof(float);
+    const unsigned char *from = p->answer.lent ? (const unsigned char *)p->answer.lent + fixed : p->rows;
     for (int k = 0; k < sizes->n_tables; k++) {
         const strata_ps_row_set *set = &j->rows[sparse_index(w, tables[k].parameter)];
         for (int64_t i = 0; i < set->n; i++) {
@@ -336,7 +352,9 @@ static strata_status finish_pull(worker *w, job *j, strata_error *err) {
                                  p->answer.body_bytes, bytes);
         if (status) continue;
         widen_values(w, j, s);
+        take_lent_states(w, j, s);
         place_rows(w, j, s);
+        if (w->task->wire != STRATA_DTYPE_F32) strata_rpc_answer_release(&p->answer); /* else when it is on the device */
     }
     return status;
 }
@@ -383,13 +401,37 @@ static strata_status make_table(worker *w, int k, strata_error *err) {
                                      err);
 }
 
-static strata_status upload(const worker *w, const job *j, strata_error *err) {
+/* A server's dense shards, straight from the memory that it lent. */
+static strata_status upload_lent(const worker *w, job *j, int server, strata_error *err) {
+    const strata_ps_plan *plan = &w->fit->plan;
+    const strata_parameter_set *set = &w->model->parameters;
+    const strata_ps_shard *shards = plan->shards + plan->begins[server];
+    const float *from = j->pulls[server].answer.lent;
+    for (int i = 0; i < plan->sizes[server].n_dense; from += shards[i++].n)
+        for (int k = 0; k < set->n_blocks; k++) {
+            const strata_parameter_block *at = &set->blocks[k];
+            const int64_t first = shards[i].first > at->begin ? shards[i].first : at->begin,
+                          last = shards[i].first + shards[i].n;
+            const int64_t n = (last < at->dense_end ? last : at->dense_end) - first;
+            if (n > 0)
+                STRATA_TRY(set_range(w->model->replicas[0].blocks[k].flat, first - at->begin, from + (first - shards[i].first),
+                                     n, err));
+        }
+    strata_rpc_answer_release(&j->pulls[server].answer);
+    return STRATA_OK;
+}
+
+static strata_status upload(const worker *w, job *j, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
     const strata_model_replica *own = &w->model->replicas[0];
-    for (int k = 0; k < set->n_blocks; k++) {
+    int n_lent = 0;
+    for (int s = 0; s < w->n_servers; s++) n_lent += j->pulls[s].answer.lent != NULL;
+    for (int k = 0; k < set->n_blocks && n_lent < w->n_servers; k++) { /* values of lent shards are written over below */
         const strata_parameter_block *at = &set->blocks[k];
         STRATA_TRY(set_range(own->blocks[k].flat, 0, j->values + at->begin, at->dense_end - at->begin, err));
     }
+    for (int s = 0; s < w->n_servers; s++)
+        if (j->pulls[s].answer.lent) STRATA_TRY(upload_lent(w, j, s, err));
     if (own->state) STRATA_TRY(set_range(own->state, 0, j->values + set->flat_size, set->state_size, err));
     for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(upload_rows(w, k, &j->rows[k], err));
     return STRATA_OK;
@@ -736,6 +778,7 @@ static void drop_pulls(const worker *w, const job *j) {
         const strata_status ignored = p->request ? strata_rpc_request_wait(p->request, NULL) : STRATA_OK;
         (void)ignored;
         p->request = NULL;
+        strata_rpc_answer_release(&p->answer);
     }
 }
 
@@ -886,7 +929,7 @@ static strata_status meet_servers(worker *w, strata_error *err) {
 }
 
 static strata_status meet(worker *w, strata_error *err) {
-    STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, &w->chief, err));
+    STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, 0, &w->chief, err));
     STRATA_TRY(greet_chief(w, err));
     return meet_servers(w, err);
 }
