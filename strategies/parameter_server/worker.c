@@ -69,8 +69,11 @@ typedef struct worker {
     int64_t batches_epoch, batches_next; /* the batch that `next` would give */
     strata_batch_form form;
     job jobs[2];
-    /* (dense_size) The gradients of a unit of several batches. (state_size) What is added to states. */
-    float *gradients, *states;
+    /* (dense_size) The unit's gradients: `sums_of_dense` where batches are added up, else where the device wrote them. */
+    const float *gradients;
+    float *sums_of_dense;
+    /* (state_size) What is added to states. */
+    float *states;
     /* [n_sparse] The gradients of rows. */
     strata_ps_row_set *sums;
     float *unit_sums; /* (n_sums) */
@@ -466,14 +469,22 @@ static void add(float *sum, const float *values, int64_t n) {
     for (int64_t i = 0; i < n; i++) sum[i] += values[i];
 }
 
+/* Whether the gradients of a unit's only batch can stay where the device wrote them: one piece, which nothing scales. */
+static bool stay_in_place(const worker *w, const job *j) {
+    const strata_model *model = w->model;
+    return j->n_batches == 1 && model->parameters.n_blocks == 1 && !model->parameters.blocks[0].begin &&
+           !(model->scale.value > 0) && !(model->optimizer.clip_global_norm > 0);
+}
+
 /* Adds a batch's outputs to what the unit has so far. */
-static strata_status take_outputs(worker *w, const strata_model_program *program, int slot, strata_error *err) {
+static strata_status take_outputs(worker *w, const job *j, const strata_model_program *program, int slot, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
     const strata_executable *exe = program->parts[0].executable;
     add(w->unit_sums, strata_executable_output(exe, slot, 0), w->model->metrics.n_sums);
-    for (int k = 0; k < set->n_blocks; k++) {
+    if (stay_in_place(w, j)) w->gradients = strata_executable_output(exe, slot, 1);
+    for (int k = 0; k < set->n_blocks && !stay_in_place(w, j); k++) {
         const strata_parameter_block *at = &set->blocks[k];
-        add(w->gradients + at->begin, strata_executable_output(exe, slot, 1 + k), at->dense_end - at->begin);
+        add(w->sums_of_dense + at->begin, strata_executable_output(exe, slot, 1 + k), at->dense_end - at->begin);
     }
     if (set->state_size) add(w->states, strata_executable_output(exe, slot, 1 + set->n_blocks), set->state_size);
     for (int k = 0; k < w->n_sparse; k++) {
@@ -495,10 +506,11 @@ static strata_status take_outputs(worker *w, const strata_model_program *program
     return STRATA_OK;
 }
 
-static void clear_sums(worker *w) {
+static void clear_sums(worker *w, const job *j) {
     const strata_parameter_set *set = &w->model->parameters;
     memset(w->unit_sums, 0, (size_t)w->model->metrics.n_sums * sizeof *w->unit_sums);
-    memset(w->gradients, 0, (size_t)set->dense_size * sizeof *w->gradients);
+    if (!j->examples || !stay_in_place(w, j)) memset(w->sums_of_dense, 0, (size_t)set->dense_size * sizeof(float));
+    w->gradients = w->sums_of_dense;
     memset(w->states, 0, (size_t)set->state_size * sizeof *w->states);
     for (int k = 0; k < w->n_sparse; k++) strata_ps_row_set_clear(&w->sums[k]);
 }
@@ -544,7 +556,7 @@ static const char *first_not_finite(const worker *w) {
 
 static void multiply(worker *w, double factor) {
     const float by = (float)factor;
-    for (int64_t i = 0; i < w->model->parameters.dense_size; i++) w->gradients[i] *= by;
+    for (int64_t i = 0; i < w->model->parameters.dense_size; i++) w->sums_of_dense[i] *= by;
     for (int k = 0; k < w->n_sparse; k++)
         for (int64_t i = 0; i < w->sums[k].n * w->sums[k].row; i++) w->sums[k].values[i] *= by;
 }
@@ -742,11 +754,11 @@ static strata_status compute(worker *w, job *j, job *ahead, int32_t *out_grant, 
         }
         const strata_status computed = strata_group_wait(program->group, slot, status ? NULL : err);
         if (status || computed) return status ? status : computed;
-        if (!cleared) clear_sums(w); /* the report of the unit before is sent by now */
+        if (!cleared) clear_sums(w, j); /* the report of the unit before is sent by now */
         cleared = true;
-        STRATA_TRY(take_outputs(w, program, slot, err));
+        STRATA_TRY(take_outputs(w, j, program, slot, err));
     }
-    if (!cleared) clear_sums(w);
+    if (!cleared) clear_sums(w, j);
     return STRATA_OK;
 }
 
@@ -868,10 +880,10 @@ static strata_status make(worker *w, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
     w->servers = calloc((size_t)w->n_servers, sizeof(*w->servers));
     w->sparse = calloc((size_t)set->n + 1, sizeof *w->sparse);
-    w->gradients = calloc((size_t)set->dense_size + 1, sizeof *w->gradients);
+    w->sums_of_dense = calloc((size_t)set->dense_size + 1, sizeof *w->sums_of_dense);
     w->states = calloc((size_t)set->state_size + 1, sizeof *w->states);
     w->unit_sums = calloc((size_t)w->model->metrics.n_sums + 1, sizeof *w->unit_sums);
-    if (!w->servers || !w->sparse || !w->gradients || !w->states || !w->unit_sums) return no_memory(err);
+    if (!w->servers || !w->sparse || !w->sums_of_dense || !w->states || !w->unit_sums) return no_memory(err);
     for (int i = 0; i < set->n; i++)
         if (set->items[i].sparse) w->sparse[w->n_sparse++] = i;
     w->sums = calloc((size_t)w->n_sparse + 1, sizeof *w->sums);
@@ -916,7 +928,7 @@ static void finish(worker *w) {
     free(w->tables);
     free(w->servers);
     free(w->sparse);
-    free(w->gradients);
+    free(w->sums_of_dense);
     free(w->states);
     free(w->sums);
     free(w->unit_sums);
@@ -996,10 +1008,10 @@ static strata_status compute_once(worker *w, job *j, strata_error *err) {
     const strata_status pulled = finish_pull(w, j, started ? NULL : err); /* also what was started before it failed */
     if (started || pulled) return started ? started : pulled;
     STRATA_TRY(upload(w, j, err));
-    clear_sums(w);
+    clear_sums(w, j);
     STRATA_TRY(submit(w, j, 0, &program, &slot, err));
     STRATA_TRY(strata_group_wait(program->group, slot, err));
-    return take_outputs(w, program, slot, err);
+    return take_outputs(w, j, program, slot, err);
 }
 
 strata_status strata_ps_stepper_step(strata_ps_stepper *s, int64_t number, const void *x, const void *y, int64_t n,

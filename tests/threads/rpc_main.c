@@ -149,7 +149,8 @@ static strata_status connect_as(const char *task, uint64_t incarnation, const ch
                                             .server = "ps:0",
                                             .address = address,
                                             .cluster = &cluster,
-                                            .reconnect_seconds = reconnect_seconds};
+                                            .reconnect_seconds = reconnect_seconds,
+                                            .shared_bytes = incarnation % 2 ? 1 << 20 : 0};
     return strata_rpc_client_create(&opts, out, err);
 }
 
