@@ -79,6 +79,7 @@ static void print_strategy(const training *t) {
 static void print_servers_json(const training *t) {
     const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(t->strategy);
     if (!has_servers(t)) return;
+    printf(",\"server_bytes_per_step\":%.0f", totals.bytes_per_step);
     printf(",\"servers\":%d,\"staleness_mean\":%.4f,\"staleness_max\":%lld", totals.servers, totals.staleness_mean,
            (long long)totals.staleness_max);
     printf(",\"stragglers\":%d,\"queue_running\":%d,\"queue_waiting\":%d", totals.stragglers, totals.running, totals.waiting);

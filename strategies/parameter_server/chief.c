@@ -69,6 +69,8 @@ typedef struct chief {
     finished_step *finished;
     int n_finished, room;
     int64_t staleness_sum, n_staleness;
+    /* What workers pushed and pulled, for how many units. */
+    int64_t bytes, n_units;
 } chief;
 
 static bool synchronous(const chief *c) {
@@ -114,6 +116,7 @@ static void update_totals(chief *c) {
     totals->running = strata_ps_pace_running(c->pace);
     totals->waiting = strata_ps_pace_returned(c->pace);
     totals->staleness_mean = c->n_staleness ? (double)c->staleness_sum / (double)c->n_staleness : 0;
+    totals->bytes_per_step = c->n_units ? (double)c->bytes / (double)c->n_units : 0;
     totals->stragglers = count_stragglers(c);
     pthread_mutex_unlock(&c->task->lock);
 }
@@ -241,6 +244,8 @@ static void take_report(chief *c, int w, const strata_ps_next_ask *ask, const fl
     own->seconds = own->seconds > 0 ? 0.8 * own->seconds + 0.2 * ask->seconds : ask->seconds;
     c->staleness_sum += ask->staleness_sum;
     c->n_staleness += ask->n_staleness;
+    c->bytes += ask->bytes;
+    c->n_units++;
     pthread_mutex_lock(&c->task->lock);
     if (ask->staleness_max > c->task->totals.staleness_max) c->task->totals.staleness_max = ask->staleness_max;
     c->task->totals.late += finished == STRATA_PS_TOO_LATE;

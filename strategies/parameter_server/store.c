@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/run/fold.h"
 #include "strata/executable.h"
 #include "strata/ops.h"
 
@@ -71,6 +72,7 @@ struct strata_ps_store {
     /* Synchronous: the step that is open, and its pushes [n_shares]. */
     int64_t step;
     kept *kept;
+    const void **operands; /* of a sum over shares */
     /* Numbers of the update that is made next. */
     float words[STRATA_STEP_WORDS];
 };
@@ -221,7 +223,8 @@ static strata_status make(strata_ps_store *store, strata_error *err) {
     STRATA_TRY(lay_out_dense(store, err));
     store->states = calloc((size_t)store->n_states + 1, sizeof *store->states);
     store->kept = calloc((size_t)store->opts.n_shares + 1, sizeof *store->kept);
-    if (!store->states || !store->kept) return no_memory(store, err);
+    store->operands = calloc((size_t)store->opts.n_shares + 1, sizeof(*store->operands));
+    if (!store->states || !store->kept || !store->operands) return no_memory(store, err);
     if (store->n_dense) {
         STRATA_TRY(make_variables(store, store->dense.size, &store->dense.parameters, store->dense.slots, err));
         STRATA_TRY(compile_dense(store, err));
@@ -286,6 +289,7 @@ void strata_ps_store_destroy(strata_ps_store *store) {
     drop_kept(store);
     strata_ps_snapshot_release(store->snapshot);
     free(store->kept);
+    free(store->operands);
     free(store->applied);
     free(store->tables);
     free(store->states);
@@ -571,18 +575,14 @@ static bool counts(const strata_ps_close *close, int share) {
     return close->counted[share / 8] >> (share % 8) & 1;
 }
 
-/* The sum of the shares that count, in their order. offset: of the values among those of a kept push. */
+/* The sum of the shares that count, in their order. offset: of the values among those of a kept push. operands: [n_shares]. */
 static int fold(const strata_ps_store *store, const strata_ps_close *close, bool states, int64_t offset, int64_t n,
-                float *out) {
+                const void **operands, float *out) {
     int n_counted = 0;
-    for (int w = 0; w < store->opts.n_shares; w++) {
-        if (!counts(close, w)) continue;
-        const float *own = (states ? store->kept[w].states : store->kept[w].dense) + offset;
-        if (n_counted++ == 0)
-            memcpy(out, own, (size_t)n * sizeof *out);
-        else
-            for (int64_t i = 0; i < n; i++) out[i] += own[i];
-    }
+    for (int w = 0; w < store->opts.n_shares; w++)
+        if (counts(close, w)) operands[n_counted++] = (states ? store->kept[w].states : store->kept[w].dense) + offset;
+    void *const results[] = {out};
+    strata_fold(STRATA_DTYPE_F32, STRATA_REDUCE_SUM, operands, n_counted, n, results, 1);
     return n_counted;
 }
 
@@ -646,7 +646,7 @@ static strata_status fold_dense(strata_ps_store *store, const strata_ps_close *c
     STRATA_TRY(open_dense(store, &slot, &gradients, err));
     for (int i = 0; i < store->n_dense; i++) {
         const strata_ps_shard *shard = &store->shards[i];
-        fold(store, close, false, shard->before, shard->n, gradients + store->dense.places[i]);
+        fold(store, close, false, shard->before, shard->n, store->operands, gradients + store->dense.places[i]);
         multiply(gradients + store->dense.places[i], shard->n, close->scale);
     }
     return run(store->dense.update, slot, store->words, err);
@@ -656,7 +656,7 @@ static strata_status fold_states(strata_ps_store *store, const strata_ps_close *
     if (!store->n_states) return STRATA_OK;
     float *sum = calloc((size_t)store->n_states, sizeof *sum);
     if (!sum) return no_memory(store, err);
-    const int n = fold(store, close, true, 0, store->n_states, sum);
+    const int n = fold(store, close, true, 0, store->n_states, store->operands, sum);
     for (int64_t i = 0; i < store->n_states && n; i++) store->states[i] += sum[i] / (float)n;
     free(sum);
     return STRATA_OK;

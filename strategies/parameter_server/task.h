@@ -181,6 +181,8 @@ typedef struct strata_ps_next_ask {
     /* Of its pushes. */
     int64_t n_staleness, staleness_sum, staleness_max;
     double seconds, rate;
+    /* That were pushed and pulled since the report before. */
+    int64_t bytes;
     char what[200];
 } strata_ps_next_ask;
 

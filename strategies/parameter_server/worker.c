@@ -32,6 +32,7 @@ typedef struct pull {
     /* What the request borrows. */
     unsigned char *head;
     int32_t *ids;
+    int64_t n_ids;
     /* Where bf16 values and rows are received. */
     unsigned char *narrow, *rows;
 } pull;
@@ -281,6 +282,7 @@ static strata_status start_pull(worker *w, job *j, strata_error *err) {
         int n_rooms = 0;
         STRATA_TRY(prepare_pull(w, j, s, &head_bytes, &n_ids, &elements, err));
         STRATA_TRY(prepare_rooms(w, j, s, elements, &n_rooms, err));
+        p->n_ids = n_ids;
         const struct iovec body = {p->ids, (size_t)n_ids * sizeof *p->ids};
         const strata_rpc_ask ask = {.method = STRATA_PS_PULL,
                                     .head = p->head,
@@ -354,6 +356,7 @@ static strata_status finish_pull(worker *w, job *j, strata_error *err) {
             status = strata_fail(err, STRATA_INTERNAL, "parameter_server: ps:%d sent %zu bytes; its shards have %zu", s,
                                  p->answer.body_bytes, bytes);
         if (status) continue;
+        w->report.bytes += (int64_t)bytes + p->n_ids * (int64_t)sizeof *p->ids;
         widen_values(w, j, s);
         take_lent_states(w, j, s);
         place_rows(w, j, s);
@@ -678,6 +681,7 @@ static strata_status push_all(worker *w, const job *j, strata_error *err) {
                                     .body = p->pieces,
                                     .n_body = n,
                                     .what = "a push of gradients"};
+        for (int i = 0; i < n && !status; i++) w->report.bytes += (int64_t)p->pieces[i].iov_len;
         p->answer = (strata_rpc_answer){.head = &p->staleness, .head_bytes = sizeof p->staleness};
         strata_rpc_client *client = NULL;
         if (!status) status = reach(w, s, &client, err);
