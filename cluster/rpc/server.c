@@ -32,7 +32,8 @@ enum {
     MISSED_BEATS = 5,
     ALIGNMENT = 64,
     MOST_UNREAD = 64 << 10,   /* bytes in a socket that may be all it holds */
-    MOST_IDLE_BODY = 1 << 20, /* bytes of a body's memory that stay between requests */
+    MOST_IDLE_BODY = 1 << 20, /* bytes of a body's memory that stay when it was not needed for MOST_IDLE requests */
+    MOST_IDLE = 256,
     TLS_HANDSHAKE = 0x16,     /* the first byte of a side that begins TLS */
     KEPT = 2 * STRATA_RPC_WINDOW,
 };
@@ -104,6 +105,8 @@ typedef struct connection {
     unsigned char *head;
     void *body;
     size_t body_room;
+    /* Requests since one had a body of a sixteenth of that or more. */
+    int idle;
     /* The reply that is made. */
     unsigned char *reply_head;
     strata_rpc_piece *pieces;
@@ -502,7 +505,8 @@ static strata_status end_message(void *user, const strata_rpc_message *m, strata
     if (m->type == STRATA_FRAME_HELLO) status = greet(c, m, err);
     if (m->type == STRATA_FRAME_ASK) status = answer(c, m, err);
     if (m->type != STRATA_FRAME_BEAT) {
-        if (c->body_room > MOST_IDLE_BODY && m->body_bytes < c->body_room / 16) {
+        c->idle = m->view || m->body_bytes < c->body_room / 16 ? c->idle + 1 : 0;
+        if (c->body_room > MOST_IDLE_BODY && c->idle > MOST_IDLE) {
             free(c->body);
             c->body = NULL;
             c->body_room = 0;
