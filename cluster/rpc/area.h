@@ -26,7 +26,7 @@ typedef struct strata_rpc_area {
 
 /* Whether the connection's other end is on this machine, as far as addresses tell. */
 bool strata_rpc_area_is_near(int socket);
-/* Makes a file with two rings, of a name that nobody guesses. NULL: there is no such memory, and bodies go through the socket. */
+/* Makes a file with two rings, of a name that nobody guesses. NULL: there is no such memory; bodies go through the socket. */
 strata_rpc_area *strata_rpc_area_make(size_t ring_bytes);
 /* Maps what another task made; NULL: it is not there, or no such file. */
 strata_rpc_area *strata_rpc_area_open(const char *name);

@@ -147,7 +147,7 @@ def fold(jobs):
 
 
 def model(jobs):
-    """T, a worker's seconds a batch, is known from 1 worker, the cores' seconds a batch from 8; that predicts what lies between."""
+    """T, a worker's seconds a batch, is known from 1 worker, the cores' seconds a batch from 8; both predict 2 and 4."""
     counts, cores = (1, 2, 4, 8), len(os.sched_getaffinity(0))
     rates = dict(zip(counts, jobs.alternate(*(lambda w=w: jobs.servers("mnist", w, 1) for w in counts))))
     alone, busy = 64 / rates[1], cores * 64 / rates[8]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What moves bytes between a worker and a parameter server of one machine, without a model: for tests/bench/parameter_server.py.
+ * What moves bytes between a worker and a parameter server of one machine, without a model; parameter_server.py runs it.
  *
  *     push_pull links    for 4 KiB to 64 MiB the seconds of a push, of a pull, and of a message between two ranks of the
  *                        all_reduce transport with an answer of 4 bytes; a JSON object a line
