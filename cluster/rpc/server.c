@@ -34,7 +34,7 @@ enum {
     MOST_UNREAD = 64 << 10,   /* bytes in a socket that may be all it holds */
     MOST_IDLE_BODY = 1 << 20, /* bytes of a body's memory that stay when it was not needed for MOST_IDLE requests */
     MOST_IDLE = 256,
-    TLS_HANDSHAKE = 0x16,     /* the first byte of a side that begins TLS */
+    TLS_HANDSHAKE = 0x16, /* the first byte of a side that begins TLS */
     KEPT = 2 * STRATA_RPC_WINDOW,
 };
 static const double HELLO_SECONDS = 5, HEARTBEAT_SECONDS = 1, TICK_SECONDS = 0.1;
