@@ -41,6 +41,9 @@ foreach(main IN LISTS mains)
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endforeach()
 
+# What tests/bench/parameter_server.py measures links with.
+strata_test_program(bench_push_pull ${tests}/bench/push_pull_main.c)
+
 # The same program with the cluster library and nothing else of Strata: it links only while that library needs no more.
 add_executable(threads_cluster_alone ${tests}/threads/collectives_main.c)
 target_link_libraries(threads_cluster_alone PRIVATE strata_private strata_cluster)

@@ -19,7 +19,8 @@ static const host_fast_op table[] = {
     {&strata_op_recurrent, strata_host_recurrent_takes, strata_host_recurrent_scratch, strata_host_recurrent},
     {&strata_op_recurrent_grad, strata_host_recurrent_takes, strata_host_recurrent_scratch, strata_host_recurrent_grad},
     {&strata_op_fma_chain, strata_host_fma_chain_takes, NULL, strata_host_fma_chain},
-    {NULL, strata_host_unary_takes, NULL, strata_host_unary}, /* every op of elementwise.def */
+    {NULL, strata_host_update_takes, NULL, strata_host_update}, /* every optimizer's op */
+    {NULL, strata_host_unary_takes, NULL, strata_host_unary},   /* every op of elementwise.def */
     {NULL, strata_host_binary_takes, NULL, strata_host_binary},
     {NULL, strata_host_chain_takes, NULL, strata_host_chain},
 };

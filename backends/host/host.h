@@ -80,6 +80,9 @@ bool strata_host_recurrent_takes(const strata_tensor *node);
 int64_t strata_host_recurrent_scratch(const strata_tensor *node);
 void strata_host_recurrent(const host_call *call);
 void strata_host_recurrent_grad(const host_call *call);
+/* update.c: adam, sgd, adagrad, rmsprop, lamb */
+bool strata_host_update_takes(const strata_tensor *node);
+void strata_host_update(const host_call *call);
 /* elementwise.c: f32 of one shape, or with the second operand repeated along leading axes; other broadcasts, and chains */
 bool strata_host_unary_takes(const strata_tensor *node);
 void strata_host_unary(const host_call *call);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,8 +13,10 @@
 #include "cluster/wire/crc32c.h"
 
 enum {
-    MOST_PARTS = 64,      /* of a segment that is sent or received in one call */
-    READ_AHEAD = 4 << 10, /* bytes read behind a message's end, which may be the next one's */
+    MOST_PARTS = 64,        /* of a segment that is sent or received in one call */
+    READ_AHEAD = 4 << 10,   /* bytes read behind a message's end, which may be the next one's */
+    LEAST_SHARED = 1 << 10, /* bytes of a message that pay for a block */
+    YIELDS = 4000,          /* while a ring is full of a message's own segments */
 };
 
 strata_status strata_rpc_channel_init(strata_rpc_channel *c, strata_stream stream, strata_error *err) {
@@ -30,6 +33,8 @@ strata_status strata_rpc_channel_init(strata_rpc_channel *c, strata_stream strea
 
 void strata_rpc_channel_finish(strata_rpc_channel *c) {
     strata_stream_close(&c->stream);
+    strata_rpc_area_release(c->area);
+    c->area = NULL;
     pthread_mutex_destroy(&c->tls);
     free(c->buffer);
     c->buffer = NULL;
@@ -102,7 +107,8 @@ static void advance(strata_rpc_channel *c, size_t n) {
     while (n && c->part < c->n_parts) {
         const struct iovec *part = &c->parts[c->part];
         const size_t room = part->iov_len - c->offset, take = room < n ? room : n;
-        if (take && !c->stream.tls) c->crc = strata_crc32c(c->crc, (char *)part->iov_base + c->offset, take);
+        if (take && !c->stream.tls && !c->frame.call.reducer)
+            c->crc = strata_crc32c(c->crc, (char *)part->iov_base + c->offset, take);
         c->offset += take;
         n -= take;
         if (c->offset == part->iov_len) {
@@ -112,28 +118,47 @@ static void advance(strata_rpc_channel *c, size_t n) {
     }
 }
 
-/* Bytes that were read ahead, to their rooms. */
-static void pour(strata_rpc_channel *c) {
-    const size_t there = c->end - c->first, n = there < c->left ? there : c->left;
+/* The frame's next n bytes, which lie at `from`, to their rooms. */
+static void pour_from(strata_rpc_channel *c, const unsigned char *from, size_t n) {
     struct iovec parts[MOST_PARTS];
     size_t done = 0;
     while (done < n) {
         const int n_parts = rooms(c, n - done, parts, MOST_PARTS);
         size_t now = 0;
         for (int i = 0; i < n_parts; i++) {
-            memcpy(parts[i].iov_base, c->buffer + c->first + done + now, parts[i].iov_len);
+            memcpy(parts[i].iov_base, from + done + now, parts[i].iov_len);
             now += parts[i].iov_len;
         }
         if (!n_parts) now = n - done; /* dropped */
         advance(c, now);
         done += now;
     }
+}
+
+/* Bytes that were read ahead. */
+static void pour(strata_rpc_channel *c) {
+    const size_t there = c->end - c->first, n = there < c->left ? there : c->left;
+    pour_from(c, c->buffer + c->first, n);
     c->first += n;
+}
+
+/* The payload of a frame that lies in the area, as `view` of a message that is whole in it. */
+static strata_status find_shared(const strata_rpc_channel *c, bool begins, unsigned char **out_body, size_t *out_head,
+                                 strata_error *err) {
+    const strata_frame *f = &c->frame;
+    *out_head = begins ? (size_t)f->call.root : 0;
+    unsigned char *at = c->area ? strata_rpc_area_at(c->area, c->incoming, f->payload_crc, *out_head, f->bytes) : NULL;
+    if (!at) return strata_fail(err, STRATA_DATA, "a frame's %u bytes lie outside the memory that both tasks map", f->bytes);
+    *out_body = at + *out_head;
+    return STRATA_OK;
 }
 
 static strata_status take_header(strata_rpc_channel *c, const strata_rpc_receiver *receiver, strata_error *err) {
     strata_frame *f = &c->frame;
-    STRATA_TRY(strata_frame_decode(c->buffer + c->first, STRATA_RPC_SEGMENT, f, err));
+    const uint32_t most = c->area ? (uint32_t)c->area->ring_bytes : STRATA_RPC_SEGMENT;
+    unsigned char *shared = NULL;
+    size_t head = 0;
+    STRATA_TRY(strata_frame_decode(c->buffer + c->first, most, f, err));
     c->first += STRATA_FRAME_BYTES;
     if (f->number != c->n_in)
         return strata_fail(err, STRATA_DATA, "frame %u came where %u was to come: frames were lost or repeated", f->number,
@@ -154,10 +179,14 @@ static strata_status take_header(strata_rpc_channel *c, const strata_rpc_receive
                                           .head_bytes = (size_t)f->call.root,
                                           .body_bytes = (size_t)f->call.count};
         c->missing = c->message.head_bytes + c->message.body_bytes;
+        if (f->call.reducer) STRATA_TRY(find_shared(c, true, &shared, &head, err));
+        if (shared && f->bytes == c->missing) c->message.view = shared;
         c->part = c->n_parts = 0;
         c->offset = 0;
         STRATA_TRY(receiver->begin(receiver->user, &c->message, &c->parts, &c->n_parts, err));
         c->in_message = true;
+    } else if (f->call.reducer) {
+        STRATA_TRY(find_shared(c, false, &shared, &head, err));
     }
     if (f->type != c->message.type || f->call.sequence != c->message.sequence || f->bytes > c->missing ||
         (!f->bytes && c->missing))
@@ -165,16 +194,21 @@ static strata_status take_header(strata_rpc_channel *c, const strata_rpc_receive
     c->in_frame = true;
     c->left = f->bytes;
     c->crc = 0;
+    if (!shared) return STRATA_OK;
+    pour_from(c, shared - head, c->left);
+    if (!c->message.view) strata_rpc_block_return(shared, head); /* else when the message was used */
     return STRATA_OK;
 }
 
 static strata_status take_frame(strata_rpc_channel *c, const strata_rpc_receiver *receiver, strata_error *err) {
-    if (!c->stream.tls && (c->n_parts || !c->frame.bytes) && c->crc != c->frame.payload_crc)
+    if (!c->stream.tls && !c->frame.call.reducer && (c->n_parts || !c->frame.bytes) && c->crc != c->frame.payload_crc)
         return strata_fail(err, STRATA_DATA, "%u bytes were damaged on their way: their checksum differs", c->frame.bytes);
     c->in_frame = false;
     if (c->missing) return STRATA_OK;
-    c->in_message = false;
-    return receiver->end(receiver->user, &c->message, err);
+    c->in_message = c->kept = false;
+    const strata_status status = receiver->end(receiver->user, &c->message, err);
+    if (c->message.view && !c->kept) strata_rpc_block_return(c->message.view, c->message.head_bytes);
+    return status;
 }
 
 /* Reads once. *out_dry: nothing is there. */
@@ -235,6 +269,55 @@ static strata_status send_all(strata_rpc_channel *c, struct iovec *parts, int n_
     return STRATA_OK;
 }
 
+/* The next `bytes` bytes of the parts, from `offset` of the first, to `to`. */
+static void gather(const struct iovec *parts, size_t offset, size_t bytes, unsigned char *to) {
+    for (; bytes; parts++, offset = 0) {
+        const size_t there = parts->iov_len - offset, take = there < bytes ? there : bytes;
+        if (take) memcpy(to, (char *)parts->iov_base + offset, take);
+        to += take;
+        bytes -= take;
+    }
+}
+
+/* Moves *bytes bytes of the parts, those of the head before, into a block: the offset of the payload; 0: there is no room. A
+ * message of several segments waits for a moment, as its reader is returning them. */
+static uint32_t put_shared(strata_rpc_channel *c, const struct iovec *parts, size_t offset, size_t head, size_t bytes,
+                           bool waits) {
+    unsigned char *body = NULL;
+    for (int i = 0; !body && i < (waits ? YIELDS : 1); i++) {
+        if (i) sched_yield();
+        body = strata_rpc_ring_cut(&c->ring, head, bytes - head);
+    }
+    if (!body) return 0;
+    gather(parts, offset, bytes, body - head);
+    return (uint32_t)(body - head - c->ring.memory);
+}
+
+/* The message's body is the reserved block, whose head goes before it. */
+static uint32_t put_reserved(strata_rpc_channel *c, const struct iovec *parts) {
+    unsigned char *at = c->reserved - parts[0].iov_len;
+    memcpy(at, parts[0].iov_base, parts[0].iov_len);
+    c->reserved = NULL;
+    return (uint32_t)(at - c->ring.memory);
+}
+
+void strata_rpc_channel_share(strata_rpc_channel *c, strata_rpc_area *area, bool is_client) {
+    c->area = area;
+    c->ring = strata_rpc_ring_of(area, is_client ? 0 : 1);
+    c->incoming = is_client ? 1 : 0;
+}
+
+void *strata_rpc_channel_reserve(strata_rpc_channel *c, size_t bytes) {
+    if (!c->area || c->reserved) return NULL;
+    c->reserved = strata_rpc_ring_cut(&c->ring, STRATA_RPC_LINE, bytes);
+    return c->reserved;
+}
+
+void strata_rpc_channel_unreserve(strata_rpc_channel *c) {
+    if (c->reserved) strata_rpc_block_return(c->reserved, STRATA_RPC_LINE);
+    c->reserved = NULL;
+}
+
 strata_status strata_rpc_channel_send(strata_rpc_channel *c, const strata_rpc_message *m, const struct iovec *parts,
                                       int n_parts, strata_rpc_wait_ready wait, void *user, strata_error *err) {
     unsigned char header[STRATA_FRAME_BYTES];
@@ -246,13 +329,29 @@ strata_status strata_rpc_channel_send(strata_rpc_channel *c, const strata_rpc_me
                                    .communicator = m->method,
                                    .sequence = m->sequence,
                                    .count = m->body_bytes}};
-    size_t missing = m->head_bytes + m->body_bytes, offset = 0;
+    size_t missing = m->head_bytes + m->body_bytes, offset = 0, head = m->head_bytes;
+    const bool shares = c->area && missing >= LEAST_SHARED;
+    const size_t whole = c->ring.bytes / 2; /* a message goes as one block up to this */
     do {
         struct iovec segment[MOST_PARTS + 1];
-        int n = 1;
-        size_t bytes = 0;
+        const bool in_place = c->reserved && n_parts == 2 && parts[1].iov_base == c->reserved && parts[0].iov_len > 0 &&
+                              parts[0].iov_len <= STRATA_RPC_LINE;
+        const size_t most = in_place || (shares && missing <= whole) ? missing : STRATA_RPC_SEGMENT;
+        size_t bytes = missing < most ? missing : most;
         uint32_t crc = 0;
-        while (bytes < STRATA_RPC_SEGMENT && n_parts && n <= MOST_PARTS) {
+        int n = 1;
+        if (in_place)
+            crc = put_reserved(c, parts);
+        else if (shares)
+            crc = put_shared(c, parts, offset, head, bytes, missing > whole || head != m->head_bytes);
+        frame.call.reducer = crc != 0;
+        if (crc) {
+            offset += bytes;
+            for (; n_parts && offset >= parts->iov_len; parts++, n_parts--) offset -= parts->iov_len;
+        } else {
+            bytes = 0;
+        }
+        while (!frame.call.reducer && bytes < STRATA_RPC_SEGMENT && n_parts && n <= MOST_PARTS) {
             const size_t room = STRATA_RPC_SEGMENT - bytes, there = parts->iov_len - offset, take = there < room ? there : room;
             if (take) {
                 segment[n] = (struct iovec){(char *)parts->iov_base + offset, take};
@@ -275,31 +374,40 @@ strata_status strata_rpc_channel_send(strata_rpc_channel *c, const strata_rpc_me
         STRATA_TRY(send_all(c, segment, n, wait, user, err));
         frame.call.dtype = 0;
         missing -= bytes;
+        head = 0;
     } while (missing);
     return STRATA_OK;
 }
 
 /* ---- hello ---- */
 
-size_t strata_rpc_hello_encode(const char *task, uint64_t incarnation, double heartbeat, unsigned char *out) {
+size_t strata_rpc_hello_encode(const char *task, uint64_t incarnation, double heartbeat, const char *area, unsigned char *out) {
     const uint32_t ms = heartbeat > 4e6 ? 4000000000u : (uint32_t)(heartbeat * 1000);
     const size_t n = strlen(task);
     for (int i = 0; i < 8; i++) out[i] = (unsigned char)(incarnation >> (8 * i));
     for (int i = 0; i < 4; i++) out[8 + i] = (unsigned char)(ms >> (8 * i));
     memcpy(out + 12, task, n);
-    return 12 + n;
+    if (!area || !*area) return 12 + n;
+    const size_t n_area = strlen(area);
+    out[12 + n] = ' ';
+    memcpy(out + 13 + n, area, n_area);
+    return 13 + n + n_area;
 }
 
 strata_status strata_rpc_hello_decode(const unsigned char *in, size_t n_bytes, char *out_task, size_t most_task_bytes,
-                                      uint64_t *out_incarnation, double *out_heartbeat, strata_error *err) {
-    if (n_bytes < 12 || n_bytes - 12 >= most_task_bytes || memchr(in + 12, 0, n_bytes - 12))
+                                      uint64_t *out_incarnation, double *out_heartbeat, char *out_area, strata_error *err) {
+    const unsigned char *space = n_bytes > 12 ? memchr(in + 12, ' ', n_bytes - 12) : NULL;
+    const size_t end = space ? (size_t)(space - in) : n_bytes, n_area = space ? n_bytes - end - 1 : 0;
+    if (end < 12 || end - 12 >= most_task_bytes || n_area >= STRATA_RPC_AREA_NAME || memchr(in + 12, 0, n_bytes - 12))
         return strata_fail(err, STRATA_DATA, "a task's greeting of %zu bytes does not contain what it says", n_bytes);
     uint32_t ms = 0;
     *out_incarnation = 0;
     for (int i = 0; i < 8; i++) *out_incarnation |= (uint64_t)in[i] << (8 * i);
     for (int i = 0; i < 4; i++) ms |= (uint32_t)in[8 + i] << (8 * i);
-    memcpy(out_task, in + 12, n_bytes - 12);
-    out_task[n_bytes - 12] = 0;
+    memcpy(out_task, in + 12, end - 12);
+    out_task[end - 12] = 0;
+    if (n_area) memcpy(out_area, space + 1, n_area);
+    out_area[n_area] = 0;
     *out_heartbeat = ms / 1000.0;
     const char *problem = strata_rpc_task_problem(out_task);
     return problem ? strata_fail(err, STRATA_DATA, "a task's greeting has a name that %s", problem) : STRATA_OK;

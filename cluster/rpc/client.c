@@ -53,6 +53,8 @@ struct strata_rpc_request {
     int n_parts, n_rooms;
     /* The reply does not fit. */
     bool too_large;
+    /* The reply is used where it lies. */
+    bool lends;
     char text[STRATA_ERROR_MESSAGE_BYTES];
     /* What is sent: head, then body; the rooms follow. */
     struct iovec parts[];
@@ -62,6 +64,7 @@ struct strata_rpc_client {
     char task[STRATA_RPC_TASK_BYTES], server[STRATA_RPC_TASK_BYTES], address[STRATA_ADDRESS_BYTES + 256];
     uint64_t incarnation;
     double heartbeat, reconnect_seconds;
+    size_t shared_bytes;
     char *secret;
     strata_tls *tls;
     strata_credentials credentials;
@@ -158,7 +161,7 @@ static strata_status place(strata_rpc_request *r, const strata_rpc_message *m, s
     strata_rpc_answer *a = r->answer;
     size_t room = 0;
     r->n_rooms = 0;
-    r->too_large = false;
+    r->too_large = r->lends = false;
     if (m->status) {
         if (m->body_bytes || m->head_bytes >= sizeof r->text)
             return strata_fail(err, STRATA_DATA, "an error came with %zu and %zu bytes", m->head_bytes, m->body_bytes);
@@ -169,6 +172,11 @@ static strata_status place(strata_rpc_request *r, const strata_rpc_message *m, s
     for (int i = 0; i < a->n_body && a->body; i++) room += a->body[i].iov_len;
     r->too_large = m->head_bytes > a->head_bytes || (a->body && m->body_bytes > room);
     if (r->too_large) return STRATA_OK;
+    if (a->may_lend && m->view && m->body_bytes) {
+        memcpy(a->head, m->view - m->head_bytes, m->head_bytes);
+        r->lends = true;
+        return STRATA_OK;
+    }
     r->rooms[r->n_rooms++] = (struct iovec){a->head, m->head_bytes};
     if (a->body) {
         for (int i = 0; i < a->n_body; i++) r->rooms[r->n_rooms++] = a->body[i];
@@ -227,6 +235,12 @@ static strata_status end_message(void *user, const strata_rpc_message *m, strata
     pthread_mutex_lock(&c->lock);
     strata_rpc_request *r = c->receiving;
     c->receiving = NULL;
+    if (r && r->lends) {
+        r->answer->lent = m->view;
+        r->answer->lender = strata_rpc_area_hold(c->channel.area);
+        r->answer->lent_head = m->head_bytes;
+        c->channel.kept = true;
+    }
     if (r) finish_request(c, r, m);
     if (r && r == c->awaited)
         c->channel.stop = true;
@@ -324,6 +338,7 @@ typedef struct greeting {
     struct iovec room;
     unsigned char bytes[STRATA_ERROR_MESSAGE_BYTES];
     bool done, refused;
+    char area[STRATA_RPC_AREA_NAME];
     uint64_t incarnation;
     double heartbeat, deadline;
 } greeting;
@@ -349,7 +364,8 @@ static strata_status end_greeting(void *user, const strata_rpc_message *m, strat
         g->refused = m->status == STRATA_INVALID;
         return strata_fail(err, m->status, "%.*s", (int)m->head_bytes, (const char *)g->bytes);
     }
-    STRATA_TRY(strata_rpc_hello_decode(g->bytes, m->head_bytes, task, sizeof task, &g->incarnation, &g->heartbeat, err));
+    STRATA_TRY(
+        strata_rpc_hello_decode(g->bytes, m->head_bytes, task, sizeof task, &g->incarnation, &g->heartbeat, g->area, err));
     g->refused = strcmp(task, g->client->server) != 0;
     if (g->refused) return strata_fail(err, STRATA_INVALID, "%s listens there, not %s", task, g->client->server);
     g->done = true;
@@ -378,9 +394,12 @@ static strata_status connect_once(strata_rpc_client *c, double deadline, strata_
     STRATA_TRY(strata_socket_connect(c->address, &hello, &c->credentials, deadline, &stream, err));
     STRATA_TRY(strata_rpc_channel_init(out_channel, stream, err));
     *out_greeting = (greeting){.client = c, .channel = out_channel, .deadline = deadline + HELLO_SECONDS};
+    const bool shares = c->shared_bytes && !stream.tls && strata_rpc_area_is_near(stream.fd);
+    strata_rpc_area *area = shares ? strata_rpc_area_make(c->shared_bytes) : NULL;
     const strata_rpc_receiver receiver = {begin_greeting, end_greeting, out_greeting};
-    const strata_rpc_message m = {.type = STRATA_FRAME_HELLO,
-                                  .head_bytes = strata_rpc_hello_encode(c->task, c->incarnation, c->heartbeat, own)};
+    const strata_rpc_message m = {
+        .type = STRATA_FRAME_HELLO,
+        .head_bytes = strata_rpc_hello_encode(c->task, c->incarnation, c->heartbeat, area ? area->name : NULL, own)};
     const struct iovec part = {own, m.head_bytes};
     strata_status status = strata_rpc_channel_send(out_channel, &m, &part, 1, wait_greeting, out_greeting, err);
     while (!status && !out_greeting->done) {
@@ -388,6 +407,10 @@ static strata_status connect_once(strata_rpc_client *c, double deadline, strata_
         if (!status && !out_greeting->done)
             status = wait_greeting(out_greeting, strata_rpc_channel_events(out_channel, POLLIN), err);
     }
+    if (!status && area && !strcmp(out_greeting->area, area->name))
+        strata_rpc_channel_share(out_channel, strata_rpc_area_hold(area), true);
+    if (area) strata_rpc_area_hide(area);
+    strata_rpc_area_release(area);
     if (status) strata_rpc_channel_finish(out_channel);
     return status;
 }
@@ -569,6 +592,7 @@ strata_status strata_rpc_client_create(const strata_rpc_client_options *opts, st
     snprintf(c->address, sizeof c->address, "%s", opts->address);
     c->incarnation = opts->incarnation ? opts->incarnation : strata_rpc_incarnation();
     c->heartbeat = cluster->heartbeat_seconds > 0 ? cluster->heartbeat_seconds : HEARTBEAT_SECONDS;
+    c->shared_bytes = opts->shared_bytes;
     c->reconnect_seconds = opts->reconnect_seconds > 0 ? opts->reconnect_seconds : RECONNECT_SECONDS;
     if (cluster->secret_bytes) memcpy(c->secret, cluster->secret, cluster->secret_bytes);
     c->credentials = (strata_credentials){c->secret, cluster->secret_bytes, NULL};
@@ -668,6 +692,7 @@ static strata_status make_request(strata_rpc_client *c, const strata_rpc_ask *as
     if (answer) {
         answer->body_bytes = 0;
         answer->allocated = NULL;
+        answer->lent = NULL;
     }
     r->seconds = seconds;
     r->began = strata_clock_seconds();
@@ -755,9 +780,17 @@ static strata_status finish(strata_rpc_client *c, strata_rpc_request *r, strata_
     return r->error.status ? strata_fail(err, r->error.status, "%s", r->error.message) : STRATA_OK;
 }
 
+void strata_rpc_answer_release(strata_rpc_answer *answer) {
+    if (!answer->lent) return;
+    strata_rpc_block_return((unsigned char *)(uintptr_t)answer->lent, answer->lent_head);
+    strata_rpc_area_release(answer->lender);
+    answer->lent = NULL;
+}
+
 /* What an answer had received before the request failed. */
 static void clear_answer(strata_rpc_answer *answer) {
     if (!answer) return;
+    strata_rpc_answer_release(answer);
     free(answer->allocated);
     answer->allocated = NULL;
     answer->body_bytes = 0;

@@ -56,7 +56,7 @@ typedef struct strata_rpc_call {
     /* One piece of memory, aligned to 64 bytes; the handler may write to it. */
     void *body;
     size_t body_bytes;
-    /* Set when the peer was lost or the server stops (strata_rpc_call_ended). */
+    /* The connection, for strata_rpc_call_ended and strata_rpc_reply_room. */
     const void *connection;
 } strata_rpc_call;
 
@@ -65,6 +65,11 @@ typedef struct strata_rpc_call {
  * executed, and if the client connects again and sends it once more, the handler runs again. Threads: any, while the handler
  * runs. */
 bool strata_rpc_call_ended(const strata_rpc_call *call);
+
+/* Memory that the client maps too, with room for the whole body of the call's reply: a body that is written there, and is one
+ * piece without a `release`, costs no further copy. For a reply that is repeatable and has a head of 1 to 64 bytes; once for
+ * a call. NULL: the client is on another machine, or there is no room now. */
+void *strata_rpc_reply_room(const strata_rpc_call *call, size_t bytes);
 
 /* A part of a reply's body, which is sent from where it lies. */
 typedef struct strata_rpc_piece {
@@ -159,6 +164,9 @@ typedef struct strata_rpc_client_options {
     /* How long a request waits for a connection that broke before it fails with PEER_LOST; 0: 10. The client goes on trying to
      * connect after that, for later requests. */
     double reconnect_seconds;
+    /* Where the server is on the same machine, bodies go through memory that both map, of which each direction has this much;
+     * 0: always through the connection. */
+    size_t shared_bytes;
 } strata_rpc_client_options;
 
 /* Connects. Texts are borrowed during create. Fails: TIMEOUT when nobody answers within connect_seconds; UNAVAILABLE when one
@@ -198,7 +206,16 @@ typedef struct strata_rpc_answer {
     size_t body_bytes;
     /* Set where `body` is NULL and a body came: the caller frees it. */
     void *allocated;
+    /* The caller's wish: a body that came through memory which the server maps too is not copied to the rooms. Then `lent` is
+     * where it lies, at a multiple of 64 bytes, until strata_rpc_answer_release; NULL: it is in the rooms. */
+    bool may_lend;
+    const void *lent;
+    void *lender;
+    size_t lent_head;
 } strata_rpc_answer;
+
+/* Gives a body that was lent back. Where none was it does nothing. */
+void strata_rpc_answer_release(strata_rpc_answer *answer);
 
 typedef struct strata_rpc_request strata_rpc_request;
 

@@ -32,8 +32,9 @@ enum {
     MISSED_BEATS = 5,
     ALIGNMENT = 64,
     MOST_UNREAD = 64 << 10,   /* bytes in a socket that may be all it holds */
-    MOST_IDLE_BODY = 1 << 20, /* bytes of a body's memory that stay between requests */
-    TLS_HANDSHAKE = 0x16,     /* the first byte of a side that begins TLS */
+    MOST_IDLE_BODY = 1 << 20, /* bytes of a body's memory that stay when it was not needed for MOST_IDLE requests */
+    MOST_IDLE = 256,
+    TLS_HANDSHAKE = 0x16, /* the first byte of a side that begins TLS */
     KEPT = 2 * STRATA_RPC_WINDOW,
 };
 static const double HELLO_SECONDS = 5, HEARTBEAT_SECONDS = 1, TICK_SECONDS = 0.1;
@@ -104,6 +105,8 @@ typedef struct connection {
     unsigned char *head;
     void *body;
     size_t body_room;
+    /* Requests since one had a body of a sixteenth of that or more. */
+    int idle;
     /* The reply that is made. */
     unsigned char *reply_head;
     strata_rpc_piece *pieces;
@@ -291,6 +294,14 @@ static strata_status send_reply(connection *c, uint64_t sequence, strata_status 
 
 /* ---- requests ---- */
 
+void *strata_rpc_reply_room(const strata_rpc_call *call, size_t bytes) {
+    connection *c = (connection *)(uintptr_t)call->connection;
+    pthread_mutex_lock(&c->sending);
+    void *room = strata_rpc_channel_reserve(&c->channel, bytes);
+    pthread_mutex_unlock(&c->sending);
+    return room;
+}
+
 /* Runs the handler and sends its reply. */
 static strata_status execute(connection *c, const strata_rpc_message *m, strata_error *err) {
     strata_rpc_server *s = c->server;
@@ -300,7 +311,7 @@ static strata_status execute(connection *c, const strata_rpc_message *m, strata_
                                   .method = m->method,
                                   .head = c->head,
                                   .head_bytes = m->head_bytes,
-                                  .body = c->body,
+                                  .body = m->view ? m->view : c->body,
                                   .body_bytes = m->body_bytes,
                                   .connection = c};
     strata_rpc_reply reply = {.head = c->reply_head, .body = c->pieces};
@@ -315,6 +326,7 @@ static strata_status execute(connection *c, const strata_rpc_message *m, strata_
         memcpy(reply.head, why.message, reply.head_bytes);
     }
     if (atomic_load(&c->told)) {
+        strata_rpc_channel_unreserve(&c->channel);
         release_pieces(reply.body, reply.n_body);
         if (c->session->next_sequence == m->sequence + 1) c->session->next_sequence = m->sequence;
         return strata_fail(err, STRATA_UNAVAILABLE, "%s", c->why);
@@ -324,6 +336,7 @@ static strata_status execute(connection *c, const strata_rpc_message *m, strata_
     const strata_status status =
         send_reply(c, m->sequence, result, reply.head, reply.head_bytes, reply.body, reply.n_body, err);
     if (!kept) release_pieces(reply.body, reply.n_body);
+    strata_rpc_channel_unreserve(&c->channel);
     return status;
 }
 
@@ -425,13 +438,15 @@ static strata_status greet(connection *c, const strata_rpc_message *m, strata_er
     uint64_t incarnation;
     double heartbeat;
     unsigned char own[STRATA_RPC_HELLO_BYTES];
-    STRATA_TRY(strata_rpc_hello_decode(c->head, m->head_bytes, task, sizeof task, &incarnation, &heartbeat, err));
+    char name[STRATA_RPC_AREA_NAME];
+    STRATA_TRY(strata_rpc_hello_decode(c->head, m->head_bytes, task, sizeof task, &incarnation, &heartbeat, name, err));
     atomic_store(&c->heartbeat, heartbeat > s->heartbeat ? heartbeat : s->heartbeat);
     atomic_store(&c->activity, HANDLING);
     strata_error why = {0};
     const strata_status refused = take_session(c, task, incarnation, &why);
+    strata_rpc_area *area = refused || !*name || c->channel.stream.tls ? NULL : strata_rpc_area_open(name);
     const size_t n = refused ? strnlen(why.message, sizeof why.message)
-                             : strata_rpc_hello_encode(s->task, s->incarnation, s->heartbeat, own);
+                             : strata_rpc_hello_encode(s->task, s->incarnation, s->heartbeat, area ? name : NULL, own);
     const strata_rpc_message reply = {.type = STRATA_FRAME_HELLO, .status = refused, .head_bytes = n};
     const struct iovec part = {refused ? (void *)why.message : own, n};
     if (!refused) {
@@ -441,6 +456,7 @@ static strata_status greet(connection *c, const strata_rpc_message *m, strata_er
         pthread_mutex_unlock(&s->lock);
     }
     const strata_status status = send_message(c, &reply, &part, 1, err);
+    if (area) strata_rpc_channel_share(&c->channel, area, false); /* from the next message on */
     if (!refused) return status;
     count_refused(s, c->from, why.message);
     return strata_fail(err, refused, "%s", why.message);
@@ -458,6 +474,10 @@ static strata_status begin_message(void *user, const strata_rpc_message *m, cons
     if (m->body_bytes > (known ? c->server->most_body_bytes : 0))
         return strata_fail(err, STRATA_DATA, "a request of %zu bytes came; at most %llu are taken", m->body_bytes,
                            (unsigned long long)c->server->most_body_bytes);
+    if (m->view) { /* the head is looked at again and again, so it is copied from where the client could change it */
+        memcpy(c->head, m->view - m->head_bytes, m->head_bytes);
+        return STRATA_OK;
+    }
     if (m->body_bytes > c->body_room) {
         free(c->body);
         c->body_room = (m->body_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -485,7 +505,8 @@ static strata_status end_message(void *user, const strata_rpc_message *m, strata
     if (m->type == STRATA_FRAME_HELLO) status = greet(c, m, err);
     if (m->type == STRATA_FRAME_ASK) status = answer(c, m, err);
     if (m->type != STRATA_FRAME_BEAT) {
-        if (c->body_room > MOST_IDLE_BODY && m->body_bytes < c->body_room / 16) {
+        c->idle = m->view || m->body_bytes < c->body_room / 16 ? c->idle + 1 : 0;
+        if (c->body_room > MOST_IDLE_BODY && c->idle > MOST_IDLE) {
             free(c->body);
             c->body = NULL;
             c->body_room = 0;

@@ -8,23 +8,18 @@
 #include "core/op/update.h"
 #include "strata/ops.h"
 
-typedef struct adagrad_attrs {
-    double epsilon;
-    int64_t has_gate;
-} adagrad_attrs;
-
 enum { PARAMETERS, SQUARES, GRADIENTS, STEP };
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
     static const char *const names[] = {"parameters", "squares", "gradients"};
-    const adagrad_attrs *attrs = node->attrs;
+    const strata_adagrad_attrs *attrs = node->attrs;
     STRATA_TRY(strata_check_not_negative(attrs->epsilon, "epsilon", err));
     return strata_check_update(node, 1u << PARAMETERS | 1u << SQUARES, STEP, names, attrs->has_gate, err);
 }
 
 static void element(const void *attrs, const float *step, double g, double *p, double *slots) {
     slots[0] += g * g;
-    *p -= (double)step[STRATA_STEP_LEARNING_RATE] * g / sqrt(slots[0] + ((const adagrad_attrs *)attrs)->epsilon);
+    *p -= (double)step[STRATA_STEP_LEARNING_RATE] * g / sqrt(slots[0] + ((const strata_adagrad_attrs *)attrs)->epsilon);
 }
 
 static strata_status reference(const strata_op_call *call, strata_error *err) {
@@ -36,7 +31,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     strata_launch launch;
     STRATA_TRY(strata_update_launch(node, "adagrad", 1, &launch, err));
-    strata_launch_word(&launch)->f32 = (float)((const adagrad_attrs *)node->attrs)->epsilon;
+    strata_launch_word(&launch)->f32 = (float)((const strata_adagrad_attrs *)node->attrs)->epsilon;
     return strata_lowering_add(lowering, &launch, err);
 }
 
@@ -45,7 +40,7 @@ static strata_tensor *compose(strata_tensor *node) {
     if (!strata_update_parts_init(&u, node, GRADIENTS)) return NULL;
     strata_tensor *g = node->inputs[GRADIENTS], *squares = strata_add(strata_update_part(&u, SQUARES), strata_square(g));
     strata_update_assign(&u, SQUARES, squares, &squares);
-    strata_tensor *epsilon = strata_update_number(&u, ((const adagrad_attrs *)node->attrs)->epsilon);
+    strata_tensor *epsilon = strata_update_number(&u, ((const strata_adagrad_attrs *)node->attrs)->epsilon);
     strata_tensor *scaled = strata_mul(g, strata_update_word(&u, STRATA_STEP_LEARNING_RATE));
     strata_tensor *change = strata_div(scaled, strata_sqrt(strata_add(squares, epsilon)));
     return strata_update_assign(&u, PARAMETERS, strata_sub(strata_update_part(&u, PARAMETERS), change), NULL);
@@ -56,9 +51,9 @@ const strata_op strata_op_adagrad = {
     .min_inputs = 4,
     .max_inputs = 5,
     .flags = STRATA_OP_UPDATE,
-    .attrs_bytes = sizeof(adagrad_attrs),
-    .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(adagrad_attrs, epsilon)},
-              {"has_gate", STRATA_ATTR_INT, offsetof(adagrad_attrs, has_gate)}},
+    .attrs_bytes = sizeof(strata_adagrad_attrs),
+    .attrs = {{"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_adagrad_attrs, epsilon)},
+              {"has_gate", STRATA_ATTR_INT, offsetof(strata_adagrad_attrs, has_gate)}},
     .also_writes = 1u << SQUARES,
     .shape = shape,
     .no_gradient = "it changes variables",
@@ -69,7 +64,7 @@ const strata_op strata_op_adagrad = {
 
 strata_tensor *strata_adagrad(strata_tensor *parameters, strata_tensor *squares, strata_tensor *gradients, strata_tensor *step,
                               strata_tensor *gate, double epsilon) {
-    adagrad_attrs attrs = {.epsilon = epsilon, .has_gate = gate != NULL};
+    strata_adagrad_attrs attrs = {.epsilon = epsilon, .has_gate = gate != NULL};
     strata_tensor *inputs[] = {parameters, squares, gradients, step, gate};
     return strata_node(NULL, &strata_op_adagrad, gate ? 5 : 4, inputs, &attrs);
 }

@@ -8,16 +8,11 @@
 #include "core/op/update.h"
 #include "strata/ops.h"
 
-typedef struct rmsprop_attrs {
-    double rho, momentum, epsilon;
-    int64_t centered, has_gate;
-} rmsprop_attrs;
-
 enum { PARAMETERS, SQUARES, MEAN, VELOCITY, GRADIENTS, STEP };
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
     static const char *const names[] = {"parameters", "squares", "mean", "velocity", "gradients"};
-    const rmsprop_attrs *attrs = node->attrs;
+    const strata_rmsprop_attrs *attrs = node->attrs;
     STRATA_TRY(strata_check_rate(attrs->rho, "rho", err));
     STRATA_TRY(strata_check_not_negative(attrs->momentum, "momentum", err));
     STRATA_TRY(strata_check_not_negative(attrs->epsilon, "epsilon", err));
@@ -27,7 +22,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
 }
 
 static void element(const void *attributes, const float *step, double g, double *p, double *slots) {
-    const rmsprop_attrs *attrs = attributes;
+    const strata_rmsprop_attrs *attrs = attributes;
     slots[0] = attrs->rho * slots[0] + (1 - attrs->rho) * g * g;
     double spread = slots[0];
     if (attrs->centered) {
@@ -46,7 +41,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    const rmsprop_attrs *attrs = node->attrs;
+    const strata_rmsprop_attrs *attrs = node->attrs;
     strata_launch launch;
     STRATA_TRY(strata_update_launch(node, "rmsprop", 3, &launch, err));
     strata_launch_constant_add(&launch, "CENTERED", attrs->centered != 0);
@@ -59,7 +54,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
 }
 
 static strata_tensor *compose(strata_tensor *node) {
-    const rmsprop_attrs *attrs = node->attrs;
+    const strata_rmsprop_attrs *attrs = node->attrs;
     strata_update_parts u;
     if (!strata_update_parts_init(&u, node, GRADIENTS)) return NULL;
     strata_tensor *g = node->inputs[GRADIENTS], *squares, *mean;
@@ -84,12 +79,12 @@ const strata_op strata_op_rmsprop = {
     .min_inputs = 6,
     .max_inputs = 7,
     .flags = STRATA_OP_UPDATE,
-    .attrs_bytes = sizeof(rmsprop_attrs),
-    .attrs = {{"rho", STRATA_ATTR_FLOAT, offsetof(rmsprop_attrs, rho)},
-              {"momentum", STRATA_ATTR_FLOAT, offsetof(rmsprop_attrs, momentum)},
-              {"epsilon", STRATA_ATTR_FLOAT, offsetof(rmsprop_attrs, epsilon)},
-              {"centered", STRATA_ATTR_INT, offsetof(rmsprop_attrs, centered)},
-              {"has_gate", STRATA_ATTR_INT, offsetof(rmsprop_attrs, has_gate)}},
+    .attrs_bytes = sizeof(strata_rmsprop_attrs),
+    .attrs = {{"rho", STRATA_ATTR_FLOAT, offsetof(strata_rmsprop_attrs, rho)},
+              {"momentum", STRATA_ATTR_FLOAT, offsetof(strata_rmsprop_attrs, momentum)},
+              {"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_rmsprop_attrs, epsilon)},
+              {"centered", STRATA_ATTR_INT, offsetof(strata_rmsprop_attrs, centered)},
+              {"has_gate", STRATA_ATTR_INT, offsetof(strata_rmsprop_attrs, has_gate)}},
     .also_writes = 1u << SQUARES | 1u << MEAN | 1u << VELOCITY,
     .shape = shape,
     .no_gradient = "it changes variables",
@@ -105,7 +100,7 @@ strata_tensor *strata_rmsprop(strata_tensor *parameters, strata_tensor *squares,
         return strata_graph_poison(parameters->graph, &strata_op_rmsprop, STRATA_INVALID,
                                    "momentum is %g; velocity must be a variable when it is above 0 and NULL when it is 0",
                                    momentum);
-    rmsprop_attrs attrs = {
+    strata_rmsprop_attrs attrs = {
         .rho = rho, .momentum = momentum, .epsilon = epsilon, .centered = mean != NULL, .has_gate = gate != NULL};
     strata_tensor *inputs[] = {parameters, squares, mean ? mean : parameters, velocity ? velocity : parameters, gradients,
                                step,       gate};

@@ -7,27 +7,22 @@
 #include "core/op/update.h"
 #include "strata/ops.h"
 
-typedef struct sgd_attrs {
-    double momentum;
-    int64_t nesterov, has_gate;
-} sgd_attrs;
-
 enum { PARAMETERS, VELOCITY, GRADIENTS, STEP };
 
 static bool has_velocity(const strata_tensor *node) {
-    return ((const sgd_attrs *)node->attrs)->momentum != 0;
+    return ((const strata_sgd_attrs *)node->attrs)->momentum != 0;
 }
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
     static const char *const names[] = {"parameters", "velocity", "gradients"};
-    const sgd_attrs *attrs = node->attrs;
+    const strata_sgd_attrs *attrs = node->attrs;
     STRATA_TRY(strata_check_not_negative(attrs->momentum, "momentum", err));
     if (attrs->nesterov && !has_velocity(node)) return strata_fail(err, STRATA_INVALID, "nesterov needs momentum, which is 0");
     return strata_check_update(node, has_velocity(node) ? 3 : 1, STEP, names, attrs->has_gate, err);
 }
 
 static void element(const void *attributes, const float *step, double g, double *p, double *slots) {
-    const sgd_attrs *attrs = attributes;
+    const strata_sgd_attrs *attrs = attributes;
     double change = g;
     if (attrs->momentum != 0) {
         slots[0] = attrs->momentum * slots[0] + g;
@@ -43,7 +38,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    const sgd_attrs *attrs = node->attrs;
+    const strata_sgd_attrs *attrs = node->attrs;
     strata_launch launch;
     STRATA_TRY(strata_update_launch(node, "sgd", 1, &launch, err));
     strata_launch_constant_add(&launch, "MOMENTUM", has_velocity(node));
@@ -53,7 +48,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
 }
 
 static strata_tensor *compose(strata_tensor *node) {
-    const sgd_attrs *attrs = node->attrs;
+    const strata_sgd_attrs *attrs = node->attrs;
     strata_update_parts u;
     if (!strata_update_parts_init(&u, node, GRADIENTS)) return NULL;
     strata_tensor *g = node->inputs[GRADIENTS], *change = g, *v;
@@ -71,10 +66,10 @@ const strata_op strata_op_sgd = {
     .min_inputs = 4,
     .max_inputs = 5,
     .flags = STRATA_OP_UPDATE,
-    .attrs_bytes = sizeof(sgd_attrs),
-    .attrs = {{"momentum", STRATA_ATTR_FLOAT, offsetof(sgd_attrs, momentum)},
-              {"nesterov", STRATA_ATTR_INT, offsetof(sgd_attrs, nesterov)},
-              {"has_gate", STRATA_ATTR_INT, offsetof(sgd_attrs, has_gate)}},
+    .attrs_bytes = sizeof(strata_sgd_attrs),
+    .attrs = {{"momentum", STRATA_ATTR_FLOAT, offsetof(strata_sgd_attrs, momentum)},
+              {"nesterov", STRATA_ATTR_INT, offsetof(strata_sgd_attrs, nesterov)},
+              {"has_gate", STRATA_ATTR_INT, offsetof(strata_sgd_attrs, has_gate)}},
     .also_writes = 1u << VELOCITY,
     .shape = shape,
     .no_gradient = "it changes variables",
@@ -91,7 +86,7 @@ strata_tensor *strata_sgd(strata_tensor *parameters, strata_tensor *velocity, st
     if (parameters && velocity && momentum == 0)
         return strata_graph_poison(parameters->graph, &strata_op_sgd, STRATA_INVALID,
                                    "velocity is given; with momentum 0 it must be NULL");
-    sgd_attrs attrs = {.momentum = momentum, .nesterov = nesterov, .has_gate = gate != NULL};
+    strata_sgd_attrs attrs = {.momentum = momentum, .nesterov = nesterov, .has_gate = gate != NULL};
     strata_tensor *inputs[] = {parameters, velocity ? velocity : parameters, gradients, step, gate};
     return strata_node(NULL, &strata_op_sgd, gate ? 5 : 4, inputs, &attrs);
 }

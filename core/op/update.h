@@ -12,6 +12,32 @@
 
 enum { STRATA_MAX_UPDATE_SLOTS = 3 };
 
+/* Attributes of the ops; the host backend's loops read them as well. */
+typedef struct strata_adam_attrs {
+    double beta1, beta2, epsilon, decay;
+    int64_t has_gate;
+} strata_adam_attrs;
+
+typedef struct strata_sgd_attrs {
+    double momentum;
+    int64_t nesterov, has_gate;
+} strata_sgd_attrs;
+
+typedef struct strata_adagrad_attrs {
+    double epsilon;
+    int64_t has_gate;
+} strata_adagrad_attrs;
+
+typedef struct strata_rmsprop_attrs {
+    double rho, momentum, epsilon;
+    int64_t centered, has_gate;
+} strata_rmsprop_attrs;
+
+typedef struct strata_lamb_attrs {
+    double beta1, beta2, epsilon, decay;
+    int64_t has_gate;
+} strata_lamb_attrs;
+
 /* Inputs whose bit is in `variables` are values of different variables, or rows that strata_gather takes from them; inputs up
  * to n_ranges have one shape, or the last, the gradients, is flat and shorter: only as many elements are updated. Then come
  * step and, when has_gate, the gate. Sets the node's dtype and shape. names[i] names input i. */

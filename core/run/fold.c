@@ -18,13 +18,20 @@ static void add_to_f32(float *restrict sum, const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) sum[i] += x[i];
 }
 
+/* In the order of the operands: (sum + x) + y. */
+static void add_both_to_f32(float *restrict sum, const float *x, const float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) sum[i] = (sum[i] + x[i]) + y[i];
+}
+
 static void sum_f32(float *sum, const void *const *operands, int n_operands, int64_t first, int64_t n) {
     const float *const *x = (const float *const *)operands;
     if (n_operands == 1)
         memcpy(sum, x[0] + first, (size_t)n * sizeof *sum);
     else
         add_f32(sum, x[0] + first, x[1] + first, n);
-    for (int r = 2; r < n_operands; r++) add_to_f32(sum, x[r] + first, n);
+    int r = 2;
+    for (; r + 1 < n_operands; r += 2) add_both_to_f32(sum, x[r] + first, x[r + 1] + first, n);
+    if (r < n_operands) add_to_f32(sum, x[r] + first, n);
 }
 
 static void sum_small_floats(strata_dtype dtype, float *sum, const void *const *operands, int n_operands, int64_t first,

@@ -103,6 +103,8 @@ typedef struct strata_parameter_server_totals {
     int64_t late, refused;
     /* How many notices there were (strata_strategy_parameter_server_notice). */
     int64_t notices;
+    /* Bytes of bodies that a worker pushes and pulls for a batch (or its share of one), the mean. */
+    double bytes_per_step;
 } strata_parameter_server_totals;
 
 /* What the chief knows of one worker. */

@@ -86,7 +86,7 @@ static double fit_seconds(const strata_history *h) {
 static void print_servers_json(const training *t) {
     const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(t->strategy);
     if (!has_servers(t)) return;
-    printf(",\"servers\":%d", totals.servers);
+    printf(",\"server_bytes_per_step\":%.0f,\"servers\":%d", totals.bytes_per_step, totals.servers);
     load_value values[N_LOAD_VALUES];
     load_values(t->strategy, false, values);
     for (int i = 0; i < N_LOAD_VALUES; i++) {

@@ -82,6 +82,8 @@ typedef struct chief {
     int n_finished, room;
     /* Of the training and of the epoch: what the means of their loads are made of. */
     strata_ps_load_sums training, epoch_sums;
+    /* What workers pushed and pulled, for how many units. */
+    int64_t bytes, n_units;
 } chief;
 
 static bool synchronous(const chief *c) {
@@ -132,6 +134,7 @@ static void update_totals(chief *c) {
     totals->spread = strata_ps_pace_spread(c->pace);
     totals->running = strata_ps_pace_running(c->pace);
     totals->waiting = strata_ps_pace_returned(c->pace);
+    totals->bytes_per_step = c->n_units ? (double)c->bytes / (double)c->n_units : 0;
     if (!c->over) strata_ps_load_find_stragglers(c->task->workers, c->n_workers, totals);
     pthread_mutex_unlock(&c->task->lock);
 }
@@ -273,6 +276,8 @@ static void take_report(chief *c, int w, const strata_ps_next_ask *ask, const fl
     if (ask->n_staleness)
         strata_trace_add_counter(c->fit->trace, "staleness", (double)ask->staleness_sum / (double)ask->n_staleness,
                                  strata_trace_now());
+    c->bytes += ask->bytes;
+    c->n_units++;
     pthread_mutex_lock(&c->task->lock);
     strata_ps_load_add_staleness(&c->task->totals.training, &c->training, ask);
     strata_ps_load_add_staleness(&c->task->totals.epoch, &c->epoch_sums, ask);

@@ -66,6 +66,8 @@ typedef struct strata_ps_plan {
 STRATA_MUST_USE strata_status strata_ps_plan_make(const strata_model *model, const strata_partitioner *partitioner,
                                                   int n_servers, strata_ps_plan *out_plan, strata_error *err);
 void strata_ps_plan_finish(strata_ps_plan *plan);
+/* How much memory a worker and a server of one machine share in each direction: for parameters of two batches, or less. */
+size_t strata_ps_plan_shared_bytes(const strata_ps_plan *plan);
 
 /* All values of a server lie end to end: its dense shards, their slots one after the other, each table with its slots, its
  * states. How many elements that is, and where value `slot` of a shard begins (0: the parameters, 1: slot 0, ...). */

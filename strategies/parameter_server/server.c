@@ -84,8 +84,9 @@ static int64_t read_tables(const holding *h, const strata_rpc_call *call, size_t
 
 static strata_status meet_peer(server *s, int index, strata_rpc_client **out_client, strata_error *err) {
     pthread_mutex_lock(&s->meeting);
+    const size_t shared = strata_ps_plan_shared_bytes(&s->fit->plan);
     const strata_status status =
-        s->peers[index] ? STRATA_OK : strata_ps_connect(s->fit->task, STRATA_TASK_PS, index, &s->peers[index], err);
+        s->peers[index] ? STRATA_OK : strata_ps_connect(s->fit->task, STRATA_TASK_PS, index, shared, &s->peers[index], err);
     *out_client = s->peers[index];
     pthread_mutex_unlock(&s->meeting);
     return status;
@@ -255,25 +256,34 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
     strata_ps_rows *tables = calloc((size_t)h->sizes->n_tables + 1, sizeof *tables);
     strata_ps_snapshot *snapshot = NULL;
     int64_t version = 0, n_rows = 0;
+    const size_t fixed = strata_ps_wire_bytes(wire, h->sizes->dense) + (size_t)h->sizes->states * sizeof(float);
     if (!tables) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a pull");
     const int64_t elements = read_tables(h, call, sizeof(strata_ps_pull_ask), call->body, call->body_bytes, tables, &n_rows);
-    unsigned char *rows = elements >= 0 ? malloc(strata_ps_wire_bytes(wire, elements) + 4) : NULL, *at = rows;
-    strata_status status = elements < 0 || (size_t)n_rows * sizeof(int32_t) != call->body_bytes ? wrong_size(call, err)
-                           : !rows ? strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a pull")
-                                   : STRATA_OK;
+    const bool sound = elements >= 0 && (size_t)n_rows * sizeof(int32_t) == call->body_bytes;
+    const size_t row_bytes = sound ? (size_t)elements * strata_dtype_bytes(wire) : 0;
+    /* A worker of this machine reads what is written to its room; for others a snapshot and the rows are sent. */
+    unsigned char *room = sound ? strata_rpc_reply_room(call, fixed + row_bytes) : NULL;
+    unsigned char *rows = room ? NULL : malloc(row_bytes + 4), *at = room ? room + fixed : rows;
+    strata_status status = !sound ? wrong_size(call, err)
+                           : !at  ? strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a pull")
+                                  : STRATA_OK;
     for (int k = 0; k < h->sizes->n_tables && !status; k++) {
         tables[k].values = at;
         at += (size_t)(tables[k].n * h->tables[k].row) * strata_dtype_bytes(wire);
     }
-    if (!status) status = strata_ps_store_pull(h->store, tables, &snapshot, &version, err);
+    if (!status) status = strata_ps_store_pull(h->store, tables, room, &snapshot, &version, err);
     if (!status) {
         memcpy(reply->head, &version, sizeof version);
         reply->head_bytes = sizeof version;
         reply->repeatable = true;
-        reply->body[0] = (strata_rpc_piece){strata_ps_snapshot_data(snapshot), strata_ps_snapshot_bytes(snapshot),
-                                            strata_ps_snapshot_release, snapshot};
-        reply->body[1] = (strata_rpc_piece){rows, (size_t)(at - rows), free, rows};
-        reply->n_body = 2;
+        if (room) {
+            reply->body[0] = (strata_rpc_piece){.data = room, .bytes = fixed + row_bytes};
+        } else {
+            reply->body[0] = (strata_rpc_piece){strata_ps_snapshot_data(snapshot), strata_ps_snapshot_bytes(snapshot),
+                                                strata_ps_snapshot_release, snapshot};
+            reply->body[1] = (strata_rpc_piece){rows, row_bytes, free, rows};
+        }
+        reply->n_body = room ? 1 : 2;
         rows = NULL;
     }
     free(rows);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/run/fold.h"
 #include "strata/executable.h"
 #include "strata/ops.h"
 
@@ -72,6 +73,7 @@ struct strata_ps_store {
     /* Synchronous: the step that is open, and its pushes [n_shares]. */
     int64_t step;
     kept *kept;
+    const void **operands; /* of a sum over shares */
     /* Numbers of the update that is made next. */
     float words[STRATA_STEP_WORDS];
     /* Synchronous with clip_global_norm: the norm to which gradients are clipped (0: they are not), and the square of this
@@ -229,7 +231,8 @@ static strata_status make(strata_ps_store *store, strata_error *err) {
     STRATA_TRY(lay_out_dense(store, err));
     store->states = calloc((size_t)store->n_states + 1, sizeof *store->states);
     store->kept = calloc((size_t)store->opts.n_shares + 1, sizeof *store->kept);
-    if (!store->states || !store->kept) return no_memory(store, err);
+    store->operands = calloc((size_t)store->opts.n_shares + 1, sizeof(*store->operands));
+    if (!store->states || !store->kept || !store->operands) return no_memory(store, err);
     if (store->n_dense) {
         STRATA_TRY(make_variables(store, store->dense.size, &store->dense.parameters, store->dense.slots, err));
         STRATA_TRY(compile_dense(store, err));
@@ -297,6 +300,7 @@ void strata_ps_store_destroy(strata_ps_store *store) {
     drop_kept(store);
     strata_ps_snapshot_release(store->snapshot);
     free(store->kept);
+    free(store->operands);
     free(store->applied);
     free(store->tables);
     free(store->states);
@@ -584,18 +588,14 @@ static bool counts(const strata_ps_close *close, int share) {
     return close->counted[share / 8] >> (share % 8) & 1;
 }
 
-/* The sum of the shares that count, in their order. offset: of the values among those of a kept push. */
+/* The sum of the shares that count, in their order. offset: of the values among those of a kept push. operands: [n_shares]. */
 static int fold(const strata_ps_store *store, const strata_ps_close *close, bool states, int64_t offset, int64_t n,
-                float *out) {
+                const void **operands, float *out) {
     int n_counted = 0;
-    for (int w = 0; w < store->opts.n_shares; w++) {
-        if (!counts(close, w)) continue;
-        const float *own = (states ? store->kept[w].states : store->kept[w].dense) + offset;
-        if (n_counted++ == 0)
-            memcpy(out, own, (size_t)n * sizeof *out);
-        else
-            for (int64_t i = 0; i < n; i++) out[i] += own[i];
-    }
+    for (int w = 0; w < store->opts.n_shares; w++)
+        if (counts(close, w)) operands[n_counted++] = (states ? store->kept[w].states : store->kept[w].dense) + offset;
+    void *const results[] = {out};
+    strata_fold(STRATA_DTYPE_F32, STRATA_REDUCE_SUM, operands, n_counted, n, results, 1);
     return n_counted;
 }
 
@@ -678,7 +678,7 @@ static strata_status fold_dense(strata_ps_store *store, const strata_ps_close *c
     STRATA_TRY(open_dense(store, &slot, &gradients, err));
     for (int i = 0; i < store->n_dense; i++) {
         const strata_ps_shard *shard = &store->shards[i];
-        fold(store, close, false, shard->before, shard->n, gradients + store->dense.places[i]);
+        fold(store, close, false, shard->before, shard->n, store->operands, gradients + store->dense.places[i]);
         multiply(gradients + store->dense.places[i], shard->n, factor_of(store, close));
     }
     return run(store->dense.update, slot, store->words, err);
@@ -688,7 +688,7 @@ static strata_status fold_states(strata_ps_store *store, const strata_ps_close *
     if (!store->n_states) return STRATA_OK;
     float *sum = calloc((size_t)store->n_states, sizeof *sum);
     if (!sum) return no_memory(store, err);
-    const int n = fold(store, close, true, 0, store->n_states, sum);
+    const int n = fold(store, close, true, 0, store->n_states, store->operands, sum);
     for (int64_t i = 0; i < store->n_states && n; i++) store->states[i] += sum[i] / (float)n;
     free(sum);
     return STRATA_OK;
@@ -729,7 +729,7 @@ static strata_status take_square(strata_ps_store *store, const strata_ps_close *
     float *folded = malloc((size_t)(store->n_dense_elements + 1) * sizeof *folded);
     if (!folded) return no_memory(store, err);
     if (n_counted) {
-        fold(store, close, false, 0, store->n_dense_elements, folded);
+        fold(store, close, false, 0, store->n_dense_elements, store->operands, folded);
         sum = square_of(folded, store->n_dense_elements);
     }
     free(folded);
@@ -820,29 +820,35 @@ void strata_ps_snapshot_release(void *snapshot) {
     if (own && atomic_fetch_sub(&own->references, 1) == 1) free(own);
 }
 
+/* The dense shards, in the type `wire`, and behind them the states. */
+static strata_status write_values(strata_ps_store *store, unsigned char *to, strata_error *err) {
+    const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->n_dense_elements);
+    const bool narrow = store->opts.wire != STRATA_DTYPE_F32;
+    float *wide = narrow ? malloc((size_t)(store->n_dense_elements + 1) * sizeof *wide) : (float *)(void *)to;
+    strata_status status = wide ? STRATA_OK : no_memory(store, err);
+    for (int i = 0; i < store->n_dense && !status; i++)
+        status = read_range(store->dense.parameters, store->dense.places[i], wide + store->shards[i].before, store->shards[i].n,
+                            err);
+    if (!status && narrow) strata_ps_narrow(store->opts.wire, wide, store->n_dense_elements, to);
+    if (!status) memcpy(to + dense, store->states, (size_t)store->n_states * sizeof(float));
+    if (narrow) free(wide);
+    return status;
+}
+
 static strata_status take_snapshot(strata_ps_store *store, strata_error *err) {
     const size_t dense = strata_ps_wire_bytes(store->opts.wire, store->n_dense_elements);
     const size_t bytes = dense + (size_t)store->n_states * sizeof(float);
-    const size_t all = (sizeof *store->snapshot + bytes + 63) / 64 * 64;
-    strata_ps_snapshot *made = aligned_alloc(64, all);
-    const bool narrow = store->opts.wire != STRATA_DTYPE_F32;
-    float *wide = narrow ? malloc((size_t)(store->n_dense_elements + 1) * sizeof *wide) : NULL;
-    strata_status status = made && (wide || !narrow) ? STRATA_OK : no_memory(store, err);
-    float *to = narrow ? wide : made ? (float *)(void *)made->data : NULL;
-    for (int i = 0; i < store->n_dense && !status; i++)
-        status =
-            read_range(store->dense.parameters, store->dense.places[i], to + store->shards[i].before, store->shards[i].n, err);
-    if (!status) {
-        if (narrow) strata_ps_narrow(store->opts.wire, wide, store->n_dense_elements, made->data);
-        memcpy(made->data + dense, store->states, (size_t)store->n_states * sizeof(float));
-        made->bytes = bytes;
-        atomic_init(&made->references, 1);
-        store->snapshot = made;
-        made = NULL;
+    strata_ps_snapshot *made = aligned_alloc(64, (sizeof *made + bytes + 63) / 64 * 64);
+    if (!made) return no_memory(store, err);
+    const strata_status status = write_values(store, made->data, err);
+    if (status) {
+        free(made);
+        return status;
     }
-    free(made);
-    free(wide);
-    return status;
+    made->bytes = bytes;
+    atomic_init(&made->references, 1);
+    store->snapshot = made;
+    return STRATA_OK;
 }
 
 static void copy_rows(const strata_ps_store *store, int k, const strata_ps_rows *rows) {
@@ -852,15 +858,18 @@ static void copy_rows(const strata_ps_store *store, int k, const strata_ps_rows 
         strata_ps_narrow(store->opts.wire, store->tables[k].copy + rows->ids[i] * row, row, to);
 }
 
-strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, strata_ps_snapshot **out_snapshot,
-                                   int64_t *out_version, strata_error *err) {
+strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, void *room,
+                                   strata_ps_snapshot **out_snapshot, int64_t *out_version, strata_error *err) {
     STRATA_TRY(check_rows(store, tables, err));
     pthread_mutex_lock(&store->lock);
     strata_status status = check_filled(store, err);
-    if (!status && !store->snapshot) status = take_snapshot(store, err);
+    if (!status && room)
+        status = write_values(store, room, err);
+    else if (!status && !store->snapshot)
+        status = take_snapshot(store, err);
     if (!status) {
-        atomic_fetch_add(&store->snapshot->references, 1);
-        *out_snapshot = store->snapshot;
+        *out_snapshot = room ? NULL : store->snapshot;
+        if (!room) atomic_fetch_add(&store->snapshot->references, 1);
         *out_version = store->version;
         for (int k = 0; k < store->n_tables; k++) copy_rows(store, k, &tables[k]);
     }

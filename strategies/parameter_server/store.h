@@ -100,9 +100,9 @@ const void *strata_ps_snapshot_data(const strata_ps_snapshot *snapshot);
 size_t strata_ps_snapshot_bytes(const strata_ps_snapshot *snapshot);
 void strata_ps_snapshot_release(void *snapshot);
 
-/* tables: [tables of this server] whose `values` are the rooms for the rows, in the type `wire`. The caller releases
- * *out_snapshot. Fails: INVALID for a row that the table has not. */
-STRATA_MUST_USE strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables,
+/* tables: [tables of this server] whose `values` are the rooms for the rows, in the type `wire`. room: memory that gets what a
+ * snapshot has; NULL: the caller gets a snapshot, which it releases. Fails: INVALID for a row that the table has not. */
+STRATA_MUST_USE strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, void *room,
                                                    strata_ps_snapshot **out_snapshot, int64_t *out_version, strata_error *err);
 
 /* Bytes of a tight run of n elements in this type, padded to a multiple of 4. */

@@ -31,13 +31,13 @@ struct timespec strata_ps_deadline(double seconds) {
     return deadline;
 }
 
-strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index, strata_rpc_client **out_client,
-                                strata_error *err) {
-    return strata_ps_connect_within(task, type, index, task->connect_seconds, out_client, err);
+strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index, size_t shared_bytes,
+                                strata_rpc_client **out_client, strata_error *err) {
+    return strata_ps_connect_within(task, type, index, task->connect_seconds, shared_bytes, out_client, err);
 }
 
 strata_status strata_ps_connect_within(const strata_ps_task *task, strata_task_type type, int index, double seconds,
-                                       strata_rpc_client **out_client, strata_error *err) {
+                                       size_t shared_bytes, strata_rpc_client **out_client, strata_error *err) {
     strata_communicator_options cluster = task->communication;
     const bool copied = task->replicas && type == STRATA_TASK_PS;
     char name[STRATA_RPC_TASK_BYTES];
@@ -48,6 +48,7 @@ strata_status strata_ps_connect_within(const strata_ps_task *task, strata_task_t
                                             .server = name,
                                             .address = task->spec.jobs[type].addresses[index],
                                             .cluster = &cluster,
+                                            .shared_bytes = shared_bytes,
                                             .reconnect_seconds = copied                      ? REPLICATED_RECONNECT_SECONDS
                                                                  : type == STRATA_TASK_CHIEF ? task->connect_seconds
                                                                                              : 0};

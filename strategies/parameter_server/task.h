@@ -113,12 +113,14 @@ strata_status strata_ps_settle(strata_model *model, bool values, strata_error *e
 strata_status strata_ps_write_parts(strata_model *model, const char *folder, strata_manifest *manifest, bool *out_written,
                                     strata_error *err);
 
-/* A client of another task; type and index name it. Fails with its name, after connect_seconds. */
+/* A client of another task; type and index name it. shared_bytes as in strata_rpc_client_options. Fails with its name, after
+ * connect_seconds. */
 STRATA_MUST_USE strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type type, int index,
-                                                strata_rpc_client **out_client, strata_error *err);
+                                                size_t shared_bytes, strata_rpc_client **out_client, strata_error *err);
 /* The same within so many seconds. */
 STRATA_MUST_USE strata_status strata_ps_connect_within(const strata_ps_task *task, strata_task_type type, int index,
-                                                       double seconds, strata_rpc_client **out_client, strata_error *err);
+                                                       double seconds, size_t shared_bytes, strata_rpc_client **out_client,
+                                                       strata_error *err);
 /* This task's server, at the address that the cluster has for it. */
 STRATA_MUST_USE strata_status strata_ps_listen(const strata_ps_task *task, strata_rpc_handler handler,
                                                strata_rpc_on_peer on_peer, void *user, strata_rpc_server **out_server,
@@ -264,6 +266,8 @@ typedef struct strata_ps_next_ask {
     int64_t n_staleness, staleness_sum, staleness_max;
     int32_t staleness_bins[STRATA_STALENESS_BINS];
     double seconds, rate;
+    /* That were pushed and pulled since the report before. */
+    int64_t bytes;
     char what[200];
 } strata_ps_next_ask;
 

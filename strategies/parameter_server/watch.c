@@ -33,7 +33,7 @@ strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err) {
     strata_status differs = STRATA_OK;
     strata_error difference = {0};
     for (int s = 0; s < watch->n; s++) {
-        STRATA_TRY(strata_ps_connect(task, STRATA_TASK_PS, s, &watch->clients[s], err));
+        STRATA_TRY(strata_ps_connect(task, STRATA_TASK_PS, s, 0, &watch->clients[s], err));
         const strata_status status =
             strata_ps_say_hello(watch->fit, watch->clients[s], task->connect_seconds, NULL, differs ? NULL : &difference);
         if (!differs) differs = status;

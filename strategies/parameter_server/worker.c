@@ -26,12 +26,14 @@ typedef struct batch {
 
 typedef struct pull {
     strata_rpc_request *request;
+    /* Lends its body where the server is on this machine; the rooms are not used then. */
     strata_rpc_answer answer;
     struct iovec *rooms;
     int64_t version;
     /* What the request borrows. */
     unsigned char *head;
     int32_t *ids;
+    int64_t n_ids;
     /* Where bf16 values and rows are received. */
     unsigned char *narrow, *rows;
 } pull;
@@ -67,7 +69,9 @@ typedef struct worker {
     strata_model *model;
     strata_rpc_client *chief, **servers;
     int n_servers, n_sparse;
-    int *sparse; /* [n_sparse] indices of sparse parameters */
+    /* [n_sparse] Indices of sparse parameters, and what the device has of each. */
+    int *sparse;
+    float **tables;
     strata_batches *batches;
     int64_t batches_epoch, batches_next; /* the batch that `next` would give */
     strata_batch_form form;
@@ -75,8 +79,11 @@ typedef struct worker {
     strata_batches *visits;
     int64_t visits_next, visits_epoch;
     job jobs[2];
-    /* (dense_size) The gradients of a unit of several batches. (state_size) What is added to states. */
-    float *gradients, *states;
+    /* (dense_size) The unit's gradients: `sums_of_dense` where batches are added up, else where the device wrote them. */
+    const float *gradients;
+    float *sums_of_dense;
+    /* (state_size) What is added to states. */
+    float *states;
     /* [n_sparse] The gradients of rows. */
     strata_ps_row_set *sums;
     float *unit_sums; /* (n_sums) */
@@ -210,7 +217,8 @@ static strata_status find_rows(worker *w, job *j, strata_error *err) {
 static strata_status reach(worker *w, int group, strata_rpc_client **out_client, strata_error *err) {
     const int server = strata_ps_server_of(&w->fit->route, group, w->n_servers);
     if (!w->servers[server]) {
-        STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_PS, server, &w->servers[server], err));
+        STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_PS, server, strata_ps_plan_shared_bytes(&w->fit->plan),
+                                     &w->servers[server], err));
         STRATA_TRY(strata_ps_say_hello(w->fit, w->servers[server], w->task->connect_seconds, NULL, err));
     }
     *out_client = w->servers[server];
@@ -294,6 +302,7 @@ static strata_status start_pull(worker *w, job *j, strata_error *err) {
         int n_rooms = 0;
         STRATA_TRY(prepare_pull(w, j, s, &head_bytes, &n_ids, &elements, err));
         STRATA_TRY(prepare_rooms(w, j, s, elements, &n_rooms, err));
+        p->n_ids = n_ids;
         const struct iovec body = {p->ids, (size_t)n_ids * sizeof *p->ids};
         const strata_rpc_ask ask = {.method = STRATA_PS_PULL,
                                     .head = p->head,
@@ -301,8 +310,8 @@ static strata_status start_pull(worker *w, job *j, strata_error *err) {
                                     .body = &body,
                                     .n_body = 1,
                                     .what = "a pull of parameters"};
-        p->answer =
-            (strata_rpc_answer){.head = &p->version, .head_bytes = sizeof p->version, .body = p->rooms, .n_body = n_rooms};
+        p->answer = (strata_rpc_answer){
+            .head = &p->version, .head_bytes = sizeof p->version, .body = p->rooms, .n_body = n_rooms, .may_lend = true};
         strata_rpc_client *client = NULL;
         STRATA_TRY(reach(w, s, &client, err));
         STRATA_TRY(strata_rpc_client_start(client, &ask, &p->answer, STRATA_PS_CALL_SECONDS, &p->request, err));
@@ -314,11 +323,23 @@ static strata_status start_pull(worker *w, job *j, strata_error *err) {
 static void widen_values(worker *w, job *j, int server) {
     const strata_ps_plan *plan = &w->fit->plan;
     const strata_ps_shard *shards = plan->shards + plan->begins[server];
-    const unsigned char *from = j->pulls[server].narrow;
+    const pull *p = &j->pulls[server];
+    const unsigned char *from = p->answer.lent ? p->answer.lent : p->narrow;
     for (int i = 0; i < plan->sizes[server].n_dense && w->task->wire != STRATA_DTYPE_F32; i++) {
         strata_ps_widen(w->task->wire, from, shards[i].n, j->values + shards[i].first);
         from += (size_t)shards[i].n * strata_dtype_bytes(w->task->wire);
     }
+}
+
+/* What was lent of a server's dense shards and states, where it is in the rooms as well or is not needed any more. */
+static void take_lent_states(worker *w, job *j, int server) {
+    const strata_ps_plan *plan = &w->fit->plan;
+    const struct strata_ps_sizes *sizes = &plan->sizes[server];
+    const unsigned char *lent = j->pulls[server].answer.lent;
+    const strata_ps_shard *last = &plan->shards[plan->begins[server + 1] - 1];
+    if (lent && sizes->states)
+        memcpy(j->values + last->first, lent + strata_ps_wire_bytes(w->task->wire, sizes->dense),
+               (size_t)sizes->states * sizeof(float));
 }
 
 /* The rows that came, to their place in the set. */
@@ -326,7 +347,9 @@ static void place_rows(worker *w, job *j, int server) {
     const strata_ps_plan *plan = &w->fit->plan;
     const struct strata_ps_sizes *sizes = &plan->sizes[server];
     const strata_ps_shard *tables = plan->shards + plan->begins[server] + sizes->n_dense;
-    const unsigned char *from = j->pulls[server].rows;
+    const pull *p = &j->pulls[server];
+    const size_t fixed = strata_ps_wire_bytes(w->task->wire, sizes->dense) + (size_t)sizes->states * sizeof(float);
+    const unsigned char *from = p->answer.lent ? (const unsigned char *)p->answer.lent + fixed : p->rows;
     for (int k = 0; k < sizes->n_tables; k++) {
         const strata_ps_row_set *set = &j->rows[sparse_index(w, tables[k].parameter)];
         for (int64_t i = 0; i < set->n; i++) {
@@ -367,8 +390,11 @@ static strata_status finish_pull(worker *w, job *j, strata_error *err) {
             status = strata_fail(err, STRATA_INTERNAL, "parameter_server: ps:%d sent %zu bytes; its shards have %zu", s,
                                  p->answer.body_bytes, bytes);
         if (status) continue;
+        w->report.bytes += (int64_t)bytes + p->n_ids * (int64_t)sizeof *p->ids;
         widen_values(w, j, s);
+        take_lent_states(w, j, s);
         place_rows(w, j, s);
+        if (w->task->wire != STRATA_DTYPE_F32) strata_rpc_answer_release(&p->answer); /* else when it is on the device */
     }
     trace_pull(w, j, waited);
     return status;
@@ -381,30 +407,74 @@ static strata_status set_range(strata_variable *variable, int64_t first, const f
     return n ? strata_variable_set_range(variable, first * (int64_t)sizeof(float), &part, err) : STRATA_OK;
 }
 
-/* Rows that lie one behind the other in the table and in the set are written together. */
-static strata_status upload_rows(const worker *w, const strata_parameter_spec *p, const strata_ps_row_set *set,
-                                 strata_error *err) {
+/* Each call of a driver costs as much as a copy of some KiB, so rows with less than that between them are written together,
+ * with what the device has between them, which the worker's copy of the table knows. */
+static strata_status upload_rows(const worker *w, int k, const strata_ps_row_set *set, strata_error *err) {
+    enum { GAP_BYTES = 8 << 10 };
+    const strata_parameter_spec *p = &w->model->parameters.items[w->sparse[k]];
     const strata_parameter_part *part = &w->model->parameters.parts[p->first_part];
     const strata_model_block *block = &w->model->replicas[0].blocks[part->block];
-    const int64_t begin = p->offset - w->model->parameters.blocks[part->block].begin;
-    for (int64_t i = 0, first = 0; i < set->n; i++) {
-        if (i + 1 < set->n && set->ids[i + 1] == set->ids[i] + 1) continue;
-        STRATA_TRY(set_range(block->flat, begin + set->ids[first] * set->row, set->values + first * set->row,
-                             (i + 1 - first) * set->row, err));
-        first = i + 1;
+    const int64_t begin = p->offset - w->model->parameters.blocks[part->block].begin, row = set->row;
+    const int64_t gap = row ? GAP_BYTES / (row * (int64_t)sizeof(float)) : 0;
+    int64_t first = 0, end = 0; /* of the rows that are written next; first == end: none */
+    for (int64_t i = 0; i < set->n_rows; i++) {
+        if (set->places[i] < 0) continue;
+        if (first < end && i - end > gap) {
+            STRATA_TRY(set_range(block->flat, begin + first * row, w->tables[k] + first * row, (end - first) * row, err));
+            first = i;
+        }
+        if (first == end) first = i;
+        end = i + 1;
+        memcpy(w->tables[k] + i * row, set->values + set->places[i] * row, (size_t)row * sizeof(float));
     }
+    return set_range(block->flat, begin + first * row, w->tables[k] + first * row, (end - first) * row, err);
+}
+
+/* The worker's copy of a sparse parameter, as the device has it. */
+static strata_status make_table(worker *w, int k, strata_error *err) {
+    const strata_parameter_spec *p = &w->model->parameters.items[w->sparse[k]];
+    const strata_parameter_part *part = &w->model->parameters.parts[p->first_part];
+    const int64_t begin = p->offset - w->model->parameters.blocks[part->block].begin, n = strata_shape_elements(p->shape);
+    w->tables[k] = malloc((size_t)(n + 1) * sizeof(float));
+    if (!w->tables[k]) return no_memory(err);
+    strata_array whole = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(n), w->tables[k]);
+    return strata_variable_get_range(w->model->replicas[0].blocks[part->block].flat, begin * (int64_t)sizeof(float), &whole,
+                                     err);
+}
+
+/* A server's dense shards, straight from the memory that it lent. */
+static strata_status upload_lent(const worker *w, job *j, int server, strata_error *err) {
+    const strata_ps_plan *plan = &w->fit->plan;
+    const strata_parameter_set *set = &w->model->parameters;
+    const strata_ps_shard *shards = plan->shards + plan->begins[server];
+    const float *from = j->pulls[server].answer.lent;
+    for (int i = 0; i < plan->sizes[server].n_dense; from += shards[i++].n)
+        for (int k = 0; k < set->n_blocks; k++) {
+            const strata_parameter_block *at = &set->blocks[k];
+            const int64_t first = shards[i].first > at->begin ? shards[i].first : at->begin,
+                          last = shards[i].first + shards[i].n;
+            const int64_t n = (last < at->dense_end ? last : at->dense_end) - first;
+            if (n > 0)
+                STRATA_TRY(set_range(w->model->replicas[0].blocks[k].flat, first - at->begin, from + (first - shards[i].first),
+                                     n, err));
+        }
+    strata_rpc_answer_release(&j->pulls[server].answer);
     return STRATA_OK;
 }
 
-static strata_status upload(const worker *w, const job *j, strata_error *err) {
+static strata_status upload(const worker *w, job *j, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
     const strata_model_replica *own = &w->model->replicas[0];
-    for (int k = 0; k < set->n_blocks; k++) {
+    int n_lent = 0;
+    for (int s = 0; s < w->n_servers; s++) n_lent += j->pulls[s].answer.lent != NULL;
+    for (int k = 0; k < set->n_blocks && n_lent < w->n_servers; k++) { /* values of lent shards are written over below */
         const strata_parameter_block *at = &set->blocks[k];
         STRATA_TRY(set_range(own->blocks[k].flat, 0, j->values + at->begin, at->dense_end - at->begin, err));
     }
+    for (int s = 0; s < w->n_servers; s++)
+        if (j->pulls[s].answer.lent) STRATA_TRY(upload_lent(w, j, s, err));
     if (own->state) STRATA_TRY(set_range(own->state, 0, j->values + set->flat_size, set->state_size, err));
-    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(upload_rows(w, &set->items[w->sparse[k]], &j->rows[k], err));
+    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(upload_rows(w, k, &j->rows[k], err));
     return STRATA_OK;
 }
 
@@ -440,14 +510,22 @@ static void add(float *sum, const float *values, int64_t n) {
     for (int64_t i = 0; i < n; i++) sum[i] += values[i];
 }
 
+/* Whether the gradients of a unit's only batch can stay where the device wrote them: one piece, which nothing scales. */
+static bool stay_in_place(const worker *w, const job *j) {
+    const strata_model *model = w->model;
+    return j->n_batches == 1 && model->parameters.n_blocks == 1 && !model->parameters.blocks[0].begin &&
+           !(model->scale.value > 0) && !(model->optimizer.clip_global_norm > 0);
+}
+
 /* Adds a batch's outputs to what the unit has so far. */
-static strata_status take_outputs(worker *w, const strata_model_program *program, int slot, strata_error *err) {
+static strata_status take_outputs(worker *w, const job *j, const strata_model_program *program, int slot, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
     const strata_executable *exe = program->parts[0].executable;
     add(w->unit_sums, strata_executable_output(exe, slot, 0), w->model->metrics.n_sums);
-    for (int k = 0; k < set->n_blocks; k++) {
+    if (stay_in_place(w, j)) w->gradients = strata_executable_output(exe, slot, 1);
+    for (int k = 0; k < set->n_blocks && !stay_in_place(w, j); k++) {
         const strata_parameter_block *at = &set->blocks[k];
-        add(w->gradients + at->begin, strata_executable_output(exe, slot, 1 + k), at->dense_end - at->begin);
+        add(w->sums_of_dense + at->begin, strata_executable_output(exe, slot, 1 + k), at->dense_end - at->begin);
     }
     if (set->state_size) add(w->states, strata_executable_output(exe, slot, 1 + set->n_blocks), set->state_size);
     for (int k = 0; k < w->n_sparse; k++) {
@@ -469,10 +547,11 @@ static strata_status take_outputs(worker *w, const strata_model_program *program
     return STRATA_OK;
 }
 
-static void clear_sums(worker *w) {
+static void clear_sums(worker *w, const job *j) {
     const strata_parameter_set *set = &w->model->parameters;
     memset(w->unit_sums, 0, (size_t)w->model->metrics.n_sums * sizeof *w->unit_sums);
-    memset(w->gradients, 0, (size_t)set->dense_size * sizeof *w->gradients);
+    if (!j->examples || !stay_in_place(w, j)) memset(w->sums_of_dense, 0, (size_t)set->dense_size * sizeof(float));
+    w->gradients = w->sums_of_dense;
     memset(w->states, 0, (size_t)set->state_size * sizeof *w->states);
     for (int k = 0; k < w->n_sparse; k++) strata_ps_row_set_clear(&w->sums[k]);
 }
@@ -519,7 +598,7 @@ static const char *first_not_finite(const worker *w) {
 
 static void multiply(worker *w, double factor) {
     const float by = (float)factor;
-    for (int64_t i = 0; i < w->model->parameters.dense_size; i++) w->gradients[i] *= by;
+    for (int64_t i = 0; i < w->model->parameters.dense_size; i++) w->sums_of_dense[i] *= by;
     for (int k = 0; k < w->n_sparse; k++)
         for (int64_t i = 0; i < w->sums[k].n * w->sums[k].row; i++) w->sums[k].values[i] *= by;
 }
@@ -650,6 +729,7 @@ static strata_status push_all(worker *w, const job *j, strata_error *err) {
                                     .body = p->pieces,
                                     .n_body = n,
                                     .what = "a push of gradients"};
+        for (int i = 0; i < n && !status; i++) w->report.bytes += (int64_t)p->pieces[i].iov_len;
         p->answer = (strata_rpc_answer){.head = &p->staleness, .head_bytes = sizeof p->staleness};
         strata_rpc_client *client = NULL;
         if (!status) status = reach(w, s, &client, err);
@@ -737,11 +817,11 @@ static strata_status compute(worker *w, job *j, job *ahead, int32_t *out_grant, 
         }
         const strata_status computed = strata_group_wait(program->group, slot, status ? NULL : err);
         if (status || computed) return status ? status : computed;
-        if (!cleared) clear_sums(w); /* the report of the unit before is sent by now */
+        if (!cleared) clear_sums(w, j); /* the report of the unit before is sent by now */
         cleared = true;
-        STRATA_TRY(take_outputs(w, program, slot, err));
+        STRATA_TRY(take_outputs(w, j, program, slot, err));
     }
-    if (!cleared) clear_sums(w);
+    if (!cleared) clear_sums(w, j);
     return STRATA_OK;
 }
 
@@ -827,6 +907,7 @@ static void drop_pulls(const worker *w, const job *j) {
         const strata_status ignored = p->request ? strata_rpc_request_wait(p->request, NULL) : STRATA_OK;
         (void)ignored;
         p->request = NULL;
+        strata_rpc_answer_release(&p->answer);
     }
 }
 
@@ -908,14 +989,16 @@ static strata_status make(worker *w, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
     w->servers = calloc((size_t)w->n_servers, sizeof(*w->servers));
     w->sparse = calloc((size_t)set->n + 1, sizeof *w->sparse);
-    w->gradients = calloc((size_t)set->dense_size + 1, sizeof *w->gradients);
+    w->sums_of_dense = calloc((size_t)set->dense_size + 1, sizeof *w->sums_of_dense);
     w->states = calloc((size_t)set->state_size + 1, sizeof *w->states);
     w->unit_sums = calloc((size_t)w->model->metrics.n_sums + 1, sizeof *w->unit_sums);
-    if (!w->servers || !w->sparse || !w->gradients || !w->states || !w->unit_sums) return no_memory(err);
+    if (!w->servers || !w->sparse || !w->sums_of_dense || !w->states || !w->unit_sums) return no_memory(err);
     for (int i = 0; i < set->n; i++)
         if (set->items[i].sparse) w->sparse[w->n_sparse++] = i;
     w->sums = calloc((size_t)w->n_sparse + 1, sizeof *w->sums);
-    if (!w->sums) return no_memory(err);
+    w->tables = calloc((size_t)w->n_sparse + 1, sizeof(*w->tables));
+    if (!w->sums || !w->tables) return no_memory(err);
+    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(make_table(w, k, err));
     for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(strata_ps_row_set_make(&w->sums[k], &set->items[w->sparse[k]], err));
     STRATA_TRY(make_job(w, &w->jobs[0], err));
     return make_job(w, &w->jobs[1], err);
@@ -949,11 +1032,13 @@ static void finish(worker *w) {
     for (int s = 0; s < w->n_servers && w->servers; s++) strata_rpc_client_destroy(w->servers[s]);
     strata_rpc_client_destroy(w->chief);
     for (int k = 0; k < w->n_sparse && w->sums; k++) strata_ps_row_set_finish(&w->sums[k]);
+    for (int k = 0; k < w->n_sparse && w->tables; k++) free(w->tables[k]);
     strata_batches_destroy(w->batches);
     strata_batches_destroy(w->visits);
+    free(w->tables);
     free(w->servers);
     free(w->sparse);
-    free(w->gradients);
+    free(w->sums_of_dense);
     free(w->states);
     free(w->sums);
     free(w->unit_sums);
@@ -966,7 +1051,7 @@ static strata_status meet_servers(worker *w, strata_error *err) {
 }
 
 static strata_status meet(worker *w, strata_error *err) {
-    STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, &w->chief, err));
+    STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, 0, &w->chief, err));
     STRATA_TRY(greet_chief(w, err));
     return meet_servers(w, err);
 }
@@ -1022,7 +1107,8 @@ static strata_status meet_holders(worker *w, strata_error *err) {
         for (int s = 0; s < w->n_servers; s++) {
             strata_status status = STRATA_OK;
             if (w->servers[s]) continue;
-            status = strata_ps_connect_within(w->task, STRATA_TASK_PS, s, patience, &w->servers[s], err);
+            status = strata_ps_connect_within(w->task, STRATA_TASK_PS, s, patience, strata_ps_plan_shared_bytes(&w->fit->plan),
+                                              &w->servers[s], err);
             if (!status) status = ask_route(w, s, w->task->connect_seconds, err);
             if (status && status != STRATA_TIMEOUT && status != STRATA_PEER_LOST) return status;
         }
@@ -1079,10 +1165,10 @@ static strata_status compute_once(worker *w, job *j, strata_error *err) {
     const strata_status pulled = finish_pull(w, j, started ? NULL : err); /* also what was started before it failed */
     if (started || pulled) return started ? started : pulled;
     STRATA_TRY(upload(w, j, err));
-    clear_sums(w);
+    clear_sums(w, j);
     STRATA_TRY(submit(w, j, 0, &program, &slot, err));
     STRATA_TRY(strata_group_wait(program->group, slot, err));
-    return take_outputs(w, program, slot, err);
+    return take_outputs(w, j, program, slot, err);
 }
 
 /* A push that one server has applied, and another not, is repeated: the unit's number tells. */

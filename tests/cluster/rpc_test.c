@@ -267,21 +267,26 @@ Test(rpc, lengths_and_kinds_that_are_lies_are_refused) {
 
 Test(rpc, greetings_are_read_as_they_were_written) {
     unsigned char bytes[STRATA_RPC_HELLO_BYTES];
-    char task[STRATA_RPC_TASK_BYTES];
+    char task[STRATA_RPC_TASK_BYTES], area[STRATA_RPC_AREA_NAME];
     uint64_t incarnation = 0;
     double heartbeat = 0;
     strata_error err = {0};
-    const size_t n = strata_rpc_hello_encode("worker:12", 0x123456789abcdef0u, 0.25, bytes);
-    cr_assert_eq(strata_rpc_hello_decode(bytes, n, task, sizeof task, &incarnation, &heartbeat, &err), STRATA_OK);
+    size_t n = strata_rpc_hello_encode("worker:12", 0x123456789abcdef0u, 0.25, "/strata-12ab", bytes);
+    cr_assert_eq(strata_rpc_hello_decode(bytes, n, task, sizeof task, &incarnation, &heartbeat, area, &err), STRATA_OK);
+    cr_assert_str_eq(task, "worker:12");
+    cr_assert_str_eq(area, "/strata-12ab");
+    n = strata_rpc_hello_encode("worker:12", 0x123456789abcdef0u, 0.25, NULL, bytes);
+    cr_assert_eq(strata_rpc_hello_decode(bytes, n, task, sizeof task, &incarnation, &heartbeat, area, &err), STRATA_OK);
+    cr_assert_str_eq(area, "");
     cr_assert_str_eq(task, "worker:12");
     cr_assert_eq(incarnation, 0x123456789abcdef0u);
     cr_assert_float_eq(heartbeat, 0.25, 1e-9);
     for (size_t cut = 0; cut <= 12; cut++)
-        cr_assert_eq(strata_rpc_hello_decode(bytes, cut, task, sizeof task, &incarnation, &heartbeat, &err), STRATA_DATA);
+        cr_assert_eq(strata_rpc_hello_decode(bytes, cut, task, sizeof task, &incarnation, &heartbeat, area, &err), STRATA_DATA);
     bytes[14] = 0;
-    cr_assert_eq(strata_rpc_hello_decode(bytes, n, task, sizeof task, &incarnation, &heartbeat, &err), STRATA_DATA);
+    cr_assert_eq(strata_rpc_hello_decode(bytes, n, task, sizeof task, &incarnation, &heartbeat, area, &err), STRATA_DATA);
     bytes[14] = '\n';
-    cr_assert_eq(strata_rpc_hello_decode(bytes, n, task, sizeof task, &incarnation, &heartbeat, &err), STRATA_DATA);
+    cr_assert_eq(strata_rpc_hello_decode(bytes, n, task, sizeof task, &incarnation, &heartbeat, area, &err), STRATA_DATA);
     cr_assert_not_null(strata_rpc_task_problem(NULL));
     cr_assert_not_null(strata_rpc_task_problem("a task whose name is much longer than the sixty-three bytes that it may have"));
     cr_assert(strata_rpc_incarnation() <= strata_rpc_incarnation());

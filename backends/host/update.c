@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The optimizers' ops on the host: a loop over f32 ranges each (update_loops.h), so that a parameter server's update costs what
+ * its memory does. A slot that the settings do not need is the parameters' range, which its loop leaves alone. */
+#include "core/op/update.h"
+
+#include <math.h>
+
+#include "backends/host/host.h"
+#include "core/op/ops.h"
+#include "strata/ops.h"
+
+typedef struct update_ranges {
+    float *parameters, *slots[STRATA_MAX_UPDATE_SLOTS];
+    const float *gradients, *step;
+    int64_t n;
+} update_ranges;
+
+typedef struct update_row {
+    const strata_op *op;
+    int n_slots;
+    void (*run)(const strata_op_call *call, const update_ranges *u);
+} update_row;
+
+#if defined(__x86_64__)
+#define TARGET      __attribute__((target("avx2")))
+#define NAMED(name) avx2_##name
+#include "backends/host/update_loops.h"
+#endif
+#define TARGET
+#define NAMED(name) portable_##name
+#include "backends/host/update_loops.h"
+
+/* The loops for this processor. Their bits are the same: AVX2 alone has no multiply-add. */
+static const update_row *find(const strata_op *op) {
+    const update_row *rows = portable_rows;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) rows = avx2_rows;
+#endif
+    for (size_t i = 0; i < sizeof portable_rows / sizeof *portable_rows; i++)
+        if (rows[i].op == op) return &rows[i];
+    return NULL;
+}
+
+bool strata_host_update_takes(const strata_tensor *node) {
+    return find(node->op) != NULL;
+}
+
+void strata_host_update(const host_call *host) {
+    const strata_op_call *call = &host->call;
+    const update_row *row = find(call->node->op);
+    const int gradients = row->n_slots + 1;
+    update_ranges u = {.parameters = call->output,
+                       .gradients = call->inputs[gradients],
+                       .step = call->inputs[gradients + 1],
+                       .n = strata_shape_elements(call->node->inputs[gradients]->shape)};
+    for (int k = 0; k < row->n_slots; k++) u.slots[k] = (float *)call->inputs[k + 1]; /* variables, changed in place */
+    if (strata_gate_is_open(call->node->n_inputs > gradients + 2 ? call->inputs[gradients + 2] : NULL)) row->run(call, &u);
+}

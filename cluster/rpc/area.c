@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cluster/rpc/area.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <openssl/rand.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct block {
+    /* Of the ring, this header too. */
+    uint32_t span;
+    atomic_uint returned;
+} block;
+
+static size_t round_up(size_t n) {
+    return (n + STRATA_RPC_LINE - 1) / STRATA_RPC_LINE * STRATA_RPC_LINE;
+}
+
+/* ---- the memory ---- */
+
+/* The address of a socket's end without its port: returns its bytes, 0 where it is of another kind. */
+static size_t address_of(const struct sockaddr_storage *a, const void **out) {
+    *out = &((const struct sockaddr_in *)a)->sin_addr;
+    if (a->ss_family == AF_INET) return sizeof(struct in_addr);
+    *out = &((const struct sockaddr_in6 *)a)->sin6_addr;
+    return a->ss_family == AF_INET6 ? sizeof(struct in6_addr) : 0;
+}
+
+bool strata_rpc_area_is_near(int socket) {
+    struct sockaddr_storage own = {0}, peer = {0};
+    socklen_t n_own = sizeof own, n_peer = sizeof peer;
+    const void *a, *b;
+    if (getsockname(socket, (struct sockaddr *)&own, &n_own) || getpeername(socket, (struct sockaddr *)&peer, &n_peer))
+        return false;
+    const size_t n = address_of(&own, &a);
+    return n && n == address_of(&peer, &b) && !memcmp(a, b, n);
+}
+
+static strata_rpc_area *map(int fd, const char *name, size_t ring_bytes) {
+    strata_rpc_area *area = calloc(1, sizeof *area);
+    void *memory = area ? mmap(NULL, 2 * ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (memory == MAP_FAILED) {
+        free(area);
+        return NULL;
+    }
+    snprintf(area->name, sizeof area->name, "%s", name);
+    area->memory = memory;
+    area->ring_bytes = ring_bytes;
+    atomic_init(&area->references, 1);
+    return area;
+}
+
+strata_rpc_area *strata_rpc_area_make(size_t ring_bytes) {
+    unsigned char random[16];
+    char name[STRATA_RPC_AREA_NAME] = "/strata-";
+    if (ring_bytes < STRATA_RPC_AREA_LEAST) ring_bytes = STRATA_RPC_AREA_LEAST;
+    if (ring_bytes > STRATA_RPC_AREA_MOST) ring_bytes = STRATA_RPC_AREA_MOST;
+    ring_bytes = ring_bytes / 4096 * 4096;
+    if (RAND_bytes(random, sizeof random) != 1) return NULL;
+    for (size_t i = 0; i < sizeof random; i++) snprintf(name + 8 + 2 * i, 3, "%02x", random[i]);
+    const int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (fd < 0) return NULL;
+    /* Memory that is not there is found now, not by a signal later. */
+    strata_rpc_area *area = posix_fallocate(fd, 0, (off_t)(2 * ring_bytes)) ? NULL : map(fd, name, ring_bytes);
+    if (!area) shm_unlink(name);
+    close(fd);
+    return area;
+}
+
+strata_rpc_area *strata_rpc_area_open(const char *name) {
+    struct stat is;
+    if (strncmp(name, "/strata-", 8) != 0 || strchr(name + 1, '/')) return NULL;
+    const int fd = shm_open(name, O_RDWR, 0);
+    if (fd < 0) return NULL;
+    strata_rpc_area *area = NULL;
+    const bool whole = !fstat(fd, &is) && S_ISREG(is.st_mode) && is.st_size >= 2 * STRATA_RPC_AREA_LEAST &&
+                       is.st_size <= 2 * (off_t)STRATA_RPC_AREA_MOST && is.st_size % 8192 == 0;
+    if (whole) area = map(fd, "", (size_t)is.st_size / 2);
+    close(fd);
+    return area;
+}
+
+void strata_rpc_area_hide(strata_rpc_area *area) {
+    if (area->name[0]) shm_unlink(area->name);
+    area->name[0] = '\0';
+}
+
+strata_rpc_area *strata_rpc_area_hold(strata_rpc_area *area) {
+    atomic_fetch_add(&area->references, 1);
+    return area;
+}
+
+void strata_rpc_area_release(strata_rpc_area *area) {
+    if (!area || atomic_fetch_sub(&area->references, 1) != 1) return;
+    strata_rpc_area_hide(area);
+    munmap(area->memory, 2 * area->ring_bytes);
+    free(area);
+}
+
+/* ---- blocks ---- */
+
+strata_rpc_ring strata_rpc_ring_of(const strata_rpc_area *area, int index) {
+    return (strata_rpc_ring){.memory = area->memory + (size_t)index * area->ring_bytes, .bytes = area->ring_bytes};
+}
+
+static block *block_at(const strata_rpc_ring *ring, uint64_t place) {
+    return (block *)(void *)(ring->memory + place % ring->bytes);
+}
+
+static void open_block(strata_rpc_ring *ring, size_t span, unsigned returned) {
+    block *b = block_at(ring, ring->cut);
+    b->span = (uint32_t)span;
+    atomic_store_explicit(&b->returned, returned, memory_order_relaxed);
+    ring->cut += span;
+}
+
+/* Takes back what its reader has returned. False: a length is wrong, so the other side has written where it must not. */
+static bool take_back(strata_rpc_ring *ring) {
+    while (ring->back < ring->cut) {
+        const block *oldest = block_at(ring, ring->back);
+        if (!atomic_load_explicit(&oldest->returned, memory_order_acquire)) return true;
+        const size_t span = oldest->span;
+        if (!span || span % STRATA_RPC_LINE || span > ring->cut - ring->back) return false;
+        ring->back += span;
+    }
+    ring->cut = ring->back = 0; /* begins where the lines are that were used a moment ago */
+    return true;
+}
+
+unsigned char *strata_rpc_ring_cut(strata_rpc_ring *ring, size_t head, size_t body) {
+    if (head > ring->bytes || body > ring->bytes || !take_back(ring)) return NULL;
+    const size_t span = STRATA_RPC_LINE + round_up(head) + round_up(body);
+    const size_t left = ring->bytes - (size_t)(ring->cut % ring->bytes), skipped = span > left ? left : 0;
+    if (skipped + span > ring->bytes - (size_t)(ring->cut - ring->back)) return NULL;
+    if (skipped) open_block(ring, skipped, 1);
+    unsigned char *at = (unsigned char *)block_at(ring, ring->cut) + STRATA_RPC_LINE + round_up(head);
+    open_block(ring, span, 0);
+    return at;
+}
+
+unsigned char *strata_rpc_area_at(const strata_rpc_area *area, int index, uint32_t offset, size_t head, size_t bytes) {
+    const size_t body = (size_t)offset + head;
+    if (bytes > area->ring_bytes || offset > area->ring_bytes - bytes || head > bytes) return NULL;
+    if (body % STRATA_RPC_LINE || body < STRATA_RPC_LINE + round_up(head)) return NULL;
+    return area->memory + (size_t)index * area->ring_bytes + offset;
+}
+
+void strata_rpc_block_return(unsigned char *body, size_t head) {
+    unsigned char *header = body - round_up(head) - STRATA_RPC_LINE;
+    atomic_store_explicit(&((block *)(void *)header)->returned, 1, memory_order_release);
+}
