@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A model on parameter servers that closures train: one worker's steps are those of a device alone, each step counts once also
- * when its worker is killed, and what is wrong is said. Workers and servers are processes, which a process without threads
- * starts (the *nursery*), as one with threads should not fork. */
+ * when its worker is killed, and what is wrong is said. Workers and servers are processes. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <math.h>
@@ -11,41 +10,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/model/model.h"
 #include "strata/strata.h"
+#include "tests/support/nursery.h"
 #include "tests/support/ports.h"
 
-enum { WORKERS = 2, SERVERS = 2, TASKS = 1 + WORKERS + SERVERS, FEATURES = 6, ROWS = 16, STEPS = 30, OTHER_MODEL = 16 };
+enum { WORKERS = 2, SERVERS = 2, TASKS = 1 + WORKERS + SERVERS, FEATURES = 6, ROWS = 16, STEPS = 30 };
 static const char secret[] = "between all tasks";
 
 typedef struct board {
-    atomic_int pids[TASKS], ended[TASKS], steps;
+    atomic_int steps;
     char why[TASKS][256];
 } board;
 
 static board *shared;
 static char addresses[TASKS][32], cluster_text[256];
-static int to_nursery = -1;
+static test_nursery nursery;
 static strata_remote_model *remote;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static bool wait_for(const atomic_int *number, int least) {
-    for (const double end = now() + 20; now() < end; usleep(2000))
-        if (atomic_load(number) >= least) return true;
-    return false;
-}
 
 /* ---- the program of all tasks ---- */
 
@@ -121,7 +105,7 @@ static strata_status be(const char *name, int index, bool is_worker, bool other_
 }
 
 /* Task t: 1 + worker, then servers. */
-static void be_task(int t, bool other_model) {
+static int be_task(int t, int other_model) {
     char name[24];
     strata_error err = {0};
     const bool is_worker = t <= WORKERS;
@@ -129,30 +113,11 @@ static void be_task(int t, bool other_model) {
     snprintf(name, sizeof name, "%s:%d", is_worker ? "worker" : "ps", index);
     const strata_status status = be(name, index, is_worker, other_model, &err);
     snprintf(shared->why[t], sizeof shared->why[t], "%.255s", err.message);
-    atomic_store(&shared->ended[t], 1 + status);
-    _exit(0);
-}
-
-static void be_nursery(int from) {
-    unsigned char order;
-    while (read(from, &order, 1) == 1) {
-        const pid_t child = fork();
-        if (!child) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            be_task(order & 15, order & OTHER_MODEL);
-        }
-        atomic_store(&shared->pids[order & 15], child);
-        while (waitpid(-1, NULL, WNOHANG) > 0) continue;
-    }
-    _exit(0);
+    return (int)status;
 }
 
 static void start_task(int t, bool other_model) {
-    const unsigned char order = (unsigned char)(t | (other_model ? OTHER_MODEL : 0));
-    atomic_store(&shared->pids[t], 0);
-    atomic_store(&shared->ended[t], 0);
-    cr_assert_eq(write(to_nursery, &order, 1), 1);
-    cr_assert(wait_for(&shared->pids[t], 1));
+    cr_assert(test_nursery_start(&nursery, t, other_model));
 }
 
 static void find_addresses(void) {
@@ -167,17 +132,10 @@ static void find_addresses(void) {
 }
 
 static void set_up(void) {
-    int ends[2];
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    cr_assert(shared != MAP_FAILED && !pipe(ends));
+    shared = test_shared_memory(sizeof *shared);
+    cr_assert(shared);
     find_addresses();
-    if (!fork()) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        close(ends[1]);
-        be_nursery(ends[0]);
-    }
-    close(ends[0]);
-    to_nursery = ends[1];
+    cr_assert(test_nursery_open(&nursery, be_task));
 }
 
 TestSuite(remote_model, .init = set_up, .timeout = 60);
@@ -229,7 +187,7 @@ static void end(chief *c) {
     strata_coordinator_destroy(c->coordinator);
     strata_remote_model_close(c->remote);
     for (int t = 1 + WORKERS; t < TASKS; t++)
-        cr_assert(wait_for(&shared->ended[t], 1) && shared->ended[t] == 1 + STRATA_OK, "%s", shared->why[t]);
+        cr_assert(test_nursery_wait(&nursery, t, 20) == 1 + STRATA_OK, "%s", shared->why[t]);
     strata_strategy_destroy(c->strategy);
 }
 
@@ -293,9 +251,9 @@ Test(remote_model, each_step_counts_once_when_a_worker_is_killed_and_comes_back)
     chief c = begin(WORKERS);
     strata_error err = {0};
     for (int i = 0; i < CLOSURES; i++) schedule(&c, i, 10, 0, NULL);
-    cr_assert(wait_for(&shared->steps, 20));
-    kill(atomic_load(&shared->pids[2]), SIGKILL);
-    cr_assert(wait_for(&shared->steps, 40));
+    cr_assert(test_wait_for(&shared->steps, 20, 20));
+    kill(test_nursery_pid(&nursery, 2), SIGKILL);
+    cr_assert(test_wait_for(&shared->steps, 40, 20));
     start_task(2, false);
     OK(strata_coordinator_join(c.coordinator, &err));
     /* A step that is made again with its number changes nothing. */
@@ -332,8 +290,7 @@ Test(remote_model, another_model_strategy_or_pace_is_refused) {
     strata_error err = {0};
     chief c = begin(1);
     start_task(2, true);
-    cr_assert(wait_for(&shared->ended[2], 1));
-    cr_assert_eq(atomic_load(&shared->ended[2]), 1 + STRATA_INVALID);
+    cr_assert_eq(test_nursery_wait(&nursery, 2, 20), 1 + STRATA_INVALID);
     cr_assert(strstr(shared->why[2], "hash of the model's description") && strstr(shared->why[2], "ps:0") &&
                   strstr(shared->why[2], "worker:1"),
               "%s", shared->why[2]);
