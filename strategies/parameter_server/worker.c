@@ -859,10 +859,14 @@ static strata_status meet_servers(worker *w, strata_error *err) {
     return STRATA_OK;
 }
 
+/* A chief that started again while this worker waited for it is greeted again. */
 static strata_status meet(worker *w, strata_error *err) {
+    const double until = strata_ps_seconds() + 2 * w->task->connect_seconds;
     STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_CHIEF, 0, &w->chief, err));
-    STRATA_TRY(greet_chief(w, err));
-    return meet_servers(w, err);
+    strata_status status = greet_chief(w, err);
+    while (status == STRATA_PEER_LOST && strata_rpc_client_connected(w->chief) && strata_ps_seconds() < until)
+        status = greet_chief(w, err);
+    return status ? status : meet_servers(w, err);
 }
 
 /* The chief learns why this worker ends. */
