@@ -431,6 +431,7 @@ static void revive(test_nursery *nursery, const cell *c, bool *in_out_done) {
         *in_out_done = test_nursery_start(nursery, victim, 0);
     if (c->fault == STOP && since > (c->victim == SERVER && shared->replicas ? STOP_SERVER_SECONDS : STOP_SECONDS)) {
         kill(test_nursery_pid(nursery, victim), SIGCONT);
+        if (c->victim != WORKER) atomic_store(&shared->absent, 0);
         *in_out_done = true;
     }
 }
@@ -449,7 +450,7 @@ static void wait_for_end(test_nursery *nursery, const cell *c, report *r) {
     for (int t = 0; t < TASKS; t++) {
         char name[24];
         name_task(t, name);
-        const bool victim = c && t == shared->victim, may_be_late = victim && c->fault == KILL;
+        const bool victim = c && t == shared->victim, may_be_late = victim && (c->fault == KILL || c->fault == STOP);
         double patience = end - test_seconds() > 1 ? end - test_seconds() : 1;
         if (may_be_late && t != CHIEF_TASK) patience = 1; /* it may have come after the end */
         int ended = test_nursery_ended(nursery, t);

@@ -90,7 +90,7 @@ static void strike(void) {
     const pid_t victim = own_task == shared->victim ? getpid() : shared->pids[shared->victim];
     const fault what = shared->fault;
     shared->struck_at = test_seconds();
-    if (what == KILL) atomic_store(&shared->absent, 1);
+    if (what == KILL || what == STOP) atomic_store(&shared->absent, 1);
     if (what == REPEAT || what == DROP) atomic_store(&shared->frame_fault, what == REPEAT ? DAMAGE_REPEAT : DAMAGE_DROP);
     atomic_store(&shared->struck, 1);
     if (what == KILL) kill(victim, SIGKILL);
@@ -201,6 +201,7 @@ strata_status __wrap_strata_ps_listen(const strata_ps_task *task, strata_rpc_han
                                       void *user, strata_rpc_server **out_server, strata_error *err) {
     const strata_status status = __real_strata_ps_listen(task, handler, on_peer, user, out_server, err);
     if (own_role == SERVER && !status) points_log(LISTENS, (entry){0});
+    if (own_role != WORKER && own_task == shared->victim && !status) atomic_store(&shared->absent, 0);
     return status;
 }
 
@@ -318,6 +319,7 @@ void __wrap_strata_ps_pace_begin(strata_ps_pace *pace, int64_t epoch, int64_t fi
 
 void __wrap_strata_ps_pace_join(strata_ps_pace *pace, int worker) {
     points_log(JOINS, (entry){.worker = worker});
+    if (FIRST_WORKER + worker == shared->victim) atomic_store(&shared->absent, 0);
     __real_strata_ps_pace_join(pace, worker);
 }
 
