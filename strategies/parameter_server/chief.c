@@ -437,13 +437,16 @@ static strata_status spread(chief *c, int64_t serial, strata_error *err) {
     return STRATA_OK;
 }
 
+/* Before the training no server has anything to lose, so one that stands still is waited for as long as one that is not there. */
 static strata_status begin(chief *c, strata_error *err) {
+    const double until = strata_ps_seconds() + c->task->connect_seconds;
     strata_status differs = STRATA_OK;
     strata_error difference = {0};
     for (int s = 0; s < c->n_servers; s++) {
         STRATA_TRY(strata_ps_connect(c->task, STRATA_TASK_PS, s, &c->servers[s], err));
-        const strata_status status =
-            strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, NULL, differs ? NULL : &difference);
+        strata_status status;
+        do status = strata_ps_say_hello(c->fit, c->servers[s], c->task->connect_seconds, NULL, differs ? NULL : &difference);
+        while (status == STRATA_PEER_LOST && strata_ps_seconds() < until);
         if (!differs) differs = status;
     }
     if (differs) return strata_fail(err, differs, "%s", difference.message);
