@@ -78,8 +78,9 @@ static const row rows[POINTS] = {
                      .where = {NULL, "the push is applied, and not sent on"},
                      .passings = {0, 5, 9, 4}},
     [EPOCH_END] = {.name = "end of an epoch",
-                   .where = {"no batch is left for it", "before it answers with its values", "before it asks for values"},
-                   .passings = {0, 1, 2, 1}},
+                   .where = {"before it reports one of the last batches", "before it answers with its values",
+                             "before it asks for values"},
+                   .passings = {0, 0, 0, 1}},
     [CHECKPOINT] = {.name = "checkpoint",
                     .where = {"the chief writes one", "the chief writes one", "it writes one"},
                     .of_chief = true,
@@ -87,7 +88,7 @@ static const row rows[POINTS] = {
     [EVALUATING] = {.name = "evaluating",
                     .where = {"before or after the chief's", "before or after the chief's", "before or after its own"},
                     .of_chief = true,
-                    .passings = {0, 3, 5, 2}},
+                    .passings = {0, 3, 2, 1}},
     [SHUTDOWN] = {.name = "shutdown", .where = {"it hears that the training is over", "likewise", "all epochs are done"}},
 };
 
