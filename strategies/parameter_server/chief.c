@@ -437,7 +437,7 @@ static strata_status spread(chief *c, int64_t serial, strata_error *err) {
     return STRATA_OK;
 }
 
-/* Before the training no server has anything to lose, so one that stands still is waited for as long as one that is not there. */
+/* No server has anything to lose yet, so one that stands still is waited for as long as one that is not there. */
 static strata_status begin(chief *c, strata_error *err) {
     const double until = strata_ps_seconds() + c->task->connect_seconds;
     strata_status differs = STRATA_OK;
@@ -731,9 +731,9 @@ static strata_status run_epochs(chief *c, strata_error *err) {
 
 /* ---- the whole ---- */
 
-/* Workers fetch the parameters and leave; those that do not are not waited for longer than that. A worker whose connection broke
- * just now, perhaps as this process stood still, may come back for them. Where training does not begin each is to hear why, also
- * one that comes late. */
+/* Workers fetch the parameters and leave; those that do not are not waited for longer than that. A worker whose connection
+ * broke just now, perhaps as this process stood still, may come back for them. Where training does not begin each is to hear
+ * why, also one that comes late. */
 static void dismiss_workers(chief *c, strata_status status, const char *message) {
     const double now = strata_ps_seconds(), until = now + 10, heard_until = now + 5, back_within = 2;
     pthread_mutex_lock(&c->lock);

@@ -44,7 +44,14 @@ strata_status strata_ps_connect(const strata_ps_task *task, strata_task_type typ
                                             .reconnect_seconds = copied                      ? REPLICATED_RECONNECT_SECONDS
                                                                  : type == STRATA_TASK_CHIEF ? task->connect_seconds
                                                                                              : 0};
-    return strata_rpc_client_create(&opts, out_client, err);
+    /* A task that is killed while both sides shake hands looks like one that refuses, and starts again. */
+    const struct timespec pause = {.tv_nsec = 300 * 1000 * 1000};
+    strata_status status = strata_rpc_client_create(&opts, out_client, err);
+    for (int again = 0; status == STRATA_UNAVAILABLE && again < 3; again++) {
+        nanosleep(&pause, NULL);
+        status = strata_rpc_client_create(&opts, out_client, err);
+    }
+    return status;
 }
 
 strata_status strata_ps_listen(const strata_ps_task *task, strata_rpc_handler handler, strata_rpc_on_peer on_peer, void *user,

@@ -61,8 +61,8 @@ typedef enum fault {
 
 typedef enum entry_kind {
     NO_ENTRY,
-    /* By servers: a push was new to the store of `group` (in synchronous training it is kept); its values were set, or read
-     * for the chief. */
+    /* By servers: a push was new to the store of `group` (in synchronous training it is kept); its values were set, or
+     * read for the chief. */
     APPLIED,
     SET,
     READ,
@@ -70,7 +70,7 @@ typedef enum entry_kind {
     LISTENS,
     /* By a worker: a server has answered its push. */
     ACKNOWLEDGED,
-    /* By the chief: it begins; an epoch begins; its values have come; it waited between two epochs for a task to start again. */
+    /* By the chief: it begins; an epoch begins; its values have come; it waited for a task to start again. */
     CHIEF_BEGINS,
     EPOCH_BEGINS,
     FETCHED,

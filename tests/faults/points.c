@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where tasks pass the points of faults.h, what a fault does there, and the log. Each WRAP(f) puts __wrap_f before the library's
- * function f, which is __real_f then; CMake reads these lines. */
+ * Where tasks pass the points of faults.h, what a fault does there, and the log. Each WRAP(f) puts __wrap_f before the
+ * library's function f, which is __real_f then; CMake reads these lines. */
 #include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
