@@ -3,6 +3,7 @@
  * Where tasks pass the points of faults.h, what a fault does there, and the log. Each WRAP(f) puts __wrap_f before the
  * library's function f, which is __real_f then; CMake reads these lines. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,7 @@ static void log_unit(entry_kind kind, int worker, int64_t group, const strata_ps
  * library's threads use these sockets alone. */
 static void cut_links(int ignored) {
     const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    const int error = errno;
     (void)ignored;
     for (int fd = 3; fd < 256; fd++) {
         struct sockaddr_in peer;
@@ -84,6 +86,7 @@ static void cut_links(int ignored) {
         if (syscall(SYS_getpeername, fd, &peer, &n) || peer.sin_family != AF_INET) continue;
         syscall(SYS_connect, fd, &nobody, sizeof nobody);
     }
+    errno = error;
 }
 
 static void strike(void) {
