@@ -44,6 +44,20 @@ endforeach()
 # What tests/bench/parameter_server.py measures links with.
 strata_test_program(bench_push_pull ${tests}/bench/push_pull_main.c)
 
+# The fault matrix, whose points.c and wire.c stand before functions of the library: tests/faults/README.md.
+file(GLOB parts CONFIGURE_DEPENDS ${tests}/faults/*.c)
+strata_test_program(threads_faults ${parts} ${tests}/support/nursery.c)
+file(STRINGS ${tests}/faults/points.c wrappers REGEX "^WRAP\\([a-z_]+\\);$")
+file(STRINGS ${tests}/faults/wire.c more REGEX "^WRAP\\([a-z_]+\\);$")
+foreach(line IN LISTS wrappers more)
+  string(REGEX REPLACE "^WRAP\\(([a-z_]+)\\);$" "\\1" function "${line}")
+  target_link_options(threads_faults PRIVATE LINKER:--wrap=${function})
+endforeach()
+set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${tests}/faults/points.c
+  ${tests}/faults/wire.c)
+add_test(NAME threads_faults COMMAND threads_faults)
+set_tests_properties(threads_faults PROPERTIES SKIP_RETURN_CODE 77)
+
 # The same program with the cluster library and nothing else of Strata: it links only while that library needs no more.
 add_executable(threads_cluster_alone ${tests}/threads/collectives_main.c)
 target_link_libraries(threads_cluster_alone PRIVATE strata_private strata_cluster)

@@ -44,6 +44,8 @@ typedef struct chief {
         double seconds;
         /* When its last call was answered: since then it has been at its step. */
         double answered;
+        /* When its connection broke last; 0: it is there, or ended in order. */
+        double lost_at;
     } * workers;
     /* All workers came and the servers have their values; the training is over. */
     bool begun, over;
@@ -194,7 +196,9 @@ static void on_peer(void *user, strata_rpc_event event, const char *task, uint64
     if (event == STRATA_RPC_CONNECTED) {
         own->connected = own->heard = true;
         own->incarnation = incarnation;
+        own->lost_at = 0;
     } else if (own->incarnation == incarnation) {
+        own->lost_at = event == STRATA_RPC_LEFT ? 0 : strata_ps_seconds();
         lose(c, w, event == STRATA_RPC_LEFT ? "it ended" : why);
     }
     update_totals(c);
@@ -929,10 +933,11 @@ static strata_status run_epochs(chief *c, strata_error *err) {
 
 /* ---- the whole ---- */
 
-/* Workers fetch the parameters and leave; those that do not are not waited for longer than that. Where training does not begin
- * each is to hear why, also one that comes late. */
+/* Workers fetch the parameters and leave; those that do not are not waited for longer than that. A worker whose connection
+ * broke just now, perhaps as this process stood still, may come back for them. Where training does not begin each is to hear
+ * why, also one that comes late. */
 static void dismiss_workers(chief *c, strata_status status, const char *message) {
-    const double now = strata_ps_seconds(), until = now + 10, heard_until = now + 5;
+    const double now = strata_ps_seconds(), until = now + 10, heard_until = now + 5, back_within = 2;
     pthread_mutex_lock(&c->lock);
     c->over = true;
     if (status) fail_training(c, status, message);
@@ -940,7 +945,11 @@ static void dismiss_workers(chief *c, strata_status status, const char *message)
     for (;;) {
         bool any = false;
         const bool waits = !c->begun && strata_ps_seconds() < heard_until;
-        for (int w = 0; w < c->n_workers; w++) any |= c->workers[w].connected || (waits && !c->workers[w].heard);
+        for (int w = 0; w < c->n_workers; w++) {
+            const struct worker *own = &c->workers[w];
+            any |= own->connected || (waits && !own->heard);
+            any |= own->lost_at > 0 && strata_ps_seconds() < own->lost_at + back_within;
+        }
         if (!any || strata_ps_seconds() > until) break;
         const struct timespec deadline = strata_ps_deadline(0.1);
         pthread_cond_timedwait(&c->changed, &c->lock, &deadline);

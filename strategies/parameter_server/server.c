@@ -43,6 +43,8 @@ typedef struct server {
     } pulls, pushes;
     /* A change was applied here and may be missing in the copy: nothing is sent on until the chief has decided. */
     atomic_bool copy_failed;
+    /* Both stores make their updates on one device, which takes runs of one thread at a time. */
+    pthread_mutex_t device;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* Under the lock. */
@@ -211,7 +213,9 @@ static strata_status push_here(server *s, holding *h, const strata_rpc_call *cal
     strata_rpc_answer answer = {.head = &ignored, .head_bytes = sizeof ignored};
     bool chained = false;
     STRATA_TRY(enter_chain(s, h, &chained, err));
+    pthread_mutex_lock(&s->device);
     strata_status status = strata_ps_store_push(h->store, gradients, out_staleness, err);
+    pthread_mutex_unlock(&s->device);
     if (!chained) return status;
     strata_status sent = STRATA_OK;
     if (!status) sent = strata_rpc_client_start(s->next, &ask, &answer, STRATA_PS_CALL_SECONDS, &request, &why);
@@ -228,7 +232,9 @@ static strata_status close_here(server *s, holding *h, strata_ps_pull_ask *asked
     strata_error why = {0};
     bool chained = false;
     STRATA_TRY(enter_chain(s, h, &chained, err));
+    pthread_mutex_lock(&s->device);
     strata_status status = strata_ps_store_close(h->store, close, err);
+    pthread_mutex_unlock(&s->device);
     if (!chained) return status;
     const bool known = close->epoch < s->closed_epoch || (close->epoch == s->closed_epoch && close->index <= s->closed_index);
     const strata_status sent =
@@ -547,6 +553,7 @@ strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err) {
     pthread_mutex_init(&s.lock, NULL);
     pthread_mutex_init(&s.chain, NULL);
     pthread_mutex_init(&s.meeting, NULL);
+    pthread_mutex_init(&s.device, NULL);
     strata_ps_cond_init(&s.changed);
     s.peers = calloc((size_t)n, sizeof(*s.peers));
     strata_status status = s.peers ? add_holding(&s, index, err)
@@ -561,6 +568,7 @@ strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err) {
     pthread_cond_destroy(&s.changed);
     pthread_mutex_destroy(&s.meeting);
     pthread_mutex_destroy(&s.chain);
+    pthread_mutex_destroy(&s.device);
     pthread_mutex_destroy(&s.lock);
     return status;
 }

@@ -52,7 +52,14 @@ strata_status strata_ps_connect_within(const strata_ps_task *task, strata_task_t
                                             .reconnect_seconds = copied                      ? REPLICATED_RECONNECT_SECONDS
                                                                  : type == STRATA_TASK_CHIEF ? task->connect_seconds
                                                                                              : 0};
-    return strata_rpc_client_create(&opts, out_client, err);
+    /* A task that is killed while both sides shake hands looks like one that refuses, and starts again. */
+    const struct timespec pause = {.tv_nsec = 300 * 1000 * 1000};
+    strata_status status = strata_rpc_client_create(&opts, out_client, err);
+    for (int again = 0; status == STRATA_UNAVAILABLE && again < 3; again++) {
+        nanosleep(&pause, NULL);
+        status = strata_rpc_client_create(&opts, out_client, err);
+    }
+    return status;
 }
 
 strata_status strata_ps_listen(const strata_ps_task *task, strata_rpc_handler handler, strata_rpc_on_peer on_peer, void *user,
@@ -77,8 +84,13 @@ strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *c
                                 .body = &body,
                                 .n_body = 1,
                                 .what = "the comparison of what is trained"};
-    strata_rpc_answer answer = {.head = out_reply, .head_bytes = sizeof *out_reply};
-    return strata_rpc_client_call(client, &ask, out_reply ? &answer : NULL, seconds, err);
+    const double until = strata_ps_seconds() + seconds;
+    strata_status status;
+    do {
+        strata_rpc_answer answer = {.head = out_reply, .head_bytes = sizeof *out_reply};
+        status = strata_rpc_client_call(client, &ask, out_reply ? &answer : NULL, seconds, err);
+    } while (status == STRATA_PEER_LOST && strata_rpc_client_connected(client) && strata_ps_seconds() < until);
+    return status;
 }
 
 strata_status strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err) {

@@ -134,7 +134,8 @@ typedef struct strata_ps_hello_reply {
     /* From a server to the chief: the most pulls and pushes that it had at a time since the last such reply. */
     int32_t pulls, pushes;
 } strata_ps_hello_reply;
-/* Sends this task's terms to a chief or server, which compares them with its own. out_reply: NULL where it is not needed. */
+/* Sends this task's terms to a chief or server, which compares them with its own; once more where that has started again before
+ * it answered. out_reply: NULL where it is not needed. */
 STRATA_MUST_USE strata_status strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *client, double seconds,
                                                   strata_ps_hello_reply *out_reply, strata_error *err);
 /* The answer to such a call. */

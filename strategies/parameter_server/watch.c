@@ -28,14 +28,19 @@ void strata_ps_watch_finish(strata_ps_watch *watch) {
     free(watch->cut);
 }
 
+/* No server has anything to lose yet, so one that stands still is waited for as long as one that is not there. */
 strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err) {
     const strata_ps_task *task = watch->fit->task;
+    const double until = strata_ps_seconds() + task->connect_seconds;
     strata_status differs = STRATA_OK;
     strata_error difference = {0};
     for (int s = 0; s < watch->n; s++) {
         STRATA_TRY(strata_ps_connect(task, STRATA_TASK_PS, s, 0, &watch->clients[s], err));
-        const strata_status status =
-            strata_ps_say_hello(watch->fit, watch->clients[s], task->connect_seconds, NULL, differs ? NULL : &difference);
+        strata_status status;
+        do
+            status =
+                strata_ps_say_hello(watch->fit, watch->clients[s], task->connect_seconds, NULL, differs ? NULL : &difference);
+        while (status == STRATA_PEER_LOST && strata_ps_seconds() < until);
         if (!differs) differs = status;
     }
     return differs ? strata_fail(err, differs, "%s", difference.message) : STRATA_OK;

@@ -219,7 +219,12 @@ static strata_status reach(worker *w, int group, strata_rpc_client **out_client,
     if (!w->servers[server]) {
         STRATA_TRY(strata_ps_connect(w->task, STRATA_TASK_PS, server, strata_ps_plan_shared_bytes(&w->fit->plan),
                                      &w->servers[server], err));
-        STRATA_TRY(strata_ps_say_hello(w->fit, w->servers[server], w->task->connect_seconds, NULL, err));
+        const strata_status status = strata_ps_say_hello(w->fit, w->servers[server], w->task->connect_seconds, NULL, err);
+        if (status) {
+            strata_rpc_client_destroy(w->servers[server]);
+            w->servers[server] = NULL;
+            return status;
+        }
     }
     *out_client = w->servers[server];
     return STRATA_OK;
@@ -1044,9 +1049,13 @@ static void finish(worker *w) {
     free(w->unit_sums);
 }
 
+/* With replicas a server that is lost just now is met by the pull that needs it, or its copy is. */
 static strata_status meet_servers(worker *w, strata_error *err) {
     strata_rpc_client *ignored = NULL;
-    for (int g = 0; g < w->n_servers; g++) STRATA_TRY(reach(w, g, &ignored, err));
+    for (int g = 0; g < w->n_servers; g++) {
+        const strata_status status = reach(w, g, &ignored, err);
+        if (status && !(status == STRATA_PEER_LOST && w->task->replicas)) return status;
+    }
     return STRATA_OK;
 }
 

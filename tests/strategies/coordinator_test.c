@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The coordinator with workers that are processes: results, the queue's bound, errors that are raised once, workers that are
- * killed and come back, coordinators that are, other programs, and bad input.
- *
- * A process that has threads should not fork, so each test has a *nursery*: a process without threads, made at its start, which
- * starts workers when it is told to. */
+ * killed and come back, coordinators that are, other programs, and bad input. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -13,14 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "strata/strata.h"
+#include "tests/support/nursery.h"
 #include "tests/support/ports.h"
 
 enum { WORKERS = 3, MOST_CLOSURES = 512 };
@@ -28,9 +24,6 @@ static const char secret[] = "between chief and workers";
 
 /* What all processes of a test share. */
 typedef struct board {
-    atomic_int pids[WORKERS];
-    /* How a worker's serve ended: 1 + the status. */
-    atomic_int ended[WORKERS];
     /* Closures that run now, in all and on each worker, and the most at a time of one. */
     atomic_int running, running_on[WORKERS], most_on[WORKERS];
     /* How often each closure's number was run to its end, and on how many workers one was. */
@@ -42,19 +35,7 @@ typedef struct board {
 static board *shared;
 static char addresses[WORKERS][32];
 static const char *const workers[WORKERS] = {addresses[0], addresses[1], addresses[2]};
-static int to_nursery = -1;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static bool wait_for(const atomic_int *number, int least, double seconds) {
-    for (const double end = now() + seconds; now() < end; usleep(2000))
-        if (atomic_load(number) >= least) return true;
-    return false;
-}
+static test_nursery nursery;
 
 /* ---- the program of all tasks ---- */
 
@@ -78,7 +59,7 @@ static strata_status work(const strata_remote_call *call, strata_array *results,
     (void)results, (void)n;
     if (on > atomic_load(&shared->most_on[call->worker])) atomic_store(&shared->most_on[call->worker], on);
     atomic_fetch_add(&shared->running, 1);
-    for (const double end = now() + (ms < 0 ? 60 : ms / 1000.0); now() < end;) {
+    for (const double end = test_seconds() + (ms < 0 ? 60 : ms / 1000.0); test_seconds() < end;) {
         if (ms < 0 && atomic_load(&shared->release)) break;
         usleep(1000);
     }
@@ -144,7 +125,7 @@ static bool is_released(void *user) {
     return atomic_load(&shared->release);
 }
 
-static void be_worker(int number, bool other_program) {
+static int be_worker(int number, int other_program) {
     strata_remote_function table[FUNCTIONS];
     memcpy(table, functions, sizeof table);
     if (other_program) table[0].graph_hash = 8;
@@ -158,34 +139,20 @@ static void be_worker(int number, bool other_program) {
     strata_error err = {0};
     const strata_status status = strata_coordinator_serve(&opts, &err);
     if (status) fprintf(stderr, "worker %d: %s\n", number, err.message);
-    atomic_store(&shared->ended[number], 1 + status);
-    _exit(0);
-}
-
-static void be_nursery(int from) {
-    unsigned char order;
-    while (read(from, &order, 1) == 1) {
-        const int number = order & 15;
-        const pid_t child = fork();
-        if (!child) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            be_worker(number, order & 16);
-        }
-        atomic_store(&shared->pids[number], child);
-        while (waitpid(-1, NULL, WNOHANG) > 0) continue;
-    }
-    _exit(0);
+    return (int)status;
 }
 
 static void start_worker(int number, bool other_program) {
-    const unsigned char order = (unsigned char)(number | (other_program ? 16 : 0));
-    atomic_store(&shared->pids[number], 0);
-    cr_assert_eq(write(to_nursery, &order, 1), 1);
-    cr_assert(wait_for(&shared->pids[number], 1, 10));
+    cr_assert(test_nursery_start(&nursery, number, other_program));
 }
 
 static void kill_worker(int number) {
-    kill(atomic_load(&shared->pids[number]), SIGKILL);
+    kill(test_nursery_pid(&nursery, number), SIGKILL);
+}
+
+/* How a worker's serve ended: 1 + the status; 0: it did not within 10 s. */
+static int end_of(int number) {
+    return test_nursery_wait(&nursery, number, 10);
 }
 
 static void find_addresses(void) {
@@ -198,17 +165,10 @@ static void find_addresses(void) {
 }
 
 static void set_up(void) {
-    int ends[2];
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    cr_assert(shared != MAP_FAILED && !pipe(ends));
+    shared = test_shared_memory(sizeof *shared);
+    cr_assert(shared);
     find_addresses();
-    if (!fork()) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        close(ends[1]);
-        be_nursery(ends[0]);
-    }
-    close(ends[0]);
-    to_nursery = ends[1];
+    cr_assert(test_nursery_open(&nursery, be_worker));
 }
 
 TestSuite(coordinator, .init = set_up, .timeout = 60);
@@ -287,7 +247,7 @@ Test(coordinator, results_of_closures_come_back) {
     cr_assert(counts.ended == 40 && !counts.queued && !counts.running && !counts.repeated && counts.workers == WORKERS);
     strata_coordinator_destroy(c);
     for (int i = 0; i < 40; i++) strata_remote_value_release(values[i]); /* they outlive it */
-    for (int i = 0; i < WORKERS; i++) cr_assert(wait_for(&shared->ended[i], 1, 10) && shared->ended[i] == 1 + STRATA_OK);
+    for (int i = 0; i < WORKERS; i++) cr_assert(end_of(i) == 1 + STRATA_OK);
 }
 
 Test(coordinator, per_worker_values_are_made_on_each_worker) {
@@ -314,7 +274,7 @@ Test(coordinator, per_worker_values_are_made_on_each_worker) {
     for (int i = 0; i < WORKERS; i++) cr_assert_gt(seen[i], 0, "worker %d had no closure", i);
     /* An object that cannot be made is an error, raised once. */
     OK(strata_per_worker_create(c, "nothing", NULL, 0, &other, &err));
-    for (const double end = now() + 10; now() < end && !err.status; usleep(2000)) {
+    for (const double end = test_seconds() + 10; test_seconds() < end && !err.status; usleep(2000)) {
         const strata_status status = strata_coordinator_join(c, &err);
         cr_assert(!status || status == STRATA_UNAVAILABLE);
     }
@@ -324,7 +284,7 @@ Test(coordinator, per_worker_values_are_made_on_each_worker) {
               STRATA_UNAVAILABLE, "has no data");
     }
     strata_coordinator_destroy(c);
-    for (int i = 0; i < WORKERS; i++) cr_assert(wait_for(&shared->ended[i], 1, 10));
+    for (int i = 0; i < WORKERS; i++) cr_assert(end_of(i));
     cr_assert_eq(atomic_load(&shared->objects_live), 0);
 }
 
@@ -333,17 +293,17 @@ Test(coordinator, per_worker_values_are_made_on_each_worker) {
 Test(coordinator, schedule_blocks_only_when_the_queue_is_full) {
     strata_coordinator *c = create_with_workers(&(strata_coordinator_options){.queue_bound = 4});
     strata_error err = {0};
-    double began = now();
+    double began = test_seconds();
     for (int i = 0; i < WORKERS; i++) OK(schedule_work(c, 400, false, NULL, &err));
-    cr_assert(wait_for(&shared->running, WORKERS, 10));
-    began = now();
+    cr_assert(test_wait_for(&shared->running, WORKERS, 10));
+    began = test_seconds();
     for (int i = 0; i < 4; i++) OK(schedule_work(c, 1, false, NULL, &err));
-    cr_assert_lt(now() - began, 0.2);
+    cr_assert_lt(test_seconds() - began, 0.2);
     bool done = true;
     OK(strata_coordinator_done(c, &done, &err));
     cr_assert(!done);
     OK(schedule_work(c, 1, false, NULL, &err)); /* the fifth waits */
-    cr_assert_gt(now() - began, 0.2);
+    cr_assert_gt(test_seconds() - began, 0.2);
     OK(strata_coordinator_join(c, &err));
     for (int i = 0; i < WORKERS; i++)
         cr_assert_eq(atomic_load(&shared->most_on[i]), 1, "closures of a worker ran side by side");
@@ -368,7 +328,7 @@ Test(coordinator, schedule_blocks_while_another_thread_joins) {
     joiner j = {.coordinator = create_with_workers(NULL)};
     strata_error err = {0};
     OK(schedule_work(j.coordinator, -1, false, NULL, &err));
-    cr_assert(wait_for(&shared->running, 1, 10));
+    cr_assert(test_wait_for(&shared->running, 1, 10));
     cr_assert_eq(pthread_create(&j.thread, NULL, join_all, &j), 0);
     usleep(200000); /* it waits by now */
     cr_assert_eq(atomic_load(&j.joined), 0);
@@ -378,9 +338,9 @@ Test(coordinator, schedule_blocks_while_another_thread_joins) {
         atomic_store(&shared->release, getppid() == parent);
         _exit(0);
     }
-    const double began = now();
+    const double began = test_seconds();
     OK(schedule_work(j.coordinator, 1, false, NULL, &err));
-    cr_assert_gt(now() - began, 0.1);
+    cr_assert_gt(test_seconds() - began, 0.1);
     pthread_join(j.thread, NULL);
     cr_assert_eq(j.status, STRATA_OK);
     OK(strata_coordinator_join(j.coordinator, &err));
@@ -453,11 +413,11 @@ Test(coordinator, closures_of_a_killed_worker_run_again_and_it_may_come_back) {
     const strata_array from = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(1), &start);
     OK(strata_per_worker_create(c, "counter", &from, 1, &counter, &err));
     for (int i = 0; i < CLOSURES; i++) OK(schedule_work(c, 30, false, &values[i], &err));
-    cr_assert(wait_for(&shared->running_on[1], 1, 10));
-    const double killed = now();
+    cr_assert(test_wait_for(&shared->running_on[1], 1, 10));
+    const double killed = test_seconds();
     kill_worker(1); /* in the middle of a closure */
     OK(strata_coordinator_join(c, &err));
-    cr_assert_lt(now() - killed, 10);
+    cr_assert_lt(test_seconds() - killed, 10);
     for (int i = 0; i < CLOSURES; i++) {
         OK(strata_remote_value_fetch(values[i], NULL, 0, &err));
         n_again += strata_remote_value_attempts(values[i]) > 1;
@@ -471,7 +431,7 @@ Test(coordinator, closures_of_a_killed_worker_run_again_and_it_may_come_back) {
     const int made = atomic_load(&shared->objects_made[1]);
     atomic_store(&shared->running_on[1], 0); /* what the killed one had left */
     start_worker(1, false);
-    cr_assert(wait_for(&shared->objects_made[1], made + 1, 10));
+    cr_assert(test_wait_for(&shared->objects_made[1], made + 1, 10));
     const int before = atomic_load(&shared->ran_on[1]);
     for (int i = 0; i < 30; i++) OK(schedule_work(c, 10, false, NULL, &err));
     OK(strata_coordinator_join(c, &err));
@@ -490,15 +450,16 @@ Test(coordinator, a_stopped_worker_is_lost_and_used_again_when_it_goes_on) {
     strata_coordinator *c = create_with_workers(NULL);
     strata_error err = {0};
     for (int i = 0; i < 30; i++) OK(schedule_work(c, 30, false, NULL, &err));
-    cr_assert(wait_for(&shared->running_on[2], 1, 10));
-    const double stopped = now();
-    kill(atomic_load(&shared->pids[2]), SIGSTOP);
+    cr_assert(test_wait_for(&shared->running_on[2], 1, 10));
+    const double stopped = test_seconds();
+    kill(test_nursery_pid(&nursery, 2), SIGSTOP);
     OK(strata_coordinator_join(c, &err));
-    cr_assert_lt(now() - stopped, 8);
+    cr_assert_lt(test_seconds() - stopped, 8);
     for (int i = 1; i <= 30; i++) cr_assert_geq(atomic_load(&shared->runs[i]), 1, "closure %d was lost", i);
     cr_assert_eq(strata_coordinator_count(c).lost, 1);
-    kill(atomic_load(&shared->pids[2]), SIGCONT);
-    for (const double end = now() + 10; now() < end && strata_coordinator_count(c).workers < WORKERS;) usleep(2000);
+    kill(test_nursery_pid(&nursery, 2), SIGCONT);
+    for (const double end = test_seconds() + 10; test_seconds() < end && strata_coordinator_count(c).workers < WORKERS;)
+        usleep(2000);
     const int before = atomic_load(&shared->ran_on[2]);
     for (int i = 0; i < 30; i++) OK(schedule_work(c, 10, false, NULL, &err));
     OK(strata_coordinator_join(c, &err));
@@ -513,12 +474,12 @@ Test(coordinator, closures_fail_when_no_worker_is_there_for_long) {
     OK(strata_coordinator_join(c, &err));
     for (int i = 0; i < WORKERS; i++) kill_worker(i);
     OK(schedule_work(c, 1, false, NULL, &err));
-    const double began = now();
+    const double began = test_seconds();
     FAILS(strata_coordinator_join(c, &err), STRATA_PEER_LOST, "no worker was there for 0.5 s; worker:");
-    cr_assert_lt(now() - began, 12);
+    cr_assert_lt(test_seconds() - began, 12);
     OK(strata_coordinator_join(c, &err));
     start_worker(2, false);
-    for (const double end = now() + 20; now() < end && !strata_coordinator_count(c).workers;) usleep(2000);
+    for (const double end = test_seconds() + 20; test_seconds() < end && !strata_coordinator_count(c).workers;) usleep(2000);
     OK(schedule_work(c, 1, false, NULL, &err));
     OK(strata_coordinator_join(c, &err));
     strata_coordinator_destroy(c);
@@ -549,8 +510,8 @@ Test(coordinator, a_new_coordinator_goes_on_with_the_workers) {
         for (int i = 0; i < 1000 && !schedule_work(c, 20, false, NULL, &err); i++) continue;
         for (;;) pause();
     }
-    for (int i = 0; i < WORKERS; i++) cr_assert(wait_for(&shared->objects_made[i], 1, 20));
-    cr_assert(wait_for(&shared->running, 1, 10));
+    for (int i = 0; i < WORKERS; i++) cr_assert(test_wait_for(&shared->objects_made[i], 1, 20));
+    cr_assert(test_wait_for(&shared->running, 1, 10));
     kill(first, SIGKILL);
     waitpid(first, NULL, 0);
     strata_coordinator *c = create(NULL);
@@ -559,7 +520,7 @@ Test(coordinator, a_new_coordinator_goes_on_with_the_workers) {
     OK(strata_coordinator_join(c, &err));
     cr_assert_eq(atomic_load(&shared->objects_live), 0); /* the first one's are gone */
     strata_coordinator_destroy(c);
-    for (int i = 0; i < WORKERS; i++) cr_assert(wait_for(&shared->ended[i], 1, 10) && shared->ended[i] == 1 + STRATA_OK);
+    for (int i = 0; i < WORKERS; i++) cr_assert(end_of(i) == 1 + STRATA_OK);
 }
 
 /* ---- what is wrong ---- */
@@ -570,7 +531,7 @@ static void wait_for_listeners(void) {
         struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         at.sin_port = htons((uint16_t)atoi(strrchr(addresses[i], ':') + 1));
         bool there = false;
-        for (const double end = now() + 20; now() < end && !there; usleep(2000)) {
+        for (const double end = test_seconds() + 20; test_seconds() < end && !there; usleep(2000)) {
             const int fd = socket(AF_INET, SOCK_STREAM, 0);
             there = !connect(fd, (struct sockaddr *)&at, sizeof at);
             close(fd);
@@ -581,7 +542,6 @@ static void wait_for_listeners(void) {
 
 static void start_all(int other_program) {
     for (int i = 0; i < WORKERS; i++) {
-        atomic_store(&shared->ended[i], 0);
         start_worker(i, i == other_program);
     }
     wait_for_listeners();
@@ -589,9 +549,7 @@ static void start_all(int other_program) {
 
 /* Each worker's serve ended with this status. */
 static void all_ended(strata_status status) {
-    for (int i = 0; i < WORKERS; i++)
-        cr_assert(wait_for(&shared->ended[i], 1, 10) && shared->ended[i] == 1 + (int)status, "worker %d: %d", i,
-                  shared->ended[i]);
+    for (int i = 0; i < WORKERS; i++) cr_assert(end_of(i) == 1 + (int)status, "worker %d: %d", i, end_of(i));
 }
 
 Test(coordinator, another_program_is_refused_on_all_tasks) {
@@ -646,11 +604,11 @@ Test(coordinator, absent_workers_are_named_and_may_come_later) {
     FAILS(strata_coordinator_create(&opts, &c, &err), STRATA_TIMEOUT,
           "1 of 3 workers came within 1 s; missing: worker:1, worker:2");
     cluster.connect_seconds = 20;
-    cr_assert(wait_for(&shared->ended[0], 1, 10) && shared->ended[0] == 1 + STRATA_TIMEOUT); /* it fails too */
+    cr_assert(end_of(0) == 1 + STRATA_TIMEOUT); /* it fails too */
     start_worker(0, false);
     c = create(&(strata_coordinator_options){.least_workers = 1});
     start_worker(2, false);
-    for (const double end = now() + 10; now() < end && strata_coordinator_count(c).workers < 2;) usleep(2000);
+    for (const double end = test_seconds() + 10; test_seconds() < end && strata_coordinator_count(c).workers < 2;) usleep(2000);
     for (int i = 0; i < 20; i++) OK(schedule_work(c, 10, false, NULL, &err));
     OK(strata_coordinator_join(c, &err));
     cr_assert_gt(atomic_load(&shared->ran_on[2]), 0);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A model on parameter servers that closures train: one worker's steps are those of a device alone, each step counts once also
- * when its worker is killed, and what is wrong is said. Workers and servers are processes, which a process without threads
- * starts (the *nursery*), as one with threads should not fork. */
+ * when its worker is killed, and what is wrong is said. Workers and servers are processes. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <math.h>
@@ -11,52 +10,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/model/model.h"
 #include "strata/strata.h"
+#include "tests/support/nursery.h"
 #include "tests/support/ports.h"
 
-enum {
-    WORKERS = 2,
-    SERVERS = 2,
-    TASKS = 1 + WORKERS + SERVERS,
-    FEATURES = 6,
-    ROWS = 16,
-    STEPS = 30,
-    OTHER_MODEL = 16,
-    REPLICAS = 32
-};
+enum { WORKERS = 2, SERVERS = 2, TASKS = 1 + WORKERS + SERVERS, FEATURES = 6, ROWS = 16, STEPS = 30 };
+/* How a task is: bits of the nursery's variant. */
+enum { OTHER_MODEL = 1, REPLICAS = 2 };
 static const char secret[] = "between all tasks";
 
 typedef struct board {
-    atomic_int pids[TASKS], ended[TASKS], steps;
+    atomic_int steps;
     char why[TASKS][256];
 } board;
 
 static board *shared;
 static char addresses[TASKS][32], cluster_text[256];
-static int to_nursery = -1;
+static test_nursery nursery;
 /* Of the servers' shards, in this process. */
 static int replicas;
 static strata_remote_model *remote;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static bool wait_for(const atomic_int *number, int least) {
-    for (const double end = now() + 20; now() < end; usleep(2000))
-        if (atomic_load(number) >= least) return true;
-    return false;
-}
 
 /* ---- the program of all tasks ---- */
 
@@ -136,39 +113,20 @@ static strata_status be(const char *name, int index, bool is_worker, bool other_
 }
 
 /* Task t: 1 + worker, then servers. */
-static void be_task(int t, bool other_model) {
+static int be_task(int t, int variant) {
     char name[24];
     strata_error err = {0};
     const bool is_worker = t <= WORKERS;
     const int index = is_worker ? t - 1 : t - 1 - WORKERS;
     snprintf(name, sizeof name, "%s:%d", is_worker ? "worker" : "ps", index);
-    const strata_status status = be(name, index, is_worker, other_model, &err);
+    replicas = (variant & REPLICAS) != 0;
+    const strata_status status = be(name, index, is_worker, variant & OTHER_MODEL, &err);
     snprintf(shared->why[t], sizeof shared->why[t], "%.255s", err.message);
-    atomic_store(&shared->ended[t], 1 + status);
-    _exit(0);
-}
-
-static void be_nursery(int from) {
-    unsigned char order;
-    while (read(from, &order, 1) == 1) {
-        const pid_t child = fork();
-        if (!child) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            replicas = (order & REPLICAS) != 0;
-            be_task(order & 15, order & OTHER_MODEL);
-        }
-        atomic_store(&shared->pids[order & 15], child);
-        while (waitpid(-1, NULL, WNOHANG) > 0) continue;
-    }
-    _exit(0);
+    return (int)status;
 }
 
 static void start_task(int t, bool other_model) {
-    const unsigned char order = (unsigned char)(t | (other_model ? OTHER_MODEL : 0) | (replicas ? REPLICAS : 0));
-    atomic_store(&shared->pids[t], 0);
-    atomic_store(&shared->ended[t], 0);
-    cr_assert_eq(write(to_nursery, &order, 1), 1);
-    cr_assert(wait_for(&shared->pids[t], 1));
+    cr_assert(test_nursery_start(&nursery, t, (other_model ? OTHER_MODEL : 0) | (replicas ? REPLICAS : 0)));
 }
 
 static void find_addresses(void) {
@@ -183,17 +141,10 @@ static void find_addresses(void) {
 }
 
 static void set_up(void) {
-    int ends[2];
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    cr_assert(shared != MAP_FAILED && !pipe(ends));
+    shared = test_shared_memory(sizeof *shared);
+    cr_assert(shared);
     find_addresses();
-    if (!fork()) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        close(ends[1]);
-        be_nursery(ends[0]);
-    }
-    close(ends[0]);
-    to_nursery = ends[1];
+    cr_assert(test_nursery_open(&nursery, be_task));
 }
 
 TestSuite(remote_model, .init = set_up, .timeout = 60);
@@ -245,7 +196,7 @@ static void end(chief *c) {
     strata_coordinator_destroy(c->coordinator);
     strata_remote_model_close(c->remote);
     for (int t = 1 + WORKERS; t < TASKS; t++)
-        cr_assert(wait_for(&shared->ended[t], 1) && shared->ended[t] == 1 + STRATA_OK, "%s", shared->why[t]);
+        cr_assert(test_nursery_wait(&nursery, t, 20) == 1 + STRATA_OK, "%s", shared->why[t]);
     strata_strategy_destroy(c->strategy);
 }
 
@@ -309,9 +260,9 @@ Test(remote_model, each_step_counts_once_when_a_worker_is_killed_and_comes_back)
     chief c = begin(WORKERS);
     strata_error err = {0};
     for (int i = 0; i < CLOSURES; i++) schedule(&c, i, 10, 0, NULL);
-    cr_assert(wait_for(&shared->steps, 20));
-    kill(atomic_load(&shared->pids[2]), SIGKILL);
-    cr_assert(wait_for(&shared->steps, 40));
+    cr_assert(test_wait_for(&shared->steps, 20, 20));
+    kill(test_nursery_pid(&nursery, 2), SIGKILL);
+    cr_assert(test_wait_for(&shared->steps, 40, 20));
     start_task(2, false);
     OK(strata_coordinator_join(c.coordinator, &err));
     /* A step that is made again with its number changes nothing. */
@@ -330,17 +281,17 @@ static void run_over_a_loss(chief *c, int first, int n, int server, double *out_
     strata_error err = {0};
     *out_longest = 0;
     for (int i = 0; i < n; i++) schedule(c, first + i, 5, 0, NULL);
-    cr_assert(wait_for(&shared->steps, begin + n / 4));
-    kill(atomic_load(&shared->pids[1 + WORKERS + server]), SIGKILL);
-    double last = now();
+    cr_assert(test_wait_for(&shared->steps, begin + n / 4, 20));
+    kill(test_nursery_pid(&nursery, 1 + WORKERS + server), SIGKILL);
+    double last = test_seconds();
     for (int done = 0; done < begin + n;) {
         const int steps = atomic_load(&shared->steps);
         if (steps > done) {
-            if (done && now() - last > *out_longest) *out_longest = now() - last;
+            if (done && test_seconds() - last > *out_longest) *out_longest = test_seconds() - last;
             done = steps;
-            last = now();
+            last = test_seconds();
         }
-        cr_assert_lt(now() - last, 20, "closures do not go on");
+        cr_assert_lt(test_seconds() - last, 20, "closures do not go on");
         usleep(2000);
     }
     OK(strata_coordinator_join(c->coordinator, &err));
@@ -357,7 +308,7 @@ Test(remote_model, with_replicas_closures_go_on_after_each_servers_loss) {
     const strata_coordinator_counts counts = strata_coordinator_count(c.coordinator);
     cr_assert(counts.lost == 0 && counts.repeated == 0, "no worker was lost");
     /* A worker that comes now learns from the other server where the shards are. */
-    kill(atomic_load(&shared->pids[1]), SIGKILL);
+    kill(test_nursery_pid(&nursery, 1), SIGKILL);
     start_task(1, false);
     for (int i = 0; i < 20; i++) schedule(&c, CLOSURES + i, 5, 0, NULL);
     OK(strata_coordinator_join(c.coordinator, &err));
@@ -385,11 +336,11 @@ Test(remote_model, without_replicas_a_lost_server_is_an_error_that_names_it) {
     strata_error err = {0};
     schedule(&c, 0, 0, 0, NULL);
     OK(strata_coordinator_join(c.coordinator, &err));
-    kill(atomic_load(&shared->pids[1 + WORKERS]), SIGKILL);
-    const double began = now();
+    kill(test_nursery_pid(&nursery, 1 + WORKERS), SIGKILL);
+    const double began = test_seconds();
     schedule(&c, 1, 0, 0, NULL);
     FAILS(strata_coordinator_join(c.coordinator, &err), STRATA_PEER_LOST, "ps:0");
-    cr_assert_lt(now() - began, 15);
+    cr_assert_lt(test_seconds() - began, 15);
     OK(strata_coordinator_join(c.coordinator, &err)); /* it was raised */
     start_task(1 + WORKERS, false);
     FAILS(strata_remote_model_fetch(c.remote, &err), STRATA_PEER_LOST, ""); /* the new one has no values */
@@ -420,8 +371,7 @@ Test(remote_model, another_model_strategy_or_pace_is_refused) {
     strata_error err = {0};
     chief c = begin(1);
     start_task(2, true);
-    cr_assert(wait_for(&shared->ended[2], 1));
-    cr_assert_eq(atomic_load(&shared->ended[2]), 1 + STRATA_INVALID);
+    cr_assert_eq(test_nursery_wait(&nursery, 2, 20), 1 + STRATA_INVALID);
     cr_assert(strstr(shared->why[2], "hash of the model's description") && strstr(shared->why[2], "ps:0") &&
                   strstr(shared->why[2], "worker:1"),
               "%s", shared->why[2]);

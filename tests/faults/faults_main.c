@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs the cells of the fault matrix (faults.h), several at a time, and checks each: nothing hangs; the training ends as it was
+ * promised; each batch of an epoch was applied once; no acknowledged push is lost; synchronous training has the bits of one
+ * that nothing happened to; with bounded staleness nobody is further ahead than allowed.
+ *   STRATA_TEST_FAULTS   all: each cell; another text: those with this text in their name; not set: a selection */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "strata/strata.h"
+#include "tests/faults/faults.h"
+#include "tests/support/ports.h"
+
+#if defined(__SANITIZE_THREAD__)
+enum { SLOWER = 6 };
+#elif defined(__SANITIZE_ADDRESS__)
+enum { SLOWER = 3 };
+#else
+enum { SLOWER = 1 };
+#endif
+enum { LANES = 4, FEATURES = 6, BATCH = 16, ROWS = STEPS * BATCH, VALIDATION_ROWS = 2 * BATCH, STALENESS = 2 };
+/* A task that is killed starts again after so long. A task that sends nothing for 5 heartbeats is lost; a server whose shards
+ * are on another one is waited for 1.5 s more. */
+static const double RESTART_SECONDS = 0.3, HEARTBEAT = 0.2, STOP_SECONDS = 1.6, STOP_SERVER_SECONDS = 3.4, MOST_SECONDS = 60,
+                    WAIT_SECONDS = 20;
+
+/* ---- the matrix ---- */
+
+static const char *const role_names[] = {"worker", "server", "chief"};
+static const char *const fault_names[] = {"kill", "stop", "cut", "repeat", "drop"};
+
+/* How a round trains. */
+typedef struct way {
+    const char *name;
+    strata_pace pace;
+    int64_t staleness;
+    int replicas;
+} way;
+static const way ways[] = {{"synchronous with copies", STRATA_PACE_SYNCHRONOUS, 0, 1},
+                           {"asynchronous", STRATA_PACE_ASYNCHRONOUS, 0, 0},
+                           {"bounded with copies", STRATA_PACE_BOUNDED, STALENESS, 1},
+                           {"synchronous", STRATA_PACE_SYNCHRONOUS, 0, 0}};
+enum { ROUNDS = sizeof ways / sizeof *ways };
+
+typedef struct row {
+    const char *name;
+    /* Where the role passes it; NULL: it does not. With `of_chief` it is the chief that passes it, whoever the victim is. */
+    const char *where[ROLES];
+    bool of_chief;
+    /* Which passing counts, by round. */
+    int passings[ROUNDS];
+} row;
+static const row rows[POINTS] = {
+    [JOINING] = {.name = "joining",
+                 .where = {"before a hello to the chief or a server", "before it answers a hello", "before it answers a hello"},
+                 .passings = {0, 1, 1, 0}},
+    [FIRST_PULL] = {.name = "before the first pull",
+                    .where = {"before it asks", "before it answers", "before the servers get their first values"}},
+    [AFTER_PULL] = {.name = "after a pull", .where = {"it has the values", "before they are sent"}, .passings = {1, 8, 13, 4}},
+    [LEASE] = {.name = "lease",
+               .where = {"it has a batch", NULL, "before a batch that is leased is told"},
+               .passings = {1, 5, 9, 4}},
+    [BETWEEN_PUSHES] = {.name = "between two pushes",
+                        .where = {"ps:0 is sent the push, ps:1 not yet"},
+                        .passings = {0, 5, 9, 4}},
+    [NOT_ACKNOWLEDGED] = {.name = "push not acknowledged",
+                          .where = {"all pushes are sent", "the push is applied, and no answer is sent"},
+                          .passings = {0, 5, 9, 4}},
+    [HALF_UPDATE] = {.name = "half an update",
+                     .where = {NULL, "parameters are changed, and it is not noted that the batch was applied"},
+                     .passings = {0, 5, 9, 4}},
+    [BEFORE_COPY] = {.name = "before the copy",
+                     .where = {NULL, "the push is applied, and not sent on"},
+                     .passings = {0, 5, 9, 4}},
+    [EPOCH_END] = {.name = "end of an epoch",
+                   .where = {"before it reports one of the last batches", "before it answers with its values",
+                             "before it asks for values"},
+                   .passings = {0, 0, 0, 1}},
+    [CHECKPOINT] = {.name = "checkpoint",
+                    .where = {"the chief writes one", "the chief writes one", "it writes one"},
+                    .of_chief = true,
+                    .passings = {0, 1, 0, 1}},
+    [EVALUATING] = {.name = "evaluating",
+                    .where = {"before or after the chief's", "before or after the chief's", "before or after its own"},
+                    .of_chief = true,
+                    .passings = {0, 3, 2, 1}},
+    [SHUTDOWN] = {.name = "shutdown", .where = {"it hears that the training is over", "likewise", "all epochs are done"}},
+};
+
+typedef struct cell {
+    point point;
+    role victim;
+    fault fault;
+    int round;
+} cell;
+
+static void name_cell(const cell *c, char *out, size_t room) {
+    snprintf(out, room, "%s/%s/%s/%s", role_names[c->victim], rows[c->point].name, fault_names[c->fault], ways[c->round].name);
+}
+
+/* Why there is no such cell; NULL: there is. */
+static const char *why_not(const cell *c) {
+    if (!rows[c->point].where[c->victim]) return "it never passes this point";
+    if (c->point == BEFORE_COPY && !ways[c->round].replicas) return "there are no copies";
+    return NULL;
+}
+
+/* ---- the program of all tasks ---- */
+
+/* What the lanes share: the bits of an undisturbed synchronous training, how many cells were taken, failed, and passed. */
+static struct tally {
+    char sha256[65];
+    atomic_int next, failed, passed;
+} * tally;
+
+static strata_status make_data(int rows_wanted, strata_dataset **out_dataset, strata_error *err) {
+    static float x[ROWS * FEATURES], y[ROWS];
+    for (int i = 0; i < rows_wanted; i++) {
+        y[i] = 0;
+        for (int k = 0; k < FEATURES; k++) {
+            x[i * FEATURES + k] = (float)((i * 104729 + k * 1299709) % 1000) / 500 - 1;
+            y[i] += x[i * FEATURES + k] * (float)(k - 2) / 4;
+        }
+    }
+    const strata_array features = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(rows_wanted, FEATURES), x),
+                       labels = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(rows_wanted, 1), y);
+    return strata_dataset_from_arrays(&features, &labels, 1, out_dataset, err);
+}
+
+static strata_status make_model(const char *task, strata_strategy **out_strategy, strata_model **out_model, strata_error *err) {
+    static const char secret[] = "between all tasks";
+    static const char *const host[] = {"host"};
+    const strata_communicator_options security = {.secret = secret,
+                                                  .secret_bytes = sizeof secret,
+                                                  .connect_seconds = WAIT_SECONDS * SLOWER,
+                                                  .heartbeat_seconds = HEARTBEAT};
+    const strata_parameter_server_options servers = {.cluster = shared->cluster,
+                                                     .task = task,
+                                                     .pace = shared->pace,
+                                                     .staleness = shared->staleness,
+                                                     .replicas = shared->replicas,
+                                                     .partitioner = "fixed:2",
+                                                     .communication = &security};
+    const strata_strategy_options opts = {.devices = host, .n_devices = 1, .parameter_server = &servers};
+    STRATA_TRY(strata_strategy_create("parameter_server", &opts, out_strategy, err));
+    STRATA_TRY(strata_model_create(STRATA_SHAPE(FEATURES), out_model, err));
+    strata_model_add_dense(*out_model, (strata_dense_options){.units = 8, .activation = "tanh"});
+    strata_model_add_dense(*out_model, (strata_dense_options){.units = 1});
+    return strata_model_compile(
+        *out_model, NULL,
+        &(strata_compile_options){
+            .strategy = *out_strategy, .optimizer = {.name = "adam", .learning_rate = 0.01f}, .loss = "mse", .seed = 3},
+        err);
+}
+
+/* The chief's, after each epoch: a checkpoint. Then it waits for a task that starts again, so that there is work for it. */
+static strata_status on_progress(const strata_progress *p, void *user, strata_error *err) {
+    strata_model *model = user;
+    if (!p->epoch_end || p->epoch + 1 == p->epochs) return STRATA_OK;
+    STRATA_TRY(strata_model_save_checkpoint(model, p->epoch + 1, shared->checkpoint, err));
+    if (!atomic_load(&shared->absent)) return STRATA_OK;
+    for (const double end = test_seconds() + WAIT_SECONDS; atomic_load(&shared->absent) && test_seconds() < end;) usleep(5000);
+    usleep(300000); /* until links to it are there again */
+    points_log(PAUSED, (entry){0});
+    return STRATA_OK;
+}
+
+static void take_result(const strata_strategy *strategy, strata_model *model, const strata_history *history) {
+    size_t used = 0;
+    strata_error err;
+    const int64_t n = strata_strategy_parameter_server_totals(strategy).notices;
+    for (int64_t i = 0; i < n && used < sizeof shared->notices; i++)
+        used += (size_t)snprintf(shared->notices + used, sizeof shared->notices - used, "        %s\n",
+                                 strata_strategy_parameter_server_notice(strategy, i).text);
+    if (strata_model_sha256(model, shared->sha256, &err)) shared->sha256[0] = '\0';
+    shared->optimizer_steps = model->optimizer_steps;
+    shared->epochs += history->n_epochs;
+}
+
+static strata_status train(const char *name, bool is_chief, strata_error *err) {
+    strata_strategy *strategy = NULL;
+    strata_model *model = NULL;
+    strata_dataset *dataset = NULL, *validation = NULL;
+    strata_history history = {0};
+    strata_fit_options opts = {.epochs = EPOCHS, .batch = BATCH, .seed = 5};
+    strata_status status = make_model(name, &strategy, &model, err);
+    if (!status) status = make_data(VALIDATION_ROWS, &validation, err);
+    if (!status) status = make_data(ROWS, &dataset, err);
+    if (!status && is_chief) status = strata_model_load_checkpoint(model, shared->checkpoint, &opts.first_epoch, err);
+    opts.validation = validation;
+    opts.on_progress = is_chief ? on_progress : NULL;
+    opts.user = model;
+    if (!status) status = strata_model_fit(model, dataset, &opts, &history, err);
+    if (!status && is_chief) take_result(strategy, model, &history);
+    strata_history_finish(&history);
+    strata_dataset_destroy(dataset);
+    strata_dataset_destroy(validation);
+    strata_strategy_destroy(strategy);
+    return status;
+}
+
+static void name_task(int task, char out[24]) {
+    static const char *const names[] = {"worker", "ps", "chief"};
+    const role r = role_of(task);
+    snprintf(out, 24, "%s:%d", names[r], r == CHIEF ? 0 : r == WORKER ? task - FIRST_WORKER : task - FIRST_SERVER);
+}
+
+static int be_task(int task, int variant) {
+    char name[24];
+    strata_error err = {0};
+    (void)variant;
+    points_begin(task);
+    name_task(task, name);
+    const strata_status status = train(name, task == CHIEF_TASK, &err);
+    snprintf(shared->why[task], sizeof shared->why[task], "%.511s", err.message);
+    return (int)status;
+}
+
+/* ---- what is wrong with a cell ---- */
+
+typedef struct report {
+    char name[128];
+    bool failed;
+} report;
+
+__attribute__((format(printf, 2, 3))) static void bad(report *r, const char *format, ...) {
+    char text[700];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "%s%s: %s\n", r->failed ? "    and " : "", r->name, text);
+    r->failed = true;
+}
+
+static int n_entries(void) {
+    const int n = atomic_load(&shared->n_entries);
+    return n < MOST_ENTRIES ? n : MOST_ENTRIES;
+}
+
+static entry_kind kind_of(int i) {
+    return (entry_kind)atomic_load(&shared->entries[i].kind);
+}
+
+/* The task whose values of `group` came to the chief with entry `fetched`; -1: none. */
+static int holder_of(int64_t group, int fetched) {
+    for (int i = fetched; i >= 0; i--)
+        if (kind_of(i) == READ && shared->entries[i].group == group) return shared->entries[i].task;
+    return -1;
+}
+
+/* Counts in the log that each unit of the epoch that ended with entry `fetched` was applied once by who had the shards at its
+ * end, before any worker was told so. */
+static void check_epoch(report *r, int fetched) {
+    const int shares = shared->pace == STRATA_PACE_SYNCHRONOUS ? WORKERS : 1;
+    const int64_t serial = shared->entries[fetched].epoch;
+    for (int group = 0; group < SERVERS; group++) {
+        int counts[STEPS][WORKERS] = {{0}};
+        const int holder = holder_of(group, fetched);
+        for (int i = 0; i < fetched; i++) {
+            const entry *e = &shared->entries[i];
+            if (e->epoch != serial || e->group != group || e->index < 0 || e->index >= STEPS) continue;
+            int *count = &counts[e->index][e->share];
+            if (kind_of(i) == APPLIED && e->task == holder) ++*count;
+            if (kind_of(i) == ACKNOWLEDGED && !*count)
+                bad(r, "batch %lld share %d was acknowledged, and ps:%d did not have it for the shards of ps:%d",
+                    (long long)e->index, e->share, holder - FIRST_SERVER, group);
+        }
+        for (int step = 0; step < STEPS; step++)
+            for (int share = 0; share < shares; share++)
+                if (counts[step][share] != 1)
+                    bad(r, "ps:%d applied batch %d share %d %d times to the shards of ps:%d", holder - FIRST_SERVER, step,
+                        share, counts[step][share], group);
+    }
+}
+
+/* Nobody begins a step that is more than `staleness` ahead of the slowest worker's: from what the log says was granted and
+ * finished. */
+static void check_staleness(report *r) {
+    int done[WORKERS] = {0}, running[WORKERS] = {0};
+    bool there[WORKERS] = {false};
+    int owner[STEPS];
+    for (int i = 0; i < n_entries(); i++) {
+        const entry *e = &shared->entries[i];
+        const int w = e->worker;
+        int least = INT32_MAX;
+        switch (kind_of(i)) {
+            case CHIEF_BEGINS:
+                memset(there, 0, sizeof there);
+                break;
+            case EPOCH_BEGINS:
+                memset(done, 0, sizeof done);
+                memset(running, 0, sizeof running);
+                for (int k = 0; k < STEPS; k++) owner[k] = -1;
+                break;
+            case LOST:
+            case JOINS:
+                for (int k = 0; k < STEPS; k++)
+                    if (owner[k] == w) owner[k] = -1;
+                there[w] = false;
+                for (int k = 0; k < WORKERS; k++)
+                    if (there[k] && done[k] < least) least = done[k];
+                done[w] = least == INT32_MAX ? 0 : least;
+                running[w] = 0;
+                there[w] = kind_of(i) == JOINS;
+                break;
+            case GRANTED:
+                for (int k = 0; k < WORKERS; k++)
+                    if (there[k] && done[k] < least) least = done[k];
+                if (done[w] + running[w] - least > STALENESS)
+                    bad(r, "worker:%d got step %d while the slowest worker was at %d", w, done[w] + running[w], least);
+                running[w]++;
+                owner[e->index] = w;
+                break;
+            case FINISHED:
+                if (owner[e->index] >= 0) running[owner[e->index]]--;
+                if (owner[e->index] == w) done[w]++;
+                owner[e->index] = -1;
+                break;
+            default:
+                break;
+        }
+    }
+}
+
+/* How long nothing went on after the fault: neither a push nor the end of an epoch. */
+static void check_pause(report *r, const cell *c) {
+    const bool copies = ways[c->round].replicas;
+    const double stopped = c->fault != STOP ? 0 : c->victim == SERVER && copies ? STOP_SERVER_SECONDS : STOP_SECONDS;
+    const double most = SLOWER * (c->victim == WORKER ? 3 : c->victim == SERVER && copies ? 5 : 5 + stopped);
+    double last = shared->struck_at, longest = 0;
+    for (int i = 0; i < n_entries(); i++) {
+        const entry *e = &shared->entries[i];
+        const entry_kind kind = kind_of(i);
+        if ((kind != ACKNOWLEDGED && kind != FETCHED && kind != PAUSED) || e->at < shared->struck_at) continue;
+        if (kind != PAUSED && e->at - last > longest) longest = e->at - last;
+        last = e->at;
+    }
+    if (longest > most) bad(r, "nothing went on for %.1f s; %.0f s are allowed", longest, most);
+}
+
+static void check_log(report *r, const cell *c) {
+    int n_fetched = 0, since = 0;
+    bool used = false;
+    for (int i = 0; i < n_entries(); i++) {
+        const entry *e = &shared->entries[i];
+        if (kind_of(i) == FETCHED) {
+            check_epoch(r, i);
+            n_fetched++;
+            since += e->at > shared->struck_at;
+        }
+        if (e->at < shared->struck_at + RESTART_SECONDS || e->task != shared->victim) continue;
+        used |= kind_of(i) == ACKNOWLEDGED || kind_of(i) == SET || kind_of(i) == GRANTED;
+    }
+    if (n_fetched < EPOCHS) bad(r, "only %d epochs ended", n_fetched);
+    if (n_entries() == MOST_ENTRIES) bad(r, "the log is full");
+    if (shared->pace == STRATA_PACE_BOUNDED) check_staleness(r);
+    if (!c) return;
+    check_pause(r, c);
+    /* The epoch after that of the fault has begun with a new task. */
+    if (c->fault == KILL && since >= 2 && !used) bad(r, "the task that was started again was not used");
+}
+
+static void check_notices(report *r, const cell *c) {
+    const bool repeated = strstr(shared->notices, "are repeated");
+    const bool lost = strstr(shared->notices, c->victim == WORKER ? "worker:1 was lost" : "ps:1 ");
+    if (c->victim == CHIEF || c->fault != KILL || c->point == SHUTDOWN) return;
+    if (c->point == JOINING || c->point == FIRST_PULL) return; /* perhaps before the training began */
+    if (!lost) bad(r, "no notice says who was lost");
+    if (c->victim == WORKER && repeated) bad(r, "steps were repeated");
+    if (c->victim == SERVER && ways[c->round].replicas && repeated) bad(r, "steps were repeated, though there are copies");
+}
+
+static void check_result(report *r, const cell *c) {
+    if (shared->optimizer_steps != EPOCHS * STEPS)
+        bad(r, "the optimizer made %lld updates of %d", (long long)shared->optimizer_steps, EPOCHS * STEPS);
+    if (shared->pace == STRATA_PACE_SYNCHRONOUS && *tally->sha256 && strcmp(shared->sha256, tally->sha256) != 0)
+        bad(r, "the parameters have other bits than without a fault");
+    check_log(r, c);
+    if (c) check_notices(r, c);
+}
+
+/* ---- running a cell ---- */
+
+static bool find_addresses(void) {
+    static unsigned next;
+    for (int t = 0; t < TASKS; t++) {
+        const uint16_t port = test_port(&next);
+        if (!port) return false;
+        snprintf(shared->addresses[t], sizeof shared->addresses[t], "127.0.0.1:%u", port);
+    }
+    snprintf(shared->cluster, sizeof shared->cluster, "chief=%s;worker=%s,%s;ps=%s,%s", shared->addresses[0],
+             shared->addresses[1], shared->addresses[2], shared->addresses[3], shared->addresses[4]);
+    return true;
+}
+
+/* NULL: nothing is to happen, with the way of the last round. */
+static void prepare(const cell *c) {
+    const way *w = &ways[c ? c->round : ROUNDS - 1];
+    char checkpoint[256];
+    snprintf(checkpoint, sizeof checkpoint, "%s", shared->checkpoint);
+    memset(shared, 0, sizeof *shared);
+    snprintf(shared->checkpoint, sizeof shared->checkpoint, "%s", checkpoint);
+    unlink(checkpoint);
+    shared->pace = w->pace;
+    shared->staleness = w->staleness;
+    shared->replicas = w->replicas;
+    shared->passing = -1;
+    shared->victim = -1;
+    if (!c) return;
+    shared->point = c->point;
+    shared->victim_role = c->victim;
+    shared->fault = c->fault;
+    shared->victim = c->victim == CHIEF ? CHIEF_TASK : c->victim == WORKER ? FIRST_WORKER + 1 : FIRST_SERVER + 1;
+    shared->actor = rows[c->point].of_chief ? CHIEF : c->victim;
+    shared->passing = rows[c->point].passings[c->round];
+}
+
+/* Starts the victim again, or lets it go on, when its time has come. */
+static void revive(test_nursery *nursery, const cell *c, bool *in_out_done) {
+    if (*in_out_done || !atomic_load(&shared->struck)) return;
+    const double since = test_seconds() - shared->struck_at;
+    const int victim = shared->victim;
+    if (c->fault == KILL && c->point != SHUTDOWN && since > RESTART_SECONDS && test_nursery_ended(nursery, victim) != 0)
+        *in_out_done = test_nursery_start(nursery, victim, 0);
+    if (c->fault == KILL && c->point == SHUTDOWN && c->victim == CHIEF && since > RESTART_SECONDS)
+        *in_out_done = test_nursery_start(nursery, victim, 0);
+    if (c->fault == STOP && since > (c->victim == SERVER && shared->replicas ? STOP_SERVER_SECONDS : STOP_SECONDS)) {
+        kill(test_nursery_pid(nursery, victim), SIGCONT);
+        if (c->victim != WORKER) atomic_store(&shared->absent, 0);
+        *in_out_done = true;
+    }
+}
+
+static void wait_for_end(test_nursery *nursery, const cell *c, report *r) {
+    const double end = test_seconds() + MOST_SECONDS * SLOWER;
+    bool revived = c == NULL;
+    for (;;) {
+        const int chief = test_nursery_ended(nursery, CHIEF_TASK);
+        const bool comes_again = chief == TEST_TASK_KILLED && c && c->fault == KILL && c->victim == CHIEF && !revived;
+        if (chief != TEST_TASK_RUNS && !comes_again) break;
+        if (test_seconds() > end) break;
+        if (c) revive(nursery, c, &revived);
+        usleep(3000);
+    }
+    for (int t = 0; t < TASKS; t++) {
+        char name[24];
+        name_task(t, name);
+        const bool victim = c && t == shared->victim, may_be_late = victim && (c->fault == KILL || c->fault == STOP);
+        double patience = end - test_seconds() > 1 ? end - test_seconds() : 1;
+        if (may_be_late && t != CHIEF_TASK) patience = 1; /* it may have come after the end */
+        int ended = test_nursery_ended(nursery, t);
+        for (const double until = test_seconds() + patience; ended == TEST_TASK_RUNS && test_seconds() < until; usleep(3000)) {
+            if (c) revive(nursery, c, &revived);
+            ended = test_nursery_ended(nursery, t);
+        }
+        if (ended == TEST_TASK_CRASHED) bad(r, "%s crashed", name);
+        if (may_be_late && t != CHIEF_TASK) continue;
+        if (ended == TEST_TASK_RUNS) bad(r, "%s hangs", name);
+        if (ended == TEST_TASK_KILLED) bad(r, "%s was killed, and did not come again", name);
+        if (ended > 1) bad(r, "%s failed: %s", name, shared->why[t]);
+    }
+    for (int t = 0; t < TASKS; t++) {
+        if (test_nursery_ended(nursery, t) != TEST_TASK_RUNS || test_nursery_pid(nursery, t) <= 0) continue;
+        kill(test_nursery_pid(nursery, t), SIGKILL);
+        test_nursery_wait(nursery, t, 5);
+    }
+}
+
+/* c: NULL for an undisturbed training. */
+static bool run_cell(test_nursery *nursery, const cell *c) {
+    report r = {"without a fault", false};
+    if (c) name_cell(c, r.name, sizeof r.name);
+    prepare(c);
+    if (!find_addresses()) {
+        bad(&r, "no sockets here");
+        return false;
+    }
+    for (int t = TASKS - 1; t >= 0; t--)
+        if (!test_nursery_start(nursery, t, 0)) bad(&r, "no process for task %d", t);
+    wait_for_end(nursery, c, &r);
+    if (c && !atomic_load(&shared->struck))
+        bad(&r, "the point was passed %d times, and not %d", atomic_load(&shared->passed), shared->passing + 1);
+    if (!r.failed) check_result(&r, c);
+    if (r.failed) fprintf(stderr, "    notices:\n%s", shared->notices);
+    return !r.failed;
+}
+
+/* ---- all cells ---- */
+
+static cell *cells;
+static int n_cells;
+
+/* Each place once, with each fault and round in turn. */
+static bool selected(const cell *c, int place) {
+    const char *wanted = getenv("STRATA_TEST_FAULTS");
+    char name[128];
+    if (!wanted || !*wanted) return (int)c->fault == place % FAULTS && c->round == (place + place / FAULTS) % ROUNDS;
+    name_cell(c, name, sizeof name);
+    return !strcmp(wanted, "all") || strstr(name, wanted);
+}
+
+static void list_cells(void) {
+    int place = 0, n_left_out = 0;
+    cells = calloc((size_t)POINTS * ROLES * FAULTS * ROUNDS, sizeof *cells);
+    if (!cells) abort();
+    for (int i = 0; i < POINTS * ROLES; i++) {
+        bool any = false;
+        for (int k = 0; k < FAULTS * ROUNDS; k++) {
+            const cell c = {(point)(i / ROLES), (role)(i % ROLES), (fault)(k / ROUNDS), k % ROUNDS};
+            const char *problem = why_not(&c);
+            if (!problem && selected(&c, place)) cells[n_cells++] = c;
+            any |= !problem;
+            n_left_out += problem != NULL;
+        }
+        place += any;
+        if (!any) printf("not run: %s, %s: it never passes this point\n", rows[i / ROLES].name, role_names[i % ROLES]);
+    }
+    printf("%d cells are run, %d make no sense, of %d\n", n_cells, n_left_out, POINTS * ROLES * FAULTS * ROUNDS);
+    fflush(stdout);
+}
+
+/* A lane runs one cell after the other. */
+static void run_lane(const char *folder, int lane) {
+    test_nursery nursery;
+    shared = test_shared_memory(sizeof *shared);
+    if (!shared || !test_nursery_open(&nursery, be_task)) abort();
+    snprintf(shared->checkpoint, sizeof shared->checkpoint, "%s/%d.strata", folder, lane);
+    if (lane < 0) {
+        if (!run_cell(&nursery, NULL)) atomic_fetch_add(&tally->failed, 1);
+        memcpy(tally->sha256, shared->sha256, sizeof tally->sha256);
+    }
+    for (int i; lane >= 0 && (i = atomic_fetch_add(&tally->next, 1)) < n_cells;)
+        atomic_fetch_add(run_cell(&nursery, &cells[i]) ? &tally->passed : &tally->failed, 1);
+    test_nursery_close(&nursery);
+    unlink(shared->checkpoint);
+    _exit(0);
+}
+
+static void fork_lane(const char *folder, int lane) {
+    fflush(NULL);
+    if (!fork()) run_lane(folder, lane);
+}
+
+int main(void) {
+    char folder[] = "/tmp/strata-faults-XXXXXX";
+    unsigned next = 0;
+    if (!test_port(&next)) {
+        puts("skipped: no sockets here");
+        return 77;
+    }
+    tally = test_shared_memory(sizeof *tally);
+    if (!tally || !mkdtemp(folder)) abort();
+    list_cells();
+    fork_lane(folder, -1);
+    wait(NULL);
+    for (int lane = 0; lane < LANES; lane++) fork_lane(folder, lane);
+    while (wait(NULL) > 0) continue;
+    rmdir(folder);
+    printf("%d cells passed, %d failed\n", atomic_load(&tally->passed), atomic_load(&tally->failed));
+    return atomic_load(&tally->failed) || atomic_load(&tally->passed) != n_cells;
+}

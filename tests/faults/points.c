@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where tasks pass the points of faults.h, what a fault does there, and the log. Each WRAP(f) puts __wrap_f before the
+ * library's function f, which is __real_f then; CMake reads these lines. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "strata/executable.h"
+#include "tests/faults/faults.h"
+#include "tests/faults/wire.h"
+
+#define WRAP(f) extern __typeof__(f) __real_##f, __wrap_##f
+WRAP(strata_ps_say_hello);
+WRAP(strata_ps_answer_hello);
+WRAP(strata_ps_listen);
+WRAP(strata_ps_send_values);
+WRAP(strata_ps_fetch_values);
+WRAP(strata_ps_pace_create);
+WRAP(strata_ps_pace_begin);
+WRAP(strata_ps_pace_join);
+WRAP(strata_ps_pace_lose);
+WRAP(strata_ps_pace_ask);
+WRAP(strata_ps_pace_finish);
+WRAP(strata_ps_store_create);
+WRAP(strata_ps_store_set);
+WRAP(strata_ps_store_get);
+WRAP(strata_ps_store_push);
+WRAP(strata_ps_store_pull);
+WRAP(strata_ps_store_close);
+WRAP(strata_rpc_client_start);
+WRAP(strata_rpc_client_call);
+WRAP(strata_rpc_request_wait);
+WRAP(strata_rpc_server_destroy);
+WRAP(strata_executable_wait);
+WRAP(strata_validation_run);
+WRAP(strata_validation_restore);
+WRAP(rename);
+
+board *shared;
+/* A process is one task; the first ones of the program are none. */
+static int own_task = -1;
+static role own_role;
+
+role role_of(int task) {
+    return task == CHIEF_TASK ? CHIEF : task < FIRST_SERVER ? WORKER : SERVER;
+}
+
+/* ---- the log ---- */
+
+void points_log(entry_kind kind, entry what) {
+    const int at = atomic_fetch_add(&shared->n_entries, 1);
+    if (at >= MOST_ENTRIES) return;
+    entry *own = &shared->entries[at];
+    own->task = own_task;
+    own->worker = what.worker;
+    own->group = what.group;
+    own->epoch = what.epoch;
+    own->index = what.index;
+    own->share = what.share;
+    own->at = test_seconds();
+    atomic_store(&own->kind, kind);
+}
+
+static void log_unit(entry_kind kind, int worker, int64_t group, const strata_ps_unit *unit) {
+    points_log(kind,
+               (entry){.worker = worker, .group = group, .epoch = unit->epoch, .index = unit->index, .share = unit->share});
+}
+
+/* ---- faults ---- */
+
+/* Resets all connections of this process. Also as a signal's handler, and out of sight of ThreadSanitizer, to which the
+ * library's threads use these sockets alone. */
+static void cut_links(int ignored) {
+    const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    const int error = errno;
+    (void)ignored;
+    for (int fd = 3; fd < 256; fd++) {
+        struct sockaddr_in peer;
+        socklen_t n = sizeof peer;
+        if (syscall(SYS_getpeername, fd, &peer, &n) || peer.sin_family != AF_INET) continue;
+        syscall(SYS_connect, fd, &nobody, sizeof nobody);
+    }
+    errno = error;
+}
+
+static void strike(void) {
+    const pid_t victim = own_task == shared->victim ? getpid() : shared->pids[shared->victim];
+    const fault what = shared->fault;
+    shared->struck_at = test_seconds();
+    if (what == KILL || what == STOP) atomic_store(&shared->absent, 1);
+    if (what == REPEAT || what == DROP) atomic_store(&shared->frame_fault, what == REPEAT ? DAMAGE_REPEAT : DAMAGE_DROP);
+    atomic_store(&shared->struck, 1);
+    if (what == KILL) kill(victim, SIGKILL);
+    if (what == STOP) kill(victim, SIGSTOP);
+    if (what == CUT && victim == getpid()) cut_links(0);
+    if (what == CUT && victim != getpid()) kill(victim, SIGUSR1);
+}
+
+static void pass(point p) {
+    if (own_task < 0 || p != shared->point || own_role != shared->actor) return;
+    if (own_role == shared->victim_role && own_task != shared->victim) return;
+    if (atomic_fetch_add(&shared->passed, 1) == shared->passing) strike();
+}
+
+void points_begin(int task) {
+    own_task = task;
+    own_role = role_of(task);
+    shared->pids[task] = getpid();
+    signal(SIGUSR1, cut_links);
+}
+
+int points_take_damage(void) {
+    return own_task >= 0 && own_task == shared->victim ? atomic_exchange(&shared->frame_fault, 0) : 0;
+}
+
+/* ---- workers ---- */
+
+/* Which requests this thread waits for, with the start of their answer. */
+typedef struct pending {
+    strata_rpc_request *request;
+    strata_ps_method method;
+    strata_ps_push_ask push;
+} pending;
+enum { MOST_PENDING = 64 };
+static _Thread_local pending waits_for[MOST_PENDING];
+
+static int64_t group_of(const strata_rpc_ask *ask) {
+    strata_ps_push_ask push;
+    strata_ps_pull_ask pull;
+    if (ask->method == STRATA_PS_PUSH) memcpy(&push, ask->head, sizeof push);
+    if (ask->method == STRATA_PS_PULL) memcpy(&pull, ask->head, sizeof pull);
+    return ask->method == STRATA_PS_PUSH ? push.group : pull.group;
+}
+
+static void note_request(const strata_rpc_ask *ask, strata_rpc_request *request) {
+    for (int i = 0; i < MOST_PENDING; i++) {
+        if (waits_for[i].request) continue;
+        waits_for[i] = (pending){.request = request, .method = (strata_ps_method)ask->method};
+        if (ask->method == STRATA_PS_PUSH) memcpy(&waits_for[i].push, ask->head, sizeof waits_for[i].push);
+        return;
+    }
+}
+
+strata_status __wrap_strata_rpc_client_start(strata_rpc_client *client, const strata_rpc_ask *ask, strata_rpc_answer *answer,
+                                             double seconds, strata_rpc_request **out_request, strata_error *err) {
+    const bool pulls = ask->method == STRATA_PS_PULL, pushes = ask->method == STRATA_PS_PUSH;
+    if (own_role == WORKER && pulls && group_of(ask) == 0) pass(FIRST_PULL);
+    if (own_role == WORKER && pushes && group_of(ask) == 1) pass(BETWEEN_PUSHES);
+    if (own_role == SERVER && pushes) pass(BEFORE_COPY);
+    const strata_status status = __real_strata_rpc_client_start(client, ask, answer, seconds, out_request, err);
+    if (own_role != WORKER || !(pulls || pushes) || status) return status;
+    note_request(ask, *out_request);
+    if (pushes && group_of(ask) == SERVERS - 1) pass(NOT_ACKNOWLEDGED);
+    return status;
+}
+
+strata_status __wrap_strata_rpc_request_wait(strata_rpc_request *request, strata_error *err) {
+    enum { STEP_US = 4000 };
+    pending own = {0};
+    for (int i = 0; i < MOST_PENDING && !own.request; i++) {
+        if (waits_for[i].request != request) continue;
+        own = waits_for[i];
+        waits_for[i].request = NULL;
+    }
+    const strata_status status = __real_strata_rpc_request_wait(request, err);
+    if (!own.request || status) return status;
+    if (own.method == STRATA_PS_PUSH) log_unit(ACKNOWLEDGED, 0, own.push.group, &own.push.unit);
+    if (own.method == STRATA_PS_PULL) {
+        pass(AFTER_PULL);
+        usleep(STEP_US / SERVERS); /* else an epoch is over before a fault shows */
+    }
+    return status;
+}
+
+strata_status __wrap_strata_rpc_client_call(strata_rpc_client *client, const strata_rpc_ask *ask, strata_rpc_answer *answer,
+                                            double seconds, strata_error *err) {
+    const bool reports = own_role == WORKER && ask->method == STRATA_PS_NEXT;
+    if (reports && ((const strata_ps_next_ask *)ask->head)->unit.index >= STEPS - WORKERS) pass(EPOCH_END);
+    const strata_status status = __real_strata_rpc_client_call(client, ask, answer, seconds, err);
+    if (!reports || status) return status;
+    const int32_t grant = ((const strata_ps_next_reply *)answer->head)->grant;
+    if (grant == STRATA_PS_GRANTED) pass(LEASE);
+    if (grant == STRATA_PS_TRAINING_OVER) pass(SHUTDOWN);
+    return status;
+}
+
+/* ---- all roles ---- */
+
+strata_status __wrap_strata_ps_say_hello(const strata_ps_fit *fit, strata_rpc_client *client, double seconds,
+                                         strata_ps_hello_reply *out_reply, strata_error *err) {
+    if (own_role == WORKER) pass(JOINING);
+    return __real_strata_ps_say_hello(fit, client, seconds, out_reply, err);
+}
+
+strata_status __wrap_strata_ps_answer_hello(const strata_ps_fit *fit, const strata_rpc_call *call, strata_error *err) {
+    if (own_role != WORKER) pass(JOINING);
+    return __real_strata_ps_answer_hello(fit, call, err);
+}
+
+strata_status __wrap_strata_ps_listen(const strata_ps_task *task, strata_rpc_handler handler, strata_rpc_on_peer on_peer,
+                                      void *user, strata_rpc_server **out_server, strata_error *err) {
+    const strata_status status = __real_strata_ps_listen(task, handler, on_peer, user, out_server, err);
+    if (own_role == SERVER && !status) points_log(LISTENS, (entry){0});
+    if (own_role != WORKER && own_task == shared->victim && !status) atomic_store(&shared->absent, 0);
+    return status;
+}
+
+void __wrap_strata_rpc_server_destroy(strata_rpc_server *server) {
+    if (own_role == SERVER) pass(SHUTDOWN);
+    __real_strata_rpc_server_destroy(server);
+}
+
+/* ---- servers ---- */
+
+/* The groups of this process's stores. */
+static struct {
+    const strata_ps_store *store;
+    int group;
+} stores[SERVERS];
+/* This thread makes an update; it has handled a push whose answer was not sent yet. */
+static _Thread_local bool updates, owes_answer;
+
+static int group_of_store(const strata_ps_store *store) {
+    for (int i = 0; i < SERVERS; i++)
+        if (stores[i].store == store) return stores[i].group;
+    return -1;
+}
+
+strata_status __wrap_strata_ps_store_create(const strata_model *model, const strata_ps_plan *plan, int server,
+                                            strata_device *device, const strata_ps_store_options *opts,
+                                            strata_ps_store **out_store, strata_error *err) {
+    const strata_status status = __real_strata_ps_store_create(model, plan, server, device, opts, out_store, err);
+    for (int i = 0; i < SERVERS && !status; i++) {
+        if (stores[i].store) continue;
+        stores[i].store = *out_store;
+        stores[i].group = server;
+        break;
+    }
+    return status;
+}
+
+strata_status __wrap_strata_ps_store_set(strata_ps_store *store, const float *values, int64_t t, int64_t epoch,
+                                         strata_error *err) {
+    points_log(SET, (entry){.group = group_of_store(store), .epoch = epoch});
+    return __real_strata_ps_store_set(store, values, t, epoch, err);
+}
+
+strata_status __wrap_strata_ps_store_get(strata_ps_store *store, float *values, int64_t *out_t, strata_error *err) {
+    pass(EPOCH_END);
+    points_log(READ, (entry){.group = group_of_store(store)});
+    return __real_strata_ps_store_get(store, values, out_t, err);
+}
+
+strata_status __wrap_strata_ps_store_push(strata_ps_store *store, const strata_ps_gradients *gradients, int64_t *out_staleness,
+                                          strata_error *err) {
+    updates = true;
+    const strata_status status = __real_strata_ps_store_push(store, gradients, out_staleness, err);
+    updates = false;
+    owes_answer = true;
+    if (!status && *out_staleness >= 0) log_unit(APPLIED, 0, group_of_store(store), &gradients->unit);
+    return status;
+}
+
+strata_status __wrap_strata_ps_store_close(strata_ps_store *store, const strata_ps_close *close, strata_error *err) {
+    updates = true;
+    const strata_status status = __real_strata_ps_store_close(store, close, err);
+    updates = false;
+    return status;
+}
+
+strata_status __wrap_strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, void *room,
+                                          strata_ps_snapshot **out_snapshot, int64_t *out_version, strata_error *err) {
+    pass(FIRST_PULL);
+    const strata_status status = __real_strata_ps_store_pull(store, tables, room, out_snapshot, out_version, err);
+    if (!status) pass(AFTER_PULL);
+    return status;
+}
+
+strata_status __wrap_strata_executable_wait(strata_executable *executable, int slot, strata_error *err) {
+    const strata_status status = __real_strata_executable_wait(executable, slot, err);
+    if (updates) pass(HALF_UPDATE);
+    return status;
+}
+
+void points_answer(void) {
+    if (!owes_answer) return;
+    owes_answer = false;
+    pass(NOT_ACKNOWLEDGED);
+}
+
+/* ---- the chief ---- */
+
+static int64_t serial;
+
+strata_status __wrap_strata_ps_send_values(const strata_ps_fit *fit, strata_rpc_client *const *servers, int64_t first,
+                                           strata_error *err) {
+    pass(FIRST_PULL);
+    return __real_strata_ps_send_values(fit, servers, first, err);
+}
+
+strata_status __wrap_strata_ps_fetch_values(const strata_ps_fit *fit, strata_rpc_client *const *servers,
+                                            const strata_ps_close *close, strata_error *err) {
+    pass(EPOCH_END);
+    const strata_status status = __real_strata_ps_fetch_values(fit, servers, close, err);
+    if (!status) points_log(FETCHED, (entry){.epoch = serial});
+    return status;
+}
+
+strata_status __wrap_strata_ps_pace_create(const strata_ps_pace_options *opts, strata_ps_pace **out_pace, strata_error *err) {
+    points_log(CHIEF_BEGINS, (entry){0});
+    return __real_strata_ps_pace_create(opts, out_pace, err);
+}
+
+void __wrap_strata_ps_pace_begin(strata_ps_pace *pace, int64_t epoch, int64_t first, int64_t n_steps) {
+    serial = epoch;
+    points_log(EPOCH_BEGINS, (entry){.epoch = epoch});
+    __real_strata_ps_pace_begin(pace, epoch, first, n_steps);
+}
+
+void __wrap_strata_ps_pace_join(strata_ps_pace *pace, int worker) {
+    points_log(JOINS, (entry){.worker = worker});
+    if (FIRST_WORKER + worker == shared->victim) atomic_store(&shared->absent, 0);
+    __real_strata_ps_pace_join(pace, worker);
+}
+
+int __wrap_strata_ps_pace_lose(strata_ps_pace *pace, int worker) {
+    points_log(LOST, (entry){.worker = worker});
+    return __real_strata_ps_pace_lose(pace, worker);
+}
+
+strata_ps_grant __wrap_strata_ps_pace_ask(strata_ps_pace *pace, int worker, strata_ps_unit *out_unit) {
+    const strata_ps_grant grant = __real_strata_ps_pace_ask(pace, worker, out_unit);
+    if (grant != STRATA_PS_GRANTED) return grant;
+    log_unit(GRANTED, worker, 0, out_unit);
+    pass(LEASE);
+    return grant;
+}
+
+strata_ps_finished __wrap_strata_ps_pace_finish(strata_ps_pace *pace, int worker, const strata_ps_unit *unit, bool empty) {
+    const strata_ps_finished finished = __real_strata_ps_pace_finish(pace, worker, unit, empty);
+    if (finished != STRATA_PS_TOO_LATE) log_unit(FINISHED, worker, 0, unit);
+    return finished;
+}
+
+strata_status __wrap_strata_validation_run(strata_model *model, const strata_fit_options *opts, int epoch,
+                                           strata_metrics *out_metrics, bool *out_stop, strata_error *err) {
+    if (own_role == CHIEF) pass(EVALUATING); /* before it and after it */
+    const strata_status status = __real_strata_validation_run(model, opts, epoch, out_metrics, out_stop, err);
+    if (own_role == CHIEF) pass(EVALUATING);
+    return status;
+}
+
+/* All is written to a temporary file, which is about to become the checkpoint. */
+int __wrap_rename(const char *from, const char *to) {
+    if (own_task >= 0 && !strcmp(to, shared->checkpoint)) pass(CHECKPOINT);
+    return __real_rename(from, to);
+}
+
+strata_status __wrap_strata_validation_restore(strata_model *model, const strata_fit_options *opts, strata_error *err) {
+    if (own_role == CHIEF) pass(SHUTDOWN);
+    return __real_strata_validation_restore(model, opts, err);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Requests and answers on their way into the socket: one is sent twice, or not at all. */
+#include "tests/faults/wire.h"
+
+#include <string.h>
+
+#include "cluster/rpc/channel.h"
+
+#define WRAP(f) extern __typeof__(f) __real_##f, __wrap_##f
+WRAP(strata_rpc_channel_send);
+WRAP(strata_stream_send);
+
+/* A request or an answer, and no sign of life. */
+static bool is_message(const struct iovec *parts) {
+    uint32_t type = 0;
+    if (parts->iov_len < STRATA_FRAME_BYTES) return false;
+    memcpy(&type, (const char *)parts->iov_base + 4, sizeof type);
+    return type == STRATA_FRAME_ASK || type == STRATA_FRAME_ANSWER;
+}
+
+ssize_t __wrap_strata_stream_send(strata_stream *s, const struct iovec *parts, int n_parts) {
+    const int damage = is_message(parts) ? points_take_damage() : DAMAGE_NONE;
+    ssize_t n = 0;
+    for (int i = 0; i < n_parts; i++) n += (ssize_t)parts[i].iov_len;
+    if (damage == DAMAGE_DROP) return n;
+    const ssize_t sent = __real_strata_stream_send(s, parts, n_parts);
+    if (damage == DAMAGE_REPEAT && sent == n) {
+        const ssize_t again = __real_strata_stream_send(s, parts, n_parts);
+        (void)again; /* a part of it is a damage as well */
+    }
+    return sent;
+}
+
+strata_status __wrap_strata_rpc_channel_send(strata_rpc_channel *c, const strata_rpc_message *message,
+                                             const struct iovec *parts, int n_parts, strata_rpc_wait_ready wait, void *user,
+                                             strata_error *err) {
+    if (message->type == STRATA_FRAME_ANSWER) points_answer();
+    return __real_strata_rpc_channel_send(c, message, parts, n_parts, wait, user, err);
+}
