@@ -2,6 +2,8 @@
  *
  * One step of Adam or AdamW over flat ranges, in place: formulas in strata/ops.h. The bias corrections are in the step's rate,
  * so that nothing here depends on the number of the step. */
+#include "core/op/adam.h"
+
 #include <math.h>
 #include <stddef.h>
 
@@ -9,16 +11,11 @@
 #include "core/op/update.h"
 #include "strata/ops.h"
 
-typedef struct adam_attrs {
-    double beta1, beta2, epsilon, decay;
-    int64_t has_gate;
-} adam_attrs;
-
 enum { PARAMETERS, M, V, GRADIENTS, STEP };
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
     static const char *const names[] = {"parameters", "m", "v", "gradients"};
-    const adam_attrs *attrs = node->attrs;
+    const strata_adam_attrs *attrs = node->attrs;
     if (!(attrs->beta1 >= 0 && attrs->beta1 < 1 && attrs->beta2 >= 0 && attrs->beta2 < 1))
         return strata_fail(err, STRATA_INVALID, "beta1 is %g, beta2 is %g; they must be at least 0 and below 1", attrs->beta1,
                            attrs->beta2);
@@ -28,7 +25,7 @@ static strata_status shape(strata_tensor *node, strata_error *err) {
 }
 
 static void element(const void *attributes, const float *step, double g, double *p, double *slots) {
-    const adam_attrs *attrs = attributes;
+    const strata_adam_attrs *attrs = attributes;
     slots[0] += (1 - attrs->beta1) * (g - slots[0]);
     slots[1] += (1 - attrs->beta2) * (g * g - slots[1]);
     if (attrs->decay != 0) *p -= (double)step[STRATA_STEP_PLAIN_RATE] * attrs->decay * *p;
@@ -42,7 +39,7 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
 }
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
-    const adam_attrs *attrs = node->attrs;
+    const strata_adam_attrs *attrs = node->attrs;
     strata_launch launch;
     STRATA_TRY(strata_update_launch(node, "adam", 2, &launch, err));
     strata_launch_constant_add(&launch, "DECAY", attrs->decay != 0);
@@ -54,7 +51,7 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
 }
 
 static strata_tensor *compose(strata_tensor *node) {
-    const adam_attrs *attrs = node->attrs;
+    const strata_adam_attrs *attrs = node->attrs;
     strata_update_parts u;
     if (!strata_update_parts_init(&u, node, GRADIENTS)) return NULL;
     strata_tensor *g = node->inputs[GRADIENTS], *p = strata_update_part(&u, PARAMETERS), *m, *v;
@@ -77,12 +74,12 @@ const strata_op strata_op_adam = {
     .min_inputs = 5,
     .max_inputs = 6,
     .flags = STRATA_OP_UPDATE,
-    .attrs_bytes = sizeof(adam_attrs),
-    .attrs = {{"beta1", STRATA_ATTR_FLOAT, offsetof(adam_attrs, beta1)},
-              {"beta2", STRATA_ATTR_FLOAT, offsetof(adam_attrs, beta2)},
-              {"epsilon", STRATA_ATTR_FLOAT, offsetof(adam_attrs, epsilon)},
-              {"decay", STRATA_ATTR_FLOAT, offsetof(adam_attrs, decay)},
-              {"has_gate", STRATA_ATTR_INT, offsetof(adam_attrs, has_gate)}},
+    .attrs_bytes = sizeof(strata_adam_attrs),
+    .attrs = {{"beta1", STRATA_ATTR_FLOAT, offsetof(strata_adam_attrs, beta1)},
+              {"beta2", STRATA_ATTR_FLOAT, offsetof(strata_adam_attrs, beta2)},
+              {"epsilon", STRATA_ATTR_FLOAT, offsetof(strata_adam_attrs, epsilon)},
+              {"decay", STRATA_ATTR_FLOAT, offsetof(strata_adam_attrs, decay)},
+              {"has_gate", STRATA_ATTR_INT, offsetof(strata_adam_attrs, has_gate)}},
     .also_writes = 1u << M | 1u << V,
     .shape = shape,
     .no_gradient = "it changes variables",
@@ -94,7 +91,7 @@ const strata_op strata_op_adam = {
 strata_tensor *strata_adamw(strata_tensor *parameters, strata_tensor *m, strata_tensor *v, strata_tensor *gradients,
                             strata_tensor *step, strata_tensor *gate, double beta1, double beta2, double epsilon,
                             double decay) {
-    adam_attrs attrs = {.beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .decay = decay, .has_gate = gate != NULL};
+    strata_adam_attrs attrs = {.beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .decay = decay, .has_gate = gate != NULL};
     strata_tensor *inputs[] = {parameters, m, v, gradients, step, gate};
     return strata_node(NULL, &strata_op_adam, gate ? 6 : 5, inputs, &attrs);
 }
