@@ -7,6 +7,10 @@
 static const host_fast_op table[] = {
     {&strata_op_matmul, strata_host_matmul_takes, strata_host_matmul_scratch, strata_host_matmul, strata_host_matmul_work},
     {&strata_op_adam, strata_host_adam_takes, NULL, strata_host_adam, strata_host_adam_work},
+    {&strata_op_sparse_softmax_cross_entropy, strata_host_cross_entropy_takes, NULL, strata_host_cross_entropy,
+     strata_host_cross_entropy_work},
+    {&strata_op_sparse_softmax_cross_entropy_grad, strata_host_cross_entropy_takes, NULL, strata_host_cross_entropy,
+     strata_host_cross_entropy_work},
     {&strata_op_reduce_sum, strata_host_reduce_takes, NULL, strata_host_reduce, strata_host_reduce_work},
     {&strata_op_reduce_mean, strata_host_reduce_takes, NULL, strata_host_reduce, strata_host_reduce_work},
     {&strata_op_conv2d, strata_host_depthwise_takes, strata_host_depthwise_scratch, strata_host_depthwise, NULL},

@@ -72,6 +72,10 @@ int64_t strata_host_matmul_work(const strata_tensor *node);
 bool strata_host_adam_takes(const strata_tensor *node);
 void strata_host_adam(const host_call *call);
 int64_t strata_host_adam_work(const strata_tensor *node);
+/* cross_entropy.c: sparse_softmax_cross_entropy and its gradient */
+bool strata_host_cross_entropy_takes(const strata_tensor *node);
+void strata_host_cross_entropy(const host_call *call);
+int64_t strata_host_cross_entropy_work(const strata_tensor *node);
 /* reduce.c: sum and mean */
 bool strata_host_reduce_takes(const strata_tensor *node);
 void strata_host_reduce(const host_call *call);
