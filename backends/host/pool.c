@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { MOST_THREADS = 64, LOOKS = 2000, PARTS_A_THREAD = 4 };
+enum { MOST_THREADS = 64, PARTS_A_THREAD = 4 };
+/* Between two offers of the core to others: few, as two threads of a run may be on one core while other programs run. */
+enum { LOOKS = 64 };
 #define SPIN_SECONDS 5e-4
 
 typedef struct pool_thread {
@@ -82,8 +84,8 @@ static void wake(host_pool *pool) {
     pthread_mutex_unlock(&pool->mutex);
 }
 
-/* Draws parts until there are none. A thread that was held up since an earlier run draws from the run of now, whose work it reads
- * after the part: that run does not end before the part does. */
+/* Draws parts until there are none. A thread that was held up since an earlier run draws from the run of now, whose work it
+ * reads after the part: that run does not end before the part does. */
 static void work_on(host_pool *pool, int thread) {
     while (atomic_load(&pool->next) < pool->n_parts) {
         const int part = atomic_fetch_add(&pool->next, 1);

@@ -51,13 +51,15 @@ class Bench:
     def __init__(self, options):
         self.o = options
         self.rows = json.load(open(options.keep)) if os.path.exists(options.keep) else {}
-        self.commit = subprocess.run(["git", "-C", HERE, "rev-parse", "--short=9", "HEAD"], stdout=subprocess.PIPE, text=True).stdout.strip()
+        git = ["git", "-C", HERE, "rev-parse", "--short=9", "HEAD"]
+        self.commit = subprocess.run(git, stdout=subprocess.PIPE, text=True).stdout.strip()
 
     def row(self, name, what, ours, other, peer, asked, less=False, notes=""):
         """Keeps a row; `asked` is of ours / other, or of ours itself where `other` is None."""
         value = ours / other if other else ours
-        self.rows[name] = {"what": what, "ours": ours, "other": other, "peer": peer, "value": value, "asked": asked, "less": less,
-                           "reached": value <= asked if less else value >= asked, "notes": notes, "commit": self.commit}
+        reached = value <= asked if less else value >= asked
+        self.rows[name] = {"what": what, "ours": ours, "other": other, "peer": peer, "value": value, "asked": asked,
+                           "less": less, "reached": reached, "notes": notes, "commit": self.commit}
         with open(self.o.keep, "w", encoding="utf-8") as file:
             json.dump(self.rows, file, indent=1)
 
@@ -71,8 +73,9 @@ class Bench:
             other = show(r["other"]) if r["other"] else ""
             ratio = f"{r['value']:.2f}" if r["other"] else ""
             reach = show(r["asked"] * (r["other"] or 1))
-            print(f"{r['what']:<42} {show(r['ours']):>9} {other:>10} {r['peer']:<26} {ratio:>6} {r['asked'] if r['other'] else '':>6} "
-                  f"{'<= ' if r['less'] else ''}{reach:>9}  {'reached' if r['reached'] else 'MISSED'}  {r['commit']}{r['notes']}")
+            asked, verdict = r["asked"] if r["other"] else "", "reached" if r["reached"] else "MISSED"
+            print(f"{r['what']:<42} {show(r['ours']):>9} {other:>10} {r['peer']:<26} {ratio:>6} {asked:>6} "
+                  f"{'<= ' if r['less'] else ''}{reach:>9}  {verdict}  {r['commit']}{r['notes']}")
             missed += not r["reached"]
         absent = [n for n in names if n not in [kept.split(",")[0] for kept in self.rows]]
         print(f"# {missed} missed" + (f"; not measured: {', '.join(absent)}" if absent else ""))
@@ -80,16 +83,19 @@ class Bench:
 
     def strata(self, task, batch, epochs, *options):
         options = options or ("--device", self.o.device)
-        return [self.o.strata, "train", task, "--data", os.path.join(self.o.data, task), "--epochs", str(epochs), "--batch", str(batch),
-                "--seed", "1", "--json", *options]
+        data = os.path.join(self.o.data, task)
+        return [self.o.strata, "train", task, "--data", data, "--epochs", str(epochs), "--batch", str(batch), "--seed", "1",
+                "--json", *options]
 
     def peers(self, task, batch, epochs):
         """name: command and environment of each peer that --peers names."""
         name, tail = TASKS[task][0], ["--epochs", str(epochs), "--batch", str(batch)]
-        script = lambda python, file: [os.path.join(self.o.peers, python, "bin/python"), os.path.join(self.o.scripts, file), name, *tail]
+        bin_of = lambda python: os.path.join(self.o.peers, python, "bin/python")
+        script = lambda python, file: [bin_of(python), os.path.join(self.o.scripts, file), name, *tail]
         tf, torch = script("tf", "tf_train.py"), script("pt", "torch_train.py")
         jax = script("jax", "jax_train.py") + jax_options(task, batch)
-        every = {"JAX": (jax, {}), "JAX oneDNN": (jax, {"XLA_FLAGS": ONEDNN}), "TF fit": (tf, {}), "TF XLA": (tf + ["--loop", "custom"], {}),
+        every = {"JAX": (jax, {}), "JAX oneDNN": (jax, {"XLA_FLAGS": ONEDNN}), "TF fit": (tf, {}),
+                 "TF XLA": (tf + ["--loop", "custom"], {}),
                  "torch eager": (torch, {}), "torch compile": (torch + ["--compile"], {})}
         wanted = self.o.peer_names.split(",")
         return {n: c for n, c in every.items() if n in wanted}
@@ -118,7 +124,8 @@ class Bench:
 
     def peak(self):
         """GFLOP/s of multiply-adds alone, the device's most."""
-        return run([self.o.strata, "bench", "matmul", "--device", self.o.device, "--sizes", "64", "--seconds", "0.5", "--json"])["peak_gflops"]
+        command = [self.o.strata, "bench", "matmul", "--device", self.o.device, "--sizes", "64", "--seconds", "0.5", "--json"]
+        return run(command)["peak_gflops"]
 
     def speed(self, name):
         task, batch, epochs, peer_epochs, asked = SPEED[name]
@@ -135,10 +142,12 @@ class Bench:
         self.row(name, f"{task}, batch {batch}, samples/s", ours, rates[best], best, asked, notes=learned)
         if name in PEAK:
             flops = run([self.o.strata, "summary", task, "--json", "--batch", str(batch)])["step_flops"]
-            self.row(name + ",peak", f"{task}, batch {batch}, GFLOP/s of a step", ours / batch * flops / 1e9, self.peak(), "multiply-adds alone", PEAK[name])
+            what, rate = f"{task}, batch {batch}, GFLOP/s of a step", ours / batch * flops / 1e9
+            self.row(name + ",peak", what, rate, self.peak(), "multiply-adds alone", PEAK[name])
 
     def host(self, name):
-        programs = {"strata": (self.strata("mnist", 64, 3, "--device", "host"), {}), "opencl": (self.strata("mnist", 64, 5), {})}
+        programs = {"strata": (self.strata("mnist", 64, 5, "--device", "host"), {}),
+                    "opencl": (self.strata("mnist", 64, 5), {})}
         self.ratio(name, "mnist, batch 64, host backend, samples/s", programs, "opencl", self.o.device, HOST)
 
     def ratio(self, name, what, programs, other, peer, asked):
@@ -156,25 +165,30 @@ class Bench:
         return [self.o.strata, "launch", "-n", str(n), "--", *self.together("--strategy", "multi_worker_mirrored")]
 
     def workers(self, name):
-        self.ratio(name, "mnist, 8 workers, batch 128", {"strata": (self.launched(8), {}), "one": (self.together(), {})}, "one", "one process", EIGHT)
+        programs = {"strata": (self.launched(8), {}), "one": (self.together(), {})}
+        self.ratio(name, "mnist, 8 workers, batch 128", programs, "one", "one process", EIGHT)
 
     def ddp(self, name):
         torchrun = os.path.join(self.o.peers, "pt/bin/torchrun")
-        peer = [torchrun, "--nproc-per-node", "2", os.path.join(self.o.scripts, "torch_train.py"), "mnist_mlp", "--ddp", "--batch", "128"]
-        self.ratio(name, "mnist, 2 workers, batch 128", {"strata": (self.launched(2), {}), "ddp": (peer, {})}, "ddp", "torch DDP, 2 ranks", DDP)
+        script = os.path.join(self.o.scripts, "torch_train.py")
+        peer = [torchrun, "--nproc-per-node", "2", script, "mnist_mlp", "--ddp", "--batch", "128"]
+        programs = {"strata": (self.launched(2), {}), "ddp": (peer, {})}
+        self.ratio(name, "mnist, 2 workers, batch 128", programs, "ddp", "torch DDP, 2 ranks", DDP)
 
     def start(self, name):
-        """Seconds from the start of the process to the end of the first step, data apart: their loading depends on files and formats."""
+        """Seconds from the start of the process to the end of the first step, data apart: its loading depends on files."""
         for task in TASKS:
             command = self.strata(task, 64, 1)
             run(command)  # fills the caches
             times = [r["start_to_first_step_s"] - r["data_s"] for r in (run(command) for _ in range(self.o.rounds)) if r]
-            self.row(f"{name},{task}", f"{task}, start to first step, data apart, s", statistics.median(times), None, "", START, less=True)
+            what = f"{task}, start to first step, data apart, s"
+            self.row(f"{name},{task}", what, statistics.median(times), None, "", START, less=True)
 
     def memory(self, name):
         for task, (_, _, data) in TASKS.items():
             peaks = [r["peak_rss_mib"] for r in (run(self.strata(task, 64, 1)) for _ in range(self.o.rounds)) if r]
-            self.row(f"{name},{task}", f"{task}, peak RSS besides data, MiB", statistics.median(peaks) - data, None, "", MEMORY, less=True)
+            what = f"{task}, peak RSS besides data, MiB"
+            self.row(f"{name},{task}", what, statistics.median(peaks) - data, None, "", MEMORY, less=True)
 
     def first_start(self, name):
         times = []
@@ -186,7 +200,8 @@ class Bench:
         self.row(name, "mnist, first start, nothing cached, s", statistics.median(times), None, "", FIRST_START, less=True)
 
 
-ROWS = {**dict.fromkeys(SPEED, Bench.speed), "host": Bench.host, "mirrored": Bench.mirrored, "8-workers": Bench.workers, "ddp": Bench.ddp,
+ROWS = {**dict.fromkeys(SPEED, Bench.speed), "host": Bench.host, "mirrored": Bench.mirrored,
+        "8-workers": Bench.workers, "ddp": Bench.ddp,
         "start": Bench.start, "memory": Bench.memory, "first-start": Bench.first_start}
 
 
