@@ -95,6 +95,12 @@ int64_t strata_host_conv2d_scratch(const strata_tensor *node) {
     return (t.run * t.k + panel * HOST_PANEL + turned) * (int64_t)sizeof(float);
 }
 
+/* Runs are shared, so there must be several. */
+int64_t strata_host_conv2d_work(const strata_tensor *node) {
+    const taps t = taps_of(node);
+    return t.rows > 2 * t.run ? t.rows * t.k : 0;
+}
+
 void strata_host_conv2d(const host_call *host) {
     const strata_op_call *call = &host->call;
     const strata_epilogue *epilogue = strata_epilogue_of(call->node);
@@ -109,6 +115,7 @@ void strata_host_conv2d(const host_call *host) {
         const float *b = (const float *)call->inputs[1] + first_column;
         if (t.transposed) turn_filter(&t, call->inputs[1], group, turned);
         for (int64_t first = 0; first < t.rows; first += t.run) {
+            if (first / t.run % host->n_parts != host->part) continue;
             const int64_t n_rows = t.rows - first < t.run ? t.rows - first : t.run, at = first * to_c + first_column;
             const host_product p = {.m = n_rows,
                                     .n = t.columns,
@@ -123,7 +130,7 @@ void strata_host_conv2d(const host_call *host) {
                                     .activation = epilogue->activation,
                                     .aux_form = epilogue->aux};
             lay_out(&t, call->inputs[0], group, first, n_rows, rows);
-            strata_host_multiply(&p, rows, t.transposed ? turned : b, (float *)call->output + at, panel);
+            strata_host_multiply(&p, rows, t.transposed ? turned : b, (float *)call->output + at, panel, 0, 1);
         }
     }
 }
@@ -151,7 +158,7 @@ void strata_host_conv2d_filter_grad(const host_call *host) {
                                     .aux_form = first ? STRATA_EPILOGUE_ADD : STRATA_EPILOGUE_NO_AUX};
             lay_out(&t, call->inputs[0], group, first, n_rows, rows);
             strata_host_multiply(&p, rows, (const float *)call->inputs[1] + first * out_c + first_column, df + first_column,
-                                 panel);
+                                 panel, 0, 1);
         }
     }
 }

@@ -62,7 +62,7 @@ static void finish(const host_call *host, int64_t row, int64_t channels, float *
                             .aux = aux ? aux + row * channels : NULL,
                             .activation = epilogue->activation,
                             .aux_form = epilogue->aux};
-    strata_host_multiply(&p, &one, sums, (float *)call->output + row * channels, panel);
+    strata_host_multiply(&p, &one, sums, (float *)call->output + row * channels, panel, 0, 1);
 }
 
 void strata_host_depthwise(const host_call *host) {

@@ -1,20 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The host backend: runs every op in the calling thread, by a loop of its own where fast.c has a row and by the op's reference
- * otherwise. Always there; needs nothing. A run is finished when it returns, so tickets are already done and waiting is
- * free. */
+ * The host backend: runs every op by a loop of its own where fast.c has a row, and by the op's reference in the calling thread
+ * otherwise. Loops over much are shared among the cores. Always there; needs nothing. A run is finished when it returns, so
+ * tickets are already done and waiting is free. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backends/host/host.h"
+#include "backends/host/pool.h"
 #include "backends/registry.h"
 #include "core/run/trace_node.h"
+
+/* Below this much work (host_fast_op.work) a node is computed sooner than other threads have heard of it. */
+enum { LEAST_SHARED_WORK = 16 * 1024 };
 
 typedef struct host_device {
     strata_device base;
     uint64_t last_ticket;
+    int n_threads;
+    /* Made when the first node is compiled that is shared; NULL where there is one core, or no thread can be made. */
+    host_pool *pool;
 } host_device;
 
 struct strata_buffer {
@@ -26,6 +33,7 @@ struct strata_buffer {
 typedef struct host_step {
     const strata_tensor *node;
     const host_fast_op *fast;        /* NULL: the reference */
+    bool shared;                     /* among all threads */
     const void **inputs;             /* [slot * n_inputs + i] */
     void **output;                   /* [slot] */
     const strata_trace_label *label; /* NULL: there is no trace */
@@ -37,7 +45,9 @@ struct strata_program {
     int n_steps, n_slots;
     void **addresses; /* what the steps' inputs and output point into */
     void **slots;     /* [slot * 2 + arena]: INPUT and OUTPUT arenas */
-    void *scratch;
+    char *scratch;
+    /* Bytes of it that each thread has. */
+    size_t thread_scratch;
 };
 
 /* ---- device and memory ---- */
@@ -71,7 +81,7 @@ static strata_device_info host_info(void) {
                                .memory_bytes = physical_memory(),
                                .max_allocation_bytes = INT64_MAX,
                                .max_range_bytes = INT64_MAX,
-                               .compute_units = 1,
+                               .compute_units = (uint32_t)strata_host_cores(),
                                .max_workgroup = 1,
                                .vector_width = 1,
                                .unified_memory = true,
@@ -86,6 +96,7 @@ static strata_status host_list(strata_device_list *list, strata_error *err) {
 }
 
 static void host_close(strata_device *device) {
+    strata_host_pool_destroy(((host_device *)device)->pool);
     free(device);
 }
 
@@ -178,13 +189,16 @@ static strata_status make_slots(strata_program *program, const strata_piece *pie
 }
 
 static strata_status make_steps(strata_program *program, const strata_piece *piece, strata_error *err) {
+    host_device *device = program->device;
     int64_t scratch = 0;
     void **next = program->addresses;
     for (int i = 0; i < piece->n_nodes; i++) {
         const strata_tensor *node = piece->nodes[i];
         host_step *step = &program->steps[i];
         *step = (host_step){.node = node, .fast = strata_host_fast_find(node), .inputs = (const void **)next};
-        strata_trace *trace = program->device->base.trace;
+        step->shared = device->n_threads > 1 && step->fast && step->fast->work && step->fast->work(node) >= LEAST_SHARED_WORK;
+        if (step->shared && !device->pool) device->pool = strata_host_pool_create(device->n_threads);
+        strata_trace *trace = device->base.trace;
         if (trace) step->label = strata_trace_node(trace, node, step->fast ? "host loop" : "reference", 1);
         for (int slot = 0; slot < program->n_slots; slot++)
             for (int k = 0; k < node->n_inputs; k++) *next++ = address_of(program, piece, slot, node->inputs[k]);
@@ -194,7 +208,8 @@ static strata_status make_steps(strata_program *program, const strata_piece *pie
         if (wanted > scratch) scratch = wanted;
     }
     if (!scratch) return STRATA_OK;
-    program->scratch = aligned_alloc(64, ((size_t)scratch + 63) / 64 * 64);
+    program->thread_scratch = ((size_t)scratch + 63) / 64 * 64;
+    program->scratch = aligned_alloc(64, program->thread_scratch * (size_t)device->n_threads);
     return program->scratch
                ? STRATA_OK
                : strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for %lld bytes of scratch", (long long)scratch);
@@ -237,6 +252,22 @@ static const void *host_program_output(strata_program *program, int slot) {
     return program->slots[2 * slot + STRATA_ARENA_OUTPUT];
 }
 
+/* A node that several threads compute. */
+typedef struct shared_call {
+    const host_step *step;
+    host_call call;
+    size_t thread_scratch;
+} shared_call;
+
+static void run_shared(void *user, int thread, int part, int n_parts) {
+    const shared_call *shared = user;
+    host_call call = shared->call;
+    call.scratch = (char *)call.scratch + (size_t)thread * shared->thread_scratch;
+    call.part = part;
+    call.n_parts = n_parts;
+    shared->step->fast->run(&call);
+}
+
 static strata_status host_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
     strata_device *device = &program->device->base;
     for (int i = 0; i < program->n_steps; i++) {
@@ -245,8 +276,11 @@ static strata_status host_run(strata_program *program, int slot, uint64_t *out_t
         host_call call = {.call = {.node = step->node,
                                    .inputs = step->inputs + (size_t)slot * (size_t)step->node->n_inputs,
                                    .output = step->output[slot]},
-                          .scratch = program->scratch};
-        if (step->fast)
+                          .scratch = program->scratch,
+                          .n_parts = 1};
+        if (step->shared && program->device->pool)
+            strata_host_pool_run(program->device->pool, run_shared, &(shared_call){step, call, program->thread_scratch});
+        else if (step->fast)
             step->fast->run(&call);
         else
             STRATA_TRY(step->node->op->reference(&call.call, err));
@@ -295,6 +329,7 @@ static strata_status open_row(const strata_device_info *info, const strata_devic
     host_device *device = calloc(1, sizeof *device);
     if (!device) return strata_fail(err, STRATA_OUT_OF_MEMORY, "host: no memory for the device");
     device->base = (strata_device){.api = &host_api, .info = *info};
+    device->n_threads = (int)info->compute_units;
     *out_device = &device->base;
     return STRATA_OK;
 }

@@ -101,6 +101,10 @@ static const compare_row *find_compare(const strata_op *op) {
     return NULL;
 }
 
+int64_t strata_host_elementwise_work(const strata_tensor *node) {
+    return strata_shape_elements(node->shape);
+}
+
 bool strata_host_unary_takes(const strata_tensor *node) {
     return node->n_inputs == 1 && node->dtype == STRATA_DTYPE_F32 && node->inputs[0]->dtype == STRATA_DTYPE_F32 &&
            find_unary(node->op);
@@ -108,7 +112,9 @@ bool strata_host_unary_takes(const strata_tensor *node) {
 
 void strata_host_unary(const host_call *host) {
     const strata_op_call *call = &host->call;
-    find_unary(call->node->op)->run(call->inputs[0], call->output, strata_shape_elements(call->node->shape));
+    const host_share share = strata_host_share(host, strata_shape_elements(call->node->shape), 16);
+    find_unary(call->node->op)
+        ->run((const float *)call->inputs[0] + share.first, (float *)call->output + share.first, share.end - share.first);
 }
 
 /* Whether b's elements repeat as whole blocks along a's: leading axes of size 1 in b are nothing. */
@@ -135,9 +141,16 @@ void strata_host_binary(const host_call *host) {
     int64_t n = strata_shape_elements(call->node->shape), block = strata_shape_elements(call->node->inputs[1]->shape);
     const float *a = call->inputs[0], *b = call->inputs[1];
     float *y = call->output;
-    if (n && block == 1) row->run_scalar(a, b[0], y, n);
-    if (block > 1)
-        for (int64_t at = 0; at < n; at += block) row->run(a + at, b, y + at, block);
+    if (block == 1) {
+        const host_share share = strata_host_share(host, n, 16);
+        if (n) row->run_scalar(a + share.first, b[0], y + share.first, share.end - share.first);
+    } else if (block == n) {
+        const host_share share = strata_host_share(host, n, 16);
+        row->run(a + share.first, b + share.first, y + share.first, share.end - share.first);
+    } else if (block > 1) {
+        const host_share share = strata_host_share(host, n, block);
+        for (int64_t at = share.first; at < share.end; at += block) row->run(a + at, b, y + at, block);
+    }
 }
 
 /* ---- by blocks ---- */

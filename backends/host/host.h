@@ -10,17 +10,30 @@
 STRATA_MUST_USE strata_status strata_host_open(strata_device **out_device, strata_error *err);
 void *strata_host_buffer_memory(strata_buffer *buffer);
 
-/* One node's operands, with scratch memory of the program: `scratch_bytes` of the row that was chosen. */
+/* One node's operands, with scratch memory of the thread: `scratch_bytes` of the row that was chosen. */
 typedef struct host_call {
     strata_op_call call;
     void *scratch;
+    /* The node is computed in so many parts, maybe in different threads; this is part 0 .. n_parts - 1. */
+    int part, n_parts;
 } host_call;
+
+/* Elements first .. end - 1 of what a node computes. */
+typedef struct host_share {
+    int64_t first, end;
+} host_share;
+
+/* This part's share of n elements, in whole units of `unit` elements. */
+host_share strata_host_share(const host_call *call, int64_t n, int64_t unit);
 
 typedef struct host_fast_op {
     const strata_op *op;
     bool (*takes)(const strata_tensor *node);            /* dtype and shapes that the loop covers */
     int64_t (*scratch_bytes)(const strata_tensor *node); /* NULL: none */
     void (*run)(const host_call *call);
+    /* About how many numbers are read and written one after the other; large nodes are shared among threads. NULL: one thread
+     * computes all. */
+    int64_t (*work)(const strata_tensor *node);
 } host_fast_op;
 
 /* The row for the node, or NULL: the reference is used. */
@@ -47,13 +60,26 @@ typedef struct host_product {
 } host_product;
 
 enum { HOST_PANEL = 32 }; /* columns of b that are packed together */
-/* panel: (k + 1) HOST_PANEL floats. */
-void strata_host_multiply(const host_product *p, const float *a, const float *b, float *c, float *panel);
+/* panel: (k + 1) HOST_PANEL floats. Computes part 0 .. n_parts - 1 of c. */
+void strata_host_multiply(const host_product *p, const float *a, const float *b, float *c, float *panel, int part, int n_parts);
 
 /* matmul.c */
 bool strata_host_matmul_takes(const strata_tensor *node);
 int64_t strata_host_matmul_scratch(const strata_tensor *node);
 void strata_host_matmul(const host_call *call);
+int64_t strata_host_matmul_work(const strata_tensor *node);
+/* adam.c */
+bool strata_host_adam_takes(const strata_tensor *node);
+void strata_host_adam(const host_call *call);
+int64_t strata_host_adam_work(const strata_tensor *node);
+/* cross_entropy.c: sparse_softmax_cross_entropy and its gradient */
+bool strata_host_cross_entropy_takes(const strata_tensor *node);
+void strata_host_cross_entropy(const host_call *call);
+int64_t strata_host_cross_entropy_work(const strata_tensor *node);
+/* reduce.c: sum and mean */
+bool strata_host_reduce_takes(const strata_tensor *node);
+void strata_host_reduce(const host_call *call);
+int64_t strata_host_reduce_work(const strata_tensor *node);
 /* fma_chain.c */
 bool strata_host_fma_chain_takes(const strata_tensor *node);
 void strata_host_fma_chain(const host_call *call);
@@ -61,6 +87,7 @@ void strata_host_fma_chain(const host_call *call);
 bool strata_host_conv2d_takes(const strata_tensor *node);
 int64_t strata_host_conv2d_scratch(const strata_tensor *node);
 void strata_host_conv2d(const host_call *call);
+int64_t strata_host_conv2d_work(const strata_tensor *node);
 void strata_host_conv2d_filter_grad(const host_call *call);
 /* depthwise.c: the same of one channel a group */
 bool strata_host_depthwise_takes(const strata_tensor *node);
@@ -88,6 +115,7 @@ bool strata_host_unary_takes(const strata_tensor *node);
 void strata_host_unary(const host_call *call);
 bool strata_host_binary_takes(const strata_tensor *node);
 void strata_host_binary(const host_call *call);
+int64_t strata_host_elementwise_work(const strata_tensor *node);
 bool strata_host_chain_takes(const strata_tensor *node);
 void strata_host_chain(const host_call *call);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * f32 matrix product on the host: register tiles of 6 x 32 over panels of b that are packed 32 columns wide. Every element
+ * f32 matrix product on the host: register tiles of 6 or 8 rows by 32 columns, over b in place or panels of it. Every element
  * folds K in ascending order from 0 with one fused multiply-add a term, as every backend does, so the tile never shows in the
  * result. The tile is compiled three times and the processor chooses. */
 #include "core/op/matmul.h"
@@ -10,56 +10,64 @@
 
 #include "backends/host/host.h"
 
-enum { TILE_M = 6, TILE_N = HOST_PANEL };
+enum { TILE_N = HOST_PANEL, MOST_ROWS = 8, MOST_IN_PLACE = 128 * 1024 };
 
-/* out (rows, TILE_N) = a (rows, K) panel (K, TILE_N);  element (m, k) of a is a[m * row_stride + k * k_stride]. In parts of two
- * registers of `lanes` floats, so that 2 rows accumulators, the panel's two and a's one fit in the registers there are. */
-#define TILE_OF_ROWS(name, lanes, rows)                                                                                    \
-    static inline __attribute__((always_inline)) void name##_##rows(const float *a, int64_t row_stride, int64_t k_stride,  \
-                                                                    const float *panel, int64_t k_size, float *out) {      \
-        for (int part = 0; part < TILE_N; part += 2 * lanes) {                                                             \
-            name##_vector sum[rows][2];                                                                                    \
-            _Pragma("GCC unroll 6") for (int m = 0; m < rows; m++) sum[m][0] = sum[m][1] = (name##_vector){0};             \
-            for (int64_t k = 0; k < k_size; k++) {                                                                         \
-                name##_vector b0, b1;                                                                                      \
-                memcpy(&b0, panel + k * TILE_N + part, sizeof b0);                                                         \
-                memcpy(&b1, panel + k * TILE_N + part + lanes, sizeof b1);                                                 \
-                _Pragma("GCC unroll 6") for (int m = 0; m < rows; m++) {                                                   \
-                    float value = a[m * row_stride + k * k_stride];                                                        \
-                    sum[m][0] = value * b0 + sum[m][0];                                                                    \
-                    sum[m][1] = value * b1 + sum[m][1];                                                                    \
-                }                                                                                                          \
-            }                                                                                                              \
-            _Pragma("GCC unroll 6") for (int m = 0; m < rows; m++) memcpy(out + m * TILE_N + part, sum[m], sizeof sum[m]); \
-        }                                                                                                                  \
+/* out (rows, TILE_N) = a (rows, K) panel (K, TILE_N);  element (m, k) of a is a[m * row_stride + k * k_stride], and rows of the
+ * panel are panel_stride apart. In parts of two registers of `lanes` floats, so that 2 rows accumulators, the panel's two and
+ * a's one fit in the registers there are. */
+#define TILE_OF_ROWS(name, lanes, rows)                                                                                      \
+    static inline __attribute__((always_inline)) void name##_of_##rows(const float *a, int64_t row_stride, int64_t k_stride, \
+                                                                       const float *panel, int64_t panel_stride,             \
+                                                                       int64_t k_size, float *out) {                         \
+        for (int part = 0; part < TILE_N; part += 2 * lanes) {                                                               \
+            name##_vector sum[rows][2];                                                                                      \
+            _Pragma("GCC unroll 8") for (int m = 0; m < rows; m++) sum[m][0] = sum[m][1] = (name##_vector){0};               \
+            for (int64_t k = 0; k < k_size; k++) {                                                                           \
+                name##_vector b0, b1;                                                                                        \
+                memcpy(&b0, panel + k * panel_stride + part, sizeof b0);                                                     \
+                memcpy(&b1, panel + k * panel_stride + part + lanes, sizeof b1);                                             \
+                _Pragma("GCC unroll 8") for (int m = 0; m < rows; m++) {                                                     \
+                    float value = a[m * row_stride + k * k_stride];                                                          \
+                    sum[m][0] = value * b0 + sum[m][0];                                                                      \
+                    sum[m][1] = value * b1 + sum[m][1];                                                                      \
+                }                                                                                                            \
+            }                                                                                                                \
+            _Pragma("GCC unroll 8") for (int m = 0; m < rows; m++) memcpy(out + m * TILE_N + part, sum[m], sizeof sum[m]);   \
+        }                                                                                                                    \
     }
-/* The function `name` for registers of `lanes` floats. */
-#define TILE(name, lanes, attributes)                                                                                       \
+/* The function `name` for registers of `lanes` floats: most_rows rows at once, or fewer one by one. */
+#define TILE(name, lanes, most_rows, attributes)                                                                            \
     typedef float name##_vector __attribute__((vector_size(lanes * 4)));                                                    \
-    attributes TILE_OF_ROWS(name, lanes, 6) attributes TILE_OF_ROWS(name, lanes, 1) attributes static void name(            \
-        int rows, const float *a, int64_t row_stride, int64_t k_stride, const float *panel, int64_t k_size, float *out) {   \
-        if (rows == TILE_M) {                                                                                               \
-            name##_6(a, row_stride, k_stride, panel, k_size, out);                                                          \
+    attributes TILE_OF_ROWS(name, lanes, most_rows)                                                                         \
+    attributes TILE_OF_ROWS(name, lanes, 1) attributes static void name(int rows, const float *a, int64_t row_stride,       \
+                                                                        int64_t k_stride, const float *panel,               \
+                                                                        int64_t panel_stride, int64_t k_size, float *out) { \
+        if (rows == most_rows) {                                                                                            \
+            name##_of_##most_rows(a, row_stride, k_stride, panel, panel_stride, k_size, out);                               \
             return;                                                                                                         \
         }                                                                                                                   \
-        for (int m = 0; m < rows; m++) name##_1(a + m * row_stride, row_stride, k_stride, panel, k_size, out + m * TILE_N); \
+        for (int m = 0; m < rows; m++)                                                                                      \
+            name##_of_1(a + m * row_stride, row_stride, k_stride, panel, panel_stride, k_size, out + m * TILE_N);           \
     }
 
-typedef void (*tile_function)(int rows, const float *a, int64_t row_stride, int64_t k_stride, const float *panel,
-                              int64_t k_size, float *out);
+typedef struct tile_kind {
+    int rows;
+    void (*run)(int rows, const float *a, int64_t row_stride, int64_t k_stride, const float *panel, int64_t panel_stride,
+                int64_t k_size, float *out);
+} tile_kind;
 
 #if defined(__x86_64__)
-TILE(tile_avx512, 16, __attribute__((target("avx512f,fma"))))
-TILE(tile_avx2, 8, __attribute__((target("avx2,fma"))))
+TILE(tile_avx512, 16, 8, __attribute__((target("avx512f,fma"))))
+TILE(tile_avx2, 8, 6, __attribute__((target("avx2,fma"))))
 #endif
-TILE(tile_portable, 4, )
+TILE(tile_portable, 4, 6, )
 
-static tile_function choose_tile(void) {
+static tile_kind choose_tile(void) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) return tile_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return tile_avx2;
+    if (__builtin_cpu_supports("avx512f")) return (tile_kind){8, tile_avx512};
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return (tile_kind){6, tile_avx2};
 #endif
-    return tile_portable;
+    return (tile_kind){6, tile_portable};
 }
 
 /* panel (K, TILE_N) = columns first .. first + width of b, zeros after them. */
@@ -103,30 +111,49 @@ static float apply_aux(int64_t form, float v, float aux) {
     }
 }
 
-/* Stores a tile's rows with bias and epilogue. */
-static void store(const host_product *p, float *c, const float *tile, int64_t row, int rows, int64_t col, int64_t width) {
+/* Stores rows of a tile with bias and epilogue; changes the tile. */
+static void store(const host_product *p, float *c, float *tile, int64_t row, int rows, int64_t col, int64_t width) {
     for (int m = 0; m < rows; m++) {
-        int64_t at = (row + m) * p->c_row + col;
-        for (int64_t n = 0; n < width; n++) {
-            float value = tile[m * TILE_N + n];
-            if (p->bias) value += p->bias[col + n];
-            if (p->activation) value = activate(p->activation, value);
-            c[at + n] = p->aux ? apply_aux(p->aux_form, value, p->aux[at + n]) : value;
-        }
+        const int64_t at = (row + m) * p->c_row + col;
+        const float *bias = p->bias ? p->bias + col : NULL, *aux = p->aux ? p->aux + at : NULL;
+        float *v = tile + m * TILE_N;
+        for (int64_t n = 0; bias && n < width; n++) v[n] += bias[n];
+        if (p->activation == STRATA_EPILOGUE_RELU)
+            for (int64_t n = 0; n < width; n++) v[n] = v[n] < 0 ? 0 : v[n];
+        else if (p->activation)
+            for (int64_t n = 0; n < width; n++) v[n] = activate(p->activation, v[n]);
+        if (aux && p->aux_form == STRATA_EPILOGUE_RELU_GRAD)
+            for (int64_t n = 0; n < width; n++) v[n] = aux[n] > 0 ? v[n] : 0;
+        else if (aux)
+            for (int64_t n = 0; n < width; n++) v[n] = apply_aux(p->aux_form, v[n], aux[n]);
+        memcpy(c + at, v, (size_t)width * sizeof *v);
     }
 }
 
-void strata_host_multiply(const host_product *p, const float *a, const float *b, float *c, float *panel) {
-    const tile_function tile = choose_tile();
-    float result[TILE_M * TILE_N] __attribute__((aligned(64)));
-    for (int64_t col = 0; col < p->n; col += TILE_N) {
-        int64_t width = p->n - col < TILE_N ? p->n - col : TILE_N;
-        pack_panel(p, b, col, width, panel);
-        for (int64_t row = 0; row < p->m; row += TILE_M) {
-            int rows = p->m - row < TILE_M ? (int)(p->m - row) : TILE_M;
-            tile(rows, a + row * p->a_row, p->a_row, p->a_k, panel, p->k, result);
-            store(p, c, result, row, rows, col, width);
-        }
+/* Whether b can stay where it is: its rows are vectors, few pages hold all of it, and they do not all fall on the same places
+ * of the caches. */
+static bool stays(const host_product *p) {
+    return p->b_col == 1 && p->k * p->b_k <= MOST_IN_PLACE && p->b_k % 1024 != 0;
+}
+
+void strata_host_multiply(const host_product *p, const float *a, const float *b, float *c, float *panel, int part,
+                          int n_parts) {
+    const tile_kind tile = choose_tile();
+    float result[MOST_ROWS * TILE_N] __attribute__((aligned(64)));
+    const int64_t down = (p->m + tile.rows - 1) / tile.rows, across = (p->n + TILE_N - 1) / TILE_N;
+    const int64_t end = down * across * (part + 1) / n_parts;
+    int64_t packed = -1; /* the column that lies in the panel */
+    for (int64_t t = down * across * part / n_parts; t < end; t++) {
+        const int64_t row = t % down * tile.rows, col = t / down * TILE_N;
+        const int64_t width = p->n - col < TILE_N ? p->n - col : TILE_N;
+        const bool in_place = width == TILE_N && stays(p);
+        if (!in_place && packed != col) pack_panel(p, b, packed = col, width, panel);
+        const float *from = in_place ? b + col : panel;
+        int rows = p->m - row < tile.rows ? (int)(p->m - row) : tile.rows;
+        /* The last tile begins further up, so that it is a whole one, and its upper rows are not stored again. */
+        const int above = p->m >= tile.rows ? tile.rows - rows : 0;
+        tile.run(rows + above, a + (row - above) * p->a_row, p->a_row, p->a_k, from, in_place ? p->b_k : TILE_N, p->k, result);
+        store(p, c, result + above * TILE_N, row, rows, col, width);
     }
 }
 
@@ -143,6 +170,11 @@ static const float *operand(const strata_op_call *call, const strata_tensor *ten
     for (int i = 2; tensor && i < call->node->n_inputs; i++)
         if (call->node->inputs[i] == tensor) return call->inputs[i];
     return NULL;
+}
+
+int64_t strata_host_matmul_work(const strata_tensor *node) {
+    const strata_matmul_sizes s = strata_matmul_sizes_of(node);
+    return s.n_batch * s.m * s.n * s.k / 8;
 }
 
 void strata_host_matmul(const host_call *host) {
@@ -162,10 +194,13 @@ void strata_host_matmul(const host_call *host) {
                       .activation = attrs->epilogue.activation,
                       .aux_form = attrs->epilogue.aux};
     if (!s.m || !s.n) return;
+    /* Many products are shared, few are computed together. */
+    const bool whole = s.n_batch >= host->n_parts;
     for (int64_t batch = 0; batch < s.n_batch; batch++) {
+        if (whole && batch % host->n_parts != host->part) continue;
         const float *a = call->inputs[0], *b = call->inputs[1];
         p.aux = aux ? aux + batch * s.m * s.n : NULL;
         strata_host_multiply(&p, a + batch * s.a_batch, b + batch * s.b_batch, (float *)call->output + batch * s.m * s.n,
-                             host->scratch);
+                             host->scratch, whole ? 0 : host->part, whole ? 1 : host->n_parts);
     }
 }

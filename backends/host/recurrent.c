@@ -76,7 +76,7 @@ void strata_host_recurrent(const host_call *call) {
     for (int64_t step = 0; step < s.t; step++) {
         const int64_t t = attrs_of(call)->reverse ? s.t - 1 - step : step, past = attrs_of(call)->reverse ? t + 1 : t - 1;
         product.k = step ? s.units : 0;
-        strata_host_multiply(&product, step ? states + past * row : states, matrix, sums, panel);
+        strata_host_multiply(&product, step ? states + past * row : states, matrix, sums, panel, 0, 1);
         for (int64_t n = 0; n < s.n; n++) {
             const int64_t at = n * s.t + t;
             cells(call, &s, !mask || mask[at] != 0, z + at * width, sums + n * width,
@@ -121,7 +121,7 @@ void strata_host_recurrent_grad(const host_call *call) {
         const int64_t t = attrs->reverse ? s.t - 1 - step : step, past = attrs->reverse ? t + 1 : t - 1;
         const int64_t later = attrs->reverse ? t - 1 : t + 1;
         const bool has_later = step < s.t - 1;
-        if (has_later) strata_host_multiply(&product, da + later * da_row, matrix, sums, dc + s.n * u_n);
+        if (has_later) strata_host_multiply(&product, da + later * da_row, matrix, sums, dc + s.n * u_n, 0, 1);
         for (int64_t n = 0; n < s.n; n++) {
             const int64_t at = n * s.t + t;
             for (int64_t u = 0; u < u_n; u++) {

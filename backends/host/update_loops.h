@@ -3,19 +3,6 @@
  * The loops of update.c, which includes this once for each kind of processor: TARGET is the functions' attribute, and NAMED(f)
  * their name. Each is the formula of strata/ops.h in f32, over n elements. It defines the table NAMED(rows). */
 
-TARGET static void NAMED(adam)(const strata_op_call *call, const update_ranges *u) {
-    const strata_adam_attrs *attrs = call->node->attrs;
-    const float rate = u->step[STRATA_STEP_LEARNING_RATE], kept = 1 - u->step[STRATA_STEP_PLAIN_RATE] * (float)attrs->decay;
-    const float by1 = (float)(1 - attrs->beta1), by2 = (float)(1 - attrs->beta2), epsilon = (float)attrs->epsilon;
-    float *restrict p = u->parameters, *restrict m = u->slots[0], *restrict v = u->slots[1];
-    for (int64_t i = 0; i < u->n; i++) {
-        const float g = u->gradients[i];
-        m[i] += by1 * (g - m[i]);
-        v[i] += by2 * (g * g - v[i]);
-        p[i] = p[i] * kept - rate * m[i] / (sqrtf(v[i]) + epsilon);
-    }
-}
-
 TARGET static void NAMED(sgd)(const strata_op_call *call, const update_ranges *u) {
     const strata_sgd_attrs *attrs = call->node->attrs;
     const float rate = u->step[STRATA_STEP_LEARNING_RATE], momentum = (float)attrs->momentum;
@@ -72,8 +59,7 @@ TARGET static void NAMED(lamb)(const strata_op_call *call, const update_ranges *
     }
 }
 
-static const update_row NAMED(rows)[] = {{&strata_op_adam, 2, NAMED(adam)},
-                                         {&strata_op_sgd, 1, NAMED(sgd)},
+static const update_row NAMED(rows)[] = {{&strata_op_sgd, 1, NAMED(sgd)},
                                          {&strata_op_adagrad, 1, NAMED(adagrad)},
                                          {&strata_op_rmsprop, 3, NAMED(rmsprop)},
                                          {&strata_op_lamb, 3, NAMED(lamb)}};

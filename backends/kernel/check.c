@@ -439,7 +439,7 @@ static strata_status refer(const trial *t, void **inputs, void *output, strata_e
     const int64_t bytes = fast->scratch_bytes ? fast->scratch_bytes(&t->node) : 0;
     void *scratch = aligned_alloc(64, ((size_t)bytes + 64) / 64 * 64);
     if (!scratch) return strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory for %lld bytes", (long long)bytes);
-    fast->run(&(host_call){.call = call, .scratch = scratch});
+    fast->run(&(host_call){.call = call, .scratch = scratch, .n_parts = 1});
     free(scratch);
     return STRATA_OK;
 }

@@ -198,8 +198,13 @@ typedef struct fold_launch {
 
 enum { ENOUGH_ITEMS = 1 << 18 }; /* work-items that keep a large device busy, whose every load takes long */
 
-static strata_status add_fold(const fold_launch *fold, strata_lowering *lowering, strata_error *err) {
+/* By the shape alone: it decides the order of folding. */
+static bool is_in_runs(strata_axes axes, int64_t parts, int64_t part) {
     enum { LEAST_IN_RUNS = 64 }; /* elements: shorter chains are waited for */
+    return axes.inner > 1 && part >= LEAST_IN_RUNS && axes.outer * parts * axes.inner < ENOUGH_ITEMS;
+}
+
+static strata_status add_fold(const fold_launch *fold, strata_lowering *lowering, strata_error *err) {
     strata_launch launch = {
         .kernel = "reduce",
         .variant = fold->variant,
@@ -210,8 +215,7 @@ static strata_status add_fold(const fold_launch *fold, strata_lowering *lowering
         .constants = {{"OP", fold->op}},
     };
     const int64_t rows = fold->axes.outer * fold->parts * fold->axes.inner;
-    /* By the shape alone: it decides the order of folding. */
-    const bool in_runs = fold->axes.inner > 1 && fold->part >= LEAST_IN_RUNS && rows < ENOUGH_ITEMS;
+    const bool in_runs = is_in_runs(fold->axes, fold->parts, fold->part);
     STRATA_TRY(strata_launch_rows(&launch, rows, fold->part, fold->axes.inner, err));
     strata_launch_constant_add(&launch, "IN_RUNS", in_runs);
     if (in_runs) launch.global[0] = fold->axes.outer * fold->parts * strata_run_groups(fold->axes.inner) * STRATA_RUN_ITEMS;
@@ -236,6 +240,12 @@ static int64_t parts_of(strata_axes axes) {
     if (axes.n < LEAST_CUT) return parts;
     while (parts * 2 * least_part <= axes.n && parts * groups < enough_groups) parts *= 2;
     return parts;
+}
+
+strata_reduce_order strata_reduce_order_of(const strata_tensor *node) {
+    const strata_axes axes = axes_of(node);
+    const int64_t parts = parts_of(axes), part = (axes.n + parts - 1) / parts, turn = 4 * STRATA_RUNS;
+    return (strata_reduce_order){axes, parts, is_in_runs(axes, parts, part) ? (part + turn - 1) / turn * 4 : part};
 }
 
 /* Element types of x, of the partial results and of y, as the kernel's variants are called. Partial floats are f32. */

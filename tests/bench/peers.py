@@ -11,57 +11,103 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# task: the peers' name for it, epochs by batch, how far test accuracies may lie apart, bytes of data in Strata and in the peers
-TASKS = {
-    "mnist": ("mnist_mlp", {64: 3, 1: 1, 1024: 6}, 0.012, 47.0e6 + 7.8e6, 4 * 47.0e6 + 4 * 7.8e6),
-    "cifar10": ("cifar10_cnn", {64: 3, 1: 1, 1024: 4}, 0.06, 61.5e6 + 3.1e6, 4 * 61.5e6 + 4 * 3.1e6),
-    "imdb": ("imdb", {64: 4, 1: 1, 1024: 8}, 0.03, 2 * 25e6 + 67e6, 2 * 25e6 + 67e6),
+ONEDNN = "--xla_cpu_use_onednn=true --xla_cpu_experimental_onednn_fusion_type=dot"
+# task: the peers' name for it, how far test accuracies may lie apart, MiB of data in Strata
+TASKS = {"mnist": ("mnist_mlp", 0.012, 52.3), "cifar10": ("cifar10_cnn", 0.06, 61.6), "imdb": ("imdb", 0.03, 111.6)}
+# row: task, batch, epochs of Strata and of the peers (a rate is the median of the epochs behind the first), times the best peer
+SPEED = {
+    "mnist-64": ("mnist", 64, 5, 3, 1.5),
+    "mnist-1": ("mnist", 1, 2, 2, 1.5),
+    "mnist-1024": ("mnist", 1024, 9, 9, 1.3),
+    "cifar10-64": ("cifar10", 64, 2, 2, 2.2),
+    "cifar10-1024": ("cifar10", 1024, 2, 2, 1.6),
+    "imdb-64": ("imdb", 64, 5, 4, 3.5),
 }
-# what is asked: task and batch -> factor
-ASKED = {("mnist", 64): 2.0, ("cifar10", 64): 1.6, ("imdb", 64): 4.0}
-OTHER_BATCH, MEMORY, START, FIRST_START = 1.2, 4.0, 3.0, 2.0
+# row: what the whole step must reach of the device's multiply-adds
+PEAK = {"mnist-64": 0.65, "cifar10-64": 0.85}
+HALVES = "opencl:0.0,opencl:0.1"
+HOST, MIRRORED, EIGHT, DDP = 0.7, 0.85, 0.60, 6.0  # asked of ratios
+START, MEMORY, FIRST_START = 0.35, 150, 5.0  # asked of s, MiB and s; less is better
+
+
+def jax_options(task, batch):
+    """The settings of jax_train.py that are the fastest found, by its docstring."""
+    if task == "cifar10":
+        return ["--conv", "mixed+hybrid9", "--pool", "fused"]
+    return ["--flat", "no"] if batch == 1024 else []
 
 
 def run(command, env=None):
     """The JSON of the command's last line, or None after saying why there is none."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
     if done.returncode == 0 and done.stdout.strip():
-        return json.loads(done.stdout.strip().splitlines()[-1])
-    print(f"  {' '.join(command)}: exit code {done.returncode}: {done.stderr.strip()[-300:]}", file=sys.stderr)
+        line = done.stdout.strip().splitlines()[-1]
+        return json.loads(line[line.index("{"):])
+    print(f"# {' '.join(command)}: exit code {done.returncode}: {done.stderr.strip()[-300:]}", file=sys.stderr)
     return None
 
 
 class Bench:
     def __init__(self, options):
         self.o = options
-        self.missed = 0
+        self.rows = json.load(open(options.keep)) if os.path.exists(options.keep) else {}
+        git = ["git", "-C", HERE, "rev-parse", "--short=9", "HEAD"]
+        self.commit = subprocess.run(git, stdout=subprocess.PIPE, text=True).stdout.strip()
 
-    def row(self, what, ours, theirs, peer, factor, unit, larger_is_better=True):
-        ratio = (ours / theirs if larger_is_better else theirs / ours) if ours and theirs else 0
-        verdict = "reached" if ratio >= factor else "MISSED"
-        self.missed += ratio < factor
-        print(f"{what:<34} {ours:>12,.4g} {theirs:>12,.4g} {unit:<10} {peer:<14} {ratio:>6.2f}x  asked {factor:.1f}x  {verdict}", flush=True)
+    def row(self, name, what, ours, other, peer, asked, less=False, notes=""):
+        """Keeps a row; `asked` is of ours / other, or of ours itself where `other` is None."""
+        value = ours / other if other else ours
+        reached = value <= asked if less else value >= asked
+        self.rows[name] = {"what": what, "ours": ours, "other": other, "peer": peer, "value": value, "asked": asked,
+                           "less": less, "reached": reached, "notes": notes, "commit": self.commit}
+        with open(self.o.keep, "w", encoding="utf-8") as file:
+            json.dump(self.rows, file, indent=1)
 
-    def ours(self, task, epochs, batch):
-        return [self.o.strata, "train", task, "--data", os.path.join(self.o.data, task), "--device", self.o.device, "--epochs",
-                str(epochs), "--batch", str(batch), "--seed", "1", "--json"]
+    def table(self, names):
+        """Prints the rows of these names; how many were missed or are not there."""
+        print(f"{'work':<42} {'ours':>9} {'best other':>10} {'':<26} {'ratio':>6} {'asked':>6} {'to reach':>9}")
+        missed = 0
+        for name in [n for n in self.rows if n.split(",")[0] in names]:
+            r = self.rows[name]
+            show = lambda v: f"{v:,.0f}" if v >= 1000 else f"{v:.3g}"
+            other = show(r["other"]) if r["other"] else ""
+            ratio = f"{r['value']:.2f}" if r["other"] else ""
+            reach = show(r["asked"] * (r["other"] or 1))
+            asked, verdict = r["asked"] if r["other"] else "", "reached" if r["reached"] else "MISSED"
+            print(f"{r['what']:<42} {show(r['ours']):>9} {other:>10} {r['peer']:<26} {ratio:>6} {asked:>6} "
+                  f"{'<= ' if r['less'] else ''}{reach:>9}  {verdict}  {r['commit']}{r['notes']}")
+            missed += not r["reached"]
+        absent = [n for n in names if n not in [kept.split(",")[0] for kept in self.rows]]
+        print(f"# {missed} missed" + (f"; not measured: {', '.join(absent)}" if absent else ""))
+        return missed + len(absent)
 
-    def peers(self, task, epochs, batch):
+    def strata(self, task, batch, epochs, *options):
+        options = options or ("--device", self.o.device)
+        data = os.path.join(self.o.data, task)
+        return [self.o.strata, "train", task, "--data", data, "--epochs", str(epochs), "--batch", str(batch), "--seed", "1",
+                "--json", *options]
+
+    def peers(self, task, batch, epochs):
+        """name: command and environment of each peer that --peers names."""
         name, tail = TASKS[task][0], ["--epochs", str(epochs), "--batch", str(batch)]
-        tf = [os.path.join(self.o.peers, "tf/bin/python"), os.path.join(self.o.scripts, "tf_train.py"), name] + tail
-        torch = [os.path.join(self.o.peers, "pt/bin/python"), os.path.join(self.o.scripts, "torch_train.py"), name] + tail
-        return {"TF fit": tf, "TF XLA": tf + ["--loop", "custom"], "torch eager": torch, "torch compile": torch + ["--compile"]}
+        bin_of = lambda python: os.path.join(self.o.peers, python, "bin/python")
+        script = lambda python, file: [bin_of(python), os.path.join(self.o.scripts, file), name, *tail]
+        tf, torch = script("tf", "tf_train.py"), script("pt", "torch_train.py")
+        jax = script("jax", "jax_train.py") + jax_options(task, batch)
+        every = {"JAX": (jax, {}), "JAX oneDNN": (jax, {"XLA_FLAGS": ONEDNN}), "TF fit": (tf, {}),
+                 "TF XLA": (tf + ["--loop", "custom"], {}),
+                 "torch eager": (torch, {}), "torch compile": (torch + ["--compile"], {})}
+        wanted = self.o.peer_names.split(",")
+        return {n: c for n, c in every.items() if n in wanted}
 
-    def compare(self, task, batch):
-        """All programs in turn, so many rounds; medians. A peer that is far behind is run in the first round only."""
-        epochs = TASKS[task][1].get(batch, 3)
-        programs = {"strata": self.ours(task, epochs, batch), **self.peers(task, epochs, batch)}
+    def in_turn(self, programs):
+        """Results by name; each program runs once a round. A peer that is far behind in the first round runs in no other."""
         results = {name: [] for name in programs}
         for round_number in range(self.o.rounds):
-            for name, command in programs.items():
+            for name, (command, env) in programs.items():
                 if round_number and name != "strata" and name not in self.near(results):
                     continue
-                result = run(command)
+                result = run(command, env)
                 if result:
                     results[name].append(result)
         return {name: r for name, r in results.items() if r}
@@ -72,79 +118,110 @@ class Bench:
         speed = {n: statistics.median(r["samples_per_s"] for r in rs) for n, rs in results.items() if rs and n != "strata"}
         return [n for n, s in speed.items() if s > 0.67 * max(speed.values())]
 
-    def learned(self, task, results):
-        """Whether all reach the same accuracy in the same epochs; says it where they do not."""
+    @staticmethod
+    def rates(results):
+        return {n: statistics.median(r["samples_per_s"] for r in rs) for n, rs in results.items()}
+
+    def peak(self):
+        """GFLOP/s of multiply-adds alone, the device's most."""
+        command = [self.o.strata, "bench", "matmul", "--device", self.o.device, "--sizes", "64", "--seconds", "0.5", "--json"]
+        return run(command)["peak_gflops"]
+
+    def speed(self, name):
+        task, batch, epochs, peer_epochs, asked = SPEED[name]
+        results = self.in_turn({"strata": (self.strata(task, batch, epochs), {}), **self.peers(task, batch, peer_epochs)})
+        rates = self.rates(results)
+        ours = rates.pop("strata")
+        best = max(rates, key=rates.get)
         accuracy = {n: statistics.median(r["accuracy"] for r in rs) for n, rs in results.items()}
-        peers = [a for n, a in accuracy.items() if n != "strata"]
-        same = "strata" in accuracy and peers and min(peers) - TASKS[task][2] <= accuracy["strata"] <= max(peers) + TASKS[task][2]
-        print(f"# {task}: test accuracy " + ", ".join(f"{n} {a:.4f}" for n, a in accuracy.items()) + ("" if same else "  DIFFERENT"))
-        return same
+        others = [a for n, a in accuracy.items() if n != "strata"]
+        least, most = min(others) - TASKS[task][1], max(others) + TASKS[task][1]
+        print(f"# {name}: test accuracy " + ", ".join(f"{n} {a:.4f}" for n, a in accuracy.items()) + "; samples/s "
+              + ", ".join(f"{n} {v:,.0f}" for n, v in rates.items()))
+        learned = "" if least <= accuracy["strata"] <= most or epochs != peer_epochs else "  LEARNS DIFFERENTLY"
+        self.row(name, f"{task}, batch {batch}, samples/s", ours, rates[best], best, asked, notes=learned)
+        if name in PEAK:
+            flops = run([self.o.strata, "summary", task, "--json", "--batch", str(batch)])["step_flops"]
+            what, rate = f"{task}, batch {batch}, GFLOP/s of a step", ours / batch * flops / 1e9
+            self.row(name + ",peak", what, rate, self.peak(), "multiply-adds alone", PEAK[name])
 
-    def speed(self, task, batch):
-        results = self.compare(task, batch)
-        if "strata" not in results or len(results) < 2:
-            self.missed += 1
-            return print(f"{task}, batch {batch}: not measured")
-        self.missed += not self.learned(task, results)
-        speeds = {n: statistics.median(r["samples_per_s"] for r in rs) for n, rs in results.items()}
-        ours = speeds.pop("strata")
-        best = max(speeds, key=speeds.get)
-        self.row(f"{task}, batch {batch}", ours, speeds[best], best, ASKED.get((task, batch), OTHER_BATCH), "samples/s")
-        if batch == 64 and "memory" in self.o.only:
-            self.memory(task, results)
-        return None
+    def host(self, name):
+        programs = {"strata": (self.strata("mnist", 64, 5, "--device", "host"), {}),
+                    "opencl": (self.strata("mnist", 64, 5), {})}
+        self.ratio(name, "mnist, batch 64, host backend, samples/s", programs, "opencl", self.o.device, HOST)
 
-    def memory(self, task, results):
-        own, other = (b / 1048576 for b in TASKS[task][3:])
-        ours = statistics.median(r["peak_rss_mib"] for r in results["strata"])
-        peers = {n: statistics.median(r["peak_rss_mib"] for r in rs) for n, rs in results.items() if n != "strata"}
-        least = min(peers, key=peers.get)
-        self.row(f"{task}, peak RSS without data", max(ours - own, 1), max(peers[least] - other, 1), least, MEMORY, "MiB", False)
+    def ratio(self, name, what, programs, other, peer, asked):
+        rates = self.rates(self.in_turn(programs))
+        self.row(name, what, rates["strata"], rates[other], peer, asked)
 
-    def first_step(self, task, cold):
-        """Seconds from the start of the process to the end of the first step, data apart (the peer's are one random batch); cold: with nothing cached."""
-        folder = tempfile.mkdtemp()
-        env = {"XDG_CACHE_HOME": folder, "POCL_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder} if cold else {}
-        ours = run(self.ours(task, 1, 64), env)
-        script = [os.path.join(self.o.peers, "pt/bin/python"), os.path.join(HERE, "first_step.py"), task]
-        peer = run(script + (["--compile"] if cold else []), env)
-        shutil.rmtree(folder, ignore_errors=True)
-        return ours and ours["start_to_first_step_s"] - ours["data_s"], peer and peer["start_to_first_step_s"]
+    def together(self, *options, epochs=6):
+        return self.strata("mnist", 128, epochs, *options)
 
-    def start(self, task):
-        for cold, peer, factor in ((False, "torch eager", START), (True, "torch compile", FIRST_START)):
-            if not cold:
-                run(self.ours(task, 1, 64))  # fills the caches
-            pairs = [p for p in (self.first_step(task, cold) for _ in range(self.o.rounds)) if p[0] and p[1]]
-            if not pairs:
-                self.missed += 1
-                print(f"{task}, start to first step: not measured")
-                continue
-            ours, theirs = (statistics.median(p[i] for p in pairs) for i in (0, 1))
-            self.row(f"{task}, start to first step" + (", nothing cached" if cold else ""), ours, theirs, peer, factor, "s", False)
+    def mirrored(self, name):
+        programs = {"strata": (self.together("--strategy", "mirrored", "--devices", HALVES), {}), "one": (self.together(), {})}
+        self.ratio(name, "mnist, two sub-devices, batch 128", programs, "one", "one device", MIRRORED)
+
+    def launched(self, n):
+        return [self.o.strata, "launch", "-n", str(n), "--", *self.together("--strategy", "multi_worker_mirrored")]
+
+    def workers(self, name):
+        programs = {"strata": (self.launched(8), {}), "one": (self.together(), {})}
+        self.ratio(name, "mnist, 8 workers, batch 128", programs, "one", "one process", EIGHT)
+
+    def ddp(self, name):
+        torchrun = os.path.join(self.o.peers, "pt/bin/torchrun")
+        script = os.path.join(self.o.scripts, "torch_train.py")
+        peer = [torchrun, "--nproc-per-node", "2", script, "mnist_mlp", "--ddp", "--batch", "128"]
+        programs = {"strata": (self.launched(2), {}), "ddp": (peer, {})}
+        self.ratio(name, "mnist, 2 workers, batch 128", programs, "ddp", "torch DDP, 2 ranks", DDP)
+
+    def start(self, name):
+        """Seconds from the start of the process to the end of the first step, data apart: its loading depends on files."""
+        for task in TASKS:
+            command = self.strata(task, 64, 1)
+            run(command)  # fills the caches
+            times = [r["start_to_first_step_s"] - r["data_s"] for r in (run(command) for _ in range(self.o.rounds)) if r]
+            what = f"{task}, start to first step, data apart, s"
+            self.row(f"{name},{task}", what, statistics.median(times), None, "", START, less=True)
+
+    def memory(self, name):
+        for task, (_, _, data) in TASKS.items():
+            peaks = [r["peak_rss_mib"] for r in (run(self.strata(task, 64, 1)) for _ in range(self.o.rounds)) if r]
+            what = f"{task}, peak RSS besides data, MiB"
+            self.row(f"{name},{task}", what, statistics.median(peaks) - data, None, "", MEMORY, less=True)
+
+    def first_start(self, name):
+        times = []
+        for _ in range(self.o.rounds):
+            folder = tempfile.mkdtemp()
+            result = run(self.strata("mnist", 64, 1), {"XDG_CACHE_HOME": folder, "POCL_CACHE_DIR": folder})
+            shutil.rmtree(folder, ignore_errors=True)
+            times += [result["start_to_first_step_s"]] if result else []
+        self.row(name, "mnist, first start, nothing cached, s", statistics.median(times), None, "", FIRST_START, less=True)
+
+
+ROWS = {**dict.fromkeys(SPEED, Bench.speed), "host": Bench.host, "mirrored": Bench.mirrored,
+        "8-workers": Bench.workers, "ddp": Bench.ddp,
+        "start": Bench.start, "memory": Bench.memory, "first-start": Bench.first_start}
 
 
 def main():
     parser = argparse.ArgumentParser()
-    for name in ("strata", "scripts", "peers", "data"):
+    for name in ("strata", "scripts", "peers", "data", "keep"):
         parser.add_argument("--" + name, required=True)
-    parser.add_argument("--tasks", default="mnist,cifar10,imdb")
-    parser.add_argument("--batches", default="64,1,1024")
+    parser.add_argument("--only", default=",".join(ROWS))
+    parser.add_argument("--peer-names", default="JAX,JAX oneDNN,TF fit,TF XLA,torch eager,torch compile")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", default="opencl:0")
-    parser.add_argument("--only", default="speed,memory,start")
+    parser.add_argument("--kept", action="store_true")
     bench = Bench(parser.parse_args())
-    print(f"{'work':<34} {'strata':>12} {'peer':>12} {'unit':<10} {'best peer':<14} {'ratio':>7}")
-    for task in bench.o.tasks.split(","):
-        if task not in TASKS:
-            parser.error(f"there is no task {task}; there are: {', '.join(TASKS)}")
-        if "speed" in bench.o.only or "memory" in bench.o.only:
-            for batch in map(int, bench.o.batches.split(",")):
-                bench.speed(task, batch)
-        if "start" in bench.o.only:
-            bench.start(task)
-    print(f"# {bench.missed} missed")
-    return 1 if bench.missed else 0
+    names = bench.o.only.split(",")
+    for name in names:
+        if name not in ROWS:
+            parser.error(f"there is no row {name}; there are: {', '.join(ROWS)}")
+        if not bench.o.kept:
+            ROWS[name](bench, name)
+    return 1 if bench.table(names) else 0
 
 
 if __name__ == "__main__":

@@ -58,6 +58,9 @@ static const case_instance products[] = {
 static const case_instance reductions[] = {
     {.shapes = {{1, {1}}}, .p = {0, 0}},
     {.shapes = {{1, {257}}}, .p = {0, 0}, .terms = 257},
+    /* Rows of one vector: without runs, with a ragged last run. */
+    {.shapes = {{3, {3, 9, 16}}}, .p = {0, 1, 1}, .terms = 9},
+    {.shapes = {{3, {5, 250, 16}}}, .p = {0, 1, 1}, .terms = 250},
     {.shapes = {{2, {13, 31}}}, .p = {1, 1, 0}, .terms = 13},
     {.shapes = {{2, {13, 31}}}, .p = {0, 1, 1}, .terms = 31},
     {.shapes = {{4, {3, 4, 5, 6}}}, .p = {0, 2, 1, 2}, .terms = 20},

@@ -86,7 +86,7 @@ static const row rows[POINTS] = {
                     .of_chief = true,
                     .passings = {0, 1, 0, 1}},
     [EVALUATING] = {.name = "evaluating",
-                    .where = {"before or after the chief's", "before or after the chief's", "before or after its own"},
+                    .where = {"before or after the chief takes the result", "likewise", "before or after it takes the result"},
                     .of_chief = true,
                     .passings = {0, 3, 2, 1}},
     [SHUTDOWN] = {.name = "shutdown", .where = {"it hears that the training is over", "likewise", "all epochs are done"}},

@@ -38,7 +38,7 @@ WRAP(strata_rpc_client_call);
 WRAP(strata_rpc_request_wait);
 WRAP(strata_rpc_server_destroy);
 WRAP(strata_executable_wait);
-WRAP(strata_validation_run);
+WRAP(strata_validation_take);
 WRAP(strata_validation_restore);
 WRAP(rename);
 
@@ -348,10 +348,10 @@ strata_ps_finished __wrap_strata_ps_pace_finish(strata_ps_pace *pace, int worker
     return finished;
 }
 
-strata_status __wrap_strata_validation_run(strata_model *model, const strata_fit_options *opts, int epoch,
-                                           strata_metrics *out_metrics, bool *out_stop, strata_error *err) {
+strata_status __wrap_strata_validation_take(strata_model *model, const strata_fit_options *opts, int epoch,
+                                            const strata_metrics *metrics, bool *out_stop, strata_error *err) {
     if (own_role == CHIEF) pass(EVALUATING); /* before it and after it */
-    const strata_status status = __real_strata_validation_run(model, opts, epoch, out_metrics, out_stop, err);
+    const strata_status status = __real_strata_validation_take(model, opts, epoch, metrics, out_stop, err);
     if (own_role == CHIEF) pass(EVALUATING);
     return status;
 }

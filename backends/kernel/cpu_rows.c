@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The families cpu/sum_columns and cpu/gather_grad for OpenCL on CPUs: what the average of an embedding's rows and its gradient
+ * are made of. The portable kernels make no vectors of rows that are as short as a vector. Bits are those of the portable
+ * kernels. */
+#include "backends/kernel/lowering.h"
+#include "core/op/copy.h"
+#include "core/op/gather.h"
+#include "core/op/ops.h"
+#include "core/op/reduce.h"
+
+static const char *const variants[] = {[4] = "x4", [8] = "x8", [16] = "x16"};
+
+static int lanes_of(const strata_kernel_limits *limits) {
+    return limits->vector_width >= 16 ? 16 : limits->vector_width >= 8 ? 8 : 4;
+}
+
+static bool fits_inner(const strata_kernel_limits *limits, const strata_tensor *node, int64_t inner) {
+    return limits->device_class == STRATA_DEVICE_CPU && limits->opencl_c && node->dtype == STRATA_DTYPE_F32 && inner > 0 &&
+           inner % lanes_of(limits) == 0;
+}
+
+static int candidates(const strata_kernel_limits *limits, const strata_tensor *node, strata_candidate *out) {
+    (void)limits;
+    (void)node;
+    *out = (strata_candidate){.name = "rows", .exact = true};
+    return 1;
+}
+
+/* Wider rows are vectors in the portable kernel. */
+static bool sum_fits(const strata_kernel_limits *limits, const strata_tensor *node) {
+    enum { WIDE = 32 };
+    const strata_reduce_order order = strata_reduce_order_of(node);
+    const strata_axes a = order.axes;
+    return a.inner < WIDE && fits_inner(limits, node, a.inner) && order.parts == 1 && a.n > 0 && a.outer > 0 &&
+           a.outer <= INT32_MAX / a.inner / a.n;
+}
+
+static strata_status sum_lower(const strata_kernel_limits *limits, const strata_tensor *node, const strata_candidate *candidate,
+                               strata_lowering *lowering, strata_error *err) {
+    const strata_reduce_order order = strata_reduce_order_of(node);
+    const strata_axes a = order.axes;
+    strata_launch launch = {.kernel = "cpu/sum_columns",
+                            .variant = variants[lanes_of(limits)],
+                            .n_buffers = 2,
+                            .buffers = {node->inputs[0], node},
+                            .writes = 1u << 1,
+                            .global = {a.outer * (a.inner / lanes_of(limits)), 0},
+                            .local = {1, 0},
+                            .grid_stride = true};
+    (void)candidate;
+    strata_launch_constant_add(&launch, "MEAN", node->op == &strata_op_reduce_mean);
+    strata_launch_word(&launch)->u32 = (uint32_t)a.outer;
+    strata_launch_word(&launch)->u32 = (uint32_t)a.n;
+    strata_launch_word(&launch)->u32 = (uint32_t)a.inner;
+    strata_launch_word(&launch)->u32 = (uint32_t)order.run;
+    strata_launch_word(&launch)->f32 = (float)a.n;
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+static bool grad_fits(const strata_kernel_limits *limits, const strata_tensor *node) {
+    const strata_gather_grad_sizes s = strata_gather_grad_sizes_of(node);
+    return fits_inner(limits, node, s.inner) && node->inputs[1]->dtype == STRATA_DTYPE_I32 && s.outer == 1 && s.axis > 0 &&
+           s.axis <= INT32_MAX / s.inner && s.n_indices > 0 && s.n_indices <= INT32_MAX / s.inner;
+}
+
+static strata_status grad_lower(const strata_kernel_limits *limits, const strata_tensor *node,
+                                const strata_candidate *candidate, strata_lowering *lowering, strata_error *err) {
+    const strata_gather_grad_sizes s = strata_gather_grad_sizes_of(node);
+    strata_launch launch = {.kernel = "cpu/scatter_rows",
+                            .variant = variants[lanes_of(limits)],
+                            .n_buffers = 3,
+                            .buffers = {node->inputs[0], node->inputs[1], node},
+                            .writes = 1u << 2,
+                            .global = {s.axis, 0},
+                            .local = {1, 0},
+                            .grid_stride = true,
+                            .few_groups = true};
+    (void)candidate;
+    strata_launch_word(&launch)->u32 = (uint32_t)s.axis;
+    strata_launch_word(&launch)->u32 = (uint32_t)s.inner;
+    strata_launch_word(&launch)->u32 = (uint32_t)s.n_indices;
+    strata_launch_word(&launch)->u32 = (uint32_t)s.repeats;
+    return strata_lowering_add(lowering, &launch, err);
+}
+
+const strata_family strata_family_cpu_reduce_sum = {
+    .name = "cpu/sum_columns", .op = "reduce_sum", .fits = sum_fits, .candidates = candidates, .lower = sum_lower};
+const strata_family strata_family_cpu_reduce_mean = {
+    .name = "cpu/sum_columns", .op = "reduce_mean", .fits = sum_fits, .candidates = candidates, .lower = sum_lower};
+const strata_family strata_family_cpu_gather_grad = {
+    .name = "cpu/gather_grad", .op = "gather_grad", .fits = grad_fits, .candidates = candidates, .lower = grad_lower};
