@@ -197,7 +197,7 @@ int open_model(const char *name, bool saved, strata_model **out_model) {
 
 int check_ports(const char *name, const strata_model *model) {
     const int n_inputs = strata_model_n_inputs(model), n_outputs = strata_model_n_outputs(model);
-    if (n_inputs == 1 && n_outputs == 1) return EXIT_OK;
+    if (n_outputs == 1 && (n_inputs == 1 || strata_model_note(model, "preprocessing"))) return EXIT_OK;
     return usage_error(
         "%s: the model has %d inputs and %d outputs; the command has data for one of each, and a program trains such "
         "a model with strata_dataset_from_columns",
