@@ -139,6 +139,9 @@ bool classifies(const strata_model *model) {
     strata_error err = {0};
     if (strata_model_to_json(model, &text, &err)) return true;
     cJSON *json = cJSON_Parse(text), *loss = cJSON_GetObjectItemCaseSensitive(json, "loss");
+    if (!loss) /* a functional model: that of its first output */
+        loss =
+            cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, "outputs"), 0), "loss");
     if (cJSON_IsObject(loss)) loss = cJSON_GetObjectItemCaseSensitive(loss, "name");
     for (size_t i = 0; i < sizeof of_numbers / sizeof *of_numbers && cJSON_IsString(loss); i++)
         numbers = numbers || !strcmp(loss->valuestring, of_numbers[i]);
