@@ -548,6 +548,25 @@ static strata_status check_column(const strata_dataset *dataset, const strata_da
                        strata_shape_text(column->array->shape).text, (long long)dataset->n);
 }
 
+/* The dataset `more`, which it takes, becomes the last part, with this name. */
+static void append_part(strata_dataset *dataset, strata_dataset *more, bool target, const char *name) {
+    const int part = dataset->spec.n_parts++;
+    dataset->more[dataset->n_more++] = more;
+    dataset->spec.parts[part] = more->spec.parts[0];
+    dataset->spec.roles[part] = target ? STRATA_PART_TARGET : STRATA_PART_INPUT;
+    strcpy(dataset->spec.names[part], name);
+}
+
+strata_status strata_dataset_take_input(strata_dataset *dataset, const char *first, const char *name, strata_array *array,
+                                        strata_error *err) {
+    strata_dataset *more = NULL;
+    STRATA_TRY(check_column(dataset, &(strata_data_column){.name = name, .array = array}, "input", err));
+    STRATA_TRY(strata_dataset_take_arrays(array, NULL, 0, &more, err));
+    snprintf(dataset->spec.names[0], sizeof dataset->spec.names[0], "%s", first);
+    append_part(dataset, more, false, name);
+    return STRATA_OK;
+}
+
 /* A column besides the first input and the first target, which becomes the last part. */
 static strata_status add_column(strata_dataset *dataset, const strata_data_column *column, bool target, strata_error *err) {
     strata_array array = {0};
@@ -561,11 +580,7 @@ static strata_status add_column(strata_dataset *dataset, const strata_data_colum
         strata_dataset_destroy(more);
         return strata_fail_in(err, status, "column \"%s\"", column->name);
     }
-    const int part = dataset->spec.n_parts++;
-    dataset->more[dataset->n_more++] = more;
-    dataset->spec.parts[part] = more->spec.parts[0];
-    dataset->spec.roles[part] = target ? STRATA_PART_TARGET : STRATA_PART_INPUT;
-    strcpy(dataset->spec.names[part], column->name);
+    append_part(dataset, more, target, column->name);
     return STRATA_OK;
 }
 

@@ -17,6 +17,11 @@ STRATA_MUST_USE strata_status strata_dataset_set_class_names(strata_dataset *dat
 /* Says which elements came from which file: file f's are those up to number ends[f], from the end of the one before. Copied. */
 STRATA_MUST_USE strata_status strata_dataset_set_files(strata_dataset *dataset, const int64_t *ends, int64_t n_files,
                                                        strata_error *err);
+/* Adds an input called `name` to a dataset of arrays with one input, which is then called `first`. The dataset takes the array
+ * (n, ...), of a type that strata_dataset_take_arrays takes, and leaves it zeroed. Fails: INVALID for an array of another
+ * length, which stays the caller's, or a name that is too long. */
+STRATA_MUST_USE strata_status strata_dataset_take_input(strata_dataset *dataset, const char *first, const char *name,
+                                                        strata_array *array, strata_error *err);
 /* What the u8 features of its elements stand for, times this; 0: features are as their dtype says. */
 float strata_dataset_byte_scale(const strata_dataset *dataset);
 /* INVALID unless it is "train" or "test". */

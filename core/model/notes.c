@@ -116,8 +116,7 @@ strata_status strata_model_preprocessing(const strata_model *model, strata_prepr
         return strata_fail(err, STRATA_UNAVAILABLE,
                            "the model has no preprocessing: it was trained on arrays as they were, or saved without it");
     STRATA_TRY(strata_preprocessing_from_json(json, strlen(json), "strata.preprocessing", &p, err));
-    strata_status status =
-        p->kind == STRATA_PREPROCESSING_TEXTS ? strata_model_tokenizer(model, &p->tokenizer, err) : STRATA_OK;
+    strata_status status = strata_preprocessing_has_texts(p) ? strata_model_tokenizer(model, &p->tokenizer, err) : STRATA_OK;
     if (status)
         strata_preprocessing_destroy(p);
     else

@@ -17,7 +17,8 @@
  *   words   one feature for each of the at most 64 most frequent words: 1 for the word, else 0. A word that training did not
  *           have gives zeros. Missing is a word of its own if training had it.
  *   date    the days, as a number; sine and cosine of the time of year, of the week and, where there are times, of the day.
- *   text    with one, the features are tokens of all columns of text, i32 (length), and the other columns are left out.
+ *   text    tokens of all columns of text, i32 (length). Beside columns of other kinds the dataset has two inputs: "numbers",
+ *           f32 (features of those columns), and "text", for a functional model with inputs of these names.
  *
  * The label is a class, by its word or number, or a number, (y - mean) / deviation. Thread: a preprocessing is read by any
  * number of threads at a time; the functions that take one without const change it. */
@@ -162,7 +163,7 @@ STRATA_API STRATA_MUST_USE strata_status strata_preprocessing_apply_pictures(con
 STRATA_API void strata_preprocessing_restore(const strata_preprocessing *preprocessing, strata_array *predictions);
 
 STRATA_API strata_preprocessing_kind strata_preprocessing_get_kind(const strata_preprocessing *preprocessing);
-/* The shape of an example's features. */
+/* The shape of an example's features; in a table with text beside other columns, of the input "numbers". */
 STRATA_API strata_shape strata_preprocessing_element(const strata_preprocessing *preprocessing);
 /* How many classes there are; 0: the labels are numbers. */
 STRATA_API int strata_preprocessing_n_classes(const strata_preprocessing *preprocessing);
@@ -170,7 +171,9 @@ STRATA_API int strata_preprocessing_n_classes(const strata_preprocessing *prepro
 STRATA_API const char *strata_preprocessing_class_name(const strata_preprocessing *preprocessing, int64_t index);
 STRATA_API int strata_preprocessing_n_labels(const strata_preprocessing *preprocessing);
 STRATA_API const char *strata_preprocessing_label(const strata_preprocessing *preprocessing, int index);
-/* Tokens that texts may have; 0: the features are no tokens. */
+/* How many tokens of text an example has, those of padding included; 0: no column is text. */
+STRATA_API int64_t strata_preprocessing_n_tokens(const strata_preprocessing *preprocessing);
+/* How many different tokens there may be; 0: no column is text. */
 STRATA_API int64_t strata_preprocessing_vocabulary(const strata_preprocessing *preprocessing);
 /* "4 numbers, 0 missing, 3 classes", and further lines on what was left out and why. "" for one that was loaded. */
 STRATA_API const char *strata_preprocessing_found(const strata_preprocessing *preprocessing);

@@ -13,8 +13,15 @@
 typedef struct purpose {
     strata_preprocessing_kind kind;
     strata_shape element;
-    int64_t vocabulary, n_outputs, n_examples;
+    /* Of texts: different tokens, and tokens of an example. 0: there are none. */
+    int64_t vocabulary, n_tokens;
+    int64_t n_outputs, n_examples;
 } purpose;
+
+/* A table with texts beside other columns: the model has the inputs "numbers" and "text". */
+static bool is_mixed(const purpose *p) {
+    return p->kind == STRATA_PREPROCESSING_TABLE && p->vocabulary > 0;
+}
 
 static bool has_pictures(const purpose *p) {
     return p->element.rank == 3;
@@ -26,13 +33,20 @@ static void add_output(const purpose *p, strata_text *text) {
 
 /* ---- the models ---- */
 
+/* Few features of few rows are soon learned by heart, where a linear model would be better; with more features a network of the
+ * same width loses more by dropping than it gains. By tests/bench/accuracy.py. */
+static const char *dropout_of(const purpose *p) {
+    enum { FEW_ROWS = 2000, FEW_FEATURES = 32 };
+    return p->n_examples < FEW_ROWS && strata_shape_elements(p->element) <= FEW_FEATURES ? "0.5" : "0.2";
+}
+
 static void add_mlp(const purpose *p, strata_text *text) {
     const int64_t width = strata_shape_elements(p->element), units = width > 256 ? 128 : 64;
     if (p->element.rank > 1) strata_text_add(text, "{\"layer\":\"flatten\"},");
     for (int i = 0; i < 2; i++)
         strata_text_add(text,
-                        "{\"layer\":\"dense\",\"units\":%lld,\"activation\":\"relu\"},{\"layer\":\"dropout\",\"rate\":0.2},",
-                        (long long)units);
+                        "{\"layer\":\"dense\",\"units\":%lld,\"activation\":\"relu\"},{\"layer\":\"dropout\",\"rate\":%s},",
+                        (long long)units, dropout_of(p));
     add_output(p, text);
 }
 
@@ -81,22 +95,34 @@ static void add_resnet(const purpose *p, strata_text *text) {
     add_output(p, text);
 }
 
+static void add_embedding(const purpose *p, strata_text *text) {
+    strata_text_add(text, "{\"layer\":\"embedding\",\"vocabulary\":%lld,\"units\":32,\"mask_zero\":true%s},",
+                    (long long)p->vocabulary, is_mixed(p) ? ",\"inputs\":[\"text\"]" : "");
+}
+
+/* What the text says becomes one vector, beside which the numbers of the other columns are put. */
+static void add_summary(const purpose *p, const char *dropout, strata_text *text) {
+    strata_text_add(text, "{\"layer\":\"global_average_pool\"},{\"layer\":\"dropout\",\"rate\":%s,\"name\":\"meaning\"},",
+                    dropout);
+    if (is_mixed(p))
+        strata_text_add(text,
+                        "{\"layer\":\"concat\",\"inputs\":[\"meaning\",\"numbers\"]},"
+                        "{\"layer\":\"dense\",\"units\":64,\"activation\":\"relu\"},");
+}
+
 static void add_text(const purpose *p, strata_text *text) {
-    strata_text_add(text,
-                    "{\"layer\":\"embedding\",\"vocabulary\":%lld,\"units\":32,\"mask_zero\":true},"
-                    "{\"layer\":\"global_average_pool\"},{\"layer\":\"dropout\",\"rate\":0.5},"
-                    "{\"layer\":\"dense\",\"units\":32,\"activation\":\"relu\"},",
-                    (long long)p->vocabulary);
+    add_embedding(p, text);
+    add_summary(p, "0.5", text);
+    strata_text_add(text, "{\"layer\":\"dense\",\"units\":32,\"activation\":\"relu\"},");
     add_output(p, text);
 }
 
 static void add_attention(const purpose *p, strata_text *text) {
+    add_embedding(p, text);
     strata_text_add(text,
-                    "{\"layer\":\"embedding\",\"vocabulary\":%lld,\"units\":32,\"mask_zero\":true},"
                     "{\"layer\":\"residual\",\"layers\":[{\"layer\":\"layer_norm\"},"
-                    "{\"layer\":\"multi_head_attention\",\"heads\":4}]},"
-                    "{\"layer\":\"layer_norm\"},{\"layer\":\"global_average_pool\"},{\"layer\":\"dropout\",\"rate\":0.3},",
-                    (long long)p->vocabulary);
+                    "{\"layer\":\"multi_head_attention\",\"heads\":4}]},{\"layer\":\"layer_norm\"},");
+    add_summary(p, "0.3", text);
     add_output(p, text);
 }
 
@@ -134,14 +160,30 @@ static int unknown_model(const char *kind) {
         kind, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
+static void write_shape(const char *key, strata_shape shape, strata_text *text) {
+    strata_text_add(text, "\"%s\":[", key);
+    for (int i = 0; i < shape.rank; i++) strata_text_add(text, "%s%lld", i ? "," : "", (long long)shape.dims[i]);
+    strata_text_add(text, "],");
+}
+
 static void write_model(const purpose *p, int kind, bool numbers, strata_text *text) {
-    strata_text_add(text, "{\"input\":[");
-    for (int i = 0; i < p->element.rank; i++) strata_text_add(text, "%s%lld", i ? "," : "", (long long)p->element.dims[i]);
-    strata_text_add(text, "],%s\"layers\":[", has_texts(p) ? "\"input_dtype\":\"i32\"," : "");
+    const char *loss = numbers ? "mse" : "sparse_categorical_crossentropy";
+    strata_text_add(text, "{");
+    if (is_mixed(p)) {
+        strata_text_add(text, "\"inputs\":[{");
+        write_shape("shape", p->element, text);
+        strata_text_add(text, "\"name\":\"numbers\"},{");
+        write_shape("shape", STRATA_SHAPE(p->n_tokens), text);
+        strata_text_add(text, "\"dtype\":\"i32\",\"name\":\"text\"}],\"outputs\":[{\"name\":\"output\",\"loss\":\"%s\"}],",
+                        loss);
+    } else {
+        write_shape("input", p->element, text);
+        strata_text_add(text, "%s\"loss\":\"%s\",", has_texts(p) ? "\"input_dtype\":\"i32\"," : "", loss);
+    }
+    strata_text_add(text, "\"optimizer\":{\"name\":\"adamw\",\"learning_rate\":%s,\"weight_decay\":0.01},\"layers\":[",
+                    has_texts(p) ? "0.002" : "0.001");
     models[kind].add(p, text);
-    strata_text_add(text, ",\"loss\":\"%s\",\"optimizer\":{\"name\":\"adamw\",\"learning_rate\":%s,\"weight_decay\":%s}}",
-                    numbers ? "mse" : "sparse_categorical_crossentropy", has_texts(p) ? "0.002" : "0.001",
-                    has_texts(p) ? "0.01" : "0.01");
+    strata_text_add(text, "}");
 }
 
 int make_own_model(const char *kind, const strata_preprocessing *preprocessing, int64_t n, strata_model **out_model) {
@@ -152,6 +194,7 @@ int make_own_model(const char *kind, const strata_preprocessing *preprocessing, 
     const purpose p = {.kind = strata_preprocessing_get_kind(preprocessing),
                        .element = strata_preprocessing_element(preprocessing),
                        .vocabulary = strata_preprocessing_vocabulary(preprocessing),
+                       .n_tokens = strata_preprocessing_n_tokens(preprocessing),
                        .n_outputs = n_classes ? n_classes : strata_preprocessing_n_labels(preprocessing),
                        .n_examples = n};
     int m = 0;
@@ -168,7 +211,7 @@ int make_own_model(const char *kind, const strata_preprocessing *preprocessing, 
 }
 
 void own_defaults(const strata_preprocessing *preprocessing, int64_t n, int64_t *out_epochs, int64_t *out_batch) {
-    const bool texts = strata_preprocessing_get_kind(preprocessing) == STRATA_PREPROCESSING_TEXTS;
+    const bool texts = strata_preprocessing_n_tokens(preprocessing) > 0;
     const bool pictures = strata_preprocessing_element(preprocessing).rank == 3;
     const bool numbers =
         !strata_preprocessing_n_classes(preprocessing); /* which few rows with noise are soon learned by heart */

@@ -122,12 +122,14 @@ static int open_input(const predict_options *options, const strata_model *model,
     const data_options data = {
         .path = options->input, .row = options->row, .columns = options->columns, .separator = options->separator};
     strata_status status = strata_model_tokenizer(model, &tokenizer, &err);
-    const bool texts = !status;
+    const bool table = preprocessing && strata_preprocessing_get_kind(preprocessing) == STRATA_PREPROCESSING_TABLE;
+    const bool texts = !status && !table; /* a table's texts are columns beside others */
     int code = EXIT_OK;
     if (texts && options->row)
         code = usage_error("--row: the model learned from texts. Give --text LINE, or a FILE");
     else if (!texts && options->text)
-        code = usage_error("--text: the model has no vocabulary; it was not trained on texts. Give a FILE");
+        code = usage_error(table ? "--text: the model learned from the columns of a table. Give a FILE, or --row 1,2,..."
+                                 : "--text: the model has no vocabulary; it was not trained on texts. Give a FILE");
     else if (preprocessing && !(texts && (options->text || has_lines(options->input))))
         code = open_unlabelled(preprocessing, &data, out);
     else {

@@ -139,6 +139,9 @@ bool classifies(const strata_model *model) {
     strata_error err = {0};
     if (strata_model_to_json(model, &text, &err)) return true;
     cJSON *json = cJSON_Parse(text), *loss = cJSON_GetObjectItemCaseSensitive(json, "loss");
+    if (!loss) /* a functional model: that of its first output */
+        loss =
+            cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, "outputs"), 0), "loss");
     if (cJSON_IsObject(loss)) loss = cJSON_GetObjectItemCaseSensitive(loss, "name");
     for (size_t i = 0; i < sizeof of_numbers / sizeof *of_numbers && cJSON_IsString(loss); i++)
         numbers = numbers || !strcmp(loss->valuestring, of_numbers[i]);
@@ -197,7 +200,7 @@ int open_model(const char *name, bool saved, strata_model **out_model) {
 
 int check_ports(const char *name, const strata_model *model) {
     const int n_inputs = strata_model_n_inputs(model), n_outputs = strata_model_n_outputs(model);
-    if (n_inputs == 1 && n_outputs == 1) return EXIT_OK;
+    if (n_outputs == 1 && (n_inputs == 1 || strata_model_note(model, "preprocessing"))) return EXIT_OK;
     return usage_error(
         "%s: the model has %d inputs and %d outputs; the command has data for one of each, and a program trains such "
         "a model with strata_dataset_from_columns",

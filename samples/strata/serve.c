@@ -180,7 +180,7 @@ static char *describe(const server *s) {
     strata_json_key(&w, "model");
     strata_json_write_string(&w, strata_model_label(m->model));
     strata_json_key(&w, "takes");
-    strata_json_write_string(&w, m->tokenizer ? "texts" : table ? "rows" : "inputs");
+    strata_json_write_string(&w, table ? "rows" : m->tokenizer ? "texts" : "inputs");
     strata_json_key(&w, "input");
     strata_json_begin_array(&w);
     for (int i = 0; i < m->element.rank; i++) strata_json_write_int(&w, m->element.dims[i]);
@@ -362,6 +362,8 @@ static int serve(const serve_options *options, server *s, strata_device *device,
     served_model *m = &s->served;
     m->element = strata_model_input_shape(m->model);
     m->dtype = strata_model_input_dtype(m->model);
+    if (strata_model_n_inputs(m->model) > 1) m->n_tokens = strata_preprocessing_n_tokens(m->preprocessing);
+    m->element.dims[0] += m->n_tokens;
     m->sample = sample_of_model(m->model, &(data_options){0});
     s->most_bytes = (size_t)(options->most_mib * 1048576);
     strata_status status = strata_model_compile(m->model, device, NULL, &err);

@@ -16,6 +16,9 @@ typedef struct served_model {
     /* Of one example, as the model takes it. */
     strata_shape element;
     strata_dtype dtype;
+    /* Of a table with texts beside other columns: the element is f32, and its last n_tokens places hold the bits of i32 tokens,
+     * which are the second input. 0: the model has one input. */
+    int64_t n_tokens;
 } served_model;
 
 /* ---- serve_inputs.c ---- */

@@ -48,12 +48,28 @@ static int64_t filled(int64_t n, int64_t batch) {
     return n <= size ? size : (n + batch - 1) / batch * batch;
 }
 
+/* The examples as the model's input, or as its two: numbers, and tokens behind them. `tokens` must outlive the dataset. */
+static strata_status make_dataset(const served_model *served, const strata_array *together, strata_array *numbers,
+                                  strata_array *tokens, strata_dataset **out, strata_error *err) {
+    if (!served->n_tokens) return strata_dataset_from_arrays(together, NULL, 0, out, err);
+    const int64_t n = together->shape.dims[0], n_tokens = served->n_tokens, width = together->shape.dims[1] - n_tokens;
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, width), numbers, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(n, n_tokens), tokens, err));
+    for (int64_t i = 0; i < n; i++) {
+        const float *row = (const float *)together->data + i * (width + n_tokens);
+        memcpy((float *)numbers->data + i * width, row, (size_t)width * sizeof *row);
+        memcpy((int32_t *)tokens->data + i * n_tokens, row + width, (size_t)n_tokens * sizeof *row);
+    }
+    const strata_data_column inputs[] = {{"numbers", numbers, 0}, {"text", tokens, 0}};
+    return strata_dataset_from_columns(inputs, 2, NULL, 0, out, err);
+}
+
 /* The model on all examples of the list, n together. */
 static strata_status predict_all(batches *all, const job *list, int64_t n, strata_array *out, strata_error *err) {
     const int64_t size = filled(n, all->batch);
     strata_shape shape = list->examples->shape;
     shape.dims[0] = size;
-    strata_array together = {0};
+    strata_array together = {0}, numbers = {0}, tokens = {0};
     strata_dataset *data = NULL;
     STRATA_TRY(strata_array_create(list->examples->dtype, shape, &together, err)); /* zeros */
     char *at = together.data;
@@ -61,9 +77,11 @@ static strata_status predict_all(batches *all, const job *list, int64_t n, strat
         memcpy(at, j->examples->data, strata_array_bytes(j->examples));
         at += strata_array_bytes(j->examples);
     }
-    strata_status status = strata_dataset_from_arrays(&together, NULL, 0, &data, err);
+    strata_status status = make_dataset(all->served, &together, &numbers, &tokens, &data, err);
     if (!status) status = strata_model_predict(all->served->model, data, size < all->batch ? size : all->batch, out, err);
     strata_dataset_destroy(data);
+    strata_array_finish(&numbers);
+    strata_array_finish(&tokens);
     strata_array_finish(&together);
     if (!status && all->served->preprocessing) strata_preprocessing_restore(all->served->preprocessing, out);
     return status;

@@ -10,6 +10,7 @@
 
 #include "core/base/file.h"
 #include "core/base/json.h"
+#include "core/data/stage/stage.h"
 #include "own.h"
 #include "picture.h"
 #include "serve.h"
@@ -45,7 +46,7 @@ static strata_status read_numbers(const strata_json *value, strata_shape shape, 
     return STRATA_OK;
 }
 
-static strata_status fetch_all(const strata_dataset *data, strata_array *out, strata_error *err);
+static strata_status fetch_all(const served_model *served, const strata_dataset *data, strata_array *out, strata_error *err);
 
 static strata_status read_array(const served_model *served, const strata_json *list, strata_array *out, strata_error *err) {
     strata_shape element = served->element;
@@ -65,7 +66,7 @@ static strata_status read_array(const served_model *served, const strata_json *l
     strata_dataset *data = NULL;
     *out = (strata_array){0};
     strata_status status = strata_preprocessing_apply_arrays(served->preprocessing, &raw, NULL, &data, err);
-    if (!status) status = fetch_all(data, out, err);
+    if (!status) status = fetch_all(served, data, out, err);
     strata_dataset_destroy(data);
     strata_array_finish(&raw);
     return status;
@@ -143,8 +144,24 @@ static strata_status write_rows(const strata_json *list, strata_text *csv, strat
     return STRATA_OK;
 }
 
+/* Behind each example's numbers, its tokens, bit by bit. */
+static strata_status append_tokens(const strata_dataset *tokens, const strata_order *order, int64_t n_tokens, strata_array *out,
+                                   strata_error *err) {
+    const int64_t n = out->shape.dims[0], width = out->shape.dims[1];
+    strata_array wide = {0};
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, width + n_tokens), &wide, err));
+    for (int64_t i = 0; i < n; i++) {
+        float *row = (float *)wide.data + i * (width + n_tokens);
+        memcpy(row, (const float *)out->data + i * width, (size_t)width * sizeof *row);
+        strata_dataset_fetch(tokens, order, i, 1, row + width, NULL);
+    }
+    strata_array_finish(out);
+    *out = wide;
+    return STRATA_OK;
+}
+
 /* All features of a dataset, in their order. */
-static strata_status fetch_all(const strata_dataset *data, strata_array *out, strata_error *err) {
+static strata_status fetch_all(const served_model *served, const strata_dataset *data, strata_array *out, strata_error *err) {
     const strata_shape element = strata_dataset_element_shape(data);
     strata_shape shape = {.rank = element.rank + 1, .dims = {strata_dataset_size(data)}};
     memcpy(shape.dims + 1, element.dims, sizeof(int64_t) * (size_t)element.rank);
@@ -152,8 +169,10 @@ static strata_status fetch_all(const strata_dataset *data, strata_array *out, st
     STRATA_TRY(strata_array_create(strata_dataset_feature_dtype(data), shape, out, err));
     STRATA_TRY(strata_order_create(shape.dims[0], false, 0, 0, &order, err));
     strata_dataset_fetch(data, order, 0, shape.dims[0], out->data, NULL);
+    strata_status status =
+        served->n_tokens && data->n_more == 1 ? append_tokens(data->more[0], order, served->n_tokens, out, err) : STRATA_OK;
     strata_order_destroy(order);
-    return STRATA_OK;
+    return status;
 }
 
 static strata_status read_rows(const served_model *served, const strata_json *list, strata_array *out, strata_error *err) {
@@ -170,7 +189,7 @@ static strata_status read_rows(const served_model *served, const strata_json *li
     if (!status) status = strata_csv_parse_table("rows", bytes, n_bytes, ',', served->preprocessing, &csv, err);
     const strata_apply_options unlabelled = {.unlabelled = true};
     if (!status) status = strata_preprocessing_apply_csv(served->preprocessing, csv, &unlabelled, &data, err);
-    if (!status) status = fetch_all(data, out, err);
+    if (!status) status = fetch_all(served, data, out, err);
     strata_dataset_destroy(data);
     strata_csv_destroy(csv);
     free(bytes);
@@ -215,7 +234,7 @@ static strata_status read_picture(const served_model *served, const char *body, 
     strata_status status = strata_file_write(path, body, n_bytes, err);
     if (!status && served->preprocessing) {
         status = strata_preprocessing_apply_pictures(served->preprocessing, path, &unlabelled, &data, err);
-        if (!status) status = fetch_all(data, out, err);
+        if (!status) status = fetch_all(served, data, out, err);
     } else if (!status) {
         status = picture_read(path, served->element, false, out, err);
         out->shape.rank = served->element.rank + 1;
@@ -240,7 +259,7 @@ strata_status read_inputs(const served_model *served, const char *body, size_t n
     if (picture) return read_picture(served, body, n_bytes, out, err);
     const strata_preprocessing_kind kind =
         served->preprocessing ? strata_preprocessing_get_kind(served->preprocessing) : STRATA_PREPROCESSING_PICTURES;
-    const char *wanted = served->tokenizer ? "texts" : kind == STRATA_PREPROCESSING_TABLE ? "rows" : "inputs";
+    const char *wanted = kind == STRATA_PREPROCESSING_TABLE ? "rows" : served->tokenizer ? "texts" : "inputs";
     const bool table = kind == STRATA_PREPROCESSING_TABLE;
     strata_json root = {0}, list;
     STRATA_TRY(strata_json_parse("request", body, n_bytes, n_bytes, &root, err));
@@ -253,7 +272,7 @@ strata_status read_inputs(const served_model *served, const char *body, size_t n
     if (!status && (n < 1 || n > MOST_EXAMPLES))
         status =
             strata_json_fail(&list, err, STRATA_DATA, "has %lld examples; 1 to %d are possible", (long long)n, MOST_EXAMPLES);
-    if (!status) status = (served->tokenizer ? read_texts : table ? read_rows : read_array)(served, &list, out, err);
+    if (!status) status = (table ? read_rows : served->tokenizer ? read_texts : read_array)(served, &list, out, err);
     strata_json_finish(&root);
     if (status) strata_array_finish(out);
     return status;

@@ -63,6 +63,17 @@ for i in range(200):
     reviews.append([f'"{" ".join(some)}, {i}"', mood])
 table("reviews.csv", ["review", "mood"], reviews)
 
+# Stays: whether the guest comes again follows from the review and the stars together, and from none of them alone.
+stays = []
+for i in range(300):
+    liked, many = rng.random() < 0.5, rng.random() < 0.5
+    said = rng.choice(["great", "lovely"] if liked else ["awful", "loud"])
+    words = ["the", "room", "and", "a", "street", "with", "some", "light", "was", said]
+    rng.shuffle(words)
+    stars = "" if i % 30 == 0 else f"{(1 if many else -1) + rng.gauss(0, 0.2):.2f}"
+    stays.append([i + 1, stars, rng.choice(["Bern", "Basel"]), " ".join(words), "yes" if liked == many else "no"])
+table("stays.csv", ["id", "stars", "town", "review", "again"], stays)
+
 
 def picture(name, columns, rows, light):
     put(name, b"P5 %d %d 255\n" % (columns, rows) + bytes(min(255, light + rng.randrange(60)) for _ in range(columns * rows)))

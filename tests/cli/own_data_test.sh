@@ -67,6 +67,19 @@ expect 0 "good" predict reviews.strata $on --text "a wonderful lovely film"
 expect 0 "on 200 test examples" evaluate reviews.strata reviews.csv $on
 expect 0 "200 answers" predict reviews.strata reviews.csv $on --to out.csv
 expect 0 "accuracy" train reviews.csv --label mood $on --epochs 1 --model attention
+# Texts beside other columns: neither alone says the class.
+expect 0 "1 number, 1 column of words, 1 text, 10 missing, 2 classes" train stays.csv $on --epochs 30 --save stays.strata
+expect 0 "on 300 test examples" evaluate stays.strata stays.csv $on
+expect 0 "" evaluate stays.strata stays.csv $on --json
+json 'r["accuracy"] > 0.9'
+expect 0 "300 answers" predict stays.strata stays.csv $on --to out.csv
+expect 0 "yes" predict stays.strata $on --row "1.1,Bern,the room was great and a street with some light"
+expect 0 "no" predict stays.strata $on --row "-1.1,Bern,the room was great and a street with some light"
+expect 2 "--text: the model learned from the columns of a table" predict stays.strata $on --text "a great room"
+expect 0 "accuracy" train stays.csv $on --epochs 1 --model attention
+expect 0 "R2" train stays.csv --label stars --learn regression $on --epochs 1
+expect 0 "accuracy" train --from stays.strata stays.csv $on --epochs 1
+expect 0 "1 text, 0 missing, 2 classes" train stays.csv --columns review --label again $on --epochs 1
 expect 2 "--model cnn takes pictures; for these data there is text" train reviews.csv --label mood $on --model cnn
 
 # ---- pictures ----

@@ -12,6 +12,8 @@
 
 #include "core/data/format/picture.h"
 #include "core/data/prepare/cell.h"
+#include "core/data/stage/stage.h"
+#include "strata/tokenizer.h"
 #include "tests/support/folder.h"
 
 TestSuite(preprocessing, .init = test_folder_make, .fini = test_folder_remove);
@@ -116,6 +118,41 @@ Test(preprocessing, a_date_has_its_place_in_year_and_week) {
     is_near(x, expected, 10);
     strata_dataset_destroy(dataset);
     strata_preprocessing_destroy(p);
+}
+
+/* The numbers are the first input and the tokens the second; JSON of a table with no other column is refused. */
+Test(preprocessing, texts_beside_other_columns_are_an_input_of_their_own) {
+    static const char text[] =
+        "n,t,y\n1,one two three four five six seven eight,a\n2,two two one nine ten three four five,b\n"
+        "3,one three five seven nine two four six,a\n6,six five four three two one ten nine,b\n";
+    strata_dataset *dataset = NULL, *later;
+    strata_preprocessing *loaded = NULL, *p = learn(text, NULL, &dataset);
+    float x[2];
+    int32_t tokens[2][8];
+    char *json = NULL;
+    cr_assert_eq(strata_preprocessing_get_kind(p), STRATA_PREPROCESSING_TABLE);
+    cr_assert(strata_preprocessing_element(p).dims[0] == 1 && strata_preprocessing_n_tokens(p) == 8);
+    cr_assert(dataset->n_more == 1 && !strcmp(dataset->spec.names[0], "numbers") && !strcmp(dataset->spec.names[2], "text"));
+    later = apply(p, "t,n\none unheard,3\n,5\n", NULL);
+    fetch(later, x, NULL);
+    is_near(x, (double[]){0, 2 / sqrt(3.5)}, 2); /* the mean of 1, 2, 3, 6 is 3, their variance 14 / 4 */
+    fetch(later->more[0], (float *)tokens, NULL);
+    cr_assert(tokens[0][0] > STRATA_TOKEN_UNKNOWN && tokens[0][1] == STRATA_TOKEN_UNKNOWN && tokens[0][2] == 0);
+    cr_assert(tokens[1][0] == STRATA_TOKEN_UNKNOWN && tokens[1][1] == 0);
+    OK(strata_preprocessing_to_json(p, &json, &err));
+    OK(strata_preprocessing_from_json(json, strlen(json), "json", &loaded, &err));
+    cr_assert_eq(strata_preprocessing_n_tokens(loaded), 8);
+    static const char no_number[] =
+        "{\"kind\":\"table\",\"header\":[\"t\"],\"length\":8,\"columns\":[{\"name\":\"t\","
+        "\"kind\":\"text\"}],\"labels\":[{\"name\":\"y\",\"kind\":\"words\",\"words\":[\"a\",\"b\"]}]}";
+    strata_preprocessing *none = NULL;
+    cr_assert_eq(strata_preprocessing_from_json(no_number, strlen(no_number), "json", &none, &err), STRATA_DATA);
+    cr_assert(strstr(err.message, "have no feature"), "%s", err.message);
+    strata_dataset_destroy(dataset);
+    strata_dataset_destroy(later);
+    strata_preprocessing_destroy(p);
+    strata_preprocessing_destroy(loaded);
+    free(json);
 }
 
 Test(preprocessing, comes_back_from_json_with_the_same_bits) {

@@ -202,6 +202,7 @@ void strata_column_measure(strata_column *column, const double *values, int64_t 
 
 int64_t strata_column_width(const strata_column *column) {
     if (column->kind == STRATA_COLUMN_WORDS) return column->n_words;
+    if (column->kind == STRATA_COLUMN_TEXT) return 0;
     return 1 + column->has_missing + (column->kind == STRATA_COLUMN_DATE ? 4 + 2 * column->has_time : 0);
 }
 

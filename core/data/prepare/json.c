@@ -68,7 +68,7 @@ strata_status strata_preprocessing_to_json(const strata_preprocessing *p, char *
     write_columns(&w, "columns", p->columns, p->n_columns);
     write_columns(&w, "labels", p->labels, p->n_labels);
     if (p->weight) write_text(&w, "weight", p->weight);
-    if (p->kind == STRATA_PREPROCESSING_TEXTS) strata_json_key(&w, "length"), strata_json_write_int(&w, p->length);
+    if (strata_preprocessing_has_texts(p)) strata_json_key(&w, "length"), strata_json_write_int(&w, p->length);
     if (p->element.rank) {
         strata_json_key(&w, "element");
         strata_json_begin_array(&w);
@@ -193,7 +193,11 @@ static strata_status check(const strata_json *root, const strata_preprocessing *
                                 strata_shape_text(p->element).text);
     if (p->kind == STRATA_PREPROCESSING_ARRAYS && p->element.rank < 1)
         return strata_json_fail(root, err, STRATA_DATA, "has no \"element\"");
-    for (int i = 0; i < p->n_columns; i++)
+    int64_t n_numbers = 0;
+    for (int i = 0; i < p->n_columns; i++) n_numbers += strata_column_width(&p->columns[i]);
+    if (p->kind == STRATA_PREPROCESSING_TABLE && !n_numbers)
+        return strata_json_fail(root, err, STRATA_DATA, "is a table whose columns have no feature");
+    for (int i = 0; i < p->n_columns && p->kind != STRATA_PREPROCESSING_TABLE; i++)
         if ((p->columns[i].kind == STRATA_COLUMN_TEXT) != (p->kind == STRATA_PREPROCESSING_TEXTS))
             return strata_json_fail(root, err, STRATA_DATA, "column \"%.40s\" is of a kind that %s have not",
                                     p->columns[i].name, kinds[p->kind]);
@@ -218,7 +222,7 @@ static strata_status read_all(const strata_json *root, strata_preprocessing *p, 
     STRATA_TRY(read_columns(root, "columns", &p->columns, &p->n_columns, err));
     STRATA_TRY(read_columns(root, "labels", &p->labels, &p->n_labels, err));
     STRATA_TRY(copy_text(root, "weight", STRATA_JSON_OPTIONAL, &p->weight, err));
-    if (p->kind == STRATA_PREPROCESSING_TEXTS)
+    if (strata_preprocessing_has_texts(p))
         STRATA_TRY(strata_json_get_int(root, "length", STRATA_JSON_REQUIRED, 1, INT32_MAX, &p->length, err));
     STRATA_TRY(read_element(root, &p->element, err));
     p->measured = true;

@@ -179,58 +179,55 @@ static strata_status add_column(strata_preprocessing *p, const strata_csv *csv, 
     return put_name(strata_csv_column(csv, place), &(*out)->name, err);
 }
 
-/* Columns of text, if there are any: p is then of texts. */
-static strata_status find_texts(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
-                                const int *places, const strata_column_look *looks, int n, findings *found, strata_error *err) {
-    int n_usable = 0;
+/* Which columns are text. Where all others say nothing, fewer words in a cell are enough. *out_others: how many others are
+ * learned from. */
+static void find_texts(const strata_csv *csv, const strata_preprocessing_options *opts, const int *places,
+                       const strata_column_look *looks, int n, bool *out_texts, int *out_others) {
+    *out_others = 0;
+    for (int i = 0; i < n; i++)
+        *out_others += !opts->texts && !is_text(&looks[i], WORDS_OF_ONLY_TEXT) &&
+                       (opts->n_features || !reason_to_leave_out(strata_csv_column(csv, places[i]), &looks[i]));
+    const double least = *out_others ? WORDS_OF_TEXT : WORDS_OF_ONLY_TEXT;
+    for (int i = 0; i < n; i++) out_texts[i] = opts->texts || is_text(&looks[i], least);
+}
+
+/* A column that is text, or is learned from by its kind, or is left out. */
+static strata_status find_column(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
+                                 int place, const strata_column_look *look, bool text, findings *found, strata_error *err) {
     strata_column *column;
-    for (int i = 0; i < n; i++)
-        n_usable += !is_text(&looks[i], WORDS_OF_ONLY_TEXT) &&
-                    (opts->n_features || !reason_to_leave_out(strata_csv_column(csv, places[i]), &looks[i]));
-    for (int i = 0; i < n; i++) {
-        if (!opts->texts && !is_text(&looks[i], n_usable ? WORDS_OF_TEXT : WORDS_OF_ONLY_TEXT)) continue;
-        STRATA_TRY(add_column(p, csv, places[i], &column, err));
-        column->kind = STRATA_COLUMN_TEXT;
-        found->n_texts++;
-        found->n_missing += looks[i].n_missing;
+    const char *reason = opts->n_features || text ? NULL : reason_to_leave_out(strata_csv_column(csv, place), look);
+    if (reason) {
+        strata_text_add(&found->left_out, "\nleft out \"%s\", which %s", strata_csv_column(csv, place), reason);
+        return STRATA_OK;
     }
-    if (!found->n_texts) return STRATA_OK;
-    p->kind = STRATA_PREPROCESSING_TEXTS;
-    p->length = opts->length;
-    p->vocabulary = opts->vocabulary;
-    p->subwords = opts->subwords;
-    for (int i = 0; i < n; i++)
-        if (!opts->texts && !is_text(&looks[i], n_usable ? WORDS_OF_TEXT : WORDS_OF_ONLY_TEXT))
-            strata_text_add(
-                &found->left_out,
-                "\nleft out \"%s\", which is no text: a model learns from texts or from other columns, and --columns "
-                "names those to learn from",
-                strata_csv_column(csv, places[i]));
+    STRATA_TRY(add_column(p, csv, place, &column, err));
+    if (!text) return find_kind(column, csv, place, look, found, err);
+    column->kind = STRATA_COLUMN_TEXT;
+    found->n_texts++;
+    found->n_missing += look->n_missing;
     return STRATA_OK;
 }
 
 static strata_status find_columns(strata_preprocessing *p, const strata_csv *csv, const strata_preprocessing_options *opts,
                                   const int *places, int n, findings *found, strata_error *err) {
-    strata_column *column;
+    int n_others = 0;
     strata_status status = STRATA_OK;
     p->columns = calloc((size_t)n, sizeof *p->columns);
     strata_column_look *looks = calloc((size_t)n, sizeof *looks);
-    if (!p->columns || !looks) STRATA_TRY_GOTO(no_memory(strata_csv_name(csv), err));
+    bool *texts = calloc((size_t)n, sizeof *texts);
+    if (!p->columns || !looks || !texts) STRATA_TRY_GOTO(no_memory(strata_csv_name(csv), err));
     for (int i = 0; i < n; i++) STRATA_TRY_GOTO(strata_column_look_at(csv, places[i], &looks[i], err));
-    STRATA_TRY_GOTO(find_texts(p, csv, opts, places, looks, n, found, err));
-    for (int i = 0; i < n && !found->n_texts; i++) {
-        const char *reason = opts->n_features ? NULL : reason_to_leave_out(strata_csv_column(csv, places[i]), &looks[i]);
-        if (reason) {
-            strata_text_add(&found->left_out, "\nleft out \"%s\", which %s", strata_csv_column(csv, places[i]), reason);
-            continue;
-        }
-        STRATA_TRY_GOTO(add_column(p, csv, places[i], &column, err));
-        STRATA_TRY_GOTO(find_kind(column, csv, places[i], &looks[i], found, err));
-    }
+    find_texts(csv, opts, places, looks, n, texts, &n_others);
+    for (int i = 0; i < n; i++) STRATA_TRY_GOTO(find_column(p, csv, opts, places[i], &looks[i], texts[i], found, err));
     if (!p->n_columns)
         status = strata_fail(err, STRATA_DATA, "%s: no column says anything to learn from:%s. Name the columns (--columns)",
                              strata_csv_name(csv), found->left_out.bytes ? found->left_out.bytes : "");
+    if (found->n_texts == p->n_columns) p->kind = STRATA_PREPROCESSING_TEXTS;
+    p->length = opts->length;
+    p->vocabulary = opts->vocabulary;
+    p->subwords = opts->subwords;
 cleanup:
+    free(texts);
     free(looks);
     return status;
 }
@@ -293,7 +290,7 @@ static strata_status find_in_csv(strata_preprocessing *p, const strata_csv *csv,
     STRATA_TRY(choose_features(p, csv, opts, labels, features, &n_features, err));
     STRATA_TRY(strata_labels_find(p, &examples, labels, opts->task, err));
     strata_status status = find_columns(p, csv, opts, features, n_features, &found, err);
-    if (!status && p->kind == STRATA_PREPROCESSING_TEXTS && !strata_preprocessing_n_classes(p) && p->n_labels > 1)
+    if (!status && strata_preprocessing_has_texts(p) && !strata_preprocessing_n_classes(p) && p->n_labels > 1)
         status = strata_fail(err, STRATA_INVALID, "csv: %d labels; texts have one", p->n_labels);
     if (!status) status = tell(p, &found, err);
     strata_text_finish(&found.left_out);
@@ -384,6 +381,12 @@ strata_status strata_preprocessing_from_arrays(const strata_array *features, con
 
 /* ---- asking ---- */
 
+bool strata_preprocessing_has_texts(const strata_preprocessing *p) {
+    for (int i = 0; i < p->n_columns; i++)
+        if (p->columns[i].kind == STRATA_COLUMN_TEXT) return true;
+    return false;
+}
+
 strata_preprocessing_kind strata_preprocessing_get_kind(const strata_preprocessing *p) {
     return p->kind;
 }
@@ -405,6 +408,9 @@ int strata_preprocessing_n_labels(const strata_preprocessing *p) {
 }
 const char *strata_preprocessing_label(const strata_preprocessing *p, int index) {
     return p->labels[index].name;
+}
+int64_t strata_preprocessing_n_tokens(const strata_preprocessing *p) {
+    return strata_preprocessing_has_texts(p) ? p->length : 0;
 }
 int64_t strata_preprocessing_vocabulary(const strata_preprocessing *p) {
     return p->tokenizer ? strata_tokenizer_size(p->tokenizer) : 0;

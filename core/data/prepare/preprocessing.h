@@ -46,7 +46,7 @@ struct strata_preprocessing {
     int n_labels;
     /* The column of weights; NULL: none. */
     char *weight;
-    /* TEXTS: length 0 and tokenizer NULL until they are made from the training rows. */
+    /* Of columns of text, in TEXTS or in a TABLE: length 0 and tokenizer NULL until they are made from the training rows. */
     int64_t length, vocabulary;
     bool subwords;
     strata_tokenizer *tokenizer;
@@ -68,6 +68,9 @@ typedef struct strata_examples {
     /* For messages. */
     const char *name;
 } strata_examples;
+
+/* Whether there is a column of text: in TEXTS there is no other, and in a TABLE it is beside others. */
+bool strata_preprocessing_has_texts(const strata_preprocessing *p);
 
 /* ---- column.c: one column ---- */
 
@@ -93,7 +96,7 @@ int strata_column_word(const strata_column *column, const char *cell);
 /* A number or date as a number; NaN for a missing one. DATA, with the line, for a cell that is neither. */
 STRATA_MUST_USE strata_status strata_column_value(const strata_column *column, const strata_csv *csv, int place, int64_t row,
                                                   double *out, strata_error *err);
-/* How many features it has. */
+/* How many features it has; 0 for text, whose tokens are an input of their own. */
 int64_t strata_column_width(const strata_column *column);
 /* Writes the features of a number or date; NaN is a missing one. */
 void strata_column_encode_value(const strata_column *column, double value, float *out);

@@ -172,6 +172,7 @@ static strata_status fill_table(const strata_preprocessing *p, const strata_exam
     if (!status) status = strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, width), out, err);
     float *to = out->data;
     for (int i = 0; i < p->n_columns && !status; i++) {
+        if (p->columns[i].kind == STRATA_COLUMN_TEXT) continue;
         status = fill_column(&p->columns[i], examples, examples->csv ? places[i] : i, rows, n, width, to, opts->report, err);
         to += strata_column_width(&p->columns[i]);
     }
@@ -211,8 +212,10 @@ static strata_status join_texts(const strata_preprocessing *p, const strata_exam
     strata_status status = parts ? find_places(p, examples, opts, &places, err) : no_memory(examples, err);
     if (!status) status = strata_texts_create(examples->name, NULL, 0, out, err);
     for (int64_t r = 0; r < n && !status; r++) {
-        for (int i = 0; i < p->n_columns; i++) parts[i] = strata_csv_cell(examples->csv, rows[r], places[i]);
-        status = strata_texts_add(*out, parts, p->n_columns, -1, strata_csv_line(examples->csv, rows[r]), err);
+        int n_parts = 0;
+        for (int i = 0; i < p->n_columns; i++)
+            if (p->columns[i].kind == STRATA_COLUMN_TEXT) parts[n_parts++] = strata_csv_cell(examples->csv, rows[r], places[i]);
+        status = strata_texts_add(*out, parts, n_parts, -1, strata_csv_line(examples->csv, rows[r]), err);
     }
     free(places);
     free(parts);
@@ -330,9 +333,8 @@ strata_status strata_preprocessing_measure(strata_preprocessing *p, const strata
     double *values = malloc(((size_t)n + 1) * sizeof *values);
     if (!values) return no_memory(examples, err);
     strata_status status = measure_labels(p, examples, rows, n, values, err);
-    if (!status && p->kind == STRATA_PREPROCESSING_TEXTS)
-        status = learn_words(p, examples, rows, n, err);
-    else if (!status && p->kind == STRATA_PREPROCESSING_ARRAYS && p->element.rank > 1)
+    if (!status && strata_preprocessing_has_texts(p)) status = learn_words(p, examples, rows, n, err);
+    if (!status && p->kind == STRATA_PREPROCESSING_ARRAYS && p->element.rank > 1)
         measure_elements(p, examples, rows, n);
     else if (!status)
         status = measure_features(p, examples, rows, n, values, err);
@@ -364,18 +366,21 @@ static strata_status take_weights(const strata_preprocessing *p, const strata_ex
 static strata_status to_dataset(const strata_preprocessing *p, const strata_examples *examples,
                                 const strata_apply_options *opts, const int64_t *rows, int64_t n, strata_dataset **out_dataset,
                                 strata_error *err) {
-    strata_array x = {0}, y = {0};
+    strata_array x = {0}, y = {0}, tokens = {0};
     strata_dataset *dataset = NULL;
     strata_status status = STRATA_OK;
+    const bool mixed = p->kind == STRATA_PREPROCESSING_TABLE && strata_preprocessing_has_texts(p);
     if (p->kind == STRATA_PREPROCESSING_TEXTS)
         STRATA_TRY_GOTO(fill_tokens(p, examples, opts, rows, n, &x, err));
     else if (p->kind == STRATA_PREPROCESSING_ARRAYS && p->element.rank > 1)
         STRATA_TRY_GOTO(fill_elements(p, examples, rows, n, &x, err));
     else
         STRATA_TRY_GOTO(fill_table(p, examples, opts, rows, n, &x, err));
+    if (mixed) STRATA_TRY_GOTO(fill_tokens(p, examples, opts, rows, n, &tokens, err));
     if (!opts->unlabelled) STRATA_TRY_GOTO(fill_labels(p, examples, rows, n, &y, err));
     STRATA_TRY_GOTO(strata_dataset_take_arrays(&x, opts->unlabelled ? NULL : &y, x.dtype == STRATA_DTYPE_U8 ? 1.0 / 255 : 0,
                                                &dataset, err));
+    if (mixed) STRATA_TRY_GOTO(strata_dataset_take_input(dataset, "numbers", "text", &tokens, err));
     if (!opts->unlabelled) STRATA_TRY_GOTO(take_weights(p, examples, rows, n, dataset, err));
     if (strata_preprocessing_n_classes(p))
         STRATA_TRY_GOTO(strata_dataset_set_class_names(dataset, (const char *const *)p->labels[0].words,
@@ -386,6 +391,7 @@ cleanup:
     strata_dataset_destroy(dataset);
     strata_array_finish(&x);
     strata_array_finish(&y);
+    strata_array_finish(&tokens);
     return status;
 }
 
