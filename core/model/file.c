@@ -45,7 +45,7 @@ strata_status strata_model_write(strata_model *model, const char *path, const st
 }
 
 strata_status strata_model_save(strata_model *model, const char *path, strata_error *err) {
-    STRATA_TRY(strata_model_check_built(model, "save", err));
+    STRATA_TRY(strata_model_check_readable(model, "save", err));
     return strata_model_write(model, path, NULL, 0, err);
 }
 
