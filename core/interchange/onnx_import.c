@@ -796,7 +796,8 @@ static strata_status add_output(strata_onnx_import *im, size_t i) {
     snprintf(own, sizeof own, "%.60s", name);
     for (char *at = own; *at; at++)
         if (*at == '/') *at = '.';
-    strata_model_output(im->model, logits_of(im, im->values[value].value), (strata_output_options){.name = *own ? own : NULL});
+    strata_model_output(im->model, logits_of(im, im->values[value].value),
+                        (strata_output_options){.name = *own ? own : NULL, .loss = im->graph->n_output > 1 ? "mse" : NULL});
     if (!im->model->building.status) return STRATA_OK;
     return strata_onnx_fail(im, im->model->building.status, "%s", im->model->building.error.message);
 }
@@ -839,7 +840,7 @@ static strata_status give_weights(strata_onnx_import *im) {
 static strata_status read_metadata(strata_onnx_import *im) {
     const char *label = entry(im, "strata.label"), *loss = entry(im, "strata.loss");
     strata_output_spec *output = &im->model->outputs[0];
-    output->loss = im->loss;
+    if (im->model->n_outputs == 1) output->loss = im->loss;
     STRATA_TRY(strata_model_set_label(im->model, label, im->err));
     if (loss && im->model->n_outputs == 1) STRATA_TRY(strata_registry_find_loss(NULL, loss, &output->loss, im->err));
     if (output->loss && output->loss->check) STRATA_TRY(output->loss->check(&output->loss_options, im->err));

@@ -63,6 +63,45 @@ static strata_status binary(strata_onnx_import *im) {
     return give(im, y);
 }
 
+/* Quotients and remainders of integers, which are shape arithmetic: of constants, of which one may be a single number. A quotient
+ * is rounded towards 0; a remainder has the divisor's sign, or with fmod the dividend's. */
+static strata_status divide_integers(strata_onnx_import *im, int a, int b) {
+    const bool remainder = !strcmp(im->node->op_type, "Mod"), of_c = strata_onnx_int(im, "fmod", 0);
+    if (!strata_onnx_is_constant(im, a) || !strata_onnx_is_constant(im, b) || strata_onnx_dtype(im, b) != STRATA_DTYPE_I64)
+        return strata_onnx_fail(im, STRATA_UNSUPPORTED, "of integers that depend on the data");
+    const strata_shape left = strata_onnx_shape(im, a), right = strata_onnx_shape(im, b);
+    const int64_t n_left = strata_shape_elements(left), n_right = strata_shape_elements(right);
+    strata_array y;
+    int out;
+    if (n_left != n_right && n_left != 1 && n_right != 1)
+        return strata_onnx_fail(im, STRATA_UNSUPPORTED, "of integers in two shapes");
+    const bool like_left = n_left > n_right || (n_left == n_right && left.rank >= right.rank);
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_I64, like_left ? left : right, &y, im->err));
+    const int64_t n = strata_shape_elements(y.shape);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t x = ((const int64_t *)im->values[a].array.data)[n_left == 1 ? 0 : i];
+        const int64_t by = ((const int64_t *)im->values[b].array.data)[n_right == 1 ? 0 : i];
+        if (by == 0 || (by == -1 && x == INT64_MIN)) {
+            strata_array_finish(&y);
+            return strata_onnx_fail(im, STRATA_DATA, "%" PRId64 " is divided by %" PRId64, x, by);
+        }
+        const int64_t rest = x % by;
+        ((int64_t *)y.data)[i] = !remainder ? x / by : rest && !of_c && (rest < 0) != (by < 0) ? rest + by : rest;
+    }
+    STRATA_TRY(strata_onnx_constant(im, &y, false, &out));
+    return give(im, out);
+}
+
+static strata_status divide(strata_onnx_import *im) {
+    int a, b, y;
+    STRATA_TRY(need(im, 0, &a));
+    STRATA_TRY(need(im, 1, &b));
+    if (strata_onnx_dtype(im, a) != STRATA_DTYPE_F32) return divide_integers(im, a, b);
+    if (*im->node->op_type == 'M') return strata_onnx_fail(im, STRATA_UNSUPPORTED, "remainders are there of integers alone");
+    STRATA_TRY(pair(im, "div", a, b, &y));
+    return give(im, y);
+}
+
 /* The exponent may have another type. */
 static strata_status power(strata_onnx_import *im) {
     int a, b, y;
@@ -908,8 +947,9 @@ static strata_status depth_space(strata_onnx_import *im) {
         return strata_onnx_fail(im, STRATA_DATA, "%s does not divide into blocks of %" PRId64, strata_shape_text(s).text, b);
     const int64_t c = s.dims[1], h = s.dims[2], w = s.dims[3];
     int64_t first[6] = {0, b, b, c / (b * b), h, w}, last[4] = {0, c / (b * b), h * b, w * b};
-    const int dcr[] = {0, 3, 4, 1, 5, 2}, crd_axes[] = {0, 1, 4, 2, 5, 3}, back[] = {0, 3, 5, 1, 2, 4};
-    const int *axes = to_space ? (crd ? crd_axes : dcr) : back;
+    const int dcr[] = {0, 3, 4, 1, 5, 2}, crd_axes[] = {0, 1, 4, 2, 5, 3}, back[] = {0, 3, 5, 1, 2, 4},
+              crd_back[] = {0, 1, 3, 5, 2, 4};
+    const int *axes = to_space ? (crd ? crd_axes : dcr) : crd ? crd_back : back;
     if (crd && to_space) first[1] = c / (b * b), first[3] = b;
     if (!to_space) {
         const int64_t split_places[6] = {0, c, h / b, b, w / b, b}, deep[4] = {0, c * b * b, h / b, w / b};
@@ -1061,7 +1101,8 @@ static const strata_onnx_row rows[] = {UNARY("Neg", "neg"),
                                        BINARY("Add", "add"),
                                        BINARY("Sub", "sub"),
                                        BINARY("Mul", "mul"),
-                                       BINARY("Div", "div"),
+                                       {"Div", divide, NULL},
+                                       {"Mod", divide, NULL},
                                        BINARY("Equal", "equal"),
                                        BINARY("Less", "less"),
                                        BINARY("LessOrEqual", "less_equal"),

@@ -24,7 +24,7 @@ typedef struct strata_onnx_options {
 /* Makes a functional model of an ONNX file (opset 7 or later). Inputs keep their names and order of axes; float types become
  * f32, integers i32. Initializers of f32 with at least one axis become parameters, which training changes; other constants are
  * kept, and not changed. A softmax or sigmoid at the end of the only output becomes the loss that it belongs to, as predict
- * computes it. Data in other files are read from the model's own folder only.
+ * computes it; several outputs have mse each. Data in other files are read from the model's own folder only.
  * Fails: UNAVAILABLE for a file that cannot be read; DATA for one that is damaged, or not in order, with the node's op and name;
  * UNSUPPORTED for ops that there are none for (all of them, with the nodes' names), for what ops do not do here, and in a build
  * without protobuf-c. */
