@@ -620,7 +620,9 @@ static const char *recurrent(exporter *ex, const strata_layer *layer, const val 
     if (!lstm) set_int(ex, node, "linear_before_reset", 1);
     if (both) set_text(ex, node, "direction", "bidirectional");
     if (!both && o->go_backwards) set_text(ex, node, "direction", "reverse");
-    if (o->activation || o->recurrent_activation) {
+    const bool usual = (!o->activation || !strcmp(o->activation, "tanh")) &&
+                       (!o->recurrent_activation || !strcmp(o->recurrent_activation, "sigmoid"));
+    if (!usual) {
         StrataOnnx__Attribute *a = add_attribute(ex, node, "activations", 8);
         const char *of[] = {o->recurrent_activation ? o->recurrent_activation : "sigmoid",
                             o->activation ? o->activation : "tanh", o->activation ? o->activation : "tanh"};

@@ -275,7 +275,7 @@ static void layer_name(strata_onnx_import *im, const char *wanted, char *out, si
 /* "layer1.conv.weight" is the weight of layer1.conv. */
 static const char *name_of_node(strata_onnx_import *im, char *out, size_t bytes) {
     static const char *const endings[] = {".weight", ".kernel", "_weight", "/kernel", ".value", "/weight"};
-    for (size_t i = 1; i < im->node->n_input; i++) {
+    for (size_t i = 0; i < im->node->n_input; i++) {
         const char *input = im->node->input[i];
         for (size_t e = 0; e < sizeof endings / sizeof *endings; e++) {
             const size_t n = strlen(input), k = strlen(endings[e]);
@@ -328,11 +328,20 @@ static strata_status keep_weight(strata_onnx_import *im, const char *layer, cons
 }
 
 strata_status strata_onnx_weight_of(strata_onnx_import *im, const char *name, const strata_array *array) {
+    const char *layer = im->model->list.layers[im->model->list.n - 1].name;
+    const size_t n_layer = strlen(layer);
     strata_array copy;
+    for (int i = im->parameters.n - 1; i >= 0; i--) {
+        const strata_parameter_spec *p = &im->parameters.items[i];
+        if (strncmp(p->name, layer, n_layer) || p->name[n_layer] != '/' || strcmp(p->name + n_layer + 1, name)) continue;
+        if (!strata_shape_equal(p->shape, array->shape))
+            return strata_onnx_fail(im, STRATA_DATA, "its weights are %s as Strata has them; its input needs %s",
+                                    strata_shape_text(array->shape).text, strata_shape_text(p->shape).text);
+    }
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, array->shape, &copy, im->err));
     const int64_t n = strata_shape_elements(array->shape);
     for (int64_t i = 0; i < n; i++) ((float *)copy.data)[i] = (float)strata_element_get(array->dtype, array->data, i);
-    const strata_status status = keep_weight(im, im->model->list.layers[im->model->list.n - 1].name, name, &copy);
+    const strata_status status = keep_weight(im, layer, name, &copy);
     strata_array_finish(&copy);
     return status;
 }

@@ -227,8 +227,6 @@ strata_status strata_onnx_conv_transpose(strata_onnx_import *im) {
             win.before[k] = upper ? all / 2 : all - all / 2;
             win.behind[k] = all - win.before[k];
         }
-        /* What output_padding adds at the end is no padding of the convolution. */
-        win.behind[k] = win.before[k] + win.behind[k] - win.before[k];
         if (size[k] < 1) return strata_onnx_fail(im, STRATA_DATA, "its output would be empty");
     }
     if (win.n_axes == 1) STRATA_TRY(as_images(im, &x, &w));
@@ -489,6 +487,27 @@ static strata_status recurrent_weights(strata_onnx_import *im, bool lstm, const 
     return status;
 }
 
+/* "activations": of the gates, then of the candidate and, of an LSTM, of the output, for each direction. NULL: the defaults. */
+static strata_status read_activations(strata_onnx_import *im, bool lstm, const char **out_recurrent,
+                                      const char **out_activation) {
+    static const struct { const char *onnx, *name; } functions[] = {{"Tanh", "tanh"}, {"Sigmoid", "sigmoid"}, {"Relu", "relu"}};
+    const StrataOnnx__Attribute *a = strata_onnx_attribute(im, "activations");
+    const size_t each = lstm ? 3 : 2;
+    const char **outs[] = {out_recurrent, out_activation, out_activation};
+    for (size_t i = 0; a && i < a->n_strings; i++) {
+        const char *name = NULL, **out = outs[i % each];
+        for (size_t f = 0; f < sizeof functions / sizeof *functions; f++)
+            if (a->strings[i].len == strlen(functions[f].onnx) &&
+                !memcmp(a->strings[i].data, functions[f].onnx, a->strings[i].len))
+                name = functions[f].name;
+        if (!name || (*out && strcmp(*out, name)))
+            return strata_onnx_fail(im, STRATA_UNSUPPORTED,
+                                    "with activations other than Tanh, Sigmoid and Relu, or several of a kind");
+        *out = name;
+    }
+    return STRATA_OK;
+}
+
 strata_status strata_onnx_recurrent(strata_onnx_import *im) {
     const bool lstm = im->node->op_type[0] == 'L', both = strata_onnx_text_is(im, "direction", "bidirectional", false);
     const bool reverse = strata_onnx_text_is(im, "direction", "reverse", false), batch_first = strata_onnx_int(im, "layout", 0);
@@ -510,9 +529,11 @@ strata_status strata_onnx_recurrent(strata_onnx_import *im) {
             return strata_onnx_fail(im, STRATA_UNSUPPORTED, "its input %d (lengths, a first state or peepholes) is not there",
                                     i);
     }
-    static const char *const others[] = {"activations", "activation_alpha", "activation_beta", "clip", "input_forget"};
+    static const char *const others[] = {"activation_alpha", "activation_beta", "clip", "input_forget"};
+    const char *activation = NULL, *recurrent = NULL;
+    STRATA_TRY(read_activations(im, lstm, &recurrent, &activation));
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strata_onnx_attribute(im, others[i]) && (i < 4 || strata_onnx_int(im, others[i], 0)))
+        if (strata_onnx_attribute(im, others[i]) && (i < 3 || strata_onnx_int(im, others[i], 0)))
             return strata_onnx_fail(im, STRATA_UNSUPPORTED, "with %s", others[i]);
     if (!lstm && !strata_onnx_int(im, "linear_before_reset", 0))
         return strata_onnx_fail(im, STRATA_UNSUPPORTED, "a GRU with linear_before_reset 0; there is that of 1");
