@@ -414,6 +414,20 @@ strata_status strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind 
 
 /* ---- orders of axes ---- */
 
+/* What was transposed to become the value, if `axes` undo that; -1: nothing. */
+static int undone(const strata_onnx_import *im, int value, const int *axes) {
+    const strata_value *call = im->values[value].value;
+    if (im->folding || !call || call->layer < 0) return -1;
+    const strata_layer *layer = &im->model->list.layers[call->layer];
+    const strata_op_options *opts = layer->options;
+    if (layer->kind != &strata_layer_op || strcmp(opts->op, "transpose")) return -1;
+    for (int d = 0; d < opts->numbers.n; d++)
+        if ((int)opts->numbers.values[axes[d]] != d) return -1;
+    for (int i = im->n_values - 1; i >= 0; i--)
+        if (im->values[i].value == im->model->values[call->inputs[0]] && !im->values[i].behind) return i;
+    return -1;
+}
+
 strata_status strata_onnx_permute(strata_onnx_import *im, int value, const int *axes, int *out) {
     const strata_onnx_value *v = &im->values[value];
     strata_op_options opts = {.op = "transpose"};
@@ -425,6 +439,8 @@ strata_status strata_onnx_permute(strata_onnx_import *im, int value, const int *
         im->values[*out].name = NULL;
         return STRATA_OK;
     }
+    *out = undone(im, value, axes);
+    if (*out >= 0) return STRATA_OK;
     opts.numbers.n = strata_tensor_shape(strata_onnx_tensor(im, value)).rank;
     for (int d = 0; d < opts.numbers.n; d++) opts.numbers.values[d] = axes[d];
     return strata_onnx_op(im, &opts, &value, 1, false, out);

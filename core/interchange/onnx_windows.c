@@ -550,8 +550,12 @@ strata_status strata_onnx_recurrent(strata_onnx_import *im) {
         if (!strata_onnx_is_taken(im, output)) continue;
         if (strata_onnx_is_taken(im, 1 - output))
             return strata_onnx_fail(im, STRATA_UNSUPPORTED, "both Y and Y_h are taken; one of them can be");
-        const strata_recurrent_layer_options opts = {
-            .units = units, .return_sequences = !output, .go_backwards = reverse, .bidirectional = both ? "concat" : NULL};
+        const strata_recurrent_layer_options opts = {.units = units,
+                                                     .activation = activation,
+                                                     .recurrent_activation = recurrent,
+                                                     .return_sequences = !output,
+                                                     .go_backwards = reverse,
+                                                     .bidirectional = both ? "concat" : NULL};
         if (reverse && !output) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "Y of the direction \"reverse\"");
         STRATA_TRY(strata_onnx_layer(im, lstm ? &strata_layer_lstm : &strata_layer_gru, &opts, in[0], false, &y));
         STRATA_TRY(recurrent_weights(im, lstm, in, 0, units, ""));

@@ -5,6 +5,7 @@
 usage: models.py FOLDER    a folder for the files that are written
 
 Each check is a function called check_...; a failed one is shown, and the exit code is 1 then."""
+
 import json
 import os
 import pathlib
@@ -138,20 +139,32 @@ def check_samples_are_exported_and_come_back():
 
 
 def check_every_layer_is_exported():
-    images = [{"layer": "conv2d_transpose", "filters": 4, "kernel_size": 3, "stride": 2, "padding": "same", "output_padding": 1},
-              {"layer": "depthwise_conv2d", "kernel_size": 3, "depth_multiplier": 2, "padding": "same", "activation": "silu"},
-              {"layer": "separable_conv2d", "filters": 4, "kernel_size": 3, "stride": 2, "activation": "gelu"},
-              {"layer": "conv2d", "filters": 6, "kernel_size": 3, "groups": 2, "padding": "same", "stride": 2, "activation": "elu"},
-              {"layer": "avg_pool2d", "size": 3, "stride": 1, "padding": "same"}, {"layer": "group_norm", "groups": 3},
-              {"layer": "activation", "function": "gelu_tanh"}, {"layer": "rms_norm"},
-              {"layer": "residual", "activation": "softsign", "layers": [{"layer": "dense", "units": 6}]},
-              {"layer": "batch_norm", "activation": "softmax"}, {"layer": "global_max_pool"}, {"layer": "dense", "units": 3}]
-    steps = [{"layer": "conv1d", "filters": 8, "kernel_size": 3, "padding": "same", "activation": "leaky_relu"},
-             {"layer": "multi_head_attention", "heads": 2, "causal": True}, {"layer": "layer_norm"},
-             {"layer": "lstm", "units": 4, "return_sequences": True, "bidirectional": "concat"},
-             {"layer": "max_pool1d", "size": 2}, {"layer": "gru", "units": 3, "activation": "relu"},
-             {"layer": "reshape", "shape": [3, 1]}, {"layer": "flatten"}, {"layer": "dropout", "rate": 0.5},
-             {"layer": "dense", "units": 2, "activation": "softplus"}]
+    images = [
+        {"layer": "conv2d_transpose", "filters": 4, "kernel_size": 3, "stride": 2, "padding": "same", "output_padding": 1},
+        {"layer": "depthwise_conv2d", "kernel_size": 3, "depth_multiplier": 2, "padding": "same", "activation": "silu"},
+        {"layer": "separable_conv2d", "filters": 4, "kernel_size": 3, "stride": 2, "activation": "gelu"},
+        {"layer": "conv2d", "filters": 6, "kernel_size": 3, "groups": 2, "padding": "same", "stride": 2, "activation": "elu"},
+        {"layer": "avg_pool2d", "size": 3, "stride": 1, "padding": "same"},
+        {"layer": "group_norm", "groups": 3},
+        {"layer": "activation", "function": "gelu_tanh"},
+        {"layer": "rms_norm"},
+        {"layer": "residual", "activation": "softsign", "layers": [{"layer": "dense", "units": 6}]},
+        {"layer": "batch_norm", "activation": "softmax"},
+        {"layer": "global_max_pool"},
+        {"layer": "dense", "units": 3},
+    ]
+    steps = [
+        {"layer": "conv1d", "filters": 8, "kernel_size": 3, "padding": "same", "activation": "leaky_relu"},
+        {"layer": "multi_head_attention", "heads": 2, "causal": True},
+        {"layer": "layer_norm"},
+        {"layer": "lstm", "units": 4, "return_sequences": True, "bidirectional": "concat"},
+        {"layer": "max_pool1d", "size": 2},
+        {"layer": "gru", "units": 3, "activation": "relu"},
+        {"layer": "reshape", "shape": [3, 1]},
+        {"layer": "flatten"},
+        {"layer": "dropout", "rate": 0.5},
+        {"layer": "dense", "units": 2, "activation": "softplus"},
+    ]
     for name, shape, layers in (("images", [8, 8, 3], images), ("steps", [6, 5], steps)):
         model = strata.Model.from_json({"input": shape, "layers": layers, "loss": "mse"})
         model.compile(device="host", seed=1)
@@ -166,13 +179,29 @@ def check_a_residual_network_as_pytorch_exports_it():
     g = Graph()
 
     def conv(x, name, channels, filters, size=3, stride=1, norm=True):
-        x = g.add("Conv", x, g.weight(f"{name}.weight", filters, channels, size, size), g.weight(f"{name}.bias", filters),
-                  kernel_shape=[size, size], strides=[stride] * 2, pads=[size // 2] * 4, dilations=[1, 1], group=1)
+        x = g.add(
+            "Conv",
+            x,
+            g.weight(f"{name}.weight", filters, channels, size, size),
+            g.weight(f"{name}.bias", filters),
+            kernel_shape=[size, size],
+            strides=[stride] * 2,
+            pads=[size // 2] * 4,
+            dilations=[1, 1],
+            group=1,
+        )
         if not norm:
             return x
-        return g.add("BatchNormalization", x, g.weight(f"{name}.bn.weight", filters), g.weight(f"{name}.bn.bias", filters),
-                     g.weight(f"{name}.bn.running_mean", filters), positive(g, f"{name}.bn.running_var", filters), epsilon=1e-5,
-                     momentum=0.9)
+        return g.add(
+            "BatchNormalization",
+            x,
+            g.weight(f"{name}.bn.weight", filters),
+            g.weight(f"{name}.bn.bias", filters),
+            g.weight(f"{name}.bn.running_mean", filters),
+            positive(g, f"{name}.bn.running_var", filters),
+            epsilon=1e-5,
+            momentum=0.9,
+        )
 
     x = g.add("Relu", conv("input", "conv1", 3, 8))
     x = g.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=0)
@@ -184,8 +213,11 @@ def check_a_residual_network_as_pytorch_exports_it():
     x = g.add("GlobalAveragePool", x)
     x = g.add("Flatten", x, axis=1)
     g.nodes.append(helper.make_node("Gemm", [x, g.weight("fc.weight", 5, 16), g.weight("fc.bias", 5)], ["output"], transB=1))
-    path = g.save(FOLDER / "resnet.onnx", value("input", TensorProto.FLOAT, "batch", 3, 16, 16),
-                  value("output", TensorProto.FLOAT, "batch", 5))
+    path = g.save(
+        FOLDER / "resnet.onnx",
+        value("input", TensorProto.FLOAT, "batch", 3, 16, 16),
+        value("output", TensorProto.FLOAT, "batch", 5),
+    )
     model = there_and_back(path, "resnet")
     kinds = [layer["layer"] for layer in json.loads(model.to_json())["layers"]]
     assert kinds.count("conv2d") == 6 and kinds.count("batch_norm") == 5 and "dense" in kinds, kinds
@@ -213,30 +245,46 @@ def check_a_transformer_as_pytorch_exports_it():
     qkv = g.add("Add", g.weight("attn.in_proj.bias", 3 * width), qkv)
     parts = []
     for part in g.add("Split", qkv, g.constant(numpy.array([width] * 3)), outputs=3, axis=-1):
-        shape = g.add("Concat", *(g.add("Unsqueeze", s, g.constant(numpy.array([0]))) for s in (sizes[0], joined, depth)), axis=0)
+        shape = g.add(
+            "Concat", *(g.add("Unsqueeze", s, g.constant(numpy.array([0]))) for s in (sizes[0], joined, depth)), axis=0
+        )
         parts.append(g.add("Transpose", g.add("Reshape", part, shape), perm=[1, 0, 2]))
     q = g.add("Mul", parts[0], g.constant(numpy.array((width / heads) ** -0.5, "f4")))
     scores = g.add("MatMul", q, g.add("Transpose", parts[1], perm=[0, 2, 1]))
     mask = numpy.triu(numpy.full((steps, steps), -1e9, "f4"), 1)
     scores = g.add("Softmax", g.add("Add", scores, g.constant(mask)), axis=-1)
     y = g.add("Transpose", g.add("MatMul", scores, parts[2]), perm=[1, 0, 2])
-    flat = g.add("Concat", g.add("Unsqueeze", g.add("Mul", sizes[0], sizes[1]), g.constant(numpy.array([0]))),
-                 g.add("Unsqueeze", sizes[2], g.constant(numpy.array([0]))), axis=0)
-    y = g.add("Gemm", g.add("Reshape", y, flat), g.weight("attn.out_proj.weight", width, width), g.weight("attn.out_proj.bias", width),
-              transB=1)
+    flat = g.add(
+        "Concat",
+        g.add("Unsqueeze", g.add("Mul", sizes[0], sizes[1]), g.constant(numpy.array([0]))),
+        g.add("Unsqueeze", sizes[2], g.constant(numpy.array([0]))),
+        axis=0,
+    )
+    y = g.add(
+        "Gemm",
+        g.add("Reshape", y, flat),
+        g.weight("attn.out_proj.weight", width, width),
+        g.weight("attn.out_proj.bias", width),
+        transB=1,
+    )
     y = g.add("Reshape", y, g.add("Shape", t))
     x = g.add("Add", x, g.add("Transpose", y, perm=[1, 0, 2]))
     x = g.add("LayerNormalization", x, g.weight("norm1.weight", width), g.weight("norm1.bias", width), axis=-1, epsilon=1e-5)
     y = g.add("Add", g.add("MatMul", x, g.weight("linear1.weight", width, 24)), g.weight("linear1.bias", 24))
-    erf = g.add("Erf", g.add("Div", y, g.constant(numpy.array(2 ** 0.5, "f4"))))
+    erf = g.add("Erf", g.add("Div", y, g.constant(numpy.array(2**0.5, "f4"))))
     y = g.add("Mul", g.add("Mul", y, g.add("Add", erf, g.constant(numpy.array(1, "f4")))), g.constant(numpy.array(0.5, "f4")))
     y = g.add("Add", g.add("MatMul", y, g.weight("linear2.weight", 24, width)), g.weight("linear2.bias", width))
-    x = g.add("LayerNormalization", g.add("Add", x, y), g.weight("norm2.weight", width), g.weight("norm2.bias", width), axis=-1)
+    x = g.add(
+        "LayerNormalization", g.add("Add", x, y), g.weight("norm2.weight", width), g.weight("norm2.bias", width), axis=-1
+    )
     x = g.add("Gather", x, g.constant(numpy.array(-1)), axis=1)
     x = g.add("Gemm", x, g.weight("head.weight", 4, width), g.weight("head.bias", 4), transB=1)
     g.nodes.append(helper.make_node("Softmax", [x], ["probabilities"], axis=-1))
-    path = g.save(FOLDER / "transformer.onnx", value("tokens", TensorProto.INT64, "batch", steps),
-                  value("probabilities", TensorProto.FLOAT, "batch", 4))
+    path = g.save(
+        FOLDER / "transformer.onnx",
+        value("tokens", TensorProto.INT64, "batch", steps),
+        value("probabilities", TensorProto.FLOAT, "batch", 4),
+    )
     model = there_and_back(path, "transformer")
     names = [name for name in model.weights if not name.endswith("moving_mean")]
     for expected in ("embed/embeddings", "attn.in_proj/kernel", "attn.in_proj/bias", "norm1/gamma", "linear2/kernel"):
@@ -261,7 +309,9 @@ def check_wrong_files_are_refused():
     target = FOLDER / "refused.strata"
 
     def write(name, nodes, weights=(), inputs=None, outputs=None, opset=17, change=None):
-        graph = helper.make_graph(nodes, "g", inputs or [value("x", f, "n", 4)], outputs or [value("y", f, "n", 4)], list(weights))
+        graph = helper.make_graph(
+            nodes, "g", inputs or [value("x", f, "n", 4)], outputs or [value("y", f, "n", 4)], list(weights)
+        )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
         if change:
             change(model)
@@ -271,31 +321,64 @@ def check_wrong_files_are_refused():
 
     node = helper.make_node
     w = numpy_helper.from_array(numpy.ones((4, 4), "f4"), "w")
-    path = write("ops", [node("MatMul", ["x", "w"], ["h"]), node("If", ["h"], ["a"], name="branch"), node("NonZero", ["a"], ["b"]),
-                         node("FusedGelu", ["b"], ["y"], domain="com.microsoft", name="fused")], [w])
+    path = write(
+        "ops",
+        [
+            node("MatMul", ["x", "w"], ["h"]),
+            node("If", ["h"], ["a"], name="branch"),
+            node("NonZero", ["a"], ["b"]),
+            node("FusedGelu", ["b"], ["y"], domain="com.microsoft", name="fused"),
+        ],
+        [w],
+    )
     convert(path, target, fails="3 nodes Strata has no op for: If (branch), NonZero (b), com.microsoft.FusedGelu (fused)")
-    path = write("cycle", [node("Add", ["x", "b"], ["a"], name="first"), node("MatMul", ["a", "w"], ["b"]), node("Relu", ["b"], ["y"])], [w])
+    path = write(
+        "cycle",
+        [node("Add", ["x", "b"], ["a"], name="first"), node("MatMul", ["a", "w"], ["b"]), node("Relu", ["b"], ["y"])],
+        [w],
+    )
     convert(path, target, fails='Add (node "first"): its input "b" is given by this node or one behind it')
     convert(write("missing", [node("MatMul", ["x", "nowhere"], ["y"])]), target, fails='there is no "nowhere"')
     convert(write("twice", [node("Relu", ["x"], ["y"]), node("Tanh", ["x"], ["y"])]), target, fails="gives already")
-    convert(write("shapes", [node("MatMul", ["x", "w"], ["y"], name="product")], [numpy_helper.from_array(numpy.ones((3, 4), "f4"), "w")]),
-            target, fails='MatMul (node "product")')
+    convert(
+        write(
+            "shapes",
+            [node("MatMul", ["x", "w"], ["y"], name="product")],
+            [numpy_helper.from_array(numpy.ones((3, 4), "f4"), "w")],
+        ),
+        target,
+        fails='MatMul (node "product")',
+    )
     ints = numpy_helper.from_array(numpy.ones((4,), "i8"), "k")
-    convert(write("types", [node("Add", ["x", "k"], ["y"], name="sum")], [ints]), target, fails="f32 and i64; they must be of one type")
+    convert(
+        write("types", [node("Add", ["x", "k"], ["y"], name="sum")], [ints]),
+        target,
+        fails="f32 and i64; they must be of one type",
+    )
     huge = TensorProto(name="w", data_type=f, dims=[1 << 40, 1 << 40], raw_data=b"1234")
     convert(write("huge", [node("MatMul", ["x", "w"], ["y"])], [huge]), target, fails='tensor "w"')
     large = TensorProto(name="w", data_type=f, dims=[1 << 20, 1 << 20], raw_data=b"1234")
-    convert(write("large", [node("MatMul", ["x", "w"], ["y"])], [large]), target, fails="has 4 bytes; its shape (1048576,1048576) needs")
+    convert(
+        write("large", [node("MatMul", ["x", "w"], ["y"])], [large]),
+        target,
+        fails="has 4 bytes; its shape (1048576,1048576) needs",
+    )
     negative = TensorProto(name="w", data_type=f, dims=[-4, 4], raw_data=b"")
     convert(write("negative", [node("MatMul", ["x", "w"], ["y"])], [negative]), target, fails='tensor "w"')
     text = TensorProto(name="w", data_type=TensorProto.STRING, dims=[1], string_data=[b"a"])
     convert(write("text", [node("MatMul", ["x", "w"], ["y"])], [text]), target, fails="element type 8")
-    convert(write("open", [node("MatMul", ["x", "w"], ["y"])], [w], inputs=[value("x", f, "n", "width")]), target,
-            fails="its axis 1 has no size (width)")
+    convert(
+        write("open", [node("MatMul", ["x", "w"], ["y"])], [w], inputs=[value("x", f, "n", "width")]),
+        target,
+        fails="its axis 1 has no size (width)",
+    )
     convert(write("opset", [node("MatMul", ["x", "w"], ["y"])], [w], opset=6), target, fails="its opset is 6; at least 7")
     convert(write("weightless", [node("Relu", ["x"], ["y"])]), target, fails="no layer has parameters")
-    convert(write("scalar", [node("ReduceSum", ["x"], ["y"], keepdims=0)], outputs=[value("y", f)]), target,
-            fails="its axis 0 must be the batch")
+    convert(
+        write("scalar", [node("ReduceSum", ["x"], ["y"], keepdims=0)], outputs=[value("y", f)]),
+        target,
+        fails="its axis 0 must be the batch",
+    )
     convert(write("output", [node("MatMul", ["x", "w"], ["z"])], [w]), target, fails='no node gives the output "y"')
 
     def outside(location, **more):
@@ -314,7 +397,11 @@ def check_wrong_files_are_refused():
     weights = random.normal(size=(4, 4)).astype("f4")
     (FOLDER / "weights.bin").write_bytes(b"1234" + weights.tobytes())
     x = numpy.ones((1, 4), "f4")
-    same(load(convert(outside("weights.bin", offset="4", length="64"), FOLDER / "external.strata")).predict(x), x @ weights, "external")
+    same(
+        load(convert(outside("weights.bin", offset="4", length="64"), FOLDER / "external.strata")).predict(x),
+        x @ weights,
+        "external",
+    )
 
     (FOLDER / "no.onnx").write_bytes(b"\xff\xff no model")
     convert(FOLDER / "no.onnx", target, fails="it is no ONNX model")
@@ -340,8 +427,11 @@ def check_the_whole_of_the_inputs_is_one_example_where_asked_for():
 def check_keras_files_predict_what_keras_did():
     stored = numpy.load(DATA / "keras.npz")
     for name in ("images", "sequences"):
-        done = subprocess.run([COMMAND, "convert", str(DATA / f"{name}.keras"), str(FOLDER / f"{name}.k.strata")],
-                              capture_output=True, text=True)
+        done = subprocess.run(
+            [COMMAND, "convert", str(DATA / f"{name}.keras"), str(FOLDER / f"{name}.k.strata")],
+            capture_output=True,
+            text=True,
+        )
         if "there is no libhdf5" in done.stderr:
             print("skipped: there is no libhdf5 (libhdf5-dev)")
             return
@@ -361,19 +451,32 @@ def check_wrong_keras_files_are_refused():
         return FOLDER / name
 
     def sequential(*layers):
-        return {"class_name": "Sequential", "config": {"layers": [
-            {"class_name": "InputLayer", "config": {"batch_shape": [None, 4], "dtype": "float32", "name": "in"}}, *layers]}}
+        return {
+            "class_name": "Sequential",
+            "config": {
+                "layers": [
+                    {"class_name": "InputLayer", "config": {"batch_shape": [None, 4], "dtype": "float32", "name": "in"}},
+                    *layers,
+                ]
+            },
+        }
 
     target = FOLDER / "refused.strata"
     dense = {"class_name": "Dense", "config": {"name": "dense", "units": 3, "activation": "linear", "use_bias": True}}
     convert(write(sequential(dense)), target, fails="it has no model.weights.h5")
     unknown = {"class_name": "Lambda", "config": {"name": "odd"}}
-    convert(write(sequential(dense, unknown, {"class_name": "Own", "config": {"name": "mine"}})), target,
-            fails="there are no layers for: Lambda (odd), Own (mine)")
+    convert(
+        write(sequential(dense, unknown, {"class_name": "Own", "config": {"name": "mine"}})),
+        target,
+        fails="there are no layers for: Lambda (odd), Own (mine)",
+    )
     convert(write({"class_name": "Subclass", "config": {}}), target, fails="it must be Sequential or Functional")
     convert(write("{"), target, fails="wrong.keras")
-    convert(write(sequential({"class_name": "Dense", "config": {"name": "d", "units": 3, "activation": {"class_name": "f"}}})), target,
-            fails="wrong.keras")
+    convert(
+        write(sequential({"class_name": "Dense", "config": {"name": "d", "units": 3, "activation": {"class_name": "f"}}})),
+        target,
+        fails="wrong.keras",
+    )
     (FOLDER / "no.keras").write_bytes(b"PK no zip")
     convert(FOLDER / "no.keras", target, fails="no.keras")
     whole = (DATA / "images.keras").read_bytes()
@@ -391,14 +494,26 @@ def write_safetensors(path, tensors):
 
 
 def check_weights_of_pytorch_are_taken_by_a_map():
-    tensors = {"conv.weight": random.normal(size=(5, 2, 3, 3)), "conv.bias": random.normal(size=5),
-               "fc.weight": random.normal(size=(4, 5)), "fc.bias": random.normal(size=4)}
+    tensors = {
+        "conv.weight": random.normal(size=(5, 2, 3, 3)),
+        "conv.bias": random.normal(size=5),
+        "fc.weight": random.normal(size=(4, 5)),
+        "fc.bias": random.normal(size=4),
+    }
     tensors = {name: array.astype("f4") for name, array in tensors.items()}
     write_safetensors(FOLDER / "torch.safetensors", tensors)
-    (FOLDER / "net.json").write_text('{"input": [6, 6, 2], "loss": "mse", "layers": [{"layer": "conv2d", "filters": 5, "kernel_size": 3},'
-                                     '{"layer": "global_average_pool"}, {"layer": "dense", "units": 4}]}')
-    lines = ["# the layers of the network", "", "conv.weight conv2d/kernel conv2d", "conv.bias conv2d/bias", "fc.weight dense/kernel",
-             "fc.bias dense/bias same"]
+    (FOLDER / "net.json").write_text(
+        '{"input": [6, 6, 2], "loss": "mse", "layers": [{"layer": "conv2d", "filters": 5, "kernel_size": 3},'
+        '{"layer": "global_average_pool"}, {"layer": "dense", "units": 4}]}'
+    )
+    lines = [
+        "# the layers of the network",
+        "",
+        "conv.weight conv2d/kernel conv2d",
+        "conv.bias conv2d/bias",
+        "fc.weight dense/kernel",
+        "fc.bias dense/bias same",
+    ]
     (FOLDER / "map.txt").write_text("\n".join(lines))
     options = ["--model", str(FOLDER / "net.json"), "--map", str(FOLDER / "map.txt")]
     model = load(convert(FOLDER / "torch.safetensors", FOLDER / "torch.strata", *options))
@@ -407,10 +522,15 @@ def check_weights_of_pytorch_are_taken_by_a_map():
     y = numpy.einsum("nhwcij,fcij->nhwf", windows, tensors["conv.weight"]) + tensors["conv.bias"]
     same(model.predict(x), y.mean((1, 2)) @ tensors["fc.weight"].T + tensors["fc.bias"], "PyTorch's weights")
     target = FOLDER / "refused.strata"
-    for changed, words in ((lines[:-1], 'no line gives the parameter "dense/bias"'), (lines + ["fc.bias dense/bias"], "map.txt:7: "),
-                           (lines[:-1] + ["fc.bias dense/b"], 'map.txt:6: the model has no parameter "dense/b"'),
-                           (lines[:-1] + ["none dense/bias"], 'has no "none"'), (lines[:-1] + ["fc.weight dense/bias"], "does not become"),
-                           (lines[:-1] + ["fc.bias dense/bias odd"], "is no order of axes"), (lines + ["a"], "map.txt:7: a line has two names")):
+    for changed, words in (
+        (lines[:-1], 'no line gives the parameter "dense/bias"'),
+        (lines + ["fc.bias dense/bias"], "map.txt:7: "),
+        (lines[:-1] + ["fc.bias dense/b"], 'map.txt:6: the model has no parameter "dense/b"'),
+        (lines[:-1] + ["none dense/bias"], 'has no "none"'),
+        (lines[:-1] + ["fc.weight dense/bias"], "does not become"),
+        (lines[:-1] + ["fc.bias dense/bias odd"], "is no order of axes"),
+        (lines + ["a"], "map.txt:7: a line has two names"),
+    ):
         (FOLDER / "map.txt").write_text("\n".join(changed))
         convert(FOLDER / "torch.safetensors", target, *options, fails=words)
     convert(FOLDER / "torch.safetensors", target, fails="--model names the model")

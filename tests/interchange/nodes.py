@@ -9,6 +9,7 @@ initializer of 1. Node tests give shapes, axes and weights as inputs of the grap
 where the import says that an input must be constant, the test runs again with all inputs but the first as constants. Tests of
 ops that there are none for are counted by op; tests of things that ops do not do here are listed with what the import says.
 The exit code is 1 where a result is wrong, or an error is none of the known gaps (GAPS)."""
+
 import collections
 import os
 import pathlib
@@ -38,7 +39,7 @@ GAPS = {
     "empty tensors": "an axis of size 0 has no use in training",
     "Indices are not there": "a pool gives its values alone",
     "of integers": "pools and powers are of floats",
-    "mode \"constant\"": "other paddings are not there",
+    'mode "constant"': "other paddings are not there",
     "dilations": "pools have no dilation",
     "over 3 axes": "windows are over one and two axes",
     "over -1 axes": "windows are over one and two axes",
@@ -115,7 +116,7 @@ def predict(model, data, constants, folder):
             continue
         array = numpy.asarray(array)
         kind = "f4" if array.dtype.kind == "f" else "i4"
-        if array.dtype.kind in "iu" and array.size and (array.max() > 2**31 - 1 or array.min() < -2**31):
+        if array.dtype.kind in "iu" and array.size and (array.max() > 2**31 - 1 or array.min() < -(2**31)):
             raise strata.Error("element type: beyond i32")
         arrays.append(numpy.ascontiguousarray(array[None].astype(kind)))
     result = own.predict(arrays[0] if len(arrays) == 1 and len(own._outputs) == 1 else arrays)
@@ -147,6 +148,7 @@ def run(model, data, expected, folder):
 
 def node_cases():
     from onnx.backend.test.case.node import collect_testcases
+
     return [(case.name, case.model, case.data_sets) for case in collect_testcases() if case.model is not None]
 
 
@@ -160,7 +162,9 @@ def stored_cases():
             for data in sorted(folder.glob("test_data_set_*")):
                 if not all(v.type.HasField("tensor_type") for v in [*model.graph.input, *model.graph.output]):
                     continue
-                files = [sorted(data.glob(f"{what}_*.pb"), key=lambda p: int(p.stem.split("_")[1])) for what in ("input", "output")]
+                files = [
+                    sorted(data.glob(f"{what}_*.pb"), key=lambda p: int(p.stem.split("_")[1])) for what in ("input", "output")
+                ]
                 sets.append([[numpy_helper.to_array(onnx.load_tensor(str(p))) for p in paths] for paths in files])
             if sets:
                 cases.append((f"{kind}/{folder.name}", model, sets))
@@ -193,7 +197,7 @@ def main():
     print("ONNX node tests: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
     print("  ops that are not there: " + ", ".join(f"{op} {n}" for op, n in sorted(missing.items())))
     for gap, names in sorted(gaps.items()):
-        print(f"  {len(names)} tests, {GAPS[gap]} (\"{gap}\"): " + ", ".join(names[:6]) + (" ..." if len(names) > 6 else ""))
+        print(f'  {len(names)} tests, {GAPS[gap]} ("{gap}"): ' + ", ".join(names[:6]) + (" ..." if len(names) > 6 else ""))
     for failure in failures:
         print("FAILED", failure)
     sys.exit(1 if failures or not counts["passed"] else 0)
