@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libhdf5, opened at run time. Its C interface has the same binary form from 1.10 on: identifiers are int64_t, statuses are ints
- * below 0 for failures, and the identifiers of predefined things are variables that H5open sets. */
+ * libhdf5, opened at run time. Its C interface has the same binary form from 1.10 on: identifiers are int64_t, statuses are
+ * ints below 0 for failures, and the identifiers of predefined things are variables that H5open sets. */
 #include "core/interchange/hdf5.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keras 3's .keras files: a zip with config.json, which says the layers, and model.weights.h5. The layers are written as the JSON
- * of a Strata model, which is then read as any other; the table says what each class becomes and where its weights lie. */
+ * Keras 3's .keras files: a zip with config.json, which says the layers, and model.weights.h5. The layers are written as the
+ * JSON of a Strata model, which is then read as any other; the table says what each class becomes and where its weights lie. */
 #include "core/interchange/keras.h"
 
 #include <stdio.h>
@@ -226,8 +226,8 @@ static strata_status class_of(const strata_json *layer, const char **out, strata
     return strata_json_get_string(layer, "class_name", STRATA_JSON_REQUIRED, out, err);
 }
 
-/* The layer's config, and of a Bidirectional that of the layer inside. Values borrow their parents: *inner and *config must live
- * as long as they are used. */
+/* The layer's config, and of a Bidirectional that of the layer inside. Values borrow their parents, so *inner and *config must
+ * live as long as they are used. */
 static strata_status config_of(const strata_json *layer, const keras_layer *own, strata_json *config, strata_json *inner,
                                strata_json *inner_config, const strata_json **out, strata_error *err) {
     STRATA_TRY(strata_json_get(layer, "config", config, err));
@@ -291,8 +291,7 @@ static strata_status wrong(const strata_json *value, const field *f, strata_erro
     return strata_json_fail(value, err, STRATA_UNSUPPORTED, "is not what a layer here has%s%s", *f->to ? ": " : "", f->to);
 }
 
-/* Whether the value is the row's text: a string, a number, a flag, or a list of one such number; the axis -1 may be named by its
- * number from the front, if it is that of the channels, which the layer's shape then checks. */
+/* Whether the value is the row's text: a string, a number, a flag, or a list of one of these. null is always right. */
 static bool is_as(const strata_json *value, const char *text, strata_error *err) {
     const char *string = NULL;
     double number = 0;

@@ -51,6 +51,8 @@ typedef struct strata_onnx_import {
     StrataOnnx__Model *file;
     StrataOnnx__Graph *graph;
     int64_t opset;
+    /* A constant that is computed has at most so many elements. */
+    uint64_t most_elements;
     /* Axis 0 of all inputs is the batch; else a model has one example, which is the whole of the inputs. */
     bool batched;
     /* The size that the file gives the batch; 0: none. */

@@ -407,6 +407,7 @@ strata_status strata_onnx_layer(strata_onnx_import *im, const strata_layer_kind 
                                 bool behind, int *out) {
     strata_onnx_value made = {.behind = behind};
     char name[128];
+    if (im->folding) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "of a constant");
     STRATA_TRY(make_tensor(im, input));
     STRATA_TRY(add_call(im, kind, name_of_node(im, name, sizeof name), options, &input, 1, &made));
     return add_value(im, made, out);
@@ -484,6 +485,10 @@ static strata_status evaluate(strata_onnx_import *im, strata_graph *graph, strat
     for (int id = 0; id < graph->n_nodes; id++) {
         const strata_tensor *node = graph->nodes[id];
         strata_array *y = &values[id];
+        if ((uint64_t)strata_shape_elements(node->shape) > im->most_elements)
+            return strata_onnx_fail(im, STRATA_UNSUPPORTED,
+                                    "the constant %s is larger than the file's weights and 2^24 elements",
+                                    strata_shape_text(node->shape).text);
         STRATA_TRY(strata_array_create(node->dtype, node->shape, y, im->err));
         for (int i = 0; i < node->n_inputs && i < STRATA_MAX_LAYER_INPUTS; i++) inputs[i] = values[node->inputs[i]->id].data;
         if (strata_shape_elements(node->shape) == 0) continue;
@@ -714,6 +719,7 @@ static strata_status import_nodes(strata_onnx_import *im) {
 }
 
 static strata_status start(strata_onnx_import *im, const void *bytes, size_t n_bytes) {
+    im->most_elements = (uint64_t)n_bytes + (1 << 24);
     im->file = strata_onnx__model__unpack(NULL, n_bytes, bytes);
     if (!im->file || !im->file->graph)
         return strata_onnx_fail(im, STRATA_DATA,
@@ -769,7 +775,8 @@ static const char *entry(const strata_onnx_import *im, const char *key) {
     return NULL;
 }
 
-/* The last softmax or sigmoid is what predict does for a loss of logits, so it becomes the loss. Returns the value before it. */
+/* The last softmax or sigmoid is what predict does for a loss of logits, so it becomes the loss. Returns the value before it,
+ * or the value itself. */
 static const strata_value *logits_of(strata_onnx_import *im, const strata_value *value) {
     static const struct {
         const char *op, *loss;

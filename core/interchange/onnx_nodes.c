@@ -63,16 +63,18 @@ static strata_status binary(strata_onnx_import *im) {
     return give(im, y);
 }
 
-/* Quotients and remainders of integers, which are shape arithmetic: of constants, of which one may be a single number. A quotient
- * is rounded towards 0; a remainder has the divisor's sign, or with fmod the dividend's. */
+/* Quotients and remainders of integers, which are shape arithmetic: of constants, of which one may be a single number. A
+ * quotient is rounded towards 0; a remainder has the divisor's sign, or with fmod the dividend's. */
 static strata_status divide_integers(strata_onnx_import *im, int a, int b) {
     const bool remainder = !strcmp(im->node->op_type, "Mod"), of_c = strata_onnx_int(im, "fmod", 0);
-    if (!strata_onnx_is_constant(im, a) || !strata_onnx_is_constant(im, b) || strata_onnx_dtype(im, b) != STRATA_DTYPE_I64)
+    if (!strata_onnx_is_constant(im, a) || !strata_onnx_is_constant(im, b) || strata_onnx_dtype(im, a) != STRATA_DTYPE_I64 ||
+        strata_onnx_dtype(im, b) != STRATA_DTYPE_I64)
         return strata_onnx_fail(im, STRATA_UNSUPPORTED, "of integers that depend on the data");
     const strata_shape left = strata_onnx_shape(im, a), right = strata_onnx_shape(im, b);
     const int64_t n_left = strata_shape_elements(left), n_right = strata_shape_elements(right);
     strata_array y;
     int out;
+    if (!n_left || !n_right) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "empty tensors are not there");
     if (n_left != n_right && n_left != 1 && n_right != 1)
         return strata_onnx_fail(im, STRATA_UNSUPPORTED, "of integers in two shapes");
     const bool like_left = n_left > n_right || (n_left == n_right && left.rank >= right.rank);
@@ -846,7 +848,8 @@ static strata_status constant(strata_onnx_import *im) {
         STRATA_TRY(strata_onnx_scalar(im, STRATA_DTYPE_I64, 0, &y));
         ((int64_t *)im->values[y].array.data)[0] = a->i;
     } else if (!strcmp(name, "value_ints")) {
-        STRATA_TRY(a->n_ints < 1 << 24 ? strata_onnx_integers(im, a->ints, (int)a->n_ints, &y) : STRATA_DATA);
+        if (a->n_ints > 1 << 24) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "more than 2^24 integers");
+        STRATA_TRY(strata_onnx_integers(im, a->ints, (int)a->n_ints, &y));
     } else if (!strcmp(name, "value_floats")) {
         STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE((int64_t)a->n_floats), &array, im->err));
         if (a->n_floats) memcpy(array.data, a->floats, a->n_floats * sizeof *a->floats);

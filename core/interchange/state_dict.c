@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights of PyTorch's models, which were saved as safetensors, by a map of names. PyTorch has a layer's outputs first and images
- * with channels in front, so most weights have their axes in another order. */
+ * Weights of PyTorch's models, which were saved as safetensors, by a map of names. PyTorch has a layer's outputs first and
+ * images with channels in front, so most weights have their axes in another order. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -15,9 +15,8 @@ extern "C" {
 
 /* Zeros are the defaults. */
 typedef struct strata_onnx_options {
-    /* Axis 0 of the inputs is no batch: one example is the whole of all inputs, so the model takes batches of 1 only. Without it
-     * axis 0 of each input and output is the batch, which the file may leave open or fix to a number; any number can be taken
-     * here. */
+    /* Axis 0 of the inputs is no batch: one example is the whole of all inputs, and the model takes batches of 1 only. false:
+     * axis 0 of each input and output is the batch. The file may leave its size open or fix it; the model takes any. */
     bool whole;
 } strata_onnx_options;
 
@@ -25,9 +24,9 @@ typedef struct strata_onnx_options {
  * f32, integers i32. Initializers of f32 with at least one axis become parameters, which training changes; other constants are
  * kept, and not changed. A softmax or sigmoid at the end of the only output becomes the loss that it belongs to, as predict
  * computes it; several outputs have mse each. Data in other files are read from the model's own folder only.
- * Fails: UNAVAILABLE for a file that cannot be read; DATA for one that is damaged, or not in order, with the node's op and name;
- * UNSUPPORTED for ops that there are none for (all of them, with the nodes' names), for what ops do not do here, and in a build
- * without protobuf-c. */
+ * Fails: UNAVAILABLE for a file that cannot be read; DATA for one that is damaged, or not in order, with the node's op and
+ * name; UNSUPPORTED for ops that there are none for (all of them, with the nodes' names), for what ops do not do here, and in a
+ * build without protobuf-c. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load_onnx(const char *path, strata_onnx_options opts,
                                                                 strata_model **out_model, strata_error *err);
 /* The same of bytes in memory. path: for messages and the folder of external data; NULL: there are none. */
@@ -46,9 +45,10 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_save_onnx(strata_model *mo
 STRATA_API STRATA_MUST_USE strata_status strata_model_load_keras(const char *path, strata_model **out_model, strata_error *err);
 
 /* Sets the model's parameters from a safetensors file, as PyTorch's state dicts are saved to, by a map of names. Each line of
- * `map` is "THEIR.NAME OUR/NAME", and may have a third word that says how their axes lie: "linear" (out, in), "conv1d" (out, in,
- * width), "conv2d" (out, in, height, width), "same". Without it the shapes decide: a matrix is transposed where only that fits.
- * Lines may be empty or begin with '#'. Each parameter must be in the map. The model is compiled or loaded.
+ * the map is "THEIR.NAME OUR/NAME", and may have a third word that says how their axes lie: "linear" (out, in), "conv1d" (out,
+ * in, width), "conv2d" (out, in, height, width), "conv2d_transpose", "depthwise", "same". Without it the shapes decide, and
+ * where both orders fit PyTorch's is taken. Lines may be empty or begin with '#'. Each parameter must be in the map. The model
+ * is compiled, or it is not and gets them when it is.
  * Fails: DATA with the line, for names that are not there, or shapes that do not fit. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_take_state_dict(strata_model *model, const char *path,
                                                                       const char *map_path, strata_error *err);

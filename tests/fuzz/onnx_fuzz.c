@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         strata_model *model = NULL;
         strata_error err = {0};
         char *text = NULL;
-        const strata_status status = strata_model_parse_onnx(NULL, data, size, (strata_onnx_options){.whole = whole}, &model, &err);
+        const strata_onnx_options opts = {.whole = whole};
+        const strata_status status = strata_model_parse_onnx(NULL, data, size, opts, &model, &err);
         if (status && (status != err.status || !*err.message || model)) abort();
         if (status && status != STRATA_DATA && status != STRATA_UNSUPPORTED && status != STRATA_OUT_OF_MEMORY &&
             status != STRATA_INVALID)

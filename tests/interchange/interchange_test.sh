@@ -9,7 +9,8 @@ fetched=$STRATA_SOURCE_DIR/build/interchange
 if [ ! -e "$fetched/complete" ]; then
     rm -rf "$fetched"
     python3 -m venv "$fetched" >/dev/null 2>&1 &&
-        "$fetched/bin/pip" -q --retries 1 --timeout 20 install numpy onnx onnxruntime >/dev/null 2>&1 && touch "$fetched/complete"
+        "$fetched/bin/pip" -q --retries 1 --timeout 20 install numpy onnx onnxruntime \
+            >/dev/null 2>&1 && touch "$fetched/complete"
 fi
 python=$fetched/bin/python
 if [ ! -e "$fetched/complete" ]; then
@@ -21,7 +22,8 @@ if [ ! -e "$fetched/complete" ]; then
 fi
 rm -rf "$work"
 mkdir -p "$work"
-if "$STRATA_BUILD_DIR/strata" convert "$work/none.onnx" "$work/none.strata" 2>&1 | grep -q 'this build of Strata has no ONNX'; then
+said=$("$STRATA_BUILD_DIR/strata" convert "$work/none.onnx" "$work/none.strata" 2>&1)
+if echo "$said" | grep -q 'this build of Strata has no ONNX'; then
     echo "skipped: this build has no ONNX (libprotobuf-c-dev, protobuf-c-compiler)"
     exit 77
 fi

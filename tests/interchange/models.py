@@ -28,7 +28,7 @@ DATA = SOURCE / "tests" / "interchange" / "data"
 random = numpy.random.default_rng(0)
 
 
-# ---- helpers -----------------------------------------------------------------------------------------------------------------
+# ---- helpers ---------------------------------------------------------------------------------------------------------------
 def convert(source, target, *options, fails=None):
     """Runs the command; with `fails` it must fail, with these words on stderr."""
     done = subprocess.run([COMMAND, "convert", str(source), str(target), *options], capture_output=True, text=True)
@@ -121,7 +121,7 @@ def value(name, kind, *shape):
     return helper.make_tensor_value_info(name, kind, list(shape))
 
 
-# ---- ONNX --------------------------------------------------------------------------------------------------------------------
+# ---- ONNX ------------------------------------------------------------------------------------------------------------------
 def check_samples_are_exported_and_come_back():
     names = sorted(p.parent.name for p in (SOURCE / "samples").glob("*/model.json"))
     assert len(names) >= 8, names
@@ -303,7 +303,7 @@ def check_files_of_other_exporters():
         same(load(convert(path, FOLDER / f"{name}.strata")).predict(x), by_onnx(path, x), name)
 
 
-# ---- what is refused ----------------------------------------------------------------------------------------------------------
+# ---- what is refused -------------------------------------------------------------------------------------------------------
 def check_wrong_files_are_refused():
     f, i = TensorProto.FLOAT, TensorProto.INT64
     target = FOLDER / "refused.strata"
@@ -423,7 +423,7 @@ def check_the_whole_of_the_inputs_is_one_example_where_asked_for():
     same(model.predict(x[None], batch_size=1), by_onnx(path, x), "whole")
 
 
-# ---- Keras and PyTorch --------------------------------------------------------------------------------------------------------
+# ---- Keras and PyTorch -----------------------------------------------------------------------------------------------------
 def check_keras_files_predict_what_keras_did():
     stored = numpy.load(DATA / "keras.npz")
     for name in ("images", "sequences"):

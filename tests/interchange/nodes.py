@@ -32,7 +32,7 @@ GAPS = {
     "x is bool": "a reduction of bools is that of numbers",
     "has size 0": "an axis of size 0 has no use in training",
     "has no op for": "the op is not there",
-    "element type": "types other than f32, i32, i64 and bool are converted, and strings, complex and 4-bit numbers are not there",
+    "element type": "strings, complex numbers, 4-bit and 8-bit floats are not there, nor numbers beyond i32",
     "must be one constant number": "bounds and rates are options of a layer, so they cannot depend on the data",
     "it must be constant": "shapes are known when a program is compiled, so they cannot depend on the data",
     "must be of one type": "an op of two types is not there",
