@@ -35,6 +35,10 @@ strata_status strata_model_check_built(const strata_model *model, const char *ve
     return strata_fail(err, STRATA_INVALID, "%s: the model is not compiled; call strata_model_compile first", verb);
 }
 
+strata_status strata_model_check_readable(const strata_model *model, const char *verb, strata_error *err) {
+    return model->loaded ? STRATA_OK : strata_model_check_built(model, verb, err);
+}
+
 /* Pictures (H, W) are pictures (H, W, 1). */
 static bool same_elements(strata_shape data, strata_shape model) {
     if (model.rank == 3 && data.rank == 2 && model.dims[2] == 1) model.rank = 2;

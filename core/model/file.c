@@ -45,8 +45,8 @@ strata_status strata_model_write(strata_model *model, const char *path, const st
 }
 
 strata_status strata_model_save(strata_model *model, const char *path, strata_error *err) {
-    STRATA_TRY(strata_model_check_built(model, "save", err));
-    const strata_trainer *trainer = model->strategy->trainer;
+    STRATA_TRY(strata_model_check_readable(model, "save", err));
+    const strata_trainer *trainer = model->strategy ? model->strategy->trainer : NULL;
     if (trainer && trainer->settle) STRATA_TRY(trainer->settle(model, true, err));
     return strata_model_write(model, path, NULL, 0, err);
 }

@@ -52,6 +52,13 @@ static void free_layer(strata_layer *layer) {
     free(layer->name);
 }
 
+void strata_model_drop_layer(strata_model *model, int index) {
+    strata_layer_list *list = &model->list;
+    free_layer(&list->layers[index]);
+    list->n--;
+    memmove(list->layers + index, list->layers + index + 1, (size_t)(list->n - index) * sizeof *list->layers);
+}
+
 static void free_list(strata_layer_list *list) {
     for (int i = 0; i < list->n; i++) free_layer(&list->layers[i]);
     free(list->layers);

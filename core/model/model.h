@@ -387,6 +387,9 @@ const char *strata_output_name(const strata_model *model, int output);
 int strata_model_find_value(const strata_model *model, const char *name);
 /* A call of the layer with this index, of which the model keeps the first error. name NULL: one is made. */
 const strata_value *strata_model_add_call(strata_model *model, int layer, const char *name, const int *inputs, int n);
+/* Takes a call away that nothing uses, and its layer, which has no other call. */
+void strata_model_drop_call(strata_model *model, int value);
+void strata_model_drop_layer(strata_model *model, int index);
 /* The layer of the model's own list with this name; -1: there is none. */
 int strata_model_find_layer(const strata_model *model, const char *name);
 /* How many values are calls. */
@@ -594,6 +597,8 @@ bool strata_model_takes_bytes(const strata_model *model); /* as its features, be
 STRATA_MUST_USE strata_status strata_model_check_compiled(const strata_model *model, const char *verb, strata_error *err);
 /* Compiled, or built: whether it has its variables. */
 STRATA_MUST_USE strata_status strata_model_check_built(const strata_model *model, const char *verb, strata_error *err);
+/* Built, or loaded: whether there are parameters to read. */
+STRATA_MUST_USE strata_status strata_model_check_readable(const strata_model *model, const char *verb, strata_error *err);
 /* Whether the dataset's elements and labels fit the model; and which of its parts are used for what. */
 STRATA_MUST_USE strata_status strata_model_check_dataset(const strata_model *model, const strata_dataset *dataset, bool labels,
                                                          const char *verb, strata_model_feed *out_feed, strata_error *err);

@@ -54,6 +54,10 @@ static strata_status read_some(const strata_model *model, int replica, int64_t b
 }
 
 strata_status strata_model_read_all(strata_model *model, float *values, strata_error *err) {
+    if (!model->strategy && model->loaded) {
+        memcpy(values, model->loaded, (size_t)strata_model_all_size(model) * sizeof *values);
+        return STRATA_OK;
+    }
     return read_some(model, strata_model_root(model), 0, strata_model_all_size(model), values, err);
 }
 

@@ -12,7 +12,7 @@
 #ifndef STRATA_LAYERS_H
 #define STRATA_LAYERS_H
 
-#include "strata/tensor.h"
+#include "strata/numbers.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -436,6 +436,57 @@ typedef struct strata_concat_options {
     const char *name;
 } strata_concat_options;
 STRATA_API void strata_model_add_concat(strata_model *model, strata_concat_options opts);
+
+/* An op of strata/ops.h as a layer: y = op(inputs), with the numbers that the op needs. Axis 0 is that of the examples, as in
+ * all layers' inputs. Imported models are made of it where no other layer fits. What the ops take:
+ *     neg abs sign square exp log sqrt rsqrt sin cos erf tanh sigmoid relu gelu gelu_tanh silu softplus softmax log_softmax
+ *                              x; no numbers
+ *     add sub mul div pow min max equal not_equal less less_equal greater greater_equal
+ *                              a, b; no numbers
+ *     where                    condition, a, b
+ *     matmul                   a, b, of any rank, as NumPy's matmul: leading axes are broadcast
+ *     leaky_relu, elu          x; slope, scale
+ *     clip                     x; low, high
+ *     cast                     x; dtype
+ *     reshape                  x; the shape, where 0 is x's size of that axis, and one number may be -1
+ *     expand                   x, like; the shape to which x is broadcast, where 0 is the size of axis 0 of `like`
+ *     transpose                x; the axes in their new order
+ *     slice                    x; first elements of all axes, then numbers of elements, -1: all behind the first
+ *     pad                      x; elements before each axis, then behind each; value
+ *     tile                     x; how often each axis is repeated
+ *     gather                   x, indices; axis. Indices below 0 count from the end
+ *     one_hot                  indices; depth
+ *     concat                   two inputs or more; axis
+ *     reduce_sum reduce_mean reduce_max reduce_min
+ *                              x; axes, none: all. They stay with size 1 where value is 1
+ *     argmax                   x; axis
+ *     top_k, top_k_indices     x; k
+ *     conv2d                   x (N, H, W, C), filter (KH, KW, C / groups, K); strides, dilations, padding at the top, bottom,
+ *                              left and right, groups: 9 numbers
+ *     conv2d_transpose         x (N, OH, OW, K), filter (KH, KW, C / groups, K); the same and height and width: 11 numbers
+ *     layer_norm               x, scale, shift; value: epsilon */
+typedef struct strata_op_options {
+    /* Required. */
+    const char *op;
+    strata_numbers numbers;
+    double value;
+    /* Of cast. */
+    const char *dtype;
+    const char *name;
+} strata_op_options;
+STRATA_API void strata_model_add_op(strata_model *model, strata_op_options opts);
+
+/* A parameter that is an input of other layers: y = the parameter "value" (shape), whatever x is. With `constant` it is a state
+ * that training does not change. Values of other types than f32 are stored as f32. */
+typedef struct strata_weights_options {
+    /* The whole shape, which has no axis of examples. Rank 0: one number. */
+    strata_shape shape;
+    bool constant;
+    /* The type of y; NULL: f32. */
+    const char *dtype;
+    const char *name;
+} strata_weights_options;
+STRATA_API void strata_model_add_weights(strata_model *model, strata_weights_options opts);
 
 /* A layer of one's own (strata/registry.h), by the name that it is registered by. name: of the layer, NULL as for others.
  * options: its options struct; NULL: zeros. */

@@ -447,7 +447,8 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_replicas_equal(strata_mode
 STRATA_API STRATA_MUST_USE strata_status strata_model_sha256(strata_model *model, char out_hex[65], strata_error *err);
 
 /* A model file is safetensors: the parameters by name, the model's JSON in the metadata under "strata.model". Written to a
- * temporary file, synced, renamed, directory synced: the old file stays until the new one is whole. */
+ * temporary file, synced, renamed, directory synced: the old file stays until the new one is whole. The model is compiled,
+ * built or loaded, else INVALID. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_save(strata_model *model, const char *path, strata_error *err);
 /* Makes the model of a file; its parameters wait on the host until compile. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_load(const char *path, strata_model **out_model, strata_error *err);

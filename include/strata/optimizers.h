@@ -5,17 +5,11 @@
 #ifndef STRATA_OPTIMIZERS_H
 #define STRATA_OPTIMIZERS_H
 
-#include "strata/tensor.h"
+#include "strata/numbers.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum { STRATA_MAX_NUMBERS = 16 };
-typedef struct strata_numbers {
-    int n;
-    double values[STRATA_MAX_NUMBERS];
-} strata_numbers;
 
 /* How the learning rate goes with the number t = 0, 1, ... of updates made before; the optimizer's learning_rate is its
  * beginning. The formulas are those of Keras' schedules, warm-up apart. In a model's JSON: "learning_rate": {"schedule":

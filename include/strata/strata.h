@@ -15,6 +15,7 @@
 #include "strata/events.h"
 #include "strata/executable.h"
 #include "strata/graph.h"
+#include "strata/interchange.h"
 #include "strata/layers.h"
 #include "strata/metrics.h"
 #include "strata/model.h"

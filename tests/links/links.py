@@ -28,6 +28,7 @@ FLOORS = [
      "backends/plugin", "backends/pjrt"],
     ["core/metric", "backends/opencl", "backends/vulkan", "backends/fallback"],
     ["core/model", "backends"],
+    ["core/interchange"],
     ["strategies"],
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

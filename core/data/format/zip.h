@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Zip archives in memory, whose members are stored or deflated. Format: PKWARE's APPNOTE, without encryption, several disks, or
+ * archives beyond 4 GiB. */
+#ifndef STRATA_CORE_DATA_ZIP_H
+#define STRATA_CORE_DATA_ZIP_H
+
+#include "strata/status.h"
+
+enum { STRATA_ZIP_LONGEST_NAME = 256 };
+
+typedef struct strata_zip_member {
+    char name[STRATA_ZIP_LONGEST_NAME];
+    /* 0: stored, 8: deflated. */
+    unsigned method;
+    uint32_t crc;
+    /* Bytes in the archive, and of the member itself. */
+    size_t packed, size;
+    /* The offset of its local header. */
+    size_t local;
+} strata_zip_member;
+
+typedef struct strata_zip {
+    /* For messages, borrowed. */
+    const char *name;
+    const unsigned char *bytes;
+    size_t n_bytes;
+    strata_zip_member *members;
+    int n_members;
+    strata_error *err;
+} strata_zip;
+
+/* Reads the directory. name, bytes and err are borrowed until finish. Fails: DATA with the offset of what is damaged;
+ * UNSUPPORTED for a member beyond 4 GiB. */
+STRATA_MUST_USE strata_status strata_zip_open(const char *name, const void *bytes, size_t n_bytes, strata_zip *out,
+                                              strata_error *err);
+void strata_zip_finish(strata_zip *zip);
+/* NULL: there is no such member. */
+const strata_zip_member *strata_zip_find(const strata_zip *zip, const char *name);
+/* The member's own bytes, member->size of them, checked by their checksum: the archive's, or in *out_expanded, which the caller
+ * frees, on failure too. Fails: DATA for damage; UNSUPPORTED for other ways of compression. */
+STRATA_MUST_USE strata_status strata_zip_unpack(const strata_zip *zip, const strata_zip_member *member,
+                                                const unsigned char **out_bytes, unsigned char **out_expanded);
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * libhdf5, opened at run time. Its C interface has the same binary form from 1.10 on: identifiers are int64_t, statuses are
+ * ints below 0 for failures, and the identifiers of predefined things are variables that H5open sets. */
+#include "core/interchange/hdf5.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+typedef int64_t id;
+
+struct strata_hdf5 {
+    const char *name;
+    void *library;
+    id file;
+    int (*open)(void);
+    int (*quiet)(id stack, void *function, void *user);
+    id (*create_list)(id class);
+    int (*close_list)(id list);
+    int (*use_memory)(id list, size_t increment, unsigned backing_store);
+    int (*set_image)(id list, void *bytes, size_t n_bytes);
+    id (*open_file)(const char *name, unsigned flags, id list);
+    int (*close_file)(id file);
+    id (*open_data)(id file, const char *path, id list);
+    int (*close_data)(id data);
+    id (*space_of)(id data);
+    int (*close_space)(id space);
+    long long (*elements)(id space);
+    int (*read)(id data, id type, id memory, id space, id list, void *out);
+    int (*exists)(id file, const char *path, id list);
+    id *file_access, *native_float;
+};
+
+/* Debian and Ubuntu, other distributions, macOS has none of these names. */
+static const char *const libraries[] = {"libhdf5_serial.so.103", "libhdf5_serial.so.310", "libhdf5_serial.so", "libhdf5.so.103",
+                                        "libhdf5.so.200",        "libhdf5.so.310",        "libhdf5.so"};
+
+static strata_status load(strata_hdf5 *h, strata_error *err) {
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries && !h->library; i++)
+        h->library = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL);
+    if (!h->library)
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "%s: its weights are HDF5, and there is no libhdf5 here (Debian: libhdf5-103-1, or libhdf5-dev)",
+                           h->name);
+    const struct {
+        void *place;
+        const char *symbol;
+    } symbols[] = {{&h->open, "H5open"},
+                   {&h->quiet, "H5Eset_auto2"},
+                   {&h->create_list, "H5Pcreate"},
+                   {&h->close_list, "H5Pclose"},
+                   {&h->use_memory, "H5Pset_fapl_core"},
+                   {&h->set_image, "H5Pset_file_image"},
+                   {&h->open_file, "H5Fopen"},
+                   {&h->close_file, "H5Fclose"},
+                   {&h->open_data, "H5Dopen2"},
+                   {&h->close_data, "H5Dclose"},
+                   {&h->space_of, "H5Dget_space"},
+                   {&h->close_space, "H5Sclose"},
+                   {&h->elements, "H5Sget_simple_extent_npoints"},
+                   {&h->read, "H5Dread"},
+                   {&h->exists, "H5Lexists"},
+                   {&h->file_access, "H5P_CLS_FILE_ACCESS_ID_g"},
+                   {&h->native_float, "H5T_NATIVE_FLOAT_g"}};
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *found = dlsym(h->library, symbols[i].symbol);
+        if (!found)
+            return strata_fail(err, STRATA_UNSUPPORTED, "%s: libhdf5 has no %s; 1.10 or later is needed", h->name,
+                               symbols[i].symbol);
+        *(void **)symbols[i].place = found;
+    }
+    return STRATA_OK;
+}
+
+static strata_status open_image(strata_hdf5 *h, const void *bytes, size_t n_bytes, strata_error *err) {
+    STRATA_TRY(load(h, err));
+    h->open();
+    h->quiet(0, NULL, NULL); /* it prints its errors otherwise */
+    const id list = h->create_list(*h->file_access);
+    if (list >= 0 && h->use_memory(list, 1 << 16, 0) >= 0 && h->set_image(list, (void *)bytes, n_bytes) >= 0)
+        h->file = h->open_file("weights.h5", 0, list);
+    if (list >= 0) h->close_list(list);
+    return h->file >= 0 ? STRATA_OK : strata_fail(err, STRATA_DATA, "%s: its weights are no HDF5 file", h->name);
+}
+
+strata_status strata_hdf5_open(const char *name, const void *bytes, size_t n_bytes, strata_hdf5 **out, strata_error *err) {
+    strata_hdf5 *h = calloc(1, sizeof *h);
+    if (!h) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
+    h->name = name;
+    h->file = -1;
+    const strata_status status = open_image(h, bytes, n_bytes, err);
+    if (status)
+        strata_hdf5_close(h);
+    else
+        *out = h;
+    return status;
+}
+
+/* The library stays loaded: it has handlers that run at the end of the program. */
+void strata_hdf5_close(strata_hdf5 *h) {
+    if (!h) return;
+    if (h->file >= 0) h->close_file(h->file);
+    free(h);
+}
+
+/* Whether all groups on the way are there; asking for a link in a group that is missing is an error in HDF5. */
+static bool is_there(strata_hdf5 *h, const char *path) {
+    char part[512];
+    for (size_t i = 0;; i++) {
+        if (i >= sizeof part) return false;
+        if (path[i] == '/' || !path[i]) {
+            part[i] = 0;
+            if (h->exists(h->file, part, 0) <= 0) return false;
+            if (!path[i]) return true;
+        }
+        part[i] = path[i];
+    }
+}
+
+strata_status strata_hdf5_read(strata_hdf5 *h, const char *path, int64_t n, float *out, strata_error *err) {
+    if (!is_there(h, path)) return strata_fail(err, STRATA_DATA, "%s: its weights have no \"%s\"", h->name, path);
+    const id data = h->open_data(h->file, path, 0);
+    if (data < 0) return strata_fail(err, STRATA_DATA, "%s: \"%s\" in its weights is no data set", h->name, path);
+    const id space = h->space_of(data);
+    const long long found = space >= 0 ? h->elements(space) : -1;
+    strata_status status = STRATA_OK;
+    if (found != n)
+        status = strata_fail(err, STRATA_DATA, "%s: \"%s\" in its weights has %lld elements; the layer needs %lld", h->name,
+                             path, found, (long long)n);
+    else if (h->read(data, *h->native_float, 0, 0, 0, out) < 0)
+        status = strata_fail(err, STRATA_DATA, "%s: \"%s\" in its weights cannot be read", h->name, path);
+    if (space >= 0) h->close_space(space);
+    h->close_data(data);
+    return status;
+}

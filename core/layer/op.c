@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * op: one op of strata/ops.h as a layer. The table says how many inputs and numbers each op takes, and how they become its
+ * arguments. */
+#include "core/layer/op.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "core/graph/graph.h"
+#include "core/layer/layer.h"
+
+typedef strata_tensor *unary(strata_tensor *x);
+typedef strata_tensor *binary(strata_tensor *a, strata_tensor *b);
+/* [n] inputs; the numbers are whole where the row says so. */
+typedef strata_tensor *special(const strata_op_options *opts, strata_tensor *const *in, int n);
+
+typedef struct row {
+    const char *name;
+    /* most_inputs -1: any number. */
+    int least_inputs, most_inputs;
+    int least_numbers, most_numbers;
+    unary *one;
+    binary *two;
+    special *build;
+} row;
+
+static strata_tensor *fail(strata_tensor *x, const char *what, strata_shape shape) {
+    return strata_graph_poison(strata_tensor_graph(x), NULL, STRATA_INVALID, "%s; x is %s", what,
+                               strata_shape_text(shape).text);
+}
+
+static int64_t whole(const strata_op_options *opts, int i) {
+    return (int64_t)opts->numbers.values[i];
+}
+
+/* Axis `i` of the numbers, from 0 on, for a tensor of this rank. */
+static int axis_of(const strata_op_options *opts, int i, int rank) {
+    const int64_t axis = whole(opts, i);
+    return (int)(axis < 0 ? axis + rank : axis);
+}
+
+/* ---- products ---- */
+
+static strata_tensor *with_leading(strata_tensor *x, const strata_shape *leading) {
+    strata_shape shape = strata_tensor_shape(x), wanted = *leading;
+    for (int d = 2; d > 0; d--) wanted.dims[wanted.rank++] = shape.dims[shape.rank - d];
+    return strata_broadcast_to(x, wanted);
+}
+
+/* The leading axes (all but two) broadcast together. */
+static strata_shape broadcast_leading(strata_shape a, strata_shape b) {
+    strata_shape out = {.rank = (a.rank > b.rank ? a.rank : b.rank) - 2};
+    for (int d = 0; d < out.rank; d++) {
+        const int from_a = d - (out.rank - (a.rank - 2)), from_b = d - (out.rank - (b.rank - 2));
+        const int64_t size_a = from_a < 0 ? 1 : a.dims[from_a], size_b = from_b < 0 ? 1 : b.dims[from_b];
+        out.dims[d] = size_a == 1 ? size_b : size_a;
+    }
+    return out;
+}
+
+static strata_tensor *build_matmul(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    strata_tensor *a = in[0], *b = in[1];
+    (void)opts;
+    (void)n;
+    if (strata_tensor_is_poison(a) || strata_tensor_is_poison(b)) return strata_tensor_is_poison(a) ? a : b;
+    const int rank_a = strata_tensor_shape(a).rank, rank_b = strata_tensor_shape(b).rank;
+    if (!rank_a || !rank_b) return fail(a, "matmul of a scalar", strata_tensor_shape(a));
+    if (rank_a == 1) a = strata_reshape(a, STRATA_SHAPE(1, strata_tensor_shape(a).dims[0]));
+    if (rank_b == 1) b = strata_reshape(b, STRATA_SHAPE(strata_tensor_shape(b).dims[0], 1));
+    const strata_shape leading = broadcast_leading(strata_tensor_shape(a), strata_tensor_shape(b));
+    if (strata_tensor_shape(b).rank > 2 || rank_a == 1) {
+        a = with_leading(a, &leading);
+        b = with_leading(b, &leading);
+    }
+    strata_tensor *y = strata_matmul(a, b, false, false);
+    if (rank_a > 1 && rank_b > 1) return y;
+    strata_shape shape = strata_tensor_shape(y);
+    if (strata_tensor_is_poison(y)) return y;
+    if (rank_b == 1) shape.rank--;
+    if (rank_a == 1) { /* the last but one axis, or the last that is left */
+        if (rank_b != 1) shape.dims[shape.rank - 2] = shape.dims[shape.rank - 1];
+        shape.rank--;
+    }
+    return strata_reshape(y, shape);
+}
+
+/* ---- shapes ---- */
+
+static strata_tensor *build_reshape(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    const strata_shape from = strata_tensor_shape(in[0]);
+    strata_shape to = {.rank = opts->numbers.n};
+    (void)n;
+    if (to.rank > STRATA_MAX_RANK) return fail(in[0], "reshape to more than 8 axes", from);
+    for (int d = 0; d < to.rank; d++) {
+        to.dims[d] = whole(opts, d);
+        if (to.dims[d] == 0 && d >= from.rank) return fail(in[0], "reshape: 0 stands for an axis that x does not have", from);
+        if (to.dims[d] == 0) to.dims[d] = from.dims[d];
+    }
+    return strata_reshape(in[0], to);
+}
+
+static strata_tensor *build_expand(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    const strata_shape from = strata_tensor_shape(in[0]), like = strata_tensor_shape(in[1]);
+    strata_shape to = {.rank = opts->numbers.n};
+    (void)n;
+    if (to.rank > STRATA_MAX_RANK || like.rank < 1) return fail(in[0], "expand: to at most 8 axes, like what has one", from);
+    for (int d = 0; d < to.rank; d++) to.dims[d] = whole(opts, d) ? whole(opts, d) : like.dims[0];
+    return strata_broadcast_to(in[0], to);
+}
+
+static strata_tensor *build_transpose(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    const int rank = strata_tensor_shape(in[0]).rank;
+    int axes[STRATA_MAX_NUMBERS];
+    (void)n;
+    if (opts->numbers.n != rank) return fail(in[0], "transpose needs as many axes as x has", strata_tensor_shape(in[0]));
+    for (int d = 0; d < rank; d++) axes[d] = axis_of(opts, d, rank);
+    return strata_transpose(in[0], axes);
+}
+
+static strata_tensor *build_slice(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    const strata_shape shape = strata_tensor_shape(in[0]);
+    int64_t begin[STRATA_MAX_RANK], size[STRATA_MAX_RANK];
+    (void)n;
+    if (opts->numbers.n != 2 * shape.rank) return fail(in[0], "slice needs two numbers for each axis", shape);
+    for (int d = 0; d < shape.rank; d++) {
+        begin[d] = whole(opts, d);
+        size[d] = whole(opts, shape.rank + d);
+        if (size[d] == -1) size[d] = shape.dims[d] - begin[d];
+    }
+    return strata_slice(in[0], begin, size);
+}
+
+static strata_tensor *build_pad(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    const strata_shape shape = strata_tensor_shape(in[0]);
+    int64_t around[STRATA_MAX_NUMBERS];
+    (void)n;
+    if (opts->numbers.n != 2 * shape.rank) return fail(in[0], "pad needs two numbers for each axis", shape);
+    for (int i = 0; i < opts->numbers.n; i++) around[i] = whole(opts, i);
+    return strata_pad(in[0], around, around + shape.rank, opts->value);
+}
+
+static strata_tensor *build_tile(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    const strata_shape shape = strata_tensor_shape(in[0]);
+    int64_t times[STRATA_MAX_NUMBERS];
+    (void)n;
+    if (opts->numbers.n != shape.rank) return fail(in[0], "tile needs a number for each axis", shape);
+    for (int i = 0; i < opts->numbers.n; i++) times[i] = whole(opts, i);
+    return strata_tile(in[0], times);
+}
+
+static strata_tensor *build_gather(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    const strata_shape shape = strata_tensor_shape(in[0]);
+    const int axis = axis_of(opts, 0, shape.rank);
+    strata_tensor *indices = in[1];
+    const strata_dtype dtype = strata_tensor_dtype(indices);
+    (void)n;
+    if (axis < 0 || axis >= shape.rank) return fail(in[0], "gather along an axis that x does not have", shape);
+    if (dtype == STRATA_DTYPE_I32 || dtype == STRATA_DTYPE_I64) {
+        strata_graph *graph = strata_tensor_graph(indices);
+        strata_tensor *size = strata_scalar(graph, dtype, (double)shape.dims[axis]);
+        indices = strata_where(strata_less(indices, strata_scalar(graph, dtype, 0)), strata_add(indices, size), indices);
+    }
+    return strata_gather(in[0], indices, axis);
+}
+
+static strata_tensor *build_concat(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    return strata_concat(in, n, axis_of(opts, 0, strata_tensor_shape(in[0]).rank));
+}
+
+/* ---- numbers ---- */
+
+static strata_tensor *build_leaky_relu(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    (void)n;
+    return strata_leaky_relu(in[0], opts->numbers.values[0]);
+}
+
+static strata_tensor *build_elu(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    (void)n;
+    return strata_elu(in[0], opts->numbers.values[0]);
+}
+
+static strata_tensor *build_clip(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    (void)n;
+    return strata_clip(in[0], opts->numbers.values[0], opts->numbers.values[1]);
+}
+
+static strata_tensor *build_cast(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    strata_dtype dtype;
+    strata_error err = {0};
+    (void)n;
+    if (strata_dtype_parse(opts->dtype ? opts->dtype : "", &dtype, &err))
+        return strata_graph_poison(strata_tensor_graph(in[0]), NULL, STRATA_INVALID, "cast: %s", err.message);
+    return strata_cast(in[0], dtype);
+}
+
+static strata_tensor *build_where(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    (void)opts;
+    (void)n;
+    return strata_where(in[0], in[1], in[2]);
+}
+
+static strata_tensor *build_one_hot(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    (void)n;
+    return strata_one_hot(in[0], whole(opts, 0), STRATA_DTYPE_F32);
+}
+
+#define REDUCE(which)                                                                                          \
+    static strata_tensor *build_##which(const strata_op_options *opts, strata_tensor *const *in, int n) {      \
+        int axes[STRATA_MAX_NUMBERS];                                                                          \
+        (void)n;                                                                                               \
+        for (int i = 0; i < opts->numbers.n; i++) axes[i] = axis_of(opts, i, strata_tensor_shape(in[0]).rank); \
+        return strata_##which(in[0], axes, opts->numbers.n, opts->value == 1);                                 \
+    }
+REDUCE(reduce_sum)
+REDUCE(reduce_mean)
+REDUCE(reduce_max)
+REDUCE(reduce_min)
+
+static strata_tensor *build_argmax(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    (void)n;
+    return strata_argmax(in[0], (int)whole(opts, 0));
+}
+
+static strata_tensor *build_top_k(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    (void)n;
+    return strata_top_k(in[0], whole(opts, 0), NULL);
+}
+
+static strata_tensor *build_top_k_indices(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    strata_tensor *indices = NULL;
+    (void)n;
+    strata_tensor *values = strata_top_k(in[0], whole(opts, 0), &indices);
+    return indices ? indices : values;
+}
+
+/* ---- windows ---- */
+
+static strata_conv2d_window window_of(const strata_op_options *opts) {
+    strata_conv2d_window window = {.padding = STRATA_PADDING_EXPLICIT, .groups = whole(opts, 8)};
+    for (int i = 0; i < 2; i++) window.stride[i] = whole(opts, i);
+    for (int i = 0; i < 2; i++) window.dilation[i] = whole(opts, 2 + i);
+    for (int i = 0; i < 4; i++) window.explicit_padding[i] = whole(opts, 4 + i);
+    return window;
+}
+
+static strata_tensor *build_conv2d(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    (void)n;
+    return strata_conv2d(in[0], in[1], window_of(opts));
+}
+
+static strata_tensor *build_conv2d_transpose(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    (void)n;
+    return strata_conv2d_transpose(in[0], in[1], window_of(opts), whole(opts, 9), whole(opts, 10));
+}
+
+static strata_tensor *build_layer_norm(const strata_op_options *opts, strata_tensor *const *in, int n) {
+    (void)n;
+    return strata_layer_norm(in[0], in[1], in[2], opts->value);
+}
+
+#define UNARY(which) \
+    { #which, 1, 1, 0, 0, strata_##which, NULL, NULL }
+#define BINARY(which) \
+    { #which, 2, 2, 0, 0, NULL, strata_##which, NULL }
+#define SPECIAL(which, least_in, most_in, least_numbers, most_numbers) \
+    { #which, least_in, most_in, least_numbers, most_numbers, NULL, NULL, build_##which }
+static const row rows[] = {UNARY(neg),
+                           UNARY(abs),
+                           UNARY(sign),
+                           UNARY(square),
+                           UNARY(exp),
+                           UNARY(log),
+                           UNARY(sqrt),
+                           UNARY(rsqrt),
+                           UNARY(sin),
+                           UNARY(cos),
+                           UNARY(erf),
+                           UNARY(tanh),
+                           UNARY(sigmoid),
+                           UNARY(relu),
+                           UNARY(gelu),
+                           UNARY(gelu_tanh),
+                           UNARY(silu),
+                           UNARY(softplus),
+                           UNARY(softmax),
+                           UNARY(log_softmax),
+                           BINARY(add),
+                           BINARY(sub),
+                           BINARY(mul),
+                           BINARY(div),
+                           BINARY(pow),
+                           BINARY(min),
+                           BINARY(max),
+                           BINARY(equal),
+                           BINARY(not_equal),
+                           BINARY(less),
+                           BINARY(less_equal),
+                           BINARY(greater),
+                           BINARY(greater_equal),
+                           SPECIAL(where, 3, 3, 0, 0),
+                           SPECIAL(matmul, 2, 2, 0, 0),
+                           SPECIAL(leaky_relu, 1, 1, 1, 1),
+                           SPECIAL(elu, 1, 1, 1, 1),
+                           SPECIAL(clip, 1, 1, 2, 2),
+                           SPECIAL(cast, 1, 1, 0, 0),
+                           SPECIAL(reshape, 1, 1, 0, STRATA_MAX_RANK),
+                           SPECIAL(expand, 2, 2, 0, STRATA_MAX_RANK),
+                           SPECIAL(transpose, 1, 1, 0, STRATA_MAX_RANK),
+                           SPECIAL(slice, 1, 1, 0, STRATA_MAX_NUMBERS),
+                           SPECIAL(pad, 1, 1, 0, STRATA_MAX_NUMBERS),
+                           SPECIAL(tile, 1, 1, 0, STRATA_MAX_RANK),
+                           SPECIAL(gather, 2, 2, 1, 1),
+                           SPECIAL(one_hot, 1, 1, 1, 1),
+                           SPECIAL(concat, 1, STRATA_MAX_LAYER_INPUTS, 1, 1),
+                           SPECIAL(reduce_sum, 1, 1, 0, STRATA_MAX_RANK),
+                           SPECIAL(reduce_mean, 1, 1, 0, STRATA_MAX_RANK),
+                           SPECIAL(reduce_max, 1, 1, 0, STRATA_MAX_RANK),
+                           SPECIAL(reduce_min, 1, 1, 0, STRATA_MAX_RANK),
+                           SPECIAL(argmax, 1, 1, 1, 1),
+                           SPECIAL(top_k, 1, 1, 1, 1),
+                           SPECIAL(top_k_indices, 1, 1, 1, 1),
+                           SPECIAL(conv2d, 2, 2, 9, 9),
+                           SPECIAL(conv2d_transpose, 2, 2, 11, 11),
+                           SPECIAL(layer_norm, 3, 3, 0, 0)};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+static const row *find_row(const char *name) {
+    for (int i = 0; i < N_ROWS; i++)
+        if (name && !strcmp(rows[i].name, name)) return &rows[i];
+    return NULL;
+}
+
+static strata_status op_check(const void *options, strata_error *err) {
+    const strata_op_options *opts = options;
+    const row *found = find_row(opts->op);
+    if (!found)
+        return strata_fail(err, STRATA_INVALID, "there is no op \"%.40s\" for a layer; strata/layers.h lists those there are",
+                           opts->op ? opts->op : "");
+    if (opts->numbers.n < found->least_numbers || opts->numbers.n > found->most_numbers)
+        return strata_fail(err, STRATA_INVALID, "%s has %d numbers; it takes %d to %d", found->name, opts->numbers.n,
+                           found->least_numbers, found->most_numbers);
+    const bool any = found->build == build_leaky_relu || found->build == build_elu || found->build == build_clip;
+    for (int i = 0; i < opts->numbers.n && !any; i++)
+        if (opts->numbers.values[i] != floor(opts->numbers.values[i]) || fabs(opts->numbers.values[i]) > INT32_MAX)
+            return strata_fail(err, STRATA_INVALID, "%s: number %d is %g; it must be whole and below 2^31", found->name, i,
+                               opts->numbers.values[i]);
+    return STRATA_OK;
+}
+
+strata_tensor *strata_op_apply(const strata_op_options *opts, strata_tensor *const *inputs, int n) {
+    const row *found = find_row(opts->op);
+    strata_error err = {0};
+    strata_graph *graph = strata_tensor_graph(inputs[0]);
+    for (int i = 0; i < n; i++)
+        if (strata_tensor_is_poison(inputs[i])) return inputs[i];
+    if (op_check(opts, &err)) return strata_graph_poison(graph, NULL, STRATA_INVALID, "%s", err.message);
+    if (n < found->least_inputs || n > found->most_inputs)
+        return strata_graph_poison(graph, NULL, STRATA_INVALID, "%s takes %d to %d inputs; it was given %d", found->name,
+                                   found->least_inputs, found->most_inputs, n);
+    if (found->one) return found->one(inputs[0]);
+    return found->two ? found->two(inputs[0], inputs[1]) : found->build(opts, inputs, n);
+}
+
+static strata_tensor *op_build(const void *options, strata_layer_context *context, strata_tensor *const *inputs, int n) {
+    (void)context;
+    return strata_op_apply(options, inputs, n);
+}
+
+#define AT(field) offsetof(strata_op_options, field)
+const strata_layer_kind strata_layer_op = {
+    .name = "op",
+    .options_bytes = sizeof(strata_op_options),
+    .name_offset = AT(name),
+    .options = {{"op", STRATA_OPTION_STRING, AT(op), 0, 0, true},
+                {"numbers", STRATA_OPTION_NUMBERS, AT(numbers), -HUGE_VAL, HUGE_VAL, false},
+                {"value", STRATA_OPTION_NUMBER, AT(value), -HUGE_VAL, HUGE_VAL, false},
+                {"dtype", STRATA_OPTION_STRING, AT(dtype), 0, 0, false}},
+    .least_inputs = 1,
+    .most_inputs = STRATA_MAX_LAYER_INPUTS,
+    .check = op_check,
+    .build_many = op_build,
+};

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * strata convert: a model file of one kind becomes one of another kind. The endings of the files' names say which. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "strata/interchange.h"
+
+typedef struct convert_options {
+    const char *map, *model;
+    bool whole;
+} convert_options;
+
+static const option_row rows[] = {
+    {"map", "FILE",
+     "with .safetensors: which of its names is which parameter, \"THEIR.NAME OUR/NAME [linear|conv2d|..]\" a line", OPTION_TEXT,
+     offsetof(convert_options, map), 0, 0},
+    {"model", "MODEL", "with .safetensors: the model whose weights they are, a .json, .strata, .onnx or .keras file",
+     OPTION_TEXT, offsetof(convert_options, model), 0, 0},
+    {"whole", NULL, "with .onnx: axis 0 of its inputs is no batch; the model takes one example at a time", OPTION_FLAG,
+     offsetof(convert_options, whole), 0, 0},
+    {0}};
+
+static strata_status load_strata(const char *path, const convert_options *options, strata_model **out, strata_error *err) {
+    (void)options;
+    return strata_model_load(path, out, err);
+}
+
+static strata_status load_json(const char *path, const convert_options *options, strata_model **out, strata_error *err) {
+    (void)options;
+    return strata_model_read_json(path, out, err);
+}
+
+static strata_status load_onnx(const char *path, const convert_options *options, strata_model **out, strata_error *err) {
+    return strata_model_load_onnx(path, (strata_onnx_options){.whole = options->whole}, out, err);
+}
+
+static strata_status load_keras(const char *path, const convert_options *options, strata_model **out, strata_error *err) {
+    (void)options;
+    return strata_model_load_keras(path, out, err);
+}
+
+static strata_status load_state_dict(const char *path, const convert_options *options, strata_model **out, strata_error *err);
+
+/* What can be read, and written. A model.json has no weights, so it is only what --model names. */
+static const struct {
+    const char *ending;
+    strata_status (*load)(const char *path, const convert_options *options, strata_model **out, strata_error *err);
+    strata_status (*save)(strata_model *model, const char *path, strata_error *err);
+} formats[] = {{".strata", load_strata, strata_model_save},
+               {".onnx", load_onnx, strata_model_save_onnx},
+               {".keras", load_keras, NULL},
+               {".safetensors", load_state_dict, NULL},
+               {".json", load_json, NULL}};
+enum { N_FORMATS = sizeof formats / sizeof *formats, JSON_FORMAT = N_FORMATS - 1 };
+
+/* -1: there is none with this ending. */
+static int format_of(const char *path) {
+    for (int i = 0; i < N_FORMATS; i++) {
+        const size_t n = strlen(path), k = strlen(formats[i].ending);
+        if (n > k && !strcmp(path + n - k, formats[i].ending)) return i;
+    }
+    return -1;
+}
+
+static strata_status load_state_dict(const char *path, const convert_options *options, strata_model **out, strata_error *err) {
+    const int format = options->model ? format_of(options->model) : -1;
+    strata_model *model = NULL;
+    if (!options->map || format < 0 || formats[format].load == load_state_dict)
+        return strata_fail(
+            err, STRATA_INVALID,
+            "%s has weights alone: --model names the model that they are of (.json, .strata, .onnx or .keras), --map "
+            "which weight is which parameter",
+            path);
+    STRATA_TRY(formats[format].load(options->model, options, &model, err));
+    const strata_status status = strata_model_take_state_dict(model, path, options->map, err);
+    if (status)
+        strata_model_destroy(model);
+    else
+        *out = model;
+    return status;
+}
+
+static int run_convert(const command *command, int argc, char **argv) {
+    convert_options options = {0};
+    const char *files[2];
+    int n_files = 0;
+    strata_error err = {0};
+    strata_model *model = NULL;
+    const int code = read_options(command, argc, argv, &options, files, &n_files);
+    if (code) return code < 0 ? EXIT_OK : code;
+    const int from = format_of(files[0]), to = format_of(files[1]);
+    if (from < 0 || from == JSON_FORMAT)
+        return usage_error("%s: it must end in .strata, .onnx, .keras or .safetensors", files[0]);
+    if (to < 0 || !formats[to].save) return usage_error("%s: it must end in .strata or .onnx", files[1]);
+    strata_status status = formats[from].load(files[0], &options, &model, &err);
+    if (!status) status = formats[to].save(model, files[1], &err);
+    if (!status) printf("%s: %d parameters, from %s\n", files[1], strata_model_n_parameters(model), files[0]);
+    strata_model_destroy(model);
+    return status ? report(status == STRATA_INVALID ? FAILING_USAGE : FAILING_DATA, status, &err) : EXIT_OK;
+}
+
+const command command_convert = {
+    .name = "convert",
+    .arguments = "FROM TO",
+    .summary = "make a model file of another program's, or one for it: ONNX, Keras, PyTorch's weights",
+    .details =
+        "The endings of the names say what is made of what: .strata and .onnx are read and written, .keras and\n"
+        ".safetensors are read. A model that was read is trained on as any other one.\n",
+    .options = rows,
+    .least_arguments = 2,
+    .most_arguments = 2,
+    .run = run_convert,
+};
