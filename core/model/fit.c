@@ -114,7 +114,7 @@ static void set_first_row(int32_t rng[STRATA_RNG_WORDS], int64_t row) {
     memcpy(rng + STRATA_RNG_FIRST_ROW, &row, sizeof row);
 }
 
-/* Takes a batch of the step apart, whose first row is `row` of its examples. Of `batches`, which were opened again, it finds what
+/* Takes a batch of the step apart, whose first row is `row` of its examples. Of `batches`, opened again, it finds what
  * is not finite; batches NULL: of the batch that comes next, what differs when it is computed twice. OK: nothing does. */
 static strata_status examine(fit *f, const flight *step, const strata_batches *batches, int64_t row, int64_t n,
                              strata_error *err) {
