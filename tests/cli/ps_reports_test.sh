@@ -30,8 +30,10 @@ for e in epochs + [r]:
     assert len(e["worker_steps"]) == len(e["worker_samples_per_s"]) == W, e
     assert 1 <= e["server_pulls_max"] <= W and 1 <= e["server_pushes_max"] <= W, e
     assert 0 < e["leases_mean"] <= e["leases_max"] <= 2 * W, e
-    assert (W == 1) == (e["slowest_worker"] == -1) and -1 <= e["slowest_worker"] < W, e
-    assert e["slowest_ratio"] == 0 if W == 1 else e["slowest_ratio"] >= 1, e
+    # Who is slow is known of those that have done several steps: the epochs are short, and a worker may come late.
+    assert -1 <= e["slowest_worker"] < W and (W > 1 or e["slowest_worker"] == -1), e
+    assert W == 1 or min(e["worker_steps"]) < 3 or e["slowest_worker"] >= 0, e
+    assert e["slowest_ratio"] == 0 if e["slowest_worker"] == -1 else e["slowest_ratio"] >= 1, e
 for e in epochs:
     rates = [60 * s / e["epoch_s"] for s in e["worker_steps"]]
     if r["replicas"] == 1:
