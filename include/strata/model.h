@@ -289,6 +289,10 @@ typedef struct strata_fit_options {
      * compiled anew for it. With several workers all give one or none, and rank 0's has the events of all; with
      * parameter_server each task's has its own. NULL: none. */
     const char *trace;
+    /* With trace: only these steps of this fit, counted from 1, the last one among them; the others run as without a trace, and
+     * programs are compiled anew before the first and after the last. trace_last 0: all. INVALID where first is below 1 or
+     * above last; UNSUPPORTED under parameter_server. */
+    int64_t trace_first, trace_last;
     /* Call on_progress after every so many steps of an epoch, and at its end; 0: 1. Devices that take several runs in one call
      * (cores of a TPU, where no exchange needs the host) get so many steps at once, at most 128, and the host fills the next
      * ones while they are at these, for which programs have twice as many slots of input and output memory. What is trained

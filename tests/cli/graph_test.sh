@@ -76,4 +76,23 @@ expect 3 "no-such-file" trace "$work/no-such-file"
 make_data "$work/data"
 expect 0 "" train mnist --device host --data "$work/data" --epochs 1 --trace "$work/real.json"
 expect 0 "matmul" trace "$work/real.json"
+# Some steps of a training, and the bits of one without.
+expect 0 "" train mnist --device host --data "$work/data" --epochs 2 --batch 4 --seed 3 --json
+sed -n 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$work/out" | tail -1 >"$work/plain"
+check "there is a hash to compare with" [ -s "$work/plain" ]
+expect 0 "" train mnist --device host --data "$work/data" --epochs 2 --batch 4 --seed 3 --json --profile 3:6 --trace "$work/p.json"
+json "r['event'] == 'profile' and r['steps'] == 4 and r['peak_gflops'] > 0 and r['hints']"
+checks=$((checks + 1))
+sed -n 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$work/out" | tail -1 | cmp -s - "$work/plain" ||
+    bad "what is trained has other bits with --profile"
+expect 0 "4 steps in" trace "$work/p.json"
+expect 0 "2 steps in" train mnist --device host --data "$work/data" --epochs 1 --batch 4 --profile 1:2
+stdout "matmul"
+expect 0 "were there so many steps?" train mnist --device host --data "$work/data" --epochs 1 --profile 100000:100001
+expect 2 "it is the first and the last step, as 10:20" train mnist --data "$work/data" --profile 3
+expect 2 "it is the first and the last step, as 10:20" train mnist --data "$work/data" --profile 5:4
+checks=$((checks + 1))
+TMPDIR=$work/tmp && mkdir "$TMPDIR" && export TMPDIR
+"$strata" train mnist --device host --data "$work/data" --epochs 1 --profile 1:2 >"$work/out" 2>&1
+[ -z "$(ls "$TMPDIR")" ] || bad "--profile leaves files behind"
 finish
