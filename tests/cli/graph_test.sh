@@ -80,7 +80,8 @@ expect 0 "matmul" trace "$work/real.json"
 expect 0 "" train mnist --device host --data "$work/data" --epochs 2 --batch 4 --seed 3 --json
 sed -n 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$work/out" | tail -1 >"$work/plain"
 check "there is a hash to compare with" [ -s "$work/plain" ]
-expect 0 "" train mnist --device host --data "$work/data" --epochs 2 --batch 4 --seed 3 --json --profile 3:6 --trace "$work/p.json"
+expect 0 "" train mnist --device host --data "$work/data" --epochs 2 --batch 4 --seed 3 --json --profile 3:6 \
+    --trace "$work/p.json"
 json "r['event'] == 'profile' and r['steps'] == 4 and r['peak_gflops'] > 0 and r['hints']"
 checks=$((checks + 1))
 sed -n 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$work/out" | tail -1 | cmp -s - "$work/plain" ||
