@@ -41,6 +41,20 @@ check "the file is a picture" grep -q "max_pool2d_1" "$work/m.svg"
 expect 3 "" graph mnist_cnn --svg --to "$work/nowhere/m.svg"
 expect 2 "Did you mean \"mnist\"" graph mnits
 
+# What is in memory when a step needs most: the sum is the peak, which the step's memory holds.
+expect 0 "max_pool2d_grad" summary cifar10 --memory --batch 8
+expect 0 "" summary cifar10 --memory --batch 8 --json
+json "sum(v['bytes'] for v in r['values']) == r['peak_bytes'] and r['slot_bytes'] == 2 * r['parameter_bytes']"
+cp "$work/out" "$work/memory"
+expect 0 "" summary cifar10 --batch 8 --json
+checks=$((checks + 1))
+python3 - "$work/out" "$work/memory" <<'END' || bad "the peak is not within what the step takes"
+import json, sys
+step, peak = (json.loads(open(path).read()) for path in sys.argv[1:])
+assert 0.5 * step["step_memory_bytes"] <= peak["peak_bytes"] <= step["step_memory_bytes"], (step["step_memory_bytes"], peak["peak_bytes"])
+END
+expect 2 "give one of --times, --placement and --memory" summary cifar10 --memory --times
+
 # A trace with known times: a device that is busy for 60 of 100 us, in 2 steps, and a host that waits.
 cat >"$work/trace.json" <<'END'
 {"traceEvents": [
