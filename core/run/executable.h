@@ -28,8 +28,8 @@ STRATA_MUST_USE strata_status strata_executable_place(strata_device *device, str
                                                       strata_tensor *const *updates, int n_updates,
                                                       strata_placement_visit *visit, void *user, strata_error *err);
 
-/* A temporary that is alive where the program needs most memory, at node `at`. A tensor's views, and what is computed in place of
- * it, lie in the same bytes: `node` is the largest of them. */
+/* A temporary that is alive where the program needs most memory, at node `at`. A tensor's views, and what is computed in place
+ * of it, lie in the same bytes: `node` is the largest of them. */
 typedef struct strata_peak_value {
     const strata_tensor *node, *at;
     int64_t bytes;

@@ -51,7 +51,7 @@ checks=$((checks + 1))
 python3 - "$work/out" "$work/memory" <<'END' || bad "the peak is not within what the step takes"
 import json, sys
 step, peak = (json.loads(open(path).read()) for path in sys.argv[1:])
-assert 0.5 * step["step_memory_bytes"] <= peak["peak_bytes"] <= step["step_memory_bytes"], (step["step_memory_bytes"], peak["peak_bytes"])
+assert 0.5 * step["step_memory_bytes"] <= peak["peak_bytes"] <= step["step_memory_bytes"], (step, peak)
 END
 expect 2 "give one of --times, --placement and --memory" summary cifar10 --memory --times
 
