@@ -383,7 +383,8 @@ static int fit(training *t) {
     if (t->options.log && r->chief)
         code = run_log_open(&r->log, t->options.log, opts.first_epoch || opts.first_step, r->classifies);
     if (!code && t->options.tensorboard && r->chief)
-        code = board_open(&r->board, t->options.tensorboard, t->model, &compile.optimizer, t->batch, r->classifies);
+        code = board_open(&r->board, t->options.tensorboard, t->model, &compile.optimizer, t->train.dataset, t->batch,
+                          r->classifies);
     if (code) return code;
     const int64_t accumulates = compile.optimizer.gradient_accumulation_steps;
     if (r->chief)
