@@ -579,11 +579,15 @@ static strata_status next_batch(fit *f, bool *more, strata_error *err) {
 /* The batches of one step. *more is false where the epoch has no more, or is stopped. */
 static strata_status next_step(fit *f, bool *more, strata_error *err) {
     *more = !f->opts.steps_per_epoch || f->next_step < f->opts.steps_per_epoch;
+    if (*more && strata_fit_trace_turns(f)) {
+        STRATA_TRY(complete(f, err));
+        STRATA_TRY(strata_fit_turn_trace(f, err));
+    }
     for (int64_t i = 0; i < f->accumulate && *more; i++) {
         STRATA_TRY(next_batch(f, more, err));
         if (!*more && f->held.n) STRATA_TRY(submit_held(f, err)); /* the last step has fewer batches */
     }
-    if (*more) f->next_step++;
+    if (*more) f->next_step++, f->n_begun++;
     if (*more && f->opts.wait_each_step) STRATA_TRY(settle(f, err));
     return STRATA_OK;
 }
@@ -693,6 +697,14 @@ static strata_status check(const strata_model *model, const strata_dataset *data
                            opts->epochs, opts->epochs - 1);
     if (opts->batch < 1)
         return strata_fail(err, STRATA_INVALID, "fit: batch is %lld; it must be at least 1", (long long)opts->batch);
+    if (opts->trace_last && (opts->trace_first < 1 || opts->trace_first > opts->trace_last))
+        return strata_fail(err, STRATA_INVALID, "fit: steps %lld to %lld cannot be traced; they are counted from 1",
+                           (long long)opts->trace_first, (long long)opts->trace_last);
+    if (opts->trace_last && model->strategy->trainer)
+        return strata_fail(err, STRATA_UNSUPPORTED,
+                           "fit: under strategy %s a trace has all steps; leave out trace_first and "
+                           "trace_last (--profile)",
+                           model->strategy->name);
     if (opts->check_every < -1)
         return strata_fail(err, STRATA_INVALID, "fit: check_every is %lld; it must be -1 (never), 0 or steps",
                            (long long)opts->check_every);
@@ -782,7 +794,7 @@ static strata_status finish(fit *f, strata_error *err) {
     f->history.loss_scale = f->model->scale.value;
     const strata_status saved = strata_checkpoint_folder_close(f->checkpoints, status ? NULL : err);
     if (!status) status = saved;
-    const strata_status traced = f->trace ? strata_fit_end_trace(f, status, status ? NULL : err) : STRATA_OK;
+    const strata_status traced = f->traced ? strata_fit_end_trace(f, status, status ? NULL : err) : STRATA_OK;
     if (!status) status = traced;
     return reported ? STRATA_OK : status;
 }

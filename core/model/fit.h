@@ -69,6 +69,9 @@ struct strata_fit {
     strata_error callback_error;
     /* Callbacks have been told that the training begins. */
     bool told;
+    /* Steps of this fit that were begun; the trace of those that were asked for, once they are done. */
+    int64_t n_begun;
+    strata_trace *traced;
     /* Examples of the epoch, in its order, that the batches leave out, as they were trained on before. */
     int64_t skipped;
     /* Examples in progress.metrics' sums. */
@@ -79,8 +82,11 @@ struct strata_fit {
     double began, epoch_began, metrics_read;
 };
 
-/* fit_trace.c: opens the trace and has the devices add to it. */
+/* fit_trace.c: opens the trace, and has the devices add to it unless that begins with a later step. */
 STRATA_MUST_USE strata_status strata_fit_begin_trace(strata_fit *fit, strata_error *err);
+/* Before a step, with none in flight: begins or ends what is traced where the caller asked for some steps. */
+bool strata_fit_trace_turns(const strata_fit *fit);
+STRATA_MUST_USE strata_status strata_fit_turn_trace(strata_fit *fit, strata_error *err);
 /* Writes the trace, of a training that failed too: then of this worker alone. */
 STRATA_MUST_USE strata_status strata_fit_end_trace(strata_fit *fit, strata_status trained, strata_error *err);
 

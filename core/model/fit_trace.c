@@ -25,8 +25,23 @@ static strata_status gather_events(const strata_fit *f, char *own, size_t bytes,
 
 strata_status strata_fit_begin_trace(strata_fit *f, strata_error *err) {
     const strata_workers *workers = &f->model->strategy->workers;
-    STRATA_TRY(strata_trace_create(f->opts.trace, workers->n > 1 ? workers->rank : 0, NULL, &f->trace, err));
+    STRATA_TRY(strata_trace_create(f->opts.trace, workers->n > 1 ? workers->rank : 0, NULL, &f->traced, err));
+    if (f->opts.trace_last) return STRATA_OK;
+    f->trace = f->traced;
     return strata_model_trace_begin(f->model, f->trace, &f->tracks, err);
+}
+
+bool strata_fit_trace_turns(const strata_fit *f) {
+    return f->opts.trace_last && (f->n_begun + 1 == f->opts.trace_first || f->n_begun == f->opts.trace_last);
+}
+
+strata_status strata_fit_turn_trace(strata_fit *f, strata_error *err) {
+    if (f->n_begun + 1 == f->opts.trace_first) {
+        f->trace = f->traced;
+        return strata_model_trace_begin(f->model, f->trace, &f->tracks, err);
+    }
+    f->trace = NULL;
+    return strata_model_trace_devices(f->model, NULL, f->tracks, err);
 }
 
 strata_status strata_fit_end_trace(strata_fit *f, strata_status trained, strata_error *err) {
@@ -35,14 +50,14 @@ strata_status strata_fit_end_trace(strata_fit *f, strata_status trained, strata_
     const int n = many && workers->rank == 0 ? workers->n : 1;
     char **texts = calloc((size_t)n, sizeof *texts);
     size_t bytes = 0;
-    strata_status status = f->tracks ? strata_model_trace_devices(f->model, NULL, f->tracks, err) : STRATA_OK;
+    strata_status status = f->trace && f->tracks ? strata_model_trace_devices(f->model, NULL, f->tracks, err) : STRATA_OK;
     if (!status && !texts) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
-    if (!status) status = strata_trace_events(f->trace, &texts[0], &bytes, err);
+    if (!status) status = strata_trace_events(f->traced, &texts[0], &bytes, err);
     if (!status && many) status = gather_events(f, texts[0], bytes, texts, err);
-    if (!status) status = strata_trace_write(f->trace, (const char *const *)texts, n, err);
+    if (!status) status = strata_trace_write(f->traced, (const char *const *)texts, n, err);
     for (int w = 0; texts && w < n; w++) free(texts[w]);
     free(texts);
     free(f->tracks);
-    strata_trace_destroy(f->trace);
+    strata_trace_destroy(f->traced);
     return status;
 }

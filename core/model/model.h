@@ -451,6 +451,9 @@ STRATA_MUST_USE strata_status strata_model_check_batch(strata_model *model, stra
 /* Calls `visit` with each node of the replica's program and where it runs. */
 STRATA_MUST_USE strata_status strata_model_visit(strata_model *model, strata_program_kind kind, int replica, int64_t batch,
                                                  strata_placement_visit *visit, void *user, strata_error *err);
+/* Calls `visit` with each temporary that is alive where the first replica's program needs most memory. */
+STRATA_MUST_USE strata_status strata_model_visit_peak(strata_model *model, strata_program_kind kind, int64_t batch,
+                                                      strata_peak_visit *visit, void *user, strata_error *err);
 /* What the program for this batch size would cost on the first device, and each call of a layer in it (NULL: not asked for). */
 STRATA_MUST_USE strata_status strata_model_measure(strata_model *model, strata_program_kind kind, int64_t batch,
                                                    strata_layer_cost *out_layers, strata_program_cost *out_cost,

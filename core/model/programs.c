@@ -64,6 +64,16 @@ strata_status strata_model_visit(strata_model *model, strata_program_kind kind, 
     return status;
 }
 
+strata_status strata_model_visit_peak(strata_model *model, strata_program_kind kind, int64_t batch, strata_peak_visit *visit,
+                                      void *user, strata_error *err) {
+    strata_step s;
+    STRATA_TRY(strata_step_build(&s, model, kind, role_of(model, kind, 0, batch, (strata_batch_form){0}), NULL, err));
+    strata_status status = strata_executable_visit_peak(model->replicas[0].device, &s.output, s.output != NULL, s.updates,
+                                                        s.n_updates, visit, user, err);
+    strata_graph_destroy(s.graph);
+    return status;
+}
+
 strata_status strata_model_measure(strata_model *model, strata_program_kind kind, int64_t batch, strata_layer_cost *out_layers,
                                    strata_program_cost *out_cost, strata_error *err) {
     return measure(model, kind, 0, batch, out_layers, out_cost, err);

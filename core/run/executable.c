@@ -228,6 +228,57 @@ strata_status strata_executable_place(strata_device *device, strata_tensor *cons
     return status;
 }
 
+/* Whether the storage counts at this position of the schedule. One that takes over another's bytes does so behind its first. */
+static bool is_alive(const strata_storage *storage, int position) {
+    return storage->first + (storage->in_place_of >= 0) <= position && position <= storage->last;
+}
+
+/* Where the sum of what is alive is the largest. */
+static int find_peak(const strata_plan *plan) {
+    int64_t most = -1;
+    int peak = 0;
+    for (int i = 0; i < plan->n_schedule; i++) {
+        int64_t sum = 0;
+        for (int s = 0; s < plan->n_storages; s++)
+            if (is_alive(&plan->storages[s], i)) sum += plan->storages[s].bytes;
+        if (sum > most) most = sum, peak = i;
+    }
+    return peak;
+}
+
+/* The largest tensor that lies in the storage. */
+static const strata_tensor *owner_of(const strata_plan *plan, const strata_storage *storage) {
+    const strata_tensor *owner = NULL;
+    int64_t most = -1;
+    for (int i = storage->first; i <= storage->last; i++) {
+        const strata_tensor *node = plan->schedule[i];
+        const strata_place *place = &plan->places[node->id];
+        if (place->arena != storage->arena || place->offset < storage->offset || place->bytes <= most ||
+            place->offset + place->bytes > storage->offset + storage->bytes)
+            continue;
+        owner = node;
+        most = place->bytes;
+    }
+    return owner;
+}
+
+strata_status strata_executable_visit_peak(strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                           strata_tensor *const *updates, int n_updates, strata_peak_visit *visit, void *user,
+                                           strata_error *err) {
+    strata_executable *exe = NULL;
+    STRATA_TRY(create_planned(device, outputs, n_outputs, updates, n_updates, NULL, true, NULL, &exe, err));
+    const strata_plan *plan = &exe->plan;
+    const int peak = find_peak(plan);
+    strata_status status = STRATA_OK;
+    for (int s = 0; s < plan->n_storages && !status; s++) {
+        const strata_storage *storage = &plan->storages[s];
+        const strata_peak_value value = {owner_of(plan, storage), plan->schedule[peak], storage->bytes};
+        if (is_alive(storage, peak) && value.node) status = visit(&value, user, err);
+    }
+    strata_executable_destroy(exe);
+    return status;
+}
+
 static strata_status create(strata_device *device, strata_tensor *const *outputs, int n_outputs, strata_tensor *const *updates,
                             int n_updates, const strata_executable_options *opts, bool alone, const strata_core_place *place,
                             strata_executable **out_executable, strata_error *err) {

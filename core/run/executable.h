@@ -28,6 +28,18 @@ STRATA_MUST_USE strata_status strata_executable_place(strata_device *device, str
                                                       strata_tensor *const *updates, int n_updates,
                                                       strata_placement_visit *visit, void *user, strata_error *err);
 
+/* A temporary that is alive where the program needs most memory, at node `at`. A tensor's views, and what is computed in place
+ * of it, lie in the same bytes: `node` is the largest of them. */
+typedef struct strata_peak_value {
+    const strata_tensor *node, *at;
+    int64_t bytes;
+} strata_peak_value;
+typedef strata_status strata_peak_visit(const strata_peak_value *value, void *user, strata_error *err);
+/* Calls `visit` with each of them. By passes and plan alone. */
+STRATA_MUST_USE strata_status strata_executable_visit_peak(strata_device *device, strata_tensor *const *outputs, int n_outputs,
+                                                           strata_tensor *const *updates, int n_updates,
+                                                           strata_peak_visit *visit, void *user, strata_error *err);
+
 /* ---- replicas ---- */
 
 /* As strata_executable_create, but communication nodes stay: they divide the executable into segments. To run a slot, which is

@@ -289,6 +289,10 @@ typedef struct strata_fit_options {
      * compiled anew for it. With several workers all give one or none, and rank 0's has the events of all; with
      * parameter_server each task's has its own. NULL: none. */
     const char *trace;
+    /* With trace: only these steps of this fit, counted from 1, the last one among them; the others run as without a trace, and
+     * programs are compiled anew before the first and after the last. trace_last 0: all. INVALID where first is below 1 or
+     * above last; UNSUPPORTED under parameter_server. */
+    int64_t trace_first, trace_last;
     /* Call on_progress after every so many steps of an epoch, and at its end; 0: 1. Devices that take several runs in one call
      * (cores of a TPU, where no exchange needs the host) get so many steps at once, at most 128, and the host fills the next
      * ones while they are at these, for which programs have twice as many slots of input and output memory. What is trained
@@ -441,6 +445,12 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_get_parameter(strata_model
                                                                     strata_error *err);
 STRATA_API STRATA_MUST_USE strata_status strata_model_set_parameter(strata_model *model, int index, const strata_array *value,
                                                                     strata_error *err);
+/* The gradients of the mean loss over the dataset's first n examples, in their order, as training has them: with dropout, and
+ * before clipping. gradients: [strata_model_n_parameters] arrays of the caller, f32 with the parameters' shapes; those of states
+ * become 0. On the first replica's device; nothing is changed. Fails: INVALID for a model that is not compiled, fewer examples
+ * than n, a wrong array; what compiling a step would fail with. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_get_gradients(strata_model *model, const strata_dataset *dataset,
+                                                                    int64_t n, strata_array *gradients, strata_error *err);
 /* Whether all devices of the strategy hold the same bits of parameters and states. With several workers all call it. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_replicas_equal(strata_model *model, bool *out_equal, strata_error *err);
 /* SHA-256 of all parameters' little-endian f32 bytes, in the order of their names, as 64 hexadecimal digits. */

@@ -137,6 +137,36 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_list_places(strata_model *
                                                                   strata_model_places *out_places, strata_error *err);
 STRATA_API void strata_model_places_finish(strata_model_places *places);
 
+/* A temporary of a program. */
+typedef struct strata_value_memory {
+    /* What the layers call it, cut where it is too long; "": nothing. */
+    char name[64];
+    /* Static memory. */
+    const char *op;
+    strata_dtype dtype;
+    strata_shape output;
+    int64_t bytes;
+} strata_value_memory;
+
+/* What is in memory at the moment when a program needs most of it. Zero-initialize; free with strata_model_memory_finish. */
+typedef struct strata_model_memory {
+    /* [n_values] The temporaries that are alive then, the largest first; and their sum. */
+    strata_value_memory *values;
+    int n_values;
+    int64_t peak_bytes;
+    /* The node that runs then. */
+    char at[64];
+    const char *at_op;
+    /* Bytes of the parameters with their optimizer slots and states, on one device. */
+    int64_t parameter_bytes, slot_bytes, state_bytes;
+} strata_model_memory;
+
+/* Of a program for `batch` examples (0: 32) on the first replica's device. Nothing is compiled.
+ * Fails: INVALID for a model that is not compiled, a batch below 0, a part that there is not. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_list_memory(strata_model *model, strata_model_part part, int64_t batch,
+                                                                  strata_model_memory *out_memory, strata_error *err);
+STRATA_API void strata_model_memory_finish(strata_model_memory *memory);
+
 #ifdef __cplusplus
 }
 #endif

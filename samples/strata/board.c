@@ -3,6 +3,7 @@
  * Numbers of a training on their way to TensorBoard. */
 #include "board.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -47,10 +48,11 @@ static strata_status add_model(const board *b, const strata_model *model, strata
     return status;
 }
 
-int board_open(board *b, const char *folder, strata_model *model, const strata_optimizer *optimizer, int64_t batch,
-               bool classifies) {
+int board_open(board *b, const char *folder, strata_model *model, const strata_optimizer *optimizer,
+               const strata_dataset *dataset, int64_t batch, bool classifies) {
     strata_error err = {0};
-    *b = (board){.folder = folder, .classifies = classifies};
+    const int64_t size = strata_dataset_size(dataset); /* below 0: a pipeline that does not know it */
+    *b = (board){.folder = folder, .classifies = classifies, .dataset = dataset, .batch = size < batch ? size : batch};
     strata_status status = open_part(b, "train", &b->train, &err);
     if (!status) status = add_model(b, model, &err);
     const double rate =
@@ -77,6 +79,35 @@ static strata_status add_weights(const board *b, int64_t epoch, strata_model *mo
     return STRATA_OK;
 }
 
+static double norm_of(const strata_array *array) {
+    double squares = 0;
+    for (int64_t i = 0; i < strata_shape_elements(array->shape); i++)
+        squares += (double)((const float *)array->data)[i] * (double)((const float *)array->data)[i];
+    return sqrt(squares);
+}
+
+static strata_status add_gradients(const board *b, int64_t epoch, strata_model *model, strata_error *err) {
+    const int n = strata_model_n_parameters(model);
+    char tag[200];
+    if (b->batch < 1) return STRATA_OK;
+    strata_array *gradients = calloc((size_t)n + 1, sizeof *gradients);
+    strata_status status = gradients ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for gradients");
+    for (int i = 0; i < n && !status; i++)
+        status = strata_array_create(STRATA_DTYPE_F32, strata_model_parameter(model, i).shape, &gradients[i], err);
+    if (!status) status = strata_model_get_gradients(model, b->dataset, b->batch, gradients, err);
+    for (int i = 0; i < n && !status; i++) {
+        const strata_parameter parameter = strata_model_parameter(model, i);
+        if (parameter.state) continue;
+        snprintf(tag, sizeof tag, "gradients/%.180s", parameter.name);
+        status = strata_events_histogram(b->train, tag, epoch, &gradients[i], err);
+        snprintf(tag, sizeof tag, "gradient_norms/%.180s", parameter.name);
+        if (!status) status = strata_events_scalar(b->train, tag, epoch, norm_of(&gradients[i]), err);
+    }
+    for (int i = 0; gradients && i < n; i++) strata_array_finish(&gradients[i]);
+    free(gradients);
+    return status;
+}
+
 strata_status board_add(board *b, const strata_progress *p, strata_model *model, strata_error *err) {
     if (!b->train) return STRATA_OK;
     if (!p->epoch_end) {
@@ -85,6 +116,7 @@ strata_status board_add(board *b, const strata_progress *p, strata_model *model,
     }
     STRATA_TRY(add_metrics(b, b->train, p->epoch, &p->metrics, err));
     STRATA_TRY(add_weights(b, p->epoch, model, err));
+    STRATA_TRY(add_gradients(b, p->epoch, model, err));
     if (!p->validation.examples) return STRATA_OK;
     if (!b->validation) STRATA_TRY(open_part(b, "validation", &b->validation, err));
     return add_metrics(b, b->validation, p->epoch, &p->validation, err);

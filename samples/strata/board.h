@@ -10,13 +10,17 @@ typedef struct board {
     strata_events *train, *validation; /* NULL: not open */
     const char *folder;
     bool classifies;
+    /* Of whose first examples gradients are shown; borrowed. */
+    const strata_dataset *dataset;
+    int64_t batch;
 } board;
 
 /* Opens the files, and writes the model and its settings as texts and hyper-parameters. Returns an exit code, after a
  * message. */
-int board_open(board *b, const char *folder, strata_model *model, const strata_optimizer *optimizer, int64_t batch,
-               bool classifies);
-/* Loss and learning rate of a step; at an epoch's end its numbers, and histograms of the weights. A board that is not open
+int board_open(board *b, const char *folder, strata_model *model, const strata_optimizer *optimizer,
+               const strata_dataset *dataset, int64_t batch, bool classifies);
+/* Loss and learning rate of a step; at an epoch's end its numbers, and histograms of the weights and of
+ * their gradients on the first batch of the data, whose norms are numbers too. A board that is not open
  * takes nothing; a file that cannot be written ends the training. */
 strata_status board_add(board *b, const strata_progress *p, strata_model *model, strata_error *err);
 /* The test data's numbers, at the end. Returns an exit code. A zeroed board is fine. */

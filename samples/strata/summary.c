@@ -11,7 +11,7 @@ typedef struct summary_options {
     device_flags device;
     const char *precision;
     int64_t batch;
-    bool json, times, placement;
+    bool json, times, placement, memory;
 } summary_options;
 
 static const option_row rows[] = {
@@ -19,6 +19,8 @@ static const option_row rows[] = {
     {"times", NULL, "measure the nodes of a training step on the device", OPTION_FLAG, offsetof(summary_options, times), 0, 0},
     {"placement", NULL, "which device runs each node of a training step, and why --device does not", OPTION_FLAG,
      offsetof(summary_options, placement), 0, 0},
+    {"memory", NULL, "what is in memory when a training step needs most of it", OPTION_FLAG, offsetof(summary_options, memory),
+     0, 0},
     DEVICE_OPTION_ROWS(summary_options, device),
     {"precision", "TYPE", "what activations are stored in: f32, f16 or bf16", OPTION_TEXT, offsetof(summary_options, precision),
      0, 0},
@@ -260,6 +262,56 @@ static int place(const summary_options *options, const char *name, strata_model 
     return status ? report(FAILING_RUN, status, &err) : EXIT_OK;
 }
 
+/* ---- --memory ---- */
+
+static void print_memory(const strata_model_memory *m) {
+    printf("parameters %sB, optimizer slots %sB, states %sB\n", readable((double)m->parameter_bytes).text,
+           readable((double)m->slot_bytes).text, readable((double)m->state_bytes).text);
+    printf("a training step's temporaries take %sB at most, at %s%s%s:\n", readable((double)m->peak_bytes).text, m->at_op,
+           *m->at ? " " : "", m->at);
+    printf("%-24s %-28s %-26s %10s\n", "node", "op", "output", "bytes");
+    for (int i = 0; i < m->n_values; i++) {
+        const strata_value_memory *value = &m->values[i];
+        char output[192];
+        snprintf(output, sizeof output, "%s%s", strata_dtype_name(value->dtype), strata_shape_text(value->output).text);
+        printf("%-24s %-28s %-26s %10s\n", *value->name ? value->name : "-", value->op, output,
+               readable((double)value->bytes).text);
+    }
+}
+
+static void print_json_memory(const strata_model_memory *m, const char *name, const char *device, int64_t batch) {
+    printf("{\"model\":");
+    print_json_string(name);
+    printf(",\"device\":\"%s\",\"batch\":%lld,\"parameter_bytes\":%lld,\"slot_bytes\":%lld,\"state_bytes\":%lld", device,
+           (long long)batch, (long long)m->parameter_bytes, (long long)m->slot_bytes, (long long)m->state_bytes);
+    printf(",\"peak_bytes\":%lld,\"at\":\"%s\",\"values\":[", (long long)m->peak_bytes, m->at_op);
+    for (int i = 0; i < m->n_values; i++) {
+        const strata_value_memory *value = &m->values[i];
+        printf("%s{\"name\":", i ? "," : "");
+        print_json_string(value->name);
+        printf(",\"op\":\"%s\",\"dtype\":\"%s\",\"output\":", value->op, strata_dtype_name(value->dtype));
+        print_json_shape(value->output);
+        printf(",\"bytes\":%lld}", (long long)value->bytes);
+    }
+    printf("]}\n");
+}
+
+static int list_memory(const summary_options *options, const char *name, strata_model *model, strata_device *device) {
+    const strata_device_info *info = strata_device_get_info(device);
+    strata_error err = {0};
+    strata_model_memory memory = {0};
+    strata_status status = strata_model_compile(model, device, NULL, &err);
+    if (!status) status = strata_model_list_memory(model, STRATA_PART_TRAINING, options->batch, &memory, &err);
+    if (!status && options->json) {
+        print_json_memory(&memory, name, info->id, options->batch);
+    } else if (!status) {
+        printf("%s, batch %lld, on %s (%s)\n", name, (long long)options->batch, info->id, info->name);
+        print_memory(&memory);
+    }
+    strata_model_memory_finish(&memory);
+    return status ? report(FAILING_RUN, status, &err) : EXIT_OK;
+}
+
 static int run(const command *command, int argc, char **argv) {
     summary_options options = {.batch = 64};
     const char *name = NULL;
@@ -268,12 +320,13 @@ static int run(const command *command, int argc, char **argv) {
     if (code) return code < 0 ? EXIT_OK : code;
     strata_model *model = NULL;
     strata_device *device = NULL;
-    if (options.times && options.placement) return usage_error("give --times or --placement, not both");
+    if (options.times + options.placement + options.memory > 1)
+        return usage_error("give one of --times, --placement and --memory");
     if (!options.times && !options.placement && !options.device.which) options.device.which = "host";
     code = open_model(name, true, &model);
     if (!code) code = set_precision(model, options.precision);
     if (!code) code = open_device(&options.device, &device);
-    if (!code) code = options.placement ? place(&options, name, model, device) : summarize(&options, name, model, device);
+    if (!code) code = (options.placement ? place : options.memory ? list_memory : summarize)(&options, name, model, device);
     strata_model_destroy(model);
     strata_device_close(device);
     return code;
@@ -288,7 +341,8 @@ const command command_summary = {
         "--times runs each kind of node of the compiled step by itself, on made-up numbers, and whole steps beside\n"
         "them; \"-\" stands where nothing runs. Without --times no accelerator is needed: the device is the host.\n"
         "--placement lists the nodes of the step instead: what the device runs, what it does not and why, and which other\n"
-        "devices of the machine run that. With --allow-fallback host the host runs it.\n",
+        "devices of the machine run that. With --allow-fallback host the host runs it.\n"
+        "--memory lists the temporaries that are alive at the moment when a step needs most memory, the largest first.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,

@@ -42,7 +42,7 @@ static int run(const command *command, int argc, char **argv) {
     const strata_status status = trace_read(path, &summary, &err);
     if (status) return report(FAILING_DATA, status, &err);
     if (options.peaks) code = measure(&options, &peaks);
-    if (!code && options.json) trace_print_json(&summary, options.peaks ? &peaks : NULL);
+    if (!code && options.json) trace_print_json(&summary, NULL, options.peaks ? &peaks : NULL);
     if (!code && !options.json) trace_print(&summary, options.peaks ? &peaks : NULL, (int)options.top);
     trace_finish(&summary);
     return code;

@@ -26,8 +26,10 @@ static void print_number(int width, int decimals, double value) {
 
 static void print_track(const trace_summary *summary, const trace_track *track, const trace_peaks *peaks, int most_rows) {
     printf("\n%s, %s: ", track->worker, track->name);
-    printf(track->device ? "busy for %.1f %% of the time\n" : "%.1f %% of the time in these\n",
-           100 * trace_busy(summary, track));
+    if (track->device)
+        printf("busy for %.1f %% of the time\n", 100 * trace_busy(summary, track));
+    else
+        printf("%.3f ms in these\n", track->busy / 1e3);
     printf("%-32s %7s %10s %7s %10s", track->device ? "op" : "what", "count", "ms", "share %", "us each");
     if (track->device) printf(" %9s %8s", "GFLOP/s", "GB/s");
     printf(track->device && peaks ? " %7s\n" : "\n", "peak %");
@@ -49,7 +51,8 @@ void trace_print(const trace_summary *summary, const trace_peaks *peaks, int mos
            summary->n_steps ? summary->us / (double)summary->n_steps : 0, summary->n_workers,
            summary->n_workers == 1 ? "" : "s", summary->n_devices, summary->n_devices == 1 ? "" : "s");
     if (peaks)
-        printf("measured on the device: %.1f GFLOP/s of multiply-adds, %.1f GB/s of copies\n", peaks->gflops, peaks->gbytes);
+        printf("measured on the device: %.1f GFLOP/s of multiply-adds, %.1f GB/s of copies that no cache holds\n",
+               peaks->gflops, peaks->gbytes);
     for (int i = 0; i < summary->n_tracks; i++)
         if (summary->tracks[i].n_slices) print_track(summary, &summary->tracks[i], peaks, most_rows);
     putchar('\n');
@@ -57,9 +60,11 @@ void trace_print(const trace_summary *summary, const trace_peaks *peaks, int mos
     for (int i = 0; i < n; i++) printf("%s\n", hints[i]);
 }
 
-void trace_print_json(const trace_summary *summary, const trace_peaks *peaks) {
+void trace_print_json(const trace_summary *summary, const char *event, const trace_peaks *peaks) {
     char hints[MOST_HINTS][HINT_ROOM];
-    printf("{\"steps\":%lld,\"us\":%.3f,\"workers\":%d,\"devices\":%d", (long long)summary->n_steps, summary->us,
+    putchar('{');
+    if (event) printf("\"event\":\"%s\",", event);
+    printf("\"steps\":%lld,\"us\":%.3f,\"workers\":%d,\"devices\":%d", (long long)summary->n_steps, summary->us,
            summary->n_workers, summary->n_devices);
     if (peaks) printf(",\"peak_gflops\":%.3f,\"peak_gbytes\":%.3f", peaks->gflops, peaks->gbytes);
     printf(",\"input\":%.5f,\"upload\":%.5f,\"submit\":%.5f,\"wait\":%.5f,\"exchange\":%.5f,\"tracks\":[",

@@ -64,7 +64,8 @@ int trace_hints(const trace_summary *summary, char out[MOST_HINTS][HINT_ROOM]);
 
 /* The tables and hints, as text or as one line of JSON, on stdout. peaks may be NULL. */
 void trace_print(const trace_summary *summary, const trace_peaks *peaks, int most_rows);
-void trace_print_json(const trace_summary *summary, const trace_peaks *peaks);
+/* event: its member "event"; NULL: it has none. */
+void trace_print_json(const trace_summary *summary, const char *event, const trace_peaks *peaks);
 
 /* Measures what a device reaches with multiply-adds alone, and in copies. */
 strata_status trace_measure_peaks(strata_device *device, trace_peaks *out_peaks, strata_error *err);

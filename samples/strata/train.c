@@ -65,6 +65,10 @@ const option_row train_rows[] = {
     {"metrics", "A,B", "besides loss and accuracy: top_5_accuracy, precision, recall, auc, confusion_matrix, mae", OPTION_TEXT,
      offsetof(train_options, metrics), 0, 0},
     {"seed", "N", "of weights, shuffles and dropout (0)", OPTION_INT, offsetof(train_options, seed), 0, 9e15},
+    {"profile", "A:B",
+     "measure steps A to B, counted from 1, and print where their time went; the others run as ever (strata trace reads what "
+     "--trace FILE keeps of it)",
+     OPTION_TEXT, offsetof(train_options, profile), 0, 0},
     {"debug", "nan|determinism",
      "nan: end at the first step with a gradient that is not finite, and tell which tensor that began with; determinism: "
      "compute "
@@ -258,14 +262,17 @@ void name_beside(const char *file, const char *what, char *out, size_t room) {
 
 /* Where this worker's trace goes: of rank 0 the file itself, of rank 2 with ".rank2" before the name's ending. NULL where none
  * is asked for. */
-static const char *trace_path(const training *t, char *out, size_t room) {
+static const char *trace_path(training *t) {
     const char *file = t->options.trace;
     const int rank = t->opened.communicator ? strata_communicator_rank(t->opened.communicator) : 0;
     char of_rank[24];
     snprintf(of_rank, sizeof of_rank, "rank%d", rank);
-    if (!file || (!rank && !*t->opened.task)) return file;
-    name_beside(file, rank ? of_rank : t->opened.task, out, room);
-    return out;
+    if (!file) return NULL;
+    if (!rank && !*t->opened.task)
+        snprintf(t->trace_file, sizeof t->trace_file, "%s", file);
+    else
+        name_beside(file, rank ? of_rank : t->opened.task, t->trace_file, sizeof t->trace_file);
+    return t->trace_file;
 }
 
 static const char *with_resume(const training *t) {
@@ -317,7 +324,6 @@ static int choose_debugging(train_options *options) {
 }
 
 static int fit(training *t) {
-    char own_trace[4096];
     strata_error err = {0};
     strata_compile_options compile = {.seed = (uint64_t)t->options.seed,
                                       .metrics = t->options.metrics,
@@ -347,7 +353,9 @@ static int fit(training *t) {
     strata_fit_options opts = {.epochs = (int)t->options.epochs,
                                .batch = t->batch,
                                .auto_shard = t->auto_shard,
-                               .trace = trace_path(t, own_trace, sizeof own_trace),
+                               .trace = trace_path(t),
+                               .trace_first = t->options.profile_first,
+                               .trace_last = t->options.profile_last,
                                .steps_per_execution = t->options.together,
                                .check_every = t->options.check_every,
                                .check_repeats = t->options.debug_determinism,
@@ -375,7 +383,8 @@ static int fit(training *t) {
     if (t->options.log && r->chief)
         code = run_log_open(&r->log, t->options.log, opts.first_epoch || opts.first_step, r->classifies);
     if (!code && t->options.tensorboard && r->chief)
-        code = board_open(&r->board, t->options.tensorboard, t->model, &compile.optimizer, t->batch, r->classifies);
+        code = board_open(&r->board, t->options.tensorboard, t->model, &compile.optimizer, t->train.dataset, t->batch,
+                          r->classifies);
     if (code) return code;
     const int64_t accumulates = compile.optimizer.gradient_accumulation_steps;
     if (r->chief)
@@ -525,6 +534,7 @@ static int train(training *t) {
     if (!code && t->options.stop_after && !t->options.checkpoint)
         code = usage_error("--stop-after ends a run that another one goes on with; give --checkpoint FILE");
     if (!code) code = choose_debugging(&t->options);
+    if (!code) code = read_profile(t);
     if (!code && t->options.log_every && !t->options.log && !t->options.tensorboard)
         code = usage_error("--log-every says how often --log FILE gets a row");
     if (!code) code = open_what_is_trained(t);
@@ -549,6 +559,7 @@ static int train(training *t) {
     if (!code) code = fit(t);
     progress_end(t->reporter.line);
     if (!code && t->opened.chief && !t->paused) print_result(t);
+    if (!code) print_profile(t);
     const int boarded = board_close(&t->reporter.board, &t->test_metrics);
     if (!code) code = boarded;
     const int closed = run_log_close(&t->reporter.log);
@@ -562,6 +573,7 @@ static int run(const command *command, int argc, char **argv) {
     int code = read_options(command, argc, argv, &t.options, &t.name, &n_arguments);
     if (code) return code < 0 ? EXIT_OK : code;
     code = train(&t);
+    finish_profile(&t);
     strata_history_finish(&t.history);
     scores_finish(&t.test_scores);
     free(t.class_weights);

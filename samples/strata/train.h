@@ -18,7 +18,7 @@ typedef struct train_options {
     text_list set;
     bool augment;
     const char *save, *checkpoint, *every, *plateau, *save_best, *metrics, *auto_shard, *class_weights, *precision, *trace,
-        *validation, *log, *tensorboard, *debug;
+        *validation, *log, *tensorboard, *debug, *profile;
     device_flags device;
     strategy_flags strategy;
     int64_t epochs, batch, global_batch, accumulate, together, steps_per_epoch, seed, check_every;
@@ -27,6 +27,8 @@ typedef struct train_options {
     bool json, scale_lr, log_device_placement, restore_best, resume;
     /* What --debug asks for. */
     bool debug_nan, debug_determinism;
+    /* The steps of --profile; last 0: none. */
+    int64_t profile_first, profile_last;
 } train_options;
 
 /* In the groups data, model, training, devices, distribution and output; of a train_options. */
@@ -86,7 +88,9 @@ typedef struct training {
     bool paused;             /* by --stop-after: there is no result yet */
     double began, fit_began; /* seconds, of the command and of the fit */
     reporter reporter;
-    double data_seconds; /* what reading the data took, between the two */
+    double data_seconds;   /* what reading the data took, between the two */
+    char own_trace[256];   /* a file of --profile's own; "": none */
+    char trace_file[4096]; /* where this worker's trace goes; "": nowhere */
 } training;
 
 /* "a/run.what.json" of "a/run.json" and "what". */
@@ -116,6 +120,14 @@ bool was_interrupted(void);
 int interrupt_code(void);
 /* What a fit warns of; `user` is a reporter. */
 void report_warning(const char *text, void *user);
+
+/* ---- train_profile.c ---- */
+/* Reads --profile and finds a file for its trace where --trace names none. Returns an exit code, after a message. */
+int read_profile(training *t);
+/* Prints what the trace of the steps says in sum. A message says where that fails. */
+void print_profile(training *t);
+/* Removes the files of --profile's own. */
+void finish_profile(const training *t);
 
 /* ---- train_evaluator.c ---- */
 /* Whether the options suit a cluster that has an evaluator. Returns an exit code, after a message. */

@@ -41,6 +41,20 @@ check "the file is a picture" grep -q "max_pool2d_1" "$work/m.svg"
 expect 3 "" graph mnist_cnn --svg --to "$work/nowhere/m.svg"
 expect 2 "Did you mean \"mnist\"" graph mnits
 
+# What is in memory when a step needs most: the sum is the peak, which the step's memory holds.
+expect 0 "max_pool2d_grad" summary cifar10 --memory --batch 8
+expect 0 "" summary cifar10 --memory --batch 8 --json
+json "sum(v['bytes'] for v in r['values']) == r['peak_bytes'] and r['slot_bytes'] == 2 * r['parameter_bytes']"
+cp "$work/out" "$work/memory"
+expect 0 "" summary cifar10 --batch 8 --json
+checks=$((checks + 1))
+python3 - "$work/out" "$work/memory" <<'END' || bad "the peak is not within what the step takes"
+import json, sys
+step, peak = (json.loads(open(path).read()) for path in sys.argv[1:])
+assert 0.5 * step["step_memory_bytes"] <= peak["peak_bytes"] <= step["step_memory_bytes"], (step, peak)
+END
+expect 2 "give one of --times, --placement and --memory" summary cifar10 --memory --times
+
 # A trace with known times: a device that is busy for 60 of 100 us, in 2 steps, and a host that waits.
 cat >"$work/trace.json" <<'END'
 {"traceEvents": [
@@ -76,4 +90,24 @@ expect 3 "no-such-file" trace "$work/no-such-file"
 make_data "$work/data"
 expect 0 "" train mnist --device host --data "$work/data" --epochs 1 --trace "$work/real.json"
 expect 0 "matmul" trace "$work/real.json"
+# Some steps of a training, and the bits of one without.
+expect 0 "" train mnist --device host --data "$work/data" --epochs 2 --batch 4 --seed 3 --json
+sed -n 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$work/out" | tail -1 >"$work/plain"
+check "there is a hash to compare with" [ -s "$work/plain" ]
+expect 0 "" train mnist --device host --data "$work/data" --epochs 2 --batch 4 --seed 3 --json --profile 3:6 \
+    --trace "$work/p.json"
+json "r['event'] == 'profile' and r['steps'] == 4 and r['peak_gflops'] > 0 and r['hints']"
+checks=$((checks + 1))
+sed -n 's/.*"weights_sha256":"\([0-9a-f]*\)".*/\1/p' "$work/out" | tail -1 | cmp -s - "$work/plain" ||
+    bad "what is trained has other bits with --profile"
+expect 0 "4 steps in" trace "$work/p.json"
+expect 0 "2 steps in" train mnist --device host --data "$work/data" --epochs 1 --batch 4 --profile 1:2
+stdout "matmul"
+expect 0 "were there so many steps?" train mnist --device host --data "$work/data" --epochs 1 --profile 100000:100001
+expect 2 "it is the first and the last step, as 10:20" train mnist --data "$work/data" --profile 3
+expect 2 "it is the first and the last step, as 10:20" train mnist --data "$work/data" --profile 5:4
+checks=$((checks + 1))
+TMPDIR=$work/tmp && mkdir "$TMPDIR" && export TMPDIR
+"$strata" train mnist --device host --data "$work/data" --epochs 1 --profile 1:2 >"$work/out" 2>&1
+[ -z "$(ls "$TMPDIR")" ] || bad "--profile leaves files behind"
 finish

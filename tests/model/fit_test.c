@@ -433,6 +433,71 @@ static strata_model *rectified(strata_device *device) {
     return model;
 }
 
+/* A step of plain gradient descent on the same examples is the parameters less the rate times the gradients. */
+static void gradients_are_those_of_a_step(strata_model *model, const strata_dataset *data, int64_t batch) {
+    enum { MOST = 16 };
+    const int n = strata_model_n_parameters(model);
+    strata_array before[MOST], after[MOST], gradients[MOST];
+    double largest = 0;
+    cr_assert_leq(n, MOST);
+    for (int i = 0; i < n; i++) {
+        const strata_shape shape = strata_model_parameter(model, i).shape;
+        OK(strata_array_create(STRATA_DTYPE_F32, shape, &before[i], &err));
+        OK(strata_array_create(STRATA_DTYPE_F32, shape, &after[i], &err));
+        OK(strata_array_create(STRATA_DTYPE_F32, shape, &gradients[i], &err));
+        OK(strata_model_get_parameter(model, i, &before[i], &err));
+    }
+    OK(strata_model_get_gradients(model, data, batch, gradients, &err));
+    OK(strata_model_fit(model, data, &(strata_fit_options){.batch = batch, .steps_per_epoch = 1, .no_shuffle = true}, NULL,
+                        &err));
+    for (int i = 0; i < n; i++) {
+        OK(strata_model_get_parameter(model, i, &after[i], &err));
+        for (int64_t e = 0; e < strata_shape_elements(before[i].shape); e++) {
+            const double was = ((float *)before[i].data)[e], is = ((float *)after[i].data)[e],
+                         gradient = ((float *)gradients[i].data)[e];
+            if (fabs(gradient) > largest) largest = fabs(gradient);
+            cr_assert_float_eq(was - is, gradient, 1e-5, "%s[%lld]: %g, not %g", strata_model_parameter(model, i).name,
+                               (long long)e, gradient, was - is);
+        }
+        strata_array_finish(&before[i]);
+        strata_array_finish(&after[i]);
+        strata_array_finish(&gradients[i]);
+    }
+    cr_assert_gt(largest, 1e-3, "all gradients are about 0");
+}
+
+TEST_ON_DEVICES(fit, gradients_that_are_shown_are_those_of_a_step) {
+    strata_dataset *data = case_dataset(24);
+    strata_model *model = case_model(device, strata_sgd_optimizer(1, 0, false), 3);
+    gradients_are_those_of_a_step(model, data, 8);
+    gradients_are_those_of_a_step(model, data, 24);
+    strata_array none[8] = {{0}};
+    FAILS(strata_model_get_gradients(model, data, 25, none, &err), STRATA_INVALID, "array 0 must be f32");
+    FAILS(strata_model_get_gradients(model, data, 0, none, &err), STRATA_INVALID, "n is 0");
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+}
+
+TEST_ON_HOST(fit, gradients_of_a_sparse_table_are_shown_whole) {
+    int32_t x[6 * 4], y[6];
+    strata_dataset *data = NULL;
+    strata_model *model = NULL;
+    for (int i = 0; i < 24; i++) x[i] = i * 7 % 5; /* rows come up several times, and others do not */
+    for (int i = 0; i < 6; i++) y[i] = i % 3;
+    const strata_array xs = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(6, 4), x),
+                       ys = strata_array_view(STRATA_DTYPE_I32, STRATA_SHAPE(6), y);
+    OK(strata_dataset_from_arrays(&xs, &ys, 0, &data, &err));
+    OK(strata_model_create(STRATA_SHAPE(4), &model, &err));
+    OK(strata_model_set_input_dtype(model, STRATA_DTYPE_I32, &err));
+    strata_model_add_embedding(model, (strata_embedding_options){.vocabulary = 9, .units = 3, .sparse = true});
+    strata_model_add_flatten(model, (strata_flatten_options){0});
+    strata_model_add_dense(model, (strata_dense_options){.units = 3});
+    OK(strata_model_compile(model, device, &(strata_compile_options){.optimizer = strata_sgd_optimizer(1, 0, false)}, &err));
+    gradients_are_those_of_a_step(model, data, 6);
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+}
+
 TEST_ON_DEVICES(fit, infinite_pixel_is_named_and_its_step_undone) {
     strata_array x, y;
     strata_dataset *data = NULL, *before = NULL;

@@ -241,6 +241,11 @@ class TensorBoard(unittest.TestCase):
                                  [round(e[key], 5) for e in epochs if e["event"] == "epoch"])
             self.assertEqual([e.step for e in train.Scalars("batch_loss")], list(range(10, 109, 10)))
             self.assertEqual(train.Histograms("dense/kernel")[-1].histogram_value.num, 784 * 128)
+            gradients = train.Histograms("gradients/dense/kernel")[-1].histogram_value
+            self.assertEqual(gradients.num, 784 * 128)
+            norm = train.Scalars("gradient_norms/dense/kernel")[-1].value
+            self.assertAlmostEqual(norm, gradients.sum_squares ** 0.5, 5)
+            self.assertGreater(norm, 0)
         with tempfile.TemporaryDirectory() as folder:
             board = callbacks.TensorBoard(folder, histogram_freq=1, update_freq=2)
             model = small()

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * strata train --profile: some steps are traced, and what the trace says in sum is printed behind the result. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "trace_read.h"
+#include "train.h"
+
+enum { ROWS = 12 };
+
+static bool read_steps(const char *text, int64_t *out_first, int64_t *out_last) {
+    char *rest = NULL;
+    const long long first = strtoll(text, &rest, 10);
+    if (rest == text || *rest != ':' || first < 1) return false;
+    const char *second = rest + 1;
+    const long long last = strtoll(second, &rest, 10);
+    if (rest == second || *rest || last < first || last > (long long)1e15) return false;
+    *out_first = first;
+    *out_last = last;
+    return true;
+}
+
+int read_profile(training *t) {
+    if (!t->options.profile) return EXIT_OK;
+    if (!read_steps(t->options.profile, &t->options.profile_first, &t->options.profile_last))
+        return usage_error("--profile \"%s\" is not understood; it is the first and the last step, as 10:20",
+                           t->options.profile);
+    if (t->options.trace) return EXIT_OK;
+    const char *folder = getenv("TMPDIR");
+    snprintf(t->own_trace, sizeof t->own_trace, "%.200s/strata-profile-XXXXXX", folder && *folder ? folder : "/tmp");
+    const int file = mkstemp(t->own_trace);
+    if (file < 0)
+        return usage_error("--profile: %s cannot be written; --trace FILE names another place for the trace", t->own_trace);
+    close(file);
+    t->options.trace = t->own_trace;
+    return EXIT_OK;
+}
+
+void print_profile(training *t) {
+    if (!t->options.profile) return;
+    trace_summary summary;
+    trace_peaks peaks = {0};
+    strata_error err = {0};
+    const char *path = *t->trace_file ? t->trace_file : NULL;
+    strata_device *device = strata_strategy_device(t->strategy, 0);
+    strata_status status = path ? trace_read(path, &summary, &err) : STRATA_OK;
+    const bool tells = t->opened.chief && path && !status;
+    if (tells) status = trace_measure_peaks(device, &peaks, &err);
+    if (tells && t->options.json)
+        trace_print_json(&summary, "profile", status ? NULL : &peaks);
+    else if (tells)
+        putchar('\n'), trace_print(&summary, status ? NULL : &peaks, ROWS);
+    if (tells) trace_finish(&summary);
+    if (status)
+        fprintf(stderr, "strata: --profile %s: %s%s\n", t->options.profile, err.message,
+                tells ? "" : "; were there so many steps?");
+}
+
+void finish_profile(const training *t) {
+    if (!*t->own_trace) return;
+    unlink(t->own_trace);
+    if (*t->trace_file) unlink(t->trace_file); /* of a worker: it stands beside the other */
+}
