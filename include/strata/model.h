@@ -446,9 +446,9 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_get_parameter(strata_model
 STRATA_API STRATA_MUST_USE strata_status strata_model_set_parameter(strata_model *model, int index, const strata_array *value,
                                                                     strata_error *err);
 /* The gradients of the mean loss over the dataset's first n examples, in their order, as training has them: with dropout, and
- * before clipping. gradients: [strata_model_n_parameters] arrays of the caller, f32 with the parameters' shapes; those of states
- * become 0. On the first replica's device; nothing is changed. Fails: INVALID for a model that is not compiled, fewer examples
- * than n, a wrong array; what compiling a step would fail with. */
+ * before clipping. gradients: [strata_model_n_parameters] arrays of the caller, f32 with the parameters' shapes; those of
+ * states become 0. On the first replica's device; nothing is changed. Fails: INVALID for a model that is not compiled, fewer
+ * examples than n, a wrong array; what compiling a step would fail with. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_get_gradients(strata_model *model, const strata_dataset *dataset,
                                                                     int64_t n, strata_array *gradients, strata_error *err);
 /* Whether all devices of the strategy hold the same bits of parameters and states. With several workers all call it. */
