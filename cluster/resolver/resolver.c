@@ -3,6 +3,7 @@
  * The table of resolvers, and what is the same for all: ranks, the chief, the rendezvous, and the checks on a whole spec. */
 #include "cluster/resolver/resolver.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -175,6 +176,21 @@ static strata_status complete(const strata_cluster_options *opts, strata_cluster
     return find_rendezvous(opts, spec, err);
 }
 
+/* A task that is given beside what names the cluster must be the one that it says: else one of both is meant for another
+ * process. */
+static strata_status check_task(const strata_cluster_options *opts, const strata_cluster_spec *spec, strata_error *err) {
+    const char *type = strata_task_type_name(spec->task_type);
+    char name[32];
+    snprintf(name, sizeof name, "%s:%d", type, spec->task_index);
+    const bool only_type = !spec->task_index && !strcmp(opts->task, type);
+    const bool only_index = spec->task_type == STRATA_TASK_WORKER && !strcmp(opts->task, name + strlen(type) + 1);
+    if (only_type || only_index || !strcmp(opts->task, name)) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID,
+                       "--task is \"%.60s\", but %s says that this process is %s; give --cluster with --task, or leave "
+                       "--task out",
+                       opts->task, spec->source, name);
+}
+
 static const strata_resolver *who_speaks(const strata_cluster_options *opts) {
     for (int i = 0; strata_resolvers[i]; i++)
         if (strata_resolvers[i]->present(opts)) return strata_resolvers[i];
@@ -195,6 +211,7 @@ strata_status strata_cluster_spec_resolve(const strata_cluster_options *opts, st
         out_spec->jobs[STRATA_TASK_WORKER].n_tasks = 1;
     if (!status && !(resolver && resolver->names_types)) status = strata_roles_assign(opts, out_spec, err);
     if (!status) status = complete(opts, out_spec, err);
+    if (!status && opts->task && resolver && resolver != &strata_resolver_explicit) status = check_task(opts, out_spec, err);
     if (status) strata_cluster_spec_finish(out_spec);
     return status;
 }

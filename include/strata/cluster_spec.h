@@ -81,7 +81,9 @@ typedef struct strata_cluster_options {
      *   "@FILE"                                  the same in a file, a newline like ";", comments from # to the end of the
      *                                            line */
     const char *cluster;
-    const char *task; /* with `cluster`: "worker:1", "chief", or "1" for worker 1 where there is no chief; NULL: STRATA_TASK */
+    /* With `cluster`: "worker:1", "chief", or "1" for worker 1 where there is no chief; NULL: STRATA_TASK. Without `cluster` it
+     * must be the task that the environment says. */
+    const char *task;
     const char *rendezvous; /* "host:port" instead of rank 0's address; NULL: STRATA_RENDEZVOUS, else what the resolver says */
     strata_environment environment;
 } strata_cluster_options;

@@ -179,7 +179,7 @@ static void lose(chief *c, int w, const char *why) {
     own->came = false;
     if (!c->over) own->seconds = 0;
     const int n = strata_ps_pace_lose(c->pace, w) + strata_ps_pace_lose(c->visits, w);
-    if (!c->over) {
+    if (!c->over && !c->status) { /* else it ends as all tasks do */
         c->task->totals.lost++;
         notice(c, "worker:%d was lost%s%s%s; %d batch%s that it had %s given to other workers", w, *why ? " (" : "", why,
                *why ? ")" : "", n, n == 1 ? "" : "es", n == 1 ? "is" : "are");
@@ -406,12 +406,24 @@ static strata_status take_failure(chief *c, const strata_rpc_call *call, int w) 
     return STRATA_OK;
 }
 
+/* A task that is none of the cluster's workers as the chief knows it. At the start that ends all tasks: two of them were told
+ * of different clusters. Later it is only sent away. */
+static strata_status refuse_stranger(chief *c, const strata_rpc_call *call, strata_error *err) {
+    strata_error own = {0};
+    strata_status status = call->method == STRATA_PS_HELLO ? strata_ps_answer_hello(c->fit, call, &own) : STRATA_OK;
+    if (!status)
+        status = strata_fail(&own, STRATA_INVALID, "parameter_server: %s expects worker:0 to worker:%d, not %s", c->task->name,
+                             c->n_workers - 1, call->task);
+    pthread_mutex_lock(&c->lock);
+    if (!c->begun) fail_training(c, status, own.message);
+    pthread_mutex_unlock(&c->lock);
+    return strata_fail(err, status, "%s", own.message);
+}
+
 static strata_status handle(void *user, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     chief *c = user;
     const int w = worker_of(c, call->task);
-    if (w < 0)
-        return strata_fail(err, STRATA_INVALID, "parameter_server: the chief expects worker:0 to worker:%d, not %s",
-                           c->n_workers - 1, call->task);
+    if (w < 0) return refuse_stranger(c, call, err);
     switch (call->method) {
         case STRATA_PS_HELLO:
             return hello(c, call, w, reply, err);
@@ -440,7 +452,7 @@ static void list_absent(const chief *c, char *out, size_t room) {
         if (!c->workers[w].came) used += (size_t)snprintf(out + used, room - used, "%sworker:%d", used ? ", " : "", w);
 }
 
-static strata_status wait_for_workers(chief *c, strata_error *err) {
+static strata_status wait_for_workers(chief *c, strata_rpc_server *rpc, strata_error *err) {
     const double until = strata_ps_seconds() + c->task->connect_seconds;
     char absent[256];
     strata_status status = STRATA_OK;
@@ -451,17 +463,17 @@ static strata_status wait_for_workers(chief *c, strata_error *err) {
     }
     if (!c->status && n_there(c) < c->n_workers) {
         list_absent(c, absent, sizeof absent);
-        status =
-            strata_fail(err, STRATA_TIMEOUT, "fit: %s did not come to the chief in %.0f s", absent, c->task->connect_seconds);
+        status = strata_fail(err, STRATA_TIMEOUT, "fit: %s did not come to the chief in %.0f s%s", absent,
+                             c->task->connect_seconds, strata_rpc_server_refused(rpc).text);
     }
     if (c->status) status = strata_fail(err, c->status, "%s", c->message);
     pthread_mutex_unlock(&c->lock);
     return status;
 }
 
-static strata_status begin(chief *c, strata_error *err) {
+static strata_status begin(chief *c, strata_rpc_server *rpc, strata_error *err) {
     STRATA_TRY(strata_ps_watch_meet(&c->watch, err));
-    STRATA_TRY(wait_for_workers(c, err));
+    STRATA_TRY(wait_for_workers(c, rpc, err));
     STRATA_TRY(strata_ps_watch_spread(&c->watch, c->serial, err));
     pthread_mutex_lock(&c->lock);
     c->begun = true;
@@ -935,7 +947,7 @@ static strata_status run_epochs(chief *c, strata_error *err) {
 
 /* Workers fetch the parameters and leave; those that do not are not waited for longer than that. A worker whose connection
  * broke just now, perhaps as this process stood still, may come back for them. Where training does not begin each is to hear
- * why, also one that comes late. */
+ * why, also one that comes late; not where the time in which all had to come is over. */
 static void dismiss_workers(chief *c, strata_status status, const char *message) {
     const double now = strata_ps_seconds(), until = now + 10, heard_until = now + 5, back_within = 2;
     pthread_mutex_lock(&c->lock);
@@ -944,7 +956,7 @@ static void dismiss_workers(chief *c, strata_status status, const char *message)
     pthread_cond_broadcast(&c->changed);
     for (;;) {
         bool any = false;
-        const bool waits = !c->begun && strata_ps_seconds() < heard_until;
+        const bool waits = !c->begun && status != STRATA_TIMEOUT && strata_ps_seconds() < heard_until;
         for (int w = 0; w < c->n_workers; w++) {
             const struct worker *own = &c->workers[w];
             any |= own->connected || (waits && !own->heard);
@@ -1005,7 +1017,7 @@ strata_status strata_ps_fit_chief(strata_ps_fit *fit, strata_error *err) {
     if (!status && !fit->opts->first_step) fit->model->position = (strata_model_position){0};
     if (!status) status = strata_validation_begin(fit->model, fit->opts, &own);
     if (!status) status = strata_ps_listen(fit->task, handle, on_peer, &c, &rpc, &own);
-    if (!status) status = begin(&c, &own);
+    if (!status) status = begin(&c, rpc, &own);
     if (!status) status = run_epochs(&c, &own);
     if (rpc) dismiss_workers(&c, status, own.message);
     if (c.watch.clients) strata_ps_dismiss_servers(fit, c.watch.clients, status, own.message);

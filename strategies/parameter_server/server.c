@@ -54,6 +54,9 @@ typedef struct server {
     double chief_lost;
     strata_status status;
     char message[sizeof((strata_error *)0)->message];
+    /* Why this server has no room for its shards, which the chief is told when it comes; OK: it has. Never changes. */
+    strata_status failed;
+    char failure[sizeof((strata_error *)0)->message];
 } server;
 
 static strata_status wrong_size(const strata_rpc_call *call, strata_error *err) {
@@ -413,6 +416,7 @@ static void enter_queue(struct queue *queue) {
 static strata_status hello(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
     strata_ps_hello_reply own = {.copy_failed = atomic_load(&s->copy_failed)};
     STRATA_TRY(strata_ps_answer_hello(s->fit, call, err));
+    if (s->failed) return strata_fail(err, s->failed, "%s", s->failure);
     pthread_mutex_lock(&s->lock);
     own.route = s->route;
     pthread_mutex_unlock(&s->lock);
@@ -440,6 +444,8 @@ static strata_status end(server *s, const strata_rpc_call *call, strata_error *e
 }
 
 static strata_status execute(server *s, const strata_rpc_call *call, strata_rpc_reply *reply, strata_error *err) {
+    if (s->failed && call->method != STRATA_PS_HELLO && call->method != STRATA_PS_OVER)
+        return strata_fail(err, s->failed, "%s", s->failure);
     switch (call->method) {
         case STRATA_PS_HELLO:
             return hello(s, call, reply, err);
@@ -512,7 +518,7 @@ static void on_peer(void *user, strata_rpc_event event, const char *task, uint64
 
 /* Until the chief says that the training is over; a chief that does not come, or does not come back, is waited for as long as
  * tasks are waited for at the start. */
-static strata_status serve(server *s, strata_error *err) {
+static strata_status serve(server *s, strata_rpc_server *rpc, strata_error *err) {
     const double patience = s->fit->task->connect_seconds, began = strata_ps_seconds();
     const char *address = s->fit->task->spec.jobs[STRATA_TASK_CHIEF].addresses[0];
     strata_status status = STRATA_OK;
@@ -523,8 +529,8 @@ static strata_status serve(server *s, strata_error *err) {
         const double now = strata_ps_seconds();
         if (s->over) break;
         if (!s->chief_came && now - began > patience)
-            status = strata_fail(err, STRATA_TIMEOUT, "fit: the chief, %s, has not come to %s in %.0f s", address,
-                                 s->fit->task->name, patience);
+            status = strata_fail(err, STRATA_TIMEOUT, "fit: the chief, %s, has not come to %s in %.0f s%s", address,
+                                 s->fit->task->name, patience, strata_rpc_server_refused(rpc).text);
         if (s->chief_lost > 0 && now - s->chief_lost > patience)
             status = strata_fail(err, STRATA_PEER_LOST, "fit: the chief, %s, was lost, and did not come back to %s in %.0f s",
                                  address, s->fit->task->name, patience);
@@ -546,8 +552,27 @@ static strata_status add_holding(server *s, int group, strata_error *err) {
     return strata_ps_store_create(s->fit->model, plan, group, s->fit->model->strategy->devices[0], &opts, &h->store, err);
 }
 
+/* The own shards, and with replicas the copy of those of the server before. */
+static strata_status add_holdings(server *s, strata_error *err) {
+    const int index = s->fit->task->spec.task_index, n = s->fit->plan.n_servers;
+    STRATA_TRY(add_holding(s, index, err));
+    return s->fit->task->replicas ? add_holding(s, (index + n - 1) % n, err) : STRATA_OK;
+}
+
+/* Where that fails the server begins nevertheless, so that every task ends at once and with the reason. */
+static void keep_failure(server *s, strata_status status, const char *message) {
+    const strata_ps_fit *fit = s->fit;
+    int64_t elements = 0;
+    if (!status) return;
+    for (int i = 0; i < s->n_holdings; i++) elements += s->holdings[i].n_elements;
+    s->failed = status;
+    snprintf(s->failure, sizeof s->failure, "fit: %s cannot hold its shards, %lld bytes on %s: %.300s", fit->task->name,
+             (long long)elements * (long long)sizeof(float), strata_device_get_info(fit->model->strategy->devices[0])->id,
+             message);
+}
+
 strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err) {
-    const int index = fit->task->spec.task_index, n = fit->plan.n_servers;
+    const int n = fit->plan.n_servers;
     server s = {.fit = fit};
     strata_rpc_server *rpc = NULL;
     pthread_mutex_init(&s.lock, NULL);
@@ -556,11 +581,13 @@ strata_status strata_ps_fit_server(strata_ps_fit *fit, strata_error *err) {
     pthread_mutex_init(&s.device, NULL);
     strata_ps_cond_init(&s.changed);
     s.peers = calloc((size_t)n, sizeof(*s.peers));
-    strata_status status = s.peers ? add_holding(&s, index, err)
-                                   : strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a server");
-    if (!status && fit->task->replicas) status = add_holding(&s, (index + n - 1) % n, err);
+    strata_error own = {0};
+    strata_status status =
+        s.peers ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a server");
+    if (!status) keep_failure(&s, add_holdings(&s, &own), own.message);
     if (!status) status = strata_ps_listen(fit->task, handle, on_peer, &s, &rpc, err);
-    if (!status) status = serve(&s, err);
+    if (!status) status = serve(&s, rpc, err);
+    if (s.failed) status = strata_fail(err, s.failed, "%s", s.failure);
     strata_rpc_server_destroy(rpc);
     for (int i = 0; s.peers && i < n; i++) strata_rpc_client_destroy(s.peers[i]);
     free(s.peers);

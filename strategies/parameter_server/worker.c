@@ -601,6 +601,30 @@ static const char *first_not_finite(const worker *w) {
     return all_finite(w->states, set->state_size) ? NULL : "the states";
 }
 
+/* The first tensor of the data that is not finite, for a message: "input x", "target y". False: the data are all finite, or are
+ * whole numbers. */
+static bool name_wrong_data(const worker *w, const job *j, char *out, size_t room) {
+    const strata_model *model = w->model;
+    for (int k = 0; k < j->n_batches; k++) {
+        const batch *b = &j->batches[k];
+        for (int i = 0; i < model->n_inputs; i++) {
+            const strata_input_spec *input = &model->inputs[i];
+            if (input->dtype != STRATA_DTYPE_F32 || w->form.byte_scale != 0) continue;
+            if (all_finite(b->x[i], b->own * strata_shape_elements(input->shape))) continue;
+            snprintf(out, room, "input %s", model->values[input->value]->name);
+            return true;
+        }
+        for (int i = 0; i < model->n_outputs; i++) {
+            const strata_output_spec *output = &model->outputs[i];
+            if (strata_loss_label_dtype(output->loss) != STRATA_DTYPE_F32) continue;
+            if (all_finite(b->y[i], b->own * (int64_t)(strata_label_bytes(output) / sizeof(float)))) continue;
+            snprintf(out, room, "target %s", strata_output_name(model, i));
+            return true;
+        }
+    }
+    return false;
+}
+
 static void multiply(worker *w, double factor) {
     const float by = (float)factor;
     for (int64_t i = 0; i < w->model->parameters.dense_size; i++) w->sums_of_dense[i] *= by;
@@ -900,7 +924,8 @@ static strata_status do_unit(worker *w, job *j, job *ahead, int32_t *out_grant, 
     w->report.whole = j->whole;
     w->report.overflow = overflow;
     w->report.refused = wrong && !overflow;
-    snprintf(w->report.what, sizeof w->report.what, "%s", wrong ? wrong : "");
+    if (!w->report.refused || !name_wrong_data(w, j, w->report.what, sizeof w->report.what))
+        snprintf(w->report.what, sizeof w->report.what, "%s", wrong ? wrong : "");
     w->report.seconds = strata_ps_seconds() - began;
     return STRATA_OK;
 }
@@ -1188,9 +1213,11 @@ static strata_status make_step(worker *w, job *j, int64_t number, double *out_lo
     if (out_loss) *out_loss = (double)w->unit_sums[0] / (double)j->examples;
     follow_scale(w, !wrong);
     if (overflow) return STRATA_OK; /* as in fit: the next step has a smaller scale */
-    if (wrong)
+    if (wrong) {
+        char of_data[200];
         return strata_fail(err, STRATA_DATA, "%s: %s of step %lld is not finite; the gradients were not pushed", w->task->name,
-                           wrong, (long long)number);
+                           name_wrong_data(w, j, of_data, sizeof of_data) ? of_data : wrong, (long long)number);
+    }
     clip_all(w);
     return push_all(w, j, err);
 }

@@ -2,6 +2,7 @@
  *
  * TF_CONFIG: what of its schema is taken, what is ignored, and what is said to wrong ones. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 
 #include "tests/resolver/resolved.h"
 
@@ -55,6 +56,28 @@ Test(tf_config, counts_the_tasks_of_this_host) {
           "worker a:1 b:1 a:2 b:2; I am worker:3, rank 3 of 4, local 1 of 2; a:1");
     tells(CONFIG("{\"cluster\":{\"worker\":[\"[::1]:1\",\"[::1]:2\",\"[::2]:2\"]},\"task\":{\"type\":\"worker\",\"index\":1}}"),
           "worker [::1]:1 [::1]:2 [::2]:2; I am worker:1, rank 1 of 3, local 1 of 2; [::1]:1");
+}
+
+/* --task beside TF_CONFIG: the same task, or a contradiction. */
+Test(tf_config, a_task_that_is_given_too_must_be_the_same) {
+    static const char *const same[] = {"worker:1", "1"}, *const others[] = {"worker:0", "0", "worker", "ps:0", "worker:2"};
+    strata_cluster_options opts = options_in(
+        CONFIG("{\"cluster\":{\"worker\":[\"a:1\",\"b:1\"],\"ps\":[\"c:1\"]},\"task\":{\"type\":\"worker\",\"index\":1}}"));
+    for (int i = 0; i < 2; i++) {
+        opts.task = same[i];
+        strata_cluster_spec spec = resolved_by(opts);
+        cr_expect(spec.task_type == STRATA_TASK_WORKER && spec.task_index == 1);
+        strata_cluster_spec_finish(&spec);
+    }
+    for (int i = 0; i < 5; i++) {
+        char message[200];
+        opts.task = others[i];
+        snprintf(message, sizeof message,
+                 "--task is \"%s\", but TF_CONFIG says that this process is worker:1; give --cluster with --task, or leave "
+                 "--task out",
+                 others[i]);
+        refuses_by(opts, STRATA_INVALID, message);
+    }
 }
 
 Test(tf_config, explains_what_is_not_json) {

@@ -143,6 +143,17 @@ Test(ps_store, plans_that_cannot_be_are_refused) {
     cr_assert_eq(strata_ps_plan_make(model, &two, 2, &plan, &err), STRATA_INVALID);
     cr_assert_not_null(strstr(err.message, "norm of each whole parameter"), "%s", err.message);
     strata_model_destroy(model);
+    static const strata_optimizer norms[] = {{.name = "lars"}, {.name = "adam", .clip_norm = 1}};
+    static const char *const names[] = {"lars takes the norm", "clip_norm takes the norm"};
+    for (int i = 0; i < 2; i++) {
+        model = make_model(norms[i], false);
+        cr_assert_eq(strata_ps_plan_make(model, &two, 2, &plan, &err), STRATA_INVALID, "%s", names[i]);
+        cr_assert_not_null(strstr(err.message, names[i]), "%s", err.message);
+        cr_assert_not_null(strstr(err.message, "the partitioner cuts "), "%s", err.message);
+        OK(strata_ps_plan_make(model, &none, 2, &plan, &err)); /* whole ones are taken */
+        strata_ps_plan_finish(&plan);
+        strata_model_destroy(model);
+    }
 }
 
 /* y = gain x, with one number. */
@@ -594,8 +605,22 @@ Test(parameter_server, options_that_do_not_fit_are_refused) {
                    "partitioner \"halves\"");
     assert_refused((strata_parameter_server_options){.cluster = cluster, .task = "ps:0"},
                    (strata_strategy_options){.compress = STRATA_DTYPE_F16}, "compress");
-    assert_refused((strata_parameter_server_options){.cluster = cluster, .task = "ps:0"},
-                   (strata_strategy_options){.auto_split = true}, "a split");
+    static const int64_t halves[] = {1, 1};
+    static const struct {
+        strata_strategy_options options;
+        const char *says;
+    } of_others[] = {{{.auto_split = true}, "a split"},
+                     {{.split = halves, .n_split = 2}, "a split"},
+                     {{.shard_optimizer = STRATA_SHARD_OPTIMIZER_YES}, "a sharded optimizer"},
+                     {{.cross_device_ops = "ring"}, "cross-device ops"},
+                     {{.bytes_per_pack = 1 << 20}, "bytes_per_pack"},
+                     {{.tpu_address = "a:1"}, "a TPU address"}};
+    for (size_t i = 0; i < sizeof of_others / sizeof *of_others; i++)
+        assert_refused((strata_parameter_server_options){.cluster = cluster, .task = "ps:0"}, of_others[i].options,
+                       of_others[i].says);
+    assert_refused((strata_parameter_server_options){.cluster = cluster, .task = "ps:0", .replicas = 1}, none,
+                   "the cluster has 1");
+    assert_refused((strata_parameter_server_options){.cluster = cluster, .task = "ps:0", .replicas = 2}, none, "replicas is 2");
     strata_strategy *strategy = NULL;
     const strata_parameter_server_options options = {.cluster = cluster, .task = "ps:0"};
     const strata_strategy_options wrong = {.parameter_server = &options};

@@ -25,7 +25,9 @@ typedef struct result {
     int status;
     pid_t pid;
     char message[400];
-    int64_t n_steps, callbacks, epoch_ends, first_step, spread;
+    int64_t n_steps, callbacks, epoch_ends, first_step, spread, n_refused;
+    /* The last one of the chief. */
+    char notice[200];
     /* n_built: how often the own metric's graph was built in fit. */
     int n_values, n_losses, n_epochs, best_epoch, n_built;
     float values[MOST_VALUES], losses[100];
@@ -577,6 +579,109 @@ Test(ps_fit, steps_per_execution_changes_only_how_often_the_callback_is_called) 
         else
             memcpy(first, r->values, sizeof first);
     }
+}
+
+/* ---- gradients that are not finite ---- */
+
+enum { WRONG_EXAMPLE = 40, PER_BATCH = 8, N_BATCHES = EXAMPLES / PER_BATCH };
+/* What make_wrong_data writes, and where. */
+static float wrong_value;
+static enum place { TO_INPUT, TO_INPUTS, TO_TARGET } wrong_place;
+
+/* make_data with one number in an example, or in all of its inputs, that makes its gradients not finite. */
+static strata_status make_wrong_data(const char *task, strata_dataset **out_dataset, strata_error *err) {
+    strata_array x, y;
+    (void)task;
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(EXAMPLES, 6), &x, err));
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(EXAMPLES, 1), &y, err));
+    float *inputs = x.data, *targets = y.data;
+    for (int64_t i = 0; i < EXAMPLES; i++) {
+        for (int k = 0; k < 6; k++) inputs[i * 6 + k] = number(i, k);
+        targets[i] = number(i, 0) * 2 - number(i, 3);
+    }
+    for (int k = 0; k < 6 && wrong_place != TO_TARGET; k++)
+        if (k == 2 || wrong_place == TO_INPUTS) inputs[WRONG_EXAMPLE * 6 + k] = wrong_value;
+    if (wrong_place == TO_TARGET) targets[WRONG_EXAMPLE] = wrong_value;
+    return strata_dataset_take_arrays(&x, &y, 1, out_dataset, err);
+}
+
+/* The chief keeps the last notice, and counts what was left out. */
+static strata_status watch_notices(const strata_progress *p, strata_error *err) {
+    const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(strategy_of_chief);
+    result *r = &results[0];
+    (void)err;
+    if (!p->epoch_end) return STRATA_OK;
+    r->n_refused = totals.refused;
+    const strata_parameter_server_notice last = strata_strategy_parameter_server_notice(strategy_of_chief, totals.notices - 1);
+    snprintf(r->notice, sizeof r->notice, "%.199s", last.text);
+    return STRATA_OK;
+}
+
+/* The absolute value by a root: where x is 0 the value is finite, and its gradient is not. */
+static strata_tensor *apply_root(strata_tensor *x) {
+    return strata_sqrt(strata_square(x));
+}
+
+static strata_status make_rooted(strata_model **out_model, strata_error *err) {
+    static const char json[] =
+        "{\"input\": [6], \"layers\": [{\"layer\": \"dense\", \"units\": 8, \"no_bias\": true, \"activation\": \"root\"}, "
+        "{\"layer\": \"dense\", \"units\": 1}], \"loss\": \"mse\"}";
+    strata_registry *registry = NULL;
+    STRATA_TRY(strata_registry_create(&registry, err));
+    STRATA_TRY(strata_activation_register(registry, "root", apply_root, err));
+    const strata_status status = strata_model_from_json_with(registry, json, sizeof json - 1, "rooted", out_model, err);
+    strata_registry_destroy(registry);
+    return status;
+}
+
+static const result *run_with_wrong_data(float value, enum place place, strata_pace pace) {
+    job j = {.make_model = place == TO_INPUTS ? make_rooted : NULL,
+             .make_own_data = make_wrong_data,
+             .compile.optimizer = {.name = "sgd", .learning_rate = 0.05},
+             .fit = {.epochs = 2, .batch = PER_BATCH},
+             .servers.pace = pace};
+    wrong_value = value;
+    wrong_place = place;
+    callback = watch_notices;
+    const result *r = run(&j);
+    callback = NULL;
+    cr_assert_eq(r->status, STRATA_OK, "%s", r->message);
+    cr_assert_eq(r->n_refused, 2, "once an epoch, not %lld times", (long long)r->n_refused);
+    cr_assert_not_null(strstr(r->notice, "the gradients of worker:"), "%s", r->notice);
+    for (int i = 0; i < r->n_values; i++) cr_assert(isfinite(r->values[i]), "value %d is %g", i, (double)r->values[i]);
+    return r;
+}
+
+Test(ps_fit, a_batch_with_nan_is_left_out_counted_and_told) {
+    const result *r = run_with_wrong_data(NAN, TO_INPUT, STRATA_PACE_ASYNCHRONOUS);
+    cr_assert_not_null(strstr(r->notice, "are not finite (input "), "%s", r->notice);
+    cr_assert_eq(r->train[1].examples, EXAMPLES - PER_BATCH, "the batch is not among the epoch's: %lld",
+                 (long long)r->train[1].examples);
+    cr_assert_eq(r->n_steps, 2 * (N_BATCHES - 1), "%lld updates", (long long)r->n_steps);
+    cr_assert(r->train[1].loss < r->train[0].loss);
+}
+
+Test(ps_fit, the_message_names_a_target_that_is_not_finite) {
+    const result *r = run_with_wrong_data(INFINITY, TO_TARGET, STRATA_PACE_ASYNCHRONOUS);
+    cr_assert_not_null(strstr(r->notice, "are not finite (target "), "%s", r->notice);
+}
+
+Test(ps_fit, the_message_names_a_parameter_where_data_and_loss_are_finite) {
+    const result *r = run_with_wrong_data(0, TO_INPUTS, STRATA_PACE_ASYNCHRONOUS);
+    cr_assert_not_null(strstr(r->notice, "kernel) and were left out"), "%s", r->notice);
+}
+
+Test(ps_fit, the_message_names_a_loss_that_overflows) {
+    const result *r = run_with_wrong_data(3e38f, TO_TARGET, STRATA_PACE_ASYNCHRONOUS);
+    cr_assert_not_null(strstr(r->notice, "are not finite (the loss)"), "the data are finite: %s", r->notice);
+}
+
+Test(ps_fit, a_share_with_nan_is_left_out_of_a_synchronous_step) {
+    const result *r = run_with_wrong_data(NAN, TO_INPUT, STRATA_PACE_SYNCHRONOUS);
+    cr_assert_not_null(strstr(r->notice, "are not finite (input "), "%s", r->notice);
+    cr_assert_eq(r->n_steps, 2 * N_BATCHES, "the other worker's share makes the step: %lld", (long long)r->n_steps);
+    cr_assert_eq(r->train[1].examples, EXAMPLES - PER_BATCH / 2);
+    cr_assert(r->train[1].loss < r->train[0].loss);
 }
 
 /* ---- which examples are seen, and when ---- */

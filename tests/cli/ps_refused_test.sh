@@ -1,0 +1,129 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# --strategy parameter_server: what is wrong with a job is said by every task, as soon as tasks meet, and names both sides where
+# two tasks differ. What one task alone can see is in parameter_server_test.sh.
+. "$(dirname "$0")/support.sh"
+make_data "$work/data"
+wait_s=15
+train="train mnist --data $work/data --epochs 1 --seed 1 --global-batch 60 --device host --strategy parameter_server"
+train="$train --wait $wait_s"
+
+# all_say TEXT: each of the job's five tasks (chief, 2 workers, 2 servers) said it, and nobody waited until --wait was over.
+all_say() {
+    for task in 0 1 2 3 4; do
+        check "task $task says \"$1\"" sh -c 'grep "^\[$1\]" "$2" | grep -qF -- "$3"' - $task "$work/err" "$1"
+    done
+    check "it is said at once" test $(($(date +%s) - began)) -lt $((wait_s - 3))
+}
+
+# job CODE TEXT ROLE FAULT OPTIONS COMMAND...: ROLE:1 has OPTIONS besides, and FAULT for its device (tests/plugin/faulty).
+cat >"$work/one.sh" <<'END_OF_TASK'
+#!/bin/sh
+role=$1 fault=$2 options=$3
+shift 3
+# shellcheck disable=SC2086 # words
+case $TF_CONFIG in *"\"type\":\"$role\",\"index\":1"*) exec env STRATA_FAULTY="$fault" "$@" $options ;; esac
+exec "$@"
+END_OF_TASK
+chmod +x "$work/one.sh"
+job() {
+    code=$1 says=$2 role=$3 fault=$4 options=$5
+    shift 5
+    began=$(date +%s)
+    expect "$code" "$says" launch --workers 2 --ps 2 -- "$work/linger.sh" "$work/one.sh" "$role" "$fault" "$options" \
+        "$strata" "$@"
+    all_say "$says"
+}
+# Launch ends all tasks when the chief has failed; so that each can say what it was told, the chief's shell ends later.
+cat >"$work/linger.sh" <<'END_OF_CHIEF'
+#!/bin/sh
+case $TF_CONFIG in *'"type":"chief"'*) ;; *) exec "$@" ;; esac
+"$@"
+code=$?
+sleep 0.6
+exit $code
+END_OF_CHIEF
+chmod +x "$work/linger.sh"
+
+# shellcheck disable=SC2086 # words
+{
+# ---- another program on a task ----
+job 2 "the learning rate is 0.001 on chief:0 and 0.5 on ps:1" ps "" "--learning-rate 0.5" $train
+job 2 "the partitioner is fixed:2 on chief:0 and max_size:4M on ps:1" ps "" "--partitioner max_size:4M" \
+    $train --partitioner fixed:2
+job 2 "the pace is bounded on worker:1 and asynchronous on chief:0" worker "" "--staleness 3" $train
+job 2 "the number of replicas is 0 on chief:0 and 1 on ps:1" ps "" "--ps-replicas 1" $train
+job 2 "the hash of the model's description is" worker "" "--set layers.1.units=7" $train
+stderr " on worker:1 and "
+
+# A task of another strategy does not speak the same language: the chief says what came instead of its worker.
+expect 163 "worker:1 did not come to the chief in 3 s; connections refused" launch --workers 2 --ps 1 -- \
+    "$work/one.sh" worker "" "--strategy multi_worker_mirrored" "$strata" $train --wait 3
+stderr "it takes chief:0 for the store of a job"
+
+# ---- a server without room for its shards: its device gives no memory for them ----
+plugin=$(ls "$STRATA_BUILD_DIR"/suites/plugins/libstrata_faulty_plugin.* 2>/dev/null | head -n 1)
+if [ -n "$plugin" ]; then
+    on_chip="--plugin $plugin --parameter-device faulty:0 --allow-fallback host"
+    job 4 "ps:1 cannot hold its shards" ps fail:buffer_create:5 "" $train $on_chip
+    stderr "bytes on faulty:0: variable shards: faulty:0: injected"
+else
+    echo "skipped: a server without room: the plugin of tests/plugin was not built"
+fi
+
+# ---- more roles than TF_CONFIG names ----
+as() { # ROLE INDEX WORKERS: TF_CONFIG of a cluster with that list of workers
+    echo "{\"cluster\":{\"chief\":[\"127.0.0.1:$base\"],\"worker\":[$3],\"ps\":[\"127.0.0.1:$((base + 3))\"]}," \
+        "\"task\":{\"type\":\"$1\",\"index\":$2}}"
+}
+base=$((20000 + $$ % 20000))
+one="\"127.0.0.1:$((base + 1))\"" two="\"127.0.0.1:$((base + 1))\",\"127.0.0.1:$((base + 2))\""
+refused() { # CODE TEXT CONFIG OPTIONS...: by this task alone
+    export TF_CONFIG="$3"
+    code=$1 says=$2
+    shift 3
+    expect "$code" "$says" $train "$@"
+    unset TF_CONFIG
+}
+refused 3 "this task is worker:2, but the cluster has 2 of that type" "$(as worker 2 "$two")"
+refused 3 "this task is ps:1, but the cluster has 1 of that type" "$(as ps 1 "$two")"
+refused 2 "TF_CONFIG has 1 chief, 0 workers and 1 ps" "$(as chief 0 "")"
+says='--task is "ps:1", but TF_CONFIG says that this process is worker:0'
+refused 2 "$says" "$(as worker 0 "$two")" --cluster-role ps --task 1
+# The chief's cluster has one worker; a second one comes, as its own TF_CONFIG lists two.
+began=$(date +%s)
+TF_CONFIG=$(as chief 0 "$one") "$strata" $train >"$work/chief" 2>&1 &
+chief=$!
+TF_CONFIG=$(as ps 0 "$one") "$strata" $train >"$work/ps" 2>&1 &
+ps=$!
+TF_CONFIG=$(as worker 1 "$two") "$strata" $train >"$work/stranger" 2>&1
+check "the stranger ends with 2" test $? = 2
+TF_CONFIG=$(as worker 0 "$one") "$strata" $train >"$work/worker" 2>&1 # nothing has begun without it
+check "the worker ends with 2" test $? = 2
+wait $chief
+check "the chief ends with 2" test $? = 2
+wait $ps
+check "the server ends with 2" test $? = 2
+for task in chief ps worker stranger; do
+    check "the $task says it" grep -q "the number of workers is 2 on worker:1 and 1 on chief:0" "$work/$task"
+done
+check "it is said at once" test $(($(date +%s) - began)) -lt $((wait_s - 3))
+
+# ---- options that do not apply, either way ----
+expect 2 "are for --strategy parameter_server" $train --staleness 2 --strategy mirrored
+expect 2 "are for --strategy parameter_server" $train --ps-replicas 1 --strategy multi_worker_mirrored
+expect 2 "does not take a sharded optimizer" $train --shard-optimizer yes
+expect 2 "does not take a split" $train --split 1:1
+expect 2 "does not take cross-device ops" $train --cross-device-ops ring
+expect 2 "does not take bytes_per_pack" $train --bytes-per-pack 4096
+expect 2 "does not take another compress than bf16" $train --compress f16
+
+# ---- a partition of what is needed whole ----
+for optimizer in "optimizer.name=lars" "optimizer.name=lamb"; do
+    expect 2 "takes the norm of each whole parameter" \
+        launch --workers 1 --ps 1 -- "$strata" $train --partitioner fixed:8 --set $optimizer
+    stderr "the partitioner cuts "
+done
+}
+finish
