@@ -13,8 +13,8 @@
 
 enum { N = 20, LENGTH = 5, TOKENS = 23, UNITS = 3, CLASSES = 2, TABLE = TOKENS * UNITS };
 
-/* Batches with fewer words than a table has rows, whose gradient is that of their own rows, and with more, whose gradient is that
- * of all rows. */
+/* Batches with fewer words than a table has rows, whose gradient is that of their own rows; and with more, whose gradient is
+ * that of all rows. */
 enum { FEW = 4, MANY = 7 };
 
 static strata_error err;
