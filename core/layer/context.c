@@ -159,7 +159,10 @@ strata_tensor *strata_layer_rows(strata_layer_context *context, strata_graph *gr
             graph, NULL, STRATA_UNSUPPORTED,
             "it is sparse and is called %d times; only one call can say which rows change: leave out sparse", context->call);
     rows->x = x;
-    if (!context->takes_rows) return gather_rows(context, p, x);
+    /* The gradient of the whole table is no larger than that of a row for each index, and needs no search for indices that
+     * come twice. */
+    const bool few_rows = strata_shape_elements(strata_tensor_shape(x)) >= p->shape.dims[0];
+    if (!context->takes_rows || few_rows) return gather_rows(context, p, x);
     strata_tensor *inverse;
     rows->ids = strata_unique(x, p->shape.dims[0], &inverse);
     rows->row = gather_rows(context, p, rows->ids);

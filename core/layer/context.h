@@ -112,7 +112,8 @@ typedef struct strata_layer_cost {
 typedef struct strata_sparse_rows {
     /* The indices that the batch uses; NULL when no layer used the parameter. */
     strata_tensor *x;
-    /* Each index once, -1 in the places left over (strata_unique), and the rows at these indices; NULL without takes_rows. */
+    /* Each index once, -1 in the places left over (strata_unique), and the rows at these indices, which the gradient is taken
+     * of. NULL where it is taken of the whole table. */
     strata_tensor *ids, *row;
 } strata_sparse_rows;
 
@@ -148,7 +149,7 @@ struct strata_layer_context {
     double *state_rates;
     /* [parameters->n] Filled by a build for training. */
     strata_sparse_rows *rows;
-    /* Gradients of sparse parameters are taken of rows->row instead of the whole table. */
+    /* Gradients of sparse parameters are taken of rows->row, where the table has more rows than the batch has indices. */
     bool takes_rows;
     strata_tensor *rng;
     /* Which places of the newest output are not padding; NULL: all of them. */

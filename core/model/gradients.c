@@ -38,9 +38,14 @@ static const strata_parameter_spec *parameter_of(const builder *b, int part) {
 /* Elements of the gradient of a sparse parameter's part: of all its rows, or of the batch's own rows where these are enough. */
 static int64_t sparse_gradient_size(const builder *b, int part) {
     const strata_parameter_part *p = &b->model->parameters.parts[part];
-    const strata_shape all = p->shape;
-    return strata_parameter_aligned(
-        strata_shape_elements(b->context.takes_rows ? strata_tensor_shape(b->context.rows[p->parameter].row) : all));
+    const strata_tensor *row = b->context.rows[p->parameter].row;
+    return strata_parameter_aligned(strata_shape_elements(row ? strata_tensor_shape(row) : p->shape));
+}
+
+/* Whether the device counts how often each row of a sparse parameter's part is used. */
+static bool counts_uses(const builder *b, int part) {
+    const strata_sparse_rows *rows = &b->context.rows[b->model->parameters.parts[part].parameter];
+    return parameter_of(b, part)->sparse && !rows->row && !(b->host_knows_rows && strata_step_input_of(b, rows->x) >= 0);
 }
 
 void strata_step_place_gradients(builder *b) {
@@ -52,7 +57,7 @@ void strata_step_place_gradients(builder *b) {
         for (int i = at->first_part; i < at->first_part + at->n_parts; i++) {
             if (!parameter_of(b, i)->sparse) continue;
             gradients += sparse_gradient_size(b, i);
-            if (!b->context.takes_rows) uses += strata_parameter_aligned(set->parts[i].shape.dims[0]);
+            if (counts_uses(b, i)) uses += strata_parameter_aligned(set->parts[i].shape.dims[0]);
         }
         b->places[k] = (strata_step_place){gradients, gradients + uses};
     }
@@ -73,8 +78,15 @@ int64_t strata_step_uses_place(const builder *b, int part) {
     const int block = set->parts[part].block;
     int64_t place = b->places[block].n_gradients;
     for (int i = set->blocks[block].first_part; i < part; i++)
-        if (parameter_of(b, i)->sparse) place += strata_parameter_aligned(set->parts[i].shape.dims[0]);
+        if (counts_uses(b, i)) place += strata_parameter_aligned(set->parts[i].shape.dims[0]);
     return place;
+}
+
+strata_tensor *strata_step_used_rows(const builder *b, int part, strata_tensor *gradients) {
+    const int64_t n = b->model->parameters.parts[part].shape.dims[0];
+    strata_tensor *zero = strata_scalar(b->graph, STRATA_DTYPE_F32, 0), *none = strata_scalar(b->graph, STRATA_DTYPE_I32, -1);
+    strata_tensor *uses = strata_step_part(gradients, strata_step_uses_place(b, part), n);
+    return strata_where(strata_greater(uses, zero), strata_arange(b->graph, n), none);
 }
 
 /* A block's gradients in parts of about the strategy's size, the last layers' first, as their gradients are ready first; at
@@ -112,8 +124,8 @@ static strata_tensor *count_uses(strata_tensor *x, int64_t n_rows) {
 
 /* What the part's gradient is taken of. */
 static strata_tensor *source_of(const builder *b, int part) {
-    const bool rows = parameter_of(b, part)->sparse && b->context.takes_rows;
-    return rows ? b->context.rows[b->model->parameters.parts[part].parameter].row : b->context.parts[part];
+    strata_tensor *row = b->context.rows[b->model->parameters.parts[part].parameter].row;
+    return row ? row : b->context.parts[part];
 }
 
 /* Gradients of y, with dy, by the bucket's parameters, laid out as strata_step_place_gradients says. */
@@ -134,9 +146,9 @@ static strata_tensor *bucket_gradients(const builder *b, const bucket *range, st
         flat = strata_graph_poison(b->graph, NULL, STRATA_OUT_OF_MEMORY, "model: no host memory for gradients");
     } else if (!flat) {
         strata_gradients(y, dy, sources, n, gradients);
-        for (int i = range->first; i < range->last && !b->context.takes_rows; i++) {
+        for (int i = range->first; i < range->last; i++) {
             const strata_parameter_part *part = &set->parts[i];
-            if (!parameter_of(b, i)->sparse) continue;
+            if (!counts_uses(b, i)) continue;
             strata_tensor *x = strata_parameter_rows_of(part, b->context.rows[part->parameter].x);
             offsets[n + n_uses] = strata_step_uses_place(b, i);
             gradients[n + n_uses++] = count_uses(x, part->shape.dims[0]);

@@ -176,13 +176,15 @@ typedef struct strata_batch_form {
 /* The outputs of a program of the kind GRADIENTS: output 0 is the batch's sums; output 1 + k the gradients of block k, of which
  * the first (dense_end - begin) elements are those of its dense parameters, laid out as these are; then, where the model has
  * states, what is to be added to them; then of each sparse parameter, in their order, the rows that the batch uses (i32, each
- * row's index once, -1 in the places left over). */
+ * row's index once, -1 in the places left over). That output is missing where the gradients are those of all rows and the
+ * elements of an input of the model tell which of them the batch uses. */
 typedef struct strata_gradient_layout {
     /* [n_sparse] */
     struct strata_sparse_gradient {
         /* The parameter's index. */
         int parameter;
-        /* The output with the rows' indices, and how many it has room for. */
+        /* The output with the rows' indices (-1: there is none, and the gradients are of all rows in their order), and how many
+         * rows the gradients have room for. */
         int ids;
         int64_t n_ids;
         /* Where the gradients of these rows begin among those of the block. */

@@ -252,8 +252,7 @@ static void add_output(builder *b, strata_tensor *output) {
     b->step->outputs[b->step->n_outputs++] = output;
 }
 
-/* The model's input that is this tensor; -1: none. */
-static int input_of(const builder *b, const strata_tensor *x) {
+int strata_step_input_of(const builder *b, const strata_tensor *x) {
     for (int i = 0; i < b->model->n_inputs; i++)
         if (b->context.inputs[i] == x) return i;
     return -1;
@@ -266,7 +265,7 @@ static void list_sparse(builder *b) {
         const strata_parameter_spec *p = &set->items[i];
         const strata_sparse_rows *rows = &b->context.rows[i];
         if (!p->sparse) continue;
-        if (!rows->ids) {
+        if (!rows->x || p->n_parts > 1) {
             strata_graph_poison(
                 b->graph, NULL, STRATA_UNSUPPORTED,
                 "parameter %s is sparse, and is larger than the device binds in one piece or not used by its layer; "
@@ -274,20 +273,26 @@ static void list_sparse(builder *b) {
                 p->name);
             return;
         }
+        const int input = strata_step_input_of(b, rows->x), block = set->parts[p->first_part].block;
+        const bool all = !rows->row && input >= 0;
+        strata_tensor *ids = rows->row ? rows->ids
+                             : all     ? NULL
+                                       : strata_step_used_rows(b, p->first_part, b->step->outputs[1 + block]);
         layout->sparse[layout->n_sparse++] =
             (struct strata_sparse_gradient){.parameter = i,
-                                            .ids = b->step->n_outputs,
-                                            .n_ids = strata_shape_elements(strata_tensor_shape(rows->ids)),
-                                            .block = set->parts[p->first_part].block,
+                                            .ids = all ? -1 : b->step->n_outputs,
+                                            .n_ids = all ? p->shape.dims[0] : strata_shape_elements(strata_tensor_shape(ids)),
+                                            .block = block,
                                             .place = strata_step_gradient_place(b, p->first_part),
-                                            .input = input_of(b, rows->x)};
-        add_output(b, rows->ids);
+                                            .input = input};
+        if (!all) add_output(b, ids);
     }
 }
 
 static void build_gradients(builder *b) {
     const strata_parameter_set *set = &b->model->parameters;
     computed c = compute(b);
+    b->host_knows_rows = true;
     strata_step_place_gradients(b);
     b->step->outputs = strata_step_alloc(b, (size_t)(2 + set->n_blocks + set->n), sizeof *b->step->outputs);
     b->step->layout.sparse = strata_step_alloc(b, (size_t)set->n + 1, sizeof *b->step->layout.sparse);

@@ -22,6 +22,8 @@ typedef struct strata_step_builder {
     strata_layer_context context;
     /* The step's numbers, f32 (STRATA_STEP_WORDS). */
     strata_tensor *words;
+    /* Which rows of sparse parameters the batch uses is known to the host where they are the elements of an input. */
+    bool host_knows_rows;
     /* Gradients are to be multiplied by words[STRATA_STEP_SCALE]. */
     bool scaled;
     /* [parameters.n_blocks]; filled by strata_step_place_gradients. */
@@ -50,6 +52,9 @@ strata_tensor *strata_step_add_to_loss(strata_tensor *sums, strata_tensor *value
 /* Elements [first, first + n) of `flat`. */
 strata_tensor *strata_step_part(strata_tensor *flat, int64_t first, int64_t n);
 
+/* The model's input that is this tensor; -1: none. */
+int strata_step_input_of(const strata_step_builder *b, const strata_tensor *x);
+
 /* gradients.c */
 /* Whether every device takes the gradients of all parameters: for their norm, to see whether all are finite, or because they
  * travel in a smaller dtype, which only all_reduce does. */
@@ -60,6 +65,9 @@ void strata_step_place_gradients(strata_step_builder *b);
 /* First element, among its block's gradients, of the part's gradient; of the counts of how often each row is used. */
 int64_t strata_step_gradient_place(const strata_step_builder *b, int part);
 int64_t strata_step_uses_place(const strata_step_builder *b, int part);
+/* Indices of all rows of a sparse parameter's part, -1 in place of those that the batch does not use. gradients: its block's,
+ * with the counts behind them. */
+strata_tensor *strata_step_used_rows(const strata_step_builder *b, int part, strata_tensor *gradients);
 /* This device's gradients of a block, (places[block].n_all). NULL: it has none. */
 strata_tensor *strata_step_own_gradients(const strata_step_builder *b, const strata_step_computed *c, int block);
 /* The sum over replicas of a block's gradients; with the first block that is asked for, c's sums and states are added up too.

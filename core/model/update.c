@@ -54,11 +54,8 @@ static void update_rows(builder *b, block_update *blocks, int part, strata_tenso
 
 /* Where the gradient is that of all rows of a part, and how often each was used stands behind the gradients. */
 static void update_used_rows(builder *b, block_update *blocks, int part) {
-    const strata_parameter_part *own = &b->model->parameters.parts[part];
-    const block_update *block = &blocks[own->block];
-    strata_tensor *zero = strata_scalar(b->graph, STRATA_DTYPE_F32, 0), *none = strata_scalar(b->graph, STRATA_DTYPE_I32, -1);
-    strata_tensor *uses = strata_step_part(block->used, strata_step_uses_place(b, part), own->shape.dims[0]);
-    strata_tensor *ids = strata_where(strata_greater(uses, zero), strata_arange(b->graph, own->shape.dims[0]), none);
+    const block_update *block = &blocks[b->model->parameters.parts[part].block];
+    strata_tensor *ids = strata_step_used_rows(b, part, block->used);
     update_rows(b, blocks, part, ids, gather(b, part, block->update.parameters, ids));
 }
 
@@ -67,7 +64,7 @@ static void update_sparse(builder *b, block_update *blocks, int k) {
     for (int i = set->blocks[k].first_part; i < set->blocks[k].first_part + set->blocks[k].n_parts; i++) {
         const strata_sparse_rows *rows = &b->context.rows[set->parts[i].parameter];
         if (!set->items[set->parts[i].parameter].sparse) continue;
-        if (b->context.takes_rows)
+        if (rows->row)
             update_rows(b, blocks, i, rows->ids, rows->row);
         else
             update_used_rows(b, blocks, i);

@@ -112,13 +112,18 @@ static strata_status gather_reference(const strata_op_call *call, strata_error *
     const size_t row = (size_t)s.inner * strata_dtype_bytes(x->dtype);
     if (row == 0) return STRATA_OK;
     for (int64_t o = 0; o < s.outer; o++) {
-        for (int64_t j = 0; j < s.n_indices; j++) {
-            int64_t index = strata_integer_get(indices->dtype, call->inputs[1], j);
+        for (int64_t j = 0, run; j < s.n_indices; j += run) {
+            const int64_t index = strata_integer_get(indices->dtype, call->inputs[1], j);
             char *target = (char *)call->output + (size_t)(o * s.n_indices + j) * row;
-            if (index >= 0 && index < s.axis)
-                memcpy(target, (const char *)call->inputs[0] + (size_t)(o * s.axis + index) * row, row);
-            else
+            run = 1;
+            if (index < 0 || index >= s.axis) {
                 memset(target, 0, row);
+                continue;
+            }
+            while (j + run < s.n_indices && index + run < s.axis && /* neighbours are copied together */
+                   strata_integer_get(indices->dtype, call->inputs[1], j + run) == index + run)
+                run++;
+            memcpy(target, (const char *)call->inputs[0] + (size_t)(o * s.axis + index) * row, (size_t)run * row);
         }
     }
     return STRATA_OK;

@@ -67,10 +67,15 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
     const strata_tensor *indices = call->node->inputs[INDICES];
     const size_t element = strata_dtype_bytes(call->node->dtype), row = (size_t)inner_of(call->node) * element;
     char *rows = (char *)call->output + (size_t)attrs->first * element;
-    for (int64_t j = 0; row && j < strata_shape_elements(indices->shape); j++) {
+    const int64_t n = strata_shape_elements(indices->shape);
+    for (int64_t j = 0, run; row && j < n; j += run) {
         const int64_t r = strata_integer_get(indices->dtype, call->inputs[INDICES], j);
-        if (r >= 0 && r < attrs->n_rows)
-            memcpy(rows + (size_t)r * row, (const char *)call->inputs[ROWS] + (size_t)j * row, row);
+        run = 1;
+        if (r < 0 || r >= attrs->n_rows) continue;
+        while (j + run < n && r + run < attrs->n_rows && /* neighbours are copied together */
+               strata_integer_get(indices->dtype, call->inputs[INDICES], j + run) == r + run)
+            run++;
+        memcpy(rows + (size_t)r * row, (const char *)call->inputs[ROWS] + (size_t)j * row, (size_t)run * row);
     }
     return STRATA_OK;
 }

@@ -92,8 +92,9 @@ typedef struct strata_embedding_options {
     /* An update changes only the rows of tokens that are in its batches. Its cost grows with their number, not with the
      * vocabulary. With adagrad, and with sgd without momentum, the parameters are those of a dense update. With momentum, adam,
      * adamw and rmsprop the other rows stay as they are: no decay, and no change of their slots (as PyTorch's SparseAdam).
-     * lars, lamb and clip_norm need whole tables, so compile refuses them. With several replicas, or accumulated gradients, the
-     * numbers are the same, but gradients of all rows are sent or stored. */
+     * lars, lamb and clip_norm need whole tables, so compile refuses them. With several replicas, accumulated gradients, or
+     * batches of at least as many tokens as the vocabulary, the numbers are the same, but gradients of all rows are sent or
+     * stored. */
     bool sparse;
     const char *name;
 } strata_embedding_options;

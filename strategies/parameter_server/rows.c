@@ -4,10 +4,11 @@
 #include "strategies/parameter_server/rows.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 strata_status strata_ps_row_set_make(strata_ps_row_set *set, const strata_parameter_spec *p, strata_error *err) {
     const int64_t rows = p->shape.dims[0];
-    *set = (strata_ps_row_set){.n_rows = rows, .row = rows ? strata_shape_elements(p->shape) / rows : 0};
+    *set = (strata_ps_row_set){.n_rows = rows, .row = rows ? strata_shape_elements(p->shape) / rows : 0, .ascending = true};
     set->places = malloc((size_t)(rows + 1) * sizeof *set->places);
     set->ids = malloc((size_t)(rows + 1) * sizeof *set->ids);
     if (!set->places || !set->ids)
@@ -25,14 +26,47 @@ void strata_ps_row_set_finish(strata_ps_row_set *set) {
 void strata_ps_row_set_clear(strata_ps_row_set *set) {
     for (int64_t i = 0; i < set->n; i++) set->places[set->ids[i]] = -1;
     set->n = 0;
+    set->ascending = true;
 }
 
 int64_t strata_ps_row_set_add(strata_ps_row_set *set, int32_t id) {
     if (set->places[id] < 0) {
+        set->ascending = set->ascending && (!set->n || id > set->ids[set->n - 1]);
         set->places[id] = (int32_t)set->n;
         set->ids[set->n++] = id;
     }
     return set->places[id];
+}
+
+/* Marks the rows first, and then numbers them: without branches that the processor would guess wrong. */
+static void add_ascending(strata_ps_row_set *set, const int32_t *ids, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if ((uint32_t)ids[i] < (uint64_t)set->n_rows) set->places[ids[i]] = 0;
+    int32_t count = 0;
+    for (int64_t row = 0; row < set->n_rows; row++) {
+        const bool used = set->places[row] >= 0;
+        set->ids[count] = (int32_t)row;
+        set->places[row] = used ? count : -1;
+        count += used;
+    }
+    set->n = count;
+}
+
+void strata_ps_row_set_add_all(strata_ps_row_set *set, const int32_t *ids, int64_t n) {
+    enum { ROWS_AN_ID = 4 }; /* a table of more rows costs more to walk through than the ids do */
+    if (!set->n && set->n_rows / ROWS_AN_ID <= n) {
+        add_ascending(set, ids, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        if ((uint32_t)ids[i] < (uint64_t)set->n_rows) strata_ps_row_set_add(set, ids[i]);
+}
+
+void strata_ps_row_set_copy(strata_ps_row_set *set, const strata_ps_row_set *from) {
+    memcpy(set->places, from->places, (size_t)from->n_rows * sizeof *set->places);
+    memcpy(set->ids, from->ids, (size_t)from->n * sizeof *set->ids);
+    set->n = from->n;
+    set->ascending = from->ascending;
 }
 
 strata_status strata_ps_row_set_reserve(strata_ps_row_set *set, int64_t n, strata_error *err) {

@@ -13,15 +13,17 @@
 #include "core/run/fold.h"
 #include "strata/executable.h"
 #include "strata/ops.h"
+#include "strategies/parameter_server/rows.h"
 
-enum { LEAST_ROWS = 64, MOST_SIZES = 26 };
+/* Sizes of updates: LEAST_ROWS, and PARTS of them between each power of two and the next. */
+enum { LEAST_ROWS = 64, PARTS = 4, MOST_SIZES = 26 * PARTS };
 
 typedef struct table {
     const strata_ps_shard *shard;
     strata_variable *parameters, *slots[STRATA_MAX_OPTIMIZER_SLOTS];
     /* (n_rows, row) The parameters once more. */
     float *copy;
-    /* The update of LEAST_ROWS << k rows; NULL: not needed so far. */
+    /* The update of size_of(k) rows; NULL: not needed so far. */
     strata_executable *updates[MOST_SIZES];
 } table;
 
@@ -404,12 +406,16 @@ static strata_status open_dense(strata_ps_store *store, int *out_slot, float **o
     return STRATA_OK;
 }
 
+static int64_t size_of(int k) {
+    return (int64_t)LEAST_ROWS * (PARTS + k % PARTS) / PARTS << k / PARTS;
+}
+
 /* The executable for at least n rows. */
 static strata_status rows_update(strata_ps_store *store, table *t, int64_t n, int64_t *out_room, strata_executable **out_exe,
                                  strata_error *err) {
     int k = 0;
-    while ((int64_t)LEAST_ROWS << k < n && k < MOST_SIZES - 1) k++;
-    *out_room = (int64_t)LEAST_ROWS << k;
+    while (size_of(k) < n && k < MOST_SIZES - 1) k++;
+    *out_room = size_of(k);
     if (!t->updates[k]) STRATA_TRY(compile_rows(store, t, *out_room, &t->updates[k], err));
     *out_exe = t->updates[k];
     return STRATA_OK;
@@ -417,11 +423,12 @@ static strata_status rows_update(strata_ps_store *store, table *t, int64_t n, in
 
 /* rows->values are f32 (n, row). */
 static strata_status update_rows(strata_ps_store *store, table *t, const strata_ps_rows *rows, strata_error *err) {
+    enum { GAP_BYTES = 512 }; /* a call of a driver costs as much as a copy of so much, or more */
     const size_t row = (size_t)t->shard->row;
     strata_executable *exe = NULL;
     int64_t room = 0;
     int slot = 0;
-    if (!rows->n) return STRATA_OK;
+    if (!rows->n || !row) return STRATA_OK;
     STRATA_TRY(rows_update(store, t, rows->n, &room, &exe, err));
     STRATA_TRY(strata_executable_acquire(exe, &slot, err));
     int32_t *ids = strata_executable_input(exe, slot, strata_executable_input_index(exe, "ids"));
@@ -431,10 +438,13 @@ static strata_status update_rows(strata_ps_store *store, table *t, const strata_
     for (int64_t i = rows->n; i < room; i++) ids[i] = -1;
     memset(gradients + (size_t)rows->n * row, 0, (size_t)(room - rows->n) * row * sizeof *gradients);
     STRATA_TRY(run(exe, slot, store->words, err));
-    for (int64_t i = 0, first = 0; i < rows->n; i++) { /* neighbours are read together */
-        if (i + 1 < rows->n && rows->ids[i + 1] == rows->ids[i] + 1) continue;
-        const int64_t begin = rows->ids[first] * (int64_t)row, n = (i + 1 - first) * (int64_t)row;
-        STRATA_TRY(read_range(t->parameters, begin, t->copy + begin, n, err));
+    /* Rows that lie close to each other are read together, with those between them, which did not change. */
+    const int64_t reach = 1 + GAP_BYTES / (int64_t)(row * sizeof *gradients);
+    for (int64_t i = 0, first = 0; i < rows->n; i++) {
+        const int64_t step = i + 1 < rows->n ? (int64_t)rows->ids[i + 1] - rows->ids[i] : 0;
+        if (step > 0 && step <= reach) continue;
+        const int64_t begin = rows->ids[first] * (int64_t)row, end = (rows->ids[i] + 1) * (int64_t)row;
+        STRATA_TRY(read_range(t->parameters, begin, t->copy + begin, end - begin, err));
         first = i + 1;
     }
     return STRATA_OK;
@@ -854,8 +864,10 @@ static strata_status take_snapshot(strata_ps_store *store, strata_error *err) {
 static void copy_rows(const strata_ps_store *store, int k, const strata_ps_rows *rows) {
     const int64_t row = store->tables[k].shard->row;
     unsigned char *to = (unsigned char *)rows->values; /* the caller's room */
-    for (int64_t i = 0; i < rows->n; i++, to += (size_t)row * value_bytes(store))
-        strata_ps_narrow(store->opts.wire, store->tables[k].copy + rows->ids[i] * row, row, to);
+    for (int64_t i = 0, run; i < rows->n; i += run, to += (size_t)(run * row) * value_bytes(store)) {
+        run = strata_ps_run(rows->ids + i, rows->n - i);
+        strata_ps_narrow(store->opts.wire, store->tables[k].copy + rows->ids[i] * row, run * row, to);
+    }
 }
 
 strata_status strata_ps_store_pull(strata_ps_store *store, const strata_ps_rows *tables, void *room,

@@ -54,7 +54,7 @@ typedef struct job {
     int64_t examples, whole;
     /* (all_size) What was pulled of dense parameters and states. */
     float *values;
-    /* [n_sparse] Which rows of each sparse parameter it uses, and their values. */
+    /* [n_sparse] Which rows of each sparse parameter it uses; their values are in the worker's tables. */
     strata_ps_row_set *rows;
     /* [n_servers] */
     pull *pulls;
@@ -69,7 +69,7 @@ typedef struct worker {
     strata_model *model;
     strata_rpc_client *chief, **servers;
     int n_servers, n_sparse;
-    /* [n_sparse] Indices of sparse parameters, and what the device has of each. */
+    /* [n_sparse] Indices of sparse parameters, and of each the rows as they were pulled last. */
     int *sparse;
     float **tables;
     strata_batches *batches;
@@ -202,12 +202,10 @@ static strata_status find_rows(worker *w, job *j, strata_error *err) {
             const int input = program->layout.sparse[k].input;
             const int32_t *tokens = input < 0 ? NULL : b->x[input];
             const int64_t n = tokens ? b->own * strata_shape_elements(w->model->inputs[input].shape) : 0;
-            for (int64_t e = 0; e < n; e++)
-                if (tokens[e] >= 0 && tokens[e] < rows->n_rows) strata_ps_row_set_add(rows, tokens[e]);
+            if (tokens) strata_ps_row_set_add_all(rows, tokens, n);
             for (int32_t row = 0; row < rows->n_rows && !tokens; row++) strata_ps_row_set_add(rows, row);
         }
     }
-    for (int k = 0; k < w->n_sparse; k++) STRATA_TRY(strata_ps_row_set_reserve(&j->rows[k], j->rows[k].n, err));
     return STRATA_OK;
 }
 
@@ -347,8 +345,8 @@ static void take_lent_states(worker *w, job *j, int server) {
                (size_t)sizes->states * sizeof(float));
 }
 
-/* The rows that came, to their place in the set. */
-static void place_rows(worker *w, job *j, int server) {
+/* The rows that came, to the worker's tables. */
+static void place_rows(worker *w, const job *j, int server) {
     const strata_ps_plan *plan = &w->fit->plan;
     const struct strata_ps_sizes *sizes = &plan->sizes[server];
     const strata_ps_shard *tables = plan->shards + plan->begins[server] + sizes->n_dense;
@@ -356,12 +354,15 @@ static void place_rows(worker *w, job *j, int server) {
     const size_t fixed = strata_ps_wire_bytes(w->task->wire, sizes->dense) + (size_t)sizes->states * sizeof(float);
     const unsigned char *from = p->answer.lent ? (const unsigned char *)p->answer.lent + fixed : p->rows;
     for (int k = 0; k < sizes->n_tables; k++) {
-        const strata_ps_row_set *set = &j->rows[sparse_index(w, tables[k].parameter)];
-        for (int64_t i = 0; i < set->n; i++) {
+        const int index = sparse_index(w, tables[k].parameter);
+        const strata_ps_row_set *set = &j->rows[index];
+        for (int64_t i = 0, run; i < set->n; i += run) {
             const int64_t row = set->ids[i] - tables[k].first_row;
+            run = 1;
             if (row < 0 || row >= tables[k].n_rows) continue;
-            strata_ps_widen(w->task->wire, from, set->row, set->values + i * set->row);
-            from += (size_t)set->row * strata_dtype_bytes(w->task->wire);
+            run = strata_ps_run(set->ids + i, set->n - i < tables[k].n_rows - row ? set->n - i : tables[k].n_rows - row);
+            strata_ps_widen(w->task->wire, from, run * set->row, w->tables[index] + set->ids[i] * set->row);
+            from += (size_t)(run * set->row) * strata_dtype_bytes(w->task->wire);
         }
     }
 }
@@ -413,7 +414,7 @@ static strata_status set_range(strata_variable *variable, int64_t first, const f
 }
 
 /* Each call of a driver costs as much as a copy of some KiB, so rows with less than that between them are written together,
- * with what the device has between them, which the worker's copy of the table knows. */
+ * with the newest that the worker's table has of those between them, which the batch does not use. */
 static strata_status upload_rows(const worker *w, int k, const strata_ps_row_set *set, strata_error *err) {
     enum { GAP_BYTES = 8 << 10 };
     const strata_parameter_spec *p = &w->model->parameters.items[w->sparse[k]];
@@ -422,7 +423,8 @@ static strata_status upload_rows(const worker *w, int k, const strata_ps_row_set
     const int64_t begin = p->offset - w->model->parameters.blocks[part->block].begin, row = set->row;
     const int64_t gap = row ? GAP_BYTES / (row * (int64_t)sizeof(float)) : 0;
     int64_t first = 0, end = 0; /* of the rows that are written next; first == end: none */
-    for (int64_t i = 0; i < set->n_rows; i++) {
+    for (int64_t at = 0; at < (set->ascending ? set->n : set->n_rows); at++) {
+        const int64_t i = set->ascending ? set->ids[at] : at;
         if (set->places[i] < 0) continue;
         if (first < end && i - end > gap) {
             STRATA_TRY(set_range(block->flat, begin + first * row, w->tables[k] + first * row, (end - first) * row, err));
@@ -430,12 +432,11 @@ static strata_status upload_rows(const worker *w, int k, const strata_ps_row_set
         }
         if (first == end) first = i;
         end = i + 1;
-        memcpy(w->tables[k] + i * row, set->values + set->places[i] * row, (size_t)row * sizeof(float));
     }
     return set_range(block->flat, begin + first * row, w->tables[k] + first * row, (end - first) * row, err);
 }
 
-/* The worker's copy of a sparse parameter, as the device has it. */
+/* The worker's copy of a sparse parameter: what the device has at first, then each row as it was last pulled. */
 static strata_status make_table(worker *w, int k, strata_error *err) {
     const strata_parameter_spec *p = &w->model->parameters.items[w->sparse[k]];
     const strata_parameter_part *part = &w->model->parameters.parts[p->first_part];
@@ -522,6 +523,23 @@ static bool stay_in_place(const worker *w, const job *j) {
            !(model->scale.value > 0) && !(model->optimizer.clip_global_norm > 0);
 }
 
+static void add_row(strata_ps_row_set *sums, int32_t id, const float *values) {
+    const int64_t before = sums->n, place = strata_ps_row_set_add(sums, id);
+    if (sums->n > before)
+        memcpy(sums->values + place * sums->row, values, (size_t)sums->row * sizeof *values);
+    else
+        add(sums->values + place * sums->row, values, sums->row);
+}
+
+/* The rows `used` of the gradient of a whole table become the set's, which is empty. */
+static void copy_used(strata_ps_row_set *sums, const strata_ps_row_set *used, const float *gradient) {
+    strata_ps_row_set_copy(sums, used);
+    for (int64_t i = 0, run; i < used->n; i += run) {
+        run = strata_ps_run(used->ids + i, used->n - i);
+        memcpy(sums->values + i * sums->row, gradient + used->ids[i] * sums->row, (size_t)(run * sums->row) * sizeof *gradient);
+    }
+}
+
 /* Adds a batch's outputs to what the unit has so far. */
 static strata_status take_outputs(worker *w, const job *j, const strata_model_program *program, int slot, strata_error *err) {
     const strata_parameter_set *set = &w->model->parameters;
@@ -535,18 +553,16 @@ static strata_status take_outputs(worker *w, const job *j, const strata_model_pr
     if (set->state_size) add(w->states, strata_executable_output(exe, slot, 1 + set->n_blocks), set->state_size);
     for (int k = 0; k < w->n_sparse; k++) {
         const struct strata_sparse_gradient *from = &program->layout.sparse[k];
-        const int32_t *ids = strata_executable_output(exe, slot, from->ids);
         const float *rows = (const float *)strata_executable_output(exe, slot, 1 + from->block) + from->place;
         strata_ps_row_set *sums = &w->sums[k];
+        const strata_ps_row_set *used = from->ids < 0 ? &j->rows[k] : NULL; /* by any batch of the unit */
+        const int32_t *ids = used ? used->ids : strata_executable_output(exe, slot, from->ids);
         STRATA_TRY(
             strata_ps_row_set_reserve(sums, sums->n + from->n_ids < sums->n_rows ? sums->n + from->n_ids : sums->n_rows, err));
-        for (int64_t i = 0; i < from->n_ids; i++) {
-            if (ids[i] < 0) continue;
-            const int64_t before = sums->n, place = strata_ps_row_set_add(sums, ids[i]);
-            if (sums->n > before)
-                memcpy(sums->values + place * sums->row, rows + i * sums->row, (size_t)sums->row * sizeof *rows);
-            else
-                add(sums->values + place * sums->row, rows + i * sums->row, sums->row);
+        const bool whole = used && !sums->n; /* the set's first rows: neighbours are copied together */
+        if (whole) copy_used(sums, used, rows);
+        for (int64_t i = 0; i < (used ? used->n : from->n_ids) && !whole; i++) {
+            if (ids[i] >= 0) add_row(sums, ids[i], rows + (used ? ids[i] : i) * sums->row);
         }
     }
     return STRATA_OK;
@@ -684,6 +700,23 @@ static void push_finish(push *p) {
     free(p->narrow);
 }
 
+/* Whether a table has all rows of its parameter, so that the values of a set are those of the table. */
+static bool in_one_piece(const strata_ps_shard *table, const strata_ps_row_set *set) {
+    return !table->first_row && table->n_rows == set->n_rows;
+}
+
+/* Values of the set's rows that a table has; returns where they end. */
+static unsigned char *narrow_rows(strata_dtype wire, const strata_ps_row_set *set, const strata_ps_shard *table,
+                                  unsigned char *to) {
+    for (int64_t i = 0; i < set->n; i++) {
+        const int64_t row = set->ids[i] - table->first_row;
+        if (row < 0 || row >= table->n_rows) continue;
+        strata_ps_narrow(wire, set->values + i * set->row, set->row, to);
+        to += (size_t)set->row * strata_dtype_bytes(wire);
+    }
+    return to;
+}
+
 /* The gradients of a server's shards: f32 from where they are, bf16 from memory of their own. */
 static strata_status prepare_push(worker *w, const job *j, int server, push *p, size_t *out_head_bytes, int *out_n,
                                   strata_error *err) {
@@ -697,15 +730,15 @@ static strata_status prepare_push(worker *w, const job *j, int server, push *p, 
     for (int k = 0; k < sizes->n_tables; k++) {
         const strata_ps_row_set *set = &w->sums[sparse_index(w, tables[k].parameter)];
         most += set->n;
-        elements += set->n * set->row;
+        elements += wire == STRATA_DTYPE_F32 && in_one_piece(&tables[k], set) ? 0 : set->n * set->row;
     }
     const size_t dense = strata_ps_wire_bytes(wire, sizes->dense), narrow = wire == STRATA_DTYPE_F32 ? 0 : dense;
     const strata_ps_push_ask ask = {.unit = j->unit, .version = j->pulls[server].version, .group = server, .rate = j->rate};
     *out_head_bytes = sizeof ask + (size_t)sizes->n_tables * sizeof(int64_t);
     p->head = calloc(1, *out_head_bytes);
-    p->pieces = calloc((size_t)n_shards + 4, sizeof *p->pieces);
+    p->pieces = calloc((size_t)n_shards + (size_t)sizes->n_tables + 4, sizeof *p->pieces);
     p->ids = malloc((size_t)(most + 1) * sizeof *p->ids);
-    p->narrow = calloc(1, narrow + (size_t)elements * each + 4);
+    p->narrow = malloc(narrow + (size_t)elements * each + 4);
     if (!p->head || !p->pieces || !p->ids || !p->narrow) return no_memory(err);
     memcpy(p->head, &ask, sizeof ask);
     int n = 0;
@@ -719,25 +752,28 @@ static strata_status prepare_push(worker *w, const job *j, int server, push *p, 
             at += (size_t)shards[i].n * each;
         }
     }
+    if (narrow) memset(at, 0, (size_t)(p->narrow + narrow - at)); /* what pads them */
     if (narrow) p->pieces[n++] = (struct iovec){p->narrow, narrow};
     if (sizes->states) p->pieces[n++] = (struct iovec){w->states, (size_t)sizes->states * sizeof *w->states};
     at = p->narrow + narrow;
-    unsigned char *rows = at;
+    struct iovec *of_ids = &p->pieces[n];
+    n += most > 0;
     for (int k = 0; k < sizes->n_tables; k++) {
         const strata_ps_row_set *set = &w->sums[sparse_index(w, tables[k].parameter)];
-        int64_t count = 0;
-        for (int64_t i = 0; i < set->n; i++) {
-            const int64_t row = set->ids[i] - tables[k].first_row;
-            if (row < 0 || row >= tables[k].n_rows) continue;
-            p->ids[n_ids + count++] = (int32_t)row;
-            strata_ps_narrow(wire, set->values + i * set->row, set->row, at);
-            at += (size_t)set->row * each;
+        const unsigned char *rows = at;
+        int64_t count = set->n;
+        if (wire == STRATA_DTYPE_F32 && in_one_piece(&tables[k], set)) {
+            memcpy(p->ids + n_ids, set->ids, (size_t)count * sizeof *p->ids);
+            rows = (const unsigned char *)set->values;
+        } else {
+            count = rows_of_table(set, &tables[k], p->ids + n_ids);
+            at = narrow_rows(wire, set, &tables[k], at);
         }
+        if (count) p->pieces[n++] = (struct iovec){(void *)rows, (size_t)(count * set->row) * each}; /* only read */
         memcpy(p->head + sizeof ask + (size_t)k * sizeof count, &count, sizeof count);
         n_ids += count;
     }
-    if (n_ids) p->pieces[n++] = (struct iovec){p->ids, (size_t)n_ids * sizeof *p->ids};
-    if (n_ids) p->pieces[n++] = (struct iovec){rows, (size_t)(at - rows)};
+    if (most) *of_ids = (struct iovec){p->ids, (size_t)n_ids * sizeof *p->ids};
     *out_n = n;
     return STRATA_OK;
 }
@@ -861,7 +897,6 @@ static strata_status take_all(worker *w, job *j, strata_error *err) {
     for (int k = 0; k < w->n_sparse; k++) {
         strata_ps_row_set_clear(&j->rows[k]);
         for (int32_t row = 0; row < j->rows[k].n_rows; row++) strata_ps_row_set_add(&j->rows[k], row);
-        STRATA_TRY(strata_ps_row_set_reserve(&j->rows[k], j->rows[k].n, err));
     }
     const strata_status started = start_pull(w, j, err);
     const strata_status pulled = finish_pull(w, j, started ? NULL : err); /* also what was started before it failed */

@@ -278,13 +278,13 @@ static const strata_parameter_server_options together = {.pace = STRATA_PACE_SYN
 /* ---- models ---- */
 
 /* Three inputs, of which two go through one layer, and two outputs with losses of their own. */
-static strata_status make_functional(strata_model **out_model, strata_error *err) {
+static strata_status make_with_words(int64_t vocabulary, strata_model **out_model, strata_error *err) {
     STRATA_TRY(strata_model_create_functional(out_model, err));
     strata_model *m = *out_model;
     const strata_value *x = strata_model_input(m, "x", STRATA_SHAPE(6), STRATA_DTYPE_F32);
     const strata_value *z = strata_model_input(m, "z", STRATA_SHAPE(3), STRATA_DTYPE_F32);
     const strata_value *words = strata_model_input(m, "words", STRATA_SHAPE(4), STRATA_DTYPE_I32);
-    strata_model_add_embedding(m, (strata_embedding_options){.vocabulary = 11, .units = 4, .sparse = true});
+    strata_model_add_embedding(m, (strata_embedding_options){.vocabulary = vocabulary, .units = 4, .sparse = true});
     const strata_value *embedded = strata_layer_call(m, NULL, &words, 1);
     strata_model_add_flatten(m, (strata_flatten_options){0});
     const strata_value *flat = strata_layer_call(m, NULL, &embedded, 1);
@@ -300,6 +300,26 @@ static strata_status make_functional(strata_model **out_model, strata_error *err
     strata_model_output(m, strata_layer_call(m, NULL, &both, 1),
                         (strata_output_options){.loss = "sparse_categorical_crossentropy", .weight = 0.5});
     return STRATA_OK;
+}
+
+/* A batch has more words than the table has rows: its gradient is that of all rows. */
+static strata_status make_functional(strata_model **out_model, strata_error *err) {
+    return make_with_words(11, out_model, err);
+}
+
+/* A batch has fewer words than the table has rows: its gradient is that of the batch's own rows. */
+static strata_status make_with_many_words(strata_model **out_model, strata_error *err) {
+    return make_with_words(300, out_model, err);
+}
+
+Test(ps_fit, tables_with_more_rows_than_a_batch_has_words_train_as_on_one_device) {
+    job j = {.make_model = make_with_many_words,
+             .compile.optimizer = {.name = "adam", .learning_rate = 0.01},
+             .fit = {.epochs = 3, .batch = 16},
+             .servers = together};
+    assert_as_alone(&j);
+    j.servers.partitioner = "fixed:2";
+    assert_as_alone(&j);
 }
 
 Test(ps_fit, several_inputs_and_outputs_train_as_on_one_device) {
