@@ -23,6 +23,8 @@ typedef struct slice {
     int number;
     /* Nanoseconds. */
     int64_t began, ended;
+    /* What it took before it was cut off, for its rates. */
+    int64_t took;
     /* It is no slice but a counter's `value`, from `began` on. */
     bool counter;
     double value;
@@ -148,6 +150,7 @@ static void add(strata_trace *trace, int number, const strata_trace_label *label
     if (!trace) return;
     slice s = {
         .label = label, .name = name, .track = number, .step = step, .began = nanoseconds(began), .ended = nanoseconds(ended)};
+    s.took = s.ended - s.began;
     pthread_mutex_lock(&trace->lock);
     if (number >= 0 && number < trace->n_tracks) {
         track *own = &trace->tracks[number];
@@ -233,8 +236,8 @@ static void write_slice(strata_text *text, const slice *s, const track *own, int
                     (int)(took % 1000), pid, tid);
     strata_text_add(text, ",\"args\":{\"step\":%lld", (long long)s->step);
     if (label && *label->details) strata_text_add(text, ",%s", label->details);
-    if (label && label->flops > 0 && took > 0) strata_text_add(text, ",\"GFLOP/s\":%.4g", label->flops / (double)took);
-    if (label && label->bytes > 0 && took > 0) strata_text_add(text, ",\"GB/s\":%.4g", label->bytes / (double)took);
+    if (label && label->flops > 0 && s->took > 0) strata_text_add(text, ",\"GFLOP/s\":%.4g", label->flops / (double)s->took);
+    if (label && label->bytes > 0 && s->took > 0) strata_text_add(text, ",\"GB/s\":%.4g", label->bytes / (double)s->took);
     strata_text_add(text, "}}");
 }
 

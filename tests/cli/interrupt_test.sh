@@ -67,21 +67,21 @@ expect 0 "" $launch --epochs $last --json --checkpoint "$work/point"
 check "the workers' weights are those of an uninterrupted job" test "$(sha)" = "$whole"
 
 # The second: nothing is finished. A step that takes seconds.
-printf '%s' '{"input": [4096], "layers": [{"layer": "dense", "units": 4096}, {"layer": "dense", "units": 1}],
-              "loss": "mse"}' >"$work/large.json"
+printf '%s' '{"input": [64], "layers": [{"layer": "dense", "units": 4096}, {"layer": "dense", "units": 4096},
+              {"layer": "dense", "units": 1}], "loss": "mse"}' >"$work/large.json"
 python3 - "$work/large.csv" <<'END'
 import sys
 with open(sys.argv[1], "w") as f:
-    f.write(",".join(f"x{i}" for i in range(4096)) + ",y\n")
-    for row in range(600):
-        f.write(",".join(["0.5"] * 4096) + ",1\n")
+    f.write(",".join(f"x{i}" for i in range(64)) + ",y\n")
+    for row in range(6000):
+        f.write(",".join(["0.5"] * 64) + ",1\n")
 END
 }
 python3 - "$strata" "$work/large.json" "$work/large.csv" <<'END' >"$work/out" 2>"$work/err"
 import signal, subprocess, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 command = [sys.argv[1], "train", sys.argv[2], "--device", "host", "--data", sys.argv[3], "--label", "y"]
-run = subprocess.Popen(command + ["--batch", "400", "--epochs", "100"],
+run = subprocess.Popen(command + ["--batch", "4000", "--epochs", "100"],
                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 run.stdout.readline()
 time.sleep(0.5)
