@@ -61,11 +61,6 @@ static strata_status dissect(strata_model *model, int replica, const strata_exam
     return status;
 }
 
-static void feed(strata_executable *exe, int slot, const char *name, const void *data, size_t bytes) {
-    const int index = strata_executable_input_index(exe, name);
-    if (index >= 0) memcpy(strata_executable_input(exe, slot, index), data, bytes);
-}
-
 static strata_status run(const strata_model *model, dissection *d, const strata_examined_step *what, int *out_slot,
                          strata_error *err) {
     strata_executable *exe = d->executable;
@@ -76,12 +71,13 @@ static strata_status run(const strata_model *model, dissection *d, const strata_
     for (int i = 0; i < model->n_inputs; i++) {
         size_t bytes = strata_input_bytes(&model->inputs[i]);
         if (what->byte_scale != 0) bytes /= strata_dtype_bytes(model->inputs[i].dtype);
-        feed(exe, slot, strata_slot_name("x", i).text, what->x[i], (size_t)what->n * bytes);
+        strata_executable_feed(exe, slot, strata_slot_name("x", i).text, what->x[i], (size_t)what->n * bytes);
     }
     for (int i = 0; i < model->n_outputs; i++)
-        feed(exe, slot, strata_slot_name("y", i).text, what->y[i], (size_t)what->n * strata_label_bytes(&model->outputs[i]));
-    feed(exe, slot, "step", what->words, STRATA_STEP_WORDS * sizeof(float));
-    feed(exe, slot, "rng", what->rng, STRATA_RNG_WORDS * sizeof(int32_t));
+        strata_executable_feed(exe, slot, strata_slot_name("y", i).text, what->y[i],
+                               (size_t)what->n * strata_label_bytes(&model->outputs[i]));
+    strata_executable_feed(exe, slot, "step", what->words, STRATA_STEP_WORDS * sizeof(float));
+    strata_executable_feed(exe, slot, "rng", what->rng, STRATA_RNG_WORDS * sizeof(int32_t));
     STRATA_TRY(strata_executable_submit(exe, slot, err));
     return strata_executable_wait(exe, slot, err);
 }

@@ -9,11 +9,6 @@
 #include "core/model/model.h"
 #include "core/run/executable.h"
 
-static void feed(strata_executable *exe, int slot, const char *name, const void *data, size_t bytes) {
-    const int index = strata_executable_input_index(exe, name);
-    if (index >= 0) memcpy(strata_executable_input(exe, slot, index), data, bytes);
-}
-
 /* The examples, where the program takes them; those that it does not use are written to memory of their own. */
 static strata_status fill(strata_model *model, const strata_dataset *dataset, const strata_model_feed *parts,
                           strata_executable *exe, int slot, int64_t n, strata_error *err) {
@@ -58,8 +53,8 @@ static strata_status run(strata_model *model, const strata_dataset *dataset, con
     words[STRATA_STEP_SHARE] = words[STRATA_STEP_SCALE] = 1;
     const uint64_t seeds[] = {model->seed, (uint64_t)model->optimizer_steps + 1};
     memcpy(rng, seeds, sizeof seeds);
-    feed(exe, *out_slot, "step", words, sizeof words);
-    feed(exe, *out_slot, "rng", rng, sizeof rng);
+    strata_executable_feed(exe, *out_slot, "step", words, sizeof words);
+    strata_executable_feed(exe, *out_slot, "rng", rng, sizeof rng);
     const int weights = strata_executable_input_index(exe, "weights");
     for (int64_t i = 0; i < n && weights >= 0; i++)
         ((float *)strata_executable_input(exe, *out_slot, weights))[i] = 1.0f / (float)n;

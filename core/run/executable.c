@@ -387,6 +387,11 @@ const void *strata_executable_output(const strata_executable *exe, int slot_inde
     return host_memory(exe, slot_index, exe->outputs[index], false);
 }
 
+void strata_executable_feed(strata_executable *exe, int slot, const char *name, const void *data, size_t bytes) {
+    const int index = strata_executable_input_index(exe, name);
+    if (index >= 0 && bytes) memcpy(strata_executable_input(exe, slot, index), data, bytes);
+}
+
 strata_status strata_executable_submit(strata_executable *exe, int slot_index, strata_error *err) {
     if (slot_index < 0 || slot_index >= exe->n_slots || exe->slots[slot_index].running)
         return strata_fail(err, STRATA_INVALID, "executable: slot %d was not acquired", slot_index);

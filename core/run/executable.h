@@ -8,6 +8,9 @@
 #include "core/run/placement.h"
 #include "strata/executable.h"
 
+/* Copies `bytes` to the acquired slot's input of that name, where there is one. */
+void strata_executable_feed(strata_executable *executable, int slot, const char *name, const void *data, size_t bytes);
+
 /* What a program would cost: the memory that strata_executable_create would reserve on the device, and the work of one run. */
 typedef struct strata_program_cost {
     int64_t device_bytes;

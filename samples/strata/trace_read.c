@@ -85,7 +85,7 @@ static void name_row(const char *name, const char *op, bool device, char *out, s
 static int row_of(trace_track *track, const char *name) {
     int i = 0;
     while (i < track->n_rows && strcmp(track->rows[i].name, name)) i++;
-    if (i == MOST_TRACE_ROWS) i = MOST_TRACE_ROWS - 1; /* what is left over is counted with the last */
+    if (i >= MOST_TRACE_ROWS - 1) name = "others", i = MOST_TRACE_ROWS - 1; /* what is left over is counted together */
     if (i == track->n_rows) snprintf(track->rows[track->n_rows++].name, sizeof track->rows[0].name, "%s", name);
     return i;
 }
@@ -263,7 +263,7 @@ static void slow_device(const trace_summary *summary, char *out) {
     const double others = summary->n_devices > 1 ? (all - slowest->busy) / (summary->n_devices - 1) : 0;
     if (others > 0 && slowest->busy > 1.25 * others)
         snprintf(out, HINT_ROOM,
-                 "one slow device: %.40s %.110s works %.1f times as long as the others, which wait for it; --weights "
+                 "one slow device: %.40s %.110s works %.1f times as long as the others, which wait for it; --split "
                  "auto gives it a smaller share of each batch",
                  slowest->worker, slowest->name, slowest->busy / others);
 }

@@ -57,8 +57,7 @@ double trace_host_share(const trace_summary *summary, trace_share share);
 /* The part of the whole time in which the device of this track ran something. */
 double trace_busy(const trace_summary *summary, const trace_track *track);
 
-/* Writes what bounds the training, in words: at most `most` hints, each a static or borrowed text into out[]. Returns how many.
- */
+/* Writes what bounds the training, in words, and returns how many hints there are: 1 at least. */
 enum { MOST_HINTS = 6, HINT_ROOM = 320 };
 int trace_hints(const trace_summary *summary, char out[MOST_HINTS][HINT_ROOM]);
 

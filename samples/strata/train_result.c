@@ -102,8 +102,9 @@ static void print_servers_json(const training *t) {
 static void print_servers(const training *t) {
     const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(t->strategy);
     if (!has_servers(t)) return;
-    printf(" of the chief, with %d workers and %d servers; updates were %.2f versions old, at most %lld", totals.workers,
-           totals.servers, totals.training.staleness_mean, (long long)totals.training.staleness_max);
+    printf(" of the chief, with %d worker%s and %d server%s; updates were %.2f versions old, at most %lld", totals.workers,
+           totals.workers == 1 ? "" : "s", totals.servers, totals.servers == 1 ? "" : "s", totals.training.staleness_mean,
+           (long long)totals.training.staleness_max);
     if (totals.stragglers)
         printf("; worker:%d is the slowest, its steps take %.1f times the median", totals.slowest, totals.slowest_ratio);
     if (totals.lost) printf("; workers were lost %lld times", (long long)totals.lost);

@@ -79,6 +79,17 @@ json "r['tracks'][1]['rows'][0]['gflops'] == 15 and r['tracks'][1]['rows'][0]['g
 json "[(o['name'], o['us']) for o in r['tracks'][0]['rows']] == [('between steps', 60), ('next batch', 40)]"
 expect 0 "" trace "$work/trace.json" --json --peaks --device host
 json "0 < r['tracks'][1]['rows'][0]['of_peak'] and r['peak_gflops'] > 0 and r['peak_gbytes'] > 0"
+# Two devices, one of which works three times as long.
+cat >"$work/two.json" <<'END'
+[{"name": "process_name", "ph": "M", "pid": 1, "tid": 101, "args": {"name": "worker 0"}},
+{"name": "thread_name", "ph": "M", "pid": 1, "tid": 101, "args": {"name": "replica 0"}},
+{"name": "thread_name", "ph": "M", "pid": 1, "tid": 102, "args": {"name": "replica 1"}},
+{"name": "matmul (2,3)", "cat": "device", "ph": "X", "ts": 0, "dur": 30, "pid": 1, "tid": 101, "args": {"step": 0, "op": "a"}},
+{"name": "matmul (2,3)", "cat": "device", "ph": "X", "ts": 0, "dur": 90, "pid": 1, "tid": 102, "args": {"step": 0, "op": "a"}}]
+END
+expect 0 "one slow device: worker 0 replica 1 works 3.0 times as long" trace "$work/two.json"
+stdout "--split auto"
+expect 0 "--split" help train
 echo '[]' >"$work/empty.json"
 expect 3 "no slice of a device" trace "$work/empty.json"
 echo '[{"ph": "X", "name": "a"}]' >"$work/wrong.json"
