@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of a fit: fit.c (steps and epochs), fit_trace.c. */
+ * Inside of a fit: fit.c (its epochs), fit_steps.c (its steps), fit_trace.c. */
 #ifndef STRATA_CORE_MODEL_FIT_H
 #define STRATA_CORE_MODEL_FIT_H
 
 #include "core/data/worker_batches.h"
 #include "core/model/checkpoint.h"
+#include "strata/callbacks.h"
 
 /* A run that is submitted and whose result is not read yet: a step; or, with accumulated gradients, one batch of a step, or the
  * step's update. */
@@ -82,7 +83,37 @@ struct strata_fit {
     double began, epoch_began, metrics_read;
 };
 
-/* fit_trace.c: opens the trace, and has the devices add to it unless that begins with a later step. */
+/* ---- fit_steps.c ---- */
+
+/* Monotonic. */
+double strata_fit_seconds(void);
+/* The options of the epoch's batches from number `first` on. */
+strata_batches_options strata_fit_batches_options(const strata_fit *fit, int64_t first);
+/* Gathers and submits this worker's rows of a batch: with its update, as step `number` of the epoch; or for what is held. Waits
+ * for the oldest step in flight where there is no free place. */
+STRATA_MUST_USE strata_status strata_fit_submit(strata_fit *fit, int64_t number, const strata_worker_step *rows,
+                                                strata_error *err);
+STRATA_MUST_USE strata_status strata_fit_submit_to_hold(strata_fit *fit, const strata_worker_step *rows, strata_error *err);
+/* The update from what replicas hold. Says what it is to be multiplied by, as batches may have been other than was thought at
+ * the first. */
+STRATA_MUST_USE strata_status strata_fit_submit_held(strata_fit *fit, strata_error *err);
+/* Submits everything that was prepared. */
+STRATA_MUST_USE strata_status strata_fit_catch_up(strata_fit *fit, strata_error *err);
+/* Waits for the oldest step in flight and follows its result: loss, metrics, loss scale; tells the callbacks. */
+STRATA_MUST_USE strata_status strata_fit_retire(strata_fit *fit, strata_error *err);
+/* Waits for what is in flight without looking, after a failure. */
+void strata_fit_drain(strata_fit *fit);
+/* Calls the callbacks. One that fails stops the fit behind the steps that were submitted, on all workers. */
+void strata_fit_call(strata_fit *fit, strata_event event);
+/* The end of a step or of an epoch, as progress says, to callbacks and on_progress. */
+STRATA_MUST_USE strata_status strata_fit_tell(strata_fit *fit, strata_error *err);
+/* What the host did since `began`, where there is a trace. The step's number counts from 0, as devices' do. */
+void strata_fit_add_to_trace(strata_fit *fit, const char *what, int64_t step, double began);
+void strata_fit_add_epoch_to_trace(strata_fit *fit);
+
+/* ---- fit_trace.c ---- */
+
+/* Opens the trace, and has the devices add to it unless that begins with a later step. */
 STRATA_MUST_USE strata_status strata_fit_begin_trace(strata_fit *fit, strata_error *err);
 /* Before a step, with none in flight: begins or ends what is traced where the caller asked for some steps. */
 bool strata_fit_trace_turns(const strata_fit *fit);

@@ -3,8 +3,8 @@
  * Inside of the model. Users see strata/model.h. Reading order: model.c (a list of layers), values.c (which layer is
  * called with what), layers.c (their parameters, their graph), compile.c (variables on each device of the strategy), shards.c
  * (which part of the parameters each device updates), step.c (the graphs of a training, an evaluation and a prediction step),
- * gradients.c and update.c (parts of these), programs.c (their executables), fit.c, validation.c, agree.c, evaluate.c,
- * summary.c, times.c, json.c, file.c.
+ * gradients.c and update.c (parts of these), programs.c (their executables), fit.c, fit_steps.c, validation.c, agree.c,
+ * evaluate.c, summary.c, times.c, json.c, file.c.
  *
  * All parameters lie in one flat range of f32, each at an offset that is a multiple of STRATA_PARAMETER_ALIGNMENT elements; so
  * do gradients and optimizer slots, and one kernel updates all. A range that is larger than what the devices bind in one piece
