@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The steps of a fit: one is looked at, one is filled and submitted. The host gathers batch k + n_slots while the devices work on
- * batch k: each slot of the program has its own inputs and its own loss, which is read when the slot comes round again, so no
- * step waits for the host to look. With several replicas a step is finished (their gradients added up, the update submitted)
- * after the next one's inputs were gathered.
+ * The steps of a fit: how one is filled, submitted, and looked at when it is done. The host gathers batch k + n_slots while
+ * the devices work on batch k: each slot of the program has its own inputs and its own loss, which is read when the slot comes
+ * round again, so no step waits for the host to look. With several replicas a step is finished (their gradients added up, the
+ * update submitted) after the next one's inputs were gathered.
  *
  * Where devices take several steps in one call, the host prepares as many, submits them at once, and prepares the next ones
  * while the devices are at these: it has nothing to do with a step while it runs.

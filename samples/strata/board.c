@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli.h"
 #include "core/base/text.h"
@@ -48,6 +49,48 @@ static strata_status add_model(const board *b, const strata_model *model, strata
     return status;
 }
 
+/* The inputs are nodes too: each name that no layer before has. Returns how many nodes there are. */
+static int make_nodes(const strata_model_summary *summary, const char **names, strata_event_node *nodes) {
+    static const char *const only_input[] = {"input"};
+    int n = 0;
+    for (int i = 0; i < summary->n_layers; i++) {
+        const strata_layer_summary *layer = &summary->layers[i];
+        const int known = n;
+        strata_event_node own = {.name = layer->name, .op = layer->kind, .shape = layer->output};
+        own.n_inputs = layer->n_inputs < STRATA_MAX_SUMMARY_INPUTS ? layer->n_inputs : STRATA_MAX_SUMMARY_INPUTS;
+        own.inputs = layer->inputs;
+        if (!layer->n_inputs) { /* sequential: what the layer before gives */
+            own.n_inputs = 1;
+            names[i] = i ? summary->layers[i - 1].name : only_input[0];
+            own.inputs = &names[i];
+        }
+        for (int k = 0; k < own.n_inputs; k++) {
+            int found = 0;
+            while (found < known && strcmp(nodes[found].name, own.inputs[k])) found++;
+            if (found == known) nodes[n++] = (strata_event_node){.name = own.inputs[k], .op = "input"};
+        }
+        nodes[n++] = own;
+    }
+    return n;
+}
+
+static strata_status add_graph(const board *b, strata_model *model, strata_error *err) {
+    strata_model_summary summary = {0};
+    STRATA_TRY(strata_model_summarize(model, b->batch < 1 ? 1 : b->batch, &summary, err));
+    const size_t n = (size_t)summary.n_layers;
+    const char **names = calloc(n + 1, sizeof *names);
+    strata_event_node *nodes = calloc(n * (STRATA_MAX_SUMMARY_INPUTS + 1) + 1, sizeof *nodes);
+    strata_status status = STRATA_OK;
+    if (names && nodes)
+        status = strata_events_graph(b->train, nodes, make_nodes(&summary, names, nodes), err);
+    else
+        status = strata_fail(err, STRATA_OUT_OF_MEMORY, "no memory for a graph of %d layers", summary.n_layers);
+    free(nodes);
+    free(names);
+    strata_model_summary_finish(&summary);
+    return status;
+}
+
 int board_open(board *b, const char *folder, strata_model *model, const strata_optimizer *optimizer,
                const strata_dataset *dataset, int64_t batch, bool classifies) {
     strata_error err = {0};
@@ -55,6 +98,7 @@ int board_open(board *b, const char *folder, strata_model *model, const strata_o
     *b = (board){.folder = folder, .classifies = classifies, .dataset = dataset, .batch = size < batch ? size : batch};
     strata_status status = open_part(b, "train", &b->train, &err);
     if (!status) status = add_model(b, model, &err);
+    if (!status) status = add_graph(b, model, &err);
     const double rate =
         optimizer->learning_rate > 0 ? optimizer->learning_rate : strata_optimizer_default_rate(optimizer->name);
     const strata_hyperparameter parameters[] = {{.name = "optimizer", .text = optimizer->name},

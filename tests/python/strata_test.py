@@ -246,6 +246,11 @@ class TensorBoard(unittest.TestCase):
             norm = train.Scalars("gradient_norms/dense/kernel")[-1].value
             self.assertAlmostEqual(norm, gradients.sum_squares ** 0.5, 5)
             self.assertGreater(norm, 0)
+            nodes = {n.name: n for n in train.Graph().node}
+            self.assertEqual([(n.name, n.op, list(n.input)) for n in nodes.values()],
+                             [("input", "input", []), ("flatten", "flatten", ["input"]), ("dense", "dense", ["flatten"]),
+                              ("dense_1", "dense", ["dense"])])
+            self.assertEqual([d.size for d in nodes["dense"].attr["_output_shapes"].list.shape[0].dim], [1000, 128])
         with tempfile.TemporaryDirectory() as folder:
             board = callbacks.TensorBoard(folder, histogram_freq=1, update_freq=2)
             model = small()
