@@ -128,8 +128,7 @@ strata_status strata_events_add(strata_events *events, int64_t step, int field, 
     return add_event(events, &event, err);
 }
 
-/* The folder and those above it. */
-static strata_status make_folders(const char *folder, strata_error *err) {
+strata_status strata_events_make_folders(const char *folder, strata_error *err) {
     char *path = strdup(folder);
     if (!path) return strata_fail(err, STRATA_OUT_OF_MEMORY, "events: the path of a folder");
     int failed = 0;
@@ -171,7 +170,7 @@ static strata_status open_file(strata_events *e, const char *folder, strata_erro
 
 strata_status strata_events_create(const char *folder, strata_events **out_events, strata_error *err) {
     if (!folder || !*folder) return strata_fail(err, STRATA_INVALID, "events: the folder has no name");
-    STRATA_TRY(make_folders(folder, err));
+    STRATA_TRY(strata_events_make_folders(folder, err));
     strata_events *e = calloc(1, sizeof *e);
     if (!e) return strata_fail(err, STRATA_OUT_OF_MEMORY, "events: the writer of %s", folder);
     pthread_mutex_init(&e->mutex, NULL);

@@ -18,7 +18,7 @@ enum { VALUE_TAG = 1, VALUE_NUMBER = 2, VALUE_IMAGE = 4, VALUE_HISTOGRAM = 5, VA
 /* TensorProto's types. */
 enum { TYPE_FLOAT = 1, TYPE_STRING = 7 };
 
-static strata_status check_tag(const char *tag, strata_error *err) {
+strata_status strata_events_check_tag(const char *tag, strata_error *err) {
     if (!tag || !*tag) return strata_fail(err, STRATA_INVALID, "events: a tag is empty; it names what is shown, as \"loss\"");
     if (!strata_utf8_valid(tag)) return strata_fail(err, STRATA_INVALID, "events: a tag is not UTF-8");
     return STRATA_OK;
@@ -33,7 +33,7 @@ static strata_status add_value(strata_events *events, const char *tag, int64_t s
 }
 
 strata_status strata_events_scalar(strata_events *events, const char *tag, int64_t step, double value, strata_error *err) {
-    STRATA_TRY(check_tag(tag, err));
+    STRATA_TRY(strata_events_check_tag(tag, err));
     strata_text message = {0};
     strata_proto_float(&message, VALUE_NUMBER, (float)value);
     return add_value(events, tag, step, &message, err);
@@ -44,7 +44,7 @@ enum { N_BUCKETS = 30 };
 
 strata_status strata_events_histogram(strata_events *events, const char *tag, int64_t step, const strata_array *values,
                                       strata_error *err) {
-    STRATA_TRY(check_tag(tag, err));
+    STRATA_TRY(strata_events_check_tag(tag, err));
     int64_t n = strata_shape_elements(values->shape), n_finite = 0;
     double low = INFINITY, high = -INFINITY, sum = 0, squares = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -83,7 +83,7 @@ strata_status strata_events_histogram(strata_events *events, const char *tag, in
 /* ---- pictures ---- */
 strata_status strata_events_image(strata_events *events, const char *tag, int64_t step, const strata_array *picture,
                                   strata_error *err) {
-    STRATA_TRY(check_tag(tag, err));
+    STRATA_TRY(strata_events_check_tag(tag, err));
     const strata_shape s = picture->shape;
     bool bytes = picture->dtype == STRATA_DTYPE_U8, floats = picture->dtype == STRATA_DTYPE_F32;
     int channels = s.rank == 3 ? (int)s.dims[2] : 0;
@@ -137,7 +137,7 @@ static void add_tensor(strata_text *value, int type, int64_t size, const char *t
 }
 
 strata_status strata_events_text(strata_events *events, const char *tag, int64_t step, const char *text, strata_error *err) {
-    STRATA_TRY(check_tag(tag, err));
+    STRATA_TRY(strata_events_check_tag(tag, err));
     strata_text value = {0};
     add_tensor(&value, TYPE_STRING, 1, text);
     add_metadata(&value, "text", NULL);
@@ -156,8 +156,8 @@ static strata_status add_hparams(strata_events *events, const char *tag, int fie
 strata_status strata_events_hyperparameters(strata_events *events, const strata_hyperparameter *parameters, int n_parameters,
                                             const char *const *metric_tags, int n_metric_tags, strata_error *err) {
     enum { EXPERIMENT = 2, SESSION_START = 3, KIND_STRING = 1, KIND_NUMBER = 3 };
-    for (int i = 0; i < n_parameters; i++) STRATA_TRY(check_tag(parameters[i].name, err));
-    for (int i = 0; i < n_metric_tags; i++) STRATA_TRY(check_tag(metric_tags[i], err));
+    for (int i = 0; i < n_parameters; i++) STRATA_TRY(strata_events_check_tag(parameters[i].name, err));
+    for (int i = 0; i < n_metric_tags; i++) STRATA_TRY(strata_events_check_tag(metric_tags[i], err));
     strata_text experiment = {0}, session = {0};
     for (int i = 0; i < n_parameters; i++) {
         const strata_hyperparameter *p = &parameters[i];
@@ -217,7 +217,7 @@ static void add_shape(strata_text *message, int field, strata_shape shape) {
 
 strata_status strata_events_graph(strata_events *events, const strata_event_node *nodes, int n_nodes, strata_error *err) {
     enum { GRAPH_NODE = 1, GRAPH_VERSIONS = 4 };
-    for (int i = 0; i < n_nodes; i++) STRATA_TRY(check_tag(nodes[i].name, err));
+    for (int i = 0; i < n_nodes; i++) STRATA_TRY(strata_events_check_tag(nodes[i].name, err));
     strata_text graph = {0};
     for (int i = 0; i < n_nodes; i++) {
         const strata_event_node *n = &nodes[i];

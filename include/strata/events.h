@@ -82,6 +82,14 @@ typedef struct strata_event_node {
 STRATA_API STRATA_MUST_USE strata_status strata_events_graph(strata_events *events, const strata_event_node *nodes, int n_nodes,
                                                              strata_error *err);
 
+/* A trace (the file of strata_fit_options.trace) for TensorBoard's profiler, which is a package of its own (xprof): what ran
+ * when on the host and on each device. It is shown as `run`, by convention the date and time; each process of the trace is a
+ * host of it, whose file is FOLDER/plugins/profile/RUN/HOST.xplane.pb.
+ * Fails: INVALID for an empty run; DATA, naming the place, for what is no trace or has no slices; UNAVAILABLE for a folder that
+ * cannot be made or written. */
+STRATA_API STRATA_MUST_USE strata_status strata_events_profile(const char *folder, const char *run, const char *trace,
+                                                               strata_error *err);
+
 #ifdef __cplusplus
 }
 #endif

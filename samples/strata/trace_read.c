@@ -7,68 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/json.h"
+#include "core/base/trace_file.h"
 
-enum { MOST_TRACKS = 4096, MOST_DEPTH = 64 };
-static const size_t MOST_BYTES = (size_t)1 << 30;
+enum { MOST_DEPTH = 64 };
 
 typedef struct slice {
     int track, row;
     int64_t step;
     double began, ended;
 } slice;
-
-/* The file on its way to a summary. */
-typedef struct reader {
-    trace_summary *summary;
-    slice *slices;
-    int64_t n, capacity;
-} reader;
-
-static strata_status no_memory(strata_error *err) {
-    return strata_fail(err, STRATA_OUT_OF_MEMORY, "trace: no host memory");
-}
-
-static strata_status track_of(reader *r, const strata_json *event, int *out_track, strata_error *err) {
-    trace_summary *s = r->summary;
-    int64_t process = 0, thread = 0;
-    STRATA_TRY(strata_json_get_int(event, "pid", STRATA_JSON_REQUIRED, 0, INT32_MAX, &process, err));
-    STRATA_TRY(strata_json_get_int(event, "tid", STRATA_JSON_REQUIRED, 0, INT32_MAX, &thread, err));
-    for (int i = s->n_tracks; i-- > 0;)
-        if (s->tracks[i].process == process && s->tracks[i].thread == thread) {
-            *out_track = i;
-            return STRATA_OK;
-        }
-    if (s->n_tracks == MOST_TRACKS)
-        return strata_fail(err, STRATA_DATA, "the trace has more than %d tracks; these are more than a training has",
-                           MOST_TRACKS);
-    if (!(s->n_tracks & (s->n_tracks - 1))) { /* a power of two: it is full */
-        const size_t capacity = s->n_tracks ? 2 * (size_t)s->n_tracks : 1;
-        trace_track *tracks = realloc(s->tracks, capacity * sizeof *tracks);
-        if (!tracks) return no_memory(err);
-        s->tracks = tracks;
-    }
-    s->tracks[ *out_track = s->n_tracks++] = (trace_track){.process = process, .thread = thread};
-    return STRATA_OK;
-}
-
-/* A metadata event: the name of a process or of a track. */
-static strata_status read_name(reader *r, const strata_json *event, const char *what, strata_error *err) {
-    strata_json args;
-    const char *name = NULL;
-    int track;
-    const bool process = !strcmp(what, "process_name");
-    if (!process && strcmp(what, "thread_name")) return STRATA_OK;
-    STRATA_TRY(track_of(r, event, &track, err));
-    STRATA_TRY(strata_json_get(event, "args", &args, err));
-    STRATA_TRY(strata_json_get_string(&args, "name", STRATA_JSON_REQUIRED, &name, err));
-    trace_track *own = &r->summary->tracks[track];
-    if (process)
-        snprintf(own->worker, sizeof own->worker, "%s", name);
-    else
-        snprintf(own->name, sizeof own->name, "%s", name);
-    return STRATA_OK;
-}
 
 /* Exchanges are numbered: "exchange 3: all_reduce (100)" is a row "all_reduce" beside those of the same kind. */
 static void name_row(const char *name, const char *op, bool device, char *out, size_t room) {
@@ -90,51 +37,27 @@ static int row_of(trace_track *track, const char *name) {
     return i;
 }
 
-static strata_status read_slice(reader *r, const strata_json *event, const char *name, strata_error *err) {
-    const char *category = "", *op = NULL;
-    double began = 0, took = 0, gflops = 0, gbytes = 0;
-    int64_t step = 0;
-    int track;
-    strata_json args;
-    char row[sizeof r->summary->tracks->rows[0].name];
-    STRATA_TRY(strata_json_get_string(event, "cat", STRATA_JSON_OPTIONAL, &category, err));
-    STRATA_TRY(strata_json_get_number(event, "ts", STRATA_JSON_REQUIRED, 0, 1e300, &began, err));
-    STRATA_TRY(strata_json_get_number(event, "dur", STRATA_JSON_REQUIRED, 0, 1e300, &took, err));
-    STRATA_TRY(track_of(r, event, &track, err));
-    if (strata_json_find(event, "args", &args)) {
-        STRATA_TRY(strata_json_get_int(&args, "step", STRATA_JSON_OPTIONAL, 0, INT64_C(1) << 52, &step, err));
-        STRATA_TRY(strata_json_get_string(&args, "op", STRATA_JSON_OPTIONAL, &op, err));
-        STRATA_TRY(strata_json_get_number(&args, "GFLOP/s", STRATA_JSON_OPTIONAL, 0, 1e300, &gflops, err));
-        STRATA_TRY(strata_json_get_number(&args, "GB/s", STRATA_JSON_OPTIONAL, 0, 1e300, &gbytes, err));
-    }
-    trace_track *own = &r->summary->tracks[track];
-    if (!strcmp(category, "device")) own->device = true;
-    name_row(name, op, own->device, row, sizeof row);
-    trace_row *found = &own->rows[row_of(own, row)];
+static slice add_slice(trace_summary *summary, const strata_trace_file_slice *s) {
+    trace_track *track = &summary->tracks[s->track];
+    char row[sizeof track->rows[0].name];
+    name_row(s->name, s->op, track->device, row, sizeof row);
+    trace_row *found = &track->rows[row_of(track, row)];
     found->count++;
-    if (gflops > 0) found->flops += gflops * 1e3 * took, found->flops_us += took;
-    if (gbytes > 0) found->bytes += gbytes * 1e3 * took, found->bytes_us += took;
-    if (r->n == r->capacity) {
-        const int64_t capacity = r->capacity ? 2 * r->capacity : 1024;
-        slice *slices = realloc(r->slices, (size_t)capacity * sizeof *slices);
-        if (!slices) return no_memory(err);
-        r->slices = slices;
-        r->capacity = capacity;
-    }
-    r->slices[r->n++] = (slice){track, (int)(found - own->rows), step, began, began + took};
-    return STRATA_OK;
+    if (s->gflops > 0) found->flops += s->gflops * 1e3 * s->took, found->flops_us += s->took;
+    if (s->gbytes > 0) found->bytes += s->gbytes * 1e3 * s->took, found->bytes_us += s->took;
+    return (slice){s->track, (int)(found - track->rows), s->step, s->began, s->began + s->took};
 }
 
-static strata_status read_events(reader *r, const strata_json *root, strata_error *err) {
-    strata_json list = *root, event;
-    if (strata_json_kind_of(root) != STRATA_JSON_ARRAY) STRATA_TRY(strata_json_get(root, "traceEvents", &list, err));
-    STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
-    for (bool more = strata_json_first(&list, &event); more; more = strata_json_next(&event)) {
-        const char *phase = "", *name = "";
-        STRATA_TRY(strata_json_get_string(&event, "ph", STRATA_JSON_REQUIRED, &phase, err));
-        STRATA_TRY(strata_json_get_string(&event, "name", STRATA_JSON_OPTIONAL, &name, err));
-        if (!strcmp(phase, "M")) STRATA_TRY(read_name(r, &event, name, err));
-        if (!strcmp(phase, "X")) STRATA_TRY(read_slice(r, &event, name, err));
+static strata_status take_tracks(const strata_trace_file *trace, trace_summary *summary, strata_error *err) {
+    summary->tracks = calloc((size_t)trace->n_tracks + 1, sizeof *summary->tracks);
+    if (!summary->tracks) return strata_fail(err, STRATA_OUT_OF_MEMORY, "trace: no host memory");
+    summary->n_tracks = trace->n_tracks;
+    for (int i = 0; i < trace->n_tracks; i++) {
+        const strata_trace_file_track *from = &trace->tracks[i];
+        trace_track *to = &summary->tracks[i];
+        *to = (trace_track){.process = from->process, .thread = from->thread, .device = from->device};
+        snprintf(to->name, sizeof to->name, "%s", from->name);
+        snprintf(to->worker, sizeof to->worker, "%s", from->process_name);
     }
     return STRATA_OK;
 }
@@ -184,9 +107,6 @@ static void finish_summary(trace_summary *summary, slice *slices, int64_t n) {
     double began = 0, ended = 0;
     for (int i = 0; i < summary->n_tracks; i++) {
         trace_track *track = &summary->tracks[i];
-        for (int k = 0; k < summary->n_tracks; k++) /* the process is named on one of its tracks */
-            if (!*track->worker && summary->tracks[k].process == track->process)
-                memcpy(track->worker, summary->tracks[k].worker, sizeof track->worker);
         qsort(track->rows, (size_t)track->n_rows, sizeof *track->rows, by_time);
         bool first = true;
         for (int k = 0; k < i; k++) first = first && summary->tracks[k].process != track->process;
@@ -206,18 +126,21 @@ static void finish_summary(trace_summary *summary, slice *slices, int64_t n) {
 }
 
 strata_status trace_read(const char *path, trace_summary *out_summary, strata_error *err) {
-    strata_json root = {0};
+    strata_trace_file trace;
     *out_summary = (trace_summary){0};
-    reader r = {.summary = out_summary};
-    STRATA_TRY(strata_json_read(path, MOST_BYTES, &root, err));
-    strata_status status = read_events(&r, &root, err);
-    strata_json_finish(&root);
-    if (!status && r.n) {
-        qsort(r.slices, (size_t)r.n, sizeof *r.slices, in_order);
-        add_times(out_summary, r.slices, r.n);
-        finish_summary(out_summary, r.slices, r.n);
+    STRATA_TRY(strata_trace_file_read(path, &trace, err));
+    const int64_t n = trace.n_slices;
+    slice *slices = calloc((size_t)n + 1, sizeof *slices);
+    strata_status status =
+        slices ? take_tracks(&trace, out_summary, err) : strata_fail(err, STRATA_OUT_OF_MEMORY, "trace: no host memory");
+    for (int64_t i = 0; i < n && !status; i++) slices[i] = add_slice(out_summary, &trace.slices[i]);
+    strata_trace_file_finish(&trace);
+    if (!status && n) {
+        qsort(slices, (size_t)n, sizeof *slices, in_order);
+        add_times(out_summary, slices, n);
+        finish_summary(out_summary, slices, n);
     }
-    free(r.slices);
+    free(slices);
     if (!status && !out_summary->n_devices)
         status = strata_fail(err, STRATA_DATA,
                              "%s: no slice of a device in this trace; strata train --trace or --profile "

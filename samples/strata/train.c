@@ -152,8 +152,9 @@ const option_row train_rows[] = {
      "write a row a step and epoch there: .jsonl, or .csv; also measures the norms of gradients and weights (strata plot FILE)",
      OPTION_TEXT, offsetof(train_options, log), 0, 0},
     {"tensorboard", "DIR",
-     "write event files there: numbers of steps and epochs, histograms of weights (tensorboard --logdir DIR)", OPTION_TEXT,
-     offsetof(train_options, tensorboard), 0, 0},
+     "write event files there: numbers of steps and epochs, histograms, the model; the steps of --profile (tensorboard "
+     "--logdir DIR)",
+     OPTION_TEXT, offsetof(train_options, tensorboard), 0, 0},
     {"log-every", "N", "with --log and --tensorboard: every N steps (1)", OPTION_INT, offsetof(train_options, log_every), 1,
      1e12},
     {"trace", "FILE",
@@ -560,6 +561,7 @@ static int train(training *t) {
     progress_end(t->reporter.line);
     if (!code && t->opened.chief && !t->paused) print_result(t);
     if (!code) print_profile(t);
+    if (!code) show_profile(t);
     const int boarded = board_close(&t->reporter.board, &t->test_metrics);
     if (!code) code = boarded;
     const int closed = run_log_close(&t->reporter.log);

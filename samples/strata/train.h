@@ -126,6 +126,8 @@ void report_warning(const char *text, void *user);
 int read_profile(training *t);
 /* Prints what the trace of the steps says in sum. A message says where that fails. */
 void print_profile(training *t);
+/* Where there are --tensorboard and --trace or --profile: the trace, for TensorBoard's profiler. */
+void show_profile(const training *t);
 /* Removes the files of --profile's own. */
 void finish_profile(const training *t);
 

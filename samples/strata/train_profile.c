@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata train --profile: some steps are traced, and what the trace says in sum is printed behind the result. */
+ * strata train --profile: some steps are traced, and what the trace says in sum is printed behind the result. What was traced
+ * is also put beside the event files of --tensorboard. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "strata/events.h"
 #include "trace_read.h"
 #include "train.h"
 
@@ -57,6 +60,18 @@ void print_profile(training *t) {
     if (status)
         fprintf(stderr, "strata: --profile %s: %s%s\n", t->options.profile, err.message,
                 tells ? "" : "; were there so many steps?");
+}
+
+void show_profile(const training *t) {
+    char run[32];
+    strata_error err = {0};
+    const time_t now = time(NULL);
+    struct tm local;
+    if (!t->options.tensorboard || !t->opened.chief || !*t->trace_file) return;
+    if (!localtime_r(&now, &local) || !strftime(run, sizeof run, "%Y_%m_%d_%H_%M_%S", &local))
+        snprintf(run, sizeof run, "%lld", (long long)now);
+    if (strata_events_profile(t->options.tensorboard, run, t->trace_file, &err))
+        fprintf(stderr, "strata: --tensorboard %s: %s\n", t->options.tensorboard, err.message);
 }
 
 void finish_profile(const training *t) {

@@ -153,3 +153,52 @@ Test(events, bad_arguments_and_folders_are_told) {
     strata_events_destroy(events);
     strata_events_destroy(NULL);
 }
+
+/* What a field of a message holds, a length before it; NULL: there is none. */
+static const unsigned char *field_of(const unsigned char *at, size_t n_bytes, int field, size_t *out_n_bytes) {
+    for (size_t i = 0; i < n_bytes;) {
+        uint64_t values[2] = {0}; /* the key, and a value or a length */
+        for (int v = 0; v < 2; v++)
+            for (int shift = 0; i < n_bytes; shift += 7) {
+                values[v] |= (uint64_t)(at[i] & 0x7F) << shift;
+                if (!(at[i++] & 0x80)) break;
+            }
+        cr_assert((values[0] & 7) == 0 || (values[0] & 7) == 2, "a number or what has a length");
+        if ((values[0] & 7) == 0) continue;
+        if (values[0] >> 3 == (uint64_t)field) return *out_n_bytes = (size_t)values[1], at + i;
+        i += values[1];
+    }
+    return NULL;
+}
+
+Test(events, a_trace_becomes_a_profile) {
+    static const char trace[] =
+        "{\"traceEvents\":["
+        "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"tid\":100,\"args\":{\"name\":\"worker 0\"}},"
+        "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":100,\"args\":{\"name\":\"host thread\"}},"
+        "{\"name\":\"submit\",\"cat\":\"host\",\"ph\":\"X\",\"ts\":5,\"dur\":2,\"pid\":1,\"tid\":100,\"args\":{\"step\":3}}]}";
+    strata_error err = {0};
+    unsigned char *bytes = NULL;
+    size_t n_bytes = 0, n = 0;
+    cr_assert_eq(strata_file_write(test_path("t.json"), trace, sizeof trace - 1, NULL), STRATA_OK);
+    cr_assert_eq(strata_events_profile(test_path("board"), "first", test_path("t.json"), &err), STRATA_OK, "%s", err.message);
+    cr_assert_eq(strata_file_read(test_path("board/plugins/profile/first/worker_0.xplane.pb"), 1 << 20, &bytes, &n_bytes, &err),
+                 STRATA_OK, "%s", err.message);
+    const unsigned char *host = field_of(bytes, n_bytes, 4, &n);
+    cr_assert(host && n == 8 && !memcmp(host, "worker_0", n));
+    const unsigned char *plane = field_of(bytes, n_bytes, 1, &n_bytes), *name = field_of(plane, n_bytes, 2, &n);
+    cr_assert(name && n == 9 && !memcmp(name, "/host:CPU", n));
+    const unsigned char *line = field_of(plane, n_bytes, 3, &n_bytes), *event = field_of(line, n_bytes, 4, &n);
+    const unsigned char wanted[] = {0x08, 1, 0x10, 0, 0x18, 0x80, 0x89, 0x7A}; /* name 1, after 0 ps, of 2,000,000 ps */
+    cr_assert(event && n > sizeof wanted && !memcmp(event, wanted, sizeof wanted));
+    free(bytes);
+
+    cr_assert_eq(strata_events_profile(test_path("board"), "", test_path("t.json"), &err), STRATA_INVALID);
+    cr_assert_eq(strata_events_profile(test_path("t.json"), "x", test_path("t.json"), &err), STRATA_UNAVAILABLE);
+    cr_assert_eq(strata_events_profile(test_path("board"), "x", test_path("none.json"), &err), STRATA_UNAVAILABLE);
+    static const char *const wrong[] = {"{}", "{\"traceEvents\":[]}", "{\"traceEvents\":[{\"ph\":\"X\"}]}"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        cr_assert_eq(strata_file_write(test_path("t.json"), wrong[i], strlen(wrong[i]), NULL), STRATA_OK);
+        cr_assert_eq(strata_events_profile(test_path("board"), "x", test_path("t.json"), &err), STRATA_DATA, "%s", wrong[i]);
+    }
+}

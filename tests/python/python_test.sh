@@ -13,6 +13,7 @@ if [ ! -e "$fetched/complete" ]; then
         "$fetched/bin/pip" -q --retries 1 --timeout 20 install setuptools wheel numpy scikit-learn tensorboard >/dev/null \
             2>&1 &&
         touch "$fetched/complete"
+    "$fetched/bin/pip" -q --retries 1 --timeout 20 install xprof >/dev/null 2>&1 # TensorBoard's profiler; one test needs it
 fi
 python=""
 [ -e "$fetched/complete" ] && python=$fetched/bin/python

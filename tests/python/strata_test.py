@@ -3,6 +3,7 @@
 import copy
 import csv
 import ctypes
+import glob
 import json
 import os
 import pathlib
@@ -281,6 +282,27 @@ class TensorBoard(unittest.TestCase):
             data = plugin_data_pb2.HParamsPluginData.FromString(
                 other.SummaryMetadata("_hparams_/session_start_info").plugin_data.content).session_start_info.hparams
             self.assertEqual((data["rate"].number_value, data["optimizer"].string_value), (0.1, "adam"))
+
+    def test_the_profiler_reads_what_was_written(self):
+        try:
+            from xprof.convert import raw_to_tool_data
+        except ImportError as error:
+            self.skipTest(f"xprof, TensorBoard's profiler, is not installed: {error}")
+        with tempfile.TemporaryDirectory() as folder:
+            trace = folder + "/trace.json"
+            subprocess.run([os.environ["STRATA_COMMAND"], "train", "mnist", "--steps-per-epoch", "8", "--batch", "100",
+                            "--device", "host", "--tensorboard", folder, "--profile", "3:5", "--trace", trace, "--json"],
+                           capture_output=True, text=True, check=True)
+            files = glob.glob(folder + "/plugins/profile/*/worker_0.xplane.pb")
+            self.assertEqual(len(files), 1)
+            shown, _ = raw_to_tool_data.xspace_to_tool_data(files, "trace_viewer", {})
+
+            def slices(events):  # by what the trace's own file says and what the profiler shows
+                return sorted((e["name"], round(e["dur"], 1), int(e["args"]["step"])) for e in events if e["ph"] == "X")
+            with open(trace) as file:
+                written = slices(json.load(file)["traceEvents"])
+            self.assertEqual(slices(e for e in json.loads(shown)["traceEvents"] if e.get("ph")), written)
+            self.assertIn("submit", [name for name, _, _ in written])
 
     def test_bad_calls(self):
         with self.assertRaisesRegex(strata.UnavailableError, "cannot make the folder"):

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A trace that was written (core/base/trace.h, the Trace Event Format), as tracks and slices. */
+#ifndef STRATA_CORE_TRACE_FILE_H
+#define STRATA_CORE_TRACE_FILE_H
+
+#include "core/base/json.h"
+
+STRATA_EXPORT_BEGIN
+
+/* A device's queue, or a thread of the host. Texts live as long as the trace. */
+typedef struct strata_trace_file_track {
+    /* The numbers of its process (a worker, or another task of a job) and of itself. */
+    int64_t process, thread;
+    /* "" where the trace does not say. */
+    const char *name, *process_name;
+    bool device;
+} strata_trace_file_track;
+
+typedef struct strata_trace_file_slice {
+    int track;
+    /* "" and NULL where the trace does not say. */
+    const char *name, *op;
+    /* Microseconds. */
+    double began, took;
+    int64_t step;
+    /* GFLOP/s and GB/s; 0 where the trace does not say. */
+    double gflops, gbytes;
+} strata_trace_file_slice;
+
+/* Zero-initialize; free with strata_trace_file_finish. */
+typedef struct strata_trace_file {
+    strata_json root;
+    strata_trace_file_track *tracks;
+    int n_tracks;
+    /* In the order of the file. */
+    strata_trace_file_slice *slices;
+    int64_t n_slices;
+} strata_trace_file;
+
+/* Fails: DATA, naming file and place, for what is no trace; OUT_OF_MEMORY; UNAVAILABLE. */
+STRATA_MUST_USE strata_status strata_trace_file_read(const char *path, strata_trace_file *out_trace, strata_error *err);
+void strata_trace_file_finish(strata_trace_file *trace);
+
+STRATA_EXPORT_END
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A trace (Trace Event Format, as strata_fit_options.trace writes it) as what TensorBoard's profiler reads: a message XSpace for
+ * each process of the trace (xplane.proto of OpenXLA's TSL). A plane is the host or a device, a line of it a thread or a queue,
+ * and an event a slice. Events name what they are by a number that their plane explains. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/file.h"
+#include "core/base/trace_file.h"
+#include "core/events/events.h"
+#include "core/events/protobuf.h"
+
+/* What is told of a slice besides its times: the numbers of their explanations in a plane. */
+enum { STAT_STEP = 1, STAT_OP, STAT_GFLOPS, STAT_GBYTES };
+static const char *const stat_names[] = {
+    [STAT_STEP] = "step", [STAT_OP] = "op", [STAT_GFLOPS] = "GFLOP/s", [STAT_GBYTES] = "GB/s"};
+
+typedef strata_trace_file_track track;
+typedef strata_trace_file_slice slice;
+
+/* A trace with its slices in the order of their tracks and times. */
+typedef struct profile {
+    strata_trace_file trace;
+    /* [n_slices] the number of each slice's name, from 1. */
+    int64_t *ids;
+    /* Microseconds, of the first slice. */
+    double began;
+} profile;
+
+static int by_time(const void *a, const void *b) {
+    const slice *x = a, *y = b;
+    if (x->track != y->track) return x->track - y->track;
+    if (x->began != y->began) return x->began < y->began ? -1 : 1;
+    return x->took > y->took ? -1 : x->took < y->took; /* what contains the other comes first */
+}
+
+static int by_name(const void *a, const void *b) {
+    const slice *x = *(const slice *const *)a, *y = *(const slice *const *)b;
+    return strcmp(x->name, y->name);
+}
+
+static strata_status number(profile *p, strata_error *err) {
+    const int64_t n = p->trace.n_slices;
+    const slice **order = calloc((size_t)n + 1, sizeof *order);
+    p->ids = calloc((size_t)n + 1, sizeof *p->ids);
+    if (order && p->ids) {
+        int64_t id = 0;
+        qsort(p->trace.slices, (size_t)n, sizeof *p->trace.slices, by_time);
+        for (int64_t i = 0; i < n; i++) order[i] = &p->trace.slices[i];
+        qsort(order, (size_t)n, sizeof(const slice *), by_name);
+        for (int64_t i = 0; i < n; i++) {
+            if (!i || strcmp(order[i]->name, order[i - 1]->name)) id++;
+            p->ids[order[i] - p->trace.slices] = id;
+            if (!i || order[i]->began < p->began) p->began = order[i]->began;
+        }
+    }
+    free(order);
+    return p->ids && n ? STRATA_OK
+                       : strata_fail(err, n ? STRATA_OUT_OF_MEMORY : STRATA_DATA,
+                                     n ? "profile: no host memory" : "profile: the trace has no slices");
+}
+
+static int64_t picoseconds(double microseconds) {
+    return (int64_t)(microseconds * 1e6);
+}
+
+static void add_stat(strata_text *event, int which, int64_t whole, double number, const char *text) {
+    strata_text stat = {0};
+    strata_proto_integer(&stat, 1, which);
+    if (text)
+        strata_proto_string(&stat, 5, text);
+    else if (number > 0)
+        strata_proto_double(&stat, 2, number);
+    else
+        strata_proto_integer(&stat, 4, whole);
+    strata_proto_message(event, 4, &stat);
+}
+
+/* An entry of a map from numbers to explanations, which have the number again and a name. */
+static void add_explanation(strata_text *plane, int field, int64_t id, const char *name) {
+    strata_text entry = {0}, value = {0};
+    strata_proto_integer(&value, 1, id);
+    strata_proto_string(&value, 2, name);
+    strata_proto_integer(&entry, 1, id);
+    strata_proto_message(&entry, 2, &value);
+    strata_proto_message(plane, field, &entry);
+}
+
+static void add_event(const profile *p, strata_text *line, int64_t which) {
+    const slice *s = &p->trace.slices[which];
+    strata_text event = {0};
+    strata_proto_integer(&event, 1, p->ids[which]);
+    strata_proto_integer(&event, 2, picoseconds(s->began - p->began));
+    strata_proto_integer(&event, 3, picoseconds(s->took));
+    add_stat(&event, STAT_STEP, s->step, 0, NULL);
+    if (s->op) add_stat(&event, STAT_OP, 0, 0, s->op);
+    if (s->gflops > 0) add_stat(&event, STAT_GFLOPS, 0, s->gflops, NULL);
+    if (s->gbytes > 0) add_stat(&event, STAT_GBYTES, 0, s->gbytes, NULL);
+    strata_proto_message(line, 4, &event);
+}
+
+/* explained: [names + 1], of this plane. */
+static void add_line(const profile *p, int which, bool *explained, strata_text *plane) {
+    strata_text line = {0};
+    strata_proto_integer(&line, 1, p->trace.tracks[which].thread);
+    strata_proto_string(&line, 2, p->trace.tracks[which].name);
+    strata_proto_integer(&line, 3, (int64_t)(p->began * 1e3)); /* ns */
+    for (int64_t i = 0; i < p->trace.n_slices; i++) {
+        const slice *s = &p->trace.slices[i];
+        if (s->track != which) continue;
+        if (!explained[p->ids[i]]) add_explanation(plane, 4, p->ids[i], s->name);
+        explained[p->ids[i]] = true;
+        add_event(p, &line, i);
+    }
+    strata_proto_message(plane, 3, &line);
+}
+
+/* Of a device's track, or of all tracks of the host from `first` on that are of its process. */
+static strata_status add_plane(const profile *p, int first, int which, strata_text *space, strata_error *err) {
+    const track *tracks = p->trace.tracks, *one = &tracks[first];
+    strata_text plane = {0};
+    char name[256] = "/host:CPU"; /* these names tell the profiler what a plane is */
+    bool *explained = calloc((size_t)p->trace.n_slices + 1, sizeof *explained);
+    if (!explained) return strata_fail(err, STRATA_OUT_OF_MEMORY, "profile: no host memory");
+    if (one->device) snprintf(name, sizeof name, "/device:CUSTOM:%d %.200s", which, one->name);
+    strata_proto_integer(&plane, 1, which + 1);
+    strata_proto_string(&plane, 2, name);
+    for (int i = first; i < p->trace.n_tracks; i++)
+        if (i == first || (!one->device && !tracks[i].device && tracks[i].process == one->process))
+            add_line(p, i, explained, &plane);
+    for (int i = STAT_STEP; i <= STAT_GBYTES; i++) add_explanation(&plane, 5, i, stat_names[i]);
+    strata_proto_message(space, 1, &plane);
+    free(explained);
+    return STRATA_OK;
+}
+
+/* A file for the process that `first` is the first track of. */
+static strata_status write_process(const profile *p, int first, const char *folder, strata_error *err) {
+    const track *tracks = p->trace.tracks;
+    strata_text space = {0}, path = {0};
+    char host[64], *bytes = NULL, *name = NULL;
+    size_t n_bytes = 0;
+    bool has_host = false;
+    strata_status status = STRATA_OK;
+    snprintf(host, sizeof host, "%.60s", *tracks[first].process_name ? tracks[first].process_name : "host");
+    for (char *c = host; *c; c++)
+        if (strchr(" :/.", *c)) *c = '_';
+    for (int i = first, n_planes = 0; i < p->trace.n_tracks && !status; i++) {
+        if (tracks[i].process != tracks[first].process || (!tracks[i].device && has_host)) continue;
+        has_host |= !tracks[i].device;
+        status = add_plane(p, i, n_planes++, &space, err);
+    }
+    strata_proto_string(&space, 4, host);
+    strata_text_add(&path, "%s/%s.xplane.pb", folder, host);
+    if (!status) status = strata_text_take(&space, &bytes, &n_bytes, err);
+    if (!status) status = strata_text_take(&path, &name, NULL, err);
+    if (!status) status = strata_file_write(name, bytes, n_bytes, err);
+    strata_text_finish(&space);
+    strata_text_finish(&path);
+    free(bytes);
+    free(name);
+    return status;
+}
+
+strata_status strata_events_profile(const char *folder, const char *run, const char *trace, strata_error *err) {
+    strata_text path = {0};
+    char *place = NULL;
+    profile p = {0};
+    STRATA_TRY(strata_events_check_tag(run, err));
+    STRATA_TRY(strata_trace_file_read(trace, &p.trace, err));
+    strata_status status = number(&p, err);
+    strata_text_add(&path, "%s/plugins/profile/%s", folder, run);
+    if (!status) status = strata_text_take(&path, &place, NULL, err);
+    if (!status) status = strata_events_make_folders(place, err);
+    for (int i = 0; i < p.trace.n_tracks && !status; i++) {
+        bool first = true;
+        for (int k = 0; k < i; k++) first = first && p.trace.tracks[k].process != p.trace.tracks[i].process;
+        if (first) status = write_process(&p, i, place, err);
+    }
+    strata_text_finish(&path);
+    strata_trace_file_finish(&p.trace);
+    free(p.ids);
+    free(place);
+    return status;
+}
