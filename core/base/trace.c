@@ -51,6 +51,8 @@ struct strata_trace {
     label *labels;
     track tracks[MOST_TRACKS];
     int n_tracks, n;
+    /* Nanoseconds that times are written earlier. */
+    int64_t ahead;
     slice slices[MOST_SLICES];
 };
 
@@ -241,6 +243,10 @@ static void write_slice(strata_text *text, const slice *s, const track *own, int
     strata_text_add(text, "}}");
 }
 
+void strata_trace_set_ahead(strata_trace *trace, double seconds) {
+    trace->ahead = (int64_t)(seconds * 1e9);
+}
+
 strata_status strata_trace_events(strata_trace *trace, char **out_text, size_t *out_bytes, strata_error *err) {
     strata_text text = {0};
     char name[32];
@@ -255,6 +261,8 @@ strata_status strata_trace_events(strata_trace *trace, char **out_text, size_t *
     qsort(trace->slices, (size_t)trace->n, sizeof *trace->slices, in_order);
     for (int i = 0; i < trace->n; i++) {
         slice s = trace->slices[i];
+        s.began -= trace->ahead;
+        s.ended -= trace->ahead;
         if (s.counter)
             write_counter(&text, &s, pid);
         else if (put_in(&nests[s.track], &s))

@@ -55,6 +55,10 @@ void strata_trace_add_named(strata_trace *trace, int track, const char *name, in
 /* A counter's value from `at` on; the name is static memory. On NULL traces nothing happens. Counts as a slice. */
 void strata_trace_add_counter(strata_trace *trace, const char *name, double value, double at);
 
+/* The times that events get are this many seconds before those of the steady clock: what the clock of another machine, whose
+ * times stand in the same file, is behind. */
+void strata_trace_set_ahead(strata_trace *trace, double seconds);
+
 /* All events so far as JSON objects with commas between them and behind the last. Caller frees with free(). */
 STRATA_MUST_USE strata_status strata_trace_events(strata_trace *trace, char **out_text, size_t *out_bytes, strata_error *err);
 /* Writes the file: texts of strata_trace_events, [n]. */

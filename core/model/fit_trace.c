@@ -5,7 +5,7 @@
 
 #include "core/model/fit.h"
 
-/* What ran on other workers, for rank 0's file: each sends its events. Times are those of each machine's own clock. */
+/* What ran on other workers, for rank 0's file: each sends its events. */
 static strata_status gather_events(const strata_fit *f, char *own, size_t bytes, char **texts, strata_error *err) {
     enum { TRACE_CHANNEL = 0x74726163 };
     const strata_workers *workers = &f->model->strategy->workers;
@@ -50,8 +50,11 @@ strata_status strata_fit_end_trace(strata_fit *f, strata_status trained, strata_
     const int n = many && workers->rank == 0 ? workers->n : 1;
     char **texts = calloc((size_t)n, sizeof *texts);
     size_t bytes = 0;
+    double ahead = 0;
     strata_status status = f->trace && f->tracks ? strata_model_trace_devices(f->model, NULL, f->tracks, err) : STRATA_OK;
     if (!status && !texts) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "fit: no host memory for a trace");
+    if (!status && many) status = strata_workers_compare_clocks(workers, strata_trace_now, &ahead, err);
+    strata_trace_set_ahead(f->traced, ahead);
     if (!status) status = strata_trace_events(f->traced, &texts[0], &bytes, err);
     if (!status && many) status = gather_events(f, texts[0], bytes, texts, err);
     if (!status) status = strata_trace_write(f->traced, (const char *const *)texts, n, err);
