@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A trace (Trace Event Format, as strata_fit_options.trace writes it) as what TensorBoard's profiler reads: a message XSpace for
- * each process of the trace (xplane.proto of OpenXLA's TSL). A plane is the host or a device, a line of it a thread or a queue,
- * and an event a slice. Events name what they are by a number that their plane explains. */
+ * A trace (core/base/trace.h) as what TensorBoard's profiler reads: a message XSpace for each process of the trace
+ * (xplane.proto of OpenXLA's TSL). A plane is the host or a device, a line of it a thread or a queue, and an event a slice.
+ * Events name what they are by a number that their plane explains. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

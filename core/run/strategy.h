@@ -184,7 +184,7 @@ void strata_strategy_local_share(const strata_strategy *strategy, int64_t batch,
 /* As all_gather, of as many bytes from each worker. */
 STRATA_MUST_USE strata_status strata_workers_gather(const strata_workers *workers, const void *own, void *out_all, size_t bytes,
                                                     strata_error *err);
-/* How many seconds this worker's clock `now` is ahead of rank 0's, which is 0 on rank 0: of several messages there and back, the
+/* How many seconds this worker's clock `now` is ahead of rank 0's, which is 0 on rank 0. Of several messages there and back the
  * one that took least time says it, to within half of that time (as in NTP, RFC 5905, section 8). All workers call it. */
 STRATA_MUST_USE strata_status strata_workers_compare_clocks(const strata_workers *workers, double (*now)(void),
                                                             double *out_ahead, strata_error *err);

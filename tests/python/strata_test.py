@@ -220,6 +220,43 @@ class Callbacks(unittest.TestCase):
         model.fit(X, Y, verbose=0)  # the model can be used on
 
 
+class Steps(unittest.TestCase):
+    def test_a_loop_of_steps_is_fit(self):
+        whole, stepped = small(), small()
+        history = whole.fit(X, Y, batch_size=50, epochs=3, validation_data=(X, Y), verbose=0, seed=4).history
+        seen = list(stepped.steps(X, Y, batch_size=50, epochs=3, validation_data=(X, Y), seed=4))
+        self.assertEqual(stepped.sha256, whole.sha256)
+        ends = [step.logs for step in seen if step.epoch_end]
+        self.assertEqual({name: [logs[name] for logs in ends] for name in ends[0]}, history)
+        waited = [(s.epoch, s.step) for s in small().steps(X, Y, batch_size=50, epochs=2, wait_each_step=True)
+                  if not s.epoch_end]
+        self.assertEqual(waited, [(epoch, step) for epoch in range(2) for step in range(1, len(X) // 50 + 1)])
+
+    def test_leaving_the_loop_stops_there(self):
+        calls = []
+
+        class Seen(callbacks.Callback):
+            def on_train_end(self, logs=None):
+                calls.append(logs)
+        model = small()
+        for step in model.steps(X, Y, batch_size=50, epochs=3, seed=4, wait_each_step=True, callbacks=[Seen()]):
+            self.assertEqual(step.epoch_end, False)
+            if step.step == 3:
+                self.assertGreater(model.evaluate(X, Y)["loss"], 0)
+                break
+        self.assertEqual(len(calls), 1)
+        again = small()
+        again.fit(X, Y, batch_size=50, epochs=1, steps_per_epoch=3, verbose=0, seed=4)
+        self.assertEqual(model.sha256, again.sha256)  # three steps, and no fourth
+
+    def test_what_a_callback_raises_comes_out_of_the_loop(self):
+        class Fails(callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                raise KeyError("wrong")
+        with self.assertRaises(KeyError):
+            list(small().steps(X, Y, batch_size=50, epochs=2, callbacks=[Fails()]))
+
+
 class TensorBoard(unittest.TestCase):
     def test_the_package_tensorboard_reads_what_was_written(self):
         try:

@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 import time
+import typing
 
 import numpy
 
@@ -19,6 +20,21 @@ class History:
     def __init__(self):
         self.history, self.epoch = {}, []
         self.steps, self.first_step_seconds, self.epoch_seconds, self.stopped = 0, 0.0, [], False
+
+
+    def latest(self) -> dict:
+        """The newest number of each name."""
+        return {name: values[-1] for name, values in self.history.items()}
+
+
+class Step(typing.NamedTuple):
+    """What Model.steps reports: the newest step that is finished, or the end of an epoch."""
+    loss: float
+    epoch: int
+    step: int
+    learning_rate: float
+    epoch_end: bool
+    logs: dict
 
 
 class Model(Handle):
@@ -128,6 +144,43 @@ class Model(Handle):
             initial_epoch: int = 0, seed: int = 0, **options) -> History:
         """Trains on arrays, a Dataset or a loader of batches. validation_split takes the last examples, as Keras does.
         verbose: 0 nothing, 1 a bar, 2 a line an epoch. options: further fields of strata_fit_options, as patience=3."""
+        run, data, given = self._prepare(x, y, batch_size=batch_size, epochs=epochs, verbose=verbose, callbacks=callbacks,
+                                         validation_split=validation_split, validation_data=validation_data,
+                                         shuffle=shuffle, class_weight=class_weight, sample_weight=sample_weight,
+                                         initial_epoch=initial_epoch, seed=seed, **options)
+        run.begin(initial_epoch)
+        try:
+            stats = lib.model_fit(self, data, given)
+        finally:
+            run.end()
+        return run.finish(stats)
+
+    def steps(self, x, y=None, *, initial_epoch: int = 0, verbose=0, **as_fit):
+        """fit, for a loop of one's own; it takes what fit takes. `for step in model.steps(x, y, epochs=2)` comes by once a
+        step, with step.loss, and once at the end of an epoch, where step.epoch_end is true and step.logs has the metrics.
+        Leaving the loop stops the training there. With wait_each_step=True the step is the one just made, and the model may
+        be evaluated in the loop; else up to two more are under way."""
+        run, data, given = self._prepare(x, y, initial_epoch=initial_epoch, verbose=verbose,
+                                         **{"steps_per_execution": 0, **as_fit})
+        run.begin(initial_epoch)
+        fit = None
+        try:
+            fit = lib.fit_begin(self, data, given)
+            while True:
+                progress = lib.fit_step(fit)
+                if not progress:
+                    break
+                p = progress[0]
+                yield Step(p.loss, p.epoch, p.step, p.learning_rate, bool(p.epoch_end),
+                           run.history.latest() if p.epoch_end else {})
+        finally:
+            if fit:
+                run.finish(lib.fit_end(fit))
+            run.end()
+
+    def _prepare(self, x, y, *, batch_size=None, epochs=1, verbose="auto", callbacks=(), validation_split=0.0,
+                 validation_data=None, shuffle=True, class_weight=None, sample_weight=None, initial_epoch=0, seed=0,
+                 **options):
         if validation_split:
             x, y, sample_weight, validation_data = _hold_back(x, y, sample_weight, validation_split)
         data = self._data(x, y, sample_weight)
@@ -147,16 +200,7 @@ class Model(Handle):
                        validation=validation_data, on_progress=callback("strata_progress_callback", run.progress),
                        metrics_seconds=run.metrics_seconds, **{"steps_per_execution": run.steps_per_call, **options})
         self.stop_training = False
-        run.begin(initial_epoch)
-        try:
-            stats = lib.model_fit(self, data, given)
-        finally:
-            run.end()
-        history = run.history
-        history.steps, history.first_step_seconds, history.stopped = stats.n_steps, stats.first_step_seconds, stats.stopped
-        history.epoch_seconds = stats.epoch_seconds[:stats.n_epochs]
-        lib.history_finish(stats)
-        return history
+        return run, data, given
 
     def evaluate(self, x, y=None, *, batch_size: int = 0, sample_weight=None, callbacks=()) -> dict:
         """{"loss": ..., "accuracy": ..., ...} of all examples."""
@@ -373,7 +417,14 @@ class _Run:
         _each(self.batches, "on_train_batch_begin", 0)
 
     def end(self):
-        _each(self.callbacks, "on_train_end", {k: v[-1] for k, v in self.history.history.items()})
+        _each(self.callbacks, "on_train_end", self.history.latest())
+
+    def finish(self, stats):
+        history = self.history
+        history.steps, history.first_step_seconds, history.stopped = stats.n_steps, stats.first_step_seconds, stats.stopped
+        history.epoch_seconds = stats.epoch_seconds[:stats.n_epochs]
+        lib.history_finish(stats)
+        return history
 
     def progress(self, progress, user):
         p = progress[0]
