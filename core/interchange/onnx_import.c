@@ -2,6 +2,7 @@
  *
  * Reads an ONNX file into a functional model: checks it, walks its nodes in order, and gives the model the weights. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +109,15 @@ static bool is_initializer(const strata_onnx_import *im, const char *name) {
     return false;
 }
 
+/* What training may change. Masks of attention, which exporters write as initializers too, have infinities. */
+static bool is_weight(const strata_array *array) {
+    const int64_t n = strata_shape_elements(array->shape);
+    if (array->dtype != STRATA_DTYPE_F32 || !array->shape.rank) return false;
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(((const float *)array->data)[i])) return false;
+    return n > 0;
+}
+
 static strata_status read_initializers(strata_onnx_import *im) {
     for (size_t i = 0; i < im->graph->n_initializer; i++) {
         const StrataOnnx__Tensor *tensor = im->graph->initializer[i];
@@ -117,8 +127,7 @@ static strata_status read_initializers(strata_onnx_import *im) {
         if (strata_onnx_find(im, tensor->name) >= 0)
             return strata_onnx_fail(im, STRATA_DATA, "there are two initializers \"%.80s\"", tensor->name);
         STRATA_TRY(strata_onnx_read_tensor(tensor, im->path, &array, im->err));
-        const bool trainable =
-            array.dtype == STRATA_DTYPE_F32 && array.shape.rank > 0 && strata_shape_elements(array.shape) > 0;
+        const bool trainable = is_weight(&array);
         STRATA_TRY(strata_onnx_constant(im, &array, trainable, &index));
         im->values[index].name = tensor->name;
         im->values[index].hash = strata_onnx_hash(tensor->name);
