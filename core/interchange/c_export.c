@@ -187,7 +187,8 @@ static strata_status check_size(const walk *w, int64_t most, strata_error *err) 
     if (numbers <= most / BYTES_A_NUMBER) return STRATA_OK;
     return strata_fail(err, STRATA_UNSUPPORTED,
                        "%lld weights would be a file of about %lld MiB, more than %lld MiB: allow more, or export to ONNX",
-                       (long long)numbers, (long long)((numbers * BYTES_A_NUMBER + (1 << 20) - 1) >> 20), (long long)(most >> 20));
+                       (long long)numbers, (long long)((numbers * BYTES_A_NUMBER + (1 << 20) - 1) >> 20),
+                       (long long)(most >> 20));
 }
 
 static strata_status write_body(walk *w, int64_t most, strata_error *err) {

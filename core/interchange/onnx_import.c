@@ -451,6 +451,7 @@ strata_status strata_model_parse_onnx(const char *path, const void *bytes, size_
         im->model = NULL;
     }
     strata_onnx_close(im);
+    if (status == STRATA_INVALID) status = STRATA_DATA; /* what the file asks layers for, not the caller */
     return status ? strata_fail(err, status, "%s: %s", path ? path : "ONNX", reason.message) : STRATA_OK;
 }
 

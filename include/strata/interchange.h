@@ -69,6 +69,11 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_load_keras(const char *pat
  * Fails: DATA with the line, for names that are not there, or shapes that do not fit. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_take_state_dict(strata_model *model, const char *path,
                                                                       const char *map_path, strata_error *err);
+/* The way back: writes the parameters under the map's left names, with axes as PyTorch has them. Without a third word the number
+ * of axes says which: 2 "linear", 3 "conv1d", 4 "conv2d"; embeddings and vectors "same". The model is compiled, built or
+ * loaded. Fails: DATA with the line; OUT_OF_DISK; UNAVAILABLE. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_save_state_dict(strata_model *model, const char *path,
+                                                                      const char *map_path, strata_error *err);
 
 #ifdef __cplusplus
 }
