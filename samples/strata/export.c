@@ -46,8 +46,8 @@ const command command_export = {
     .details =
         "  strata export digits.strata --c --to digits.c\n"
         "  cc -O3 -c digits.c\n"
-        "The file has void digits_predict(const float *x, float *y) for one example, and for models of tables a function\n"
-        "that makes x of a row. It computes what predict does, in f32.\n",
+        "The file has void digits_predict(const float *x, float *y) for one example, and for\n"
+        "models of tables a function that makes x of a row. It computes what predict does, in f32.\n",
     .options = rows,
     .least_arguments = 1,
     .most_arguments = 1,
