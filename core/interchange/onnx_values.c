@@ -2,9 +2,7 @@
  *
  * The values of an ONNX graph while it is imported: constants, calls of layers, their shapes, and the order of their axes. What
  * nodes become (onnx_nodes.c and the files beside it) is said with these calls. */
-#include <float.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -357,13 +355,6 @@ strata_status strata_onnx_weight_of(strata_onnx_import *im, const char *name, co
     return status;
 }
 
-/* The largest number in place of an infinity: masks of attention have them, and a state's mean over steps or replicas would be
- * NaN. A score behind either mask weighs 0. */
-static void bound_infinities(float *x, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        if (isinf(x[i])) x[i] = x[i] > 0 ? FLT_MAX : -FLT_MAX;
-}
-
 /* Gives a constant a tensor: a layer of weights, or, while folding, a constant of the graph. Integers are i32 in the model. */
 static strata_status make_tensor(strata_onnx_import *im, int value) {
     strata_onnx_value *v = &im->values[value];
@@ -382,7 +373,6 @@ static strata_status make_tensor(strata_onnx_import *im, int value) {
             return strata_onnx_fail(im, STRATA_UNSUPPORTED, "the constant %" PRId64 " is beyond 2^24, so f32 does not have it",
                                     number);
     }
-    if (v->array.dtype == STRATA_DTYPE_F32 && !v->trainable) bound_infinities(v->array.data, n);
     if (!im->model->n_inputs) return strata_onnx_fail(im, STRATA_DATA, "the graph has no inputs");
     int first = -1;
     for (int i = 0; i < im->n_values && first < 0; i++)
