@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the ONNX import. onnx_tensor.c makes arrays of a file's tensors; onnx_import.c walks the graph; onnx_nodes.c and
- * onnx_windows.c say what each op becomes.
+ * Inside of the ONNX import. onnx_tensor.c makes arrays of a file's tensors; onnx_import.c walks the graph; onnx_values.c keeps
+ * what its names stand for; onnx_nodes.c, onnx_elementwise.c, onnx_shapes.c and onnx_windows.c say what each op becomes.
  *
  * A value is a name in the ONNX graph, or an intermediate result. It is constant (its elements are known while importing), or
  * a call of a layer in the model. Beside the model the importer builds a graph, so each value's shape is known when its node is
@@ -84,11 +84,28 @@ STRATA_MUST_USE strata_status strata_onnx_read_tensor(const StrataOnnx__Tensor *
 /* What elements of ONNX's type become. UNSUPPORTED for a type that is none of Strata's; `name` says whose it is. */
 STRATA_MUST_USE strata_status strata_onnx_dtype_of(int number, strata_dtype *out, const char *name, strata_error *err);
 
-/* ---- onnx_import.c, for what nodes become ---- */
+/* ---- onnx_values.c, for what nodes become ---- */
+typedef struct strata_onnx_row {
+    const char *op;
+    strata_status (*import)(strata_onnx_import *im);
+    /* What a row of a shared function is about. */
+    const char *detail;
+} strata_onnx_row;
 /* Fails with the node's op and name in front. */
 strata_status strata_onnx_fail(strata_onnx_import *im, strata_status status, const char *format, ...) STRATA_PRINTF(3, 4);
+strata_status strata_onnx_no_memory(strata_onnx_import *im);
+/* The table's row of the node that is imported. */
+const strata_onnx_row *strata_onnx_row_of(const strata_onnx_import *im);
 /* The node's input or output `i` as an index of a value; -1: the node has none. */
 int strata_onnx_input(strata_onnx_import *im, int i);
+/* Input `i`, which the node must have. */
+STRATA_MUST_USE strata_status strata_onnx_need(strata_onnx_import *im, int i, int *out);
+/* Output 0 of the node, as strata_onnx_output. */
+STRATA_MUST_USE strata_status strata_onnx_give(strata_onnx_import *im, int value);
+/* A new value at the end of the list, which takes its array also where this fails. */
+STRATA_MUST_USE strata_status strata_onnx_add_value(strata_onnx_import *im, strata_onnx_value value, int *out);
+/* Of a value's name, for the search by name. */
+uint32_t strata_onnx_hash(const char *name);
 /* Gives output `i` of the node this value. */
 STRATA_MUST_USE strata_status strata_onnx_output(strata_onnx_import *im, int i, int value);
 /* The only node that takes output 0 of this one, if it is of this op; else NULL. */
@@ -125,6 +142,11 @@ STRATA_MUST_USE strata_status strata_onnx_behind(strata_onnx_import *im, int val
 /* An op (strata_op_options) of values as they are stored. The result is marked as `behind` says. */
 STRATA_MUST_USE strata_status strata_onnx_op(strata_onnx_import *im, const strata_op_options *opts, const int *inputs, int n,
                                              bool behind, int *out);
+/* The last built node's error, if there is one. */
+STRATA_MUST_USE strata_status strata_onnx_check_built(strata_onnx_import *im);
+/* A layer's name from the name of the node, of its weight or of its output: characters that names may not have became '.', and
+ * a number behind it makes it the only one. */
+void strata_onnx_layer_name(strata_onnx_import *im, const char *wanted, char *out, size_t bytes);
 /* The same in one line: no numbers, inputs with channels in front. b -1: there is no second. */
 STRATA_MUST_USE strata_status strata_onnx_simple(strata_onnx_import *im, const char *op, int a, int b, int *out);
 /* A layer called with one value as it is stored. The elements of its parameters are added by weight. */
@@ -136,13 +158,28 @@ STRATA_MUST_USE strata_status strata_onnx_weight_of(strata_onnx_import *im, cons
 STRATA_MUST_USE strata_status strata_onnx_permute_array(const strata_array *array, const int *axes, strata_array *out,
                                                         strata_error *err);
 
-/* ---- onnx_nodes.c, onnx_windows.c ---- */
-typedef struct strata_onnx_row {
-    const char *op;
-    strata_status (*import)(strata_onnx_import *im);
-    /* What a row of a shared function is about. */
-    const char *detail;
-} strata_onnx_row;
+/* ---- onnx_elementwise.c, onnx_shapes.c, onnx_nodes.c, onnx_windows.c ---- */
+/* A value by an op with up to two numbers (n of a, b); the order of axes stays. */
+STRATA_MUST_USE strata_status strata_onnx_unary(strata_onnx_import *im, const char *op, double a, double b, int n, int value,
+                                                int *out);
+/* Two values by an op, in the order of axes that one of them has, where both have the same number of axes. */
+STRATA_MUST_USE strata_status strata_onnx_pair(strata_onnx_import *im, const char *op, int a, int b, int *out);
+/* A value by an op with n whole numbers and `value`, with channels in front. */
+STRATA_MUST_USE strata_status strata_onnx_with_ints(strata_onnx_import *im, const char *op, int x, const int64_t *numbers,
+                                                    int n, double value, int *out);
+/* x in another shape, whose sizes may be multiples of the batch: such a one becomes "what the others leave". */
+STRATA_MUST_USE strata_status strata_onnx_reshape_to(strata_onnx_import *im, int x, int64_t *to, int n, int *out);
+/* The attribute `axes`, or the constant input, each made one of 0 to rank - 1. */
+STRATA_MUST_USE strata_status strata_onnx_axes(strata_onnx_import *im, int input, int rank, int64_t *axes, int *out_n);
+/* Whether it is a weight with two axes, which a dense layer takes. */
+bool strata_onnx_is_matrix(const strata_onnx_import *im, int value);
+/* The product of n sizes; those that are not above 0 or would overflow are left out. */
+int64_t strata_onnx_product(const int64_t *dims, int n);
+typedef struct strata_onnx_rows {
+    const strata_onnx_row *rows;
+    size_t n;
+} strata_onnx_rows;
+extern const strata_onnx_rows strata_onnx_elementwise_rows, strata_onnx_shape_rows;
 /* NULL: there is no such op. */
 const strata_onnx_row *strata_onnx_find_row(const char *op);
 #define STRATA_ONNX_NODE(name) strata_status strata_onnx_##name(strata_onnx_import *im);

@@ -91,6 +91,18 @@ static strata_status parse_size(const char *text, size_t otherwise, size_t *out)
     return STRATA_OK;
 }
 
+/* Whether the file is in the folder that its first bytes name, also behind symbolic links. */
+static bool lies_inside(const char *full, size_t folder_bytes) {
+    char *folder = folder_bytes ? strndup(full, folder_bytes) : strdup(".");
+    char *real_folder = folder ? realpath(folder, NULL) : NULL, *real = realpath(full, NULL);
+    const size_t n = real_folder ? strlen(real_folder) : 0;
+    const bool inside = n && real && !strncmp(real, real_folder, n) && (real[n] == '/' || real_folder[n - 1] == '/');
+    free(folder);
+    free(real_folder);
+    free(real);
+    return inside;
+}
+
 static strata_status read_external(const StrataOnnx__Tensor *tensor, const char *path, const char *name, size_t wanted,
                                    unsigned char **out, strata_error *err) {
     const char *location = entry(tensor, "location"), *slash = path ? strrchr(path, '/') : NULL;
@@ -118,7 +130,11 @@ static strata_status read_external(const StrataOnnx__Tensor *tensor, const char 
     memcpy(full + folder, location, bytes - folder);
     FILE *file = fopen(full, "rb");
     strata_status status = STRATA_OK;
-    if (!file)
+    if (file && !lies_inside(full, folder))
+        status = strata_fail(err, STRATA_DATA,
+                             "%s: the data of tensor \"%.60s\" are in %.300s, a link to outside of the model's own folder",
+                             path, name, full);
+    else if (!file)
         status = strata_fail(err, STRATA_UNAVAILABLE, "%s: the data of tensor \"%.60s\" are in %.300s, which cannot be opened",
                              path, name, full);
     else if (fseeko(file, (off_t)offset, SEEK_SET) || fread(data, 1, wanted, file) != wanted)

@@ -10,11 +10,6 @@
 #include "core/graph/graph.h"
 #include "core/interchange/onnx.h"
 
-static strata_status need(strata_onnx_import *im, int i, int *out) {
-    *out = strata_onnx_input(im, i);
-    return *out >= 0 ? STRATA_OK : strata_onnx_fail(im, STRATA_DATA, "its input %d is missing", i);
-}
-
 /* ---- windows ---- */
 
 /* A window over one or two axes; of one axis the first entries are 1 and 0, as of an image of one row. */
@@ -141,8 +136,8 @@ static strata_op_options conv_op(const char *op, const window *win, int64_t grou
 static strata_status read_conv(strata_onnx_import *im, int *x, int *w, window *win, int64_t *groups) {
     int64_t declared[2];
     int n;
-    STRATA_TRY(need(im, 0, x));
-    STRATA_TRY(need(im, 1, w));
+    STRATA_TRY(strata_onnx_need(im, 0, x));
+    STRATA_TRY(strata_onnx_need(im, 1, w));
     const strata_shape shape = strata_onnx_shape(im, *x), kernel = strata_onnx_shape(im, *w);
     *groups = strata_onnx_int(im, "group", 1);
     if (shape.rank != kernel.rank || shape.rank < 3)
@@ -258,7 +253,7 @@ strata_status strata_onnx_pool(strata_onnx_import *im) {
     int64_t size[2];
     int x, y, n;
     window win;
-    STRATA_TRY(need(im, 0, &x));
+    STRATA_TRY(strata_onnx_need(im, 0, &x));
     const strata_shape shape = strata_onnx_shape(im, x);
     if (im->folding) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "of a constant");
     if (strata_onnx_dtype(im, x) != STRATA_DTYPE_F32) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "of integers");
@@ -302,7 +297,7 @@ strata_status strata_onnx_pool(strata_onnx_import *im) {
 
 strata_status strata_onnx_global_pool(strata_onnx_import *im) {
     int x, y;
-    STRATA_TRY(need(im, 0, &x));
+    STRATA_TRY(strata_onnx_need(im, 0, &x));
     const int rank = strata_onnx_shape(im, x).rank;
     if (rank < 3) return strata_onnx_fail(im, STRATA_DATA, "its input has %d axes; at least 3", rank);
     strata_op_options opts = {.op = strata_onnx_find_row(im->node->op_type)->detail, .value = 1, .numbers = {.n = rank - 2}};
@@ -325,10 +320,10 @@ strata_status strata_onnx_batch_norm(strata_onnx_import *im) {
     const double epsilon = strata_onnx_float(im, "epsilon", 1e-5), momentum = strata_onnx_float(im, "momentum", 0.9);
     int x, in[4], y, b;
     bool constant = !im->folding;
-    STRATA_TRY(need(im, 0, &x));
+    STRATA_TRY(strata_onnx_need(im, 0, &x));
     const strata_shape shape = strata_onnx_shape(im, x);
     for (int i = 0; i < 4; i++) {
-        STRATA_TRY(need(im, 1 + i, &in[i]));
+        STRATA_TRY(strata_onnx_need(im, 1 + i, &in[i]));
         constant = constant && strata_onnx_is_constant(im, in[i]);
     }
     if (strata_onnx_int(im, "training_mode", 0))
@@ -383,8 +378,8 @@ strata_status strata_onnx_layer_norm(strata_onnx_import *im) {
     const bool centered = im->node->op_type[0] == 'L';
     const double epsilon = strata_onnx_float(im, "epsilon", 1e-5);
     int x, scale, y;
-    STRATA_TRY(need(im, 0, &x));
-    STRATA_TRY(need(im, 1, &scale));
+    STRATA_TRY(strata_onnx_need(im, 0, &x));
+    STRATA_TRY(strata_onnx_need(im, 1, &scale));
     const int shift = strata_onnx_input(im, 2);
     STRATA_TRY(strata_onnx_in_front(im, x, &x));
     const strata_shape shape = strata_onnx_shape(im, x);
@@ -418,9 +413,9 @@ strata_status strata_onnx_layer_norm(strata_onnx_import *im) {
 strata_status strata_onnx_group_norm(strata_onnx_import *im) {
     const bool instance = im->node->op_type[0] == 'I';
     int x, scale, shift, y;
-    STRATA_TRY(need(im, 0, &x));
-    STRATA_TRY(need(im, 1, &scale));
-    STRATA_TRY(need(im, 2, &shift));
+    STRATA_TRY(strata_onnx_need(im, 0, &x));
+    STRATA_TRY(strata_onnx_need(im, 1, &scale));
+    STRATA_TRY(strata_onnx_need(im, 2, &shift));
     STRATA_TRY(strata_onnx_in_front(im, x, &x));
     const strata_shape shape = strata_onnx_shape(im, x);
     if (shape.rank < 2) return strata_onnx_fail(im, STRATA_DATA, "its input is %s", strata_shape_text(shape).text);
@@ -514,7 +509,7 @@ strata_status strata_onnx_recurrent(strata_onnx_import *im) {
     const int64_t units = strata_onnx_int(im, "hidden_size", 0), gates = lstm ? 4 : 3, directions = both ? 2 : 1;
     int in[4], y;
     if (im->folding) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "of a constant");
-    for (int i = 0; i < 3; i++) STRATA_TRY(need(im, i, &in[i]));
+    for (int i = 0; i < 3; i++) STRATA_TRY(strata_onnx_need(im, i, &in[i]));
     in[3] = strata_onnx_input(im, 3);
     for (int i = 1; i < 4; i++)
         if (in[i] >= 0 && (!strata_onnx_is_constant(im, in[i]) || strata_onnx_dtype(im, in[i]) != STRATA_DTYPE_F32))

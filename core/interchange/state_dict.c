@@ -81,33 +81,88 @@ static strata_status choose(const line *l, const char *map, strata_shape theirs,
                        strata_shape_text(theirs).text, l->ours, strata_shape_text(ours).text);
 }
 
-static strata_status take_line(strata_model *model, const strata_safetensors *file, const char *map, const line *l,
-                               float *values, bool *given, strata_error *err) {
-    const strata_safetensor *tensor = strata_safetensors_find(file, l->theirs);
+/* A model's values while a state dict is read into them, or written from them. */
+typedef struct transfer {
+    strata_model *model;
+    const char *map;
+    /* (all_size) */
+    float *values;
+    /* [parameters.n] A line of the map was about it. */
+    bool *given;
+    /* Reading: the file. Writing: [parameters.n] what it will have, n_written of them, and their names. */
+    const strata_safetensors *file;
+    strata_array *arrays;
+    strata_named_array *named;
+    line *lines;
+    size_t n_written;
+} transfer;
+
+static strata_status take_line(transfer *t, int p, const line *l, strata_error *err) {
+    const strata_parameter_spec *spec = &t->model->parameters.items[p];
+    const strata_safetensor *tensor = strata_safetensors_find(t->file, l->theirs);
+    const char *map = t->map;
     strata_array array;
-    int p = 0, order;
-    while (p < model->parameters.n && strcmp(model->parameters.items[p].name, l->ours)) p++;
-    if (p == model->parameters.n)
-        return strata_fail(err, STRATA_DATA, "%s:%d: the model has no parameter \"%.100s\"", map, l->number, l->ours);
-    if (!tensor) return strata_fail(err, STRATA_DATA, "%s:%d: %s has no \"%.100s\"", map, l->number, file->name, l->theirs);
-    if (given[p]) return strata_fail(err, STRATA_DATA, "%s:%d: \"%.100s\" is in the map twice", map, l->number, l->ours);
-    const strata_parameter_spec *spec = &model->parameters.items[p];
+    int order;
+    if (!tensor) return strata_fail(err, STRATA_DATA, "%s:%d: %s has no \"%.100s\"", map, l->number, t->file->name, l->theirs);
     STRATA_TRY(choose(l, map, tensor->shape, spec->shape, &order, err));
-    STRATA_TRY(strata_safetensors_load(file, l->theirs, &array, err));
+    STRATA_TRY(strata_safetensors_load(t->file, l->theirs, &array, err));
     const int64_t n = strata_shape_elements(array.shape);
     float *floats = malloc((size_t)n * sizeof *floats + 1);
     if (floats) {
         for (int64_t i = 0; i < n; i++) floats[i] = (float)strata_element_get(array.dtype, array.data, i);
-        permute(floats, array.shape, order, spec->shape, values + strata_model_place(model, spec));
-        given[p] = true;
+        permute(floats, array.shape, order, spec->shape, t->values + strata_model_place(t->model, spec));
     }
     free(floats);
     strata_array_finish(&array);
     return floats ? STRATA_OK : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", map);
 }
 
-static strata_status take_lines(strata_model *model, const strata_safetensors *file, const char *map, char *text, float *values,
-                                bool *given, strata_error *err) {
+/* The order whose permutation undoes one: written weights are what reading them takes. */
+static void unpermute(const float *from, strata_shape ours, int order, strata_shape theirs, float *to) {
+    int64_t strides[STRATA_MAX_RANK], place[STRATA_MAX_RANK] = {0}, stride = 1;
+    const int64_t n = strata_shape_elements(ours);
+    for (int d = theirs.rank - 1; d >= 0; d--) {
+        strides[d] = stride;
+        stride *= theirs.dims[d];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = 0;
+        for (int d = 0; d < ours.rank; d++) at += place[d] * strides[order == SAME ? d : orders[order].axes[d]];
+        to[at] = from[i];
+        for (int d = ours.rank - 1; d >= 0 && ++place[d] == ours.dims[d]; d--) place[d] = 0;
+    }
+}
+
+/* Without a word the number of axes says the order, as PyTorch's layers have it; a table of embeddings stays as it is. */
+static int order_of_axes(strata_shape ours, const char *name) {
+    for (int i = 0; i < N_ORDERS && !strstr(name, "embeddings"); i++)
+        if (orders[i].rank == ours.rank) return i;
+    return SAME;
+}
+
+static strata_status put_line(transfer *t, int p, const line *l, strata_error *err) {
+    const strata_parameter_spec *spec = &t->model->parameters.items[p];
+    strata_shape theirs = spec->shape;
+    int order = order_of_axes(spec->shape, spec->name);
+    for (int i = 0; i < N_ORDERS && *l->order; i++)
+        if (!strcmp(orders[i].name, l->order)) order = i;
+    if (!strcmp(l->order, "same")) order = SAME;
+    for (int d = 0; order != SAME && orders[order].rank == theirs.rank && d < theirs.rank; d++)
+        theirs.dims[orders[order].axes[d]] = spec->shape.dims[d];
+    if (*l->order) STRATA_TRY(choose(l, t->map, theirs, spec->shape, &order, err));
+    strata_array *array = &t->arrays[t->n_written];
+    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, theirs, array, err));
+    unpermute(t->values + strata_model_place(t->model, spec), spec->shape, order, theirs, array->data);
+    t->lines[t->n_written] = *l;
+    t->named[t->n_written] = (strata_named_array){.name = t->lines[t->n_written].theirs, .array = *array};
+    t->n_written++;
+    return STRATA_OK;
+}
+
+static strata_status walk_lines(transfer *t, char *text, strata_status (*visit)(transfer *, int, const line *, strata_error *),
+                                strata_error *err) {
+    const strata_parameter_set *set = &t->model->parameters;
+    const char *map = t->map;
     line l = {0};
     for (char *at = text, *end; *at; at = end) {
         char *stop = strchr(at, '\n'), more[2];
@@ -115,40 +170,78 @@ static strata_status take_lines(strata_model *model, const strata_safetensors *f
         if (stop) *stop = 0;
         l = (line){.number = l.number + 1};
         const int n = sscanf(at, "%255s %255s %255s %1s", l.theirs, l.ours, l.order, more);
+        int p = 0;
         if (n < 1 || *l.theirs == '#') continue;
         if (n < 2 || n > 3)
             return strata_fail(err, STRATA_DATA, "%s:%d: a line has two names, and maybe an order of axes", map, l.number);
-        STRATA_TRY(take_line(model, file, map, &l, values, given, err));
+        while (p < set->n && strcmp(set->items[p].name, l.ours)) p++;
+        if (p == set->n)
+            return strata_fail(err, STRATA_DATA, "%s:%d: the model has no parameter \"%.100s\"", map, l.number, l.ours);
+        if (t->given[p]) return strata_fail(err, STRATA_DATA, "%s:%d: \"%.100s\" is in the map twice", map, l.number, l.ours);
+        STRATA_TRY(visit(t, p, &l, err));
+        t->given[p] = true;
     }
-    for (int p = 0; p < model->parameters.n; p++)
-        if (!given[p])
-            return strata_fail(err, STRATA_DATA, "%s: no line gives the parameter \"%s\"", map,
-                               model->parameters.items[p].name);
+    for (int p = 0; p < set->n; p++)
+        if (!t->given[p])
+            return strata_fail(err, STRATA_DATA, "%s: no line gives the parameter \"%s\"", map, set->items[p].name);
     return STRATA_OK;
+}
+
+/* The map's text, and memory for the model's values. Whatever it returns, close_transfer frees it. */
+static strata_status open_transfer(transfer *t, unsigned char **out_text, strata_error *err) {
+    size_t n_bytes;
+    STRATA_TRY(strata_model_declare(t->model, err));
+    STRATA_TRY(strata_file_read(t->map, MOST_MAP_BYTES, out_text, &n_bytes, err));
+    t->values = calloc((size_t)strata_model_all_size(t->model) + 1, sizeof *t->values);
+    t->given = calloc((size_t)t->model->parameters.n + 1, sizeof *t->given);
+    if (!t->values || !t->given) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", t->map);
+    if (strlen((char *)*out_text) != n_bytes) return strata_fail(err, STRATA_DATA, "%s: it is no text", t->map);
+    return STRATA_OK;
+}
+
+static void close_transfer(transfer *t, unsigned char *text) {
+    for (size_t i = 0; i < t->n_written; i++) strata_array_finish(&t->arrays[i]);
+    free(t->arrays);
+    free(t->named);
+    free(t->lines);
+    free(t->values);
+    free(t->given);
+    free(text);
 }
 
 strata_status strata_model_take_state_dict(strata_model *model, const char *path, const char *map_path, strata_error *err) {
     strata_safetensors file = {0};
     unsigned char *text = NULL;
-    size_t n_bytes;
-    STRATA_TRY(strata_model_declare(model, err));
-    STRATA_TRY(strata_file_read(map_path, MOST_MAP_BYTES, &text, &n_bytes, err));
-    const size_t size = (size_t)strata_model_all_size(model);
-    float *values = calloc(size + 1, sizeof *values);
-    bool *given = calloc((size_t)model->parameters.n + 1, sizeof *given);
-    strata_status status = values && given ? strata_safetensors_read(path, &file, err)
-                                           : strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
-    if (!status && strlen((char *)text) != n_bytes) status = strata_fail(err, STRATA_DATA, "%s: it is no text", map_path);
-    if (!status) status = take_lines(model, &file, map_path, (char *)text, values, given, err);
-    if (!status && model->strategy) status = strata_model_write_all(model, values, err);
+    transfer t = {.model = model, .map = map_path, .file = &file};
+    strata_status status = open_transfer(&t, &text, err);
+    if (!status) status = strata_safetensors_read(path, &file, err);
+    if (!status) status = walk_lines(&t, (char *)text, take_line, err);
+    if (!status && model->strategy) status = strata_model_write_all(model, t.values, err);
     if (!status && !model->strategy) {
         free(model->loaded);
-        model->loaded = values;
-        values = NULL;
+        model->loaded = t.values;
+        t.values = NULL;
     }
     strata_safetensors_finish(&file);
-    free(values);
-    free(given);
-    free(text);
+    close_transfer(&t, text);
+    return status;
+}
+
+strata_status strata_model_save_state_dict(strata_model *model, const char *path, const char *map_path, strata_error *err) {
+    unsigned char *text = NULL;
+    transfer t = {.model = model, .map = map_path};
+    strata_status status = open_transfer(&t, &text, err);
+    if (!status) status = strata_model_check_readable(model, "save_state_dict", err);
+    if (!status) status = strata_model_read_all(model, t.values, err);
+    const size_t n = (size_t)model->parameters.n + 1;
+    if (!status) {
+        t.arrays = calloc(n, sizeof *t.arrays);
+        t.named = calloc(n, sizeof *t.named);
+        t.lines = calloc(n, sizeof *t.lines);
+        if (!t.arrays || !t.named || !t.lines) status = strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", path);
+    }
+    if (!status) status = walk_lines(&t, (char *)text, put_line, err);
+    if (!status) status = strata_safetensors_write(path, t.named, t.n_written, NULL, 0, err);
+    close_transfer(&t, text);
     return status;
 }

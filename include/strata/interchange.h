@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Models of other programs: ONNX files, Keras' .keras files, and PyTorch's weights as safetensors. Which op or layer becomes
- * which: core/interchange/README.md. `strata convert A B` does all of it from the command line.
+ * Models of other programs: ONNX files, Keras' .keras files, and PyTorch's weights as safetensors; and models as C. Which op
+ * or layer becomes which: core/interchange/README.md. On the command line it is `strata convert A B` and `strata export`.
  *
  * A model that is read is as any other one: it is compiled, trained on, saved and sent back. Its weights are parameters. */
 #ifndef STRATA_INTERCHANGE_H
@@ -39,6 +39,23 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_parse_onnx(const char *pat
  * UNAVAILABLE. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_save_onnx(strata_model *model, const char *path, strata_error *err);
 
+/* Zeros are the defaults. */
+typedef struct strata_c_options {
+    /* What functions and types of the file begin with, an identifier of C; NULL: made of the file's name. */
+    const char *name;
+    /* The file may have about so many bytes; 0: 64 MiB. A weight takes 16. */
+    int64_t most_bytes;
+} strata_c_options;
+
+/* Writes what predict computes for one example as a file of C (C99, also C++), which needs libm alone and allocates no
+ * memory: weights as constants, void NAME_predict(const float *x, float *y), and for models of tables NAME_features, which
+ * makes x of a row, NAME_class and NAME_restore. The comment at its top has the shapes. Sums are in f32, so numbers differ from
+ * predict's by rounding.
+ * Fails: UNSUPPORTED for ops that there is no C for (all of them), and for a file that would be too large; INVALID for a name
+ * that is none; OUT_OF_DISK; UNAVAILABLE. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_save_c(strata_model *model, const char *path, strata_c_options opts,
+                                                             strata_error *err);
+
 /* Makes a model of a .keras file (Keras 3, a zip of config.json and model.weights.h5), sequential or functional. Weights need
  * libhdf5 at run time; a file of the same name that ends in .safetensors is read instead where there is one.
  * Fails: DATA; UNSUPPORTED for layers that there are none for (all of them), or where there is no libhdf5. */
@@ -51,6 +68,11 @@ STRATA_API STRATA_MUST_USE strata_status strata_model_load_keras(const char *pat
  * is compiled, or it is not and gets them when it is.
  * Fails: DATA with the line, for names that are not there, or shapes that do not fit. */
 STRATA_API STRATA_MUST_USE strata_status strata_model_take_state_dict(strata_model *model, const char *path,
+                                                                      const char *map_path, strata_error *err);
+/* The way back: writes the parameters under the map's left names, with axes as PyTorch has them. Without a third word the
+ * number of axes says which: 2 "linear", 3 "conv1d", 4 "conv2d"; embeddings and vectors "same". The model is compiled, built or
+ * loaded. Fails: DATA with the line; OUT_OF_DISK; UNAVAILABLE. */
+STRATA_API STRATA_MUST_USE strata_status strata_model_save_state_dict(strata_model *model, const char *path,
                                                                       const char *map_path, strata_error *err);
 
 #ifdef __cplusplus

@@ -88,7 +88,8 @@ typedef struct command {
 
 extern const command command_devices, command_train, command_evaluate, command_predict, command_summary, command_inspect,
     command_data, command_bench, command_launch, command_cluster, command_completion, command_plot, command_plugin_check,
-    command_plugin_new, command_compile, command_convert, command_serve, command_trace, command_graph, command_tune;
+    command_plugin_new, command_compile, command_convert, command_export, command_serve, command_trace, command_graph,
+    command_tune;
 extern const command *const commands[]; /* ends with NULL */
 
 /* Reads argv[1..] by the command's table into `options`; what is no option goes to arguments[0..n_arguments), in order. Returns

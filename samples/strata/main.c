@@ -9,13 +9,17 @@
 #include "core/base/text.h"
 #include "terminal.h"
 
-const command *const commands[] = {&command_devices,      &command_train,      &command_evaluate,
-                                   &command_predict,      &command_serve,      &command_tune,
-                                   &command_plot,         &command_summary,    &command_inspect,
-                                   &command_data,         &command_bench,      &command_launch,
-                                   &command_cluster,      &command_trace,      &command_graph,
-                                   &command_plugin_check, &command_plugin_new, &command_compile,
-                                   &command_convert,      &command_completion, NULL};
+const command *const commands[] = {&command_devices,    &command_train,
+                                   &command_evaluate,   &command_predict,
+                                   &command_serve,      &command_tune,
+                                   &command_plot,       &command_summary,
+                                   &command_inspect,    &command_data,
+                                   &command_bench,      &command_launch,
+                                   &command_cluster,    &command_trace,
+                                   &command_graph,      &command_plugin_check,
+                                   &command_plugin_new, &command_compile,
+                                   &command_convert,    &command_export,
+                                   &command_completion, NULL};
 
 static const char exit_codes[] =
     "strata's exit codes\n"

@@ -5,6 +5,7 @@ import csv
 import http.client
 import json
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -116,7 +117,10 @@ def wrong_requests_get_an_answer_that_says_what():
         (400, "which is no number", b'{"rows": [{"a": "z", "b": 1, "kind": "x"}]}'),
         (400, "has 2 cells, the first row has 3", b'{"rows": [{"a": 1, "b": 1, "kind": "x"}, {"a": 1, "b": 2}]}'),
         (400, "must be a string", b'{"rows": [{"a": 1, "b": 1, "kind": [1]}]}'), (400, "UTF-8", b'{"rows": "\xff"}'),
-        (400, 'did you mean "rows"', b'{"rowz": []}'), (400, "", b"\0\0\0"), (400, "", b""), (400, "", b"[" * 100000)]
+        (400, 'did you mean "rows"', b'{"rowz": []}'), (400, "", b"\0\0\0"), (400, "", b""), (400, "", b"[" * 100000),
+        (400, "", b'{"rows": ' + b"[" * 50000 + b"]" * 50000 + b"}"), (400, "", b'{"rows": [{"a": NaN, "b": 1, "kind": "x"}]}'),
+        (400, "", b'{"rows": [{"a": 1e999, "b": 1, "kind": "x"}]}'),
+        (400, "", b'{"rows": [{"a": -Infinity, "b": 1, "kind": "x"}]}')]
     with Server("table.strata", "--max-request", "0.5", "--idle", "1", "--max-waiting", "300") as server:
         for code, words, body in cases:
             got, answer = server.post(body)
@@ -148,6 +152,79 @@ def wrong_requests_get_an_answer_that_says_what():
         raw = socket.create_connection(("127.0.0.1", server.port))
         raw.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n{\"rows\"")
         raw.close()
+        equal(server.ask("GET", "/health")[0], 200)
+
+
+def until_closed(raw):
+    """All bytes up to the end of the connection, which the server may also reset where bytes are left unread."""
+    content = b""
+    try:
+        while part := raw.recv(65536):
+            content += part
+    except ConnectionError:
+        pass
+    return content
+
+
+def raw_bytes_are_answered_or_cut_off():
+    good = json.dumps({"rows": [{"a": 1, "b": 1, "kind": "x"}]}).encode()
+    head = b"POST /predict HTTP/1.1\r\nHost: x\r\n"
+    request = head + b"Content-Length: %d\r\n\r\n" % len(good) + good
+    with Server("table.strata", "--max-request", "0.1", "--idle", "2") as server:
+        def connect():
+            return socket.create_connection(("127.0.0.1", server.port), timeout=20)
+
+        def codes(sent, is_all=True):
+            with connect() as raw:
+                raw.sendall(sent)
+                if is_all:
+                    raw.shutdown(socket.SHUT_WR)
+                return [code.decode() for code in re.findall(rb"HTTP/1\.1 ([0-9]+) ", until_closed(raw))]
+
+        # several requests at once are answered in their order, each by itself
+        last = request.replace(b"Host: x", b"Host: x\r\nConnection: close")
+        equal(codes(request + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" + last, is_all=False), ["200"] * 3)
+        # behind one that is wrong the connection may be closed; a body is never taken for a request
+        for wrong in (head + b"Content-Length: 2\r\n\r\n{}", b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n",
+                      head + b"Content-Length: %d\r\n\r\n" % len(request) + request):
+            got = codes(request + wrong + last, is_all=False)
+            assert got[0] == "200" and got[1] in ("400", "404") and got[2:] in ([], ["200"]), got
+        # heads that are too large, by one line or by many
+        for large in (b"X: " + b"y" * 200000 + b"\r\n", b"".join(b"X-%d: y\r\n" % i for i in range(20000))):
+            try:
+                got = codes(head + large + b"\r\n")
+            except OSError:  # closed while it was sent
+                got = []
+            assert all(code[0] in "45" for code in got), got
+        # chunks with sizes that are none, or that do not fit
+        for chunks in (b"zz\r\nabc\r\n0\r\n\r\n", b"ffffffffffffffffff\r\nabc", b"-5\r\nabc\r\n", b"3\r\nabcdef\r\n0\r\n\r\n"):
+            got = codes(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+            assert all(code[0] == "4" for code in got), got
+        sizes = b"".join(b"1\r\n%c\r\n" % byte for byte in good) + b"0\r\n\r\n"
+        equal(codes(head + b"Transfer-Encoding: chunked\r\n\r\n" + sizes), ["200"])
+        # lengths that are no numbers, or two of them
+        for line in (b"Content-Length: -1", b"Content-Length: 1x", b"Content-Length: 5\r\nContent-Length: 6"):
+            got = codes(head + line + b"\r\n\r\n{}")
+            assert all(code[0] == "4" for code in got), (line, got)
+        # whatever it is called, what is no picture is read as JSON
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "\xe9"):
+            code, _ = server.ask("POST", "/predict", good, {"Content-Type": kind})
+            equal(code, 200)
+        code, content = server.ask("POST", "/predict", good, {"Content-Type": "image/png"})
+        equal((code, "error" in json.loads(content)), (400, True))
+
+        # A byte now and then: others are answered meanwhile, and a client that stops sending is cut off.
+        slow = [connect() for _ in range(20)]
+        for i in range(4):
+            for raw in slow:
+                raw.sendall(request[i:i + 1])
+            equal(server.ask("POST", "/predict", good)[0], 200)
+            time.sleep(0.2)
+        start = time.monotonic()
+        for raw in slow:
+            until_closed(raw)
+            raw.close()
+        assert time.monotonic() - start < 15
         equal(server.ask("GET", "/health")[0], 200)
 
 
@@ -225,6 +302,6 @@ def make_arrays():
 
 make_arrays()
 for check in (answers_are_those_of_predict, requests_of_many_clients_share_batches, wrong_requests_get_an_answer_that_says_what,
-              arrays_of_numbers, pictures_are_sent_as_they_are):
+              raw_bytes_are_answered_or_cut_off, arrays_of_numbers, pictures_are_sent_as_they_are):
     print(check.__name__)
     check()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of other programs and for them: ONNX by onnxruntime, Keras' files, PyTorch's weights.
 
-usage: models.py FOLDER    a folder for the files that are written
+usage: models.py FOLDER [WORD]    a folder for the files that are written; only checks with the word in their name
 
 Each check is a function called check_...; a failed one is shown, and the exit code is 1 then."""
 
@@ -11,6 +11,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import traceback
 
 import numpy
@@ -394,6 +395,12 @@ def check_wrong_files_are_refused():
     convert(outside("short.bin"), target, fails="ends before the data")
     convert(outside("short.bin", length="60"), target, fails="has 60 bytes of data; its shape and type need 64")
     convert(outside("short.bin", offset="x"), target, fails="is no number")
+    with tempfile.TemporaryDirectory() as other:
+        (pathlib.Path(other) / "secret.bin").write_bytes(b"0" * 64)
+        (FOLDER / "file.bin").symlink_to(pathlib.Path(other) / "secret.bin")
+        (FOLDER / "folder").symlink_to(other)
+        for location in ("file.bin", "folder/secret.bin"):
+            convert(outside(location), target, fails="a link to outside of the model's own folder")
     weights = random.normal(size=(4, 4)).astype("f4")
     (FOLDER / "weights.bin").write_bytes(b"1234" + weights.tobytes())
     x = numpy.ones((1, 4), "f4")
@@ -410,7 +417,36 @@ def check_wrong_files_are_refused():
         (FOLDER / "cut.onnx").write_bytes(whole[:n])
         convert(FOLDER / "cut.onnx", target, fails="cut.onnx")
     convert(FOLDER / "nothing.onnx", target, fails="nothing.onnx")
-    convert(FOLDER / "cut.onnx", FOLDER / "refused.txt", fails="it must end in .strata or .onnx")
+    convert(FOLDER / "cut.onnx", FOLDER / "refused.txt", fails="it must end in .strata, .onnx or .safetensors")
+
+
+def check_absurd_sizes_are_refused():
+    """Sizes that nodes ask for, in a file of some hundred bytes."""
+    node, target = helper.make_node, FOLDER / "refused.strata"
+    weight = numpy_helper.from_array(numpy.ones((4, 4), "f4"), "w")
+
+    def fails(words, nodes, **constants):
+        arrays = [numpy_helper.from_array(numpy.array(value, "i8"), name) for name, value in constants.items()]
+        inputs, outputs = ([value(name, TensorProto.FLOAT, "n", 4)] for name in "xy")
+        graph = helper.make_graph([node("MatMul", ["x", "w"], ["h"]), *nodes], "g", inputs, outputs, [weight, *arrays])
+        path = FOLDER / "absurd.onnx"
+        path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
+        convert(path, target, fails=words)
+
+    added = node("Add", ["h", "k"], ["y"])
+    filled = [node("ConstantOfShape", ["s"], ["k"]), added]
+    fails("ConstantOfShape", filled, s=[1 << 40, 4])
+    fails("ConstantOfShape", filled, s=[1 << 62, 1 << 62])
+    fails("a size of -5", filled, s=[-5, 4])
+    fails("Tile", [node("Tile", ["w", "s"], ["k"]), node("MatMul", ["h", "k"], ["y"])], s=[1 << 40, 1 << 40])
+    fails("Tile", [node("Tile", ["h", "s"], ["y"])], s=[1, 1 << 61])
+    ranged = [node("Range", ["a", "b", "c"], ["r"]), node("Cast", ["r"], ["k"], to=TensorProto.FLOAT), added]
+    fails("Range", ranged, a=0, b=1 << 60, c=1)
+    fails("Range", ranged, a=0, b=5, c=0)
+    fails("Pad", [node("Pad", ["h", "s"], ["y"])], s=[0, 1 << 62, 0, 1 << 62])
+    fails("Expand", [node("Expand", ["h", "s"], ["y"])], s=[1, 1 << 50, 1 << 50, 4])
+    fails("Reshape", [node("Reshape", ["h", "s"], ["y"])], s=[-1, 1 << 40])
+    fails("TopK", [node("TopK", ["h", "s"], ["y", "i"])], s=[1 << 40])
 
 
 def check_the_whole_of_the_inputs_is_one_example_where_asked_for():
@@ -493,6 +529,17 @@ def write_safetensors(path, tensors):
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
+def read_safetensors(path):
+    content = path.read_bytes()
+    n = int.from_bytes(content[:8], "little")
+    head = json.loads(content[8 : 8 + n])
+    head.pop("__metadata__", None)
+    return {
+        name: numpy.frombuffer(content[8 + n :][slice(*tensor["data_offsets"])], "f4").reshape(tensor["shape"])
+        for name, tensor in head.items()
+    }
+
+
 def check_weights_of_pytorch_are_taken_by_a_map():
     tensors = {
         "conv.weight": random.normal(size=(5, 2, 3, 3)),
@@ -521,6 +568,14 @@ def check_weights_of_pytorch_are_taken_by_a_map():
     windows = numpy.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(1, 2))  # (N, OH, OW, C, 3, 3)
     y = numpy.einsum("nhwcij,fcij->nhwf", windows, tensors["conv.weight"]) + tensors["conv.bias"]
     same(model.predict(x), y.mean((1, 2)) @ tensors["fc.weight"].T + tensors["fc.bias"], "PyTorch's weights")
+    for order in ("conv2d", ""):  # what the map says, and what four axes say by themselves
+        (FOLDER / "back.txt").write_text("\n".join(lines).replace(" conv2d\n", f" {order}\n"))
+        back = convert(FOLDER / "torch.strata", FOLDER / "back.safetensors", "--map", str(FOLDER / "back.txt"))
+        assert back.read_bytes()[8:] and read_safetensors(back).keys() == tensors.keys()
+        for name, array in read_safetensors(back).items():
+            assert array.shape == tensors[name].shape and (array == tensors[name]).all(), name
+    (FOLDER / "back.safetensors").unlink()
+    convert(FOLDER / "torch.strata", FOLDER / "back.safetensors", fails="--map says under which names")
     target = FOLDER / "refused.strata"
     for changed, words in (
         (lines[:-1], 'no line gives the parameter "dense/bias"'),
@@ -537,7 +592,7 @@ def check_weights_of_pytorch_are_taken_by_a_map():
 
 
 def main():
-    checks = {name: check for name, check in globals().items() if name.startswith("check_")}
+    checks = {name: check for name, check in globals().items() if name.startswith("check_") and "".join(sys.argv[2:]) in name}
     failed = 0
     for name, check in checks.items():
         try:

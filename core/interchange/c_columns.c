@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a model learned about the columns of a table, as C: the type of a row, its features, the names of classes, and labels
+ * that are numbers brought back from what the model learned. Texts are not divided into words there: a model of texts takes
+ * tokens. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/data/prepare/cell.h"
+#include "core/data/prepare/preprocessing.h"
+#include "core/interchange/c_export.h"
+
+enum { MOST_FIELD = 48 };
+
+/* A string literal. Bytes that are not plain are octal, three digits each, so that what follows is no part of them. */
+static void add_string(strata_text *out, const char *text) {
+    strata_text_add(out, "\"");
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        if (*at < ' ' || *at > 126 || *at == '?')
+            strata_text_add(out, "\\%03o", *at);
+        else
+            strata_text_add(out, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
+    }
+    strata_text_add(out, "\"");
+}
+
+typedef struct field {
+    char text[MOST_FIELD + 16];
+} field;
+
+/* "c_" in front, so that none is a word of C; the place behind one whose name another column has too. */
+static field field_of(const strata_preprocessing *p, int column) {
+    field out;
+    char own[MOST_FIELD], other[MOST_FIELD];
+    strata_c_identifier(p->columns[column].name ? p->columns[column].name : "", own, sizeof own);
+    snprintf(out.text, sizeof out.text, "c_%s", own);
+    for (int i = 0; i < p->n_columns; i++) {
+        strata_c_identifier(p->columns[i].name ? p->columns[i].name : "", other, sizeof other);
+        if (i != column && !strcmp(own, other)) snprintf(out.text, sizeof out.text, "c_%s_%d", own, column);
+    }
+    return out;
+}
+
+static void add_row_type(const strata_preprocessing *p, const char *name, strata_text *out) {
+    strata_text_add(
+        out, "\n/* A row of the table. A number that is missing is NAN, a word NULL or \"\". */\ntypedef struct %s_row {\n",
+        name);
+    for (int i = 0; i < p->n_columns; i++) {
+        const strata_column *column = &p->columns[i];
+        if (column->kind == STRATA_COLUMN_DATE)
+            strata_text_add(out, "    /* Days since 1970-01-01, with a fraction for the time of day. */\n");
+        if (column->kind != STRATA_COLUMN_TEXT)
+            strata_text_add(out, "    %s%s;\n",
+                            column->kind == STRATA_COLUMN_WORDS && !column->numeric ? "const char *" : "double ",
+                            field_of(p, i).text);
+    }
+    strata_text_add(out, "} %s_row;\n", name);
+}
+
+static void add_cycle(const char *value, double days, strata_text *out) {
+    strata_text_add(out, "    turn = 2 * 3.14159265358979323846 * (%s / ", value);
+    strata_c_add_double(out, days);
+    strata_text_add(out, " - floor(%s / ", value);
+    strata_c_add_double(out, days);
+    strata_text_add(out, "));\n    *x++ = isnan(%s) ? 0 : (float)sin(turn);\n    *x++ = isnan(%s) ? 0 : (float)cos(turn);\n",
+                    value, value);
+}
+
+static void add_number(const strata_column *column, const char *name, strata_text *out) {
+    char value[MOST_FIELD + 32];
+    snprintf(value, sizeof value, "row->%s", name);
+    strata_text_add(out, "    *x++ = isnan(%s) ? 0 : (float)((%s - ", value, value);
+    strata_c_add_double(out, column->mean);
+    strata_text_add(out, ") / ");
+    strata_c_add_double(out, column->deviation);
+    strata_text_add(out, ");\n");
+    if (column->has_missing) strata_text_add(out, "    *x++ = isnan(%s) ? 1 : 0;\n", value);
+    if (column->kind != STRATA_COLUMN_DATE) return;
+    add_cycle(value, 365.2425, out);
+    add_cycle(value, 7, out);
+    if (column->has_time) add_cycle(value, 1, out);
+}
+
+static void add_words(const strata_column *column, const char *name, strata_text *out) {
+    for (int k = 0; k < column->n_words; k++) {
+        double number = 0;
+        if (column->numeric && strata_cell_number(column->words[k], column->decimal_comma, &number)) {
+            strata_text_add(out, "    *x++ = row->%s == ", name);
+            strata_c_add_double(out, number);
+            strata_text_add(out, " ? 1 : 0;\n");
+            continue;
+        }
+        if (column->numeric) {
+            strata_text_add(out, "    *x++ = 0;\n");
+            continue;
+        }
+        strata_text_add(out, "    *x++ = strcmp(row->%s ? row->%s : \"\", ", name, name);
+        add_string(out, column->words[k]);
+        strata_text_add(out, ") ? 0 : 1;\n");
+    }
+}
+
+/* Features in the order of the columns. */
+static void add_encoding(const strata_preprocessing *p, const char *name, strata_text *out) {
+    bool dates = false;
+    for (int i = 0; i < p->n_columns; i++) dates |= p->columns[i].kind == STRATA_COLUMN_DATE;
+    strata_text_add(out, "\nvoid %s_features(const %s_row *row, float *x);\nvoid %s_features(const %s_row *row, float *x) {\n",
+                    name, name, name, name);
+    if (dates) strata_text_add(out, "    double turn;\n");
+    for (int i = 0; i < p->n_columns; i++) {
+        if (p->columns[i].kind == STRATA_COLUMN_WORDS)
+            add_words(&p->columns[i], field_of(p, i).text, out);
+        else if (p->columns[i].kind != STRATA_COLUMN_TEXT)
+            add_number(&p->columns[i], field_of(p, i).text, out);
+    }
+    strata_text_add(out, "}\n");
+}
+
+static void add_classes(const strata_column *label, const char *name, strata_text *out) {
+    strata_text_add(
+        out,
+        "\nconst char *%s_class(int index);\nconst char *%s_class(int index) {\n    static const char *const names[%d] = {",
+        name, name, label->n_words);
+    for (int i = 0; i < label->n_words; i++) {
+        strata_text_add(out, i ? ", " : "");
+        add_string(out, label->words[i]);
+    }
+    strata_text_add(out, "};\n    return index >= 0 && index < %d ? names[index] : NULL;\n}\n", label->n_words);
+}
+
+/* y = y deviation + mean. */
+static void add_restoring(const strata_preprocessing *p, const char *name, strata_text *out) {
+    strata_text_add(out, "\nvoid %s_restore(float *y);\nvoid %s_restore(float *y) {\n", name, name);
+    for (int i = 0; i < p->n_labels; i++) {
+        strata_text_add(out, "    y[%d] = (float)(y[%d] * ", i, i);
+        strata_c_add_double(out, p->labels[i].deviation);
+        strata_text_add(out, " + ");
+        strata_c_add_double(out, p->labels[i].mean);
+        strata_text_add(out, ");\n");
+    }
+    strata_text_add(out, "}\n");
+}
+
+static void add_array_scaling(const strata_column *column, const char *name, int64_t n, strata_text *out) {
+    strata_text_add(out,
+                    "\nvoid %s_standardize(float *x);\nvoid %s_standardize(float *x) {\n    for (int i = 0; i < %lld; i++) "
+                    "x[i] = isnan(x[i]) ? 0 : (float)((x[i] - ",
+                    name, name, (long long)n);
+    strata_c_add_double(out, column->mean);
+    strata_text_add(out, ") / ");
+    strata_c_add_double(out, column->deviation);
+    strata_text_add(out, ");\n}\n");
+}
+
+strata_status strata_c_add_columns(const strata_model *model, const char *name, strata_text *out, strata_text *usage,
+                                   strata_error *err) {
+    strata_preprocessing *p = NULL;
+    if (!strata_model_note(model, "preprocessing")) {
+        if (strata_model_note(model, "tokenizer"))
+            strata_text_add(usage, " *\n * x has tokens: places in the vocabulary, which the .strata file keeps.\n");
+        return STRATA_OK;
+    }
+    STRATA_TRY(strata_model_preprocessing(model, &p, err));
+    const bool arrays = p->kind == STRATA_PREPROCESSING_ARRAYS && p->element.rank > 1;
+    const bool rows =
+        !arrays && p->n_columns && p->kind != STRATA_PREPROCESSING_TEXTS && p->kind != STRATA_PREPROCESSING_PICTURES;
+    const bool numbers = p->n_labels && p->labels[0].kind != STRATA_COLUMN_WORDS;
+    strata_text_add(usage, " *\n");
+    if (rows) {
+        add_row_type(p, name, out);
+        add_encoding(p, name, out);
+        strata_text_add(usage, " *     void %s_features(const %s_row *row, float *x);    features of a row of the table\n",
+                        name, name);
+    }
+    if (arrays) {
+        add_array_scaling(&p->columns[0], name, strata_shape_elements(p->element), out);
+        strata_text_add(usage, " *     void %s_standardize(float *x);    the numbers of the array as the model learned them\n",
+                        name);
+    }
+    if (p->kind == STRATA_PREPROCESSING_PICTURES) strata_text_add(usage, " * x has pixels from 0 to 1.\n");
+    if (strata_preprocessing_has_texts(p))
+        strata_text_add(usage, " * Texts are given as tokens: places in the vocabulary, which the .strata file keeps.\n");
+    if (p->n_labels == 1 && !numbers) {
+        add_classes(&p->labels[0], name, out);
+        strata_text_add(usage, " *     const char *%s_class(int index);    the name of a class, NULL out of range\n", name);
+    }
+    if (numbers) {
+        add_restoring(p, name, out);
+        strata_text_add(usage, " *     void %s_restore(float *y);    the label in the table's own numbers\n", name);
+    }
+    strata_preprocessing_destroy(p);
+    return STRATA_OK;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * strata export: a trained model as a program of its own, a file of C. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "strata/interchange.h"
+
+typedef struct export_options {
+    const char *to, *name;
+    int64_t most_mib;
+    bool c;
+} export_options;
+
+static const option_row rows[] = {
+    {"c", NULL, "as one file of C, which needs libm and nothing else", OPTION_FLAG, offsetof(export_options, c), 0, 0},
+    {"to", "FILE", "the file that is written", OPTION_TEXT, offsetof(export_options, to), 0, 0},
+    {"name", "NAME", "what its functions begin with (made of FILE's name)", OPTION_TEXT, offsetof(export_options, name), 0, 0},
+    {"most-mib", "N", "how large the file may be (64 MiB)", OPTION_INT, offsetof(export_options, most_mib), 1, 1 << 20},
+    {0}};
+
+static int run(const command *command, int argc, char **argv) {
+    export_options options = {.most_mib = 64};
+    const char *file = NULL;
+    int n_files = 0;
+    strata_error err = {0};
+    strata_model *model = NULL;
+    const int code = read_options(command, argc, argv, &options, &file, &n_files);
+    if (code) return code < 0 ? EXIT_OK : code;
+    if (!options.c) return usage_error("export needs --c, the only form there is; strata convert writes ONNX");
+    if (!options.to) return usage_error("export needs --to FILE");
+    strata_status status = strata_model_load(file, &model, &err);
+    if (!status)
+        status = strata_model_save_c(model, options.to,
+                                     (strata_c_options){.name = options.name, .most_bytes = options.most_mib << 20}, &err);
+    if (!status) printf("%s: the model as C; the comment at its top says how to call it\n", options.to);
+    strata_model_destroy(model);
+    return status ? report(status == STRATA_INVALID ? FAILING_USAGE : FAILING_DATA, status, &err) : EXIT_OK;
+}
+
+const command command_export = {
+    .name = "export",
+    .arguments = "MODEL.strata",
+    .summary = "a trained model as a file of C, without dependencies",
+    .details =
+        "  strata export digits.strata --c --to digits.c\n"
+        "  cc -O3 -c digits.c\n"
+        "The file has void digits_predict(const float *x, float *y) for one example, and for\n"
+        "models of tables a function that makes x of a row. It computes what predict does, in f32.\n",
+    .options = rows,
+    .least_arguments = 1,
+    .most_arguments = 1,
+    .run = run,
+};
