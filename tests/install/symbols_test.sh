@@ -21,7 +21,8 @@ fail() { echo "$*"; exit 1; }
 # parenthesis, a bracket or the end follows.
 for header in "$include"/strata/*.h; do echo "#include <strata/$(basename "$header")>"; done >"$work/all.c"
 "${CC:-cc}" -E -P -I"$include" "$work/all.c" | tr '\n' ' ' | tr ';' '\n' |
-    sed -n 's/.*__attribute__((visibility("default")))//p' | sed 's/__attribute__(([a-z_]*))//g' | sed 's/[([].*//; s/ *$//; s/.*[^a-z0-9_]//' | sort -u >"$work/declared"
+    sed -n 's/.*__attribute__((visibility("default")))//p' |
+    sed 's/__attribute__(([a-z_]*))//g; s/[([].*//; s/ *$//; s/.*[^a-z0-9_]//' | sort -u >"$work/declared"
 [ "$(wc -l <"$work/declared")" -gt 400 ] || fail "only $(wc -l <"$work/declared") declarations were found in $include"
 
 nm -D --defined-only "$build/libstrata.so" | awk '{ print $3 }' | sort -u >"$work/exported"
