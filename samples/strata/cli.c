@@ -374,8 +374,8 @@ double now_seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-void print_more(const strata_metrics *metrics, const char *prefix) {
-    for (int i = 0; i < metrics->n; i++) printf("  %s%s %.4f", prefix, metrics->more[i].name, metrics->more[i].value);
+void print_more(FILE *to, const strata_metrics *metrics, const char *prefix) {
+    for (int i = 0; i < metrics->n; i++) fprintf(to, "  %s%s %.4f", prefix, metrics->more[i].name, metrics->more[i].value);
 }
 
 static void print_matrix(const strata_array *counts) {

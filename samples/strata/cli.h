@@ -4,6 +4,7 @@
 #ifndef STRATA_SAMPLES_CLI_H
 #define STRATA_SAMPLES_CLI_H
 
+#include <stdio.h>
 #include <strata/cluster.h>
 #include <strata/cluster_spec.h>
 #include <strata/strata.h>
@@ -284,7 +285,7 @@ void print_layers(void);
 /* Every op with its attributes, as plugins see them (ops.c). */
 void print_ops(void);
 /* "  auc 0.9000" for each, the prefix before its name. */
-void print_more(const strata_metrics *metrics, const char *prefix);
+void print_more(FILE *to, const strata_metrics *metrics, const char *prefix);
 /* The confusion matrix as a table, where the model was asked for one. */
 void print_confusion(const strata_model *model);
 /* Megabytes of memory that the process held at most. */

@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "devices_check.h"
+#include "terminal.h"
 
 typedef struct devices_options {
     bool json, check;
@@ -98,19 +99,25 @@ static void print_details(const strata_device_info *d) {
 
 /* ---- the table ---- */
 
+enum { INDENT = 13 };
+
 static void print_row(const strata_device_info *d) {
-    printf("%-12s %-14s %9.0f MiB  %s", d->id, strata_device_class_name(d->device_class), (double)d->memory_bytes / 1048576,
-           d->name);
-    if (d->vendor[0]) printf(" (%s)", d->vendor);
-    printf("\n%12s %s", "", d->driver);
-    if (d->compute_units) printf(", %u compute units", d->compute_units);
-    if (d->vector_width > 1) printf(", vectors of %u", d->vector_width);
-    putchar('\n');
+    line whole;
+    FILE *to = line_begin(&whole);
+    fprintf(to, "%-12s %-14s %9.0f MiB  %s", d->id, strata_device_class_name(d->device_class),
+            (double)d->memory_bytes / 1048576, d->name);
+    if (d->vendor[0]) fprintf(to, " (%s)", d->vendor);
+    fprintf(to, "\n%12s %s", "", d->driver);
+    if (d->compute_units) fprintf(to, ", %u compute unit%s", d->compute_units, d->compute_units == 1 ? "" : "s");
+    if (d->vector_width > 1) fprintf(to, ", vectors of %u", d->vector_width);
+    line_end(&whole, INDENT);
     print_details(d);
 }
 
 static void print_skipped(const strata_device_info *d) {
-    printf("%-12s skipped: %s\n", d->id, d->skipped);
+    line whole;
+    fprintf(line_begin(&whole), "%-12s skipped: %s", d->id, d->skipped);
+    line_end(&whole, INDENT);
 }
 
 static void print_dtypes(uint32_t dtypes) {

@@ -5,6 +5,7 @@
 
 #include "own.h"
 #include "scores.h"
+#include "terminal.h"
 
 typedef struct evaluate_options {
     data_options data;
@@ -26,9 +27,11 @@ static const option_row rows[] = {
 
 static void print_result(const strata_model *model, const strata_metrics *metrics, const scores *found, const sample *sample,
                          const strata_preprocessing *preprocessing) {
-    print_metrics(model, metrics);
-    print_more(metrics, "");
-    putchar('\n');
+    line whole;
+    FILE *to = line_begin(&whole);
+    print_metrics(to, model, metrics);
+    print_more(to, metrics, "");
+    line_end(&whole, 4);
     if (!found->n_classes) print_confusion(model);
     print_scores(found, sample, preprocessing);
 }

@@ -37,10 +37,10 @@ void load_print_lists(FILE *file, const strata_strategy *strategy, bool epoch, d
     fprintf(file, "]");
 }
 
-void load_print_epoch(const strata_strategy *strategy) {
+void load_print_epoch(FILE *to, const strata_strategy *strategy) {
     const strata_parameter_server_totals t = strata_strategy_parameter_server_totals(strategy);
-    printf("  staleness %.1f", t.epoch.staleness_mean);
-    if (t.stragglers) printf("  slow worker:%d %.1fx", t.slowest, t.slowest_ratio);
+    fprintf(to, "  staleness %.1f", t.epoch.staleness_mean);
+    if (t.stragglers) fprintf(to, "  slow worker:%d %.1fx", t.slowest, t.slowest_ratio);
 }
 
 void load_text(const strata_strategy *strategy, char out_text[LOAD_TEXT]) {

@@ -22,7 +22,7 @@ void load_values(const strata_strategy *strategy, bool epoch, load_value *out_va
  * training. */
 void load_print_lists(FILE *file, const strata_strategy *strategy, bool epoch, double seconds);
 /* "  staleness 1.2  slow worker:1 9.8x", the latter where there is a straggler, for the line of an epoch. */
-void load_print_epoch(const strata_strategy *strategy);
+void load_print_epoch(FILE *to, const strata_strategy *strategy);
 /* "stale 1.2 leases 3 queue 2 slow worker:1 10x", likewise, for the line of progress. */
 void load_text(const strata_strategy *strategy, char out_text[LOAD_TEXT]);
 

@@ -29,6 +29,7 @@ static const char exit_codes[] =
     "    4  no such device, or the device cannot do this (memory, dtype)\n"
     "    5  internal error: please report it\n"
     "  130  interrupted by Ctrl-C, after the step that was running\n"
+    "  143  ended by SIGTERM, after the step that was running\n"
     "A restart may cure these:\n"
     "  160  the device or its driver died\n"
     "  161  no space left on the disk; the file that was there before is whole\n"

@@ -135,15 +135,17 @@ void print_report(const strata_preprocessing_report *r) {
                 r->n_unknown == 1 ? "" : ", ...");
 }
 
-void print_own(const data_options *options, const sample_data *data, const strata_dataset *train, const strata_dataset *test) {
+void print_own(FILE *to, const data_options *options, const sample_data *data, const strata_dataset *train,
+               const strata_dataset *test) {
     const strata_preprocessing *p = data->preprocessing;
     const char *found = strata_preprocessing_found(p), *more = strchr(found, '\n');
     const int length = more ? (int)(more - found) : (int)strlen(found);
-    printf("%.*s%s%lld train / %lld test", length, found, length ? "; " : "", (long long)strata_dataset_size(train),
-           (long long)strata_dataset_size(test));
+    fprintf(to, "%.*s%s%lld train / %lld test", length, found, length ? "; " : "", (long long)strata_dataset_size(train),
+            (long long)strata_dataset_size(test));
     if (data->split)
-        printf(", shuffled%s, seed %lld", strata_preprocessing_n_classes(p) ? " and stratified" : "", (long long)options->seed);
-    printf("%s\n", more ? more : "");
+        fprintf(to, ", shuffled%s, seed %lld", strata_preprocessing_n_classes(p) ? " and stratified" : "",
+                (long long)options->seed);
+    if (more) fputs(more, to);
 }
 
 /* ---- tables ---- */

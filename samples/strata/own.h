@@ -5,6 +5,8 @@
 #ifndef STRATA_SAMPLES_OWN_H
 #define STRATA_SAMPLES_OWN_H
 
+#include <stdio.h>
+
 #include "samples.h"
 
 /* ---- own.c ---- */
@@ -16,7 +18,8 @@ int open_own(const sample *sample, const data_options *options, const char *spli
 /* Examples without labels, to predict. */
 int open_unlabelled(const strata_preprocessing *preprocessing, const data_options *options, strata_dataset **out);
 /* "4 numbers, 0 missing, 3 classes; 120 train / 30 test, shuffled and stratified, seed 0" */
-void print_own(const data_options *options, const sample_data *data, const strata_dataset *train, const strata_dataset *test);
+void print_own(FILE *to, const data_options *options, const sample_data *data, const strata_dataset *train,
+               const strata_dataset *test);
 /* The row of data of the user's own. */
 const sample *own_sample(void);
 /* What a later file had that the training data did not, on stderr. */

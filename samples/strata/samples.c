@@ -150,12 +150,12 @@ bool classifies(const strata_model *model) {
     return !numbers;
 }
 
-void print_metrics(const strata_model *model, const strata_metrics *metrics) {
+void print_metrics(FILE *to, const strata_model *model, const strata_metrics *metrics) {
     if (classifies(model))
-        printf("accuracy %.2f %% on %lld test examples, loss %.4g", 100 * metrics->accuracy, (long long)metrics->examples,
-               metrics->loss);
+        fprintf(to, "accuracy %.2f %% on %lld test examples, loss %.4g", 100 * metrics->accuracy, (long long)metrics->examples,
+                metrics->loss);
     else
-        printf("loss %.4g on %lld test examples", metrics->loss, (long long)metrics->examples);
+        fprintf(to, "loss %.4g on %lld test examples", metrics->loss, (long long)metrics->examples);
 }
 
 void print_samples(void) {

@@ -4,6 +4,7 @@
 #ifndef STRATA_SAMPLES_SAMPLES_H
 #define STRATA_SAMPLES_SAMPLES_H
 
+#include <stdio.h>
 #include <strata/preprocessing.h>
 #include <strata/tokenizer.h>
 
@@ -105,7 +106,7 @@ const char *class_name(const sample *sample, const strata_preprocessing *preproc
 /* Whether answers are right or wrong, so that accuracy says something: by the model's loss. */
 bool classifies(const strata_model *model);
 /* "accuracy 97.00 % on 10000 test examples, loss 0.1", without an end of line; the loss alone where answers are no classes. */
-void print_metrics(const strata_model *model, const strata_metrics *metrics);
+void print_metrics(FILE *to, const strata_model *model, const strata_metrics *metrics);
 /* The model that `name` means: a sample's own, a file of JSON, or a saved model where `saved` allows one.
  * Prints what is wrong; returns an exit code. */
 int open_model(const char *name, bool saved, strata_model **out_model);

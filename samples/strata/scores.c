@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "terminal.h"
+
 enum { MOST_CLASSES = 4096, MOST_PRINTED = 40, MOST_AUC_CLASSES = 128, NAME_WIDTH = 24 };
 
 void scores_finish(scores *s) {
@@ -237,8 +239,11 @@ static void print_row(const char *name, int width, const class_counts *c) {
 
 void print_number_scores(const scores *s) {
     if (s->n_classes || !s->n) return;
-    if (!isnan(s->r2)) printf("R2 %.4f, ", s->r2);
-    printf("mean absolute error %.4g, root mean squared error %.4g\n", s->mae, s->rmse);
+    line whole;
+    FILE *to = line_begin(&whole);
+    if (!isnan(s->r2)) fprintf(to, "R2 %.4f, ", s->r2);
+    fprintf(to, "mean absolute error %.4g, root mean squared error %.4g", s->mae, s->rmse);
+    line_end(&whole, 4);
 }
 
 void print_scores(const scores *s, const sample *sample, const strata_preprocessing *p) {

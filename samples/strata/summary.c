@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "samples.h"
+#include "terminal.h"
 
 typedef struct summary_options {
     device_flags device;
@@ -27,21 +28,72 @@ static const option_row rows[] = {
     {"json", NULL, "one line of JSON", OPTION_FLAG, offsetof(summary_options, json), 0, 0},
     {0}};
 
+/* ---- tables ---- */
+
+/* The cells of text on the left of a table's row. */
+typedef struct cells {
+    char text[3][192];
+} cells;
+
+/* Columns that are as wide as the widest of their cells. */
+typedef struct columns {
+    int width[3];
+} columns;
+
+static cells cells_of(const char *first, const char *second, const char *third) {
+    const char *const texts[] = {first, second, third};
+    cells row;
+    for (int i = 0; i < 3; i++) snprintf(row.text[i], sizeof row.text[i], "%s", texts[i]);
+    return row;
+}
+
+/* "f32(64,10)" */
+static cells node_cells(const char *name, const char *op, strata_dtype dtype, strata_shape output) {
+    char value[192];
+    snprintf(value, sizeof value, "%s%s", strata_dtype_name(dtype), strata_shape_text(output).text);
+    return cells_of(*name ? name : "-", op, value);
+}
+
+static void columns_take(columns *c, cells row) {
+    for (int i = 0; i < 3; i++) {
+        const int n = (int)strlen(row.text[i]);
+        if (n > c->width[i]) c->width[i] = n;
+    }
+}
+
+/* Empty columns take no room. */
+static void print_cells(FILE *to, const columns *c, cells row) {
+    for (int i = 0, n = 0; i < 3; i++)
+        if (c->width[i]) fprintf(to, "%s%-*s", n++ ? "  " : "", c->width[i], row.text[i]);
+}
+
+static cells layer_cells(const strata_layer_summary *layer) {
+    return cells_of(layer->name, layer->kind, strata_shape_text(layer->output).text);
+}
+
 static void print_text(const strata_model_summary *s) {
-    printf("%-24s %-18s %-22s %12s %14s\n", "layer", "kind", "output", "parameters", "FLOPs");
+    const cells heading = cells_of("layer", "kind", "output");
+    columns c = {0};
+    line whole;
+    columns_take(&c, heading);
+    for (int i = 0; i < s->n_layers; i++) columns_take(&c, layer_cells(&s->layers[i]));
+    FILE *to = line_begin(&whole);
+    print_cells(to, &c, heading);
+    fprintf(to, "  %10s  %8s", "parameters", "FLOPs");
     for (int i = 0; i < s->n_layers; i++) {
         const strata_layer_summary *layer = &s->layers[i];
-        printf("%-24s %-18s %-22s %12lld %14s", layer->name, layer->kind, strata_shape_text(layer->output).text,
-               (long long)layer->parameters, readable(layer->flops).text);
+        fputc('\n', to);
+        print_cells(to, &c, layer_cells(layer));
+        fprintf(to, "  %10lld  %8s", (long long)layer->parameters, readable(layer->flops).text);
         for (int k = 0; k < layer->n_inputs && k < STRATA_MAX_SUMMARY_INPUTS; k++)
-            printf("%s%s", k ? ", " : "  <- ", layer->inputs[k]);
-        putchar('\n');
+            fprintf(to, "%s%s", k ? ", " : "  <- ", layer->inputs[k]);
     }
-    printf("parameters      %lld (%sB)\n", (long long)s->parameters, readable((double)s->parameters * 4).text);
-    printf("forward         %sFLOP, %s an example\n", readable(s->forward_flops).text,
-           readable(s->forward_flops / (double)s->batch).text);
-    printf("a training step %sFLOP, %sB read and written, %sB of memory\n", readable(s->step_flops).text,
-           readable(s->step_bytes).text, readable((double)s->step_memory_bytes).text);
+    fprintf(to, "\nparameters      %lld (%sB)", (long long)s->parameters, readable((double)s->parameters * 4).text);
+    fprintf(to, "\nforward         %sFLOP, %s an example", readable(s->forward_flops).text,
+            readable(s->forward_flops / (double)s->batch).text);
+    fprintf(to, "\na training step %sFLOP, %sB read and written, %sB of memory", readable(s->step_flops).text,
+            readable(s->step_bytes).text, readable((double)s->step_memory_bytes).text);
+    line_end(&whole, 4);
 }
 
 /* GFLOP/s or GB/s of what takes so many microseconds. */
@@ -50,11 +102,11 @@ static double rate(double amount, double us) {
 }
 
 /* A number in its column; 0 is not known, or nothing. */
-static void print_number(int width, int decimals, double value) {
+static void print_number(FILE *to, int width, int decimals, double value) {
     if (value > 0)
-        printf(" %*.*f", width, decimals, value);
+        fprintf(to, " %*.*f", width, decimals, value);
     else
-        printf(" %*s", width, "-");
+        fprintf(to, " %*s", width, "-");
 }
 
 static double share(const strata_step_times *times, const strata_node_times *node) {
@@ -63,24 +115,36 @@ static double share(const strata_step_times *times, const strata_node_times *nod
 
 static void print_times(const strata_step_times *times) {
     const bool tells = times->cycles > 0; /* what it costs in the device's own time */
-    printf("\n%-40s %-22s %5s %10s %7s %9s %8s", "node", "output", "count", "us each", "share %", "GFLOP/s", "GB/s");
-    printf(tells ? " %10s %8s %10s\n" : "\n", "cycles", "matrix %", "kB moved");
+    const cells heading = cells_of("", "node", "output");
+    columns c = {0};
+    columns_take(&c, heading);
     for (int i = 0; i < times->n_nodes; i++) {
         const strata_node_times *node = &times->nodes[i];
-        char output[192];
-        snprintf(output, sizeof output, "%s%s", strata_dtype_name(node->dtype), strata_shape_text(node->output).text);
-        printf("%-40s %-22s %5d", node->op, output, node->count);
-        print_number(10, 2, node->us);
-        print_number(7, 1, 100 * share(times, node));
-        print_number(9, 2, rate(node->flops, node->us));
-        print_number(8, 2, rate(node->bytes, node->us));
-        if (tells) {
-            print_number(10, 0, node->cycles);
-            print_number(8, 1, 100 * node->utilisation);
-            print_number(10, 1, node->device_bytes / 1e3);
-        }
-        putchar('\n');
+        columns_take(&c, node_cells("", node->op, node->dtype, node->output));
     }
+    c.width[0] = 0;
+    line whole;
+    FILE *to = line_begin(&whole);
+    fputc('\n', to);
+    print_cells(to, &c, heading);
+    fprintf(to, " %3s %7s %5s %7s %6s", "n", "us each", "%", "GFLOP/s", "GB/s");
+    if (tells) fprintf(to, " %10s %8s %10s", "cycles", "matrix %", "kB moved");
+    for (int i = 0; i < times->n_nodes; i++) {
+        const strata_node_times *node = &times->nodes[i];
+        fputc('\n', to);
+        print_cells(to, &c, node_cells("", node->op, node->dtype, node->output));
+        fprintf(to, " %3d", node->count);
+        print_number(to, 7, 2, node->us);
+        print_number(to, 5, 1, 100 * share(times, node));
+        print_number(to, 7, 2, rate(node->flops, node->us));
+        print_number(to, 6, 2, rate(node->bytes, node->us));
+        if (tells) {
+            print_number(to, 10, 0, node->cycles);
+            print_number(to, 8, 1, 100 * node->utilisation);
+            print_number(to, 10, 1, node->device_bytes / 1e3);
+        }
+    }
+    line_end(&whole, 4);
     printf("the nodes one by one %.1f us, a whole step %.1f us\n", times->nodes_us, times->step_us);
     if (tells)
         printf(
@@ -188,24 +252,35 @@ static const char *other_id(const other_devices *others, int i) {
     return strata_device_get_info(others->devices[i])->id;
 }
 
+static cells place_cells(const strata_node_place *node) {
+    return node_cells(node->name, node->op, node->dtype, node->output);
+}
+
 static void print_places(const strata_model_places *places, const other_devices *others, const char *device) {
-    printf("%-24s %-28s %-22s %s\n", "node", "op", "output", "runs on");
+    const cells heading = cells_of("node", "op", "output");
+    columns c = {0};
+    line whole;
+    columns_take(&c, heading);
+    for (int k = 0; k < places->n_nodes; k++) columns_take(&c, place_cells(&places->nodes[k]));
+    FILE *to = line_begin(&whole);
+    print_cells(to, &c, heading);
+    fprintf(to, "  runs on");
     for (int k = 0; k < places->n_nodes; k++) {
         const strata_node_place *node = &places->nodes[k];
-        char output[192];
-        snprintf(output, sizeof output, "%s%s", strata_dtype_name(node->dtype), strata_shape_text(node->output).text);
-        printf("%-24s %-28s %-22s %s", node->name[0] ? node->name : "-", node->op, output,
-               node->placed == STRATA_PLACED_DEVICE ? device
-               : node->placed == STRATA_PLACED_HOST ? "the host"
-                                                    : "nothing");
-        if (node->reason[0]) printf(": %s", node->reason);
-        if (node->placed != STRATA_PLACED_DEVICE && !node->others) printf("; no other device runs it");
+        fputc('\n', to);
+        print_cells(to, &c, place_cells(node));
+        fprintf(to, "  %s",
+                node->placed == STRATA_PLACED_DEVICE ? device
+                : node->placed == STRATA_PLACED_HOST ? "the host"
+                                                     : "nothing");
+        if (node->reason[0]) fprintf(to, ": %s", node->reason);
+        if (node->placed != STRATA_PLACED_DEVICE && !node->others) fprintf(to, "; no other device runs it");
         for (int i = 0, named = 0; i < others->n; i++)
-            if (node->others >> i & 1) printf("%s%s", named++ ? ", " : "; it runs on ", other_id(others, i));
-        putchar('\n');
+            if (node->others >> i & 1) fprintf(to, "%s%s", named++ ? ", " : "; it runs on ", other_id(others, i));
     }
-    printf("%d nodes: %d on %s, %d on the host for it, %d nowhere\n", places->n_nodes,
-           places->n_nodes - places->n_host - places->n_nowhere, device, places->n_host, places->n_nowhere);
+    fprintf(to, "\n%d nodes: %d on %s, %d on the host for it, %d nowhere", places->n_nodes,
+            places->n_nodes - places->n_host - places->n_nowhere, device, places->n_host, places->n_nowhere);
+    line_end(&whole, 4);
 }
 
 static void print_json_places(const strata_model_places *places, const other_devices *others, const char *name,
@@ -264,19 +339,29 @@ static int place(const summary_options *options, const char *name, strata_model 
 
 /* ---- --memory ---- */
 
+static cells value_cells(const strata_value_memory *value) {
+    return node_cells(value->name, value->op, value->dtype, value->output);
+}
+
 static void print_memory(const strata_model_memory *m) {
-    printf("parameters %sB, optimizer slots %sB, states %sB\n", readable((double)m->parameter_bytes).text,
-           readable((double)m->slot_bytes).text, readable((double)m->state_bytes).text);
-    printf("a training step's temporaries take %sB at most, at %s%s%s:\n", readable((double)m->peak_bytes).text, m->at_op,
-           *m->at ? " " : "", m->at);
-    printf("%-24s %-28s %-26s %10s\n", "node", "op", "output", "bytes");
+    const cells heading = cells_of("node", "op", "output");
+    columns c = {0};
+    line whole;
+    columns_take(&c, heading);
+    for (int i = 0; i < m->n_values; i++) columns_take(&c, value_cells(&m->values[i]));
+    FILE *to = line_begin(&whole);
+    fprintf(to, "parameters %sB, optimizer slots %sB, states %sB\n", readable((double)m->parameter_bytes).text,
+            readable((double)m->slot_bytes).text, readable((double)m->state_bytes).text);
+    fprintf(to, "a training step's temporaries take %sB at most, at %s%s%s:\n", readable((double)m->peak_bytes).text, m->at_op,
+            *m->at ? " " : "", m->at);
+    print_cells(to, &c, heading);
+    fprintf(to, "  %8s", "bytes");
     for (int i = 0; i < m->n_values; i++) {
-        const strata_value_memory *value = &m->values[i];
-        char output[192];
-        snprintf(output, sizeof output, "%s%s", strata_dtype_name(value->dtype), strata_shape_text(value->output).text);
-        printf("%-24s %-28s %-26s %10s\n", *value->name ? value->name : "-", value->op, output,
-               readable((double)value->bytes).text);
+        fputc('\n', to);
+        print_cells(to, &c, value_cells(&m->values[i]));
+        fprintf(to, "  %8s", readable((double)m->values[i].bytes).text);
     }
+    line_end(&whole, 4);
 }
 
 static void print_json_memory(const strata_model_memory *m, const char *name, const char *device, int64_t batch) {

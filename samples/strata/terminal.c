@@ -117,6 +117,53 @@ void print_fitted(const char *text) {
     }
 }
 
+/* ---- lines in the terminal's width ---- */
+
+/* Where a line of `width` columns ends: at the last gap of two spaces, else at the last space, else at the next one. */
+static size_t line_break(const char *text, int width) {
+    size_t gap = 0, space = 0, i = 0;
+    for (int column = 0; text[i] && text[i] != '\n'; i++) {
+        if (text[i] == ' ' && i) {
+            if (text[i - 1] != ' ') space = i;
+            if (text[i + 1] == ' ' && text[i - 1] != ' ') gap = i;
+        }
+        if (column >= width && (gap || space)) return gap ? gap : space;
+        if (((unsigned char)text[i] & 0xC0) != 0x80) column++; /* not the further bytes of a character in UTF-8 */
+        if (column > width && (gap || space)) return gap ? gap : space;
+    }
+    return i;
+}
+
+void print_line(int indent, const char *text) {
+    const int width = isatty(STDOUT_FILENO) ? terminal_columns(STDOUT_FILENO) : 0;
+    if (width <= 2 * indent) {
+        puts(text);
+        return;
+    }
+    for (int at = 0; *text;) {
+        const size_t n = line_break(text, width - at);
+        printf("%*s%.*s\n", at, "", (int)n, text);
+        at = text[n] == ' ' ? indent : 0;
+        text += n;
+        while (*text == ' ') text++;
+        if (*text == '\n') text++;
+    }
+}
+
+FILE *line_begin(line *l) {
+    *l = (line){0};
+    l->stream = open_memstream(&l->text, &l->n);
+    return l->stream ? l->stream : stdout;
+}
+
+void line_end(line *l, int indent) {
+    if (l->stream && !fclose(l->stream))
+        print_line(indent, l->text);
+    else
+        putchar('\n');
+    free(l->text);
+}
+
 bool locale_is_utf8(void) {
     static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
     for (int i = 0; i < 3; i++) {

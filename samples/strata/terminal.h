@@ -5,6 +5,7 @@
 #define STRATA_SAMPLES_TERMINAL_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 /* Whether lines can be drawn over again on this descriptor: it is a terminal, and TERM is not "dumb". */
 bool terminal_draws(int fd);
@@ -22,6 +23,19 @@ void print_indented(int indent, const char *text);
 /* Lines of text: a line that is too long is broken between words. Where a line has a gap of two spaces or more, what is behind
  * it goes below what is before. */
 void print_fitted(const char *text);
+/* Prints lines on stdout. A terminal that is narrower than one gets it in several, the further ones behind `indent` spaces: it
+ * is broken at gaps of two spaces, and where there are none in reach between words. Whatever is no terminal gets the lines as
+ * they are, for programs that read them. */
+void print_line(int indent, const char *text);
+/* The same, for what is written in parts: line_begin returns the stream for them, line_end prints what was written and ends the
+ * line. */
+typedef struct line {
+    FILE *stream;
+    char *text;
+    size_t n;
+} line;
+FILE *line_begin(line *l);
+void line_end(line *l, int indent);
 /* Whether the locale's characters are UTF-8: LC_ALL, else LC_CTYPE, else LANG. */
 bool locale_is_utf8(void);
 

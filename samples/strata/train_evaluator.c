@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "terminal.h"
 #include "train.h"
 
 int check_evaluator(const training *t) {
@@ -50,12 +51,15 @@ static void print_json(const beside *b, const strata_checkpoint_evaluation *e) {
 
 static void print_text(const beside *b, const strata_checkpoint_evaluation *e) {
     const char *prefix = strcmp(b->data, "test") != 0 ? "val_" : "test_";
-    printf("evaluation of epoch %d", e->epochs);
-    if (e->epoch_steps) printf(" and %lld steps", (long long)e->epoch_steps);
-    printf("  %sloss %.4g", prefix, e->metrics.loss);
-    if (b->classifies) printf("  %saccuracy %.4f", prefix, e->metrics.accuracy);
-    print_more(&e->metrics, prefix);
-    printf("  %.2f s%s\n", e->seconds, e->best ? "  the best so far" : "");
+    line whole;
+    FILE *to = line_begin(&whole);
+    fprintf(to, "evaluation of epoch %d", e->epochs);
+    if (e->epoch_steps) fprintf(to, " and %lld steps", (long long)e->epoch_steps);
+    fprintf(to, "  %sloss %.4g", prefix, e->metrics.loss);
+    if (b->classifies) fprintf(to, "  %saccuracy %.4f", prefix, e->metrics.accuracy);
+    print_more(to, &e->metrics, prefix);
+    fprintf(to, "  %.2f s%s", e->seconds, e->best ? "  the best so far" : "");
+    line_end(&whole, 4);
 }
 
 static strata_status on_evaluation(const strata_checkpoint_evaluation *e, void *user, strata_error *err) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "load_report.h"
+#include "terminal.h"
 #include "train.h"
 
 /* ---- Ctrl-C and SIGTERM: the first ends the fit after its step, the second ends the process ---- */
@@ -51,15 +52,17 @@ void report_compile(const strata_compile_progress *compile, void *user) {
 }
 
 static void print_epoch(const reporter *r, const strata_progress *p, double rate) {
-    printf("epoch %d/%d  loss %.4g", p->epoch + 1, p->epochs, p->metrics.loss);
-    if (r->classifies) printf("  accuracy %.4f", p->metrics.accuracy);
-    print_more(&p->metrics, "");
-    if (p->validation.examples) printf("  val_loss %.4g", p->validation.loss);
-    if (p->validation.examples && r->classifies) printf("  val_accuracy %.4f", p->validation.accuracy);
-    print_more(&p->validation, "val_");
-    printf("  %.0f samples/s  %.2f s", rate, p->epoch_seconds);
-    if (r->has_servers) load_print_epoch(r->strategy);
-    printf("\n");
+    line whole;
+    FILE *to = line_begin(&whole);
+    fprintf(to, "epoch %d/%d  loss %.4g", p->epoch + 1, p->epochs, p->metrics.loss);
+    if (r->classifies) fprintf(to, "  accuracy %.4f", p->metrics.accuracy);
+    print_more(to, &p->metrics, "");
+    if (p->validation.examples) fprintf(to, "  val_loss %.4g", p->validation.loss);
+    if (p->validation.examples && r->classifies) fprintf(to, "  val_accuracy %.4f", p->validation.accuracy);
+    print_more(to, &p->validation, "val_");
+    fprintf(to, "  %.0f samples/s  %.2f s", rate, p->epoch_seconds);
+    if (r->has_servers) load_print_epoch(to, r->strategy);
+    line_end(&whole, 4);
     if (*p->stop && p->epoch + 1 < p->epochs)
         printf("val_loss has not fallen for %lld epochs: the training ends\n", (long long)r->patience);
     fflush(stdout);

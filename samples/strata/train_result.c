@@ -6,29 +6,32 @@
 #include <string.h>
 
 #include "load_report.h"
+#include "terminal.h"
 #include "train.h"
 
 /* What the data are, when they do not say it by themselves. */
-static void print_source(const training *t) {
+static void print_source(FILE *to, const training *t) {
     const char *source = strata_dataset_source(t->train.dataset);
     if (t->test.preprocessing) {
-        printf("\n");
-        print_own(&t->options.data, &t->test, t->train.dataset, t->test.dataset);
+        fputc('\n', to);
+        print_own(to, &t->options.data, &t->test, t->train.dataset, t->test.dataset);
         return;
     }
-    if (!t->options.data.path) printf(", with %s", t->sample->made);
-    printf("\n");
-    if (*source) printf("%s\n", source);
+    if (!t->options.data.path) fprintf(to, ", with %s", t->sample->made);
+    if (*source) fprintf(to, "\n%s", source);
 }
 
 /* "mnist on opencl:0 (a processor)", "mnist: mirrored on opencl:0, vulkan:0: as asked for" */
 void print_start(const training *t) {
     const strata_device_info *info = strata_device_get_info(strata_strategy_device(t->strategy, 0));
+    line whole;
+    FILE *to = line_begin(&whole);
     if (t->options.strategy.name || t->options.strategy.devices)
-        printf("%s: %s", t->name, strata_strategy_choice(t->strategy));
+        fprintf(to, "%s: %s", t->name, strata_strategy_choice(t->strategy));
     else
-        printf("%s on %s (%s)", t->name, info->id, info->name);
-    print_source(t);
+        fprintf(to, "%s on %s (%s)", t->name, info->id, info->name);
+    print_source(to, t);
+    line_end(&whole, 4);
 }
 
 static int ascending(const void *a, const void *b) {
@@ -99,24 +102,24 @@ static void print_servers_json(const training *t) {
            (long long)totals.lost, (long long)totals.joined, (long long)totals.late, (long long)totals.refused);
 }
 
-static void print_servers(const training *t) {
+static void print_servers(FILE *to, const training *t) {
     const strata_parameter_server_totals totals = strata_strategy_parameter_server_totals(t->strategy);
     if (!has_servers(t)) return;
-    printf(" of the chief, with %d worker%s and %d server%s; updates were %.2f versions old, at most %lld", totals.workers,
-           totals.workers == 1 ? "" : "s", totals.servers, totals.servers == 1 ? "" : "s", totals.training.staleness_mean,
-           (long long)totals.training.staleness_max);
+    fprintf(to, " of the chief, with %d worker%s and %d server%s; updates were %.2f versions old, at most %lld", totals.workers,
+            totals.workers == 1 ? "" : "s", totals.servers, totals.servers == 1 ? "" : "s", totals.training.staleness_mean,
+            (long long)totals.training.staleness_max);
     if (totals.stragglers)
-        printf("; worker:%d is the slowest, its steps take %.1f times the median", totals.slowest, totals.slowest_ratio);
-    if (totals.lost) printf("; workers were lost %lld times", (long long)totals.lost);
+        fprintf(to, "; worker:%d is the slowest, its steps take %.1f times the median", totals.slowest, totals.slowest_ratio);
+    if (totals.lost) fprintf(to, "; workers were lost %lld times", (long long)totals.lost);
 }
 
 /* " and 2 other workers, 407 kB sent a step, 12 % of its exchange hidden" */
-static void print_workers(const training *t) {
+static void print_workers(FILE *to, const training *t) {
     const int others = strata_strategy_num_workers(t->strategy) - 1;
     const strata_communication_totals c = strata_model_communication(t->model);
     if (others > 0)
-        printf(" and %d other worker%s, %sB sent a step, %.0f %% of its exchange hidden", others, others == 1 ? "" : "s",
-               readable(c.wire_bytes_per_step).text, 100 * c.hidden);
+        fprintf(to, " and %d other worker%s, %sB sent a step, %.0f %% of its exchange hidden", others, others == 1 ? "" : "s",
+                readable(c.wire_bytes_per_step).text, 100 * c.hidden);
 }
 
 /* "best epoch 3, whose weights were kept: val_loss 0.21" */
@@ -146,14 +149,16 @@ void print_result(const training *t) {
     double epoch_s = median_epoch(h), rate = (double)strata_dataset_size(t->train.dataset) / epoch_s;
     if (!t->options.json) {
         print_best(t);
-        print_metrics(t->model, &t->test_metrics);
-        print_more(&t->test_metrics, "");
-        printf(", %.0f samples/s on", rate);
+        line whole;
+        FILE *to = line_begin(&whole);
+        print_metrics(to, t->model, &t->test_metrics);
+        print_more(to, &t->test_metrics, "");
+        fprintf(to, ", %.0f samples/s on", rate);
         for (int r = 0; r < strata_strategy_num_local_replicas(t->strategy); r++)
-            printf("%s %s", r ? "," : "", strata_device_get_info(strata_strategy_device(t->strategy, r))->id);
-        print_workers(t);
-        print_servers(t);
-        printf("\n");
+            fprintf(to, "%s %s", r ? "," : "", strata_device_get_info(strata_strategy_device(t->strategy, r))->id);
+        print_workers(to, t);
+        print_servers(to, t);
+        line_end(&whole, 4);
         print_confusion(t->model);
         print_number_scores(&t->test_scores);
         print_hint(&t->test_scores, t->sample, t->test.preprocessing);

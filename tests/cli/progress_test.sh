@@ -54,6 +54,27 @@ json 'r["epochs"] == 8'
 check "the line is cleared at the end" sh -c "tail -c 4 '$work/drawn' | od -c | grep -q '033   \[   J'"
 }
 
+# What is printed on stdout: a narrow terminal gets it broken between words, whatever is no terminal gets it as it is.
+fits() { # COLUMNS WORDS ARGUMENT...: no line is longer, and none of the words was broken
+    columns=$1 words=$2
+    shift 2
+    screen 0 --both "$work/drawn" "$columns" "$strata" "$@"
+    check "$1 fits into $columns columns" python3 - "$work/drawn" "$columns" "$words" <<'END'
+import re, sys
+text = re.sub(r"\033\[[0-9;]*[A-Za-z]", "", open(sys.argv[1], "rb").read().decode())
+lines = [line for line in text.replace("\r\n", "\n").split("\n") if "\r" not in line]
+assert all(len(line) <= int(sys.argv[2]) for line in lines), [line for line in lines if len(line) > int(sys.argv[2])]
+assert any(sys.argv[3] in line for line in lines), lines
+END
+}
+fits 50 "compute unit" devices
+fits 50 "samples/s  " train mnist --device host --data "$work/data" --epochs 1 --validation-split 0.2
+fits 40 "of memory" summary mnist_cnn --device host
+fits 60 "loss  " summary mnist --placement --device host
+fits 80 "GFLOP/s" summary mnist --times --device host
+"$strata" summary mnist_cnn --device host >"$work/out"
+check "a file gets rows" grep -q '^conv2d  *conv2d  *(64,26,26,32)  *320 ' "$work/out"
+
 # What compiles kernels says so, before the first step.
 if "$strata" devices --json | grep -q '"vulkan:0"'; then
     XDG_CACHE_HOME=$work/cache terminal 80 " kernels for vulkan:0, once" train mnist --device vulkan:0 --data "$work/data"

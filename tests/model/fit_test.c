@@ -624,7 +624,8 @@ TEST_ON_DEVICES(fit, batch_beyond_memory_says_what_fits) {
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
         FAILS(strata_model_fit(model, data, &(strata_fit_options){.batch = batches[i]}, NULL, &err), STRATA_OUT_OF_MEMORY,
               "MiB are free");
-        cr_assert(i == 2 || strstr(err.message, " needs "), "%s", err.message);
+        /* Where sizes have 32 bits, all three are beyond what a shape may be. */
+        cr_assert(i == 2 || sizeof(size_t) < 8 || strstr(err.message, " needs "), "%s", err.message);
         const char *fits = strstr(err.message, "a batch of ");
         cr_assert_not_null(fits, "%s", err.message);
         int64_t batch = strtoll(fits + strlen("a batch of "), NULL, 10);

@@ -1,0 +1,47 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Compares what libstrata.so exports with its public headers and with symbols.txt, the public symbols of the last release and
+# those that were added since:
+#   - each function and variable that a header declares with STRATA_API is exported
+#   - none of symbols.txt is missing, since compiled programs need them; from version 1.0 on, removing one needs a new soname
+#   - symbols.txt has all of them: `sh tests/install/symbols_test.sh --write` adds and removes what a change meant to
+#   - the soname is libstrata.so.MAJOR
+#   STRATA_BUILD_DIR   the build, build/tests without it      CC   its compiler, cc without it
+set -eu
+export LC_ALL=C # comm wants the order of bytes
+here=$(cd "$(dirname "$0")" && pwd)
+include=$here/../../include
+build=${STRATA_BUILD_DIR:-$here/../../build/tests}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "$*"; exit 1; }
+
+# declared: what STRATA_API stands before, also where a macro declares it. A declaration's own name is the first one that a
+# parenthesis, a bracket or the end follows.
+for header in "$include"/strata/*.h; do echo "#include <strata/$(basename "$header")>"; done >"$work/all.c"
+"${CC:-cc}" -E -P -I"$include" "$work/all.c" | tr '\n' ' ' | tr ';' '\n' |
+    sed -n 's/.*__attribute__((visibility("default")))//p' |
+    sed 's/__attribute__(([a-z_]*))//g; s/[([].*//; s/ *$//; s/.*[^a-z0-9_]//' | sort -u >"$work/declared"
+[ "$(wc -l <"$work/declared")" -gt 400 ] || fail "only $(wc -l <"$work/declared") declarations were found in $include"
+
+nm -D --defined-only "$build/libstrata.so" | awk '{ print $3 }' | sort -u >"$work/exported"
+missing=$(comm -23 "$work/declared" "$work/exported")
+[ -z "$missing" ] || fail "declared in include/strata and not exported:" $missing
+
+if [ "${1:-}" = --write ]; then
+    cp "$work/declared" "$here/symbols.txt"
+    exit 0
+fi
+lost=$(comm -13 "$work/declared" "$here/symbols.txt")
+[ -z "$lost" ] || fail "public symbols are gone, and programs that use them do not start:" $lost \
+    "- if that is meant, say so in CHANGELOG.md and run: sh tests/install/symbols_test.sh --write"
+new=$(comm -23 "$work/declared" "$here/symbols.txt")
+[ -z "$new" ] || fail "public symbols that tests/install/symbols.txt does not list:" $new \
+    "- run: sh tests/install/symbols_test.sh --write"
+
+if command -v readelf >/dev/null; then
+    major=$(sed -n 's/.*define STRATA_VERSION *"\([0-9]*\)\..*/\1/p' "$include/strata/version.h")
+    readelf -d "$build/libstrata.so" | grep -q "soname: \[libstrata.so.$major\]" || fail "the soname is not libstrata.so.$major"
+fi
+echo "$(wc -l <"$here/symbols.txt") public symbols are exported, none is lost"
