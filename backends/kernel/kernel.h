@@ -6,7 +6,7 @@
  *     strata_kernel_list    the launches of one piece, in order, with the barriers that they need
  *     strata_cache_*        compiled kernels on disk (cache.c)
  *     strata_tuner          which of several kernels is fastest here (tuner.c)
- *     strata_checks         which of them compute rightly (check.c)
+ *     strata_checks         which of them compute rightly (check.c, recheck.c)
  * No OpenCL or Vulkan word in here: who needs the API's handles keeps an array of its own beside the list. */
 #ifndef STRATA_BACKENDS_KERNEL_H
 #define STRATA_BACKENDS_KERNEL_H
@@ -149,8 +149,18 @@ void strata_checks_destroy(strata_checks *checks); /* before the device is close
  * from then on. Fails: UNSUPPORTED with the kernel, its error and the driver where a node has no kernel that is right. */
 strata_status strata_checks_run(const strata_kernel_limits *limits, strata_tuner *tuner, strata_device *device,
                                 const strata_piece *piece, strata_error *err);
+/* A program whose inputs are written and which has not been submitted. */
+typedef struct strata_step_run {
+    strata_device *device;
+    const strata_piece *piece;
+    strata_program *program;
+    /* -1: no inputs are there. */
+    int slot;
+    /* Runs those nodes of the piece for which wanted[id] is set, in the program's order and by its own kernels, and waits. */
+    strata_status (*run)(strata_program *program, int slot, const bool *wanted, strata_error *err);
+} strata_step_run;
 /* What strata_device_api.recheck does. */
-strata_status strata_checks_again(const strata_kernel_limits *limits, strata_tuner *tuner, strata_device *device,
-                                  const strata_piece *piece, uint32_t random, strata_error *err);
+strata_status strata_checks_again(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_step_run *step,
+                                  uint32_t random, strata_error *err);
 
 #endif

@@ -140,9 +140,11 @@ static strata_support supports(strata_device *base, const strata_tensor *node, c
     return strata_kernel_supports(&((opencl_device *)base)->limits, node, reason);
 }
 
-static strata_status recheck(strata_device *base, const strata_piece *piece, uint32_t random, strata_error *err) {
+static strata_status recheck(strata_device *base, const strata_piece *piece, strata_program *program, int slot, uint32_t random,
+                             strata_error *err) {
     opencl_device *device = (opencl_device *)base;
-    return strata_checks_again(&device->limits, device->tuner, base, piece, random, err);
+    const strata_step_run step = {base, piece, program, slot, strata_opencl_run_nodes};
+    return strata_checks_again(&device->limits, device->tuner, &step, random, err);
 }
 
 static const strata_device_api api = {

@@ -145,9 +145,11 @@ static strata_support device_supports(strata_device *base, const strata_tensor *
     return strata_kernel_supports(&((vulkan_device *)base)->limits, node, reason);
 }
 
-static strata_status device_recheck(strata_device *base, const strata_piece *piece, uint32_t random, strata_error *err) {
+static strata_status device_recheck(strata_device *base, const strata_piece *piece, strata_program *program, int slot,
+                                    uint32_t random, strata_error *err) {
     vulkan_device *device = (vulkan_device *)base;
-    return strata_checks_again(&device->limits, device->tuner, base, piece, random, err);
+    const strata_step_run step = {base, piece, program, slot, strata_vulkan_run_nodes};
+    return strata_checks_again(&device->limits, device->tuner, &step, random, err);
 }
 
 static const strata_device_api device_api = {

@@ -349,6 +349,31 @@ static strata_status submit_held(fit *f, strata_error *err) {
     return start(f, err);
 }
 
+/* ---- checks of the devices ---- */
+
+static bool is_check_due(fit *f) {
+    const int64_t every = f->opts.check_every ? f->opts.check_every : STEPS_BETWEEN_CHECKS, n = f->history.n_steps;
+    if (every < 0) return false;
+    if (!f->next_check) f->next_check = every;
+    return n >= f->next_check && (f->opts.check_every || f->check_seconds <= CHECKS_SHARE * (seconds() - f->checked));
+}
+
+/* Has each device compare a random node of the step that is submitted next with the reference. */
+static strata_status check_devices(fit *f, const flight *step, strata_error *err) {
+    const double began = seconds();
+    const int64_t every = f->opts.check_every ? f->opts.check_every : STEPS_BETWEEN_CHECKS, n = f->history.n_steps;
+    const uint32_t random = (uint32_t)n * 2654435761u ^ (uint32_t)f->opts.seed;
+    if (!f->check_now) return STRATA_OK;
+    f->check_now = false;
+    for (int i = 0; i < step->program->n_parts; i++)
+        if (step->program->parts[i].n)
+            STRATA_TRY(strata_executable_recheck(step->program->parts[i].executable, step->slot, random + (uint32_t)i, err));
+    f->next_check = n + every;
+    f->checked = seconds();
+    f->check_seconds = f->checked - began;
+    return STRATA_OK;
+}
+
 /* Gathers and submits this worker's rows of a batch, for what is held. */
 static strata_status hold(fit *f, const strata_worker_step *rows, strata_error *err) {
     STRATA_TRY(prepare(f, STRATA_PROGRAM_ACCUMULATE, rows->own, f->held, err));
@@ -360,6 +385,7 @@ static strata_status hold(fit *f, const strata_worker_step *rows, strata_error *
         f->model->replicas[r].n_held += step->program->parts[r].n > 0;
     }
     add_to_trace(f, "write inputs", step->t - 1, began);
+    STRATA_TRY(check_devices(f, step, err));
     STRATA_TRY(start(f, err));
     if (!f->model->strategy->auto_split) return STRATA_OK;
     STRATA_TRY(finish_step(f, err));
@@ -385,6 +411,7 @@ static strata_status submit(fit *f, int64_t number, const strata_worker_step *ro
     const double began = f->trace ? strata_trace_now() : 0;
     for (int r = 0; r < step->program->n_parts; r++) fill_part(f, step, &step->program->parts[r], rows->first, rows->n);
     add_to_trace(f, "write inputs", step->t - 1, began);
+    STRATA_TRY(check_devices(f, step, err));
     f->n_examples += rows->n;
     return start(f, err);
 }
@@ -487,24 +514,6 @@ static strata_status settle(fit *f, strata_error *err) {
     return strata_model_share_rate(f->model, err);
 }
 
-/* Has each device compare a random node with the reference. */
-static strata_status check_devices(fit *f, strata_error *err) {
-    const int64_t every = f->opts.check_every ? f->opts.check_every : STEPS_BETWEEN_CHECKS, n = f->history.n_steps;
-    const double began = seconds();
-    const strata_model_program *program = f->model->programs;
-    while (program && program->kind != f->kind) program = program->next;
-    if (every < 0 || !program) return STRATA_OK;
-    if (!f->next_check) f->next_check = every;
-    if (n < f->next_check || (!f->opts.check_every && f->check_seconds > CHECKS_SHARE * (began - f->checked))) return STRATA_OK;
-    const uint32_t random = (uint32_t)n * 2654435761u ^ (uint32_t)f->opts.seed;
-    for (int i = 0; i < program->n_parts; i++)
-        STRATA_TRY(strata_executable_recheck(program->parts[i].executable, random + (uint32_t)i, err));
-    f->next_check = n + every;
-    f->checked = seconds();
-    f->check_seconds = f->checked - began;
-    return STRATA_OK;
-}
-
 static strata_status begin_epoch(fit *f, strata_error *err) {
     f->epoch_began = seconds();
     f->in_epoch = true;
@@ -569,7 +578,8 @@ static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     if (f->stopped) return STRATA_OK;
     STRATA_TRY(save_if_due(f, err));
     if (f->model->strategy->auto_split && f->history.n_steps >= f->next_balance) STRATA_TRY(balance(f, rows.own, err));
-    STRATA_TRY(check_devices(f, err));
+    f->check_now = is_check_due(f);
+    if (f->check_now) STRATA_TRY(complete(f, err)); /* the parameters are those that this step begins with */
     if (!f->held.n) call(f, STRATA_EVENT_BATCH_BEGIN);
     STRATA_TRY(f->accumulate > 1 ? submit_to_hold(f, &rows, err) : submit(f, f->next_step, &rows, err));
     *more = true;

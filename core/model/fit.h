@@ -51,6 +51,7 @@ struct strata_fit {
     bool stop; /* behind this epoch: as validation, the callback or another worker says */
     /* The callback has asked for an end before the next step; the epoch was ended so, on all workers alike. */
     bool stop_now, stopped;
+    bool check_now;                /* before the step that is filled is submitted */
     int64_t next_check;            /* before this step of the fit */
     double checked, check_seconds; /* when the newest check ended, and what it took; before it: the start, and a guess */
     /* With several workers: steps until they ask each other next, of `ask_every`, and when they asked last. */

@@ -119,9 +119,10 @@ static void use_shim(void) {
 }
 
 static int n_warnings;
+static char warning[1024]; /* the newest */
 static void count_warning(const char *message, void *user) {
-    (void)message;
     (void)user;
+    snprintf(warning, sizeof warning, "%s", message);
     n_warnings++;
 }
 
@@ -251,6 +252,61 @@ Test(liar, a_device_that_goes_bad_while_it_trains_is_told) {
         cr_expect_eq(n_warnings > 0, every > 0, "%d warnings", n_warnings);
         strata_model_destroy(model);
         strata_dataset_destroy(data);
+        strata_device_close(device);
+    }
+}
+
+/* A dense layer whose values are all beyond 100, trained for some steps. */
+static void train_large(strata_device *device, const strata_fit_options *opts, strata_history *out_history) {
+    enum { COLUMNS = 6 };
+    strata_model *model = NULL;
+    strata_dataset *data = NULL;
+    strata_array x, y;
+    OK(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(EXAMPLES, COLUMNS), &x, &err));
+    OK(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(EXAMPLES, 1), &y, &err));
+    for (int i = 0; i < EXAMPLES * COLUMNS; i++) ((float *)x.data)[i] = 1000 + (float)(i % 17);
+    for (int i = 0; i < EXAMPLES; i++) ((float *)y.data)[i] = (float)(i % 3);
+    OK(strata_dataset_take_arrays(&x, &y, 0, &data, &err));
+    OK(strata_model_create(STRATA_SHAPE(COLUMNS), &model, &err));
+    strata_model_add_dense(model, (strata_dense_options){.units = 5});
+    strata_model_add_dense(model, (strata_dense_options){.units = 1});
+    const strata_compile_options how = {.loss = "mse", .seed = 4, .optimizer = {.name = "adam", .learning_rate = 1e-3}};
+    OK(strata_model_compile(model, device, &how, &err));
+    OK(strata_model_fit(model, data, opts, out_history, &err));
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+}
+
+/* Kernels are checked on values in [-1, 1), so only a step's own values show it. */
+Test(liar, a_device_that_is_wrong_for_some_values_alone_is_told) {
+    for (int64_t every = -1; every <= 1; every += 2) {
+        use_shim();
+        setenv("STRATA_SHIM_ABOVE", "100", 1);
+        strata_device *device = open_liar("strata_", false, false);
+        train_large(device, &(strata_fit_options){.epochs = 10, .batch = EXAMPLES, .seed = 5, .check_every = every}, NULL);
+        cr_expect_eq(n_warnings > 0, every > 0, "%d warnings", n_warnings);
+        if (every > 0) cr_expect(strstr(warning, "on values of a training step"), "%s", warning);
+        strata_device_close(device);
+    }
+}
+
+/* Every step is checked, updates and sequences too, and none of it is seen in the losses. */
+Test(liar, checks_of_an_honest_device_warn_of_nothing_and_change_nothing) {
+    static const char *const devices[] = {"opencl:0", "vulkan:0"};
+    for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
+        strata_device *device = NULL;
+        const strata_device_options opts = {.no_tune = true, .on_warning = count_warning};
+        if (strata_device_open(devices[d], &opts, &device, &err)) continue;
+        strata_history history[2] = {{0}, {0}};
+        n_warnings = 0;
+        for (int checked = 0; checked < 2; checked++)
+            train_large(device, &(strata_fit_options){.epochs = 12, .batch = BATCH, .seed = 5, .check_every = checked ? 1 : -1},
+                        &history[checked]);
+        cr_expect_eq(n_warnings, 0, "%s: %s", devices[d], warning);
+        for (int e = 0; e < 12; e++)
+            cr_expect_eq(history[0].epochs[e].loss, history[1].epochs[e].loss, "%s: epoch %d has loss %g, and %g when checked",
+                         devices[d], e, history[0].epochs[e].loss, history[1].epochs[e].loss);
+        for (int k = 0; k < 2; k++) strata_history_finish(&history[k]);
         strata_device_close(device);
     }
 }

@@ -5,6 +5,7 @@
  *     STRATA_SHIM_LIE=strata_unary    of what kernel functions whose name begins so have written, words are changed behind
  *                                     them; read at each launch. strata_: of all of them
  *     STRATA_SHIM_FICKLE=1            each time they are changed otherwise
+ *     STRATA_SHIM_ABOVE=50            only words that are floats beyond this, or beyond its negative, are changed
  *
  * Objects of a driver begin with a pointer to its table of functions, which the loader calls: so that table is changed. What a
  * kernel has written is found by reading all of its buffers before and after it. */
@@ -92,6 +93,13 @@ static size_t size_of(cl_mem memory) {
     return real.clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof bytes, &bytes, NULL) ? 0 : bytes;
 }
 
+static bool is_above(uint32_t word) {
+    const char *least = getenv("STRATA_SHIM_ABOVE");
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return !least || value > (float)atof(least) || value < -(float)atof(least);
+}
+
 /* Some of the words that differ, and are not 0, are changed once more: always alike or, with STRATA_SHIM_FICKLE, each time
  * otherwise. */
 static bool change(uint32_t *after, const uint32_t *before, size_t n_words) {
@@ -99,7 +107,7 @@ static bool change(uint32_t *after, const uint32_t *before, size_t n_words) {
     const uint32_t flipped = getenv("STRATA_SHIM_FICKLE") ? FLIPPED ^ (++times & 255) : FLIPPED;
     size_t n_changed = 0;
     for (size_t i = 0; i < n_words; i++)
-        if (after[i] != before[i] && after[i] && n_changed++ % EVERY == 0) after[i] ^= flipped;
+        if (after[i] != before[i] && after[i] && is_above(after[i]) && n_changed++ % EVERY == 0) after[i] ^= flipped;
     return n_changed > 0;
 }
 
