@@ -111,6 +111,7 @@ static void close_device(strata_device *base) {
     opencl_device *device = (opencl_device *)base;
     strata_tuner_destroy(device->tuner);
     strata_checks_destroy(device->limits.checks);
+    if (base->given_up.status) return; /* a thread is in the driver: leaving memory behind is the lesser harm */
     if (base->trace) {
         const strata_status ended = strata_opencl_set_trace(base, NULL, 0, NULL);
         (void)ended;

@@ -116,7 +116,8 @@ void strata_vulkan_close_and_report(strata_device *base, vulkan_messages *out_me
     const vulkan_functions *vk = &device->instance.vk;
     strata_tuner_destroy(device->tuner);
     strata_checks_destroy(device->limits.checks);
-    if (!strata_vulkan_is_idle(device)) return; /* the driver still uses all of it: leaving memory behind is the lesser harm */
+    /* The driver still uses all of it: leaving memory behind is the lesser harm. */
+    if (!strata_vulkan_is_idle(device) || base->given_up.status) return;
     if (device->handle) {
         /* A driver whose device failed while it was opened may crash in here: RADV without hardware has no such function. */
         if (device->last_ticket > 0) vk->DeviceWaitIdle(device->handle);

@@ -566,6 +566,12 @@ static strata_status save_if_due(fit *f, strata_error *err) {
     return status;
 }
 
+/* Whether the user interrupted a driver that compiled the program of the next step, and what was trained so far can be kept. With
+ * several workers it cannot, as the others are in that step. */
+static bool ends_before_step(const fit *f, strata_status status) {
+    return status == STRATA_INTERRUPTED && f->history.n_steps && !f->held.n && !strata_strategy_has_workers(f->model->strategy);
+}
+
 /* Submits one batch more. *more: whether there was one, and training goes on. */
 static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     strata_worker_step rows;
@@ -581,8 +587,10 @@ static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     f->check_now = is_check_due(f);
     if (f->check_now) STRATA_TRY(complete(f, err)); /* the parameters are those that this step begins with */
     if (!f->held.n) call(f, STRATA_EVENT_BATCH_BEGIN);
-    STRATA_TRY(f->accumulate > 1 ? submit_to_hold(f, &rows, err) : submit(f, f->next_step, &rows, err));
-    *more = true;
+    const strata_status status = f->accumulate > 1 ? submit_to_hold(f, &rows, err) : submit(f, f->next_step, &rows, err);
+    *more = !status;
+    if (!ends_before_step(f, status)) return status;
+    f->stopped = true;
     return STRATA_OK;
 }
 

@@ -124,6 +124,11 @@ struct strata_device {
     strata_compile_callback on_compile;
     void *on_compile_user;
     strata_warning_callback on_warning;
+    double compile_notice_seconds, compile_seconds;
+    bool (*is_interrupted)(void *user);
+    /* Why a call of the driver's compiler was left, which goes on; its status is OK where none was. The device may be used, but
+     * for compiling, and must not be closed. */
+    strata_error given_up;
     /* How many kernels were found to compute wrongly: `supports` may say no since then where it said yes. */
     int n_distrusted;
     /* NULL: nothing is traced. */

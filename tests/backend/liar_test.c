@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A driver that computes wrongly: tests/shims/opencl_shim.c over PoCL, which changes what one kernel has written. For each
+ * Drivers that compute wrongly: tests/shims/opencl_shim.c over PoCL changes what one kernel has written,
+ * tests/shims/vulkan_shim.c over lavapipe the code of one kernel. For each
  * kernel that training launches, training gives the numbers that the host gives, or is refused with the kernel's name. */
 #if STRATA_WITH_OPENCL
 #include <criterion/criterion.h>
@@ -13,6 +14,7 @@
 #include "core/run/device.h"
 #include "strata/strata.h"
 #include "tests/support/folder.h"
+#include "tests/support/shims.h"
 
 TestSuite(liar, .init = test_folder_make, .fini = test_folder_remove, .timeout = 240);
 
@@ -102,17 +104,10 @@ typedef char kernel_name[64];
 static kernel_name *launched; /* by the shim */
 
 static void use_shim(void) {
-    char path[512], library[256] = "";
-    const char *build = getenv("STRATA_BUILD_DIR");
-    FILE *icd = fopen("/etc/OpenCL/vendors/pocl.icd", "rb");
-    if (!icd || !build) cr_skip_test("PoCL is not installed (pocl-opencl-icd), or STRATA_BUILD_DIR is not set");
-    cr_assert(fgets(library, sizeof library, icd));
-    fclose(icd);
-    library[strcspn(library, "\n")] = 0;
-    snprintf(path, sizeof path, "%s/suites/shims/opencl_shim.so", build);
-    test_file("shim.icd", path, strlen(path));
-    setenv("OCL_ICD_VENDORS", test_folder(), 1);
-    setenv("STRATA_SHIM_DRIVER", library, 1);
+    char path[512];
+    const char *missing = test_use_opencl_shim();
+    if (missing) cr_skip_test("%s", missing);
+    test_shim_path("opencl", path);
     void *shim = dlopen(path, RTLD_NOW);
     if (shim) launched = dlsym(shim, "strata_shim_launched");
     cr_assert(launched, "%s", dlerror());
@@ -309,6 +304,57 @@ Test(liar, checks_of_an_honest_device_warn_of_nothing_and_change_nothing) {
         for (int k = 0; k < 2; k++) strata_history_finish(&history[k]);
         strata_device_close(device);
     }
+}
+
+/* ---- Vulkan ---- */
+
+static strata_device *open_vulkan(int nth) {
+    strata_device *device = NULL;
+    char text[16];
+    snprintf(text, sizeof text, "%d", nth);
+    setenv("STRATA_SHIM_LIE_NTH", text, 1);
+    const strata_device_options opts = {.no_tune = true, .no_cache = true, .on_warning = count_warning};
+    OK(strata_device_open("vulkan:0", &opts, &device, &err));
+    n_warnings = 0;
+    return device;
+}
+
+/* Each module of a training in turn computes wrongly: its verdict is a replacement, or a refusal. */
+Test(liar, every_vulkan_kernel_that_lies_is_replaced_or_refused, .timeout = 600) {
+    double wanted[STEPS], losses[STEPS];
+    int n_replaced = 0, n_refused = 0;
+    const char *missing = test_use_vulkan_shim();
+    char path[512];
+    if (missing) cr_skip_test("%s", missing);
+    test_shim_path("vulkan", path);
+    void *shim = dlopen(path, RTLD_NOW);
+    const int *n_modules = shim ? dlsym(shim, "strata_shim_modules") : NULL;
+    cr_assert(n_modules, "%s", dlerror());
+    expect(0, wanted);
+    strata_device *device = open_vulkan(0);
+    OK(train(device, 0, losses));
+    cr_assert(equal(losses, wanted), "an honest driver trains to other losses than the host");
+    cr_assert_eq(n_warnings, 0, "%s", warning);
+    strata_device_close(device);
+    const int n = *n_modules;
+    cr_assert_gt(n, 20);
+    for (int nth = 1; nth <= n; nth++) {
+        device = open_vulkan(nth);
+        const strata_status status = train(device, 0, losses);
+        strata_device_close(device);
+        n_refused += status != STRATA_OK;
+        if (status) {
+            cr_expect_eq(status, STRATA_UNSUPPORTED, "module %d: %s", nth, err.message);
+            cr_expect(strstr(err.message, "wrongly"), "module %d: %s", nth, err.message);
+            continue;
+        }
+        n_replaced++;
+        cr_expect(equal(losses, wanted), "module %d: losses %g .. %g, not %g .. %g", nth, losses[0], losses[STEPS - 1],
+                  wanted[0], wanted[STEPS - 1]);
+        cr_expect_gt(n_warnings, 0, "module %d was found by nobody", nth);
+    }
+    cr_log_info("%d modules: %d replaced, %d refused", n, n_replaced, n_refused);
+    cr_expect_gt(n_replaced, 0);
 }
 
 static bool has_launched(const char *kernel) {
