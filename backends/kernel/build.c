@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A driver's compiler with limits. It is one call that may take minutes and cannot be stopped, so it runs in a thread of its own:
- * the thread that wants the kernel waits, names a slow one, and goes away from one that takes too long or that nobody wants any
- * more. What such a call uses then belongs to its thread, and the device compiles nothing more. */
+ * A driver's compiler with limits. It is one call that may take minutes and cannot be stopped, so it runs in a thread of its
+ * own. The thread that wants the kernel waits, names a slow one, and goes away from one that takes too long or that nobody
+ * wants any more. What such a call uses then belongs to its thread, and the device compiles nothing more. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>

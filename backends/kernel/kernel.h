@@ -143,7 +143,7 @@ typedef struct strata_kernel_build {
 } strata_kernel_build;
 
 /* Makes the call and waits for it; names a slow one (strata_device_warn). Fails: TIMEOUT behind strata_device's limit,
- * INTERRUPTED when its is_interrupted says so. Then the call goes on, nobody waits for it, device->given_up is set, and what the
+ * INTERRUPTED if its is_interrupted says so. Then the call goes on, nobody waits for it, device->given_up is set, and what the
  * driver uses for it (the device itself, too) must stay until the process ends. */
 strata_status strata_kernel_build_run(strata_device *device, const strata_kernel_build *what, strata_error *err);
 

@@ -80,10 +80,10 @@ double strata_check_difference(const strata_tensor *tensor, const void *got, con
     return most > 0 ? most / largest(tensor, want) : 0;
 }
 
-/* An element may differ by the tolerance of the largest value, and by ROOM times the root mean square of what the moved operands
- * change: a sum whose terms cancel is all rounding, and its operands say how large that is. Where an op decides by what it has
- * computed (a ramp behind a sum), a value near the edge may fall to the other side: of 10,000 elements one may differ by as much
- * as the moved operands change some element. */
+/* An element may differ by the tolerance of the largest value, and by ROOM times the root mean square of what the moved
+ * operands change: a sum whose terms cancel is all rounding, and its operands say how large that is. Where an op decides by
+ * what it has computed (a ramp behind a sum), a value near the edge may fall to the other side. So of 10,000 elements one may
+ * differ by twice as much as the moved operands change some element. */
 bool strata_check_is_off(const strata_tensor *tensor, const void *got, const void *want, const void *moved) {
     enum { ROOM = 4, FEW = 10000 };
     const int64_t n = strata_shape_elements(tensor->shape);

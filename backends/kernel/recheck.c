@@ -5,7 +5,8 @@
  *
  * A step's temporaries share memory, so most are gone when it ends. Before the step is submitted, the program's own kernels
  * compute what the node's operands need, and nothing else; the operands are read back; the node alone runs, and its result is
- * read back. Updates do not run, but for a node that is one: what it writes is put back. The step then computes all of it anew. */
+ * read back. Updates do not run, but for a node that is one: what it writes is put back. The step then computes everything
+ * anew. */
 #include <stdlib.h>
 #include <string.h>
 

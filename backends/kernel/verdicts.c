@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is known of kernels: which compute rightly on a device and which do not. Kept in a text file beside the tuner's, for each
- * device and driver. */
+ * What is known of kernels: which compute rightly on a device and which do not. Kept in a text file beside the tuner's, for
+ * each device and driver. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

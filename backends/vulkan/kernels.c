@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/vulkan/vulkan.h"
+#include "shaders/specialize.h"
 
 struct vulkan_pipeline {
     strata_kernel kernel;
@@ -170,6 +171,8 @@ typedef struct build_call {
     VkShaderModule module;
     VkPipelineLayout layout;
     strata_kernel kernel;
+    /* The module has the constants already. */
+    bool specialized;
     VkPipeline pipeline;
     VkResult result;
 } build_call;
@@ -189,23 +192,36 @@ static void make_build_call(void *data) {
                                                   .stage = VK_SHADER_STAGE_COMPUTE_BIT,
                                                   .module = call->module,
                                                   .pName = "main",
-                                                  .pSpecializationInfo = &constants},
+                                                  .pSpecializationInfo = call->specialized ? NULL : &constants},
                                         .layout = call->layout};
     call->result = call->create(call->device, call->cache, 1, &info, NULL, &call->pipeline);
+}
+
+/* The kernel's module for its constants alone, so that no driver compiles branches which they decide against. */
+static VkResult create_module(vulkan_device *device, const strata_kernel *kernel, const void *code, size_t bytes,
+                              build_call *call) {
+    size_t n_words = 0;
+    uint32_t *words =
+        strata_shader_specialize(code, bytes / sizeof *words, kernel->constants, kernel->shader->n_constants, &n_words);
+    const VkShaderModuleCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+                                           .codeSize = words ? n_words * sizeof *words : bytes,
+                                           .pCode = words ? words : code};
+    const VkResult result = device->instance.vk.CreateShaderModule(device->handle, &info, NULL, &call->module);
+    call->specialized = words != NULL;
+    free(words);
+    return result;
 }
 
 /* *out_result: what the driver says of it. Fails as strata_kernel_build_run does. */
 static strata_status build(vulkan_device *device, const strata_kernel *kernel, const void *code, size_t bytes,
                            VkPipelineLayout layout, VkPipeline *out_pipeline, VkResult *out_result, strata_error *err) {
     const vulkan_functions *vk = &device->instance.vk;
-    VkShaderModuleCreateInfo module_info = {
-        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = bytes, .pCode = code};
     build_call call = {.create = vk->CreateComputePipelines,
                        .device = device->handle,
                        .cache = device->pipeline_cache,
                        .layout = layout,
                        .kernel = *kernel};
-    *out_result = vk->CreateShaderModule(device->handle, &module_info, NULL, &call.module);
+    *out_result = create_module(device, kernel, code, bytes, &call);
     if (*out_result) return STRATA_OK;
     char name[96];
     snprintf(name, sizeof name, "kernel %s %s", kernel->shader->stem, kernel->shader->variant);

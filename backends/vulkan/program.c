@@ -242,8 +242,8 @@ static void record_copy(const vulkan_functions *vk, VkCommandBuffer commands, co
     vk->CmdCopyBuffer(commands, from->handle, to->handle, 1, &region);
 }
 
-/* Into `commands`: waits for the runs before (their writes, and their reads of what this run writes), launches, hands the outputs
- * to the host. wanted: the launches whose nodes are set, by id, each alone; NULL: all. */
+/* Into `commands`: waits for the runs before (their writes, and their reads of what this run writes), launches, hands the
+ * outputs to the host. wanted: the launches whose nodes are set, by id, each alone; NULL: all. */
 static strata_status record(const strata_program *program, const vulkan_slot *slot, VkCommandBuffer commands,
                             const bool *wanted, strata_error *err) {
     vulkan_device *device = program->device;

@@ -566,7 +566,7 @@ static strata_status save_if_due(fit *f, strata_error *err) {
     return status;
 }
 
-/* Whether the user interrupted a driver that compiled the program of the next step, and what was trained so far can be kept. With
+/* Whether the user interrupted a driver that compiled the next step's program, and what was trained so far can be kept. With
  * several workers it cannot, as the others are in that step. */
 static bool ends_before_step(const fit *f, strata_status status) {
     return status == STRATA_INTERRUPTED && f->history.n_steps && !f->held.n && !strata_strategy_has_workers(f->model->strategy);

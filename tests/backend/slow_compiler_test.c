@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Drivers that compile for seconds: tests/shims over PoCL and lavapipe. A slow kernel is named, one beyond the limit is an error,
- * and waiting can be interrupted; the driver's thread is left behind each time. */
+ * Drivers that compile for seconds: tests/shims over PoCL and lavapipe. A slow kernel is named, one beyond the limit is an
+ * error, and waiting can be interrupted; the driver's thread is left behind each time. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  *     STRATA_SHIM_FAIL=vkCreateFence     this function of a device fails, and vkDeviceWaitIdle ends the process, as it does in
  *                                        RADV without hardware
  *     STRATA_SHIM_NO_MEMORY=1            no heap has a byte
- *     STRATA_SHIM_LIE_NTH=3              the third module made since this was set (0: the counting begins anew) computes wrongly:
+ *     STRATA_SHIM_LIE_NTH=3              the third module made since this was set (0: counting begins anew) computes wrongly:
  *                                        its floats are stored with the other sign, its integers with all bits flipped
  *     STRATA_SHIM_COMPILE_SECONDS=0.5    what a pipeline takes to compile, at least; read at each
  *     STRATA_SHIM_COMPILE_NTH=3          only the third one */

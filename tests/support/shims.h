@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Puts a driver of tests/shims before the one that is installed, for this process. Needs test_folder_make. Returns why it cannot
+ * Puts a driver of tests/shims before the installed one, for this process. Needs test_folder_make. Returns why it cannot
  * be done, NULL where it is. */
 #ifndef STRATA_TESTS_SHIMS_H
 #define STRATA_TESTS_SHIMS_H
