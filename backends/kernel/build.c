@@ -131,8 +131,8 @@ static strata_status await(strata_device *device, build *b, const strata_kernel_
         const double seconds = now_seconds() - began;
         const bool interrupted = device->is_interrupted && device->is_interrupted(device->on_compile_user);
         if (!noticed && seconds > notice)
-            strata_device_warn(device, "%s: %s has been compiling for %.3g s, which the driver (%s) does once", device->info.id,
-                               what->name, seconds, device->info.driver);
+            strata_device_warn(device, "%s: compiling %s has taken %.3g s so far, which the driver (%s) does once",
+                               device->info.id, what->name, seconds, device->info.driver);
         noticed |= seconds > notice;
         if (!interrupted && seconds <= most) continue;
         *out_left = leave(b);

@@ -22,7 +22,7 @@ stderr "warning: opencl:0: kernel "
 "$strata" "$@" --compile-seconds 6 >"$work/out" 2>"$work/err" &
 pid=$!
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-    if grep -q "has been compiling" "$work/err"; then break; fi
+    if grep -q "so far, which the driver" "$work/err"; then break; fi
     sleep 0.5
 done
 kill -INT "$pid"
