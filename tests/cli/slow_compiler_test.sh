@@ -16,7 +16,7 @@ export OCL_ICD_VENDORS="$work/vendors" STRATA_SHIM_DRIVER STRATA_SHIM_COMPILE_SE
 set -- train regression --device opencl:0 --epochs 1 --no-cache --no-tune --trust
 expect 163 "has not compiled kernel" "$@" --compile-seconds 0.1
 stderr "Another device may do better"
-stderr "warning: opencl:0: kernel "
+stderr "warning: opencl:0: compiling kernel "
 
 # The first Ctrl-C ends it, once the warning shows that the driver compiles.
 "$strata" "$@" --compile-seconds 6 >"$work/out" 2>"$work/err" &
