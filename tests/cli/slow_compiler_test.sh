@@ -19,9 +19,10 @@ stderr "Another device may do better"
 stderr "warning: opencl:0: compiling kernel "
 
 # The first Ctrl-C ends it, once the warning shows that the driver compiles.
+: >"$work/err"
 "$strata" "$@" --compile-seconds 6 >"$work/out" 2>"$work/err" &
 pid=$!
-for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     if grep -q "so far, which the driver" "$work/err"; then break; fi
     sleep 0.5
 done
