@@ -569,7 +569,11 @@ static strata_status save_if_due(fit *f, strata_error *err) {
 /* Whether the user interrupted a driver that compiled the next step's program, and what was trained so far can be kept. With
  * several workers it cannot, as the others are in that step. */
 static bool ends_before_step(const fit *f, strata_status status) {
-    return status == STRATA_INTERRUPTED && f->history.n_steps && !f->held.n && !strata_strategy_has_workers(f->model->strategy);
+    bool left = false; /* some driver, and not a callback's wish */
+    for (int r = 0; r < f->model->strategy->n_replicas; r++)
+        left |= f->model->replicas[r].device->given_up.status == STRATA_INTERRUPTED;
+    return status == STRATA_INTERRUPTED && left && f->history.n_steps && !f->held.n &&
+           !strata_strategy_has_workers(f->model->strategy);
 }
 
 /* Submits one batch more. *more: whether there was one, and training goes on. */
