@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Gives specialization constant i the value values[i], for good, and leaves out all blocks that no branch reaches then: a driver
+/* Gives specialization constant i the value values[i], for good, and leaves out the blocks that no branch reaches then: a driver
  * whose compiler is simple never sees them.
  *   words   the module, as glslc writes it
  * Returns the module, which has no specialization constants any more, for free(); NULL where memory runs out or the module has
