@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Gives specialization constant i the value values[i], for good, and leaves out the blocks that no branch reaches then: a driver
- * whose compiler is simple never sees them.
+/* Gives specialization constant i the value values[i], for good, and leaves out the blocks that no branch reaches then. So a
+ * driver whose compiler is simple never sees them.
  *   words   the module, as glslc writes it
  * Returns the module, which has no specialization constants any more, for free(); NULL where memory runs out or the module has
  * something that this code does not know: the module itself is right then, too, as it was. Thread: any. */
