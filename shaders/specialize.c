@@ -5,8 +5,8 @@
  * A kernel's module holds all its algorithms: `if (LOCAL_X == 1u) ... else ...`. Drivers know the constants only when they
  * make a pipeline, and some compile all branches before they drop half of them. So the branches are dropped here. Constants
  * become values, what is computed from them alone is folded, a conditional branch on such a value becomes a plain one, and
- * blocks that nothing reaches are left out. What the rules of structured control flow still name (the merge block of a loop that
- * never ends there) stays as an empty block. */
+ * blocks that nothing reaches are left out. What the rules of structured control flow still name (the merge block of an endless
+ * loop) stays as an empty block. */
 #include "shaders/specialize.h"
 
 #include <stdlib.h>
