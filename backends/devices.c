@@ -151,11 +151,21 @@ static strata_status add_fallback(strata_device **device, strata_error *err) {
     return status;
 }
 
+static strata_status check_options(const strata_device_options *opts, strata_error *err) {
+    const double seconds[] = {opts ? opts->compile_notice_seconds : 0, opts ? opts->compile_seconds : 0};
+    for (int i = 0; i < 2; i++)
+        if (seconds[i] != 0 && !(seconds[i] >= 0.01 && seconds[i] <= 1e9))
+            return strata_fail(err, STRATA_INVALID, "device: %s is %g; it must be 0 (the default) or 0.01..1e9 seconds",
+                               i ? "compile_seconds" : "compile_notice_seconds", seconds[i]);
+    return STRATA_OK;
+}
+
 strata_status strata_device_open(const char *which, const strata_device_options *opts, strata_device **out_device,
                                  strata_error *err) {
     static const strata_device_options defaults = {0};
     strata_device_info *rows = NULL;
     int n = 0;
+    STRATA_TRY(check_options(opts, err));
     STRATA_TRY(list_devices(which, &rows, &n, err));
     int index = choose(rows, n, which);
     if (index < 0) { /* a name rather than an id, or an error that lists what there is */
@@ -182,6 +192,9 @@ strata_status strata_device_open(const char *which, const strata_device_options 
         (*out_device)->on_compile = opts->on_compile;
         (*out_device)->on_compile_user = opts->user;
         (*out_device)->on_warning = opts->on_warning;
+        (*out_device)->compile_notice_seconds = opts->compile_notice_seconds;
+        (*out_device)->compile_seconds = opts->compile_seconds;
+        (*out_device)->is_interrupted = opts->is_interrupted;
     }
     if (!status && opts && opts->fallback_to_host) status = add_fallback(out_device, err);
     strata_devices_free(rows);

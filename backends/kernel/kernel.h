@@ -5,8 +5,9 @@
  *     strata_kernel_limits  what the device can do, filled in by the backend when it opens the device
  *     strata_kernel_list    the launches of one piece, in order, with the barriers that they need
  *     strata_cache_*        compiled kernels on disk (cache.c)
+ *     strata_kernel_build   a driver's compiler, with limits (build.c)
  *     strata_tuner          which of several kernels is fastest here (tuner.c)
- *     strata_checks         which of them compute rightly (check.c)
+ *     strata_checks         which of them compute rightly (check.c, recheck.c)
  * No OpenCL or Vulkan word in here: who needs the API's handles keeps an array of its own beside the list. */
 #ifndef STRATA_BACKENDS_KERNEL_H
 #define STRATA_BACKENDS_KERNEL_H
@@ -128,6 +129,24 @@ void *strata_cache_load(const strata_cache *cache, const void *key, size_t key_b
 /* By a temporary file and rename, so that a reader sees all or nothing. A failure is silent: the next start compiles again. */
 void strata_cache_store(const strata_cache *cache, const void *key, size_t key_bytes, const void *data, size_t bytes);
 
+/* ---- compiling ---- */
+/* A call of a driver's compiler. */
+typedef struct strata_kernel_build {
+    /* "kernel matmul f32", for messages; how many kernels it compiles. */
+    const char *name;
+    int n_kernels;
+    /* Makes the call, and writes its results into `call`: `call_bytes` bytes that are copied to and fro. It runs in a thread of
+     * its own and may outlive strata_kernel_build_run, so it touches nothing else but what the driver keeps. */
+    void (*run)(void *call);
+    void *call;
+    size_t call_bytes;
+} strata_kernel_build;
+
+/* Makes the call and waits for it; names a slow one (strata_device_warn). Fails: TIMEOUT behind strata_device's limit,
+ * INTERRUPTED if its is_interrupted says so. Then the call goes on, nobody waits for it, device->given_up is set, and what the
+ * driver uses for it (the device itself, too) must stay until the process ends. */
+strata_status strata_kernel_build_run(strata_device *device, const strata_kernel_build *what, strata_error *err);
+
 /* ---- tuning ---- */
 /* Times candidates on `device` by its own table: compiles a piece of the one node for each, runs it on scratch buffers, and
  * checks its result against the first candidate's. Winners are remembered in a text file in the cache's folder. The backend's
@@ -149,8 +168,18 @@ void strata_checks_destroy(strata_checks *checks); /* before the device is close
  * from then on. Fails: UNSUPPORTED with the kernel, its error and the driver where a node has no kernel that is right. */
 strata_status strata_checks_run(const strata_kernel_limits *limits, strata_tuner *tuner, strata_device *device,
                                 const strata_piece *piece, strata_error *err);
+/* A program whose inputs are written and which has not been submitted. */
+typedef struct strata_step_run {
+    strata_device *device;
+    const strata_piece *piece;
+    strata_program *program;
+    /* -1: no inputs are there. */
+    int slot;
+    /* Runs those nodes of the piece for which wanted[id] is set, in the program's order and by its own kernels, and waits. */
+    strata_status (*run)(strata_program *program, int slot, const bool *wanted, strata_error *err);
+} strata_step_run;
 /* What strata_device_api.recheck does. */
-strata_status strata_checks_again(const strata_kernel_limits *limits, strata_tuner *tuner, strata_device *device,
-                                  const strata_piece *piece, uint32_t random, strata_error *err);
+strata_status strata_checks_again(const strata_kernel_limits *limits, strata_tuner *tuner, const strata_step_run *step,
+                                  uint32_t random, strata_error *err);
 
 #endif

@@ -111,6 +111,7 @@ static void close_device(strata_device *base) {
     opencl_device *device = (opencl_device *)base;
     strata_tuner_destroy(device->tuner);
     strata_checks_destroy(device->limits.checks);
+    if (base->given_up.status) return; /* a thread is in the driver: leaving memory behind is the lesser harm */
     if (base->trace) {
         const strata_status ended = strata_opencl_set_trace(base, NULL, 0, NULL);
         (void)ended;
@@ -140,9 +141,11 @@ static strata_support supports(strata_device *base, const strata_tensor *node, c
     return strata_kernel_supports(&((opencl_device *)base)->limits, node, reason);
 }
 
-static strata_status recheck(strata_device *base, const strata_piece *piece, uint32_t random, strata_error *err) {
+static strata_status recheck(strata_device *base, const strata_piece *piece, strata_program *program, int slot, uint32_t random,
+                             strata_error *err) {
     opencl_device *device = (opencl_device *)base;
-    return strata_checks_again(&device->limits, device->tuner, base, piece, random, err);
+    const strata_step_run step = {base, piece, program, slot, strata_opencl_run_nodes};
+    return strata_checks_again(&device->limits, device->tuner, &step, random, err);
 }
 
 static const strata_device_api api = {

@@ -48,12 +48,40 @@ static strata_status build_failed(opencl_device *device, cl_program program, con
     return status;
 }
 
-static strata_status compile_source(opencl_device *device, const char *source, const char *what, cl_program *out_program,
-                                    strata_error *err) {
+typedef struct build_call {
+    cl_int(CL_API_CALL *build)(cl_program program, cl_uint n, const cl_device_id *devices, const char *options,
+                               void(CL_CALLBACK *notify)(cl_program program, void *user), void *user);
+    cl_program program;
+    cl_device_id device;
+    cl_int code;
+} build_call;
+
+static void make_build_call(void *data) {
+    build_call *call = data;
+    call->code = call->build(call->program, 1, &call->device, options, NULL, NULL);
+}
+
+/* The driver's compiler, within the limits of strata_kernel_build_run. */
+static strata_status build_program(opencl_device *device, cl_program program, const char *what, int n_kernels, cl_int *out_code,
+                                   strata_error *err) {
+    build_call call = {device->cl.BuildProgram, program, device->id, CL_SUCCESS};
+    char name[128];
+    if (n_kernels > 1)
+        snprintf(name, sizeof name, "kernel %s and %d others", what, n_kernels - 1);
+    else
+        snprintf(name, sizeof name, "kernel %s", what);
+    const strata_kernel_build build = {name, n_kernels, make_build_call, &call, sizeof call};
+    STRATA_TRY(strata_kernel_build_run(&device->base, &build, err));
+    *out_code = call.code;
+    return STRATA_OK;
+}
+
+static strata_status compile_source(opencl_device *device, const char *source, const char *what, int n_kernels,
+                                    cl_program *out_program, strata_error *err) {
     cl_int code;
     cl_program program = device->cl.CreateProgramWithSource(device->context, 1, &source, NULL, &code);
     if (code != CL_SUCCESS) return strata_opencl_fail(device, code, "making a program", err);
-    code = device->cl.BuildProgram(program, 1, &device->id, options, NULL, NULL);
+    STRATA_TRY(build_program(device, program, what, n_kernels, &code, err));
     if (code != CL_SUCCESS) {
         strata_status status = build_failed(device, program, what, code, err);
         device->cl.ReleaseProgram(program);
@@ -65,21 +93,25 @@ static strata_status compile_source(opencl_device *device, const char *source, c
 }
 
 /* ---- the disk cache: what was compiled, the source, is the key ---- */
-/* NULL when there is none, or the driver refuses it. */
-static cl_program load_binary(opencl_device *device, const char *source) {
+/* *out_program: NULL when there is none, or the driver refuses it. */
+static strata_status load_binary(opencl_device *device, const char *source, const char *what, int n_kernels,
+                                 cl_program *out_program, strata_error *err) {
     size_t bytes = 0;
     unsigned char *binary = strata_cache_load(&device->cache, source, strlen(source), &bytes);
-    if (!binary) return NULL;
+    *out_program = NULL;
+    if (!binary) return STRATA_OK;
     const unsigned char *const binaries[] = {binary};
     cl_int code, loaded = CL_SUCCESS;
     cl_program program = device->cl.CreateProgramWithBinary(device->context, 1, &device->id, &bytes,
                                                             (const unsigned char **)binaries, &loaded, &code);
     free(binary);
-    if (code != CL_SUCCESS) return NULL;
-    if (loaded == CL_SUCCESS && device->cl.BuildProgram(program, 1, &device->id, options, NULL, NULL) == CL_SUCCESS)
-        return program;
-    device->cl.ReleaseProgram(program);
-    return NULL;
+    if (code != CL_SUCCESS) return STRATA_OK;
+    if (loaded == CL_SUCCESS) STRATA_TRY(build_program(device, program, what, n_kernels, &loaded, err));
+    if (loaded == CL_SUCCESS)
+        *out_program = program;
+    else
+        device->cl.ReleaseProgram(program);
+    return STRATA_OK;
 }
 
 /* Some drivers compile only when a kernel is made, and only then have a binary worth keeping: makes one of each. */
@@ -125,9 +157,10 @@ static strata_status build_cached(opencl_device *device, const char *source, con
     const bool trying = strata_tuner_is_trying(device->tuner);
     if (!trying) strata_device_report_compile(&device->base, false, 0, n_kernels);
     bool use_cache = !device->driver_caches && device->cache.dir[0];
-    cl_program program = use_cache ? load_binary(device, source) : NULL;
+    cl_program program = NULL;
+    if (use_cache) STRATA_TRY(load_binary(device, source, what, n_kernels, &program, err));
     if (!program) {
-        STRATA_TRY(compile_source(device, source, what, &program, err));
+        STRATA_TRY(compile_source(device, source, what, n_kernels, &program, err));
         if (use_cache) store_binary(device, program, source, entries, n_entries);
     }
     if (!trying) strata_device_report_compile(&device->base, false, n_kernels, n_kernels);

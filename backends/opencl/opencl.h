@@ -161,6 +161,8 @@ void strata_opencl_program_destroy(strata_program *program);
 void *strata_opencl_program_input(strata_program *program, int slot);
 const void *strata_opencl_program_output(strata_program *program, int slot);
 strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
+/* strata_step_run.run. */
+strata_status strata_opencl_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err);
 
 /* ---- kernels.c ---- */
 /* Builds what is not yet built of n kernels: in one program, from the disk cache where the driver has none, else compiled;
@@ -197,6 +199,8 @@ bool strata_opencl_sequence_fits(const opencl_device *device, const strata_kerne
 strata_status strata_opencl_sequence_write(const opencl_device *device, const strata_kernel_list *list, opencl_sequence *out,
                                            strata_error *err);
 void strata_opencl_sequence_finish(opencl_sequence *sequence); /* a zeroed one is fine */
+/* Words of a launch's row at the beginning of the table. The first one is its number of tasks; 0: the launch is left out. */
+size_t strata_opencl_sequence_row(void);
 
 /* ---- times.c ---- */
 /* The commands of one run, while there is a trace. */

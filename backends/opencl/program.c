@@ -344,7 +344,12 @@ const void *strata_opencl_program_output(strata_program *program, int slot) {
     return program->slots[slot].output.host;
 }
 
-strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
+/* wanted: by the node's id; NULL: all. A sequence runs as a whole. */
+static bool is_wanted(const strata_program *program, int call, const bool *wanted) {
+    return !wanted || program->table || wanted[program->list.launches[call].node->id];
+}
+
+static strata_status run(strata_program *program, int slot, const bool *wanted, uint64_t *out_ticket, strata_error *err) {
     opencl_device *device = program->device;
     const opencl_functions *cl = &device->cl;
     if (device->lost)
@@ -364,6 +369,7 @@ strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out
     strata_status status = STRATA_OK;
     for (int c = 0; c < n && code == CL_SUCCESS; c++) {
         const opencl_call *call = &calls[c];
+        if (!is_wanted(program, c, wanted)) continue;
         cl_event *times = strata_opencl_time_next(timed, labels ? labels[c] : NULL);
         if (!call->kernel) { /* a sequence has none of these, so calls are launches */
             status = strata_opencl_clblast_run(device, &program->list.launches[c], call->memory, times, err);
@@ -387,4 +393,32 @@ strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out
     device->base.counters.submissions++;
     *out_ticket = strata_opencl_ticket(device, event);
     return STRATA_OK;
+}
+
+strata_status strata_opencl_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err) {
+    return run(program, slot, NULL, out_ticket, err);
+}
+
+/* Gives the sequence's launches their tasks: those that are not wanted have none. */
+static strata_status write_tasks(strata_program *program, const bool *wanted, strata_error *err) {
+    strata_device *device = &program->device->base;
+    const strata_kernel_list *list = &program->list;
+    const size_t row = strata_opencl_sequence_row(), words = row * (size_t)list->n_launches;
+    uint32_t *rows = malloc(words * sizeof *rows);
+    if (!rows) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for %zu words", device->info.id, words);
+    strata_status status = device->api->download(device, program->table, 0, rows, (int64_t)(words * sizeof *rows), err);
+    for (int l = 0; l < list->n_launches; l++)
+        rows[row * (size_t)l] = !wanted || wanted[list->launches[l].node->id] ? list->launches[l].groups[0] : 0;
+    if (!status) status = device->api->upload(device, program->table, 0, rows, (int64_t)(words * sizeof *rows), err);
+    free(rows);
+    return status;
+}
+
+strata_status strata_opencl_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err) {
+    strata_device *device = &program->device->base;
+    uint64_t ticket = 0;
+    if (program->table) STRATA_TRY(write_tasks(program, wanted, err));
+    STRATA_TRY(run(program, slot, wanted, &ticket, err));
+    STRATA_TRY(device->api->wait(device, ticket, err));
+    return program->table ? write_tasks(program, NULL, err) : STRATA_OK;
 }

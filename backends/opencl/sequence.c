@@ -248,6 +248,10 @@ strata_status strata_opencl_sequence_write(const opencl_device *device, const st
     return status;
 }
 
+size_t strata_opencl_sequence_row(void) {
+    return ROW;
+}
+
 void strata_opencl_sequence_finish(opencl_sequence *sequence) {
     free(sequence->source);
     free(sequence->table);

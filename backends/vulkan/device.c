@@ -116,7 +116,8 @@ void strata_vulkan_close_and_report(strata_device *base, vulkan_messages *out_me
     const vulkan_functions *vk = &device->instance.vk;
     strata_tuner_destroy(device->tuner);
     strata_checks_destroy(device->limits.checks);
-    if (!strata_vulkan_is_idle(device)) return; /* the driver still uses all of it: leaving memory behind is the lesser harm */
+    /* The driver still uses all of it: leaving memory behind is the lesser harm. */
+    if (!strata_vulkan_is_idle(device) || base->given_up.status) return;
     if (device->handle) {
         /* A driver whose device failed while it was opened may crash in here: RADV without hardware has no such function. */
         if (device->last_ticket > 0) vk->DeviceWaitIdle(device->handle);
@@ -145,9 +146,11 @@ static strata_support device_supports(strata_device *base, const strata_tensor *
     return strata_kernel_supports(&((vulkan_device *)base)->limits, node, reason);
 }
 
-static strata_status device_recheck(strata_device *base, const strata_piece *piece, uint32_t random, strata_error *err) {
+static strata_status device_recheck(strata_device *base, const strata_piece *piece, strata_program *program, int slot,
+                                    uint32_t random, strata_error *err) {
     vulkan_device *device = (vulkan_device *)base;
-    return strata_checks_again(&device->limits, device->tuner, base, piece, random, err);
+    const strata_step_run step = {base, piece, program, slot, strata_vulkan_run_nodes};
+    return strata_checks_again(&device->limits, device->tuner, &step, random, err);
 }
 
 static const strata_device_api device_api = {

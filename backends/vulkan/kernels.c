@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/vulkan/vulkan.h"
+#include "shaders/specialize.h"
 
 struct vulkan_pipeline {
     strata_kernel kernel;
@@ -163,33 +164,73 @@ void strata_vulkan_pipelines_finish(vulkan_device *device) {
 }
 
 /* ---- building ---- */
-static VkResult build(vulkan_device *device, const strata_kernel *kernel, const void *code, size_t bytes,
-                      VkPipelineLayout layout, VkPipeline *out_pipeline) {
-    const vulkan_functions *vk = &device->instance.vk;
-    const strata_shader *shader = kernel->shader;
-    VkShaderModuleCreateInfo module_info = {
-        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = bytes, .pCode = code};
-    VkShaderModule module = VK_NULL_HANDLE;
-    VkResult result = vk->CreateShaderModule(device->handle, &module_info, NULL, &module);
-    if (result) return result;
+typedef struct build_call {
+    PFN_vkCreateComputePipelines create;
+    VkDevice device;
+    VkPipelineCache cache;
+    VkShaderModule module;
+    VkPipelineLayout layout;
+    strata_kernel kernel;
+    /* The module has the constants already. */
+    bool specialized;
+    VkPipeline pipeline;
+    VkResult result;
+} build_call;
 
+static void make_build_call(void *data) {
+    build_call *call = data;
+    const strata_shader *shader = call->kernel.shader;
     VkSpecializationMapEntry entries[STRATA_SHADER_MAX_CONSTANTS];
     for (int i = 0; i < shader->n_constants; i++)
         entries[i] = (VkSpecializationMapEntry){(uint32_t)i, (uint32_t)i * (uint32_t)sizeof(uint32_t), sizeof(uint32_t)};
     VkSpecializationInfo constants = {.mapEntryCount = (uint32_t)shader->n_constants,
                                       .pMapEntries = entries,
                                       .dataSize = (size_t)shader->n_constants * sizeof(uint32_t),
-                                      .pData = kernel->constants};
+                                      .pData = call->kernel.constants};
     VkComputePipelineCreateInfo info = {.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
                                         .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
                                                   .stage = VK_SHADER_STAGE_COMPUTE_BIT,
-                                                  .module = module,
+                                                  .module = call->module,
                                                   .pName = "main",
-                                                  .pSpecializationInfo = &constants},
-                                        .layout = layout};
-    result = vk->CreateComputePipelines(device->handle, device->pipeline_cache, 1, &info, NULL, out_pipeline);
-    vk->DestroyShaderModule(device->handle, module, NULL);
+                                                  .pSpecializationInfo = call->specialized ? NULL : &constants},
+                                        .layout = call->layout};
+    call->result = call->create(call->device, call->cache, 1, &info, NULL, &call->pipeline);
+}
+
+/* The kernel's module for its constants alone, so that no driver compiles branches which they decide against. */
+static VkResult create_module(vulkan_device *device, const strata_kernel *kernel, const void *code, size_t bytes,
+                              build_call *call) {
+    size_t n_words = 0;
+    uint32_t *words =
+        strata_shader_specialize(code, bytes / sizeof *words, kernel->constants, kernel->shader->n_constants, &n_words);
+    const VkShaderModuleCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+                                           .codeSize = words ? n_words * sizeof *words : bytes,
+                                           .pCode = words ? words : code};
+    const VkResult result = device->instance.vk.CreateShaderModule(device->handle, &info, NULL, &call->module);
+    call->specialized = words != NULL;
+    free(words);
     return result;
+}
+
+/* *out_result: what the driver says of it. Fails as strata_kernel_build_run does. */
+static strata_status build(vulkan_device *device, const strata_kernel *kernel, const void *code, size_t bytes,
+                           VkPipelineLayout layout, VkPipeline *out_pipeline, VkResult *out_result, strata_error *err) {
+    const vulkan_functions *vk = &device->instance.vk;
+    build_call call = {.create = vk->CreateComputePipelines,
+                       .device = device->handle,
+                       .cache = device->pipeline_cache,
+                       .layout = layout,
+                       .kernel = *kernel};
+    *out_result = create_module(device, kernel, code, bytes, &call);
+    if (*out_result) return STRATA_OK;
+    char name[96];
+    snprintf(name, sizeof name, "kernel %s %s", kernel->shader->stem, kernel->shader->variant);
+    const strata_kernel_build what = {name, 1, make_build_call, &call, sizeof call};
+    STRATA_TRY(strata_kernel_build_run(&device->base, &what, err));
+    vk->DestroyShaderModule(device->handle, call.module, NULL);
+    *out_result = call.result;
+    *out_pipeline = call.pipeline;
+    return STRATA_OK;
 }
 
 strata_status strata_vulkan_pipeline_get(vulkan_device *device, const strata_kernel *kernel, VkPipeline *out_pipeline,
@@ -214,8 +255,10 @@ strata_status strata_vulkan_pipeline_get(vulkan_device *device, const strata_ker
     void *spirv = NULL;
     const strata_status loaded = strata_shader_load(kernel->shader, code, &spirv, err);
     if (loaded) return strata_fail_in(err, loaded, "%s", device->base.info.id);
-    VkResult result = build(device, kernel, spirv, code->bytes, layout.pipeline, &handle);
+    VkResult result = VK_SUCCESS;
+    const strata_status built = build(device, kernel, spirv, code->bytes, layout.pipeline, &handle, &result, err);
     free(spirv);
+    STRATA_TRY(built);
     if (result) {
         strata_status status = strata_vulkan_fail(device, result, "the driver refused it: vkCreateComputePipelines", err);
         return strata_fail_in(err, status, "kernel %s (%s)", kernel->shader->stem, kernel->shader->variant);

@@ -26,7 +26,11 @@ typedef struct vulkan_slot {
 struct strata_program {
     vulkan_device *device;
     vulkan_slot *slots;
-    int n_slots, n_launches;
+    int n_slots;
+    strata_kernel_list list;
+    VkPipeline *pipelines;  /* by kernel of the list */
+    vulkan_layout *layouts; /* the same */
+    VkDescriptorSet *sets;  /* of launch l on slot s at s * n_launches + l */
     strata_buffer *scratch;
     VkDescriptorPool pool;
     VkBufferView *views; /* of all texel buffers that sets of the pool name */
@@ -39,10 +43,6 @@ struct strata_program {
 typedef struct recording {
     strata_program *program;
     const strata_piece *piece;
-    strata_kernel_list list;
-    VkPipeline *pipelines;  /* by kernel of the list */
-    vulkan_layout *layouts; /* the same */
-    VkDescriptorSet *sets;  /* by launch, of the slot being recorded */
 } recording;
 
 /* ---- memory of the slots ---- */
@@ -98,8 +98,12 @@ static VkDescriptorBufferInfo binding_of(const recording *r, const vulkan_slot *
     return (VkDescriptorBufferInfo){buffer->handle, (VkDeviceSize)begin, (VkDeviceSize)bytes};
 }
 
-static const strata_shader *shader_of(const recording *r, int launch) {
-    return r->list.kernels[r->list.launches[launch].kernel].shader;
+static const strata_shader *shader_of(const strata_program *program, int launch) {
+    return program->list.kernels[program->list.launches[launch].kernel].shader;
+}
+
+static VkDescriptorSet *set_of(const strata_program *program, const vulkan_slot *slot, int launch) {
+    return &program->sets[(size_t)(slot - program->slots) * (size_t)program->list.n_launches + (size_t)launch];
 }
 
 /* Sets for every launch of every slot, and room for their views; the pool is exactly as large. */
@@ -109,15 +113,15 @@ static strata_status make_pool(recording *r, strata_error *err) {
                                   {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, 0},
                                   {VK_DESCRIPTOR_TYPE_STORAGE_TEXEL_BUFFER, 0}};
     enum { N_TYPES = sizeof all / sizeof *all };
-    const uint64_t slots = (uint64_t)program->n_slots, sets = (uint64_t)r->list.n_launches * slots;
+    const uint64_t slots = (uint64_t)program->n_slots, sets = (uint64_t)program->list.n_launches * slots;
     if (!sets) return STRATA_OK;
     if (sets > UINT32_MAX / STRATA_LAUNCH_BUFFERS)
         return strata_fail(err, STRATA_UNSUPPORTED, "%s: a program of %d launches is too long", program->device->base.info.id,
-                           r->list.n_launches);
+                           program->list.n_launches);
     VkDescriptorType type;
-    for (int i = 0; i < r->list.n_launches; i++)
-        for (int b = 0; b < r->list.launches[i].n_buffers; b++) {
-            strata_vulkan_binding_type(r->layouts[r->list.launches[i].kernel].bindings, b, &type);
+    for (int i = 0; i < program->list.n_launches; i++)
+        for (int b = 0; b < program->list.launches[i].n_buffers; b++) {
+            strata_vulkan_binding_type(program->layouts[program->list.launches[i].kernel].bindings, b, &type);
             for (int t = 0; t < N_TYPES; t++)
                 if (all[t].type == type) all[t].descriptorCount += (uint32_t)slots;
         }
@@ -162,16 +166,18 @@ static strata_status make_view(strata_program *program, const strata_shader_buff
 }
 
 static strata_status make_set(recording *r, const vulkan_slot *slot, int index, strata_error *err) {
-    vulkan_device *device = r->program->device;
+    strata_program *program = r->program;
+    vulkan_device *device = program->device;
     const vulkan_functions *vk = &device->instance.vk;
-    const strata_kernel_launch *launch = &r->list.launches[index];
-    const strata_shader *shader = shader_of(r, index);
-    const vulkan_layout *layout = &r->layouts[launch->kernel];
+    const strata_kernel_launch *launch = &program->list.launches[index];
+    const strata_shader *shader = shader_of(program, index);
+    VkDescriptorSet *set = set_of(program, slot, index);
+    const vulkan_layout *layout = &program->layouts[launch->kernel];
     VkDescriptorSetAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
-                                            .descriptorPool = r->program->pool,
+                                            .descriptorPool = program->pool,
                                             .descriptorSetCount = 1,
                                             .pSetLayouts = &layout->set};
-    VkResult result = vk->AllocateDescriptorSets(device->handle, &allocate, &r->sets[index]);
+    VkResult result = vk->AllocateDescriptorSets(device->handle, &allocate, set);
     if (result) return strata_vulkan_fail(device, result, "vkAllocateDescriptorSets", err);
     VkDescriptorBufferInfo buffers[STRATA_LAUNCH_BUFFERS];
     VkBufferView views[STRATA_LAUNCH_BUFFERS];
@@ -179,14 +185,14 @@ static strata_status make_set(recording *r, const vulkan_slot *slot, int index, 
     for (int b = 0; b < launch->n_buffers; b++) {
         buffers[b] = binding_of(r, slot, &launch->buffers[b]);
         writes[b] = (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
-                                           .dstSet = r->sets[index],
+                                           .dstSet = *set,
                                            .dstBinding = (uint32_t)b,
                                            .descriptorCount = 1,
                                            .pBufferInfo = &buffers[b],
                                            .pTexelBufferView = &views[b]};
         strata_vulkan_binding_type(layout->bindings, b, &writes[b].descriptorType);
         if (writes[b].descriptorType != VK_DESCRIPTOR_TYPE_STORAGE_BUFFER)
-            STRATA_TRY(make_view(r->program, &shader->buffers[b], &buffers[b], &views[b], err));
+            STRATA_TRY(make_view(program, &shader->buffers[b], &buffers[b], &views[b], err));
     }
     vk->UpdateDescriptorSets(device->handle, (uint32_t)launch->n_buffers, writes, 0, NULL);
     return STRATA_OK;
@@ -199,34 +205,35 @@ static void barrier(const vulkan_functions *vk, VkCommandBuffer commands, VkPipe
     vk->CmdPipelineBarrier(commands, from, to, 0, 1, &memory, 0, NULL, 0, NULL);
 }
 
-static void record_launch(const recording *r, VkCommandBuffer commands, int index) {
-    const vulkan_device *device = r->program->device;
+static void record_launch(const strata_program *program, const vulkan_slot *slot, VkCommandBuffer commands, int index,
+                          bool alone) {
+    const vulkan_device *device = program->device;
     const vulkan_functions *vk = &device->instance.vk;
-    const strata_kernel_launch *launch = &r->list.launches[index];
-    VkPipelineLayout layout = r->layouts[launch->kernel].pipeline;
+    const strata_kernel_launch *launch = &program->list.launches[index];
+    VkPipelineLayout layout = program->layouts[launch->kernel].pipeline;
     strata_word words[STRATA_LAUNCH_WORDS];
     memcpy(words, launch->words, (size_t)launch->n_words * sizeof *words);
-    const strata_shader *shader = shader_of(r, index);
+    const strata_shader *shader = shader_of(program, index);
     for (int b = 0; b < launch->n_buffers; b++) { /* offsets count from where the binding begins, not from the arena's start */
         const strata_kernel_range *range = &launch->buffers[b];
         int64_t skipped = is_unused(range) ? 0 : range->begin - binding_begin(device, range);
         words[b].u32 = (uint32_t)(skipped / shader->buffers[b].element_bytes);
     }
-    if (launch->barrier_before || r->program->labels)
+    if (launch->barrier_before || alone)
         barrier(vk, commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
                 VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
-    vk->CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, r->pipelines[launch->kernel]);
-    vk->CmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, 1, &r->sets[index], 0, NULL);
+    vk->CmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, program->pipelines[launch->kernel]);
+    vk->CmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, 1, set_of(program, slot, index), 0, NULL);
     vk->CmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, (uint32_t)launch->n_words * (uint32_t)sizeof *words,
                          words);
     vk->CmdDispatch(commands, launch->groups[0], launch->groups[1], 1);
 }
 
 /* The time when all before is done. */
-static void record_time(const recording *r, const vulkan_slot *slot, uint32_t index) {
+static void record_time(const strata_program *program, const vulkan_slot *slot, uint32_t index) {
     if (slot->times)
-        r->program->device->instance.vk.CmdWriteTimestamp(slot->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, slot->times,
-                                                          index);
+        program->device->instance.vk.CmdWriteTimestamp(slot->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, slot->times,
+                                                       index);
 }
 
 static void record_copy(const vulkan_functions *vk, VkCommandBuffer commands, const strata_buffer *from,
@@ -235,56 +242,64 @@ static void record_copy(const vulkan_functions *vk, VkCommandBuffer commands, co
     vk->CmdCopyBuffer(commands, from->handle, to->handle, 1, &region);
 }
 
-/* Waits for the runs before (their writes, and their reads of what this run writes), launches, hands the outputs to the
- * host. */
-static strata_status record_slot(recording *r, vulkan_slot *slot, strata_error *err) {
-    vulkan_device *device = r->program->device;
+/* Into `commands`: waits for the runs before (their writes, and their reads of what this run writes), launches, hands the
+ * outputs to the host. wanted: the launches whose nodes are set, by id, each alone; NULL: all. */
+static strata_status record(const strata_program *program, const vulkan_slot *slot, VkCommandBuffer commands,
+                            const bool *wanted, strata_error *err) {
+    vulkan_device *device = program->device;
     const vulkan_functions *vk = &device->instance.vk;
     const VkPipelineStageFlags compute = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, transfer = VK_PIPELINE_STAGE_TRANSFER_BIT;
     VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
-    VkResult result = vk->BeginCommandBuffer(slot->commands, &begin);
+    VkResult result = vk->BeginCommandBuffer(commands, &begin);
     if (result) return strata_vulkan_fail(device, result, "vkBeginCommandBuffer", err);
 
-    const uint32_t n_launches = (uint32_t)r->list.n_launches;
-    if (slot->times) vk->CmdResetQueryPool(slot->commands, slot->times, 0, n_launches + 3);
-    record_time(r, slot, 0);
+    const uint32_t n_launches = (uint32_t)program->list.n_launches;
+    const bool timed = slot->times && !wanted;
+    if (timed) vk->CmdResetQueryPool(commands, slot->times, 0, n_launches + 3);
+    if (timed) record_time(program, slot, 0);
     strata_buffer *const *host = slot->host, *const *own = slot->device;
     if (own[STRATA_ARENA_INPUT] != host[STRATA_ARENA_INPUT])
-        record_copy(vk, slot->commands, host[STRATA_ARENA_INPUT], own[STRATA_ARENA_INPUT]);
+        record_copy(vk, commands, host[STRATA_ARENA_INPUT], own[STRATA_ARENA_INPUT]);
     barrier(
-        vk, slot->commands, compute | transfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, compute | transfer,
+        vk, commands, compute | transfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, compute | transfer,
         VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
-    record_time(r, slot, 1);
+    if (timed) record_time(program, slot, 1);
     for (uint32_t i = 0; i < n_launches; i++) {
-        record_launch(r, slot->commands, (int)i);
-        record_time(r, slot, i + 2);
+        if (wanted && !wanted[program->list.launches[i].node->id]) continue;
+        record_launch(program, slot, commands, (int)i, wanted || program->labels);
+        if (timed) record_time(program, slot, i + 2);
     }
     if (own[STRATA_ARENA_OUTPUT] != host[STRATA_ARENA_OUTPUT]) {
-        barrier(vk, slot->commands, compute, VK_ACCESS_SHADER_WRITE_BIT, transfer, VK_ACCESS_TRANSFER_READ_BIT);
-        record_copy(vk, slot->commands, own[STRATA_ARENA_OUTPUT], host[STRATA_ARENA_OUTPUT]);
+        barrier(vk, commands, compute, VK_ACCESS_SHADER_WRITE_BIT, transfer, VK_ACCESS_TRANSFER_READ_BIT);
+        record_copy(vk, commands, own[STRATA_ARENA_OUTPUT], host[STRATA_ARENA_OUTPUT]);
     }
-    record_time(r, slot, n_launches + 2);
-    barrier(vk, slot->commands, compute | transfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+    if (timed) record_time(program, slot, n_launches + 2);
+    barrier(vk, commands, compute | transfer, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
             VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
-    result = vk->EndCommandBuffer(slot->commands);
+    result = vk->EndCommandBuffer(commands);
     return result ? strata_vulkan_fail(device, result, "vkEndCommandBuffer", err) : STRATA_OK;
 }
 
-static strata_status make_slot(recording *r, vulkan_slot *slot, strata_error *err) {
-    vulkan_device *device = r->program->device;
-    STRATA_TRY(make_slot_buffers(r->program, slot, r->piece, err));
-    if (r->program->labels) STRATA_TRY(strata_vulkan_time_pool(device, (uint32_t)r->list.n_launches + 3, &slot->times, err));
-    for (int i = 0; i < r->list.n_launches; i++) STRATA_TRY(make_set(r, slot, i, err));
+static strata_status make_commands(vulkan_device *device, VkCommandBuffer *out_commands, strata_error *err) {
     VkCommandBufferAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                         .commandPool = device->command_pool,
                                         .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
                                         .commandBufferCount = 1};
-    VkResult result = device->instance.vk.AllocateCommandBuffers(device->handle, &info, &slot->commands);
-    if (result) {
-        slot->commands = NULL;
-        return strata_vulkan_fail(device, result, "vkAllocateCommandBuffers", err);
-    }
-    return record_slot(r, slot, err);
+    VkResult result = device->instance.vk.AllocateCommandBuffers(device->handle, &info, out_commands);
+    if (!result) return STRATA_OK;
+    *out_commands = NULL;
+    return strata_vulkan_fail(device, result, "vkAllocateCommandBuffers", err);
+}
+
+static strata_status make_slot(recording *r, vulkan_slot *slot, strata_error *err) {
+    strata_program *program = r->program;
+    vulkan_device *device = program->device;
+    const int n = program->list.n_launches;
+    STRATA_TRY(make_slot_buffers(program, slot, r->piece, err));
+    if (program->labels) STRATA_TRY(strata_vulkan_time_pool(device, (uint32_t)n + 3, &slot->times, err));
+    for (int i = 0; i < n; i++) STRATA_TRY(make_set(r, slot, i, err));
+    STRATA_TRY(make_commands(device, &slot->commands, err));
+    return record(program, slot, slot->commands, NULL, err);
 }
 
 /* ---- the trace ---- */
@@ -293,12 +308,12 @@ static void make_labels(recording *r) {
     strata_program *program = r->program;
     strata_trace *trace = program->device->base.trace;
     const bool copies = !program->device->base.info.unified_memory;
-    const int n = r->list.n_launches;
+    const int n = program->list.n_launches;
     program->labels = calloc((size_t)n + 2, sizeof(*program->labels));
     if (!program->labels) return;
     if (copies && r->piece->arenas[STRATA_ARENA_INPUT].bytes)
         program->labels[0] = strata_trace_add_label(trace, "copy inputs", "", 0, 0);
-    for (int l = 0; l < n; l++) program->labels[l + 1] = strata_kernel_trace_label(trace, &r->list, l);
+    for (int l = 0; l < n; l++) program->labels[l + 1] = strata_kernel_trace_label(trace, &program->list, l);
     if (copies && r->piece->arenas[STRATA_ARENA_OUTPUT].bytes)
         program->labels[n + 1] = strata_trace_add_label(trace, "copy outputs", "", 0, 0);
 }
@@ -307,25 +322,25 @@ static void make_labels(recording *r) {
 static strata_status record_all(recording *r, strata_error *err) {
     strata_program *program = r->program;
     vulkan_device *device = program->device;
-    STRATA_TRY(strata_kernel_list_create(&device->limits, device->tuner, r->piece, &r->list, err));
-    program->n_launches = r->list.n_launches;
-    r->pipelines = calloc((size_t)r->list.n_kernels + 1, sizeof(*r->pipelines));
-    r->layouts = calloc((size_t)r->list.n_kernels + 1, sizeof *r->layouts);
-    r->sets = calloc((size_t)r->list.n_launches + 1, sizeof(*r->sets));
-    if (!r->pipelines || !r->layouts || !r->sets)
+    STRATA_TRY(strata_kernel_list_create(&device->limits, device->tuner, r->piece, &program->list, err));
+    program->pipelines = calloc((size_t)program->list.n_kernels + 1, sizeof(*program->pipelines));
+    program->layouts = calloc((size_t)program->list.n_kernels + 1, sizeof *program->layouts);
+    program->sets = calloc((size_t)program->list.n_launches * (size_t)program->n_slots + 1, sizeof(*program->sets));
+    if (!program->pipelines || !program->layouts || !program->sets)
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory for a program of %d launches", device->base.info.id,
-                           r->list.n_launches);
+                           program->list.n_launches);
     const bool trying = strata_tuner_is_trying(device->tuner);
-    for (int i = 0; i < r->list.n_kernels; i++) {
-        if (!trying) strata_device_report_compile(&device->base, false, i, r->list.n_kernels);
-        const unsigned bindings = strata_vulkan_bindings_of(device, r->list.kernels[i].shader);
-        STRATA_TRY(strata_vulkan_pipeline_get(device, &r->list.kernels[i], &r->pipelines[i], err));
-        STRATA_TRY(strata_vulkan_layout_get(device, bindings, &r->layouts[i], err));
+    for (int i = 0; i < program->list.n_kernels; i++) {
+        if (!trying) strata_device_report_compile(&device->base, false, i, program->list.n_kernels);
+        const unsigned bindings = strata_vulkan_bindings_of(device, program->list.kernels[i].shader);
+        STRATA_TRY(strata_vulkan_pipeline_get(device, &program->list.kernels[i], &program->pipelines[i], err));
+        STRATA_TRY(strata_vulkan_layout_get(device, bindings, &program->layouts[i], err));
     }
-    if (!trying) strata_device_report_compile(&device->base, false, r->list.n_kernels, r->list.n_kernels);
+    if (!trying) strata_device_report_compile(&device->base, false, program->list.n_kernels, program->list.n_kernels);
     strata_vulkan_pipelines_save(device);
-    if (r->list.scratch_bytes)
-        STRATA_TRY(strata_vulkan_buffer_make(device, VULKAN_MEMORY_DEVICE, r->list.scratch_bytes, &program->scratch, err));
+    if (program->list.scratch_bytes)
+        STRATA_TRY(
+            strata_vulkan_buffer_make(device, VULKAN_MEMORY_DEVICE, program->list.scratch_bytes, &program->scratch, err));
     if (device->base.trace && !trying) make_labels(r);
     STRATA_TRY(make_pool(r, err));
     for (int i = 0; i < program->n_slots; i++) STRATA_TRY(make_slot(r, &program->slots[i], err));
@@ -346,10 +361,6 @@ strata_status strata_vulkan_compile(strata_device *base, const strata_piece *pie
     program->n_slots = piece->n_slots;
     recording r = {.program = program, .piece = piece};
     strata_status status = record_all(&r, err);
-    strata_kernel_list_finish(&r.list);
-    free(r.pipelines);
-    free(r.layouts);
-    free(r.sets);
     if (status)
         strata_vulkan_program_destroy(program);
     else
@@ -373,6 +384,10 @@ void strata_vulkan_program_destroy(strata_program *program) {
     strata_vulkan_buffer_free(device, program->scratch);
     vk->DestroyDescriptorPool(device->handle, program->pool, NULL);
     for (uint32_t i = 0; i < program->n_views; i++) vk->DestroyBufferView(device->handle, program->views[i], NULL);
+    strata_kernel_list_finish(&program->list);
+    free(program->pipelines);
+    free(program->layouts);
+    free(program->sets);
     free(program->views);
     free(program->labels);
     free(program->slots);
@@ -394,9 +409,21 @@ strata_status strata_vulkan_run(strata_program *program, int slot, uint64_t *out
     vulkan_device *device = program->device;
     STRATA_TRY(strata_vulkan_submit(device, program->slots[slot].commands, out_ticket, err));
     if (program->labels)
-        strata_vulkan_time_submitted(device, program->slots[slot].times, program->labels, (uint32_t)program->n_launches + 2,
-                                     *out_ticket);
-    device->base.counters.launches += (uint64_t)program->n_launches;
+        strata_vulkan_time_submitted(device, program->slots[slot].times, program->labels,
+                                     (uint32_t)program->list.n_launches + 2, *out_ticket);
+    device->base.counters.launches += (uint64_t)program->list.n_launches;
     device->base.counters.submissions++;
     return strata_vulkan_check_messages(device, err);
+}
+
+strata_status strata_vulkan_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err) {
+    vulkan_device *device = program->device;
+    VkCommandBuffer commands;
+    uint64_t ticket = 0;
+    STRATA_TRY(make_commands(device, &commands, err));
+    strata_status status = record(program, &program->slots[slot], commands, wanted, err);
+    if (!status) status = strata_vulkan_submit(device, commands, &ticket, err);
+    if (!status) status = strata_vulkan_wait(device, ticket, err);
+    if (status != STRATA_TIMEOUT) device->instance.vk.FreeCommandBuffers(device->handle, device->command_pool, 1, &commands);
+    return status ? status : strata_vulkan_check_messages(device, err);
 }

@@ -251,5 +251,7 @@ void strata_vulkan_program_destroy(strata_program *program);
 void *strata_vulkan_program_input(strata_program *program, int slot);
 const void *strata_vulkan_program_output(strata_program *program, int slot);
 strata_status strata_vulkan_run(strata_program *program, int slot, uint64_t *out_ticket, strata_error *err);
+/* strata_step_run.run. */
+strata_status strata_vulkan_run_nodes(strata_program *program, int slot, const bool *wanted, strata_error *err);
 
 #endif

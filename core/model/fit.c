@@ -11,8 +11,7 @@
 #include "core/data/stage/stage.h"
 #include "core/run/device.h"
 
-enum { STEPS_BETWEEN_CHECKS = 10000 };
-static const double SECONDS_BETWEEN_ASKS = 0.25, CHECKS_SHARE = 1e-3;
+static const double SECONDS_BETWEEN_ASKS = 0.25;
 
 enum { IN_FLIGHT = 3, FIRST_BALANCE = 20, STEPS_BETWEEN_BALANCES = 500 }; /* steps */
 
@@ -124,24 +123,6 @@ static strata_status settle(fit *f, strata_error *err) {
     return strata_model_share_rate(f->model, err);
 }
 
-/* Has each device compare a random node with the reference. */
-static strata_status check_devices(fit *f, strata_error *err) {
-    const int64_t every = f->opts.check_every ? f->opts.check_every : STEPS_BETWEEN_CHECKS, n = f->history.n_steps;
-    const double began = strata_fit_seconds();
-    const strata_model_program *program = f->model->programs;
-    while (program && program->kind != f->kind) program = program->next;
-    if (every < 0 || !program) return STRATA_OK;
-    if (!f->next_check) f->next_check = every;
-    if (n < f->next_check || (!f->opts.check_every && f->check_seconds > CHECKS_SHARE * (began - f->checked))) return STRATA_OK;
-    const uint32_t random = (uint32_t)n * 2654435761u ^ (uint32_t)f->opts.seed;
-    for (int i = 0; i < program->n_parts; i++)
-        STRATA_TRY(strata_executable_recheck(program->parts[i].executable, random + (uint32_t)i, err));
-    f->next_check = n + every;
-    f->checked = strata_fit_seconds();
-    f->check_seconds = f->checked - began;
-    return STRATA_OK;
-}
-
 static strata_status begin_epoch(fit *f, strata_error *err) {
     f->epoch_began = strata_fit_seconds();
     f->in_epoch = true;
@@ -194,6 +175,16 @@ static strata_status save_if_due(fit *f, strata_error *err) {
     return status;
 }
 
+/* Whether the user interrupted a driver that compiled the next step's program, and what was trained so far can be kept. With
+ * several workers it cannot, as the others are in that step. */
+static bool ends_before_step(const fit *f, strata_status status) {
+    bool left = false; /* some driver, and not a callback's wish */
+    for (int r = 0; r < f->model->strategy->n_replicas; r++)
+        left |= f->model->replicas[r].device->given_up.status == STRATA_INTERRUPTED;
+    return status == STRATA_INTERRUPTED && left && f->history.n_steps && !f->held.n &&
+           !strata_strategy_has_workers(f->model->strategy);
+}
+
 /* Submits one batch more. *more: whether there was one, and training goes on. */
 static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     strata_worker_step rows;
@@ -206,10 +197,14 @@ static strata_status next_batch(fit *f, bool *more, strata_error *err) {
     if (f->stopped) return STRATA_OK;
     STRATA_TRY(save_if_due(f, err));
     if (f->model->strategy->auto_split && f->history.n_steps >= f->next_balance) STRATA_TRY(balance(f, rows.own, err));
-    STRATA_TRY(check_devices(f, err));
+    f->check_now = strata_fit_is_check_due(f);
+    if (f->check_now) STRATA_TRY(complete(f, err)); /* the parameters are those that this step begins with */
     if (!f->held.n) strata_fit_call(f, STRATA_EVENT_BATCH_BEGIN);
-    STRATA_TRY(f->accumulate > 1 ? strata_fit_submit_to_hold(f, &rows, err) : strata_fit_submit(f, f->next_step, &rows, err));
-    *more = true;
+    const strata_status status =
+        f->accumulate > 1 ? strata_fit_submit_to_hold(f, &rows, err) : strata_fit_submit(f, f->next_step, &rows, err);
+    *more = !status;
+    if (!ends_before_step(f, status)) return status;
+    f->stopped = true;
     return STRATA_OK;
 }
 

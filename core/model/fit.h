@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of a fit: fit.c (its epochs), fit_steps.c (its steps), fit_trace.c. */
+ * Inside of a fit: fit.c (its epochs), fit_steps.c (its steps), fit_check.c, fit_trace.c. */
 #ifndef STRATA_CORE_MODEL_FIT_H
 #define STRATA_CORE_MODEL_FIT_H
 
@@ -52,6 +52,7 @@ struct strata_fit {
     bool stop; /* behind this epoch: as validation, the callback or another worker says */
     /* The callback has asked for an end before the next step; the epoch was ended so, on all workers alike. */
     bool stop_now, stopped;
+    bool check_now;                /* before the step that is filled is submitted */
     int64_t next_check;            /* before this step of the fit */
     double checked, check_seconds; /* when the newest check ended, and what it took; before it: the start, and a guess */
     /* With several workers: steps until they ask each other next, of `ask_every`, and when they asked last. */
@@ -110,6 +111,14 @@ STRATA_MUST_USE strata_status strata_fit_tell(strata_fit *fit, strata_error *err
 /* What the host did since `began`, where there is a trace. The step's number counts from 0, as devices' do. */
 void strata_fit_add_to_trace(strata_fit *fit, const char *what, int64_t step, double began);
 void strata_fit_add_epoch_to_trace(strata_fit *fit);
+
+/* ---- fit_check.c ---- */
+
+/* Whether the devices are checked before the next step. */
+bool strata_fit_is_check_due(strata_fit *fit);
+/* Where fit.check_now says so: has each device compare a random node of the step, which is submitted next, with the reference.
+ * What is wrong is a warning of the device. */
+STRATA_MUST_USE strata_status strata_fit_check_devices(strata_fit *fit, const strata_fit_flight *step, strata_error *err);
 
 /* ---- fit_trace.c ---- */
 

@@ -345,6 +345,7 @@ static strata_status hold(fit *f, const strata_worker_step *rows, strata_error *
         f->model->replicas[r].n_held += step->program->parts[r].n > 0;
     }
     strata_fit_add_to_trace(f, "write inputs", step->t - 1, began);
+    STRATA_TRY(strata_fit_check_devices(f, step, err));
     STRATA_TRY(start(f, err));
     if (!f->model->strategy->auto_split) return STRATA_OK;
     STRATA_TRY(finish_step(f, err));
@@ -370,6 +371,7 @@ strata_status strata_fit_submit(fit *f, int64_t number, const strata_worker_step
     const double began = f->trace ? strata_trace_now() : 0;
     for (int r = 0; r < step->program->n_parts; r++) fill_part(f, step, &step->program->parts[r], rows->first, rows->n);
     strata_fit_add_to_trace(f, "write inputs", step->t - 1, began);
+    STRATA_TRY(strata_fit_check_devices(f, step, err));
     f->n_examples += rows->n;
     return start(f, err);
 }

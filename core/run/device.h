@@ -82,10 +82,12 @@ typedef struct strata_device_api {
     /* Blocks, without spinning, until the run with that ticket, and so all before it, is done. DEVICE_LOST when it can't be. */
     strata_status (*wait)(strata_device *device, uint64_t ticket, strata_error *err);
 
-    /* (optional) Runs a node of the piece, which `random` chooses, on operands that it makes up and compares it with the
-     * reference. One that is wrong is a warning (strata_device_warn), not a failure. Nothing of the piece's own memory is
-     * touched. */
-    strata_status (*recheck)(strata_device *device, const strata_piece *piece, uint32_t random, strata_error *err);
+    /* (optional) Compares a node of the piece, which `random` chooses, with the reference: on the values that it has in the run
+     * of `slot`, whose inputs are written and which has not been submitted; where those are not to be had, or with slot -1, on
+     * values that are made up. A node that is wrong is a warning (strata_device_warn), not a failure. Variables and inputs are
+     * as before when it returns; all else of the program's memory may be changed, as a run does. */
+    strata_status (*recheck)(strata_device *device, const strata_piece *piece, strata_program *program, int slot,
+                             uint32_t random, strata_error *err);
 
     /* ---- time ---- */
     /* (optional) Sets device->trace and device->trace_track. Programs that are compiled with a trace add a slice to it for each
@@ -122,6 +124,11 @@ struct strata_device {
     strata_compile_callback on_compile;
     void *on_compile_user;
     strata_warning_callback on_warning;
+    double compile_notice_seconds, compile_seconds;
+    bool (*is_interrupted)(void *user);
+    /* Why a call of the driver's compiler was left, which goes on; its status is OK where none was. The device may be used, but
+     * for compiling, and must not be closed. */
+    strata_error given_up;
     /* How many kernels were found to compute wrongly: `supports` may say no since then where it said yes. */
     int n_distrusted;
     /* NULL: nothing is traced. */

@@ -97,12 +97,6 @@ static strata_piece piece_of(const strata_executable *exe, int k, const strata_a
                           .n_slots = exe->n_slots};
 }
 
-strata_status strata_executable_recheck(strata_executable *exe, uint32_t random, strata_error *err) {
-    if (!exe->device->api->recheck) return STRATA_OK;
-    const strata_piece piece = piece_of(exe, (int)(random % (uint32_t)exe->plan.n_segments), exe->plan.arenas);
-    return exe->device->api->recheck(exe->device, &piece, random / 64, err);
-}
-
 static strata_status compile_segment(strata_executable *exe, int k, strata_arena *arenas, strata_error *err) {
     const strata_segment *segment = &exe->plan.segments[k];
     arenas[STRATA_ARENA_INDEX_INPUT].bytes = segment->input_bytes;
@@ -398,6 +392,14 @@ strata_status strata_executable_submit(strata_executable *exe, int slot_index, s
     if (exe->plan.n_communications)
         return strata_fail(err, STRATA_INVALID, "executable: it is one replica's part; its strategy submits it");
     return strata_executable_submit_segment(exe, slot_index, 0, err);
+}
+
+/* Only the first segment has its inputs by then: others need what segments before have communicated. */
+strata_status strata_executable_recheck(strata_executable *exe, int slot, uint32_t random, strata_error *err) {
+    if (!exe->device->api->recheck) return STRATA_OK;
+    const int k = (int)(random % (uint32_t)exe->plan.n_segments);
+    const strata_piece piece = piece_of(exe, k, exe->plan.arenas);
+    return exe->device->api->recheck(exe->device, &piece, exe->programs[k], k ? -1 : slot, random / 64, err);
 }
 
 /* ---- segments ---- */

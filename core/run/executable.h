@@ -96,7 +96,9 @@ STRATA_MUST_USE strata_status strata_executable_time_node(const strata_executabl
 STRATA_MUST_USE strata_status strata_executable_device_cost(const strata_executable *executable, int index,
                                                             strata_device_cost *out_cost, strata_error *err);
 
-/* Has the device compare one node of the program, which `random` chooses, with the reference (strata_device_api.recheck). */
-STRATA_MUST_USE strata_status strata_executable_recheck(strata_executable *executable, uint32_t random, strata_error *err);
+/* Has the device compare one node of the program, that `random` chooses, with the reference (strata_device_api.recheck), before
+ * an acquired slot whose inputs are written is submitted. */
+STRATA_MUST_USE strata_status strata_executable_recheck(strata_executable *executable, int slot, uint32_t random,
+                                                        strata_error *err);
 
 #endif

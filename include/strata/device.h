@@ -116,9 +116,18 @@ typedef struct strata_device_options {
      * the compiled kernels. One that computes wrongly is replaced by another, and the node by other ops or by the host
      * (fallback_to_host); where nothing is right, compiling fails with UNSUPPORTED. Set to take the driver's word instead. */
     bool trust;
-    /* A kernel was replaced as it computes wrongly, or a device that was right before computes wrongly now. NULL: none. */
+    /* A kernel was replaced as it computes wrongly, a device that was right before computes wrongly now, or a kernel compiles
+     * for longer than compile_notice_seconds. NULL: none. */
     strata_warning_callback on_warning;
-    /* For on_compile and on_warning. */
+    /* OpenCL and Vulkan: how long a driver may compile one program before a warning names it, and before compiling fails with
+     * TIMEOUT: 0.01..1e9 seconds; 0 means 120 for the second, and 20 or a sixth of the second, whatever is less, for the first.
+     * A program of n kernels has n times the second, but at most 5 times. */
+    double compile_notice_seconds, compile_seconds;
+    /* Asked about 20 times a second while a driver compiles; if it returns true, compiling fails with INTERRUPTED. NULL: never.
+     * Nothing stops a driver's compiler: behind INTERRUPTED or TIMEOUT a thread stays in it, the device compiles nothing more,
+     * closing it frees nothing of the driver's, and the process should end by _exit, as drivers may crash in exit. */
+    bool (*is_interrupted)(void *user);
+    /* For on_compile, on_warning and is_interrupted. */
     void *user;
 } strata_device_options;
 

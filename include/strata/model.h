@@ -306,9 +306,10 @@ typedef struct strata_fit_options {
      * ends with DATA that names the first tensor whose bits differ. It takes several times as long, and memory for all values
      * of a step. Batches that are accumulated are not compared. */
     bool check_repeats;
-    /* Every so many steps a random node of the step, those of its gradients among them, is run once more on each device and
-     * compared with the reference: a device that computes wrongly now is told by strata_device_options.on_warning. 0: 10,000,
-     * and seldom enough that it takes less than a thousandth of the time; -1: never. */
+    /* Every so many steps a random node of the step, those of its gradients among them, is run alone on each device before the
+     * step, on the step's own values, and compared with the reference: a device that computes wrongly now is told by
+     * strata_device_options.on_warning. Bits of the training stay the same. 0: 10,000, and seldom enough that it takes less
+     * than a thousandth of the time; -1: never. */
     int64_t check_every;
     /* Evaluated after each epoch in batches of `batch`; borrowed. The bits of what is trained are the same with it and without.
      * Each of several workers evaluates all of it, and where a loss decides something it is rank 0's; under parameter_server

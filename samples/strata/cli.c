@@ -292,7 +292,9 @@ int read_device_flags(const device_flags *flags, strata_device_options *out_opti
                                            .no_cache = flags->no_cache,
                                            .fallback_to_host = flags->allow_fallback != NULL,
                                            .trust = flags->trust,
+                                           .compile_seconds = flags->compile_seconds,
                                            .on_compile = flags->on_compile,
+                                           .is_interrupted = flags->is_interrupted,
                                            .on_warning = print_warning,
                                            .user = flags->user};
     if (!flags->allow_fallback || !strcmp(flags->allow_fallback, "host")) return EXIT_OK;

@@ -111,8 +111,10 @@ int usage_error(const char *format, ...) STRATA_PRINTF(1, 2);
 typedef struct device_flags {
     const char *which, *allow_fallback;
     bool fast, no_tune, no_cache, trust;
+    double compile_seconds;
     /* As strata_device_options has them. */
     strata_compile_callback on_compile;
+    bool (*is_interrupted)(void *user);
     void *user;
 } device_flags;
 #define PLUGIN_OPTION_ROWS                                                                                   \
@@ -151,6 +153,13 @@ typedef struct device_flags {
          offsetof(type, member.trust),                                                                                        \
          0,                                                                                                                   \
          0},                                                                                                                  \
+        {"compile-seconds",                                                                                                   \
+         "S",                                                                                                                 \
+         "how long a driver may compile one kernel, once, before it is an error (120)",                                       \
+         OPTION_NUMBER,                                                                                                       \
+         offsetof(type, member.compile_seconds),                                                                              \
+         0.01,                                                                                                                \
+         1e9},                                                                                                                \
         PLUGIN_OPTION_ROWS, {                                                                                                 \
         "no-cache", NULL, "keep no compiled kernels on disk", OPTION_FLAG, offsetof(type, member.no_cache), 0, 0              \
     }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "core/base/text.h"
@@ -28,7 +29,7 @@ static const char exit_codes[] =
     "    3  bad data: a file or folder is missing, damaged, or does not fit the model; the loss is not finite\n"
     "    4  no such device, or the device cannot do this (memory, dtype)\n"
     "    5  internal error: please report it\n"
-    "  130  interrupted by Ctrl-C, after the step that was running\n"
+    "  130  interrupted by Ctrl-C, after the step that was running, or while a driver compiled\n"
     "  143  ended by SIGTERM, after the step that was running\n"
     "A restart may cure these:\n"
     "  160  the device or its driver died\n"
@@ -115,5 +116,7 @@ int main(int argc, char **argv) {
         usage_error("cannot write to standard output: %s", strerror(errno));
         code = EXIT_OUT_OF_DISK;
     }
+    /* A driver may be compiling, or hang: what it does in exit would crash, or wait for it. */
+    if (code >= EXIT_INTERRUPTED) _exit(code);
     return code;
 }

@@ -544,6 +544,7 @@ static int train(training *t) {
     if (!code) code = set_precision(t->model, t->options.precision);
     if (!code && t->options.batch && t->options.global_batch) code = usage_error("give --batch or --global-batch, not both");
     t->options.device.on_compile = report_compile;
+    t->options.device.is_interrupted = is_interrupted;
     t->options.device.user = &t->reporter;
     if (!code) code = open_strategy(&t->options.strategy, &t->options.device, &t->opened);
     t->strategy = t->opened.strategy;

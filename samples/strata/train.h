@@ -116,6 +116,8 @@ void say_notices(reporter *r);
  * is answered on stderr. */
 void obey_interrupts(bool tells, bool terms);
 bool was_interrupted(void);
+/* strata_device_options.is_interrupted. */
+bool is_interrupted(void *user);
 /* The exit code of a training that was ended so, by this process's signal or another worker's. */
 int interrupt_code(void);
 /* What a fit warns of; `user` is a reporter. */

@@ -12,13 +12,19 @@
 
 /* ---- Ctrl-C and SIGTERM: the first ends the fit after its step, the second ends the process ---- */
 
-static volatile sig_atomic_t interrupted, tells_of_interrupt;
+static volatile sig_atomic_t interrupted, tells_of_interrupt, compiles;
 
+/* While a driver compiles there is no step to finish: compiling ends by is_interrupted. */
 static void on_interrupt(int signal_number) {
     static const char text[] = "\nstrata: finishing this step; Ctrl-C once more ends at once\n";
     interrupted = signal_number;
     signal(signal_number, SIG_DFL);
-    if (tells_of_interrupt && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
+    if (tells_of_interrupt && !compiles && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
+}
+
+bool is_interrupted(void *user) {
+    (void)user;
+    return interrupted != 0;
 }
 
 bool was_interrupted(void) {
@@ -48,6 +54,7 @@ void report_compile(const strata_compile_progress *compile, void *user) {
     reporter *r = user;
     enum { SETTLING_STEPS = 4 };
     r->settling = SETTLING_STEPS;
+    compiles = !compile->tuning && compile->done < compile->total;
     progress_compile(r->line, compile);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A driver that computes wrongly: tests/shims/opencl_shim.c over PoCL, which changes what one kernel has written. For each
+ * Drivers that compute wrongly: tests/shims/opencl_shim.c over PoCL changes what one kernel has written,
+ * tests/shims/vulkan_shim.c over lavapipe the code of one kernel. For each
  * kernel that training launches, training gives the numbers that the host gives, or is refused with the kernel's name. */
 #if STRATA_WITH_OPENCL
 #include <criterion/criterion.h>
@@ -13,6 +14,7 @@
 #include "core/run/device.h"
 #include "strata/strata.h"
 #include "tests/support/folder.h"
+#include "tests/support/shims.h"
 
 TestSuite(liar, .init = test_folder_make, .fini = test_folder_remove, .timeout = 240);
 
@@ -102,26 +104,20 @@ typedef char kernel_name[64];
 static kernel_name *launched; /* by the shim */
 
 static void use_shim(void) {
-    char path[512], library[256] = "";
-    const char *build = getenv("STRATA_BUILD_DIR");
-    FILE *icd = fopen("/etc/OpenCL/vendors/pocl.icd", "rb");
-    if (!icd || !build) cr_skip_test("PoCL is not installed (pocl-opencl-icd), or STRATA_BUILD_DIR is not set");
-    cr_assert(fgets(library, sizeof library, icd));
-    fclose(icd);
-    library[strcspn(library, "\n")] = 0;
-    snprintf(path, sizeof path, "%s/suites/shims/opencl_shim.so", build);
-    test_file("shim.icd", path, strlen(path));
-    setenv("OCL_ICD_VENDORS", test_folder(), 1);
-    setenv("STRATA_SHIM_DRIVER", library, 1);
+    char path[512];
+    const char *missing = test_use_opencl_shim();
+    if (missing) cr_skip_test("%s", missing);
+    test_shim_path("opencl", path);
     void *shim = dlopen(path, RTLD_NOW);
     if (shim) launched = dlsym(shim, "strata_shim_launched");
     cr_assert(launched, "%s", dlerror());
 }
 
 static int n_warnings;
+static char warning[1024]; /* the newest */
 static void count_warning(const char *message, void *user) {
-    (void)message;
     (void)user;
+    snprintf(warning, sizeof warning, "%s", message);
     n_warnings++;
 }
 
@@ -253,6 +249,112 @@ Test(liar, a_device_that_goes_bad_while_it_trains_is_told) {
         strata_dataset_destroy(data);
         strata_device_close(device);
     }
+}
+
+/* A dense layer whose values are all beyond 100, trained for some steps. */
+static void train_large(strata_device *device, const strata_fit_options *opts, strata_history *out_history) {
+    enum { COLUMNS = 6 };
+    strata_model *model = NULL;
+    strata_dataset *data = NULL;
+    strata_array x, y;
+    OK(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(EXAMPLES, COLUMNS), &x, &err));
+    OK(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(EXAMPLES, 1), &y, &err));
+    for (int i = 0; i < EXAMPLES * COLUMNS; i++) ((float *)x.data)[i] = 1000 + (float)(i % 17);
+    for (int i = 0; i < EXAMPLES; i++) ((float *)y.data)[i] = (float)(i % 3);
+    OK(strata_dataset_take_arrays(&x, &y, 0, &data, &err));
+    OK(strata_model_create(STRATA_SHAPE(COLUMNS), &model, &err));
+    strata_model_add_dense(model, (strata_dense_options){.units = 5});
+    strata_model_add_dense(model, (strata_dense_options){.units = 1});
+    const strata_compile_options how = {.loss = "mse", .seed = 4, .optimizer = {.name = "adam", .learning_rate = 1e-3}};
+    OK(strata_model_compile(model, device, &how, &err));
+    OK(strata_model_fit(model, data, opts, out_history, &err));
+    strata_model_destroy(model);
+    strata_dataset_destroy(data);
+}
+
+/* Kernels are checked on values in [-1, 1), so only a step's own values show it. */
+Test(liar, a_device_that_is_wrong_for_some_values_alone_is_told) {
+    for (int64_t every = -1; every <= 1; every += 2) {
+        use_shim();
+        setenv("STRATA_SHIM_ABOVE", "100", 1);
+        strata_device *device = open_liar("strata_", false, false);
+        train_large(device, &(strata_fit_options){.epochs = 10, .batch = EXAMPLES, .seed = 5, .check_every = every}, NULL);
+        cr_expect_eq(n_warnings > 0, every > 0, "%d warnings", n_warnings);
+        if (every > 0) cr_expect(strstr(warning, "on values of a training step"), "%s", warning);
+        strata_device_close(device);
+    }
+}
+
+/* Every step is checked, updates and sequences too, and none of it is seen in the losses. */
+Test(liar, checks_of_an_honest_device_warn_of_nothing_and_change_nothing) {
+    static const char *const devices[] = {"opencl:0", "vulkan:0"};
+    for (size_t d = 0; d < sizeof devices / sizeof *devices; d++) {
+        strata_device *device = NULL;
+        const strata_device_options opts = {.no_tune = true, .on_warning = count_warning};
+        if (strata_device_open(devices[d], &opts, &device, &err)) continue;
+        strata_history history[2] = {{0}, {0}};
+        n_warnings = 0;
+        for (int checked = 0; checked < 2; checked++)
+            train_large(device, &(strata_fit_options){.epochs = 12, .batch = BATCH, .seed = 5, .check_every = checked ? 1 : -1},
+                        &history[checked]);
+        cr_expect_eq(n_warnings, 0, "%s: %s", devices[d], warning);
+        for (int e = 0; e < 12; e++)
+            cr_expect_eq(history[0].epochs[e].loss, history[1].epochs[e].loss, "%s: epoch %d has loss %g, and %g when checked",
+                         devices[d], e, history[0].epochs[e].loss, history[1].epochs[e].loss);
+        for (int k = 0; k < 2; k++) strata_history_finish(&history[k]);
+        strata_device_close(device);
+    }
+}
+
+/* ---- Vulkan ---- */
+
+static strata_device *open_vulkan(int nth) {
+    strata_device *device = NULL;
+    char text[16];
+    snprintf(text, sizeof text, "%d", nth);
+    setenv("STRATA_SHIM_LIE_NTH", text, 1);
+    const strata_device_options opts = {.no_tune = true, .no_cache = true, .on_warning = count_warning};
+    OK(strata_device_open("vulkan:0", &opts, &device, &err));
+    n_warnings = 0;
+    return device;
+}
+
+/* Each module of a training in turn computes wrongly: its verdict is a replacement, or a refusal. */
+Test(liar, every_vulkan_kernel_that_lies_is_replaced_or_refused, .timeout = 600) {
+    double wanted[STEPS], losses[STEPS];
+    int n_replaced = 0, n_refused = 0;
+    const char *missing = test_use_vulkan_shim();
+    char path[512];
+    if (missing) cr_skip_test("%s", missing);
+    test_shim_path("vulkan", path);
+    void *shim = dlopen(path, RTLD_NOW);
+    const int *n_modules = shim ? dlsym(shim, "strata_shim_modules") : NULL;
+    cr_assert(n_modules, "%s", dlerror());
+    expect(0, wanted);
+    strata_device *device = open_vulkan(0);
+    OK(train(device, 0, losses));
+    cr_assert(equal(losses, wanted), "an honest driver trains to other losses than the host");
+    cr_assert_eq(n_warnings, 0, "%s", warning);
+    strata_device_close(device);
+    const int n = *n_modules;
+    cr_assert_gt(n, 20);
+    for (int nth = 1; nth <= n; nth++) {
+        device = open_vulkan(nth);
+        const strata_status status = train(device, 0, losses);
+        strata_device_close(device);
+        n_refused += status != STRATA_OK;
+        if (status) {
+            cr_expect_eq(status, STRATA_UNSUPPORTED, "module %d: %s", nth, err.message);
+            cr_expect(strstr(err.message, "wrongly"), "module %d: %s", nth, err.message);
+            continue;
+        }
+        n_replaced++;
+        cr_expect(equal(losses, wanted), "module %d: losses %g .. %g, not %g .. %g", nth, losses[0], losses[STEPS - 1],
+                  wanted[0], wanted[STEPS - 1]);
+        cr_expect_gt(n_warnings, 0, "module %d was found by nobody", nth);
+    }
+    cr_log_info("%d modules: %d replaced, %d refused", n, n_replaced, n_refused);
+    cr_expect_gt(n_replaced, 0);
 }
 
 static bool has_launched(const char *kernel) {

@@ -14,6 +14,7 @@
 #include "strata/executable.h"
 #include "strata/ops.h"
 #include "tests/support/folder.h"
+#include "tests/support/shims.h"
 
 extern const strata_backend strata_backend_vulkan;
 
@@ -412,36 +413,9 @@ Test(vulkan, no_driver_is_a_row_with_the_reason) {
     strata_devices_free(list.rows);
 }
 
-/* The library that a driver's manifest names, as {"ICD": {"library_path": "..."}}. "": there is no such driver. */
-static void driver_library(const char *manifest, char out[512]) {
-    char text[2048] = "";
-    FILE *file = fopen(manifest, "rb");
-    out[0] = 0;
-    if (!file) return;
-    text[fread(text, 1, sizeof text - 1, file)] = 0;
-    fclose(file);
-    const char *key = strstr(text, "\"library_path\"");
-    if (key) sscanf(key, "\"library_path\" : \"%511[^\"]", out);
-}
-
-static void use_driver(const char *manifest) {
-    setenv("VK_ICD_FILENAMES", manifest, 1);
-    setenv("VK_DRIVER_FILES", manifest, 1);
-}
-
-/* Puts tests/shims/vulkan_shim.c before the driver that is in use. */
 static void use_shim(void) {
-    char driver[512], manifest[1024];
-    const char *used = getenv("VK_DRIVER_FILES"), *build = getenv("STRATA_BUILD_DIR");
-    driver_library(used ? used : "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json", driver);
-    if (!driver[0] || !build)
-        cr_skip_test("no Vulkan driver by its manifest (VK_DRIVER_FILES), or STRATA_BUILD_DIR is not set");
-    snprintf(manifest, sizeof manifest,
-             "{\"file_format_version\": \"1.0.0\", \"ICD\": {\"library_path\": \"%s/suites/shims/vulkan_shim.so\", "
-             "\"api_version\": \"1.3.0\"}}",
-             build);
-    setenv("STRATA_SHIM_DRIVER", driver, 1);
-    use_driver(test_file("shim.json", manifest, strlen(manifest)));
+    const char *missing = test_use_vulkan_shim();
+    if (missing) cr_skip_test("%s", missing);
 }
 
 /* The row of vulkan:0 in the list of all devices. */
@@ -489,10 +463,10 @@ Test(vulkan, a_device_without_memory_is_listed_with_the_reason) {
 Test(vulkan, mesas_device_without_hardware_is_listed_with_the_reason) {
     const char *manifest = "/usr/share/vulkan/icd.d/radeon_icd.x86_64.json";
     char driver[512];
-    driver_library(manifest, driver);
+    test_vulkan_library(manifest, driver);
     if (!driver[0]) cr_skip_test("%s is not there (Debian: mesa-vulkan-drivers)", manifest);
     setenv("RADV_FORCE_FAMILY", "navi21", 1);
-    use_driver(manifest);
+    test_use_vulkan_driver(manifest);
     cannot_be_used("");
 }
 

@@ -5,6 +5,9 @@
  *     STRATA_SHIM_LIE=strata_unary    of what kernel functions whose name begins so have written, words are changed behind
  *                                     them; read at each launch. strata_: of all of them
  *     STRATA_SHIM_FICKLE=1            each time they are changed otherwise
+ *     STRATA_SHIM_COMPILE_SECONDS=2   what a program takes to compile, at least; read at each
+ *     STRATA_SHIM_COMPILE_NTH=3       only the third one
+ *     STRATA_SHIM_ABOVE=50            only words that are floats beyond this, or beyond its negative, are changed
  *
  * Objects of a driver begin with a pointer to its table of functions, which the loader calls: so that table is changed. What a
  * kernel has written is found by reading all of its buffers before and after it. */
@@ -20,6 +23,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "tests/shims/slow_compiler.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -92,6 +97,13 @@ static size_t size_of(cl_mem memory) {
     return real.clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof bytes, &bytes, NULL) ? 0 : bytes;
 }
 
+static bool is_above(uint32_t word) {
+    const char *least = getenv("STRATA_SHIM_ABOVE");
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return !least || value > (float)atof(least) || value < -(float)atof(least);
+}
+
 /* Some of the words that differ, and are not 0, are changed once more: always alike or, with STRATA_SHIM_FICKLE, each time
  * otherwise. */
 static bool change(uint32_t *after, const uint32_t *before, size_t n_words) {
@@ -99,7 +111,7 @@ static bool change(uint32_t *after, const uint32_t *before, size_t n_words) {
     const uint32_t flipped = getenv("STRATA_SHIM_FICKLE") ? FLIPPED ^ (++times & 255) : FLIPPED;
     size_t n_changed = 0;
     for (size_t i = 0; i < n_words; i++)
-        if (after[i] != before[i] && after[i] && n_changed++ % EVERY == 0) after[i] ^= flipped;
+        if (after[i] != before[i] && after[i] && is_above(after[i]) && n_changed++ % EVERY == 0) after[i] ^= flipped;
     return n_changed > 0;
 }
 
@@ -134,6 +146,12 @@ static cl_int CL_API_CALL enqueue(cl_command_queue queue, cl_kernel kernel, cl_u
     return code;
 }
 
+static cl_int CL_API_CALL build(cl_program program, cl_uint n, const cl_device_id *devices, const char *options,
+                                void(CL_CALLBACK *notify)(cl_program, void *), void *user) {
+    strata_shim_compile_slowly();
+    return real.clBuildProgram(program, n, devices, options, notify, user);
+}
+
 static cl_int CL_API_CALL platform_info(cl_platform_id platform, cl_platform_info what, size_t bytes, void *out,
                                         size_t *out_bytes) {
     static const char name[] = "Liar";
@@ -162,6 +180,7 @@ static void replace(cl_platform_id platform) {
     table->clSetKernelArg = set_argument;
     table->clReleaseKernel = release_kernel;
     table->clEnqueueNDRangeKernel = enqueue;
+    table->clBuildProgram = build;
     table->clGetPlatformInfo = platform_info;
 }
 

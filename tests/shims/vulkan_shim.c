@@ -4,14 +4,20 @@
  *     STRATA_SHIM_FAIL=vkCreateFence     this function of a device fails, and vkDeviceWaitIdle ends the process, as it does in
  *                                        RADV without hardware
  *     STRATA_SHIM_NO_MEMORY=1            no heap has a byte
- *     STRATA_SHIM_COMPILE_SECONDS=0.5    what each pipeline takes to compile, at least */
+ *     STRATA_SHIM_LIE_NTH=3              the third module made since this was set (0: counting begins anew) computes wrongly:
+ *                                        its floats are stored with the other sign, its integers with all bits flipped
+ *     STRATA_SHIM_COMPILE_SECONDS=0.5    what a pipeline takes to compile, at least; read at each
+ *     STRATA_SHIM_COMPILE_NTH=3          only the third one */
 #define VK_NO_PROTOTYPES
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <vulkan/vulkan.h>
+
+#include "tests/shims/slow_compiler.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -19,6 +25,7 @@ static PFN_vkGetInstanceProcAddr inner;
 static PFN_vkGetDeviceProcAddr inner_device;
 static PFN_vkGetPhysicalDeviceMemoryProperties inner_memory;
 static PFN_vkCreateComputePipelines inner_pipelines;
+static PFN_vkCreateShaderModule inner_module;
 static void *driver;
 
 static void *of_driver(const char *name) {
@@ -44,10 +51,92 @@ static VKAPI_ATTR void VKAPI_CALL memory_properties(VkPhysicalDevice device, VkP
 static VKAPI_ATTR VkResult VKAPI_CALL compute_pipelines(VkDevice device, VkPipelineCache cache, uint32_t n,
                                                         const VkComputePipelineCreateInfo *infos,
                                                         const VkAllocationCallbacks *allocator, VkPipeline *out) {
-    const double seconds = atof(getenv("STRATA_SHIM_COMPILE_SECONDS"));
-    struct timespec nap = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&nap, NULL);
+    strata_shim_compile_slowly();
     return inner_pipelines(device, cache, n, infos, allocator, out);
+}
+
+/* ---- modules that compute wrongly ---- */
+
+enum { HEADER_WORDS = 5, BOUND = 3, MOST_IDS = 1 << 16 };
+/* Opcodes and storage classes of SPIR-V. */
+enum { OP_TYPE_INT = 21, OP_TYPE_FLOAT, OP_TYPE_VECTOR, OP_TYPE_IMAGE = 25, OP_TYPE_POINTER = 32, OP_LOAD = 61, OP_STORE };
+enum { OP_ACCESS_CHAIN = 65, OP_IMAGE_WRITE = 99, OP_S_NEGATE = 126, OP_F_NEGATE, OP_NOT = 200, STORAGE_BUFFER = 12 };
+
+/* What an id is, as far as it is needed: its opcode, and two operands of its definition. */
+typedef struct spirv_id {
+    uint16_t op;
+    uint32_t a, b;
+} spirv_id;
+
+/* Notes what the instruction defines. */
+static void note(spirv_id *ids, uint32_t op, const uint32_t *at, uint32_t n) {
+    const bool is_type = op >= OP_TYPE_INT && op <= OP_TYPE_POINTER;
+    if (is_type && n > 2 && at[1] < MOST_IDS) ids[at[1]] = (spirv_id){(uint16_t)op, at[2], n > 3 ? at[3] : 0};
+    if ((op == OP_LOAD || op == OP_ACCESS_CHAIN) && at[2] < MOST_IDS) ids[at[2]] = (spirv_id){(uint16_t)op, at[1], 0};
+}
+
+/* The type of what the instruction writes to a buffer; 0: it does not. */
+static uint32_t written_type(const spirv_id *ids, uint32_t bound, uint32_t op, const uint32_t *at) {
+    if (op == OP_STORE && ids[at[1]].op == OP_ACCESS_CHAIN) {
+        const spirv_id pointer = ids[ids[at[1]].a];
+        return pointer.a == STORAGE_BUFFER ? pointer.b : 0;
+    }
+    if (op != OP_IMAGE_WRITE || ids[at[1]].op != OP_LOAD) return 0;
+    const uint32_t sampled = ids[ids[at[1]].a].a;
+    for (uint32_t id = 0; id < bound; id++)
+        if (ids[id].op == OP_TYPE_VECTOR && ids[id].a == sampled && ids[id].b == 4) return id;
+    return 0;
+}
+
+/* The module with each value negated, or its bits flipped, before it is written to a buffer. The caller frees it. */
+static uint32_t *falsify(const uint32_t *code, size_t n_words, size_t *out_words) {
+    uint32_t *out = malloc(3 * n_words * sizeof *out);
+    spirv_id *ids = calloc(MOST_IDS, sizeof *ids);
+    const uint32_t bound = code[BOUND];
+    size_t to = HEADER_WORDS;
+    if (!out || !ids || bound >= MOST_IDS) abort();
+    memcpy(out, code, HEADER_WORDS * sizeof *out);
+    for (size_t i = HEADER_WORDS; i < n_words; i += code[i] >> 16) {
+        const uint32_t *at = code + i, n = *at >> 16, op = *at & 0xffff, type = written_type(ids, bound, op, at);
+        const uint32_t operand = op == OP_STORE ? 2 : 3;
+        note(ids, op, at, n);
+        if (type) {
+            const uint32_t scalar = ids[type].op == OP_TYPE_VECTOR ? ids[type].a : type;
+            const uint32_t change = ids[scalar].op == OP_TYPE_FLOAT ? OP_F_NEGATE : OP_NOT;
+            const uint32_t other[] = {4u << 16 | change, type, out[BOUND]++, at[operand]};
+            memcpy(out + to, other, sizeof other);
+            to += 4;
+        }
+        memcpy(out + to, at, n * sizeof *out);
+        if (type) out[to + operand] = out[BOUND] - 1;
+        to += n;
+    }
+    free(ids);
+    *out_words = to;
+    return out;
+}
+
+/* How many modules were made since STRATA_SHIM_LIE_NTH was set, for a test to read. */
+EXPORT extern int strata_shim_modules;
+int strata_shim_modules;
+
+static VKAPI_ATTR VkResult VKAPI_CALL shader_module(VkDevice device, const VkShaderModuleCreateInfo *info,
+                                                    const VkAllocationCallbacks *allocator, VkShaderModule *out) {
+    static char wanted[16];
+    const char *nth = getenv("STRATA_SHIM_LIE_NTH");
+    if (nth && strcmp(nth, wanted) != 0) {
+        snprintf(wanted, sizeof wanted, "%s", nth);
+        strata_shim_modules = 0;
+    }
+    if (!nth || ++strata_shim_modules != atoi(nth)) return inner_module(device, info, allocator, out);
+    VkShaderModuleCreateInfo other = *info;
+    size_t n_words = 0;
+    uint32_t *code = falsify(info->pCode, info->codeSize / sizeof *code, &n_words);
+    other.pCode = code;
+    other.codeSize = n_words * sizeof *code;
+    const VkResult result = inner_module(device, &other, allocator, out);
+    free(code);
+    return result;
 }
 
 static PFN_vkVoidFunction replacement(const char *name) {
@@ -56,14 +145,15 @@ static PFN_vkVoidFunction replacement(const char *name) {
     if (failing && !strcmp(name, "vkDeviceWaitIdle")) return (PFN_vkVoidFunction)wait_idle;
     if (inner_memory && !strcmp(name, "vkGetPhysicalDeviceMemoryProperties") && getenv("STRATA_SHIM_NO_MEMORY"))
         return (PFN_vkVoidFunction)memory_properties;
-    if (inner_pipelines && !strcmp(name, "vkCreateComputePipelines") && getenv("STRATA_SHIM_COMPILE_SECONDS"))
-        return (PFN_vkVoidFunction)compute_pipelines;
+    if (inner_pipelines && !strcmp(name, "vkCreateComputePipelines")) return (PFN_vkVoidFunction)compute_pipelines;
+    if (inner_module && !strcmp(name, "vkCreateShaderModule")) return (PFN_vkVoidFunction)shader_module;
     return NULL;
 }
 
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL of_device(VkDevice device, const char *name) {
     const PFN_vkVoidFunction real = inner_device(device, name);
     if (!strcmp(name, "vkCreateComputePipelines")) inner_pipelines = (PFN_vkCreateComputePipelines)real;
+    if (!strcmp(name, "vkCreateShaderModule")) inner_module = (PFN_vkCreateShaderModule)real;
     const PFN_vkVoidFunction other = replacement(name);
     return other ? other : real;
 }

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A driver's compiler with limits. It is one call that may take minutes and cannot be stopped, so it runs in a thread of its
+ * own. The thread that wants the kernel waits, names a slow one, and goes away from one that takes too long or that nobody
+ * wants any more. What such a call uses then belongs to its thread, and the device compiles nothing more. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backends/kernel/kernel.h"
+
+enum { POLL_NS = 50 * 1000 * 1000, STACK_BYTES = 8 << 20, MOST_TIMES = 5 };
+static const double NOTICE_SECONDS = 20, COMPILE_SECONDS = 120;
+
+/* Of both threads; the one that is done with it last frees it. */
+typedef struct build {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool done, abandoned;
+    void (*run)(void *call);
+    void *call;
+} build;
+
+static double now_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void destroy(build *b) {
+    pthread_cond_destroy(&b->changed);
+    pthread_mutex_destroy(&b->mutex);
+    free(b->call);
+    free(b);
+}
+
+static build *create(const strata_kernel_build *what) {
+    build *b = calloc(1, sizeof *b);
+    void *call = malloc(what->call_bytes);
+    pthread_condattr_t attributes;
+    if (!b || !call) {
+        free(b);
+        free(call);
+        return NULL;
+    }
+    memcpy(call, what->call, what->call_bytes);
+    b->run = what->run;
+    b->call = call;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&b->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&b->mutex, NULL);
+    return b;
+}
+
+static void *run(void *data) {
+    build *b = data;
+    b->run(b->call);
+    pthread_mutex_lock(&b->mutex);
+    b->done = true;
+    const bool abandoned = b->abandoned;
+    pthread_cond_signal(&b->changed);
+    pthread_mutex_unlock(&b->mutex);
+    if (abandoned) destroy(b);
+    return NULL;
+}
+
+/* Signals go to the program's own threads. */
+static bool start(build *b, pthread_t *out_thread) {
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES); /* compilers recurse, and musl's threads have 128 KiB */
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    const bool started = !pthread_create(out_thread, &attributes, run, b);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return started;
+}
+
+/* Waits for some 50 ms at most; whether the call has returned. */
+static bool wait_a_while(build *b) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += POLL_NS;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_mutex_lock(&b->mutex);
+    if (!b->done) pthread_cond_timedwait(&b->changed, &b->mutex, &until);
+    const bool done = b->done;
+    pthread_mutex_unlock(&b->mutex);
+    return done;
+}
+
+/* False where the call has returned meanwhile. */
+static bool leave(build *b) {
+    pthread_mutex_lock(&b->mutex);
+    const bool left = b->abandoned = !b->done;
+    pthread_mutex_unlock(&b->mutex);
+    return left;
+}
+
+static strata_status why_left(strata_device *device, const char *name, double seconds, bool interrupted) {
+    static const char what_then[] = "; the driver goes on with it until the process ends, and the device compiles nothing more";
+    if (interrupted)
+        return strata_fail(&device->given_up, STRATA_INTERRUPTED, "%s: interrupted while the driver compiled %s%s",
+                           device->info.id, name, what_then);
+    return strata_fail(&device->given_up, STRATA_TIMEOUT,
+                       "%s: the driver (%s) has not compiled %s within %.3g s%s. Another device may do better (strata devices "
+                       "lists them; the host needs no compiler), or allow more time: --compile-seconds, "
+                       "strata_device_options.compile_seconds",
+                       device->info.id, device->info.driver, name, seconds, what_then);
+}
+
+/* Waits until the call returns, or is left: *out_left. */
+static strata_status await(strata_device *device, build *b, const strata_kernel_build *what, bool *out_left) {
+    const int times = what->n_kernels < 1 ? 1 : what->n_kernels < MOST_TIMES ? what->n_kernels : MOST_TIMES;
+    const double one = device->compile_seconds > 0 ? device->compile_seconds : COMPILE_SECONDS, most = times * one,
+                 default_notice = one / 6 < NOTICE_SECONDS ? one / 6 : NOTICE_SECONDS,
+                 notice = device->compile_notice_seconds > 0 ? device->compile_notice_seconds : default_notice,
+                 began = now_seconds();
+    bool noticed = false;
+    *out_left = false;
+    while (!wait_a_while(b)) {
+        const double seconds = now_seconds() - began;
+        const bool interrupted = device->is_interrupted && device->is_interrupted(device->on_compile_user);
+        if (!noticed && seconds > notice)
+            strata_device_warn(device, "%s: compiling %s has taken %.3g s so far, which the driver (%s) does once",
+                               device->info.id, what->name, seconds, device->info.driver);
+        noticed |= seconds > notice;
+        if (!interrupted && seconds <= most) continue;
+        *out_left = leave(b);
+        if (*out_left) return why_left(device, what->name, seconds, interrupted);
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_kernel_build_run(strata_device *device, const strata_kernel_build *what, strata_error *err) {
+    if (device->given_up.status) return strata_fail(err, device->given_up.status, "%s", device->given_up.message);
+    pthread_t thread;
+    bool left = false;
+    build *b = create(what);
+    if (!b || !start(b, &thread)) { /* without room for a thread, without limits */
+        if (b) destroy(b);
+        what->run(what->call);
+        return STRATA_OK;
+    }
+    const strata_status status = await(device, b, what, &left);
+    if (left) {
+        pthread_detach(thread);
+        return strata_fail(err, status, "%s", device->given_up.message);
+    }
+    pthread_join(thread, NULL);
+    memcpy(what->call, b->call, what->call_bytes);
+    destroy(b);
+    return STRATA_OK;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One node of a training step, compared with the reference on the step's own values: a card that fails for some values only, or
+ * that has gone bad since its kernels were checked, is reported.
+ *
+ * A step's temporaries share memory, so most are gone when it ends. Before the step is submitted, the program's own kernels
+ * compute what the node's operands need, and nothing else; the operands are read back; the node alone runs, and its result is
+ * read back. Updates do not run, but for a node that is one: what it writes is put back. The step then computes everything
+ * anew. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/host/host.h"
+#include "backends/kernel/check.h"
+
+/* Operations and bytes that the reference, and the host backend's loops, are asked for while a model trains; a node
+ * beyond it is compared on made-up operands, which are small. */
+static const double MOST_WORK = 5e7, MOST_FAST_WORK = 4e9;
+
+typedef struct recheck {
+    const strata_step_run *step;
+    const strata_tensor *node;
+    /* [n_inputs + 1] of each operand, and of the node's own value: what the device has before the node runs; what the reference
+     * makes of it; what the device makes of it; what the reference makes of operands that were moved a little. */
+    void **before, **want, **got, **moved;
+    /* [n_places] The nodes to run, by id. */
+    bool *wanted, *seen;
+} recheck;
+
+static const strata_tensor *tensor_of(const recheck *r, int i) {
+    return i < r->node->n_inputs ? r->node->inputs[i] : r->node;
+}
+
+static const strata_place *place_of(const recheck *r, const strata_tensor *tensor) {
+    return &r->step->piece->places[tensor->id];
+}
+
+/* ---- which nodes are run ---- */
+/* Marks the nodes that `tensor` is computed from, and itself; false where an update is among them. */
+static bool mark(recheck *r, const strata_tensor *tensor) {
+    if (r->seen[tensor->id]) return true;
+    r->seen[tensor->id] = true;
+    if (tensor->op->flags & STRATA_OP_UPDATE) return false;
+    for (int i = 0; i < tensor->n_inputs; i++)
+        if (!mark(r, tensor->inputs[i])) return false;
+    r->wanted[tensor->id] = true;
+    return true;
+}
+
+/* Whether the operands are there to be read, and not too large for the reference. */
+static bool is_possible(recheck *r) {
+    const bool fast = strata_host_fast_find(r->node) != NULL;
+    if (strata_check_work(r->node) > (fast ? MOST_FAST_WORK : MOST_WORK)) return false;
+    for (int i = 0; i < r->node->n_inputs; i++) {
+        const strata_tensor *input = r->node->inputs[i];
+        if (place_of(r, input)->arena < 0 && strata_check_bytes(input)) return false;
+        if (!mark(r, input)) return false;
+    }
+    return place_of(r, r->node)->arena >= 0;
+}
+
+/* ---- bytes ---- */
+static strata_status make(recheck *r, strata_error *err) {
+    const size_t n = (size_t)r->node->n_inputs + 1, n_places = (size_t)r->step->piece->n_places + 1;
+    void ***all[] = {&r->before, &r->want, &r->got, &r->moved};
+    bool room = (r->wanted = calloc(n_places, 1)) && (r->seen = calloc(n_places, 1));
+    for (size_t k = 0; k < sizeof all / sizeof *all && room; k++) room = (*all[k] = calloc(n, sizeof(**all[k]))) != NULL;
+    for (size_t i = 0; i < n && room; i++)
+        for (size_t k = 0; k < sizeof all / sizeof *all && room; k++)
+            room = ((*all[k])[i] = calloc(1, (size_t)strata_check_bytes(tensor_of(r, (int)i)) + 1)) != NULL;
+    return room ? STRATA_OK
+                : strata_fail(err, STRATA_OUT_OF_MEMORY, "check: no host memory for a node of %d operands", r->node->n_inputs);
+}
+
+static void finish(recheck *r) {
+    void **all[] = {r->before, r->want, r->got, r->moved};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        for (int i = 0; all[k] && i <= r->node->n_inputs; i++) free(all[k][i]);
+        free(all[k]);
+    }
+    free(r->wanted);
+    free(r->seen);
+}
+
+/* Copies what the device has of a tensor, or writes it there. */
+static strata_status move(const recheck *r, const strata_tensor *tensor, void *data, bool to_device, strata_error *err) {
+    const strata_device_api *api = r->step->device->api;
+    const strata_place *place = place_of(r, tensor);
+    const int64_t bytes = strata_check_bytes(tensor);
+    if (!bytes) return STRATA_OK;
+    const strata_arena *arena = &r->step->piece->arenas[place->arena];
+    char *host = NULL;
+    if (arena->kind == STRATA_ARENA_INPUT) host = api->program_input(r->step->program, r->step->slot);
+    if (arena->kind == STRATA_ARENA_OUTPUT) host = (char *)api->program_output(r->step->program, r->step->slot);
+    if (!host && to_device) return api->upload(r->step->device, arena->buffer, place->offset, data, bytes, err);
+    if (!host) return api->download(r->step->device, arena->buffer, place->offset, data, bytes, err);
+    memcpy(to_device ? host + place->offset : data, to_device ? data : host + place->offset, (size_t)bytes);
+    return STRATA_OK;
+}
+
+static void copy_operands(const recheck *r, void **to) {
+    for (int i = 0; i < r->node->n_inputs; i++) memcpy(to[i], r->before[i], (size_t)strata_check_bytes(r->node->inputs[i]));
+}
+
+/* ---- comparing ---- */
+/* Runs the operands' nodes, reads the operands, runs the node, reads what it wrote, and puts back what an update changed. */
+static strata_status run(recheck *r, strata_error *err) {
+    const strata_step_run *step = r->step;
+    const int n = r->node->n_inputs;
+    STRATA_TRY(step->run(step->program, step->slot, r->wanted, err));
+    for (int i = 0; i < n; i++) STRATA_TRY(move(r, r->node->inputs[i], r->before[i], false, err));
+    memset(r->wanted, 0, (size_t)step->piece->n_places);
+    r->wanted[r->node->id] = true;
+    STRATA_TRY(step->run(step->program, step->slot, r->wanted, err));
+    for (int i = 0; i <= n; i++)
+        if (strata_check_writes(r->node, i)) STRATA_TRY(move(r, tensor_of(r, i), r->got[i], false, err));
+    for (int i = 0; i < n; i++)
+        if (strata_check_writes(r->node, i)) STRATA_TRY(move(r, r->node->inputs[i], r->before[i], true, err));
+    return STRATA_OK;
+}
+
+/* With values that are not finite there is nothing to compare. */
+static bool is_finite(const recheck *r, void *const *data, int first, int last) {
+    for (int i = first; i <= last; i++)
+        if (!strata_check_is_finite(tensor_of(r, i), data[i])) return false;
+    return true;
+}
+
+/* The largest error; 0: it is right. */
+static strata_status judge(recheck *r, double *out_error, strata_error *err) {
+    const int n = r->node->n_inputs;
+    bool differs = false;
+    *out_error = 0;
+    if (!is_finite(r, r->before, 0, n - 1)) return STRATA_OK;
+    copy_operands(r, r->want);
+    STRATA_TRY(strata_check_refer(r->node, r->want, err));
+    if (!is_finite(r, r->want, 0, n)) return STRATA_OK;
+    for (int i = 0; i <= n; i++)
+        differs |= strata_check_writes(r->node, i) && strata_check_difference(tensor_of(r, i), r->got[i], r->want[i]) >
+                                                          strata_check_tolerance(tensor_of(r, i)->dtype);
+    if (!differs) return STRATA_OK;
+    copy_operands(r, r->moved);
+    for (int i = 0; i < n; i++) strata_check_move(r->node->inputs[i], r->moved[i], (uint32_t)i);
+    STRATA_TRY(strata_check_refer(r->node, r->moved, err));
+    for (int i = 0; i <= n; i++) {
+        if (!strata_check_writes(r->node, i) || !strata_check_is_off(tensor_of(r, i), r->got[i], r->want[i], r->moved[i]))
+            continue;
+        const double error = strata_check_difference(tensor_of(r, i), r->got[i], r->want[i]);
+        if (error > *out_error) *out_error = error;
+    }
+    return STRATA_OK;
+}
+
+strata_status strata_checks_step(const strata_kernel_limits *limits, const strata_step_run *step, const strata_tensor *node,
+                                 const char *kernels, bool *out_done, strata_error *err) {
+    recheck r = {.step = step, .node = node};
+    double error = 0;
+    strata_status status = make(&r, err);
+    *out_done = !status && is_possible(&r);
+    if (*out_done) status = run(&r, err);
+    if (*out_done && !status) status = judge(&r, &error, err);
+    if (error > 0)
+        strata_device_warn(
+            step->device,
+            "%s: kernel %s computes %s wrongly on values of a training step, off by %.3g of the largest value, "
+            "though it was right on others before: the device or its memory may be failing, and what was trained "
+            "may be wrong (driver %s)",
+            step->device->info.id, kernels, node->op->name, error, limits->checks->driver);
+    finish(&r);
+    return status;
+}

@@ -1,0 +1,34 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The command on a driver that compiles for an hour (tests/shims/opencl_shim.c over PoCL): the limit, and Ctrl-C.
+. "$(dirname "$0")/support.sh"
+
+shim=$STRATA_BUILD_DIR/suites/shims/opencl_shim.so
+if [ ! -e "$shim" ] || [ ! -e /etc/OpenCL/vendors/pocl.icd ]; then
+    echo "skipped: PoCL (pocl-opencl-icd) or tests/shims is not there"
+    finish
+fi
+mkdir "$work/vendors"
+echo "$shim" >"$work/vendors/shim.icd"
+STRATA_SHIM_DRIVER=$(cat /etc/OpenCL/vendors/pocl.icd)
+export OCL_ICD_VENDORS="$work/vendors" STRATA_SHIM_DRIVER STRATA_SHIM_COMPILE_SECONDS=3600
+set -- train regression --device opencl:0 --epochs 1 --no-cache --no-tune --trust
+expect 163 "has not compiled kernel" "$@" --compile-seconds 0.1
+stderr "Another device may do better"
+stderr "warning: opencl:0: compiling kernel "
+
+# The first Ctrl-C ends it, once the warning shows that the driver compiles.
+: >"$work/err"
+"$strata" "$@" --compile-seconds 6 >"$work/out" 2>"$work/err" &
+pid=$!
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    if grep -q "so far, which the driver" "$work/err"; then break; fi
+    sleep 0.5
+done
+kill -INT "$pid"
+wait "$pid"
+code=$?
+if [ "$code" != 130 ]; then bad "Ctrl-C while compiling ended with $code"; fi
+stderr "interrupted while the driver compiled kernel"
+finish
