@@ -46,11 +46,79 @@ static int64_t n_classes_of(const answers *a) {
     return a->width > 1 ? a->width : 2;
 }
 
+/* ---- several outputs ---- */
+
+strata_status predict_outputs(strata_model *model, const strata_dataset *data, int64_t batch, strata_array *out,
+                              strata_error *err) {
+    strata_array outputs[MOST_ARRAYS] = {{0}};
+    const int n_outputs = strata_model_n_outputs(model);
+    int64_t width = 0, at = 0;
+    if (n_outputs == 1) return strata_model_predict(model, data, batch, out, err);
+    if (n_outputs > MOST_ARRAYS)
+        return strata_fail(err, STRATA_UNSUPPORTED, "the model has %d outputs; at most %d are possible", n_outputs,
+                           MOST_ARRAYS);
+    STRATA_TRY(strata_model_predict_all(model, data, batch, outputs, err));
+    const int64_t n = outputs[0].shape.dims[0];
+    for (int k = 0; k < n_outputs; k++) width += strata_shape_elements(outputs[k].shape) / n;
+    strata_status status = strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, width), out, err);
+    for (int k = 0; k < n_outputs; k++) {
+        const int64_t own = strata_shape_elements(outputs[k].shape) / n;
+        for (int64_t i = 0; i < n && !status; i++)
+            memcpy((float *)out->data + i * width + at, (const float *)outputs[k].data + i * own, (size_t)own * sizeof(float));
+        at += own;
+        strata_array_finish(&outputs[k]);
+    }
+    return status;
+}
+
+static bool has_outputs(const answers *a) {
+    return strata_model_n_outputs(a->model) > 1;
+}
+
+/* The columns "name", or "name.0", "name.1", ... of an output of several numbers. */
+static void add_output_names(answers *a) {
+    char name[128];
+    for (int k = 0; k < strata_model_n_outputs(a->model); k++) {
+        const strata_model_port port = strata_model_output_port(a->model, k);
+        const int64_t width = strata_shape_elements(port.shape);
+        for (int64_t i = 0; i < width; i++) {
+            snprintf(name, sizeof name, width > 1 ? "%.80s.%lld" : "%.80s", port.name, (long long)i);
+            add_cell(a, name);
+        }
+    }
+}
+
+static void add_outputs(answers *a, const float *row, int64_t index) {
+    char number[32];
+    strata_text_add(&a->text, a->json ? "{\"index\":%lld" : "%lld", (long long)index);
+    for (int k = 0; k < strata_model_n_outputs(a->model); k++) {
+        const strata_model_port port = strata_model_output_port(a->model, k);
+        const int64_t width = strata_shape_elements(port.shape);
+        if (a->json) strata_text_add(&a->text, ","), add_json_string(a, port.name);
+        for (int64_t i = 0; i < width; i++) {
+            if (a->json) {
+                strata_text_add(&a->text, i ? "," : width > 1 ? ":[" : ":");
+                add_json_number(a, "%.9g", (double)row[i]);
+            } else {
+                snprintf(number, sizeof number, a->csv ? "%.9g" : "%.6g", (double)row[i]);
+                add_cell(a, number);
+            }
+        }
+        if (a->json && width > 1) strata_text_add(&a->text, "]");
+        row += width;
+    }
+    strata_text_add(&a->text, a->json ? "}\n" : "\n");
+}
+
+/* ---- one output ---- */
+
 void add_header(answers *a) {
     char number[24];
     if (a->json) return;
     strata_text_add(&a->text, "index");
-    if (a->classes) {
+    if (has_outputs(a)) {
+        add_output_names(a);
+    } else if (a->classes) {
         add_cell(a, "class");
         add_cell(a, "probability");
         for (int64_t c = 0; c < n_classes_of(a) && a->probabilities; c++) add_cell(a, class_word(a, c, number));
@@ -126,5 +194,5 @@ static void add_class(answers *a, const float *row, int64_t index) {
 }
 
 void add_answer(answers *a, const float *row, int64_t index) {
-    (a->classes ? add_class : add_numbers)(a, row, index);
+    (has_outputs(a) ? add_outputs : a->classes ? add_class : add_numbers)(a, row, index);
 }

@@ -153,6 +153,7 @@ strata_status scores_measure(strata_model *model, const strata_dataset *dataset,
                              int64_t batch, scores *out, strata_error *err) {
     strata_array predictions = {0};
     *out = (scores){.n = strata_dataset_size(dataset), .auc = NAN};
+    if (strata_model_n_outputs(model) > 1) out->n = 0; /* the metrics of each output say how good it is */
     if (out->n < 1) return STRATA_OK;
     STRATA_TRY(strata_model_predict(model, dataset, batch, &predictions, err));
     strata_status status = compare(&predictions, dataset, preprocessing, classifies(model), out, err);
