@@ -236,10 +236,17 @@ static void print_row(const char *name, int width, const class_counts *c) {
     printf("%-*s  %9.4f  %7.4f  %7.4f  %8lld\n", width, name, c->precision, c->recall, c->f1, (long long)c->labels);
 }
 
+/* "51.02", "138200": in the label's unit, without an exponent as far as one can read it. */
+static void print_error(const char *name, double value) {
+    printf(value >= 1e4 && value < 1e12 ? "%s %.0f" : "%s %.4g", name, value);
+}
+
 void print_number_scores(const scores *s) {
     if (s->n_classes || !s->n) return;
     if (!isnan(s->r2)) printf("R2 %.4f, ", s->r2);
-    printf("mean absolute error %.4g, root mean squared error %.4g\n", s->mae, s->rmse);
+    print_error("mean absolute error", s->mae);
+    print_error(", root mean squared error", s->rmse);
+    printf("\n");
 }
 
 void print_scores(const scores *s, const sample *sample, const strata_preprocessing *p) {
