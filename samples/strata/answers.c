@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/json.h"
+#include "core/data/dataset.h"
 
 static void add_json_number(answers *a, const char *format, double value) {
     char number[32];
@@ -34,6 +35,27 @@ static void add_cell(answers *a, const char *cell) {
     strata_text_add(&a->text, "\"");
     for (; *cell; cell++) strata_text_add(&a->text, *cell == '"' ? "\"\"" : "%c", *cell);
     strata_text_add(&a->text, "\"");
+}
+
+static const char *name_of_element(const answers *a, int64_t index) {
+    return a->data ? strata_dataset_element_name(a->data, index) : NULL;
+}
+
+/* The begin of an answer: which example it is of. */
+static void add_index(answers *a, int64_t index) {
+    const char *name = name_of_element(a, index);
+    strata_text_add(&a->text, a->json ? "{\"index\":%lld" : "%lld", (long long)index);
+    if (!name) return;
+    if (a->json)
+        strata_text_add(&a->text, ",\"file\":"), add_json_string(a, name);
+    else
+        add_cell(a, name);
+}
+
+/* All digits of an f32 in a file, six on the screen, and no exponent as far as one can read the number without. */
+static void print_number(const answers *a, double value, char out[32]) {
+    const bool plain = fabs(value) >= 1e6 && fabs(value) < 1e12;
+    snprintf(out, 32, a->csv ? "%.9g" : plain ? "%.0f" : "%.6g", value);
 }
 
 static const char *class_word(const answers *a, int64_t class, char number[24]) {
@@ -90,7 +112,7 @@ static void add_output_names(answers *a) {
 
 static void add_outputs(answers *a, const float *row, int64_t index) {
     char number[32];
-    strata_text_add(&a->text, a->json ? "{\"index\":%lld" : "%lld", (long long)index);
+    add_index(a, index);
     for (int k = 0; k < strata_model_n_outputs(a->model); k++) {
         const strata_model_port port = strata_model_output_port(a->model, k);
         const int64_t width = strata_shape_elements(port.shape);
@@ -100,7 +122,7 @@ static void add_outputs(answers *a, const float *row, int64_t index) {
                 strata_text_add(&a->text, i ? "," : width > 1 ? ":[" : ":");
                 add_json_number(a, "%.9g", (double)row[i]);
             } else {
-                snprintf(number, sizeof number, a->csv ? "%.9g" : "%.6g", (double)row[i]);
+                print_number(a, (double)row[i], number);
                 add_cell(a, number);
             }
         }
@@ -116,6 +138,7 @@ void add_header(answers *a) {
     char number[24];
     if (a->json) return;
     strata_text_add(&a->text, "index");
+    if (name_of_element(a, 0)) add_cell(a, "file");
     if (has_outputs(a)) {
         add_output_names(a);
     } else if (a->classes) {
@@ -134,15 +157,16 @@ void add_header(answers *a) {
 static void add_numbers(answers *a, const float *row, int64_t index) {
     char number[32];
     if (a->json) {
-        strata_text_add(&a->text, "{\"index\":%lld,%s", (long long)index, a->width == 1 ? "\"value\":" : "\"values\":[");
+        add_index(a, index);
+        strata_text_add(&a->text, a->width == 1 ? ",\"value\":" : ",\"values\":[");
         for (int64_t i = 0; i < a->width; i++)
             strata_text_add(&a->text, "%s", i ? "," : ""), add_json_number(a, "%.9g", (double)row[i]);
         strata_text_add(&a->text, a->width == 1 ? "}\n" : "]}\n");
         return;
     }
-    strata_text_add(&a->text, "%lld", (long long)index);
+    add_index(a, index);
     for (int64_t i = 0; i < a->width; i++) {
-        snprintf(number, sizeof number, a->csv ? "%.9g" : "%.6g", (double)row[i]);
+        print_number(a, (double)row[i], number);
         add_cell(a, number);
     }
     strata_text_add(&a->text, "\n");
@@ -154,7 +178,8 @@ static double probability_of(const answers *a, const float *row, int64_t class) 
 
 static void add_class_json(answers *a, const float *row, int64_t index, int64_t best, bool known) {
     const char *name = known ? class_name(a->sample, a->preprocessing, best) : NULL;
-    strata_text_add(&a->text, "{\"index\":%lld,\"class\":", (long long)index);
+    add_index(a, index);
+    strata_text_add(&a->text, ",\"class\":");
     add_json_number(a, "%.0f", known ? (double)best : NAN);
     if (name) strata_text_add(&a->text, ",\"name\":"), add_json_string(a, name);
     strata_text_add(&a->text, ",\"probability\":");
@@ -182,7 +207,7 @@ static void add_class(answers *a, const float *row, int64_t index) {
         add_class_json(a, row, index, best, known);
         return;
     }
-    strata_text_add(&a->text, "%lld", (long long)index);
+    add_index(a, index);
     add_cell(a, known ? class_word(a, best, number) : "-");
     snprintf(number, sizeof number, a->csv ? "%.6f" : "%.4f", known ? probability_of(a, row, best) : NAN);
     add_cell(a, number);

@@ -11,6 +11,7 @@
 typedef struct answers {
     strata_text text;
     const strata_model *model;
+    const strata_dataset *data; /* whose elements may have names; NULL: they have none */
     const sample *sample;
     const strata_preprocessing *preprocessing;
     bool json, csv, classes, probabilities;

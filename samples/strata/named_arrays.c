@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data for models with several inputs or outputs: an .npz archive whose arrays have the names of the model's inputs and outputs,
- * "left" say, or of their parts, "left_train" and "left_test". */
+ * Data for models with several inputs or outputs: an .npz archive whose arrays have the names of the model's inputs and
+ * outputs, "left" say, or of their parts, "left_train" and "left_test". */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -176,6 +176,7 @@ static int predict(const predict_options *options, strata_model *model, const st
     const char *to = options->to;
     const int64_t n = predictions.shape.dims[0];
     answers a = {.model = model,
+                 .data = data,
                  .sample = sample_of_model(model, &(data_options){0}),
                  .preprocessing = preprocessing,
                  .json = options->json || (to && (ends_with(to, ".json") || ends_with(to, ".jsonl"))),

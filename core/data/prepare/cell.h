@@ -8,9 +8,9 @@
 
 /* Whether the cell says that there is no value: it is blank, or one of NA, N/A, NaN, null, None, ?, -, --, in any case. */
 bool strata_cell_is_missing(const char *cell);
-/* Whether the whole cell is a finite decimal number, with spaces around it allowed. decimal_comma: "3,14" instead of "3.14". Groups
- * of three digits may stand apart, as in "1,234,567.8" (decimal_comma: "1.234.567,8"), "1 234" and "1'234". The program's locale
- * does not matter. */
+/* Whether the whole cell is a finite decimal number, with spaces around it allowed. decimal_comma: "3,14" instead of "3.14".
+ * Groups of three digits may stand apart, as in "1,234,567.8" (decimal_comma: "1.234.567,8"), "1 234" and "1'234". The
+ * program's locale does not matter. */
 bool strata_cell_number(const char *cell, bool decimal_comma, double *out);
 /* Whether groups of its digits stand apart by commas. Of a cell that is a number with a decimal point. */
 bool strata_cell_has_groups(const char *cell);
