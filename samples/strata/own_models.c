@@ -29,9 +29,9 @@ static bool is_mixed(const purpose *p) {
     return p->kind == STRATA_PREPROCESSING_TABLE && p->vocabulary > 0;
 }
 
-/* A table of which numbers are learned (add_mlp): its input has the name "numbers", as the output takes it once more. */
+/* A table without texts (add_mlp): its input has the name "numbers", as the output takes it once more. */
 static bool is_wide(const purpose *p) {
-    return p->kind == STRATA_PREPROCESSING_TABLE && p->vocabulary == 0 && p->learns_numbers;
+    return p->kind == STRATA_PREPROCESSING_TABLE && p->vocabulary == 0;
 }
 
 static bool has_pictures(const purpose *p) {
@@ -51,8 +51,8 @@ static const char *dropout_of(const purpose *p) {
     return p->n_examples < FEW_ROWS && strata_shape_elements(p->element) <= FEW_FEATURES ? "0.5" : "0.2";
 }
 
-/* Where numbers are learned from a table, the output takes the columns themselves beside what the hidden layers made of them,
- * as in wide and deep models (Cheng et al. 2016): what is linear need not go through layers with dropout. */
+/* The output for a table takes the columns themselves beside what the hidden layers made of them, as in wide and deep models
+ * (Cheng et al. 2016): what is linear need not go through layers with dropout. */
 static void add_mlp(const purpose *p, strata_text *text) {
     const int64_t width = strata_shape_elements(p->element), units = width > 256 ? 128 : 64;
     if (p->element.rank > 1) strata_text_add(text, "{\"layer\":\"flatten\"},");
@@ -180,14 +180,14 @@ static void write_shape(const char *key, strata_shape shape, strata_text *text) 
     strata_text_add(text, "],");
 }
 
-/* The rate and the decay of weights. Where numbers are learned, a rate that falls along a cosine to a tenth lets few steps go
- * far and end near the minimum, and a strong decay keeps few rows from being learned by heart; classes do not gain by either.
- * By tests/bench/accuracy.py. */
+/* The rate and the decay of weights. For a table a rate that falls along a cosine to a tenth lets few steps go far and end near
+ * the minimum, and a strong decay keeps few rows from being learned by heart. By tests/bench/accuracy.py. */
 static void write_optimizer(const purpose *p, strata_text *text) {
     const char *decay = is_wide(p) && p->n_examples < FEW_ROWS ? "1" : "0.01";
     strata_text_add(text, "\"optimizer\":{\"name\":\"adamw\",\"learning_rate\":");
     if (is_wide(p))
-        strata_text_add(text, "{\"schedule\":\"cosine\",\"initial\":0.01,\"end\":0.1,\"steps\":%lld}", (long long)p->n_steps);
+        strata_text_add(text, "{\"schedule\":\"cosine\",\"initial\":%s,\"end\":0.1,\"steps\":%lld}",
+                        p->learns_numbers ? "0.01" : "0.005", (long long)p->n_steps);
     else
         strata_text_add(text, has_texts(p) ? "0.002" : "0.001");
     strata_text_add(text, ",\"weight_decay\":%s},", decay);

@@ -116,7 +116,7 @@ assert m['layers'][0]['units'] == 16 and m['optimizer']['learning_rate'] == 3e-4
 expect 0 "accuracy" train m.json --data flowers.csv $on --epochs 1
 expect 0 "accuracy" train mnist --data "$work/mnist" $on --epochs 1 --set layers.1.units=8 --set optimizer.name=sgd
 expect 2 "there is no \"layer\" to go into" train flowers.csv $on --set layer.0.units=4
-expect 2 "there are 5 here, 0 to 4, and no \"9\"" train flowers.csv $on --set layers.9.units=4
+expect 2 "there are 6 here, 0 to 5, and no \"9\"" train flowers.csv $on --set layers.9.units=4
 expect 3 '--set: layers[0]: key "unit" is not known; did you mean "units"' train flowers.csv $on --set layers.0.unit=4
 expect 2 "it is PATH=VALUE" train flowers.csv $on --set layers
 expect 2 "there are mlp, cnn, resnet, text and attention; did you mean mlp?" train flowers.csv $on --model mpl
