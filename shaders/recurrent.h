@@ -7,6 +7,14 @@
 #define PLANES   (CELL == 0u ? 6u : 5u)
 #define GATES    (CELL == 0u ? 4u : 3u)
 
+/* CELL: 0 an LSTM, 1 a GRU whose reset gate is behind the product. One whose reset gate is in front of it needs two products,
+ * one after the other, so two launches a step: 2 and 3. */
+#define FIRST_GATE (CELL == 3u ? 2u : 0u)
+#define END_GATE   (CELL == 2u ? 2u : GATES)
+
+/* With DROPS the mask's rows have, `factors` elements on, what h of the step before is multiplied with in products. */
+#define FACTOR(V, e, u) LOADV(V, mask, (e)*mask_row + factors + (u))
+
 #define ONE_MINUS(V, v) (SPLAT(V, 1.0f) - (v))
 
 /* Codes: strata_epilogue_activation. The slope is that of the function where its value is y. */

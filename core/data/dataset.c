@@ -335,6 +335,20 @@ strata_status strata_dataset_set_source(strata_dataset *dataset, const char *sou
     return STRATA_OK;
 }
 
+strata_status strata_dataset_set_element_names(strata_dataset *dataset, const char *const *names, strata_error *err) {
+    char **copy = NULL;
+    if (dataset->n > INT32_MAX)
+        return strata_fail(err, STRATA_UNSUPPORTED, "dataset: %lld elements are too many for names", (long long)dataset->n);
+    STRATA_TRY(strata_names_copy(names, (int)dataset->n, &copy, err));
+    strata_names_free(dataset->element_names, (int)dataset->n);
+    dataset->element_names = copy;
+    return STRATA_OK;
+}
+
+const char *strata_dataset_element_name(const strata_dataset *dataset, int64_t index) {
+    return dataset->element_names && index >= 0 && index < dataset->n ? dataset->element_names[index] : NULL;
+}
+
 strata_status strata_dataset_set_class_names(strata_dataset *dataset, const char *const *names, int n_names,
                                              strata_error *err) {
     char **copy = NULL;

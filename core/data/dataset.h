@@ -14,6 +14,11 @@ STRATA_MUST_USE strata_status strata_dataset_set_source(strata_dataset *dataset,
 /* Sets the words of the classes; copied. The dataset then has at least n_names classes. */
 STRATA_MUST_USE strata_status strata_dataset_set_class_names(strata_dataset *dataset, const char *const *names, int n_names,
                                                              strata_error *err);
+/* Sets what each element is called, its file say; [n], copied. Of at most 2^31 - 1 elements. */
+STRATA_MUST_USE strata_status strata_dataset_set_element_names(strata_dataset *dataset, const char *const *names,
+                                                               strata_error *err);
+/* NULL: the elements have no names. Lives as long as the dataset. */
+const char *strata_dataset_element_name(const strata_dataset *dataset, int64_t index);
 /* Says which elements came from which file: file f's are those up to number ends[f], from the end of the one before. Copied. */
 STRATA_MUST_USE strata_status strata_dataset_set_files(strata_dataset *dataset, const int64_t *ends, int64_t n_files,
                                                        strata_error *err);

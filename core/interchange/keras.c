@@ -15,7 +15,7 @@
 #include "core/model/model.h"
 #include "strata/interchange.h"
 
-enum { MOST_CONFIG_BYTES = 16 << 20, MOST_LAYERS = 2000, MOST_FIELDS = 8, MOST_WEIGHTS = 8, NAME_BYTES = 128 };
+enum { MOST_CONFIG_BYTES = 16 << 20, MOST_LAYERS = 2000, MOST_FIELDS = 12, MOST_WEIGHTS = 8, NAME_BYTES = 128 };
 
 /* How an option of Keras becomes one of Strata. */
 typedef enum field_kind {
@@ -23,6 +23,7 @@ typedef enum field_kind {
     FIRST,      /* a list of one number, which becomes the number */
     NEGATED,    /* a flag that is named by its negation */
     ACTIVATION, /* the name of a function; "linear" is none */
+    NOT_ZERO,   /* as COPY, but zeros, which are no default, are refused */
     REQUIRED_AS /* must have the value `to`, or be missing or null */
 } field_kind;
 typedef struct field {
@@ -69,8 +70,8 @@ typedef struct class_row {
     {                                                                                                              \
         {"units", "units", COPY}, ACTIVATED, {"recurrent_activation", "recurrent_activation", ACTIVATION}, BIASED, \
             {"return_sequences", "return_sequences", COPY}, {"go_backwards", "go_backwards", COPY},                \
-            {"dropout", "dropout", COPY}, {                                                                        \
-            "reset_after", "true", REQUIRED_AS                                                                     \
+            {"dropout", "dropout", COPY}, {"recurrent_dropout", "recurrent_dropout", COPY}, {                      \
+            "reset_after", "no_reset_after", NEGATED                                                               \
         }                                                                                                          \
     }
 #define RECURRENT_WEIGHTS                                                 \
@@ -98,7 +99,12 @@ static const class_row classes[] = {
      "conv2d_transpose",
      "conv2d_transpose",
      NULL,
-     {{"filters", "filters", COPY}, {"kernel_size", "kernel_size", COPY}, WINDOW(COPY), ACTIVATED, BIASED},
+     {{"filters", "filters", COPY},
+      {"kernel_size", "kernel_size", COPY},
+      WINDOW(COPY),
+      {"output_padding", "output_padding", NOT_ZERO},
+      ACTIVATED,
+      BIASED},
      KERNEL_AND_BIAS},
     {"DepthwiseConv2D",
      "depthwise_conv2d",
@@ -342,6 +348,17 @@ static strata_status write_value(reader *r, const strata_json *value) {
     }
 }
 
+/* Whether it is 0, or a list of zeros. */
+static bool is_zero(const strata_json *value) {
+    strata_json item;
+    double number = 1;
+    if (strata_json_kind_of(value) != STRATA_JSON_ARRAY)
+        return !strata_json_to_number(value, -1e15, 1e15, &number, NULL) && number == 0;
+    for (bool more = strata_json_first(value, &item); more; more = strata_json_next(&item))
+        if (strata_json_to_number(&item, -1e15, 1e15, &number, NULL) || number != 0) return false;
+    return true;
+}
+
 static strata_status write_field(reader *r, const strata_json *config, const field *f, bool drop_activation) {
     strata_json value, first;
     const char *name = NULL;
@@ -355,6 +372,7 @@ static strata_status write_field(reader *r, const strata_json *config, const fie
         if (drop_activation || (!strcmp(name, "linear") && (!function && strcmp(f->to, "recurrent_activation"))))
             return STRATA_OK;
     }
+    if (f->kind == NOT_ZERO && is_zero(&value)) return wrong(&value, f, r->err);
     strata_json_key(&r->w, f->to);
     if (f->kind == NEGATED) {
         STRATA_TRY(strata_json_to_bool(&value, &flag, r->err));

@@ -339,7 +339,7 @@ static const char *recurrent(strata_onnx_export *ex, const strata_layer *layer, 
         gate_rows(strata_onnx_elements_of(ex, layer, name, &shape), order, gates, units, units, matrix + way * width * units);
         snprintf(name, sizeof name, "%sbias", prefix);
         const float *given = strata_onnx_elements_of(ex, layer, name, &shape);
-        for (int half = 0; given && half < (lstm ? 1 : 2); half++)
+        for (int half = 0; given && half < (lstm || o->no_reset_after ? 1 : 2); half++)
             for (int g = 0; g < gates; g++)
                 for (int64_t u = 0; u < units; u++)
                     bias[way * 2 * width + half * width + g * units + u] = given[half * width + order[g] * units + u];
@@ -353,7 +353,7 @@ static const char *recurrent(strata_onnx_export *ex, const strata_layer *layer, 
     node->n_output = 2;
     node->output[0] = (char *)(o->return_sequences ? all : ""), node->output[1] = (char *)(o->return_sequences ? "" : last);
     strata_onnx_set_int(ex, node, "hidden_size", units);
-    if (!lstm) strata_onnx_set_int(ex, node, "linear_before_reset", 1);
+    if (!lstm) strata_onnx_set_int(ex, node, "linear_before_reset", !o->no_reset_after);
     if (both) strata_onnx_set_text(ex, node, "direction", "bidirectional");
     if (!both && o->go_backwards) strata_onnx_set_text(ex, node, "direction", "reverse");
     const bool usual = (!o->activation || !strcmp(o->activation, "tanh")) &&

@@ -450,9 +450,10 @@ static strata_status gate_columns(strata_onnx_import *im, const float *rows, con
     return STRATA_OK;
 }
 
-/* ONNX's rows are i o f c of an LSTM and z r h of a GRU; Strata's columns i f c o and z r h. */
-static strata_status recurrent_weights(strata_onnx_import *im, bool lstm, const int *in, int direction, int64_t units,
-                                       const char *prefix) {
+/* ONNX's rows are i o f c of an LSTM and z r h of a GRU; Strata's columns i f c o and z r h. Only a GRU whose reset gate is
+ * behind the product, `halves` 2, keeps the two biases apart. */
+static strata_status recurrent_weights(strata_onnx_import *im, bool lstm, int halves, const int *in, int direction,
+                                       int64_t units, const char *prefix) {
     static const int orders[2][4] = {{0, 1, 2, 0}, {0, 2, 3, 1}};
     const int *order = orders[lstm], gates = lstm ? 4 : 3;
     const int64_t width = gates * units;
@@ -468,14 +469,15 @@ static strata_status recurrent_weights(strata_onnx_import *im, bool lstm, const 
         strata_array_finish(&array);
         STRATA_TRY(status);
     }
-    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, lstm ? STRATA_SHAPE(width) : STRATA_SHAPE(2, width), &array, im->err));
+    STRATA_TRY(
+        strata_array_create(STRATA_DTYPE_F32, halves == 2 ? STRATA_SHAPE(2, width) : STRATA_SHAPE(width), &array, im->err));
     float *bias = array.data;
     memset(bias, 0, strata_array_bytes(&array));
     const float *given = in[3] >= 0 ? (const float *)im->values[in[3]].array.data + direction * 2 * width : NULL;
     for (int half = 0; half < 2 && given; half++)
         for (int g = 0; g < gates; g++)
             for (int64_t u = 0; u < units; u++)
-                bias[(lstm ? 0 : half * width) + g * units + u] += given[half * width + order[g] * units + u];
+                bias[(halves == 2 ? half * width : 0) + g * units + u] += given[half * width + order[g] * units + u];
     snprintf(name, sizeof name, "%sbias", prefix);
     const strata_status status = strata_onnx_weight_of(im, name, &array);
     strata_array_finish(&array);
@@ -530,8 +532,8 @@ strata_status strata_onnx_recurrent(strata_onnx_import *im) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strata_onnx_attribute(im, others[i]) && (i < 3 || strata_onnx_int(im, others[i], 0)))
             return strata_onnx_fail(im, STRATA_UNSUPPORTED, "with %s", others[i]);
-    if (!lstm && !strata_onnx_int(im, "linear_before_reset", 0))
-        return strata_onnx_fail(im, STRATA_UNSUPPORTED, "a GRU with linear_before_reset 0; there is that of 1");
+    const bool reset_first = !lstm && !strata_onnx_int(im, "linear_before_reset", 0);
+    const int halves = lstm || reset_first ? 1 : 2;
     const strata_shape x = strata_onnx_shape(im, in[0]), w = im->values[in[1]].array.shape, r = im->values[in[2]].array.shape;
     if (units < 1 || units > 1 << 20 || x.rank != 3 || w.rank != 3 || w.dims[0] != directions || w.dims[1] != gates * units ||
         !strata_shape_equal(r, STRATA_SHAPE(directions, gates * units, units)) ||
@@ -549,12 +551,13 @@ strata_status strata_onnx_recurrent(strata_onnx_import *im) {
                                                      .activation = activation,
                                                      .recurrent_activation = recurrent,
                                                      .return_sequences = !output,
+                                                     .no_reset_after = reset_first,
                                                      .go_backwards = reverse,
                                                      .bidirectional = both ? "concat" : NULL};
         if (reverse && !output) return strata_onnx_fail(im, STRATA_UNSUPPORTED, "Y of the direction \"reverse\"");
         STRATA_TRY(strata_onnx_layer(im, lstm ? &strata_layer_lstm : &strata_layer_gru, &opts, in[0], false, &y));
-        STRATA_TRY(recurrent_weights(im, lstm, in, 0, units, ""));
-        if (both) STRATA_TRY(recurrent_weights(im, lstm, in, 1, units, "backward_"));
+        STRATA_TRY(recurrent_weights(im, lstm, halves, in, 0, units, ""));
+        if (both) STRATA_TRY(recurrent_weights(im, lstm, halves, in, 1, units, "backward_"));
         const strata_shape got = strata_onnx_shape(im, y);
         if (!output) { /* (N, T, D U) -> (N, T, D, U) -> (T, D, N, U) */
             STRATA_TRY(reshape(im, y, open_batch(im, STRATA_SHAPE(got.dims[0], got.dims[1], directions, units)), &y));

@@ -31,6 +31,11 @@ static strata_status check_activation(const char *option, const char *name, stra
     return strata_fail(err, STRATA_INVALID, "%s is \"%s\"; it must be tanh, sigmoid, relu or linear", option, name);
 }
 
+static strata_status check_rate(const char *option, double rate, strata_error *err) {
+    if (rate >= 0 && rate < 1) return STRATA_OK;
+    return strata_fail(err, STRATA_INVALID, "%s is %g; it must be at least 0 and below 1", option, rate);
+}
+
 static strata_status check(const void *options, strata_error *err) {
     const strata_recurrent_layer_options *opts = options;
     const strata_initializer *ignored;
@@ -45,21 +50,19 @@ static strata_status check(const void *options, strata_error *err) {
                            opts->bidirectional);
     if (opts->bidirectional && opts->go_backwards)
         return strata_fail(err, STRATA_INVALID, "a bidirectional layer goes both ways; leave go_backwards out");
-    if (!(opts->dropout >= 0 && opts->dropout < 1))
-        return strata_fail(err, STRATA_INVALID, "dropout is %g; it must be at least 0 and below 1", opts->dropout);
+    STRATA_TRY(check_rate("dropout", opts->dropout, err));
+    STRATA_TRY(check_rate("recurrent_dropout", opts->recurrent_dropout, err));
     if (opts->kernel_initializer) STRATA_TRY(strata_initializer_find(opts->kernel_initializer, &ignored, err));
     return opts->recurrent_initializer ? strata_initializer_find(opts->recurrent_initializer, &ignored, err) : STRATA_OK;
 }
 
-/* x without some of its channels, the same ones at each step of an example. */
-static strata_tensor *drop_channels(strata_layer_context *context, strata_tensor *x, double rate) {
-    const strata_shape shape = strata_tensor_shape(x);
-    if (!strata_layer_is_training(context) || rate == 0) return x;
+/* What dropout multiplies (n, ..., width) by, the same at each step; shape says which axes there are. NULL: 1. */
+static strata_tensor *drawn(strata_layer_context *context, strata_graph *graph, strata_dtype dtype, strata_shape shape,
+                            double rate) {
+    if (!strata_layer_is_training(context) || rate == 0) return NULL;
     uint32_t stream = 0;
     strata_tensor *rng = strata_layer_rng(context, &stream);
-    strata_tensor *one = strata_scalar(strata_tensor_graph(x), strata_tensor_dtype(x), 1);
-    one = strata_broadcast_to(one, STRATA_SHAPE(shape.dims[0], 1, shape.dims[2]));
-    return strata_mul(x, strata_dropout(one, rng, stream, rate));
+    return strata_dropout(strata_broadcast_to(strata_scalar(graph, dtype, 1), shape), rng, stream, rate);
 }
 
 /* The name of a parameter of a direction. */
@@ -72,11 +75,15 @@ static const char *named(bool backward, const char *name) {
 static strata_tensor *direction(const strata_recurrent_layer_options *opts, strata_layer_context *context, strata_tensor *x,
                                 strata_tensor *mask, bool lstm, bool second) {
     strata_graph *graph = strata_tensor_graph(x);
+    const strata_dtype dtype = strata_tensor_dtype(x);
+    const bool two_biases = !lstm && !opts->no_reset_after;
+    const int64_t examples = strata_tensor_shape(x).dims[0];
     const int64_t channels = strata_tensor_shape(x).dims[2], units = opts->units, width = (lstm ? 4 : 3) * units;
-    const strata_recurrent_options run = {.activation = activation_of(opts->activation),
-                                          .recurrent_activation = activation_of(opts->recurrent_activation),
-                                          .reverse = opts->go_backwards || second,
-                                          .last = !opts->return_sequences};
+    strata_recurrent_options run = {.activation = activation_of(opts->activation),
+                                    .recurrent_activation = activation_of(opts->recurrent_activation),
+                                    .reverse = opts->go_backwards || second,
+                                    .last = !opts->return_sequences,
+                                    .reset_first = opts->no_reset_after};
     const char *kernel_initializer = opts->kernel_initializer ? opts->kernel_initializer : "glorot_uniform";
     const char *recurrent_initializer = opts->recurrent_initializer ? opts->recurrent_initializer : "orthogonal";
     const char *bias_initializer = lstm && !opts->no_unit_forget_bias ? "unit_forget_bias" : "zeros";
@@ -84,15 +91,16 @@ static strata_tensor *direction(const strata_recurrent_layer_options *opts, stra
                                                    STRATA_SHAPE(channels, width), kernel_initializer, channels, width);
     strata_tensor *matrix = strata_layer_parameter(context, graph, named(second, "backward_recurrent_kernel"),
                                                    STRATA_SHAPE(units, width), recurrent_initializer, units, width);
-    const strata_dtype dtype = strata_tensor_dtype(x);
-    x = drop_channels(context, x, opts->dropout);
+    strata_tensor *of_x = drawn(context, graph, dtype, STRATA_SHAPE(examples, 1, channels), opts->dropout);
+    if (of_x) x = strata_mul(x, of_x);
+    run.factors = drawn(context, graph, STRATA_DTYPE_F32, STRATA_SHAPE(examples, units), opts->recurrent_dropout);
     strata_tensor *z = strata_cast(strata_matmul(x, strata_cast(kernel, dtype), false, false), STRATA_DTYPE_F32);
     strata_tensor *bias = strata_broadcast_to(strata_scalar(graph, STRATA_DTYPE_F32, 0), STRATA_SHAPE(width));
     if (!opts->no_bias) {
-        const strata_shape shape = lstm ? STRATA_SHAPE(width) : STRATA_SHAPE(2, width);
+        const strata_shape shape = two_biases ? STRATA_SHAPE(2, width) : STRATA_SHAPE(width);
         bias = strata_layer_parameter(context, graph, named(second, "backward_bias"), shape, bias_initializer, units, width);
     }
-    if (!opts->no_bias && !lstm) {
+    if (!opts->no_bias && two_biases) {
         strata_tensor *rows[2];
         strata_split(bias, 2, 0, rows);
         z = strata_add(z, strata_reshape(rows[0], STRATA_SHAPE(width)));
@@ -155,8 +163,9 @@ static strata_tensor *build_gru(const void *options, strata_layer_context *conte
         {"recurrent_initializer", STRATA_OPTION_STRING, AT(recurrent_initializer), 0, 0, false}, \
         {"return_sequences", STRATA_OPTION_BOOL, AT(return_sequences), 0, 0, false},             \
         {"go_backwards", STRATA_OPTION_BOOL, AT(go_backwards), 0, 0, false},                     \
-        {"bidirectional", STRATA_OPTION_STRING, AT(bidirectional), 0, 0, false}, {               \
-        "dropout", STRATA_OPTION_NUMBER, AT(dropout), 0, 1, false                                \
+        {"bidirectional", STRATA_OPTION_STRING, AT(bidirectional), 0, 0, false},                 \
+        {"dropout", STRATA_OPTION_NUMBER, AT(dropout), 0, 1, false}, {                           \
+        "recurrent_dropout", STRATA_OPTION_NUMBER, AT(recurrent_dropout), 0, 1, false            \
     }
 
 const strata_layer_kind strata_layer_lstm = {
@@ -174,7 +183,7 @@ const strata_layer_kind strata_layer_gru = {
     .keeps_mask = true,
     .options_bytes = sizeof(strata_gru_options),
     .name_offset = AT(name),
-    .options = {UNITS, OTHERS},
+    .options = {UNITS, OTHERS, {"no_reset_after", STRATA_OPTION_BOOL, AT(no_reset_after), 0, 0, false}},
     .check = check,
     .build = build_gru,
 };

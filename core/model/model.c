@@ -208,7 +208,8 @@ static strata_status copy_options(strata_layer *layer, const void *options, stra
 /* Half a pair would be written as something else than it means. */
 static strata_status check_pairs(const strata_layer_kind *kind, const void *options, strata_error *err) {
     for (const strata_option *option = kind->options; option->name; option++) {
-        if (option->kind != STRATA_OPTION_PAIR) continue;
+        /* Where 0 is a value, it may stand beside another. */
+        if (option->kind != STRATA_OPTION_PAIR || option->least == 0) continue;
         const int64_t *pair = (const int64_t *)(const void *)((const char *)options + option->offset);
         if ((pair[0] == 0) != (pair[1] == 0))
             return strata_fail(err, STRATA_INVALID, "%s is [%lld, %lld]; give both, or neither", option->name,

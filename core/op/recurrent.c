@@ -42,12 +42,15 @@ static int64_t planes_of(const strata_tensor *node) {
 strata_recurrent_sizes strata_recurrent_sizes_of(const strata_tensor *node) {
     const strata_shape shape = node->inputs[0]->shape; /* z, or states */
     const bool forward = node->op == &strata_op_recurrent;
+    const strata_tensor *mask = node->n_inputs > MASK ? node->inputs[MASK] : NULL;
     return (strata_recurrent_sizes){.n = shape.dims[0],
                                     .t = shape.dims[1],
                                     .units = node->inputs[MATRIX]->shape.dims[forward ? 0 : 1],
                                     .gates = gates_of(node),
                                     .planes = planes_of(node),
-                                    .mask = node->n_inputs > MASK ? node->inputs[MASK] : NULL};
+                                    .mask = mask,
+                                    .drops = mask && mask->shape.dims[1] != shape.dims[1],
+                                    .mask_row = mask ? mask->shape.dims[1] : 0};
 }
 
 /* ---- shape rules ---- */
@@ -65,9 +68,10 @@ static strata_status check_common(const strata_tensor *node, const char *name, i
     const strata_recurrent_attrs *attrs = attrs_of(node);
     const strata_shape x = node->inputs[0]->shape;
     STRATA_TRY(strata_check_dtype(node->inputs[0], name, 1u << STRATA_DTYPE_F32, err));
-    if (attrs->cell < STRATA_CELL_LSTM || attrs->cell > STRATA_CELL_GRU || attrs->activation < STRATA_EPILOGUE_LINEAR ||
-        attrs->activation > STRATA_EPILOGUE_SIGMOID || attrs->recurrent_activation < STRATA_EPILOGUE_LINEAR ||
-        attrs->recurrent_activation > STRATA_EPILOGUE_SIGMOID || (attrs->reverse | 1) != 1)
+    if (attrs->cell < STRATA_CELL_LSTM || attrs->cell > STRATA_CELL_GRU_RESET_FIRST ||
+        attrs->activation < STRATA_EPILOGUE_LINEAR || attrs->activation > STRATA_EPILOGUE_SIGMOID ||
+        attrs->recurrent_activation < STRATA_EPILOGUE_LINEAR || attrs->recurrent_activation > STRATA_EPILOGUE_SIGMOID ||
+        (attrs->reverse | 1) != 1)
         return strata_fail(err, STRATA_INVALID,
                            "cell %" PRId64 ", activations %" PRId64 " and %" PRId64 ", reverse %" PRId64 " do not exist",
                            attrs->cell, attrs->activation, attrs->recurrent_activation, attrs->reverse);
@@ -75,7 +79,10 @@ static strata_status check_common(const strata_tensor *node, const char *name, i
         return strata_fail(err, STRATA_INVALID, "%s is %s; it must be (examples, steps, %" PRId64 " times the units)", name,
                            strata_shape_text(x).text, times);
     *out_units = x.dims[2] / times;
-    return node->n_inputs > MASK ? check_shape(node->inputs[MASK], "mask", STRATA_SHAPE(x.dims[0], x.dims[1]), err) : STRATA_OK;
+    if (node->n_inputs <= MASK) return STRATA_OK;
+    const strata_shape mask = node->inputs[MASK]->shape;
+    const bool drops = mask.rank == 2 && mask.dims[1] == x.dims[1] + *out_units;
+    return check_shape(node->inputs[MASK], "mask", STRATA_SHAPE(x.dims[0], drops ? mask.dims[1] : x.dims[1]), err);
 }
 
 static strata_status shape(strata_tensor *node, strata_error *err) {
@@ -118,20 +125,40 @@ static strata_tensor *h_before(strata_tensor *states, int64_t units, bool revers
     return strata_pad(part(states, reverse, t - 1, 0, units), before, after, 0);
 }
 
+/* `first` planes of x (N, T, planes U) from `plane` on, as a matrix (N T, planes U). */
+static strata_tensor *rows_of(strata_tensor *x, const strata_recurrent_sizes *s, int64_t plane, int64_t planes) {
+    return strata_reshape(part(x, 0, s->t, plane * s->units, planes * s->units), STRATA_SHAPE(s->n * s->t, planes * s->units));
+}
+
+/* The factors of a mask that has them: (N, 1, U). */
+static strata_tensor *factors_of(strata_tensor *mask, const strata_recurrent_sizes *s) {
+    strata_tensor *factors = strata_slice(mask, (int64_t[]){0, s->t}, (int64_t[]){s->n, s->units});
+    return strata_reshape(factors, STRATA_SHAPE(s->n, 1, s->units));
+}
+
 static void gradient(strata_tensor *node, strata_tensor *dy, strata_tensor **dx) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
+    const int64_t cell = attrs_of(node)->cell;
     strata_tensor *matrix = node->inputs[MATRIX], *bias = node->inputs[BIAS];
     if (!s.n || !s.t) return;
-    strata_tensor *operands[] = {node, strata_transpose(matrix, (int[]){1, 0}), dy,
-                                 node->n_inputs > MASK ? node->inputs[MASK] : NULL};
+    strata_tensor *mask = s.mask ? node->inputs[MASK] : NULL;
+    strata_tensor *operands[] = {node, strata_transpose(matrix, (int[]){1, 0}), dy, mask};
     strata_tensor *da = strata_node(NULL, &strata_op_recurrent_grad, node->n_inputs, operands, node->attrs);
     strata_tensor *of_sum = part(da, 0, s.t, 0, s.gates * s.units);
-    strata_tensor *h = strata_reshape(h_before(node, s.units, attrs_of(node)->reverse), STRATA_SHAPE(s.n * s.t, s.units));
-    dx[Z] = da;
-    if (attrs_of(node)->cell == STRATA_CELL_GRU)
+    strata_tensor *h = h_before(node, s.units, attrs_of(node)->reverse);
+    if (s.drops) h = strata_mul(h, factors_of(mask, &s));
+    h = strata_reshape(h, STRATA_SHAPE(s.n * s.t, s.units));
+    dx[Z] = cell == STRATA_CELL_LSTM ? da : of_sum;
+    if (cell == STRATA_CELL_GRU)
         dx[Z] =
             strata_concat((strata_tensor *[]){part(da, 0, s.t, 0, 2 * s.units), part(da, 0, s.t, 3 * s.units, s.units)}, 2, 2);
-    dx[MATRIX] = strata_matmul(h, strata_reshape(of_sum, STRATA_SHAPE(s.n * s.t, s.gates * s.units)), true, false);
+    if (cell == STRATA_CELL_GRU_RESET_FIRST)
+        dx[MATRIX] =
+            strata_concat((strata_tensor *[]){strata_matmul(h, rows_of(da, &s, 0, 2), true, false),
+                                              strata_matmul(rows_of(node, &s, 4, 1), rows_of(da, &s, 2, 1), true, false)},
+                          2, 1);
+    else
+        dx[MATRIX] = strata_matmul(h, rows_of(da, &s, 0, s.gates), true, false);
     dx[BIAS] = strata_sum_to(of_sum, bias->shape);
 }
 
@@ -152,21 +179,44 @@ static double slope(int64_t code, double y) {
                                              : 1;
 }
 
-/* One example. h_of: its h in double; (T, U) doubles of scratch, as what a step takes from the one before is not rounded. */
+/* The factor of a unit of h' in products. */
+static double factor_of(const strata_recurrent_sizes *s, const float *mask, int64_t n, int64_t u) {
+    return s->drops ? (double)mask[n * s->mask_row + s->t + u] : 1;
+}
+
+/* The reset gate and q of a GRU that resets first, for all units: before (U) are h' by their factors. */
+static void reset_first(const strata_op_call *call, const strata_recurrent_sizes *s, const float *z, const double *before,
+                        double *q, double *reset) {
+    const int64_t u_n = s->units, width = s->gates * u_n;
+    const float *matrix = call->inputs[MATRIX], *bias = call->inputs[BIAS];
+    for (int64_t u = 0; u < u_n; u++) {
+        double sum = (double)bias[u_n + u];
+        for (int64_t k = 0; k < u_n; k++) sum += before[k] * (double)matrix[k * width + u_n + u];
+        reset[u] = activate(attrs_of(call->node)->recurrent_activation, (double)z[u_n + u] + sum);
+        q[u] = reset[u] * before[u];
+    }
+}
+
+/* One example. h_of: its h in double; (T, U) doubles of scratch, as what a step takes from the one before is not rounded.
+ * c: (U), and behind it three times U of scratch. */
 static void run_example(const strata_op_call *call, const strata_recurrent_sizes *s, int64_t n, double *h_of, double *c) {
     const strata_recurrent_attrs *attrs = attrs_of(call->node);
     const int64_t u_n = s->units, width = s->gates * u_n, a_code = attrs->activation, r_code = attrs->recurrent_activation;
     const float *matrix = call->inputs[MATRIX], *bias = call->inputs[BIAS], *mask = s->mask ? call->inputs[MASK] : NULL;
+    const bool first = attrs->cell == STRATA_CELL_GRU_RESET_FIRST;
+    double *taken = c + u_n, *q = taken + u_n, *reset = q + u_n;
     for (int64_t step = 0; step < s->t; step++) {
         const int64_t t = attrs->reverse ? s->t - 1 - step : step, past = attrs->reverse ? t + 1 : t - 1;
         const float *z = (const float *)call->inputs[Z] + (n * s->t + t) * width;
         float *y = (float *)call->output + (n * s->t + t) * s->planes * u_n;
-        const double *before = step ? h_of + past * u_n : NULL;
+        for (int64_t u = 0; u < u_n; u++) taken[u] = step ? h_of[past * u_n + u] * factor_of(s, mask, n, u) : 0;
+        if (first) reset_first(call, s, z, taken, q, reset);
         for (int64_t u = 0; u < u_n; u++) {
-            double sum[4], v[4], h_past = before ? before[u] : 0, h, kept = c[u];
+            double sum[4], v[4], h_past = step ? h_of[past * u_n + u] : 0, h, kept = c[u];
             for (int64_t g = 0; g < s->gates; g++) {
+                const double *of = first && g == 2 ? q : taken;
                 sum[g] = (double)bias[g * u_n + u];
-                for (int64_t k = 0; before && k < u_n; k++) sum[g] += before[k] * (double)matrix[k * width + g * u_n + u];
+                for (int64_t k = 0; k < u_n; k++) sum[g] += of[k] * (double)matrix[k * width + g * u_n + u];
                 v[g] = (double)z[g * u_n + u];
             }
             if (attrs->cell == STRATA_CELL_LSTM) {
@@ -176,12 +226,13 @@ static void run_example(const strata_op_call *call, const strata_recurrent_sizes
                 for (int64_t g = 0; g < 4; g++) y[(2 + g) * u_n + u] = (float)v[g];
             } else {
                 for (int64_t g = 0; g < 2; g++) v[g] = activate(r_code, v[g] + sum[g]);
-                v[2] = activate(a_code, v[2] + v[1] * sum[2]);
+                if (first) v[1] = reset[u];
+                v[2] = activate(a_code, v[2] + (first ? 1 : v[1]) * sum[2]);
                 h = v[0] * h_past + (1 - v[0]) * v[2];
                 for (int64_t g = 0; g < 3; g++) y[(1 + g) * u_n + u] = (float)v[g];
-                y[4 * u_n + u] = (float)sum[2];
+                y[4 * u_n + u] = (float)(first ? q[u] : sum[2]);
             }
-            if (mask && mask[n * s->t + t] == 0) {
+            if (mask && mask[n * s->mask_row + t] == 0) {
                 h = h_past;
                 c[u] = kept;
             }
@@ -210,43 +261,66 @@ static void unit_back(const strata_recurrent_attrs *attrs, const float *now, con
     }
     const double update = (double)now[u_n], reset = (double)now[2 * u_n], g = (double)now[3 * u_n], sum = (double)now[4 * u_n];
     da[0] = *dh * ((past ? (double)past[0] : 0) - g) * slope(r_code, update);
+    if (attrs->cell == STRATA_CELL_GRU_RESET_FIRST) { /* the others need a product: reset_first_back */
+        da[2] = *dh * (1 - update) * slope(a_code, g);
+        *dh *= update;
+        return;
+    }
     da[3] = *dh * (1 - update) * slope(a_code, g);
     da[1] = da[3] * sum * slope(r_code, reset);
     da[2] = da[3] * reset;
     *dh *= update;
 }
 
-/* One example. dh, dc, products: (U) doubles; da: (4 U). */
+/* What unit_back leaves of a GRU that resets first: the gradients of q and of the reset gate, and q's share of dh. */
+static void reset_first_back(const strata_op_call *call, const strata_recurrent_sizes *s, const float *now, const float *past,
+                             int64_t n, double *dh, double *da) {
+    const int64_t u_n = s->units;
+    const float *matrix = call->inputs[TRANSPOSED], *mask = s->mask ? call->inputs[GRAD_MASK] : NULL;
+    for (int64_t u = 0; u < u_n; u++) {
+        const double reset = (double)now[2 * u_n + u], factor = factor_of(s, mask, n, u);
+        double dq = 0;
+        for (int64_t k = 0; k < u_n; k++) dq += da[2 * u_n + k] * (double)matrix[(2 * u_n + k) * u_n + u];
+        da[3 * u_n + u] = dq;
+        da[u_n + u] = dq * factor * (past ? (double)past[u] : 0) * slope(attrs_of(call->node)->recurrent_activation, reset);
+        dh[u] += dq * factor * reset;
+    }
+}
+
+/* One example. dh, dc: (U) doubles; da: (4 U). */
 static void run_example_back(const strata_op_call *call, const strata_recurrent_sizes *s, int64_t n, double *dh, double *dc,
                              double *da) {
     const strata_recurrent_attrs *attrs = attrs_of(call->node);
     const int64_t u_n = s->units, row = s->planes * u_n;
     const float *states = (const float *)call->inputs[STATES] + n * s->t * row, *matrix = call->inputs[TRANSPOSED];
     const float *dy = (const float *)call->inputs[DH] + n * s->t * row, *mask = s->mask ? call->inputs[GRAD_MASK] : NULL;
+    const bool first = attrs->cell == STRATA_CELL_GRU_RESET_FIRST;
+    const int64_t back = first ? 2 : s->gates; /* the gates whose products take h' */
     for (int64_t step = s->t - 1; step >= 0; step--) {
         const int64_t t = attrs->reverse ? s->t - 1 - step : step, past = attrs->reverse ? t + 1 : t - 1;
+        const float *before = step ? states + past * row : NULL;
+        const bool kept = !mask || mask[n * s->mask_row + t] != 0;
         float *out = (float *)call->output + (n * s->t + t) * DA * u_n;
         for (int64_t u = 0; u < u_n; u++) {
-            dh[u] += (double)dy[t * row + u];
-            for (int64_t k = 0; step < s->t - 1 && k < s->gates * u_n; k++) dh[u] += da[k] * (double)matrix[k * u_n + u];
+            double product = 0;
+            for (int64_t k = 0; step < s->t - 1 && k < back * u_n; k++) product += da[k] * (double)matrix[k * u_n + u];
+            dh[u] += (double)dy[t * row + u] + product * factor_of(s, mask, n, u);
         }
         for (int64_t u = 0; u < u_n; u++) {
             double of_unit[DA] = {0};
-            if (!mask || mask[n * s->t + t] != 0)
-                unit_back(attrs, states + t * row + u, step ? states + past * row + u : NULL, u_n, &dh[u], &dc[u], of_unit);
-            for (int64_t k = 0; k < DA; k++) {
-                da[k * u_n + u] = of_unit[k];
-                out[k * u_n + u] = (float)of_unit[k];
-            }
+            if (kept) unit_back(attrs, states + t * row + u, before ? before + u : NULL, u_n, &dh[u], &dc[u], of_unit);
+            for (int64_t k = 0; k < DA; k++) da[k * u_n + u] = of_unit[k];
         }
+        if (kept && first) reset_first_back(call, s, states + t * row, before, n, dh, da);
+        for (int64_t k = 0; k < DA * u_n; k++) out[k] = (float)da[k];
     }
 }
 
 static strata_status reference(const strata_op_call *call, strata_error *err) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(call->node);
     const bool forward = call->node->op == &strata_op_recurrent;
-    /* Forward: h of all steps, c. Backward: dh, dc, da. */
-    const int64_t rows = forward ? s.t + 1 : 2 + DA;
+    /* Forward: h of all steps, c and three more. Backward: dh, dc, da. */
+    const int64_t rows = forward ? s.t + 4 : 2 + DA;
     double *memory = s.n && s.t ? malloc((size_t)(rows * s.units) * sizeof *memory) : NULL;
     if (!s.n || !s.t) return STRATA_OK;
     if (!memory)
@@ -265,11 +339,18 @@ static strata_status reference(const strata_op_call *call, strata_error *err) {
 
 /* ---- lower: a launch for each step ---- */
 
-static void add_codes(strata_launch *launch, const strata_tensor *node) {
+/* The launch's codes; `cell` is strata_recurrent_cell, or its value + 1 for the second launch of a GRU that resets first. */
+static void add_codes(strata_launch *launch, const strata_tensor *node, int64_t cell, bool drops) {
     const strata_recurrent_attrs *attrs = attrs_of(node);
-    strata_launch_constant_add(launch, "CELL", (int32_t)attrs->cell);
+    strata_launch_constant_add(launch, "CELL", (int32_t)cell);
     strata_launch_constant_add(launch, "ACTIVATION", (int32_t)attrs->activation);
     strata_launch_constant_add(launch, "RECURRENT", (int32_t)attrs->recurrent_activation);
+    strata_launch_constant_add(launch, "DROPS", drops);
+}
+
+/* The launches of a step. */
+static int64_t launches_of(const strata_tensor *node) {
+    return attrs_of(node)->cell == STRATA_CELL_GRU_RESET_FIRST ? 2 : 1;
 }
 
 static strata_status check_countable(const strata_tensor *node, strata_error *err) {
@@ -284,9 +365,10 @@ static int64_t items_of(const strata_recurrent_sizes *s) {
 
 static strata_status lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
-    const int64_t width = s.gates * s.units, row = s.planes * s.units;
+    const int64_t width = s.gates * s.units, row = s.planes * s.units, n_launches = launches_of(node);
     STRATA_TRY(check_countable(node, err));
-    for (int64_t step = 0; s.n && step < s.t; step++) {
+    for (int64_t i = 0; s.n && i < s.t * n_launches; i++) {
+        const int64_t step = i / n_launches, cell = attrs_of(node)->cell + i % n_launches;
         const int64_t t = attrs_of(node)->reverse ? s.t - 1 - step : step, past = attrs_of(node)->reverse ? t + 1 : t - 1;
         const int64_t states = (s.n - 1) * s.t * row + row; /* from a step's first row to the end of its last */
         strata_launch launch = {
@@ -294,22 +376,22 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
             .variant = "f32",
             .n_buffers = 6,
             .buffers = {node->inputs[Z], node->inputs[MATRIX], node->inputs[BIAS], s.mask, step ? node : NULL, node},
-            .offsets = {t * width, 0, 0, t, step ? past * row : 0, t * row},
+            .offsets = {t * width, 0, 0, s.mask ? t : 0, step ? past * row : 0, t * row},
             .extents = {0, 0, 0, 0, step ? states : 0, states},
             .writes = 1u << 5,
-            .n_words = 7,
+            .n_words = 8,
             .words = {{(uint32_t)s.n},
                       {(uint32_t)s.units},
                       {(uint32_t)(s.t * width)},
-                      {(uint32_t)s.t},
+                      {(uint32_t)s.mask_row},
                       {(uint32_t)(s.t * row)},
                       {s.mask != NULL},
-                      {step > 0}},
+                      {step > 0},
+                      {(uint32_t)(s.t - t)}},
             .global = {items_of(&s), 0},
             .grid_stride = true,
             .turns = (int)s.units + 8};
-        if (!s.mask) launch.offsets[MASK] = 0;
-        add_codes(&launch, node);
+        add_codes(&launch, node, cell, s.drops);
         STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     }
     return STRATA_OK;
@@ -317,12 +399,13 @@ static strata_status lower(const strata_tensor *node, strata_lowering *lowering,
 
 static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowering, strata_error *err) {
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
-    const int64_t row = s.planes * s.units, da_row = DA * s.units;
+    const int64_t row = s.planes * s.units, da_row = DA * s.units, n_launches = launches_of(node);
     STRATA_TRY(check_countable(node, err));
     if (!s.n || !s.t) return STRATA_OK;
     strata_lowering_scratch(lowering, 2 * s.n * s.units * (int64_t)sizeof(float));
-    for (int64_t step = s.t - 1; step >= 0; step--) {
-        const bool reverse = attrs_of(node)->reverse, has_later = step < s.t - 1;
+    for (int64_t i = 0; i < s.t * n_launches; i++) {
+        const int64_t step = s.t - 1 - i / n_launches, cell = attrs_of(node)->cell + i % n_launches;
+        const bool reverse = attrs_of(node)->reverse, second = i % n_launches, has_later = second || step < s.t - 1;
         const int64_t t = reverse ? s.t - 1 - step : step, past = reverse ? t + 1 : t - 1, later = reverse ? t - 1 : t + 1;
         const int64_t das = (s.n - 1) * s.t * da_row + da_row;
         const strata_tensor *states = node->inputs[STATES];
@@ -335,19 +418,24 @@ static strata_status grad_lower(const strata_tensor *node, strata_lowering *lowe
                                             has_later ? later * da_row : 0, 0, t * da_row},
                                 .extents = {0, 0, 0, 0, 0, has_later ? das : 0, 0, das},
                                 .writes = 1u << 6 | 1u << 7,
-                                .n_words = 8,
+                                .n_words = 9,
                                 .words = {{(uint32_t)s.n},
                                           {(uint32_t)s.units},
-                                          {(uint32_t)s.t},
+                                          {(uint32_t)s.mask_row},
                                           {(uint32_t)(s.t * row)},
                                           {(uint32_t)(s.t * da_row)},
                                           {s.mask != NULL},
                                           {step > 0},
-                                          {has_later}},
+                                          {has_later},
+                                          {(uint32_t)(s.t - t)}},
                                 .global = {items_of(&s), 0},
                                 .grid_stride = true,
                                 .turns = (int)(s.gates * s.units) + 8};
-        add_codes(&launch, node);
+        if (second) { /* it takes this step's gradients of what A is taken of */
+            launch.offsets[5] = t * da_row + 2 * s.units;
+            launch.extents[5] = das - 2 * s.units;
+        }
+        add_codes(&launch, node, cell, s.drops);
         STRATA_TRY(strata_lowering_add(lowering, &launch, err));
     }
     return STRATA_OK;
@@ -391,6 +479,11 @@ static strata_tensor *kept_at(strata_tensor *mask, int64_t t) {
     return strata_not_equal(column, number(mask, 0));
 }
 
+/* The factors of a mask that has them: (N, U). */
+static strata_tensor *step_factors(strata_tensor *mask, const strata_recurrent_sizes *s) {
+    return strata_reshape(factors_of(mask, s), STRATA_SHAPE(s->n, s->units));
+}
+
 /* The steps' results (N, width) as (N, T, width); frees them. */
 static strata_tensor *joined(strata_tensor **steps, int64_t n) {
     strata_tensor *y = strata_stack(steps, (int)n, 1);
@@ -402,7 +495,8 @@ static strata_tensor *compose(strata_tensor *node) {
     const strata_recurrent_attrs *attrs = attrs_of(node);
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
     const int64_t a_code = attrs->activation, r_code = attrs->recurrent_activation, u = s.units;
-    strata_tensor *mask = s.mask ? node->inputs[MASK] : NULL;
+    strata_tensor *mask = s.mask ? node->inputs[MASK] : NULL, *factors = s.drops ? step_factors(mask, &s) : NULL;
+    const bool first = attrs->cell == STRATA_CELL_GRU_RESET_FIRST;
     if (!s.n || !s.t) return strata_filled(node->graph, STRATA_DTYPE_F32, node->shape, 0);
     strata_tensor **steps = s.t <= MOST_COMPOSED_STEPS ? calloc((size_t)s.t, sizeof *steps) : NULL;
     strata_tensor *zero = strata_filled(node->graph, STRATA_DTYPE_F32, STRATA_SHAPE(s.n, u), 0), *h = zero, *c = zero;
@@ -413,7 +507,8 @@ static strata_tensor *compose(strata_tensor *node) {
     for (int64_t step = 0; step < s.t; step++) {
         const int64_t t = attrs->reverse ? s.t - 1 - step : step;
         strata_tensor *z = at_step(node->inputs[Z], t, 0, s.gates * u), *kept = kept_at(mask, t), *now, *cell = c, *of[6];
-        strata_tensor *sum = strata_add(strata_matmul(h, node->inputs[MATRIX], false, false), node->inputs[BIAS]);
+        strata_tensor *taken = factors ? strata_mul(h, factors) : h;
+        strata_tensor *sum = strata_add(strata_matmul(taken, node->inputs[MATRIX], false, false), node->inputs[BIAS]);
         if (attrs->cell == STRATA_CELL_LSTM) {
             strata_tensor *a = strata_add(z, sum);
             for (int g = 0; g < 4; g++) of[2 + g] = activated(g == 2 ? a_code : r_code, plane(a, g, u));
@@ -421,8 +516,11 @@ static strata_tensor *compose(strata_tensor *node) {
             now = strata_mul(of[5], activated(a_code, cell));
         } else {
             for (int g = 0; g < 2; g++) of[1 + g] = activated(r_code, strata_add(plane(z, g, u), plane(sum, g, u)));
-            of[4] = plane(sum, 2, u);
-            of[3] = activated(a_code, strata_add(plane(z, 2, u), strata_mul(of[2], of[4])));
+            of[4] = first ? strata_mul(of[2], taken) : plane(sum, 2, u);
+            strata_tensor *reset = first ? strata_add(strata_matmul(of[4], plane(node->inputs[MATRIX], 2, u), false, false),
+                                                      strata_slice(node->inputs[BIAS], (int64_t[]){2 * u}, (int64_t[]){u}))
+                                         : strata_mul(of[2], of[4]);
+            of[3] = activated(a_code, strata_add(plane(z, 2, u), reset));
             now = strata_add(strata_mul(of[1], h), strata_mul(strata_sub(number(z, 1), of[1]), of[3]));
         }
         h = kept ? strata_where(kept, now, h) : now;
@@ -434,11 +532,19 @@ static strata_tensor *compose(strata_tensor *node) {
     return joined(steps, s.t);
 }
 
+/* Rows [first, first + n) of a matrix. */
+static strata_tensor *rows_between(strata_tensor *x, int64_t first, int64_t n) {
+    return strata_slice(x, (int64_t[]){first, 0}, (int64_t[]){n, x->shape.dims[1]});
+}
+
 static strata_tensor *grad_compose(strata_tensor *node) {
     const strata_recurrent_attrs *attrs = attrs_of(node);
     const strata_recurrent_sizes s = strata_recurrent_sizes_of(node);
     const int64_t a_code = attrs->activation, r_code = attrs->recurrent_activation, u = s.units;
     strata_tensor *states = node->inputs[STATES], *mask = s.mask ? node->inputs[GRAD_MASK] : NULL;
+    strata_tensor *factors = s.drops ? step_factors(mask, &s) : NULL, *transposed = node->inputs[TRANSPOSED];
+    const bool first = attrs->cell == STRATA_CELL_GRU_RESET_FIRST;
+    if (first) transposed = rows_between(transposed, 0, 2 * u);
     if (!s.n || !s.t) return strata_filled(node->graph, STRATA_DTYPE_F32, node->shape, 0);
     strata_tensor **steps = s.t <= MOST_COMPOSED_STEPS ? calloc((size_t)s.t, sizeof *steps) : NULL;
     strata_tensor *zero = strata_filled(node->graph, STRATA_DTYPE_F32, STRATA_SHAPE(s.n, u), 0), *later = NULL, *dh = zero,
@@ -452,7 +558,10 @@ static strata_tensor *grad_compose(strata_tensor *node) {
         strata_tensor *now = at_step(states, t, 0, s.planes * u), *before = step ? at_step(states, past, 0, 2 * u) : NULL;
         strata_tensor *kept = kept_at(mask, t), *da[DA], *dh_past, *dc_past = dc;
         dh = strata_add(dh, at_step(node->inputs[DH], t, 0, u));
-        if (later) dh = strata_add(dh, strata_matmul(later, node->inputs[TRANSPOSED], false, false));
+        if (later) {
+            strata_tensor *product = strata_matmul(later, transposed, false, false);
+            dh = strata_add(dh, factors ? strata_mul(product, factors) : product);
+        }
         if (attrs->cell == STRATA_CELL_LSTM) {
             strata_tensor *i = plane(now, 2, u), *f = plane(now, 3, u), *g = plane(now, 4, u), *o = plane(now, 5, u);
             strata_tensor *y = activated(a_code, plane(now, 1, u));
@@ -465,18 +574,27 @@ static strata_tensor *grad_compose(strata_tensor *node) {
             dc_past = strata_mul(all, f);
         } else {
             strata_tensor *update = plane(now, 1, u), *reset = plane(now, 2, u), *g = plane(now, 3, u);
-            strata_tensor *change = strata_sub(before ? plane(before, 0, u) : zero, g);
+            strata_tensor *h_past = before ? plane(before, 0, u) : zero, *change = strata_sub(h_past, g);
+            strata_tensor *of_a = times_slope(a_code, strata_mul(dh, strata_sub(number(dh, 1), update)), g);
             da[0] = times_slope(r_code, strata_mul(dh, change), update);
-            da[3] = times_slope(a_code, strata_mul(dh, strata_sub(number(dh, 1), update)), g);
-            da[1] = times_slope(r_code, strata_mul(da[3], plane(now, 4, u)), reset);
-            da[2] = strata_mul(da[3], reset);
             dh_past = strata_mul(dh, update);
+            if (first) {
+                da[2] = of_a;
+                da[3] = strata_matmul(of_a, rows_between(node->inputs[TRANSPOSED], 2 * u, u), false, false);
+                strata_tensor *of_h = factors ? strata_mul(da[3], factors) : da[3];
+                da[1] = times_slope(r_code, strata_mul(of_h, h_past), reset);
+                dh_past = strata_add(dh_past, strata_mul(of_h, reset));
+            } else {
+                da[3] = of_a;
+                da[1] = times_slope(r_code, strata_mul(of_a, plane(now, 4, u)), reset);
+                da[2] = strata_mul(of_a, reset);
+            }
         }
         steps[t] = strata_concat(da, DA, 1);
         if (kept) steps[t] = strata_where(kept, steps[t], number(dh, 0));
         dh = kept ? strata_where(kept, dh_past, dh) : dh_past;
         dc = kept ? strata_where(kept, dc_past, dc) : dc_past;
-        later = strata_slice(steps[t], (int64_t[]){0, 0}, (int64_t[]){s.n, s.gates * u});
+        later = strata_slice(steps[t], (int64_t[]){0, 0}, (int64_t[]){s.n, (first ? 2 : s.gates) * u});
     }
     return joined(steps, s.t);
 }
@@ -490,7 +608,7 @@ static double flops(const strata_tensor *node) {
 }
 
 static const strata_attr_words words[] = {
-    {"cell", (const char *const[]){"lstm", "gru", NULL}},
+    {"cell", (const char *const[]){"lstm", "gru", "gru_reset_first", NULL}},
     {"activation", (const char *const[]){"linear", "relu", "tanh", "sigmoid", NULL}},
     {"recurrent_activation", (const char *const[]){"linear", "relu", "tanh", "sigmoid", NULL}},
     {NULL, NULL}};
@@ -528,6 +646,13 @@ const strata_op strata_op_recurrent_grad = {
     .lower = grad_lower,
 };
 
+/* The mask with factors behind its steps; a NULL mask is one of ones. */
+static strata_tensor *with_factors(strata_tensor *z, strata_tensor *mask, strata_tensor *factors) {
+    if (!mask && z->shape.rank == 3)
+        mask = strata_filled(z->graph, STRATA_DTYPE_F32, STRATA_SHAPE(z->shape.dims[0], z->shape.dims[1]), 1);
+    return mask ? strata_concat((strata_tensor *[]){mask, factors}, 2, 1) : NULL;
+}
+
 static strata_tensor *recurrent(strata_recurrent_cell cell, strata_tensor *z, strata_tensor *matrix, strata_tensor *bias,
                                 strata_tensor *mask, strata_recurrent_options opts) {
     static const int64_t codes[] = {STRATA_EPILOGUE_TANH, STRATA_EPILOGUE_SIGMOID, STRATA_EPILOGUE_RELU,
@@ -543,6 +668,7 @@ static strata_tensor *recurrent(strata_recurrent_cell cell, strata_tensor *z, st
         .activation = opts.activation == STRATA_RECURRENT_DEFAULT ? STRATA_EPILOGUE_TANH : codes[opts.activation - 1],
         .recurrent_activation = recurrent_code,
         .reverse = opts.reverse};
+    if (opts.factors) mask = with_factors(z, mask, opts.factors);
     strata_tensor *states =
         strata_node(NULL, &strata_op_recurrent, mask ? 4 : 3, (strata_tensor *[]){z, matrix, bias, mask}, &attrs);
     if (strata_tensor_is_poison(states)) return states;
@@ -561,5 +687,5 @@ strata_tensor *strata_lstm(strata_tensor *z, strata_tensor *matrix, strata_tenso
 
 strata_tensor *strata_gru(strata_tensor *z, strata_tensor *matrix, strata_tensor *bias, strata_tensor *mask,
                           strata_recurrent_options opts) {
-    return recurrent(STRATA_CELL_GRU, z, matrix, bias, mask, opts);
+    return recurrent(opts.reset_first ? STRATA_CELL_GRU_RESET_FIRST : STRATA_CELL_GRU, z, matrix, bias, mask, opts);
 }

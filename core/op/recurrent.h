@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LSTM (Hochreiter & Schmidhuber 1997, with forget gates) and GRU (Cho et al. 2014, with its reset gate behind the product, as
- * in cuDNN) over whole sequences, in f32. N examples, T steps, U units. A and R are the activation and the recurrent one.
+ * LSTM (Hochreiter & Schmidhuber 1997, with forget gates) and GRU (Cho et al. 2014) over whole sequences, in f32. N examples, T
+ * steps, U units. A and R are the activation and the recurrent one.
  *
  *   recurrent (z, matrix, bias [, mask]) -> states (N, T, P U): P planes of U for each step
- *     z (N, T, G U): what the step's input gives; matrix (U, G U); bias (G U); mask (N, T): 0 where a step is padding
- *     With h' and c' those of the step before, or 0, and s = h' matrix + bias, each of z, s and bias in G gates of U:
+ *     z (N, T, G U): what the step's input gives; matrix (U, G U); bias (G U); mask (N, T): 0 where a step is padding.
+ *     A mask (N, T + U) has, behind the T steps of an example, U factors k of what the products take; else they are 1.
+ *     With h' and c' those of the step before, or 0, and s = (k h') matrix + bias, each of z, s and bias in G gates of U:
  *     LSTM, G = 4, P = 6: i = R(z0 + s0), f = R(z1 + s1), g = A(z2 + s2), o = R(z3 + s3), c = f c' + i g, h = o A(c)
  *                         states h c i f g o
- *     GRU,  G = 3, P = 5: u = R(z0 + s0), r = R(z1 + s1), g = A(z2 + r s2), h = u h' + (1 - u) g
- *                         states h u r g s2
+ *     GRU,  G = 3, P = 5: u = R(z0 + s0), r = R(z1 + s1), g = A(z2 + r s2), h = u h' + (1 - u) g; states h u r g s2
+ *                         This has its reset gate behind the product, as cuDNN. With reset_first, as in the paper, it is in
+ *                         front of it: q = r k h', g = A(z2 + q matrix2 + bias2); states h u r g q
  *     A step that is padding has h = h' and c = c'.
  *   recurrent_grad (states, matrix transposed, dy [, mask]) -> da (N, T, 4 U): the gradients of what A and R are taken of.
  *     dy is the states' gradient, of which only the first plane, h's, is used. LSTM: those of z0 + s0 .. z3 + s3. GRU: those of
- *     z0 + s0, z1 + s1, s2 and z2 + r s2.
+ *     z0 + s0, z1 + s1, s2 and z2 + r s2; with reset_first those of z0 + s0, z1 + s1, what A is taken of, and q.
  *
  * `reverse`: steps run from the last to the first; all lies where it lies in the sequence. Sums over units ascend, by fma. */
 #ifndef STRATA_CORE_OP_RECURRENT_H
@@ -21,7 +23,12 @@
 
 #include "core/graph/graph.h"
 
-typedef enum strata_recurrent_cell { STRATA_CELL_LSTM = 0, STRATA_CELL_GRU = 1 } strata_recurrent_cell;
+typedef enum strata_recurrent_cell {
+    STRATA_CELL_LSTM = 0,
+    STRATA_CELL_GRU = 1,
+    /* A GRU with reset_first. */
+    STRATA_CELL_GRU_RESET_FIRST = 2
+} strata_recurrent_cell;
 
 typedef struct strata_recurrent_attrs {
     /* strata_recurrent_cell. */
@@ -37,10 +44,13 @@ typedef struct strata_recurrent_sizes {
     int64_t n, t, units, gates, planes;
     /* NULL: there is none. */
     const strata_tensor *mask;
+    /* Whether the mask has factors behind its steps, and the elements of its rows. */
+    bool drops;
+    int64_t mask_row;
 } strata_recurrent_sizes;
 strata_recurrent_sizes strata_recurrent_sizes_of(const strata_tensor *node);
 
-/* In which a gradient has its place: da's fourth of an LSTM's gates is a gate, of a GRU's it is z2 + r s2. */
+/* The gradients of a unit in da. */
 enum { STRATA_RECURRENT_DA = 4 };
 
 #endif

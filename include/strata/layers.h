@@ -188,7 +188,7 @@ STRATA_API void strata_model_add_conv1d(strata_model *model, strata_conv1d_optio
  * with kernel (KH, KW, filters, C) and bias (filters). With K = (KH - 1) dilation + 1, and alike for widths:
  *     "valid", or NULL   OH = H stride + max(K - stride, 0)
  *     "same"             OH = H stride
- * and with output_padding OH = (H - 1) stride + K + output_padding, less 2 (K / 2) for "same". */
+ * and with output_padding, where either axis has some, OH = (H - 1) stride + K + output_padding, less 2 (K / 2) for "same". */
 typedef struct strata_conv2d_transpose_options {
     /* At least 1. */
     int64_t filters;
@@ -198,7 +198,8 @@ typedef struct strata_conv2d_transpose_options {
     int64_t stride[2];
     /* "valid" or "same". */
     const char *padding;
-    /* Rows and columns that are added, as above; both below the stride. 0: the size is that of the table above. */
+    /* Rows and columns that are added, as above; each below its axis' stride. Both 0: the sizes are those of
+     * the table above. */
     int64_t output_padding[2];
     /* 0: 1. */
     int64_t dilation[2];
@@ -381,7 +382,8 @@ STRATA_API void strata_model_add_multi_head_attention(strata_model *model, strat
  * Formulas: strata_lstm and strata_gru in strata/ops.h, which say what a gate is. Parameters lie as Keras has them:
  *     lstm   "kernel" (C, 4 U), "recurrent_kernel" (U, 4 U), "bias" (4 U), gates in the order i, f, c, o
  *     gru    "kernel" (C, 3 U), "recurrent_kernel" (U, 3 U), "bias" (2, 3 U): the input's and the recurrent one, gates in the
- *            order z, r, h; the reset gate is behind the product, as with Keras' reset_after
+ *            order z, r, h; the reset gate is behind the product, as Keras' default reset_after has it. With no_reset_after it
+ *            is in front, and "bias" is (3 U)
  * Those of the second direction of a bidirectional layer have "backward_" in front. Steps that are padding by an embedding's
  * mask_zero change nothing: h stays what it was. With return_sequences padding is left out behind the layer, too, unless it
  * goes backwards. Sums and states are f32 in every precision. */
@@ -409,6 +411,10 @@ typedef struct strata_recurrent_layer_options {
     const char *bidirectional;
     /* While training, a channel of x is left out at all steps of an example with this probability; 0 <= dropout < 1. */
     double dropout;
+    /* The same of the units of h, where products with the recurrent kernel take them (Gal & Ghahramani 2016). */
+    double recurrent_dropout;
+    /* Of a GRU: its reset gate is in front of the product, as Keras' reset_after=False. */
+    bool no_reset_after;
     const char *name;
 } strata_recurrent_layer_options;
 /* Hochreiter & Schmidhuber 1997, with forget gates. */

@@ -298,6 +298,11 @@ typedef struct strata_recurrent_options {
     bool reverse;
     /* The result is h after the last step that ran, (N, U), instead of h after each step, (N, T, U). */
     bool last;
+    /* Of a GRU: its reset gate is in front of the product instead of behind it. */
+    bool reset_first;
+    /* (N, U): what h of the step before is multiplied with wherever a product with the matrix takes it, at all steps; not
+     * differentiated. NULL: 1. With numbers that dropout draws it is recurrent dropout (Gal & Ghahramani 2016). */
+    strata_tensor *factors;
 } strata_recurrent_options;
 /* With h and c of the step before (zeros before the first), s = h matrix + bias, and z, s in gates of U:
  *     i = R(z0 + s0), f = R(z1 + s1), g = A(z2 + s2), o = R(z3 + s3);  c = f c + i g, h = o A(c)
@@ -306,7 +311,8 @@ typedef struct strata_recurrent_options {
  * Hochreiter & Schmidhuber 1997, with forget gates. Its gradient has no gradient. */
 STRATA_API strata_tensor *strata_lstm(strata_tensor *z, strata_tensor *matrix, strata_tensor *bias, strata_tensor *mask,
                                       strata_recurrent_options opts);
-/* The same with u = R(z0 + s0), r = R(z1 + s1), g = A(z2 + r s2);  h = u h + (1 - u) g, and 3 U for 4 U. Cho et al. 2014. */
+/* The same with u = R(z0 + s0), r = R(z1 + s1), g = A(z2 + r s2);  h = u h + (1 - u) g, and 3 U for 4 U. Cho et al. 2014, as
+ * cuDNN has it; with reset_first, as in the paper, g = A(z2 + (r h) matrix2 + bias2). */
 STRATA_API strata_tensor *strata_gru(strata_tensor *z, strata_tensor *matrix, strata_tensor *bias, strata_tensor *mask,
                                      strata_recurrent_options opts);
 

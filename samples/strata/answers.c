@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/json.h"
+#include "core/data/dataset.h"
 
 static void add_json_number(answers *a, const char *format, double value) {
     char number[32];
@@ -36,6 +37,27 @@ static void add_cell(answers *a, const char *cell) {
     strata_text_add(&a->text, "\"");
 }
 
+static const char *name_of_element(const answers *a, int64_t index) {
+    return a->data ? strata_dataset_element_name(a->data, index) : NULL;
+}
+
+/* The begin of an answer: which example it is of. */
+static void add_index(answers *a, int64_t index) {
+    const char *name = name_of_element(a, index);
+    strata_text_add(&a->text, a->json ? "{\"index\":%lld" : "%lld", (long long)index);
+    if (!name) return;
+    if (a->json)
+        strata_text_add(&a->text, ",\"file\":"), add_json_string(a, name);
+    else
+        add_cell(a, name);
+}
+
+/* All digits of an f32 in a file, six on the screen, and no exponent as far as one can read the number without. */
+static void print_number(const answers *a, double value, char out[32]) {
+    const bool plain = fabs(value) >= 1e6 && fabs(value) < 1e12;
+    snprintf(out, 32, a->csv ? "%.9g" : plain ? "%.0f" : "%.6g", value);
+}
+
 static const char *class_word(const answers *a, int64_t class, char number[24]) {
     const char *name = class_name(a->sample, a->preprocessing, class);
     snprintf(number, 24, "%lld", (long long)class);
@@ -46,11 +68,80 @@ static int64_t n_classes_of(const answers *a) {
     return a->width > 1 ? a->width : 2;
 }
 
+/* ---- several outputs ---- */
+
+strata_status predict_outputs(strata_model *model, const strata_dataset *data, int64_t batch, strata_array *out,
+                              strata_error *err) {
+    strata_array outputs[MOST_ARRAYS] = {{0}};
+    const int n_outputs = strata_model_n_outputs(model);
+    int64_t width = 0, at = 0;
+    if (n_outputs == 1) return strata_model_predict(model, data, batch, out, err);
+    if (n_outputs > MOST_ARRAYS)
+        return strata_fail(err, STRATA_UNSUPPORTED, "the model has %d outputs; at most %d are possible", n_outputs,
+                           MOST_ARRAYS);
+    STRATA_TRY(strata_model_predict_all(model, data, batch, outputs, err));
+    const int64_t n = outputs[0].shape.dims[0];
+    for (int k = 0; k < n_outputs; k++) width += strata_shape_elements(outputs[k].shape) / n;
+    strata_status status = strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, width), out, err);
+    for (int k = 0; k < n_outputs; k++) {
+        const int64_t own = strata_shape_elements(outputs[k].shape) / n;
+        for (int64_t i = 0; i < n && !status; i++)
+            memcpy((float *)out->data + i * width + at, (const float *)outputs[k].data + i * own, (size_t)own * sizeof(float));
+        at += own;
+        strata_array_finish(&outputs[k]);
+    }
+    return status;
+}
+
+static bool has_outputs(const answers *a) {
+    return strata_model_n_outputs(a->model) > 1;
+}
+
+/* The columns "name", or "name.0", "name.1", ... of an output of several numbers. */
+static void add_output_names(answers *a) {
+    char name[128];
+    for (int k = 0; k < strata_model_n_outputs(a->model); k++) {
+        const strata_model_port port = strata_model_output_port(a->model, k);
+        const int64_t width = strata_shape_elements(port.shape);
+        for (int64_t i = 0; i < width; i++) {
+            snprintf(name, sizeof name, width > 1 ? "%.80s.%lld" : "%.80s", port.name, (long long)i);
+            add_cell(a, name);
+        }
+    }
+}
+
+static void add_outputs(answers *a, const float *row, int64_t index) {
+    char number[32];
+    add_index(a, index);
+    for (int k = 0; k < strata_model_n_outputs(a->model); k++) {
+        const strata_model_port port = strata_model_output_port(a->model, k);
+        const int64_t width = strata_shape_elements(port.shape);
+        if (a->json) strata_text_add(&a->text, ","), add_json_string(a, port.name);
+        for (int64_t i = 0; i < width; i++) {
+            if (a->json) {
+                strata_text_add(&a->text, i ? "," : width > 1 ? ":[" : ":");
+                add_json_number(a, "%.9g", (double)row[i]);
+            } else {
+                print_number(a, (double)row[i], number);
+                add_cell(a, number);
+            }
+        }
+        if (a->json && width > 1) strata_text_add(&a->text, "]");
+        row += width;
+    }
+    strata_text_add(&a->text, a->json ? "}\n" : "\n");
+}
+
+/* ---- one output ---- */
+
 void add_header(answers *a) {
     char number[24];
     if (a->json) return;
     strata_text_add(&a->text, "index");
-    if (a->classes) {
+    if (name_of_element(a, 0)) add_cell(a, "file");
+    if (has_outputs(a)) {
+        add_output_names(a);
+    } else if (a->classes) {
         add_cell(a, "class");
         add_cell(a, "probability");
         for (int64_t c = 0; c < n_classes_of(a) && a->probabilities; c++) add_cell(a, class_word(a, c, number));
@@ -66,15 +157,16 @@ void add_header(answers *a) {
 static void add_numbers(answers *a, const float *row, int64_t index) {
     char number[32];
     if (a->json) {
-        strata_text_add(&a->text, "{\"index\":%lld,%s", (long long)index, a->width == 1 ? "\"value\":" : "\"values\":[");
+        add_index(a, index);
+        strata_text_add(&a->text, a->width == 1 ? ",\"value\":" : ",\"values\":[");
         for (int64_t i = 0; i < a->width; i++)
             strata_text_add(&a->text, "%s", i ? "," : ""), add_json_number(a, "%.9g", (double)row[i]);
         strata_text_add(&a->text, a->width == 1 ? "}\n" : "]}\n");
         return;
     }
-    strata_text_add(&a->text, "%lld", (long long)index);
+    add_index(a, index);
     for (int64_t i = 0; i < a->width; i++) {
-        snprintf(number, sizeof number, a->csv ? "%.9g" : "%.6g", (double)row[i]);
+        print_number(a, (double)row[i], number);
         add_cell(a, number);
     }
     strata_text_add(&a->text, "\n");
@@ -86,7 +178,8 @@ static double probability_of(const answers *a, const float *row, int64_t class) 
 
 static void add_class_json(answers *a, const float *row, int64_t index, int64_t best, bool known) {
     const char *name = known ? class_name(a->sample, a->preprocessing, best) : NULL;
-    strata_text_add(&a->text, "{\"index\":%lld,\"class\":", (long long)index);
+    add_index(a, index);
+    strata_text_add(&a->text, ",\"class\":");
     add_json_number(a, "%.0f", known ? (double)best : NAN);
     if (name) strata_text_add(&a->text, ",\"name\":"), add_json_string(a, name);
     strata_text_add(&a->text, ",\"probability\":");
@@ -114,7 +207,7 @@ static void add_class(answers *a, const float *row, int64_t index) {
         add_class_json(a, row, index, best, known);
         return;
     }
-    strata_text_add(&a->text, "%lld", (long long)index);
+    add_index(a, index);
     add_cell(a, known ? class_word(a, best, number) : "-");
     snprintf(number, sizeof number, a->csv ? "%.6f" : "%.4f", known ? probability_of(a, row, best) : NAN);
     add_cell(a, number);
@@ -126,5 +219,5 @@ static void add_class(answers *a, const float *row, int64_t index) {
 }
 
 void add_answer(answers *a, const float *row, int64_t index) {
-    (a->classes ? add_class : add_numbers)(a, row, index);
+    (has_outputs(a) ? add_outputs : a->classes ? add_class : add_numbers)(a, row, index);
 }

@@ -86,7 +86,7 @@ static int run(const command *command, int argc, char **argv) {
     sample_data test = {0};
     strata_status status = strata_model_load(path, &model, &err);
     code = status ? report(FAILING_DATA, status, &err) : set_precision(model, options.precision);
-    if (!code) code = check_ports(path, model);
+    if (!code) code = check_ports(path, model, options.data.path);
     if (!code) code = open_test_data(model, &options.data, &test);
     if (!code) code = open_device(&options.device, &device);
     if (!code) code = evaluate(&options, model, device, &test);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/model/model.h"
 #include "own.h"
 
 enum { MADE_SEED = 1 };
@@ -37,8 +38,11 @@ int open_data(const sample *sample, const data_options *options, const char *spl
 
 void describe_inputs(const strata_model *model, sample_data *data) {
     const strata_shape shape = strata_model_input_shape(model);
-    data->length = shape.rank ? shape.dims[0] : 0;
-    data->vocabulary = strata_model_n_tokens(model);
+    data->model = model;
+    data->text_beside_numbers = takes_table_with_texts(model);
+    const int of_text = data->text_beside_numbers ? 1 : 0;
+    data->length = shape.rank ? strata_model_input_port(model, of_text).shape.dims[0] : 0;
+    data->vocabulary = model->inputs[of_text].n_tokens;
     data->task = classifies(model) ? STRATA_TASK_CLASSIFICATION : STRATA_TASK_REGRESSION;
     data->picture = shape;
 }
@@ -98,6 +102,7 @@ void close_data(sample_data *data) {
     strata_tokenizer_destroy(data->tokenizer);
     strata_dataset_destroy(data->rest);
     strata_preprocessing_destroy(data->preprocessing);
+    for (int i = 0; i < MOST_ARRAYS; i++) strata_array_finish(&data->arrays[i]);
     *data = (sample_data){0};
 }
 

@@ -101,7 +101,7 @@ static strata_status read_options_of(const sample *sample, const data_options *o
                                           .n_features = features->n,
                                           .weight = options->weight,
                                           .task = data->task,
-                                          .texts = data->vocabulary > 0,
+                                          .texts = data->vocabulary > 0 && !data->text_beside_numbers,
                                           .length = data->vocabulary > 0 ? data->length : 0,
                                           .vocabulary = data->vocabulary,
                                           .subwords = options->subwords,
@@ -116,8 +116,7 @@ static strata_status read_options_of(const sample *sample, const data_options *o
     return read_task(options->task, &out->task, err);
 }
 
-/* What is kept for testing: as --test-split says. */
-static double test_fraction(const data_options *options) {
+double test_fraction(const data_options *options) {
     return options->no_test ? 0 : options->test_split > 0 ? options->test_split : USUAL_TEST_SPLIT;
 }
 
@@ -150,10 +149,10 @@ void print_own(FILE *to, const data_options *options, const sample_data *data, c
 
 /* ---- tables ---- */
 
-/* Divides all of the examples, for a preprocessing that is measured already. */
-static strata_status split_dataset(const data_options *options, strata_dataset *whole, sample_data *data, strata_error *err) {
+strata_status split_dataset(const data_options *options, strata_dataset *whole, sample_data *data, strata_error *err) {
     const strata_split_options opts = {.seed = (uint64_t)options->seed};
     data->split = true;
+    data->dataset = NULL;
     strata_status status = strata_dataset_split(whole, test_fraction(options), &opts, &data->dataset, &data->rest, err);
     strata_dataset_destroy(whole);
     return status;
@@ -283,7 +282,7 @@ static strata_status unknown_arrays(const char *path, const entries *list, strat
                        path, list->n ? names : "none");
 }
 
-static bool is_npz(const char *path) {
+bool is_npz(const char *path) {
     unsigned char head[4] = {0};
     size_t n = 0;
     return !strata_stream_peek_file(path, head, sizeof head, &n, NULL) && n == 4 && !memcmp(head, "PK\3\4", 4);

@@ -25,6 +25,23 @@ const sample *own_sample(void);
 /* What a later file had that the training data did not, on stderr. */
 void print_report(const strata_preprocessing_report *report);
 
+/* Whether a file is an .npz archive, by its first bytes. */
+bool is_npz(const char *path);
+/* The share of the examples that is kept for testing, as --test-split says. */
+double test_fraction(const data_options *options);
+/* Divides all of the examples, which it takes, into data->dataset and data->rest. */
+strata_status split_dataset(const data_options *options, strata_dataset *whole, sample_data *data, strata_error *err);
+
+/* ---- named_arrays.c ---- */
+/* Whether the model has several inputs or outputs. */
+bool has_several_ports(const strata_model *model);
+/* Whether it has the inputs that a table with a column of texts becomes: "numbers" and "text". */
+bool takes_table_with_texts(const strata_model *model);
+/* A sample's open function: the arrays of an .npz that are named as the inputs and outputs of data->model. */
+int open_columns(const sample *sample, const data_options *options, const char *split, sample_data *data);
+/* The same; not labelled: the inputs alone, to predict. */
+int open_named_arrays(const data_options *options, const char *split, bool labelled, sample_data *data);
+
 /* ---- own_models.c ---- */
 /* A model for these data. kind NULL: the usual one. Returns an exit code. */
 int make_own_model(const char *kind, const strata_preprocessing *preprocessing, int64_t n, strata_model **out_model);

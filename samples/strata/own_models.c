@@ -9,6 +9,8 @@
 #include "core/base/text.h"
 #include "own.h"
 
+enum { FEW_ROWS = 2000 };
+
 /* What a model is made for. */
 typedef struct purpose {
     strata_preprocessing_kind kind;
@@ -16,11 +18,20 @@ typedef struct purpose {
     /* Of texts: different tokens, and tokens of an example. 0: there are none. */
     int64_t vocabulary, n_tokens;
     int64_t n_outputs, n_examples;
+    /* Steps of the usual training. */
+    int64_t n_steps;
+    /* Numbers are learned, not classes. */
+    bool learns_numbers;
 } purpose;
 
 /* A table with texts beside other columns: the model has the inputs "numbers" and "text". */
 static bool is_mixed(const purpose *p) {
     return p->kind == STRATA_PREPROCESSING_TABLE && p->vocabulary > 0;
+}
+
+/* A table without texts (add_mlp): its input has the name "numbers", as the output takes it once more. */
+static bool is_wide(const purpose *p) {
+    return p->kind == STRATA_PREPROCESSING_TABLE && p->vocabulary == 0;
 }
 
 static bool has_pictures(const purpose *p) {
@@ -36,17 +47,20 @@ static void add_output(const purpose *p, strata_text *text) {
 /* Few features of few rows are soon learned by heart, where a linear model would be better; with more features a network of the
  * same width loses more by dropping than it gains. By tests/bench/accuracy.py. */
 static const char *dropout_of(const purpose *p) {
-    enum { FEW_ROWS = 2000, FEW_FEATURES = 32 };
+    enum { FEW_FEATURES = 32 };
     return p->n_examples < FEW_ROWS && strata_shape_elements(p->element) <= FEW_FEATURES ? "0.5" : "0.2";
 }
 
+/* The output for a table takes the columns themselves beside what the hidden layers made of them, as in wide and deep models
+ * (Cheng et al. 2016): what is linear need not go through layers with dropout. */
 static void add_mlp(const purpose *p, strata_text *text) {
     const int64_t width = strata_shape_elements(p->element), units = width > 256 ? 128 : 64;
     if (p->element.rank > 1) strata_text_add(text, "{\"layer\":\"flatten\"},");
     for (int i = 0; i < 2; i++)
         strata_text_add(text,
-                        "{\"layer\":\"dense\",\"units\":%lld,\"activation\":\"relu\"},{\"layer\":\"dropout\",\"rate\":%s},",
-                        (long long)units, dropout_of(p));
+                        "{\"layer\":\"dense\",\"units\":%lld,\"activation\":\"relu\"},{\"layer\":\"dropout\",\"rate\":%s%s},",
+                        (long long)units, dropout_of(p), i && is_wide(p) ? ",\"name\":\"deep\"" : "");
+    if (is_wide(p)) strata_text_add(text, "{\"layer\":\"concat\",\"inputs\":[\"deep\",\"numbers\"]},");
     add_output(p, text);
 }
 
@@ -166,22 +180,38 @@ static void write_shape(const char *key, strata_shape shape, strata_text *text) 
     strata_text_add(text, "],");
 }
 
-static void write_model(const purpose *p, int kind, bool numbers, strata_text *text) {
-    const char *loss = numbers ? "mse" : "sparse_categorical_crossentropy";
+/* The rate and the decay of weights. For a table a rate that falls along a cosine to a tenth lets few steps go far and end near
+ * the minimum, and a strong decay keeps few rows from being learned by heart. By tests/bench/accuracy.py. */
+static void write_optimizer(const purpose *p, strata_text *text) {
+    const char *decay = is_wide(p) && p->n_examples < FEW_ROWS ? "1" : "0.01";
+    strata_text_add(text, "\"optimizer\":{\"name\":\"adamw\",\"learning_rate\":");
+    if (is_wide(p))
+        strata_text_add(text, "{\"schedule\":\"cosine\",\"initial\":%s,\"end\":0.1,\"steps\":%lld}",
+                        p->learns_numbers ? "0.01" : "0.005", (long long)p->n_steps);
+    else
+        strata_text_add(text, has_texts(p) ? "0.002" : "0.001");
+    strata_text_add(text, ",\"weight_decay\":%s},", decay);
+}
+
+static void write_model(const purpose *p, int kind, strata_text *text) {
+    const char *loss = p->learns_numbers ? "mse" : "sparse_categorical_crossentropy";
     strata_text_add(text, "{");
-    if (is_mixed(p)) {
+    if (is_mixed(p) || is_wide(p)) {
         strata_text_add(text, "\"inputs\":[{");
         write_shape("shape", p->element, text);
-        strata_text_add(text, "\"name\":\"numbers\"},{");
-        write_shape("shape", STRATA_SHAPE(p->n_tokens), text);
-        strata_text_add(text, "\"dtype\":\"i32\",\"name\":\"text\"}],\"outputs\":[{\"name\":\"output\",\"loss\":\"%s\"}],",
-                        loss);
+        strata_text_add(text, "\"name\":\"numbers\"}");
+        if (is_mixed(p)) {
+            strata_text_add(text, ",{");
+            write_shape("shape", STRATA_SHAPE(p->n_tokens), text);
+            strata_text_add(text, "\"dtype\":\"i32\",\"name\":\"text\"}");
+        }
+        strata_text_add(text, "],\"outputs\":[{\"name\":\"output\",\"loss\":\"%s\"}],", loss);
     } else {
         write_shape("input", p->element, text);
         strata_text_add(text, "%s\"loss\":\"%s\",", has_texts(p) ? "\"input_dtype\":\"i32\"," : "", loss);
     }
-    strata_text_add(text, "\"optimizer\":{\"name\":\"adamw\",\"learning_rate\":%s,\"weight_decay\":0.01},\"layers\":[",
-                    has_texts(p) ? "0.002" : "0.001");
+    write_optimizer(p, text);
+    strata_text_add(text, "\"layers\":[");
     models[kind].add(p, text);
     strata_text_add(text, "}");
 }
@@ -191,19 +221,23 @@ int make_own_model(const char *kind, const strata_preprocessing *preprocessing, 
     strata_text text = {0};
     char *json = NULL;
     const int n_classes = strata_preprocessing_n_classes(preprocessing);
+    int64_t epochs, batch;
+    own_defaults(preprocessing, n, &epochs, &batch);
     const purpose p = {.kind = strata_preprocessing_get_kind(preprocessing),
                        .element = strata_preprocessing_element(preprocessing),
                        .vocabulary = strata_preprocessing_vocabulary(preprocessing),
                        .n_tokens = strata_preprocessing_n_tokens(preprocessing),
                        .n_outputs = n_classes ? n_classes : strata_preprocessing_n_labels(preprocessing),
-                       .n_examples = n};
+                       .n_examples = n,
+                       .n_steps = epochs * ((n + batch - 1) / batch),
+                       .learns_numbers = !n_classes};
     int m = 0;
     if (!kind) kind = usual_model(&p);
     while (m < N_MODELS && strcmp(kind, models[m].name)) m++;
     if (m == N_MODELS) return unknown_model(kind);
     if (!models[m].fits(&p))
         return usage_error("--model %s takes %s; for these data there is %s", kind, models[m].takes, usual_model(&p));
-    write_model(&p, m, !n_classes, &text);
+    write_model(&p, m, &text);
     strata_status status = strata_text_take(&text, &json, NULL, &err);
     if (!status) status = strata_model_from_json(json, strlen(json), "", out_model, &err);
     free(json);

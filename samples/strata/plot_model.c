@@ -170,6 +170,11 @@ int plot_confusion(const plot_options *options, const char *path, const plot_tar
     confusion c = {0};
     const sample *sample = NULL;
     int code = load(path, &model);
+    if (!code && !classifies(model))
+        code = usage_error(
+            "plot: %s learns numbers or has several outputs, and a confusion matrix is of classes; strata evaluate "
+            "%s DATA says how good it is",
+            path, path);
     if (!code) sample = sample_of_model(model, &options->data);
     if (!code) code = recall_data(model, sample, &data);
     if (!code) code = open_data(sample, &options->data, "test", &data);

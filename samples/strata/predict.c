@@ -116,11 +116,14 @@ static strata_status open_texts(const predict_options *options, const strata_tok
 }
 
 static int open_input(const predict_options *options, const strata_model *model, const strata_preprocessing *preprocessing,
-                      strata_dataset **out) {
+                      sample_data *opened) {
+    strata_dataset **out = &opened->dataset;
     strata_error err = {0};
     strata_tokenizer *tokenizer = NULL;
     const data_options data = {
         .path = options->input, .row = options->row, .columns = options->columns, .separator = options->separator};
+    opened->model = model;
+    if (has_several_ports(model) && !preprocessing) return open_named_arrays(&data, "test", false, opened);
     strata_status status = strata_model_tokenizer(model, &tokenizer, &err);
     const bool table = preprocessing && strata_preprocessing_get_kind(preprocessing) == STRATA_PREPROCESSING_TABLE;
     const bool texts = !status && !table; /* a table's texts are columns beside others */
@@ -167,12 +170,14 @@ static int predict(const predict_options *options, strata_model *model, const st
     fallback_report fallback = {0};
     if (!status && options->device.allow_fallback)
         status = say_what_the_host_runs(model, STRATA_PART_PREDICTION, options->batch, 0, device, &fallback, &err);
-    if (!status) status = strata_model_predict(model, data, options->batch, &predictions, &err);
+    if (!status) status = predict_outputs(model, data, options->batch, &predictions, &err);
     if (status) return report(FAILING_RUN, status, &err);
     say_what_it_copied(&fallback, "batch");
     const char *to = options->to;
     const int64_t n = predictions.shape.dims[0];
-    answers a = {.sample = sample_of_model(model, &(data_options){0}),
+    answers a = {.model = model,
+                 .data = data,
+                 .sample = sample_of_model(model, &(data_options){0}),
                  .preprocessing = preprocessing,
                  .json = options->json || (to && (ends_with(to, ".json") || ends_with(to, ".jsonl"))),
                  .csv = to != NULL,
@@ -212,18 +217,18 @@ static int run(const command *command, int argc, char **argv) {
     strata_error err = {0};
     strata_model *model = NULL;
     strata_device *device = NULL;
-    strata_dataset *data = NULL;
+    sample_data data = {0};
     strata_preprocessing *preprocessing = NULL;
     strata_status status = strata_model_load(arguments[0], &model, &err);
     if (!status) status = recall_preprocessing(model, &preprocessing, &err);
     code = status ? report(FAILING_DATA, status, &err) : set_precision(model, options.precision);
-    if (!code) code = check_ports(arguments[0], model);
+    if (!code) code = check_ports(arguments[0], model, options.input);
     if (!code) code = open_input(&options, model, preprocessing, &data);
     if (!code) code = open_device(&options.device, &device);
-    if (!code) code = predict(&options, model, preprocessing, device, data);
+    if (!code) code = predict(&options, model, preprocessing, device, data.dataset);
     strata_model_destroy(model);
     strata_device_close(device);
-    strata_dataset_destroy(data);
+    close_data(&data);
     strata_preprocessing_destroy(preprocessing);
     return code;
 }

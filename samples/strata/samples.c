@@ -88,6 +88,8 @@ enum { N_SAMPLES = sizeof samples / sizeof *samples };
 
 /* Data of the user's own, for a model of the user's own. */
 static const sample own = {.name = "own", .open = open_own};
+/* Arrays that are named as the inputs and outputs of a model of the user's own. */
+static const sample columns = {.name = "columns", .open = open_columns};
 
 const sample *own_sample(void) {
     return &own;
@@ -113,6 +115,8 @@ static bool has_idx(const char *path) {
 const sample *sample_of_model(const strata_model *model, const data_options *options) {
     const sample *found = find_sample(strata_model_label(model));
     if (found) return found;
+    if (has_several_ports(model) && !strata_model_note(model, "preprocessing"))
+        return options->path && is_table(options->path) ? &own : &columns;
     if (strata_model_note(model, "preprocessing") || strata_model_input_dtype(model) == STRATA_DTYPE_I32) return &own;
     return options->path && (options->label || options->labels || is_own_data(options->path)) && !has_idx(options->path)
                ? &own
@@ -137,6 +141,7 @@ bool classifies(const strata_model *model) {
     char *text = NULL;
     bool numbers = false;
     strata_error err = {0};
+    if (strata_model_n_outputs(model) > 1) return false;
     if (strata_model_to_json(model, &text, &err)) return true;
     cJSON *json = cJSON_Parse(text), *loss = cJSON_GetObjectItemCaseSensitive(json, "loss");
     if (!loss) /* a functional model: that of its first output */
@@ -196,15 +201,6 @@ int open_model(const char *name, bool saved, strata_model **out_model) {
     else
         return unknown_sample(name);
     return status ? report(FAILING_DATA, status, &err) : EXIT_OK;
-}
-
-int check_ports(const char *name, const strata_model *model) {
-    const int n_inputs = strata_model_n_inputs(model), n_outputs = strata_model_n_outputs(model);
-    if (n_outputs == 1 && (n_inputs == 1 || strata_model_note(model, "preprocessing"))) return EXIT_OK;
-    return usage_error(
-        "%s: the model has %d inputs and %d outputs; the command has data for one of each, and a program trains such "
-        "a model with strata_dataset_from_columns",
-        name, n_inputs, n_outputs);
 }
 
 int set_precision(strata_model *model, const char *name) {

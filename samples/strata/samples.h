@@ -63,13 +63,17 @@ typedef struct sample sample;
 enum { TABLE_STEMS = 3 };
 
 /* What opening gives. */
+enum { MOST_ARRAYS = 16 };
 typedef struct sample_data {
     strata_dataset *dataset;
-    strata_tokenizer *tokenizer; /* of texts: used when it is there, else made from the texts */
-    int64_t length, vocabulary;  /* of texts: tokens of an example, and how many there are, told by the model */
-    strata_task task;            /* by the model's loss */
-    strata_shape picture;        /* what the model takes, where it is pictures */
-    bool whole;                  /* of a CSV that is the only one all rows are taken, none kept for testing */
+    strata_array arrays[MOST_ARRAYS]; /* what the dataset borrows; finished by close_data */
+    const strata_model *model;        /* whose names arrays have, where it has several inputs or outputs; borrowed */
+    bool text_beside_numbers;         /* it learns from the texts of a table and its other columns */
+    strata_tokenizer *tokenizer;      /* of texts: used when it is there, else made from the texts */
+    int64_t length, vocabulary;       /* of texts: tokens of an example, and how many there are, told by the model */
+    strata_task task;                 /* by the model's loss */
+    strata_shape picture;             /* what the model takes, where it is pictures */
+    bool whole;                       /* of a CSV that is the only one all rows are taken, none kept for testing */
     /* Of own data: a model's, or made from the training part. */
     strata_preprocessing *preprocessing;
     strata_dataset *rest; /* of own data that have no part for testing: what training left for it */
@@ -103,15 +107,15 @@ int set_precision(strata_model *model, const char *name);
 const char *precision_of(const strata_model *model);
 /* The word for a class; NULL: it is its number. Holds until the next call. */
 const char *class_name(const sample *sample, const strata_preprocessing *preprocessing, int64_t class);
-/* Whether answers are right or wrong, so that accuracy says something: by the model's loss. */
+/* Whether answers are right or wrong, so that accuracy says something: by the loss of a model with one output. */
 bool classifies(const strata_model *model);
 /* "accuracy 97.00 % on 10000 test examples, loss 0.1", without an end of line; the loss alone where answers are no classes. */
 void print_metrics(FILE *to, const strata_model *model, const strata_metrics *metrics);
 /* The model that `name` means: a sample's own, a file of JSON, or a saved model where `saved` allows one.
  * Prints what is wrong; returns an exit code. */
 int open_model(const char *name, bool saved, strata_model **out_model);
-/* Whether the command can give the model its data: those that it reads have one input and one target. Returns an exit code. */
-int check_ports(const char *name, const strata_model *model);
+/* Whether these data (NULL: there are none) can be those of a model with several inputs or outputs. Returns an exit code. */
+int check_ports(const char *name, const strata_model *model, const char *data);
 /* Prints the samples' rows of a help. */
 void print_samples(void);
 

@@ -155,6 +155,7 @@ strata_status scores_measure(strata_model *model, const strata_dataset *dataset,
                              int64_t batch, scores *out, strata_error *err) {
     strata_array predictions = {0};
     *out = (scores){.n = strata_dataset_size(dataset), .auc = NAN};
+    if (strata_model_n_outputs(model) > 1) out->n = 0; /* the metrics of each output say how good it is */
     if (out->n < 1) return STRATA_OK;
     STRATA_TRY(strata_model_predict(model, dataset, batch, &predictions, err));
     strata_status status = compare(&predictions, dataset, preprocessing, classifies(model), out, err);
@@ -237,12 +238,18 @@ static void print_row(const char *name, int width, const class_counts *c) {
     printf("%-*s  %9.4f  %7.4f  %7.4f  %8lld\n", width, name, c->precision, c->recall, c->f1, (long long)c->labels);
 }
 
+/* "51.02", "138200": in the label's unit, without an exponent as far as one can read it. */
+static void print_error(FILE *to, const char *name, double value) {
+    fprintf(to, value >= 1e4 && value < 1e12 ? "%s %.0f" : "%s %.4g", name, value);
+}
+
 void print_number_scores(const scores *s) {
     if (s->n_classes || !s->n) return;
     line whole;
     FILE *to = line_begin(&whole);
     if (!isnan(s->r2)) fprintf(to, "R2 %.4f, ", s->r2);
-    fprintf(to, "mean absolute error %.4g, root mean squared error %.4g", s->mae, s->rmse);
+    print_error(to, "mean absolute error", s->mae);
+    print_error(to, ", root mean squared error", s->rmse);
     line_end(&whole, 4);
 }
 

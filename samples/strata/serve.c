@@ -135,7 +135,8 @@ static unsigned code_of(strata_status status) {
 static strata_status write_predictions(server *s, const strata_array *predictions, bool probabilities, char **out,
                                        strata_error *err) {
     const int64_t n = predictions->shape.dims[0];
-    answers a = {.sample = s->served.sample,
+    answers a = {.model = s->served.model,
+                 .sample = s->served.sample,
                  .preprocessing = s->served.preprocessing,
                  .json = true,
                  .classes = classifies(s->served.model),
@@ -171,6 +172,30 @@ static enum MHD_Result predict(server *s, struct MHD_Connection *connection, con
 
 /* ---- /model and /metrics ---- */
 
+static void write_shape(strata_json_writer *w, const char *key, strata_shape shape) {
+    strata_json_key(w, key);
+    strata_json_begin_array(w);
+    for (int i = 0; i < shape.rank; i++) strata_json_write_int(w, shape.dims[i]);
+    strata_json_end_array(w);
+}
+
+/* "inputs": {"left": {"shape": [2], "dtype": "f32"}, ...} */
+static void write_ports(strata_json_writer *w, const char *key, const strata_model *model, int n,
+                        strata_model_port (*port_of)(const strata_model *model, int index)) {
+    strata_json_key(w, key);
+    strata_json_begin_object(w);
+    for (int i = 0; i < n; i++) {
+        const strata_model_port port = port_of(model, i);
+        strata_json_key(w, port.name);
+        strata_json_begin_object(w);
+        write_shape(w, "shape", port.shape);
+        strata_json_key(w, "dtype");
+        strata_json_write_string(w, strata_dtype_name(port.dtype));
+        strata_json_end_object(w);
+    }
+    strata_json_end_object(w);
+}
+
 static char *describe(const server *s) {
     const served_model *m = &s->served;
     const bool table = m->preprocessing && strata_preprocessing_get_kind(m->preprocessing) == STRATA_PREPROCESSING_TABLE;
@@ -181,12 +206,15 @@ static char *describe(const server *s) {
     strata_json_write_string(&w, strata_model_label(m->model));
     strata_json_key(&w, "takes");
     strata_json_write_string(&w, table ? "rows" : m->tokenizer ? "texts" : "inputs");
-    strata_json_key(&w, "input");
-    strata_json_begin_array(&w);
-    for (int i = 0; i < m->element.rank; i++) strata_json_write_int(&w, m->element.dims[i]);
-    strata_json_end_array(&w);
-    strata_json_key(&w, "dtype");
-    strata_json_write_string(&w, strata_dtype_name(m->dtype));
+    if (m->several && !m->preprocessing) {
+        write_ports(&w, "inputs", m->model, strata_model_n_inputs(m->model), strata_model_input_port);
+    } else {
+        write_shape(&w, "input", m->element);
+        strata_json_key(&w, "dtype");
+        strata_json_write_string(&w, strata_dtype_name(m->dtype));
+    }
+    if (strata_model_n_outputs(m->model) > 1)
+        write_ports(&w, "outputs", m->model, strata_model_n_outputs(m->model), strata_model_output_port);
     if (m->preprocessing && strata_preprocessing_n_classes(m->preprocessing)) {
         strata_json_key(&w, "classes");
         strata_json_begin_array(&w);
@@ -362,8 +390,13 @@ static int serve(const serve_options *options, server *s, strata_device *device,
     served_model *m = &s->served;
     m->element = strata_model_input_shape(m->model);
     m->dtype = strata_model_input_dtype(m->model);
-    if (strata_model_n_inputs(m->model) > 1) m->n_tokens = strata_preprocessing_n_tokens(m->preprocessing);
-    m->element.dims[0] += m->n_tokens;
+    m->several = strata_model_n_inputs(m->model) > 1;
+    if (m->several) {
+        m->element = STRATA_SHAPE(0);
+        m->dtype = STRATA_DTYPE_F32;
+        for (int i = 0; i < strata_model_n_inputs(m->model); i++)
+            m->element.dims[0] += strata_shape_elements(strata_model_input_port(m->model, i).shape);
+    }
     m->sample = sample_of_model(m->model, &(data_options){0});
     s->most_bytes = (size_t)(options->most_mib * 1048576);
     strata_status status = strata_model_compile(m->model, device, NULL, &err);

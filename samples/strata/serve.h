@@ -16,15 +16,15 @@ typedef struct served_model {
     /* Of one example, as the model takes it. */
     strata_shape element;
     strata_dtype dtype;
-    /* Of a table with texts beside other columns: the element is f32, and its last n_tokens places hold the bits of i32 tokens,
-     * which are the second input. 0: the model has one input. */
-    int64_t n_tokens;
+    /* Of a model with several inputs: an example is f32, all inputs end to end in their order, an i32 input by its bits. */
+    bool several;
 } served_model;
 
 /* ---- serve_inputs.c ---- */
 /* The examples of a request's body as an array (n, element...), which the caller finishes.
  *   {"inputs": [[...], ...]}        numbers of the model's shape, one array an example; null is a missing value
  *   {"rows": [{"column": 5.1}, ...]} or [[5.1, ...], ...]     rows of the table that the model learned from
+ *   {"inputs": {"left": [[...], ...], "right": [[...], ...]}}     the same of a model with several inputs, by their names
  *   {"texts": ["...", ...]}
  * or, with `picture`, the bytes of a picture. Fails: DATA for what does not fit, with the place in the JSON. */
 strata_status read_inputs(const served_model *served, const char *body, size_t n_bytes, bool picture, strata_array *out,

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "answers.h"
 #include "serve.h"
 
 /* One caller's examples. It lies on the caller's stack and is in the queue until `done`. */
@@ -48,20 +49,27 @@ static int64_t filled(int64_t n, int64_t batch) {
     return n <= size ? size : (n + batch - 1) / batch * batch;
 }
 
-/* The examples as the model's input, or as its two: numbers, and tokens behind them. `tokens` must outlive the dataset. */
-static strata_status make_dataset(const served_model *served, const strata_array *together, strata_array *numbers,
-                                  strata_array *tokens, strata_dataset **out, strata_error *err) {
-    if (!served->n_tokens) return strata_dataset_from_arrays(together, NULL, 0, out, err);
-    const int64_t n = together->shape.dims[0], n_tokens = served->n_tokens, width = together->shape.dims[1] - n_tokens;
-    STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, width), numbers, err));
-    STRATA_TRY(strata_array_create(STRATA_DTYPE_I32, STRATA_SHAPE(n, n_tokens), tokens, err));
-    for (int64_t i = 0; i < n; i++) {
-        const float *row = (const float *)together->data + i * (width + n_tokens);
-        memcpy((float *)numbers->data + i * width, row, (size_t)width * sizeof *row);
-        memcpy((int32_t *)tokens->data + i * n_tokens, row + width, (size_t)n_tokens * sizeof *row);
+/* The examples as the model's input, or each of its inputs as an array of its own. `parts` must outlive the dataset. */
+static strata_status make_dataset(const served_model *served, const strata_array *together, strata_array parts[MOST_ARRAYS],
+                                  strata_dataset **out, strata_error *err) {
+    if (!served->several) return strata_dataset_from_arrays(together, NULL, 0, out, err);
+    strata_data_column inputs[MOST_ARRAYS];
+    const int n_inputs = strata_model_n_inputs(served->model);
+    const int64_t n = together->shape.dims[0], width = together->shape.dims[1];
+    int64_t at = 0;
+    if (n_inputs > MOST_ARRAYS) return strata_fail(err, STRATA_UNSUPPORTED, "the model has more than %d inputs", MOST_ARRAYS);
+    for (int k = 0; k < n_inputs; k++) {
+        const strata_model_port port = strata_model_input_port(served->model, k);
+        const int64_t own = strata_shape_elements(port.shape);
+        strata_shape shape = {.rank = port.shape.rank + 1, .dims = {n}};
+        memcpy(shape.dims + 1, port.shape.dims, sizeof(int64_t) * (size_t)port.shape.rank);
+        STRATA_TRY(strata_array_create(port.dtype, shape, &parts[k], err));
+        for (int64_t i = 0; i < n; i++) /* elements of all types are of 4 bytes */
+            memcpy((char *)parts[k].data + 4 * i * own, (const char *)together->data + 4 * (i * width + at), (size_t)(4 * own));
+        inputs[k] = (strata_data_column){.name = port.name, .array = &parts[k]};
+        at += own;
     }
-    const strata_data_column inputs[] = {{"numbers", numbers, 0}, {"text", tokens, 0}};
-    return strata_dataset_from_columns(inputs, 2, NULL, 0, out, err);
+    return strata_dataset_from_columns(inputs, n_inputs, NULL, 0, out, err);
 }
 
 /* The model on all examples of the list, n together. */
@@ -69,7 +77,7 @@ static strata_status predict_all(batches *all, const job *list, int64_t n, strat
     const int64_t size = filled(n, all->batch);
     strata_shape shape = list->examples->shape;
     shape.dims[0] = size;
-    strata_array together = {0}, numbers = {0}, tokens = {0};
+    strata_array together = {0}, parts[MOST_ARRAYS] = {{0}};
     strata_dataset *data = NULL;
     STRATA_TRY(strata_array_create(list->examples->dtype, shape, &together, err)); /* zeros */
     char *at = together.data;
@@ -77,11 +85,10 @@ static strata_status predict_all(batches *all, const job *list, int64_t n, strat
         memcpy(at, j->examples->data, strata_array_bytes(j->examples));
         at += strata_array_bytes(j->examples);
     }
-    strata_status status = make_dataset(all->served, &together, &numbers, &tokens, &data, err);
-    if (!status) status = strata_model_predict(all->served->model, data, size < all->batch ? size : all->batch, out, err);
+    strata_status status = make_dataset(all->served, &together, parts, &data, err);
+    if (!status) status = predict_outputs(all->served->model, data, size < all->batch ? size : all->batch, out, err);
     strata_dataset_destroy(data);
-    strata_array_finish(&numbers);
-    strata_array_finish(&tokens);
+    for (int k = 0; k < MOST_ARRAYS; k++) strata_array_finish(&parts[k]);
     strata_array_finish(&together);
     if (!status && all->served->preprocessing) strata_preprocessing_restore(all->served->preprocessing, out);
     return status;

@@ -72,6 +72,52 @@ static strata_status read_array(const served_model *served, const strata_json *l
     return status;
 }
 
+/* One input of several: its examples into place `at` of the rows of `out`. */
+static strata_status read_port(const strata_model_port *port, const strata_json *list, int64_t at, strata_array *out,
+                               strata_error *err) {
+    const int64_t own = strata_shape_elements(port->shape), n = out->shape.dims[0], width = out->shape.dims[1];
+    strata_array array = {0};
+    strata_json item;
+    int64_t read = 0;
+    STRATA_TRY(strata_json_expect(list, STRATA_JSON_ARRAY, err));
+    if (strata_json_length(list) != n)
+        return strata_json_fail(list, err, STRATA_DATA, "has %lld examples, the first input has %lld",
+                                (long long)strata_json_length(list), (long long)n);
+    STRATA_TRY(strata_array_create(port->dtype, STRATA_SHAPE(n, own), &array, err));
+    strata_status status = STRATA_OK;
+    for (bool more = strata_json_first(list, &item); more && !status; more = strata_json_next(&item))
+        status = read_numbers(&item, port->shape, 0, &array, &read, err);
+    for (int64_t i = 0; i < n && !status; i++)
+        memcpy((float *)out->data + i * width + at, (const char *)array.data + 4 * i * own, (size_t)(4 * own));
+    strata_array_finish(&array);
+    return status;
+}
+
+/* {"left": [...], "right": [...]}: all inputs of the model, and no others. */
+static strata_status read_ports(const served_model *served, const strata_json *object, strata_array *out, strata_error *err) {
+    const int n_inputs = strata_model_n_inputs(served->model);
+    const char *names[MOST_ARRAYS];
+    strata_json list;
+    int64_t at = 0;
+    for (int i = 0; i < n_inputs && i < MOST_ARRAYS; i++) names[i] = strata_model_input_port(served->model, i).name;
+    STRATA_TRY(strata_json_check_keys(object, names, (size_t)n_inputs, err));
+    for (int i = 0; i < n_inputs; i++) {
+        const strata_model_port port = strata_model_input_port(served->model, i);
+        STRATA_TRY(strata_json_get(object, port.name, &list, err));
+        STRATA_TRY(strata_json_expect(&list, STRATA_JSON_ARRAY, err));
+        if (i == 0) {
+            const int64_t n = strata_json_length(&list);
+            if (n < 1 || n > MOST_EXAMPLES)
+                return strata_json_fail(&list, err, STRATA_DATA, "has %lld examples; 1 to %d are possible", (long long)n,
+                                        MOST_EXAMPLES);
+            STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, served->element.dims[0]), out, err));
+        }
+        STRATA_TRY(read_port(&port, &list, at, out, err));
+        at += strata_shape_elements(port.shape);
+    }
+    return STRATA_OK;
+}
+
 /* ---- rows of a table ---- */
 
 /* A cell with quotes around it, and those inside doubled. null is a missing value: an empty cell. */
@@ -145,8 +191,9 @@ static strata_status write_rows(const strata_json *list, strata_text *csv, strat
 }
 
 /* Behind each example's numbers, its tokens, bit by bit. */
-static strata_status append_tokens(const strata_dataset *tokens, const strata_order *order, int64_t n_tokens, strata_array *out,
+static strata_status append_tokens(const strata_dataset *tokens, const strata_order *order, strata_array *out,
                                    strata_error *err) {
+    const int64_t n_tokens = strata_dataset_element_shape(tokens).dims[0];
     const int64_t n = out->shape.dims[0], width = out->shape.dims[1];
     strata_array wide = {0};
     STRATA_TRY(strata_array_create(STRATA_DTYPE_F32, STRATA_SHAPE(n, width + n_tokens), &wide, err));
@@ -169,8 +216,7 @@ static strata_status fetch_all(const served_model *served, const strata_dataset 
     STRATA_TRY(strata_array_create(strata_dataset_feature_dtype(data), shape, out, err));
     STRATA_TRY(strata_order_create(shape.dims[0], false, 0, 0, &order, err));
     strata_dataset_fetch(data, order, 0, shape.dims[0], out->data, NULL);
-    strata_status status =
-        served->n_tokens && data->n_more == 1 ? append_tokens(data->more[0], order, served->n_tokens, out, err) : STRATA_OK;
+    strata_status status = served->several && data->n_more == 1 ? append_tokens(data->more[0], order, out, err) : STRATA_OK;
     strata_order_destroy(order);
     return status;
 }
@@ -267,6 +313,13 @@ strata_status read_inputs(const served_model *served, const char *body, size_t n
     if (!status) status = strata_json_check_keys(&root, known, sizeof known / sizeof *known, err);
     if (!status && !strata_json_find(&root, wanted, &list))
         status = strata_json_fail(&root, err, STRATA_DATA, "has no \"%s\", which is what this model takes", wanted);
+    if (!status && served->several && !table) {
+        status = strata_json_expect(&list, STRATA_JSON_OBJECT, err);
+        if (!status) status = read_ports(served, &list, out, err);
+        strata_json_finish(&root);
+        if (status) strata_array_finish(out);
+        return status;
+    }
     if (!status) status = strata_json_expect(&list, STRATA_JSON_ARRAY, err);
     const int64_t n = status ? 0 : strata_json_length(&list);
     if (!status && (n < 1 || n > MOST_EXAMPLES))

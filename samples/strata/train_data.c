@@ -15,7 +15,7 @@ static int open_named(training *t) {
         return usage_error("--%s is for data of your own, strata train DATA --%s %s; \"%s\" is no file or folder of data",
                            alone, alone, t->options.model ? t->options.model : t->options.from, t->name);
     int code = open_model(t->name, false, &t->model);
-    if (!code) code = check_ports(t->name, t->model);
+    if (!code) code = check_ports(t->name, t->model, t->options.data.path);
     if (!code) code = apply_settings(&t->options.set, &t->model);
     if (!code) t->sample = sample_of_model(t->model, &t->options.data);
     return code;

@@ -3,7 +3,7 @@
 """Sets what `strata train table.csv` learns beside scikit-learn's defaults, on the same training and test rows.
 
     python3 tests/bench/record.py accuracy python3 tests/bench/accuracy.py [--strata build/strata] [--data ../shared/data]
-        [--seeds 5] [--only iris,wine]
+        [--seeds 5] [--first-seed 0] [--only iris,wine]
 
 Needs scikit-learn (pip install scikit-learn). Each dataset is divided into four fifths and one fifth, anew for each seed (the
 optical digits have a test part of their own). Strata gets a folder with train.csv and test.csv, and no options but the seed and
@@ -51,6 +51,12 @@ def of_sklearn(load, missing=0.0):
     classes = load is not datasets.load_diabetes
     labels = [f"class_{label}" if classes else repr(float(label)) for label in bunch.target]
     return rows, labels, [], classes, ",", None
+
+
+def made(pair, classes):
+    """A table of what a generator of scikit-learn gives."""
+    rows = [[repr(float(value)) for value in row] for row in pair[0]]
+    return rows, [f"class_{y}" if classes else repr(float(y)) for y in pair[1]], [], classes, ",", None
 
 
 def words_and_dates():
@@ -139,7 +145,7 @@ def measure(options, name, data):
     x = features_of_peers(rows, words)
     y = numpy.array(labels if classes else [float(label) for label in labels])
     scores = []
-    for seed in range(options.seeds):
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
         if first:
             train, test = list(range(first)), list(range(first, len(rows)))
         else:
@@ -178,6 +184,7 @@ def main():
     parser.add_argument("--strata", default="build/strata")
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("../shared/data"))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0, help="seeds that no setting was chosen by")
     parser.add_argument("--device", default="host")
     parser.add_argument("--only", default="")
     options = parser.parse_args()
@@ -192,6 +199,14 @@ def main():
         "optical digits": lambda: optical_digits(options.data),
         "wine (held out)": lambda: of_sklearn(datasets.load_wine),
         "digits (held out)": lambda: of_sklearn(datasets.load_digits),
+        "moons (held out)": lambda: made(datasets.make_moons(400, noise=0.25, random_state=5), True),
+        "classification (held out)": lambda: made(
+            datasets.make_classification(600, 20, n_informative=5, flip_y=0.05, random_state=5), True
+        ),
+        "regression (held out)": lambda: made(
+            datasets.make_regression(300, 15, n_informative=8, noise=30, random_state=5), False
+        ),
+        "friedman1 (held out)": lambda: made(datasets.make_friedman1(500, noise=1, random_state=5), False),
     }
     print("| table | rows | measure | Strata | MLP | linear | beside the MLP | beside the linear model | level or better |")
     print("|---|---|---|---|---|---|---|---|---|")

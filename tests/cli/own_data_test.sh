@@ -77,7 +77,7 @@ expect 0 "yes" predict stays.strata $on --row "1.1,Bern,the room was great and a
 expect 0 "no" predict stays.strata $on --row "-1.1,Bern,the room was great and a street with some light"
 expect 2 "--text: the model learned from the columns of a table" predict stays.strata $on --text "a great room"
 expect 0 "accuracy" train stays.csv $on --epochs 1 --model attention
-expect 0 "R2" train stays.csv --label stars --learn regression $on --epochs 1
+expect 0 "R2" train stays.csv --label stars --learn regression $on --epochs 1 --save stars.strata
 expect 0 "accuracy" train --from stays.strata stays.csv $on --epochs 1
 expect 0 "1 text, 0 missing, 2 classes" train stays.csv --columns review --label again $on --epochs 1
 expect 2 "--model cnn takes pictures; for these data there is text" train reviews.csv --label mood $on --model cnn
@@ -87,6 +87,11 @@ expect 0 "60 pictures, grey, of several sizes, resized to 10 x 8, 2 classes; 48 
     train photos $on --epochs 8 --save photos.strata
 expect 0 "on 60 test examples" evaluate photos.strata photos $on
 expect 0 "30 answers" predict photos.strata photos/bright $on --to out.csv
+check "a row says which file it is of" python3 -c "
+import csv, os
+rows = list(csv.DictReader(open('out.csv')))
+assert list(rows[0])[:2] == ['index', 'file']
+assert sorted(r['file'] for r in rows) == sorted(os.listdir('photos/bright'))"
 expect 0 "bright" predict photos.strata photos/bright/3.pgm $on
 expect 0 "16 x 16" train photos/ $on --epochs 1 --size 16 --augment --model resnet
 expect 3 "is a table, but the model learned from pictures" evaluate photos.strata flowers.csv $on
@@ -111,7 +116,7 @@ assert m['layers'][0]['units'] == 16 and m['optimizer']['learning_rate'] == 3e-4
 expect 0 "accuracy" train m.json --data flowers.csv $on --epochs 1
 expect 0 "accuracy" train mnist --data "$work/mnist" $on --epochs 1 --set layers.1.units=8 --set optimizer.name=sgd
 expect 2 "there is no \"layer\" to go into" train flowers.csv $on --set layer.0.units=4
-expect 2 "there are 5 here, 0 to 4, and no \"9\"" train flowers.csv $on --set layers.9.units=4
+expect 2 "there are 6 here, 0 to 5, and no \"9\"" train flowers.csv $on --set layers.9.units=4
 expect 3 '--set: layers[0]: key "unit" is not known; did you mean "units"' train flowers.csv $on --set layers.0.unit=4
 expect 2 "it is PATH=VALUE" train flowers.csv $on --set layers
 expect 2 "there are mlp, cnn, resnet, text and attention; did you mean mlp?" train flowers.csv $on --model mpl
@@ -160,6 +165,7 @@ expect 3 'has no column "colour"' evaluate flowers.strata missing.csv $on
 expect 3 'holds "wide", which is no number' evaluate flowers.strata wrong.csv $on
 expect 3 "--learn it: it is classification or regression" train flowers.csv $on --learn it
 expect 2 "give the data once" evaluate flowers.strata flowers.csv --data flowers.csv $on
+expect 2 "confusion matrix is of classes" plot stars.strata --confusion stays.csv $on
 expect 2 "predict takes one FILE" predict flowers.strata flowers.csv --input turned.csv $on
 expect 2 "predict takes one FILE" predict flowers.strata --input a --input b $on
 expect 2 "use --learning-rate" train flowers.csv --lr 0.1

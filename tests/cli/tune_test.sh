@@ -113,7 +113,7 @@ expect 2 "a range is LEAST..MOST" tune "$work/t.csv" --set "batch=..5"
 expect 2 "must be less than" tune "$work/t.csv" --set "optimizer.learning_rate=1e-2..1e-4"
 expect 2 "a choice is empty" tune "$work/t.csv" --set "layers.0.units=8||16"
 expect 3 'there is no activation "no_such_one"' tune "$work/t.csv" --set "layers.0.activation=relu|no_such_one"
-expect 2 "0 to 4" tune "$work/t.csv" --set "layers.9.units=8|16"
+expect 2 "0 to 5" tune "$work/t.csv" --set "layers.9.units=8|16"
 expect 2 "is given twice" tune "$work/t.csv" --set batch=8 --set batch=9
 expect 2 "it is random or halving" tune "$work/t.csv" --search grid
 expect 2 "are no classes" tune "$work/n.csv" --objective accuracy

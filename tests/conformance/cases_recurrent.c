@@ -5,12 +5,23 @@
 
 #define BUILD(name) static strata_tensor *build_##name(strata_tensor *const *x, const int64_t *p, strata_dtype dtype)
 
-/* p: GRU or not, the two activations, reverse, last. */
+/* (N, U), from 0 on: 0, 0.5, 1, 1.5, 0, ... */
+static strata_tensor *factors_of(strata_tensor *z, strata_tensor *matrix) {
+    const int64_t n = strata_tensor_shape(z).dims[0], u = strata_tensor_shape(matrix).dims[0];
+    float numbers[1024];
+    for (int64_t i = 0; i < n * u; i++) numbers[i] = (float)(i % 4) / 2;
+    const strata_array array = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(n, u), numbers);
+    return strata_constant(strata_tensor_graph(z), &array);
+}
+
+/* p: GRU or not, the two activations, reverse, last, reset_first, with factors. */
 static strata_tensor *recurrent(strata_tensor *const *x, strata_tensor *mask, const int64_t *p) {
     const strata_recurrent_options opts = {.activation = (strata_recurrent_activation)p[1],
                                            .recurrent_activation = (strata_recurrent_activation)p[2],
                                            .reverse = p[3] != 0,
-                                           .last = p[4] != 0};
+                                           .last = p[4] != 0,
+                                           .reset_first = p[5] != 0,
+                                           .factors = p[6] ? factors_of(x[0], x[1]) : NULL};
     return (p[0] ? strata_gru : strata_lstm)(x[0], x[1], x[2], mask, opts);
 }
 BUILD(plain) {
@@ -50,12 +61,24 @@ BUILD(masked_grad) {
     { .shapes = {GATED(3, n, t, u), {3, {n, t, u}}}, .p = {1, __VA_ARGS__}, .terms = 256 }
 /* One of all; odd; more examples than a work-item has, whole vectors of 16 and a rest; other functions; no examples, steps. */
 static const case_instance instances[] = {
-    LSTM(1, 1, 1, 0),        LSTM(3, 5, 7, 0),
-    LSTM(9, 4, 35, 0, 0, 1), LSTM(2, 3, 16, STRATA_RECURRENT_RELU, STRATA_RECURRENT_LINEAR),
-    LSTM(5, 33, 24, 0),      LSTM(0, 3, 2, 0),
-    GRU(1, 1, 1, 0),         GRU(3, 5, 7, 0),
-    GRU(9, 4, 35, 0, 0, 1),  GRU(2, 3, 16, 0),
+    LSTM(1, 1, 1, 0),
+    LSTM(3, 5, 7, 0),
+    LSTM(9, 4, 35, 0, 0, 1),
+    LSTM(2, 3, 16, STRATA_RECURRENT_RELU, STRATA_RECURRENT_LINEAR),
+    LSTM(5, 33, 24, 0),
+    LSTM(0, 3, 2, 0),
+    GRU(1, 1, 1, 0),
+    GRU(3, 5, 7, 0),
+    GRU(9, 4, 35, 0, 0, 1),
+    GRU(2, 3, 16, 0),
     GRU(2, 0, 2, 0),
+    GRU(1, 1, 1, 0, 0, 0, 0, 1),
+    GRU(3, 5, 7, 0, 0, 0, 0, 1),
+    GRU(9, 4, 35, 0, 0, 1, 0, 1),
+    GRU(2, 0, 2, 0, 0, 0, 0, 1),
+    GRU(5, 3, 16, 0, 0, 0, 0, 1, 1),
+    GRU(3, 5, 7, 0, 0, 0, 0, 0, 1),
+    LSTM(9, 4, 35, 0, 0, 1, 0, 0, 1),
 };
 
 #define SMALL(low, high) \

@@ -69,6 +69,14 @@ Test(preprocessing, cells_are_numbers_dates_or_missing) {
     cr_assert(strata_cell_number("-3,25", true, &value) && value == -3.25);
     cr_assert(!strata_cell_number("3,25", false, &value) && !strata_cell_number("1e", false, &value) &&
               !strata_cell_number("inf", false, &value));
+    cr_assert(strata_cell_number("-1,234,567.5", false, &value) && value == -1234567.5);
+    cr_assert(strata_cell_number("1.234.567,5", true, &value) && value == 1234567.5);
+    cr_assert(strata_cell_number("12 345", false, &value) && value == 12345 && strata_cell_number("1'234.5", false, &value) &&
+              value == 1234.5);
+    const char *const no_groups[] = {"1,23",   "0,123", "1234,567", "1,234 567", "1,234,56",
+                                     "1,2345", ",123",  "1,234,",   "1,,234"};
+    for (size_t i = 0; i < sizeof no_groups / sizeof *no_groups; i++)
+        cr_assert(!strata_cell_number(no_groups[i], false, &value), "%s is %g", no_groups[i], value);
     /* GNU date: date -u -d 2024-02-29 +%s is 1709164800, 19782 days. */
     cr_assert(strata_cell_date("2024-02-29", 0, &value, &has_time) && value == 19782 && !has_time);
     cr_assert(strata_cell_date("29.2.2024", 2, &value, &has_time) && value == 19782);
@@ -104,6 +112,35 @@ Test(preprocessing, columns_become_features) {
     }
     strata_dataset_destroy(dataset);
     strata_preprocessing_destroy(p);
+}
+
+/* 1,234 is a number in groups, or a fraction where commas cannot be separators. */
+Test(preprocessing, commas_are_read_as_the_other_cells_and_the_separator_say) {
+    static const struct {
+        const char *table;
+        double mean_of_label;
+    } cases[] = {{"x,price\n1,\"1,500\"\n3,\"2,500\"\n4,\"2,000\"\n7,\"2,000\"\n", 2000},
+                 {"x;price\n1;1,500\n3;2,500\n4;2,000\n7;2,000\n", 2},
+                 {"x;price\n1;1,500,000\n3;2,500\n4;2,000\n7;2,000\n", 376625},
+                 {"x;price\n1;1.500,5\n3;500,5\n4;2\n7;1\n", 501}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strata_error err = {0};
+        strata_csv *csv = NULL;
+        const char *text = cases[i].table;
+        cr_assert_eq(strata_csv_parse("test", text, strlen(text), text[1], &csv, &err), STRATA_OK, "%s", err.message);
+        strata_preprocessing *p = NULL;
+        const strata_preprocessing_options opts = {.task = STRATA_TASK_REGRESSION};
+        strata_dataset *all = NULL, *none = NULL;
+        cr_assert_eq(strata_preprocessing_from_csv(csv, &opts, &p, &err), STRATA_OK, "%s", err.message);
+        cr_assert_eq(strata_preprocessing_split_csv(p, csv, 0, 0, &all, &none, &err), STRATA_OK, "%s", err.message);
+        float number[1] = {0};
+        strata_array zero = strata_array_view(STRATA_DTYPE_F32, STRATA_SHAPE(1, 1), number);
+        strata_preprocessing_restore(p, &zero); /* 0 is the mean of what was learned */
+        cr_expect_float_eq((double)number[0], cases[i].mean_of_label, 1e-3, "case %zu: %g", i, (double)number[0]);
+        strata_dataset_destroy(all);
+        strata_preprocessing_destroy(p);
+        strata_csv_destroy(csv);
+    }
 }
 
 Test(preprocessing, a_date_has_its_place_in_year_and_week) {

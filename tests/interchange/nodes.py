@@ -55,7 +55,6 @@ GAPS = {
     "with activations other": "layers have three functions",
     "with activation_": "functions have no numbers of their own",
     "with clip": "clipping of gates is not there",
-    "linear_before_reset 0": "there is the GRU whose reset gate is behind the product",
     "direction": "a reverse layer gives its last step alone",
     "ceil_mode with count_include_pad": "a mean over padding counts what is there",
     "does not depend on the inputs": "the output is a constant",

@@ -47,6 +47,13 @@ static const struct {
     }
     CELL("lstm"),
     CELL("gru"),
+    {"gru_reset_before", "[5, 4]", "{\"layer\": \"gru\", \"units\": 3, \"no_reset_after\": true}"},
+    {"gru_reset_before_sequences", "[5, 4]",
+     "{\"layer\": \"gru\", \"units\": 3, \"no_reset_after\": true, \"return_sequences\": true, \"go_backwards\": true}"},
+    {"gru_reset_before_functions", "[5, 4]",
+     "{\"layer\": \"gru\", \"units\": 3, \"no_reset_after\": true, \"activation\": \"relu\", \"no_bias\": true}"},
+    {"gru_reset_before_concat", "[5, 4]",
+     "{\"layer\": \"gru\", \"units\": 2, \"no_reset_after\": true, \"return_sequences\": true, \"bidirectional\": \"concat\"}"},
     {"transpose", "[3, 4, 2]", "{\"layer\": \"conv2d_transpose\", \"filters\": 3, \"kernel_size\": [3, 2]}"},
     {"transpose_valid", "[3, 4, 2]",
      "{\"layer\": \"conv2d_transpose\", \"filters\": 3, \"kernel_size\": 3, \"stride\": 2, \"activation\": \"relu\"}"},
@@ -56,6 +63,13 @@ static const struct {
      "{\"layer\": \"conv2d_transpose\", \"filters\": 2, \"kernel_size\": 2, \"stride\": 3, \"no_bias\": true}"},
     {"transpose_more", "[3, 4, 2]",
      "{\"layer\": \"conv2d_transpose\", \"filters\": 2, \"kernel_size\": 3, \"stride\": 2, \"output_padding\": 1}"},
+    {"transpose_more_of_one", "[3, 4, 2]",
+     "{\"layer\": \"conv2d_transpose\", \"filters\": 2, \"kernel_size\": [3, 2], \"stride\": [2, 3], \"padding\": \"same\", "
+     "\"output_padding\": [0, 2]}"},
+    {"transpose_dilated", "[3, 4, 2]",
+     "{\"layer\": \"conv2d_transpose\", \"filters\": 2, \"kernel_size\": [3, 2], \"dilation\": [2, 3]}"},
+    {"transpose_dilated_same", "[3, 4, 2]",
+     "{\"layer\": \"conv2d_transpose\", \"filters\": 2, \"kernel_size\": 3, \"dilation\": 2, \"padding\": \"same\"}"},
     {"depthwise", "[6, 5, 3]", "{\"layer\": \"depthwise_conv2d\", \"kernel_size\": 3}"},
     {"depthwise_same", "[6, 5, 3]",
      "{\"layer\": \"depthwise_conv2d\", \"kernel_size\": [2, 3], \"stride\": 2, \"padding\": \"same\", \"depth_multiplier\": "
@@ -102,6 +116,8 @@ Test(keras_layers, parameters_have_keras_names_and_shapes) {
          "lstm/kernel (4,12) lstm/recurrent_kernel (3,12) lstm/bias (12) lstm/backward_kernel (4,12) "
          "lstm/backward_recurrent_kernel (3,12) lstm/backward_bias (12) "},
         {"[5, 4]", "{\"layer\": \"gru\", \"units\": 3}", "gru/kernel (4,9) gru/recurrent_kernel (3,9) gru/bias (2,9) "},
+        {"[5, 4]", "{\"layer\": \"gru\", \"units\": 3, \"no_reset_after\": true}",
+         "gru/kernel (4,9) gru/recurrent_kernel (3,9) gru/bias (9) "},
         {"[5, 4, 2]", "{\"layer\": \"conv2d_transpose\", \"filters\": 3, \"kernel_size\": 2}",
          "conv2d_transpose/kernel (2,2,3,2) conv2d_transpose/bias (3) "},
         {"[5, 4, 2]", "{\"layer\": \"depthwise_conv2d\", \"kernel_size\": [3, 1], \"depth_multiplier\": 5}",
@@ -123,6 +139,36 @@ Test(keras_layers, parameters_have_keras_names_and_shapes) {
         cr_expect_str_eq(text, models[i].want);
         strata_model_destroy(model);
     }
+}
+
+/* A half of the units is left out of what the products take while training, and none when it answers. */
+Test(keras_layers, recurrent_dropout_is_there_while_training_only) {
+    static const char layer[] = "{\"layer\": \"%s\", \"units\": 8, \"return_sequences\": true, \"recurrent_dropout\": %s}";
+    const char *const kinds[] = {"lstm", "gru"};
+    strata_array x = strata_test_random(STRATA_DTYPE_F32, STRATA_SHAPE(2, 3, 4), -1, 1, 1);
+    double parameters[4 * 32 + 8 * 32 + 48];
+    for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++) parameters[i] = 0.01 * (double)(i % 17) - 0.06;
+    for (int kind = 0; kind < 2; kind++)
+        for (int training = 0; training < 2; training++) {
+            char with[160], without[160];
+            snprintf(with, sizeof with, layer, kinds[kind], "0.5");
+            snprintf(without, sizeof without, layer, kinds[kind], "0");
+            strata_model *a = model_of("[3, 4]", "f32", with), *b = model_of("[3, 4]", "f32", without);
+            strata_array got = layer_run(a, &x, parameters, training), want = layer_run(b, &x, parameters, training);
+            const float *left = got.data, *right = want.data;
+            int differing = 0, first = 0;
+            for (int64_t k = 0; k < strata_shape_elements(got.shape); k++) {
+                differing += left[k] != right[k];
+                first += k / 8 % 3 == 0 && left[k] != right[k]; /* the first step has no h to drop */
+            }
+            cr_expect_eq(differing > 8, training, "%s: %d numbers differ", kinds[kind], differing);
+            cr_expect_eq(first, 0, "%s: %d numbers of the first step differ", kinds[kind], first);
+            strata_array_finish(&got);
+            strata_array_finish(&want);
+            strata_model_destroy(a);
+            strata_model_destroy(b);
+        }
+    strata_array_finish(&x);
 }
 
 /* Keras: the recurrent kernel is orthogonal, and the forget gate's bias begins at 1. */
@@ -223,4 +269,7 @@ Test(keras_layers, refuse_wrong_options) {
     model = layer_model(STRATA_SHAPE(5, 4));
     strata_model_add_rms_norm(model, (strata_rms_norm_options){.epsilon = 1});
     layer_refuses(model, "rms_norm: epsilon is 1");
+    model = layer_model(STRATA_SHAPE(5, 4));
+    strata_model_add_gru(model, (strata_gru_options){.units = 2, .recurrent_dropout = 1});
+    layer_refuses(model, "gru: recurrent_dropout is 1; it must be at least 0 and below 1");
 }

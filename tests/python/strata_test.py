@@ -452,6 +452,9 @@ class Models(unittest.TestCase):
             (layers.MaxPooling2D(2), layers.max_pool2d(2)),
             (layers.Embedding(10, 4), layers.embedding(10, 4)),
             (layers.Dense(3, use_bias=False), layers.dense(3, no_bias=True)),
+            (layers.GRU(3, reset_after=False, recurrent_dropout=0.5),
+             layers.gru(3, no_reset_after=True, recurrent_dropout=0.5)),
+            (layers.LSTM(3, unit_forget_bias=True), layers.lstm(3)),
             (layers.BatchNormalization(), layers.batch_norm())]
         for keras, own in pairs:
             self.assertEqual(keras, own)

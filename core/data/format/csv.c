@@ -22,6 +22,7 @@ struct strata_csv {
     int64_t n_records, records_capacity;
     int64_t n_cells, cells_capacity;
     int n_columns;
+    char separator;
 };
 
 /* ---- parsing ---- */
@@ -195,6 +196,10 @@ static strata_status check_header(const strata_csv *csv, bool check_names, strat
 }
 
 /* Takes the bytes, which are followed by a NUL. columns NULL: the first record names them. */
+char strata_csv_separator(const strata_csv *csv) {
+    return csv->separator;
+}
+
 static strata_status parse_any(const char *name, unsigned char *bytes, size_t n_bytes, char separator,
                                const char *const *columns, int n_columns, bool check_names, strata_csv **out_csv,
                                strata_error *err) {
@@ -205,9 +210,10 @@ static strata_status parse_any(const char *name, unsigned char *bytes, size_t n_
         return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", name);
     }
     csv->bytes = (char *)bytes;
+    csv->separator = separator ? separator : ',';
     size_t mark = n_bytes >= 3 && !memcmp(bytes, "\xEF\xBB\xBF", 3) ? 3 : 0;
     parser p = {.csv = csv,
-                .separator = separator ? separator : ',',
+                .separator = csv->separator,
                 .at = csv->bytes + mark,
                 .end = csv->bytes + n_bytes,
                 .line = 1,

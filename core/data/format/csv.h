@@ -6,6 +6,8 @@
 
 #include "strata/csv.h"
 
+/* What stands between its cells. */
+char strata_csv_separator(const strata_csv *csv);
 /* As strata_csv_parse, of a file's first lines: what they are is not known yet, so two cells of the first may be the same. The
  * bytes are not expanded. */
 STRATA_MUST_USE strata_status strata_csv_parse_first(const char *name, const void *bytes, size_t n_bytes, char separator,

@@ -23,6 +23,29 @@ bool strata_cell_is_missing(const char *cell) {
 
 /* ---- numbers ---- */
 
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+/* The digits behind a sign that stand in groups: 1 to 3, of which the first is no 0, and then always 3, with the same character
+ * between them. Their end, with *out_apart that character; NULL: they are not in groups. */
+static const char *end_of_groups(const char *at, char comma, char *out_apart) {
+    int n = 0;
+    if (*at == '0') return NULL;
+    for (; is_digit(*at); at++) n++;
+    if (n < 1 || n > 3 || !*at || (*at != comma && *at != ' ' && *at != '\'')) return NULL;
+    *out_apart = *at;
+    while (*at == *out_apart && is_digit(at[1]) && is_digit(at[2]) && is_digit(at[3]) && !is_digit(at[4])) at += 4, n = 4;
+    return n == 4 && *at != *out_apart ? at : NULL;
+}
+
+bool strata_cell_has_groups(const char *cell) {
+    char apart = 0;
+    cell += strspn(cell, blanks);
+    if (*cell == '-' || *cell == '+') cell++;
+    return end_of_groups(cell, ',', &apart) && apart == ',';
+}
+
 /* Not strtod, which reads what the program's locale writes: 19 digits in long double are exact far beyond the f32 that this
  * becomes. */
 bool strata_cell_number(const char *cell, bool decimal_comma, double *out) {
@@ -32,7 +55,10 @@ bool strata_cell_number(const char *cell, bool decimal_comma, double *out) {
     cell += strspn(cell, blanks);
     bool negative = *cell == '-', behind_point = false;
     if (*cell == '-' || *cell == '+') cell++;
-    for (; (*cell >= '0' && *cell <= '9') || (*cell == point && !behind_point); cell++) {
+    char apart = 0;
+    const char *const groups = end_of_groups(cell, decimal_comma ? '.' : ',', &apart);
+    for (; is_digit(*cell) || (*cell == point && !behind_point) || (groups && cell < groups && *cell == apart); cell++) {
+        if (groups && cell < groups && *cell == apart) continue;
         if (*cell == point) {
             behind_point = true;
             continue;

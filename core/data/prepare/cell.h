@@ -9,8 +9,11 @@
 /* Whether the cell says that there is no value: it is blank, or one of NA, N/A, NaN, null, None, ?, -, --, in any case. */
 bool strata_cell_is_missing(const char *cell);
 /* Whether the whole cell is a finite decimal number, with spaces around it allowed. decimal_comma: "3,14" instead of "3.14".
- * The program's locale does not matter. */
+ * Groups of three digits may stand apart, as in "1,234,567.8" (decimal_comma: "1.234.567,8"), "1 234" and "1'234". The
+ * program's locale does not matter. */
 bool strata_cell_number(const char *cell, bool decimal_comma, double *out);
+/* Whether groups of its digits stand apart by commas. Of a cell that is a number with a decimal point. */
+bool strata_cell_has_groups(const char *cell);
 
 /* The orders in which year, month and day are written, by index. Each may be followed by a time of day: "2024-03-01",
  * "2024-03-01T12:30:05+01:00", "01.03.2024 12:30". */

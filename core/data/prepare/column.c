@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
+#include "core/data/format/csv.h"
 #include "core/data/prepare/cell.h"
 #include "core/data/prepare/preprocessing.h"
 
@@ -32,7 +33,8 @@ static int64_t count_words(const char *text) {
     return n;
 }
 
-static void look_at_cell(const char *cell, int64_t row, strata_column_look *look, double *first) {
+/* commas: a number with a comma is rather a fraction than in groups. */
+static void look_at_cell(const char *cell, int64_t row, bool commas, strata_column_look *look, double *first, bool *grouped) {
     double value;
     bool has_time;
     if (strata_cell_is_missing(cell)) {
@@ -41,10 +43,12 @@ static void look_at_cell(const char *cell, int64_t row, strata_column_look *look
         return;
     }
     if (strata_cell_number(cell, false, &value)) {
+        double other;
+        const bool whole = value == floor(value);
         look->n_numbers++;
-        look->n_decimal_commas++; /* it is one without a fraction, or a number with a point, which does not fit a comma */
-        if (strchr(cell, '.')) look->n_decimal_commas--;
-        look->n_whole += value == floor(value);
+        look->n_decimal_commas += strata_cell_number(cell, true, &other);
+        look->n_whole += whole && !(commas && strata_cell_has_groups(cell));
+        *grouped |= strata_cell_has_groups(cell);
         if (!row) *first = value;
         look->counts_rows &= value == *first + (double)row;
         return;
@@ -59,7 +63,11 @@ strata_status strata_column_look_at(const strata_csv *csv, int place, strata_col
     int64_t n_words = 0, n_cells = 0;
     double first = 0;
     *out = (strata_column_look){.n_rows = n, .counts_rows = n > 2};
-    for (int64_t row = 0; row < n; row++) look_at_cell(strata_csv_cell(csv, row, place), row, out, &first);
+    bool grouped = false;
+    const bool commas = strata_csv_separator(csv) == ';';
+    for (int64_t row = 0; row < n; row++) look_at_cell(strata_csv_cell(csv, row, place), row, commas, out, &first, &grouped);
+    out->decimal_comma =
+        out->n_decimal_commas == n - out->n_missing && (out->n_numbers < n - out->n_missing || (grouped && commas));
     if (out->n_numbers + out->n_missing == n) return STRATA_OK;
     const char **cells = malloc((size_t)n * sizeof *cells);
     if (!cells) return strata_fail(err, STRATA_OUT_OF_MEMORY, "%s: no host memory", strata_csv_name(csv));

@@ -70,7 +70,7 @@ static strata_status find_label(const strata_examples *examples, int place, stra
     STRATA_TRY(strata_column_look_at(csv, place, &look, err));
     STRATA_TRY(check_look(csv, place, &look, err));
     const int64_t n = look.n_rows - look.n_missing;
-    label->decimal_comma = look.n_numbers < n && look.n_decimal_commas == n;
+    label->decimal_comma = look.decimal_comma;
     label->numeric = look.n_numbers == n || label->decimal_comma;
     label->kind = label->numeric && task == STRATA_TASK_REGRESSION ? STRATA_COLUMN_NUMBER : STRATA_COLUMN_WORDS;
     if (!label->numeric && task == STRATA_TASK_REGRESSION)

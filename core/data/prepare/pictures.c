@@ -256,6 +256,16 @@ static strata_status label_all(const strata_preprocessing *p, const char *path, 
     return STRATA_OK;
 }
 
+/* The files, for who asks what an answer is to. */
+static strata_status name_elements(const album *a, strata_dataset *dataset, strata_error *err) {
+    const char **names = malloc((size_t)a->n * sizeof *names);
+    if (!names) return strata_fail(err, STRATA_OUT_OF_MEMORY, "no host memory for the names of %lld pictures", (long long)a->n);
+    for (int64_t i = 0; i < a->n; i++) names[i] = a->pictures[i].name;
+    const strata_status status = strata_dataset_set_element_names(dataset, names, err);
+    free(names);
+    return status;
+}
+
 static strata_status album_to_dataset(const strata_preprocessing *p, const char *path, const album *a, bool unlabelled,
                                       strata_dataset **out_dataset, strata_error *err) {
     const strata_shape e = p->element;
@@ -267,6 +277,7 @@ static strata_status album_to_dataset(const strata_preprocessing *p, const char 
     for (int64_t i = 0; i < a->n; i++) memcpy((uint8_t *)x.data + (size_t)i * bytes, a->pictures[i].pixels, bytes);
     if (!unlabelled) STRATA_TRY_GOTO(label_all(p, path, a, &y, err));
     STRATA_TRY_GOTO(strata_dataset_take_arrays(&x, unlabelled ? NULL : &y, 1.0 / 255, &dataset, err));
+    if (unlabelled) STRATA_TRY_GOTO(name_elements(a, dataset, err));
     STRATA_TRY_GOTO(strata_dataset_set_source(dataset, path, err));
     STRATA_TRY_GOTO(
         strata_dataset_set_class_names(dataset, (const char *const *)p->labels[0].words, p->labels[0].n_words, err));

@@ -95,7 +95,7 @@ static strata_status find_kind(strata_column *column, const strata_csv *csv, int
     found->n_missing += look->n_missing;
     column->date_format = date_format_of(look);
     if (look->n_numbers == n || look->n_decimal_commas == n) {
-        column->decimal_comma = look->n_numbers < n;
+        column->decimal_comma = look->decimal_comma;
         column->kind = STRATA_COLUMN_NUMBER;
         found->n_numbers++;
         return STRATA_OK;

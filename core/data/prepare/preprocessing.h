@@ -77,6 +77,9 @@ bool strata_preprocessing_has_texts(const strata_preprocessing *p);
 /* What the cells of column `place` of a table look like. */
 typedef struct strata_column_look {
     int64_t n_rows, n_missing, n_numbers, n_decimal_commas, n_whole;
+    /* Whether the numbers have a comma for a point. What fits both, "1,234" say, is told by the table's separator: a ; stands
+     * where commas are needed for numbers. */
+    bool decimal_comma;
     /* Of each format. */
     int64_t n_dates[6];
     /* Different words among those that are not missing; words in a cell, on average. */

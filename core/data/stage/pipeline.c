@@ -158,6 +158,7 @@ void strata_dataset_destroy(strata_dataset *dataset) {
     free(dataset->state);
     free(dataset->source);
     strata_names_free(dataset->class_names, dataset->n_class_names);
+    strata_names_free(dataset->element_names, (int)dataset->n);
     free(dataset);
 }
 

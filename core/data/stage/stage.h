@@ -71,6 +71,8 @@ struct strata_dataset {
     char *source;
     char **class_names;
     int n_class_names;
+    /* [n]: what each element was read from; NULL: not told. */
+    char **element_names;
     /* In it and below: shuffles draw from streams of their own. */
     int n_shuffles;
     /* How many files the source reads; 0: it is not known, or there are no files. */

@@ -138,11 +138,17 @@ _KERAS = {
 }
 
 
+# Keras' flags that are true by default, which have their negation's name here
+_NEGATED = {"use_bias": "no_bias", "unit_forget_bias": "no_unit_forget_bias", "reset_after": "no_reset_after",
+            "center": "no_center", "scale": "no_scale"}
+
+
 def _keras(name, kind, names, renamed):
-    def make(*values, use_bias=True, **options):
+    def make(*values, **options):
         options = {**dict(zip(names, values)), **{renamed.get(k, k): v for k, v in options.items()}}
-        if not use_bias:
-            options["no_bias"] = True
+        for given, own in _NEGATED.items():
+            if not options.pop(given, True):
+                options[own] = True
         if kind == "multi_head_attention":
             options.pop("dropout", None)
         if options.get("activation") == "linear":

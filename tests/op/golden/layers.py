@@ -47,12 +47,40 @@ def cases(golden):
             golden.add("%s_masked_%s_p" % (name, kind), weights(model))
             golden.add("%s_masked_%s_y" % (name, kind), np.asarray(model(tokens)))
 
+    x = golden.random((3, 5, 4))
+    case("gru_reset_before", x, L.GRU(3, reset_after=False))
+    case("gru_reset_before_sequences", x, L.GRU(3, reset_after=False, return_sequences=True, go_backwards=True))
+    case("gru_reset_before_functions", x, L.GRU(3, reset_after=False, activation="relu", use_bias=False))
+    case("gru_reset_before_concat", x, L.Bidirectional(L.GRU(2, reset_after=False, return_sequences=True)))
+
+    # Recurrent dropout with these factors for all gates: the op's operands z, matrix and bias, the factors, and the output.
+    for name, cell, options in (
+        ("lstm", L.LSTM, {}),
+        ("gru", L.GRU, {}),
+        ("gru_reset_before", L.GRU, {"reset_after": False}),
+    ):
+        layer = cell(3, return_sequences=True, recurrent_dropout=0.5, implementation=1, **options)
+        layer(x.astype(np.float64))
+        weights(layer)
+        kernel, matrix, bias = layer.get_weights()
+        of_z, of_sum = bias if bias.ndim == 2 else (bias, bias * 0)
+        factors = np.array([[2, 0, 2], [0, 2, 0], [0, 2, 2]], np.float32)
+        layer.cell.get_recurrent_dropout_mask = lambda _, factors=factors: [factors.astype(np.float64)] * 4
+        golden.add("factors_%s_z" % name, x.astype(np.float64) @ kernel + of_z)
+        golden.add("factors_%s_matrix" % name, matrix)
+        golden.add("factors_%s_bias" % name, of_sum)
+        golden.add("factors_%s_factors" % name, factors)
+        golden.add("factors_%s_y" % name, np.asarray(layer(x.astype(np.float64), training=True)))
+
     x = golden.random((2, 3, 4, 2))
     case("transpose", x, L.Conv2DTranspose(3, (3, 2)))
     case("transpose_valid", x, L.Conv2DTranspose(3, 3, strides=2, activation="relu"))
     case("transpose_same", x, L.Conv2DTranspose(3, 3, strides=2, padding="same"))
     case("transpose_small", x, L.Conv2DTranspose(2, 2, strides=3, use_bias=False))
     case("transpose_more", x, L.Conv2DTranspose(2, 3, strides=2, output_padding=1))
+    case("transpose_more_of_one", x, L.Conv2DTranspose(2, (3, 2), strides=(2, 3), padding="same", output_padding=(0, 2)))
+    case("transpose_dilated", x, L.Conv2DTranspose(2, (3, 2), dilation_rate=(2, 3)))
+    case("transpose_dilated_same", x, L.Conv2DTranspose(2, 3, padding="same", dilation_rate=2))
     x = golden.random((2, 6, 5, 3))
     case("depthwise", x, L.DepthwiseConv2D(3))
     case("depthwise_same", x, L.DepthwiseConv2D((2, 3), strides=(2, 2), padding="same", depth_multiplier=2))
