@@ -927,6 +927,27 @@ strata_status strata_ps_write_parts(strata_model *model, const char *folder, str
     }
 }
 
+/* Workers fetch what the training ended with from the servers. One that was lost since the chief fetched it gets it from the
+ * chief when it has started again, or its copy serves; the chief waits for that only so long, as its own model is complete. */
+static strata_status keep_for_workers(chief *c, strata_error *err) {
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    const double until = strata_ps_seconds() + 3, patience = 1;
+    strata_status status = strata_ps_watch_look(&c->watch, err);
+    char text[320];
+    if (status == STRATA_PEER_LOST) {
+        snprintf(text, sizeof text, "a server was lost behind the last step (%.200s)", err->message);
+        note(c, text);
+    }
+    while (status == STRATA_PEER_LOST && strata_ps_seconds() < until) {
+        nanosleep(&pause, NULL);
+        status = STRATA_OK;
+        for (int s = 0; s < c->watch.n && !status; s++)
+            status = strata_ps_say_hello(c->fit, c->watch.clients[s], patience, NULL, err);
+        if (!status) status = strata_ps_watch_spread(&c->watch, c->serial + 1, err);
+    }
+    return status == STRATA_PEER_LOST || status == STRATA_TIMEOUT ? STRATA_OK : status;
+}
+
 static strata_status run_epochs(chief *c, strata_error *err) {
     const strata_fit_options *opts = c->fit->opts;
     loop l = {.c = c, .began = strata_ps_seconds()};
@@ -938,6 +959,7 @@ static strata_status run_epochs(chief *c, strata_error *err) {
         if (c->fit->history->stopped) return STRATA_OK;
         STRATA_TRY(end_epoch(&l, err));
     }
+    STRATA_TRY(keep_for_workers(c, err));
     c->fit->history->best_epoch = (int)c->fit->model->best.epochs - 1;
     STRATA_TRY(strata_validation_restore(c->fit->model, opts, err));
     return STRATA_OK;
