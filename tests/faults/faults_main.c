@@ -415,11 +415,7 @@ static void check_result(report *r, const cell *c) {
 
 static bool find_addresses(void) {
     static unsigned next;
-    for (int t = 0; t < TASKS; t++) {
-        const uint16_t port = test_port(&next);
-        if (!port) return false;
-        snprintf(shared->addresses[t], sizeof shared->addresses[t], "127.0.0.1:%u", port);
-    }
+    if (!test_addresses(&next, TASKS, shared->addresses)) return false;
     snprintf(shared->cluster, sizeof shared->cluster, "chief=%s;worker=%s,%s;ps=%s,%s", shared->addresses[0],
              shared->addresses[1], shared->addresses[2], shared->addresses[3], shared->addresses[4]);
     return true;
