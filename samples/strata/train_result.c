@@ -143,7 +143,9 @@ static void print_validation_json(const training *t) {
 
 void print_result(const training *t) {
     const strata_history *h = &t->history;
-    double epoch_s = median_epoch(h), rate = (double)strata_dataset_size(t->train.dataset) / epoch_s;
+    /* Not those of the data: --steps-per-epoch may leave some out. */
+    const double examples = (double)h->epochs[h->n_epochs - 1].examples;
+    double epoch_s = median_epoch(h), rate = examples / epoch_s;
     if (!t->options.json) {
         print_best(t);
         print_metrics(t->model, &t->test_metrics);
