@@ -107,7 +107,7 @@ static void print_servers(const training *t) {
            (long long)totals.training.staleness_max);
     if (totals.stragglers)
         printf("; worker:%d is the slowest, its steps take %.1f times the median", totals.slowest, totals.slowest_ratio);
-    if (totals.lost) printf("; workers were lost %lld times", (long long)totals.lost);
+    if (totals.lost) printf("; a worker was lost %lld time%s", (long long)totals.lost, totals.lost > 1 ? "s" : "");
 }
 
 /* " and 2 other workers, 407 kB sent a step, 12 % of its exchange hidden" */
