@@ -415,9 +415,11 @@ static void check_result(report *r, const cell *c) {
 
 /* ---- running a cell ---- */
 
+/* Of this lane, far from those of the others: a task that starts again needs the port that it had. */
+static unsigned next_port;
+
 static bool find_addresses(void) {
-    static unsigned next;
-    if (!test_addresses(&next, TASKS, shared->addresses)) return false;
+    if (!test_addresses(&next_port, TASKS, shared->addresses)) return false;
     snprintf(shared->cluster, sizeof shared->cluster, "chief=%s;worker=%s,%s;ps=%s,%s", shared->addresses[0],
              shared->addresses[1], shared->addresses[2], shared->addresses[3], shared->addresses[4]);
     return true;
@@ -561,8 +563,9 @@ static void list_cells(void) {
 }
 
 /* A lane runs one cell after the other. */
-static void run_lane(const char *folder, int lane) {
+static void run_lane(const char *folder, int lane, unsigned first_port) {
     test_nursery nursery;
+    next_port = first_port;
     shared = test_shared_memory(sizeof *shared);
     if (!shared || !test_nursery_open(&nursery, be_task)) abort();
     snprintf(shared->checkpoint, sizeof shared->checkpoint, "%s/%d.strata", folder, lane);
@@ -577,9 +580,9 @@ static void run_lane(const char *folder, int lane) {
     _exit(0);
 }
 
-static void fork_lane(const char *folder, int lane) {
+static void fork_lane(const char *folder, int lane, unsigned first_port) {
     fflush(NULL);
-    if (!fork()) run_lane(folder, lane);
+    if (!fork()) run_lane(folder, lane, first_port + (unsigned)(1 + lane) * (TEST_N_PORTS / (LANES + 1)));
 }
 
 /* With the temporary files of chiefs that were killed as they wrote one. */
@@ -601,9 +604,9 @@ int main(void) {
     if (!n_cells) return 2;
     tally = test_shared_memory(sizeof *tally);
     if (!tally || !mkdtemp(folder)) abort();
-    fork_lane(folder, -1);
+    fork_lane(folder, -1, next);
     wait(NULL);
-    for (int lane = 0; lane < LANES; lane++) fork_lane(folder, lane);
+    for (int lane = 0; lane < LANES; lane++) fork_lane(folder, lane, next);
     while (wait(NULL) > 0) continue;
     remove_folder(folder);
     printf("%d cells passed, %d failed\n", atomic_load(&tally->passed), atomic_load(&tally->failed));
