@@ -43,7 +43,7 @@ typedef struct server {
     } pulls, pushes;
     /* A change was applied here and may be missing in the copy: nothing is sent on until the chief has decided. */
     atomic_bool copy_failed;
-    /* Both stores make their updates on one device, which takes runs of one thread at a time. */
+    /* Both stores are on one device, which belongs to one thread at a time. */
     pthread_mutex_t device;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -280,7 +280,11 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
         tables[k].values = at;
         at += (size_t)(tables[k].n * h->tables[k].row) * strata_dtype_bytes(wire);
     }
-    if (!status) status = strata_ps_store_pull(h->store, tables, room, &snapshot, &version, err);
+    if (!status) {
+        pthread_mutex_lock(&s->device); /* a pull of the other store reads from it, too */
+        status = strata_ps_store_pull(h->store, tables, room, &snapshot, &version, err);
+        pthread_mutex_unlock(&s->device);
+    }
     if (!status) {
         memcpy(reply->head, &version, sizeof version);
         reply->head_bytes = sizeof version;
