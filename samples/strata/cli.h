@@ -279,7 +279,9 @@ bool wants_tls(const strategy_flags *flags);
  * keeps it: bound, it is given to nobody who asks for any port or connects from any; never listening, it lets those bind there
  * who set SO_REUSEADDR, as whoever listens does (socket(7)). */
 int hold_port(int *out_socket);
-/* Whom --cluster and --task or the environment name; and what joins them: `more` has what these do not say. */
+/* Whom --cluster and --task or the environment name; with resolve_workers this task must be one that trains. What joins them:
+ * `more` has what these do not say. */
+int resolve_tasks(const strategy_flags *flags, strata_cluster_spec *out_spec);
 int resolve_workers(const strategy_flags *flags, strata_cluster_spec *out_spec);
 int join_workers(const strategy_flags *flags, const strata_cluster_spec *spec, const strata_communicator_options *more,
                  strata_communicator **out_comm);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * strata cluster check: every worker of a job runs it. Rank 0 prints who was found and by which resolver, who answers, and what
- * messages between each two of them cost. */
+ * strata cluster check: every worker of a job runs it, and every parameter server. Rank 0 prints who was found and by which
+ * resolver, who answers, and what messages between each two of them cost. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "strata/cluster_spec.h"
 
 enum {
     MOST_PINGS = 200,
@@ -149,19 +150,36 @@ static strata_status ask_all(strata_communicator *comm, answer *answers, strata_
 
 /* ---- printing ---- */
 
+/* "": the launcher does not say. */
 static const char *address_of(const strata_cluster_spec *spec, int rank) {
-    const char *address = strata_cluster_spec_address(spec, rank);
-    return address ? address : "";
+    int index = 0;
+    const strata_task_type type = strata_cluster_spec_task(spec, rank, &index);
+    return type < STRATA_TASK_TYPES && spec->jobs[type].addresses ? spec->jobs[type].addresses[index] : "";
+}
+
+/* "worker:1". */
+static void name_task(const strata_cluster_spec *spec, int rank, char out[24]) {
+    int index = 0;
+    const char *type = strata_task_type_name(strata_cluster_spec_task(spec, rank, &index));
+    snprintf(out, 24, "%s:%d", type, index);
 }
 
 /* Before anyone is waited for, so that an absent rank can be looked up. */
 static void print_resolved(const strata_cluster_spec *spec) {
-    printf("%s: %d worker%s", strcmp(spec->source, "none") ? spec->source : "nothing names a cluster", spec->world_size,
-           spec->world_size > 1 ? "s" : "");
+    static const char *const names[] = {"chief", "worker", "parameter server"};
+    printf("%s", strcmp(spec->source, "none") ? spec->source : "nothing names a cluster");
+    for (int type = 0, n_before = 0; type <= STRATA_TASK_PS; type++) {
+        const int n = spec->jobs[type].n_tasks;
+        if (n) printf("%s%d %s%s", n_before ? ", " : ": ", n, names[type], n > 1 ? "s" : "");
+        n_before += n;
+    }
     if (spec->rendezvous) printf(", meeting at %s", spec->rendezvous);
     printf("\n");
-    for (int r = 0; r < spec->world_size && spec->world_size > 1 && strata_cluster_spec_address(spec, r); r++)
-        printf("  rank %-4d %s\n", r, address_of(spec, r));
+    for (int r = 0; r < spec->world_size && spec->world_size > 1 && *address_of(spec, r); r++) {
+        char name[24];
+        name_task(spec, r, name);
+        printf("  rank %-4d %-9s  %s\n", r, name, address_of(spec, r));
+    }
     fflush(stdout);
 }
 
@@ -187,9 +205,11 @@ static void print_json(const strata_cluster_spec *spec, const strata_communicato
     print_json_string(spec->rendezvous ? spec->rendezvous : "");
     printf(",\"transport\":\"%s\",\"tls\":%s,\"ranks\":[", strata_communicator_transport(comm), tls ? "true" : "false");
     for (int r = 0; r < world; r++) {
+        char name[24];
+        name_task(spec, r, name);
         printf("%s{\"rank\":%d,\"address\":", r ? "," : "", r);
         print_json_string(address_of(spec, r));
-        printf(",\"host\":");
+        printf(",\"task\":\"%s\",\"host\":", name);
         print_json_string(answers[r].host);
         printf(",\"process\":%d,\"cores\":%d,\"version\":", answers[r].process, answers[r].cores);
         print_json_string(answers[r].version);
@@ -237,7 +257,15 @@ static int run(const command *command, int argc, char **argv) {
     if (code) return code < 0 ? EXIT_OK : code;
     if (strcmp(what, "check") != 0) return usage_error("cluster: \"%s\" is not known; there is: strata cluster check", what);
     const strata_communicator_options more = {.transport = options.transport};
-    code = resolve_workers(&options.strategy, &spec);
+    code = resolve_tasks(&options.strategy, &spec);
+    if (!code && spec.task_type == STRATA_TASK_EVALUATOR) {
+        printf("this task is the evaluator, which connects to no other: there is nothing to check\n");
+        strata_cluster_spec_finish(&spec);
+        return EXIT_OK;
+    }
+    /* Servers are ranks here, after the workers. */
+    spec.rank = spec.all_rank;
+    spec.world_size = spec.all_size - spec.jobs[STRATA_TASK_EVALUATOR].n_tasks;
     if (!code && spec.rank == 0 && !options.json) print_resolved(&spec);
     if (!code) code = join_workers(&options.strategy, &spec, &more, &comm);
     if (!code) code = check_all(&options, &spec, comm);
@@ -249,12 +277,13 @@ static int run(const command *command, int argc, char **argv) {
 const command command_cluster = {
     .name = "cluster",
     .arguments = "check",
-    .summary = "check the workers of a job: who answers, latency and bandwidth",
+    .summary = "check the tasks of a job: who answers, latency and bandwidth",
     .details =
-        "All workers run it, and find each other as those of `strata train --strategy multi_worker_mirrored` do.\n"
+        "All workers and parameter servers run it, and find each other as the tasks of `strata train` do.\n"
         "Rank 0 prints who was found, who answers, and for each two of them half a round trip of a byte, and bytes a\n"
         "second there and back. Where some do not come, all end with exit code 163 and their ranks are named.\n"
         "  strata launch -n 3 -- strata cluster check\n"
+        "  strata launch --workers 3 --ps 2 -- strata cluster check\n"
         "  strata cluster check --cluster a:2222,b:2222 --task worker:0\n",
     .options = rows,
     .least_arguments = 1,

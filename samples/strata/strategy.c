@@ -41,14 +41,21 @@ static int read_split(char *text, int64_t split[MOST]) {
     return n;
 }
 
-int resolve_workers(const strategy_flags *flags, strata_cluster_spec *out_spec) {
+int resolve_tasks(const strategy_flags *flags, strata_cluster_spec *out_spec) {
     strata_error err = {0};
     const strata_cluster_options cluster = {.cluster = flags->cluster, .task = flags->task};
-    strata_status status = strata_cluster_spec_resolve(&cluster, out_spec, &err);
-    if (!status && out_spec->rank < 0)
-        status = strata_fail(&err, STRATA_INVALID, "this task is %s %d; multi_worker_mirrored and tpu have chief and workers",
-                             strata_task_type_name(out_spec->task_type), out_spec->task_index);
+    const strata_status status = strata_cluster_spec_resolve(&cluster, out_spec, &err);
     return status ? report(FAILING_USAGE, status, &err) : EXIT_OK;
+}
+
+int resolve_workers(const strategy_flags *flags, strata_cluster_spec *out_spec) {
+    strata_error err = {0};
+    const int code = resolve_tasks(flags, out_spec);
+    if (code || out_spec->rank >= 0) return code;
+    return report(FAILING_USAGE,
+                  strata_fail(&err, STRATA_INVALID, "this task is %s %d; multi_worker_mirrored and tpu have chief and workers",
+                              strata_task_type_name(out_spec->task_type), out_spec->task_index),
+                  &err);
 }
 
 /* An empty variable is none. */
@@ -117,11 +124,14 @@ static int read_task(const strategy_flags *flags, char *room, size_t bytes, cons
     *out_task = task;
     if (!flags->role) return EXIT_OK;
     const size_t n = strlen(flags->role);
+    int type = 0;
+    while (type < STRATA_TASK_TYPES && strcmp(flags->role, strata_task_type_name((strata_task_type)type)) != 0) type++;
+    if (type == STRATA_TASK_TYPES) return usage_error("--cluster-role %s: it is chief, worker, ps or evaluator", flags->role);
     if (task && strchr(task, ':') && (strncmp(task, flags->role, n) != 0 || task[n] != ':'))
         return usage_error("--cluster-role %s and --task %s name different roles", flags->role, task);
     if (task && strchr(task, ':')) return EXIT_OK;
     if ((size_t)snprintf(room, bytes, "%s:%s", flags->role, task ? task : "0") >= bytes)
-        return usage_error("--cluster-role %s: it is chief, worker, ps or evaluator", flags->role);
+        return usage_error("--task %s: it is the number of the %s", task, flags->role);
     *out_task = room;
     return EXIT_OK;
 }

@@ -110,7 +110,7 @@ static void print_servers(FILE *to, const training *t) {
             (long long)totals.training.staleness_max);
     if (totals.stragglers)
         fprintf(to, "; worker:%d is the slowest, its steps take %.1f times the median", totals.slowest, totals.slowest_ratio);
-    if (totals.lost) fprintf(to, "; workers were lost %lld times", (long long)totals.lost);
+    if (totals.lost) fprintf(to, "; a worker was lost %lld time%s", (long long)totals.lost, totals.lost > 1 ? "s" : "");
 }
 
 /* " and 2 other workers, 407 kB sent a step, 12 % of its exchange hidden" */
@@ -146,7 +146,9 @@ static void print_validation_json(const training *t) {
 
 void print_result(const training *t) {
     const strata_history *h = &t->history;
-    double epoch_s = median_epoch(h), rate = (double)strata_dataset_size(t->train.dataset) / epoch_s;
+    /* Not those of the data: --steps-per-epoch may leave some out. */
+    const double examples = (double)h->epochs[h->n_epochs - 1].examples;
+    double epoch_s = median_epoch(h), rate = examples / epoch_s;
     if (!t->options.json) {
         print_best(t);
         line whole;

@@ -471,10 +471,35 @@ static strata_status wait_for_workers(chief *c, strata_rpc_server *rpc, strata_e
     return status;
 }
 
+/* Gives all servers the values of the chief's model, and waits until then for those that do not answer. */
+static strata_status spread_when_there(chief *c, int64_t serial, double until, strata_error *err) {
+    const double began = strata_ps_seconds();
+    strata_error found = {0};
+    strata_status status;
+    do {
+        for (int s = 0; s < c->watch.n; s++) {
+            do {
+                const double left = until - strata_ps_seconds();
+                status = strata_ps_say_hello(c->fit, c->watch.clients[s], left > 1 ? left : 1, NULL, &found);
+            } while (status == STRATA_PEER_LOST && strata_ps_seconds() < until);
+            if (status == STRATA_PEER_LOST)
+                return strata_fail(err, status, "fit: ps:%d was lost and did not start again in %.0f s (%s)", s, until - began,
+                                   found.message);
+            if (status) return strata_fail(err, status, "%s", found.message);
+        }
+        strata_ps_watch_forget(&c->watch);
+        status = strata_ps_watch_spread(&c->watch, serial, err);
+    } while (status == STRATA_PEER_LOST && strata_ps_seconds() < until);
+    return status;
+}
+
 static strata_status begin(chief *c, strata_rpc_server *rpc, strata_error *err) {
     STRATA_TRY(strata_ps_watch_meet(&c->watch, err));
     STRATA_TRY(wait_for_workers(c, rpc, err));
-    STRATA_TRY(strata_ps_watch_spread(&c->watch, c->serial, err));
+    strata_status status = strata_ps_watch_spread(&c->watch, c->serial, err);
+    if (status == STRATA_PEER_LOST) /* its link broke, or it started again: it has nothing to lose yet */
+        status = spread_when_there(c, c->serial, strata_ps_seconds() + c->task->connect_seconds, err);
+    if (status) return status;
     pthread_mutex_lock(&c->lock);
     c->begun = true;
     pthread_cond_broadcast(&c->changed);
@@ -656,16 +681,14 @@ static void open_epoch(loop *l) {
 }
 
 /* Waits for a server that was lost to start again, and gives all servers the values from before the epoch. */
-static strata_status recover(loop *l, strata_status lost, strata_error *err) {
+static strata_status recover(loop *l, strata_error *err) {
     chief *c = l->c;
     strata_history *h = c->fit->history;
     const double until = strata_ps_seconds() + c->task->connect_seconds;
-    strata_error found = {0};
     const int64_t first = l->base.step, repeated = l->progress.step - first;
-    snprintf(found.message, sizeof found.message, "%s", err->message);
     pthread_mutex_lock(&c->lock);
     c->recovering = true;
-    notice(c, "a server was lost (%.200s); it is waited for", found.message);
+    notice(c, "a server was lost (%.200s); it is waited for", err->message);
     pthread_mutex_unlock(&c->lock);
     strata_model *model = c->fit->model;
     model->optimizer_steps = l->base.t; /* as its parameters are */
@@ -675,17 +698,7 @@ static strata_status recover(loop *l, strata_status lost, strata_error *err) {
     STRATA_TRY(tell(l, err));
     l->stands = false;
     model->position = (strata_model_position){0};
-    for (int s = 0; s < c->watch.n; s++) {
-        strata_status status = STRATA_PEER_LOST;
-        while (status == STRATA_PEER_LOST && strata_ps_seconds() < until)
-            status = strata_ps_say_hello(c->fit, c->watch.clients[s], c->task->connect_seconds, NULL, &found);
-        if (status == STRATA_PEER_LOST)
-            return strata_fail(err, lost, "fit: ps:%d was lost and did not start again in %.0f s (%s)", s,
-                               c->task->connect_seconds, found.message);
-        if (status) return strata_fail(err, status, "%s", found.message);
-    }
-    strata_ps_watch_forget(&c->watch);
-    STRATA_TRY(strata_ps_watch_spread(&c->watch, c->serial + 1, err));
+    STRATA_TRY(spread_when_there(c, c->serial + 1, until, err));
     h->n_steps -= repeated;
     if (h->n_losses > h->n_steps) h->n_losses = (int)h->n_steps;
     pthread_mutex_lock(&c->lock);
@@ -740,7 +753,7 @@ static strata_status run_steps(loop *l, strata_error *err) {
         const bool lost = status == STRATA_PEER_LOST && !c->status; /* else it is the workers that are lost */
         pthread_mutex_unlock(&c->lock);
         if (!lost) return status;
-        STRATA_TRY(recover(l, status, err));
+        STRATA_TRY(recover(l, err));
     }
 }
 
@@ -927,6 +940,20 @@ strata_status strata_ps_write_parts(strata_model *model, const char *folder, str
     }
 }
 
+/* Workers fetch what the training ended with from the servers. One that was lost since the chief fetched it gets it from the
+ * chief when it has started again, or its copy serves; the chief waits for that only so long, as its own model is complete. */
+static strata_status keep_for_workers(chief *c, strata_error *err) {
+    const double patience = 3;
+    char text[320];
+    strata_status status = strata_ps_watch_look(&c->watch, err);
+    if (status == STRATA_PEER_LOST) {
+        snprintf(text, sizeof text, "a server was lost behind the last step (%.200s)", err->message);
+        note(c, text);
+        status = spread_when_there(c, c->serial + 1, strata_ps_seconds() + patience, err);
+    }
+    return status == STRATA_PEER_LOST || status == STRATA_TIMEOUT ? STRATA_OK : status;
+}
+
 static strata_status run_epochs(chief *c, strata_error *err) {
     const strata_fit_options *opts = c->fit->opts;
     loop l = {.c = c, .began = strata_ps_seconds()};
@@ -938,6 +965,7 @@ static strata_status run_epochs(chief *c, strata_error *err) {
         if (c->fit->history->stopped) return STRATA_OK;
         STRATA_TRY(end_epoch(&l, err));
     }
+    STRATA_TRY(keep_for_workers(c, err));
     c->fit->history->best_epoch = (int)c->fit->model->best.epochs - 1;
     STRATA_TRY(strata_validation_restore(c->fit->model, opts, err));
     return STRATA_OK;
@@ -949,7 +977,7 @@ static strata_status run_epochs(chief *c, strata_error *err) {
  * broke just now, perhaps as this process stood still, may come back for them. Where training does not begin each is to hear
  * why, also one that comes late; not where the time in which all had to come is over. */
 static void dismiss_workers(chief *c, strata_status status, const char *message) {
-    const double now = strata_ps_seconds(), until = now + 10, heard_until = now + 5, back_within = 2;
+    const double now = strata_ps_seconds(), until = now + 10, heard_until = now + 5, back_within = 4;
     pthread_mutex_lock(&c->lock);
     c->over = true;
     if (status) fail_training(c, status, message);

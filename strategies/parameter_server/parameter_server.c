@@ -61,13 +61,16 @@ strata_status strata_parameter_server_check(const strata_strategy_options *opts,
 static strata_status check_cluster(const strata_cluster_spec *spec, const strata_parameter_server_options *opts,
                                    strata_error *err) {
     const int workers = spec->jobs[STRATA_TASK_WORKER].n_tasks, servers = spec->jobs[STRATA_TASK_PS].n_tasks;
+    if (!strcmp(spec->source, "none"))
+        return strata_fail(err, STRATA_INVALID,
+                           "strategy parameter_server: nothing says which tasks there are; start them with strata launch "
+                           "--workers 2 --ps 1, or name them by --cluster \"chief=HOST:PORT;worker=...;ps=...\" or TF_CONFIG");
     if (!spec->jobs[STRATA_TASK_CHIEF].n_tasks || workers < 1 || servers < 1)
         return strata_fail(err, STRATA_INVALID,
                            "strategy parameter_server: %s has %d chief, %d workers and %d ps; it needs a chief, at least one "
                            "worker and at least one ps (strata launch --workers 2 --ps 1, or --cluster "
                            "\"chief=HOST:PORT;worker=...;ps=...\")",
-                           strcmp(spec->source, "none") ? spec->source : "the environment names no cluster, which",
-                           spec->jobs[STRATA_TASK_CHIEF].n_tasks, workers, servers);
+                           spec->source, spec->jobs[STRATA_TASK_CHIEF].n_tasks, workers, servers);
     if (workers > STRATA_PS_MOST_SHARES || servers > STRATA_PS_MOST_SHARES)
         return strata_fail(err, STRATA_INVALID, "strategy parameter_server: %d workers and %d ps; there may be %d of each",
                            workers, servers, STRATA_PS_MOST_SHARES);

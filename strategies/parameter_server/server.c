@@ -43,7 +43,7 @@ typedef struct server {
     } pulls, pushes;
     /* A change was applied here and may be missing in the copy: nothing is sent on until the chief has decided. */
     atomic_bool copy_failed;
-    /* Both stores make their updates on one device, which takes runs of one thread at a time. */
+    /* Both stores are on one device, which belongs to one thread at a time. */
     pthread_mutex_t device;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -280,7 +280,11 @@ static strata_status pull(server *s, const strata_rpc_call *call, strata_rpc_rep
         tables[k].values = at;
         at += (size_t)(tables[k].n * h->tables[k].row) * strata_dtype_bytes(wire);
     }
-    if (!status) status = strata_ps_store_pull(h->store, tables, room, &snapshot, &version, err);
+    if (!status) {
+        pthread_mutex_lock(&s->device); /* a pull of the other store reads from it, too */
+        status = strata_ps_store_pull(h->store, tables, room, &snapshot, &version, err);
+        pthread_mutex_unlock(&s->device);
+    }
     if (!status) {
         memcpy(reply->head, &version, sizeof version);
         reply->head_bytes = sizeof version;
@@ -362,7 +366,10 @@ static strata_status set(server *s, const strata_rpc_call *call, strata_error *e
         if (h->group != ask.group) continue;
         if (call->body_bytes != (size_t)h->n_elements * sizeof(float)) return wrong_size(call, err);
         if (!h->is_copy && holders_of(s, h->group) == STRATA_PS_BOTH) STRATA_TRY(meet_copy(s, err));
-        return strata_ps_store_set(h->store, call->body, ask.t, ask.serial, err);
+        pthread_mutex_lock(&s->device);
+        const strata_status set = strata_ps_store_set(h->store, call->body, ask.t, ask.serial, err);
+        pthread_mutex_unlock(&s->device);
+        return set;
     }
     return wrong_size(call, err);
 }
@@ -375,7 +382,9 @@ static strata_status get(server *s, const strata_rpc_call *call, strata_rpc_repl
     if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a copy of the shards");
     reply->body[0] = (strata_rpc_piece){values, (size_t)h->n_elements * sizeof *values, free, values};
     reply->n_body = 1;
+    pthread_mutex_lock(&s->device);
     const strata_status status = strata_ps_store_get(h->store, values, &t, err);
+    pthread_mutex_unlock(&s->device);
     memcpy(reply->head, &t, sizeof t);
     reply->head_bytes = sizeof t;
     return status;
@@ -389,7 +398,9 @@ static strata_status save(server *s, const strata_rpc_call *call, strata_rpc_rep
     if (!call->body_bytes || path[call->body_bytes - 1]) return wrong_size(call, err);
     float *values = malloc((size_t)(h->n_elements + 1) * sizeof *values);
     if (!values) return strata_fail(err, STRATA_OUT_OF_MEMORY, "parameter_server: no host memory for a copy of the shards");
+    pthread_mutex_lock(&s->device);
     strata_status status = strata_ps_store_get(h->store, values, &own.t, err);
+    pthread_mutex_unlock(&s->device);
     if (!status) status = strata_ps_save_group(s->fit, h->group, values, path, &own, err);
     free(values);
     memcpy(reply->head, &own, sizeof own);

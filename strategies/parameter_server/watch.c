@@ -35,8 +35,10 @@ strata_status strata_ps_watch_meet(strata_ps_watch *watch, strata_error *err) {
     strata_status differs = STRATA_OK;
     strata_error difference = {0};
     for (int s = 0; s < watch->n; s++) {
-        STRATA_TRY(strata_ps_connect(task, STRATA_TASK_PS, s, 0, &watch->clients[s], err));
-        strata_status status;
+        strata_status status = strata_ps_connect(task, STRATA_TASK_PS, s, 0, &watch->clients[s], err);
+        if (status == STRATA_TIMEOUT)
+            strata_fail_in(err, status, "fit: ps:%d did not come in %.0f s", s, task->connect_seconds);
+        if (status) return status;
         do
             status =
                 strata_ps_say_hello(watch->fit, watch->clients[s], task->connect_seconds, NULL, differs ? NULL : &difference);

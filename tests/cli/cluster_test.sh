@@ -19,6 +19,14 @@ stdout "TF_CONFIG: 2 workers, meeting at 127.0.0.1:"
 stdout "there MB/s"
 expect 0 "nothing names a cluster: 1 worker" cluster check
 
+# Parameter servers are ranks of the check, behind the workers. An evaluator connects to nobody.
+expect 0 "" launch --workers 2 --ps 2 -- "$strata" cluster check --json
+json "[x['task'] for x in r['ranks']] == ['chief:0', 'worker:0', 'worker:1', 'ps:0', 'ps:1'] and len(r['pairs']) == 10"
+expect 0 "all answer, over shm" launch --workers 1 --ps 1 --evaluator -- "$strata" cluster check
+stdout "TF_CONFIG: 1 chief, 1 worker, 1 parameter server, meeting at 127.0.0.1:"
+stdout "rank 2    ps:0       127.0.0.1:"
+stdout "there is nothing to check"
+
 # Without room in /dev/shm, as in many containers, it is tcp; shm that was asked for is refused.
 small() { sh -c 'trap "" XFSZ; ulimit -f 64; "$@" >"$0.out" 2>"$0.err"' "$work/small" "$strata" "$@"; }
 checks=$((checks + 1))
@@ -38,7 +46,7 @@ expect 2 'no network interface "nic7"' cluster check --cluster "127.0.0.1:$port,
 # Absent ones are named, and who they are meant to be was printed before.
 three="127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))"
 expect 163 "2 of 3 ranks did not come within 0.5 s: ranks 1, 2" cluster check --cluster "$three" --task worker:0 --wait 0.5
-stdout "rank 2    127.0.0.1:$((port + 2))"
+stdout "rank 2    worker:2   127.0.0.1:$((port + 2))"
 expect 163 "waited 0.5 s for rank 0" cluster check --cluster "$three" --task worker:1 --wait 0.5
 "$strata" cluster check --cluster "$three" --task worker:1 --wait 1 >"$work/other.out" 2>&1 &
 expect 163 "1 of 3 ranks did not come within 1 s: rank 2" cluster check --cluster "$three" --task worker:0 --wait 1

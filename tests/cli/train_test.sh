@@ -27,6 +27,9 @@ json 'len(r["weights_sha256"]) == 64 and set(r["weights_sha256"]) <= set("012345
 sha=$(grep -o '"weights_sha256":"[0-9a-f]*"' "$work/out")
 expect 0 "$sha" $train --epochs 3 --seed 1 --json
 check "two runs write the same file" cmp "$work/a.strata" "$work/b.strata"
+# The rate is that of the examples which an epoch has.
+expect 0 "" train mnist --data "$work/data" --epochs 2 --batch 60 --steps-per-epoch 3 --device host --json
+json 'r["steps"] == 6 and abs(r["samples_per_s"] * r["epoch_s"] - 180) < 2'
 expect 0 "" $train --epochs 3 --seed 2 --json
 checks=$((checks + 1))
 ! grep -q "$sha" "$work/out" || bad "another seed gives the same weights"

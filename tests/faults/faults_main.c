@@ -3,31 +3,35 @@
  * Runs the cells of the fault matrix (faults.h), several at a time, and checks each: nothing hangs; the training ends as it was
  * promised; each batch of an epoch was applied once; no acknowledged push is lost; synchronous training has the bits of one
  * that nothing happened to; with bounded staleness nobody is further ahead than allowed.
- *   STRATA_TEST_FAULTS   all: each cell; another text: those with this text in their name; not set: a selection */
+ *   STRATA_TEST_FAULTS         all: each cell; another text: those with this text in their name; not set: a selection
+ *   STRATA_TEST_FAULTS_SEED    which cells the selection has; not set: the number of the day */
+#include <dirent.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "strata/strata.h"
 #include "tests/faults/faults.h"
 #include "tests/support/ports.h"
 
+/* How many times as long things take; and signs of life, for which a thread needs the processor only for a moment. */
 #if defined(__SANITIZE_THREAD__)
-enum { SLOWER = 6 };
+enum { SLOWER = 6, RARER = 2 };
 #elif defined(__SANITIZE_ADDRESS__)
-enum { SLOWER = 3 };
+enum { SLOWER = 3, RARER = 2 };
 #else
-enum { SLOWER = 1 };
+enum { SLOWER = 1, RARER = 1 };
 #endif
 enum { LANES = 4, FEATURES = 6, BATCH = 16, ROWS = STEPS * BATCH, VALIDATION_ROWS = 2 * BATCH, STALENESS = 2 };
 /* A task that is killed starts again after so long. A task that sends nothing for 5 heartbeats is lost; a server whose shards
  * are on another one is waited for 1.5 s more. */
-static const double RESTART_SECONDS = 0.3, HEARTBEAT = 0.2, STOP_SECONDS = 1.6, STOP_SERVER_SECONDS = 3.4, MOST_SECONDS = 60,
-                    WAIT_SECONDS = 20;
+static const double RESTART_SECONDS = 0.3, HEARTBEAT = 0.2 * RARER, STOP_SECONDS = 0.6 + RARER,
+                    STOP_SERVER_SECONDS = 2.4 + RARER, MOST_SECONDS = 60, WAIT_SECONDS = 20;
 
 /* ---- the matrix ---- */
 
@@ -47,48 +51,66 @@ static const way ways[] = {{"synchronous with copies", STRATA_PACE_SYNCHRONOUS, 
                            {"synchronous", STRATA_PACE_SYNCHRONOUS, 0, 0}};
 enum { ROUNDS = sizeof ways / sizeof *ways };
 
+/* How often a cell is run: each time at another passing of its point. */
+enum { MOMENTS = 3 };
+
 typedef struct row {
     const char *name;
     /* Where the role passes it; NULL: it does not. With `of_chief` it is the chief that passes it, whoever the victim is. */
     const char *where[ROLES];
     bool of_chief;
-    /* Which passing counts, by round. */
-    int passings[ROUNDS];
+    /* How often each role is sure to pass it in a training; 0: once. */
+    int least[ROLES];
+    /* Which passing counts. */
+    int passings[MOMENTS][ROUNDS];
 } row;
 static const row rows[POINTS] = {
     [JOINING] = {.name = "joining",
                  .where = {"before a hello to the chief or a server", "before it answers a hello", "before it answers a hello"},
-                 .passings = {0, 1, 1, 0}},
+                 .least = {3, 3, 2},
+                 .passings = {{0, 1, 1, 0}, {1, 0, 2, 1}, {2, 2, 0, 2}}},
     [FIRST_PULL] = {.name = "before the first pull",
                     .where = {"before it asks", "before it answers", "before the servers get their first values"}},
-    [AFTER_PULL] = {.name = "after a pull", .where = {"it has the values", "before they are sent"}, .passings = {1, 8, 13, 4}},
+    [AFTER_PULL] = {.name = "after a pull",
+                    .where = {"it has the values", "before they are sent"},
+                    .least = {14, 14},
+                    .passings = {{1, 8, 13, 4}, {9, 3, 2, 12}, {6, 0, 7, 9}}},
     [LEASE] = {.name = "lease",
                .where = {"it has a batch", NULL, "before a batch that is leased is told"},
-               .passings = {1, 5, 9, 4}},
+               .least = {12, 0, 36},
+               .passings = {{1, 5, 9, 4}, {6, 2, 4, 11}, {10, 3, 1, 8}}},
     [BETWEEN_PUSHES] = {.name = "between two pushes",
                         .where = {"ps:0 is sent the push, ps:1 not yet"},
-                        .passings = {0, 5, 9, 4}},
+                        .least = {12},
+                        .passings = {{0, 5, 9, 4}, {6, 2, 4, 11}, {10, 3, 1, 8}}},
     [NOT_ACKNOWLEDGED] = {.name = "push not acknowledged",
                           .where = {"all pushes are sent", "the push is applied, and no answer is sent"},
-                          .passings = {0, 5, 9, 4}},
+                          .least = {12, 12},
+                          .passings = {{0, 5, 9, 4}, {6, 2, 4, 11}, {10, 3, 1, 8}}},
     [HALF_UPDATE] = {.name = "half an update",
                      .where = {NULL, "parameters are changed, and it is not noted that the batch was applied"},
-                     .passings = {0, 5, 9, 4}},
+                     .least = {0, 12},
+                     .passings = {{0, 5, 9, 4}, {6, 2, 4, 11}, {10, 3, 1, 8}}},
     [BEFORE_COPY] = {.name = "before the copy",
                      .where = {NULL, "the push is applied, and not sent on"},
-                     .passings = {0, 5, 9, 4}},
+                     .least = {0, 12},
+                     .passings = {{0, 5, 9, 4}, {6, 2, 4, 11}, {10, 3, 1, 8}}},
     [EPOCH_END] = {.name = "end of an epoch",
                    .where = {"before it reports one of the last batches", "before it answers with its values",
                              "before it asks for values"},
-                   .passings = {0, 0, 0, 1}},
+                   .least = {2, 3, 3},
+                   .passings = {{0, 0, 0, 1}, {1, 1, 1, 0}, {2, 2, 2, 2}}},
     [CHECKPOINT] = {.name = "checkpoint",
                     .where = {"the chief writes one", "the chief writes one", "it writes one"},
                     .of_chief = true,
-                    .passings = {0, 1, 0, 1}},
+                    .least = {2, 2, 2},
+                    .passings = {{0, 1, 0, 1}, {1, 0, 1, 0}}},
     [EVALUATING] = {.name = "evaluating",
                     .where = {"before or after the chief takes the result", "likewise", "before or after it takes the result"},
                     .of_chief = true,
-                    .passings = {0, 3, 2, 1}},
+                    /* Nobody says that a worker was lost behind the last ones. */
+                    .least = {4, 6, 6},
+                    .passings = {{0, 3, 2, 1}, {3, 0, 5, 4}, {5, 2, 1, 5}}},
     [SHUTDOWN] = {.name = "shutdown", .where = {"it hears that the training is over", "likewise", "all epochs are done"}},
 };
 
@@ -96,17 +118,23 @@ typedef struct cell {
     point point;
     role victim;
     fault fault;
-    int round;
+    int round, moment;
 } cell;
 
 static void name_cell(const cell *c, char *out, size_t room) {
-    snprintf(out, room, "%s/%s/%s/%s", role_names[c->victim], rows[c->point].name, fault_names[c->fault], ways[c->round].name);
+    snprintf(out, room, "%s/%s/%s/%s/%d", role_names[c->victim], rows[c->point].name, fault_names[c->fault],
+             ways[c->round].name, 1 + c->moment);
 }
 
 /* Why there is no such cell; NULL: there is. */
 static const char *why_not(const cell *c) {
-    if (!rows[c->point].where[c->victim]) return "it never passes this point";
+    const row *r = &rows[c->point];
+    const int passing = r->passings[c->moment][c->round];
+    if (!r->where[c->victim]) return "it never passes this point";
     if (c->point == BEFORE_COPY && !ways[c->round].replicas) return "there are no copies";
+    if (c->moment && passing >= r->least[c->victim]) return "it does not pass this point so often";
+    for (int m = 0; m < c->moment; m++)
+        if (r->passings[m][c->round] == passing) return "it is the same as another one";
     return NULL;
 }
 
@@ -387,13 +415,11 @@ static void check_result(report *r, const cell *c) {
 
 /* ---- running a cell ---- */
 
+/* Of this lane, far from those of the others: a task that starts again needs the port that it had. */
+static unsigned next_port;
+
 static bool find_addresses(void) {
-    static unsigned next;
-    for (int t = 0; t < TASKS; t++) {
-        const uint16_t port = test_port(&next);
-        if (!port) return false;
-        snprintf(shared->addresses[t], sizeof shared->addresses[t], "127.0.0.1:%u", port);
-    }
+    if (!test_addresses(&next_port, TASKS, shared->addresses)) return false;
     snprintf(shared->cluster, sizeof shared->cluster, "chief=%s;worker=%s,%s;ps=%s,%s", shared->addresses[0],
              shared->addresses[1], shared->addresses[2], shared->addresses[3], shared->addresses[4]);
     return true;
@@ -418,7 +444,7 @@ static void prepare(const cell *c) {
     shared->fault = c->fault;
     shared->victim = c->victim == CHIEF ? CHIEF_TASK : c->victim == WORKER ? FIRST_WORKER + 1 : FIRST_SERVER + 1;
     shared->actor = rows[c->point].of_chief ? CHIEF : c->victim;
-    shared->passing = rows[c->point].passings[c->round];
+    shared->passing = rows[c->point].passings[c->moment][c->round];
 }
 
 /* Starts the victim again, or lets it go on, when its time has come. */
@@ -496,38 +522,50 @@ static bool run_cell(test_nursery *nursery, const cell *c) {
 static cell *cells;
 static int n_cells;
 
-/* Each place once, with each fault and round in turn. */
-static bool selected(const cell *c, int place) {
-    const char *wanted = getenv("STRATA_TEST_FAULTS");
-    char name[128];
-    if (!wanted || !*wanted) return (int)c->fault == place % FAULTS && c->round == (place + place / FAULTS) % ROUNDS;
-    name_cell(c, name, sizeof name);
-    return !strcmp(wanted, "all") || strstr(name, wanted);
+/* Sets the cell of this number of a place, which is a point and a role. */
+static cell cell_at(int place, int number) {
+    return (cell){.point = (point)(place / ROLES),
+                  .victim = (role)(place % ROLES),
+                  .fault = (fault)(number % FAULTS),
+                  .round = number / FAULTS % ROUNDS,
+                  .moment = number / FAULTS / ROUNDS};
 }
 
+/* Without STRATA_TEST_FAULTS each place gets one of its cells, the next one with each seed, so that all are run in the end. */
 static void list_cells(void) {
-    int place = 0, n_left_out = 0;
-    cells = calloc((size_t)POINTS * ROLES * FAULTS * ROUNDS, sizeof *cells);
+    enum { PLACES = POINTS * ROLES, MOST_OF_A_PLACE = FAULTS * ROUNDS * MOMENTS };
+    const char *wanted = getenv("STRATA_TEST_FAULTS"), *seed_text = getenv("STRATA_TEST_FAULTS_SEED");
+    const bool selects = !wanted || !*wanted;
+    const long long day = (long long)time(NULL) / (24 * 60 * 60);
+    const unsigned long long seed = seed_text && *seed_text ? strtoull(seed_text, NULL, 10) : (unsigned long long)day;
+    int n_all = 0;
+    cells = calloc((size_t)PLACES * MOST_OF_A_PLACE, sizeof *cells);
     if (!cells) abort();
-    for (int i = 0; i < POINTS * ROLES; i++) {
-        bool any = false;
-        for (int k = 0; k < FAULTS * ROUNDS; k++) {
-            const cell c = {(point)(i / ROLES), (role)(i % ROLES), (fault)(k / ROUNDS), k % ROUNDS};
-            const char *problem = why_not(&c);
-            if (!problem && selected(&c, place)) cells[n_cells++] = c;
-            any |= !problem;
-            n_left_out += problem != NULL;
+    for (int place = 0; place < PLACES; place++) {
+        cell own[MOST_OF_A_PLACE];
+        char name[128];
+        int n = 0;
+        for (int k = 0; k < MOST_OF_A_PLACE; k++) {
+            const cell c = cell_at(place, k);
+            if (!why_not(&c)) own[n++] = c;
         }
-        place += any;
-        if (!any) printf("not run: %s, %s: it never passes this point\n", rows[i / ROLES].name, role_names[i % ROLES]);
+        n_all += n;
+        if (!n) printf("not run: %s, %s: it never passes this point\n", rows[place / ROLES].name, role_names[place % ROLES]);
+        if (n && selects) cells[n_cells++] = own[(seed + (unsigned)place) % (unsigned)n];
+        for (int k = 0; k < n && !selects; k++) {
+            name_cell(&own[k], name, sizeof name);
+            if (!strcmp(wanted, "all") || strstr(name, wanted)) cells[n_cells++] = own[k];
+        }
     }
-    printf("%d cells are run, %d make no sense, of %d\n", n_cells, n_left_out, POINTS * ROLES * FAULTS * ROUNDS);
+    if (selects) printf("the cells of STRATA_TEST_FAULTS_SEED=%llu\n", seed);
+    printf("%d cells are run, of %d\n", n_cells, n_all);
     fflush(stdout);
 }
 
 /* A lane runs one cell after the other. */
-static void run_lane(const char *folder, int lane) {
+static void run_lane(const char *folder, int lane, unsigned first_port) {
     test_nursery nursery;
+    next_port = first_port;
     shared = test_shared_memory(sizeof *shared);
     if (!shared || !test_nursery_open(&nursery, be_task)) abort();
     snprintf(shared->checkpoint, sizeof shared->checkpoint, "%s/%d.strata", folder, lane);
@@ -542,9 +580,17 @@ static void run_lane(const char *folder, int lane) {
     _exit(0);
 }
 
-static void fork_lane(const char *folder, int lane) {
+static void fork_lane(const char *folder, int lane, unsigned first_port) {
     fflush(NULL);
-    if (!fork()) run_lane(folder, lane);
+    if (!fork()) run_lane(folder, lane, first_port + (unsigned)(1 + lane) * (TEST_N_PORTS / (LANES + 1)));
+}
+
+/* With the temporary files of chiefs that were killed as they wrote one. */
+static void remove_folder(const char *path) {
+    DIR *folder = opendir(path);
+    for (struct dirent *file; folder && (file = readdir(folder));) unlinkat(dirfd(folder), file->d_name, 0);
+    if (folder) closedir(folder);
+    rmdir(path);
 }
 
 int main(void) {
@@ -554,14 +600,15 @@ int main(void) {
         puts("skipped: no sockets here");
         return 77;
     }
+    list_cells();
+    if (!n_cells) return 2;
     tally = test_shared_memory(sizeof *tally);
     if (!tally || !mkdtemp(folder)) abort();
-    list_cells();
-    fork_lane(folder, -1);
+    fork_lane(folder, -1, next);
     wait(NULL);
-    for (int lane = 0; lane < LANES; lane++) fork_lane(folder, lane);
+    for (int lane = 0; lane < LANES; lane++) fork_lane(folder, lane, next);
     while (wait(NULL) > 0) continue;
-    rmdir(folder);
+    remove_folder(folder);
     printf("%d cells passed, %d failed\n", atomic_load(&tally->passed), atomic_load(&tally->failed));
     return atomic_load(&tally->failed) || atomic_load(&tally->passed) != n_cells;
 }

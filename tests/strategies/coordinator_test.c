@@ -155,19 +155,11 @@ static int end_of(int number) {
     return test_nursery_wait(&nursery, number, 10);
 }
 
-static void find_addresses(void) {
-    unsigned next = 0;
-    for (int i = 0; i < WORKERS; i++) {
-        const uint16_t port = test_port(&next);
-        if (!port) cr_skip_test("no sockets here");
-        snprintf(addresses[i], sizeof addresses[i], "127.0.0.1:%u", port);
-    }
-}
-
 static void set_up(void) {
+    unsigned next = 0;
     shared = test_shared_memory(sizeof *shared);
     cr_assert(shared);
-    find_addresses();
+    if (!test_addresses(&next, WORKERS, addresses)) cr_skip_test("no sockets here");
     cr_assert(test_nursery_open(&nursery, be_worker));
 }
 

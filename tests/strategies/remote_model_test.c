@@ -131,11 +131,7 @@ static void start_task(int t, bool other_model) {
 
 static void find_addresses(void) {
     unsigned next = 0;
-    for (int i = 0; i < TASKS; i++) {
-        const uint16_t port = test_port(&next);
-        if (!port) cr_skip_test("no sockets here");
-        snprintf(addresses[i], sizeof addresses[i], "127.0.0.1:%u", port);
-    }
+    if (!test_addresses(&next, TASKS, addresses)) cr_skip_test("no sockets here");
     snprintf(cluster_text, sizeof cluster_text, "chief=%s;worker=%s,%s;ps=%s,%s", addresses[0], addresses[1], addresses[2],
              addresses[3], addresses[4]);
 }

@@ -7,7 +7,9 @@
 #define STRATA_TESTS_SUPPORT_PORTS_H
 
 #include <arpa/inet.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,6 +32,16 @@ static inline uint16_t test_port(unsigned *in_out_next) {
         if (!failed) return port;
     }
     return 0;
+}
+
+/* "127.0.0.1:PORT" for each of n tasks, with ports as test_port gives them; false: there are no sockets here. */
+static inline bool test_addresses(unsigned *in_out_next, int n, char (*out)[32]) {
+    for (int i = 0; i < n; i++) {
+        const uint16_t port = test_port(in_out_next);
+        if (!port) return false;
+        snprintf(out[i], sizeof out[i], "127.0.0.1:%u", port);
+    }
+    return true;
 }
 
 #endif

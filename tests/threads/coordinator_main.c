@@ -119,16 +119,14 @@ int main(void) {
     strata_coordinator *coordinator = NULL;
     strata_error err = {0};
     unsigned next = 0;
-    for (int i = 0; i < WORKERS; i++) {
-        const uint16_t port = test_port(&next);
-        if (!port) {
-            puts("skipped: no sockets here");
-            return 77;
-        }
-        snprintf(addresses[i], sizeof addresses[i], "127.0.0.1:%u", port);
-        names[i] = addresses[i];
+    if (!test_addresses(&next, WORKERS, addresses)) {
+        puts("skipped: no sockets here");
+        return 77;
     }
-    for (int i = 0; i < WORKERS; i++) pthread_create(&workers[i], NULL, be_worker, (void *)(intptr_t)i);
+    for (int i = 0; i < WORKERS; i++) {
+        names[i] = addresses[i];
+        pthread_create(&workers[i], NULL, be_worker, (void *)(intptr_t)i);
+    }
     const strata_coordinator_options opts = {.workers = names,
                                              .n_workers = WORKERS,
                                              .cluster = &cluster,
