@@ -218,8 +218,7 @@ static int tune(strata_tuner *tuner, const strata_tensor *node, const strata_can
         !tuner->is_gpu && strata_node_flops(node) < SMALL_FLOPS && strata_node_moved_bytes(node) < SMALL_BYTES;
     const bool may_try = !is_small && tuner->spent_ns < budget;
     if (may_try) strata_device_report_compile(tuner->device, true, 0, n);
-    bool ready = may_try && bytes > 0 && truth && result &&
-                 !strata_bench_init(&bench, tuner->device, node, NULL, NULL) &&
+    bool ready = may_try && bytes > 0 && truth && result && !strata_bench_init(&bench, tuner->device, node, NULL, NULL) &&
                  !try_candidate(tuner, &bench, 0, truth, &best_us, NULL) && best_us > (tuner->is_gpu ? GPU_SMALL_US : SMALL_US);
     for (int i = 1; i < n && ready && tuner->spent_ns < budget; i++) {
         strata_device_report_compile(tuner->device, true, i, n);
